@@ -1,0 +1,41 @@
+# Every target builds .venv first, from Python 3.11+ and nothing else.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+JOBS   ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow bench lint claims clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "attnfun needs Python 3.11 or newer")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,plot,test]'
+	touch $@
+
+demo: $(READY) ## compile, verify, evaluate and draw one function (writes demo.safetensors, demo.png)
+	$(BIN)/python -m attnfun.demo
+
+test: lint ## ruff, mypy and the tests (slow ones left out)
+	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow"
+
+test-slow: $(READY) ## the slow tests
+	$(BIN)/python -m pytest -n $(JOBS) -q -m slow
+
+bench: $(READY) ## the table of what the project must show
+	$(BIN)/python benchmarks/table.py
+
+lint: $(READY) ## ruff and mypy
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/mypy
+
+claims: $(READY) ## write CLAIMS.md from the code's own registry
+	$(BIN)/python -m attnfun.claims
+
+clean: ## remove the environment and everything generated
+	rm -rf $(VENV) build dist demo.png demo.safetensors .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,179 @@
+"""The layer rule: folders are in pipeline order, and a lower one never imports a higher one.
+
+Read by AST, so an import inside a function or under TYPE_CHECKING counts as much as one at the top of a file.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).resolve().parent.parent / "src"
+PACKAGE = SRC / "attnfun"
+
+# Lowest first. Rooms on one line are neighbours: neither may import the other.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("errors",),
+    ("expressions",),
+    ("targets",),
+    ("network",),
+    ("constructions", "certify"),
+    ("limits",),
+    ("learn",),
+    ("studies",),
+    ("export",),
+    ("plots",),
+    ("<root>",),  # verbs, approximant, demo, claims, __init__: what puts the rooms together
+    ("cli",),
+)
+LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def module_name(path: Path) -> tuple[str, ...]:
+    parts = path.relative_to(SRC).with_suffix("").parts
+    return parts[:-1] if parts[-1] == "__init__" else parts
+
+
+def room_of(module: tuple[str, ...]) -> str:
+    """attnfun.certify.nodes → certify; attnfun.errors → errors; attnfun, attnfun.verbs → <root>."""
+    if len(module) > 1 and (module[1] == "errors" or (PACKAGE / module[1]).is_dir()):
+        return module[1]
+    return "<root>"
+
+
+def imported_modules(tree: ast.AST, path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Every attnfun module the file names in an import, with its line; `importlib.import_module("…")` included."""
+    here = module_name(path)
+    package = here if path.name == "__init__.py" else here[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, tuple(alias.name.split("."))
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            base += tuple(node.module.split(".")) if node.module else ()
+            for alias in node.names:
+                # `from attnfun import certify` names the room, `from attnfun.certify import x` already did
+                yield node.lineno, (*base, alias.name) if base == ("attnfun",) else base
+        elif isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name in ("import_module", "__import__") and node.args:
+                first = node.args[0]
+                if isinstance(first, ast.Constant) and isinstance(first.value, str):
+                    target = first.value
+                    yield node.lineno, package if target.startswith(".") else tuple(target.split("."))
+
+
+def violations(source: str, path: Path) -> list[str]:
+    room = room_of(module_name(path))
+    found = []
+    for line, module in imported_modules(ast.parse(source), path):
+        if module[0] != "attnfun":
+            continue
+        other = room_of(module)
+        if other != room and not LEVEL[other] < LEVEL[room]:
+            found.append(f"{path.relative_to(SRC)}:{line} imports {'.'.join(module)}")
+    return found
+
+
+def test_every_room_has_its_place_in_the_order() -> None:
+    rooms = {p.name for p in PACKAGE.iterdir() if p.is_dir() and any(p.glob("*.py"))}
+    assert rooms <= set(LEVEL), f"rooms without a level: {rooms - set(LEVEL)}"
+
+
+def test_lower_rooms_never_import_higher_ones() -> None:
+    assert [v for path in FILES for v in violations(path.read_text("utf-8"), path)] == []
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("certify/a.py", "import attnfun.constructions.partition"),
+        ("certify/a.py", "def f():\n    from attnfun.constructions import partition"),
+        ("certify/a.py", "from ..constructions import partition"),
+        ("certify/a.py", "from .. import constructions"),
+        ("certify/a.py", "from attnfun import constructions"),
+        ("certify/a.py", "import importlib\nimportlib.import_module('attnfun.constructions')"),
+        ("constructions/a.py", "from attnfun.certify import nodes"),
+        ("network/a.py", "if TYPE_CHECKING:\n    from attnfun.certify.certificate import Certificate"),
+        ("plots/a.py", "from attnfun.approximant import Approximant"),
+        ("plots/a.py", "import attnfun"),
+        ("expressions/a.py", "from attnfun import compile"),
+        ("errors.py", "from attnfun.expressions import graph"),
+        ("verbs.py", "from attnfun.cli import render"),
+    ],
+)
+def test_the_rule_sees_every_way_of_importing(file: str, source: str) -> None:
+    assert len(violations(source, PACKAGE / file)) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("certify/a.py", "from attnfun.network import Head\nfrom ..errors import AttnfunError\nfrom . import nodes"),
+        ("cli/__init__.py", "from attnfun import verbs\nimport attnfun"),
+        ("verbs.py", "from attnfun import constructions, plots\nfrom attnfun.approximant import Approximant"),
+        ("__init__.py", "from .verbs import compile"),
+    ],
+)
+def test_the_rule_allows_what_lies_below(file: str, source: str) -> None:
+    assert violations(source, PACKAGE / file) == []
+
+
+def test_the_checker_imports_nothing_by_a_computed_name() -> None:
+    """A name built at run time would escape the rule above, so `certify/` may not import that way at all."""
+    for path in (PACKAGE / "certify").glob("**/*.py"):
+        names = {getattr(n, "id", getattr(n, "attr", "")) for n in ast.walk(ast.parse(path.read_text("utf-8")))}
+        assert not names & {"import_module", "__import__", "importlib"}, path
+
+
+BANNED_CALLS = {"eval", "exec", "compile", "__import__"}
+BANNED_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal"}
+
+
+def test_no_code_is_ever_evaluated_or_unpickled() -> None:
+    found = []
+    for path in FILES:
+        tree = ast.parse(path.read_text("utf-8"))
+        own = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
+        own |= {a.asname or a.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}
+        for node in ast.walk(tree):
+            where = f"{path.relative_to(SRC)}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.Call):
+                if isinstance(node.func, ast.Name) and node.func.id in BANNED_CALLS - own:
+                    found.append(f"{where} calls {node.func.id}")
+                if isinstance(node.func, ast.Attribute) and ast.unparse(node.func) in ("torch.load", "builtins.eval"):
+                    found.append(f"{where} calls {ast.unparse(node.func)}")
+                if any(k.arg == "allow_pickle" and getattr(k.value, "value", True) for k in node.keywords):
+                    found.append(f"{where} allows pickles")
+            if isinstance(node, ast.Import) and any(a.name.split(".")[0] in BANNED_MODULES for a in node.names):
+                found.append(f"{where} imports a pickler")
+            if isinstance(node, ast.ImportFrom) and (
+                (node.module or "").split(".")[0] in BANNED_MODULES
+                or (node.module == "torch" and any(a.name == "load" for a in node.names))
+            ):
+                found.append(f"{where} imports a pickler")
+    assert found == []
+
+
+def loaded_after(code: str) -> set[str]:
+    """The modules a fresh interpreter holds after running `code`."""
+    script = f"{code}\nimport sys\nprint(*sorted(sys.modules), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
+    return set(done.stderr.split())
+
+
+def test_import_attnfun_is_light() -> None:
+    loaded = loaded_after("import attnfun; attnfun.compile, attnfun.load, attnfun.verify")
+    assert not loaded & {"torch", "matplotlib", "scipy.interpolate", "typer"}
+
+
+def test_the_command_line_starts_without_heavy_imports() -> None:
+    loaded = loaded_after("import attnfun.cli")
+    assert not loaded & {"torch", "matplotlib", "scipy.interpolate"}

@@ -1,0 +1,223 @@
+"""One softmax head over constant memory tokens.
+
+    head(x) = sum_j softmax_j(l_j) V_j,    l_j = sum_a l^a_{j_a},    l^a_i = k^a_i . q^a + b^a_i,    q^a = Q^a x + c^a
+
+| symbol | here | shape |
+| --- | --- | --- |
+| x | one token: the coordinates of the residual stream before the layer | (width,) |
+| Q^a, c^a | `Axis.query`, `Axis.offset` | (r, width), (r,) |
+| k^a_i, b^a_i | `Axis.slopes`, `Axis.biases` | (P_a, r), (P_a,) |
+| V_j | `Head.values`, j = (j_1, ..., j_a) | (P_1, ..., P_a, p) |
+
+A head with several axes has its keys on a product grid: exp(l_j) is a product over the axes, so the softmax over
+prod P_a keys is the product of small softmaxes, and only sum P_a keys are stored. A head with one axis is unstructured:
+any keys in R^r. Nothing but weights lives here; arrays are float64 and read-only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from attnfun.errors import Infeasible, InvalidRequest
+
+Array = npt.NDArray[np.float64]
+AnyArray = npt.NDArray[Any]
+
+DENSE_KEYS = 1 << 22
+"""The most keys written out one by one, as the literal form needs them."""
+
+
+def frozen(array: npt.ArrayLike) -> Array:
+    """`array` as a contiguous read-only float64 array, copied if somebody could still write to it."""
+    given = np.asarray(array)
+    result = np.ascontiguousarray(given, dtype=np.float64)
+    if result.flags.writeable:
+        result = result.copy() if np.shares_memory(result, given) else result
+        result.setflags(write=False)
+    return result
+
+
+def rounded(array: npt.ArrayLike, dtype: str) -> Array:
+    """The nearest entries that `dtype` can hold, as float64."""
+    return np.asarray(array, dtype=np.float64).astype(np.dtype(dtype)).astype(np.float64)
+
+
+def _shape(what: str, array: Array, ndim: int) -> None:
+    if array.ndim != ndim:
+        raise InvalidRequest(f"{what} must have {ndim} dimensions, not shape {array.shape}")
+    if array.size == 0 and ndim > 0:
+        raise InvalidRequest(f"{what} must not be empty, but has shape {array.shape}")
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """Keys along one factor of a head: logits l_i = slopes[i] . (query @ x + offset) + biases[i].
+
+    Compared by identity; `identical` in `network.py` compares weights bit for bit.
+    """
+
+    query: Array
+    offset: Array
+    slopes: Array
+    biases: Array
+
+    def __post_init__(self) -> None:
+        for name in ("query", "offset", "slopes", "biases"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+        _shape("an axis' query map", self.query, 2)
+        _shape("an axis' slopes", self.slopes, 2)
+        if self.offset.shape != self.query.shape[:1]:
+            raise InvalidRequest(f"an axis' offset has shape {self.offset.shape}, its query map {self.query.shape}")
+        if self.slopes.shape[1] != self.query.shape[0]:
+            raise InvalidRequest(f"an axis' slopes have shape {self.slopes.shape}, its query map {self.query.shape}")
+        if self.biases.shape != self.slopes.shape[:1]:
+            raise InvalidRequest(f"an axis has {self.slopes.shape[0]} slopes and biases of shape {self.biases.shape}")
+
+    @property
+    def keys(self) -> int:
+        return int(self.slopes.shape[0])
+
+    @property
+    def dim(self) -> int:
+        """r, the dimension of the query on this axis."""
+        return int(self.slopes.shape[1])
+
+    @property
+    def width(self) -> int:
+        return int(self.query.shape[1])
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        return {"query": self.query, "offset": self.offset, "slopes": self.slopes, "biases": self.biases}
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """A softmax over the product of its axes; output c is added to the stream coordinate `writes[c]`.
+
+    `key_names` is how a person reads a key: "{0}", "{1}", ... stand for its index on each axis, as in
+    "cell {0}, degree {1}".
+    """
+
+    name: str
+    axes: tuple[Axis, ...]
+    values: Array
+    writes: tuple[str, ...]
+    key_names: str = "key {0}"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "axes", tuple(self.axes))
+        object.__setattr__(self, "writes", tuple(self.writes))
+        object.__setattr__(self, "values", frozen(self.values))
+        if not self.axes:
+            raise InvalidRequest(f"head {self.name!r} has no axis")
+        expected = (*(axis.keys for axis in self.axes), len(self.writes))
+        if not self.writes or len(set(self.writes)) != len(self.writes):
+            raise InvalidRequest(f"head {self.name!r} must write distinct coordinates, not {list(self.writes)}")
+        if self.values.shape != expected:
+            raise InvalidRequest(f"head {self.name!r} has values of shape {self.values.shape}, not {expected}")
+        if len({axis.width for axis in self.axes}) != 1:
+            raise InvalidRequest(f"head {self.name!r} has axes that read streams of different width")
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """(P_1, ..., P_a)."""
+        return tuple(axis.keys for axis in self.axes)
+
+    @property
+    def keys(self) -> int:
+        return prod(self.grid)
+
+    @property
+    def query_dim(self) -> int:
+        return sum(axis.dim for axis in self.axes)
+
+    @property
+    def width(self) -> int:
+        return self.axes[0].width
+
+    @property
+    def outputs(self) -> int:
+        return len(self.writes)
+
+    @property
+    def query_map(self) -> tuple[Array, Array]:
+        """(Q, c) of all axes stacked: q = Q x + c with shapes (query_dim, width), (query_dim,)."""
+        query = np.concatenate([axis.query for axis in self.axes])
+        return query, np.concatenate([axis.offset for axis in self.axes])
+
+    @cached_property
+    def spread(self) -> Array:
+        """max_j V_j - min_j V_j of every output, in the last bit too small at most."""
+        flat = self.values.reshape(-1, self.outputs)
+        return flat.max(axis=0) - flat.min(axis=0)
+
+    @cached_property
+    def max_value(self) -> float:
+        return float(np.abs(self.values).max())
+
+    def key_name(self, *index: int) -> str:
+        text = self.key_names
+        for position, value in enumerate(index):
+            text = text.replace("{" + str(position) + "}", str(value))
+        return text
+
+    def dense_keys(self) -> tuple[Array, Array]:
+        """Every key written out: K (keys, query_dim) and b (keys,), keys in C order of `values`.
+
+        b is the float64 sum of the axis biases (first axis first), so in a product head it may be rounded.
+        Refuses above DENSE_KEYS keys.
+        """
+        if self.keys > DENSE_KEYS:
+            raise Infeasible(
+                f"head {self.name!r} has {self.keys} keys; only up to {DENSE_KEYS} are written out one by one",
+                {"keys": DENSE_KEYS},
+            )
+        index = np.indices(self.grid).reshape(len(self.axes), -1)
+        slopes = [axis.slopes[index[a]] for a, axis in enumerate(self.axes)]
+        biases = self.axes[0].biases[index[0]]
+        for a, axis in enumerate(self.axes[1:], start=1):
+            biases = biases + axis.biases[index[a]]
+        return np.concatenate(slopes, axis=1), biases
+
+    @cached_property
+    def rank(self) -> int:
+        """The rank of W_Q W_K^T in the literal form, [K | b] [[Q, c], [0, 1]], which takes (x, 1) to logits.
+
+        K and b are never written out: rows are additive over the axes, row_j = row_0 + sum_a (row_(0..j_a..0) - row_0),
+        so the *star* of keys that leave key 0 along one axis at a time spans them all. Numerical rank (singular values
+        above 8 n eps of the largest, columns scaled first), a label of the head and no part of any proof.
+        """
+        query, offset = self.query_map
+        rows, biases = self._star()
+        matrix = np.column_stack([rows, biases])
+        scale = np.abs(matrix).max(axis=0)
+        scale[scale == 0.0] = 1.0
+        triangle = np.linalg.qr(matrix / scale, mode="r")
+        lift = np.zeros((self.query_dim + 1, self.width + 1))
+        lift[:-1, :-1], lift[:-1, -1], lift[-1, -1] = query, offset, 1.0
+        product = triangle @ (scale[:, None] * lift)
+        norms = np.abs(product).max(axis=0)
+        product = product[:, norms > 0.0] / norms[norms > 0.0]
+        if product.size == 0:
+            return 0
+        singular = np.linalg.svd(product, compute_uv=False)
+        return int(np.sum(singular > 8 * len(matrix) * np.finfo(np.float64).eps * singular[0]))
+
+    def _star(self) -> tuple[Array, Array]:
+        first = np.concatenate([axis.slopes[0] for axis in self.axes])
+        origin = sum(float(axis.biases[0]) for axis in self.axes)
+        rows, biases, column = [], [], 0
+        for axis in self.axes:
+            block = np.repeat(first[None, :], axis.keys, axis=0)
+            block[:, column : column + axis.dim] = axis.slopes
+            rows.append(block)
+            biases.append(axis.biases + (origin - float(axis.biases[0])))
+            column += axis.dim
+        return np.concatenate(rows), np.concatenate(biases)

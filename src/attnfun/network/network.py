@@ -1,0 +1,202 @@
+"""Layers and networks: the weights and nothing else.
+
+    stream_0 = x;     stream_(l+1) = (stream_l, new_l),     new_l[name] = sum of the heads of layer l that write `name`;
+    network(x) = readout @ stream_L + readout_bias
+
+A network acts on a token matrix, every row a token with the coordinates `inputs`; its memory heads read one token each,
+so a function of x is the case of one token per point. Linear maps and the residual stream are free, every nonlinearity
+is a softmax. Weights are float64 arrays whose entries the network's dtype can hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from attnfun.errors import InvalidRequest
+from attnfun.network.head import Array, Head, frozen
+
+DTYPES = ("float64", "float32")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a network costs.
+
+    `rank` and `query_dim` are the largest of any head, `keys` the sum over all heads. `parameters` counts the literal
+    cross-attention form: per head keys x (query_dim + 1) keys with bias, keys x outputs values and the affine query
+    map, then the affine read-out. `stored` counts the entries of the memory form, which keeps product heads factorised.
+    """
+
+    layers: int
+    heads: int
+    rank: int
+    keys: int
+    parameters: int
+    query_dim: int
+    max_value: float
+    stored: int
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """Heads side by side: all read the same stream; heads that write the same coordinate are summed."""
+
+    heads: tuple[Head, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "heads", tuple(self.heads))
+        if not self.heads:
+            raise InvalidRequest("a layer needs at least one head")
+        if len({head.width for head in self.heads}) != 1:
+            raise InvalidRequest("the heads of one layer must read the same stream")
+
+    @cached_property
+    def writes(self) -> tuple[str, ...]:
+        """The new coordinates, in the order in which the heads name them first."""
+        return tuple(dict.fromkeys(name for head in self.heads for name in head.writes))
+
+    @property
+    def width(self) -> int:
+        return self.heads[0].width
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """Layers in order, then a linear read-out, on a box of inputs. Compared by identity; see `identical`.
+
+    Refuses with InvalidRequest what is not a network: shapes that do not meet, weights that are not finite or not
+    representable in `dtype`, a coordinate written twice, an empty box.
+    """
+
+    inputs: tuple[str, ...]
+    layers: tuple[Layer, ...]
+    readout: Array
+    readout_bias: Array
+    outputs: tuple[str, ...]
+    box: tuple[Array, Array]
+    dtype: str = "float64"
+
+    def __post_init__(self) -> None:
+        for name in ("inputs", "layers", "outputs"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "readout", frozen(self.readout))
+        object.__setattr__(self, "readout_bias", frozen(self.readout_bias))
+        low, high = self.box
+        object.__setattr__(self, "box", (frozen(low), frozen(high)))
+        self.validate()
+
+    def validate(self) -> None:
+        """Raise InvalidRequest, naming the part, unless shapes meet, weights are finite and fit the dtype."""
+        if self.dtype not in DTYPES:
+            raise InvalidRequest(f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}")
+        if not self.inputs or not self.outputs:
+            raise InvalidRequest("a network needs at least one input and one output")
+        if len(set(self.outputs)) != len(self.outputs):
+            raise InvalidRequest(f"output names repeat: {list(self.outputs)}")
+        names = list(self.inputs)
+        for number, layer in enumerate(self.layers):
+            if layer.width != len(names):
+                raise InvalidRequest(f"layer {number} reads {layer.width} coordinates, but the stream has {len(names)}")
+            names.extend(layer.writes)
+        if len(set(names)) != len(names):
+            raise InvalidRequest(f"coordinate names repeat: {names}")
+        if self.readout.shape != (len(self.outputs), len(names)):
+            raise InvalidRequest(f"read-out has shape {self.readout.shape}, not {(len(self.outputs), len(names))}")
+        if self.readout_bias.shape != (len(self.outputs),):
+            raise InvalidRequest(f"read-out bias has shape {self.readout_bias.shape}, not {(len(self.outputs),)}")
+        for what, array in self.arrays():
+            if not np.isfinite(array).all():
+                raise InvalidRequest(f"{what} is not finite")
+            if self.dtype == "float32":
+                with np.errstate(over="ignore"):
+                    if not np.array_equal(array.astype(np.float32), array):
+                        raise InvalidRequest(f"{what} has entries that float32 cannot hold")
+        for end in self.box:
+            if end.shape != (len(self.inputs),) or not np.isfinite(end).all():
+                raise InvalidRequest(f"the box must have {len(self.inputs)} finite ends, not {end.tolist()}")
+        if not (self.box[0] <= self.box[1]).all():
+            raise InvalidRequest(f"the box is empty: low {self.box[0].tolist()}, high {self.box[1].tolist()}")
+
+    @property
+    def low(self) -> Array:
+        return self.box[0]
+
+    @property
+    def high(self) -> Array:
+        return self.box[1]
+
+    @cached_property
+    def coordinates(self) -> tuple[str, ...]:
+        """Names of the final stream: the inputs, then what each layer writes."""
+        return self.inputs + tuple(name for layer in self.layers for name in layer.writes)
+
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        return tuple(head for layer in self.layers for head in layer.heads)
+
+    def arrays(self) -> Iterator[tuple[str, Array]]:
+        """Every weight with its name, 'layer0/head1/axis0/slopes' style: the names of the file."""
+        for number, layer in enumerate(self.layers):
+            for place, head in enumerate(layer.heads):
+                for k, axis in enumerate(head.axes):
+                    for name, array in axis.arrays.items():
+                        yield f"layer{number}/head{place}/axis{k}/{name}", array
+                yield f"layer{number}/head{place}/values", head.values
+        yield "readout", self.readout
+        yield "readout_bias", self.readout_bias
+
+    @cached_property
+    def cost(self) -> Cost:
+        heads = self.heads
+        literal = sum(h.keys * (h.query_dim + 1 + h.outputs) + h.query_dim * (h.width + 1) for h in heads)
+        readout = self.readout.size + self.readout_bias.size
+        return Cost(
+            layers=len(self.layers),
+            heads=len(heads),
+            rank=max((head.rank for head in heads), default=0),
+            keys=sum(head.keys for head in heads),
+            parameters=literal + readout,
+            query_dim=max((head.query_dim for head in heads), default=0),
+            max_value=max((head.max_value for head in heads), default=0.0),
+            stored=sum(array.size for _, array in self.arrays()),
+        )
+
+    @cached_property
+    def ranges(self) -> tuple[Array, Array]:
+        """(low, high) of every coordinate of the final stream over the box, in exact arithmetic.
+
+        A head is an average of its values, so it stays between the least and the largest; sums are rounded outward.
+        """
+        low, high = list(self.low), list(self.high)
+        for layer in self.layers:
+            least = dict.fromkeys(layer.writes, 0.0)
+            most = dict.fromkeys(layer.writes, 0.0)
+            for head in layer.heads:
+                flat = head.values.reshape(-1, head.outputs)
+                for name, bottom, top in zip(head.writes, flat.min(axis=0), flat.max(axis=0), strict=True):
+                    least[name] = float(np.nextafter(least[name] + bottom, -np.inf))
+                    most[name] = float(np.nextafter(most[name] + top, np.inf))
+            low.extend(least.values())
+            high.extend(most.values())
+        return frozen(low), frozen(high)
+
+
+def identical(one: Network, other: Network) -> bool:
+    """Whether two networks are the same bit for bit: every weight (the sign of zero included), name, box and dtype."""
+    if (one.inputs, one.outputs, one.dtype) != (other.inputs, other.outputs, other.dtype):
+        return False
+    if [len(layer.heads) for layer in one.layers] != [len(layer.heads) for layer in other.layers]:
+        return False
+    for mine, yours in zip(one.heads, other.heads, strict=True):
+        if (mine.name, mine.writes, mine.key_names) != (yours.name, yours.writes, yours.key_names):
+            return False
+    left, right = [*one.arrays()], [*other.arrays()]
+    left += [("low", one.low), ("high", one.high)]
+    right += [("low", other.low), ("high", other.high)]
+    if [(name, array.shape) for name, array in left] != [(name, array.shape) for name, array in right]:
+        return False
+    return all(a.tobytes() == b.tobytes() for (_, a), (_, b) in zip(left, right, strict=True))

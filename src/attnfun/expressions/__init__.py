@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from .graph import Builder, Graph, Node
 from .interpret import Algebra, NotAnalytic, run, run_all
+from .parse import parse
 
-__all__ = ["Algebra", "Builder", "Graph", "Node", "NotAnalytic", "run", "run_all"]
+__all__ = ["Algebra", "Builder", "Graph", "Node", "NotAnalytic", "parse", "run", "run_all"]

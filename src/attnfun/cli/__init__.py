@@ -1,0 +1,78 @@
+"""The command line: argv in, one answer on stdout, at most one line on stderr, an exit code.
+
+| code | meaning                              |
+| ---- | ------------------------------------ |
+| 0    | done, or proved                      |
+| 1    | a fault in attnfun itself            |
+| 2    | invalid request or damaged file      |
+| 3    | infeasible: reason and nearest       |
+| 4    | refuted                              |
+| 5    | undecided                            |
+
+`ATTNFUN_DEBUG=1` lets exceptions through with their traceback. Nothing heavy is imported before a command runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+
+import typer
+
+from attnfun.cli import networks
+from attnfun.cli.arguments import shield
+from attnfun.cli.render import fail, failure
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="attnfun",
+    help="A function and a tolerance in; softmax-attention weights and a proof out.",
+    epilog="Every command takes --json and explains itself with examples under --help.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"attnfun {version('attnfun')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", help="Print the version.", callback=_version, is_eager=True),
+) -> None:
+    pass
+
+
+networks.register(app)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; no exception escapes unless ATTNFUN_DEBUG is set."""
+    tokens = list(sys.argv[1:] if argv is None else argv)
+    debug = os.environ.get("ATTNFUN_DEBUG", "") not in ("", "0")
+    command = typer.main.get_command(app)
+    try:
+        with warnings.catch_warnings():
+            if not debug:
+                warnings.simplefilter("ignore")
+            code = command.main(args=shield(command, tokens), prog_name="attnfun", standalone_mode=False)
+            sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except BrokenPipeError:  # the reader went away, as in `attnfun … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (Exception, KeyboardInterrupt) as error:
+        if debug:
+            raise
+        return fail(failure(error), json_wanted="--json" in tokens)

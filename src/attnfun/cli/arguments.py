@@ -1,0 +1,170 @@
+"""Reading what was typed: tokens that begin with '-', domains, points, norms, CSV files."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from attnfun.errors import InvalidRequest
+
+# `--png` may stand alone; the picture then takes the network's name.
+OPTIONAL_VALUE = "--png"
+
+
+def shield(group: Any, tokens: Sequence[str]) -> list[str]:
+    """argv with a space before each positional token that begins with '-': '-o*x' is an expression, not an option.
+
+    A token is left alone if it is exactly an option of the command (`-o`, `--eps`, `--eps=1`), the value of the option
+    before it, `-`, or a misspelt long option (which deserves its own message).
+    """
+    tokens = list(tokens)
+    at = next((i for i, token in enumerate(tokens) if not token.startswith("-")), None)
+    command = getattr(group, "commands", {}).get(tokens[at]) if at is not None else None
+    if at is None or command is None:
+        return tokens
+    takes_value = {"--help": False, "-h": False}
+    for parameter in command.params:
+        if parameter.param_type_name == "option":
+            for name in (*parameter.opts, *parameter.secondary_opts):
+                takes_value[name] = not parameter.is_flag
+    out, rest = tokens[: at + 1], tokens[at + 1 :]
+    while rest:
+        token = rest.pop(0)
+        name = token.partition("=")[0] if token.startswith("--") else token
+        if token == "--":
+            out += ["--", *rest]
+            break
+        if name in takes_value:
+            out.append(token)
+            if token == OPTIONAL_VALUE and (not rest or rest[0] in takes_value or rest[0].endswith(".safetensors")):
+                out.append("")
+            elif takes_value[name] and token == name and rest:
+                out.append(rest.pop(0))
+        elif token.startswith("-") and token != "-" and not _misspelt(token, takes_value):
+            out.append(" " + token)
+        else:
+            out.append(token)
+    return out
+
+
+def _misspelt(token: str, known: dict[str, bool]) -> bool:
+    name = token.partition("=")[0]
+    if not re.fullmatch(r"--[a-z]{2,}(-[a-z]+)*", name):
+        return False
+    return bool(difflib.get_close_matches(name, [k for k in known if k.startswith("--")], cutoff=0.75))
+
+
+def unshield(text: str) -> str:
+    """The positional argument as it was typed."""
+    return text[1:] if text.startswith(" -") else text
+
+
+def read_domain(items: Sequence[str]) -> list[str]:
+    """["x=-1:1;y=0:2", "z=0:1"] → ["x=-1:1", "y=0:2", "z=0:1"]; what they mean is for the target to say."""
+    parts = [part.strip() for item in items for part in item.split(";") if part.strip()]
+    if not parts:
+        raise InvalidRequest("no domain: give every variable its interval, as in --domain x=-1:1 --domain y=0:2")
+    return parts
+
+
+def read_norm(text: str) -> str | float:
+    """'sup', or a number p ≥ 1 for the volume-normalised L^p norm."""
+    if text.strip().lower() in ("sup", "inf", "max"):
+        return "sup"
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidRequest(f"--norm {text!r}: give 'sup' or a number p >= 1") from None
+
+
+def read_point(text: str, names: Sequence[str]) -> list[float]:
+    """'x=0.3,y=1' → [0.3, 1.0] in the order of `names`; every variable once."""
+    found: dict[str, float] = {}
+    for part in re.split(r"[,;]", text):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals:
+            raise InvalidRequest(f"--at {text!r}: {part.strip()!r} is not of the form name=number")
+        if name not in names:
+            raise InvalidRequest(f"--at {text!r}: no variable {name!r}; the network takes {', '.join(names)}")
+        if name in found:
+            raise InvalidRequest(f"--at {text!r}: {name!r} is given twice")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            raise InvalidRequest(f"--at {text!r}: {value!r} is not a number") from None
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise InvalidRequest(f"--at {text!r}: no value for {', '.join(missing)}")
+    return [found[name] for name in names]
+
+
+def read_points(path: str, names: Sequence[str]) -> list[list[float]]:
+    """Rows of a CSV file whose header holds every variable (other columns are ignored)."""
+    rows = []
+    for line, row in read_table(path, names):
+        try:
+            rows.append([float(row[name]) for name in names])
+        except ValueError:
+            bad = next(name for name in names if not _is_number(row[name]))
+            raise InvalidRequest(f"{path}, line {line}: {row[bad]!r} in column {bad!r} is not a number") from None
+    return rows
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def read_table(path: str, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    """(line, row) of a CSV file that has at least `columns`; '-' is standard input."""
+    with _opened(path) as stream:
+        try:
+            reader = csv.DictReader(stream, skipinitialspace=True)
+            header = [name.strip() for name in reader.fieldnames or ()]
+            reader.fieldnames = header
+            missing = [name for name in columns if name not in header]
+            if missing:
+                shown = ", ".join(header)[:80] or "nothing"
+                raise InvalidRequest(f"{path}: no column {', '.join(missing)} in its header ({shown})")
+            for row in reader:
+                if any(row[name] is None for name in columns):
+                    raise InvalidRequest(f"{path}, line {reader.line_num}: fewer cells than the header")
+                yield reader.line_num, {name: row[name].strip() for name in columns}
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise InvalidRequest(f"{path}: not a CSV file ({error})") from None
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[TextIO]:
+    if path == "-":
+        yield sys.stdin
+    else:
+        with open(path, newline="", encoding="utf-8-sig") as stream:
+            yield stream
+
+
+def picture_path(png: str | None, beside: str | None) -> str | None:
+    """Where `--png` draws: the path given, or the network's own name with .png."""
+    return str(Path(beside or "attnfun").with_suffix(".png")) if png == "" else png
+
+
+def check_writable(*paths: str | None) -> None:
+    """Refuse before the work, not after it: the folder of every output must exist and accept files."""
+    for path in filter(None, paths):
+        folder = Path(path).absolute().parent
+        if Path(path).is_dir():
+            raise InvalidRequest(f"cannot write {path!r}: it is a folder")
+        if not folder.is_dir():
+            raise InvalidRequest(f"cannot write {path!r}: there is no folder {str(folder)!r}")
+        if not os.access(folder, os.W_OK):
+            raise InvalidRequest(f"cannot write {path!r}: the folder does not accept files")

@@ -1,0 +1,338 @@
+"""Networks: compile, verify, show, eval, export, suite. Heavy imports stay inside the commands."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from attnfun.cli import suite
+from attnfun.cli.arguments import (
+    check_writable,
+    picture_path,
+    read_domain,
+    read_norm,
+    read_point,
+    read_points,
+    unshield,
+)
+from attnfun.cli.records import certificate_record, cost_rows, head_rows, network_record, proof_rows
+from attnfun.cli.render import EXIT, console, facts, grid, literal, number, print_json, progress_bar
+from attnfun.errors import InvalidRequest
+
+PANEL = "Networks"
+
+File = Annotated[
+    str, typer.Argument(metavar="FILE", help="A network saved by compile (.safetensors).", show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout and nothing else there.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Hang the commands of this group on the app."""
+    for name, command in (
+        ("compile", compile_command),
+        ("verify", verify_command),
+        ("show", show_command),
+        ("eval", eval_command),
+        ("export", export_command),
+        ("suite", suite.suite_command),
+    ):
+        app.command(name, rich_help_panel=PANEL)(command)
+
+
+def compile_command(
+    expressions: Annotated[
+        list[str], typer.Argument(metavar="EXPR...", help="One expression an output.", show_default=False)
+    ],
+    eps: Annotated[
+        float, typer.Option("--eps", help="The tolerance: absolute, or see --relative.", show_default=False)
+    ],
+    domain: Annotated[
+        list[str] | None,
+        typer.Option("--domain", metavar="x=LOW:HIGH", help="One interval a variable.", show_default=False),
+    ] = None,
+    method: Annotated[str, typer.Option("--method", help="auto, partition, bernstein, …")] = "auto",
+    norm: Annotated[str, typer.Option("--norm", help="sup, or p >= 1 for the volume-normalised L^p norm.")] = "sup",
+    relative: Annotated[bool, typer.Option("--relative", help="eps is a fraction of the target's range.")] = False,
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="float64 or float32: construct for this arithmetic.")
+    ] = "float64",
+    seed: Annotated[int, typer.Option("--seed", help="Same seed, same weights.")] = 0,
+    accept: Annotated[
+        str, typer.Option("--accept", help="proved, or sampled: take an unproved network too.")
+    ] = "proved",
+    output: Annotated[str | None, typer.Option("-o", "--output", metavar="FILE", help="Save the network here.")] = None,
+    png: Annotated[str | None, typer.Option("--png", metavar="[FILE]", help="Draw it.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Build an attention network that meets eps, and prove that it does.
+
+    \b
+    [bold]Examples[/bold]
+      attnfun compile 'sin(3*x)' --domain x=-1:1 --eps 1e-9
+      attnfun compile 'cos(2*y)*exp(x*y)' --domain 'x=-1:1;y=-1:1' --eps 1e-6 -o f.safetensors --png
+      attnfun compile '-x**2' 'x*y' --domain x=-1:1 --domain y=0:2 --eps 1e-6 --json
+      attnfun compile 'sign(x)' --domain x=-1:1 --norm 2 --eps 0.05 --method partition
+    """
+    texts = [unshield(text) for text in expressions]
+    picture = picture_path(png, output)
+    box, order = read_domain(domain or ()), read_norm(norm)
+    check_writable(output, picture)
+    from attnfun import verbs
+
+    start = time.perf_counter()
+    with progress_bar("compile") as progress:
+        net = verbs.compile(
+            texts[0] if len(texts) == 1 else texts,
+            domain=box,
+            eps=eps,
+            method=method,
+            norm=order,
+            relative=relative,
+            dtype=dtype,
+            seed=seed,
+            accept=accept,
+            progress=progress,
+        )
+    record = network_record("; ".join(texts), net, time.perf_counter() - start)
+    _write(net, record, output, picture)
+    if as_json:
+        print_json(record)
+    else:
+        screen = console()
+        screen.print(facts("", [*proof_rows(record), *cost_rows(record), *_written(record)]))
+    return EXIT[str(record["status"])]
+
+
+def verify_command(
+    file: File,
+    target: Annotated[
+        list[str] | None,
+        typer.Option("--target", metavar="EXPR", help="The target you expect; repeat for several outputs."),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Prove the bound again from the stored weights and target alone.
+
+    No number of the stored certificate is read. Exit code 0 proved, 4 refuted (with a witness), 5 undecided.
+
+    \b
+    [bold]Examples[/bold]
+      attnfun verify f.safetensors
+      attnfun verify f.safetensors --target 'sin(3*x)+cos(2*y)*exp(x*y)'
+      attnfun verify f.safetensors --json
+    """
+    from attnfun import verbs
+
+    path = unshield(file)
+    expected = [unshield(text) for text in target or ()]
+    start = time.perf_counter()
+    with progress_bar("verify"):
+        certificate = verbs.verify(path, target=(expected[0] if len(expected) == 1 else expected) if expected else None)
+    record = {"file": path, **certificate_record(certificate), "seconds": round(time.perf_counter() - start, 3)}
+    status = str(record["status"])
+    if as_json:
+        print_json(record)
+    else:
+        console().print(facts("", [*proof_rows(record), ("seconds", number(record["seconds"]))]))
+    if EXIT[status]:
+        why = record.get("reason") or getattr(certificate.status, "meaning", "")
+        print(f"attnfun: {status}: {path}: {' '.join(str(why).split())}", file=sys.stderr)
+    return EXIT[status]
+
+
+def show_command(
+    file: File,
+    png: Annotated[
+        str | None, typer.Option("--png", metavar="[FILE]", help="Draw it (default: beside the network).")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Print what is in a file: target, certificate as stored, cost, heads; draw it with --png.
+
+    The picture holds the partition or key lattice, the attention weights as the input moves, the target against the
+    network, and the error under its bound. Nothing is proved here: see verify.
+
+    \b
+    [bold]Examples[/bold]
+      attnfun show f.safetensors
+      attnfun show f.safetensors --png f.png
+      attnfun show f.safetensors --json
+    """
+    from attnfun import verbs
+
+    path = unshield(file)
+    picture = picture_path(png, path)
+    check_writable(picture)
+    net = verbs.load(path)
+    heads = head_rows(net.network)
+    record = {**network_record(str(net.certificate.target), net), "file": path}
+    record |= {"inputs": list(net.network.inputs), "outputs": list(net.network.outputs)}
+    record |= {"coordinates": list(net.network.coordinates), "head_list": heads, "explanation": net.explain()}
+    _write(net, record, None, picture)
+    if as_json:
+        print_json(record)
+        return 0
+    screen = console()
+    screen.print(
+        facts("as stored in the file; `attnfun verify` proves it again", [*proof_rows(record), *cost_rows(record)])
+    )
+    shown = heads[:40]
+    columns = [
+        ("layer", "right"),
+        ("head", "left"),
+        ("keys", "right"),
+        ("lattice", "left"),
+        ("rank", "right"),
+        ("writes", "left"),
+    ]
+    rows = [
+        (
+            str(head["layer"]),
+            literal(head["name"]),
+            number(head["keys"]),
+            " × ".join(number(n) for n in head["lattice"]),
+            str(head["rank"]),
+            literal(", ".join(head["writes"])),
+        )
+        for head in shown
+    ]
+    screen.print(
+        grid("heads" if len(shown) == len(heads) else f"heads (the first 40 of {len(heads):,})", columns, rows)
+    )
+    screen.print(literal(record["explanation"]))
+    if _written(record):
+        screen.print(facts("", _written(record)))
+    return 0
+
+
+def eval_command(
+    file: File,
+    points: Annotated[
+        str | None, typer.Argument(metavar="[CSV]", help="Points, one a row; '-' reads stdin.", show_default=False)
+    ] = None,
+    at: Annotated[
+        list[str] | None, typer.Option("--at", metavar="x=0.3,y=1", help="One point; may be repeated.")
+    ] = None,
+    outside: Annotated[
+        str, typer.Option("--outside", help="Points outside the domain: raise, clamp or allow.")
+    ] = "raise",
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Add the target's value and the error at each point.")
+    ] = False,
+    table: Annotated[
+        bool | None, typer.Option("--table/--csv", help="A table, or CSV (default: a table on a terminal).")
+    ] = None,
+    output: Annotated[str | None, typer.Option("-o", "--output", metavar="FILE", help="Write the CSV here.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Evaluate a network at points given one by one or as the columns of a CSV file.
+
+    \b
+    [bold]Examples[/bold]
+      attnfun eval f.safetensors --at x=0.3,y=1
+      attnfun eval f.safetensors points.csv -o values.csv
+      attnfun eval f.safetensors points.csv --compare --json
+    """
+    check_writable(output)
+    if (points is None) == (not at):
+        raise InvalidRequest("give the points either as --at x=0.3,y=1 or as one CSV file")
+    import numpy as np
+
+    from attnfun import verbs
+
+    net = verbs.load(unshield(file))
+    names, outputs = list(net.network.inputs), list(net.network.outputs)
+    rows = read_points(unshield(points), names) if points else [read_point(text, names) for text in at or ()]
+    X = np.array(rows, dtype=np.float64).reshape(len(rows), len(names))
+    values = np.asarray(net(X, outside=outside), dtype=np.float64).reshape(len(X), len(outputs))
+    columns, data = [*names, *outputs], np.concatenate([X, values], axis=1)
+    truth = None
+    if compare:
+        truth = np.asarray(net.target.values(X), dtype=np.float64).reshape(values.shape)
+        data = np.concatenate([data, truth, np.abs(values - truth)], axis=1)
+        columns += [f"target {name}" for name in outputs] + [f"|error {name}|" for name in outputs]
+    if as_json:
+        flat = len(outputs) == 1
+        record: dict[str, Any] = {
+            "status": str(net.certificate.status),
+            "inputs": names,
+            "outputs": outputs,
+            "points": X,
+        }
+        record["values"] = values[:, 0] if flat else values
+        if truth is not None:
+            record["target_values"] = truth[:, 0] if flat else truth
+            record["errors"] = np.abs(values - truth)[:, 0] if flat else np.abs(values - truth)
+        print_json({**record, "error": net.certificate.error[1], "error_low": net.certificate.error[0]})
+    elif output or not (sys.stdout.isatty() if table is None else table):
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([[repr(float(v)) for v in line] for line in data])
+        if output:
+            Path(output).write_text(buffer.getvalue(), encoding="utf-8")
+        else:
+            sys.stdout.write(buffer.getvalue())
+    else:
+        body = [[f"{v:.12g}" for v in line] for line in data]
+        console().print(grid(None, [(name, "right") for name in columns], body))
+    return 0
+
+
+def export_command(
+    file: File,
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="OUT", help="The file to write.", show_default=False)
+    ],
+    to: Annotated[
+        str, typer.Option("--to", help="torch: a torch.export program (.pt2) with a dynamic batch.")
+    ] = "torch",
+    dtype: Annotated[
+        str | None, typer.Option("--dtype", help="float64 or float32 (default: the network's own).")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Write the network for another runtime, load it back and compare.
+
+    \b
+    [bold]Examples[/bold]
+      attnfun export f.safetensors --to torch -o f.pt2
+      python -c "import torch; print(torch.export.load('f.pt2').module()(torch.zeros(5, 2).double()))"
+    """
+    check_writable(output)
+    from attnfun import verbs
+    from attnfun.export import export
+
+    with progress_bar(f"export to {to}"):
+        report = export(verbs.load(unshield(file)), output, to=to, dtype=dtype)
+    record = {"status": "exported", "file": unshield(file), "output": output, **report}
+    if as_json:
+        print_json(record)
+    else:
+        rows = [(key.replace("_", " "), literal(number(value))) for key, value in record.items() if key != "status"]
+        console().print(facts("exported, loaded back and compared", rows))
+    return 0
+
+
+def _write(net: Any, record: dict[str, Any], output: str | None, picture: str | None) -> None:
+    """Save and draw; the record says where."""
+    if output:
+        net.save(output)
+        record["file"] = output
+    if picture:
+        from attnfun.plots import draw
+
+        with progress_bar(f"draw {picture}"):
+            draw(net, picture)
+        record["png"] = picture
+
+
+def _written(record: dict[str, Any]) -> list[tuple[str, Any]]:
+    return [(label, literal(record[key])) for key, label in (("file", "saved"), ("png", "drawn")) if key in record]

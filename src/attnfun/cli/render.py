@@ -1,0 +1,174 @@
+"""What the user sees: tables and JSON on stdout, progress and failures on stderr."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from attnfun.errors import AttnfunError, Infeasible, Refuted
+
+EXIT = {
+    "proved": 0,
+    "conditional": 0,
+    "sampled": 0,
+    "error": 1,
+    "invalid": 2,
+    "infeasible": 3,
+    "refuted": 4,
+    "undecided": 5,
+}
+STYLE = {"proved": "bold green", "conditional": "green", "sampled": "yellow", "undecided": "yellow"}
+
+
+def failure(error: BaseException) -> dict[str, Any]:
+    """Any exception as a record: status, reason, and nearest where one is known."""
+    text = " ".join(str(error).split())
+    if isinstance(error, Infeasible):
+        return {"status": "infeasible", "reason": text, **({"nearest": error.nearest} if error.nearest else {})}
+    if isinstance(error, Refuted):
+        return {"status": "refuted", "reason": text}
+    if isinstance(error, AttnfunError):
+        return {"status": "invalid", "reason": text}
+    if hasattr(error, "format_message"):  # the option parser's own errors
+        return {"status": "invalid", "reason": " ".join(str(error.format_message()).split())}
+    if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError | PermissionError):
+        return {"status": "invalid", "reason": f"{error.filename!r}: {(error.strerror or text).lower()}"}
+    if isinstance(error, OSError):
+        return {"status": "invalid", "reason": text}
+    if isinstance(error, ModuleNotFoundError):
+        extra = {"torch": "torch", "matplotlib": "plot"}.get((error.name or "").split(".")[0])
+        advice = f"; install it with: pip install 'attnfun[{extra}]'" if extra else ""
+        return {"status": "invalid", "reason": f"this needs the package {error.name!r}, which is not installed{advice}"}
+    if isinstance(error, MemoryError):
+        return {"status": "infeasible", "reason": "not enough memory for this request"}
+    if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
+        return {"status": "error", "reason": "interrupted"}
+    return {
+        "status": "error",
+        "reason": f"a fault in attnfun: {type(error).__name__}: {text} (ATTNFUN_DEBUG=1 shows where)",
+    }
+
+
+def fail(record: Mapping[str, Any], json_wanted: bool) -> int:
+    """Report a failure record and return its exit code."""
+    nearest = record.get("nearest")
+    tail = f" (nearest: {', '.join(f'{k}={_plain(v)}' for k, v in nearest.items())})" if nearest else ""
+    print(f"attnfun: {record['status']}: {record['reason']}{tail}", file=sys.stderr)
+    if json_wanted:
+        print_json(record)
+    return EXIT.get(str(record["status"]), 1)
+
+
+def print_json(record: Mapping[str, Any]) -> None:
+    """One JSON object on stdout. JSON has no infinity and no NaN: they become null."""
+    print(json.dumps(clean(record), indent=2, ensure_ascii=False))
+
+
+def clean(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): clean(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [clean(v) for v in value]
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, str):
+        return str(getattr(value, "value", value))
+    if hasattr(value, "tolist"):  # NumPy scalars and arrays
+        return clean(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, int) else str(value)
+
+
+def _plain(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def number(value: Any, digits: int = 3) -> str:
+    """A number for a table: 1,024 · 6.61e-07 · – where there is none."""
+    if value is None:
+        return "–"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+
+
+def console(stderr: bool = False) -> Any:
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, soft_wrap=False)
+
+
+def status_text(status: str) -> str:
+    return f"[{STYLE.get(status, 'bold red')}]{status}[/]"
+
+
+def facts(title: str, rows: Iterable[tuple[str, Any]]) -> Any:
+    """A two-column table; rows whose value is None are left out. Values are markup only where we made it."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        title=title, box=box.SIMPLE, show_header=False, title_justify="left", title_style="bold", pad_edge=False
+    )
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for key, value in rows:
+        if value is not None:
+            table.add_row(key, value)
+    return table
+
+
+def grid(title: str | None, columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[Any]]) -> Any:
+    """A table with a header; each column is (name, 'left' | 'right')."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
+    for name, justify in columns:
+        table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def literal(text: str) -> Any:
+    """Text that is shown as it is: brackets in an expression are not markup."""
+    from rich.text import Text
+
+    return Text(text)
+
+
+@contextmanager
+def progress_bar(label: str, total: int | None = None) -> Iterator[Callable[..., None]]:
+    """A bar on stderr while the block runs, gone afterwards, silent when stderr is no terminal.
+
+    The callback takes a sentence, a fraction in [0, 1], or both; `step=True` moves a counted bar on by one.
+    """
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    screen = console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=30), TimeElapsedColumn())
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as progress:
+        task = progress.add_task(literal_markup(label), total=total)
+
+        def report(*news: Any, step: bool = False) -> None:
+            for item in news:
+                if isinstance(item, str):
+                    progress.update(task, description=literal_markup(f"{label}: {item}"))
+                elif isinstance(item, int | float) and math.isfinite(item) and total is None:
+                    progress.update(task, total=1.0, completed=max(0.0, min(1.0, float(item))))
+            if step:
+                progress.advance(task)
+
+        yield report
+
+
+def literal_markup(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text if len(text) <= 70 else text[:69] + "…")

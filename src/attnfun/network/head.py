@@ -156,7 +156,8 @@ class Head:
     def spread(self) -> Array:
         """max_j V_j - min_j V_j of every output, in the last bit too small at most."""
         flat = self.values.reshape(-1, self.outputs)
-        return flat.max(axis=0) - flat.min(axis=0)
+        difference: Array = flat.max(axis=0) - flat.min(axis=0)
+        return difference
 
     @cached_property
     def max_value(self) -> float:

@@ -1,0 +1,140 @@
+"""The numbers behind the pictures: a line and a slice through the box, and the attention weights on them.
+
+Everything here is sampled and drawn; nothing is evidence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnfun.network.evaluate import evaluate
+from attnfun.network.head import Axis, Head
+from attnfun.network.network import Network
+
+if TYPE_CHECKING:
+    from attnfun.targets.function import Function
+
+Array = NDArray[np.float64]
+
+MOST_LOGITS = 4_000_000
+"""The most logits computed for one picture; larger heads are drawn from a subset of their keys."""
+
+
+class Subject(Protocol):
+    """What a picture needs to know of an approximant."""
+
+    @property
+    def network(self) -> Network: ...
+    @property
+    def target(self) -> Function: ...
+    @property
+    def certificate(self) -> Any: ...
+
+
+@dataclass(frozen=True)
+class View:
+    """One network seen along the variable `line`, and on the slice (`line`, `across`) when there are two or more.
+
+    All other variables rest at the middle of their interval. `head` is the head with the most keys, `depth` its layer.
+    """
+
+    network: Network
+    target: Function
+    depth: int
+    head: Head
+    line: int
+    across: int | None
+
+    @classmethod
+    def of(cls, subject: Subject) -> View:
+        network = subject.network
+        heads = [(depth, head) for depth, layer in enumerate(network.layers) for head in layer.heads]
+        depth, head = max(heads, key=lambda pair: pair[1].keys)
+        # Look along the variables this head reads, if it reads the inputs directly.
+        use = sum(np.abs(axis.query[:, : len(network.inputs)]).max(axis=0) for axis in head.axes)
+        order = [int(k) for k in np.argsort(-(np.asarray(use) > 0).astype(int), kind="stable")]
+        return cls(network, subject.target, depth, head, order[0], order[1] if len(order) > 1 else None)
+
+    def axis_points(self, variable: int, count: int) -> Array:
+        low, high = self.network.box
+        return np.linspace(low[variable], high[variable], count)
+
+    def along(self, count: int) -> Array:
+        """(count, d): the line through the middle of the box."""
+        low, high = self.network.box
+        X = np.repeat(((low + high) / 2)[None], count, axis=0)
+        X[:, self.line] = self.axis_points(self.line, count)
+        return X
+
+    def slice(self, count: int) -> Array:
+        """(count², d): the slice through the middle of the box, `across` varying slowest."""
+        assert self.across is not None
+        low, high = self.network.box
+        X = np.repeat(((low + high) / 2)[None], count * count, axis=0)
+        X[:, self.across] = np.repeat(self.axis_points(self.across, count), count)
+        X[:, self.line] = np.tile(self.axis_points(self.line, count), count)
+        return X
+
+    def truth(self, X: Array) -> Array:
+        """(n, p); NaN where the target has no value (a black box read from a file has none anywhere)."""
+        if self.target.graph is None and self.target.call is None:
+            return np.full((len(X), len(self.network.outputs)), np.nan)
+        with np.errstate(all="ignore"):
+            return np.asarray(self.target.values(X), dtype=np.float64)
+
+    def output(self, X: Array) -> Array:
+        return np.asarray(evaluate(self.network, X), dtype=np.float64).reshape(len(X), -1)
+
+    def stream(self, X: Array) -> Array:
+        """The residual stream the head reads: the inputs, then what the layers below it wrote."""
+        if self.depth == 0:
+            return X
+        below = self.network.layers[: self.depth]
+        width = len(self.network.inputs) + sum(len(layer.writes) for layer in below)
+        names = tuple(f"s{k}" for k in range(width))
+        part = Network(
+            self.network.inputs, below, np.eye(width), np.zeros(width), names, self.network.box, self.network.dtype
+        )
+        return np.asarray(evaluate(part, X), dtype=np.float64).reshape(len(X), width)
+
+    def axis_of(self, variable: int) -> int | None:
+        """The axis of the head that reads this input and no other, where there is one."""
+        for a, axis in enumerate(self.head.axes):
+            reads = np.flatnonzero(np.abs(axis.query).max(axis=0) > 0)
+            if axis.dim == 1 and reads.tolist() == [variable]:
+                return a
+        return None
+
+
+def logits(axis: Axis, stream: Array, keys: NDArray[np.intp] | slice = slice(None)) -> Array:
+    """(n, keys) l_j = slopes_j · (query @ token + offset) + biases_j."""
+    q = stream @ axis.query.T + axis.offset
+    return q @ axis.slopes[keys].T + axis.biases[keys]
+
+
+def softmax(scores: Array) -> Array:
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def strongest(axis: Axis, stream: Array) -> NDArray[np.intp]:
+    """(n,) the key of this axis with the largest logit at each point, keys and points in blocks."""
+    best = np.full(len(stream), -np.inf)
+    index = np.zeros(len(stream), dtype=np.intp)
+    step = max(1, MOST_LOGITS // max(1, len(stream)))
+    for start in range(0, axis.keys, step):
+        block = logits(axis, stream, slice(start, start + step))
+        here = block.argmax(axis=1)
+        value = block[np.arange(len(stream)), here]
+        index = np.where(value > best, here + start, index)
+        best = np.maximum(value, best)
+    return index
+
+
+def thinned(total: int, most: int) -> NDArray[np.intp]:
+    """At most `most` of the indices 0..total-1, evenly spread, both ends kept."""
+    return np.unique(np.linspace(0, total - 1, min(total, most)).round().astype(np.intp))

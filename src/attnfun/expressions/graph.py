@@ -1,8 +1,9 @@
 """The expression graph: one list of operations, every shared subexpression stored once.
 
 A graph is in static single assignment form: node i may only use nodes 0..i-1, so every pass over it is a plain loop.
-`Builder` makes graphs. It shares equal nodes, folds rational constants exactly, and numbers the nodes in the order a
-depth-first walk from the outputs finishes them; two targets built by the same operations are therefore equal as values.
+`Builder` makes graphs. It shares equal nodes, folds rational constants exactly (and x+0, x*1, x**1), and numbers the
+nodes in the order a depth-first walk from the outputs finishes them; two targets built by the same operations are
+therefore equal as values.
 
     nullary  const (value: Fraction)   var (value: name)   pi   e
     unary    neg, the functions of UNARY, powi (value: int), powr (value: Fraction that is no integer)
@@ -42,6 +43,8 @@ MAX_BITS: Final = 2_048  # of a constant's numerator and of its denominator; fol
 LARGEST: Final = 10**300
 SMALLEST: Final = Fraction(1, LARGEST)
 OUT_OF_RANGE: Final = "a constant outside the sizes 1e-300 to 1e300"
+
+_NEUTRAL: Final = {"add": 0, "sub": 0, "mul": 1, "div": 1}  # x + 0, x - 0, x*1, x/1 are x
 
 Value = Fraction | int | str | None
 
@@ -136,6 +139,11 @@ class Builder:
             folded = _fold(op, known)
             if folded is not None:
                 return self.const(folded)
+        neutral = _NEUTRAL.get(op)
+        if neutral is not None and constants[1] == neutral:
+            return args[0]
+        if op in ("add", "mul") and constants[0] == neutral:
+            return args[1]
         return self._store(Node(op, args))
 
     def copy(self, nodes: Iterable[Node]) -> list[int]:

@@ -145,7 +145,7 @@ class ArrayAlgebra:
         if not np.iscomplexobj(x):
             return result
         turns = np.round(result.imag / (2 * np.pi))
-        return self.sub(result, (2j * np.pi * turns).astype(x.dtype))
+        return self.sub(result, np.asarray(2j * np.pi * turns).astype(x.dtype))
 
     def abs(self, x: Array) -> Array:
         return np.abs(self._real("abs", x))

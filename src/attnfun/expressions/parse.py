@@ -202,7 +202,9 @@ def _build(source: str, scan: _Scan, names: Sequence[str], builder: Builder) -> 
     shift = len(scan.text) - len(scan.text.lstrip())
     try:
         root = ast.parse(stripped, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except (RecursionError, MemoryError):  # only where the caller has used up the stack already
+        _refuse(source, 0, "there is too little stack left to read it")
+    except (SyntaxError, ValueError) as error:
         offset = error.offset if isinstance(error, SyntaxError) and error.offset else 1
         _refuse(source, shift + offset - 1, "it is not a correct expression")
     order: list[ast.expr] = []

@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
-from attnfun.network.evaluate import attention, chosen_routes, evaluate, evaluate_head, head_routes, routes, stream
+from attnfun.network.evaluate import (
+    ROUTES,
+    attention,
+    chosen_routes,
+    evaluate,
+    evaluate_head,
+    head_routes,
+    routes,
+    stream,
+)
+from attnfun.network.file import content_hash, load, save
 from attnfun.network.head import Axis, Head, rounded
+from attnfun.network.literal import FORMS, Literal, literal, shut_out
 from attnfun.network.local import LocalAxis, LocalPlan, local_plan
 from attnfun.network.network import Cost, Layer, Network, identical
+from attnfun.network.torch_form import to_torch
 
 __all__ = [
     "Axis",
-    "Cost",
     "Head",
     "Layer",
-    "LocalAxis",
-    "LocalPlan",
     "Network",
-    "attention",
-    "chosen_routes",
+    "Cost",
+    "rounded",
+    "identical",
+    "ROUTES",
     "evaluate",
     "evaluate_head",
-    "head_routes",
-    "identical",
-    "local_plan",
-    "rounded",
-    "routes",
     "stream",
+    "attention",
+    "routes",
+    "head_routes",
+    "chosen_routes",
+    "LocalAxis",
+    "LocalPlan",
+    "local_plan",
+    "FORMS",
+    "Literal",
+    "literal",
+    "shut_out",
+    "to_torch",
+    "content_hash",
+    "load",
+    "save",
 ]

@@ -1,0 +1,38 @@
+"""The network as a torch.nn.Module: linear maps and one F.scaled_dot_product_attention (scale=1.0) a layer.
+
+torch is imported when `to_torch` is called and not before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attnfun.errors import AttnfunError, InvalidRequest
+from attnfun.network.literal import FORMS
+from attnfun.network.network import Network
+
+if TYPE_CHECKING:
+    import torch
+
+
+def to_torch(network: Network, dtype: Any = None, form: str = "cross", second: tuple[str, ...] = ()) -> torch.nn.Module:
+    """A module with these weights as buffers: (n, d) -> (n,) for one output, else (n, outputs).
+
+    `dtype` is torch.float64, torch.float32 or their names (the network's own unless given). Forms as in `literal.py`;
+    the joint form's forward takes (X, Y), where `second` names the columns of Y. Cross and joint take any leading
+    shape, (batch, tokens, d) too. Agrees with `evaluate` up to rounding in that dtype, on the box.
+    """
+    if form not in FORMS:
+        raise InvalidRequest(f"the form must be one of {', '.join(FORMS)}, not {form!r}")
+    name = network.dtype if dtype is None else str(dtype).removeprefix("torch.")
+    if name not in ("float64", "float32"):
+        raise InvalidRequest(f"torch networks are float64 or float32, not {dtype}")
+    try:
+        from attnfun.network import torch_modules
+    except ImportError as error:
+        raise AttnfunError("torch is not installed: pip install 'attnfun[torch]'") from error
+    if form == "self":
+        if second:
+            raise InvalidRequest(f"the self form has one input sequence, not a second one of {list(second)}")
+        return torch_modules.SelfAttention(network, name)
+    return torch_modules.CrossAttention(network, name, form, second)

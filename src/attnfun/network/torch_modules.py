@@ -1,0 +1,164 @@
+"""The torch modules behind `to_torch`; importing this file imports torch.
+
+| buffer, layer l | shape | what |
+| --- | --- | --- |
+| query_l, query_bias_l | (width, H E), (H E) | the affine query maps, the constant 1 that meets the bias among them |
+| key_l | (H, N, E) | (k_j, 0.., b_j); heads with fewer keys are filled up with shut-out keys (0, .., -G_h) |
+| value_l, output_l | (H, N, P), (H P, new) | values; which coordinate of the stream each of them is added to |
+
+E = 1 + the largest query dimension, N the most keys, P the most outputs of the layer's heads.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.network.head import AnyArray
+from attnfun.network.literal import ENTRY_LIMIT, literal, shut_out, split_inputs
+from attnfun.network.network import Layer, Network
+
+_BLOCK = 1 << 22
+"""Attention weights at a time; more points than that are taken in blocks."""
+
+
+class _Buffers(nn.Module):
+    def __init__(self, dtype: str) -> None:
+        super().__init__()
+        self.dtype: torch.dtype = getattr(torch, dtype)
+
+    def _keep(self, name: str, array: AnyArray) -> None:
+        self.register_buffer(name, torch.tensor(np.ascontiguousarray(array), dtype=self.dtype))
+
+    def _get(self, name: str) -> Tensor:
+        return self.get_buffer(name)
+
+    def _tensor(self, points: object, columns: int) -> Tensor:
+        tensor = torch.as_tensor(points).to(self._get("readout"))
+        if tensor.ndim < 1 or tensor.shape[-1] != columns:
+            raise InvalidRequest(f"points must have {columns} columns, not shape {tuple(tensor.shape)}")
+        return tensor
+
+
+class CrossAttention(_Buffers):
+    """Points ask a constant memory; in the joint form a point is (x, y) from two sequences."""
+
+    def __init__(self, network: Network, dtype: str, form: str, second: tuple[str, ...]) -> None:
+        super().__init__(dtype)
+        self.form = form
+        self.inputs = split_inputs(network, form, second)
+        self.layers = len(network.layers)
+        self.heads = [len(layer.heads) for layer in network.layers]
+        self.keys = [max(head.keys for head in layer.heads) for layer in network.layers]
+        for number, names in enumerate(self.inputs):
+            embed = np.zeros((len(names), len(network.inputs)))
+            for row, name in enumerate(names):
+                embed[row, network.inputs.index(name)] = 1.0
+            self._keep(f"embed_{number}", embed)
+        for number, layer in enumerate(network.layers):
+            self._keep_layer(network, number, layer)
+        self._keep("readout", network.readout.T)
+        self._keep("readout_bias", network.readout_bias)
+
+    def _keep_layer(self, network: Network, number: int, layer: Layer) -> None:
+        H, N = len(layer.heads), max(head.keys for head in layer.heads)
+        E = 1 + max(head.query_dim for head in layer.heads)
+        P = max(head.outputs for head in layer.heads)
+        if H * N * max(E, P) > ENTRY_LIMIT:
+            raise Infeasible(f"layer {number} in torch: {H} heads of {N} keys need more than {ENTRY_LIMIT} numbers")
+        query, bias = np.zeros((layer.width, H, E)), np.zeros((H, E))
+        key, value = np.zeros((H, N, E)), np.zeros((H, N, P))
+        output = np.zeros((H, P, len(layer.writes)))
+        name = str(self.dtype).removeprefix("torch.")
+        for h, head in enumerate(layer.heads):
+            r, n = head.query_dim, head.keys
+            Q, c = head.query_map
+            query[:, h, :r], bias[h, :r], bias[h, -1] = Q.T, c, 1.0
+            if n < N:
+                key[h, n:, -1] = shut_out(network, layer, head, name)
+            key[h, :n, :r], key[h, :n, -1] = head.dense_keys()
+            value[h, :n, : head.outputs] = head.values.reshape(-1, head.outputs)
+            for i, coordinate in enumerate(head.writes):
+                output[h, i, layer.writes.index(coordinate)] = 1.0
+        self._keep(f"query_{number}", query.reshape(layer.width, H * E))
+        self._keep(f"query_bias_{number}", bias.reshape(H * E))
+        self._keep(f"key_{number}", key)
+        self._keep(f"value_{number}", value)
+        self._keep(f"output_{number}", output.reshape(H * P, len(layer.writes)))
+
+    def forward(self, *sequences: Tensor) -> Tensor:
+        if len(sequences) != len(self.inputs):
+            raise InvalidRequest(f"the {self.form} form takes {len(self.inputs)} sequences, not {len(sequences)}")
+        tensors = [self._tensor(points, len(names)) for points, names in zip(sequences, self.inputs, strict=True)]
+        x = tensors[0] @ self._get("embed_0")
+        for number, other in enumerate(tensors[1:], start=1):
+            x = x + other @ self._get(f"embed_{number}")
+        stream = x.reshape(-1, x.shape[-1])
+        for number in range(self.layers):
+            step = max(1, _BLOCK // (self.heads[number] * self.keys[number]))
+            blocks = [self._attend(number, block) for block in stream.split(step)]
+            stream = torch.cat([stream, torch.cat(blocks)], dim=1)
+        result = stream @ self._get("readout") + self._get("readout_bias")
+        result = result.reshape(*x.shape[:-1], result.shape[-1])
+        return result.squeeze(-1) if result.shape[-1] == 1 else result
+
+    def _attend(self, number: int, stream: Tensor) -> Tensor:
+        n, H = len(stream), self.heads[number]
+        query = stream @ self._get(f"query_{number}") + self._get(f"query_bias_{number}")
+        query = query.reshape(n, H, -1).transpose(0, 1)
+        key, value = self._get(f"key_{number}"), self._get(f"value_{number}")
+        out = F.scaled_dot_product_attention(query[None], key[None], value[None], scale=1.0)[0]
+        return out.transpose(0, 1).reshape(n, -1) @ self._get(f"output_{number}")
+
+
+class SelfAttention(_Buffers):
+    """One sequence, the points and then all constant tokens, attends to itself in every layer."""
+
+    def __init__(self, network: Network, dtype: str) -> None:
+        super().__init__(dtype)
+        form = literal(network, "self", dtype=dtype)
+        self.inputs = len(network.inputs)
+        self.layers = len(form.layers)
+        self.heads = [len(layer.heads) for layer in form.layers]
+        self._keep("embed", form.embed[0])
+        self._keep("constant", form.constant)
+        self._keep("tokens", form.tokens)
+        width = len(form.constant)
+        for number, layer in enumerate(form.layers):
+            H = len(layer.heads)
+            E = max(head.query.shape[1] for head in layer.heads)
+            P = max(head.value.shape[1] for head in layer.heads)
+            query, key = np.zeros((width, H, E)), np.zeros((width, H, E))
+            value, output = np.zeros((width, H, P)), np.zeros((H, P, width))
+            for h, head in enumerate(layer.heads):
+                e, p = head.query.shape[1], head.value.shape[1]
+                query[:, h, :e], key[:, h, :e] = head.query, head.key
+                value[:, h, :p], output[h, :p] = head.value, head.output
+            self._keep(f"query_{number}", query.reshape(width, H * E))
+            self._keep(f"key_{number}", key.reshape(width, H * E))
+            self._keep(f"value_{number}", value.reshape(width, H * P))
+            self._keep(f"output_{number}", output.reshape(H * P, width))
+        self._keep("readout", form.readout)
+
+    def forward(self, points: Tensor) -> Tensor:
+        x = self._tensor(points, self.inputs)
+        if x.ndim != 2:
+            raise InvalidRequest(f"the self form takes points of shape (n, {self.inputs}), not {tuple(x.shape)}")
+        tokens = len(self._get("tokens"))
+        step = max(1, tokens // 4, int((_BLOCK / max(self.heads, default=1)) ** 0.5) - tokens)
+        result = torch.cat([self._sequence(block) for block in x.split(step)])
+        return result.squeeze(-1) if result.shape[-1] == 1 else result
+
+    def _sequence(self, x: Tensor) -> Tensor:
+        Z = torch.cat([x @ self._get("embed") + self._get("constant"), self._get("tokens")])
+        for number in range(self.layers):
+            query, key, value = (
+                (Z @ self._get(f"{part}_{number}")).reshape(len(Z), self.heads[number], -1).transpose(0, 1)[None]
+                for part in ("query", "key", "value")
+            )
+            out = F.scaled_dot_product_attention(query, key, value, scale=1.0)[0]
+            Z = Z + out.transpose(0, 1).reshape(len(Z), -1) @ self._get(f"output_{number}")
+        return Z[: len(x)] @ self._get("readout")

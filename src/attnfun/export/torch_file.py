@@ -51,7 +51,7 @@ def _write_program(approximant: Subject, path: Path, dtype: str) -> dict[str, An
 
     network = approximant.network
     kind = getattr(torch, dtype)
-    module = to_torch(network, dtype=kind).eval()
+    module = _unblocked(to_torch(network, dtype=kind))
     example = torch.tensor(_points(network, 3), dtype=kind)
     with torch.no_grad():
         program = torch.export.export(module, (example,), dynamic_shapes=({0: torch.export.Dim("batch", min=1)},))
@@ -78,6 +78,33 @@ def _write_program(approximant: Subject, path: Path, dtype: str) -> dict[str, An
         "bytes": path.stat().st_size,
         "torch": str(torch.__version__),
     }
+
+
+def _unblocked(attention: Any) -> Any:
+    """The cross form's forward with the whole batch at once: taking points in blocks, as the module does, would fix the
+    batch size in the program. Reads the module's buffers by the names its docstring gives them."""
+    import torch
+    import torch.nn.functional as F
+
+    class Program(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            for name, buffer in attention.named_buffers():
+                self.register_buffer(name, buffer)
+
+        def forward(self, points: torch.Tensor) -> torch.Tensor:
+            stream = points @ self.embed_0
+            for layer, heads in enumerate(attention.heads):
+                part = {name: self.get_buffer(f"{name}_{layer}") for name in ("query", "key", "value", "output")}
+                query = stream @ part["query"] + self.get_buffer(f"query_bias_{layer}")
+                query = query.reshape(points.shape[0], heads, -1).transpose(0, 1)
+                out = F.scaled_dot_product_attention(query[None], part["key"][None], part["value"][None], scale=1.0)[0]
+                new = out.transpose(0, 1).reshape(points.shape[0], -1) @ part["output"]
+                stream = torch.cat([stream, new], dim=1)
+            result = stream @ self.readout + self.readout_bias
+            return result.squeeze(-1) if result.shape[-1] == 1 else result
+
+    return Program().eval()
 
 
 def _points(network: Network, count: int) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -164,6 +164,7 @@ def test_torch_gives_one_column_as_a_vector_and_keeps_batches() -> None:
     X = torch.tensor(points(network, 60))
     module = to_torch(network)
     assert module(X).shape == (60,) and to_torch(network, form="self")(X).shape == (60,)
+    assert module(X[:0]).shape == (0,) and to_torch(network, form="self")(X[:0]).shape == (0,)
     assert torch.equal(module(X.reshape(3, 20, 2)), module(X).reshape(3, 20))
     assert not list(module.parameters()) and "key_0" in module.state_dict()
     assert np.abs(module(X).numpy() - evaluate(network, X.numpy())[:, 0]).max() < 1e-9

@@ -108,10 +108,10 @@ class CrossAttention(_Buffers):
     def _attend(self, number: int, stream: Tensor) -> Tensor:
         n, H = len(stream), self.heads[number]
         query = stream @ self._get(f"query_{number}") + self._get(f"query_bias_{number}")
-        query = query.reshape(n, H, -1).transpose(0, 1)
+        query = query.reshape(n, H, query.shape[1] // H).transpose(0, 1)
         key, value = self._get(f"key_{number}"), self._get(f"value_{number}")
         out = F.scaled_dot_product_attention(query[None], key[None], value[None], scale=1.0)[0]
-        return out.transpose(0, 1).reshape(n, -1) @ self._get(f"output_{number}")
+        return out.transpose(0, 1).reshape(n, H * out.shape[-1]) @ self._get(f"output_{number}")
 
 
 class SelfAttention(_Buffers):

@@ -31,7 +31,6 @@ app = typer.Typer(
     name="attnfun",
     help="A function and a tolerance in; softmax-attention weights and a proof out.",
     epilog="Every command takes --json and explains itself with examples under --help.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -59,7 +58,7 @@ networks.register(app)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; no exception escapes unless ATTNFUN_DEBUG is set."""
-    tokens = list(sys.argv[1:] if argv is None else argv)
+    tokens = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     debug = os.environ.get("ATTNFUN_DEBUG", "") not in ("", "0")
     command = typer.main.get_command(app)
     try:

@@ -74,6 +74,14 @@ def read_domain(items: Sequence[str]) -> list[str]:
     return parts
 
 
+def read_eps(text: str) -> float:
+    """The tolerance as a number; whether it can be met is for the construction to say."""
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidRequest(f"--eps {text!r} is not a number") from None
+
+
 def read_norm(text: str) -> str | float:
     """'sup', or a number p ≥ 1 for the volume-normalised L^p norm."""
     if text.strip().lower() in ("sup", "inf", "max"):

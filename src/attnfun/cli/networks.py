@@ -16,6 +16,7 @@ from attnfun.cli.arguments import (
     check_writable,
     picture_path,
     read_domain,
+    read_eps,
     read_norm,
     read_point,
     read_points,
@@ -51,7 +52,8 @@ def compile_command(
         list[str], typer.Argument(metavar="EXPR...", help="One expression an output.", show_default=False)
     ],
     eps: Annotated[
-        float, typer.Option("--eps", help="The tolerance: absolute, or see --relative.", show_default=False)
+        str,
+        typer.Option("--eps", metavar="NUMBER", help="The tolerance: absolute, or see --relative.", show_default=False),
     ],
     domain: Annotated[
         list[str] | None,
@@ -82,7 +84,7 @@ def compile_command(
     """
     texts = [unshield(text) for text in expressions]
     picture = picture_path(png, output)
-    box, order = read_domain(domain or ()), read_norm(norm)
+    box, order, tolerance = read_domain(domain or ()), read_norm(norm), read_eps(eps)
     check_writable(output, picture)
     from attnfun import verbs
 
@@ -91,7 +93,7 @@ def compile_command(
         net = verbs.compile(
             texts[0] if len(texts) == 1 else texts,
             domain=box,
-            eps=eps,
+            eps=tolerance,
             method=method,
             norm=order,
             relative=relative,

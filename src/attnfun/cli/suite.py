@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnfun.cli.arguments import check_writable, read_domain, read_norm, read_table, unshield
+from attnfun.cli.arguments import check_writable, read_domain, read_eps, read_norm, read_table, unshield
 from attnfun.cli.records import network_record
 from attnfun.cli.render import clean, console, failure, grid, literal, number, print_json, progress_bar, status_text
 from attnfun.errors import InvalidRequest
@@ -27,7 +27,7 @@ Case = dict[str, str]
 
 def suite_command(
     table: Annotated[str, typer.Argument(metavar="CSV", help="Columns name, formula, domain.", show_default=False)],
-    eps: Annotated[float, typer.Option("--eps", help="The tolerance of every row.")] = 1e-6,
+    eps: Annotated[str, typer.Option("--eps", metavar="NUMBER", help="The tolerance of every row.")] = "1e-6",
     relative: Annotated[bool, typer.Option("--relative", help="eps is a fraction of each target's range.")] = False,
     method: Annotated[str, typer.Option("--method", help="auto, partition, bernstein, …")] = "auto",
     norm: Annotated[str, typer.Option("--norm", help="sup, or p >= 1 for L^p.")] = "sup",
@@ -54,12 +54,12 @@ def suite_command(
       attnfun suite feynman.csv --relative --only 10 --output feynman.md
     """
     path = unshield(table)
-    order = read_norm(norm)
+    order, tolerance = read_norm(norm), read_eps(eps)
     check_writable(output)
     if output and Path(output).suffix not in (".csv", ".json", ".md"):
         raise InvalidRequest(f"--output {output!r}: the name must end in .csv, .json or .md")
     cases = select([row for _, row in read_table(path, ("name", "formula", "domain"))], only)
-    options = dict(eps=eps, method=method, norm=order, relative=relative, dtype=dtype, seed=seed, accept=accept)
+    options = dict(eps=tolerance, method=method, norm=order, relative=relative, dtype=dtype, seed=seed, accept=accept)
     from attnfun import verbs
 
     rows = []
@@ -68,7 +68,7 @@ def suite_command(
             progress(case["name"])
             rows.append(run_case(verbs.compile, case, options))
             progress(step=True)
-    report = {"rows": rows, "summary": summarise(rows), "suite": path, "eps": eps, "relative": relative}
+    report = {"rows": rows, "summary": summarise(rows), "suite": path, "eps": tolerance, "relative": relative}
     if output:
         Path(output).write_text(written(report, Path(output).suffix), encoding="utf-8")
     if as_json:

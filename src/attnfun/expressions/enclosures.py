@@ -16,7 +16,7 @@ from ..errors import AttnfunError
 
 Ball = Any  # flint.arb, or a NumPy object array of them; flint ships no type stubs
 arb: Any = flint.arb
-_LOCK = threading.RLock()
+LOCK = threading.RLock()  # flint.ctx is one for the whole process
 ZERO, ONE, NAN = arb(0), arb(1), arb("nan")
 # The constructor arb(m, r) rounds even a radius of 1 up. These balls around 0 have radii 1/2, 1, 2, ... exactly.
 _EXACT = {1.0: flint.acb(arb(0, 1)).real_heaviside().real - 0.5, 2.0: arb(0, 1).sgn()}
@@ -47,7 +47,7 @@ def precision(bits: int) -> Iterator[None]:
     """
     if bits < 32:
         raise AttnfunError(f"a precision of {bits} bits is too small: at least 32")
-    with _LOCK:
+    with LOCK:
         check_rounding()
         before = flint.ctx.prec
         flint.ctx.prec = bits

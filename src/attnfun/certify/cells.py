@@ -1,0 +1,343 @@
+"""Method *cells*: partitions, by ranges of the target over inflated cells. Any number of variables, sup and L^p norms.
+
+One axis. Logits l_j(q) = k_j q + b_j with increasing slopes; neighbours j, j+1 meet at t_j = (b_j − b_{j+1})/(k_{j+1} − k_j).
+If the t_j increase, key j is the largest exactly on its cell [t_{j−1}, t_j]. Choose λ > 0 and *inflate* the cell by λ/(k_{j+1} − k_j)
+on the right, λ/(k_j − k_{j−1}) on the left. At a q right of the inflated cell of j, key j weighs at most e^−λ of key j+1, and
+each further key on the left e^−g less, g = min_j (k_{j+1} − k_j)(t_{j+1} − t_j). So the keys whose inflated cell does not contain q
+weigh together at most  leak = 2 e^−λ/(1 − e^−g).
+
+A product head. Let e_j = sup |f − v_j| over the inflated cell j (cut with the box). At any x, Σ_j p_j |v_j − f(x)|: keys whose inflated
+cell contains x give at most max e_j; the others are within (max V − min V) of a key that does. Hence
+
+    sup|f − net| ≤ max_j e_j + (Σ_axes leak)·(max V − min V),
+
+and in L^p, normalised by the volume, with core cells (cells less the inflated walls of their neighbours, where only j counts):
+
+    ‖f − net‖_p ≤ ( Σ_j [ vol(core_j) e_core,j^p + (vol(inflated_j) − vol(core_j)) e_j^p ] / vol )^{1/p} + leak·(max V − min V).
+
+λ is chosen by the checker, to make the bound small; a sharper head (larger slopes) allows thinner walls. Ranges: plain balls, and
+where that is not below the goal the mean-value form, then halving of the cell. A black box with Lipschitz constant L has
+e_j ≤ |f(c) − v_j| + L |half diagonal|, which is conditional on L.
+
+Failure modes: breakpoints that do not increase (not a partition); targets whose ranges are not finite.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from flint import arb
+
+from attnfun.certify.outcome import Bound
+from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
+from attnfun.certify.witness import best_witness
+from attnfun.expressions import BallAlgebra, GradientAlgebra, Graph, precision, run
+from attnfun.expressions.enclosures import ball, lower, lowers, upper, uppers
+from attnfun.targets import Function
+
+_CHUNK = 60_000
+_LAMBDAS = (6.0, 8.0, 10.0, 12.0, 15.0, 18.0, 22.0, 27.0, 32.0, 38.0)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Inflated cells of one axis, in the variable x, cut with the box: indices that meet it, their ends, core ends."""
+
+    index: Array
+    low: Array
+    high: Array
+    core_low: Array
+    core_high: Array
+
+
+@dataclass(frozen=True)
+class Walls:
+    """Exact data of one axis: breakpoints in x as balls, slope differences in x, and g of the module's statement."""
+
+    points: list[arb]
+    gaps: list[arb]
+    least: float
+
+
+def walls(axis: LineAxis) -> Walls:
+    """Breakpoints of the axis in the variable x, proved to increase, or Undecided."""
+    order = np.argsort(axis.slopes * np.sign(axis.w), kind="stable")
+    if axis.size > 1 and not np.array_equal(order, np.arange(axis.size)):
+        raise Undecided("cells: the slopes of an axis do not increase")
+    w, c = arb(axis.w), arb(axis.c)
+    k = [arb(float(v)) * w for v in axis.slopes]
+    b = [arb(float(v)) + arb(float(s)) * c for v, s in zip(axis.biases, axis.slopes, strict=True)]
+    gaps = [k2 - k1 for k1, k2 in pairwise(k)]
+    if not all(g > 0 for g in gaps):
+        raise Undecided("cells: two keys of an axis have the same slope")
+    points = [(b1 - b2) / g for (b1, b2), g in zip(pairwise(b), gaps, strict=True)]
+    least = math.inf
+    for (t1, t2), g1, g2 in zip(pairwise(points), gaps[:-1], gaps[1:], strict=True):
+        least = min(least, lower((t2 - t1) * g1), lower((t2 - t1) * g2))
+    if not least > 0:
+        raise Undecided("cells: the breakpoints of an axis do not increase, so its keys do not form a partition")
+    return Walls(points, gaps, least)
+
+
+def cells(w: Walls, size: int, low: float, high: float, lam: float) -> Cells:
+    """Inflated and core cells at wall exponent λ, ends rounded outward (inward for cores), cut with [low, high]."""
+    reach = [arb(lam) / g for g in w.gaps]
+    left_in = np.array([-math.inf, *(lower(t - r) for t, r in zip(w.points, reach, strict=True))])
+    right_in = np.array([*(upper(t + r) for t, r in zip(w.points, reach, strict=True)), math.inf])
+    left_core = np.array([-math.inf, *(upper(t + r) for t, r in zip(w.points, reach, strict=True))])
+    right_core = np.array([*(lower(t - r) for t, r in zip(w.points, reach, strict=True)), math.inf])
+    meet = np.flatnonzero((left_in <= high) & (right_in >= low))
+    a, b = np.maximum(left_in[meet], low), np.minimum(right_in[meet], high)
+    ca, cb = np.maximum(left_core[meet], low), np.minimum(right_core[meet], high)
+    del size
+    return Cells(meet, a, b, ca, cb)
+
+
+def leak(w: Walls, lam: float) -> float:
+    """2 e^−λ/(1 − e^−g), rounded up."""
+    if not w.gaps:
+        return 0.0
+    tail = 1.0 if math.isinf(w.least) else 1 - math.exp(-min(w.least, 700.0)) * (1 + 1e-12)
+    return 2 * math.exp(-lam) / tail * (1 + 1e-12)
+
+
+def prove_by_cells(view: View, function: Function, norm: float, eps: float) -> Bound:
+    """Prove a bound of the sup or L^p norm of f − net for a single product head (plus nothing else)."""
+    if len(view.heads) != 1 or np.any(view.affine != 0):
+        raise Undecided("cells: only for a single head without an affine part")
+    head = view.heads[0]
+    if head.mix.shape[0] != head.mix.shape[1] or not np.array_equal(head.mix, np.eye(len(head.mix))) or np.any(view.bias != 0):
+        raise Undecided("cells: the head's values must be the outputs")
+    if sorted(a.variable for a in head.axes) != list(range(view.dim)):
+        raise Undecided("cells: every variable needs an axis of its own")
+    with precision(64):
+        structure = [walls(axis) for axis in head.axes]
+        best: Bound | None = None
+        for lam in _promising(structure, head, view, eps):
+            bound = _at_lambda(view, head, function, structure, lam, norm, eps)
+            best = bound if best is None or bound.high < best.high else best
+    if best is None or not math.isfinite(best.high):
+        raise Undecided("cells: no finite bound (the target's range over a cell is not finite)")
+    return best
+
+
+def _promising(structure: list[Walls], head: HeadView, view: View, eps: float) -> list[float]:
+    """The λ with the best trade of leak against wall width, and its successor: every λ is sound, few are tried."""
+    spread = float(head.spread.max())
+    scores = []
+    for lam in _LAMBDAS:
+        lost = sum(leak(w, lam) for w in structure) * spread
+        widths = [2 * lam / w.least if math.isfinite(w.least) else 0.0 for w in structure]
+        scores.append(lost + eps * sum(widths) / max(1, len(widths)))
+    best = int(np.argmin(scores))
+    del view
+    return [_LAMBDAS[best]]
+
+
+def _at_lambda(view: View, head: HeadView, function: Function, structure: list[Walls], lam: float, norm: float, eps: float) -> Bound:
+    grids = []
+    for axis, w in zip(head.axes, structure, strict=True):
+        grids.append(cells(w, axis.size, float(view.low[axis.variable]), float(view.high[axis.variable]), lam))
+    lost = sum(leak(w, lam) for w in structure) * head.spread
+    shape = [len(g.index) for g in grids]
+    goal = max(eps - float(lost.max()), 0.0)
+    details = {"cells": shape, "lambda": lam, "leak": float(lost.max())}
+    if math.isinf(norm):
+        worst, place = _supremum(head, function, grids, goal, core=False)
+        high = float(np.max(worst + lost)) * (1 + 4e-16)
+        low, witness = (0.0, None) if function.graph is None else _lower_end(view, head, function, grids, place)
+        return Bound("cells", min(low, high), high, witness, details, _hypotheses(function))
+    high, low = _lp_norm(head, function, grids, norm, lost, view, eps)
+    return Bound("cells", min(low, high), high, None, details, _hypotheses(function))
+
+
+def _hypotheses(function: Function) -> tuple[str, ...]:
+    if function.graph is not None:
+        return ()
+    return (f"the black box has Lipschitz constant {function.lipschitz:g} in the Euclidean norm, and its float64 values are exact",)
+
+
+# ---------------------------------------------------------------- ranges of |f − v| over cells
+
+
+def _supremum(head: HeadView, function: Function, grids: list[Cells], goal: float, core: bool) -> tuple[Array, list[tuple[int, ...]]]:
+    """(outputs,) max_j e_j, and the positions of the worst cells, chunk by chunk along the first axis."""
+    worst = np.zeros(head.values.shape[-1])
+    places: list[tuple[float, tuple[int, ...]]] = []
+    for rows in _row_chunks([len(g.index) for g in grids]):
+        e = errors_over_cells(head, function, grids, rows, goal, core)
+        worst = np.maximum(worst, e.reshape(-1, e.shape[-1]).max(axis=0))
+        flat = e.max(axis=-1)
+        top = np.unravel_index(int(np.argmax(flat)), flat.shape)
+        places.append((float(flat[top]), (int(top[0]) + rows.start, *(int(v) for v in top[1:]))))
+    places.sort(reverse=True)
+    return worst, [p for _, p in places[:4]]
+
+
+def _row_chunks(shape: list[int]) -> list[slice]:
+    per_row = max(1, int(np.prod(shape[1:], dtype=np.int64)))
+    step = max(1, _CHUNK // per_row)
+    return [slice(i, min(i + step, shape[0])) for i in range(0, shape[0], step)]
+
+
+def errors_over_cells(head: HeadView, function: Function, grids: list[Cells], rows: slice, goal: float, core: bool) -> Array:
+    """e_j for a block of cells, shape (rows, P_2, …, outputs); refined only where the plain range exceeds `goal`."""
+    ends = [(g.core_low, g.core_high) if core else (g.low, g.high) for g in grids]
+    ends[0] = (ends[0][0][rows], ends[0][1][rows])
+    index = [g.index for g in grids]
+    index[0] = index[0][rows]
+    v = head.values[np.ix_(*index)]
+    order = [a.variable for a in head.axes]
+    if function.graph is None:
+        return _black_box_errors(function, ends, order, v)
+    lows, highs = _ranges(function, ends, order, v.shape[:-1])
+    e = np.maximum(np.nextafter(highs - v, np.inf), np.nextafter(v - lows, np.inf))
+    e = np.where(np.isnan(e), np.inf, e)
+    bad = np.argwhere(e.max(axis=-1) > goal)
+    if len(bad) and len(bad) <= 200_000:
+        boxes_low = np.stack([ends[a][0][bad[:, a]] for a in range(len(ends))], axis=1)
+        boxes_high = np.stack([ends[a][1][bad[:, a]] for a in range(len(ends))], axis=1)
+        better = _refined(function, boxes_low, boxes_high, order, v[tuple(bad.T)])
+        e[tuple(bad.T)] = np.minimum(e[tuple(bad.T)], better)
+    if core:  # an empty core has no points
+        empty = np.zeros(e.shape[:-1], dtype=bool)
+        for a, (lo, hi) in enumerate(ends):
+            empty |= (lo > hi).reshape([-1 if i == a else 1 for i in range(len(ends))])
+        e[empty] = 0.0
+    return e
+
+
+def _ranges(function: Function, ends: list[tuple[Array, Array]], order: list[int], shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """Lower and upper ends of f over the product cells, shape (*shape, outputs); axis-only parts cost one axis."""
+    assert function.graph is not None
+    make = np.frompyfunc(ball, 2, 1)
+    env = {}
+    for a, (lo, hi) in enumerate(ends):
+        balls = make(np.minimum(lo, hi), hi).reshape([-1 if i == a else 1 for i in range(len(ends))])
+        env[function.box.names[order[a]]] = balls
+    values = run(function.graph, BallAlgebra(clip_sqrt=True), env)
+    lows = [np.broadcast_to(lowers(np.asarray(f, dtype=object)), shape) for f in values]
+    highs = [np.broadcast_to(uppers(np.asarray(f, dtype=object)), shape) for f in values]
+    return np.stack(lows, axis=-1), np.stack(highs, axis=-1)
+
+
+def _refined(function: Function, low: Array, high: Array, order: list[int], v: Array, depth: int = 1) -> Array:
+    """e for listed cells by the mean-value form f(c) + f'(cell)(x − c), on the halves of every cell along every axis."""
+    assert function.graph is not None
+    d = low.shape[1]
+    e = np.zeros(v.shape)
+    middle = low + (high - low) / 2
+    for corner in range(2**d if depth else 1):
+        a = np.where([(corner >> k) & 1 for k in range(d)], middle, low)
+        b = np.where([(corner >> k) & 1 for k in range(d)], high, middle)
+        e = np.maximum(e, _mean_value(function, a, b, order, v))
+    return e
+
+
+def _mean_value(function: Function, low: Array, high: Array, order: list[int], v: Array) -> Array:
+    assert function.graph is not None
+    names = [function.box.names[k] for k in order]
+    d = len(names)
+    centre = low + (high - low) / 2
+    make = np.frompyfunc(ball, 2, 1)
+    point = np.frompyfunc(arb, 1, 1)
+    boxes = [make(low[:, k], high[:, k]) for k in range(d)]
+    points = [point(centre[:, k]) for k in range(d)]
+    algebra = GradientAlgebra(BallAlgebra(clip_sqrt=True), d)
+    gradients = run(function.graph, algebra, algebra.variables(names, dict(zip(names, boxes, strict=True))))
+    values = run(function.graph, BallAlgebra(clip_sqrt=True), dict(zip(names, points, strict=True)))
+    plain = []
+    for o, dual in enumerate(gradients):
+        form = values[o]
+        for k, partial in enumerate(dual.partials):
+            if partial is not None:
+                form = form + partial * (boxes[k] - points[k])
+        form = np.broadcast_to(np.asarray(form, dtype=object), (len(low),))
+        box = np.broadcast_to(np.asarray(dual.value, dtype=object), (len(low),))
+        hi, lo = np.fmin(uppers(form), uppers(box)), np.fmax(lowers(form), lowers(box))
+        e = np.maximum(np.nextafter(hi - v[:, o], np.inf), np.nextafter(v[:, o] - lo, np.inf))
+        plain.append(np.where(np.isnan(e), np.inf, e))
+    return np.stack(plain, axis=-1)
+
+
+def _black_box_errors(function: Function, ends: list[tuple[Array, Array]], order: list[int], v: Array) -> Array:
+    """|f(c) − v| + L |half diagonal| over every cell."""
+    assert function.call is not None and function.lipschitz is not None
+    mids = np.meshgrid(*[lo + (hi - lo) / 2 for lo, hi in ends], indexing="ij")
+    X = np.empty((mids[0].size, len(ends)))
+    for a, m in enumerate(mids):
+        X[:, order[a]] = m.ravel()
+    squares = [((hi - lo) / 2 * (1 + 1e-12)) ** 2 for lo, hi in ends]
+    radius = np.sqrt(sum(s.reshape([-1 if i == a else 1 for i in range(len(ends))]) for a, s in enumerate(squares))) * (1 + 1e-12)
+    f = function.call(X).reshape(v.shape)
+    return np.asarray((np.abs(f - v) + function.lipschitz * radius[..., None]) * (1 + 1e-12))
+
+
+# ---------------------------------------------------------------- lower ends and L^p
+
+
+def _lower_end(view: View, head: HeadView, function: Function, grids: list[Cells], places: list[tuple[int, ...]]) -> tuple[float, Array]:
+    """A witness near the worst cells: their corners and centres, polished."""
+    assert function.graph is not None
+    starts, steps = [], np.zeros(view.dim)
+    for place in places:
+        lo, hi = np.empty(view.dim), np.empty(view.dim)
+        for a, axis in enumerate(head.axes):
+            lo[axis.variable], hi[axis.variable] = grids[a].low[place[a]], grids[a].high[place[a]]
+        steps = np.maximum(steps, (hi - lo) / 8)
+        for corner in range(2 ** min(view.dim, 4)):
+            bits = np.array([(corner >> k) & 1 for k in range(view.dim)], dtype=bool)
+            starts.append(np.where(bits, hi - (hi - lo) * 0.01, lo + (hi - lo) * 0.01))
+    return best_witness(view, function.graph, function.box.names, np.array(starts[:24]), steps, evaluations=24)
+
+
+def _lp_norm(head: HeadView, function: Function, grids: list[Cells], p: float, lost: Array, view: View, eps: float) -> tuple[float, float]:
+    """(upper, lower) end of the volume-normalised L^p norm; the largest output counts."""
+    volume = float(np.prod(view.high - view.low))
+    total = np.zeros(head.values.shape[-1])
+    below = np.zeros(head.values.shape[-1])
+    inner = [np.maximum(g.core_high - g.core_low, 0.0) for g in grids]
+    outer = [g.high - g.low for g in grids]
+    for rows in _row_chunks([len(g.index) for g in grids]):
+        e = errors_over_cells(head, function, grids, rows, eps, core=False)
+        e_core = errors_over_cells(head, function, grids, rows, eps, core=True)
+        vol_out, vol_in = _volumes(outer, rows), _volumes(inner, rows)
+        rest = np.maximum(vol_out * (1 + 1e-12) - vol_in * (1 - 1e-12), 0.0)
+        total += np.sum(vol_in[..., None] * e_core**p + rest[..., None] * e**p, axis=tuple(range(e.ndim - 1)))
+        if function.graph is not None:
+            below += _lp_below(head, function, grids, rows, p, lost)
+    count = float(np.prod([len(g.index) for g in grids]))
+    high = float(np.max((total * (1 + (count + 64) * 2.0**-52) / volume) ** (1 / p) * (1 + 1e-12) + lost))
+    low = float(np.max((below * (1 - (count + 64) * 2.0**-52) / volume) ** (1 / p) * (1 - 1e-12)))
+    return high, max(low, 0.0)
+
+
+def _volumes(sides: list[Array], rows: slice) -> Array:
+    out = np.ones(())
+    for a, s in enumerate(sides):
+        piece = (s[rows] if a == 0 else s).reshape([-1 if i == a else 1 for i in range(len(sides))])
+        out = out * piece
+    return out
+
+
+def _lp_below(head: HeadView, function: Function, grids: list[Cells], rows: slice, p: float, lost: Array) -> Array:
+    """Σ over quarter cells (per axis) inside the cores of vol · inf|f − net|^p, |f − net| ≥ |f − v_j| − leak·spread."""
+    pieces = 4
+    ends, index = [], []
+    for a, g in enumerate(grids):
+        cut = rows if a == 0 else slice(None)
+        width = np.maximum(g.core_high[cut] - g.core_low[cut], 0.0)
+        edges = g.core_low[cut][:, None] + width[:, None] * np.linspace(0, 1, pieces + 1)
+        ends.append((edges[:, :-1].ravel(), edges[:, 1:].ravel()))
+        index.append(np.repeat(g.index[cut], pieces))
+    if np.prod([len(i) for i in index], dtype=np.float64) > 400_000:
+        return np.zeros(head.values.shape[-1])
+    v = head.values[np.ix_(*index)]
+    lows, highs = _ranges(function, ends, [a.variable for a in head.axes], v.shape[:-1])
+    gap = np.maximum(np.nextafter(lows - v, -np.inf), np.nextafter(v - highs, -np.inf)) - lost
+    gap = np.where(gap > 0, gap, 0.0)  # NaN counts as 0
+    volume = _volumes([np.maximum(hi - lo, 0.0) for lo, hi in ends], slice(None))
+    return np.asarray(np.sum(volume[..., None] * gap**p, axis=tuple(range(gap.ndim - 1))) * (1 - 1e-12))

@@ -1,0 +1,151 @@
+"""Heads and residuals in ball arithmetic: at points (witnesses) and on tensor grids (nodes)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from flint import arb, arb_mat
+
+from attnfun.certify.view import Array, HeadView, LineAxis, View
+from attnfun.expressions import BallAlgebra, Graph, run
+
+Balls = Any  # NumPy object array of arb
+
+_DROP = 90.0  # keys more than e^-90 below the largest are bounded, not summed
+_to_ball = np.frompyfunc(arb, 1, 1)
+
+
+def weight_table(axis: LineAxis, x: list[arb]) -> arb_mat:
+    """(len(x), P) softmax weights of the axis at the exact points x, as balls."""
+    biases = [arb(float(b)) for b in axis.biases]
+    tau = axis.lattice_step
+    rows = []
+    if tau is not None:
+        scale = [b.exp() for b in biases]
+        for point in x:
+            u = ((axis.w * point + axis.c) * tau).exp()
+            terms, power = [], arb(1)
+            for s in scale:
+                terms.append(s * power)
+                power = power * u
+            total = _sum(terms)
+            rows.append([t / total for t in terms])
+    else:
+        slopes = [arb(float(k)) for k in axis.slopes]
+        for point in x:
+            q = axis.w * point + axis.c
+            logits = [k * q + b for k, b in zip(slopes, biases, strict=True)]
+            top = max(logits, key=lambda v: float(v.mid()))
+            terms = [(v - top).exp() for v in logits]
+            total = _sum(terms)
+            rows.append([t / total for t in terms])
+    return arb_mat(rows)
+
+
+def _sum(terms: list[arb]) -> arb:
+    total = arb(0)
+    for t in terms:
+        total = total + t
+    return total
+
+
+def head_on_grid(head: HeadView, nodes: list[list[arb]]) -> list[Balls]:
+    """The head's contribution to every output on the tensor grid of `nodes`, each of shape (n_1, …, n_d), 1 where unused."""
+    tables = {axis.variable: weight_table(axis, nodes[axis.variable]) for axis in head.axes}
+    shape = [len(nodes[k]) if k in tables else 1 for k in range(len(nodes))]
+    order = [axis.variable for axis in head.axes]
+    parts = []
+    for c in range(head.values.shape[-1]):
+        tensor = _to_ball(head.values[..., c])
+        for position, axis in enumerate(head.axes):  # contract axis 0 of the tensor; the new axis goes last
+            del position
+            rest = tensor.shape[1:]
+            flat = arb_mat([list(row) for row in tensor.reshape(tensor.shape[0], -1)])
+            product = tables[axis.variable] * flat
+            tensor = np.array(product.entries(), dtype=object).reshape((product.nrows(), *rest))
+            tensor = np.moveaxis(tensor, 0, -1)
+        # axes now stand in the head's order; bring them to the variables' order and insert the unused ones
+        tensor = np.transpose(tensor, np.argsort(order)).reshape(shape)
+        parts.append(tensor)
+    outputs = []
+    for o in range(head.mix.shape[0]):
+        total: Balls = np.full(shape, arb(0), dtype=object)
+        for c, part in enumerate(parts):
+            if head.mix[o, c] != 0:
+                total = total + part * arb(float(head.mix[o, c]))
+        outputs.append(total)
+    return outputs
+
+
+def residual_on_grid(view: View, graph: Graph, names: tuple[str, ...], nodes: list[list[arb]]) -> list[Balls]:
+    """f_o − net_o on the tensor grid, an object array (n_1, …, n_d) for each output."""
+    d = view.dim
+    shape = tuple(len(n) for n in nodes)
+    grids = [np.array(nodes[k], dtype=object).reshape([-1 if i == k else 1 for i in range(d)]) for k in range(d)]
+    f = run(graph, BallAlgebra(clip_sqrt=True), dict(zip(names, grids, strict=True)))
+    heads = [head_on_grid(h, nodes) for h in view.heads]
+    out = []
+    for o in range(view.outputs):
+        net: Balls = arb(float(view.bias[o]))
+        for k in range(d):
+            if view.affine[o, k] != 0:
+                net = net + grids[k] * arb(float(view.affine[o, k]))
+        for h in heads:
+            net = net + h[o]
+        out.append(np.broadcast_to(np.asarray(f[o] - net, dtype=object), shape))
+    return out
+
+
+def active_weights(axis: LineAxis, x: arb, at: float) -> tuple[Array, list[arb], float]:
+    """Indices, balls and dropped mass of the softmax at the exact point x ≈ `at`.
+
+    A key is dropped only if its logit lies more than _DROP below the largest even after the float error of both.
+    """
+    q = axis.w * at + axis.c
+    logits = axis.slopes * q + axis.biases
+    size = np.abs(axis.slopes) * (abs(axis.w * at) + abs(axis.c)) + np.abs(axis.biases)
+    error = 8 * 2.0**-53 * size
+    top = np.max(logits - error)
+    keep = np.flatnonzero(~(logits + error < top - _DROP))  # NaN keeps the key
+    exact_q = axis.w * x + axis.c
+    exact = [arb(float(axis.slopes[j])) * exact_q + arb(float(axis.biases[j])) for j in keep]
+    best = max(exact, key=lambda v: float(v.mid()))
+    terms = [(v - best).exp() for v in exact]
+    total = _sum(terms)
+    dropped = (len(logits) - len(keep)) * float(np.exp(-_DROP)) * 1.001
+    return keep, [t / total for t in terms], dropped
+
+
+def network_at(view: View, x: Array) -> list[arb]:
+    """The network's exact outputs at the float64 point x, as balls (dropped keys widen them)."""
+    points = [arb(float(v)) for v in x]
+    outputs = [arb(float(b)) for b in view.bias]
+    for o in range(view.outputs):
+        for k in range(view.dim):
+            if view.affine[o, k] != 0:
+                outputs[o] = outputs[o] + points[k] * arb(float(view.affine[o, k]))
+    for head in view.heads:
+        kept, weights, dropped = [], [], 0.0
+        for axis in head.axes:
+            index, w, lost = active_weights(axis, points[axis.variable], float(x[axis.variable]))
+            kept.append(index)
+            weights.append(w)
+            dropped += lost
+        block = head.values[np.ix_(*kept)]
+        for c in range(block.shape[-1]):
+            tensor = _to_ball(block[..., c])
+            for w in weights:
+                tensor = sum((tensor[i] * w[i] for i in range(1, len(w))), tensor[0] * w[0])
+            value = tensor + arb(0, dropped * float(np.ptp(head.values[..., c])) * 1.001)
+            for o in range(view.outputs):
+                if head.mix[o, c] != 0:
+                    outputs[o] = outputs[o] + arb(float(head.mix[o, c])) * value
+    return outputs
+
+
+def residual_at(view: View, graph: Graph, names: tuple[str, ...], x: Array) -> list[arb]:
+    """f_o(x) − net_o(x) at the exact float64 point x."""
+    env = {n: arb(float(v)) for n, v in zip(names, x, strict=True)}
+    f = run(graph, BallAlgebra(clip_sqrt=True), env)
+    return [a - b for a, b in zip(f, network_at(view, x), strict=True)]

@@ -1,0 +1,213 @@
+"""Method *moments*: one variable, any head, kinks and end-point singularities allowed: Taylor forms and bisection.
+
+On [c − r, c + r] a head is N/D with D = Σ e^{κ_j s} p_j, N = Σ (V_j − v) e^{κ_j s} p_j + v D, s = x − c, where
+p_j = e^{l_j(c) − l_ref} and κ_j is the slope in x less a common one (softmax ignores it). Its Taylor coefficients at c
+are softmax moments, D_i = Σ p_j κ_j^i/i!, N_i likewise, and the remainders after n terms are at most
+R_D = Σ p_j (|κ_j| r)^n/n! e^{|κ_j| r}, R_N the same with |V_j − v|. D is convex, so D ≥ D_0 − |D_1| r =: δ.
+Let h be the power series N/D cut to n terms. Then on the interval
+
+    |N/D − h| = |N − D h|/D ≤ ( Σ_{i ≥ n} |(N − D h)_i| r^i + R_N + R_D Σ|h_i| r^i ) / δ.
+
+The target has its own Taylor form: coefficients f_i at c, and |f_n| r^n with f_n enclosed over the whole interval. So
+
+    |f − net| ≤ Σ_{i<n} |f_i − h_i − (affine part)_i| r^i + |f_n| r^n + head remainders.
+
+Keys whose logit lies more than 85 below the largest over the whole interval (a computed bound of the float error of the
+logits is counted) are left out; they weigh count · e^−85 (max V − min V)/δ. Where the target's series does not exist on the
+interval (a kink, a root at 0) the range form is used: f in a ball over the interval against the head's own Taylor range.
+Intervals are halved until each is below the goal; a search that stops early returns nothing, never the maximum so far.
+
+Failure modes: more than 40,000 intervals (a discontinuous target, a goal below the true error).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+import numpy as np
+from flint import arb, arb_poly
+
+from attnfun.certify.outcome import Bound
+from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
+from attnfun.certify.witness import best_witness, error_at
+from attnfun.expressions import BallAlgebra, Graph, Kink, SeriesAlgebra, precision, run
+from attnfun.expressions.enclosures import abs_upper, ball, upper
+from attnfun.expressions.series import series_length
+
+_INTERVALS = 40_000
+_FAR = 85.0
+_SLACK = 1.06  # proved bound over witness that the bisection aims at
+
+
+def prove_by_moments(view: View, graph: Graph, names: tuple[str, ...], estimate: float, eps: float, starts: Array) -> Bound:
+    """Prove a bound of sup|f − net| for one variable; `starts` are points of large sampled error."""
+    if view.dim != 1:
+        raise Undecided("moments: only for one variable")
+    width = float(view.high[0] - view.low[0])
+    low, witness = best_witness(view, graph, names, starts, np.array([width / 500]))
+    order = 8 if estimate > 1e-4 * width else 12 if estimate > 1e-8 * width else 18
+    with precision(160 if estimate > 1e-12 else 256):
+        high, count, low, witness = _bisect(view, graph, names, order, low, witness, eps)
+    return Bound("moments", low, high, witness, {"intervals": count, "order": order})
+
+
+def _bisect(
+    view: View, graph: Graph, names: tuple[str, ...], order: int, low: float, witness: Array, eps: float
+) -> tuple[float, int, float, Array]:
+    """Best-first halving until every interval is below max(1.06 × witness, a floor far below eps)."""
+    a, b = float(view.low[0]), float(view.high[0])
+    first = np.linspace(a, b, 9)
+    heap: list[tuple[float, float, float]] = []
+    count = 0
+    for left, right in zip(first[:-1], first[1:], strict=True):
+        heapq.heappush(heap, (-_interval_bound(view, graph, names, order, float(left), float(right)), float(left), float(right)))
+        count += 1
+    while True:
+        worst, left, right = heap[0]
+        goal = max(_SLACK * low, eps * 1e-4)
+        if -worst <= goal:
+            return -worst, count, low, witness
+        if low > eps:
+            return -worst if math.isfinite(worst) else math.inf, count, low, witness
+        middle = left + (right - left) / 2
+        if count >= _INTERVALS or not left < middle < right:
+            if -worst <= eps:
+                return -worst, count, low, witness
+            raise Undecided(f"moments: not decided after {count} intervals (near {names[0]}={left:.17g})")
+        seen = error_at(view, graph, names, np.array([middle]))
+        if seen > low:
+            low, witness = seen, np.array([middle])
+        heapq.heapreplace(heap, (-_interval_bound(view, graph, names, order, left, middle), left, middle))
+        heapq.heappush(heap, (-_interval_bound(view, graph, names, order, middle, right), middle, right))
+        count += 2
+
+
+def _interval_bound(view: View, graph: Graph, names: tuple[str, ...], order: int, left: float, right: float) -> float:
+    """An upper bound of max_o |f_o − net_o| on [left, right]; infinity where the forms do not apply."""
+    c = left + (right - left) / 2
+    radius = math.nextafter(max(right - c, c - left), math.inf)
+    r = arb(radius)
+    nets = []
+    for head in view.heads:
+        model = _head_model(head, c, radius, order)
+        if model is None:
+            return math.inf
+        nets.append(model)
+    whole = ball(left, right)
+    try:
+        with series_length(order + 1):
+            algebra = SeriesAlgebra(order + 1)
+            last = [algebra.coefficients(s)[order] for s in run(graph, algebra, {names[0]: algebra.variable(whole)})]
+        with series_length(order):
+            algebra = SeriesAlgebra(order)
+            centre = [algebra.coefficients(s) for s in run(graph, algebra, {names[0]: algebra.variable(arb(c))})]
+        smooth = all(v.is_finite() for v in last) and all(v.is_finite() for s in centre for v in s)
+    except Kink:
+        smooth = False
+    powers = [arb(1)]
+    for _ in range(order):
+        powers.append(powers[-1] * r)
+    worst = 0.0
+    ranges = None if smooth else run(graph, BallAlgebra(clip_sqrt=True), {names[0]: whole})
+    for o in range(view.outputs):
+        net = [arb(0)] * order
+        net[0] = arb(float(view.bias[o])) + arb(float(view.affine[o, 0])) * arb(c)
+        if order > 1:
+            net[1] = arb(float(view.affine[o, 0]))
+        rest = arb(0)
+        for head, (series, remainders) in zip(view.heads, nets, strict=True):
+            for k in range(head.mix.shape[1]):
+                weight = arb(float(head.mix[o, k]))
+                if head.mix[o, k] != 0:
+                    net = [x + weight * y for x, y in zip(net, series[k], strict=True)]
+                    rest = rest + abs(weight) * remainders[k]
+        if ranges is None:
+            total = rest + abs(last[o]) * powers[order]
+            for i in range(order):
+                total = total + abs(centre[o][i] - net[i]) * powers[i]
+            value = upper(total)
+        else:
+            wander = rest
+            for i in range(1, order):
+                wander = wander + abs(net[i]) * powers[i]
+            value = upper(arb(abs_upper(ranges[o] - net[0])) + wander)
+        if not value <= worst:  # NaN must not pass
+            worst = value if value == value else math.inf
+    return worst
+
+
+def _head_model(head: HeadView, c: float, r: float, n: int) -> tuple[list[list[arb]], list[arb]] | None:
+    """Taylor coefficients and remainder bound of every output of the head on |x − c| ≤ r; None if δ is not positive."""
+    (axis,) = head.axes
+    keep, dropped, slopes, logits = _near_keys(axis, c, r)
+    centre = arb(axis.w) * arb(c) + arb(axis.c)
+    exact = [arb(float(axis.slopes[j])) * centre + arb(float(axis.biases[j])) for j in keep]
+    reference = exact[int(np.argmax(logits))]
+    p = [(v - reference).exp() for v in exact]
+    kappa = [arb(axis.w) * (arb(float(axis.slopes[j])) - arb(slopes)) for j in keep]
+    ball_r = arb(r)
+    moments_d, remainder_d = _moments(p, kappa, ball_r, n)
+    delta = moments_d[0] - abs(moments_d[1]) * ball_r
+    if not delta > 0:
+        return None
+    poly_d = arb_poly(moments_d)
+    series, remainders = [], []
+    for k in range(head.values.shape[-1]):
+        column = head.values[keep, k]
+        shift = float(column[int(np.argmax(logits))])
+        weighted = [(arb(float(v)) - arb(shift)) * q for v, q in zip(column, p, strict=True)]
+        moments_n, remainder_n = _moments(weighted, kappa, ball_r, n)
+        h = _divide(moments_n, moments_d)
+        product = poly_d * arb_poly(h)
+        rest, power = arb(0), ball_r**n
+        for i in range(n, 2 * n - 1):
+            rest = rest + abs(product[i]) * power
+            power = power * ball_r
+        size, power = arb(0), arb(1)
+        for value in h:
+            size = size + abs(value) * power
+            power = power * ball_r
+        lost = arb(dropped * float(np.ptp(head.values[:, k])) * 1.001)
+        remainders.append((rest + remainder_n + remainder_d * size + lost) / delta)
+        h[0] = h[0] + arb(shift)
+        series.append(h)
+    return series, remainders
+
+
+def _near_keys(axis: LineAxis, c: float, r: float) -> tuple[Array, float, float, Array]:
+    """Keys that matter on the interval, the weight of the others (relative to the largest at c), a common slope, logits."""
+    q = axis.w * c + axis.c
+    logits = axis.slopes * q + axis.biases
+    size = np.abs(axis.slopes) * (abs(axis.w * c) + abs(axis.c)) + np.abs(axis.biases)
+    error = 8 * 2.0**-53 * size
+    weights = np.exp(np.clip(logits - logits.max(), -700, 0))
+    common = float((weights @ axis.slopes) / weights.sum())
+    reach = np.abs(axis.slopes - common) * abs(axis.w) * r * (1 + 1e-9)
+    top = np.max(logits - error)
+    keep = np.flatnonzero(~(logits + error + reach < top - _FAR))
+    dropped = (len(logits) - len(keep)) * math.exp(-_FAR) * 1.001
+    return keep, dropped, common, logits[keep]
+
+
+def _moments(p: list[arb], kappa: list[arb], r: arb, n: int) -> tuple[list[arb], arb]:
+    """Σ p_j κ_j^i/i! for i < n, and Σ |p_j| (|κ_j| r)^n/n! e^{|κ_j| r}."""
+    sums = [arb(0)] * n
+    remainder = arb(0)
+    for weight, k in zip(p, kappa, strict=True):
+        term = weight
+        for i in range(n):
+            sums[i] = sums[i] + term
+            term = term * k / (i + 1)
+        remainder = remainder + abs(term) * r**n * (abs(k) * r).exp()
+    return sums, remainder
+
+
+def _divide(numerator: list[arb], denominator: list[arb]) -> list[arb]:
+    """Coefficients of the power series numerator/denominator, as many as given."""
+    h: list[arb] = []
+    for i, value in enumerate(numerator):
+        for k in range(i):
+            value = value - h[k] * denominator[i - k]
+        h.append(value / denominator[0])
+    return h

@@ -1,0 +1,21 @@
+"""What a proof method returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from attnfun.certify.view import Array
+
+
+@dataclass(frozen=True)
+class Bound:
+    """sup (or L^p norm) of f − net in real arithmetic lies in [low, high]; `witness` is the point behind `low`."""
+
+    method: str
+    low: float
+    high: float
+    witness: Array | None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    hypotheses: tuple[str, ...] = ()

@@ -1,0 +1,196 @@
+"""From weights and target to a certificate: which method, then rounding, then the verdict.
+
+Everything is read from the network and the target given; nothing from a construction, nothing from an old certificate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from attnfun.certify.branches import decide_branches, has_kinks
+from attnfun.certify.cells import prove_by_cells, walls
+from attnfun.certify.certificate import Certificate, Status
+from attnfun.certify.moments import prove_by_moments
+from attnfun.certify.nodes import prove_by_nodes
+from attnfun.certify.outcome import Bound
+from attnfun.certify.rounding import HYPOTHESES, rounding_bound
+from attnfun.certify.view import Array, Undecided, View, view
+from attnfun.certify.witness import best_witness
+from attnfun.errors import AttnfunError
+from attnfun.expressions import Graph, precision
+from attnfun.network import Network, evaluate
+from attnfun.targets import Function, require_defined
+
+_SHARP = 6.0  # least logit step over a cell above which a product head is judged as a partition first
+
+Report = Callable[[str], None]
+
+
+def prove(
+    network: Network,
+    function: Function,
+    *,
+    norm: float = math.inf,
+    eps: float | None = None,
+    construction: str = "",
+    relative: Mapping[str, Any] | None = None,
+    report: Report | None = None,
+) -> Certificate:
+    """The certificate of `network` as an approximation of `function` on its box, proved, refuted or undecided.
+
+    `eps` only decides the verdict and how hard the methods try; with None any proved bound is a success.
+    """
+    say = report or (lambda _text: None)
+    common: dict[str, Any] = {
+        "eps": eps,
+        "norm": norm,
+        "dtype": network.dtype,
+        "target": function.text,
+        "domain": function.box.text,
+        "construction": construction,
+        "relative": relative,
+    }
+    try:
+        _require_fit(network, function)
+        bound, rounding = _bound_and_rounding(network, function, norm, eps, say)
+    except (Undecided, AttnfunError) as why:
+        return Certificate(Status.UNDECIDED, (0.0, math.inf), method="none", reason=str(why), **common)
+    high = math.nextafter(bound.high + rounding, math.inf) if bound.high + rounding > 0 else 0.0
+    conditional = function.graph is None
+    reason = None
+    if eps is None or high <= eps:
+        status = Status.CONDITIONAL if conditional else Status.PROVED
+    elif bound.low > eps:
+        status, reason = Status.REFUTED, _refutation(function, bound, eps)
+    else:
+        status, reason = Status.UNDECIDED, f"the proved bound {high:.3g} (rounding {rounding:.2g}) is above eps {eps:.3g}"
+    return Certificate(
+        status,
+        (min(bound.low, high), high),
+        method=bound.method,
+        parts={"construction": bound.high, "rounding": rounding},
+        hypotheses=(*HYPOTHESES, *bound.hypotheses),
+        witness=None if bound.witness is None else tuple(float(v) for v in bound.witness),
+        reason=reason,
+        details=bound.details,
+        **common,
+    )
+
+
+def _refutation(function: Function, bound: Bound, eps: float) -> str:
+    if bound.witness is None:
+        return f"the error is at least {bound.low:.6g} in this norm, above eps {eps:.3g}"
+    at = ", ".join(f"{n}={float(v)!r}" for n, v in zip(function.box.names, bound.witness, strict=True))
+    return f"at {at} the error is at least {bound.low:.6g}, above eps {eps:.3g}"
+
+
+def _require_fit(network: Network, function: Function) -> None:
+    network.validate()
+    if network.inputs != function.box.names or len(network.outputs) != len(function.outputs):
+        raise Undecided("the network's inputs or outputs are not those of the target")
+    if function.graph is None and function.call is None:
+        raise Undecided("the target is a Python function that is not in the file; pass it as target= to check against it")
+
+
+def _bound_and_rounding(network: Network, function: Function, norm: float, eps: float | None, say: Report) -> tuple[Bound, float]:
+    seen = view(network, function.box.low_array, function.box.high_array)
+    say("rounding of the evaluation")
+    rounding = rounding_bound(seen, network.dtype)
+    if function.graph is not None:
+        require_defined(function.graph, function.box, continuous=math.isinf(norm))
+    estimate, starts = _sampled(network, function)
+    goal = eps if eps is not None else max(2 * estimate, 1e-300)
+    goal = max(goal - rounding, goal * 0.1)
+    tries: list[Callable[[], Bound]] = []
+    names: tuple[str, ...] = function.box.names
+    with precision(128):
+        graph = None if function.graph is None else decide_branches(function.graph, names, seen.low, seen.high)
+
+    def nodes() -> Bound:
+        assert graph is not None
+        return prove_by_nodes(seen, graph, names, estimate, goal)
+
+    def moments() -> Bound:
+        assert graph is not None
+        return prove_by_moments(seen, graph, names, estimate, goal, starts)
+
+    def cells() -> Bound:
+        return prove_by_cells(seen, function, norm, goal)
+
+    if graph is None or not math.isinf(norm):
+        tries = [cells] + ([nodes] if graph is not None and not has_kinks(graph) else [])
+        tries += [moments] if graph is not None and seen.dim == 1 and not _has_sign(graph) else []
+    elif _is_sharp(seen):
+        tries = [cells, nodes] + ([moments] if seen.dim == 1 else [])
+    else:
+        tries = [nodes, *([moments] if seen.dim == 1 else []), cells]
+    return _first_good(tries, goal, norm, seen, graph, names, starts, say), rounding
+
+
+def _first_good(
+    tries: list[Callable[[], Bound]],
+    goal: float,
+    norm: float,
+    seen: View,
+    graph: Graph | None,
+    names: tuple[str, ...],
+    starts: Array,
+    say: Report,
+) -> Bound:
+    """The first bound below the goal, else the best one; if none, the reasons."""
+    best: Bound | None = None
+    reasons = []
+    for attempt in tries:
+        say(f"proof by {attempt.__name__}")
+        try:
+            bound = attempt()
+        except Undecided as why:
+            reasons.append(str(why))
+            continue
+        if not math.isinf(norm) and bound.method != "cells":  # a sup bound bounds every normalised L^p norm, its witness none
+            bound = Bound(bound.method, 0.0, bound.high, None, bound.details, bound.hypotheses)
+        if best is None or bound.high < best.high:
+            best = bound
+        if bound.high <= goal or bound.low > goal:
+            return bound
+    if graph is not None and math.isinf(norm) and (best is None or best.low <= goal):
+        low, witness = best_witness(seen, graph, names, starts, (seen.high - seen.low) / 200, evaluations=80)
+        if best is None and low > goal:
+            return Bound("witness", low, math.inf, witness)
+        if best is not None and low > best.low:
+            best = Bound(best.method, min(low, best.high), best.high, witness, best.details, best.hypotheses)
+    if best is None:
+        raise Undecided("; ".join(reasons) or "no method applies")
+    return best
+
+
+def _has_sign(graph: Graph) -> bool:
+    return any(n.op == "sign" for n in graph.nodes)
+
+
+def _is_sharp(seen: View) -> bool:
+    if len(seen.heads) != 1:
+        return False
+    try:
+        with precision(64):
+            return all(walls(axis).least > _SHARP for axis in seen.heads[0].axes)
+    except Undecided:
+        return False
+
+
+def _sampled(network: Network, function: Function) -> tuple[float, Array]:
+    """A float estimate of the sup error and the points behind it: steers the search for a proof, is no part of it."""
+    rng = np.random.default_rng(0)
+    X = function.box.probe(4000, rng)
+    if function.box.dim == 1:
+        grid = np.linspace(function.box.low[0], function.box.high[0], 8001)[:, None]
+        X = np.concatenate([X, grid])
+    with np.errstate(all="ignore"):
+        error = np.max(np.abs(evaluate(network, X).astype(np.float64) - function.values(X)), axis=1)
+    error = np.where(np.isfinite(error), error, 0.0)
+    top = np.argsort(error)[-3:][::-1]
+    return float(error[top[0]]), X[top]

@@ -1,0 +1,54 @@
+"""A witnessed range: two points of the box whose values, in balls, differ by at least so much. For relative tolerances."""
+
+from __future__ import annotations
+
+import numpy as np
+from flint import arb
+
+from attnfun.certify.view import Array
+from attnfun.expressions import BallAlgebra, precision, run
+from attnfun.expressions.enclosures import lower
+from attnfun.targets import Function
+
+
+def witnessed_range(function: Function) -> tuple[float, tuple[float, ...], tuple[float, ...]]:
+    """(width, x⁺, x⁻) with f(x⁺) − f(x⁻) ≥ width proved at these float64 points; of several outputs the narrowest that varies."""
+    assert function.graph is not None
+    widths = []
+    for o in range(len(function.outputs)):
+        above, below = _extreme(function, o, 1.0), _extreme(function, o, -1.0)
+        with precision(128):
+            values = []
+            for x in (above, below):
+                env = {n: arb(float(v)) for n, v in zip(function.box.names, x, strict=True)}
+                values.append(run(function.graph, BallAlgebra(clip_sqrt=True), env)[o])
+            width = lower(values[0] - values[1])
+            negligible = lower(abs(values[0])) * 1e-14
+        if width > negligible:
+            widths.append((width, tuple(float(v) for v in above), tuple(float(v) for v in below)))
+    if not widths:
+        centre = tuple(float(v) for v in (function.box.low_array + function.box.high_array) / 2)
+        return 0.0, centre, centre
+    return min(widths)
+
+
+def _extreme(function: Function, output: int, sign: float) -> Array:
+    """A point of large sign·f_o: samples, corners and edges, then shrinking random steps around the best (seeded)."""
+    rng = np.random.default_rng(0)
+    box = function.box
+
+    def score(X: Array) -> Array:
+        with np.errstate(all="ignore"):
+            values = sign * function.values(X)[:, output]
+        return np.where(np.isfinite(values), values, -np.inf)
+
+    X = box.probe(8000, rng)
+    values = score(X)
+    top = X[np.argsort(values)[-24:]]
+    step = 0.1
+    for _ in range(30):
+        Y = np.repeat(top, 10, axis=0) + step * (box.high_array - box.low_array) * rng.standard_normal((10 * len(top), box.dim))
+        Y = np.concatenate([top, np.clip(Y, box.low_array, box.high_array)])
+        top = Y[np.argsort(score(Y))[-24:]]
+        step *= 0.75
+    return np.asarray(top[-1])

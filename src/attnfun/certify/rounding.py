@@ -1,0 +1,170 @@
+"""Rounding: how far the network computed in its dtype, by any route, is from the network in real arithmetic.
+
+| symbol | meaning |
+| --- | --- |
+| u, γ_n | unit roundoff of the dtype, n u/(1 − n u) |
+| E[c](x) | Σ_j p_j(x) c_j, the *envelope*: the head with the values c_j ≥ 0 |
+
+Model of one head with A axes and n keys, x given exactly in the dtype:
+ 1. query q_a: off by at most γ_{d+1}(|w||x| + |c|);
+ 2. logit of key j: Σ_a |k| δq_a + γ_{2A+3} Σ_a (|k||q| + |b|) (the sum of the axis biases is rounded in the literal form);
+ 3. subtraction of a maximum, possibly of a running one: 2u·gap_j, gap_j = largest logit − logit of j;
+    the local route has instead γ_{W+1} gap_j and the slack of its stored breakpoints (`network/local.py`); the larger counts;
+ 4. exp: within 4 ulp (hypothesis), and for kernels that rescale running sums 6u for each block of 64 keys;
+ 5. numerator and denominator summed in any order, divided: γ of (n + Σ P_a + 8A + 16) relative to Σ p_j |V_j|.
+Steps 2 to 4 multiply weight j by e^{±d_j}. A softmax whose logits move by at most d moves by at most (max V − min V) tanh(d/2): the log-odds
+of any set of keys move by at most 2d and σ(s + d) − σ(s − d) is largest at s = 0. To first order the move is E[|V − h| d], times
+e^{2 max d} for the higher orders. So, whichever is smaller,
+
+    |head computed − head| ≤ spread·tanh(d_max/2) + 2 g max|V|                                    (plain)
+    |head computed − head| ≤ sup_x ( E[|V−v|d] + E[|V−v|] E[d] ) e^{2 d_max} + 2 g sup_x E[|V|]      (envelope)
+
+The suprema are taken over a grid of boxes: with Δ the spread of the slopes, p_j(x) ≤ p_j(c) e^{Δ|x−c|}, so a box costs a factor
+e^{Σ Δ r} over its centre, no derivative needed. Keys below e^−700 (float32: e^−80) of the largest may vanish: n of them, counted.
+The local route drops at most 2^−60 of the mass on every axis, counted too. Read-out: γ of its length.
+
+Failure modes: float32 with large values or slopes: the bound is honest and large. Several layers: not here.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from attnfun.certify.view import Array, HeadView, View
+from attnfun.network import local_plan
+
+HYPOTHESES = (
+    "IEEE arithmetic, rounding to nearest",
+    "exp within 4 ulp in the network's dtype",
+)
+
+_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
+_VANISH = {"float64": math.exp(-700.0), "float32": math.exp(-80.0)}
+_BOXES = 400_000
+_SAFE = 1 + 1e-9  # the bound itself is computed in float64, all terms positive
+
+
+def rounding_bound(view: View, dtype: str) -> float:
+    """An upper bound, over the box and over the outputs, of |computed network − network|."""
+    u = _ROUNDOFF[dtype]
+    reach = np.maximum(np.abs(view.low), np.abs(view.high))
+    per_head = [_head_bound(view, head, dtype) for head in view.heads]
+    columns = view.dim + sum(h.values.shape[-1] for h in view.heads)
+    g = _gamma(columns + 2, u)
+    total = np.zeros(view.outputs)
+    for o in range(view.outputs):
+        carried = abs(view.bias[o]) + np.abs(view.affine[o]) @ reach
+        error = 0.0
+        for head, (errors, sizes) in zip(view.heads, per_head, strict=True):
+            weight = np.abs(head.mix[o])
+            error += float(weight @ errors)
+            carried += float(weight @ (sizes + errors))
+        total[o] = (error + g * carried) * _SAFE
+    return float(total.max())
+
+
+def _gamma(n: float, u: float) -> float:
+    return n * u / (1 - n * u) * _SAFE if n * u < 0.5 else math.inf
+
+
+def _head_bound(view: View, head: HeadView, dtype: str) -> tuple[Array, Array]:
+    """(c,) error bounds of the head's outputs and (c,) bounds of their size."""
+    u = _ROUNDOFF[dtype]
+    n = int(np.prod([a.size for a in head.axes], dtype=np.int64))
+    flat = head.values.reshape(-1, head.values.shape[-1])
+    spread, size = flat.max(0) - flat.min(0), np.abs(flat).max(0)
+    g = _gamma(n + sum(a.size for a in head.axes) + 8 * len(head.axes) + 16, u)
+    common = (5 + 6 * math.ceil(n / 64 + 1)) * u
+    worst = common + sum(_axis_move(view, head, a, dtype, *_ends(view, axis.variable)).max() for a, axis in enumerate(head.axes))
+    vanish = 2 * n * _VANISH[dtype] * spread + 2 * len(head.axes) * 2.0**-60 * spread
+    plain = spread * math.tanh(min(worst / 2, 20.0)) + 2 * g * size
+    envelope = _envelope(view, head, dtype, common, worst, g)
+    return np.asarray(np.minimum(plain, envelope) * _SAFE + vanish), size
+
+
+def _ends(view: View, k: int) -> tuple[float, float]:
+    return float(view.low[k]), float(view.high[k])
+
+
+def _axis_move(view: View, head: HeadView, a: int, dtype: str, low: float, high: float) -> Array:
+    """(P,) bounds of the logit perturbation d_j from axis a, for x_k in [low, high]."""
+    u = _ROUNDOFF[dtype]
+    axis = head.axes[a]
+    far = max(abs(low), abs(high))
+    q_ends = np.array([axis.w * low + axis.c, axis.w * high + axis.c])
+    q = float(np.abs(q_ends).max()) * _SAFE
+    dq = _gamma(view.dim + 1, u) * (abs(axis.w) * far + abs(axis.c))
+    k, b = np.abs(axis.slopes), np.abs(axis.biases)
+    logits = axis.slopes * q_ends[:, None] + axis.biases  # (2, P): affine in x, so gaps peak at an end
+    gap = (logits.max(axis=1, keepdims=True) - logits).max(axis=0)
+    limit = -math.log(_VANISH[dtype]) + 20
+    gap = np.minimum(gap, limit)  # beyond it the key has vanished, which is counted elsewhere
+    reference = _gamma(2 * len(head.axes) + 3, u) * (k * (q + dq) + b) + 2 * u * gap
+    local = _local_move(head, a, dtype, u, gap)
+    return np.asarray((k * dq + np.maximum(reference, local)) * _SAFE)
+
+
+def _local_move(head: HeadView, a: int, dtype: str, u: float, gap: Array) -> Array:
+    """(P,) what steps 2 and 3 cost on the local route: breakpoint slack between a key and its nearest, and γ_{W+1} gap."""
+    plan = local_plan(head.head, dtype)
+    if plan is None:
+        return np.zeros(len(gap))
+    axis = plan.axes[a]
+    if len(axis.steps) == 0:
+        return np.zeros(len(gap))
+    total = np.concatenate([[0.0], np.cumsum(axis.steps * axis.slack)])
+    j = np.arange(len(gap))
+    w = axis.window
+    between = total[np.minimum(j + w, len(gap) - 1)] - total[np.maximum(j - w, 0)]
+    # the cumulative sum is in float64: its own rounding is bounded by the last entry times P u
+    return np.asarray(between + 4 * len(gap) * 2.0**-53 * total[-1] + _gamma(w + 1, u) * gap)
+
+
+def _envelope(view: View, head: HeadView, dtype: str, common: float, worst: float, g: float) -> Array:
+    """The second bound of the module's statement, (c,); infinity where too many boxes would be needed."""
+    counts = []
+    for axis in head.axes:
+        low, high = _ends(view, axis.variable)
+        counts.append(max(1, math.ceil(float(np.ptp(axis.slopes)) * abs(axis.w) * (high - low) / 2 / 0.35)))
+    infinite = np.full(head.values.shape[-1], math.inf)
+    if math.prod(counts) > _BOXES or max(counts) * max(a.size for a in head.axes) > 20_000_000 or worst > 1:
+        return infinite
+    factor, tables, moves = 1.0, [], []
+    for a, axis in enumerate(head.axes):
+        low, high = _ends(view, axis.variable)
+        edges = np.linspace(low, high, counts[a] + 1)
+        centre = (edges[:-1] + edges[1:]) / 2
+        radius = float(np.max(np.diff(edges))) / 2 * _SAFE
+        factor *= math.exp(float(np.ptp(axis.slopes)) * abs(axis.w) * radius)
+        logits = (axis.w * centre + axis.c)[:, None] * axis.slopes + axis.biases
+        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        tables.append(weights / weights.sum(axis=1, keepdims=True))
+        moves.append(np.stack([_axis_move(view, head, a, dtype, float(lo), float(hi)) for lo, hi in zip(edges[:-1], edges[1:], strict=True)]))
+    values = head.values - head.centre
+    result = np.empty(head.values.shape[-1])
+    for c in range(len(result)):
+        away, whole = np.abs(values[..., c]), np.abs(head.values[..., c])
+        mean_away = _contract(away, tables)
+        mean_whole = _contract(whole, tables)
+        shape = mean_away.shape
+        mean_d, both = np.full(shape, common), mean_away * common
+        for a in range(len(head.axes)):
+            shifted = [t * m if i == a else t for i, (t, m) in enumerate(zip(tables, moves, strict=True))]
+            both = both + _contract(away, shifted)
+            one = (tables[a] * moves[a]).sum(axis=1)
+            mean_d = mean_d + one.reshape([-1 if i == a else 1 for i in range(len(shape))])
+        first = factor * both + factor * factor * mean_away * mean_d
+        result[c] = float(first.max()) * math.exp(2 * worst) + 2 * g * factor * float(mean_whole.max())
+    return result * (1 + 1e-6)
+
+
+def _contract(values: Array, tables: list[Array]) -> Array:
+    """Σ_j values_j Π_a tables_a[i_a, j_a] for every grid point i."""
+    out = values
+    for table in tables:  # contract the first axis, the new one goes last: order is kept after all
+        out = np.moveaxis(np.tensordot(table, out, axes=(1, 0)), 0, -1)
+    return out
+
+

@@ -1,0 +1,131 @@
+"""A one-layer network as the checker sees it: affine part plus product heads whose axes each read one variable.
+
+    out_o(x) = Σ_k affine[o,k] x_k + bias[o] + Σ_h Σ_c mix_h[o,c] head_h,c(x)
+    head_h(x) = Σ_j Π_a softmax^a_{j_a}(slopes^a (w_a x_{k_a} + c_a) + biases^a) V_h[j]
+
+All numbers are the stored doubles. What does not have this form is refused here, so that no method has to guess.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from flint import arb, fmpz
+from numpy.typing import NDArray
+
+from attnfun.expressions.enclosures import upper
+from attnfun.network import Axis, Head, Network
+
+Array = NDArray[np.float64]
+
+
+class Undecided(Exception):
+    """A method cannot decide; the message says why. Never a crash, never a bound."""
+
+
+@dataclass(frozen=True)
+class LineAxis:
+    """Logits slopes_j (w x_k + c) + biases_j of one variable x_k."""
+
+    variable: int
+    w: float
+    c: float
+    slopes: Array
+    biases: Array
+
+    @property
+    def size(self) -> int:
+        return len(self.slopes)
+
+    @cached_property
+    def lattice_step(self) -> float | None:
+        """τ if slopes_j = slopes_0 + τ j holds exactly, else None."""
+        k = self.slopes
+        if not 2 <= len(k) <= 4096:
+            return None
+        tau, first = Fraction(float(k[1])) - Fraction(float(k[0])), Fraction(float(k[0]))
+        exact = tau > 0 and all(Fraction(float(v)) == first + j * tau for j, v in enumerate(k))
+        return float(tau) if exact and Fraction(float(tau)) == tau else None
+
+    @cached_property
+    def binomial_deviation(self) -> float:
+        """An upper bound of max_j |biases_j − ln C(m, j) − shift| (m + 1 keys), shift that of the middle key."""
+        m = self.size - 1
+        off = [arb(float(b)) - arb(fmpz.bin_uiui(m, j)).log() for j, b in enumerate(self.biases)]
+        return max(upper(abs(v - off[m // 2])) for v in off)
+
+
+@dataclass(frozen=True)
+class HeadView:
+    name: str
+    axes: tuple[LineAxis, ...]
+    values: Array  # (P_1, …, P_a, c)
+    mix: Array  # (outputs, c)
+    head: Head
+
+    @cached_property
+    def output_values_bound(self) -> Array:
+        """(outputs,) an upper bound of max_j |Σ_c mix[o,c] (V_j,c − centre_c)|, and see `centre`; rounded up."""
+        flat = self.values.reshape(-1, self.values.shape[-1])
+        radius = np.maximum(flat.max(0) - self.centre, self.centre - flat.min(0))
+        return np.asarray((np.abs(self.mix) @ radius) * (1 + 1e-12))
+
+    @cached_property
+    def centre(self) -> Array:
+        """(c,) mid-range of the values: softmax weights sum to 1, also at complex points, so a shift is free."""
+        flat = self.values.reshape(-1, self.values.shape[-1])
+        return np.asarray((flat.max(0) + flat.min(0)) / 2)
+
+    @cached_property
+    def spread(self) -> Array:
+        """(outputs,) Σ_c |mix[o,c]| (max V_c − min V_c), rounded up."""
+        flat = self.values.reshape(-1, self.values.shape[-1])
+        return np.asarray((np.abs(self.mix) @ (flat.max(0) - flat.min(0))) * (1 + 1e-12))
+
+
+@dataclass(frozen=True)
+class View:
+    """The network of the module's formula, with the box (low, high) it is judged on."""
+
+    low: Array
+    high: Array
+    affine: Array
+    bias: Array
+    heads: tuple[HeadView, ...]
+
+    @property
+    def dim(self) -> int:
+        return len(self.low)
+
+    @property
+    def outputs(self) -> int:
+        return len(self.bias)
+
+
+def view(network: Network, low: Array, high: Array) -> View:
+    """See `network` as affine part plus product heads of single variables, or raise Undecided."""
+    if len(network.layers) > 1:
+        raise Undecided(f"the network has {len(network.layers)} layers; this checker proves networks of one layer")
+    d = len(network.inputs)
+    coordinates = list(network.coordinates)
+    affine, bias = network.readout[:, :d], network.readout_bias
+    heads = []
+    for layer in network.layers:
+        for head in layer.heads:
+            axes = tuple(_line(head.name, axis) for axis in head.axes)
+            if len({a.variable for a in axes}) != len(axes):
+                raise Undecided(f"head '{head.name}' has two axes that read the same variable")
+            columns = [coordinates.index(name) for name in head.writes]
+            heads.append(HeadView(head.name, axes, head.values, network.readout[:, columns], head))
+    return View(np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64), affine, bias, tuple(heads))
+
+
+def _line(name: str, axis: Axis) -> LineAxis:
+    query = axis.query
+    used = np.flatnonzero(query[0])
+    if len(query) != 1 or len(used) != 1:
+        raise Undecided(f"head '{name}' has an axis that reads {len(used)} variables in {len(query)} directions; one of each is needed")
+    return LineAxis(int(used[0]), float(query[0, used[0]]), float(axis.offset[0]), axis.slopes[:, 0], axis.biases)

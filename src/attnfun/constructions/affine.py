@@ -1,0 +1,58 @@
+"""affine: targets that need no attention at all.
+
+Statement. f(x) = A x + c is the read-out of the residual stream: no head, no key; exact but for the rounding of A and c.
+Source: the residual stream of Vaswani et al. 2017; DESIGN's rule that linear maps are free.
+Size: (d + 1) parameters an output.  Bound: |A − fl(A)||x| + |c − fl(c)|, proved like any other network.
+Failure mode: refuses whatever is not affine (found by comparing gradients at random points; the proof decides).
+Example: af.compile("2*x - y + 1", domain=..., eps=1e-9).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attnfun.constructions.plan import Plan, Request
+from attnfun.errors import Infeasible
+from attnfun.expressions import ArrayAlgebra, GradientAlgebra, run
+from attnfun.network import Network, rounded
+
+
+class Affine:
+    name = "affine"
+    summary = "the residual stream alone, for affine targets"
+
+    def plan(self, request: Request) -> Plan:
+        function = request.function
+        box = function.box
+        if function.graph is None:
+            raise Infeasible("affine: a black box cannot be recognised as affine")
+        X = box.probe(64, np.random.default_rng(request.seed))
+        algebra = GradientAlgebra(ArrayAlgebra(), box.dim)
+        env = algebra.variables(box.names, {n: X[:, k] for k, n in enumerate(box.names)})
+        with np.errstate(all="ignore"):
+            duals = run(function.graph, algebra, env)
+        matrix = np.zeros((len(duals), box.dim))
+        for o, dual in enumerate(duals):
+            for k, partial in enumerate(dual.partials):
+                if partial is not None:
+                    matrix[o, k] = np.median(np.broadcast_to(partial, (len(X),)))
+        middle = X[-1]
+        offset = function.values(middle[None])[0] - matrix @ middle
+        off = np.abs(function.values(X) - (X @ matrix.T + offset))
+        size = np.abs(X) @ np.abs(matrix).T + np.abs(offset)
+        if not np.all(off <= 1e-13 * size + 1e-300):
+            raise Infeasible("affine: the target is not an affine function of its variables")
+        return Plan(self.name, 0, 0, 0, (matrix, offset))
+
+    def build(self, request: Request, plan: Plan) -> Network:
+        matrix, offset = plan.data
+        box = request.function.box
+        return Network(
+            inputs=box.names,
+            layers=(),
+            readout=rounded(matrix, request.dtype),
+            readout_bias=rounded(offset, request.dtype),
+            outputs=request.function.outputs,
+            box=(box.low_array, box.high_array),
+            dtype=request.dtype,
+        )

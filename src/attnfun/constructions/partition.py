@@ -1,0 +1,242 @@
+"""partition: the max-affine partition of a box into cells, one head, one value a cell.
+
+| symbol | meaning |
+| --- | --- |
+| v_j | centre of cell j of a product grid, h_k its width, P_k cells on axis k |
+| R = 2β | inverse temperature: logits R(⟨v_j, x⟩ − |v_j|²/2), so weights are Gaussian in x − v_j |
+| S = β h² | sharpness: the logit gap between neighbours at a cell's centre |
+
+Statement. With logits β_k(2 v_jk x_k − v_jk²) the cells {x : key j is largest} are the boxes around the v_j; as β grows the head tends to the
+step function f(v_cell(x)), and for continuous f its error to the oscillation of f over half a cell.
+Source: Liu, Hu, Song, Liu, "Attention Mechanism, Max-Affine Partition, and Universal Approximation" (arXiv 2504.19901): one head, self- and
+cross-attention, sup norm for continuous and L^p for integrable targets. Weights here are derived anew, per axis, on the centred box.
+Size: Π P_k keys. With Lipschitz constant L the published count is P = ⌈B L √d/ε⌉ an axis on [−B, B]^d; here P_k follows the sampled oscillation, axis by axis.
+Bound (method *cells*): max_j sup over the inflated cell of |f − v_j| + leak, inflation λ/(2S) cells. R minimises that bound: the sharper the
+thinner the walls, until the logits, of size S P²/4, round. One variable, few cells: a softer R (S about 4) averages neighbours and has a smaller true
+error; it is taken where *moments* can prove it. Both temperatures are in the story.
+L^p: cells need only be good on average; a jump costs h^{1/p}.
+Failure mode: P^d. Refused before building, with the ε that would fit.
+Example: sin(x) + cos(y) on [−3,3]² at 0.05.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from attnfun.constructions.plan import Plan, Request
+from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.network import Axis, Head, Layer, Network, evaluate, rounded
+from attnfun.targets.domain import Array
+
+_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
+_SOFT = (2.0, 3.0, 4.0, 6.0)
+_SOFT_CELLS = 400
+_EXPONENT = 14.0  # λ assumed when sizing; the checker chooses its own
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Cells an axis and sharpness S of every axis."""
+
+    cells: tuple[int, ...]
+    sharpness: tuple[float, ...]
+
+    @property
+    def keys(self) -> int:
+        return math.prod(self.cells)
+
+
+class Partition:
+    name = "partition"
+    summary = "one head as a lookup table over max-affine cells: any continuous target, sup and L^p norms"
+
+    def plan(self, request: Request) -> Plan:
+        temperature = request.options.get("temperature", "auto")
+        if temperature not in ("auto", "sharp", "soft"):
+            raise InvalidRequest(f"temperature={temperature!r}: write auto, sharp or soft")
+        sharp = self._sharp(request)
+        story: dict[str, object] = {"cells": list(sharp.cells), "R": _inverse_temperature(request, sharp)}
+        grid = sharp
+        soft = self._soft(request, sharp)
+        if soft is not None:
+            story["R of the smallest true error"] = _inverse_temperature(request, soft)
+            if temperature == "soft" or (temperature == "auto" and soft.keys < sharp.keys):
+                grid = soft
+                story["R of the smallest proved bound by cells"] = story["R"]
+                story |= {"cells": list(soft.cells), "R": _inverse_temperature(request, soft)}
+        if temperature == "soft" and grid is sharp:
+            raise Infeasible("partition: a soft temperature can be proved for one variable and few cells only", {"temperature": "sharp"})
+        story["published worst case"] = _published(request)
+        return Plan(self.name, grid.keys, 1, 1, grid, story)
+
+    def build(self, request: Request, plan: Plan) -> Network:
+        return build_grid(request, plan.data)
+
+    def _sharp(self, request: Request) -> Grid:
+        cells = _cell_counts(request)
+        keys = math.prod(cells)
+        if keys > request.max_keys:
+            d = len(cells)
+            factor = (keys / request.max_keys) ** (1 / d) * 1.1
+            raise Infeasible(
+                f"partition: about {keys:.3g} cells ({' x '.join(f'{c:,}' for c in cells)}) would be needed, more than max_keys={request.max_keys:,}",
+                {"eps": float(f"{request.eps * factor:.2g}"), "method": "partition"},
+            )
+        return Grid(cells, tuple(_sharpness(request, c) for c in cells))
+
+    def _soft(self, request: Request, sharp: Grid) -> Grid | None:
+        """Fewer cells at a softer temperature, in one variable, by the sampled error."""
+        if len(sharp.cells) != 1 or not math.isinf(request.norm) or request.function.graph is None:
+            return None
+        X = np.linspace(request.function.box.low[0], request.function.box.high[0], 6001)[:, None]
+        truth = request.function.values(X)
+        for share in (0.3, 0.4, 0.5, 0.6, 0.75, 0.9):
+            count = max(2, math.ceil(sharp.cells[0] * share))
+            if count > _SOFT_CELLS:
+                return None
+            best = min(((_error(request, Grid((count,), (s,)), X, truth), s) for s in _SOFT))
+            if best[0] <= 0.97 * request.eps:
+                return Grid((count,), (best[1],))
+        return None
+
+
+def build_grid(request: Request, grid: Grid) -> Network:
+    """The head of a grid: slopes 2β v, biases −β v² on the centred box, values f at the centres."""
+    function = request.function
+    box = function.box
+    axes, centres = [], []
+    for k, (count, s) in enumerate(zip(grid.cells, grid.sharpness, strict=True)):
+        low, high = box.low[k], box.high[k]
+        h = (high - low) / count
+        middle = float(rounded(np.array(low + (high - low) / 2), request.dtype))
+        v = rounded((np.arange(count) + 0.5) * h + (low - middle), request.dtype)
+        beta = s / h**2
+        query = np.zeros((1, box.dim))
+        query[0, k] = 1.0
+        slopes, biases = rounded(2 * beta * v, request.dtype), rounded(-beta * v * v, request.dtype)
+        axes.append(Axis(query, np.array([-middle]), slopes[:, None], biases))
+        centres.append(np.clip(v + middle, low, high))
+    values = np.empty((*grid.cells, len(function.outputs)))
+    rest = np.stack([g.ravel() for g in np.meshgrid(*centres[1:], indexing="ij")], axis=1) if box.dim > 1 else np.empty((1, 0))
+    step = max(1, 200_000 // len(rest))
+    for i in range(0, grid.cells[0], step):  # never more than a slab of points at once
+        first = centres[0][i : i + step]
+        X = np.concatenate([np.repeat(first, len(rest))[:, None], np.tile(rest, (len(first), 1))], axis=1)
+        values[i : i + step] = function.values(X).reshape(len(first), *grid.cells[1:], -1)
+    names = "cell " + ", ".join(f"{{{k}}} of {n}" for k, n in enumerate(box.names))
+    p = len(function.outputs)
+    head = Head("partition", tuple(axes), rounded(values, request.dtype), tuple(f"value of {o}" for o in function.outputs), names)
+    return Network(
+        inputs=box.names,
+        layers=(Layer((head,)),),
+        readout=np.concatenate([np.zeros((p, box.dim)), np.eye(p)], axis=1),
+        readout_bias=np.zeros(p),
+        outputs=function.outputs,
+        box=(box.low_array, box.high_array),
+        dtype=request.dtype,
+    )
+
+
+def _error(request: Request, grid: Grid, X: Array, truth: Array) -> float:
+    return float(np.abs(evaluate(build_grid(request, grid), X) - truth).max())
+
+
+def _inverse_temperature(request: Request, grid: Grid) -> list[float]:
+    """R = 2 S/h² of every axis."""
+    widths = request.function.box.high_array - request.function.box.low_array
+    return [float(2 * s * (c / w) ** 2) for c, s, w in zip(grid.cells, grid.sharpness, widths, strict=True)]
+
+
+def _sharpness(request: Request, count: int) -> float:
+    """S that minimises λ/S (walls) plus the rounding of logits of size S P²/4, both in units of eps."""
+    u = _ROUNDOFF[request.dtype]
+    candidates = np.geomspace(8.0, 4096.0, 55)
+    walls = _EXPONENT / candidates
+    rounding = 16 * u * candidates * (count / 2 + 1) ** 2 / request.eps * _rough_size(request)
+    return float(np.round(candidates[int(np.argmin(walls + rounding))], 3))
+
+
+def _rough_size(request: Request) -> float:
+    f = request.function.values(request.function.box.probe(256, np.random.default_rng(0)))
+    return float(np.ptp(f[np.isfinite(f)])) if np.isfinite(f).any() else 1.0
+
+
+# ---------------------------------------------------------------- how many cells
+
+
+def _cell_counts(request: Request) -> tuple[int, ...]:
+    """Cells an axis from the declared Lipschitz constant (black box) or from the sampled oscillation of the target."""
+    function = request.function
+    box = function.box
+    widths = box.high_array - box.low_array
+    if function.lipschitz is not None:
+        h = 2 * request.eps * 0.95 / (function.lipschitz * math.sqrt(box.dim))
+        return tuple(max(1, math.ceil(w / h)) for w in widths)
+    rng = np.random.default_rng(request.seed)
+    X = box.probe(6000 if box.dim <= 4 else 2000, rng)
+    base = function.values(X)
+    slopes = np.array([_axis_variation(request, X, base, k) for k in range(box.dim)])
+    shares = widths / np.where(slopes > 0, slopes, np.inf)  # cell widths with equal oscillation an axis
+    shares = np.where(slopes > 0, shares, 2.0 * widths)  # an axis that does not matter gets one cell
+    shares = shares / np.max(shares / widths)
+    low, high = 1e-7, 1.0
+    if _oscillation(request, X, base, shares * high) <= 0.93 * request.eps:
+        low = high
+    for _ in range(40):
+        middle = math.sqrt(low * high)
+        if high / low < 1.005:
+            break
+        good = _oscillation(request, X, base, shares * middle) <= 0.93 * request.eps
+        low, high = (middle, high) if good else (low, middle)
+    counts = np.ceil(widths / (shares * low) - 1e-9)
+    if not np.all(counts < 1e9):
+        raise Infeasible("partition: more than 1e9 cells an axis would be needed", {"eps": request.eps * 10})
+    return tuple(max(1, int(c)) for c in counts)
+
+
+def _axis_variation(request: Request, X: Array, base: Array, k: int) -> float:
+    """Sampled change of f over a small step along variable k, for a step of one thousandth of the width."""
+    box = request.function.box
+    Y = X.copy()
+    Y[:, k] = np.clip(Y[:, k] + (box.high[k] - box.low[k]) * 1e-3, box.low[k], box.high[k])
+    change = np.abs(request.function.values(Y) - base)
+    return float(np.nanmax(change[np.isfinite(change)], initial=0.0))
+
+
+def _oscillation(request: Request, X: Array, base: Array, h: Array) -> float:
+    """The sampled |f(x ± h/2) − f(x)|, in the request's norm: largest, or p-th mean with its margin."""
+    box = request.function.box
+    signs = list(product((-0.5, 0.5), repeat=box.dim)) if box.dim <= 6 else [(-0.5,) * box.dim, (0.5,) * box.dim]
+    worst = np.zeros(len(X))
+    for sign in signs:
+        Y = np.clip(X + np.array(sign) * h * 1.02, box.low_array, box.high_array)
+        change = np.abs(request.function.values(Y) - base)
+        worst = np.maximum(worst, np.max(np.where(np.isfinite(change), change, 0.0), axis=1))
+    if math.isinf(request.norm):
+        return float(worst.max())
+    inner = worst[: len(worst) // 2]  # the uniform points of the probe
+    return float(np.mean(inner**request.norm) ** (1 / request.norm)) * 1.3
+
+
+def _published(request: Request) -> dict[str, object]:
+    """The worst case of the published construction: cells of equal width, a Lipschitz constant for the whole box."""
+    box = request.function.box
+    X = box.probe(4000, np.random.default_rng(1))
+    base = request.function.values(X)
+    if request.function.lipschitz is not None:
+        lipschitz = request.function.lipschitz
+    else:
+        gradients = np.zeros(len(X))
+        for k in range(box.dim):
+            step = (box.high[k] - box.low[k]) * 1e-5
+            Y = X.copy()
+            Y[:, k] = np.where(X[:, k] + step <= box.high[k], X[:, k] + step, X[:, k] - step)
+            gradients += np.max((np.abs(request.function.values(Y) - base) / step) ** 2, axis=1)
+        lipschitz = float(np.sqrt(np.nanmax(gradients)))
+    half = float(np.max(box.high_array - box.low_array)) / 2
+    per_axis = max(1, math.ceil(half * lipschitz * math.sqrt(box.dim) / request.eps)) if math.isfinite(lipschitz) else math.inf
+    return {"lipschitz (sampled)": lipschitz, "cells an axis": per_axis, "cells": float(per_axis) ** box.dim}

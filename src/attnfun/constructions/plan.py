@@ -1,0 +1,49 @@
+"""What every construction offers: a plan (sizes, before anything large is built) and a network from the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from attnfun.network import Network
+from attnfun.targets import Function
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of a construction: the error it may make in real arithmetic, in `norm`, for weights of `dtype`."""
+
+    function: Function
+    eps: float
+    norm: float
+    dtype: str
+    seed: int = 0
+    max_keys: int = 4_000_000
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A construction's answer: `keys` is exact, the size `build` will have; `data` is the construction's own.
+
+    `story` holds facts worth telling a person (temperatures, degrees, the published worst case).
+    """
+
+    construction: str
+    keys: int
+    heads: int
+    layers: int
+    data: Any
+    story: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Construction(Protocol):
+    """One file, one class, one line in the registry. `plan` raises Infeasible with the nearest request that would fit."""
+
+    name: str
+    summary: str
+
+    def plan(self, request: Request) -> Plan: ...
+
+    def build(self, request: Request, plan: Plan) -> Network: ...

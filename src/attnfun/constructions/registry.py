@@ -1,0 +1,17 @@
+"""Every construction, one line each; the conformance tests run on all of them."""
+
+from __future__ import annotations
+
+from attnfun.constructions.affine import Affine
+from attnfun.constructions.bernstein import Bernstein
+from attnfun.constructions.partition import Partition
+from attnfun.constructions.plan import Construction
+
+CONSTRUCTIONS: dict[str, Construction] = {
+    c.name: c
+    for c in (
+        Affine(),
+        Bernstein(),
+        Partition(),
+    )
+}

@@ -1,0 +1,34 @@
+"""The one family of exceptions. Every message repeats the request it answers, so it can be read on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class AttnfunError(Exception):
+    """Anything attnfun refuses or cannot do; the command line prints its message on one line."""
+
+
+class InvalidRequest(AttnfunError):
+    """The request itself is wrong: a syntax error, an unknown name, an empty domain, a tolerance of zero."""
+
+    def __init__(self, message: str, column: int | None = None) -> None:
+        super().__init__(message)
+        self.column = column
+
+
+class Infeasible(AttnfunError):
+    """The request is well formed but cannot be met; `nearest` holds a request that would succeed, where one is known."""
+
+    def __init__(self, message: str, nearest: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.nearest = dict(nearest) if nearest else None
+
+
+class Refuted(AttnfunError):
+    """A claim was shown false at a point that can be evaluated."""
+
+
+class DamagedFile(AttnfunError):
+    """The file is not an attnfun network, or not the one that was written."""

@@ -1,0 +1,195 @@
+"""Is the target defined, and continuous where it must be, on the whole box?
+
+Each operation that is not defined everywhere sets a condition on its argument:
+    a/b, b**-n: b ≠ 0;   log, x**y: > 0;   sqrt, x**p (p > 0 not an integer): ≥ 0;   asin, acos: in [-1, 1];
+    tan: cos ≠ 0;   sign (sup norm only): ≠ 0.
+A condition is *violated* when balls prove so at float64 points (a value outside, or two points of opposite sign: the
+argument is continuous, so it vanishes between them), *kept* when branch and bound over sub-boxes proves it, else open.
+Failure mode: an argument that touches its limit through cancellation (sqrt(x*x - 2*x*y + y*y)) stays open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from flint import arb
+
+from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.expressions import ArrayAlgebra, BallAlgebra, Graph, Node, precision, run
+from attnfun.expressions.enclosures import ball, lowers, uppers
+from attnfun.targets.domain import Array, Box
+
+_BOXES = 6000
+
+
+@dataclass(frozen=True)
+class Condition:
+    """`kind` of the node `argument`, needed by the node `at` of the target's graph."""
+
+    at: int
+    argument: int
+    kind: str  # "nonzero" | "positive" | "nonnegative" | "unit" | "above -1"
+
+
+_PHRASES = {
+    "nonzero": "must stay away from 0",
+    "positive": "must stay above 0",
+    "nonnegative": "must not be negative",
+    "unit": "must stay in [-1, 1]",
+    "above -1": "must stay above -1",
+}
+
+
+def conditions(graph: Graph, continuous: bool) -> tuple[Graph, list[Condition]]:
+    """The graph, with the cosines of tan's arguments appended, and every condition on it."""
+    nodes = list(graph.nodes)
+    found: list[Condition] = []
+    for i, node in enumerate(graph.nodes):
+        kind, argument = None, node.args[0] if node.args else -1
+        if node.op == "div":
+            kind, argument = "nonzero", node.args[1]
+        elif node.op == "powi" and isinstance(node.value, int) and node.value < 0:
+            kind = "nonzero"
+        elif node.op in ("log", "pow"):
+            kind = "positive"
+        elif node.op == "log1p":
+            kind = "above -1"
+        elif node.op == "sqrt":
+            kind = "nonnegative"
+        elif node.op == "powr":
+            kind = "nonnegative" if isinstance(node.value, Fraction) and node.value > 0 else "positive"
+        elif node.op in ("asin", "acos"):
+            kind = "unit"
+        elif node.op == "tan":
+            nodes.append(Node("cos", node.args))
+            kind, argument = "nonzero", len(nodes) - 1
+        elif node.op == "sign" and continuous:
+            kind = "nonzero"
+        if kind is not None:
+            found.append(Condition(i, argument, kind))
+    return Graph(tuple(nodes), graph.outputs), found
+
+
+def require_defined(graph: Graph, box: Box, continuous: bool = True) -> None:
+    """Raise InvalidRequest (violated, with the subexpression and a point) or Infeasible (open) unless all are kept."""
+    extended, found = conditions(graph, continuous)
+    if not found:
+        return
+    arguments = Graph(extended.nodes, tuple(c.argument for c in found))
+    with precision(128):
+        _look_for_violations(extended, arguments, found, box)
+        _prove(extended, arguments, found, box)
+
+
+def _holds(kind: str, low: Array, high: Array) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Does the condition hold for every value of [low, high]? NaN fails."""
+    if kind == "nonzero":
+        return (low > 0) | (high < 0)
+    if kind == "positive":
+        return low > 0
+    if kind == "nonnegative":
+        return low >= 0
+    if kind == "unit":
+        return (low >= -1) & (high <= 1)
+    return low > -1
+
+
+def _describe(extended: Graph, c: Condition) -> str:
+    node = extended.nodes[c.at]
+    name = {"div": "the denominator", "powi": "the base", "powr": "the base", "pow": "the base"}.get(node.op, f"the argument of {node.op}")
+    if node.op == "tan":
+        name = "the cosine behind tan,"
+    return f"{name} {extended.text(c.argument, limit=80)} {_PHRASES[c.kind]}"
+
+
+def _at(box: Box, x: Array) -> str:
+    return ", ".join(f"{n}={float(v):.6g}" for n, v in zip(box.names, x, strict=True))
+
+
+def _ball_values(arguments: Graph, box: Box, X: Array) -> list[tuple[Array, Array]]:
+    """Lower and upper float ends of every condition's argument at the exact points X."""
+    to_ball = np.frompyfunc(arb, 1, 1)
+    env = {n: to_ball(X[:, k]) for k, n in enumerate(box.names)}
+    out = []
+    for value in run(arguments, BallAlgebra(clip_sqrt=True), env):
+        column = np.broadcast_to(np.asarray(value, dtype=object), (len(X),))
+        out.append((lowers(column), uppers(column)))
+    return out
+
+
+def _look_for_violations(extended: Graph, arguments: Graph, found: list[Condition], box: Box) -> None:
+    X = box.probe(512, np.random.default_rng(1))
+    with np.errstate(all="ignore"):
+        env = {n: X[:, k] for k, n in enumerate(box.names)}
+        floats = run(arguments, ArrayAlgebra(), env)
+    rows = [np.broadcast_to(np.asarray(v, dtype=np.float64), (len(X),)) for v in floats]
+    picks = sorted({int(i) for r in rows for i in (np.argmin(_finite(r, np.inf)), np.argmax(_finite(r, -np.inf)), np.argmin(_finite(np.abs(r), np.inf)))})
+    X = X[picks]
+    for c, (low, high) in zip(found, _ball_values(arguments, box, X), strict=True):
+        wrong = {
+            "nonzero": (low == 0) & (high == 0),
+            "positive": high <= 0,
+            "nonnegative": high < 0,
+            "unit": (low > 1) | (high < -1),
+            "above -1": high <= -1,
+        }[c.kind]
+        if wrong.any():
+            x = X[int(np.argmax(wrong))]
+            raise InvalidRequest(f"{_describe(extended, c)}, but at {_at(box, x)} it does not{_what(extended, c)}")
+        if c.kind == "nonzero" and (low > 0).any() and (high < 0).any():
+            x = _zero_between(arguments, found.index(c), box, X[int(np.argmax(low > 0))], X[int(np.argmax(high < 0))])
+            raise InvalidRequest(f"{_describe(extended, c)}, but it changes sign near {_at(box, x)}{_what(extended, c)}")
+
+
+def _finite(values: Array, other: float) -> Array:
+    return np.where(np.isfinite(values), values, other)
+
+
+def _what(extended: Graph, c: Condition) -> str:
+    """What the violation means for the user."""
+    op = extended.nodes[c.at].op
+    if op == "sign":
+        return ": a jump, which no continuous network follows in the sup norm; ask for norm=1 or norm=2 instead"
+    return ": a pole inside the domain" if c.kind == "nonzero" else ": the target is not defined on the whole domain"
+
+
+def _zero_between(arguments: Graph, which: int, box: Box, a: Array, b: Array) -> Array:
+    """A point near a sign change on the segment from a (positive) to b (negative), by float bisection."""
+    for _ in range(60):
+        middle = (a + b) / 2
+        env = {n: middle[k : k + 1] for k, n in enumerate(box.names)}
+        value = np.asarray(run(arguments, ArrayAlgebra(), env)[which], dtype=np.float64).reshape(-1)[0]
+        a, b = (middle, b) if value > 0 else (a, middle)
+    return a
+
+
+def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) -> None:
+    """Branch and bound: every condition on every sub-box, splitting the widest side (relative to the box)."""
+    lows, highs = box.low_array[None], box.high_array[None]
+    width = box.high_array - box.low_array
+    done = 0
+    make = np.frompyfunc(ball, 2, 1)
+    while len(lows):
+        env = {n: make(lows[:, k], highs[:, k]) for k, n in enumerate(box.names)}
+        values = run(arguments, BallAlgebra(clip_sqrt=True), env)
+        kept = np.ones(len(lows), dtype=bool)
+        worst: Condition | None = None
+        for c, value in zip(found, values, strict=True):
+            column = np.broadcast_to(np.asarray(value, dtype=object), (len(lows),))
+            good = _holds(c.kind, lowers(column), uppers(column))
+            worst = c if worst is None and not good.all() else worst
+            kept &= good
+        done += len(lows)
+        lows, highs = lows[~kept], highs[~kept]
+        if len(lows) and worst is not None and (done + 2 * len(lows) > _BOXES or np.max((highs - lows) / width) < 2.0**-40):
+            x = (lows[0] + highs[0]) / 2
+            raise Infeasible(f"could not prove that {_describe(extended, worst)} (open near {_at(box, x)})")
+        axis = np.argmax((highs - lows) / width, axis=1) if len(lows) else np.zeros(0, dtype=int)
+        middle = (lows + highs) / 2
+        rows = np.arange(len(lows))
+        left_high, right_low = highs.copy(), lows.copy()
+        left_high[rows, axis] = middle[rows, axis]
+        right_low[rows, axis] = middle[rows, axis]
+        lows, highs = np.concatenate([lows, right_low]), np.concatenate([left_high, highs])

@@ -1,0 +1,146 @@
+"""Function: what is asked of a network that maps a point of a box to one or several numbers.
+
+Either an expression graph (exact: the certificate speaks of it), or a black box, a Python callable that could not be
+traced, about which nothing is known but a declared Lipschitz constant (every certificate about it is conditional).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.expressions import ArrayAlgebra, Graph, Untraceable, parse, run, trace
+from attnfun.targets.domain import Array, Box
+
+
+@dataclass(frozen=True)
+class Function:
+    """f : box → R^p.
+
+    `graph` is the expression, or None for a black box; then `call` evaluates it, (n, d) → (n, p), and `lipschitz` is the
+    declared constant: |f(x) − f(y)|_∞ ≤ lipschitz · |x − y|_2 on the box.
+    """
+
+    graph: Graph | None
+    box: Box
+    outputs: tuple[str, ...]
+    call: Callable[[Array], Array] | None = None
+    lipschitz: float | None = None
+
+    @classmethod
+    def read(cls, target: Any, box: Box, lipschitz: float | None = None) -> Function:
+        """A Function from text, a list of texts, a Graph, or a Python callable (traced if possible)."""
+        if isinstance(target, Function):
+            return target
+        if isinstance(target, Graph):
+            graph = target
+        elif isinstance(target, str):
+            graph = parse(target, box.names)
+        elif callable(target):
+            return cls._from_callable(target, box, lipschitz)
+        elif isinstance(target, Sequence) and target and all(isinstance(t, str) for t in target):
+            graph = parse(list(target), box.names)
+        else:
+            raise InvalidRequest(f"target {target!r:.80}: give an expression, a list of expressions, or a function of NumPy arrays")
+        if lipschitz is not None:
+            raise InvalidRequest("lipschitz= is for black boxes only: an expression has its own, derived constant")
+        return cls(graph, box, _output_names(len(graph.outputs)))
+
+    @classmethod
+    def _from_callable(cls, target: Callable[..., Any], box: Box, lipschitz: float | None) -> Function:
+        try:
+            graph = trace(target, box.names)
+        except Untraceable as why:
+            if lipschitz is None:
+                raise InvalidRequest(
+                    f"the function {getattr(target, '__name__', 'given')} cannot be traced into an expression ({why}); "
+                    "declare lipschitz= to have it treated as a black box with a conditional certificate"
+                ) from None
+            return cls._black_box(target, box, lipschitz)
+        traced = cls(graph, box, _output_names(len(graph.outputs)))
+        call = _as_columns(target, box)
+        X = box.sample(64, np.random.default_rng(0))
+        with np.errstate(all="ignore"):
+            seen, own = call(X), traced.values(X)
+        if seen.shape != own.shape or not np.allclose(seen, own, rtol=1e-9, atol=1e-12, equal_nan=True):
+            raise InvalidRequest("tracing this function gave another function than calling it (does it depend on more than its arguments?)")
+        return traced
+
+    @classmethod
+    def _black_box(cls, target: Callable[..., Any], box: Box, lipschitz: float) -> Function:
+        if not (np.isfinite(lipschitz) and lipschitz > 0):
+            raise InvalidRequest(f"lipschitz={lipschitz!r}: a positive finite number is needed")
+        call = _as_columns(target, box)
+        outputs = call(((box.low_array + box.high_array) / 2)[None]).shape[1]
+        return cls(None, box, _output_names(outputs), call, float(lipschitz))
+
+    @property
+    def text(self) -> str:
+        """The target as a person would write it (from the graph itself, never from stored text)."""
+        if self.graph is None:
+            return f"black box, Lipschitz constant {self.lipschitz:g} declared"
+        texts = [self.graph.text(o) for o in self.graph.outputs]
+        return texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
+
+    def values(self, X: Array) -> Array:
+        """(n, d) → (n, p) in float64: the formula as NumPy computes it, with its own rounding; never evidence."""
+        if self.graph is None:
+            assert self.call is not None
+            return self.call(X)
+        env = {name: X[:, k] for k, name in enumerate(self.box.names)}
+        columns = run(self.graph, ArrayAlgebra(), env)
+        return np.stack([np.broadcast_to(np.asarray(c, dtype=np.float64), (len(X),)) for c in columns], axis=1)
+
+    def to_json(self) -> dict[str, Any]:
+        if self.graph is None:
+            return {"kind": "black box", "outputs": list(self.outputs), "lipschitz": self.lipschitz}
+        return {"kind": "function", "outputs": list(self.outputs), "graph": self.graph.to_json(), "text": self.text}
+
+    @classmethod
+    def from_json(cls, data: Any, box: Box) -> Function:
+        """Read back what `to_json` wrote; the text beside the graph is for people and is not read."""
+        if not isinstance(data, dict) or data.get("kind") not in ("function", "black box"):
+            raise DamagedFile("the file's target is not a function attnfun knows")
+        names = data.get("outputs")
+        if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
+            raise DamagedFile("the file's target has no list of outputs")
+        if data["kind"] == "black box":
+            lipschitz = data.get("lipschitz")
+            if not isinstance(lipschitz, float) or not lipschitz > 0:
+                raise DamagedFile("the file's black box has no Lipschitz constant")
+            return cls(None, box, tuple(names), None, lipschitz)
+        graph = Graph.from_json(data.get("graph"))
+        if len(graph.outputs) != len(names) or not set(graph.variables) <= set(box.names):
+            raise DamagedFile("the file's target does not fit its domain or its outputs")
+        return cls(graph, box, tuple(names))
+
+
+def _output_names(count: int) -> tuple[str, ...]:
+    return ("f",) if count == 1 else tuple(f"f{i + 1}" for i in range(count))
+
+
+def _as_columns(target: Callable[..., Any], box: Box) -> Callable[[Array], Array]:
+    """Wrap a user's function of d arrays, or of one (n, d) array, as (n, d) → (n, p)."""
+
+    def columns(X: Array) -> Array:
+        try:
+            out = target(*X.T)
+        except TypeError:
+            out = target(X)
+        except ValueError:  # code that branches on a value: one point at a time
+            out = np.stack([np.asarray(target(*x), dtype=np.float64) for x in X], axis=-1)
+        parts = list(out) if isinstance(out, (list, tuple)) else [out]
+        if len(parts) == 1 and np.ndim(parts[0]) == 2:
+            value = np.asarray(parts[0], dtype=np.float64)
+            value = value.T if value.shape[-1] == len(X) != value.shape[0] else value
+        else:
+            value = np.stack([np.broadcast_to(np.asarray(p, dtype=np.float64), (len(X),)) for p in parts], axis=1)
+        if not np.isfinite(value).all():
+            raise InvalidRequest("the black box returned NaN or infinity inside the domain")
+        return value
+
+    return columns

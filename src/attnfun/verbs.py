@@ -1,0 +1,274 @@
+"""The verbs: compile (a request to a proved network), load (a file), verify (prove a file again)."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from attnfun.approximant import Approximant
+from attnfun.certify import Certificate, Status, prove
+from attnfun.certify.ranges import witnessed_range
+from attnfun.constructions import Construction, Plan, Request, choose
+from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
+from attnfun.network import Network, evaluate
+from attnfun.network import load as load_file
+from attnfun.targets import Box, Function, require_defined
+
+_SHARES = (0.93, 0.75, 0.5)  # of eps that a construction may use; the rest is for the proof's slack and rounding
+_OPTIONS = {"temperature", "max_keys"}
+_FLOOR = {"float64": 2.0**-50, "float32": 2.0**-21}
+
+
+def compile(
+    target: Any,
+    domain: Any,
+    eps: float,
+    *,
+    method: str = "auto",
+    norm: float | str = "sup",
+    relative: bool = False,
+    dtype: str = "float64",
+    seed: int = 0,
+    accept: str = "proved",
+    lipschitz: float | None = None,
+    progress: Callable[[str], None] | None = None,
+    **options: Any,
+) -> Approximant:
+    """A softmax-attention network within `eps` of `target` on `domain`, with its certificate.
+
+    `target`: an expression, a list of expressions (several outputs), or a function of NumPy arrays (traced; if it cannot be, a black box
+    whose `lipschitz` constant must be declared: conditional certificate). `eps` is absolute, or with `relative` a fraction of the
+    target's range. `norm`: "sup" or a number p ≥ 1. `method`: "auto" or a construction's name. `accept="sampled"` returns a network that
+    could not be proved, marked as such, instead of raising Infeasible. `progress` is called with a word on each step.
+    Options: `max_keys`, `temperature` (partition: auto, sharp, soft).
+    """
+    unknown = set(options) - _OPTIONS
+    if unknown:
+        raise InvalidRequest(f"unknown option(s) {', '.join(sorted(unknown))}; there are {', '.join(sorted(_OPTIONS))}")
+    say = progress or (lambda _text: None)
+    power = read_norm(norm)
+    _check(eps, dtype, accept)
+    box = Box.parse(domain)
+    function = Function.read(target, box, lipschitz)
+    asked: dict[str, Any] = {"eps": float(eps), "norm": "sup" if math.isinf(power) else power, "method": method, "dtype": dtype}
+    asked |= {"relative": bool(relative), "seed": int(seed)}
+    say("is the target defined on the domain?")
+    if function.graph is not None:
+        require_defined(function.graph, box, continuous=math.isinf(power))
+    shown = None
+    if relative:
+        eps, shown = _absolute(function, float(eps), dtype)
+    else:
+        _check_floor(function, eps, dtype)
+    return _search(function, float(eps), power, dtype, int(seed), method, accept, shown, asked, options, say)
+
+
+def _search(
+    function: Function,
+    eps: float,
+    norm: float,
+    dtype: str,
+    seed: int,
+    method: str,
+    accept: str,
+    relative: dict[str, Any] | None,
+    asked: dict[str, Any],
+    options: dict[str, Any],
+    say: Callable[[str], None],
+) -> Approximant:
+    """Plan, build, prove; on a miss leave the proof more room; then the next construction; then refuse with what was reached."""
+    best: tuple[Construction, Plan, Network, Certificate] | None = None
+    methods: dict[str, str] = {}
+    failed: Infeasible | None = None
+    max_keys = int(options.get("max_keys", 4_000_000))
+    extra = {k: v for k, v in options.items() if k != "max_keys"}
+    for share in _SHARES:
+        request = Request(function, eps * share, norm, dtype, seed, max_keys, extra)
+        try:
+            say("sizes of the constructions")
+            choice = choose(request, method)
+        except Infeasible as why:
+            failed = failed or why
+            break
+        methods |= choice.reasons
+        for construction, plan in choice.plans:
+            say(f"building {plan.keys:,} keys ({construction.name})")
+            network = construction.build(request, plan)
+            certificate = prove(network, function, norm=norm, eps=eps, construction=construction.name, relative=relative, report=say)
+            if certificate.status in (Status.PROVED, Status.CONDITIONAL):
+                story = {**plan.story, "methods": methods}
+                return Approximant(function, network, certificate, asked, _jsonable(story))
+            methods[construction.name] = f"{construction.name}: {plan.keys:,} keys, not proved ({certificate.reason})"
+            if best is None or certificate.error[1] < best[3].error[1]:
+                best = (construction, plan, network, certificate)
+    if best is None:
+        assert failed is not None
+        raise failed
+    _, plan, network, certificate = best
+    if accept == "sampled":
+        story = {**plan.story, "methods": methods}
+        return Approximant(function, network, _sampled(function, network, certificate), asked, _jsonable(story))
+    reached = certificate.error[1]
+    nearest = {"eps": float(f"{reached * 1.05:.2g}")} if math.isfinite(reached) else {"accept": "sampled"}
+    raise Infeasible(f"eps={eps:.3g} for {function.text[:120]} could not be proved: {certificate.reason}", nearest)
+
+
+def _sampled(function: Function, network: Network, certificate: Certificate) -> Certificate:
+    """What was measured, called by its name."""
+    X = function.box.probe(20_000, np.random.default_rng(0))
+    error = np.abs(evaluate(network, X).astype(np.float64) - function.values(X))
+    if math.isinf(certificate.norm):
+        high = float(np.nanmax(error))
+    else:
+        high = float(np.nanmean(np.nanmax(error[:20_000], axis=1) ** certificate.norm) ** (1 / certificate.norm))
+    fields = {k: getattr(certificate, k) for k in ("eps", "norm", "dtype", "target", "domain", "construction", "relative")}
+    return Certificate(Status.SAMPLED, (high, high), method="sampling", reason=certificate.reason, **fields)
+
+
+def _check(eps: float, dtype: str, accept: str) -> None:
+    if isinstance(eps, bool) or not isinstance(eps, (int, float, np.floating, np.integer)):
+        raise InvalidRequest(f"eps={eps!r} is not a number")
+    if not (math.isfinite(eps) and eps > 0):
+        raise InvalidRequest(f"eps={eps!r}: a positive finite tolerance is needed")
+    if dtype not in _FLOOR:
+        raise InvalidRequest(f"dtype={dtype!r}: write float64 or float32")
+    if accept not in ("proved", "sampled"):
+        raise InvalidRequest(f"accept={accept!r}: write proved or sampled")
+
+
+def read_norm(norm: float | str) -> float:
+    """inf for "sup", else the number p ≥ 1."""
+    if isinstance(norm, str) and norm.lower() in ("sup", "inf", "max"):
+        return math.inf
+    try:
+        p = float(norm)
+    except (TypeError, ValueError):
+        p = math.nan
+    if not p >= 1:
+        raise InvalidRequest(f"norm={norm!r}: write 'sup' or a number p >= 1")
+    return p
+
+
+def _check_floor(function: Function, eps: float, dtype: str) -> None:
+    """Refuse what the dtype cannot hold, before any work."""
+    with np.errstate(all="ignore"):
+        values = function.values(function.box.probe(512, np.random.default_rng(0)))
+    finite = np.abs(values[np.isfinite(values)])
+    size = float(finite.max()) if len(finite) else 1.0
+    if eps < _FLOOR[dtype] * size:
+        raise InvalidRequest(f"eps={eps:g} is below what {dtype} can hold for values of size {size:.3g}; the least is about {_FLOOR[dtype] * size:.1g}")
+
+
+def _absolute(function: Function, eps: float, dtype: str) -> tuple[float, dict[str, Any]]:
+    """eps times a witnessed range of the target: never too lax, because the two witness points attain it."""
+    if eps < _FLOOR[dtype]:
+        raise InvalidRequest(f"eps={eps:g} relative is below what {dtype} can hold; the least is about {_FLOOR[dtype]:.1g}")
+    if function.graph is None:
+        raise InvalidRequest("relative=True needs an expression: the range of a black box cannot be witnessed")
+    width, above, below = witnessed_range(function)
+    if width == 0:  # constant: exact up to the rounding of the constant itself
+        value = float(np.abs(function.values(function.box.low_array[None])).max())
+        return max(4 * _FLOOR[dtype] * value, 1e-300), {"fraction": eps, "range": 0.0}
+    return eps * width, {"fraction": eps, "range": width, "at maximum": list(above), "at minimum": list(below)}
+
+
+def _jsonable(value: Any) -> Any:
+    """Plain JSON values; infinities become text."""
+    if isinstance(value, dict):
+        return {str(k): _jsonable(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_jsonable(v) for v in value]
+    if isinstance(value, (float, np.floating)):
+        return float(value) if math.isfinite(value) else str(value)
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def load(path: str | os.PathLike[str]) -> Approximant:
+    """The approximant of a file; damaged or foreign files raise DamagedFile. Its certificate is the stored one, not proved anew."""
+    network, meta = load_file(path)
+    function = _function(network, meta)
+    stored = meta.get("certificate")
+    if stored is None:
+        norm = _stored_norm(meta)
+        certificate = Certificate(
+            Status.UNDECIDED, (0.0, math.inf), None, norm, network.dtype, "none", function.text, function.box.text, reason="the file holds no certificate"
+        )
+    else:
+        certificate = Certificate.from_json(stored)
+    return Approximant(function, network, certificate, dict(meta.get("request") or {}), dict(meta.get("story") or {}))
+
+
+def verify(path: str | os.PathLike[str], target: Any = None, *, progress: Callable[[str], None] | None = None) -> Certificate:
+    """Prove the bound again from the stored weights and the stored target alone; no number of the stored certificate is read.
+
+    `target`: an expression to compare with the stored one (another target is an InvalidRequest), or the Python function of a black box.
+    The verdict is about the stored eps (its absolute value, recomputed for relative requests); without one, any finite bound is proved.
+    """
+    network, meta = load_file(path, ignore=("certificate",))
+    function = _function(network, meta)
+    if target is not None:
+        function = _compared(function, target)
+    request = meta.get("request") or {}
+    eps, relative = request.get("eps"), None
+    if eps is not None and not (isinstance(eps, (int, float)) and eps > 0):
+        raise DamagedFile("the stored request has no usable eps")
+    if eps is not None and request.get("relative"):
+        require_defined_for_range(function)
+        eps, relative = _absolute(function, float(eps), network.dtype)
+    return prove(
+        network,
+        function,
+        norm=_stored_norm(meta),
+        eps=None if eps is None else float(eps),
+        construction=network.heads[0].name if network.heads else "affine",
+        relative=relative,
+        report=progress,
+    )
+
+
+def require_defined_for_range(function: Function) -> None:
+    if function.graph is not None:
+        require_defined(function.graph, function.box, continuous=False)
+
+
+def _stored_norm(meta: dict[str, Any]) -> float:
+    try:
+        return read_norm(meta["norm"])
+    except (KeyError, InvalidRequest):
+        raise DamagedFile("the file does not say in which norm it was made") from None
+
+
+def _function(network: Network, meta: dict[str, Any]) -> Function:
+    try:
+        box = Box.parse(str(meta["domain"]))
+    except (KeyError, InvalidRequest):
+        raise DamagedFile("the file's domain cannot be read") from None
+    function = Function.from_json(meta.get("target"), box)
+    same_box = np.array_equal(network.low, box.low_array) and np.array_equal(network.high, box.high_array)
+    if network.inputs != box.names or len(network.outputs) != len(function.outputs) or not same_box:
+        raise DamagedFile("the file's network does not fit its target or its domain")
+    return function
+
+
+def _compared(function: Function, target: Any) -> Function:
+    if function.graph is None:
+        if not callable(target):
+            raise InvalidRequest("the file's target is a black box; pass the Python function itself")
+        return Function(None, function.box, function.outputs, Function.read(_opaque(target), function.box, function.lipschitz).call, function.lipschitz)
+    other = Function.read(target, function.box)
+    if other.graph != function.graph:
+        raise InvalidRequest(f"the file is about {function.text[:150]}, not about {other.text[:150]}")
+    return function
+
+
+def _opaque(target: Any) -> Any:
+    """The same function, untraceable: a stored black box is judged as one."""
+
+    def call(*columns: Any) -> Any:
+        return target(*[np.array(c) if isinstance(c, np.ndarray) else float(c) for c in columns])
+
+    return call

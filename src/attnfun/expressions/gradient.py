@@ -1,8 +1,8 @@
 """Forward differentiation over any algebra: a value and its partial derivatives travel together through the graph.
 
 Over set-valued algebras (balls, intervals; those with `choose`) the partials over a box enclose every Clarke gradient
-of f at every point of the box, so the mean value inequality f(b) - f(a) in sum_i partial_i (b_i - a_i) holds for a and b
-in the box, kinks included: at abs, relu, max, min the partial is the hull of the branches that the value leaves open.
+of f at every point of the box, so the mean value inequality f(b) - f(a) in sum_i partial_i (b_i - a_i) holds for a
+and b in the box, kinks included: at abs, relu, max, min it is the hull of the branches that the value leaves open.
 Over plain arrays one branch is taken (at a tie the second argument's; 0 for abs and relu).
 
 A partial that is None, or missing at the end of the tuple, is exactly 0. Failure mode: sqrt, log, asin, x**p ... at an

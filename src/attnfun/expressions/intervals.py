@@ -197,7 +197,7 @@ class IntervalAlgebra:
         with self._ignore():
             if self.clip_sqrt:
                 x = self._clipped(x)
-            good = (x.lo > 0) | ((x.lo >= 0) & (y.lo > 0))
+            good = ((x.lo > 0) | ((x.lo >= 0) & (y.lo > 0))) & ~np.isnan(y.lo)  # NumPy: 1**nan is 1
             corners = [np.power(a, b) for a in (x.lo, x.hi) for b in (y.lo, y.hi)]
             lo = np.minimum(np.minimum(corners[0], corners[1]), np.minimum(corners[2], corners[3]))
             hi = np.maximum(np.maximum(corners[0], corners[1]), np.maximum(corners[2], corners[3]))

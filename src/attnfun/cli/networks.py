@@ -135,8 +135,9 @@ def verify_command(
     path = unshield(file)
     expected = [unshield(text) for text in target or ()]
     start = time.perf_counter()
-    with progress_bar("verify"):
-        certificate = verbs.verify(path, target=(expected[0] if len(expected) == 1 else expected) if expected else None)
+    wanted = (expected[0] if len(expected) == 1 else expected) if expected else None
+    with progress_bar("verify") as progress:
+        certificate = verbs.verify(path, wanted, progress=progress)
     record = {"file": path, **certificate_record(certificate), "seconds": round(time.perf_counter() - start, 3)}
     status = str(record["status"])
     if as_json:

@@ -39,9 +39,9 @@ def proof_rows(record: dict[str, Any]) -> list[tuple[str, Any]]:
     status, relative = str(record["status"]), record.get("relative")
     bound = "measured" if status == "sampled" else "proved"
     low, high, eps = record["error_low"], record["error"], record["eps"]
-    asked = number(eps) + (
-        f"  ({number(relative.get('eps'))} of the target's range)" if relative and "eps" in relative else ""
-    )
+    asked = number(eps)
+    if relative:
+        asked += f"  ({number(relative.get('fraction'))} of the target's range {number(relative.get('range'))})"
     return [
         ("target", literal(str(record["target"]))),
         ("domain", literal(str(record["domain"]))),

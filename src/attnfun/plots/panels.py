@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.plots.sample import Array, View, logits, softmax, strongest, thinned
+from attnfun.network.head import Axis, Head
+from attnfun.plots.sample import Array, View, axis_of, logits, softmax, strongest, thinned
 
 INK, FAINT, BOUND = "#1f2933", "#9aa5b1", "#102a43"
 NETWORKS = ("#d64545", "#2f7fbf", "#3f9142", "#b8651b", "#7a4fbf", "#0e8a8a")
@@ -73,15 +74,21 @@ def title(ax: Any, head: str, note: str = "") -> None:
         text.set_in_layout(False)  # a long note may run past its panel; it must not squeeze it
 
 
-def tangent_lines(ax: Any, view: View, output: int) -> None:
+def no_attention(ax: Any, head: str) -> None:
+    """An affine network: the residual stream carries it."""
+    title(ax, head, "none: the target is affine and rides in the residual stream")
+    ax.axis("off")
+
+
+def tangent_lines(ax: Any, view: View, head: Head, output: int) -> None:
     """One variable: the affine logits k_j x + b_j and their maximum, whose pieces are the partition."""
-    axis, count = view.head.axes[0], SAMPLES if view.head.keys <= 20_000 else 101
+    axis, count = head.axes[0], SAMPLES if head.keys <= 20_000 else 101
     x, stream = view.axis_points(view.line, count), view.stream(view.along(count))
     winner = strongest(axis, stream)
     top, back = np.unique(winner, return_inverse=True)
     envelope = logits(axis, stream, top)[np.arange(count), back]
     keys = thinned(axis.keys, MOST_LINES)
-    values = view.head.values.reshape(-1, view.head.outputs)[:, output]
+    values = head.values.reshape(-1, head.outputs)[:, output]
     norm = value_scale(values)
     lines = logits(axis, stream, keys)
     span = float(np.ptp(envelope)) or 1.0
@@ -99,18 +106,18 @@ def tangent_lines(ax: Any, view: View, output: int) -> None:
     value_bar(ax, norm)
 
 
-def key_plane(ax: Any, view: View, output: int) -> None:
+def key_plane(ax: Any, view: View, head: Head, output: int) -> None:
     """Two or more variables: the cells in the box if every key of the slice owns one, else the lattice of keys."""
     assert view.across is not None
-    axes = view.axis_of(view.line), view.axis_of(view.across)
+    axes = axis_of(head, view.line), axis_of(head, view.across)
     if axes[0] is not None and axes[1] is not None:
         owned = [
-            len(np.unique(strongest(view.head.axes[a], view.stream(_only(view, v))))) / view.head.axes[a].keys
+            len(np.unique(strongest(head.axes[a], view.stream(_only(view, v))))) / head.axes[a].keys
             for a, v in ((axes[0], view.line), (axes[1], view.across))
         ]
-        if min(owned) < 0.9 and max(view.head.axes[axes[0]].keys, view.head.axes[axes[1]].keys) <= 400:
-            return _lattice(ax, view, output, axes[0], axes[1])
-    return _cells(ax, view, output)
+        if min(owned) < 0.9 and max(head.axes[axes[0]].keys, head.axes[axes[1]].keys) <= 400:
+            return _lattice(ax, view, head, output, axes[0], axes[1])
+    return _cells(ax, view, head, output)
 
 
 def _only(view: View, variable: int) -> Array:
@@ -121,8 +128,7 @@ def _only(view: View, variable: int) -> Array:
     return X
 
 
-def _lattice(ax: Any, view: View, output: int, a: int, b: int) -> None:
-    head = view.head
+def _lattice(ax: Any, view: View, head: Head, output: int, a: int, b: int) -> None:
     middle = view.stream(view.along(3))[1:2]
     index: list[Any] = [int(strongest(axis, middle)[0]) for axis in head.axes]
     index[a] = index[b] = slice(None)
@@ -146,12 +152,12 @@ def _lattice(ax: Any, view: View, output: int, a: int, b: int) -> None:
     colour_bar(ax, mesh, "value of the key")
 
 
-def _cells(ax: Any, view: View, output: int) -> None:
+def _cells(ax: Any, view: View, head: Head, output: int) -> None:
     count = 240
     X = view.stream(view.slice(count))
-    index = np.stack([strongest(axis, X) for axis in view.head.axes], axis=1)
-    values = view.head.values[(*index.T, output)].reshape(count, count)
-    flat = np.ravel_multi_index(tuple(index.T), view.head.grid).reshape(count, count)
+    index = np.stack([strongest(axis, X) for axis in head.axes], axis=1)
+    values = head.values[(*index.T, output)].reshape(count, count)
+    flat = np.ravel_multi_index(tuple(index.T), head.grid).reshape(count, count)
     norm = value_scale(values)
     x, y = view.axis_points(view.line, count), view.axis_points(view.across or 0, count)
     mesh = ax.pcolormesh(x, y, values, cmap=VALUES, norm=norm, shading="nearest", rasterized=True)
@@ -165,23 +171,23 @@ def _cells(ax: Any, view: View, output: int) -> None:
         ax.imshow(
             shade, extent=(x[0], x[-1], y[0], y[-1]), origin="lower", aspect="auto", interpolation="nearest", zorder=2
         )
-    title(ax, "The partition", f"{view.head.keys:,} keys; the key with the most weight, coloured by its value")
+    title(ax, "The partition", f"{head.keys:,} keys; the key with the most weight, coloured by its value")
     ax.set_xlabel(view.network.inputs[view.line])
     ax.set_ylabel(view.network.inputs[view.across or 0])
     colour_bar(ax, mesh, "value of the key")
 
 
-def attention(ax: Any, view: View, output: int) -> None:
+def attention(ax: Any, view: View, head: Head, output: int) -> None:
     """The softmax weights while the input moves along the line; product heads: the factor that moves."""
     x, stream = view.axis_points(view.line, SAMPLES), view.stream(view.along(SAMPLES))
-    head, a = view.head, view.axis_of(view.line)
+    a = axis_of(head, view.line)
     product = len(head.axes) > 1
     if a is None:  # the axis that reacts most to the line
         moves = [float(np.ptp(stream @ axis.query.T, axis=0).max()) for axis in head.axes]
         a = int(np.argmax(moves))
     axis = head.axes[a]
     if axis.keys * SAMPLES > 40_000_000:
-        _attention_near(ax, view, a, output)
+        _attention_near(ax, view, axis)
         return
     weights = softmax(logits(axis, stream))
     where = f", the factor of {view.network.inputs[view.line]}" if product else ""
@@ -216,9 +222,9 @@ def _tints(count: int) -> Any:
     return colormaps["viridis"](np.linspace(0.05, 0.9, count))
 
 
-def _attention_near(ax: Any, view: View, a: int, output: int) -> None:
+def _attention_near(ax: Any, view: View, axis: Axis) -> None:
     """Huge heads: only the keys that carry weight somewhere on a short piece of the line, around its middle."""
-    axis, low, high = view.head.axes[a], view.network.box[0][view.line], view.network.box[1][view.line]
+    low, high = view.network.box[0][view.line], view.network.box[1][view.line]
     middle = view.along(3)[1]
     centre = int(strongest(axis, view.stream(middle[None]))[0])
     half = (high - low) * 4 / axis.keys
@@ -288,7 +294,7 @@ def _rest_of_slice(view: View) -> str:
 def error_line(ax: Any, view: View, certificate: Any) -> None:
     """network − target along the line between the dashed lines of its bound."""
     x, X = view.axis_points(view.line, SAMPLES), view.along(SAMPLES)
-    if view.head.keys > SAMPLES // 8:  # cells finer than the samples: irregular points, so that no pattern is missed
+    if view.keys > SAMPLES // 8:  # cells finer than the samples: irregular points, so that no pattern is missed
         X = view.along(5 * SAMPLES)
         shift = np.random.default_rng(0).uniform(-0.5, 0.5, len(X)) * (x[-1] - x[0]) / len(X)
         X[1:-1, view.line] += shift[1:-1]
@@ -332,7 +338,7 @@ def error_line(ax: Any, view: View, certificate: Any) -> None:
 
 def error_map(ax: Any, view: View, certificate: Any, output: int) -> None:
     """|network − target| on the slice; the colour scale ends at the bound."""
-    count, pool = 160, 3 if view.head.keys > 400 else 1  # many cells: show the worst of each 3 × 3 samples
+    count, pool = 160, 3 if view.keys > 400 else 1  # many cells: show the worst of each 3 × 3 samples
     X = view.slice(count * pool)
     gap = np.abs(view.output(X) - view.truth(X))[:, output].reshape(count, pool, count, pool).max(axis=(1, 3))
     seen = float(np.nanmax(gap)) if np.isfinite(gap).any() else 0.0

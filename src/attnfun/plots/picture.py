@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from attnfun.errors import InvalidRequest
+from attnfun.network.head import Head
 from attnfun.plots import panels
 from attnfun.plots.sample import Subject, View
 
@@ -25,15 +27,18 @@ RC = {
 }
 
 
-def draw(approximant: Subject, path: str | Path) -> None:
-    """Draw `approximant` into `path` (.png, .pdf or .svg). Works for any number of variables and outputs.
+def draw(approximant: Subject, path: str | os.PathLike[str] | None = None) -> Any:
+    """Draw `approximant` into `path` (.png, .pdf or .svg), if one is given, and return the matplotlib Figure.
 
-    With more than two variables the panels are cuts through the middle of the others. All curves are samples; only the
-    bound is proved. Another suffix is an InvalidRequest.
+    Works for any number of variables and outputs: with more than two variables the panels are cuts through the middle
+    of the others. All curves are samples; only the bound is proved. Another suffix is an InvalidRequest.
     """
-    if Path(path).suffix.lower() not in FORMATS:
+    if path is not None and Path(path).suffix.lower() not in FORMATS:
         raise InvalidRequest(f"cannot draw {str(path)!r}: the name must end in {', '.join(FORMATS)}")
-    figure(approximant).savefig(path, dpi=150)
+    picture = figure(approximant)
+    if path is not None:
+        picture.savefig(path, dpi=150)
+    return picture
 
 
 def figure(approximant: Subject) -> Any:
@@ -42,8 +47,6 @@ def figure(approximant: Subject) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    if not any(layer.heads for layer in approximant.network.layers):
-        raise InvalidRequest("this network has no head: there is nothing to draw")
     view = View.of(approximant)
     with matplotlib.rc_context(RC):
         flat = view.across is None
@@ -51,16 +54,18 @@ def figure(approximant: Subject) -> Any:
         FigureCanvasAgg(picture)
         grid = picture.subplots(2, 2 if flat else 3)
         output = _worst_output(view)
-        written = min(_written_by_head(view, output), view.head.outputs - 1)
         certificate = approximant.certificate
+        if view.head is None:
+            panels.no_attention(grid[0, 0], "Keys")
+            panels.no_attention(grid[0, 1], "Attention")
+        else:
+            shown = _written_by(view, view.head, output)
+            (panels.tangent_lines if flat else panels.key_plane)(grid[0, 0], view, view.head, shown)
+            panels.attention(grid[0, 1], view, view.head, shown)
         if flat:
-            panels.tangent_lines(grid[0, 0], view, written)
-            panels.attention(grid[0, 1], view, written)
             panels.comparison(grid[1, 0], view)
             panels.error_line(grid[1, 1], view, certificate)
         else:
-            panels.key_plane(grid[0, 0], view, written)
-            panels.attention(grid[0, 1], view, written)
             panels.error_map(grid[0, 2], view, certificate, output)
             panels.surface(grid[1, 0], view, output)
             panels.comparison(grid[1, 1], view)
@@ -78,11 +83,10 @@ def _worst_output(view: View) -> int:
     return int(gap.max(axis=0).argmax())
 
 
-def _written_by_head(view: View, output: int) -> int:
+def _written_by(view: View, head: Head, output: int) -> int:
     """Which of the head's values feeds that output most."""
     names = view.network.coordinates
-    weights = [abs(float(view.network.readout[output, names.index(name)])) for name in view.head.writes]
-    return int(np.argmax(weights))
+    return int(np.argmax([abs(float(view.network.readout[output, names.index(name)])) for name in head.writes]))
 
 
 def _heading(picture: Any, approximant: Subject) -> None:

@@ -39,13 +39,14 @@ class Subject(Protocol):
 class View:
     """One network seen along the variable `line`, and on the slice (`line`, `across`) when there are two or more.
 
-    All other variables rest at the middle of their interval. `head` is the head with the most keys, `depth` its layer.
+    All other variables rest at the middle of their interval. `head` is the head with the most keys, `depth` its layer;
+    an affine network has none.
     """
 
     network: Network
     target: Function
     depth: int
-    head: Head
+    head: Head | None
     line: int
     across: int | None
 
@@ -53,11 +54,17 @@ class View:
     def of(cls, subject: Subject) -> View:
         network = subject.network
         heads = [(depth, head) for depth, layer in enumerate(network.layers) for head in layer.heads]
-        depth, head = max(heads, key=lambda pair: pair[1].keys)
+        depth, head = max(heads, key=lambda pair: pair[1].keys, default=(0, None))
         # Look along the variables this head reads, if it reads the inputs directly.
-        use = sum(np.abs(axis.query[:, : len(network.inputs)]).max(axis=0) for axis in head.axes)
-        order = [int(k) for k in np.argsort(-(np.asarray(use) > 0).astype(int), kind="stable")]
+        use = np.zeros(len(network.inputs))
+        for axis in head.axes if head is not None else ():
+            use += np.abs(axis.query[:, : len(use)]).max(axis=0)
+        order = [int(k) for k in np.argsort(use == 0, kind="stable")]
         return cls(network, subject.target, depth, head, order[0], order[1] if len(order) > 1 else None)
+
+    @property
+    def keys(self) -> int:
+        return self.head.keys if self.head is not None else 0
 
     def axis_points(self, variable: int, count: int) -> Array:
         low, high = self.network.box
@@ -101,13 +108,14 @@ class View:
         )
         return np.asarray(evaluate(part, X), dtype=np.float64).reshape(len(X), width)
 
-    def axis_of(self, variable: int) -> int | None:
-        """The axis of the head that reads this input and no other, where there is one."""
-        for a, axis in enumerate(self.head.axes):
-            reads = np.flatnonzero(np.abs(axis.query).max(axis=0) > 0)
-            if axis.dim == 1 and reads.tolist() == [variable]:
-                return a
-        return None
+
+def axis_of(head: Head, variable: int) -> int | None:
+    """The axis of the head that reads this coordinate and no other, where there is one."""
+    for a, axis in enumerate(head.axes):
+        reads = np.flatnonzero(np.abs(axis.query).max(axis=0) > 0)
+        if axis.dim == 1 and reads.tolist() == [variable]:
+            return a
+    return None
 
 
 def logits(axis: Axis, stream: Array, keys: NDArray[np.intp] | slice = slice(None)) -> Array:

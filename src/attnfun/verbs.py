@@ -12,13 +12,13 @@ import numpy as np
 from attnfun.approximant import Approximant
 from attnfun.certify import Certificate, Status, prove
 from attnfun.certify.ranges import witnessed_range
-from attnfun.constructions import Construction, Plan, Request, choose
+from attnfun.constructions import Plan, Request, choose
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.network import Network, evaluate
 from attnfun.network import load as load_file
 from attnfun.targets import Box, Function, require_defined
 
-_SHARES = (0.93, 0.75, 0.5)  # of eps that a construction may use; the rest is for the proof's slack and rounding
+_SHARES = (0.97, 0.88, 0.7, 0.45)  # of eps that a construction may use; the rest is for the proof's slack and rounding
 _OPTIONS = {"temperature", "max_keys"}
 _FLOOR = {"float64": 2.0**-50, "float32": 2.0**-21}
 
@@ -80,40 +80,49 @@ def _search(
     options: dict[str, Any],
     say: Callable[[str], None],
 ) -> Approximant:
-    """Plan, build, prove; on a miss leave the proof more room; then the next construction; then refuse with what was reached."""
-    best: tuple[Construction, Plan, Network, Certificate] | None = None
-    methods: dict[str, str] = {}
-    failed: Infeasible | None = None
+    """Plan, build, prove; on a miss leave the proof more room, then the next construction, then refuse with what was reached."""
     max_keys = int(options.get("max_keys", 4_000_000))
     extra = {k: v for k, v in options.items() if k != "max_keys"}
-    for share in _SHARES:
-        request = Request(function, eps * share, norm, dtype, seed, max_keys, extra)
+    requests = [Request(function, eps * share, norm, dtype, seed, max_keys, extra) for share in _SHARES]
+    best: tuple[Plan, Network, Certificate] | None = None
+    methods: dict[str, str] = {}
+    tried: set[str] = set()
+    while True:
+        say("sizes of the constructions")
         try:
-            say("sizes of the constructions")
-            choice = choose(request, method)
+            choice = choose(requests[0], method, frozenset(tried))
         except Infeasible as why:
-            failed = failed or why
+            if best is None:
+                raise
+            del why
             break
         methods |= choice.reasons
-        for construction, plan in choice.plans:
+        construction, plan = choice.plans[0]
+        tried.add(construction.name)
+        for request in requests:
+            if request is not requests[0]:
+                try:
+                    plan = construction.plan(request)
+                except Infeasible:
+                    break
             say(f"building {plan.keys:,} keys ({construction.name})")
             network = construction.build(request, plan)
             certificate = prove(network, function, norm=norm, eps=eps, construction=construction.name, relative=relative, report=say)
             if certificate.status in (Status.PROVED, Status.CONDITIONAL):
-                story = {**plan.story, "methods": methods}
-                return Approximant(function, network, certificate, asked, _jsonable(story))
-            methods[construction.name] = f"{construction.name}: {plan.keys:,} keys, not proved ({certificate.reason})"
-            if best is None or certificate.error[1] < best[3].error[1]:
-                best = (construction, plan, network, certificate)
-    if best is None:
-        assert failed is not None
-        raise failed
-    _, plan, network, certificate = best
+                return Approximant(function, network, certificate, asked, _jsonable({**plan.story, "methods": methods}))
+            if best is None or certificate.error[1] < best[2].error[1]:
+                best = (plan, network, certificate)
+            if certificate.error[0] > 1.5 * eps:
+                break  # its sizing missed something; less eps will not mend that
+        methods[construction.name] = f"{construction.name}: {plan.keys:,} keys, not proved ({certificate.reason})"
+        if method != "auto":
+            break
+    plan, network, certificate = best
     if accept == "sampled":
-        story = {**plan.story, "methods": methods}
-        return Approximant(function, network, _sampled(function, network, certificate), asked, _jsonable(story))
+        story = _jsonable({**plan.story, "methods": methods})
+        return Approximant(function, network, _sampled(function, network, certificate), asked, story)
     reached = certificate.error[1]
-    nearest = {"eps": float(f"{reached * 1.05:.2g}")} if math.isfinite(reached) else {"accept": "sampled"}
+    nearest = {"eps": float(f"{reached * 1.05:.2g}")} if reached < 1e3 * eps else {"accept": "sampled"}
     raise Infeasible(f"eps={eps:.3g} for {function.text[:120]} could not be proved: {certificate.reason}", nearest)
 
 

@@ -17,7 +17,7 @@ from attnfun.certify.certificate import Certificate, Status
 from attnfun.certify.moments import prove_by_moments
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.outcome import Bound
-from attnfun.certify.rounding import HYPOTHESES, rounding_bound
+from attnfun.certify.rounding import hypotheses, rounding_bound
 from attnfun.certify.view import Array, Undecided, View, view
 from attnfun.certify.witness import best_witness
 from attnfun.errors import AttnfunError
@@ -73,7 +73,7 @@ def prove(
         (min(bound.low, high), high),
         method=bound.method,
         parts={"construction": bound.high, "rounding": rounding},
-        hypotheses=(*HYPOTHESES, *bound.hypotheses),
+        hypotheses=(*hypotheses(network.dtype), *bound.hypotheses),
         witness=None if bound.witness is None else tuple(float(v) for v in bound.witness),
         reason=reason,
         details=bound.details,

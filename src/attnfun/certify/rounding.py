@@ -10,7 +10,7 @@ Model of one head with A axes and n keys, x given exactly in the dtype:
  2. logit of key j: Σ_a |k| δq_a + γ_{2A+3} Σ_a (|k||q| + |b|) (the sum of the axis biases is rounded in the literal form);
  3. subtraction of a maximum, possibly of a running one: 2u·gap_j, gap_j = largest logit − logit of j;
     the local route has instead γ_{W+1} gap_j and the slack of its stored breakpoints (`network/local.py`); the larger counts;
- 4. exp: within 4 ulp (hypothesis), and for kernels that rescale running sums 6u for each block of 64 keys;
+ 4. exp: within 4 ulp, in float32 32 ulp (hypothesis), and for kernels that rescale running sums as much again for each block of 64 keys;
  5. numerator and denominator summed in any order, divided: γ of (n + Σ P_a + 8A + 16) relative to Σ p_j |V_j|.
 Steps 2 to 4 multiply weight j by e^{±d_j}. A softmax whose logits move by at most d moves by at most (max V − min V) tanh(d/2): the log-odds
 of any set of keys move by at most 2d and σ(s + d) − σ(s − d) is largest at s = 0. To first order the move is E[|V − h| d], times
@@ -35,10 +35,13 @@ import numpy as np
 from attnfun.certify.view import Array, HeadView, View
 from attnfun.network import local_plan
 
-HYPOTHESES = (
-    "IEEE arithmetic, rounding to nearest",
-    "exp within 4 ulp in the network's dtype",
-)
+_EXP_ULPS = {"float64": 4, "float32": 32}  # torch's CPU kernels use a fast float32 exp
+
+
+def hypotheses(dtype: str) -> tuple[str, ...]:
+    """What the rounding part rests on; printed with every certificate."""
+    return ("IEEE arithmetic, rounding to nearest", f"exp within {_EXP_ULPS[dtype]} ulp in {dtype}")
+
 
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
 _VANISH = {"float64": math.exp(-700.0), "float32": math.exp(-80.0)}
@@ -76,7 +79,7 @@ def _head_bound(view: View, head: HeadView, dtype: str) -> tuple[Array, Array]:
     flat = head.values.reshape(-1, head.values.shape[-1])
     spread, size = flat.max(0) - flat.min(0), np.abs(flat).max(0)
     g = _gamma(n + sum(a.size for a in head.axes) + 8 * len(head.axes) + 16, u)
-    common = (5 + 6 * math.ceil(n / 64 + 1)) * u
+    common = (_EXP_ULPS[dtype] * 2 + 2) * (2 + n // 64) * u
     worst = common + sum(_axis_move(view, head, a, dtype, *_ends(view, axis.variable)).max() for a, axis in enumerate(head.axes))
     vanish = 2 * n * _VANISH[dtype] * spread + 2 * len(head.axes) * 2.0**-60 * spread
     plain = spread * math.tanh(min(worst / 2, 20.0)) + 2 * g * size

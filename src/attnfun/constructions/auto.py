@@ -17,11 +17,11 @@ class Choice:
     reasons: dict[str, str]
 
 
-def choose(request: Request, method: str) -> Choice:
-    """Plan `method`, or with "auto" all of them; fewest keys first, then fewest layers."""
+def choose(request: Request, method: str, without: frozenset[str] = frozenset()) -> Choice:
+    """Plan `method`, or with "auto" all of them but `without`; fewest keys first, then fewest layers."""
     if method != "auto" and method not in CONSTRUCTIONS:
         raise InvalidRequest(f"method={method!r}: the methods are auto, {', '.join(CONSTRUCTIONS)}")
-    names = list(CONSTRUCTIONS) if method == "auto" else [method]
+    names = [n for n in CONSTRUCTIONS if n not in without] if method == "auto" else [method]
     plans: list[tuple[Construction, Plan]] = []
     reasons: dict[str, str] = {}
     nearest = None
@@ -35,7 +35,7 @@ def choose(request: Request, method: str) -> Choice:
         reasons[name] = f"{name}: {plan.layers} layer(s), {plan.heads} head(s), {plan.keys:,} keys"
         plans.append((CONSTRUCTIONS[name], plan))
         if plan.keys == 0:
-            break
+            break  # nothing is smaller
     if not plans:
         raise Infeasible("; ".join(reasons.values()), nearest)
     plans.sort(key=lambda item: (item[1].keys, item[1].layers))

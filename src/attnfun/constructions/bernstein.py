@@ -39,7 +39,6 @@ _STEPS = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
 _SAMPLES = {1: (32, 1024), 2: (24, 256), 3: (16, 64), 4: (12, 24)}
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
 _DEGREE = 200
-_PER_VALUE = 400.0  # rounding bound seen, in units of u·max|V|; sizes only, the proof computes its own
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,9 @@ class Shape:
         return math.prod(m + 1 for m in self.degrees)
 
 
+Fit = tuple[Shape, Array, float, float]  # shape, values, largest value, estimated rounding in units of eps
+
+
 class Bernstein:
     name = "bernstein"
     summary = "one head, exactly a polynomial in sigmoids: smooth targets of one to four variables"
@@ -66,26 +68,21 @@ class Bernstein:
             raise Infeasible("bernstein: a black box has no derivatives to rely on; use method='partition'")
         if d not in _SAMPLES:
             raise Infeasible(f"bernstein: {d} variables; a tensor head is offered for at most 4", {"method": "partition"})
-        # A tensor of coefficients is cheap to size; values are solved for only where they could matter.
-        shapes = [s for tau in _STEPS if (s := _shape(request, (tau,) * d)) is not None]
-        if not shapes:
-            raise Infeasible(f"bernstein: the target is not smooth enough for eps={request.eps:.3g} with at most {_SAMPLES[d][1]} samples an axis")
-        shapes.sort(key=lambda s: (s.keys, s.error))
-        if d > 1:
-            shapes.insert(0, _axis_by_axis(request, shapes[0]))
-        best = None
-        for shape in shapes:
-            if best is not None and shape.keys > (1.0 if best[3] <= 0.05 else 1.5) * best[0].keys:
-                break
-            values = _values(request, shape)
-            size = float(np.abs(values).max())
-            rounding = _PER_VALUE * _ROUNDOFF[request.dtype] * size / request.eps
-            if shape.error / request.eps + rounding > 1.07:
-                continue
-            if best is None or (rounding < best[3] and (best[3] > 0.05 or shape.keys <= best[0].keys)):
-                best = (shape, values, size, rounding)
+        shapes = [s for tau in _STEPS if (s := _shape(request, (tau,) * d, request.eps)) is not None]
+        best: Fit | None = None
+        for start in sorted(shapes, key=lambda s: (s.keys, s.error)):
+            if best is not None and start.keys >= _preference(best)[0]:
+                break  # values are solved for only where they could matter
+            fit = _fit(request, start)
+            if fit is not None and (best is None or _preference(fit) < _preference(best)):
+                best = fit
         if best is None:
-            raise Infeasible(f"bernstein: the values would grow too large for {request.dtype} at eps={request.eps:.3g}")
+            raise Infeasible(
+                f"bernstein: no degree up to {_DEGREE} with values that {request.dtype} can hold reaches eps={request.eps:.3g} "
+                "(a kink, a narrow feature or a nearby singularity)"
+            )
+        if d > 1:
+            best = _axis_by_axis(request, best)
         shape, values, size, _ = best
         if shape.keys > request.max_keys:
             raise Infeasible(f"bernstein: {shape.keys:,} keys would be needed, more than max_keys={request.max_keys:,}")
@@ -116,6 +113,13 @@ class Bernstein:
 
 
 # ---------------------------------------------------------------- pieces
+
+
+def _rounding_estimate(shape: Shape, dtype: str) -> float:
+    """What the rounding bound will be about, in units of u·max|V|: logits, exp and summation; for sizing only."""
+    logits = sum(5 * m * (tau + math.log(2)) for m, tau in zip(shape.degrees, shape.steps, strict=True))
+    exponentials = (10 if dtype == "float64" else 66) * (2 + shape.keys // 64)
+    return 0.5 * (logits + exponentials + 2 * (shape.keys + sum(shape.degrees) + 25))
 
 
 def _to_unit(request: Request, k: int) -> tuple[float, float]:
@@ -162,7 +166,7 @@ def _samples(request: Request, steps: tuple[float, ...], n: int) -> Array:
         return request.function.values(X).reshape((n,) * box.dim + (-1,))
 
 
-def _shape(request: Request, steps: tuple[float, ...]) -> Shape | None:
+def _shape(request: Request, steps: tuple[float, ...], eps: float) -> Shape | None:
     """The smallest degrees that leave at most eps on the grid; None if the samples do not resolve the target."""
     d = len(steps)
     n, most = _SAMPLES[d]
@@ -175,13 +179,13 @@ def _shape(request: Request, steps: tuple[float, ...]) -> Shape | None:
             coefficients = _dct(coefficients, axis)
         tails = [_tail(coefficients, axis) for axis in range(d)]
         last = sum(float(t[3 * n // 4]) for t in tails)
-        if last <= 0.02 * request.eps:
+        if last <= 0.02 * eps:
             break
         n *= 2
         if n > most:
             return None
-    degrees = [int(np.argmax(t <= request.eps / d)) for t in tails]
-    degrees, error = _shrink(coefficients, degrees, request.eps)
+    degrees = [int(np.argmax(t <= eps / d)) for t in tails]
+    degrees, error = _shrink(coefficients, degrees, eps)
     if max(degrees) > _DEGREE:
         return None
     kept = coefficients[tuple(slice(0, m + 1) for m in degrees)]
@@ -225,16 +229,38 @@ def _discarded(coefficients: Array, degrees: list[int]) -> float:
     return float(np.abs(rest).max())
 
 
-def _axis_by_axis(request: Request, start: Shape) -> Shape:
-    """Other steps for single axes, while they save keys."""
-    best = start
-    for k, direction in product(range(len(start.steps)), (1, -1)):
+def _fit(request: Request, shape: Shape | None) -> Fit | None:
+    """Values for a shape; where they round too much, a shape of the same steps with a smaller truncation error; or None."""
+    for _ in range(3):
+        if shape is None or shape.keys > request.max_keys:
+            return None
+        values = _values(request, shape)
+        size = float(np.abs(values).max())
+        rounding = _rounding_estimate(shape, request.dtype) * _ROUNDOFF[request.dtype] * size / request.eps
+        if shape.error / request.eps + rounding <= 1.02:
+            return shape, values, size, rounding
+        if rounding > 0.85:
+            return None
+        shape = _shape(request, shape.steps, (0.95 - rounding) * request.eps)
+    return None
+
+
+def _preference(fit: Fit) -> tuple[float, float]:
+    """Fewest keys, but up to half as many more where rounding would eat over a twentieth of eps; then small values."""
+    shape, _, size, rounding = fit
+    return shape.keys * (1.5 if rounding > 0.05 else 1.0), size
+
+
+def _axis_by_axis(request: Request, best: Fit) -> Fit:
+    """Other steps for single axes, while they are preferred."""
+    for k, direction in product(range(len(best[0].steps)), (1, -1)):
         while True:
-            place = _STEPS.index(best.steps[k]) + direction
+            steps = best[0].steps
+            place = _STEPS.index(steps[k]) + direction
             if not 0 <= place < len(_STEPS):
                 break
-            trial = _shape(request, (*best.steps[:k], _STEPS[place], *best.steps[k + 1 :]))
-            if trial is None or trial.keys >= best.keys:
+            trial = _fit(request, _shape(request, (*steps[:k], _STEPS[place], *steps[k + 1 :]), request.eps))
+            if trial is None or _preference(trial) >= _preference(best):
                 break
             best = trial
     return best
@@ -245,7 +271,7 @@ def _values(request: Request, shape: Shape) -> Array:
     d = len(shape.steps)
     out = shape.coefficients
     tables = []
-    with precision(256 + 2 * max(shape.degrees)):
+    with precision(256 + 8 * max(shape.degrees)):
         for k in range(d):
             m, tau = shape.degrees[k], shape.steps[k]
             _, t, mid, half = _nodes(tau, m + 1)

@@ -248,6 +248,11 @@ def test_undefined_is_sticky() -> None:
             assert not finite(A.div(arb(1), bad)) and not finite(C.div(acb(1), acb(bad)))
             assert not finite(SHARP.mul(arb(0), bad)) and not finite(A.mul(arb(0), bad))
             assert not finite(A.choose(bad, arb(0), arb(1), arb(2)))
+            for z in (acb(bad), acb(bad, bad), acb(1, bad), acb(0, bad)):
+                for w in (acb(0), acb(1), acb(0, 1), acb(arb(0, 1), arb(0, 1))):
+                    assert not finite(C.mul(z, w)) and not finite(C.mul(w, z)) and not finite(C.add(z, w))
+                    assert not finite(C.div(z, acb(2))) and not finite(C.div(w, z)) and not finite(C.pow(z, w))
+                assert not finite(C.powi(z, 0)) and not finite(C.powr(z, Fraction(1, 3)))
 
 
 def test_powers() -> None:

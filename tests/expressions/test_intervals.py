@@ -1,4 +1,4 @@
-"""Intervals contain the exact value (balls, 200 bits, at the same doubles), are sharp, and know where f is undefined."""
+"""Intervals contain the exact value (balls, 200 bits, at the same doubles), are sharp, know where f is undefined."""
 
 from __future__ import annotations
 

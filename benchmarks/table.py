@@ -44,7 +44,7 @@ CASES = (
     Case("sin3x", "sin(3*x)", "x=-1:1", 1e-9, {}, 20, 1.3),
     Case("franke", FRANKE, "x=0:1;y=0:1", 1e-6, {}, 1000, 1.6),
     Case("three", "sin(x)+y*cos(z)", "x=-1:1;y=-1:1;z=-1:1", 1e-6, {}, 1500, 2.0),
-    Case("million", "sin(x)+cos(y)", "x=-3:3;y=-3:3", 0.0065, {"method": "partition"}),
+    Case("million", "sin(x)+cos(y)", "x=-3:3;y=-3:3", 0.0062, {"method": "partition"}),
     Case("spike", "exp(-((x-0.123456)*1e4)**2)", "x=-1:1", 0.1),
 )
 

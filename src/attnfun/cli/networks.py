@@ -210,8 +210,8 @@ def show_command(
         grid("heads" if len(shown) == len(heads) else f"heads (the first 40 of {len(heads):,})", columns, rows)
     )
     screen.print(literal(record["explanation"]))
-    if _written(record):
-        screen.print(facts("", _written(record)))
+    if picture:
+        screen.print(facts("", [("drawn", literal(picture))]))
     return 0
 
 

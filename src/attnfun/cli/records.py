@@ -77,7 +77,7 @@ def cost_rows(record: dict[str, Any]) -> list[tuple[str, Any]]:
         ("size", f"{size}, rank {number(record['rank'])}"),
         ("parameters", number(record["parameters"])),
         ("largest value", number(record.get("max_value"))),
-        ("seconds", number(record.get("seconds"))),
+        ("seconds", number(record["seconds"]) if "seconds" in record else None),
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -100,7 +101,10 @@ def number(value: Any, digits: int = 3) -> str:
 def console(stderr: bool = False) -> Any:
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False, soft_wrap=False)
+    screen = Console(stderr=stderr, highlight=False)
+    if not screen.is_terminal and "COLUMNS" not in os.environ:  # a file or a pipe: room for whole table rows
+        screen.width = 140
+    return screen
 
 
 def status_text(status: str) -> str:
@@ -128,9 +132,16 @@ def grid(title: str | None, columns: Sequence[tuple[str, str]], rows: Iterable[S
     from rich import box
     from rich.table import Table
 
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
+    table = Table(
+        title=title,
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        title_style="bold",
+        pad_edge=False,
+        collapse_padding=True,
+    )
     for name, justify in columns:
-        table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
+        table.add_column(name, justify=justify, overflow="ellipsis", no_wrap=True)  # type: ignore[arg-type]
     for row in rows:
         table.add_row(*row)
     return table
@@ -171,4 +182,8 @@ def progress_bar(label: str, total: int | None = None) -> Iterator[Callable[...,
 def literal_markup(text: str) -> str:
     from rich.markup import escape
 
-    return escape(text if len(text) <= 70 else text[:69] + "…")
+    return escape(shortened(text, 70))
+
+
+def shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

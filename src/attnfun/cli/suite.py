@@ -17,7 +17,18 @@ import typer
 
 from attnfun.cli.arguments import check_writable, read_domain, read_eps, read_norm, read_table, unshield
 from attnfun.cli.records import network_record
-from attnfun.cli.render import clean, console, failure, grid, literal, number, print_json, progress_bar, status_text
+from attnfun.cli.render import (
+    clean,
+    console,
+    failure,
+    grid,
+    literal,
+    number,
+    print_json,
+    progress_bar,
+    shortened,
+    status_text,
+)
 from attnfun.errors import InvalidRequest
 
 GOOD = ("proved", "conditional", "sampled")
@@ -157,16 +168,19 @@ def sentence(summary: dict[str, Any]) -> str:
 
 
 def _print(report: dict[str, Any]) -> None:
-    shown = ("name", "status", "error", "eps", "method", "heads", "keys", "parameters", "seconds")
+    screen = console()
+    shown = ["name", "status", "error", "method", "keys", "parameters", "seconds"]
+    if screen.width >= 105:
+        shown[3:3] = ["eps"]
+        shown[5:5] = ["layers", "heads"]
     columns = [(key, "left" if key in ("name", "status", "method") else "right") for key in shown]
     body = []
     for row in report["rows"]:
         cells: list[Any] = [literal(number(row.get(key))) for key in shown]
         cells[1] = status_text(row["status"])
         body.append(cells)
-    screen = console()
     screen.print(grid(None, columns, body))
     for row in report["rows"]:
         if row["status"] not in GOOD:
-            screen.print(literal(f"{row['name']}: {row.get('reason') or row['status']}"), style="dim")
+            screen.print(literal(shortened(f"{row['name']}: {row.get('reason') or row['status']}", 280)), style="dim")
     screen.print(sentence(report["summary"]))

@@ -177,3 +177,14 @@ def test_import_attnfun_is_light() -> None:
 def test_the_command_line_starts_without_heavy_imports() -> None:
     loaded = loaded_after("import attnfun.cli")
     assert not loaded & {"torch", "matplotlib", "scipy.interpolate"}
+
+
+def test_the_checker_runs_where_no_construction_can_be_imported() -> None:
+    """Whoever doubts a construction can still trust `certify`: it never needs the other room, at run time either."""
+    code = (
+        "import sys, types, pathlib\n"
+        f"package = types.ModuleType('attnfun'); package.__path__ = [{str(PACKAGE)!r}]\n"
+        "sys.modules['attnfun'] = package; sys.modules['attnfun.constructions'] = None\n"
+        "import attnfun.certify"
+    )
+    assert "attnfun.certify.prove" in loaded_after(code)

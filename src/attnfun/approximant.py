@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class Approximant:
     """A network that approximates `target`, with what is proved of it.
 
-    `request` is what was asked (eps, norm, method, …); `story` is what the construction has to tell (temperatures, degrees,
+    `request` is what was asked (eps, norm, method, …); `story` is what the construction has to tell (temperatures,
+    degrees,
     the methods that were not taken and why).
     """
 
@@ -35,7 +36,9 @@ class Approximant:
     story: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, X: ArrayLike, outside: str = "raise") -> NDArray[np.float64]:
-        """(n, variables) → (n,) or (n, outputs), float64; columns in the domain's order. A single point (variables,) is allowed."""
+        """(n, variables) → (n,) or (n, outputs), float64; columns in the domain's order. A single point (variables,)
+        is allowed.
+        """
         points, single = self._points(X, outside)
         values = evaluate(self.network, points).astype(np.float64)
         values = values[:, 0] if values.shape[1] == 1 else values
@@ -55,14 +58,18 @@ class Approximant:
         elif single:
             points = points[None]
         if points.ndim != 2 or points.shape[1] != d:
-            raise InvalidRequest(f"points of shape {np.shape(X)}: an array (n, {d}) with columns {', '.join(self.target.box.names)} is needed")
+            raise InvalidRequest(
+                f"points of shape {np.shape(X)}: (n, {d}) is needed, columns {', '.join(self.target.box.names)}"
+            )
         if outside not in ("raise", "clamp", "allow"):
             raise InvalidRequest(f"outside={outside!r}: write raise, clamp or allow")
         inside = self.target.box.contains(points)
         if outside == "raise" and not inside.all():
             first = points[int(np.argmin(inside))]
             at = ", ".join(f"{n}={v:g}" for n, v in zip(self.target.box.names, first, strict=True))
-            raise InvalidRequest(f"the point {at} lies outside the domain {self.target.box.text}; pass outside='clamp' or 'allow'")
+            raise InvalidRequest(
+                f"the point {at} lies outside the domain {self.target.box.text}; pass outside='clamp' or 'allow'"
+            )
         if np.isnan(points).any():
             raise InvalidRequest("a point is NaN")
         if outside == "clamp":
@@ -74,7 +81,8 @@ class Approximant:
         return self.network.cost
 
     def to_torch(self, dtype: Any = None, form: str = "cross", second: tuple[str, ...] = ()) -> torch.nn.Module:
-        """A torch module: linear maps and F.scaled_dot_product_attention(scale=1.0) with these weights, nothing else."""
+        """A torch module: linear maps and F.scaled_dot_product_attention(scale=1.0) with these weights, nothing else.
+        """
         return to_torch(self.network, dtype, form, second)
 
     def literal(self, form: str = "self", second: tuple[str, ...] = ()) -> Literal:
@@ -107,12 +115,14 @@ class Approximant:
         c, cost = self.certificate, self.cost
         lines = [f"{self.target.text}  on  {self.target.box.text}"]
         lines.append(
-            f"Built: {cost.layers} layer(s), {cost.heads} head(s), {cost.keys:,} keys, rank {cost.rank}, {cost.parameters:,} parameters "
-            f"in the literal form, largest value {cost.max_value:.3g}, {self.network.dtype}."
+            f"Built: {cost.layers} layer(s), {cost.heads} head(s), {cost.keys:,} keys, rank {cost.rank}, "
+            f"{cost.parameters:,} parameters in the literal form, values up to {cost.max_value:.3g}, {self.network.dtype}."
         )
         for head in self.network.heads:
             axes = " × ".join(f"{axis.keys} keys" for axis in head.axes)
-            lines.append(f"Head '{head.name}': {axes}; a key reads \"{head.key_names}\"; it writes {', '.join(head.writes)}.")
+            lines.append(
+                f"Head '{head.name}': {axes}; a key reads \"{head.key_names}\"; writes {', '.join(head.writes)}."
+            )
         if not self.network.heads:
             lines.append("The target is affine: the residual stream carries it, no attention is needed.")
         for name, reason in dict(self.story.get("methods", {})).items():
@@ -123,7 +133,10 @@ class Approximant:
         low, high = c.error
         norm = "sup norm" if math.isinf(c.norm) else f"L^{c.norm:g} norm"
         if c.status in (Status.PROVED, Status.CONDITIONAL):
-            lines.append(f"{c.status.value.capitalize()} ({c.method}): the error in the {norm} is at most {high:.4g} and at least {low:.4g}; eps was {c.eps:.4g}.")
+            lines.append(
+                f"{c.status.value.capitalize()} ({c.method}): the error in the {norm} is at most {high:.4g} "
+                f"and at least {low:.4g}; eps was {c.eps:.4g}."
+            )
             parts = ", ".join(f"{k} {v:.3g}" for k, v in c.parts.items())
             lines.append(f"Parts: {parts}. Hypotheses: {'; '.join(c.hypotheses)}.")
         else:

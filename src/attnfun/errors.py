@@ -19,7 +19,7 @@ class InvalidRequest(AttnfunError):
 
 
 class Infeasible(AttnfunError):
-    """The request is well formed but cannot be met; `nearest` holds a request that would succeed, where one is known."""
+    """The request is well formed but cannot be met; `nearest` holds a request that would succeed, if one is known."""
 
     def __init__(self, message: str, nearest: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)

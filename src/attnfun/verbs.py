@@ -12,7 +12,6 @@ import numpy as np
 from attnfun.approximant import Approximant
 from attnfun.certify import Certificate, Status, prove
 from attnfun.certify.ranges import witnessed_range
-from attnfun.constructions import Plan, Request, choose
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.network import Network, evaluate
 from attnfun.network import load as load_file
@@ -40,9 +39,12 @@ def compile(
 ) -> Approximant:
     """A softmax-attention network within `eps` of `target` on `domain`, with its certificate.
 
-    `target`: an expression, a list of expressions (several outputs), or a function of NumPy arrays (traced; if it cannot be, a black box
-    whose `lipschitz` constant must be declared: conditional certificate). `eps` is absolute, or with `relative` a fraction of the
-    target's range. `norm`: "sup" or a number p ≥ 1. `method`: "auto" or a construction's name. `accept="sampled"` returns a network that
+    `target`: an expression, a list of expressions (several outputs), or a function of NumPy arrays (traced; if it
+    cannot be, a black box
+    whose `lipschitz` constant must be declared: conditional certificate). `eps` is absolute, or with `relative` a
+    fraction of the
+    target's range. `norm`: "sup" or a number p ≥ 1. `method`: "auto" or a construction's name. `accept="sampled"`
+    returns a network that
     could not be proved, marked as such, instead of raising Infeasible. `progress` is called with a word on each step.
     Options: `max_keys`, `temperature` (partition: auto, sharp, soft).
     """
@@ -54,7 +56,12 @@ def compile(
     _check(eps, dtype, accept)
     box = Box.parse(domain)
     function = Function.read(target, box, lipschitz)
-    asked: dict[str, Any] = {"eps": float(eps), "norm": "sup" if math.isinf(power) else power, "method": method, "dtype": dtype}
+    asked: dict[str, Any] = {
+        "eps": float(eps),
+        "norm": "sup" if math.isinf(power) else power,
+        "method": method,
+        "dtype": dtype,
+    }
     asked |= {"relative": bool(relative), "seed": int(seed)}
     say("is the target defined on the domain?")
     if function.graph is not None:
@@ -80,7 +87,11 @@ def _search(
     options: dict[str, Any],
     say: Callable[[str], None],
 ) -> Approximant:
-    """Plan, build, prove; on a miss leave the proof more room, then the next construction, then refuse with what was reached."""
+    """Plan, build, prove; on a miss leave the proof more room, then the next construction, then refuse with what was
+    reached.
+    """
+    from attnfun.constructions import Plan, Request, choose  # here, so that `verify` never loads a construction
+
     max_keys = int(options.get("max_keys", 4_000_000))
     extra = {k: v for k, v in options.items() if k != "max_keys"}
     requests = [Request(function, eps * share, norm, dtype, seed, max_keys, extra) for share in _SHARES]
@@ -107,7 +118,9 @@ def _search(
                     break
             say(f"building {plan.keys:,} keys ({construction.name})")
             network = construction.build(request, plan)
-            certificate = prove(network, function, norm=norm, eps=eps, construction=construction.name, relative=relative, report=say)
+            certificate = prove(
+                network, function, norm=norm, eps=eps, construction=construction.name, relative=relative, report=say
+            )
             if certificate.status in (Status.PROVED, Status.CONDITIONAL):
                 return Approximant(function, network, certificate, asked, _jsonable({**plan.story, "methods": methods}))
             if best is None or certificate.error[1] < best[2].error[1]:
@@ -117,6 +130,7 @@ def _search(
         methods[construction.name] = f"{construction.name}: {plan.keys:,} keys, not proved ({certificate.reason})"
         if method != "auto":
             break
+    assert best is not None
     plan, network, certificate = best
     if accept == "sampled":
         story = _jsonable({**plan.story, "methods": methods})
@@ -134,7 +148,9 @@ def _sampled(function: Function, network: Network, certificate: Certificate) -> 
         high = float(np.nanmax(error))
     else:
         high = float(np.nanmean(np.nanmax(error[:20_000], axis=1) ** certificate.norm) ** (1 / certificate.norm))
-    fields = {k: getattr(certificate, k) for k in ("eps", "norm", "dtype", "target", "domain", "construction", "relative")}
+    fields = {
+        k: getattr(certificate, k) for k in ("eps", "norm", "dtype", "target", "domain", "construction", "relative")
+    }
     return Certificate(Status.SAMPLED, (high, high), method="sampling", reason=certificate.reason, **fields)
 
 
@@ -169,13 +185,18 @@ def _check_floor(function: Function, eps: float, dtype: str) -> None:
     finite = np.abs(values[np.isfinite(values)])
     size = float(finite.max()) if len(finite) else 1.0
     if eps < _FLOOR[dtype] * size:
-        raise InvalidRequest(f"eps={eps:g} is below what {dtype} can hold for values of size {size:.3g}; the least is about {_FLOOR[dtype] * size:.1g}")
+        raise InvalidRequest(
+            f"eps={eps:g} is below what {dtype} can hold for values of size {size:.3g}; "
+            f"the least is about {_FLOOR[dtype] * size:.1g}"
+        )
 
 
 def _absolute(function: Function, eps: float, dtype: str) -> tuple[float, dict[str, Any]]:
     """eps times a witnessed range of the target: never too lax, because the two witness points attain it."""
     if eps < _FLOOR[dtype]:
-        raise InvalidRequest(f"eps={eps:g} relative is below what {dtype} can hold; the least is about {_FLOOR[dtype]:.1g}")
+        raise InvalidRequest(
+            f"eps={eps:g} relative is below what {dtype} can hold; the least is about {_FLOOR[dtype]:.1g}"
+        )
     if function.graph is None:
         raise InvalidRequest("relative=True needs an expression: the range of a black box cannot be witnessed")
     width, above, below = witnessed_range(function)
@@ -197,25 +218,40 @@ def _jsonable(value: Any) -> Any:
 
 
 def load(path: str | os.PathLike[str]) -> Approximant:
-    """The approximant of a file; damaged or foreign files raise DamagedFile. Its certificate is the stored one, not proved anew."""
+    """The approximant of a file; damaged or foreign files raise DamagedFile. Its certificate is the stored one, not
+    proved anew.
+    """
     network, meta = load_file(path)
     function = _function(network, meta)
     stored = meta.get("certificate")
     if stored is None:
         norm = _stored_norm(meta)
         certificate = Certificate(
-            Status.UNDECIDED, (0.0, math.inf), None, norm, network.dtype, "none", function.text, function.box.text, reason="the file holds no certificate"
+            Status.UNDECIDED,
+            (0.0, math.inf),
+            None,
+            norm,
+            network.dtype,
+            "none",
+            function.text,
+            function.box.text,
+            reason="the file holds no certificate",
         )
     else:
         certificate = Certificate.from_json(stored)
     return Approximant(function, network, certificate, dict(meta.get("request") or {}), dict(meta.get("story") or {}))
 
 
-def verify(path: str | os.PathLike[str], target: Any = None, *, progress: Callable[[str], None] | None = None) -> Certificate:
-    """Prove the bound again from the stored weights and the stored target alone; no number of the stored certificate is read.
+def verify(
+    path: str | os.PathLike[str], target: Any = None, *, progress: Callable[[str], None] | None = None
+) -> Certificate:
+    """Prove the bound again from the stored weights and the stored target alone; no number of the stored certificate is
+    read.
 
-    `target`: an expression to compare with the stored one (another target is an InvalidRequest), or the Python function of a black box.
-    The verdict is about the stored eps (its absolute value, recomputed for relative requests); without one, any finite bound is proved.
+    `target`: an expression to compare with the stored one (another target is an InvalidRequest), or the Python function
+    of a black box.
+    The verdict is about the stored eps (its absolute value, recomputed for relative requests); without one, any finite
+    bound is proved.
     """
     network, meta = load_file(path, ignore=("certificate",))
     function = _function(network, meta)
@@ -267,7 +303,13 @@ def _compared(function: Function, target: Any) -> Function:
     if function.graph is None:
         if not callable(target):
             raise InvalidRequest("the file's target is a black box; pass the Python function itself")
-        return Function(None, function.box, function.outputs, Function.read(_opaque(target), function.box, function.lipschitz).call, function.lipschitz)
+        return Function(
+            None,
+            function.box,
+            function.outputs,
+            Function.read(_opaque(target), function.box, function.lipschitz).call,
+            function.lipschitz,
+        )
     other = Function.read(target, function.box)
     if other.graph != function.graph:
         raise InvalidRequest(f"the file is about {function.text[:150]}, not about {other.text[:150]}")

@@ -1,22 +1,31 @@
 """Method *cells*: partitions, by ranges of the target over inflated cells. Any number of variables, sup and L^p norms.
 
-One axis. Logits l_j(q) = k_j q + b_j with increasing slopes; neighbours j, j+1 meet at t_j = (b_j − b_{j+1})/(k_{j+1} − k_j).
-If the t_j increase, key j is the largest exactly on its cell [t_{j−1}, t_j]. Choose λ > 0 and *inflate* the cell by λ/(k_{j+1} − k_j)
-on the right, λ/(k_j − k_{j−1}) on the left. At a q right of the inflated cell of j, key j weighs at most e^−λ of key j+1, and
-each further key on the left e^−g less, g = min_j (k_{j+1} − k_j)(t_{j+1} − t_j). So the keys whose inflated cell does not contain q
+One axis. Logits l_j(q) = k_j q + b_j with increasing slopes; neighbours j, j+1 meet at t_j = (b_j − b_{j+1})/(k_{j+1} −
+k_j).
+If the t_j increase, key j is the largest exactly on its cell [t_{j−1}, t_j]. Choose λ > 0 and *inflate* the cell by
+λ/(k_{j+1} − k_j)
+on the right, λ/(k_j − k_{j−1}) on the left. At a q right of the inflated cell of j, key j weighs at most e^−λ of key
+j+1, and
+each further key on the left e^−g less, g = min_j (k_{j+1} − k_j)(t_{j+1} − t_j). So the keys whose inflated cell does
+not contain q
 weigh together at most  leak = 2 e^−λ/(1 − e^−g).
 
-A product head. Let e_j = sup |f − v_j| over the inflated cell j (cut with the box). At any x, Σ_j p_j |v_j − f(x)|: keys whose inflated
+A product head. Let e_j = sup |f − v_j| over the inflated cell j (cut with the box). At any x, Σ_j p_j |v_j − f(x)|:
+keys whose inflated
 cell contains x give at most max e_j; the others are within (max V − min V) of a key that does. Hence
 
     sup|f − net| ≤ max_j e_j + (Σ_axes leak)·(max V − min V),
 
-and in L^p, normalised by the volume, with core cells (cells less the inflated walls of their neighbours, where only j counts):
+and in L^p, normalised by the volume, with core cells (cells less the inflated walls of their neighbours, where only j
+counts):
 
-    ‖f − net‖_p ≤ ( Σ_j [ vol(core_j) e_core,j^p + (vol(inflated_j) − vol(core_j)) e_j^p ] / vol )^{1/p} + leak·(max V − min V).
+    ‖f − net‖_p ≤ ( Σ_j [ vol(core_j) e_core,j^p + (vol(inflated_j) − vol(core_j)) e_j^p ] / vol )^{1/p} + leak·(max V −
+    min V).
 
-λ is chosen by the checker, to make the bound small; a sharper head (larger slopes) allows thinner walls. Ranges: plain balls, and
-where that is not below the goal the mean-value form, then halving of the cell. A black box with Lipschitz constant L has
+λ is chosen by the checker, to make the bound small; a sharper head (larger slopes) allows thinner walls. Ranges: plain
+balls, and
+where that is not below the goal the mean-value form, then halving of the cell. A black box with Lipschitz constant L
+has
 e_j ≤ |f(c) − v_j| + L |half diagonal|, which is conditional on L.
 
 Failure modes: breakpoints that do not increase (not a partition); targets whose ranges are not finite.
@@ -30,11 +39,12 @@ from itertools import pairwise
 
 import numpy as np
 from flint import arb
+from numpy.typing import NDArray
 
 from attnfun.certify.outcome import Bound
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
 from attnfun.certify.witness import best_witness
-from attnfun.expressions import BallAlgebra, GradientAlgebra, Graph, precision, run
+from attnfun.expressions import BallAlgebra, GradientAlgebra, precision, run
 from attnfun.expressions.enclosures import ball, lower, lowers, upper, uppers
 from attnfun.targets import Function
 
@@ -46,7 +56,7 @@ _LAMBDAS = (6.0, 8.0, 10.0, 12.0, 15.0, 18.0, 22.0, 27.0, 32.0, 38.0)
 class Cells:
     """Inflated cells of one axis, in the variable x, cut with the box: indices that meet it, their ends, core ends."""
 
-    index: Array
+    index: NDArray[np.intp]
     low: Array
     high: Array
     core_low: Array
@@ -82,7 +92,7 @@ def walls(axis: LineAxis) -> Walls:
     return Walls(points, gaps, least)
 
 
-def cells(w: Walls, size: int, low: float, high: float, lam: float) -> Cells:
+def cells(w: Walls, low: float, high: float, lam: float) -> Cells:
     """Inflated and core cells at wall exponent λ, ends rounded outward (inward for cores), cut with [low, high]."""
     reach = [arb(lam) / g for g in w.gaps]
     left_in = np.array([-math.inf, *(lower(t - r) for t, r in zip(w.points, reach, strict=True))])
@@ -92,7 +102,6 @@ def cells(w: Walls, size: int, low: float, high: float, lam: float) -> Cells:
     meet = np.flatnonzero((left_in <= high) & (right_in >= low))
     a, b = np.maximum(left_in[meet], low), np.minimum(right_in[meet], high)
     ca, cb = np.maximum(left_core[meet], low), np.minimum(right_core[meet], high)
-    del size
     return Cells(meet, a, b, ca, cb)
 
 
@@ -109,38 +118,40 @@ def prove_by_cells(view: View, function: Function, norm: float, eps: float) -> B
     if len(view.heads) != 1 or np.any(view.affine != 0):
         raise Undecided("cells: only for a single head without an affine part")
     head = view.heads[0]
-    if head.mix.shape[0] != head.mix.shape[1] or not np.array_equal(head.mix, np.eye(len(head.mix))) or np.any(view.bias != 0):
+    if (
+        head.mix.shape[0] != head.mix.shape[1]
+        or not np.array_equal(head.mix, np.eye(len(head.mix)))
+        or np.any(view.bias != 0)
+    ):
         raise Undecided("cells: the head's values must be the outputs")
     if sorted(a.variable for a in head.axes) != list(range(view.dim)):
         raise Undecided("cells: every variable needs an axis of its own")
     with precision(64):
         structure = [walls(axis) for axis in head.axes]
-        best: Bound | None = None
-        for lam in _promising(structure, head, view, eps):
-            bound = _at_lambda(view, head, function, structure, lam, norm, eps)
-            best = bound if best is None or bound.high < best.high else best
-    if best is None or not math.isfinite(best.high):
+        lam = _wall_exponent(structure, head, eps)
+        bound = _at_lambda(view, head, function, structure, lam, norm, eps)
+    if not math.isfinite(bound.high):
         raise Undecided("cells: no finite bound (the target's range over a cell is not finite)")
-    return best
+    return bound
 
 
-def _promising(structure: list[Walls], head: HeadView, view: View, eps: float) -> list[float]:
-    """The λ with the best trade of leak against wall width, and its successor: every λ is sound, few are tried."""
+def _wall_exponent(structure: list[Walls], head: HeadView, eps: float) -> float:
+    """The λ with the best trade of leak against wall width; every λ is sound."""
     spread = float(head.spread.max())
     scores = []
     for lam in _LAMBDAS:
         lost = sum(leak(w, lam) for w in structure) * spread
         widths = [2 * lam / w.least if math.isfinite(w.least) else 0.0 for w in structure]
         scores.append(lost + eps * sum(widths) / max(1, len(widths)))
-    best = int(np.argmin(scores))
-    del view
-    return [_LAMBDAS[best]]
+    return _LAMBDAS[int(np.argmin(scores))]
 
 
-def _at_lambda(view: View, head: HeadView, function: Function, structure: list[Walls], lam: float, norm: float, eps: float) -> Bound:
+def _at_lambda(
+    view: View, head: HeadView, function: Function, structure: list[Walls], lam: float, norm: float, eps: float
+) -> Bound:
     grids = []
     for axis, w in zip(head.axes, structure, strict=True):
-        grids.append(cells(w, axis.size, float(view.low[axis.variable]), float(view.high[axis.variable]), lam))
+        grids.append(cells(w, float(view.low[axis.variable]), float(view.high[axis.variable]), lam))
     lost = sum(leak(w, lam) for w in structure) * head.spread
     shape = [len(g.index) for g in grids]
     goal = max(eps - float(lost.max()), 0.0)
@@ -157,13 +168,17 @@ def _at_lambda(view: View, head: HeadView, function: Function, structure: list[W
 def _hypotheses(function: Function) -> tuple[str, ...]:
     if function.graph is not None:
         return ()
-    return (f"the black box has Lipschitz constant {function.lipschitz:g} in the Euclidean norm, and its float64 values are exact",)
+    return (
+        f"the black box has Lipschitz constant {function.lipschitz:g} (Euclidean), and its float64 values are exact",
+    )
 
 
 # ---------------------------------------------------------------- ranges of |f − v| over cells
 
 
-def _supremum(head: HeadView, function: Function, grids: list[Cells], goal: float, core: bool) -> tuple[Array, list[tuple[int, ...]]]:
+def _supremum(
+    head: HeadView, function: Function, grids: list[Cells], goal: float, core: bool
+) -> tuple[Array, list[tuple[int, ...]]]:
     """(outputs,) max_j e_j, and the positions of the worst cells, chunk by chunk along the first axis."""
     worst = np.zeros(head.values.shape[-1])
     places: list[tuple[float, tuple[int, ...]]] = []
@@ -183,7 +198,9 @@ def _row_chunks(shape: list[int]) -> list[slice]:
     return [slice(i, min(i + step, shape[0])) for i in range(0, shape[0], step)]
 
 
-def errors_over_cells(head: HeadView, function: Function, grids: list[Cells], rows: slice, goal: float, core: bool) -> Array:
+def errors_over_cells(
+    head: HeadView, function: Function, grids: list[Cells], rows: slice, goal: float, core: bool
+) -> Array:
     """e_j for a block of cells, shape (rows, P_2, …, outputs); refined only where the plain range exceeds `goal`."""
     ends = [(g.core_low, g.core_high) if core else (g.low, g.high) for g in grids]
     ends[0] = (ends[0][0][rows], ends[0][1][rows])
@@ -210,7 +227,9 @@ def errors_over_cells(head: HeadView, function: Function, grids: list[Cells], ro
     return e
 
 
-def _ranges(function: Function, ends: list[tuple[Array, Array]], order: list[int], shape: tuple[int, ...]) -> tuple[Array, Array]:
+def _ranges(
+    function: Function, ends: list[tuple[Array, Array]], order: list[int], shape: tuple[int, ...]
+) -> tuple[Array, Array]:
     """Lower and upper ends of f over the product cells, shape (*shape, outputs); axis-only parts cost one axis."""
     assert function.graph is not None
     make = np.frompyfunc(ball, 2, 1)
@@ -225,7 +244,8 @@ def _ranges(function: Function, ends: list[tuple[Array, Array]], order: list[int
 
 
 def _refined(function: Function, low: Array, high: Array, order: list[int], v: Array, depth: int = 1) -> Array:
-    """e for listed cells by the mean-value form f(c) + f'(cell)(x − c), on the halves of every cell along every axis."""
+    """e for listed cells by the mean-value form f(c) + f'(cell)(x − c), on the halves of every cell along every axis.
+    """
     assert function.graph is not None
     d = low.shape[1]
     e = np.zeros(v.shape)
@@ -271,7 +291,9 @@ def _black_box_errors(function: Function, ends: list[tuple[Array, Array]], order
     for a, m in enumerate(mids):
         X[:, order[a]] = m.ravel()
     squares = [((hi - lo) / 2 * (1 + 1e-12)) ** 2 for lo, hi in ends]
-    radius = np.sqrt(sum(s.reshape([-1 if i == a else 1 for i in range(len(ends))]) for a, s in enumerate(squares))) * (1 + 1e-12)
+    radius = np.sqrt(sum(s.reshape([-1 if i == a else 1 for i in range(len(ends))]) for a, s in enumerate(squares))) * (
+        1 + 1e-12
+    )
     f = function.call(X).reshape(v.shape)
     return np.asarray((np.abs(f - v) + function.lipschitz * radius[..., None]) * (1 + 1e-12))
 
@@ -279,7 +301,9 @@ def _black_box_errors(function: Function, ends: list[tuple[Array, Array]], order
 # ---------------------------------------------------------------- lower ends and L^p
 
 
-def _lower_end(view: View, head: HeadView, function: Function, grids: list[Cells], places: list[tuple[int, ...]]) -> tuple[float, Array]:
+def _lower_end(
+    view: View, head: HeadView, function: Function, grids: list[Cells], places: list[tuple[int, ...]]
+) -> tuple[float, Array]:
     """A witness near the worst cells: their corners and centres, polished."""
     assert function.graph is not None
     starts, steps = [], np.zeros(view.dim)
@@ -294,7 +318,9 @@ def _lower_end(view: View, head: HeadView, function: Function, grids: list[Cells
     return best_witness(view, function.graph, function.box.names, np.array(starts[:24]), steps, evaluations=24)
 
 
-def _lp_norm(head: HeadView, function: Function, grids: list[Cells], p: float, lost: Array, view: View, eps: float) -> tuple[float, float]:
+def _lp_norm(
+    head: HeadView, function: Function, grids: list[Cells], p: float, lost: Array, view: View, eps: float
+) -> tuple[float, float]:
     """(upper, lower) end of the volume-normalised L^p norm; the largest output counts."""
     volume = float(np.prod(view.high - view.low))
     total = np.zeros(head.values.shape[-1])

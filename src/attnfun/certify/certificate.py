@@ -36,7 +36,8 @@ _MEANINGS = {
 
 @dataclass(frozen=True)
 class Certificate:
-    """|f − network| in `norm` lies in `error` = (low, high): low witnessed in balls, high proved (or, if sampled, measured).
+    """|f − network| in `norm` lies in `error` = (low, high): low witnessed in balls, high proved (or, if sampled,
+    measured).
 
     `parts` splits `high`: "construction" (the network in real arithmetic, from the stored weights) and "rounding" (its
     evaluation in `dtype` by any route). `witness` is the point behind `low` (None for L^p norms).

@@ -12,16 +12,21 @@ checked on the family of boundaries E_{ρ^r}, r ∈ [0, 1].
 
 Lemma. Let g be analytic wherever its own operations are, and let C be {0} (for 1/g) or (−∞, 0] (for log g, sqrt g). If
 g avoids C on the distinguished boundary of P_{ρ^r} for every r ∈ [0, 1], then g avoids C on P_ρ.
-Proof. r = 0 is the real box, where the claim is the hypothesis. Suppose it fails and let r* be the infimum of failures. For
+Proof. r = 0 is the real box, where the claim is the hypothesis. Suppose it fails and let r* be the infimum of failures.
+For
 r < r* the function 1/g (for C = {0}), or φ(g) with φ(w) = (√w − 1)/(√w + 1), |φ| < 1 off the cut (for C = (−∞, 0]), is
 analytic on P_{ρ^r}, so it is bounded there by its maximum over the compact family of boundaries, a finite number
-(respectively one below 1). By continuity the same bound holds on P_{ρ^{r*}}: g avoids C there and, C being closed and the sets
+(respectively one below 1). By continuity the same bound holds on P_{ρ^{r*}}: g avoids C there and, C being closed and
+the sets
 compact, for a little more than r*. Contradiction. Applied inside out along the expression. ∎
 
 **Heads.** With u = e^{τ z}, |Im τz| ≤ φ < π: (1 + |u|)/|1 + u| ≤ 1/cos(φ/2), because
-|1+u|² − (1+|u|)² cos²(φ/2) = (1 − cos φ)(1 − |u|)²/2 ≥ 0 for Im τz = φ. So an axis with slopes τ j and biases ln C(m, j) has
-Σ_j |softmax_j(z)| ≤ S = cos(φ/2)^−m; if the stored biases are off by at most dev (up to a common shift), with η = e^dev − 1
-and ηS < 1 it is at most (1 + η) S/(1 − ηS), and the denominator has no zero. Any other axis, with spread Δ of its slopes: turn
+|1+u|² − (1+|u|)² cos²(φ/2) = (1 − cos φ)(1 − |u|)²/2 ≥ 0 for Im τz = φ. So an axis with slopes τ j and biases ln C(m,
+j) has
+Σ_j |softmax_j(z)| ≤ S = cos(φ/2)^−m; if the stored biases are off by at most dev (up to a common shift), with η = e^dev
+− 1
+and ηS < 1 it is at most (1 + η) S/(1 − ηS), and the denominator has no zero. Any other axis, with spread Δ of its
+slopes: turn
 the middle phase out; all phases lie within ±Δ|Im q|/2, so Σ|softmax_j| ≤ 1/cos(Δ|Im q|/2) while Δ|Im q| < π.
 """
 
@@ -38,7 +43,9 @@ from attnfun.certify.view import Array, HeadView, LineAxis, View
 from attnfun.expressions import ArrayAlgebra, ComplexBallAlgebra, Graph, run, run_all
 from attnfun.expressions.enclosures import upper
 
-ENTIRE = frozenset({"const", "var", "pi", "e", "neg", "add", "sub", "mul", "sin", "cos", "sinh", "cosh", "exp", "expm1", "erf"})
+ENTIRE = frozenset(
+    {"const", "var", "pi", "e", "neg", "add", "sub", "mul", "sin", "cos", "sinh", "cosh", "exp", "expm1", "erf"}
+)
 
 
 # the expression that must avoid (−∞, 0] for each operation with a branch cut
@@ -66,8 +73,12 @@ def is_entire(graph: Graph) -> bool:
 # ---------------------------------------------------------------- the target
 
 
-def sampled_maximum(graph: Graph, names: tuple[str, ...], low: Array, high: Array, rho: Array, points: int = 0) -> float:
-    """max |f| at finitely many points of the distinguished boundary, in floats: guides the choice of ρ, proves nothing."""
+def sampled_maximum(
+    graph: Graph, names: tuple[str, ...], low: Array, high: Array, rho: Array, points: int = 0
+) -> float:
+    """max |f| at finitely many points of the distinguished boundary, in floats: guides the choice of ρ, proves
+    nothing.
+    """
     d = len(low)
     n = points or {1: 128, 2: 32, 3: 16}.get(d, 8)
     theta = [np.linspace(0, np.pi if k == 0 else 2 * np.pi, n, endpoint=k == 0) for k in range(d)]
@@ -159,7 +170,9 @@ def _cover_family(graph: Graph, names: tuple[str, ...], low: Array, high: Array,
     """Is every node of the graph finite (hence analytic) on boxes covering {r ∈ [0,1]} × angles?"""
     d = len(names)
     start = {1: 16, 2: 8, 3: 6}.get(d, 3)
-    edges = [np.linspace(0, 1, 4)] + [np.linspace(0, _full_turn(k), (start // 2 if k == 0 else start) + 1) for k in range(d)]
+    edges = [np.linspace(0, 1, 4)] + [
+        np.linspace(0, _full_turn(k), (start // 2 if k == 0 else start) + 1) for k in range(d)
+    ]
     boxes_low = np.stack([g.ravel() for g in np.meshgrid(*[e[:-1] for e in edges], indexing="ij")], axis=1)
     boxes_high = np.stack([g.ravel() for g in np.meshgrid(*[e[1:] for e in edges], indexing="ij")], axis=1)
     logs = [arb(float(r)).log() for r in rho]
@@ -202,7 +215,9 @@ def bound_on_boundary(graph: Graph, names: tuple[str, ...], low: Array, high: Ar
         env = _points(low, high, names, theta, logs)
         size = np.zeros(len(boxes_low))
         for v in run(graph, ComplexBallAlgebra(), env):
-            size = np.maximum(size, np.broadcast_to(np.asarray(absolute(np.asarray(v, dtype=object)), dtype=np.float64), size.shape))
+            size = np.maximum(
+                size, np.broadcast_to(np.asarray(absolute(np.asarray(v, dtype=object)), dtype=np.float64), size.shape)
+            )
         limit = 8 * max(rough, worst)
         good = size <= limit
         if done + 2 * int((~good).sum()) > _BOUNDARY_BOXES:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from flint import arb, arb_mat
+from numpy.typing import NDArray
 
 from attnfun.certify.view import Array, HeadView, LineAxis, View
 from attnfun.expressions import BallAlgebra, Graph, run
@@ -51,15 +52,16 @@ def _sum(terms: list[arb]) -> arb:
 
 
 def head_on_grid(head: HeadView, nodes: list[list[arb]]) -> list[Balls]:
-    """The head's contribution to every output on the tensor grid of `nodes`, each of shape (n_1, …, n_d), 1 where unused."""
+    """The head's contribution to every output on the tensor grid of `nodes`, each of shape (n_1, …, n_d), 1 where
+    unused.
+    """
     tables = {axis.variable: weight_table(axis, nodes[axis.variable]) for axis in head.axes}
     shape = [len(nodes[k]) if k in tables else 1 for k in range(len(nodes))]
     order = [axis.variable for axis in head.axes]
     parts = []
     for c in range(head.values.shape[-1]):
         tensor = _to_ball(head.values[..., c])
-        for position, axis in enumerate(head.axes):  # contract axis 0 of the tensor; the new axis goes last
-            del position
+        for axis in head.axes:  # contract axis 0 of the tensor; the new axis goes last
             rest = tensor.shape[1:]
             flat = arb_mat([list(row) for row in tensor.reshape(tensor.shape[0], -1)])
             product = tables[axis.variable] * flat
@@ -97,7 +99,7 @@ def residual_on_grid(view: View, graph: Graph, names: tuple[str, ...], nodes: li
     return out
 
 
-def active_weights(axis: LineAxis, x: arb, at: float) -> tuple[Array, list[arb], float]:
+def active_weights(axis: LineAxis, x: arb, at: float) -> tuple[NDArray[np.intp], list[arb], float]:
     """Indices, balls and dropped mass of the softmax at the exact point x ≈ `at`.
 
     A key is dropped only if its logit lies more than _DROP below the largest even after the float error of both.

@@ -13,8 +13,10 @@ The target has its own Taylor form: coefficients f_i at c, and |f_n| r^n with f_
     |f − net| ≤ Σ_{i<n} |f_i − h_i − (affine part)_i| r^i + |f_n| r^n + head remainders.
 
 Keys whose logit lies more than 85 below the largest over the whole interval (a computed bound of the float error of the
-logits is counted) are left out; they weigh count · e^−85 (max V − min V)/δ. Where the target's series does not exist on the
-interval (a kink, a root at 0) the range form is used: f in a ball over the interval against the head's own Taylor range.
+logits is counted) are left out; they weigh count · e^−85 (max V − min V)/δ. Where the target's series does not exist on
+the
+interval (a kink, a root at 0) the range form is used: f in a ball over the interval against the head's own Taylor
+range.
 Intervals are halved until each is below the goal; a search that stops early returns nothing, never the maximum so far.
 
 Failure modes: more than 40,000 intervals (a discontinuous target, a goal below the true error).
@@ -23,10 +25,12 @@ Failure modes: more than 40,000 intervals (a discontinuous target, a goal below 
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 
 import numpy as np
 from flint import arb, arb_poly
+from numpy.typing import NDArray
 
 from attnfun.certify.outcome import Bound
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
@@ -40,7 +44,9 @@ _FAR = 85.0
 _SLACK = 1.06  # proved bound over witness that the bisection aims at
 
 
-def prove_by_moments(view: View, graph: Graph, names: tuple[str, ...], estimate: float, eps: float, starts: Array) -> Bound:
+def prove_by_moments(
+    view: View, graph: Graph, names: tuple[str, ...], estimate: float, eps: float, starts: Array
+) -> Bound:
     """Prove a bound of sup|f − net| for one variable; `starts` are points of large sampled error."""
     if view.dim != 1:
         raise Undecided("moments: only for one variable")
@@ -60,8 +66,10 @@ def _bisect(
     first = np.linspace(a, b, 9)
     heap: list[tuple[float, float, float]] = []
     count = 0
-    for left, right in zip(first[:-1], first[1:], strict=True):
-        heapq.heappush(heap, (-_interval_bound(view, graph, names, order, float(left), float(right)), float(left), float(right)))
+    for left, right in itertools.pairwise(first):
+        heapq.heappush(
+            heap, (-_interval_bound(view, graph, names, order, float(left), float(right)), float(left), float(right))
+        )
         count += 1
     while True:
         worst, left, right = heap[0]
@@ -175,8 +183,10 @@ def _head_model(head: HeadView, c: float, r: float, n: int) -> tuple[list[list[a
     return series, remainders
 
 
-def _near_keys(axis: LineAxis, c: float, r: float) -> tuple[Array, float, float, Array]:
-    """Keys that matter on the interval, the weight of the others (relative to the largest at c), a common slope, logits."""
+def _near_keys(axis: LineAxis, c: float, r: float) -> tuple[NDArray[np.intp], float, float, Array]:
+    """Keys that matter on the interval, the weight of the others (relative to the largest at c), a common slope,
+    logits.
+    """
     q = axis.w * c + axis.c
     logits = axis.slopes * q + axis.biases
     size = np.abs(axis.slopes) * (abs(axis.w * c) + abs(axis.c)) + np.abs(axis.biases)

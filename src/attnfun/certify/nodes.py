@@ -1,14 +1,17 @@
 """Method *nodes*: analytic targets of one to four variables, from the residual at Chebyshev nodes.
 
 Statement. Let r = f − net be analytic on the product P_ρ of ellipses around the box (see `ellipse`), |r| ≤ M there, n_k
-Chebyshev nodes of the first kind on axis k, p the polynomial of degree < n_k in t_k that interpolates r at the nodes. Then
+Chebyshev nodes of the first kind on axis k, p the polynomial of degree < n_k in t_k that interpolates r at the nodes.
+Then
 
     |r − p| ≤ T = 2M Σ_k (Π_{i<k} q_i) · 2ρ_k^{−(n_k−1)}/(ρ_k−1) · (Π_{i>k} p_i),    p_i = (ρ_i+1)/(ρ_i−1),
     q_i = 1 + 2(1 − ρ_i^{−(n_i−1)})/(ρ_i−1),
 
-because Chebyshev coefficients obey |c_j| ≤ 2^{nonzero} M ρ^−j and interpolation only aliases T_j to ±T_j', so it adds at most
+because Chebyshev coefficients obey |c_j| ≤ 2^{nonzero} M ρ^−j and interpolation only aliases T_j to ±T_j', so it adds
+at most
 the same tail once more (the telescoped sum avoids the cancellation of Πp − Πq). p is then evaluated on N_k > n_k nodes
-an axis; with θ = arccos t it is a trigonometric polynomial of degree n_k − 1 whose maximum is within π/(2N_k) of a node in
+an axis; with θ = arccos t it is a trigonometric polynomial of degree n_k − 1 whose maximum is within π/(2N_k) of a node
+in
 each angle, and there it keeps cos((n_k−1)π/(2N_k)) of it (Riesz; Ehlich and Zeller 1964). So
 
     sup|r| ≤ max_grid |p| / Π_k cos((n_k−1)π/(2N_k)) + T.
@@ -16,8 +19,10 @@ each angle, and there it keeps cos((n_k−1)π/(2N_k)) of it (Riesz; Ehlich and 
 In one variable p is skipped: r itself is evaluated at the N nodes and its Chebyshev partial sum is within T/2 of it:
 sup|r| ≤ (max + T/2)/cos + T/2.
 
-The residual at the nodes is in balls. The fine grid is in float64 with its own rounding bound: the interpolation matrix L has
-entries off by at most 4(n+6)u, so each contraction costs a relative (γ_n + 4n(n+6)u) of max|p| ΠΛ_k, Λ_k ≥ 1 its row sums.
+The residual at the nodes is in balls. The fine grid is in float64 with its own rounding bound: the interpolation matrix
+L has
+entries off by at most 4(n+6)u, so each contraction costs a relative (γ_n + 4n(n+6)u) of max|p| ΠΛ_k, Λ_k ≥ 1 its row
+sums.
 
 Failure modes: no ρ can be proved (singularities close to the box, heads of large slope spread); too many nodes wanted
 (3000 / 200 / 60 / 24 an axis for 1 / 2 / 3 / 4 variables); targets with kinks.
@@ -50,7 +55,7 @@ def prove_by_nodes(view: View, graph: Graph, names: tuple[str, ...], estimate: f
         raise Undecided(f"nodes: {view.dim} variables; at most 4 are supported")
     if has_kinks(graph):
         raise Undecided("nodes: the target has kinks inside the box")
-    tolerance = max(estimate / 60, eps * 1e-5, 1e-300)
+    tolerance = max(estimate / 60, eps * 1e-9, 1e-300)
     with precision(128):
         rho, size, n = _choose(view, graph, names, tolerance, max(tolerance, (eps - estimate) / 4))
         tail = _tail(size, rho, n)
@@ -81,9 +86,7 @@ def prove_by_nodes(view: View, graph: Graph, names: tuple[str, ...], estimate: f
 # ---------------------------------------------------------------- choosing ρ and n
 
 
-def _choose(
-    view: View, graph: Graph, names: tuple[str, ...], tolerance: float, lax: float
-) -> tuple[Array, arb, Array]:
+def _choose(view: View, graph: Graph, names: tuple[str, ...], tolerance: float, lax: float) -> tuple[Array, arb, Array]:
     """ρ, a proved bound M of |f − net| on P_ρ, and node counts with T ≤ tolerance (or ≤ lax if the caps demand it)."""
     half = (view.high - view.low) / 2
     ceiling = np.minimum(ellipse.largest_rho_of_heads(view.heads, half, view.dim), 60.0)

@@ -67,7 +67,10 @@ def prove(
     elif bound.low > eps:
         status, reason = Status.REFUTED, _refutation(function, bound, eps)
     else:
-        status, reason = Status.UNDECIDED, f"the proved bound {high:.3g} (rounding {rounding:.2g}) is above eps {eps:.3g}"
+        status, reason = (
+            Status.UNDECIDED,
+            f"the proved bound {high:.3g} (rounding {rounding:.2g}) is above eps {eps:.3g}",
+        )
     return Certificate(
         status,
         (min(bound.low, high), high),
@@ -93,10 +96,14 @@ def _require_fit(network: Network, function: Function) -> None:
     if network.inputs != function.box.names or len(network.outputs) != len(function.outputs):
         raise Undecided("the network's inputs or outputs are not those of the target")
     if function.graph is None and function.call is None:
-        raise Undecided("the target is a Python function that is not in the file; pass it as target= to check against it")
+        raise Undecided(
+            "the target is a Python function that is not in the file; pass it as target= to check against it"
+        )
 
 
-def _bound_and_rounding(network: Network, function: Function, norm: float, eps: float | None, say: Report) -> tuple[Bound, float]:
+def _bound_and_rounding(
+    network: Network, function: Function, norm: float, eps: float | None, say: Report
+) -> tuple[Bound, float]:
     seen = view(network, function.box.low_array, function.box.high_array)
     say("rounding of the evaluation")
     rounding = rounding_bound(seen, network.dtype)
@@ -151,7 +158,9 @@ def _first_good(
         except Undecided as why:
             reasons.append(str(why))
             continue
-        if not math.isinf(norm) and bound.method != "cells":  # a sup bound bounds every normalised L^p norm, its witness none
+        if (
+            not math.isinf(norm) and bound.method != "cells"
+        ):  # a sup bound bounds every normalised L^p norm, its witness none
             bound = Bound(bound.method, 0.0, bound.high, None, bound.details, bound.hypotheses)
         if best is None or bound.high < best.high:
             best = bound

@@ -1,4 +1,6 @@
-"""A witnessed range: two points of the box whose values, in balls, differ by at least so much. For relative tolerances."""
+"""A witnessed range: two points of the box whose values, in balls, differ by at least so much. For relative
+tolerances.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from attnfun.targets import Function
 
 
 def witnessed_range(function: Function) -> tuple[float, tuple[float, ...], tuple[float, ...]]:
-    """(width, x⁺, x⁻) with f(x⁺) − f(x⁻) ≥ width proved at these float64 points; of several outputs the narrowest that varies."""
+    """(width, x⁺, x⁻) with f(x⁺) − f(x⁻) ≥ width proved at these float64 points; of several outputs the narrowest
+    that varies.
+    """
     assert function.graph is not None
     widths = []
     for o in range(len(function.outputs)):
@@ -47,7 +51,9 @@ def _extreme(function: Function, output: int, sign: float) -> Array:
     top = X[np.argsort(values)[-24:]]
     step = 0.1
     for _ in range(30):
-        Y = np.repeat(top, 10, axis=0) + step * (box.high_array - box.low_array) * rng.standard_normal((10 * len(top), box.dim))
+        Y = np.repeat(top, 10, axis=0) + step * (box.high_array - box.low_array) * rng.standard_normal(
+            (10 * len(top), box.dim)
+        )
         Y = np.concatenate([top, np.clip(Y, box.low_array, box.high_array)])
         top = Y[np.argsort(score(Y))[-24:]]
         step *= 0.75

@@ -7,20 +7,27 @@
 
 Model of one head with A axes and n keys, x given exactly in the dtype:
  1. query q_a: off by at most γ_{d+1}(|w||x| + |c|);
- 2. logit of key j: Σ_a |k| δq_a + γ_{2A+3} Σ_a (|k||q| + |b|) (the sum of the axis biases is rounded in the literal form);
+ 2. logit of key j: Σ_a |k| δq_a + γ_{2A+3} Σ_a (|k||q| + |b|) (the sum of the axis biases is rounded in the literal
+ form);
  3. subtraction of a maximum, possibly of a running one: 2u·gap_j, gap_j = largest logit − logit of j;
-    the local route has instead γ_{W+1} gap_j and the slack of its stored breakpoints (`network/local.py`); the larger counts;
- 4. exp: within 4 ulp, in float32 32 ulp (hypothesis), and for kernels that rescale running sums as much again for each block of 64 keys;
+    the local route has instead γ_{W+1} gap_j and the slack of its stored breakpoints (`network/local.py`); the larger
+    counts;
+ 4. exp: within 4 ulp, in float32 32 ulp (hypothesis), and for kernels that rescale running sums as much again for each
+ block of 64 keys;
  5. numerator and denominator summed in any order, divided: γ of (n + Σ P_a + 8A + 16) relative to Σ p_j |V_j|.
-Steps 2 to 4 multiply weight j by e^{±d_j}. A softmax whose logits move by at most d moves by at most (max V − min V) tanh(d/2): the log-odds
-of any set of keys move by at most 2d and σ(s + d) − σ(s − d) is largest at s = 0. To first order the move is E[|V − h| d], times
+Steps 2 to 4 multiply weight j by e^{±d_j}. A softmax whose logits move by at most d moves by at most (max V − min V)
+tanh(d/2): the log-odds
+of any set of keys move by at most 2d and σ(s + d) − σ(s − d) is largest at s = 0. To first order the move is E[|V − h|
+d], times
 e^{2 max d} for the higher orders. So, whichever is smaller,
 
     |head computed − head| ≤ spread·tanh(d_max/2) + 2 g max|V|                                    (plain)
     |head computed − head| ≤ sup_x ( E[|V−v|d] + E[|V−v|] E[d] ) e^{2 d_max} + 2 g sup_x E[|V|]      (envelope)
 
-The suprema are taken over a grid of boxes: with Δ the spread of the slopes, p_j(x) ≤ p_j(c) e^{Δ|x−c|}, so a box costs a factor
-e^{Σ Δ r} over its centre, no derivative needed. Keys below e^−700 (float32: e^−80) of the largest may vanish: n of them, counted.
+The suprema are taken over a grid of boxes: with Δ the spread of the slopes, p_j(x) ≤ p_j(c) e^{Δ|x−c|}, so a box costs
+a factor
+e^{Σ Δ r} over its centre, no derivative needed. Keys below e^−700 (float32: e^−80) of the largest may vanish: n of
+them, counted.
 The local route drops at most 2^−60 of the mass on every axis, counted too. Read-out: γ of its length.
 
 Failure modes: float32 with large values or slopes: the bound is honest and large. Several layers: not here.
@@ -28,6 +35,7 @@ Failure modes: float32 with large values or slopes: the bound is honest and larg
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -80,7 +88,9 @@ def _head_bound(view: View, head: HeadView, dtype: str) -> tuple[Array, Array]:
     spread, size = flat.max(0) - flat.min(0), np.abs(flat).max(0)
     g = _gamma(n + sum(a.size for a in head.axes) + 8 * len(head.axes) + 16, u)
     common = (_EXP_ULPS[dtype] * 2 + 2) * (2 + n // 64) * u
-    worst = common + sum(_axis_move(view, head, a, dtype, *_ends(view, axis.variable)).max() for a, axis in enumerate(head.axes))
+    worst = common + sum(
+        _axis_move(view, head, a, dtype, *_ends(view, axis.variable)).max() for a, axis in enumerate(head.axes)
+    )
     vanish = 2 * n * _VANISH[dtype] * spread + 2 * len(head.axes) * 2.0**-60 * spread
     plain = spread * math.tanh(min(worst / 2, 20.0)) + 2 * g * size
     envelope = _envelope(view, head, dtype, common, worst, g)
@@ -110,7 +120,9 @@ def _axis_move(view: View, head: HeadView, a: int, dtype: str, low: float, high:
 
 
 def _local_move(head: HeadView, a: int, dtype: str, u: float, gap: Array) -> Array:
-    """(P,) what steps 2 and 3 cost on the local route: breakpoint slack between a key and its nearest, and γ_{W+1} gap."""
+    """(P,) what steps 2 and 3 cost on the local route: breakpoint slack between a key and its nearest, and γ_{W+1}
+    gap.
+    """
     plan = local_plan(head.head, dtype)
     if plan is None:
         return np.zeros(len(gap))
@@ -144,7 +156,14 @@ def _envelope(view: View, head: HeadView, dtype: str, common: float, worst: floa
         logits = (axis.w * centre + axis.c)[:, None] * axis.slopes + axis.biases
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
         tables.append(weights / weights.sum(axis=1, keepdims=True))
-        moves.append(np.stack([_axis_move(view, head, a, dtype, float(lo), float(hi)) for lo, hi in zip(edges[:-1], edges[1:], strict=True)]))
+        moves.append(
+            np.stack(
+                [
+                    _axis_move(view, head, a, dtype, float(lo), float(hi))
+                    for lo, hi in itertools.pairwise(edges)
+                ]
+            )
+        )
     values = head.values - head.centre
     result = np.empty(head.values.shape[-1])
     for c in range(len(result)):
@@ -169,5 +188,3 @@ def _contract(values: Array, tables: list[Array]) -> Array:
     for table in tables:  # contract the first axis, the new one goes last: order is kept after all
         out = np.moveaxis(np.tensordot(table, out, axes=(1, 0)), 0, -1)
     return out
-
-

@@ -127,5 +127,7 @@ def _line(name: str, axis: Axis) -> LineAxis:
     query = axis.query
     used = np.flatnonzero(query[0])
     if len(query) != 1 or len(used) != 1:
-        raise Undecided(f"head '{name}' has an axis that reads {len(used)} variables in {len(query)} directions; one of each is needed")
+        raise Undecided(
+            f"head '{name}' has an axis that reads {len(used)} variables in {len(query)} directions, not one in one"
+        )
     return LineAxis(int(used[0]), float(query[0, used[0]]), float(axis.offset[0]), axis.slopes[:, 0], axis.biases)

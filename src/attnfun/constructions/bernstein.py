@@ -12,10 +12,14 @@ Statement. Keys on the lattice j ∈ Π{0..m_k} with logits Σ_k (τ_k j_k t_k +
 
 the Bernstein basis in s: the head is a polynomial of degree m_k in each s_k, and any such polynomial is a head.
 Source: the binomial theorem, (1 + e^{τt})^m = Σ C(m, j) e^{τ j t}; Bernstein 1912 for the basis.
-Construction. Chebyshev coefficients of f in the variables s; the smallest degrees whose discarded part is below ε on the sampling grid;
-values from the truncated series by solving, in high-precision balls, for the *stored* biases (which are ln C only to 53 bits).
-τ from a short list with few bits, so that the slopes τ j are exact; the one with the fewest keys, then the smallest values.
-Size: Π(m_k + 1) keys, geometric in ln(1/ε) for analytic f.  Bound: proved afterwards by *nodes* from the stored weights.
+Construction. Chebyshev coefficients of f in the variables s; the smallest degrees whose discarded part is below ε on
+the sampling grid;
+values from the truncated series by solving, in high-precision balls, for the *stored* biases (which are ln C only to 53
+bits).
+τ from a short list with few bits, so that the slopes τ j are exact; the one with the fewest keys, then the smallest
+values.
+Size: Π(m_k + 1) keys, geometric in ln(1/ε) for analytic f.  Bound: proved afterwards by *nodes* from the stored
+weights.
 Failure mode: kinks and near-singular targets need large degrees, and values grow like (1/τ)^m: refused by the estimate.
 Example: sin(3x) + cos(2y) e^{xy} on [-1,1]² at 1e-6: 169 keys or fewer.
 """
@@ -43,7 +47,9 @@ _DEGREE = 200
 
 @dataclass(frozen=True)
 class Shape:
-    """Degrees and steps of every axis, the truncated Chebyshev coefficients in s, and the error they leave on the grid."""
+    """Degrees and steps of every axis, the truncated Chebyshev coefficients in s, and the error they leave on the
+    grid.
+    """
 
     steps: tuple[float, ...]
     degrees: tuple[int, ...]
@@ -67,7 +73,9 @@ class Bernstein:
         if request.function.graph is None:
             raise Infeasible("bernstein: a black box has no derivatives to rely on; use method='partition'")
         if d not in _SAMPLES:
-            raise Infeasible(f"bernstein: {d} variables; a tensor head is offered for at most 4", {"method": "partition"})
+            raise Infeasible(
+                f"bernstein: {d} variables; a tensor head is offered for at most 4", {"method": "partition"}
+            )
         shapes = [s for tau in _STEPS if (s := _shape(request, (tau,) * d, request.eps)) is not None]
         best: Fit | None = None
         for start in sorted(shapes, key=lambda s: (s.keys, s.error)):
@@ -78,15 +86,20 @@ class Bernstein:
                 best = fit
         if best is None:
             raise Infeasible(
-                f"bernstein: no degree up to {_DEGREE} with values that {request.dtype} can hold reaches eps={request.eps:.3g} "
-                "(a kink, a narrow feature or a nearby singularity)"
+                f"bernstein: no degree up to {_DEGREE} with values that {request.dtype} can hold reaches "
+                f"eps={request.eps:.3g} (a kink, a narrow feature or a nearby singularity)"
             )
         if d > 1:
             best = _axis_by_axis(request, best)
         shape, values, size, _ = best
         if shape.keys > request.max_keys:
             raise Infeasible(f"bernstein: {shape.keys:,} keys would be needed, more than max_keys={request.max_keys:,}")
-        story = {"degrees": list(shape.degrees), "tau": list(shape.steps), "largest value": size, "sampled error": shape.error}
+        story = {
+            "degrees": list(shape.degrees),
+            "tau": list(shape.steps),
+            "largest value": size,
+            "sampled error": shape.error,
+        }
         return Plan(self.name, shape.keys, 1, 1, (shape, values), story)
 
     def build(self, request: Request, plan: Plan) -> Network:
@@ -97,9 +110,13 @@ class Bernstein:
             w, c = _to_unit(request, k)
             query = np.zeros((1, box.dim))
             query[0, k] = w
-            axes.append(Axis(query, np.array([c]), _slopes(shape, k)[:, None], _biases(shape.degrees[k], request.dtype)))
+            axes.append(
+                Axis(query, np.array([c]), _slopes(shape, k)[:, None], _biases(shape.degrees[k], request.dtype))
+            )
         names = ", ".join(f"degree {{{k}}} in {n}" for k, n in enumerate(box.names))
-        head = Head("bernstein", tuple(axes), rounded(values, request.dtype), tuple(f"head {o}" for o in outputs), names)
+        head = Head(
+            "bernstein", tuple(axes), rounded(values, request.dtype), tuple(f"head {o}" for o in outputs), names
+        )
         p = len(outputs)
         return Network(
             inputs=box.names,
@@ -230,7 +247,9 @@ def _discarded(coefficients: Array, degrees: list[int]) -> float:
 
 
 def _fit(request: Request, shape: Shape | None) -> Fit | None:
-    """Values for a shape; where they round too much, a shape of the same steps with a smaller truncation error; or None."""
+    """Values for a shape; where they round too much, a shape of the same steps with a smaller truncation error; or
+    None.
+    """
     for _ in range(3):
         if shape is None or shape.keys > request.max_keys:
             return None
@@ -246,9 +265,10 @@ def _fit(request: Request, shape: Shape | None) -> Fit | None:
 
 
 def _preference(fit: Fit) -> tuple[float, float]:
-    """Fewest keys, but up to half as many more where rounding would eat over a twentieth of eps; then small values."""
+    """Fewest keys, then smallest values; values that round (a twentieth of eps) or tower over the target count half more."""
     shape, _, size, rounding = fit
-    return shape.keys * (1.5 if rounding > 0.05 else 1.0), size
+    towering = size > 1e4 * max(float(np.abs(shape.coefficients).sum()), 1e-300)
+    return shape.keys * (1.5 if rounding > 0.05 or towering else 1.0), size
 
 
 def _axis_by_axis(request: Request, best: Fit) -> Fit:
@@ -267,7 +287,9 @@ def _axis_by_axis(request: Request, best: Fit) -> Fit:
 
 
 def _values(request: Request, shape: Shape) -> Array:
-    """V with Σ_j softmax_j V_j = the truncated series at m_k + 1 nodes an axis, for the stored slopes, biases and query maps."""
+    """V with Σ_j softmax_j V_j = the truncated series at m_k + 1 nodes an axis, for the stored slopes, biases and
+    query maps.
+    """
     d = len(shape.steps)
     out = shape.coefficients
     tables = []

@@ -6,13 +6,19 @@
 | R = 2β | inverse temperature: logits R(⟨v_j, x⟩ − |v_j|²/2), so weights are Gaussian in x − v_j |
 | S = β h² | sharpness: the logit gap between neighbours at a cell's centre |
 
-Statement. With logits β_k(2 v_jk x_k − v_jk²) the cells {x : key j is largest} are the boxes around the v_j; as β grows the head tends to the
+Statement. With logits β_k(2 v_jk x_k − v_jk²) the cells {x : key j is largest} are the boxes around the v_j; as β grows
+the head tends to the
 step function f(v_cell(x)), and for continuous f its error to the oscillation of f over half a cell.
-Source: Liu, Hu, Song, Liu, "Attention Mechanism, Max-Affine Partition, and Universal Approximation" (arXiv 2504.19901): one head, self- and
-cross-attention, sup norm for continuous and L^p for integrable targets. Weights here are derived anew, per axis, on the centred box.
-Size: Π P_k keys. With Lipschitz constant L the published count is P = ⌈B L √d/ε⌉ an axis on [−B, B]^d; here P_k follows the sampled oscillation, axis by axis.
-Bound (method *cells*): max_j sup over the inflated cell of |f − v_j| + leak, inflation λ/(2S) cells. R minimises that bound: the sharper the
-thinner the walls, until the logits, of size S P²/4, round. One variable, few cells: a softer R (S about 4) averages neighbours and has a smaller true
+Source: Liu, Hu, Song, Liu, "Attention Mechanism, Max-Affine Partition, and Universal Approximation" (arXiv 2504.19901):
+one head, self- and
+cross-attention, sup norm for continuous and L^p for integrable targets. Weights here are derived anew, per axis, on the
+centred box.
+Size: Π P_k keys. With Lipschitz constant L the published count is P = ⌈B L √d/ε⌉ an axis on [−B, B]^d; here P_k follows
+the sampled oscillation, axis by axis.
+Bound (method *cells*): max_j sup over the inflated cell of |f − v_j| + leak, inflation λ/(2S) cells. R minimises that
+bound: the sharper the
+thinner the walls, until the logits, of size S P²/4, round. One variable, few cells: a softer R (S about 4) averages
+neighbours and has a smaller true
 error; it is taken where *moments* can prove it. Both temperatures are in the story.
 L^p: cells need only be good on average; a jump costs h^{1/p}.
 Failure mode: P^d. Refused before building, with the ε that would fit.
@@ -72,7 +78,10 @@ class Partition:
                 story["R of the smallest proved bound by cells"] = story["R"]
                 story |= {"cells": list(soft.cells), "R": _inverse_temperature(request, soft)}
         if temperature == "soft" and grid is sharp:
-            raise Infeasible("partition: a soft temperature can be proved for one variable and few cells only", {"temperature": "sharp"})
+            raise Infeasible(
+                "partition: a soft temperature can be proved for one variable and few cells only",
+                {"temperature": "sharp"},
+            )
         story["published worst case"] = _published(request)
         return Plan(self.name, grid.keys, 1, 1, grid, story)
 
@@ -86,13 +95,17 @@ class Partition:
             d = len(cells)
             factor = (keys / request.max_keys) ** (1 / d) * 1.1
             raise Infeasible(
-                f"partition: about {keys:.3g} cells ({' x '.join(f'{c:,}' for c in cells)}) would be needed, more than max_keys={request.max_keys:,}",
+                f"partition: about {keys:.3g} cells ({' x '.join(f'{c:,}' for c in cells)}) would be needed, "
+                f"more than max_keys={request.max_keys:,}",
                 {"eps": float(f"{request.eps * factor:.2g}"), "method": "partition"},
             )
         grid = Grid(cells, tuple(_sharpness(request, c) for c in cells))
         lost = sum(_logit_rounding(request, c, s) for c, s in zip(cells, grid.sharpness, strict=True))
         if lost > 0.5:
-            raise Infeasible(f"partition: logits of {max(cells):,} cells an axis round by {lost:.2g} of eps in {request.dtype}", {"dtype": "float64"})
+            raise Infeasible(
+                f"partition: logits of {max(cells):,} cells an axis round by {lost:.2g} of eps in {request.dtype}",
+                {"dtype": "float64"},
+            )
         return grid
 
     def _soft(self, request: Request, sharp: Grid) -> Grid | None:
@@ -105,7 +118,7 @@ class Partition:
             count = max(2, math.ceil(sharp.cells[0] * share))
             if count > _SOFT_CELLS:
                 return None
-            best = min(((_error(request, Grid((count,), (s,)), X, truth), s) for s in _SOFT))
+            best = min((_error(request, Grid((count,), (s,)), X, truth), s) for s in _SOFT)
             if best[0] <= 0.97 * request.eps:
                 return Grid((count,), (best[1],))
         return None
@@ -128,7 +141,11 @@ def build_grid(request: Request, grid: Grid) -> Network:
         axes.append(Axis(query, np.array([-middle]), slopes[:, None], biases))
         centres.append(np.clip(v + middle, low, high))
     values = np.empty((*grid.cells, len(function.outputs)))
-    rest = np.stack([g.ravel() for g in np.meshgrid(*centres[1:], indexing="ij")], axis=1) if box.dim > 1 else np.empty((1, 0))
+    rest = (
+        np.stack([g.ravel() for g in np.meshgrid(*centres[1:], indexing="ij")], axis=1)
+        if box.dim > 1
+        else np.empty((1, 0))
+    )
     step = max(1, 200_000 // len(rest))
     for i in range(0, grid.cells[0], step):  # never more than a slab of points at once
         first = centres[0][i : i + step]
@@ -136,7 +153,13 @@ def build_grid(request: Request, grid: Grid) -> Network:
         values[i : i + step] = function.values(X).reshape(len(first), *grid.cells[1:], -1)
     names = "cell " + ", ".join(f"{{{k}}} of {n}" for k, n in enumerate(box.names))
     p = len(function.outputs)
-    head = Head("partition", tuple(axes), rounded(values, request.dtype), tuple(f"value of {o}" for o in function.outputs), names)
+    head = Head(
+        "partition",
+        tuple(axes),
+        rounded(values, request.dtype),
+        tuple(f"value of {o}" for o in function.outputs),
+        names,
+    )
     return Network(
         inputs=box.names,
         layers=(Layer((head,)),),
@@ -189,7 +212,9 @@ def _cell_counts(request: Request) -> tuple[int, ...]:
         return tuple(max(1, math.ceil(w / h)) for w in widths)
     rng = np.random.default_rng(request.seed)
     X = box.probe(6000 if box.dim <= 4 else 2000, rng)
-    if function.graph is not None:
+    if not math.isinf(request.norm):
+        X = box.sample(40_000, rng)
+    elif function.graph is not None:
         X = np.concatenate([X[: len(X) // 2], steep_points(function), X[len(X) // 2 :]])
     base = function.values(X)
     slopes = np.array([_axis_variation(request, X, base, k) for k in range(box.dim)])
@@ -266,8 +291,7 @@ def _oscillation(request: Request, X: Array, base: Array, h: Array) -> float:
         worst = np.maximum(worst, np.max(np.where(np.isfinite(change), change, 0.0), axis=1))
     if math.isinf(request.norm):
         return float(worst.max())
-    inner = worst[:1000]  # uniform points of the probe only
-    return float(np.mean(inner**request.norm) ** (1 / request.norm)) * 1.3
+    return float(np.mean(worst**request.norm) ** (1 / request.norm)) * 1.3
 
 
 def _published(request: Request) -> dict[str, object]:
@@ -286,5 +310,7 @@ def _published(request: Request) -> dict[str, object]:
             gradients += np.max((np.abs(request.function.values(Y) - base) / step) ** 2, axis=1)
         lipschitz = float(np.sqrt(np.nanmax(gradients)))
     half = float(np.max(box.high_array - box.low_array)) / 2
-    per_axis = max(1, math.ceil(half * lipschitz * math.sqrt(box.dim) / request.eps)) if math.isfinite(lipschitz) else math.inf
+    per_axis = (
+        max(1, math.ceil(half * lipschitz * math.sqrt(box.dim) / request.eps)) if math.isfinite(lipschitz) else math.inf
+    )
     return {"lipschitz (sampled)": lipschitz, "cells an axis": per_axis, "cells": float(per_axis) ** box.dim}

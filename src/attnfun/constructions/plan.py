@@ -39,7 +39,9 @@ class Plan:
 
 
 class Construction(Protocol):
-    """One file, one class, one line in the registry. `plan` raises Infeasible with the nearest request that would fit."""
+    """One file, one class, one line in the registry. `plan` raises Infeasible with the nearest request that would
+    fit.
+    """
 
     name: str
     summary: str

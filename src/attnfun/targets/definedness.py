@@ -98,7 +98,9 @@ def _holds(kind: str, low: Array, high: Array) -> np.ndarray[tuple[int, ...], np
 
 def _describe(extended: Graph, c: Condition) -> str:
     node = extended.nodes[c.at]
-    name = {"div": "the denominator", "powi": "the base", "powr": "the base", "pow": "the base"}.get(node.op, f"the argument of {node.op}")
+    name = {"div": "the denominator", "powi": "the base", "powr": "the base", "pow": "the base"}.get(
+        node.op, f"the argument of {node.op}"
+    )
     if node.op == "tan":
         name = "the cosine behind tan,"
     return f"{name} {extended.text(c.argument, limit=80)} {_PHRASES[c.kind]}"
@@ -125,7 +127,17 @@ def _look_for_violations(extended: Graph, arguments: Graph, found: list[Conditio
         env = {n: X[:, k] for k, n in enumerate(box.names)}
         floats = run(arguments, ArrayAlgebra(), env)
     rows = [np.broadcast_to(np.asarray(v, dtype=np.float64), (len(X),)) for v in floats]
-    picks = sorted({int(i) for r in rows for i in (np.argmin(_finite(r, np.inf)), np.argmax(_finite(r, -np.inf)), np.argmin(_finite(np.abs(r), np.inf)))})
+    picks = sorted(
+        {
+            int(i)
+            for r in rows
+            for i in (
+                np.argmin(_finite(r, np.inf)),
+                np.argmax(_finite(r, -np.inf)),
+                np.argmin(_finite(np.abs(r), np.inf)),
+            )
+        }
+    )
     X = X[picks]
     for c, (low, high) in zip(found, _ball_values(arguments, box, X), strict=True):
         wrong = {
@@ -140,7 +152,9 @@ def _look_for_violations(extended: Graph, arguments: Graph, found: list[Conditio
             raise InvalidRequest(f"{_describe(extended, c)}, but at {_at(box, x)} it does not{_what(extended, c)}")
         if c.kind == "nonzero" and (low > 0).any() and (high < 0).any():
             x = _zero_between(arguments, found.index(c), box, X[int(np.argmax(low > 0))], X[int(np.argmax(high < 0))])
-            raise InvalidRequest(f"{_describe(extended, c)}, but it changes sign near {_at(box, x)}{_what(extended, c)}")
+            raise InvalidRequest(
+                f"{_describe(extended, c)}, but it changes sign near {_at(box, x)}{_what(extended, c)}"
+            )
 
 
 def _finite(values: Array, other: float) -> Array:
@@ -183,7 +197,11 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
             kept &= good
         done += len(lows)
         lows, highs = lows[~kept], highs[~kept]
-        if len(lows) and worst is not None and (done + 2 * len(lows) > _BOXES or np.max((highs - lows) / width) < 2.0**-40):
+        if (
+            len(lows)
+            and worst is not None
+            and (done + 2 * len(lows) > _BOXES or np.max((highs - lows) / width) < 2.0**-40)
+        ):
             x = (lows[0] + highs[0]) / 2
             raise Infeasible(f"could not prove that {_describe(extended, worst)} (open near {_at(box, x)})")
         axis = np.argmax((highs - lows) / width, axis=1) if len(lows) else np.zeros(0, dtype=int)

@@ -43,7 +43,9 @@ class Box:
             if max(abs(low), abs(high)) > _LARGEST:
                 raise InvalidRequest(f"domain {name}={low:g}:{high:g}: ends beyond {_LARGEST:g} are not supported")
             if not low < high:
-                raise InvalidRequest(f"domain {name}={low:g}:{high:g} is empty: the lower end must be below the upper end")
+                raise InvalidRequest(
+                    f"domain {name}={low:g}:{high:g} is empty: the lower end must be below the upper end"
+                )
             if not high - low > 1e-12 * max(abs(low), abs(high)):
                 raise InvalidRequest(f"domain {name}={low!r}:{high!r} is too narrow for float64 arithmetic")
 
@@ -100,7 +102,7 @@ class Box:
 
     def contains(self, X: Array) -> NDArray[np.bool_]:
         """(n,) True where the point lies in the closed box; NaN lies nowhere."""
-        inside: NDArray[np.bool_] = np.all((X >= self.low_array) & (X <= self.high_array), axis=1)
+        inside: NDArray[np.bool_] = np.all((self.low_array <= X) & (self.high_array >= X), axis=1)
         return inside
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:

@@ -21,7 +21,8 @@ from attnfun.targets.domain import Array, Box
 class Function:
     """f : box → R^p.
 
-    `graph` is the expression, or None for a black box; then `call` evaluates it, (n, d) → (n, p), and `lipschitz` is the
+    `graph` is the expression, or None for a black box; then `call` evaluates it, (n, d) → (n, p), and `lipschitz` is
+    the
     declared constant: |f(x) − f(y)|_∞ ≤ lipschitz · |x − y|_2 on the box.
     """
 
@@ -45,7 +46,9 @@ class Function:
         elif isinstance(target, Sequence) and target and all(isinstance(t, str) for t in target):
             graph = parse(list(target), box.names)
         else:
-            raise InvalidRequest(f"target {target!r:.80}: give an expression, a list of expressions, or a function of NumPy arrays")
+            raise InvalidRequest(
+                f"target {target!r:.80}: give an expression, a list of expressions, or a function of NumPy arrays"
+            )
         if lipschitz is not None:
             raise InvalidRequest("lipschitz= is for black boxes only: an expression has its own, derived constant")
         return cls(graph, box, _output_names(len(graph.outputs)))
@@ -67,7 +70,9 @@ class Function:
         with np.errstate(all="ignore"):
             seen, own = call(X), traced.values(X)
         if seen.shape != own.shape or not np.allclose(seen, own, rtol=1e-9, atol=1e-12, equal_nan=True):
-            raise InvalidRequest("tracing this function gave another function than calling it (does it depend on more than its arguments?)")
+            raise InvalidRequest(
+                "tracing this function gave another function than calling it (does it depend on anything else?)"
+            )
         return traced
 
     @classmethod

@@ -116,7 +116,7 @@ class Approximant:
         lines = [f"{self.target.text}  on  {self.target.box.text}"]
         lines.append(
             f"Built: {cost.layers} layer(s), {cost.heads} head(s), {cost.keys:,} keys, rank {cost.rank}, "
-            f"{cost.parameters:,} parameters in the literal form, values up to {cost.max_value:.3g}, {self.network.dtype}."
+            f"{cost.parameters:,} parameters (literal form), values up to {cost.max_value:.3g}, {self.network.dtype}."
         )
         for head in self.network.heads:
             axes = " × ".join(f"{axis.keys} keys" for axis in head.axes)

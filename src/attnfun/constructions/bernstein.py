@@ -265,10 +265,10 @@ def _fit(request: Request, shape: Shape | None) -> Fit | None:
 
 
 def _preference(fit: Fit) -> tuple[float, float]:
-    """Fewest keys, then smallest values; values that round (a twentieth of eps) or tower over the target count half more."""
+    """Fewest keys, then smallest values; values that round, or tower over the target, count as further keys."""
     shape, _, size, rounding = fit
     towering = size > 1e4 * max(float(np.abs(shape.coefficients).sum()), 1e-300)
-    return shape.keys * (1.5 if rounding > 0.05 or towering else 1.0), size
+    return shape.keys * (1 + 3 * rounding) * (1.25 if towering else 1.0), size
 
 
 def _axis_by_axis(request: Request, best: Fit) -> Fit:

@@ -109,8 +109,8 @@ def leak(w: Walls, lam: float) -> float:
     """2 e^−λ/(1 − e^−g), rounded up."""
     if not w.gaps:
         return 0.0
-    tail = 1.0 if math.isinf(w.least) else 1 - math.exp(-min(w.least, 700.0)) * (1 + 1e-12)
-    return 2 * math.exp(-lam) / tail * (1 + 1e-12)
+    tail = -math.expm1(-w.least) * (1 - 1e-12)  # not 1 - exp: for a tiny g that is rounding error of either sign
+    return 2 * math.exp(-lam) / tail * (1 + 1e-12) if tail > 0 else math.inf
 
 
 def prove_by_cells(view: View, function: Function, norm: float, eps: float) -> Bound:
@@ -290,7 +290,8 @@ def _black_box_errors(function: Function, ends: list[tuple[Array, Array]], order
     X = np.empty((mids[0].size, len(ends)))
     for a, m in enumerate(mids):
         X[:, order[a]] = m.ravel()
-    squares = [((hi - lo) / 2 * (1 + 1e-12)) ** 2 for lo, hi in ends]
+    middles = [lo + (hi - lo) / 2 for lo, hi in ends]  # rounded, so the longer half counts
+    squares = [(np.maximum(hi - m, m - lo) * (1 + 1e-12)) ** 2 for (lo, hi), m in zip(ends, middles, strict=True)]
     radius = np.sqrt(sum(s.reshape([-1 if i == a else 1 for i in range(len(ends))]) for a, s in enumerate(squares))) * (
         1 + 1e-12
     )
@@ -322,21 +323,31 @@ def _lp_norm(
     head: HeadView, function: Function, grids: list[Cells], p: float, lost: Array, view: View, eps: float
 ) -> tuple[float, float]:
     """(upper, lower) end of the volume-normalised L^p norm; the largest output counts."""
-    volume = float(np.prod(view.high - view.low))
-    total = np.zeros(head.values.shape[-1])
+    sides = [float(view.high[a.variable] - view.low[a.variable]) for a in head.axes]  # volumes are fractions of the box
+    total, scale = np.zeros(head.values.shape[-1]), np.zeros(head.values.shape[-1])
     below = np.zeros(head.values.shape[-1])
-    inner = [np.maximum(g.core_high - g.core_low, 0.0) for g in grids]
-    outer = [g.high - g.low for g in grids]
+    inner = [np.maximum(g.core_high - g.core_low, 0.0) / w for g, w in zip(grids, sides, strict=True)]
+    outer = [(g.high - g.low) / w for g, w in zip(grids, sides, strict=True)]
     for rows in _row_chunks([len(g.index) for g in grids]):
         e = errors_over_cells(head, function, grids, rows, eps, core=False)
         e_core = errors_over_cells(head, function, grids, rows, eps, core=True)
         vol_out, vol_in = _volumes(outer, rows), _volumes(inner, rows)
         rest = np.maximum(vol_out * (1 + 1e-12) - vol_in * (1 - 1e-12), 0.0)
-        total += np.sum(vol_in[..., None] * e_core**p + rest[..., None] * e**p, axis=tuple(range(e.ndim - 1)))
+        # e^p underflows for large p: powers of e/scale, scale the largest e so far; 1e-300 covers what still underflows
+        largest = np.maximum(scale, e.reshape(-1, e.shape[-1]).max(axis=0))
+        if not np.isfinite(largest).all():
+            return math.inf, 0.0
+        unit = np.where(largest > 0, largest, 1.0)
+        powers = vol_in[..., None] * (e_core / unit) ** p + rest[..., None] * (e / unit) ** p
+        total = total * (scale / unit) ** p + np.sum(powers + 1e-300, axis=tuple(range(e.ndim - 1)))
+        scale = largest
         if function.graph is not None:
             below += _lp_below(head, function, grids, rows, p, lost)
     count = float(np.prod([len(g.index) for g in grids]))
-    high = float(np.max((total * (1 + (count + 64) * 2.0**-52) / volume) ** (1 / p) * (1 + 1e-12) + lost))
+    high = float(np.max(scale * (total * (1 + (count + 64) * 2.0**-52)) ** (1 / p) * (1 + 1e-12) + lost))
+    volume = math.prod(sides)
+    if not volume > 1e-290:
+        return high, 0.0
     low = float(np.max((below * (1 - (count + 64) * 2.0**-52) / volume) ** (1 / p) * (1 - 1e-12)))
     return high, max(low, 0.0)
 

@@ -62,8 +62,10 @@ def prove(
     high = math.nextafter(bound.high + rounding, math.inf) if bound.high + rounding > 0 else 0.0
     conditional = function.graph is None
     reason = None
-    if eps is None or high <= eps:
+    if math.isfinite(high) and (eps is None or high <= eps):
         status = Status.CONDITIONAL if conditional else Status.PROVED
+    elif eps is None:
+        status, reason = Status.UNDECIDED, "no finite bound could be proved"
     elif bound.low > eps:
         status, reason = Status.REFUTED, _refutation(function, bound, eps)
     else:

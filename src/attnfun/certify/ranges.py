@@ -20,15 +20,18 @@ def witnessed_range(function: Function) -> tuple[float, tuple[float, ...], tuple
     assert function.graph is not None
     widths = []
     for o in range(len(function.outputs)):
-        above, below = _extreme(function, o, 1.0), _extreme(function, o, -1.0)
-        with precision(128):
+        # floats may not see a variation far below the values' size: a few more points, told apart by balls alone
+        points = [_extreme(function, o, 1.0), _extreme(function, o, -1.0), function.box.low_array, function.box.high_array]
+        points += list(function.box.sample(6, np.random.default_rng(0)))
+        with precision(256):
             values = []
-            for x in (above, below):
+            for x in points:
                 env = {n: arb(float(v)) for n, v in zip(function.box.names, x, strict=True)}
                 values.append(run(function.graph, BallAlgebra(clip_sqrt=True), env)[o])
-            width = lower(values[0] - values[1])
-            negligible = lower(abs(values[0])) * 1e-14
-        if width > negligible:
+            order = sorted(range(len(points)), key=lambda i: float((values[i] - values[0]).mid()))
+            above, below = points[order[-1]], points[order[0]]
+            width = lower(values[order[-1]] - values[order[0]])
+        if width > 0:
             widths.append((width, tuple(float(v) for v in above), tuple(float(v) for v in below)))
     if not widths:
         centre = tuple(float(v) for v in (function.box.low_array + function.box.high_array) / 2)

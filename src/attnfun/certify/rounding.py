@@ -5,8 +5,8 @@
 | u, γ_n | unit roundoff of the dtype, n u/(1 − n u) |
 | E[c](x) | Σ_j p_j(x) c_j, the *envelope*: the head with the values c_j ≥ 0 |
 
-Model of one head with A axes and n keys, x given exactly in the dtype:
- 1. query q_a: off by at most γ_{d+1}(|w||x| + |c|);
+Model of one head with A axes and n keys, x a point in float64:
+ 1. query q_a: off by at most γ_{d+1}(|w||x| + |c|); in float32 γ_{d+2}, for x itself is rounded to it first;
  2. logit of key j: Σ_a |k| δq_a + γ_{2A+3} Σ_a (|k||q| + |b|) (the sum of the axis biases is rounded in the literal
  form);
  3. subtraction of a maximum, possibly of a running one: 2u·gap_j, gap_j = largest logit − logit of j;
@@ -29,6 +29,8 @@ a factor
 e^{Σ Δ r} over its centre, no derivative needed. Keys below e^−700 (float32: e^−80) of the largest may vanish: n of
 them, counted.
 The local route drops at most 2^−60 of the mass on every axis, counted too. Read-out: γ of its length.
+Products that underflow lose at most the least positive number η each: 4(n + 4)η a head (denominators are at least 1).
+Where a query, a logit or a numerator n max|V| could overflow, the bound is infinite.
 
 Failure modes: float32 with large values or slopes: the bound is honest and large. Several layers: not here.
 """
@@ -53,6 +55,8 @@ def hypotheses(dtype: str) -> tuple[str, ...]:
 
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
 _VANISH = {"float64": math.exp(-700.0), "float32": math.exp(-80.0)}
+_TINY = {"float64": 2.0**-1074, "float32": 2.0**-149}  # what a product may lose by underflow
+_LARGEST = {"float64": 2.0**1018, "float32": 2.0**122}  # overflow, with room for rounding and differences
 _BOXES = 400_000
 _SAFE = 1 + 1e-9  # the bound itself is computed in float64, all terms positive
 
@@ -61,6 +65,8 @@ def rounding_bound(view: View, dtype: str) -> float:
     """An upper bound, over the box and over the outputs, of |computed network − network|."""
     u = _ROUNDOFF[dtype]
     reach = np.maximum(np.abs(view.low), np.abs(view.high))
+    if not all(_fits(view, head, dtype) for head in view.heads):
+        return math.inf
     per_head = [_head_bound(view, head, dtype) for head in view.heads]
     columns = view.dim + sum(h.values.shape[-1] for h in view.heads)
     g = _gamma(columns + 2, u)
@@ -72,8 +78,23 @@ def rounding_bound(view: View, dtype: str) -> float:
             weight = np.abs(head.mix[o])
             error += float(weight @ errors)
             carried += float(weight @ (sizes + errors))
-        total[o] = (error + g * carried) * _SAFE
+        total[o] = (error + g * carried + ((columns + 2) * _TINY[dtype] if carried else 0.0)) * _SAFE
+        if not carried < _LARGEST[dtype]:  # NaN must not pass
+            return math.inf
     return float(total.max())
+
+
+def _fits(view: View, head: HeadView, dtype: str) -> bool:
+    """Can no query, logit or sum of the head overflow? Terms e_j are at most 1, so numerators at most n max|V|."""
+    limit = _LARGEST[dtype]
+    n = float(np.prod([a.size for a in head.axes], dtype=np.float64))
+    logit = 0.0
+    with np.errstate(over="ignore"):
+        for axis in head.axes:
+            far = max(abs(v) for v in _ends(view, axis.variable))
+            q = abs(axis.w) * far + abs(axis.c)
+            logit += float(np.max(np.abs(axis.slopes) * q + np.abs(axis.biases))) + q
+        return bool(logit < limit and n * float(np.abs(head.values).max()) < limit)
 
 
 def _gamma(n: float, u: float) -> float:
@@ -94,7 +115,7 @@ def _head_bound(view: View, head: HeadView, dtype: str) -> tuple[Array, Array]:
     vanish = 2 * n * _VANISH[dtype] * spread + 2 * len(head.axes) * 2.0**-60 * spread
     plain = spread * math.tanh(min(worst / 2, 20.0)) + 2 * g * size
     envelope = _envelope(view, head, dtype, common, worst, g)
-    return np.asarray(np.minimum(plain, envelope) * _SAFE + vanish), size
+    return np.asarray(np.minimum(plain, envelope) * _SAFE + vanish + 4 * (n + 4) * _TINY[dtype]), size
 
 
 def _ends(view: View, k: int) -> tuple[float, float]:
@@ -108,7 +129,8 @@ def _axis_move(view: View, head: HeadView, a: int, dtype: str, low: float, high:
     far = max(abs(low), abs(high))
     q_ends = np.array([axis.w * low + axis.c, axis.w * high + axis.c])
     q = float(np.abs(q_ends).max()) * _SAFE
-    dq = _gamma(view.dim + 1, u) * (abs(axis.w) * far + abs(axis.c))
+    dq = _gamma(view.dim + (1 if dtype == "float64" else 2), u) * (abs(axis.w) * far + abs(axis.c))
+    dq += (abs(axis.w) + 4) * _TINY[dtype]
     k, b = np.abs(axis.slopes), np.abs(axis.biases)
     logits = axis.slopes * q_ends[:, None] + axis.biases  # (2, P): affine in x, so gaps peak at an end
     gap = (logits.max(axis=1, keepdims=True) - logits).max(axis=0)

@@ -291,7 +291,8 @@ def _oscillation(request: Request, X: Array, base: Array, h: Array) -> float:
         worst = np.maximum(worst, np.max(np.where(np.isfinite(change), change, 0.0), axis=1))
     if math.isinf(request.norm):
         return float(worst.max())
-    return float(np.mean(worst**request.norm) ** (1 / request.norm)) * 1.3
+    largest = float(worst.max())  # powers of worst/largest: worst^p underflows for large p
+    return largest * float(np.mean((worst / largest) ** request.norm) ** (1 / request.norm)) * 1.3 if largest else 0.0
 
 
 def _published(request: Request) -> dict[str, object]:

@@ -34,7 +34,7 @@ lint: $(READY) ## ruff and mypy
 	$(BIN)/mypy
 
 claims: $(READY) ## write CLAIMS.md from the code's own registry
-	$(BIN)/python -m attnfun.claims
+	$(BIN)/python -m attnfun.claims > CLAIMS.md.new && mv CLAIMS.md.new CLAIMS.md
 
 clean: ## remove the environment and everything generated
 	rm -rf $(VENV) build dist demo.png demo.safetensors .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks

@@ -1,0 +1,237 @@
+"""`python -m attnfun.claims`: CLAIMS.md, what is proved, conditional, tested, only sampled, and open.
+
+Constructions and methods of proof are found in the code: the registry and the `prove_by_<name>` functions, with the
+statements of their docstrings; hypotheses are those that certificates print. What no code can know about itself (which
+test holds which claim, what nobody has done yet) is listed below, and a test checks that every file and every test it
+names exists.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+import attnfun.certify
+from attnfun.certify import Status, rounding, witness
+from attnfun.certify.rounding import hypotheses
+from attnfun.constructions import CONSTRUCTIONS
+from attnfun.network.network import DTYPES
+from attnfun.verbs import compile as compile_target
+
+_LABEL = re.compile(
+    r"(?:^|(?<=\n)|(?<= {2}))(Statement|Source|Construction|Size|Bound|L\^p|Failure modes?|Example)"
+    r"(?: \([^)]*\))?[.:]\s",
+)
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A claim that tests hold, on the cases they run; `tests` are files or `file::test`."""
+
+    claim: str
+    tests: tuple[str, ...]
+
+
+TESTED = (
+    Tested(
+        "every algebra contains the exact value: intervals, balls, complex balls, power series, gradients",
+        (
+            "tests/expressions/test_intervals.py::test_a_random_expression_over_a_box_contains_its_values_at_points",
+            "tests/expressions/test_balls.py::test_a_random_expression_over_a_box_contains_its_values_at_points",
+            "tests/expressions/test_balls.py::test_a_complex_ball_contains_the_complex_and_the_real_values",
+            "tests/expressions/test_series.py::test_taylor_polynomial_with_remainder_contains_the_value",
+            "tests/expressions/test_gradient.py::test_partials_over_a_box_contain_the_series_slope_at_points",
+        ),
+    ),
+    Tested(
+        "no complex ball is finite where it touches a branch cut or a pole",
+        ("tests/expressions/test_balls.py::test_no_finite_complex_ball_touches_a_cut_or_a_pole",),
+    ),
+    Tested(
+        "any text is read or refused in one line; no code is evaluated, nothing is unpickled",
+        (
+            "tests/expressions/test_parse.py::test_any_text_is_read_or_refused",
+            "tests/expressions/test_parse.py::test_hostile_text_is_one_line_at_once",
+            "tests/test_layers.py::test_no_code_is_ever_evaluated_or_unpickled",
+        ),
+    ),
+    Tested(
+        "dense, factorised and local evaluation agree; what the local route drops is within its bound",
+        (
+            "tests/network/test_evaluate.py::test_every_route_agrees_on_deep_networks",
+            "tests/network/test_evaluate.py::test_every_route_agrees_on_partitions",
+            "tests/network/test_evaluate.py::test_dropped_mass_is_never_above_its_bound",
+        ),
+    ),
+    Tested(
+        "self, cross and joint literal forms and torch's attention compute the same network; foreign tokens weigh 0",
+        (
+            "tests/network/test_literal.py::test_every_literal_form_agrees_with_the_memory_form",
+            "tests/network/test_literal.py::test_shut_out_tokens_have_weight_exactly_zero",
+            "tests/network/test_literal.py::test_torch_agrees_with_one_attention_call_a_layer",
+        ),
+    ),
+    Tested(
+        "a file comes back bit for bit; a flipped bit, a cut or a foreign file is noticed",
+        (
+            "tests/network/test_file.py::test_round_trip_is_bit_for_bit",
+            "tests/network/test_file.py::test_any_flipped_bit_is_noticed",
+            "tests/network/test_file.py::test_a_cut_file_is_noticed_at_every_length",
+            "tests/network/test_file.py::test_foreign_files_are_noticed",
+        ),
+    ),
+    Tested(
+        "the checker imports no construction, and runs where none can be imported",
+        (
+            "tests/test_layers.py::test_lower_rooms_never_import_higher_ones",
+            "tests/test_layers.py::test_the_checker_runs_where_no_construction_can_be_imported",
+        ),
+    ),
+)
+
+SAMPLED = (
+    ("how a construction chooses degrees, steps, cell counts and temperatures", "src/attnfun/constructions/auto.py"),
+    ("the Lipschitz constant behind “published worst case”", "src/attnfun/constructions/partition.py"),
+    ("the temperature “of the smallest true error”", "src/attnfun/constructions/partition.py"),
+    ("how a proof chooses ellipses and node counts (what they give is then proved)", "src/attnfun/certify/nodes.py"),
+    ("`cost.rank`, a numerical rank", "src/attnfun/network/head.py"),
+    ('certificates with status `sampled`, from `compile(accept="sampled")`', "src/attnfun/verbs.py"),
+    ("that a traced function is the function that was called (random points)", "src/attnfun/targets/function.py"),
+)
+
+OPEN = (
+    "networks of several layers: they are evaluated, saved and exported, but the checker declines them",
+    "heads whose axes read more than one variable",
+    "kinks in two and more variables, except for partitions",
+    "analytic targets of more than four variables, except by partitions",
+    "a proved error of exp in the mathematical library (a hypothesis today)",
+    "reduced-precision and GPU arithmetic",
+    "lower bounds on the number of keys: a certificate never says that fewer would not do",
+)
+
+
+def methods() -> list[ModuleType]:
+    """The modules of `certify/` that offer a `prove_by_<name>`, in the alphabet's order."""
+    found = []
+    for info in pkgutil.iter_modules(attnfun.certify.__path__):
+        module = importlib.import_module(f"attnfun.certify.{info.name}")
+        if hasattr(module, f"prove_by_{info.name}"):
+            found.append(module)
+    return found
+
+
+def labelled(doc: str) -> dict[str, str]:
+    """The parts of a docstring that begin with a label such as “Statement.” or “Failure mode:”, by label."""
+    places = list(_LABEL.finditer(doc))
+    ends = [m.start() for m in places[1:]] + [len(doc)]
+    return {m.group(1).removesuffix("s"): doc[m.end() : end].strip() for m, end in zip(places, ends, strict=True)}
+
+
+def black_box_hypotheses() -> tuple[str, ...]:
+    """What a certificate about an untraceable function adds to its hypotheses; taken from one, made here."""
+
+    def opaque(x: Any) -> Any:
+        return np.interp(np.asarray(x, dtype=np.float64), (-1.0, 0.0, 1.0), (1.0, 0.0, 1.0))
+
+    certificate = compile_target(opaque, domain={"x": (-1.0, 1.0)}, eps=1.5, lipschitz=1.0).certificate
+    assert certificate.status is Status.CONDITIONAL
+    return tuple(h for h in certificate.hypotheses if h not in hypotheses("float64"))
+
+
+def text() -> str:
+    """CLAIMS.md."""
+    return "\n".join(_lines()).rstrip() + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield "# Claims"
+    yield ""
+    yield "Written by `make claims` from the code: change the code, not this file. Proofs: `docs/mathematics.md`."
+    yield ""
+    yield "| status of a certificate | what it says |"
+    yield "| --- | --- |"
+    for status in Status:
+        yield f"| {status.value} | {status.meaning} |"
+    yield from ("", "## Proved", "")
+    yield "Of a network with status `proved`: its error in real arithmetic, from the stored weights, by one of"
+    yield ""
+    yield "| method | for | declines | code |"
+    yield "| --- | --- | --- | --- |"
+    for module in methods():
+        doc = module.__doc__ or ""
+        head = doc.split("\n\n")[0]
+        name, _, scope = " ".join(head.split()).removeprefix("Method ").partition(": ")
+        declines = labelled(doc).get("Failure mode", "")
+        yield f"| {name} | {_cell(scope)} | {_cell(declines)} | `{_path(module)}` |"
+    yield ""
+    yield f"plus the rounding of its evaluation (`{_path(rounding)}`). Lower ends are witnessed at a float64 point"
+    yield f"of the domain (`{_path(witness)}`)."
+    yield ""
+    yield "The constructions rest on these statements, derived in their files. No certificate relies on them."
+    for name, construction in CONSTRUCTIONS.items():
+        module = importlib.import_module(type(construction).__module__)
+        parts = labelled(module.__doc__ or "")
+        yield from ("", f"### `{name}`: {construction.summary}", "")
+        yield from _blocks(parts["Statement"])
+        yield ""
+        for label in ("Source", "Size", "Bound", "Failure mode"):
+            yield f"- {label}: {_flat(parts[label])}"
+        yield f"- Code: `{_path(module)}`"
+    yield from ("", "## Conditional", "")
+    yield "Hypotheses that certificates print:"
+    yield ""
+    for dtype in DTYPES:
+        for hypothesis in hypotheses(dtype):
+            yield f"- {dtype}: {hypothesis}"
+    yield ""
+    yield "Of a Python function that cannot be traced (declared constant 1 in this instance), status `conditional`:"
+    yield ""
+    for hypothesis in black_box_hypotheses():
+        yield f"- {hypothesis}"
+    yield from ("", "## Tested", "")
+    yield "Held by tests on the cases they run, not proved."
+    yield ""
+    for item in TESTED:
+        yield f"- {item.claim}"
+        for test in item.tests:
+            yield f"  - `{test}`"
+    yield from ("", "## Sampled only", "")
+    yield "Measured at finitely many points; none of it is part of a proof."
+    yield ""
+    for claim, path in SAMPLED:
+        yield f"- {claim} (`{path}`)"
+    yield from ("", "## Open", "")
+    for claim in OPEN:
+        yield f"- {claim}"
+
+
+def _path(module: ModuleType) -> str:
+    return "src/" + module.__name__.replace(".", "/") + ".py"
+
+
+def _flat(part: str) -> str:
+    return " ".join(part.split())
+
+
+def _cell(part: str) -> str:
+    return _flat(part).removesuffix(".").replace("|", "\\|")
+
+
+def _blocks(part: str) -> Iterator[str]:
+    """Paragraphs on one line each, indented formulas as they stand."""
+    for number, block in enumerate(re.split(r"\n\s*\n", part)):
+        if number:
+            yield ""
+        yield block.rstrip() if block.startswith("    ") else _flat(block)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(text())

@@ -1,0 +1,141 @@
+"""Where a function of one variable is not smooth, read from its expression.
+
+A **kink** is a root of the argument of abs or relu, or of the difference in max or min; a **root** is a point where the
+argument of sqrt, log, a power or a quotient reaches the end of what the operation allows. Points inside the interval
+and near it count: a logarithm on [1e-6, 1] is governed by its singular point at 0. Arguments are taken from the graph
+and their roots found by sign changes on a grid and bisection to the last bit, so a place is never guessed from samples
+of the function itself.
+
+Failure mode: a root between two grid points with no sign change (a double root off the grid) is missed; the fit then
+needs more keys, and the proof says what it reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attnfun.constructions.unary.keys import Array
+from attnfun.expressions import ArrayAlgebra, Graph, run, run_all
+
+_GRID = 1500  # points a third of the scan: the interval itself and as much again on either side
+_ROOTS: dict[str, Callable[[Any], Any]] = {
+    "sqrt": lambda g: g,
+    "log": lambda g: g,
+    "powr": lambda g: g,
+    "pow": lambda g: g,
+    "log1p": lambda g: 1 + g,
+    "asin": lambda g: 1 - g * g,
+    "acos": lambda g: 1 - g * g,
+    "tan": np.cos,
+}
+_KINKS = frozenset({"abs", "relu", "max", "min"})
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A place where smoothness ends; `kink` if both sides are smooth up to it."""
+
+    at: float
+    kink: bool
+
+
+def values(graph: Graph, u: Array) -> Array:
+    """The first output at u; 0/0 points are moved a little until they are defined (removable singularities)."""
+    f = _evaluate(graph, u)
+    if np.isfinite(f).all():
+        return f
+    width = float(np.ptp(u)) if len(u) > 1 else 1.0
+    middle = float(np.mean(u))
+    for scale in (1e-13, 1e-10, 1e-7):
+        bad = ~np.isfinite(f)
+        inward = np.where(u > middle, -1.0, 1.0) * scale * max(width, float(np.abs(u).max()) * 1e-3)
+        f[bad] = _evaluate(graph, u + inward)[bad]
+        if np.isfinite(f).all():
+            break
+    return f
+
+
+def _evaluate(graph: Graph, u: Array) -> Array:
+    name = graph.variables[0] if graph.variables else "u"
+    with np.errstate(all="ignore"):
+        out = run(graph, ArrayAlgebra(), {name: u})[0]
+    return np.array(np.broadcast_to(np.asarray(out, dtype=np.float64), u.shape))
+
+
+def features(graph: Graph, low: float, high: float) -> tuple[Feature, ...]:
+    """Kinks inside (low, high) and roots inside or within one width of it, in order."""
+    guards = [i for i, node in enumerate(graph.nodes) if _is_guard(node.op, node.value)]
+    if not guards or not graph.variables:
+        return ()
+    width = high - low
+    u = np.concatenate([np.linspace(low - width, high + width, 3 * _GRID + 1), [low, high]])
+    u = np.unique(u)
+    table = _arguments(graph, guards, u)
+    inside = (u >= low) & (u <= high)
+    places: list[float] = []
+    for row, i in enumerate(guards):
+        places += _roots(graph, i, u, table[row])
+    found: dict[float, bool] = {}
+    for s in sorted({_snapped(v, low, high) for v in places}):
+        at = _arguments(graph, guards, np.array([s]))[:, 0]
+        near = np.abs(at) <= 1e-11 * np.nanmax(np.where(inside, np.abs(table), 0.0), axis=1) + 1e-300
+        kinks = [graph.nodes[i].op in _KINKS for i, hit in zip(guards, near, strict=True) if hit]
+        if not kinks:
+            continue
+        kink = all(kinks)
+        if not kink or low < s < high:
+            found[s] = kink
+    return tuple(Feature(s, kink) for s, kink in found.items())
+
+
+def _is_guard(op: str, value: object) -> bool:
+    return op in _ROOTS or op in _KINKS or op == "div" or (op == "powi" and isinstance(value, int) and value < 0)
+
+
+def _arguments(graph: Graph, guards: list[int], u: Array) -> Array:
+    """(guards, len(u)) what must not vanish, at the points u."""
+    with np.errstate(all="ignore"):
+        nodes = run_all(graph, ArrayAlgebra(), {graph.variables[0]: u})
+        rows = []
+        for i in guards:
+            node = graph.nodes[i]
+            first = np.asarray(nodes[node.args[0]], dtype=np.float64)
+            if node.op in ("max", "min"):
+                first = first - nodes[node.args[1]]
+            elif node.op == "div":
+                first = np.asarray(nodes[node.args[1]], dtype=np.float64)
+            elif node.op in _ROOTS:
+                first = _ROOTS[node.op](first)
+            rows.append(np.broadcast_to(first, u.shape))
+    return np.array(rows, dtype=np.float64)
+
+
+def _roots(graph: Graph, guard: int, u: Array, g: Array) -> list[float]:
+    """Sign changes of the guard's argument, each bisected to neighbouring doubles; exact zeros on the grid."""
+    found = [float(v) for v in u[g == 0]] if 0 < int((g == 0).sum()) <= 64 else []
+    if (g == 0).all():
+        return []
+    change = np.flatnonzero((g[:-1] * g[1:] < 0) & np.isfinite(g[:-1] + g[1:]))
+    if len(change) == 0 or len(change) > 400:
+        return found
+    left, right, sign = u[change].copy(), u[change + 1].copy(), np.sign(g[change])
+    for _ in range(70):
+        middle = left + (right - left) / 2
+        m = _arguments(graph, [guard], middle)[0]
+        upper = m * sign > 0
+        left, right = np.where(upper, middle, left), np.where(upper, right, middle)
+    ends = np.abs(_arguments(graph, [guard], np.concatenate([left, right]))[0]).reshape(2, -1)
+    best = np.where(ends[0] <= ends[1], left, right)
+    small = ends.min(axis=0) <= np.maximum(np.abs(g[change]), np.abs(g[change + 1]))  # a pole grows instead
+    return found + [float(v) for v in best[small]]
+
+
+def _snapped(s: float, low: float, high: float) -> float:
+    near = 4 * np.spacing(max(abs(low), abs(high)))
+    if abs(s) <= near / 64:
+        return 0.0
+    return low if abs(s - low) <= near else high if abs(s - high) <= near else s

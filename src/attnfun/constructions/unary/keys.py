@@ -1,0 +1,123 @@
+"""Keys as tangent lines of a convex potential φ, and the pieces they make.
+
+| symbol | meaning |
+| --- | --- |
+| q | the query w u + c of a piece; w = ±1 and −c/w its origin, so that singular points lie at q = 0 |
+| t_j | where key j touches φ: logit_j = φ(t_j) + φ'(t_j)(q − t_j) = k_j q + b_j |
+| h_j | t_{j+1} − t_j, the local bandwidth |
+
+Softmax weights e^{k_j q + b_j} are largest near t_j and fall like a Gaussian of width (φ'')^{−1/2}: a good potential
+has φ'' = 2 c0/h², h the length over which the target changes. In discrete form, from the touching points alone,
+
+    k_{j+1} − k_j = 2 c0/h_j,      b_{j+1} − b_j = −(k_{j+1} − k_j)(t_j + t_{j+1})/2.
+
+Equispaced t_j give the Gaussian head (φ = c0 t²/h²), geometric ones the ladder (φ = −α ln t, for logs, powers and roots
+at q = 0). Sums are accumulated from the last key, the flat end: from the steep end, sums of size 1e19 would wipe out
+the slopes of size 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnfun.network import rounded
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of one head of u: logits slopes·q + biases, q = w u + c. `fixed` of them (the first) are not tuned."""
+
+    w: float
+    c: float
+    slopes: Array
+    biases: Array
+    fixed: int = 0
+
+    @property
+    def size(self) -> int:
+        return len(self.slopes)
+
+    def query(self, u: Array) -> Array:
+        return self.w * u + self.c
+
+    def weights(self, u: Array) -> Array:
+        """(len(u), size) softmax weights."""
+        logits = np.outer(self.query(u), self.slopes)
+        logits += self.biases
+        logits -= logits.max(axis=1, keepdims=True)
+        np.exp(logits, out=logits)
+        logits /= logits.sum(axis=1, keepdims=True)
+        return logits
+
+    def stored(self, dtype: str) -> Keys:
+        """The same with every number representable in dtype."""
+        w, c = (float(rounded(np.array(v), dtype)) for v in (self.w, self.c))
+        return replace(self, w=w, c=c, slopes=rounded(self.slopes, dtype), biases=rounded(self.biases, dtype))
+
+
+def tangents(t: Array, sharpness: float) -> tuple[Array, Array]:
+    """Slopes and biases of the tangent lines at the increasing points t, flat at the last one; sharpness is c0."""
+    step = 2 * sharpness / np.diff(t)
+    slopes = np.concatenate([-np.cumsum(step[::-1])[::-1], [0.0]])
+    biases = np.concatenate([np.cumsum((step * (t[:-1] + t[1:]) / 2)[::-1])[::-1], [0.0]])
+    return slopes, biases
+
+
+def gaussian(low: float, high: float, n: int, reach: float, sharpness: float, dtype: str) -> Keys:
+    """n keys at equispaced points of the interval blown up by `reach` about a short number near its middle."""
+    middle, half = centre(low, high, dtype), (high - low) / 2
+    t = np.linspace(-reach * half, reach * half, n)
+    slopes, biases = tangents(t, sharpness)
+    return Keys(1.0, -middle, slopes - slopes.mean(), biases)
+
+
+def placed(low: float, high: float, nodes: Array, sharpness: float, dtype: str) -> Keys:
+    """Keys at given points of the line, measured from a short number near the middle of [low, high]."""
+    middle = centre(low, high, dtype)
+    slopes, biases = tangents(nodes - middle, sharpness)
+    near = int(np.argmin(np.abs(nodes - middle)))  # flat in the middle, where q is small
+    return Keys(1.0, -middle, slopes - slopes[near], biases - biases[near])
+
+
+def ladder(origin: float, side: int, inner: float, outer: float, n: int, growth: float, sharpness: float) -> Keys:
+    """n keys at distances inner … outer from `origin` on one side; constant on the far side.
+
+    The steps of ln(distance) grow by the factor 1 + growth·y with the depth y below the outer end.
+    """
+    depth = np.log(outer / inner)
+    s = np.linspace(0.0, 1.0, n)
+    y = depth * s if growth * depth < 1e-9 else np.expm1(s * np.log1p(growth * depth)) / growth
+    t = outer * np.exp(-y[::-1])
+    slopes, biases = tangents(t, sharpness)
+    return Keys(float(side), -side * origin, slopes, biases)
+
+
+def one_sided(origin: float, side: int, far: float, n: int, reach: float, sharpness: float, steepness: float) -> Keys:
+    """n + 1 keys: constant beyond a kink at `origin`, n keys at O(1) slopes on (0, far) on its `side`.
+
+    The constant key has slope −steepness and carries all of it; at q = 0 it weighs as much as the others together, so a
+    jump J of the slope costs 0.28 J/steepness.
+    """
+    half = far / 2
+    t = half + np.linspace(-reach * half, reach * half, n) if n > 1 else np.array([half])
+    slopes, biases = tangents(t, sharpness)
+    slopes = slopes - slopes.mean()
+    return tie(Keys(float(side), -side * origin, np.r_[-steepness, slopes], np.r_[0.0, biases], 1))
+
+
+def tie(keys: Keys) -> Keys:
+    """The constant key of a one-sided piece given the weight of all others at q = 0."""
+    top = keys.biases[1:].max()
+    return replace(keys, biases=np.r_[top + np.log(np.exp(keys.biases[1:] - top).sum()), keys.biases[1:]])
+
+
+def centre(low: float, high: float, dtype: str) -> float:
+    """A number with few bits near the middle of [low, high], so that u − centre is rounded little."""
+    middle, width = low + (high - low) / 2, high - low
+    step = 2.0 ** np.floor(np.log2(width / 16))
+    return float(rounded(np.round(middle / step) * step, dtype))

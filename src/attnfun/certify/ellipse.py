@@ -63,6 +63,7 @@ _CUTS: dict[str, Callable[[Any], Any]] = {
 
 _FAMILY_BOXES = 20000
 _BOUNDARY_BOXES = 30000
+_ROUNDS = 20  # halvings a side: a pole is not chased to the last bit
 
 
 def is_entire(graph: Graph) -> bool:
@@ -176,10 +177,10 @@ def _cover_family(graph: Graph, names: tuple[str, ...], low: Array, high: Array,
     boxes_low = np.stack([g.ravel() for g in np.meshgrid(*[e[:-1] for e in edges], indexing="ij")], axis=1)
     boxes_high = np.stack([g.ravel() for g in np.meshgrid(*[e[1:] for e in edges], indexing="ij")], axis=1)
     logs = [arb(float(r)).log() for r in rho]
-    done = 0
+    done, rounds = 0, 0
     while len(boxes_low):
-        done += len(boxes_low)
-        if done > _FAMILY_BOXES:
+        done, rounds = done + len(boxes_low), rounds + 1
+        if done > _FAMILY_BOXES or rounds > _ROUNDS * (d + 1):
             return False
         balls = [_ball_array(boxes_low[:, k], boxes_high[:, k]) for k in range(d + 1)]
         env = _points(low, high, names, balls[1:], [balls[0] * logs[k] for k in range(d)])
@@ -207,10 +208,10 @@ def bound_on_boundary(graph: Graph, names: tuple[str, ...], low: Array, high: Ar
     boxes_low = np.stack([g.ravel() for g in np.meshgrid(*[e[:-1] for e in edges], indexing="ij")], axis=1)
     boxes_high = np.stack([g.ravel() for g in np.meshgrid(*[e[1:] for e in edges], indexing="ij")], axis=1)
     logs = [arb(float(r)).log() for r in rho]
-    worst, done = 0.0, 0
+    worst, done, rounds = 0.0, 0, 0
     absolute = np.frompyfunc(lambda z: upper(abs(z)), 1, 1)
     while len(boxes_low):
-        done += len(boxes_low)
+        done, rounds = done + len(boxes_low), rounds + 1
         theta = [_ball_array(boxes_low[:, k], boxes_high[:, k]) for k in range(d)]
         env = _points(low, high, names, theta, logs)
         size = np.zeros(len(boxes_low))
@@ -220,7 +221,7 @@ def bound_on_boundary(graph: Graph, names: tuple[str, ...], low: Array, high: Ar
             )
         limit = 8 * max(rough, worst)
         good = size <= limit
-        if done + 2 * int((~good).sum()) > _BOUNDARY_BOXES:
+        if done + 2 * int((~good).sum()) > _BOUNDARY_BOXES or rounds > _ROUNDS * d:
             good = np.isfinite(size)
             if not good.all():
                 return math.inf

@@ -25,6 +25,7 @@ from attnfun.expressions import Graph, precision
 from attnfun.network import Network, evaluate
 from attnfun.targets import Function, require_defined
 
+_FEW = 300  # the most keys of a sharp partition that the moments are tried on
 _SHARP = 6.0  # least logit step over a cell above which a product head is judged as a partition first
 
 Report = Callable[[str], None]
@@ -134,7 +135,8 @@ def _bound_and_rounding(
         tries = [cells] + ([nodes] if graph is not None and not has_kinks(graph) else [])
         tries += [moments] if graph is not None and seen.dim == 1 and not _has_sign(graph) else []
     elif _is_sharp(seen):
-        tries = [cells, nodes] + ([moments] if seen.dim == 1 else [])
+        few = seen.dim == 1 and seen.heads[0].axes[0].size <= _FEW  # many steps need many intervals: minutes
+        tries = [cells, nodes] + ([moments] if few else [])
     else:
         tries = [nodes, *([moments] if seen.dim == 1 else []), cells]
     return _first_good(tries, goal, norm, seen, graph, names, starts, say), rounding

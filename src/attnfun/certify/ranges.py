@@ -21,8 +21,8 @@ def witnessed_range(function: Function) -> tuple[float, tuple[float, ...], tuple
     widths = []
     for o in range(len(function.outputs)):
         # floats may not see a variation far below the values' size: a few more points, told apart by balls alone
-        points = [_extreme(function, o, 1.0), _extreme(function, o, -1.0), function.box.low_array, function.box.high_array]
-        points += list(function.box.sample(6, np.random.default_rng(0)))
+        points = [_extreme(function, o, 1.0), _extreme(function, o, -1.0)]
+        points += [function.box.low_array, function.box.high_array, *function.box.sample(6, np.random.default_rng(0))]
         with precision(256):
             values = []
             for x in points:

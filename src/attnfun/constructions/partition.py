@@ -134,6 +134,8 @@ def build_grid(request: Request, grid: Grid) -> Network:
         h = (high - low) / count
         middle = float(rounded(np.array(low + (high - low) / 2), request.dtype))
         v = rounded((np.arange(count) + 0.5) * h + (low - middle), request.dtype)
+        if not h**2 > 1e-300:
+            raise Infeasible(f"partition: cells of width {h:.3g} in {box.names[k]} are too narrow: slopes are 2S/h²")
         beta = s / h**2
         query = np.zeros((1, box.dim))
         query[0, k] = 1.0

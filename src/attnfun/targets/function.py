@@ -128,22 +128,35 @@ def _output_names(count: int) -> tuple[str, ...]:
     return ("f",) if count == 1 else tuple(f"f{i + 1}" for i in range(count))
 
 
+def _called(target: Callable[..., Any], X: Array) -> Any:
+    """target of d arrays, else of one (n, d) array, else (code that wants plain numbers) one point at a time."""
+    try:
+        return target(*X.T)
+    except (TypeError, ValueError):
+        pass
+    if X.shape[1] > 1:
+        try:
+            return target(X)
+        except (TypeError, ValueError):
+            pass
+    rows = np.array([np.asarray(target(*(float(v) for v in x)), dtype=np.float64) for x in X])
+    return list(rows.T) if rows.ndim == 2 else rows
+
+
 def _as_columns(target: Callable[..., Any], box: Box) -> Callable[[Array], Array]:
     """Wrap a user's function of d arrays, or of one (n, d) array, as (n, d) → (n, p)."""
 
     def columns(X: Array) -> Array:
         try:
-            out = target(*X.T)
-        except TypeError:
-            out = target(X)
-        except ValueError:  # code that branches on a value: one point at a time
-            out = np.stack([np.asarray(target(*x), dtype=np.float64) for x in X], axis=-1)
-        parts = list(out) if isinstance(out, (list, tuple)) else [out]
-        if len(parts) == 1 and np.ndim(parts[0]) == 2:
-            value = np.asarray(parts[0], dtype=np.float64)
-            value = value.T if value.shape[-1] == len(X) != value.shape[0] else value
-        else:
-            value = np.stack([np.broadcast_to(np.asarray(p, dtype=np.float64), (len(X),)) for p in parts], axis=1)
+            out = _called(target, X)
+            parts = list(out) if isinstance(out, (list, tuple)) else [out]
+            if len(parts) == 1 and np.ndim(parts[0]) == 2:
+                value = np.asarray(parts[0], dtype=np.float64)
+                value = value.T if value.shape[-1] == len(X) != value.shape[0] else value
+            else:
+                value = np.stack([np.broadcast_to(np.asarray(p, dtype=np.float64), (len(X),)) for p in parts], axis=1)
+        except (TypeError, ValueError) as why:
+            raise InvalidRequest(f"the function does not give numbers at points of the domain: {why}") from None
         if not np.isfinite(value).all():
             raise InvalidRequest("the black box returned NaN or infinity inside the domain")
         return value

@@ -27,7 +27,7 @@ from attnfun.network.network import DTYPES
 from attnfun.verbs import compile as compile_target
 
 _LABEL = re.compile(
-    r"(?:^|(?<=\n)|(?<= {2}))(Statement|Source|Construction|Size|Bound|L\^p|Failure modes?|Example)"
+    r"(?:^|(?<=\n)|(?<= {2}))(Statement|Source|Construction|Derivation|Size|Bound|L\^p|Failure modes?|Example)"
     r"(?: \([^)]*\))?[.:]\s",
 )
 

@@ -1,0 +1,118 @@
+"""Are two expression graphs the same function on a box? The guard against a forged label.
+
+`same_function(p, f, box)` returns only if p(x) = f(x) was proved for every point of the box at which f is defined, p
+being defined there too. Both graphs are brought to one normal form by the exact rewrites of `rewrites`, whose side
+conditions (positive, not zero, in [-1, 1]) follow from f being defined or are proved in balls; p - f must then vanish
+as a sum over monomials, denominators cleared. Before that, and independently, both are
+evaluated in balls at random points: disjoint values end the matter at once.
+
+Failure mode: functions that are equal for another reason than these rewrites, or past the caps of `normal_form`, are
+Undecided. A wrong rewrite would have to agree with f at all the sampled points as well to do harm.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from flint import arb
+
+from attnfun.certify.normal_form import TooLarge, scale
+from attnfun.certify.rewrites import Rewrites
+from attnfun.certify.signs import BITS, Sign, Signs, proved_sign
+from attnfun.certify.view import Undecided
+from attnfun.errors import InvalidRequest
+from attnfun.expressions import BallAlgebra, Graph, precision, run
+from attnfun.targets.domain import Box
+
+POINTS: Final = 64
+POINT_BITS: Final = 192
+PASSES: Final = 4
+MAX_CASES: Final = 6  # signs supposed at one time
+
+__all__ = ["Sign", "Signs", "proved_sign", "same_function"]
+
+
+def same_function(p: Graph, f: Graph, box: Box) -> None:
+    """Return if p = f is proved at every point of the box at which f is defined; raise Undecided otherwise."""
+    if len(p.outputs) != len(f.outputs):
+        raise Undecided(f"{len(p.outputs)} outputs cannot be {len(f.outputs)} outputs")
+    foreign = {*p.variables, *f.variables} - set(box.names)
+    if foreign:
+        raise Undecided(f"the domain has no variable {', '.join(sorted(foreign))}")
+    if p == f:
+        return
+    try:
+        _compare_at_points(p, f, box)
+        _compare_forms(p, f, box)
+    except TooLarge as error:
+        raise Undecided(f"the comparison was given up: {error} grew too large") from None
+    except InvalidRequest as error:
+        raise Undecided(f"the comparison was given up: {error}") from None
+    except RecursionError:
+        raise Undecided("the comparison was given up: the expressions are nested too deeply") from None
+
+
+def _compare_at_points(p: Graph, f: Graph, box: Box) -> None:
+    X = box.sample(POINTS, np.random.default_rng(11))
+    to_ball = np.frompyfunc(arb, 1, 1)
+    with precision(POINT_BITS):
+        env = {name: to_ball(X[:, k]) for k, name in enumerate(box.names)}
+        algebra = BallAlgebra(clip_sqrt=True)
+        pairs = zip(run(p, algebra, env), run(f, algebra, env), strict=True)
+        for o, (a, b) in enumerate(pairs):
+            difference = np.broadcast_to(np.asarray(a - b, dtype=object), (POINTS,))
+            for x, d in zip(X, difference, strict=True):
+                if d > 0 or d < 0:
+                    at = ", ".join(f"{n}={float(v)!r}" for n, v in zip(box.names, x, strict=True))
+                    raise Undecided(
+                        f"output {o}: {p.text(p.outputs[o], 80)} is not {f.text(f.outputs[o], 80)}: at {at} they"
+                        f" differ by {float(d.mid()):.3g}"
+                    )
+
+
+def _compare_forms(p: Graph, f: Graph, box: Box) -> None:
+    with precision(BITS):
+        failure = _prove(Rewrites(box), p, f)
+    if failure is not None:
+        raise failure
+
+
+def _prove(rewrites: Rewrites, p: Graph, f: Graph) -> Undecided | None:
+    """None if every output is proved equal wherever f is defined and the suppositions hold; else why not."""
+    for _ in range(PASSES):
+        rewrites.about.learnt = False
+        failure, kink = _one_pass(rewrites, p, f)
+        if failure is None:
+            return None
+        rewrites.begin_again()
+        if not rewrites.about.learnt:
+            break
+    if kink is None or len(rewrites.about.supposed) == MAX_CASES:
+        return failure
+    for positive in (True, False):
+        with rewrites.supposing(kink, positive):
+            if not rewrites.about.impossible() and _prove(rewrites, p, f) is not None:
+                return failure
+    return None
+
+
+def _one_pass(rewrites: Rewrites, p: Graph, f: Graph) -> tuple[Undecided | None, int | None]:
+    """Why the graphs are not proved equal, if they are not, and an atom whose sign may decide it."""
+    try:
+        right = rewrites.read(f, trusting=True)
+        left = rewrites.read(p, trusting=False)
+    except Undecided as failure:
+        return failure, None
+    forms = rewrites.forms
+    for o, (a, b) in enumerate(zip(left, right, strict=True)):
+        difference = forms.add(a, scale(b, -1))
+        try:
+            zero = forms.is_zero(difference)
+        except TooLarge:  # another pass may still find equal forms without multiplying everything out
+            zero = False
+        if not zero:
+            shown = f"{rewrites.about.text(a)}  and  {rewrites.about.text(b)}"
+            why = Undecided(f"output {o}: could not derive the one expression from the other: {shown}")
+            return why, rewrites.about.open_kink(difference)
+    return None, None

@@ -1,0 +1,131 @@
+"""The sign of an expression on a box, proved in balls.
+
+    POSITIVE        g > 0 at every point of the box at which g is defined
+    NONNEGATIVE     g ≥ 0 there;   NONPOSITIVE, NEGATIVE likewise;   UNKNOWN: nothing was proved
+
+One ball over the whole box first; then, unless float samples show both signs, bisection of the sides the expression
+depends on, at most BOXES of them. Samples only ever end a search early: no sign rests on them.
+Failure mode: a function that touches 0 through cancellation (x*x - 2*x*y + y*y) stays UNKNOWN.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, Graph, precision, run
+from attnfun.expressions.enclosures import ball, balls
+from attnfun.targets.domain import Array, Box
+
+BITS: Final = 96
+BOXES: Final = 400
+STRICT_BOXES: Final = 100  # spent on turning a proved ≥ into >
+OPERATIONS: Final = 500_000  # on balls, for all the questions put to one `Signs`
+
+
+class Sign(IntEnum):
+    NEGATIVE, NONPOSITIVE, UNKNOWN, NONNEGATIVE, POSITIVE = range(-2, 3)
+
+    def __neg__(self) -> Sign:
+        return Sign(-int(self))
+
+    @property
+    def strict(self) -> bool:
+        return abs(int(self)) == 2
+
+    def times(self, other: Sign) -> Sign:
+        """The sign of a product."""
+        size = min(abs(int(self)), abs(int(other)))
+        return Sign(size if (self > 0) == (other > 0) else -size)
+
+
+class Signs:
+    """Signs of the nodes of one growing builder on one box; every answer is kept."""
+
+    def __init__(self, box: Box) -> None:
+        self.box, self.builder = box, Builder()
+        self._known: dict[int, Sign] = {}
+        self._left = OPERATIONS
+        self._algebra = BallAlgebra(clip_sqrt=True, sharp=True)
+
+    def of(self, node: int) -> Sign:
+        sign = self._known.get(node)
+        if sign is None:
+            with precision(BITS):
+                sign = self._known[node] = self._prove(self.builder.graph([node]))
+        return sign
+
+    def unit(self, node: int) -> bool:
+        """Is -1 ≤ g ≤ 1 proved?"""
+        one = self.builder.const(1)
+        below = self.of(self.builder.apply("sub", one, node))
+        return below > 0 and self.of(self.builder.apply("add", one, node)) > 0
+
+    @cached_property
+    def _samples(self) -> Array:
+        return self.box.probe(64, np.random.default_rng(5))[:256]
+
+    def _prove(self, graph: Graph) -> Sign:
+        box = self.box
+        env = {n: ball(a, b) for n, a, b in zip(box.names, box.low, box.high, strict=True)}
+        value = run(graph, self._algebra, env)[0]
+        if value > 0 or value < 0:
+            return Sign.POSITIVE if value > 0 else Sign.NEGATIVE
+        if not graph.variables:
+            return Sign.NONNEGATIVE if value >= 0 else Sign.NONPOSITIVE if value <= 0 else Sign.UNKNOWN
+        X = self._samples
+        with np.errstate(all="ignore"):
+            floats = run(graph, ArrayAlgebra(), {n: X[:, k] for k, n in enumerate(box.names)})[0]
+        above, below = bool(np.any(floats > 0)), bool(np.any(floats < 0))
+        touches = bool(np.any(floats == 0))
+        if value >= 0 or value <= 0:
+            weak = Sign.NONNEGATIVE if value >= 0 else Sign.NONPOSITIVE
+            return weak if touches else self._bisect(graph, weak, touches)
+        if above and below:
+            return Sign.UNKNOWN
+        return self._bisect(graph, Sign.NONPOSITIVE if below else Sign.NONNEGATIVE, touches)
+
+    def _bisect(self, graph: Graph, weak: Sign, touches: bool) -> Sign:
+        """`weak` or its strict form if sub-boxes prove it, else UNKNOWN. `touches`: do not even try the strict one."""
+        box = self.box
+        used = [k for k, name in enumerate(box.names) if name in graph.variables]
+        width = box.high_array - box.low_array
+        lows, highs = box.low_array[None], box.high_array[None]
+        strict, done = not touches, 0
+        while len(lows):
+            self._left -= len(lows) * len(graph.nodes)
+            if self._left < 0:
+                return Sign.UNKNOWN
+            env = {n: balls(lows[:, k], highs[:, k]) for k, n in enumerate(box.names) if k in used}
+            values = run(graph, self._algebra, env)[0]
+            values = values if weak > 0 else -values
+            done += len(lows)
+            positive = np.asarray(values > 0, dtype=bool)
+            kept = np.asarray(values >= 0, dtype=bool)
+            if strict and not positive.all():
+                strict = done + 2 * int((~positive).sum()) <= (STRICT_BOXES if kept.all() else BOXES // 2)
+            open_ = ~positive if strict else ~kept
+            lows, highs = lows[open_], highs[open_]
+            if done + 2 * len(lows) > BOXES:
+                return Sign.UNKNOWN
+            if len(lows):
+                rows, middle = np.arange(len(lows)), (lows + highs) / 2
+                axis = np.array(used)[np.argmax(((highs - lows) / width)[:, used], axis=1)]
+                left, right = highs.copy(), lows.copy()
+                left[rows, axis] = right[rows, axis] = middle[rows, axis]
+                lows, highs = np.concatenate([lows, right]), np.concatenate([left, highs])
+        return Sign(2 * int(weak)) if strict else weak
+
+
+def proved_sign(graph: Graph, node: int, box: Box, strict: bool = True) -> int:
+    """+1 or -1 if node `node` of the graph is proved > 0 or < 0 (≥ or ≤ with strict=False) on the box, else 0.
+
+    The claim is about the points at which the graph is defined; prove that first (`targets.require_defined`).
+    """
+    signs = Signs(box)
+    at = signs.builder.copy(graph.reachable([node]).nodes)
+    sign = signs.of(at[-1])
+    return 0 if sign == Sign.UNKNOWN or (strict and not sign.strict) else 1 if sign > 0 else -1

@@ -1,0 +1,259 @@
+"""What every construction must satisfy, whatever it builds; `test_conformance.py` runs this on the whole registry.
+
+A construction is tested on the cases under its name in CASES, and must refuse those under its name in REFUSED. One
+without cases fails `test_every_construction_has_cases`: adding a construction means adding its cases here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import attnfun as af
+from attnfun.approximant import Approximant
+from attnfun.certify import Status
+from attnfun.constructions import CONSTRUCTIONS, Request
+from attnfun.errors import AttnfunError, Infeasible
+from attnfun.network import evaluate, identical, load, routes, save
+from certify.hunting import BOUNDS, Array, errors, formula_rounding, worst_error
+
+torch.set_num_threads(1)
+
+
+def crooked(x: Any, y: Any) -> Any:
+    """A black box: branches on its values, so it cannot be traced. Lipschitz constant 1 in the Euclidean norm."""
+    return x / 2 if x > y else y / 2
+
+
+@dataclass(frozen=True)
+class Case:
+    target: Any
+    domain: str
+    eps: float
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        text = getattr(self.target, "__name__", None) or str(self.target)
+        more = "".join(f" {k}={v}" for k, v in self.options.items())
+        return f"{text} on {self.domain} to {self.eps:g}{more}"
+
+    @property
+    def norm(self) -> float:
+        return float(self.options.get("norm", math.inf))
+
+
+X1, X2 = "x=-1:1", "x=-1:1;y=-1:1"
+
+CASES: dict[str, tuple[Case, ...]] = {
+    "affine": (
+        Case("2*x - y/3 + 0.1", "x=-1:1;y=0:5", 1e-12),
+        Case(["x", "3 - 7*x", "1/3"], "x=-2:9", 1e-12),
+        Case("3*x + 1", X1, 1e-5, {"dtype": "float32"}),
+        Case("7", X1, 1e-12),
+        Case("x + 2*y - 3*z + w", "x=-1:1;y=0:1;z=5:6;w=-1:0", 1e-10, {"norm": 2}),
+    ),
+    "bernstein": (
+        Case("sin(3*x)", X1, 1e-9),
+        Case("1/(1 + 25*x**2)", X1, 1e-3),
+        Case("sqrt(x + 2)*abs(x + 3)", "x=-1:2", 1e-6),
+        Case(["sin(x + y)", "exp(x*y)", "x"], X2, 1e-4),
+        Case("sin(3*x) + cos(2*y)*exp(x*y)", X2, 1e-6),
+        Case("sin(x)*exp(y)", "x=0:1;y=0.5:1", 1e-3, {"dtype": "float32"}),
+        Case("sin(x) + y*cos(z)", "x=-1:1;y=-1:1;z=-1:1", 1e-2),
+        Case("x*y + z*w/4", "x=-1:1;y=-1:1;z=0:1;w=0:1", 0.05),
+        Case("abs(x)", X1, 0.05),
+        Case("log(x)", "x=1:5", 1e-6, {"norm": 2}),
+    ),
+    "partition": (
+        Case("abs(x)", X1, 1e-2),
+        Case("max(sin(5*x), x**2)", X1, 0.05, {"temperature": "sharp"}),
+        Case("max(x, y)", X2, 0.06),
+        Case(["sin(x)", "cos(y)"], "x=-3:3;y=-3:3", 0.2),
+        Case("x*y + abs(z)", "x=0:1;y=0:1;z=-1:1", 0.2),
+        Case("(x + y + z + w)/4", "x=0:1;y=0:1;z=0:1;w=0:1", 0.3),
+        Case("sign(x - 0.3)", X1, 0.05, {"norm": 1}),
+        Case("sign(x)*y", X2, 0.3, {"norm": 2}),
+        Case("0.05*sin(x)", X1, 0.005, {"norm": 400}),
+        Case(crooked, X2, 0.1, {"lipschitz": 1.0}),
+        Case("abs(x)", X1, 0.1, {"dtype": "float32"}),
+        Case("exp(-(20*x)**2)", "x=-1:2", 0.02),
+    ),
+}
+
+REFUSED: dict[str, tuple[Case, ...]] = {
+    "affine": (Case("x**2", X1, 1e-3), Case("abs(x)", X1, 1e-3), Case(crooked, X2, 0.1, {"lipschitz": 1.0})),
+    "bernstein": (
+        Case("abs(x)", X1, 1e-9),
+        Case("a+b*c+d+e*e", "a=0:1;b=0:1;c=0:1;d=0:1;e=0:1", 0.1),
+        Case(crooked, X2, 0.1, {"lipschitz": 1.0}),
+        Case("sin(3*x)", X1, 1e-6, {"max_keys": 3}),
+    ),
+    "partition": (
+        Case("sin(x)*y*z", "x=0:9;y=0:9;z=0:9", 1e-6),
+        Case("sin(x)", X1, 1e-3, {"max_keys": 5}),
+        Case("sin(x)", X1, 1e-6, {"dtype": "float32"}),
+    ),
+}
+# these every construction must refuse, as InvalidRequest or Infeasible
+ALWAYS_REFUSED = (
+    Case("1/x", X1, 0.1),
+    Case("log(x)", "x=0:1", 0.1),
+    Case("sqrt(x)", X1, 0.1),
+    Case("sign(x)", X1, 0.1),
+    Case("x", X1, 0.0),
+    Case("x", X1, -1.0),
+    Case("x", X1, math.nan),
+    Case("sin(x)", X1, 1e-19),
+    Case("x", "x=1:1", 0.1),
+    Case("x", "x=0:inf", 0.1),
+    Case("x + unknown", X1, 0.1),
+    Case("x", X1, 0.1, {"norm": 0.5}),
+    Case("x", X1, 0.1, {"dtype": "float16"}),
+    Case("x", X1, 0.1, {"nonsense": 1}),
+)
+
+
+@lru_cache(maxsize=64)
+def _build(name: str, index: int) -> Approximant:
+    case = CASES[name][index]
+    return af.compile(case.target, case.domain, case.eps, method=name, **case.options)
+
+
+def build(name: str, case: Case) -> Approximant:
+    """The case compiled by the construction, once for all tests."""
+    return _build(name, CASES[name].index(case))
+
+
+# ---------------------------------------------------------------- the properties
+
+
+def check_bound(net: Approximant, case: Case) -> None:
+    """bound ≤ eps, and no point or quadrature contradicts it."""
+    certificate = net.certificate
+    low, high = certificate.error
+    assert certificate.status in BOUNDS
+    assert (certificate.status is Status.CONDITIONAL) == callable(case.target)
+    assert 0 <= low <= high <= case.eps
+    assert certificate.parts["construction"] + certificate.parts["rounding"] <= high
+    allowed = formula_rounding(net.target)
+    if math.isinf(case.norm):
+        seen, where = worst_error(net.network, net.target, points=6000, rounds=36)
+        assert seen <= high + allowed, f"{high} proved, {seen} seen at {where}"
+        assert low <= seen * (1 + 1e-6) + certificate.parts["rounding"] + allowed or case.target is crooked
+    else:
+        seen = quadrature(net, case.norm)
+        assert low * (1 - 2e-3) - allowed <= seen <= high * (1 + 2e-3) + allowed
+
+
+def quadrature(net: Approximant, p: float) -> float:
+    """The normalised L^p norm of the error on a fine grid of midpoints, the largest output."""
+    box = net.target.box
+    count = {1: 400_001, 2: 901, 3: 61}.get(box.dim, 19)
+    sides = [a + (b - a) * (np.arange(count) + 0.5) / count for a, b in zip(box.low, box.high, strict=True)]
+    X = np.stack([g.ravel() for g in np.meshgrid(*sides, indexing="ij")], axis=1)
+    e = np.abs(net.evaluate(X) - net.target.values(X))
+    top = np.maximum(e.max(axis=0), 1e-300)
+    return float(np.max(top * np.mean((e / top) ** p, axis=0) ** (1 / p)))
+
+
+def points(net: Approximant, n: int = 300) -> Array:
+    box = net.target.box
+    return np.concatenate([box.probe(n, np.random.default_rng(4)), box.low_array[None], box.high_array[None]])
+
+
+def check_forms(net: Approximant, case: Case) -> None:
+    """Self, cross and joint form in torch, and the NumPy literal form, agree within the rounding part; so does f."""
+    network = net.network
+    X = points(net)
+    expected = evaluate(network, X).astype(np.float64)
+    rounding = net.certificate.parts["rounding"]
+    bound = net.certificate.error[1] + formula_rounding(net.target)
+    forms: list[tuple[str, tuple[str, ...]]] = [("cross", ()), ("self", ())]
+    if len(network.inputs) > 1:
+        forms.append(("joint", network.inputs[-1:]))
+    dtype = getattr(torch, network.dtype)
+    for form, second in forms:
+        cut = len(network.inputs) - len(second)
+        parts = [X[:, :cut], X[:, cut:]] if second else [X]
+        try:
+            module = net.to_torch(dtype, form=form, second=second)
+            found = module(*(torch.tensor(part, dtype=dtype) for part in parts)).detach().numpy().astype(np.float64)
+            plain = net.literal(form, second).run(*parts).astype(np.float64)
+        except Infeasible:
+            assert network.cost.keys > 2000, f"a literal {form} form of {network.cost.keys} keys must be possible"
+            continue
+        found = found.reshape(expected.shape)
+        assert np.abs(found - expected).max() <= 2 * rounding, form
+        assert np.abs(plain - expected).max() <= 2 * rounding, form
+        if math.isinf(case.norm):
+            assert np.abs(found - net.target.values(X)).max() <= bound, form
+
+
+def check_routes(net: Approximant) -> None:
+    """Every evaluation route agrees within the rounding part, and the public call is one of them."""
+    X = points(net, 2000)
+    found = {route: evaluate(net.network, X, route).astype(np.float64) for route in ("auto", *routes(net.network))}
+    rounding = net.certificate.parts["rounding"]
+    for route, values in found.items():
+        assert np.abs(values - found["auto"]).max() <= 2 * rounding, route
+    called = net(X)
+    assert np.array_equal(called.reshape(len(X), -1), found["auto"])
+
+
+def check_file(net: Approximant, case: Case, folder: Path) -> None:
+    """Bit for bit through a file; `verify` proves the same bound, with and without the stored certificate."""
+    path, again, bare = folder / "a.safetensors", folder / "b.safetensors", folder / "c.safetensors"
+    net.save(path)
+    back = af.load(path)
+    assert identical(net.network, back.network)
+    assert back.certificate == net.certificate
+    back.save(again)
+    assert path.read_bytes() == again.read_bytes()
+    X = points(net)
+    assert np.array_equal(net(X), back(X))
+    network, meta = load(path)
+    del meta["certificate"], meta["story"]
+    save(bare, network, meta)
+    target = case.target if callable(case.target) else None
+    for file in (path, bare):
+        proved = af.verify(file, target)
+        assert proved.status is net.certificate.status
+        assert proved.error == net.certificate.error
+        assert (proved.target, proved.domain) == (net.certificate.target, net.certificate.domain)
+
+
+def check_determinism(name: str, net: Approximant, case: Case) -> None:
+    again = af.compile(case.target, case.domain, case.eps, method=name, **case.options)
+    assert identical(net.network, again.network)
+    assert again.certificate == net.certificate
+
+
+def check_plan(name: str, net: Approximant, case: Case) -> None:
+    """Sizes are known before anything is built, and exact."""
+    construction = CONSTRUCTIONS[name]
+    options = {k: v for k, v in case.options.items() if k == "temperature"}
+    request = Request(net.target, case.eps, net.certificate.norm, net.network.dtype, options=options)
+    plan = construction.plan(request)
+    cost = construction.build(request, plan).cost
+    assert (plan.construction, plan.keys, plan.heads, plan.layers) == (name, cost.keys, cost.heads, cost.layers)
+
+
+def refuses(name: str, case: Case) -> AttnfunError | None:
+    try:
+        af.compile(case.target, case.domain, case.eps, method=name, **case.options)
+    except AttnfunError as why:
+        return why
+    return None
+
+
+def no_point_contradicts(net: Approximant, X: Array) -> bool:
+    high = net.certificate.error[1] + formula_rounding(net.target)
+    return bool((errors(net.network, net.target, X) <= high).all())

@@ -1,0 +1,52 @@
+"""Every construction of the registry, on its cases: see `conformance.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attnfun.constructions import CONSTRUCTIONS
+from constructions import conformance as c
+
+PAIRS = [
+    pytest.param(name, case, id=f"{name}: {case.label}") for name in CONSTRUCTIONS for case in c.CASES.get(name, ())
+]
+BAD = [
+    pytest.param(name, case, id=f"{name}: {case.label}")
+    for name in CONSTRUCTIONS
+    for case in (*c.REFUSED.get(name, ()), *c.ALWAYS_REFUSED)
+]
+
+
+@pytest.mark.parametrize("name", CONSTRUCTIONS)
+def test_every_construction_has_cases(name: str) -> None:
+    assert len(c.CASES.get(name, ())) >= 3, f"add cases for '{name}' to tests/constructions/conformance.py"
+    assert c.REFUSED.get(name), f"say in tests/constructions/conformance.py what '{name}' must refuse"
+
+
+@pytest.mark.parametrize("name", CONSTRUCTIONS)
+def test_every_construction_says_what_it_is(name: str) -> None:
+    construction = CONSTRUCTIONS[name]
+    assert construction.name == name and len(construction.summary) > 20
+
+
+# One test a case, so that a case is compiled by one worker only and once.
+@pytest.mark.parametrize(("name", "case"), PAIRS)
+def test_conforms(name: str, case: c.Case, tmp_path: Path) -> None:
+    net = c.build(name, case)
+    assert net.certificate.construction == name
+    c.check_bound(net, case)
+    c.check_forms(net, case)
+    c.check_routes(net)
+    c.check_file(net, case, tmp_path)
+    c.check_plan(name, net, case)
+    c.check_determinism(name, net, case)
+    assert net.explain()
+
+
+@pytest.mark.parametrize(("name", "case"), BAD)
+def test_refuses_bad_input(name: str, case: c.Case) -> None:
+    why = c.refuses(name, case)
+    assert why is not None, f"{name} accepted {case.label}"
+    assert "\n" not in str(why) and len(str(why)) > 15

@@ -23,7 +23,7 @@ from attnfun.targets.domain import Array, Box
 BITS: Final = 96
 BOXES: Final = 400
 STRICT_BOXES: Final = 100  # spent on turning a proved ≥ into >
-OPERATIONS: Final = 500_000  # on balls, for all the questions put to one `Signs`
+OPERATIONS: Final = 200_000  # on balls, for all the questions put to one `Signs`
 
 
 class Sign(IntEnum):

@@ -46,7 +46,8 @@ def test_a_random_expression_over_a_box_contains_its_values_at_points(g: Any, bx
         for x in xs:
             for y in ys:
                 value = run(g, A, {"x": arb(x), "y": arb(y)})[0]
-                assert not image.defined or (value.is_finite() and contains(image, value))
+                # at the very edge of a domain (asin of cos 1e-18) 200 bits may not decide that the point is inside
+                assert not (image.defined and value.is_finite()) or contains(image, value)
                 assert not (clipped.defined and value.is_finite()) or contains(clipped, value)
 
 

@@ -6,7 +6,8 @@ If the t_j increase, key j is the largest exactly on its cell [t_{j−1}, t_j]. 
 λ/(k_{j+1} − k_j)
 on the right, λ/(k_j − k_{j−1}) on the left. At a q right of the inflated cell of j, key j weighs at most e^−λ of key
 j+1, and
-each further key on the left e^−g less, g = min_j (k_{j+1} − k_j)(t_{j+1} − t_j). So the keys whose inflated cell does
+each further key on the left e^−g less, g = min_j min(k_{j+1} − k_j, k_{j+2} − k_{j+1})(t_{j+1} − t_j). So the keys
+whose inflated cell does
 not contain q
 weigh together at most  leak = 2 e^−λ/(1 − e^−g).
 
@@ -160,9 +161,9 @@ def _at_lambda(
         worst, place = _supremum(head, function, grids, goal, core=False)
         high = float(np.max(worst + lost)) * (1 + 4e-16)
         low, witness = (0.0, None) if function.graph is None else _lower_end(view, head, function, grids, place)
-        return Bound("cells", min(low, high), high, witness, details, _hypotheses(function))
+        return Bound("cells", low, high, witness, details, _hypotheses(function))
     high, low = _lp_norm(head, function, grids, norm, lost, view, eps)
-    return Bound("cells", min(low, high), high, None, details, _hypotheses(function))
+    return Bound("cells", low, high, None, details, _hypotheses(function))
 
 
 def _hypotheses(function: Function) -> tuple[str, ...]:
@@ -286,11 +287,14 @@ def _mean_value(function: Function, low: Array, high: Array, order: list[int], v
 def _black_box_errors(function: Function, ends: list[tuple[Array, Array]], order: list[int], v: Array) -> Array:
     """|f(c) − v| + L |half diagonal| over every cell."""
     assert function.call is not None and function.lipschitz is not None
-    mids = np.meshgrid(*[lo + (hi - lo) / 2 for lo, hi in ends], indexing="ij")
+    box = function.box
+    middles = [
+        np.clip(lo + (hi - lo) / 2, box.low[k], box.high[k]) for (lo, hi), k in zip(ends, order, strict=True)
+    ]  # empty cores may lie outside the box, where the function must not be asked
+    mids = np.meshgrid(*middles, indexing="ij")
     X = np.empty((mids[0].size, len(ends)))
     for a, m in enumerate(mids):
         X[:, order[a]] = m.ravel()
-    middles = [lo + (hi - lo) / 2 for lo, hi in ends]  # rounded, so the longer half counts
     squares = [(np.maximum(hi - m, m - lo) * (1 + 1e-12)) ** 2 for (lo, hi), m in zip(ends, middles, strict=True)]
     radius = np.sqrt(sum(s.reshape([-1 if i == a else 1 for i in range(len(ends))]) for a, s in enumerate(squares))) * (
         1 + 1e-12
@@ -325,7 +329,7 @@ def _lp_norm(
     """(upper, lower) end of the volume-normalised L^p norm; the largest output counts."""
     sides = [float(view.high[a.variable] - view.low[a.variable]) for a in head.axes]  # volumes are fractions of the box
     total, scale = np.zeros(head.values.shape[-1]), np.zeros(head.values.shape[-1])
-    below = np.zeros(head.values.shape[-1])
+    below, gaps = np.zeros(head.values.shape[-1]), np.zeros(head.values.shape[-1])
     inner = [np.maximum(g.core_high - g.core_low, 0.0) / w for g, w in zip(grids, sides, strict=True)]
     outer = [(g.high - g.low) / w for g, w in zip(grids, sides, strict=True)]
     for rows in _row_chunks([len(g.index) for g in grids]):
@@ -342,14 +346,11 @@ def _lp_norm(
         total = total * (scale / unit) ** p + np.sum(powers + 1e-300, axis=tuple(range(e.ndim - 1)))
         scale = largest
         if function.graph is not None:
-            below += _lp_below(head, function, grids, rows, p, lost)
+            below, gaps = _lp_below(head, function, grids, sides, rows, p, lost, below, gaps)
     count = float(np.prod([len(g.index) for g in grids]))
     high = float(np.max(scale * (total * (1 + (count + 64) * 2.0**-52)) ** (1 / p) * (1 + 1e-12) + lost))
-    volume = math.prod(sides)
-    if not volume > 1e-290:
-        return high, 0.0
-    low = float(np.max((below * (1 - (count + 64) * 2.0**-52) / volume) ** (1 / p) * (1 - 1e-12)))
-    return high, max(low, 0.0)
+    low = float(np.max(gaps * (below * (1 - (count + 64) * 2.0**-52)) ** (1 / p) * (1 - 1e-12)))
+    return high, low if low > 0 and math.isfinite(low) else 0.0
 
 
 def _volumes(sides: list[Array], rows: slice) -> Array:
@@ -360,21 +361,41 @@ def _volumes(sides: list[Array], rows: slice) -> Array:
     return out
 
 
-def _lp_below(head: HeadView, function: Function, grids: list[Cells], rows: slice, p: float, lost: Array) -> Array:
-    """Σ over quarter cells (per axis) inside the cores of vol · inf|f − net|^p, |f − net| ≥ |f − v_j| − leak·spread."""
+def _lp_below(
+    head: HeadView,
+    function: Function,
+    grids: list[Cells],
+    sides: list[float],
+    rows: slice,
+    p: float,
+    lost: Array,
+    below: Array,
+    scale: Array,
+) -> tuple[Array, Array]:
+    """Add Σ over quarter cells (per axis) inside the cores of volume · inf|f − net|^p, |f − net| ≥ |f − v_j| −
+    leak·spread.
+
+    The sum is kept as (sum of powers of gap/scale, scale), scale the largest gap so far; volumes are fractions of the
+    box.
+    """
     pieces = 4
     ends, index = [], []
     for a, g in enumerate(grids):
         cut = rows if a == 0 else slice(None)
-        width = np.maximum(g.core_high[cut] - g.core_low[cut], 0.0)
-        edges = g.core_low[cut][:, None] + width[:, None] * np.linspace(0, 1, pieces + 1)
+        full = g.core_high[cut] > g.core_low[cut]  # an empty core has no points, and may lie outside the box
+        low, width = g.core_low[cut][full], (g.core_high[cut] - g.core_low[cut])[full]
+        edges = low[:, None] + width[:, None] * np.linspace(0, 1, pieces + 1)
         ends.append((edges[:, :-1].ravel(), edges[:, 1:].ravel()))
-        index.append(np.repeat(g.index[cut], pieces))
-    if np.prod([len(i) for i in index], dtype=np.float64) > 400_000:
-        return np.zeros(head.values.shape[-1])
+        index.append(np.repeat(g.index[cut][full], pieces))
+    count = math.prod(len(i) for i in index)
+    if count == 0 or count > 400_000:
+        return below, scale
     v = head.values[np.ix_(*index)]
     lows, highs = _ranges(function, ends, [a.variable for a in head.axes], v.shape[:-1])
     gap = np.maximum(np.nextafter(lows - v, -np.inf), np.nextafter(v - highs, -np.inf)) - lost
-    gap = np.where(gap > 0, gap, 0.0)  # NaN counts as 0
-    volume = _volumes([np.maximum(hi - lo, 0.0) for lo, hi in ends], slice(None))
-    return np.asarray(np.sum(volume[..., None] * gap**p, axis=tuple(range(gap.ndim - 1))) * (1 - 1e-12))
+    gap = np.where((gap > 0) & np.isfinite(gap), gap, 0.0)  # NaN counts as 0
+    volume = _volumes([np.maximum(hi - lo, 0.0) / w for (lo, hi), w in zip(ends, sides, strict=True)], slice(None))
+    largest = np.maximum(scale, gap.reshape(-1, gap.shape[-1]).max(axis=0))
+    unit = np.where(largest > 0, largest, 1.0)
+    powers = np.sum(volume[..., None] * (gap / unit) ** p, axis=tuple(range(gap.ndim - 1))) * (1 - 1e-12)
+    return below * (scale / unit) ** p * (1 - 1e-12) + powers, largest

@@ -39,7 +39,8 @@ class Certificate:
     """|f − network| in `norm` lies in `error` = (low, high): low witnessed in balls, high proved (or, if sampled,
     measured).
 
-    `parts` splits `high`: "construction" (the network in real arithmetic, from the stored weights) and "rounding" (its
+    `low` is about the network in real arithmetic at one float64 point; `high` covers every point and rounding. `parts`
+    splits `high`: "construction" (the network in real arithmetic, from the stored weights) and "rounding" (its
     evaluation in `dtype` by any route). `witness` is the point behind `low` (None for L^p norms).
     """
 

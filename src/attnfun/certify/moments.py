@@ -17,7 +17,9 @@ logits is counted) are left out; they weigh count · e^−85 (max V − min V)/�
 the
 interval (a kink, a root at 0) the range form is used: f in a ball over the interval against the head's own Taylor
 range.
-Intervals are halved until each is below the goal; a search that stops early returns nothing, never the maximum so far.
+Intervals are halved, worst first, until each is below the goal. The bound is the maximum over intervals that always
+cover the
+domain, so a search that stops early may only return a larger bound, or nothing.
 
 Failure modes: more than 40,000 intervals (a discontinuous target, a goal below the true error).
 """
@@ -45,21 +47,23 @@ _SLACK = 1.06  # proved bound over witness that the bisection aims at
 
 
 def prove_by_moments(
-    view: View, graph: Graph, names: tuple[str, ...], estimate: float, eps: float, starts: Array
+    view: View, graph: Graph, names: tuple[str, ...], estimate: float, eps: float, starts: Array, stop: float = math.inf
 ) -> Bound:
-    """Prove a bound of sup|f − net| for one variable; `starts` are points of large sampled error."""
+    """Prove a bound of sup|f − net| for one variable; `starts` are points of large sampled error, `stop` an error whose
+    witness ends the search.
+    """
     if view.dim != 1:
         raise Undecided("moments: only for one variable")
     width = float(view.high[0] - view.low[0])
     low, witness = best_witness(view, graph, names, starts, np.array([width / 500]))
     order = 8 if estimate > 1e-4 * width else 12 if estimate > 1e-8 * width else 18
     with precision(160 if estimate > 1e-12 else 256):
-        high, count, low, witness = _bisect(view, graph, names, order, low, witness, eps)
+        high, count, low, witness = _bisect(view, graph, names, order, low, witness, eps, stop)
     return Bound("moments", low, high, witness, {"intervals": count, "order": order})
 
 
 def _bisect(
-    view: View, graph: Graph, names: tuple[str, ...], order: int, low: float, witness: Array, eps: float
+    view: View, graph: Graph, names: tuple[str, ...], order: int, low: float, witness: Array, eps: float, stop: float
 ) -> tuple[float, int, float, Array]:
     """Best-first halving until every interval is below max(1.06 × witness, a floor far below eps)."""
     a, b = float(view.low[0]), float(view.high[0])
@@ -76,7 +80,7 @@ def _bisect(
         goal = max(_SLACK * low, eps * 1e-4)
         if -worst <= goal:
             return -worst, count, low, witness
-        if low > eps:
+        if low > stop:
             return -worst if math.isfinite(worst) else math.inf, count, low, witness
         middle = left + (right - left) / 2
         if count >= _INTERVALS or not left < middle < right:
@@ -197,7 +201,7 @@ def _near_keys(axis: LineAxis, c: float, r: float) -> tuple[NDArray[np.intp], fl
     top = np.max(logits - error)
     keep = np.flatnonzero(~(logits + error + reach < top - _FAR))
     dropped = (len(logits) - len(keep)) * math.exp(-_FAR) * 1.001
-    return keep, dropped, common, logits[keep]
+    return keep, dropped, common, (logits - error)[keep]  # so that the reference key surely reaches `top`
 
 
 def _moments(p: list[arb], kappa: list[arb], r: arb, n: int) -> tuple[list[arb], arb]:
@@ -221,3 +225,51 @@ def _divide(numerator: list[arb], denominator: list[arb]) -> list[arb]:
             value = value - h[k] * denominator[i - k]
         h.append(value / denominator[0])
     return h
+
+
+def range_bound(view: View, values: list[arb], left: float, right: float) -> float:
+    """max_o |values_o − net_o(x)| for x in [left, right], from the heads' Taylor ranges; halved a few times if need
+    be.
+    """
+    order = 6
+    worst = 0.0
+    pieces = [(left, right)]
+    for _ in range(64):
+        if not pieces:
+            return worst
+        a, b = pieces.pop()
+        value = _constant_bound(view, values, a, b, order)
+        if math.isfinite(value):
+            worst = max(worst, value)
+        else:
+            middle = a + (b - a) / 2
+            pieces += [(a, middle), (middle, b)]
+    return math.inf
+
+
+def _constant_bound(view: View, values: list[arb], left: float, right: float, order: int) -> float:
+    c = left + (right - left) / 2
+    radius = math.nextafter(max(right - c, c - left), math.inf)
+    models = [_head_model(head, c, radius, order) for head in view.heads]
+    if any(m is None for m in models):
+        return math.inf
+    worst = 0.0
+    r = arb(radius)
+    for o in range(view.outputs):
+        middle = arb(float(view.bias[o])) + arb(float(view.affine[o, 0])) * arb(c)
+        wander = abs(arb(float(view.affine[o, 0]))) * r
+        for head, model in zip(view.heads, models, strict=True):
+            assert model is not None
+            series, remainders = model
+            for k in range(head.mix.shape[1]):
+                weight = arb(float(head.mix[o, k]))
+                middle = middle + weight * series[k][0]
+                power = r
+                for value in series[k][1:]:
+                    wander = wander + abs(weight) * abs(value) * power
+                    power = power * r
+                wander = wander + abs(weight) * remainders[k]
+        size = upper(abs(values[o] - middle) + wander)
+        if not size <= worst:
+            worst = size if size == size else math.inf
+    return worst

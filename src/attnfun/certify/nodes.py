@@ -194,7 +194,8 @@ def _residual(view: View, graph: Graph, names: tuple[str, ...], n: Array) -> tup
             largest = max(largest, max(abs_upper(v) for v in r.ravel()))
         else:
             grid, error = _refine(values, rads, n, fine)
-            largest = max(largest, float(np.max(np.abs(grid))) * (1 + 4 * _U) + error)
+            size = float(np.max(np.abs(grid))) * (1 + 4 * _U) + error
+            largest = max(largest, size if size == size else math.inf)  # max() would drop a NaN
         for flat in np.argsort(np.abs(grid), axis=None)[-2:]:
             index = np.unravel_index(flat, grid.shape)
             t = [math.cos((2 * i + 1) * math.pi / (2 * m)) for i, m in zip(index, fine, strict=True)]

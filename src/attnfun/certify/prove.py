@@ -14,6 +14,7 @@ import numpy as np
 from attnfun.certify.branches import decide_branches, has_kinks
 from attnfun.certify.cells import prove_by_cells, walls
 from attnfun.certify.certificate import Certificate, Status
+from attnfun.certify.composition import prove_composition
 from attnfun.certify.moments import prove_by_moments
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.outcome import Bound
@@ -60,14 +61,17 @@ def prove(
         bound, rounding = _bound_and_rounding(network, function, norm, eps, say)
     except (Undecided, AttnfunError) as why:
         return Certificate(Status.UNDECIDED, (0.0, math.inf), method="none", reason=str(why), **common)
-    high = math.nextafter(bound.high + rounding, math.inf) if bound.high + rounding > 0 else 0.0
+    total = bound.high + rounding
+    if not (0 <= bound.low <= bound.high and rounding >= 0 and total >= 0):  # NaN must not pass; two different codes
+        raise AssertionError(f"{bound.method}: low {bound.low}, high {bound.high}, rounding {rounding}: no certificate")
+    high = math.nextafter(total, math.inf) if total > 0 else 0.0
     conditional = function.graph is None
     reason = None
     if math.isfinite(high) and (eps is None or high <= eps):
         status = Status.CONDITIONAL if conditional else Status.PROVED
     elif eps is None:
         status, reason = Status.UNDECIDED, "no finite bound could be proved"
-    elif bound.low > eps:
+    elif bound.low - rounding > eps:  # low is about real arithmetic
         status, reason = Status.REFUTED, _refutation(function, bound, eps)
     else:
         status, reason = (
@@ -76,7 +80,7 @@ def prove(
         )
     return Certificate(
         status,
-        (min(bound.low, high), high),
+        (bound.low, high),
         method=bound.method,
         parts={"construction": bound.high, "rounding": rounding},
         hypotheses=(*hypotheses(network.dtype), *bound.hypotheses),
@@ -96,6 +100,9 @@ def _refutation(function: Function, bound: Bound, eps: float) -> str:
 
 def _require_fit(network: Network, function: Function) -> None:
     network.validate()
+    low, high = function.box.low_array, function.box.high_array
+    if not (np.all(network.low <= low) and np.all(network.high >= high)):
+        raise Undecided("the network was made for a smaller box than the target's")
     if network.inputs != function.box.names or len(network.outputs) != len(function.outputs):
         raise Undecided("the network's inputs or outputs are not those of the target")
     if function.graph is None and function.call is None:
@@ -107,13 +114,19 @@ def _require_fit(network: Network, function: Function) -> None:
 def _bound_and_rounding(
     network: Network, function: Function, norm: float, eps: float | None, say: Report
 ) -> tuple[Bound, float]:
+    if network.labels is not None and math.isinf(norm):
+        say("proof by composition, head by head")
+        if function.graph is not None:
+            require_defined(function.graph, function.box)
+        return prove_composition(network, function, network.labels, eps if eps is not None else math.inf)
     seen = view(network, function.box.low_array, function.box.high_array)
     say("rounding of the evaluation")
     rounding = rounding_bound(seen, network.dtype)
     if function.graph is not None:
         require_defined(function.graph, function.box, continuous=math.isinf(norm))
     estimate, starts = _sampled(network, function)
-    goal = eps if eps is not None else max(2 * estimate, 1e-300)
+    goal = eps if eps is not None else max(2 * estimate, 4 * rounding, 1e-300)
+    stop = eps if eps is not None else math.inf
     goal = max(goal - rounding, goal * 0.1)
     tries: list[Callable[[], Bound]] = []
     names: tuple[str, ...] = function.box.names
@@ -126,7 +139,7 @@ def _bound_and_rounding(
 
     def moments() -> Bound:
         assert graph is not None
-        return prove_by_moments(seen, graph, names, estimate, goal, starts)
+        return prove_by_moments(seen, graph, names, estimate, goal, starts, stop)
 
     def cells() -> Bound:
         return prove_by_cells(seen, function, norm, goal)
@@ -139,12 +152,13 @@ def _bound_and_rounding(
         tries = [cells, nodes] + ([moments] if few else [])
     else:
         tries = [nodes, *([moments] if seen.dim == 1 else []), cells]
-    return _first_good(tries, goal, norm, seen, graph, names, starts, say), rounding
+    return _first_good(tries, goal, stop, norm, seen, graph, names, starts, say), rounding
 
 
 def _first_good(
     tries: list[Callable[[], Bound]],
     goal: float,
+    stop: float,
     norm: float,
     seen: View,
     graph: Graph | None,
@@ -168,14 +182,14 @@ def _first_good(
             bound = Bound(bound.method, 0.0, bound.high, None, bound.details, bound.hypotheses)
         if best is None or bound.high < best.high:
             best = bound
-        if bound.high <= goal or bound.low > goal:
+        if bound.high <= goal or bound.low > stop:
             return bound
     if graph is not None and math.isinf(norm) and (best is None or best.low <= goal):
         low, witness = best_witness(seen, graph, names, starts, (seen.high - seen.low) / 200, evaluations=80)
-        if best is None and low > goal:
+        if best is None and low > stop:
             return Bound("witness", low, math.inf, witness)
         if best is not None and low > best.low:
-            best = Bound(best.method, min(low, best.high), best.high, witness, best.details, best.hypotheses)
+            best = Bound(best.method, low, best.high, witness, best.details, best.hypotheses)
     if best is None:
         raise Undecided("; ".join(reasons) or "no method applies")
     return best

@@ -28,7 +28,10 @@ def witnessed_range(function: Function) -> tuple[float, tuple[float, ...], tuple
             for x in points:
                 env = {n: arb(float(v)) for n, v in zip(function.box.names, x, strict=True)}
                 values.append(run(function.graph, BallAlgebra(clip_sqrt=True), env)[o])
-            order = sorted(range(len(points)), key=lambda i: float((values[i] - values[0]).mid()))
+            kept = [i for i, v in enumerate(values) if v.is_finite()]
+            if not kept:
+                continue
+            order = sorted(kept, key=lambda i: float((values[i] - values[kept[0]]).mid()))
             above, below = points[order[-1]], points[order[0]]
             width = lower(values[order[-1]] - values[order[0]])
         if width > 0:

@@ -21,8 +21,9 @@ of any set of keys move by at most 2d and σ(s + d) − σ(s − d) is largest a
 d], times
 e^{2 max d} for the higher orders. So, whichever is smaller,
 
-    |head computed − head| ≤ spread·tanh(d_max/2) + 2 g max|V|                                    (plain)
-    |head computed − head| ≤ sup_x ( E[|V−v|d] + E[|V−v|] E[d] ) e^{2 d_max} + 2 g sup_x E[|V|]      (envelope)
+    |head computed − head| ≤ spread·tanh(d_max/2) + 2g/(1−g) max|V|                                    (plain)
+    |head computed − head| ≤ sup_x ( E[|V−v|d] + E[|V−v|] E[d] ) e^{2 d_max} + 2g/(1−g) e^{2 d_max} sup_x E[|V|]     
+    (envelope)
 
 The suprema are taken over a grid of boxes: with Δ the spread of the slopes, p_j(x) ≤ p_j(c) e^{Δ|x−c|}, so a box costs
 a factor
@@ -42,7 +43,7 @@ import math
 
 import numpy as np
 
-from attnfun.certify.view import Array, HeadView, View
+from attnfun.certify.view import Array, HeadView, LineAxis, View
 from attnfun.network import local_plan
 
 _EXP_ULPS = {"float64": 4, "float32": 32}  # torch's CPU kernels use a fast float32 exp
@@ -50,10 +51,14 @@ _EXP_ULPS = {"float64": 4, "float32": 32}  # torch's CPU kernels use a fast floa
 
 def hypotheses(dtype: str) -> tuple[str, ...]:
     """What the rounding part rests on; printed with every certificate."""
-    return ("IEEE arithmetic, rounding to nearest", f"exp within {_EXP_ULPS[dtype]} ulp in {dtype}")
+    return (
+        "IEEE arithmetic, rounding to nearest, subnormal numbers kept, plain matrix products (no TF32, no Strassen)",
+        f"exp within {_EXP_ULPS[dtype]} ulp in {dtype}",
+        "attention kernels that rescale running sums do so at most once for 64 keys",
+    )
 
 
-_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
+ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
 _VANISH = {"float64": math.exp(-700.0), "float32": math.exp(-80.0)}
 _TINY = {"float64": 2.0**-1074, "float32": 2.0**-149}  # what a product may lose by underflow
 _LARGEST = {"float64": 2.0**1018, "float32": 2.0**122}  # overflow, with room for rounding and differences
@@ -63,13 +68,13 @@ _SAFE = 1 + 1e-9  # the bound itself is computed in float64, all terms positive
 
 def rounding_bound(view: View, dtype: str) -> float:
     """An upper bound, over the box and over the outputs, of |computed network − network|."""
-    u = _ROUNDOFF[dtype]
+    u = ROUNDOFF[dtype]
     reach = np.maximum(np.abs(view.low), np.abs(view.high))
     if not all(_fits(view, head, dtype) for head in view.heads):
         return math.inf
     per_head = [_head_bound(view, head, dtype) for head in view.heads]
     columns = view.dim + sum(h.values.shape[-1] for h in view.heads)
-    g = _gamma(columns + 2, u)
+    g = gamma(columns + 2, u)
     total = np.zeros(view.outputs)
     for o in range(view.outputs):
         carried = abs(view.bias[o]) + np.abs(view.affine[o]) @ reach
@@ -97,18 +102,26 @@ def _fits(view: View, head: HeadView, dtype: str) -> bool:
         return bool(logit < limit and n * float(np.abs(head.values).max()) < limit)
 
 
-def _gamma(n: float, u: float) -> float:
+def gamma(n: float, u: float) -> float:
+    """n u/(1 − n u), rounded up; infinity where it means nothing."""
     return n * u / (1 - n * u) * _SAFE if n * u < 0.5 else math.inf
 
 
 def _head_bound(view: View, head: HeadView, dtype: str) -> tuple[Array, Array]:
     """(c,) error bounds of the head's outputs and (c,) bounds of their size."""
-    u = _ROUNDOFF[dtype]
+    if len(head.axes) == 1:
+        axis = head.axes[0]
+        low, high = _ends(view, axis.variable)
+        relative = gamma(view.dim + (1 if dtype == "float64" else 2), ROUNDOFF[dtype])
+        dq = _query_rounding(view.dim, axis, 0.0, dtype)
+        return line_rounding(axis, head, low, high, dtype, dq, relative), np.abs(head.values).max(axis=0)
+    u = ROUNDOFF[dtype]
     n = int(np.prod([a.size for a in head.axes], dtype=np.int64))
     flat = head.values.reshape(-1, head.values.shape[-1])
     spread, size = flat.max(0) - flat.min(0), np.abs(flat).max(0)
-    g = _gamma(n + sum(a.size for a in head.axes) + 8 * len(head.axes) + 16, u)
-    common = (_EXP_ULPS[dtype] * 2 + 2) * (2 + n // 64) * u
+    g = gamma(n + sum(a.size for a in head.axes) + 8 * len(head.axes) + 16, u)
+    g = g / (1 - g) if g < 0.5 else math.inf
+    common = (_EXP_ULPS[dtype] * 2 + 2) * (max(len(head.axes), 2 + n // 64) + 1) * u
     worst = common + sum(
         _axis_move(view, head, a, dtype, *_ends(view, axis.variable)).max() for a, axis in enumerate(head.axes)
     )
@@ -124,21 +137,94 @@ def _ends(view: View, k: int) -> tuple[float, float]:
 
 def _axis_move(view: View, head: HeadView, a: int, dtype: str, low: float, high: float) -> Array:
     """(P,) bounds of the logit perturbation d_j from axis a, for x_k in [low, high]."""
-    u = _ROUNDOFF[dtype]
+    u = ROUNDOFF[dtype]
     axis = head.axes[a]
     far = max(abs(low), abs(high))
     q_ends = np.array([axis.w * low + axis.c, axis.w * high + axis.c])
     q = float(np.abs(q_ends).max()) * _SAFE
-    dq = _gamma(view.dim + (1 if dtype == "float64" else 2), u) * (abs(axis.w) * far + abs(axis.c))
-    dq += (abs(axis.w) + 4) * _TINY[dtype]
+    dq = _query_rounding(view.dim, axis, far, dtype)
     k, b = np.abs(axis.slopes), np.abs(axis.biases)
     logits = axis.slopes * q_ends[:, None] + axis.biases  # (2, P): affine in x, so gaps peak at an end
     gap = (logits.max(axis=1, keepdims=True) - logits).max(axis=0)
     limit = -math.log(_VANISH[dtype]) + 20
     gap = np.minimum(gap, limit)  # beyond it the key has vanished, which is counted elsewhere
-    reference = _gamma(2 * len(head.axes) + 3, u) * (k * (q + dq) + b) + 2 * u * gap
+    reference = gamma(2 * len(head.axes) + 3, u) * (k * (q + dq) + b) + 2 * u * gap
     local = _local_move(head, a, dtype, u, gap)
     return np.asarray((k * dq + np.maximum(reference, local)) * _SAFE)
+
+
+def _query_rounding(dim: int, axis: LineAxis, far: float, dtype: str) -> float:
+    """Step 1 of the model, for |x| ≤ far."""
+    roundings = dim + (1 if dtype == "float64" else 2)
+    return gamma(roundings, ROUNDOFF[dtype]) * (abs(axis.w) * far + abs(axis.c)) + (abs(axis.w) + 4) * _TINY[dtype]
+
+
+def line_rounding(
+    axis: LineAxis, head: HeadView, low: float, high: float, dtype: str, dq: float, relative: float = 0.0
+) -> Array:
+    """(c,) the bounds of the module's statement for a head of one axis, its query off by at most dq + relative·|w x|.
+
+    Boxes are made as small as the keys that count there ask for: a ladder's steep keys have vanished everywhere but at
+    its foot.
+
+    On a box of centre c and radius r, p_j(x) ≤ p_j(c) e^{|κ_j| r} with κ_j = slope_j − Σ p_i(c) slope_i, because
+    Σ p_i(c) e^{κ_i s} ≥ 1 (Jensen); and v of the statement may be any number of the box's own.
+    """
+    u, limit = ROUNDOFF[dtype], -math.log(_VANISH[dtype])
+    n, values = axis.size, head.values
+    spread, size = values.max(0) - values.min(0), np.abs(values).max(0)
+    g = gamma(2 * n + 24, u)
+    g = g / (1 - g) if g < 0.5 else math.inf
+    common = (_EXP_ULPS[dtype] * 2 + 2) * (2 + n // 64) * u
+    k, b, slope = np.abs(axis.slopes), np.abs(axis.biases), axis.slopes * axis.w
+    first, whole, boxes = np.zeros(values.shape[1]), np.zeros(values.shape[1]), 0
+    stack, fixed = [(low, high)], dq
+    while stack:
+        left, right = stack.pop()
+        boxes += 1
+        dq = fixed + relative * abs(axis.w) * max(abs(left), abs(right)) * _SAFE
+        centre = left + (right - left) / 2
+        r = max(right - centre, centre - left) * _SAFE
+        q_ends = np.array([axis.w * left + axis.c, axis.w * right + axis.c])
+        parts = abs(axis.w) * max(abs(left), abs(right)) + abs(axis.c)  # q may cancel, its parts do not
+        q = (float(np.abs(q_ends).max()) + 4 * 2.0**-53 * parts) * _SAFE
+        doubt = 16 * 2.0**-53 * (k * parts + b)  # float64 error of the logits as computed here
+        ends = axis.slopes * q_ends[:, None] + axis.biases
+        gap = np.minimum((ends.max(axis=1, keepdims=True) - ends).max(axis=0), limit + 20)
+        reference = gamma(5, u) * (k * (q + dq) + b) + 2 * u * gap
+        move = (k * dq + np.maximum(reference, _local_move(head, 0, dtype, u, gap)) + common) * _SAFE
+        logits = (axis.w * centre + axis.c) * axis.slopes + axis.biases
+        top = int(np.argmax(logits))
+        behind = (logits[top] - logits) * (1 - 1e-6) - np.abs(slope[top] - slope) * r
+        behind = behind - (doubt + move) - (doubt[top] + move[top])
+        active = ~(behind > limit)  # all others vanish in real arithmetic and also as computed
+        if int(active.sum()) == 1:  # nothing to weigh it against
+            whole = np.maximum(whole, np.abs(values[top]))
+            continue
+        p = np.exp(logits[active] - logits[top])
+        total = float(p.sum())
+        p /= total
+        mean_slope = float(p @ slope[active])
+        # `unsure` bounds the float error of the logits at c, which moves the weights and the mean slope
+        unsure = 8 * 2.0**-53 * (k * (abs(axis.w * centre) + abs(axis.c)) + b)[active]
+        kappa = np.abs(slope[active] - mean_slope)
+        drift = r * float(p @ (np.expm1(np.minimum(4 * unsure, 50.0)) * kappa))
+        blur = math.log(float(p @ np.exp(np.minimum(unsure, 50.0)))) + drift
+        growth = kappa * r + unsure + blur
+        grown = np.exp(np.minimum(logits[active] - logits[top] - math.log(total) + growth, 0.0))
+        if not float(grown.sum()) <= 1.7 and boxes < 4000 and left < centre < right:
+            stack += [(left, centre), (centre, right)]
+            continue
+        move = move[active]
+        worst = float(move.max())
+        away = np.abs(values[active] - p @ values[active])
+        moved = (grown * move) @ away + (grown @ away) * float(grown @ move)
+        again = math.exp(2 * (worst + float(doubt[active].max()))) if worst < 1 else math.inf
+        moved = moved * again if worst < 1 else spread  # higher orders, and the float64 error of p itself
+        first = np.maximum(first, np.minimum(moved, spread * math.tanh(min(worst / 2, 20.0))))
+        whole = np.maximum(whole, np.minimum(again * (grown @ np.abs(values[active])), size))
+    lost = 2 * n * _VANISH[dtype] * spread + 2.0**-59 * spread + 4 * (n + 4) * _TINY[dtype]
+    return np.asarray((first + 2 * g * whole) * (1 + 1e-6) + lost)
 
 
 def _local_move(head: HeadView, a: int, dtype: str, u: float, gap: Array) -> Array:
@@ -156,7 +242,7 @@ def _local_move(head: HeadView, a: int, dtype: str, u: float, gap: Array) -> Arr
     w = axis.window
     between = total[np.minimum(j + w, len(gap) - 1)] - total[np.maximum(j - w, 0)]
     # the cumulative sum is in float64: its own rounding is bounded by the last entry times P u
-    return np.asarray(between + 4 * len(gap) * 2.0**-53 * total[-1] + _gamma(w + 1, u) * gap)
+    return np.asarray(between + 4 * len(gap) * 2.0**-53 * total[-1] + gamma(w + 1, u) * gap)
 
 
 def _envelope(view: View, head: HeadView, dtype: str, common: float, worst: float, g: float) -> Array:
@@ -200,7 +286,8 @@ def _envelope(view: View, head: HeadView, dtype: str, common: float, worst: floa
             one = (tables[a] * moves[a]).sum(axis=1)
             mean_d = mean_d + one.reshape([-1 if i == a else 1 for i in range(len(shape))])
         first = factor * both + factor * factor * mean_away * mean_d
-        result[c] = float(first.max()) * math.exp(2 * worst) + 2 * g * factor * float(mean_whole.max())
+        again = math.exp(4 * worst)  # higher orders, and the float64 error of the tables themselves (below d_max)
+        result[c] = again * (float(first.max()) + 2 * g * factor * float(mean_whole.max()))
     return result * (1 + 1e-6)
 
 

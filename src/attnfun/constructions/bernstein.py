@@ -18,7 +18,7 @@ values from the truncated series by solving, in high-precision balls, for the *s
 bits).
 τ from a short list with few bits, so that the slopes τ j are exact; the one with the fewest keys, then the smallest
 values.
-Size: Π(m_k + 1) keys, geometric in ln(1/ε) for analytic f.  Bound: proved afterwards by *nodes* from the stored
+Size: Π(m_k + 1) keys, a power of ln(1/ε) for analytic f.  Bound: proved afterwards by *nodes* from the stored
 weights.
 Failure mode: kinks and near-singular targets need large degrees, and values grow like (1/τ)^m: refused by the estimate.
 Example: sin(3x) + cos(2y) e^{xy} on [-1,1]² at 1e-6: 169 keys or fewer.
@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -219,6 +220,12 @@ def _tail(coefficients: Array, axis: int) -> Array:
 def _shrink(coefficients: Array, degrees: list[int], eps: float) -> tuple[list[int], float]:
     """Lower degrees one at a time while the discarded part stays below eps at twice the nodes an axis needs."""
     error = _discarded(coefficients, degrees)
+    if len(degrees) == 1:  # the discarded part falls with the degree, nearly: bisection
+        low, high = 0, degrees[0]
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if _discarded(coefficients, [middle]) <= eps else (middle + 1, high)
+        return [high], _discarded(coefficients, [high])
     while True:
         order = np.argsort([1 / (m + 1) for m in degrees])[::-1]  # the shortest axis saves the largest share
         for axis in order:
@@ -234,14 +241,19 @@ def _shrink(coefficients: Array, degrees: list[int], eps: float) -> tuple[list[i
             return degrees, error
 
 
+@lru_cache(maxsize=32)
+def _cosines(points: int, n: int) -> Array:
+    """cos(k θ_i) at `points` angles from 0 to π, k < n."""
+    return np.cos(np.outer(np.linspace(0, np.pi, points), np.arange(n)))
+
+
 def _discarded(coefficients: Array, degrees: list[int]) -> float:
     """max over a grid (end points included) of the part of the series above `degrees`."""
     rest = coefficients.copy()
     rest[tuple(slice(0, m + 1) for m in degrees)] = 0
     for axis in range(len(degrees)):
         n = rest.shape[axis]
-        theta = np.linspace(0, np.pi, 2 * n + 1 if len(degrees) < 3 else n + 1)
-        matrix = np.cos(np.outer(theta, np.arange(n)))
+        matrix = _cosines(2 * n + 1 if len(degrees) < 3 else n + 1, n)
         rest = np.moveaxis(np.tensordot(matrix, rest, axes=(1, axis)), 0, axis)
     return float(np.abs(rest).max())
 

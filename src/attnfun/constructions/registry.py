@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from attnfun.constructions.affine import Affine
 from attnfun.constructions.bernstein import Bernstein
+from attnfun.constructions.compose import Compose
 from attnfun.constructions.partition import Partition
 from attnfun.constructions.plan import Construction
+from attnfun.constructions.tangent import Tangent
 
 CONSTRUCTIONS: dict[str, Construction] = {
     c.name: c
@@ -13,5 +15,7 @@ CONSTRUCTIONS: dict[str, Construction] = {
         Affine(),
         Bernstein(),
         Partition(),
+        Tangent(),
+        Compose(),
     )
 }

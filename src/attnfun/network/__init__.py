@@ -14,6 +14,7 @@ from attnfun.network.evaluate import (
 )
 from attnfun.network.file import content_hash, load, save
 from attnfun.network.head import Axis, Head, rounded
+from attnfun.network.labels import Label, Labels
 from attnfun.network.literal import FORMS, Literal, literal, shut_out
 from attnfun.network.local import LocalAxis, LocalPlan, local_plan
 from attnfun.network.network import Cost, Layer, Network, identical
@@ -35,6 +36,8 @@ __all__ = [
     "routes",
     "head_routes",
     "chosen_routes",
+    "Label",
+    "Labels",
     "LocalAxis",
     "LocalPlan",
     "local_plan",

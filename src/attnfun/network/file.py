@@ -3,7 +3,7 @@
 | JSON key | what | protected by |
 | --- | --- | --- |
 | format | FORMAT | hash |
-| inputs, outputs, layers, dtype | names; per head name, writes, key_names, number of axes | hash |
+| inputs, outputs, layers, dtype, labels | names; per head name, writes, key_names, number of axes; meanings | hash |
 | target, domain, norm | what the network is for | hash |
 | anything else: request, certificate, ... | may be deleted without harm to the rest | its own sha256 in seals |
 | hash | sha256 of everything above it and of every tensor (name, dtype, shape, bytes) | itself |
@@ -33,6 +33,7 @@ from safetensors.numpy import save as _to_bytes
 
 from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest
 from attnfun.network.head import AnyArray, Axis, Head
+from attnfun.network.labels import Labels
 from attnfun.network.network import DTYPES, Layer, Network
 
 FORMAT = 1
@@ -40,7 +41,7 @@ HASHED = ("target", "domain", "norm")
 FILE_LIMIT = 4 << 30
 HEADER_LIMIT = 64 << 20
 _KINDS: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4")}
-_OWN = ("format", "inputs", "outputs", "layers", "dtype", "hash", "seals")
+_OWN = ("format", "inputs", "outputs", "layers", "dtype", "labels", "hash", "seals")
 _AXIS = ("query", "offset", "slopes", "biases")
 
 
@@ -93,7 +94,7 @@ def load(path: str | os.PathLike[str], ignore: Collection[str] = ()) -> tuple[Ne
             _damaged(where, f"its {key} is not the one that was written")
     try:
         network = _build(own, tensors)
-        matches = {key: own[key] for key in ("inputs", "outputs", "layers", "dtype")} == {
+        matches = {key: own[key] for key in ("inputs", "outputs", "layers", "dtype", "labels")} == {
             key: value for key, value in _structure(network).items() if key != "format"
         }
         same = matches and content_hash(network, meta) == own["hash"]
@@ -152,6 +153,7 @@ def _structure(network: Network) -> dict[str, Any]:
         "outputs": list(network.outputs),
         "layers": layers,
         "dtype": network.dtype,
+        "labels": None if network.labels is None else network.labels.to_json(),
     }
 
 
@@ -199,6 +201,7 @@ def _build(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> Network:
         outputs=tuple(own["outputs"]),
         box=(take("box/low", "float64"), take("box/high", "float64")),
         dtype=dtype,
+        labels=None if own["labels"] is None else Labels.from_json(own["labels"], len(own["outputs"])),
     )
     if tensors:
         raise InvalidRequest(f"tensor {next(iter(tensors))} belongs to nothing")

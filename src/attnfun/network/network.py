@@ -18,6 +18,7 @@ import numpy as np
 
 from attnfun.errors import InvalidRequest
 from attnfun.network.head import Array, Head, frozen
+from attnfun.network.labels import Labels
 
 DTYPES = ("float64", "float32")
 
@@ -68,6 +69,8 @@ class Layer:
 class Network:
     """Layers in order, then a linear read-out, on a box of inputs. Compared by identity; see `identical`.
 
+    `labels` say what the coordinates of a composed network mean; they take no part in evaluation.
+
     Refuses with InvalidRequest what is not a network: shapes that do not meet, weights that are not finite or not
     representable in `dtype`, a coordinate written twice, an empty box.
     """
@@ -79,6 +82,7 @@ class Network:
     outputs: tuple[str, ...]
     box: tuple[Array, Array]
     dtype: str = "float64"
+    labels: Labels | None = None
 
     def __post_init__(self) -> None:
         for name in ("inputs", "layers", "outputs"):
@@ -187,7 +191,7 @@ class Network:
 
 def identical(one: Network, other: Network) -> bool:
     """Whether two networks are the same bit for bit: every weight (the sign of zero included), name, box and dtype."""
-    if (one.inputs, one.outputs, one.dtype) != (other.inputs, other.outputs, other.dtype):
+    if (one.inputs, one.outputs, one.dtype, one.labels) != (other.inputs, other.outputs, other.dtype, other.labels):
         return False
     if [len(layer.heads) for layer in one.layers] != [len(layer.heads) for layer in other.layers]:
         return False

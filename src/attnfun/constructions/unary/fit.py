@@ -9,6 +9,7 @@ In order: exact heads (tanh, sigmoid, affine), shipped keys for one known operat
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from attnfun.constructions.unary.square import pinned_square
 from attnfun.errors import Infeasible
 from attnfun.expressions import Graph
 from attnfun.network import rounded
+from attnfun.network.head import frozen
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,11 @@ def fit_unary(
     `quick` takes the first size that works instead of the smallest. Raises Infeasible with the error that was reached
     if eps was missed; deterministic.
     """
-    low, high, eps = float(low), float(high), float(eps)
+    return _fit(graph, float(low), float(high), float(eps), dtype, pinned, quick)
+
+
+@lru_cache(maxsize=1024)
+def _fit(graph: Graph, low: float, high: float, eps: float, dtype: str, pinned: bool, quick: bool) -> UnaryFit:
     form = known(graph)
     if form is not None:
         keys = exact(form)
@@ -120,7 +126,7 @@ def read(p: Problem, c: Candidate) -> UnaryFit:
 
 def _piece(keys: Keys, heights: Array, dtype: str) -> Piece:
     k = keys.stored(dtype)
-    return Piece(k.w, k.c, k.slopes, k.biases, rounded(heights, dtype))
+    return Piece(k.w, k.c, frozen(k.slopes), frozen(k.biases), frozen(rounded(heights, dtype)))
 
 
 def _exact_fit(graph: Graph, form: Known, keys: tuple[Keys, ...], low: float, high: float, dtype: str) -> UnaryFit:

@@ -22,6 +22,7 @@ import numpy as np
 from attnfun.constructions.unary.features import Feature, features, values
 from attnfun.constructions.unary.keys import Array, Keys, centre, gaussian, ladder, one_sided, placed
 from attnfun.constructions.unary.project import Pieces, Sample
+from attnfun.errors import Infeasible
 from attnfun.expressions import Graph
 
 _NEAR = 12.0  # ratio of the distances to a nearby singular point above which it is given a ladder
@@ -111,7 +112,7 @@ def problem(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Pr
             distance = max(side * ((low if side > 0 else high) - feature.at), 0.0)
             if outer <= 1e-9 * width or (distance > 0 and outer < _NEAR * distance):
                 continue
-            inner = 0.1 * distance if distance > 0 else 0.4 * _inner(graph, feature.at, side, outer, eps)
+            inner = 0.1 * distance if distance > 0 else 0.4 * _inner(graph, feature.at, side, outer, eps, dtype)
             if inner < 0.3 * outer:
                 ladders.append(Side(feature.at, side, inner, outer))
     edges = _mesh(graph, low, high, eps, [s.at for s in (*ladders, *kinks)])
@@ -213,13 +214,18 @@ def _piecewise_linear(p: Problem) -> bool:
     return bool(np.abs(f - f[:, :1] - (f[:, -1:] - f[:, :1]) * t).max() <= 0.1 * p.eps)
 
 
-def _inner(graph: Graph, at: float, side: int, outer: float, eps: float) -> float:
+def _inner(graph: Graph, at: float, side: int, outer: float, eps: float, dtype: str) -> float:
     """The distance below which the second difference of f is within a third of eps."""
     d = outer * 2.0 ** -np.arange(1.0, 1000.0, 0.5)
-    d = d[d > max(np.spacing(abs(at)), 1e-290)]
+    d = d[d > max(abs(at) * float(np.finfo(dtype).eps), 1e-290 if dtype == "float64" else 1e-34)]
     f = values(graph, np.concatenate([[at], at + side * d, at + 2 * side * d]))
     bend = np.abs(f[1 + len(d) :] - 2 * f[1 : 1 + len(d)] + f[0])
     large = np.flatnonzero(bend > 0.35 * eps)
+    if len(large) and large[-1] == len(d) - 1 and bend[-1] > eps:
+        raise Infeasible(
+            f"tangent: neighbouring {dtype} numbers at the singular point {at:.6g} have values {bend[-1]:.2g} apart",
+            {"eps": float(f"{4 * bend[-1]:.2g}")},
+        )
     return float(d[large[-1]]) if len(large) else float(outer)
 
 

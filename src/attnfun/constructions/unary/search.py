@@ -1,17 +1,18 @@
 """The fewest keys that meet ε: untuned layouts at falling resolution, then tuned ones, by bisection.
 
-A candidate is judged on points four times as dense as those it was fitted on. It passes if its largest error there is
-at most ε and its largest value at most `cap` times the range of the non-linear part of the target.
+A candidate is judged on points four times as dense as those it was fitted on. It passes if its largest error there and
+an estimate of what rounding will cost are together at most ε, and its largest value at most `cap` times the range of
+the non-linear part of the target.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnfun.constructions.unary.keys import Array
+from attnfun.constructions.unary.keys import Array, Keys
 from attnfun.constructions.unary.layout import Layout, Problem, layouts
 from attnfun.constructions.unary.project import Pieces, Sample, columns, solve, tune
 
@@ -30,6 +31,7 @@ class Candidate:
     pieces: Pieces
     x: Array  # values in a row, then offset and slope
     error: float
+    rounding: float  # an estimate, for sizing
     largest: float
 
     @property
@@ -38,17 +40,21 @@ class Candidate:
 
 
 def finish(p: Problem, pieces: Pieces, check: Sample, fit: Sample, polish: int = 4) -> Candidate:
-    """Values for the stored (rounded) keys, evened out by Lawson's reweighting, judged on the check points."""
-    stored = tuple(k.stored(p.dtype) for k in pieces)
+    """Values for the stored (rounded) keys, evened out by Lawson's reweighting, judged on the check points.
+
+    Keys that tuning pushed out of sight (never a billionth of ε in weight) are left out.
+    """
+    stored = tuple(_seen(k, check.u, 1e-9 * p.eps / p.span).stored(p.dtype) for k in pieces)
     ridge = _RIDGE[p.dtype] * p.eps / p.span
     phi = columns(stored, check, check.u)
-    best: tuple[float, Array] | None = None
+    best: Candidate | None = None
     sample, weight = fit, fit.weight
     for _ in range(1 + polish):
         s = solve(stored, sample, ridge)
         error = float(np.abs(check.f - phi @ s.x).max())
-        if best is None or error < best[0]:
-            best = (error, s.x)
+        if best is None or error < best.error:
+            largest = float(np.abs(s.x[:-2]).max()) if len(s.x) > 2 else 0.0
+            best = Candidate(stored, s.x, error, _rounding(p, stored, check.u, phi, s.x), largest)
         r = np.abs(s.residual[: len(fit.u)] / sample.weight)
         top = float(r.max())
         if not top > 0 or not math.isfinite(top):
@@ -57,12 +63,35 @@ def finish(p: Problem, pieces: Pieces, check: Sample, fit: Sample, polish: int =
         weight = weight / math.sqrt(float(weight @ weight))
         sample = Sample(fit.u, fit.f, weight, fit.middle, fit.half)
     assert best is not None
-    n = len(best[1]) - 2
-    return Candidate(stored, best[1], best[0], float(np.abs(best[1][:n]).max()) if n else 0.0)
+    return best
+
+
+def _rounding(p: Problem, pieces: Pieces, u: Array, phi: Array, x: Array) -> float:
+    """About what the proof will add for rounding in p.dtype: each logit off by d_j moves a head by E[|V − h| d]."""
+    unit, exp = (2.0**-53, 10.0) if p.dtype == "float64" else (2.0**-24, 66.0)
+    every = slice(None, None, max(1, len(u) // 300))
+    u, phi = u[every], phi[every]
+    total, at = np.zeros(len(u)), 0
+    for keys in pieces:
+        weight, v = phi[:, at : at + keys.size], x[at : at + keys.size]
+        at += keys.size
+        k, b, q = np.abs(keys.slopes), np.abs(keys.biases), np.abs(keys.query(u))[:, None]
+        query = 2 * (np.abs(u) + abs(keys.c))[:, None]
+        d = (exp * (2 + keys.size // 64) + 5 * (k * q + b) + k * query) * unit
+        away = weight * np.abs(v - (weight @ v)[:, None])
+        total += (away * d).sum(axis=1) + away.sum(axis=1) * (weight * d).sum(axis=1)
+        total += 4 * (keys.size + 12) * unit * (weight @ np.abs(v))
+    return float(total.max()) if len(pieces) else 0.0
+
+
+def _seen(keys: Keys, u: Array, least: float) -> Keys:
+    kept = keys.weights(u).max(axis=0) > least
+    kept[: keys.fixed] = True
+    return keys if kept.all() else replace(keys, slopes=keys.slopes[kept], biases=keys.biases[kept])
 
 
 def passes(p: Problem, c: Candidate) -> bool:
-    return c.error <= p.eps and c.largest <= _CAP[p.dtype] * p.span
+    return c.error + c.rounding <= p.eps and c.largest <= _CAP[p.dtype] * p.span
 
 
 def search(p: Problem, quick: bool) -> Candidate:

@@ -1,0 +1,288 @@
+"""compose: any number of variables, layer by layer along the target's own expression.
+
+Statement. Let a program compute f by affine maps and functions g_i of one variable (see `compose_walk`). Give every g_i
+a tangent head on the range of
+its argument, accurate to ε_i; affine maps are linear and free, and so is the affine part of every g_i. Then the
+network's error is at most
+Σ_i S_i ε_i to first order, S_i the sensitivity of the output to step i, whatever the number of variables.
+Source: the composition of approximations is folklore (e.g. Yarotsky 2017 for ReLU networks); products by squares are
+due to the polarisation
+identity; the heads are those of `tangent`.
+Construction. Rewrites, the walk, ranges of all arguments, S_i from sampled slopes, ε_i = 0.9 ε/(N S_i), one fit a step;
+equal steps share a head;
+a step stands in the first layer in which its argument is known.
+Size: the sum of the steps' keys: it grows with the expression, not like P^d.  Bound: *composition*, from the stored
+weights and labels.
+Failure mode: sums that cancel to zero under a square root need inner errors of ε²; factors that vanish; removable
+singularities of several variables.
+Example: G m1 m2/((x2−x1)² + (y2−y1)² + (z2−z1)²) in nine variables: 3 layers, 8 heads.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnfun.constructions.compose_rewrites import canonical
+from attnfun.constructions.compose_walk import Finished, Walk, rough_keys, unary_graph
+from attnfun.constructions.plan import Plan, Request
+from attnfun.constructions.unary.fit import UnaryFit, fit_unary
+from attnfun.errors import Infeasible
+from attnfun.expressions import ArrayAlgebra, Builder, Graph, run
+from attnfun.network import Axis, Head, Label, Labels, Layer, Network, rounded
+from attnfun.targets.ranges import range_of
+
+
+@dataclass(frozen=True)
+class Step:
+    """One head (or a few that write one coordinate): φ = g(U) on [low, high], with the slope of the output it
+    carries.
+    """
+
+    phi: int
+    argument: int
+    unary: Graph
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Design:
+    """A program with its steps, and for each step its tolerance, its fit, and the layer it stands in."""
+
+    program: Graph
+    steps: tuple[Step, ...]
+    tolerances: tuple[float, ...]
+    fits: tuple[UnaryFit, ...]
+    layers: tuple[int, ...]
+
+
+class Compose:
+    name = "compose"
+    summary = "one tangent head a step of the expression: any number of variables"
+
+    def plan(self, request: Request) -> Plan:
+        function = request.function
+        if function.graph is None:
+            raise Infeasible("compose: a black box has no expression to follow")
+        if not math.isinf(request.norm):
+            raise Infeasible("compose: only the sup norm is offered")
+        walk = Walk(canonical(function.graph), function.box, rough_keys)
+        finished = walk.finished
+        steps = _steps(finished, request)
+        if not steps:
+            raise Infeasible("compose: the target is affine")
+        weights = _sensitivities(finished.graph, steps, request.eps)
+        share = 0.9 * request.eps / len(steps)
+        tolerances = tuple(share / max(s, 1e-300) for s in weights)
+        fits = tuple(
+            fit_unary(step.unary, step.low, step.high, tol, dtype=request.dtype)
+            for step, tol in zip(steps, tolerances, strict=True)
+        )
+        layers = _layers(finished.graph, steps)
+        design = Design(finished.graph, steps, tolerances, fits, layers)
+        keys = sum(f.keys for f in fits)
+        heads = sum(len(f.pieces) for f in fits)
+        if keys > request.max_keys:
+            raise Infeasible(f"compose: {keys:,} keys would be needed, more than max_keys={request.max_keys:,}")
+        story = {
+            "steps": [
+                {"layer": k + 1, "step": finished.graph.text(s.phi, 60), "keys": f.keys, "tolerance": t}
+                for s, f, t, k in zip(steps, fits, tolerances, layers, strict=True)
+            ]
+        }
+        return Plan(self.name, keys, heads, max(layers) + 1, design, story)
+
+    def build(self, request: Request, plan: Plan) -> Network:
+        return build(request, plan.data)
+
+
+def _steps(finished: Finished, request: Request) -> tuple[Step, ...]:
+    nodes = finished.graph.nodes
+    builder = Builder()
+    at = builder.copy(nodes)
+    arguments = (
+        range_of(finished.graph.reachable([u for _, u in finished.heads]), request.function.box)
+        if finished.heads
+        else []
+    )
+    steps = []
+    for (phi, argument), (low, high) in zip(finished.heads, arguments, strict=True):
+        if not (math.isfinite(low) and math.isfinite(high) and high > low):
+            raise Infeasible(f"compose: {finished.graph.text(argument, 80)} is not bounded on the box, or constant")
+        steps.append(Step(phi, argument, unary_graph(builder, at[phi], at[argument]), low, high))
+    return tuple(steps)
+
+
+# ---------------------------------------------------------------- affine forms in floats
+
+
+class Forms:
+    """Affine forms of program nodes, in floats: in φ's, and in the coordinates of the stream once the fits are
+    known.
+    """
+
+    def __init__(
+        self, program: Graph, steps: tuple[Step, ...], fits: tuple[UnaryFit, ...] | None, names: list[str]
+    ) -> None:
+        self.program = program
+        self.index = {s.phi: i for i, s in enumerate(steps)}
+        self.steps, self.fits, self.names = steps, fits, names
+        self.memo: dict[int, tuple[dict[str, float], float]] = {}
+
+    def __call__(self, node: int) -> tuple[dict[str, float], float]:
+        """(coefficients by coordinate name, constant)."""
+        if node not in self.memo:
+            self.memo[node] = self._form(node)
+        return self.memo[node]
+
+    def _form(self, i: int) -> tuple[dict[str, float], float]:
+        node = self.program.nodes[i]
+        if i in self.index:
+            k = self.index[i]
+            if self.fits is None:
+                return {self.names[k]: 1.0}, 0.0
+            form, constant = self(self.steps[k].argument)
+            slope, offset = self.fits[k].slope, self.fits[k].offset
+            out = {n: slope * v for n, v in form.items()}
+            out[self.names[k]] = out.get(self.names[k], 0.0) + 1.0
+            return out, slope * constant + offset
+        if node.op == "var":
+            return {str(node.value): 1.0}, 0.0
+        if not self.program.reachable((i,)).variables:
+            return {}, float(run(self.program.reachable((i,)), ArrayAlgebra(), {})[0])
+        parts = [self(a) for a in node.args]
+        if node.op in ("add", "sub"):
+            return _combine(parts[0], parts[1], 1.0 if node.op == "add" else -1.0)
+        if node.op == "neg":
+            return _combine(({}, 0.0), parts[0], -1.0)
+        if node.op == "mul":
+            side = 0 if not parts[0][0] else 1
+            return _combine(({}, 0.0), parts[1 - side], parts[side][1])
+        if node.op == "div":
+            return _combine(({}, 0.0), parts[0], 1 / parts[1][1])
+        raise Infeasible(f"compose: {self.program.text(i, 80)} is not affine in the steps before it")
+
+
+def _combine(
+    a: tuple[dict[str, float], float], b: tuple[dict[str, float], float], factor: float
+) -> tuple[dict[str, float], float]:
+    out = dict(a[0])
+    for name, value in b[0].items():
+        out[name] = out.get(name, 0.0) + factor * value
+    return out, a[1] + factor * b[1]
+
+
+def _names(program: Graph, steps: tuple[Step, ...], inputs: tuple[str, ...]) -> list[str]:
+    """A readable, unique name for every coordinate."""
+    names: list[str] = []
+    for step in steps:
+        text = program.text(step.phi, 48)
+        name, count = text, 2
+        while name in names or name in inputs:
+            name, count = f"{text} ({count})", count + 1
+        names.append(name)
+    return names
+
+
+# ---------------------------------------------------------------- tolerances and layers
+
+
+def _sensitivities(program: Graph, steps: tuple[Step, ...], eps: float) -> list[float]:
+    """How much the outputs move for a unit error of each step: products of the largest slopes along paths, summed."""
+    names = [str(i) for i in range(len(steps))]
+    forms = Forms(program, steps, None, names)
+    weight = [0.0] * len(steps)
+    for o in program.outputs:
+        form, _ = forms(o)
+        for i, name in enumerate(names):
+            weight[i] = max(weight[i], abs(form.get(name, 0.0)))
+    for j in range(len(steps) - 1, -1, -1):
+        if weight[j] == 0:
+            continue
+        slope = _slope(steps[j], 0.45 * eps / (len(steps) * weight[j]))
+        form, _ = forms(steps[j].argument)
+        for i, name in enumerate(names):
+            if name in form:
+                weight[i] += abs(form[name]) * slope * weight[j]
+    return weight
+
+
+def _slope(step: Step, allowed: float) -> float:
+    """sup |g'| on the range by differences; where g has no slope (a root at 0), the chord that costs `allowed`."""
+    s = np.concatenate([np.linspace(0, 1, 401), np.geomspace(1e-15, 0.5, 200), 1 - np.geomspace(1e-15, 0.5, 200)])
+    u = np.unique(np.clip(step.low + (step.high - step.low) * s, step.low, step.high))
+    with np.errstate(all="ignore"):
+        g = np.asarray(run(step.unary, ArrayAlgebra(), {"u": u})[0], dtype=np.float64)
+        slopes = np.abs(np.diff(g) / np.diff(u))
+    slopes = slopes[np.isfinite(slopes)]
+    if not len(slopes):
+        return 0.0
+    steep, usual = float(slopes.max()), float(np.ptp(g[np.isfinite(g)])) / (step.high - step.low)
+    if steep <= 1e3 * usual:
+        return steep
+    low, high = 1e-30 * (step.high - step.low), step.high - step.low
+    for _ in range(100):
+        middle = math.sqrt(low * high)
+        moved = np.clip(u + middle, step.low, step.high)
+        with np.errstate(all="ignore"):
+            change = np.abs(np.asarray(run(step.unary, ArrayAlgebra(), {"u": moved})[0]) - g)
+        low, high = (middle, high) if np.nanmax(change) <= allowed else (low, middle)
+    return min(steep, allowed / low)
+
+
+def _layers(program: Graph, steps: tuple[Step, ...]) -> tuple[int, ...]:
+    names = [str(i) for i in range(len(steps))]
+    forms = Forms(program, steps, None, names)
+    layers: list[int] = []
+    for step in steps:
+        needed = [layers[int(n)] for n in forms(step.argument)[0] if n.isdigit() and n in names]
+        layers.append(1 + max(needed, default=-1))
+    return tuple(layers)
+
+
+# ---------------------------------------------------------------- weights
+
+
+def build(request: Request, design: Design) -> Network:
+    """The network of a design, labelled."""
+    function, dtype = request.function, request.dtype
+    inputs = function.box.names
+    names = _names(design.program, design.steps, inputs)
+    forms = Forms(design.program, design.steps, design.fits, names)
+    stream = list(inputs)
+    layers = []
+    for depth in range(max(design.layers) + 1):
+        here = [i for i, k in enumerate(design.layers) if k == depth]
+        heads = []
+        for i in here:
+            form, constant = forms(design.steps[i].argument)
+            for number, piece in enumerate(design.fits[i].pieces):
+                row = np.array([[piece.w * form.get(n, 0.0) for n in stream]])
+                offset = np.array([piece.w * constant + piece.c])
+                axis = Axis(rounded(row, dtype), rounded(offset, dtype), piece.slopes[:, None], piece.biases)
+                title = names[i] if len(design.fits[i].pieces) == 1 else f"{names[i]}, piece {number + 1}"
+                heads.append(Head(title, (axis,), piece.values[:, None], (names[i],)))
+        layers.append(Layer(tuple(heads)))
+        stream += [names[i] for i in here]
+    readout, bias = np.zeros((len(function.outputs), len(stream))), np.zeros(len(function.outputs))
+    for o, node in enumerate(design.program.outputs):
+        form, constant = forms(node)
+        readout[o] = [form.get(n, 0.0) for n in stream]
+        bias[o] = constant
+    labels = tuple(
+        Label(name, step.phi, step.argument, fit.slope, fit.offset)
+        for name, step, fit in zip(names, design.steps, design.fits, strict=True)
+    )
+    return Network(
+        inputs=inputs,
+        layers=tuple(layers),
+        readout=rounded(readout, dtype),
+        readout_bias=rounded(bias, dtype),
+        outputs=function.outputs,
+        box=(function.box.low_array, function.box.high_array),
+        dtype=dtype,
+        labels=Labels(design.program, labels).canonical(),
+    )

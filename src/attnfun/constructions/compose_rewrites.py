@@ -1,0 +1,147 @@
+"""Exact rewrites before the walk, in order; each keeps the function and makes more of the graph the same node.
+
+1. products: a product is written coefficient · (numerator factors)/(denominator factors), factors in a fixed order,
+equal bases
+   merged, signs and rational factors pulled into the coefficient, so that x*y/z and −y*x/z share a node;
+2. sums: terms in a fixed order, equal terms merged, the sign of the first term pulled out, so that a−b and b−a share a
+node;
+3. even powers and abs of a negated argument lose the sign; sin, tan, … of a negated argument give it back.
+
+Signs may always be pulled out of integer powers; nothing is split out of fractional powers here (that needs
+positivity).
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from attnfun.expressions import Builder, Graph
+
+_EVEN = frozenset({"cos", "cosh", "abs"})
+_ODD = frozenset({"sin", "tan", "asin", "atan", "sinh", "tanh", "erf", "sign"})
+
+
+def canonical(graph: Graph) -> Graph:
+    """The same function with products and sums in canonical order and signs pulled outward."""
+    return _Canonical(graph).result()
+
+
+class _Canonical:
+    """Every source node becomes (rational coefficient, node of the new graph): value = coefficient · node."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.out = Builder()
+        self.done: list[tuple[Fraction, int]] = []
+
+    def result(self) -> Graph:
+        for i in range(len(self.graph.nodes)):
+            self.done.append(self._one(i))
+        return self.out.graph([self._node(self.done[o]) for o in self.graph.outputs])
+
+    def _node(self, value: tuple[Fraction, int]) -> int:
+        coefficient, node = value
+        if coefficient == 1:
+            return node
+        if coefficient == -1 and self.out.node(node).op != "const":
+            return self.out.apply("neg", node)
+        return self.out.apply("mul", self.out.const(coefficient), node)
+
+    def _one(self, i: int) -> tuple[Fraction, int]:
+        node = self.graph.nodes[i]
+        args = [self.done[a] for a in node.args]
+        op = node.op
+        if op == "const":
+            assert isinstance(node.value, Fraction)
+            return (node.value, self.out.const(1)) if node.value else (Fraction(0), self.out.const(1))
+        if op == "neg":
+            return -args[0][0], args[0][1]
+        if op in ("mul", "div"):
+            c = args[0][0] * args[1][0] if op == "mul" else args[0][0] / args[1][0] if args[1][0] else None
+            if c is None or c == 0:
+                return Fraction(1), self.out.apply(op, *(self._node(a) for a in args))
+            return c, self._product([(args[0][1], 1), (args[1][1], 1 if op == "mul" else -1)])
+        if op == "powi" and isinstance(node.value, int) and args[0][0] != 0 and abs(node.value) <= 64:
+            return args[0][0] ** node.value, self._product([(args[0][1], node.value)])
+        if op in ("add", "sub"):
+            return self._sum([(args[0], 1), (args[1], 1 if op == "add" else -1)])
+        if op in _EVEN and args[0][0] < 0:
+            return Fraction(1), self.out.apply(op, self._node((-args[0][0], args[0][1])))
+        if op in _ODD and args[0][0] < 0:
+            return Fraction(-1), self.out.apply(op, self._node((-args[0][0], args[0][1])))
+        return Fraction(1), self.out.apply(op, *(self._node(a) for a in args), value=node.value)
+
+    # ------------------------------------------------------------ products and sums in canonical order
+
+    def _powers(self, node: int, exponent: int, powers: dict[int, int]) -> None:
+        inner = self.out.node(node)
+        if inner.op == "const" and inner.value == 1:
+            return
+        if inner.op == "mul":
+            for a in inner.args:
+                self._powers(a, exponent, powers)
+        elif inner.op == "div":
+            self._powers(inner.args[0], exponent, powers)
+            self._powers(inner.args[1], -exponent, powers)
+        elif inner.op == "powi" and isinstance(inner.value, int):
+            powers[inner.args[0]] = powers.get(inner.args[0], 0) + exponent * inner.value
+        else:
+            powers[node] = powers.get(node, 0) + exponent
+
+    def _product(self, parts: list[tuple[int, int]]) -> int:
+        powers: dict[int, int] = {}
+        for node, exponent in parts:
+            self._powers(node, exponent, powers)
+        sides = []
+        for sign in (1, -1):
+            side = None
+            for base, p in sorted(powers.items()):
+                if p * sign > 0:
+                    factor = base if p * sign == 1 else self.out.apply("powi", base, value=p * sign)
+                    side = factor if side is None else self.out.apply("mul", side, factor)
+            sides.append(side)
+        numerator = self.out.const(1) if sides[0] is None else sides[0]
+        return numerator if sides[1] is None else self.out.apply("div", numerator, sides[1])
+
+    def _terms(self, coefficient: Fraction, node: int, terms: dict[int, Fraction]) -> None:
+        inner = self.out.node(node)
+        if inner.op in ("add", "sub"):
+            self._terms(coefficient, inner.args[0], terms)
+            self._terms(coefficient if inner.op == "add" else -coefficient, inner.args[1], terms)
+        elif inner.op == "neg":
+            self._terms(-coefficient, inner.args[0], terms)
+        elif inner.op == "mul" and self.out.node(inner.args[0]).op == "const":
+            value = self.out.node(inner.args[0]).value
+            assert isinstance(value, Fraction)
+            self._terms(coefficient * value, inner.args[1], terms)
+        elif inner.op == "const" and isinstance(inner.value, Fraction):
+            one = self.out.const(1)
+            terms[one] = terms.get(one, Fraction(0)) + coefficient * inner.value
+        else:
+            terms[node] = terms.get(node, Fraction(0)) + coefficient
+
+    def _sum(self, parts: list[tuple[tuple[Fraction, int], int]]) -> tuple[Fraction, int]:
+        terms: dict[int, Fraction] = {}
+        for (coefficient, node), sign in parts:
+            self._terms(coefficient * sign, node, terms)
+        one = self.out.const(1)
+        kept = sorted((n, c) for n, c in terms.items() if c and n != one)
+        constant = terms.get(one, Fraction(0))
+        if not kept:
+            return constant, one
+        if len(kept) == 1 and not constant:
+            return kept[0][1], kept[0][0]
+        sign = 1 if kept[0][1] > 0 else -1
+        total = None
+        for node, c in kept:
+            c = c * sign
+            piece = self._node((abs(c), node))
+            if total is None:
+                total = piece if c > 0 else self._node((c, node))
+            else:
+                total = self.out.apply("add" if c > 0 else "sub", total, piece)
+        assert total is not None
+        if constant:
+            value = constant * sign
+            total = self.out.apply("add" if value > 0 else "sub", total, self.out.const(abs(value)))
+        return Fraction(sign), total

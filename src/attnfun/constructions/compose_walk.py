@@ -1,0 +1,463 @@
+"""The walk of `compose`: from a target's graph to a program whose nonlinear steps are functions of one variable.
+
+A *program* is a graph for the same function in which some nodes φ are marked as heads, each with an argument node U: φ
+is a
+function of U alone, and U is affine in the variables and in other heads. The walk visits the target bottom up; affine
+operations are free, every other node has a short list of alternatives, and the one with the fewest estimated keys is
+taken:
+
+    fuse        φ = g(u) for a node u through which all paths to the variables pass (a dominator)
+    fuse log    the same where u is a positive monomial: φ = g(exp(L)), L = Σ p_i log x_i
+    logs        c Π b_i^p_i = c exp(Σ p_i log b_i), all b_i of one strict sign
+    squares     a b = linear terms + ar br (((α+β)/2)² − ((α−β)/2)²), a = ac + ar α, b = bc + br β
+    shift       u M = exp(log(u + c) + L) − c exp(L), u of either sign, M = exp(L) a positive monomial
+    relu        max(a, b) = b + relu(a − b), min(a, b) = a − relu(a − b)
+
+Every alternative is an exact identity on the box; signs are proved by ranges.
+Failure mode: a product with factors that vanish and more than `_SPLIT` of them; a step whose argument is not finite on
+the box.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property, partial
+
+import numpy as np
+
+from attnfun.errors import Infeasible
+from attnfun.expressions import ArrayAlgebra, Builder, Graph, run
+from attnfun.targets import Box
+from attnfun.targets.ranges import range_of
+
+_SPLIT = 5
+_CANDIDATES = 6
+_PRODUCT = frozenset({"mul", "div", "powi", "powr", "sqrt", "neg"})
+
+
+@dataclass
+class Program:
+    """A program under construction: the builder of its graph and the heads found so far, φ → U."""
+
+    builder: Builder = field(default_factory=Builder)
+    heads: dict[int, int] = field(default_factory=dict)
+    ranges: dict[int, tuple[float, float]] = field(default_factory=dict)
+
+    def head(self, phi: int, argument: int, low: float, high: float) -> int:
+        """Mark φ as a head on U, whose values are thought to lie in [low, high], unless it is trivial."""
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise Infeasible("compose: the argument of a step is not bounded on the box")
+        if phi != argument and self.builder.node(argument).op not in ("const", "pi", "e"):
+            self.heads.setdefault(phi, argument)
+            self.ranges[phi] = (low, high)
+        return phi
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The program's graph, its outputs, and its heads in an order in which arguments come first."""
+
+    graph: Graph
+    heads: tuple[tuple[int, int], ...]
+
+
+class Walk:
+    """Chooses, once for every node of the target, the cheapest alternative, and writes programs by those choices."""
+
+    def __init__(self, target: Graph, box: Box, keys: Callable[[Graph, float, float], float]) -> None:
+        self.source = Builder()
+        at = self.source.copy(target.nodes)
+        self.outputs = [at[o] for o in target.outputs]
+        self.box = box
+        self.keys = keys
+        self._choice: dict[int, Callable[[Program], int]] = {}
+        self._ranges: dict[int, tuple[float, float]] = {}
+        self._variables: dict[int, frozenset[str]] = {}
+        self._sizes: dict[tuple[Graph, float, float], float] = {}
+        self._open: set[int] = set()
+
+    # ------------------------------------------------------------ facts about nodes of the source
+
+    def graph(self, *nodes: int) -> Graph:
+        return self.source.graph(list(nodes))
+
+    def variables(self, n: int) -> frozenset[str]:
+        if n not in self._variables:
+            node = self.source.node(n)
+            own = frozenset([str(node.value)]) if node.op == "var" else frozenset()
+            self._variables[n] = own.union(*(self.variables(a) for a in node.args))
+        return self._variables[n]
+
+    def constant(self, n: int) -> bool:
+        return not self.variables(n)
+
+    def range(self, n: int) -> tuple[float, float]:
+        if n not in self._ranges:
+            self._ranges[n] = range_of(self.graph(n), self.box)[0]
+        return self._ranges[n]
+
+    def sign(self, n: int) -> int:
+        """+1 or −1 where the node is proved to keep that strict sign on the box, with room to spare; else 0."""
+        low, high = self.range(n)
+        if low > 1e-3 * abs(high):
+            return 1
+        return -1 if high < -1e-3 * abs(low) else 0
+
+    def dominators(self, n: int) -> list[int]:
+        """Nodes other than n through which every path from n to a variable passes, nearest to the variables first."""
+        below: list[int] = []
+        stack, seen = list(self.source.node(n).args), set()
+        while stack:
+            m = stack.pop()
+            if m not in seen and not self.constant(m):
+                seen.add(m)
+                below.append(m)
+                stack.extend(self.source.node(m).args)
+        return sorted(u for u in below if not self._avoids(n, u))
+
+    def _avoids(self, n: int, u: int) -> bool:
+        """Is there a path from n to a variable that does not meet u?"""
+        stack, seen = [n], {u}
+        while stack:
+            m = stack.pop()
+            if m in seen:
+                continue
+            seen.add(m)
+            node = self.source.node(m)
+            if node.op == "var":
+                return True
+            stack.extend(node.args)
+        return False
+
+    # ------------------------------------------------------------ writing
+
+    def write(self, program: Program, n: int) -> int:
+        """The node of `program` that computes source node n from variables and heads."""
+        node = self.source.node(n)
+        if self.constant(n) or node.op == "var":
+            return self._copy(program, n, {})
+        if node.op in ("add", "sub", "neg"):
+            return program.builder.apply(node.op, *(self.write(program, a) for a in node.args))
+        if node.op == "mul" and any(self.constant(a) for a in node.args):
+            return program.builder.apply("mul", *(self.write(program, a) for a in node.args))
+        if node.op == "div" and self.constant(node.args[1]):
+            return program.builder.apply("div", *(self.write(program, a) for a in node.args))
+        return self.choose(n)(program)
+
+    def _copy(self, program: Program, n: int, replaced: dict[int, int]) -> int:
+        """Source node n in the program, with some source nodes replaced by program nodes."""
+        if n in replaced:
+            return replaced[n]
+        node = self.source.node(n)
+        args = [self._copy(program, a, replaced) for a in node.args]
+        return program.builder.apply(node.op, *args, value=node.value)
+
+    def choose(self, n: int) -> Callable[[Program], int]:
+        """The cheapest alternative for a nonlinear node, by the estimated keys of the heads it needs on its own."""
+        if n in self._choice:
+            return self._choice[n]
+        if n in self._open:
+            raise Infeasible(f"compose: {self.graph(n).text(-1)} depends on itself")
+        self._open.add(n)
+        best, best_cost, reasons = None, math.inf, []
+        for alternative in self._alternatives(n):
+            trial = Program()
+            try:
+                alternative(trial)
+                cost = self.cost(trial)
+            except Infeasible as why:
+                reasons.append(str(why))
+                continue
+            if cost < best_cost:
+                best, best_cost = alternative, cost
+        self._open.discard(n)
+        if best is None:
+            raise Infeasible(reasons[0] if reasons else f"compose: no recipe for {self._text(n)}")
+        self._choice[n] = best
+        return best
+
+    def _text(self, n: int) -> str:
+        graph = self.graph(n)
+        return graph.text(graph.outputs[0], limit=80)
+
+    def cost(self, program: Program) -> float:
+        """Estimated keys, and a little for every head."""
+        total = 0.0
+        for phi, argument in program.heads.items():
+            low, high = program.ranges[phi]
+            unary = unary_graph(program.builder, phi, argument)
+            key = (unary, low, high)
+            if key not in self._sizes:
+                self._sizes[key] = self.keys(unary, low, high)
+            total += self._sizes[key] + 0.5
+        return total
+
+    # ------------------------------------------------------------ alternatives
+
+    def _alternatives(self, n: int) -> Iterator[Callable[[Program], int]]:
+        node = self.source.node(n)
+        if node.op in ("max", "min"):
+            yield lambda p: self._relu(p, n)
+        candidates = self.dominators(n)
+        for u in [*candidates[:_CANDIDATES], *candidates[max(_CANDIDATES, len(candidates) - 2) :]]:
+            yield partial(self._fuse, n=n, u=u)
+            if self._is_monomial(u):
+                yield partial(self._fuse_log, n=n, u=u)
+        if node.op == "pow":
+            power = self.source.apply(
+                "exp", self.source.apply("mul", node.args[1], self.source.apply("log", node.args[0]))
+            )
+            yield lambda p: self.write(p, power)
+        if node.op in _PRODUCT:
+            yield from self._products(n)
+
+    def _fuse(self, program: Program, n: int, u: int) -> int:
+        argument = self.write(program, u)
+        phi = self._copy(program, n, {u: argument})
+        return program.head(phi, argument, *self.range(u))
+
+    def _fuse_log(self, program: Program, n: int, u: int) -> int:
+        coefficient, sign, logarithm, ends = self._logarithm(program, self.factors(u))
+        positive = program.builder.apply("exp", logarithm)
+        scaled = self._scaled(program, coefficient, sign, positive)
+        phi = self._copy(program, n, {u: scaled})
+        return program.head(phi, logarithm, *ends)
+
+    def _relu(self, program: Program, n: int) -> int:
+        node = self.source.node(n)
+        a, b = (self.write(program, arg) for arg in node.args)
+        difference = program.builder.apply("sub", a, b)
+        ends = self.range(self.source.apply("sub", *node.args))
+        kink = program.head(program.builder.apply("relu", difference), difference, *ends)
+        return program.builder.apply("add", b, kink) if node.op == "max" else program.builder.apply("sub", a, kink)
+
+    # ------------------------------------------------------------ products
+
+    def factors(self, n: int) -> tuple[int, list[tuple[int, Fraction]]]:
+        """n = coefficient · Π base^exponent: a constant node, and bases that are no products, equal ones merged."""
+        coefficient = self.source.const(1)
+        powers: dict[int, Fraction] = {}
+        stack: list[tuple[int, Fraction]] = [(n, Fraction(1))]
+        while stack:
+            m, p = stack.pop()
+            node = self.source.node(m)
+            if self.constant(m):
+                value = m if p == 1 else self.source.apply("pow", m, self.source.const(p))
+                coefficient = self.source.apply("mul", coefficient, value)
+            elif node.op == "mul" and (p.denominator == 1 or all(self.sign(a) > 0 for a in node.args)):
+                stack += [(a, p) for a in node.args]
+            elif node.op == "div" and (p.denominator == 1 or all(self.sign(a) > 0 for a in node.args)):
+                stack += [(node.args[0], p), (node.args[1], -p)]
+            elif node.op == "neg" and p.denominator == 1:
+                coefficient = self.source.apply("mul", coefficient, self.source.const((-1) ** abs(p.numerator)))
+                stack.append((node.args[0], p))
+            elif (
+                node.op == "powi"
+                and isinstance(node.value, int)
+                and (p.denominator == 1 or self.sign(node.args[0]) > 0)
+            ) or (node.op == "powr" and isinstance(node.value, Fraction) and self.sign(node.args[0]) > 0):
+                stack.append((node.args[0], p * node.value))
+            elif node.op == "sqrt" and self.sign(node.args[0]) > 0:
+                stack.append((node.args[0], p / 2))
+            else:
+                powers[m] = powers.get(m, Fraction(0)) + p
+        return coefficient, [(m, p) for m, p in sorted(powers.items()) if p != 0]
+
+    def _is_monomial(self, u: int) -> bool:
+        if self.source.node(u).op not in _PRODUCT:
+            return False
+        _, factors = self.factors(u)
+        return len(factors) >= 2 and all(self.sign(b) != 0 for b, _ in factors)
+
+    def _logarithm(
+        self, program: Program, parts: tuple[int, list[tuple[int, Fraction]]]
+    ) -> tuple[int, int, int, tuple[float, float]]:
+        """(c, sign, L, range of L) with c · Π base^p = sign · c · exp(L); every base must be of one strict sign."""
+        coefficient, factors = parts
+        sign, total = 1, None
+        low = high = 0.0
+        for base, p in factors:
+            s = self.sign(base)
+            if s == 0 or (s < 0 and p.denominator != 1):
+                raise Infeasible(f"compose: {self._text(base)} may vanish, so it has no logarithm")
+            if s < 0 and p.numerator % 2:
+                sign = -sign
+            positive = base if s > 0 else self.source.apply("neg", base)
+            node = self.source.node(positive)
+            one = node.args[0] if node.op == "exp" else self.source.apply("log", positive)
+            term = self.write(program, one)
+            if p != 1:
+                term = program.builder.apply("mul", program.builder.const(p), term)
+            total = term if total is None else program.builder.apply("add", total, term)
+            ends = [float(p) * end for end in self.range(one)]
+            low, high = low + min(ends), high + max(ends)
+        assert total is not None
+        return coefficient, sign, total, (low, high)
+
+    def _scaled(self, program: Program, coefficient: int, sign: int, node: int) -> int:
+        value = self._copy(program, coefficient, {})
+        out = node if self._is_one(coefficient) else program.builder.apply("mul", value, node)
+        return out if sign > 0 else program.builder.apply("neg", out)
+
+    def _is_one(self, n: int) -> bool:
+        node = self.source.node(n)
+        return node.op == "const" and node.value == 1
+
+    def _products(self, n: int) -> Iterator[Callable[[Program], int]]:
+        coefficient, factors = self.factors(n)
+        groups = self._grouped(factors)
+        if len(groups) < 2:
+            return
+        if all(self.sign(b) != 0 for b, _ in factors):
+            yield lambda p: self._logs(p, (coefficient, factors))
+        wild = [f for f in factors if self.sign(f[0]) == 0]
+        if len(wild) == 1 and wild[0][1] == 1 and len(factors) >= 2:
+            tame = [f for f in factors if f is not wild[0]]
+            yield lambda p: self._shift(p, coefficient, wild[0][0], tame)
+        if len(groups) <= _SPLIT:
+            for mask in range(1, 2 ** (len(groups) - 1)):
+                left = [f for i, g in enumerate(groups) if mask >> i & 1 for f in g]
+                right = [f for i, g in enumerate(groups) if not mask >> i & 1 for f in g]
+                yield partial(self._squares, coefficient=coefficient, left=left, right=right)
+        else:
+            tame = [f for f in factors if self.sign(f[0]) != 0]
+            if wild and tame:
+                yield lambda p: self._squares(p, coefficient, wild, tame)
+
+    def _grouped(self, factors: list[tuple[int, Fraction]]) -> list[list[tuple[int, Fraction]]]:
+        """Factors of the same single variable belong together: one head computes their product."""
+        groups: dict[object, list[tuple[int, Fraction]]] = {}
+        for base, p in factors:
+            own = self.variables(base)
+            key: object = own if len(own) == 1 else base
+            groups.setdefault(key, []).append((base, p))
+        return list(groups.values())
+
+    def _product_node(self, factors: list[tuple[int, Fraction]]) -> int:
+        """Π base^p as a source node."""
+        total = None
+        for base, p in factors:
+            power = base if p == 1 else self.source.apply("pow", base, self.source.const(p))
+            total = power if total is None else self.source.apply("mul", total, power)
+        assert total is not None
+        return total
+
+    def _logs(self, program: Program, parts: tuple[int, list[tuple[int, Fraction]]]) -> int:
+        coefficient, sign, logarithm, ends = self._logarithm(program, parts)
+        phi = program.head(program.builder.apply("exp", logarithm), logarithm, *ends)
+        return self._scaled(program, coefficient, sign, phi)
+
+    def _shift(self, program: Program, coefficient: int, u: int, tame: list[tuple[int, Fraction]]) -> int:
+        low, high = self.range(u)
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise Infeasible(f"compose: {self._text(u)} is not bounded on the box")
+        c = _dyadic(-low + (high - low) / 2)
+        one, sign, logarithm, (bottom, top) = self._logarithm(program, (coefficient, tame))
+        shifted = self.source.apply("log", self.source.apply("add", u, self.source.const(c)))
+        both = program.builder.apply("add", self.write(program, shifted), logarithm)
+        left, right = self.range(shifted)
+        first = program.head(program.builder.apply("exp", both), both, bottom + left, top + right)
+        second = program.head(program.builder.apply("exp", logarithm), logarithm, bottom, top)
+        total = program.builder.apply("sub", first, program.builder.apply("mul", program.builder.const(c), second))
+        return self._scaled(program, one, sign, total)
+
+    def _squares(
+        self, program: Program, coefficient: int, left: list[tuple[int, Fraction]], right: list[tuple[int, Fraction]]
+    ) -> int:
+        a, b = self._product_node(left), self._product_node(right)
+        return self._scaled(program, coefficient, 1, self.product(program, a, b))
+
+    def product(self, program: Program, a: int, b: int) -> int:
+        """a b by two squares of centred, scaled factors; both squares see [-1, 1]."""
+        build = program.builder
+        first, second = self.write(program, a), self.write(program, b)
+        if a == b:
+            return program.head(build.apply("powi", first, value=2), first, *self.range(a))
+        (ac, ar), (bc, br) = (self._centred(n) for n in (a, b))
+        alpha = build.apply("div", build.apply("sub", first, build.const(ac)), build.const(2 * ar))
+        beta = build.apply("div", build.apply("sub", second, build.const(bc)), build.const(2 * br))
+        squares = []
+        for op in ("add", "sub"):
+            argument = build.apply(op, alpha, beta)
+            squares.append(program.head(build.apply("powi", argument, value=2), argument, -1.0, 1.0))
+        cross = build.apply("mul", build.const(ar * br), build.apply("sub", *squares))
+        linear = build.apply(
+            "add", build.apply("mul", build.const(ac), second), build.apply("mul", build.const(bc), first)
+        )
+        return build.apply("add", build.apply("sub", linear, build.const(ac * bc)), cross)
+
+    def _centred(self, n: int) -> tuple[Fraction, Fraction]:
+        low, high = self.range(n)
+        if not (math.isfinite(low) and math.isfinite(high) and high > low):
+            raise Infeasible(f"compose: {self._text(n)} is not bounded on the box")
+        return _dyadic((low + high) / 2), _dyadic((high - low) / 2, up=True)
+
+    # ------------------------------------------------------------ the whole
+
+    @cached_property
+    def finished(self) -> Finished:
+        """The program of all outputs, unused heads dropped, arguments before the heads that read them."""
+        program = Program()
+        outputs = [self.write(program, o) for o in self.outputs]
+        graph = Graph(tuple(program.builder.node(i) for i in range(len(program.builder))), tuple(outputs))
+        needed: set[int] = set()
+        stack = list(outputs)
+        while stack:
+            m = stack.pop()
+            if m in needed:
+                continue
+            needed.add(m)
+            stack.extend([program.heads[m]] if m in program.heads else graph.nodes[m].args)
+        order = [(phi, program.heads[phi]) for phi in sorted(needed) if phi in program.heads]
+        return Finished(graph, tuple(order))
+
+
+def unary_graph(builder: Builder, phi: int, argument: int) -> Graph:
+    """The function g of one variable u with φ = g(U)."""
+    out = Builder()
+    u = out.var("u")
+    memo = {argument: u}
+
+    def copy(n: int) -> int:
+        if n not in memo:
+            node = builder.node(n)
+            if node.op == "var":
+                raise Infeasible(f"compose: {node.value} reaches a head by another way than its argument")
+            memo[n] = out.apply(node.op, *(copy(a) for a in node.args), value=node.value)
+        return memo[n]
+
+    return out.graph([copy(phi)])
+
+
+def _dyadic(value: float, up: bool = False) -> Fraction:
+    """A nearby fraction of few bits (12), not smaller than `value` if `up`."""
+    if value == 0:
+        return Fraction(0)
+    exponent = math.frexp(value)[1] - 12
+    scaled = value / 2.0**exponent
+    return Fraction(math.ceil(scaled) if up else round(scaled)) * Fraction(2) ** exponent
+
+
+def rough_keys(unary: Graph, low: float, high: float, eps: float = 1e-7) -> float:
+    """Estimated keys of a tuned head: half the Chebyshev degree that resolves g to `eps` of its range, at least 5."""
+    if not high > low:
+        return 1.0
+    op = unary.nodes[-1].op if len(unary.nodes) == 2 else ""
+    if op in ("tanh", "sigmoid"):
+        return 2.0
+    if op in ("relu", "abs"):
+        return 8.0
+    n = 129
+    x = (low + high) / 2 + (high - low) / 2 * np.cos((np.arange(n) + 0.5) * np.pi / n)
+    with np.errstate(all="ignore"):
+        y = np.broadcast_to(np.asarray(run(unary, ArrayAlgebra(), {"u": x})[0], dtype=np.float64), (n,))
+    if not np.isfinite(y).all():
+        raise Infeasible("compose: a step is not defined on the range of its argument")
+    k = np.arange(n)
+    coefficients = np.abs(np.cos(np.outer(k, (np.arange(n) + 0.5) * np.pi / n)) @ y) * 2 / n
+    tail = np.cumsum(coefficients[::-1])[::-1]
+    degree = int(np.argmax(tail <= eps * max(np.ptp(y), 1e-300))) or n
+    return 5.0 if degree <= 3 else 2 + 0.5 * degree if degree < n else 50.0

@@ -1,0 +1,66 @@
+"""Labels: what every coordinate of a composed network means, as one expression graph.
+
+A coordinate z written by the heads of a layer is labelled with two nodes of the *program* graph, φ and U, and two
+doubles a, b:
+
+    z  ≈  φ − a U − b,        φ = g(U) for a function g of one variable,        U affine in the inputs and in earlier
+    φ's
+
+(the affine part a U + b of g rides in the residual stream, exact and free). The program's first outputs are the
+network's
+outputs. Labels are claims: the checker derives every one from the stored target, or rejects it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from attnfun.errors import DamagedFile
+from attnfun.expressions import Graph
+
+
+@dataclass(frozen=True)
+class Label:
+    """Node indices φ and U in the program, and the affine part a U + b that the head leaves to the residual stream."""
+
+    name: str
+    phi: int
+    argument: int
+    slope: float
+    offset: float
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The program (its outputs are the network's) and a label for every written coordinate."""
+
+    program: Graph
+    coordinates: tuple[Label, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        extra = [index for label in self.coordinates for index in (label.phi, label.argument)]
+        packed = Graph(self.program.nodes, self.program.outputs + tuple(extra))
+        rows = [[label.name, label.slope, label.offset] for label in self.coordinates]
+        return {"program": packed.reachable(packed.outputs).to_json(), "coordinates": rows}
+
+    def canonical(self) -> Labels:
+        """The same labels on a program in canonical order: what reading them back from a file gives."""
+        return Labels.from_json(self.to_json(), len(self.program.outputs))
+
+    @classmethod
+    def from_json(cls, data: Any, outputs: int) -> Labels:
+        try:
+            rows = data["coordinates"]
+            packed = Graph.from_json(data["program"])
+            if len(packed.outputs) != outputs + 2 * len(rows):
+                raise DamagedFile("the labels do not fit the network")
+            labels = []
+            for i, (name, slope, offset) in enumerate(rows):
+                phi, argument = packed.outputs[outputs + 2 * i : outputs + 2 * i + 2]
+                if not (isinstance(name, str) and isinstance(slope, float) and isinstance(offset, float)):
+                    raise DamagedFile("a label is not a name with two numbers")
+                labels.append(Label(name, phi, argument, slope, offset))
+            return cls(Graph(packed.nodes, packed.outputs[:outputs]), tuple(labels))
+        except (KeyError, TypeError, ValueError) as error:
+            raise DamagedFile(f"the labels cannot be read ({error})") from None

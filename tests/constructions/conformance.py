@@ -72,6 +72,17 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case("abs(x)", X1, 0.05),
         Case("log(x)", "x=1:5", 1e-6, {"norm": 2}),
     ),
+    "tangent": (
+        Case("x**2", X1, 1e-6),
+        Case("tanh(50*x) + x", X1, 1e-9),
+        Case("abs(sin(3*x))", "x=-1:2", 1e-4),
+        Case("sqrt(x)", "x=0:1", 1e-6),
+        Case("log(x)", "x=1e-6:1", 1e-4),
+        Case("1/(1 + 25*x**2)", X1, 1e-6),
+        Case(["sin(3*x)", "abs(x)", "2*x + 1"], X1, 1e-4),
+        Case("exp(x)", "x=-5:0", 1e-3, {"dtype": "float32"}),
+        Case("abs(x)", X1, 1e-3, {"norm": 2}),
+    ),
     "partition": (
         Case("abs(x)", X1, 1e-2),
         Case("max(sin(5*x), x**2)", X1, 0.05, {"temperature": "sharp"}),
@@ -95,6 +106,13 @@ REFUSED: dict[str, tuple[Case, ...]] = {
         Case("a+b*c+d+e*e", "a=0:1;b=0:1;c=0:1;d=0:1;e=0:1", 0.1),
         Case(crooked, X2, 0.1, {"lipschitz": 1.0}),
         Case("sin(3*x)", X1, 1e-6, {"max_keys": 3}),
+    ),
+    "tangent": (
+        Case("x*y", X2, 1e-3),
+        Case(crooked, X2, 0.1, {"lipschitz": 1.0}),
+        Case("sin(20*x)", X1, 1e-6, {"max_keys": 5}),
+        Case("sin(3*x)", X1, 1e-6, {"dtype": "float32"}),
+        Case("abs(x - 0.3)**(1/3)", X1, 1e-9),
     ),
     "partition": (
         Case("sin(x)*y*z", "x=0:9;y=0:9;z=0:9", 1e-6),

@@ -212,10 +212,11 @@ def line_rounding(
         blur = math.log(float(p @ np.exp(np.minimum(unsure, 50.0)))) + drift
         growth = kappa * r + unsure + blur
         grown = np.exp(np.minimum(logits[active] - logits[top] - math.log(total) + growth, 0.0))
-        if not float(grown.sum()) <= 1.7 and boxes < 4000 and left < centre < right:
+        move = move[active]
+        tight = float(grown.sum()) <= 1.7 and float(grown @ move) <= 3 * float(p @ move) and float(move.max()) < 0.1
+        if not tight and boxes < 4000 and left < centre < right:
             stack += [(left, centre), (centre, right)]
             continue
-        move = move[active]
         worst = float(move.max())
         away = np.abs(values[active] - p @ values[active])
         moved = (grown * move) @ away + (grown @ away) * float(grown @ move)

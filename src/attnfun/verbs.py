@@ -17,8 +17,11 @@ from attnfun.network import Network, evaluate
 from attnfun.network import load as load_file
 from attnfun.targets import Box, Function, require_defined
 
-_SHARES = (0.97, 0.88, 0.7, 0.45)  # of eps that a construction may use; the rest is for the proof's slack and rounding
-_OPTIONS = {"temperature", "max_keys"}
+_SHARE, _TRIES = (
+    0.97,
+    4,
+)  # of eps a construction may use at first (the rest is for the proof), and how often it is asked
+_OPTIONS = {"temperature", "max_keys", "max_layers", "max_heads", "max_rank", "prefer"}
 _FLOOR = {"float64": 2.0**-50, "float32": 2.0**-21}
 
 
@@ -46,7 +49,8 @@ def compile(
     target's range. `norm`: "sup" or a number p ≥ 1. `method`: "auto" or a construction's name. `accept="sampled"`
     returns a network that
     could not be proved, marked as such, instead of raising Infeasible. `progress` is called with a word on each step.
-    Options: `max_keys`, `temperature` (partition: auto, sharp, soft).
+    Options: `max_keys`, `max_layers`, `max_heads`, `max_rank` (of `cost.rank`) are kept or refused with the nearest
+    request that fits; `prefer` "keys", "layers" or "float32" (small values); `temperature` (partition).
     """
     unknown = set(options) - _OPTIONS
     if unknown:
@@ -92,16 +96,19 @@ def _search(
     """
     from attnfun.constructions import Plan, Request, choose  # here, so that `verify` never loads a construction
 
-    max_keys = int(options.get("max_keys", 4_000_000))
-    extra = {k: v for k, v in options.items() if k != "max_keys"}
-    requests = [Request(function, eps * share, norm, dtype, seed, max_keys, extra) for share in _SHARES]
+    limits = _limits(options)
+    extra = {k: v for k, v in options.items() if k == "temperature"}
+
+    def asking(share: float) -> Request:
+        return Request(function, eps * share, norm, dtype, seed, options=extra, **limits)
+
     best: tuple[Plan, Network, Certificate] | None = None
     methods: dict[str, str] = {}
     tried: set[str] = set()
     while True:
         say("sizes of the constructions")
         try:
-            choice = choose(requests[0], method, frozenset(tried))
+            choice = choose(asking(_SHARE), method, frozenset(tried))
         except Infeasible as why:
             if best is None:
                 raise
@@ -110,8 +117,10 @@ def _search(
         methods |= choice.reasons
         construction, plan = choice.plans[0]
         tried.add(construction.name)
-        for request in requests:
-            if request is not requests[0]:
+        share = _SHARE
+        for attempt in range(_TRIES):
+            request = asking(share)
+            if attempt:
                 try:
                     plan = construction.plan(request)
                 except Infeasible:
@@ -127,6 +136,8 @@ def _search(
                 best = (plan, network, certificate)
             if certificate.error[0] > 1.5 * eps:
                 break  # its sizing missed something; less eps will not mend that
+            reached = certificate.error[1]  # ask for as much less as the proof was over, a little more each time
+            share *= min(0.9, 0.95 * eps / reached) if reached < 100 * eps else 0.6
         methods[construction.name] = f"{construction.name}: {plan.keys:,} keys, not proved ({certificate.reason})"
         if method != "auto":
             break
@@ -163,6 +174,21 @@ def _check(eps: float, dtype: str, accept: str) -> None:
         raise InvalidRequest(f"dtype={dtype!r}: write float64 or float32")
     if accept not in ("proved", "sampled"):
         raise InvalidRequest(f"accept={accept!r}: write proved or sampled")
+
+
+def _limits(options: dict[str, Any]) -> dict[str, Any]:
+    """The limits and preferences of a request, checked."""
+    out: dict[str, Any] = {}
+    for name in ("max_keys", "max_layers", "max_heads", "max_rank"):
+        value = options.get(name)
+        if value is not None:
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+                raise InvalidRequest(f"{name}={value!r}: a whole number is needed")
+            out[name] = int(value)
+    prefer = options.get("prefer", "keys")
+    if prefer not in ("keys", "layers", "float32"):
+        raise InvalidRequest(f"prefer={prefer!r}: write keys, layers or float32")
+    return out | {"prefer": prefer}
 
 
 def read_norm(norm: float | str) -> float:

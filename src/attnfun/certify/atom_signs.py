@@ -185,8 +185,9 @@ class Knowledge:
 
     def _follows(self, a: int) -> Sign:
         """The sign of a if ±a = λg + μh + c with λ, μ, c ≥ 0 for two suppositions g, h ≥ 0."""
+        alone: Sum = {((a, Fraction(1)),): Fraction(1)}
         try:
-            wanted, *given = (self.forms.expand(s) for s in ({((a, Fraction(1)),): Fraction(1)}, *self.supposed))
+            wanted, *given = (self.forms.expand(s) for s in (alone, *self.supposed))
         except TooLarge:
             return Sign.UNKNOWN
         pairs = [*combinations(given, 2), *((g, {}) for g in given)]

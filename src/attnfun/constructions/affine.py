@@ -43,7 +43,7 @@ class Affine:
         size = np.abs(X) @ np.abs(matrix).T + np.abs(offset)
         if not np.all(off <= 1e-13 * size + 1e-300):
             raise Infeasible("affine: the target is not an affine function of its variables")
-        return Plan(self.name, 0, 0, 0, (matrix, offset))
+        return Plan(self.name, 0, 0, 0, 0, 0.0, (matrix, offset))
 
     def build(self, request: Request, plan: Plan) -> Network:
         matrix, offset = plan.data

@@ -33,10 +33,30 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
             nearest = nearest or why.nearest
             continue
         reasons[name] = f"{name}: {plan.layers} layer(s), {plan.heads} head(s), {plan.keys:,} keys"
+        over = _over_limits(request, plan)
+        if over:
+            reasons[name] += f", over {', '.join(over)}"
+            nearest = {"method": name, **over}
+            continue
         plans.append((CONSTRUCTIONS[name], plan))
         if plan.keys == 0:
             break  # nothing is smaller
     if not plans:
         raise Infeasible("; ".join(reasons.values()), nearest)
-    plans.sort(key=lambda item: (item[1].keys, item[1].layers))
+    plans.sort(key=lambda item: _order(request, item[1]))
     return Choice(tuple(plans), reasons)
+
+
+def _over_limits(request: Request, plan: Plan) -> dict[str, int]:
+    """The limits the plan breaks, each with the value that would admit it."""
+    pairs = (("max_layers", plan.layers), ("max_heads", plan.heads), ("max_rank", plan.rank))
+    return {name: value for name, value in pairs if (limit := getattr(request, name)) is not None and value > limit}
+
+
+def _order(request: Request, plan: Plan) -> tuple[float, ...]:
+    """Fewest keys, then layers, then smallest values; or what `prefer` puts first."""
+    if request.prefer == "layers":
+        return plan.layers, plan.keys, plan.max_value
+    if request.prefer == "float32":
+        return plan.max_value, plan.keys, plan.layers
+    return plan.keys, plan.layers, plan.max_value

@@ -101,7 +101,7 @@ class Bernstein:
             "largest value": size,
             "sampled error": shape.error,
         }
-        return Plan(self.name, shape.keys, 1, 1, (shape, values), story)
+        return Plan(self.name, shape.keys, 1, 1, d + 1, size, (shape, values), story)
 
     def build(self, request: Request, plan: Plan) -> Network:
         shape, values = plan.data

@@ -93,7 +93,7 @@ class Compose:
                 for s, f, t, k in zip(steps, fits, tolerances, layers, strict=True)
             ]
         }
-        return Plan(self.name, keys, heads, max(layers) + 1, design, story)
+        return Plan(self.name, keys, heads, max(layers) + 1, 2, max(f.max_value for f in fits), design, story)
 
     def build(self, request: Request, plan: Plan) -> Network:
         return build(request, plan.data)

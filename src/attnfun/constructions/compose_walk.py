@@ -12,6 +12,7 @@ taken:
     squares     a b = linear terms + ar br (((α+β)/2)² − ((α−β)/2)²), a = ac + ar α, b = bc + br β
     shift       u M = exp(log(u + c) + L) − c exp(L), u of either sign, M = exp(L) a positive monomial
     relu        max(a, b) = b + relu(a − b), min(a, b) = a − relu(a − b)
+    log         log(c Π b_i^p_i) = log c + Σ p_i log b_i, no head of its own
 
 Every alternative is an exact identity on the box; signs are proved by ranges.
 Failure mode: a product with factors that vanish and more than `_SPLIT` of them; a step whose argument is not finite on
@@ -201,6 +202,8 @@ class Walk:
         node = self.source.node(n)
         if node.op in ("max", "min"):
             yield lambda p: self._relu(p, n)
+        if node.op == "log" and self._is_monomial(node.args[0]):
+            yield lambda p: self._log_product(p, node.args[0])
         candidates = self.dominators(n)
         for u in [*candidates[:_CANDIDATES], *candidates[max(_CANDIDATES, len(candidates) - 2) :]]:
             yield partial(self._fuse, n=n, u=u)
@@ -225,6 +228,14 @@ class Walk:
         scaled = self._scaled(program, coefficient, sign, positive)
         phi = self._copy(program, n, {u: scaled})
         return program.head(phi, logarithm, *ends)
+
+    def _log_product(self, program: Program, u: int) -> int:
+        """log(c Π b^p) = log(sign c) + Σ p log b: no head of its own."""
+        coefficient, sign, logarithm, _ = self._logarithm(program, self.factors(u))
+        constant = coefficient if sign > 0 else self.source.apply("neg", coefficient)
+        if self._is_one(constant):
+            return logarithm
+        return program.builder.apply("add", self._copy(program, self.source.apply("log", constant), {}), logarithm)
 
     def _relu(self, program: Program, n: int) -> int:
         node = self.source.node(n)

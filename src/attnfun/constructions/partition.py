@@ -83,7 +83,7 @@ class Partition:
                 {"temperature": "sharp"},
             )
         story["published worst case"] = _published(request)
-        return Plan(self.name, grid.keys, 1, 1, grid, story)
+        return Plan(self.name, grid.keys, 1, 1, request.function.box.dim + 1, _rough_size(request), grid, story)
 
     def build(self, request: Request, plan: Plan) -> Network:
         return build_grid(request, plan.data)

@@ -12,7 +12,10 @@ from attnfun.targets import Function
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of a construction: the error it may make in real arithmetic, in `norm`, for weights of `dtype`."""
+    """What is asked of a construction: the error it may make in real arithmetic, in `norm`, for weights of `dtype`.
+
+    `max_*` limit the cost (rank as in `cost.rank`); `prefer` breaks ties: "keys", "layers" or "float32" (small values).
+    """
 
     function: Function
     eps: float
@@ -20,6 +23,10 @@ class Request:
     dtype: str
     seed: int = 0
     max_keys: int = 4_000_000
+    max_layers: int | None = None
+    max_heads: int | None = None
+    max_rank: int | None = None
+    prefer: str = "keys"
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -34,6 +41,8 @@ class Plan:
     keys: int
     heads: int
     layers: int
+    rank: int
+    max_value: float
     data: Any
     story: Mapping[str, Any] = field(default_factory=dict)
 

@@ -55,7 +55,9 @@ class Tangent:
             "sampled error": max(f.error for f in fits),
         }
         heads = sum(len(f.pieces) for f in fits)
-        return Plan(self.name, keys, heads, 1 if heads else 0, fits, story)
+        return Plan(
+            self.name, keys, heads, 1 if heads else 0, 2 if heads else 0, max(f.max_value for f in fits), fits, story
+        )
 
     def build(self, request: Request, plan: Plan) -> Network:
         fits: tuple[UnaryFit, ...] = plan.data

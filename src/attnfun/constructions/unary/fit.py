@@ -19,6 +19,7 @@ from attnfun.constructions.unary.known import Known, exact, known
 from attnfun.constructions.unary.layout import Problem, expected_keys, problem
 from attnfun.constructions.unary.search import Candidate, search
 from attnfun.constructions.unary.square import pinned_square
+from attnfun.constructions.unary.tables import look_up
 from attnfun.errors import Infeasible
 from attnfun.expressions import Graph
 from attnfun.network import rounded
@@ -97,6 +98,12 @@ def _fit(graph: Graph, low: float, high: float, eps: float, dtype: str, pinned: 
         scale = form.scale * form.w * form.w
         keys_, values_ = pinned_square(max(abs(low), abs(high)), eps / abs(scale), dtype)
         return _measured(graph, (_piece(keys_, scale * values_, dtype),), 0.0, form.offset, low, high, dtype)
+    if form is not None:
+        found = look_up(graph, form, low, high, eps, dtype)
+        if found is not None:
+            fit = read(*found)
+            if fit.error <= eps:
+                return fit
     p = problem(graph, low, high, eps, dtype)
     fit = read(p, search(p, quick))
     if not fit.error <= eps:

@@ -97,6 +97,17 @@ def ladder(origin: float, side: int, inner: float, outer: float, n: int, growth:
     return Keys(float(side), -side * origin, slopes, biases)
 
 
+def geometric(low: float, high: float, rate: float, n: int, delta: float, dtype: str) -> Keys:
+    """Slopes 0, rate, 2 rate, …, all lines through one point past the end where e^{rate u} is largest.
+
+    Weights are powers of z = δ e^{rate (u − end)}, so that values (0, 1/δ, 1/δ, …) e^{rate·end} give e^{rate u} with
+    relative error z^{n−1} on an interval of any width.
+    """
+    middle, end = centre(low, high, dtype), high if rate > 0 else low
+    j = np.arange(float(n))
+    return Keys(1.0, -middle, rate * j, j * (np.log(delta) - rate * (end - middle)))
+
+
 def one_sided(origin: float, side: int, far: float, n: int, reach: float, sharpness: float, steepness: float) -> Keys:
     """n + 1 keys: constant beyond a kink at `origin`, n keys at O(1) slopes on (0, far) on its `side`.
 

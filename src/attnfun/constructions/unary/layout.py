@@ -1,6 +1,7 @@
 """Which pieces a function needs, at any resolution ρ, and on which points they are fitted and checked.
 
-smooth function        one Gaussian head, or one whose keys are dense where the function changes fast (`mesh`)
+smooth function        one Gaussian head, or one whose keys are dense where the function changes fast (`mesh`);
+                       for e^u also keys in geometric progression
 root at s              a ladder on each side of s that the interval has, down to the distance at which f is within ε of
                        f(s) (its second difference decides, since the linear part is free)
 singular point nearby  a ladder about it, from a tenth of its distance on
@@ -20,12 +21,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnfun.constructions.unary.features import Feature, features, values
-from attnfun.constructions.unary.keys import Array, Keys, centre, gaussian, ladder, one_sided, placed
+from attnfun.constructions.unary.keys import Array, Keys, centre, gaussian, geometric, ladder, one_sided, placed
+from attnfun.constructions.unary.known import known
 from attnfun.constructions.unary.project import Pieces, Sample
 from attnfun.errors import Infeasible
 from attnfun.expressions import Graph
 
-_NEAR = 12.0  # ratio of the distances to a nearby singular point above which it is given a ladder
+_NEAR = 12.0  # ratio of the distances to a nearby singular point above which only a ladder is tried
+_FELT = 1.8  # and above which a ladder is one of the starts
 _KINK_SHARE = 0.3  # of eps that the rounding of a kink may cost
 _DEGREE = 6
 
@@ -54,6 +57,7 @@ class Problem:
     kinks: tuple[Side, ...]
     span: float  # range of f less its best affine part, roughly
     mesh: Array  # edges of cells on which f is about a polynomial of low degree
+    near: tuple[Side, ...] = ()  # singular points outside, felt but not close
 
     @property
     def guess(self) -> int:
@@ -101,6 +105,7 @@ def problem(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Pr
     width = high - low
     ladders: list[Side] = []
     kinks: list[Side] = []
+    near: list[Side] = []
     for feature in features(graph, low, high):
         if feature.kink:
             steep = _steepness(graph, feature, low, high, eps)
@@ -110,7 +115,11 @@ def problem(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Pr
         for side, far in ((1, high), (-1, low)):
             outer = side * (far - feature.at)
             distance = max(side * ((low if side > 0 else high) - feature.at), 0.0)
-            if outer <= 1e-9 * width or (distance > 0 and outer < _NEAR * distance):
+            if outer <= 1e-9 * width:
+                continue
+            if distance > 0 and outer < _NEAR * distance:
+                if outer > _FELT * distance:
+                    near.append(Side(feature.at, side, 0.25 * distance, 1.1 * outer))
                 continue
             inner = 0.1 * distance if distance > 0 else 0.4 * _inner(graph, feature.at, side, outer, eps, dtype)
             if inner < 0.3 * outer:
@@ -120,7 +129,8 @@ def problem(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Pr
     f = values(graph, u)
     bend = f - np.polynomial.Chebyshev.fit(u, f, 1)(u) if np.isfinite(f).all() else f
     span = float(np.ptp(bend)) if np.isfinite(bend).all() else 1.0
-    return Problem(graph, low, high, eps, dtype, tuple(ladders), tuple(kinks), max(span, eps), edges)
+    felt = sorted(near, key=lambda s: s.inner / s.outer)[:1]
+    return Problem(graph, low, high, eps, dtype, tuple(ladders), tuple(kinks), max(span, eps), edges, tuple(felt))
 
 
 def layouts(p: Problem) -> list[Layout]:
@@ -129,7 +139,10 @@ def layouts(p: Problem) -> list[Layout]:
         found = [_smooth(p, reach, sharp) for reach, sharp in ((1.3, 0.3), (1.15, 0.3), (1.3, 0.8), (1.8, 0.3))]
         if len(p.mesh) > 4 and np.diff(p.mesh).max() > 1.5 * np.diff(p.mesh).min():
             found = [_meshed(p, 0.3), *found[:3]]
-        return found
+        form = known(p.graph)
+        if form is not None and form.op == "exp":
+            found = [_geometric(p, form.w, 0.1), _geometric(p, form.w, 0.4), *found]
+        return [*(_nearby(s) for s in p.near), *found]
     if not p.kinks:
         return [_laddered(p, growth, 0.15, base) for growth, base in ((0.06, False), (0.0, False), (0.06, True))]
     base = not _piecewise_linear(p)
@@ -151,6 +164,14 @@ def expected_keys(p: Problem) -> float:
 
 def _smooth(p: Problem, reach: float, sharp: float) -> Layout:
     return lambda rho: (gaussian(p.low, p.high, max(2, round(8 * rho)), reach, sharp, p.dtype),)
+
+
+def _geometric(p: Problem, rate: float, delta: float) -> Layout:
+    return lambda rho: (geometric(p.low, p.high, rate, max(2, round(8 * rho)), delta, p.dtype),)
+
+
+def _nearby(s: Side) -> Layout:
+    return lambda rho: (ladder(s.at, s.side, s.inner, s.outer, max(2, round(8 * rho)), 0.0, 0.15),)
 
 
 def _meshed(p: Problem, sharp: float) -> Layout:

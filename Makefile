@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench lint claims clean
+.PHONY: help demo test test-slow bench lint tables claims clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ bench: $(READY) ## the table of what the project must show
 lint: $(READY) ## ruff and mypy
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/mypy
+
+tables: $(READY) ## write the shipped keys of squares, logs, powers and exponentials (about five minutes)
+	$(BIN)/python -m attnfun.constructions.unary.make_tables
 
 claims: $(READY) ## write CLAIMS.md from the code's own registry
 	$(BIN)/python -m attnfun.claims > CLAIMS.md.new && mv CLAIMS.md.new CLAIMS.md

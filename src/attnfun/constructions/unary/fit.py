@@ -8,6 +8,7 @@ In order: exact heads (tanh, sigmoid, affine), shipped keys for one known operat
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,7 +20,7 @@ from attnfun.constructions.unary.known import Known, exact, known
 from attnfun.constructions.unary.layout import Problem, expected_keys, problem
 from attnfun.constructions.unary.search import Candidate, search
 from attnfun.constructions.unary.square import pinned_square
-from attnfun.constructions.unary.tables import look_up
+from attnfun.constructions.unary.tables import look_up, shipped_keys
 from attnfun.errors import Infeasible
 from attnfun.expressions import Graph
 from attnfun.network import rounded
@@ -105,19 +106,28 @@ def _fit(graph: Graph, low: float, high: float, eps: float, dtype: str, pinned: 
             if fit.error <= eps:
                 return fit
     p = problem(graph, low, high, eps, dtype)
-    fit = read(p, search(p, quick))
-    if not fit.error <= eps:
-        reached = f"{fit.error:.2g} was reached with {fit.keys} keys"
-        raise Infeasible(f"tangent: {reached}, not {eps:.2g}", {"eps": float(f"{1.1 * fit.error:.2g}")})
+    best = search(p, quick)
+    fit = read(p, best)
+    total = fit.error + best.rounding
+    if not total <= 1.0001 * eps:
+        reached = f"{fit.error:.2g} (and {best.rounding:.1g} for rounding in {dtype}) was reached with {fit.keys} keys"
+        raise Infeasible(f"tangent: {reached}, not {eps:.2g}", {"eps": float(f"{1.1 * total:.2g}")})
     return fit
 
 
 def estimate_keys(graph: Graph, low: float, high: float, eps: float) -> float:
-    """About how many keys `fit_unary` will use, without fitting: for choosing between plans."""
+    """About how many keys `fit_unary` will use, without fitting, for choosing between plans; inf if it would refuse."""
     form = known(graph)
-    if form is not None and exact(form) is not None:
-        return 0.0 if form.op == "affine" else 2.0
-    return expected_keys(problem(graph, float(low), float(high), float(eps), "float64"))
+    if form is not None:
+        if exact(form) is not None:
+            return 0.0 if form.op == "affine" else 2.0
+        held = shipped_keys(form, float(low), float(high), float(eps))
+        if held is not None:
+            return float(held)
+    try:
+        return expected_keys(problem(graph, float(low), float(high), float(eps), "float64"))
+    except Infeasible:
+        return math.inf
 
 
 def read(p: Problem, c: Candidate) -> UnaryFit:

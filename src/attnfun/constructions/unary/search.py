@@ -131,6 +131,11 @@ def _untuned(p: Problem, layout: Layout, rho: float) -> Candidate:
     return finish(p, pieces, p.sample(n, 4), p.sample(n), polish=0)
 
 
+def hopeless(p: Problem, c: Candidate) -> bool:
+    """Good but for rounding, and that by far: more keys would not mend it."""
+    return c.error <= 0.5 * p.eps and c.rounding > 2 * p.eps
+
+
 def _coarsest(p: Problem, layout: Layout, most: int) -> Candidate | None:
     """Bisection over the list of resolutions for the coarsest that passes with at most `most` keys."""
     low, high = -1, len(_RESOLUTIONS)
@@ -142,6 +147,8 @@ def _coarsest(p: Problem, layout: Layout, most: int) -> Candidate | None:
         c = _untuned(p, layout, float(_RESOLUTIONS[probe]))
         if passes(p, c):
             high, best = probe, c
+        elif hopeless(p, c):
+            return best
         else:
             low = probe
         probe = (low + high) // 2 if best is not None else min(probe + 6, high - 1)
@@ -168,6 +175,8 @@ def _tuned(p: Problem, families: list[Layout], most: int, first: int, quick: boo
             if passes(p, c):
                 won = c
                 break
+            if hopeless(p, c):
+                work = _WORK
         if won is None:
             low = probe
         else:

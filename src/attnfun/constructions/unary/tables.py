@@ -100,6 +100,15 @@ def entries() -> dict[str, tuple[Entry, ...]]:
     return {k: tuple(v) for k, v in out.items()}
 
 
+def shipped_keys(form: Known, low: float, high: float, eps: float) -> int | None:
+    """The size of the smallest entry made for such a request, or None."""
+    n = normal(form, low, high, eps)
+    if n is None:
+        return None
+    made = [e for e in entries().get(n.kind, ()) if e.parameter >= n.parameter and e.eps <= n.eps]
+    return min((len(e.slopes) for e in made), default=None)
+
+
 def look_up(
     graph: Graph, form: Known, low: float, high: float, eps: float, dtype: str
 ) -> tuple[Problem, Candidate] | None:

@@ -12,7 +12,10 @@ z_i + a_i Û_i + b_i be
    coordinates s,
 
        |û − U| ≤ δ = Σ_i |β_i| E_i + m,    m = Σ_k |W_k/w − α_k| |s_k| + |(c_stored − c)/w − α_0| + (rounding of the
-       query)/|w|.
+       query)/|w|,
+
+   |s_k| ≤ the largest sum of values plus the rounding of the heads that write s_k: computed averages may pass their
+   ends. Of several heads that write one coordinate û is the first one's; the others are off by at most m + m'.
 
 3. g, the function with φ = g(U), is compared with a u + b + Σ heads(u) on the range of U by *nodes* or *moments*: ε.
 Beyond the ends of that range,
@@ -26,7 +29,9 @@ Beyond the ends of that range,
    Never a Lipschitz constant of the weights.
 4. The outputs are affine in the φ's; their errors add.
 
-Failure modes: a target the rewrites cannot match; ranges that are not finite; heads with several axes.
+Every node of the program is proved defined on the box (1.), so that g may be cut to the domain of its roots.
+Failure modes: a target the rewrites cannot match; ranges that are not finite; heads with several axes; queries, logits
+or sums that might overflow.
 """
 
 from __future__ import annotations
@@ -41,11 +46,12 @@ from attnfun.certify.identity import same_function
 from attnfun.certify.moments import prove_by_moments, range_bound
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.outcome import Bound
-from attnfun.certify.rounding import ROUNDOFF, gamma, line_rounding
+from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma, line_fits, line_rounding
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
+from attnfun.certify.witness import computed_witness
 from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, GradientAlgebra, Graph, precision, run
 from attnfun.expressions.enclosures import abs_uppers, balls, lowers, upper, uppers
-from attnfun.network import Head, Label, Labels, Network, evaluate
+from attnfun.network import Head, Label, Labels, Network
 from attnfun.targets import Function
 from attnfun.targets.ranges import range_of
 
@@ -97,7 +103,7 @@ class Composition:
         self.by_name = {label.name: label for label in labels.coordinates}
         if len(self.by_phi) != len(labels.coordinates) or len(self.by_name) != len(labels.coordinates):
             raise Undecided("composition: two labels for one coordinate or one node")
-        self.u = ROUNDOFF[network.dtype]
+        self.u, self.tiny, self.limit = ROUNDOFF[network.dtype], TINY[network.dtype], LARGEST[network.dtype]
         low, high = network.ranges
         self.size = {
             n: max(abs(float(a)), abs(float(b))) for n, a, b in zip(network.coordinates, low, high, strict=True)
@@ -183,13 +189,16 @@ class Composition:
     # ------------------------------------------------------------ the proof
 
     def prove(self, eps: float) -> tuple[Bound, float]:
-        """(bound of the construction in real arithmetic with its witness, rounding): the sum bounds the computed
-        network.
+        """(bound with its witness, rounding of the read-out): the sum bounds the computed network.
+
+        The roundings of the heads are in the bound, for later heads see them; its lower end holds however the network
+        is computed.
         """
         assert self.function.graph is not None
+        if not all(self.size[name] < self.limit for name in self.network.inputs):
+            raise Undecided(f"composition: {self.network.dtype} cannot hold all points of the domain")
         same_function(self.program, self.function.graph, self.function.box)
         with precision(128):
-            written: set[str] = set()
             for number, layer in enumerate(self.network.layers):
                 before = self.network.inputs + tuple(n for one in self.network.layers[:number] for n in one.writes)
                 for name in layer.writes:
@@ -197,9 +206,8 @@ class Composition:
                         raise Undecided(f"composition: coordinate {name} has no label")
                     heads = [h for h in layer.heads if name in h.writes]
                     self._coordinate(self.by_name[name], heads, before, eps)
-                    written.add(name)
             high, rounding = self._outputs()
-        low, witness = self._witness()
+        low, witness = computed_witness(self.network, self.function)
         details = {
             "steps": [
                 {"name": s.name, "function": s.unary.text(s.unary.outputs[0], 60), "method": s.method, "own": s.own}
@@ -235,9 +243,13 @@ class Composition:
         for value, e, name in zip(row, exact, before, strict=True):
             off = off + abs(arb(float(value)) / wide - e) * arb(self.size[name])
             carried = carried + abs(arb(float(value))) * arb(self.size[name])
-        rounding = arb(gamma(int(np.count_nonzero(row)) + 2, self.u)) * carried / abs(wide)
+        terms = int(np.count_nonzero(row)) + 2
+        rounding = arb(gamma(terms, self.u)) * carried
+        underflow = (2 * arb(float(np.abs(row).sum())) + terms) * arb(self.tiny)  # of the inputs too
         line = LineAxis(0, w, c, axis.slopes[:, 0], axis.biases)
-        return line, upper(off + rounding)
+        if not line_fits(line, head.values, upper(carried), self.network.dtype):
+            raise Undecided(f"composition: head {head.name} may overflow in {self.network.dtype}")
+        return line, upper(off + (rounding + underflow) / abs(wide))
 
     def _coordinate(self, label: Label, heads: list[Head], before: tuple[str, ...], eps: float) -> None:
         form = self.form(label.argument)
@@ -253,21 +265,25 @@ class Composition:
             shift = 0.0 if first is None else off + mismatch  # further pieces see an argument this far from the first's
             if first is None:
                 first, mismatch = line, off
-            reach = upper(arb(self._incoming(form)) + arb(off))
+            reach = upper(arb(self._incoming(form)) + arb(max(off, mismatch)))  # where the first's û may be
             dq = abs(line.w) * shift
-            rounding += float(line_rounding(line, views[-1], low - reach, high + reach, self.network.dtype, dq).max())
+            left, right = math.nextafter(low - reach, -math.inf), math.nextafter(high + reach, math.inf)
+            rounding += float(line_rounding(line, views[-1], left, right, self.network.dtype, dq).max())
         sizes = sum(float(np.abs(v.values).max()) for v in views)
         rounding += gamma(len(views) + 1, self.u) * sizes
         delta = math.nextafter(self._incoming(form) + mismatch, math.inf)
         seen = View(
             np.array([low]), np.array([high]), np.array([[label.slope]]), np.array([label.offset]), tuple(views)
         )
-        own, method = prove_unary(seen, g, delta, eps)
+        own, method = prove_unary(seen, g, delta, eps * 1e-3 if math.isfinite(eps) else 4 * rounding)
         carried = modulus(g, low, high, delta)
         total = (own + carried + abs(label.slope) * mismatch + rounding) * (1 + 1e-12)
         if not math.isfinite(total):
             raise Undecided(f"composition: {label.name} could not be bounded")
         self.errors[label.name] = total
+        self.size[label.name] = math.nextafter(self.size[label.name] + rounding, math.inf)
+        if not sizes < self.limit:
+            raise Undecided(f"composition: {label.name} may overflow in {self.network.dtype}")
         self.steps.append(Step(label.name, g, low, high, own, delta, carried, rounding, total, method))
 
     def _incoming(self, form: _Form) -> float:
@@ -291,79 +307,32 @@ class Composition:
             for value, name in zip(row, names, strict=True):
                 off = off + abs(arb(float(value)) - form.stream.get(name, arb(0))) * arb(self.size[name])
                 carried = carried + abs(arb(float(value))) * arb(self.size[name])
+            if not upper(carried) < self.limit:
+                raise Undecided(f"composition: output {o + 1} may overflow in {self.network.dtype}")
             worst = max(worst, upper(off + arb(self._incoming(form))))
-            rounding = max(rounding, gamma(int(np.count_nonzero(row)) + 2, self.u) * upper(carried))
+            terms = int(np.count_nonzero(row)) + 2
+            lost = arb(gamma(terms, self.u)) * carried + (2 * arb(float(np.abs(row).sum())) + terms) * arb(self.tiny)
+            rounding = max(rounding, upper(lost))
         return worst, rounding
-
-    # ------------------------------------------------------------ the lower end
-
-    def _witness(self) -> tuple[float, Array | None]:
-        """The largest error proved in balls at a few points of large sampled error."""
-        box, graph = self.function.box, self.function.graph
-        assert graph is not None
-        X = box.probe(4000, np.random.default_rng(0))
-        with np.errstate(all="ignore"):
-            error = np.max(np.abs(evaluate(self.network, X).astype(np.float64) - self.function.values(X)), axis=1)
-        error = np.where(np.isfinite(error), error, 0.0)
-        best, where = 0.0, None
-        with precision(128):
-            for x in X[np.argsort(error)[-3:]]:
-                env = {n: arb(float(v)) for n, v in zip(box.names, x, strict=True)}
-                f = run(graph, BallAlgebra(clip_sqrt=True), env)
-                for a, b in zip(f, self._at(x), strict=True):
-                    gap = abs(a - b).lower()
-                    value = math.nextafter(float(gap), 0.0) if gap.is_finite() and gap > 0 else 0.0
-                    if value > best:
-                        best, where = value, x
-        return best, where
-
-    def _at(self, x: Array) -> list[arb]:
-        """The network in real arithmetic at the exact point x, in balls."""
-        stream = [arb(float(v)) for v in x]
-        for layer in self.network.layers:
-            new = dict.fromkeys(layer.writes, arb(0))
-            for head in layer.heads:
-                axis = head.axes[0]
-                q = arb(float(axis.offset[0]))
-                for value, s in zip(axis.query[0], stream, strict=True):
-                    if value != 0:
-                        q = q + arb(float(value)) * s
-                logits = [
-                    arb(float(k)) * q + arb(float(b)) for k, b in zip(axis.slopes[:, 0], axis.biases, strict=True)
-                ]
-                top = max(logits, key=lambda v: float(v.mid()))
-                terms = [(v - top).exp() for v in logits]
-                total = sum(terms[1:], terms[0])
-                for c, name in enumerate(head.writes):
-                    value = arb(0)
-                    for t, v in zip(terms, head.values[:, c], strict=True):
-                        value = value + t * arb(float(v))
-                    new[name] = new[name] + value / total
-            stream += [new[name] for name in layer.writes]
-        out = []
-        for row, bias in zip(self.network.readout, self.network.readout_bias, strict=True):
-            value = arb(float(bias))
-            for weight, s in zip(row, stream, strict=True):
-                if weight != 0:
-                    value = value + arb(float(weight)) * s
-            out.append(value)
-        return out
 
 
 # ---------------------------------------------------------------- one variable
 
 
-def prove_unary(seen: View, g: Graph, delta: float, eps: float) -> tuple[float, str]:
-    """A bound of |g(clip(u)) − seen(u)| for u within δ of the range, and the method that proved it."""
+def prove_unary(seen: View, g: Graph, delta: float, enough: float) -> tuple[float, str]:
+    """A bound of |g(clip(u)) − seen(u)| for u within δ of the range, and the method that proved it.
+
+    `enough`: a bound that small needs no sharpening; it steers and proves nothing.
+    """
     low, high = float(seen.low[0]), float(seen.high[0])
-    own, method = _prove_line(seen, g, eps)
+    own, method = _prove_line(seen, g, enough)
     if delta > 0:
         for end, side in ((low, -1.0), (high, 1.0)):
             own = max(own, _beyond(seen, g, end, side * delta))
     return own, method
 
 
-def _prove_line(seen: View, g: Graph, eps: float) -> tuple[float, str]:
+def _prove_line(seen: View, g: Graph, enough: float) -> tuple[float, str]:
     low, high = float(seen.low[0]), float(seen.high[0])
     if not high > low:
         raise Undecided("composition: an argument that does not vary")
@@ -372,9 +341,9 @@ def _prove_line(seen: View, g: Graph, eps: float) -> tuple[float, str]:
     for method in (prove_by_nodes, prove_by_moments):
         try:
             if method is prove_by_nodes:
-                bound = prove_by_nodes(seen, g, ("u",), estimate, max(2 * estimate, eps * 1e-3))
+                bound = prove_by_nodes(seen, g, ("u",), estimate, max(2 * estimate, enough))
             else:
-                bound = prove_by_moments(seen, g, ("u",), estimate, max(2 * estimate, eps * 1e-3), starts)
+                bound = prove_by_moments(seen, g, ("u",), estimate, max(2 * estimate, enough), starts)
         except Undecided as why:
             reasons.append(str(why))
             continue
@@ -434,4 +403,7 @@ def modulus(g: Graph, low: float, high: float, delta: float) -> float:
 
 def prove_composition(network: Network, function: Function, labels: Labels, eps: float) -> tuple[Bound, float]:
     """See the module's statement; Undecided with the coordinate that could not be proved."""
-    return Composition(network, function, labels).prove(eps)
+    try:
+        return Composition(network, function, labels).prove(eps)
+    except RecursionError:
+        raise Undecided("composition: the program is nested too deeply") from None

@@ -60,8 +60,8 @@ def hypotheses(dtype: str) -> tuple[str, ...]:
 
 ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
 _VANISH = {"float64": math.exp(-700.0), "float32": math.exp(-80.0)}
-_TINY = {"float64": 2.0**-1074, "float32": 2.0**-149}  # what a product may lose by underflow
-_LARGEST = {"float64": 2.0**1018, "float32": 2.0**122}  # overflow, with room for rounding and differences
+TINY = {"float64": 2.0**-1074, "float32": 2.0**-149}  # what a product may lose by underflow
+LARGEST = {"float64": 2.0**1018, "float32": 2.0**122}  # overflow, with room for rounding and differences
 _BOXES = 400_000
 _SAFE = 1 + 1e-9  # the bound itself is computed in float64, all terms positive
 
@@ -70,8 +70,8 @@ def rounding_bound(view: View, dtype: str) -> float:
     """An upper bound, over the box and over the outputs, of |computed network − network|."""
     u = ROUNDOFF[dtype]
     reach = np.maximum(np.abs(view.low), np.abs(view.high))
-    if not all(_fits(view, head, dtype) for head in view.heads):
-        return math.inf
+    if not (reach.max() < LARGEST[dtype] and all(_fits(view, head, dtype) for head in view.heads)):
+        return math.inf  # also for inputs that nothing reads: 0 times infinity is no 0
     per_head = [_head_bound(view, head, dtype) for head in view.heads]
     columns = view.dim + sum(h.values.shape[-1] for h in view.heads)
     g = gamma(columns + 2, u)
@@ -83,15 +83,15 @@ def rounding_bound(view: View, dtype: str) -> float:
             weight = np.abs(head.mix[o])
             error += float(weight @ errors)
             carried += float(weight @ (sizes + errors))
-        total[o] = (error + g * carried + ((columns + 2) * _TINY[dtype] if carried else 0.0)) * _SAFE
-        if not carried < _LARGEST[dtype]:  # NaN must not pass
+        total[o] = (error + g * carried + ((columns + 2) * TINY[dtype] if carried else 0.0)) * _SAFE
+        if not carried < LARGEST[dtype]:  # NaN must not pass
             return math.inf
     return float(total.max())
 
 
 def _fits(view: View, head: HeadView, dtype: str) -> bool:
     """Can no query, logit or sum of the head overflow? Terms e_j are at most 1, so numerators at most n max|V|."""
-    limit = _LARGEST[dtype]
+    limit = LARGEST[dtype]
     n = float(np.prod([a.size for a in head.axes], dtype=np.float64))
     logit = 0.0
     with np.errstate(over="ignore"):
@@ -100,6 +100,13 @@ def _fits(view: View, head: HeadView, dtype: str) -> bool:
             q = abs(axis.w) * far + abs(axis.c)
             logit += float(np.max(np.abs(axis.slopes) * q + np.abs(axis.biases))) + q
         return bool(logit < limit and n * float(np.abs(head.values).max()) < limit)
+
+
+def line_fits(axis: LineAxis, values: Array, q: float, dtype: str) -> bool:
+    """`_fits` for a head of one axis whose query is at most q in size."""
+    with np.errstate(over="ignore"):
+        logit = float(np.max(np.abs(axis.slopes) * q + np.abs(axis.biases))) + q
+        return bool(logit < LARGEST[dtype] and axis.size * float(np.abs(values).max()) < LARGEST[dtype])
 
 
 def gamma(n: float, u: float) -> float:
@@ -128,7 +135,7 @@ def _head_bound(view: View, head: HeadView, dtype: str) -> tuple[Array, Array]:
     vanish = 2 * n * _VANISH[dtype] * spread + 2 * len(head.axes) * 2.0**-60 * spread
     plain = spread * math.tanh(min(worst / 2, 20.0)) + 2 * g * size
     envelope = _envelope(view, head, dtype, common, worst, g)
-    return np.asarray(np.minimum(plain, envelope) * _SAFE + vanish + 4 * (n + 4) * _TINY[dtype]), size
+    return np.asarray(np.minimum(plain, envelope) * _SAFE + vanish + 4 * (n + 4) * TINY[dtype]), size
 
 
 def _ends(view: View, k: int) -> tuple[float, float]:
@@ -156,7 +163,7 @@ def _axis_move(view: View, head: HeadView, a: int, dtype: str, low: float, high:
 def _query_rounding(dim: int, axis: LineAxis, far: float, dtype: str) -> float:
     """Step 1 of the model, for |x| ≤ far."""
     roundings = dim + (1 if dtype == "float64" else 2)
-    return gamma(roundings, ROUNDOFF[dtype]) * (abs(axis.w) * far + abs(axis.c)) + (abs(axis.w) + 4) * _TINY[dtype]
+    return gamma(roundings, ROUNDOFF[dtype]) * (abs(axis.w) * far + abs(axis.c)) + (abs(axis.w) + 4) * TINY[dtype]
 
 
 def line_rounding(
@@ -224,7 +231,7 @@ def line_rounding(
         moved = moved * again if worst < 1 else spread  # higher orders, and the float64 error of p itself
         first = np.maximum(first, np.minimum(moved, spread * math.tanh(min(worst / 2, 20.0))))
         whole = np.maximum(whole, np.minimum(again * (grown @ np.abs(values[active])), size))
-    lost = 2 * n * _VANISH[dtype] * spread + 2.0**-59 * spread + 4 * (n + 4) * _TINY[dtype]
+    lost = 2 * n * _VANISH[dtype] * spread + 2.0**-59 * spread + 4 * (n + 4) * TINY[dtype]
     return np.asarray((first + 2 * g * whole) * (1 + 1e-6) + lost)
 
 

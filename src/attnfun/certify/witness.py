@@ -1,4 +1,8 @@
-"""The lower end: a float64 point of the box at which balls show the error to be at least so much."""
+"""The lower end: a float64 point of the box at which balls show the error to be at least so much.
+
+For views (one layer) in real arithmetic; for whole networks of heads of one variable also as computed in their dtype,
+by any route: `outputs_at` adds the rounding of every query, head and sum at that point to the balls.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,12 @@ import numpy as np
 from flint import arb
 
 from attnfun.certify.exact import network_at
-from attnfun.certify.view import Array, View
+from attnfun.certify.rounding import ROUNDOFF, TINY, gamma, line_fits, line_rounding
+from attnfun.certify.view import Array, HeadView, LineAxis, View
 from attnfun.expressions import BallAlgebra, Graph, precision, run
-from attnfun.expressions.enclosures import abs_lower
+from attnfun.expressions.enclosures import abs_lower, abs_upper, lower, upper
+from attnfun.network import Head, Network, evaluate
+from attnfun.targets import Function
 
 
 def error_at(view: View, graph: Graph, names: tuple[str, ...], x: Array) -> float:
@@ -46,3 +53,73 @@ def best_witness(
             if value > best:
                 best, where = value, x
     return best, where
+
+
+def computed_witness(network: Network, function: Function) -> tuple[float, Array | None]:
+    """The largest error proved at a few points of large sampled error, and its point; heads of one variable only."""
+    box, graph = function.box, function.graph
+    assert graph is not None
+    X = box.probe(4000, np.random.default_rng(0))
+    with np.errstate(all="ignore"):
+        error = np.max(np.abs(evaluate(network, X).astype(np.float64) - function.values(X)), axis=1)
+    error = np.where(np.isfinite(error), error, 0.0)
+    best, where = 0.0, None
+    with precision(128):
+        for x in X[np.argsort(error)[-3:]]:
+            env = {n: arb(float(v)) for n, v in zip(box.names, x, strict=True)}
+            f = run(graph, BallAlgebra(clip_sqrt=True), env)
+            for a, b in zip(f, outputs_at(network, x), strict=True):
+                value = abs_lower(a - b)
+                if value > best:
+                    best, where = value, x
+    return best, where
+
+
+def outputs_at(network: Network, x: Array) -> list[arb]:
+    """Balls with the outputs at the exact point x of the network in real arithmetic, and of any computation of it."""
+    u, tiny = ROUNDOFF[network.dtype], TINY[network.dtype]
+
+    def affine(row: Array, offset: float, stream: list[arb]) -> arb:
+        used = [(arb(float(w)), s) for w, s in zip(row, stream, strict=True) if w != 0]
+        value, size = arb(offset), abs(arb(offset))
+        for w, s in used:
+            value, size = value + w * s, size + abs(w * s)
+        return value + _around(gamma(len(used) + 2, u) * abs_upper(size) + (len(used) + 2) * tiny)
+
+    inputs = [arb(float(v)) for v in x]
+    stream = [v + _around(u * abs_upper(v) + tiny) if network.dtype != "float64" else v for v in inputs]
+    for layer in network.layers:
+        new, sizes = dict.fromkeys(layer.writes, arb(0)), dict.fromkeys(layer.writes, arb(0))
+        for head in layer.heads:
+            q = affine(head.axes[0].query[0], float(head.axes[0].offset[0]), stream)
+            for name, value in zip(head.writes, _head_at(head, q, network.dtype), strict=True):
+                new[name], sizes[name] = new[name] + value, sizes[name] + abs(value)
+        more = gamma(len(layer.heads) + 1, u)
+        stream += [new[name] + _around(more * abs_upper(sizes[name])) for name in layer.writes]
+    return [affine(row, float(bias), stream) for row, bias in zip(network.readout, network.readout_bias, strict=True)]
+
+
+def _head_at(head: Head, q: arb, dtype: str) -> list[arb]:
+    """Balls with the head's outputs, exact and computed, for a query that lies in the ball q."""
+    axis = LineAxis(0, 1.0, 0.0, head.axes[0].slopes[:, 0], head.axes[0].biases)
+    if not (q.is_finite() and line_fits(axis, head.values, abs_upper(q), dtype)):
+        return [arb("nan")] * head.outputs
+    seen = HeadView(head.name, (axis,), head.values, np.eye(head.outputs), head)
+    rounding = line_rounding(axis, seen, lower(q), upper(q), dtype, 0.0)
+    top = int(np.argmax(axis.slopes * float(q.mid()) + axis.biases))
+    k, b = arb(float(axis.slopes[top])), arb(float(axis.biases[top]))
+    terms = [
+        ((arb(float(s)) - k) * q + (arb(float(v)) - b)).exp() for s, v in zip(axis.slopes, axis.biases, strict=True)
+    ]
+    total = sum(terms[1:], terms[0])
+    out = []
+    for c in range(head.outputs):
+        first = arb(float(head.values[top, c]))
+        value = sum((t * (arb(float(v)) - first) for t, v in zip(terms, head.values[:, c], strict=True)), arb(0))
+        out.append(first + value / total + _around(float(rounding[c])))
+    return out
+
+
+def _around(radius: float) -> arb:
+    """[-radius, radius]."""
+    return arb(0, radius) if np.isfinite(radius) else arb("nan")

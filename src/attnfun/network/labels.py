@@ -13,6 +13,7 @@ outputs. Labels are claims: the checker derives every one from the stored target
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +61,8 @@ class Labels:
                 phi, argument = packed.outputs[outputs + 2 * i : outputs + 2 * i + 2]
                 if not (isinstance(name, str) and isinstance(slope, float) and isinstance(offset, float)):
                     raise DamagedFile("a label is not a name with two numbers")
+                if not (math.isfinite(slope) and math.isfinite(offset)):  # JSON reads 1e999 as infinity
+                    raise DamagedFile("a label has a number that is not finite")
                 labels.append(Label(name, phi, argument, slope, offset))
             return cls(Graph(packed.nodes, packed.outputs[:outputs]), tuple(labels))
         except (KeyError, TypeError, ValueError) as error:

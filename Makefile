@@ -29,6 +29,9 @@ test-slow: $(READY) ## the slow tests
 bench: $(READY) ## the table of what the project must show
 	$(BIN)/python benchmarks/table.py
 
+suites: $(READY) ## the three shipped suites at 1e-6 of their range (writes benchmarks/suites-1e-6.md)
+	$(BIN)/attnfun suite classic feynman genz --eps 1e-6 --relative --jobs $(JOBS) --timeout 300 --output benchmarks/suites-1e-6.md
+
 lint: $(READY) ## ruff and mypy
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/mypy

@@ -28,6 +28,7 @@ def network_record(name: str, net: Any, seconds: float | None = None) -> dict[st
         "parameters": cost.parameters,
         "query_dim": cost.query_dim,
         "max_value": cost.max_value,
+        "slack": net.certificate.slack,
     }
     if seconds is not None:
         record["seconds"] = round(seconds, 3)

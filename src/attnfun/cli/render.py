@@ -93,6 +93,8 @@ def number(value: Any, digits: int = 3) -> str:
     """A number for a table: 1,024 · 6.61e-07 · – where there is none."""
     if value is None:
         return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
@@ -160,10 +162,12 @@ def progress_bar(label: str, total: int | None = None) -> Iterator[Callable[...,
 
     The callback takes a sentence, a fraction in [0, 1], or both; `step=True` moves a counted bar on by one.
     """
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     screen = console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=30), TimeElapsedColumn())
+    counted = () if total is None else (MofNCompleteColumn(),)
+    bar = (BarColumn(bar_width=30), *counted, TimeElapsedColumn())
+    columns = (SpinnerColumn(), *bar, TextColumn("{task.description}"))
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as progress:
         task = progress.add_task(literal_markup(label), total=total)
 

@@ -1,13 +1,9 @@
-"""The suite command: every row of a CSV of targets, compiled and proved; a table, a summary, a file."""
+"""The suite command: every row of CSV files of targets, compiled and proved in parallel; a table, a summary, a file."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import statistics
+import os
 import time
-from collections import Counter
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,29 +11,35 @@ from typing import Annotated, Any
 
 import typer
 
-from attnfun.cli.arguments import check_writable, read_domain, read_eps, read_norm, read_table, unshield
-from attnfun.cli.records import network_record
-from attnfun.cli.render import (
-    clean,
-    console,
-    failure,
-    grid,
-    literal,
-    number,
-    print_json,
-    progress_bar,
-    shortened,
-    status_text,
+from attnfun.cli.arguments import check_writable, read_eps, read_norm, read_table, unshield
+from attnfun.cli.render import console, grid, literal, number, print_json, progress_bar, shortened, status_text
+from attnfun.cli.suite_pool import run_cases
+from attnfun.cli.suite_report import (
+    FORMATS,
+    GOOD,
+    compare,
+    comparison_sentence,
+    read_report,
+    sentence,
+    summarise,
+    why,
+    written,
 )
+from attnfun.cli.suite_worker import Case
 from attnfun.errors import InvalidRequest
 
-GOOD = ("proved", "conditional", "sampled")
-COLUMNS = ("name", "status", "error", "eps", "method", "layers", "heads", "rank", "keys", "parameters", "seconds")
-Case = dict[str, str]
+SHIPPED = Path(__file__).parent.parent / "data" / "suites"
 
 
 def suite_command(
-    table: Annotated[str, typer.Argument(metavar="CSV", help="Columns name, formula, domain.", show_default=False)],
+    tables: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CSV|NAME...",
+            help="Files with columns name, formula, domain; or the shipped classic, feynman, genz.",
+            show_default=False,
+        ),
+    ],
     eps: Annotated[str, typer.Option("--eps", metavar="NUMBER", help="The tolerance of every row.")] = "1e-6",
     relative: Annotated[bool, typer.Option("--relative", help="eps is a fraction of each target's range.")] = False,
     method: Annotated[str, typer.Option("--method", help="auto, partition, bernstein, …")] = "auto",
@@ -48,38 +50,61 @@ def suite_command(
     only: Annotated[
         str | None, typer.Option("--only", metavar="NAMES|N", help="Names or patterns (a,b*), or N rows spread evenly.")
     ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("-j", "--jobs", metavar="N", help="Worker processes (default: one a core).")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", metavar="SECONDS", help="The most time for one target.")
+    ] = None,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="FILE", help="Write the rows: .csv, .json or .md.")
     ] = None,
+    against: Annotated[
+        str | None, typer.Option("--against", metavar="FILE", help="Compare with an earlier run (.json or .csv).")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout and nothing else there.")] = False,
 ) -> int:
-    """Compile and prove every target of a CSV file.
+    """Compile and prove every target of CSV files, in parallel.
 
-    A row that cannot be met is reported in its place, with its reason, and does not stop the others; the exit code is
-    0 once every row was tried.
+    A row that cannot be met, takes too long or takes its process down is reported in its place, with its reason, and
+    does not stop the others; the exit code is 0 once every row was tried. Shipped suites: classic, feynman, genz.
 
     \b
     [bold]Examples[/bold]
-      attnfun suite classic.csv --eps 1e-6 --relative
-      attnfun suite classic.csv --only 'franke,runge*' --json
-      attnfun suite feynman.csv --relative --only 10 --output feynman.md
+      attnfun suite feynman --eps 1e-6 --relative --timeout 60
+      attnfun suite targets.csv --only 'franke,runge*' --json
+      attnfun suite classic feynman genz --relative --jobs 4 --output all.md
+      attnfun suite genz --relative --output today.json --against yesterday.json
     """
-    path = unshield(table)
     order, tolerance = read_norm(norm), read_eps(eps)
+    if jobs is not None and jobs < 1:
+        raise InvalidRequest(f"--jobs {jobs}: at least one worker process is needed")
+    if timeout is not None and not 0 < timeout < 1e6:
+        raise InvalidRequest(f"--timeout {timeout:g}: give a positive number of seconds below 1e6")
     check_writable(output)
-    if output and Path(output).suffix not in (".csv", ".json", ".md"):
+    if output and Path(output).suffix not in FORMATS:
         raise InvalidRequest(f"--output {output!r}: the name must end in .csv, .json or .md")
-    cases = select([row for _, row in read_table(path, ("name", "formula", "domain"))], only)
+    earlier = read_report(against) if against else None
+    cases = select([case for table in tables for case in read_suite(unshield(table))], only)
     options = dict(eps=tolerance, method=method, norm=order, relative=relative, dtype=dtype, seed=seed, accept=accept)
-    from attnfun import verbs
-
-    rows = []
+    start = time.perf_counter()
     with progress_bar("suite", total=len(cases)) as progress:
-        for case in cases:
-            progress(case["name"])
-            rows.append(run_case(verbs.compile, case, options))
-            progress(step=True)
-    report = {"rows": rows, "summary": summarise(rows), "suite": path, "eps": tolerance, "relative": relative}
+        running: list[str] = []
+
+        def news(name: str, done: bool) -> None:
+            running.remove(name) if done else running.append(name)
+            progress(", ".join(running), step=done)
+
+        rows = run_cases(cases, options, jobs or _cores(), timeout, news)
+    rows = [{"suite": case["suite"], **row} for case, row in zip(cases, rows, strict=True)]
+    suites = list(dict.fromkeys(case["suite"] for case in cases))
+    report: dict[str, Any] = {"rows": rows, "summary": summarise(rows), "suite": ", ".join(suites)}
+    if len(suites) > 1:
+        report["summary"]["suites"] = {s: summarise([row for row in rows if row["suite"] == s]) for s in suites}
+    report |= {"eps": tolerance, "relative": relative, "dtype": dtype, "method": method}
+    report["wall_seconds"] = round(time.perf_counter() - start, 3)
+    if earlier is not None and against is not None:
+        report = compare(report, earlier, against)
     if output:
         Path(output).write_text(written(report, Path(output).suffix), encoding="utf-8")
     if as_json:
@@ -89,8 +114,20 @@ def suite_command(
     return 0
 
 
+def read_suite(name: str) -> list[Case]:
+    """The cases of a CSV file, or of a shipped suite where no file has that name; each knows its suite."""
+    shipped = sorted(path.stem for path in SHIPPED.glob("*.csv"))
+    path = name
+    if name in shipped and not Path(name).is_file():
+        path = str(SHIPPED / f"{name}.csv")
+    elif name != "-" and not Path(name).exists() and not Path(name).suffix:
+        raise InvalidRequest(f"{name!r}: no such file, and no shipped suite ({', '.join(shipped)})")
+    suite = Path(path).stem if path != "-" else "stdin"
+    return [{**row, "suite": suite} for _, row in read_table(path, ("name", "formula", "domain"))]
+
+
 def select(cases: Sequence[Case], only: str | None) -> list[Case]:
-    """Rows named by `only`: patterns joined by commas, or a count of rows spread evenly over the file."""
+    """Rows named by `only`: patterns joined by commas, or a count of rows spread evenly over the files."""
     chosen: list[Case]
     if only is None:
         chosen = list(cases)
@@ -108,79 +145,33 @@ def select(cases: Sequence[Case], only: str | None) -> list[Case]:
     return chosen
 
 
-def run_case(build: Any, case: Case, options: dict[str, Any]) -> dict[str, Any]:
-    """One row; whatever goes wrong is the row's own status and reason."""
-    start = time.perf_counter()
-    try:
-        net = build(case["formula"], domain=read_domain([case["domain"]]), **options)
-        return network_record(case["name"], net, time.perf_counter() - start)
-    except Exception as error:
-        blank = dict.fromkeys(("error", "layers", "heads", "rank", "keys", "parameters"))
-        seconds = round(time.perf_counter() - start, 3)
-        asked = {"eps": options["eps"], "method": options["method"], "seconds": seconds}
-        known = {"name": case["name"], **failure(error), **blank, **asked}
-        return clean({**known, "target": case["formula"], "domain": case["domain"]})
-
-
-def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Counts by status, and medians over the rows that have a network."""
-    good = [row for row in rows if row["status"] in GOOD]
-
-    def median(key: str) -> float | None:
-        values = [row[key] for row in good if row.get(key) is not None]
-        return statistics.median(values) if values else None
-
-    slacks = [row["error"] / row["error_low"] for row in good if row.get("error_low") and row.get("error")]
-    return {
-        "rows": len(rows),
-        **{status: count for status, count in sorted(Counter(str(row["status"]) for row in rows).items())},
-        "proved": sum(row["status"] == "proved" for row in rows),
-        "median_keys": median("keys"),
-        "median_parameters": median("parameters"),
-        "median_seconds": median("seconds"),
-        "median_slack": statistics.median(slacks) if slacks else None,
-        "seconds": round(sum(row["seconds"] for row in rows), 3),
-    }
-
-
-def written(report: dict[str, Any], suffix: str) -> str:
-    """The report as the text of a .json, .csv or .md file."""
-    if suffix == ".json":
-        return json.dumps(clean(report), indent=2, ensure_ascii=False) + "\n"
-    rows = report["rows"]
-    if suffix == ".csv":
-        buffer = io.StringIO()
-        columns = [*COLUMNS, "error_low", "target", "domain", "reason"]
-        writer = csv.DictWriter(buffer, columns, extrasaction="ignore", lineterminator="\n", restval="")
-        writer.writeheader()
-        writer.writerows(rows)
-        return buffer.getvalue()
-    lines = ["| " + " | ".join((*COLUMNS, "reason")) + " |", "|" + " --- |" * (len(COLUMNS) + 1)]
-    for row in rows:
-        cells = [*(number(row.get(key)) for key in COLUMNS), str(row.get("reason") or "")]
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join([*lines, "", sentence(report["summary"]), ""])
-
-
-def sentence(summary: dict[str, Any]) -> str:
-    medians = ", ".join(f"{key} {number(summary[f'median_{key}'])}" for key in ("keys", "seconds", "slack"))
-    return f"{summary['proved']} of {summary['rows']} proved; median {medians}; {number(summary['seconds'])} s in all"
+def _cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _print(report: dict[str, Any]) -> None:
-    screen = console()
-    shown = ["name", "status", "error", "method", "keys", "parameters", "seconds"]
+    screen, rows = console(), report["rows"]
+    shown = ["name", "status", "error", "method", "layers", "heads", "keys", "seconds", "slack"]
     if screen.width >= 105:
         shown[3:3] = ["eps"]
-        shown[5:5] = ["layers", "heads"]
-    columns = [(key, "left" if key in ("name", "status", "method") else "right") for key in shown]
+        shown[8:8] = ["parameters"]
+    if "against" in report["summary"]:
+        shown += ["change", "keys_ratio", "seconds_ratio"]
+    short = {"keys_ratio": "keys ×", "seconds_ratio": "seconds ×", "parameters": "params"}
+    left = ("name", "status", "method", "change")
+    columns = [(short.get(key, key), "left" if key in left else "right") for key in shown]
     body = []
-    for row in report["rows"]:
+    for row in rows:
         cells: list[Any] = [literal(number(row.get(key))) for key in shown]
         cells[1] = status_text(row["status"])
         body.append(cells)
     screen.print(grid(None, columns, body))
-    for row in report["rows"]:
+    for row in rows:
         if row["status"] not in GOOD:
-            screen.print(literal(shortened(f"{row['name']}: {row.get('reason') or row['status']}", 280)), style="dim")
-    screen.print(sentence(report["summary"]))
+            screen.print(literal(shortened(f"{row['name']}: {why(row)}", 280)), style="dim")
+    for suite, summary in report["summary"].get("suites", {}).items():
+        screen.print(literal(f"{suite}: {sentence(summary)}"))
+    screen.print(literal(sentence(report["summary"]) + f", {number(report['wall_seconds'])} s on the clock"))
+    if "against" in report["summary"]:
+        screen.print(literal(comparison_sentence(report["summary"]["against"])))

@@ -1,0 +1,218 @@
+"""Suites: every row survives the others; earlier runs are compared; shipped suites read as they are."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnfun.cli import main, suite_pool
+from attnfun.cli.suite import SHIPPED, read_suite
+from attnfun.cli.suite_pool import run_cases
+from attnfun.cli.suite_report import compare, comparison_sentence, read_report, sentence, summarise, written
+from attnfun.errors import InvalidRequest
+from attnfun.expressions import parse
+from attnfun.targets.domain import Box
+
+OPTIONS = {"eps": 1e-3, "method": "auto"}
+
+# A worker that does what the formula says instead of compiling it.
+STUNTS = """
+import json, os, sys, time
+print("ready", flush=True)
+for line in sys.stdin:
+    case = json.loads(line)["case"]
+    verb, _, value = case["formula"].partition(" ")
+    if verb == "exit": os._exit(int(value))
+    if verb == "die": os.kill(os.getpid(), int(value))
+    if verb == "sleep": time.sleep(float(value))
+    if verb == "half": print('{"name": ', end="", flush=True); os._exit(0)
+    row = {"name": case["name"], "status": "proved", "seconds": 0.1, "pid": os.getpid()}
+    print(json.dumps(row), flush=True)
+"""
+
+
+def stunts(monkeypatch: pytest.MonkeyPatch, *formulas: str, jobs: int = 2, timeout: float | None = None) -> list[Any]:
+    monkeypatch.setattr(suite_pool, "BOOT", STUNTS)
+    cases = [{"name": f"{k}", "formula": text, "domain": "x=0:1"} for k, text in enumerate(formulas)]
+    heard: list[tuple[str, bool]] = []
+    rows = run_cases(cases, OPTIONS, jobs, timeout, lambda name, done: heard.append((name, done)))
+    assert [row["name"] for row in rows] == [case["name"] for case in cases]
+    assert sorted(heard) == sorted((case["name"], done) for case in cases for done in (False, True))
+    return rows
+
+
+def test_a_crash_costs_its_own_row_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = stunts(monkeypatch, "fine", "exit 7", "fine", "die 11", "half", "exit 0", "fine", "die 9")
+    assert [row["status"] for row in rows] == [
+        "proved",
+        "error",
+        "proved",
+        "error",
+        "error",
+        "error",
+        "proved",
+        "error",
+    ]
+    reasons = [row.get("reason", "") for row in rows]
+    assert "exit code 7" in reasons[1] and "SIGSEGV" in reasons[3] and "SIGKILL" in reasons[7]
+    assert rows[1]["keys"] is None and rows[1]["target"] == "exit 7"
+
+
+def test_a_time_out_is_an_infeasible_row_and_the_rest_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = stunts(monkeypatch, "sleep 60", "fine", "sleep 60", "fine", timeout=0.5)
+    assert [row["status"] for row in rows] == ["infeasible", "proved", "infeasible", "proved"]
+    assert rows[0]["reason"] == "time-out after 0.5 s" and 0.5 <= rows[0]["seconds"] < 5
+
+
+def test_workers_are_kept_and_run_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len({row["pid"] for row in stunts(monkeypatch, *["sleep 0.05"] * 8, jobs=2)}) == 2
+    assert len({row["pid"] for row in stunts(monkeypatch, *["fine"] * 3, jobs=1)}) == 1
+
+
+def test_a_worker_that_cannot_start_is_a_reason_not_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite_pool, "BOOT", "import sys; sys.exit(3)")
+    (row,) = run_cases([{"name": "a", "formula": "x", "domain": "x=0:1"}], OPTIONS, 4, None, lambda *_: None)
+    assert row["status"] == "error" and "exit code 3" in row["reason"]
+
+
+def test_nothing_is_left_running_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Any] = []
+    start = suite_pool._start
+    monkeypatch.setattr(suite_pool, "_start", lambda alone: started.append(start(alone)) or started[-1])
+
+    def impatient(items: Any) -> Any:
+        while not started:
+            pass
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(suite_pool, "as_completed", impatient)
+    with pytest.raises(KeyboardInterrupt):
+        stunts(monkeypatch, "sleep 60", "sleep 60", "sleep 60")
+    assert started and all(process.wait(5) is not None for process in started)
+
+
+# reports
+
+
+def row(name: str, status: str = "proved", **more: Any) -> dict[str, Any]:
+    full = {"suite": "s", "name": name, "status": status, "error": 2e-7, "error_low": 1e-7, "eps": 1e-6, "slack": 2.0}
+    full |= {"method": "compose", "layers": 2, "heads": 3, "rank": 2, "keys": 40, "parameters": 100, "seconds": 2.0}
+    if status != "proved":
+        full |= dict.fromkeys(("error", "error_low", "slack", "layers", "heads", "rank", "keys", "parameters"))
+        full |= {"reason": "too | hard", "nearest": {"eps": 1e-4}}
+    return full | more
+
+
+def report(*rows: dict[str, Any]) -> dict[str, Any]:
+    common = {"eps": 1e-6, "relative": True, "dtype": "float64", "method": "auto"}
+    return {"rows": list(rows), "summary": summarise(rows), "suite": "s", **common}
+
+
+def test_the_summary_counts_and_takes_medians_over_what_was_built() -> None:
+    rows = [row("a", keys=10, slack=1.0), row("b", keys=30, slack=4.0), row("c", "infeasible", seconds=100.0)]
+    summary = summarise(rows)
+    assert (summary["rows"], summary["proved"], summary["not_proved"], summary["infeasible"]) == (3, 2, 1, 1)
+    assert (summary["median_keys"], summary["max_keys"]) == (20, 30)
+    assert (summary["median_slack"], summary["max_slack"], summary["max_seconds"]) == (2.5, 4.0, 2.0)
+    assert "2 of 3 proved" in sentence(summary) and "keys 20 (30)" in sentence(summary)
+    assert summarise([row("c", "invalid")])["median_keys"] is None
+    assert "0 of 1 proved" in sentence(summarise([row("c", "invalid")]))
+
+
+@pytest.mark.parametrize("suffix", [".json", ".csv"])
+def test_an_earlier_run_is_compared_row_by_row(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"old{suffix}"
+    old = report(row("kept", keys=80), row("won", "infeasible"), row("lost"), row("gone"))
+    path.write_text(written(old, suffix), encoding="utf-8")
+    new = report(row("kept", seconds=1.0), row("won"), row("lost", "error"), row("new"))
+    compared = compare(new, read_report(str(path)), str(path))
+    rows = {r["name"]: r for r in compared["rows"]}
+    assert (rows["kept"]["keys_ratio"], rows["kept"]["seconds_ratio"]) == (0.5, 0.5)
+    assert [rows[name]["change"] for name in ("kept", "won", "lost", "new")] == ["", "newly proved", "lost", "new"]
+    against = compared["summary"]["against"]
+    assert against["newly_proved"] == ["won"] and against["lost"] == ["lost"] and against["missing"] == ["gone"]
+    assert against["rows"] == 3 and against["median_keys_ratio"] == 0.5
+    said = comparison_sentence(against)
+    assert "1 newly proved (won)" in said and "1 lost (lost)" in said
+    for other in (".md", ".csv", ".json"):
+        assert "newly proved" in written(compared, other)
+
+
+def test_other_settings_of_the_earlier_run_are_said() -> None:
+    compared = compare(report(row("a")), {**report(row("a")), "eps": 1e-3}, "old.json")
+    assert "eps was 0.001, is 1e-06" in comparison_sentence(compared["summary"]["against"])
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"rows": [{}]}', '{"rows": 3}', "{"])
+def test_what_is_no_report_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "old.json"
+    path.write_text(text)
+    with pytest.raises(InvalidRequest, match="--against"):
+        read_report(str(path))
+
+
+def test_files_hold_every_row_with_reason_and_nearest() -> None:
+    full = report(row("a"), row("b", "infeasible"))
+    rows = list(csv.DictReader(io.StringIO(written(full, ".csv"))))
+    assert [r["name"] for r in rows] == ["a", "b"] and rows[0]["slack"] == "2.0" and rows[1]["keys"] == ""
+    assert json.loads(rows[1]["nearest"]) == {"eps": 1e-4} and rows[1]["reason"] == "too | hard"
+    assert json.loads(written(full, ".json"))["rows"][1]["nearest"] == {"eps": 1e-4}
+    text = written(full, ".md")
+    table = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in table}) == 1 and len(table) == 4
+    assert "nearest: eps=0.0001" in text
+
+
+# shipped suites
+
+
+@pytest.mark.parametrize(("name", "count"), [("classic", 13), ("feynman", 50), ("genz", 25)])
+def test_shipped_suites_can_be_read(name: str, count: int) -> None:
+    cases = read_suite(name)
+    assert len(cases) == len({case["name"] for case in cases}) == count
+    for case in cases:
+        parse(case["formula"], Box.parse(case["domain"]).names)
+    assert f"| `{name}` | {count} |" in (SHIPPED / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_file_goes_before_a_shipped_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("classic").write_text("name,formula,domain\nmine,x,x=0:1\n")
+    assert [case["name"] for case in read_suite("classic")] == ["mine"]
+    with pytest.raises(InvalidRequest, match="classic, feynman, genz"):
+        read_suite("feynmann")
+
+
+# the command
+
+
+def test_the_command_takes_suites_jobs_time_outs_and_an_earlier_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    table, old, new = tmp_path / "s.csv", tmp_path / "old.json", tmp_path / "new.md"
+    table.write_text("name,formula,domain\nline,2*x+1,x=0:1\ncurve,sin(20*x)*exp(cos(9*x)),x=-9:9\n")
+    common = ["--relative", "--eps", "1e-3", "--jobs", "2"]
+    assert main(["suite", str(table), "--only", "line", *common, "--output", str(old)]) == 0
+    argv = ["suite", str(table), "classic", "--only", "line,curve,steep_tanh", *common, "--against", str(old)]
+    capsys.readouterr()
+    assert main([*argv, "--timeout", "0.001", "--output", str(new), "--json"]) == 0
+    seen = capsys.readouterr()
+    record = json.loads(seen.out)
+    assert seen.err == "" and {r["suite"] for r in record["rows"]} == {"s", "classic"}
+    assert {r["status"] for r in record["rows"]} <= {"proved", "infeasible"}
+    assert record["rows"][1]["reason"] == "time-out after 0.001 s"
+    assert set(record["summary"]["suites"]) == {"s", "classic"}
+    assert record["summary"]["against"]["rows"] == 1 and "## classic" in new.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--jobs", "0"], ["--timeout", "0"], ["--timeout", "nan"], ["--against", "missing.json"], ["nothing"]]
+)
+def test_bad_options_are_refused_before_the_work(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["suite", "classic", *wrong]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

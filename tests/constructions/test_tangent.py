@@ -107,7 +107,7 @@ def test_size_depends_on_the_normal_form_alone(
 
 def test_shipped_tables_hold_every_kind_and_serve_requests() -> None:
     held = entries()
-    assert set(held) == {"square", "log", "power -1", "power -2", "power 1/2", "power -1/2", "exp", "root"}
+    assert set(held) == {"square", "log", "power -1", "power -2", "power 1/2", "power -1/2", "exp", "root", "pinned"}
     for kind in held.values():
         assert all(np.isfinite(e.slopes).all() and np.isfinite(e.biases).all() for e in kind)
 

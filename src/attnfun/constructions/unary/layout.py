@@ -85,7 +85,7 @@ class Problem:
             m = max(60, int(count * share * (1 + len(self.ladders) + len(self.kinks))))
             parts.append(a + (b - a) * (1 - np.cos((np.arange(m) + 0.5) * np.pi / m)) / 2)
         if len(self.mesh) > 5:
-            t = np.linspace(0, len(self.mesh) - 1, max(len(self.mesh) * 4, 2 * count))
+            t = np.linspace(0, len(self.mesh) - 1, max(len(self.mesh) * 4, count // 2))
             parts.append(np.interp(t, np.arange(len(self.mesh)), self.mesh))
         for s in self.ladders:
             d = np.geomspace(s.inner / 10, s.outer, count)

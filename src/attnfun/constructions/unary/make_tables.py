@@ -1,4 +1,4 @@
-"""Write `tables.json`: python -m attnfun.constructions.unary.make_tables (or `make tables`); about ten minutes.
+"""Write `tables.json`: python -m attnfun.constructions.unary.make_tables (or `make tables`); about five minutes.
 
 Every entry is the smallest head the general search finds for the normal form, at that tolerance, ratio or width.
 """
@@ -14,6 +14,7 @@ import numpy as np
 from attnfun.constructions.unary.known import known
 from attnfun.constructions.unary.layout import problem
 from attnfun.constructions.unary.search import passes, search
+from attnfun.constructions.unary.square import pinned_square
 from attnfun.constructions.unary.tables import TABLES, normal
 from attnfun.expressions import parse
 
@@ -52,6 +53,8 @@ def row(kind: str, text: str, low: float, high: float, eps: float) -> list[Any] 
 
 
 def main() -> None:
+    """Everything anew: an old file must not serve its own making."""
+    TABLES.unlink(missing_ok=True)
     rows = []
     for kind, (text, intervals) in _KINDS.items():
         for low, high in intervals:
@@ -60,6 +63,10 @@ def main() -> None:
                 print(kind, low, high, eps, "-" if made is None else len(made[3]), file=sys.stderr)
                 if made is not None:
                     rows.append(made)
+    for eps in _TOLERANCES[:-1]:
+        keys, _ = pinned_square(1.0, eps, "float64")
+        columns = [[float(f"{v:.7g}") for v in column] for column in (keys.slopes, keys.biases)]
+        rows.append(["pinned", 1.0, eps, *columns])
     TABLES.write_text("[\n" + ",\n".join(json.dumps(r, separators=(",", ":")) for r in rows) + "\n]\n", "utf-8")
 
 

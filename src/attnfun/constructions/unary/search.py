@@ -163,7 +163,7 @@ def _tuned(p: Problem, families: list[Layout], most: int, first: int, quick: boo
     probe = min(max(first, 2), most)
     while high - low > 1 and work < _WORK:
         won = None
-        for layout in families:
+        for i, layout in enumerate(families if best is None else families[: 3 if probe < 12 else 2]):
             pieces = _sized(layout, probe)
             n = sum(k.size for k in pieces)
             if n > probe:
@@ -174,6 +174,7 @@ def _tuned(p: Problem, families: list[Layout], most: int, first: int, quick: boo
             c = finish(p, pieces, p.sample(n, 4), fit)
             if passes(p, c):
                 won = c
+                families = [families[i], *families[:i], *families[i + 1 :]]  # what worked is tried first from now on
                 break
             if hopeless(p, c):
                 work = _WORK

@@ -7,6 +7,7 @@
 | power p | s^p, [1, R] | R |
 | exp | e^s, [−W, 0] | the width W |
 | root | √s, [0, 1] | nothing |
+| pinned | s² with an error relative to s² (see `square`), [−1, 1] | nothing |
 
 `tables.json` holds slopes and biases in s for some tolerances, ratios and widths; it is written by `make tables`. A
 request takes the entries for its or a larger ratio, fewest keys first, and keeps the first that passes after its values

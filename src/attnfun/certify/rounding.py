@@ -186,6 +186,7 @@ def line_rounding(
     k, b, slope = np.abs(axis.slopes), np.abs(axis.biases), axis.slopes * axis.w
     first, whole, boxes = np.zeros(values.shape[1]), np.zeros(values.shape[1]), 0
     stack, fixed = [(low, high)], dq
+    most = min(4000, 1 + 4_000_000 // n)  # past it the plain bound serves
     while stack:
         left, right = stack.pop()
         boxes += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from attnfun.constructions.plan import Construction, Plan, Request
 from attnfun.constructions.registry import CONSTRUCTIONS
@@ -27,7 +27,7 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
     nearest = None
     for name in names:
         try:
-            plan = CONSTRUCTIONS[name].plan(request)
+            plan = CONSTRUCTIONS[name].plan(_below(request, plans))
         except Infeasible as why:
             reasons[name] = str(why)
             nearest = nearest or why.nearest
@@ -45,6 +45,13 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
         raise Infeasible("; ".join(reasons.values()), nearest)
     plans.sort(key=lambda item: _order(request, item[1]))
     return Choice(tuple(plans), reasons)
+
+
+def _below(request: Request, plans: list[tuple[Construction, Plan]]) -> Request:
+    """Where keys decide, a construction need not size what is larger than the best plan so far."""
+    if request.prefer != "keys" or not plans:
+        return request
+    return replace(request, max_keys=min(request.max_keys, *(plan.keys for _, plan in plans)))
 
 
 def _over_limits(request: Request, plan: Plan) -> dict[str, int]:

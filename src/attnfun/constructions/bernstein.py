@@ -77,6 +77,9 @@ class Bernstein:
             raise Infeasible(
                 f"bernstein: {d} variables; a tensor head is offered for at most 4", {"method": "partition"}
             )
+        rough = _rough_keys(request)
+        if rough > 3 * request.max_keys:
+            raise Infeasible(f"bernstein: about {rough:.2g} keys would be needed, more than {request.max_keys:,}")
         shapes = [s for tau in _STEPS if (s := _shape(request, (tau,) * d, request.eps)) is not None]
         best: Fit | None = None
         for start in sorted(shapes, key=lambda s: (s.keys, s.error)):
@@ -94,7 +97,7 @@ class Bernstein:
             best = _axis_by_axis(request, best)
         shape, values, size, _ = best
         if shape.keys > request.max_keys:
-            raise Infeasible(f"bernstein: {shape.keys:,} keys would be needed, more than max_keys={request.max_keys:,}")
+            raise Infeasible(f"bernstein: {shape.keys:,} keys would be needed, more than {request.max_keys:,}")
         story = {
             "degrees": list(shape.degrees),
             "tau": list(shape.steps),
@@ -170,6 +173,25 @@ def _dct(values: Array, axis: int) -> Array:
     matrix = np.cos(np.outer(k, (np.arange(n) + 0.5) * np.pi / n)) * (2 / n)
     matrix[0] /= 2
     return np.moveaxis(np.tensordot(matrix, values, axes=(1, axis)), 0, axis)
+
+
+def _rough_keys(request: Request) -> float:
+    """Product of the degrees (τ = 1) along a few lines parallel to the axes: a quick look before sampling tensors."""
+    box = request.function.box
+    n, total = 65, 1.0
+    t = _nodes(1.0, n)[1]
+    for k in range(box.dim):
+        degree = 0
+        for x in box.sample(3, np.random.default_rng(0)):
+            X = np.tile(x, (n, 1))
+            X[:, k] = np.clip(box.low[k] + (box.high[k] - box.low[k]) * (t + 1) / 2, box.low[k], box.high[k])
+            with np.errstate(all="ignore"):
+                f = request.function.values(X)
+            if np.isfinite(f).all():
+                tail = np.max(np.cumsum(np.abs(_dct(f, 0))[::-1], axis=0)[::-1], axis=1)
+                degree = max(degree, int(np.argmax(tail <= request.eps)) or n)
+        total *= degree + 1
+    return total
 
 
 def _samples(request: Request, steps: tuple[float, ...], n: int) -> Array:

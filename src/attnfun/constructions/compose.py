@@ -86,7 +86,7 @@ class Compose:
         keys = sum(f.keys for f in fits)
         heads = sum(len(f.pieces) for f in fits)
         if keys > request.max_keys:
-            raise Infeasible(f"compose: {keys:,} keys would be needed, more than max_keys={request.max_keys:,}")
+            raise Infeasible(f"compose: {keys:,} keys would be needed, more than {request.max_keys:,}")
         story = {
             "steps": [
                 {"layer": k + 1, "step": finished.graph.text(s.phi, 60), "keys": f.keys, "tolerance": t}

@@ -96,7 +96,7 @@ class Partition:
             factor = (keys / request.max_keys) ** (1 / d) * 1.1
             raise Infeasible(
                 f"partition: about {keys:.3g} cells ({' x '.join(f'{c:,}' for c in cells)}) would be needed, "
-                f"more than max_keys={request.max_keys:,}",
+                f"more than {request.max_keys:,}",
                 {"eps": float(f"{request.eps * factor:.2g}"), "method": "partition"},
             )
         grid = Grid(cells, tuple(_sharpness(request, c) for c in cells))

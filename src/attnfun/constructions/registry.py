@@ -13,9 +13,9 @@ CONSTRUCTIONS: dict[str, Construction] = {
     c.name: c
     for c in (
         Affine(),
-        Bernstein(),
-        Partition(),
         Tangent(),
         Compose(),
+        Bernstein(),
+        Partition(),
     )
 }

@@ -48,7 +48,7 @@ class Tangent:
         )
         keys = sum(f.keys for f in fits)
         if keys > request.max_keys:
-            raise Infeasible(f"tangent: {keys:,} keys would be needed, more than max_keys={request.max_keys:,}")
+            raise Infeasible(f"tangent: {keys:,} keys would be needed, more than {request.max_keys:,}")
         story = {
             "pieces": [[len(p.slopes) for p in f.pieces] for f in fits],
             "largest value": max(f.max_value for f in fits),

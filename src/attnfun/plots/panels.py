@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from attnfun.expressions import ArrayAlgebra, run
 from attnfun.network.head import Axis, Head
+from attnfun.plots.anatomy import Step
 from attnfun.plots.sample import Array, View, axis_of, logits, softmax, strongest, thinned
 
 INK, FAINT, BOUND = "#1f2933", "#9aa5b1", "#102a43"
@@ -80,10 +83,41 @@ def no_attention(ax: Any, head: str) -> None:
     ax.axis("off")
 
 
-def tangent_lines(ax: Any, view: View, head: Head, output: int) -> None:
+def tangent_lines(ax: Any, view: View, head: Head, output: int, name: str = "") -> None:
     """One variable: the affine logits k_j x + b_j and their maximum, whose pieces are the partition."""
-    axis, count = head.axes[0], SAMPLES if head.keys <= 20_000 else 101
+    count = SAMPLES if head.keys <= 20_000 else 101
     x, stream = view.axis_points(view.line, count), view.stream(view.along(count))
+    _lines(ax, x, stream, head, output, f"Keys are lines{': ' if name else ''}{name}")
+    ax.set_xlabel(view.network.inputs[view.line])
+
+
+def argument_lines(ax: Any, view: View, step: Step) -> None:
+    """The largest head of a composed network: its keys as lines over the range of its argument.
+
+    The query is affine in the argument; its two coefficients are read off sampled points.
+    """
+    head = max(step.heads, key=lambda one: one.keys)
+    X = view.target.box.probe(2000, np.random.default_rng(0))
+    labels, box = view.network.labels, view.target.box
+    assert labels is not None
+    graph = labels.program.reachable((step.label.argument,))
+    with np.errstate(all="ignore"):
+        u = np.asarray(run(graph, ArrayAlgebra(), {n: X[:, k] for k, n in enumerate(box.names)})[0], dtype=np.float64)
+    axis = head.axes[0]
+    q = (replace(view, depth=step.layer - 1).stream(X) @ axis.query.T + axis.offset)[:, 0]
+    a, b = (int(np.nanargmin(u)), int(np.nanargmax(u)))
+    points = np.linspace(step.low, step.high, SAMPLES)
+    query = q[a] + (q[b] - q[a]) * (points - u[a]) / ((u[b] - u[a]) or 1.0)
+    line = Axis(np.eye(1), np.zeros(1), axis.slopes, axis.biases)
+    shown = Head(head.name, (line,), head.values, head.writes)
+    _lines(
+        ax, points, query[:, None], shown, head.writes.index(step.name), f"Keys are lines: {step.tag}, the largest head"
+    )
+    ax.set_xlabel(f"argument of {step.tag} = {step.function if len(step.function) <= 44 else step.function[:43] + '…'}")
+
+
+def _lines(ax: Any, x: Array, stream: Array, head: Head, output: int, heading: str) -> None:
+    axis, count = head.axes[0], len(x)
     winner = strongest(axis, stream)
     top, back = np.unique(winner, return_inverse=True)
     envelope = logits(axis, stream, top)[np.arange(count), back]
@@ -99,8 +133,7 @@ def tangent_lines(ax: Any, view: View, head: Head, output: int) -> None:
     ax.set_xlim(x[0], x[-1])
     shown = "" if len(keys) == axis.keys else f" ({len(keys)} shown)"
     made = f"; {len(top):,} of them make the maximum" if 4 * len(top) < count else ""
-    title(ax, "Keys are lines", f"k·x + b of {axis.keys:,} keys{shown}{made}")
-    ax.set_xlabel(view.network.inputs[view.line])
+    title(ax, heading, f"k·x + b of {axis.keys:,} keys{shown}{made}")
     ax.set_ylabel("logit" + scaled(ax.yaxis, float(np.abs(envelope).max())))
     ax.legend(loc="best", frameon=False, fontsize=8)
     value_bar(ax, norm)
@@ -177,7 +210,7 @@ def _cells(ax: Any, view: View, head: Head, output: int) -> None:
     colour_bar(ax, mesh, "value of the key")
 
 
-def attention(ax: Any, view: View, head: Head, output: int) -> None:
+def attention(ax: Any, view: View, head: Head, output: int, name: str = "") -> None:
     """The softmax weights while the input moves along the line; product heads: the factor that moves."""
     x, stream = view.axis_points(view.line, SAMPLES), view.stream(view.along(SAMPLES))
     a = axis_of(head, view.line)
@@ -205,7 +238,8 @@ def attention(ax: Any, view: View, head: Head, output: int) -> None:
         mesh = ax.pcolormesh(_edges(x[::4]), edges, rows, cmap="Blues", rasterized=True)
         ax.set_ylabel("key")
         colour_bar(ax, mesh, "weight" if len(rows) == axis.keys else "weight of the keys in a row")
-    title(ax, "Attention as the input moves", f"softmax weights of {axis.keys:,} keys{where}{_elsewhere(view)}")
+    heading = f"Attention: {name}" if name else "Attention as the input moves"
+    title(ax, heading, f"softmax weights of {axis.keys:,} keys{where}{_elsewhere(view)}")
     ax.set_xlim(x[0], x[-1])
     ax.set_xlabel(view.network.inputs[view.line])
 

@@ -1,4 +1,8 @@
-"""draw: one picture of an approximant. Panels: keys, attention, target against network, error under its bound."""
+"""draw: one picture of an approximant. Panels: keys, attention, target against network, error under its bound.
+
+A composed network shows its graph instead of one head's attention; a network of several one-variable heads in one layer
+(the pieces of a kink, say) shows the keys and the weights of each.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,8 @@ import numpy as np
 from attnfun.errors import InvalidRequest
 from attnfun.network.head import Head
 from attnfun.plots import panels
+from attnfun.plots.anatomy import Anatomy, anatomy
+from attnfun.plots.graph import legend, network_graph, place
 from attnfun.plots.sample import Subject, View
 
 FORMATS = (".png", ".pdf", ".svg")
@@ -48,8 +54,13 @@ def figure(approximant: Subject) -> Any:
     from matplotlib.figure import Figure
 
     view = View.of(approximant)
+    whole = anatomy(approximant)
     with matplotlib.rc_context(RC):
+        if whole is not None and (len(whole.steps) > 1 or len(approximant.network.inputs) > 1):
+            return _composed(approximant, view, whole)
         flat = view.across is None
+        if flat and len(approximant.network.heads) > 1 and len(approximant.network.layers) == 1:
+            return _pieces(approximant, view)
         picture = Figure(figsize=(11.5, 8.0) if flat else (16.0, 8.6), layout="constrained")
         FigureCanvasAgg(picture)
         grid = picture.subplots(2, 2 if flat else 3)
@@ -76,6 +87,62 @@ def figure(approximant: Subject) -> Any:
     return picture
 
 
+def _composed(approximant: Subject, view: View, whole: Anatomy) -> Any:
+    """The graph above; below it target against network, the error under its bound, and the keys of the largest head."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    placed = place(whole)
+    width, below, above = max(13.5, placed.width + 0.8), 3.9, 1.05
+    height = above + placed.height + 0.55 + below
+    picture = Figure(figsize=(width, height))
+    FigureCanvasAgg(picture)
+    margin = (width - placed.width) / 2  # the graph in the middle, one unit of its axes an inch
+    frame = (
+        (margin - 0.05) / width,
+        (below + 0.1) / height,
+        (placed.width + 0.1) / width,
+        (placed.height + 0.42) / height,
+    )
+    network_graph(picture.add_axes(frame), whole, placed)
+    picture.text(0.16 / width, 1 - 0.76 / height, legend(whole), fontsize=8, color="#52606d", va="center")
+    bottom, top = 0.5 / height, (below - 0.75) / height
+    grid = picture.add_gridspec(
+        1, 3, left=0.75 / width, right=1 - 0.75 / width, bottom=bottom, top=top, wspace=0.26, width_ratios=(1, 1, 1.12)
+    )
+    axes = [picture.add_subplot(grid[0, k]) for k in range(3)]
+    panels.comparison(axes[0], view)
+    panels.error_line(axes[1], view, approximant.certificate)
+    panels.argument_lines(axes[2], view, max(whole.steps, key=lambda step: step.keys))
+    _heading(picture, approximant, fixed=True)
+    return picture
+
+
+def _pieces(approximant: Subject, view: View) -> Any:
+    """One variable, one layer, several heads: keys and weights of each (the four largest), then the whole."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    heads = sorted(approximant.network.heads, key=lambda head: -head.keys)[:4]
+    heads = [head for head in approximant.network.heads if head in heads]
+    picture = Figure(figsize=(max(11.5, 4.6 * len(heads)), 11.0), layout="constrained")
+    FigureCanvasAgg(picture)
+    output = _worst_output(view)
+    rows = picture.subfigures(3, 1)
+    keys, weights = (row.subplots(1, len(heads)) for row in rows[:2])
+    for k, head in enumerate(heads):
+        shown = _written_by(view, head, output)
+        panels.tangent_lines(keys[k], view, head, shown, head.name)
+        panels.attention(weights[k], view, head, shown, head.name)
+    left, right = rows[2].subplots(1, 2)
+    panels.comparison(left, view)
+    panels.error_line(right, view, approximant.certificate)
+    _heading(picture, approximant)
+    picture.get_layout_engine().set(w_pad=0.12, h_pad=0.12, hspace=0.04, wspace=0.03)
+    picture.draw_without_rendering()
+    return picture
+
+
 def _worst_output(view: View) -> int:
     """The output whose sampled error is largest: the one the coloured panels show."""
     X = view.along(400)
@@ -89,7 +156,7 @@ def _written_by(view: View, head: Head, output: int) -> int:
     return int(np.argmax([abs(float(view.network.readout[output, names.index(name)])) for name in head.writes]))
 
 
-def _heading(picture: Any, approximant: Subject) -> None:
+def _heading(picture: Any, approximant: Subject, fixed: bool = False) -> None:
     certificate, cost = approximant.certificate, approximant.network.cost
     text = approximant.target.text
     text = text if len(text) <= 110 else text[:107] + "…"
@@ -109,10 +176,12 @@ def _heading(picture: Any, approximant: Subject) -> None:
     ]
     line = "   ·   ".join(part for part in parts if part)
     # The invisible second line of the title reserves the room in which the facts are written in another size.
+    height = picture.get_figheight()
+    where = {"y": 1 - 0.1 / height, "va": "top"} if fixed else {}
     picture.suptitle(
-        f"{text}\n ", x=0.012, ha="left", fontsize=14, fontweight="bold", color=panels.INK, parse_math=False
+        f"{text}\n ", x=0.012, ha="left", fontsize=14, fontweight="bold", color=panels.INK, parse_math=False, **where
     )
-    high_up = 1 - 0.47 / picture.get_figheight()
+    high_up = 1 - 0.47 / height
     picture.text(0.012, high_up, line, ha="left", va="center", fontsize=10, color="#3e4c59", parse_math=False)
 
 

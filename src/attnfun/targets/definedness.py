@@ -187,7 +187,7 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
     make = np.frompyfunc(ball, 2, 1)
     while len(lows):
         env = {n: make(lows[:, k], highs[:, k]) for k, n in enumerate(box.names)}
-        values = run(arguments, BallAlgebra(clip_sqrt=True), env)
+        values = run(arguments, BallAlgebra(clip_sqrt=True, sharp=True), env)
         kept = np.ones(len(lows), dtype=bool)
         worst: Condition | None = None
         for c, value in zip(found, values, strict=True):

@@ -1,0 +1,193 @@
+"""What every head of a composed network does: its function, what it reads, its range, and its share of the error.
+
+Shares split the proved bound among the steps by the bound's own sum. With E_i = own + carried + rounding of step i
+(from the certificate) and U = Σ_j β_j φ_j + … its argument, the carried part of E_i belongs to the steps j in proportion
+to |β_j| E_j; what is left was born in step i. The output's error Σ_i |β_i| E_i is followed down to where it was born.
+Shares are a reading of the proof, no part of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from attnfun.expressions import ArrayAlgebra, Builder, Graph, run
+from attnfun.network.head import Head
+from attnfun.network.labels import Label, Labels
+from attnfun.network.network import Network
+from attnfun.targets.domain import Box
+from attnfun.targets.ranges import range_of
+
+
+class Composed(Protocol):
+    """What an anatomy needs to know of an approximant."""
+
+    @property
+    def network(self) -> Network: ...
+    @property
+    def target(self) -> Any: ...
+    @property
+    def certificate(self) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Step:
+    """One coordinate: φ = g(U), written by one head or by a few pieces."""
+
+    tag: str
+    layer: int
+    name: str
+    function: str
+    heads: tuple[Head, ...]
+    label: Label
+    low: float
+    high: float
+    reads: Mapping[str, float]
+    rides: tuple[str, ...]
+    own: float | None = None
+    share: float | None = None
+
+    @property
+    def keys(self) -> int:
+        return sum(head.keys for head in self.heads)
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """The steps in stream order and, for every output, its text and what it reads (β by tag or input)."""
+
+    steps: tuple[Step, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    formulas: tuple[str, ...]
+    reads: tuple[Mapping[str, float], ...] = field(default=())
+
+
+def anatomy(subject: Composed) -> Anatomy | None:
+    """None for a network without labels."""
+    network, labels = subject.network, subject.network.labels
+    if labels is None or not labels.coordinates:
+        return None
+    words = _Words(labels, network)
+    ranges = _ranges(labels, subject.target.box)
+    steps = []
+    stream = list(network.inputs)
+    by_name = {label.name: label for label in labels.coordinates}
+    for depth, layer in enumerate(network.layers, start=1):
+        for name in layer.writes:
+            label = by_name.get(name)
+            if label is None:
+                return None
+            heads = tuple(head for head in layer.heads if name in head.writes)
+            reads = words.reads(label.argument)
+            seen = np.any([np.abs(axis.query).max(axis=0) > 0 for head in heads for axis in head.axes], axis=0)
+            meant = {words.name_of.get(tag, tag) for tag in reads}
+            rides = tuple(words.tags.get(n, n) for n, on in zip(stream, seen, strict=True) if on and n not in meant)
+            tag, (low, high) = words.tags[name], ranges[name]
+            steps.append(Step(tag, depth, name, words.function(label), heads, label, low, high, reads, rides))
+        stream += layer.writes
+    outputs = tuple(words.reads(node) for node in labels.program.outputs)
+    formulas = tuple(words.text(words.inner[node]) for node in labels.program.outputs)
+    whole = Anatomy(tuple(steps), network.inputs, network.outputs, formulas, outputs)
+    return _shared(whole, subject.certificate)
+
+
+def _ranges(labels: Labels, box: Box) -> dict[str, tuple[float, float]]:
+    found = range_of(labels.program.reachable([label.argument for label in labels.coordinates]), box)
+    return {label.name: ends for label, ends in zip(labels.coordinates, found, strict=True)}
+
+
+class _Words:
+    """The program with every labelled φ replaced by the tag of its coordinate: h1, h2, …"""
+
+    def __init__(self, labels: Labels, network: Network) -> None:
+        order = [name for layer in network.layers for name in layer.writes]
+        prefix = "h"
+        while any(name.startswith(prefix) and name[len(prefix) :].isdigit() for name in network.inputs):
+            prefix += "h"
+        self.tags = {name: f"{prefix}{k}" for k, name in enumerate(order, start=1)}
+        self.name_of = {tag: name for name, tag in self.tags.items()}
+        self.program, self.builder = labels.program, Builder()
+        tag_of = {label.phi: self.tags[label.name] for label in labels.coordinates if label.name in self.tags}
+        self.inner: list[int] = []
+        for index, node in enumerate(self.program.nodes):
+            if index in tag_of:
+                self.inner.append(self.builder.var(tag_of[index]))
+            else:
+                args = (self.inner[a] for a in node.args)
+                self.inner.append(self.builder.apply(node.op, *args, value=node.value))
+
+    def text(self, index: int) -> str:
+        graph = self.builder.graph([index])
+        return graph.text(graph.outputs[0], 120).replace(" + -1*", " - ")
+
+    def reads(self, node: int) -> dict[str, float]:
+        """The coefficients β of an affine node, by tag or input; {} where it is not affine after all."""
+        graph: Graph = self.builder.graph([self.inner[node]])
+        names = graph.variables
+        if not names:
+            return {}
+        points = np.concatenate([np.zeros((1, len(names))), np.eye(len(names))])
+        with np.errstate(all="ignore"):
+            values = run(graph, ArrayAlgebra(), {name: points[:, k] for k, name in enumerate(names)})[0]
+        slopes = np.asarray(values, dtype=np.float64)[1:] - float(np.asarray(values)[0])
+        return {name: float(slope) for name, slope in zip(names, slopes, strict=True)}
+
+    def function(self, label: Label) -> str:
+        """φ in terms of its argument, the argument in terms of tags and inputs."""
+        at = {label.argument: self.inner[label.argument]}
+        stack = [label.phi]
+        while stack:
+            index = stack[-1]
+            node = self.program.nodes[index]
+            waiting = [a for a in node.args if a not in at] if index not in at else []
+            if waiting:
+                stack.extend(waiting)
+                continue
+            if index not in at:
+                at[index] = self.builder.apply(node.op, *(at[a] for a in node.args), value=node.value)
+            stack.pop()
+        return self.text(at[label.phi])
+
+
+def _shared(whole: Anatomy, certificate: Any) -> Anatomy:
+    """The anatomy with own errors and shares, where the certificate lists its steps."""
+    details = getattr(certificate, "details", None) or {}
+    listed = {str(row.get("name")): row for row in details.get("steps", ()) if isinstance(row, Mapping)}
+    errors: dict[str, tuple[float, float, float, float]] = {}
+    for step in whole.steps:
+        row = listed.get(step.name, {})
+        numbers = [row.get(key) for key in ("own", "carried", "rounding", "total")]
+        if not all(isinstance(v, int | float) and math.isfinite(v) for v in numbers):
+            return whole
+        own, carried, rounding, total = (float(v or 0.0) for v in numbers)
+        errors[step.tag] = (own, carried, rounding, total)
+
+    def flows(reads: Mapping[str, float]) -> dict[str, float]:
+        return {tag: abs(beta) * errors[tag][3] for tag, beta in reads.items() if tag in errors}
+
+    arriving = dict.fromkeys(errors, 0.0)
+    worst = max((flows(reads) for reads in whole.reads), key=lambda flow: sum(flow.values()), default={})
+    for tag, amount in worst.items():
+        arriving[tag] += amount
+    born: dict[str, float] = {}
+    for step in reversed(whole.steps):
+        own, carried, rounding, _ = errors[step.tag]
+        incoming = flows(step.reads)
+        all_of_it, below = own + carried + rounding, sum(incoming.values())
+        passed = arriving[step.tag] * carried / all_of_it if all_of_it > 0 and below > 0 else 0.0
+        for tag, amount in incoming.items():
+            arriving[tag] += passed * amount / below if below > 0 else 0.0
+        born[step.tag] = arriving[step.tag] - passed
+    everything = sum(born.values())
+    steps = tuple(
+        Step(**(vars(step) | {"own": errors[step.tag][0], "share": born[step.tag] / everything}))
+        if everything > 0
+        else step
+        for step in whole.steps
+    )
+    return Anatomy(steps, whole.inputs, whole.outputs, whole.formulas, whole.reads)

@@ -67,7 +67,11 @@ def finish(p: Problem, pieces: Pieces, check: Sample, fit: Sample, polish: int =
 
 
 def _rounding(p: Problem, pieces: Pieces, u: Array, phi: Array, x: Array) -> float:
-    """About what the proof will add for rounding in p.dtype: each logit off by d_j moves a head by E[|V − h| d]."""
+    """About what rounding in p.dtype costs: logits off by d_j move a head by E[|V − h| d].
+
+    The rounding of the query is left out: it shifts u, and costs no more than f changes over a few units in the last
+    place.
+    """
     unit, exp = (2.0**-53, 10.0) if p.dtype == "float64" else (2.0**-24, 66.0)
     every = slice(None, None, max(1, len(u) // 300))
     u, phi = u[every], phi[every]
@@ -76,8 +80,7 @@ def _rounding(p: Problem, pieces: Pieces, u: Array, phi: Array, x: Array) -> flo
         weight, v = phi[:, at : at + keys.size], x[at : at + keys.size]
         at += keys.size
         k, b, q = np.abs(keys.slopes), np.abs(keys.biases), np.abs(keys.query(u))[:, None]
-        query = 2 * (np.abs(u) + abs(keys.c))[:, None]
-        d = (exp * (2 + keys.size // 64) + 5 * (k * q + b) + k * query) * unit
+        d = (exp * (2 + keys.size // 64) + 5 * (k * q + b)) * unit
         away = weight * np.abs(v - (weight @ v)[:, None])
         total += (away * d).sum(axis=1) + away.sum(axis=1) * (weight * d).sum(axis=1)
         total += 4 * (keys.size + 12) * unit * (weight @ np.abs(v))

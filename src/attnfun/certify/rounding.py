@@ -222,7 +222,7 @@ def line_rounding(
         grown = np.exp(np.minimum(logits[active] - logits[top] - math.log(total) + growth, 0.0))
         move = move[active]
         tight = float(grown.sum()) <= 1.7 and float(grown @ move) <= 3 * float(p @ move) and float(move.max()) < 0.1
-        if not tight and boxes < 4000 and left < centre < right:
+        if not tight and boxes < most and left < centre < right:
             stack += [(left, centre), (centre, right)]
             continue
         worst = float(move.max())

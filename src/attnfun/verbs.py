@@ -75,7 +75,15 @@ def compile(
         eps, shown = _absolute(function, float(eps), dtype)
     else:
         _check_floor(function, eps, dtype)
-    return _search(function, float(eps), power, dtype, int(seed), method, accept, shown, asked, options, say)
+    with _one_thread():
+        return _search(function, float(eps), power, dtype, int(seed), method, accept, shown, asked, options, say)
+
+
+def _one_thread() -> Any:
+    """One BLAS thread: the matrices are small, and a request must give the same bits on any number of cores."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1, user_api="blas")
 
 
 def _search(
@@ -290,15 +298,16 @@ def verify(
     if eps is not None and request.get("relative"):
         require_defined_for_range(function)
         eps, relative = _absolute(function, float(eps), network.dtype)
-    return prove(
-        network,
-        function,
-        norm=_stored_norm(meta),
-        eps=None if eps is None else float(eps),
-        construction=network.heads[0].name if network.heads else "affine",
-        relative=relative,
-        report=progress,
-    )
+    with _one_thread():
+        return prove(
+            network,
+            function,
+            norm=_stored_norm(meta),
+            eps=None if eps is None else float(eps),
+            construction=network.heads[0].name if network.heads else "affine",
+            relative=relative,
+            report=progress,
+        )
 
 
 def require_defined_for_range(function: Function) -> None:

@@ -111,6 +111,9 @@ class Composition:
         self.errors: dict[str, float] = {}
         self.steps: list[Step] = []
         self._forms: dict[int, _Form] = {}
+        self._constant: list[bool] = []
+        for node in self.program.nodes:
+            self._constant.append(node.op != "var" and all(self._constant[a] for a in node.args))
 
     # ------------------------------------------------------------ reading the program
 
@@ -134,23 +137,20 @@ class Composition:
         if node.op == "var":
             name = str(node.value)
             return _Form({}, {name: arb(1)}, arb(0))
-        if self._is_constant(index):
+        if self._constant[index]:
             return _Form(constant=self._value(index))
         args = node.args
         if node.op in ("add", "sub"):
             return self.form(args[0]).plus(self.form(args[1]), arb(1 if node.op == "add" else -1))
         if node.op == "neg":
             return _Form().plus(self.form(args[0]), arb(-1))
-        if node.op == "mul" and self._is_constant(args[0]):
+        if node.op == "mul" and self._constant[args[0]]:
             return _Form().plus(self.form(args[1]), self._value(args[0]))
-        if node.op == "mul" and self._is_constant(args[1]):
+        if node.op == "mul" and self._constant[args[1]]:
             return _Form().plus(self.form(args[0]), self._value(args[1]))
-        if node.op == "div" and self._is_constant(args[1]):
+        if node.op == "div" and self._constant[args[1]]:
             return _Form().plus(self.form(args[0]), 1 / self._value(args[1]))
         raise Undecided(f"composition: {self.program.text(index, 80)} is no affine form of the labelled coordinates")
-
-    def _is_constant(self, index: int) -> bool:
-        return not self.program.reachable((index,)).variables
 
     def _value(self, index: int) -> arb:
         value = run(self.program.reachable((index,)), BallAlgebra(), {})[0]

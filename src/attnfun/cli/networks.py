@@ -22,7 +22,16 @@ from attnfun.cli.arguments import (
     read_points,
     unshield,
 )
-from attnfun.cli.records import certificate_record, cost_rows, head_rows, network_record, proof_rows
+from attnfun.cli.records import (
+    certificate_record,
+    cost_rows,
+    head_rows,
+    head_table,
+    network_record,
+    proof_rows,
+    step_rows,
+    step_table,
+)
 from attnfun.cli.render import EXIT, console, facts, grid, literal, number, print_json, progress_bar
 from attnfun.errors import InvalidRequest
 
@@ -159,8 +168,9 @@ def show_command(
 ) -> int:
     """Print what is in a file: target, certificate as stored, cost, heads; draw it with --png.
 
-    The picture holds the partition or key lattice, the attention weights as the input moves, the target against the
-    network, and the error under its bound. Nothing is proved here: see verify.
+    The picture holds the partition, the key lattice or the keys as lines, the attention weights as the input moves, the
+    target against the network, and the error under its bound; for a composed network the graph of its heads, with the
+    share of the error that is born in each. Nothing is proved here: see verify.
 
     \b
     [bold]Examples[/bold]
@@ -174,10 +184,12 @@ def show_command(
     picture = picture_path(png, path)
     check_writable(picture)
     net = verbs.load(path)
-    heads = head_rows(net.network)
+    heads, steps = head_rows(net.network), step_rows(net)
     record = {**network_record(str(net.certificate.target), net), "file": path}
     record |= {"inputs": list(net.network.inputs), "outputs": list(net.network.outputs)}
     record |= {"coordinates": list(net.network.coordinates), "head_list": heads, "explanation": net.explain()}
+    if steps:
+        record["steps"] = steps
     _write(net, record, None, picture)
     if as_json:
         print_json(record)
@@ -186,29 +198,7 @@ def show_command(
     screen.print(
         facts("as stored in the file; `attnfun verify` proves it again", [*proof_rows(record), *cost_rows(record)])
     )
-    shown = heads[:40]
-    columns = [
-        ("layer", "right"),
-        ("head", "left"),
-        ("keys", "right"),
-        ("lattice", "left"),
-        ("rank", "right"),
-        ("writes", "left"),
-    ]
-    rows = [
-        (
-            str(head["layer"]),
-            literal(head["name"]),
-            number(head["keys"]),
-            " × ".join(number(n) for n in head["lattice"]),
-            str(head["rank"]),
-            literal(", ".join(head["writes"])),
-        )
-        for head in shown
-    ]
-    screen.print(
-        grid("heads" if len(shown) == len(heads) else f"heads (the first 40 of {len(heads):,})", columns, rows)
-    )
+    screen.print(step_table(steps) if steps else head_table(heads))
     screen.print(literal(record["explanation"]))
     if picture:
         screen.print(facts("", [("drawn", literal(picture))]))

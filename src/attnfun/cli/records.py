@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from attnfun.cli.render import clean, literal, number, status_text
+from attnfun.cli.render import clean, grid, literal, number, shortened, status_text
+
+MOST_HEADS = 40
 
 
 def certificate_record(certificate: Any) -> dict[str, Any]:
@@ -97,6 +99,74 @@ def head_rows(network: Any) -> list[dict[str, Any]]:
         for depth, layer in enumerate(network.layers, start=1)
         for head in layer.heads
     ]
+
+
+def step_rows(net: Any) -> list[dict[str, Any]]:
+    """One record a coordinate of a composed network; none for other networks. `function` names earlier heads h1, h2, …"""
+    from attnfun.plots.anatomy import anatomy
+
+    whole = anatomy(net)
+    if whole is None:
+        return []
+    return [
+        {
+            "layer": step.layer,
+            "head": step.tag,
+            "function": step.function,
+            "name": step.name,
+            "keys": step.keys,
+            "pieces": len(step.heads),
+            "range": [step.low, step.high],
+            "own": step.own,
+            "share": step.share,
+            "reads": list(step.reads),
+        }
+        for step in whole.steps
+    ]
+
+
+def step_table(steps: Sequence[dict[str, Any]]) -> Any:
+    """The steps as a table: what each head does, on which range, and how much of the proved bound is born in it."""
+    columns = [("layer", "right"), ("head", "left"), ("function", "left"), ("keys", "right"), ("pieces", "right")]
+    columns += [("range", "left"), ("own error", "right"), ("share", "right"), ("meaning", "left")]
+    return grid(
+        "heads" if len(steps) <= MOST_HEADS else f"heads (the first {MOST_HEADS} of {len(steps):,})",
+        columns,
+        [
+            (
+                str(step["layer"]),
+                step["head"],
+                literal(shortened(step["function"], 36)),
+                number(step["keys"]),
+                str(step["pieces"]),
+                f"{step['range'][0] + 0.0:.4g} … {step['range'][1] + 0.0:.4g}",
+                number(step["own"]),
+                "–" if step["share"] is None else f"{step['share']:.1%}",
+                literal("" if step["name"] == step["function"] else step["name"]),
+            )
+            for step in steps[:MOST_HEADS]
+        ],
+    )
+
+
+def head_table(heads: Sequence[dict[str, Any]]) -> Any:
+    """Heads of any network: keys, lattice, rank, what they write."""
+    columns = [("layer", "right"), ("head", "left"), ("keys", "right"), ("lattice", "left"), ("rank", "right")]
+    return grid(
+        "heads" if len(heads) <= MOST_HEADS else f"heads (the first {MOST_HEADS} of {len(heads):,})",
+        [*columns, ("writes", "left")],
+        [
+            (
+                str(head["layer"]),
+                literal(head["name"]),
+                number(head["keys"]),
+                " × ".join(number(n) for n in head["lattice"]),
+                str(head["rank"]),
+                literal(", ".join(head["writes"])),
+            )
+            for head in heads[:MOST_HEADS]
+        ],
+    )
 
 
 def join(names: Sequence[str]) -> str:

@@ -189,6 +189,23 @@ def _nonnegative(x: Ball) -> Ball:
     return span(ZERO, hi) if hi >= 0 else NAN
 
 
+def _asin_within(x: Ball) -> Ball:
+    """asin of the part of x in [-1, 1]; nan if there is none."""
+    y = x.asin()
+    if y.is_finite() and x.rel_accuracy_bits() >= _THIN_BITS:
+        return y
+    lo, hi = x.lower(), x.upper()
+    if not x.is_finite() or hi < -1 or lo > 1:
+        return NAN
+    first, last = -ONE if lo < -1 else lo, ONE if hi > 1 else hi
+    return span(first.asin().lower(), last.asin().upper())
+
+
+def _acos_within(x: Ball) -> Ball:
+    """acos of the part of x in [-1, 1]; nan if there is none."""
+    return arb.pi() / 2 - _asin_within(x)
+
+
 def _minus_rising(f: Map) -> Map:
     rising = _monotone(lambda t: -f(t), ceiling=ZERO)
     return lambda x: -rising(x)
@@ -312,8 +329,9 @@ def _method(fn: Map) -> Callable[[Any, Ball], Ball]:
 class BallAlgebra:
     """The operations of the expression language on `arb` scalars or object arrays of them (broadcasting).
 
-    clip_sqrt: the user of this algebra knows that arguments of sqrt, positive real powers and x**y are >= 0, so a ball
-    that reaches below 0 is cut there; without it such a ball is undefined (nan). A ball wholly below 0 is nan anyway.
+    clip_sqrt: the user of this algebra knows that arguments of sqrt, positive real powers and x**y are >= 0, and those
+    of asin and acos in [-1, 1], so a ball that reaches beyond is cut there; without it such a ball is undefined (nan).
+    A ball wholly beyond is nan anyway.
     sharp: products and quotients of two fat balls by their end points (slower; [0,1]*[0,1] is [0,1], not [-1/2,1]).
     """
 
@@ -322,6 +340,9 @@ class BallAlgebra:
         sqrt: Map = (lambda x: _sqrt(_nonnegative(x))) if clip_sqrt else _sqrt
         power: Callable[..., Ball] = (lambda x, y: _pow(_nonnegative(x), y)) if clip_sqrt else _pow
         self._sqrt, self._pow = lift(sqrt), lift(power, 2)
+        asin, acos = _monotone(lambda x: x.asin()), _minus_rising(lambda x: x.acos())
+        self._asin = lift(_asin_within if clip_sqrt else asin)
+        self._acos = lift(_acos_within if clip_sqrt else acos)
 
     def constant(self, value: Fraction) -> Ball:
         value = Fraction(value)
@@ -361,14 +382,18 @@ class BallAlgebra:
     def pow(self, x: Ball, y: Ball) -> Ball:
         return self._pow(x, y)
 
+    def asin(self, x: Ball) -> Ball:
+        return self._asin(x)
+
+    def acos(self, x: Ball) -> Ball:
+        return self._acos(x)
+
     def sqrt(self, x: Ball) -> Ball:
         return self._sqrt(x)
 
     sin = _method(_sin)
     cos = _method(_cos)
     tan = _method(_tan)
-    asin = _method(_monotone(lambda x: x.asin()))
-    acos = _method(_minus_rising(lambda x: x.acos()))
     atan = _method(_monotone(lambda x: x.atan()))
     sinh = _method(_monotone(lambda x: x.sinh()))
     cosh = _method(_cosh)

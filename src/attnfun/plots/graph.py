@@ -189,8 +189,6 @@ def network_graph(ax: Any, whole: Anatomy, placed: Placed) -> None:
     ax.set_xlim(-0.05, placed.width + 0.05)
     ax.set_ylim(placed.height + 0.08, -top)
     ax.axis("off")
-    shares = [step.share for step in whole.steps if step.share is not None]
-    most = max(shares, default=1.0)
     for key in placed.rides:
         a, b = placed.items[key[0]], placed.items[key[1]]
         _curve(ax, [(a.x + a.width, a.y), (b.x, b.y)], RIDE, 0.7, "dotted", 0)
@@ -204,7 +202,7 @@ def network_graph(ax: Any, whole: Anatomy, placed: Placed) -> None:
         _curve(ax, points, EDGE, 1.2, "solid" if beta > 0 else (0, (4, 2)), 1)
     for item in placed.items.values():
         if item.step is not None:
-            _head(ax, item, item.step, most)
+            _head(ax, item, item.step)
         elif item.lines:
             _plain(ax, item)
     layers = max(step.layer for step in whole.steps)
@@ -245,12 +243,12 @@ def _write(ax: Any, x: float, y: float, text: str, **style: Any) -> None:
     ax.text(x, y, text, **settings)
 
 
-def _head(ax: Any, item: Item, step: Step, most: float) -> None:
+def _head(ax: Any, item: Item, step: Step) -> None:
     from matplotlib import colormaps
     from matplotlib.patches import Rectangle
 
     share = step.share
-    tint = colormaps["OrRd"](0.02 + 0.4 * (share or 0.0) / (most or 1.0)) if share is not None else "#f5f7fa"
+    tint = colormaps["OrRd"](0.02 + 0.45 * share) if share is not None else "#f5f7fa"
     _frame(ax, item, tint, "#829ab1", 0.07)
     left, top = item.x + 0.09, item.y - item.height / 2
     _write(ax, left, top + 0.16, step.tag, fontsize=7.5, fontweight="bold", color="#486581")
@@ -281,14 +279,14 @@ def _plain(ax: Any, item: Item) -> None:
 
 
 def legend(whole: Anatomy) -> str:
-    """What the marks mean, in one line."""
-    words = ["a box is a head: its function, its keys, the range of its argument"]
+    """What the marks mean, in one or two lines."""
+    first = "a box is a head: its function, its keys, the range of its argument"
     if any(step.share is not None for step in whole.steps):
-        words.append("its red bar: the part of the proved bound that is born in it")
-    words.append("lines: what its query reads (dashed: with a minus)")
+        first += ";  its red bar: the part of the proved bound that is born in it"
+    second = "lines: what its query reads (dashed: with a minus)"
     if any(step.rides for step in whole.steps):
-        words.append("dotted: affine parts of earlier heads, which ride in the residual stream")
-    return ";  ".join(words)
+        second += ";  dotted: affine parts of earlier heads, which ride in the residual stream"
+    return f"{first}\n{second}"
 
 
 def _short(text: str, most: int) -> str:

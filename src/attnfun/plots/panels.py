@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from attnfun.expressions import ArrayAlgebra, run
-from attnfun.network.head import Axis, Head
-from attnfun.plots.anatomy import Step
-from attnfun.plots.sample import Array, View, axis_of, logits, softmax, strongest, thinned
+from attnfun.network.head import Head
+from attnfun.plots.sample import Array, View, axis_of, logits, softmax, strongest
 
 INK, FAINT, BOUND = "#1f2933", "#9aa5b1", "#102a43"
 NETWORKS = ("#d64545", "#2f7fbf", "#3f9142", "#b8651b", "#7a4fbf", "#0e8a8a")
-VALUES = "RdBu_r"
+VALUES = ("#153e75", "#3f86c2", "#a3afba", "#e08464", "#9b1c1c")  # grey in the middle: a line of value 0 is seen too
 ERROR = "magma"
-MOST_LINES = 33
 SAMPLES = 1601
 
 
@@ -34,10 +30,14 @@ def value_scale(values: Array) -> Any:
     return Normalize(-top, top)
 
 
-def colours(values: Array, norm: Any) -> Any:
-    from matplotlib import colormaps
+def value_map() -> Any:
+    from matplotlib.colors import LinearSegmentedColormap
 
-    return colormaps[VALUES](np.clip(norm(values), 0.06, 0.94))
+    return LinearSegmentedColormap.from_list("values", VALUES)
+
+
+def colours(values: Array, norm: Any) -> Any:
+    return value_map()(norm(values))
 
 
 def scaled(axis: Any, top: float) -> str:
@@ -65,7 +65,7 @@ def colour_bar(ax: Any, mappable: Any, label: str) -> Any:
 def value_bar(ax: Any, norm: Any) -> None:
     from matplotlib.cm import ScalarMappable
 
-    colour_bar(ax, ScalarMappable(norm=norm, cmap=VALUES), "value of the key")
+    colour_bar(ax, ScalarMappable(norm=norm, cmap=value_map()), "value of the key")
 
 
 def title(ax: Any, head: str, note: str = "") -> None:
@@ -81,62 +81,6 @@ def no_attention(ax: Any, head: str) -> None:
     """An affine network: the residual stream carries it."""
     title(ax, head, "none: the target is affine and rides in the residual stream")
     ax.axis("off")
-
-
-def tangent_lines(ax: Any, view: View, head: Head, output: int, name: str = "") -> None:
-    """One variable: the affine logits k_j x + b_j and their maximum, whose pieces are the partition."""
-    count = SAMPLES if head.keys <= 20_000 else 101
-    x, stream = view.axis_points(view.line, count), view.stream(view.along(count))
-    _lines(ax, x, stream, head, output, f"Keys are lines{': ' if name else ''}{name}")
-    ax.set_xlabel(view.network.inputs[view.line])
-
-
-def argument_lines(ax: Any, view: View, step: Step) -> None:
-    """The largest head of a composed network: its keys as lines over the range of its argument.
-
-    The query is affine in the argument; its two coefficients are read off sampled points.
-    """
-    head = max(step.heads, key=lambda one: one.keys)
-    X = view.target.box.probe(2000, np.random.default_rng(0))
-    labels, box = view.network.labels, view.target.box
-    assert labels is not None
-    graph = labels.program.reachable((step.label.argument,))
-    with np.errstate(all="ignore"):
-        u = np.asarray(run(graph, ArrayAlgebra(), {n: X[:, k] for k, n in enumerate(box.names)})[0], dtype=np.float64)
-    axis = head.axes[0]
-    q = (replace(view, depth=step.layer - 1).stream(X) @ axis.query.T + axis.offset)[:, 0]
-    a, b = (int(np.nanargmin(u)), int(np.nanargmax(u)))
-    points = np.linspace(step.low, step.high, SAMPLES)
-    query = q[a] + (q[b] - q[a]) * (points - u[a]) / ((u[b] - u[a]) or 1.0)
-    line = Axis(np.eye(1), np.zeros(1), axis.slopes, axis.biases)
-    shown = Head(head.name, (line,), head.values, head.writes)
-    _lines(
-        ax, points, query[:, None], shown, head.writes.index(step.name), f"Keys are lines: {step.tag}, the largest head"
-    )
-    ax.set_xlabel(f"argument of {step.tag} = {step.function if len(step.function) <= 44 else step.function[:43] + '…'}")
-
-
-def _lines(ax: Any, x: Array, stream: Array, head: Head, output: int, heading: str) -> None:
-    axis, count = head.axes[0], len(x)
-    winner = strongest(axis, stream)
-    top, back = np.unique(winner, return_inverse=True)
-    envelope = logits(axis, stream, top)[np.arange(count), back]
-    keys = thinned(axis.keys, MOST_LINES)
-    values = head.values.reshape(-1, head.outputs)[:, output]
-    norm = value_scale(values)
-    lines = logits(axis, stream, keys)
-    span = float(np.ptp(envelope)) or 1.0
-    for j, colour in enumerate(colours(values[keys], norm)):
-        ax.plot(x, lines[:, j], color=colour, lw=1.1, alpha=0.9)
-    ax.plot(x, envelope, color=INK, lw=2.0, label="their maximum")
-    ax.set_ylim(envelope.min() - 0.45 * span, envelope.max() + 0.06 * span)
-    ax.set_xlim(x[0], x[-1])
-    shown = "" if len(keys) == axis.keys else f" ({len(keys)} shown)"
-    made = f"; {len(top):,} of them make the maximum" if 4 * len(top) < count else ""
-    title(ax, heading, f"k·x + b of {axis.keys:,} keys{shown}{made}")
-    ax.set_ylabel("logit" + scaled(ax.yaxis, float(np.abs(envelope).max())))
-    ax.legend(loc="best", frameon=False, fontsize=8)
-    value_bar(ax, norm)
 
 
 def key_plane(ax: Any, view: View, head: Head, output: int) -> None:
@@ -156,7 +100,7 @@ def key_plane(ax: Any, view: View, head: Head, output: int) -> None:
 def _only(view: View, variable: int) -> Array:
     """The line through the middle of the box along one variable."""
     low, high = view.network.box
-    X = np.repeat(((low + high) / 2)[None], 4 * SAMPLES, axis=0)
+    X = np.repeat(view.centre[None], 4 * SAMPLES, axis=0)
     X[:, variable] = np.linspace(low[variable], high[variable], len(X))
     return X
 
@@ -169,7 +113,7 @@ def _lattice(ax: Any, view: View, head: Head, output: int, a: int, b: int) -> No
     values = values.T if a < b else values  # rows: axis b, columns: axis a
     norm = value_scale(head.values[..., output])
     mesh = ax.pcolormesh(
-        values, cmap=VALUES, norm=norm, edgecolors="white", linewidth=0.6 if values.size < 900 else 0.0
+        values, cmap=value_map(), norm=norm, edgecolors="white", linewidth=0.6 if values.size < 900 else 0.0
     )
     reach = []
     for k, variable in ((a, view.line), (b, view.across)):
@@ -193,7 +137,7 @@ def _cells(ax: Any, view: View, head: Head, output: int) -> None:
     flat = np.ravel_multi_index(tuple(index.T), head.grid).reshape(count, count)
     norm = value_scale(values)
     x, y = view.axis_points(view.line, count), view.axis_points(view.across or 0, count)
-    mesh = ax.pcolormesh(x, y, values, cmap=VALUES, norm=norm, shading="nearest", rasterized=True)
+    mesh = ax.pcolormesh(x, y, values, cmap=value_map(), norm=norm, shading="nearest", rasterized=True)
     found = len(np.unique(flat))
     if found < 900:  # walls between cells
         wall = np.zeros((count, count), dtype=bool)
@@ -210,81 +154,14 @@ def _cells(ax: Any, view: View, head: Head, output: int) -> None:
     colour_bar(ax, mesh, "value of the key")
 
 
-def attention(ax: Any, view: View, head: Head, output: int, name: str = "") -> None:
-    """The softmax weights while the input moves along the line; product heads: the factor that moves."""
-    x, stream = view.axis_points(view.line, SAMPLES), view.stream(view.along(SAMPLES))
-    a = axis_of(head, view.line)
-    product = len(head.axes) > 1
-    if a is None:  # the axis that reacts most to the line
-        moves = [float(np.ptp(stream @ axis.query.T, axis=0).max()) for axis in head.axes]
-        a = int(np.argmax(moves))
-    axis = head.axes[a]
-    if axis.keys * SAMPLES > 40_000_000:
-        _attention_near(ax, view, axis)
-        return
-    weights = softmax(logits(axis, stream))
-    where = f", the factor of {view.network.inputs[view.line]}" if product else ""
-    if axis.keys <= MOST_LINES:
-        values = head.values.reshape(-1, head.outputs)[:, output] if not product else None
-        tint = _tints(axis.keys) if values is None else colours(values, value_scale(values))
-        for j in range(axis.keys):
-            ax.fill_between(x, weights[:, j], color=tint[j], alpha=0.18, lw=0)
-            ax.plot(x, weights[:, j], color=tint[j], lw=1.3)
-        ax.set_ylim(0, min(1.05, 1.12 * float(weights.max())))
-        ax.set_ylabel("weight")
-    else:
-        edges = np.linspace(0, axis.keys, min(axis.keys, 160) + 1).round().astype(int)
-        rows = np.add.reduceat(weights, edges[:-1], axis=1).T[:, ::4]
-        mesh = ax.pcolormesh(_edges(x[::4]), edges, rows, cmap="Blues", rasterized=True)
-        ax.set_ylabel("key")
-        colour_bar(ax, mesh, "weight" if len(rows) == axis.keys else "weight of the keys in a row")
-    heading = f"Attention: {name}" if name else "Attention as the input moves"
-    title(ax, heading, f"softmax weights of {axis.keys:,} keys{where}{_elsewhere(view)}")
-    ax.set_xlim(x[0], x[-1])
-    ax.set_xlabel(view.network.inputs[view.line])
-
-
-def _edges(x: Array) -> Array:
-    """Cell edges around evenly spaced points, cut off at the first and the last."""
-    middle = (x[1:] + x[:-1]) / 2
-    return np.concatenate([x[:1], middle, x[-1:]])
-
-
-def _tints(count: int) -> Any:
-    from matplotlib import colormaps
-
-    return colormaps["viridis"](np.linspace(0.05, 0.9, count))
-
-
-def _attention_near(ax: Any, view: View, axis: Axis) -> None:
-    """Huge heads: only the keys that carry weight somewhere on a short piece of the line, around its middle."""
-    low, high = view.network.box[0][view.line], view.network.box[1][view.line]
-    middle = view.along(3)[1]
-    centre = int(strongest(axis, view.stream(middle[None]))[0])
-    half = (high - low) * 4 / axis.keys
-    X = np.repeat(middle[None], 400, axis=0)
-    X[:, view.line] = np.clip(np.linspace(middle[view.line] - half, middle[view.line] + half, 400), low, high)
-    keys = np.arange(max(0, centre - 200), min(axis.keys, centre + 200))
-    weights = softmax(logits(axis, view.stream(X), keys))
-    live = np.flatnonzero(weights.max(axis=0) > 1e-3)
-    for j, colour in zip(live, _tints(len(live))):
-        ax.plot(X[:, view.line], weights[:, j], color=colour, lw=1.3)
-        ax.fill_between(X[:, view.line], weights[:, j], color=colour, alpha=0.18, lw=0)
-    title(ax, "Attention as the input moves", f"{len(live)} of {axis.keys:,} keys: a window in the middle of the line")
-    ax.set_ylim(0, 1.05)
-    ax.set_xlabel(view.network.inputs[view.line])
-    ax.set_ylabel("weight")
-
-
-def _elsewhere(view: View) -> str:
+def elsewhere(view: View) -> str:
     """Where the variables that do not move are held."""
-    low, high = view.network.box
     rest = [k for k in range(len(view.network.inputs)) if k != view.line]
     if not rest:
         return ""
     if len(rest) > 2:
-        return f"; {len(rest)} other variables at mid-interval"
-    return "; " + ", ".join(f"{view.network.inputs[k]} = {(low[k] + high[k]) / 2:g}" for k in rest)
+        return f"; {len(rest)} other variables {view.where}"
+    return "; " + ", ".join(f"{view.network.inputs[k]} = {view.centre[k]:.4g}" for k in rest)
 
 
 def comparison(ax: Any, view: View) -> None:
@@ -298,7 +175,7 @@ def comparison(ax: Any, view: View) -> None:
             x, truth[:, k], color=FAINT, lw=4.5, alpha=0.75, solid_capstyle="round", label="target" if k == 0 else None
         )
         ax.plot(x, net[:, k], color=NETWORKS[k % len(NETWORKS)], lw=1.4, label=f"network{label}")
-    title(ax, "Target and network", _elsewhere(view).removeprefix("; ") or "over the whole domain")
+    title(ax, "Target and network", elsewhere(view).removeprefix("; ") or "over the whole domain")
     ax.set_xlim(x[0], x[-1])
     ax.set_xlabel(view.network.inputs[view.line])
     ax.margins(y=0.1)
@@ -322,7 +199,7 @@ def surface(ax: Any, view: View, output: int) -> None:
 
 def _rest_of_slice(view: View) -> str:
     rest = len(view.network.inputs) - 2
-    return f"; {rest} other variable{'s' if rest > 1 else ''} at mid-interval" if rest > 0 else ""
+    return f"; {rest} other variable{'s' if rest > 1 else ''} {view.where}" if rest > 0 else ""
 
 
 def error_line(ax: Any, view: View, certificate: Any) -> None:
@@ -362,7 +239,7 @@ def error_line(ax: Any, view: View, certificate: Any) -> None:
     note = (
         "a bound on the mean: the error may pass it at points"
         if mean
-        else _elsewhere(view).removeprefix("; ") or "over the whole domain"
+        else elsewhere(view).removeprefix("; ") or "over the whole domain"
     )
     title(ax, "Error under its bound", note)
     ax.set_xlabel(view.network.inputs[view.line])

@@ -14,7 +14,7 @@ import numpy as np
 
 from attnfun.errors import InvalidRequest
 from attnfun.network.head import Head
-from attnfun.plots import panels
+from attnfun.plots import one_head, panels
 from attnfun.plots.anatomy import Anatomy, anatomy
 from attnfun.plots.graph import legend, network_graph, place
 from attnfun.plots.sample import Subject, View
@@ -71,8 +71,8 @@ def figure(approximant: Subject) -> Any:
             panels.no_attention(grid[0, 1], "Attention")
         else:
             shown = _written_by(view, view.head, output)
-            (panels.tangent_lines if flat else panels.key_plane)(grid[0, 0], view, view.head, shown)
-            panels.attention(grid[0, 1], view, view.head, shown)
+            (one_head.tangent_lines if flat else panels.key_plane)(grid[0, 0], view, view.head, shown)
+            one_head.attention(grid[0, 1], view, view.head, shown)
         if flat:
             panels.comparison(grid[1, 0], view)
             panels.error_line(grid[1, 1], view, certificate)
@@ -92,8 +92,9 @@ def _composed(approximant: Subject, view: View, whole: Anatomy) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    view = view.through(approximant.certificate.witness)
     placed = place(whole)
-    width, below, above = max(13.5, placed.width + 0.8), 3.9, 1.05
+    width, below, above = max(13.5, placed.width + 0.8), 3.9, 1.2
     height = above + placed.height + 0.55 + below
     picture = Figure(figsize=(width, height))
     FigureCanvasAgg(picture)
@@ -105,7 +106,7 @@ def _composed(approximant: Subject, view: View, whole: Anatomy) -> Any:
         (placed.height + 0.42) / height,
     )
     network_graph(picture.add_axes(frame), whole, placed)
-    picture.text(0.16 / width, 1 - 0.76 / height, legend(whole), fontsize=8, color="#52606d", va="center")
+    picture.text(0.16 / width, 1 - 0.66 / height, legend(whole), fontsize=8, color="#52606d", va="top")
     bottom, top = 0.5 / height, (below - 0.75) / height
     grid = picture.add_gridspec(
         1, 3, left=0.75 / width, right=1 - 0.75 / width, bottom=bottom, top=top, wspace=0.26, width_ratios=(1, 1, 1.12)
@@ -113,7 +114,7 @@ def _composed(approximant: Subject, view: View, whole: Anatomy) -> Any:
     axes = [picture.add_subplot(grid[0, k]) for k in range(3)]
     panels.comparison(axes[0], view)
     panels.error_line(axes[1], view, approximant.certificate)
-    panels.argument_lines(axes[2], view, max(whole.steps, key=lambda step: step.keys))
+    one_head.argument_lines(axes[2], view, max(whole.steps, key=lambda step: step.keys))
     _heading(picture, approximant, fixed=True)
     return picture
 
@@ -132,8 +133,8 @@ def _pieces(approximant: Subject, view: View) -> Any:
     keys, weights = (row.subplots(1, len(heads)) for row in rows[:2])
     for k, head in enumerate(heads):
         shown = _written_by(view, head, output)
-        panels.tangent_lines(keys[k], view, head, shown, head.name)
-        panels.attention(weights[k], view, head, shown, head.name)
+        one_head.tangent_lines(keys[k], view, head, shown, head.name)
+        one_head.attention(weights[k], view, head, shown, head.name)
     left, right = rows[2].subplots(1, 2)
     panels.comparison(left, view)
     panels.error_line(right, view, approximant.certificate)

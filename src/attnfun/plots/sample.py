@@ -5,7 +5,8 @@ Everything here is sampled and drawn; nothing is evidence.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -39,8 +40,8 @@ class Subject(Protocol):
 class View:
     """One network seen along the variable `line`, and on the slice (`line`, `across`) when there are two or more.
 
-    All other variables rest at the middle of their interval. `head` is the head with the most keys, `depth` its layer;
-    an affine network has none.
+    All other variables rest at `centre`: the middle of the box, unless `through` chose another point. `head` is the
+    head with the most keys, `depth` its layer; an affine network has none.
     """
 
     network: Network
@@ -49,6 +50,8 @@ class View:
     head: Head | None
     line: int
     across: int | None
+    centre: Array
+    where: str = "at mid-interval"
 
     @classmethod
     def of(cls, subject: Subject) -> View:
@@ -60,7 +63,21 @@ class View:
         for axis in head.axes if head is not None else ():
             use += np.abs(axis.query[:, : len(use)]).max(axis=0)
         order = [int(k) for k in np.argsort(use == 0, kind="stable")]
-        return cls(network, subject.target, depth, head, order[0], order[1] if len(order) > 1 else None)
+        centre = (network.box[0] + network.box[1]) / 2
+        return cls(network, subject.target, depth, head, order[0], order[1] if len(order) > 1 else None, centre)
+
+    def through(self, point: Sequence[float] | None) -> View:
+        """The same network along the variable that moves the target most, through `point` (a witness of the error)."""
+        view = self
+        if point is not None and len(point) == len(self.network.inputs):
+            centre = np.clip(np.asarray(point, dtype=np.float64), *self.network.box)
+            view = replace(view, centre=centre, where="where the error was largest")
+        moves = []
+        for line in range(len(self.network.inputs)):
+            moved = replace(view, line=line)
+            values = moved.truth(moved.along(129))
+            moves.append(float(np.nan_to_num(np.ptp(values, axis=0)).max()))
+        return replace(view, line=int(np.argmax(moves)))
 
     @property
     def keys(self) -> int:
@@ -71,17 +88,15 @@ class View:
         return np.linspace(low[variable], high[variable], count)
 
     def along(self, count: int) -> Array:
-        """(count, d): the line through the middle of the box."""
-        low, high = self.network.box
-        X = np.repeat(((low + high) / 2)[None], count, axis=0)
+        """(count, d): the line through the centre."""
+        X = np.repeat(self.centre[None], count, axis=0)
         X[:, self.line] = self.axis_points(self.line, count)
         return X
 
     def slice(self, count: int) -> Array:
-        """(count², d): the slice through the middle of the box, `across` varying slowest."""
+        """(count², d): the slice through the centre, `across` varying slowest."""
         assert self.across is not None
-        low, high = self.network.box
-        X = np.repeat(((low + high) / 2)[None], count * count, axis=0)
+        X = np.repeat(self.centre[None], count * count, axis=0)
         X[:, self.across] = np.repeat(self.axis_points(self.across, count), count)
         X[:, self.line] = np.tile(self.axis_points(self.line, count), count)
         return X

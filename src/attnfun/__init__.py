@@ -1,10 +1,20 @@
-"""attnfun: a target and a tolerance in, softmax-attention weights and a proof out."""
+"""attnfun: a target and a tolerance in, softmax-attention weights and a proof out.
 
-from attnfun.approximant import Approximant
-from attnfun.certify import Certificate, Status
+Public names are loaded when first used, so `import attnfun` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest, Refuted
-from attnfun.targets import Box
-from attnfun.verbs import compile, load, verify
+
+if TYPE_CHECKING:
+    from attnfun.approximant import Approximant
+    from attnfun.certify import Certificate, Status
+    from attnfun.targets import Box
+    from attnfun.verbs import compile, load, verify
 
 __version__ = "0.1.0"
 
@@ -22,3 +32,25 @@ __all__ = [
     "load",
     "verify",
 ]
+
+_HOMES = {
+    "Approximant": "attnfun.approximant",
+    "Box": "attnfun.targets",
+    "Certificate": "attnfun.certify",
+    "Status": "attnfun.certify",
+    "compile": "attnfun.verbs",
+    "load": "attnfun.verbs",
+    "verify": "attnfun.verbs",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'attnfun' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_HOMES]

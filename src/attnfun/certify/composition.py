@@ -52,7 +52,7 @@ from attnfun.certify.witness import computed_witness
 from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, GradientAlgebra, Graph, precision, run
 from attnfun.expressions.enclosures import abs_uppers, balls, lowers, upper, uppers
 from attnfun.network import Head, Label, Labels, Network
-from attnfun.targets import Function
+from attnfun.targets import Function, natural_domain
 from attnfun.targets.ranges import range_of
 
 
@@ -179,9 +179,11 @@ class Composition:
             stack.pop()
         return out.graph([at[label.phi]])
 
-    def argument_range(self, label: Label) -> tuple[float, float]:
-        """The range of U over the box, rigorous."""
+    def argument_range(self, label: Label, g: Graph) -> tuple[float, float]:
+        """The range of U over the box, rigorous; g(U) was proved defined, so U never leaves g's natural domain."""
         ((low, high),) = range_of(self.program.reachable((label.argument,)), self.function.box)
+        least, most = natural_domain(g)
+        low, high = max(low, least), min(high, most)
         if not (math.isfinite(low) and math.isfinite(high)):
             raise Undecided(f"composition: the argument of {label.name} could not be bounded")
         return low, high
@@ -254,7 +256,7 @@ class Composition:
     def _coordinate(self, label: Label, heads: list[Head], before: tuple[str, ...], eps: float) -> None:
         form = self.form(label.argument)
         g = self.unary(label)
-        low, high = self.argument_range(label)
+        low, high = self.argument_range(label, g)
         views, mismatch, rounding = [], 0.0, 0.0
         first: LineAxis | None = None
         for head in heads:

@@ -102,7 +102,7 @@ def head_rows(network: Any) -> list[dict[str, Any]]:
 
 
 def step_rows(net: Any) -> list[dict[str, Any]]:
-    """One record a coordinate of a composed network; none for other networks. `function` names earlier heads h1, h2, …"""
+    """One record a coordinate of a composed network, none for others; `function` names earlier heads h1, h2, …"""
     from attnfun.plots.anatomy import anatomy
 
     whole = anatomy(net)
@@ -117,6 +117,7 @@ def step_rows(net: Any) -> list[dict[str, Any]]:
             "keys": step.keys,
             "pieces": len(step.heads),
             "range": [step.low, step.high],
+            "ends": list(step.ends),
             "own": step.own,
             "share": step.share,
             "reads": list(step.reads),
@@ -125,28 +126,28 @@ def step_rows(net: Any) -> list[dict[str, Any]]:
     ]
 
 
-def step_table(steps: Sequence[dict[str, Any]]) -> Any:
+def step_table(steps: Sequence[dict[str, Any]], width: int) -> Any:
     """The steps as a table: what each head does, on which range, and how much of the proved bound is born in it."""
     columns = [("layer", "right"), ("head", "left"), ("function", "left"), ("keys", "right"), ("pieces", "right")]
     columns += [("range", "left"), ("own error", "right"), ("share", "right"), ("meaning", "left")]
-    return grid(
-        "heads" if len(steps) <= MOST_HEADS else f"heads (the first {MOST_HEADS} of {len(steps):,})",
-        columns,
-        [
-            (
-                str(step["layer"]),
-                step["head"],
-                literal(shortened(step["function"], 36)),
-                number(step["keys"]),
-                str(step["pieces"]),
-                f"{step['range'][0] + 0.0:.4g} … {step['range'][1] + 0.0:.4g}",
-                number(step["own"]),
-                "–" if step["share"] is None else f"{step['share']:.1%}",
-                literal("" if step["name"] == step["function"] else step["name"]),
-            )
-            for step in steps[:MOST_HEADS]
-        ],
-    )
+    cells = [
+        {
+            "layer": str(step["layer"]),
+            "head": step["head"],
+            "function": literal(shortened(step["function"], 22 if width < 100 else 36)),
+            "keys": number(step["keys"]),
+            "pieces": str(step["pieces"]),
+            "range": " … ".join(step["ends"]),
+            "own error": number(step["own"]),
+            "share": "–" if step["share"] is None else f"{step['share']:.1%}",
+            "meaning": literal("" if step["name"] == step["function"] else step["name"]),
+        }
+        for step in steps[:MOST_HEADS]
+    ]
+    if width < 100:
+        columns = [column for column in columns if column[0] != "meaning"]
+    title = "heads" if len(steps) <= MOST_HEADS else f"heads (the first {MOST_HEADS} of {len(steps):,})"
+    return grid(title, columns, [[row[name] for name, _ in columns] for row in cells])
 
 
 def head_table(heads: Sequence[dict[str, Any]]) -> Any:

@@ -32,6 +32,7 @@ from attnfun.constructions.unary.fit import UnaryFit, fit_unary
 from attnfun.errors import Infeasible
 from attnfun.expressions import ArrayAlgebra, Builder, Graph, run
 from attnfun.network import Axis, Head, Label, Labels, Layer, Network, rounded
+from attnfun.targets import natural_domain
 from attnfun.targets.ranges import range_of
 
 
@@ -112,7 +113,9 @@ def _steps(finished: Finished, request: Request) -> tuple[Step, ...]:
     for (phi, argument), (low, high) in zip(finished.heads, arguments, strict=True):
         if not (math.isfinite(low) and math.isfinite(high) and high > low):
             raise Infeasible(f"compose: {finished.graph.text(argument, 80)} is not bounded on the box, or constant")
-        steps.append(Step(phi, argument, unary_graph(builder, at[phi], at[argument]), low, high))
+        unary = unary_graph(builder, at[phi], at[argument])
+        least, most = natural_domain(unary)  # ranges may overhang what the target, being defined, never leaves
+        steps.append(Step(phi, argument, unary, max(low, least), min(high, most)))
     return tuple(steps)
 
 

@@ -161,7 +161,7 @@ class Walk:
         if n in self._choice:
             return self._choice[n]
         if n in self._open:
-            raise Infeasible(f"compose: {self.graph(n).text(-1)} depends on itself")
+            raise Infeasible(f"compose: {self._text(n)} depends on itself")
         self._open.add(n)
         best, best_cost, reasons = None, math.inf, []
         for alternative in self._alternatives(n):

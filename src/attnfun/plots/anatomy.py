@@ -55,6 +55,13 @@ class Step:
     def keys(self) -> int:
         return sum(head.keys for head in self.heads)
 
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The range in three digits; an end that outward rounding moved off 0 reads 0."""
+        small = 1e-6 * (self.high - self.low)
+        low, high = (0.0 if abs(end) <= small else end for end in (self.low, self.high))
+        return f"{low:.3g}", f"{high:.3g}"
+
 
 @dataclass(frozen=True)
 class Anatomy:

@@ -100,8 +100,7 @@ def _items(whole: Anatomy, last: int) -> tuple[dict[str, Item], dict[str, str]]:
             items[key] = Item(key, layer, 0.5, BOX_WIDTH, lines=words)
             hidden |= {step.tag: key for step in rest}
     for k, name in enumerate(whole.outputs):
-        formula = _short(whole.formulas[k], 30)
-        items[f"out {k}"] = Item(f"out {k}", last, 0.5, 1.75, lines=(_short(name, 16), f"= {formula}"))
+        items[f"out {k}"] = Item(f"out {k}", last, 0.5, 1.75, lines=(_short(name, 16), f"= {whole.formulas[k]}"))
     return items, hidden
 
 
@@ -253,10 +252,11 @@ def _head(ax: Any, item: Item, step: Step) -> None:
     left, top = item.x + 0.09, item.y - item.height / 2
     _write(ax, left, top + 0.16, step.tag, fontsize=7.5, fontweight="bold", color="#486581")
     shift = 0.1 + 0.075 * len(step.tag)
-    _write(ax, left + shift, top + 0.16, _short(step.function, 27), fontsize=8.5, fontweight="bold")
+    text, size = _fitted(step.function, item.width - 0.2 - shift, 8.5, bold=True)
+    _write(ax, left + shift, top + 0.16, text, fontsize=size, fontweight="bold")
     pieces = f" in {len(step.heads)} pieces" if len(step.heads) > 1 else ""
     _write(ax, left, top + 0.37, f"{step.keys:,} keys{pieces}", fontsize=7.5, color=INK)
-    ends = f"on [{step.low:.3g}, {step.high:.3g}]".replace("-0,", "0,").replace("-", "−")
+    ends = f"on [{step.ends[0]}, {step.ends[1]}]".replace("-", "−")
     _write(ax, item.x + item.width - 0.09, top + 0.37, ends, fontsize=7.5, color=SOFT, ha="right")
     if share is not None and step.own is not None:
         full = item.width - 0.18
@@ -275,7 +275,8 @@ def _plain(ax: Any, item: Item) -> None:
         _write(ax, item.x + item.width / 2, item.y, item.lines[0], ha="center", fontsize=8.5, fontweight="bold")
         return
     _write(ax, item.x + 0.1, item.y - 0.1, item.lines[0], fontsize=8.5, fontweight="bold")
-    _write(ax, item.x + 0.1, item.y + 0.11, item.lines[1], fontsize=7.5, color=SOFT)
+    text, size = _fitted(item.lines[1], item.width - 0.2, 7.5)
+    _write(ax, item.x + 0.1, item.y + 0.11, text, fontsize=size, color=SOFT)
 
 
 def legend(whole: Anatomy) -> str:
@@ -287,6 +288,24 @@ def legend(whole: Anatomy) -> str:
     if any(step.rides for step in whole.steps):
         second += ";  dotted: affine parts of earlier heads, which ride in the residual stream"
     return f"{first}\n{second}"
+
+
+def _fitted(text: str, width: float, size: float, bold: bool = False) -> tuple[str, float]:
+    """The text, a little smaller and then cut, so that it is at most `width` inches wide; and its size in points."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextPath
+
+    font = FontProperties(weight="bold" if bold else "normal")
+
+    def wide(words: str, points: float) -> float:
+        return float(TextPath((0, 0), words.replace("$", "S"), size=points, prop=font).get_extents().width) / 72
+
+    for points in (size, 0.92 * size, 0.85 * size):
+        if wide(text, points) <= width:
+            return text, points
+    while len(text) > 2 and wide(text + "…", 0.85 * size) > width:
+        text = text[:-1]
+    return text + "…", 0.85 * size
 
 
 def _short(text: str, most: int) -> str:

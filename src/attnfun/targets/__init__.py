@@ -1,7 +1,7 @@
 """What is asked: the target, its domain, and whether it is defined there."""
 
-from attnfun.targets.definedness import require_defined
+from attnfun.targets.definedness import natural_domain, require_defined
 from attnfun.targets.domain import Box
 from attnfun.targets.function import Function
 
-__all__ = ["Box", "Function", "require_defined"]
+__all__ = ["Box", "Function", "natural_domain", "require_defined"]

@@ -10,6 +10,7 @@ Failure mode: an argument that touches its limit through cancellation (sqrt(x*x 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -70,6 +71,24 @@ def conditions(graph: Graph, continuous: bool) -> tuple[Graph, list[Condition]]:
         if kind is not None:
             found.append(Condition(i, argument, kind))
     return Graph(tuple(nodes), graph.outputs), found
+
+
+_DOMAINS = {
+    "positive": (0.0, math.inf),
+    "nonnegative": (0.0, math.inf),
+    "unit": (-1.0, 1.0),
+    "above -1": (-1.0, math.inf),
+}
+
+
+def natural_domain(graph: Graph) -> tuple[float, float]:
+    """An interval that holds the one variable of `graph` wherever the graph is defined (conditions on it alone)."""
+    extended, found = conditions(graph, continuous=False)
+    low, high = -math.inf, math.inf
+    for c in found:
+        if extended.nodes[c.argument].op == "var" and c.kind in _DOMAINS:
+            low, high = max(low, _DOMAINS[c.kind][0]), min(high, _DOMAINS[c.kind][1])
+    return low, high
 
 
 def require_defined(graph: Graph, box: Box, continuous: bool = True) -> None:

@@ -228,6 +228,24 @@ def test_show_lists_the_heads(run: Run, plane: str) -> None:
     assert sum(head["keys"] for head in record["head_list"]) == record["keys"]
 
 
+def test_show_says_what_each_head_of_a_composed_network_does(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "c.safetensors")
+    argv = ["compile", "m/((x-y)**2+1)", "--domain", "m=1:2;x=3:4;y=1:2", "--eps", "1e-3", "--method", "compose"]
+    assert run(*argv, "-o", path)[0] == 0
+    record = one_object(run("show", path, "--json")[1])
+    steps = record["steps"]
+    assert sum(step["keys"] for step in steps) == record["keys"] and sum(s["pieces"] for s in steps) == record["heads"]
+    assert abs(sum(step["share"] for step in steps) - 1) < 1e-9
+    for width in (80, 140):
+        monkeypatch.setenv("COLUMNS", str(width))
+        code, out, err = run("show", path)
+        assert (code, err) == (0, "")
+        for word in ("layer", "function", "keys", "pieces", "range", "own error", "share", "h1", "(x - y)**2", "%"):
+            assert word in out, word
+
+
 def test_show_draws(run: Run, plane: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     code, _, err = run("show", plane, "--png", str(tmp_path / "g.png"))

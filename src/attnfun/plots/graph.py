@@ -303,6 +303,7 @@ def _fitted(text: str, width: float, size: float, bold: bool = False) -> tuple[s
     for points in (size, 0.92 * size, 0.85 * size):
         if wide(text, points) <= width:
             return text, points
+    text = text[: int(1.3 * len(text) * width / wide(text, 0.85 * size)) + 1]  # near enough to cut letter by letter
     while len(text) > 2 and wide(text + "…", 0.85 * size) > width:
         text = text[:-1]
     return text + "…", 0.85 * size

@@ -113,10 +113,11 @@ def _lines(ax: Any, line: Line, head: Head, output: int, heading: str) -> None:
     for j, colour in enumerate(colours(values[keys], norm)):
         ax.plot(line.x, lines[:, j], color=colour, lw=1.1, alpha=0.9)
     ax.plot(line.x, envelope, color=INK, lw=2.0, label="their maximum")
+    low, high, walled = _window(envelope, winner)
     if axis.keys <= 400:
         smooth = np.logaddexp.reduce(logits(axis, line.stream), axis=1)
         ax.plot(line.x, smooth, color=INK, lw=1.0, ls=(0, (1, 1.5)), label="log of the sum of their exponentials")
-    low, high, walled = _window(envelope, winner)
+        high = high if walled else float(smooth.max())
     span = high - low
     ax.set_ylim(low - max(0.45 * span, REACH), high + max(0.06 * span, 0.5))
     line.fit(ax)
@@ -126,7 +127,7 @@ def _lines(ax: Any, line: Line, head: Head, output: int, heading: str) -> None:
     wall = f"; one rises to {envelope.max():.2g}" if walled else ""
     title(ax, heading, f"k·x + b of {axis.keys:,} keys{shown}{made}{wall}{bent}")
     ax.set_ylabel("logit" + scaled(ax.yaxis, max(abs(low), abs(high))))
-    ax.legend(loc="best", frameon=False, fontsize=8)
+    ax.legend(loc="best", edgecolor="none", framealpha=0.8, fontsize=8)
     value_bar(ax, norm)
 
 

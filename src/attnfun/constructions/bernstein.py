@@ -136,10 +136,10 @@ class Bernstein:
 # ---------------------------------------------------------------- pieces
 
 
-def _rounding_estimate(shape: Shape, dtype: str) -> float:
+def _rounding_estimate(shape: Shape) -> float:
     """What the rounding bound will be about, in units of u·max|V|: logits, exp and summation; for sizing only."""
     logits = sum(5 * m * (tau + math.log(2)) for m, tau in zip(shape.degrees, shape.steps, strict=True))
-    exponentials = (10 if dtype == "float64" else 66) * (2 + shape.keys // 64)
+    exponentials = 10 * (1 + shape.keys // 64)
     return 0.5 * (logits + exponentials + 2 * (shape.keys + sum(shape.degrees) + 25))
 
 
@@ -289,7 +289,7 @@ def _fit(request: Request, shape: Shape | None) -> Fit | None:
             return None
         values = _values(request, shape)
         size = float(np.abs(values).max())
-        rounding = _rounding_estimate(shape, request.dtype) * _ROUNDOFF[request.dtype] * size / request.eps
+        rounding = _rounding_estimate(shape) * _ROUNDOFF[request.dtype] * size / request.eps
         if shape.error / request.eps + rounding <= 1.02:
             return shape, values, size, rounding
         if rounding > 0.85:

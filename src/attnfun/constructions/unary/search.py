@@ -72,7 +72,7 @@ def _rounding(p: Problem, pieces: Pieces, u: Array, phi: Array, x: Array) -> flo
     The rounding of the query is left out: it shifts u, and costs no more than f changes over a few units in the last
     place.
     """
-    unit, exp = (2.0**-53, 10.0) if p.dtype == "float64" else (2.0**-24, 66.0)
+    unit = 2.0**-53 if p.dtype == "float64" else 2.0**-24
     every = slice(None, None, max(1, len(u) // 300))
     u, phi = u[every], phi[every]
     total, at = np.zeros(len(u)), 0
@@ -80,7 +80,7 @@ def _rounding(p: Problem, pieces: Pieces, u: Array, phi: Array, x: Array) -> flo
         weight, v = phi[:, at : at + keys.size], x[at : at + keys.size]
         at += keys.size
         k, b, q = np.abs(keys.slopes), np.abs(keys.biases), np.abs(keys.query(u))[:, None]
-        d = (exp * (2 + keys.size // 64) + 5 * (k * q + b)) * unit
+        d = (10 * (1 + keys.size // 64) + 5 * (k * q + b)) * unit
         away = weight * np.abs(v - (weight @ v)[:, None])
         total += (away * d).sum(axis=1) + away.sum(axis=1) * (weight * d).sum(axis=1)
         total += 4 * (keys.size + 12) * unit * (weight @ np.abs(v))

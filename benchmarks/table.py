@@ -11,6 +11,7 @@ import resource
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,24 @@ FRANKE = (
     "0.75*exp(-(9*x-2)**2/4-(9*y-2)**2/4)+0.75*exp(-(9*x+1)**2/49-(9*y+1)/10)"
     "+0.5*exp(-(9*x-7)**2/4-(9*y-3)**2/4)-0.2*exp(-(9*x-4)**2-(9*y-7)**2)"
 )
+GRAVITY = "G*m1*m2/((x2-x1)**2+(y2-y1)**2+(z2-z1)**2)"
+GRAVITY_BOX = "m1=1:2;m2=1:2;G=1:2;x1=3:4;x2=1:2;y1=3:4;y2=1:2;z1=3:4;z2=1:2"
+SHOWN = {  # how a page writes them
+    "sum2": ("sin 3x + cos 2y · e^{xy}", "[−1, 1]²"),
+    "seed2d": ("sin x + cos y", "[−3, 3]²"),
+    "sin3x": ("sin 3x", "[−1, 1]"),
+    "franke": ("Franke's function", "[0, 1]²"),
+    "three": ("sin x + y cos z", "[−1, 1]³"),
+    "million": ("sin x + cos y, a million cells", "[−3, 3]²"),
+    "spike": ("the spike e^{−(10⁴(x − 0.123456))²}", "[−1, 1]"),
+    "I.9.18": ("G m₁ m₂/((x₂ − x₁)² + (y₂ − y₁)² + (z₂ − z₁)²)", "[1, 2]⁶ × [3, 4]³"),
+    "abs": ("\\|x\\|", "[−1, 1]"),
+    "sqrt": ("√x", "[0, 1]"),
+    "runge": ("1/(1 + 25x²)", "[−1, 1]"),
+    "sin20x": ("sin 20x", "[−1, 1]"),
+    "log": ("ln x", "[1e-6, 1]"),
+    "tanh50x": ("tanh 50x", "[−1, 1]"),
+}
 
 
 @dataclass(frozen=True)
@@ -46,6 +65,13 @@ CASES = (
     Case("three", "sin(x)+y*cos(z)", "x=-1:1;y=-1:1;z=-1:1", 1e-6, {}, 1500, 2.0),
     Case("million", "sin(x)+cos(y)", "x=-3:3;y=-3:3", 0.0062, {"method": "partition"}),
     Case("spike", "exp(-((x-0.123456)*1e4)**2)", "x=-1:1", 0.1),
+    Case("I.9.18", GRAVITY, GRAVITY_BOX, 1e-6, {"relative": True}, 250, 20),
+    Case("abs", "abs(x)", "x=-1:1", 1e-6, {}, 12),
+    Case("sqrt", "sqrt(x)", "x=0:1", 1e-6, {}, 50),
+    Case("runge", "1/(1+25*x**2)", "x=-1:1", 1e-6, {}, 16),
+    Case("sin20x", "sin(20*x)", "x=-1:1", 1e-6, {}, 40),
+    Case("log", "log(x)", "x=1e-6:1", 1e-6, {}, 45),
+    Case("tanh50x", "tanh(50*x)", "x=-1:1", 1e-6, {}, 2),
 )
 
 
@@ -53,7 +79,9 @@ def measure(case: Case) -> dict[str, Any]:
     """Compile, save, verify, attack with random points; a refusal is a result too."""
     row: dict[str, Any] = {
         "name": case.name,
+        "asked": case.eps,
         "eps": case.eps,
+        "relative": bool(case.options.get("relative")),
         "keys_allowed": case.most_keys,
         "slack_allowed": case.most_slack,
     }
@@ -84,11 +112,14 @@ def measure(case: Case) -> dict[str, Any]:
         "status": str(net.certificate.status),
         "method": net.certificate.construction,
         "proof": net.certificate.method,
+        "eps": net.certificate.eps,  # absolute, also where a fraction of the range was asked for
+        "layers": net.cost.layers,
+        "heads": net.cost.heads,
         "keys": net.cost.keys,
         "parameters": net.cost.parameters,
         "bound": high,
         "low": low,
-        "slack": net.certificate.slack,
+        "slack": net.certificate.slack if low > 0 else None,
         "sampled": seen,
         "sound": seen <= high,
     }
@@ -98,6 +129,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", help="names of the cases to run")
     parser.add_argument("--json", action="store_true", help="rows as JSON instead of a table")
+    parser.add_argument("--markdown", action="store_true", help="the table as the README has it")
     options = parser.parse_args()
     rows = []
     screen = Console(stderr=True)
@@ -108,28 +140,43 @@ def main() -> int:
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     if options.json:
         print(json.dumps({"rows": rows, "peak_gib": memory}, indent=2))
+    elif options.markdown:
+        print("\n".join(markdown(rows)))
     else:
         show(rows, memory)
     return 0 if all(row.get("sound", True) for row in rows) else 1
 
 
 def show(rows: list[dict[str, Any]], memory: float) -> None:
-    columns = ("name", "status", "method", "proof", "keys", "parameters", "eps", "bound", "low", "slack")
+    columns = ("name", "status", "method", "proof", "layers", "heads", "keys", "parameters", "eps", "bound", "slack")
     times = ("seconds", "verify_seconds", "points_per_second")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in (*columns, *times):
         table.add_column(column.replace("_", " "), justify="left" if column in columns[:4] else "right")
     for row in rows:
         cells = [cell(row.get(column)) for column in (*columns, *times)]
-        cells[4] += limit(row.get("keys"), row["keys_allowed"])
-        cells[9] += limit(row.get("slack"), row["slack_allowed"])
+        cells[columns.index("keys")] += limit(row.get("keys"), row["keys_allowed"])
+        cells[columns.index("slack")] += limit(row.get("slack"), row["slack_allowed"])
         table.add_row(*cells)
-    screen = Console(width=None if sys.stdout.isatty() else 170)
+    screen = Console(width=None if sys.stdout.isatty() else 180)
     screen.print(table)
     for row in rows:
         if "reason" in row:
             screen.print(f"{row['name']}: {row['reason']}", style="dim", markup=False)
     screen.print(f"peak memory of the whole run {memory:.2f} GiB")
+
+
+def markdown(rows: list[dict[str, Any]]) -> Iterator[str]:
+    yield "| target | on | ε | construction | proof | layers | heads | keys | parameters | proved bound | slack |"
+    yield "| --- | --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for row in rows:
+        eps = cell(row["eps"]) + (f" ({row['asked']:g} of the range)" if row["relative"] else "")
+        if "reason" in row:
+            cells = [row["status"], *["–"] * 7]
+        else:
+            names = ("method", "proof", "layers", "heads", "keys", "parameters", "bound", "slack")
+            cells = [cell(row[name]) for name in names]
+        yield "| " + " | ".join([*SHOWN[row["name"]], eps, *cells]) + " |"
 
 
 def limit(value: float | None, allowed: float | None) -> str:

@@ -1,9 +1,9 @@
 """`python -m attnfun.claims`: CLAIMS.md, what is proved, conditional, tested, only sampled, and open.
 
-Constructions and methods of proof are found in the code: the registry and the `prove_by_<name>` functions, with the
-statements of their docstrings; hypotheses are those that certificates print. What no code can know about itself (which
-test holds which claim, what nobody has done yet) is listed below, and a test checks that every file and every test it
-names exists.
+Constructions and methods of proof are found in the code: the registry and the functions `prove_by_<name>` or
+`prove_<name>`, with the statements of their docstrings; hypotheses are those that certificates print. What no code can
+know about itself (which test holds which claim, what nobody has done yet) is listed below, and a test checks that every
+file and every test it names exists.
 """
 
 from __future__ import annotations
@@ -95,10 +95,72 @@ TESTED = (
             "tests/test_layers.py::test_the_checker_runs_where_no_construction_can_be_imported",
         ),
     ),
+    Tested(
+        "no certificate is below the worst error that a hunt finds, for weights perturbed by 1e-12 to 1e-1",
+        (
+            "tests/certify/test_fuzz.py::test_no_certificate_is_below_the_worst_error_found",
+            "tests/certify/test_composition.py::test_bounds_hold_for_perturbed_weights",
+        ),
+    ),
+    Tested(
+        "a program counts as the target by exact rewrites only; forged labels and swapped heads are never proved",
+        (
+            "tests/certify/test_identity.py::test_a_forgery_is_never_accepted",
+            "tests/certify/test_identity.py::test_a_relative_change_of_1e_15_is_never_accepted",
+            "tests/certify/test_identity.py::test_what_is_accepted_is_equal_and_defined",
+            "tests/certify/test_composition.py::test_a_forged_label_is_never_proved",
+            "tests/certify/test_composition.py::test_swapped_heads_are_not_proved",
+            "tests/certify/test_composition.py::test_one_changed_weight_of_a_file_is_seen",
+        ),
+    ),
+    Tested(
+        "every computation of a composed network, torch's included, stays within its proved bound",
+        (
+            "tests/certify/test_composition.py::test_every_computation_lies_in_the_balls_of_its_rounding",
+            "tests/certify/test_composition.py::test_torch_keeps_the_proved_bound",
+        ),
+    ),
+    Tested(
+        "ranges of expressions over a box contain the true ones, whatever the budget",
+        (
+            "tests/targets/test_ranges.py::test_random_expressions_stay_in_their_ranges",
+            "tests/targets/test_ranges.py::test_any_budget_gives_a_valid_range",
+            "tests/targets/test_ranges.py::test_a_spike_that_samples_do_not_see_is_in_the_range",
+        ),
+    ),
+    Tested(
+        "a composed program is the target, and each of its steps a function of an affine form of earlier ones",
+        (
+            "tests/constructions/test_compose.py::test_a_program_is_the_target",
+            "tests/constructions/test_compose.py::"
+            "test_steps_are_functions_of_arguments_that_are_affine_in_earlier_steps",
+        ),
+    ),
+    Tested(
+        "the sizes of heads of one variable at 1e-6, and that their keys are tangent lines of a convex potential",
+        (
+            "tests/constructions/test_tangent.py::test_few_keys_and_small_values_at_1e_6",
+            "tests/constructions/test_tangent.py::test_keys_are_tangent_lines_of_a_convex_potential",
+        ),
+    ),
+    Tested(
+        "every construction, on its cases: bound ≥ true error, bound ≤ ε; forms, routes and file agree; sizes are as"
+        " planned, and the same seed gives the same bits",
+        ("tests/constructions/test_conformance.py::test_conforms",),
+    ),
+    Tested(
+        "a crash or a time-out of one target of a suite costs its own row and no other",
+        (
+            "tests/cli/test_suite.py::test_a_crash_costs_its_own_row_and_no_other",
+            "tests/cli/test_suite.py::test_a_time_out_is_an_infeasible_row_and_the_rest_runs_on",
+        ),
+    ),
 )
 
 SAMPLED = (
     ("how a construction chooses degrees, steps, cell counts and temperatures", "src/attnfun/constructions/auto.py"),
+    ("how few keys a tangent head needs, and its error before the proof", "src/attnfun/constructions/unary/search.py"),
+    ("the sensitivities by which a composed network shares ε among its steps", "src/attnfun/constructions/compose.py"),
     ("the Lipschitz constant behind “published worst case”", "src/attnfun/constructions/partition.py"),
     ("the temperature “of the smallest true error”", "src/attnfun/constructions/partition.py"),
     ("how a proof chooses ellipses and node counts (what they give is then proved)", "src/attnfun/certify/nodes.py"),
@@ -108,10 +170,13 @@ SAMPLED = (
 )
 
 OPEN = (
-    "networks of several layers: they are evaluated, saved and exported, but the checker declines them",
-    "heads whose axes read more than one variable",
-    "kinks in two and more variables, except for partitions",
-    "analytic targets of more than four variables, except by partitions",
+    "networks of several layers without labels, and any of them in L^p: evaluated, saved, exported, but not proved",
+    "composed networks with heads of several axes; without labels, axes that read more than one variable",
+    "kinks in two and more variables, except for partitions and for composed networks",
+    "more than four variables, except by partitions and by composed networks",
+    "programs that equal their target for a reason not among the rewrites",
+    "sums that cancel to 0 under a square root: composition adds absolute values and may refuse them",
+    "that the search for few keys finds the fewest",
     "a proved error of exp in the mathematical library (a hypothesis today)",
     "reduced-precision and GPU arithmetic",
     "lower bounds on the number of keys: a certificate never says that fewer would not do",
@@ -119,11 +184,11 @@ OPEN = (
 
 
 def methods() -> list[ModuleType]:
-    """The modules of `certify/` that offer a `prove_by_<name>`, in the alphabet's order."""
+    """The modules of `certify/` that offer a `prove_by_<name>` or `prove_<name>`, in the alphabet's order."""
     found = []
     for info in pkgutil.iter_modules(attnfun.certify.__path__):
         module = importlib.import_module(f"attnfun.certify.{info.name}")
-        if hasattr(module, f"prove_by_{info.name}"):
+        if any(hasattr(module, f"{verb}_{info.name}") for verb in ("prove_by", "prove")):
             found.append(module)
     return found
 

@@ -116,7 +116,10 @@ def test_canonical_graphs_have_the_same_values(graph: Graph, seed: int) -> None:
     rng = np.random.default_rng(seed)
     low = rng.uniform(-2, 2, 2)
     box = Box(("x", "y"), tuple(low), tuple(low + rng.uniform(0.1, 2, 2)))
-    new = canonical(graph)
+    try:
+        new = canonical(graph)
+    except InvalidRequest:  # x/(y - y): a target that is defined nowhere
+        new = parse("1/(x - x)", box.names)
     assert points_agree(new, graph, box, seed)
     try:
         same_function(new, graph, box)

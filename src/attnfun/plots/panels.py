@@ -12,6 +12,7 @@ from attnfun.plots.sample import Array, View, axis_of, logits, softmax, stronges
 INK, FAINT, BOUND = "#1f2933", "#9aa5b1", "#102a43"
 NETWORKS = ("#d64545", "#2f7fbf", "#3f9142", "#b8651b", "#7a4fbf", "#0e8a8a")
 VALUES = ("#153e75", "#3f86c2", "#a3afba", "#e08464", "#9b1c1c")  # grey in the middle: a line of value 0 is seen too
+AREAS = "RdBu_r"
 ERROR = "magma"
 SAMPLES = 1601
 
@@ -113,7 +114,7 @@ def _lattice(ax: Any, view: View, head: Head, output: int, a: int, b: int) -> No
     values = values.T if a < b else values  # rows: axis b, columns: axis a
     norm = value_scale(head.values[..., output])
     mesh = ax.pcolormesh(
-        values, cmap=value_map(), norm=norm, edgecolors="white", linewidth=0.6 if values.size < 900 else 0.0
+        values, cmap=AREAS, norm=norm, edgecolors="white", linewidth=0.6 if values.size < 900 else 0.0
     )
     reach = []
     for k, variable in ((a, view.line), (b, view.across)):
@@ -137,7 +138,7 @@ def _cells(ax: Any, view: View, head: Head, output: int) -> None:
     flat = np.ravel_multi_index(tuple(index.T), head.grid).reshape(count, count)
     norm = value_scale(values)
     x, y = view.axis_points(view.line, count), view.axis_points(view.across or 0, count)
-    mesh = ax.pcolormesh(x, y, values, cmap=value_map(), norm=norm, shading="nearest", rasterized=True)
+    mesh = ax.pcolormesh(x, y, values, cmap=AREAS, norm=norm, shading="nearest", rasterized=True)
     found = len(np.unique(flat))
     if found < 900:  # walls between cells
         wall = np.zeros((count, count), dtype=bool)

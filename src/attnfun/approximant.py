@@ -50,7 +50,10 @@ class Approximant:
         return evaluate(self.network, points, route=route).astype(np.float64)
 
     def _points(self, X: ArrayLike, outside: str) -> tuple[NDArray[np.float64], bool]:
-        points = np.asarray(X, dtype=np.float64)
+        try:
+            points = np.asarray(X, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InvalidRequest(f"points {X!r:.60}: an array of numbers is needed") from None
         d = self.target.box.dim
         single = points.ndim == 1 and len(points) == d and d > 1
         if d == 1 and points.ndim == 1:

@@ -57,7 +57,7 @@ def compile(
         raise InvalidRequest(f"unknown option(s) {', '.join(sorted(unknown))}; there are {', '.join(sorted(_OPTIONS))}")
     say = progress or (lambda _text: None)
     power = read_norm(norm)
-    _check(eps, dtype, accept)
+    _check(eps, dtype, accept, seed)
     box = Box.parse(domain)
     function = Function.read(target, box, lipschitz)
     asked: dict[str, Any] = {
@@ -73,7 +73,7 @@ def compile(
     shown = None
     if relative:
         eps, shown = _absolute(function, float(eps), dtype)
-    else:
+    if shown is None or shown["range"] > 0:
         _check_floor(function, eps, dtype)
     with _one_thread():
         return _search(function, float(eps), power, dtype, int(seed), method, accept, shown, asked, options, say)
@@ -173,12 +173,14 @@ def _sampled(function: Function, network: Network, certificate: Certificate) -> 
     return Certificate(Status.SAMPLED, (high, high), method="sampling", reason=certificate.reason, **fields)
 
 
-def _check(eps: float, dtype: str, accept: str) -> None:
+def _check(eps: float, dtype: str, accept: str, seed: int) -> None:
     if isinstance(eps, bool) or not isinstance(eps, (int, float, np.floating, np.integer)):
         raise InvalidRequest(f"eps={eps!r} is not a number")
-    if not (math.isfinite(eps) and eps > 0):
-        raise InvalidRequest(f"eps={eps!r}: a positive finite tolerance is needed")
-    if dtype not in _FLOOR:
+    if (isinstance(eps, int) and abs(eps) > 2**1000) or not (math.isfinite(eps) and eps > 0):
+        raise InvalidRequest(f"eps={eps!r:.30}: a positive finite tolerance is needed")
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise InvalidRequest(f"seed={seed!r:.30}: a whole number that is not negative is needed")
+    if not isinstance(dtype, str) or dtype not in _FLOOR:
         raise InvalidRequest(f"dtype={dtype!r}: write float64 or float32")
     if accept not in ("proved", "sampled"):
         raise InvalidRequest(f"accept={accept!r}: write proved or sampled")

@@ -93,7 +93,7 @@ class Partition:
         keys = math.prod(cells)
         if keys > request.max_keys:
             d = len(cells)
-            factor = (keys / request.max_keys) ** (1 / d) * 1.1
+            factor = (keys / max(request.max_keys, 1)) ** (1 / d) * 1.1
             raise Infeasible(
                 f"partition: about {keys:.3g} cells ({' x '.join(f'{c:,}' for c in cells)}) would be needed, "
                 f"more than {request.max_keys:,}",

@@ -75,8 +75,8 @@ class Box:
         for name, ends in pairs:
             try:
                 low, high = (float(v) for v in ends)
-            except (TypeError, ValueError):
-                raise InvalidRequest(f"domain of '{name[:80]}': {ends!r} is not a pair of numbers low:high") from None
+            except (TypeError, ValueError, OverflowError):
+                raise InvalidRequest(f"domain of '{name[:80]}': {ends!r:.80} is no pair of numbers low:high") from None
             names.append(name)
             lows.append(low)
             highs.append(high)

@@ -1,0 +1,207 @@
+"""The rounding part: exact heads in balls against every way of evaluating them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import attnfun as af
+from attnfun.certify import Status, prove
+from attnfun.certify.exact import network_at
+from attnfun.certify.rounding import hypotheses, rounding_bound
+from attnfun.certify.view import view
+from attnfun.expressions import precision
+from attnfun.network import Axis, Head, Layer, Network, evaluate, literal, rounded, routes
+from certify.hunting import BOUNDS, Array, function, line_network
+
+U = {"float64": 2.0**-53, "float32": 2.0**-24}
+
+
+def exact(network: Network, X: Array) -> Array:
+    """The network in real arithmetic at the points, rounded once to float64."""
+    seen = view(network, network.low, network.high)
+    with precision(200):
+        return np.array([[float(v.mid()) for v in network_at(seen, x)] for x in X])
+
+
+def product_network(rng: np.random.Generator, dim: int, dtype: str, far: float) -> Network:
+    """A head with axes of every kind, on a box that may lie far from 0."""
+    low = rng.uniform(-1, 0, dim) + far
+    high = low + rng.uniform(0.5, 2, dim)
+    axes, shape = [], []
+    for k in range(dim):
+        count = int(rng.integers(1, 12 if dim < 3 else 5))
+        query = np.zeros((1, dim))
+        width = high[k] - low[k]
+        query[0, k] = rng.choice([1.0, 2 / width, -1.3])
+        offset = -query[0, k] * (low[k] + width / 2)
+        beta = 10 ** rng.uniform(-1, 3.5)
+        t = np.sort(rng.uniform(-1, 1, count))
+        slopes, biases = (
+            (2 * beta * t, -beta * t * t) if rng.random() < 0.5 else (beta**0.5 * t, rng.normal(size=count))
+        )
+        axes.append(
+            Axis(
+                rounded(query, dtype), rounded([offset], dtype), rounded(slopes[:, None], dtype), rounded(biases, dtype)
+            )
+        )
+        shape.append(count)
+    values = rng.standard_normal((*shape, 2)) * 10 ** rng.uniform(-3, 4)
+    if rng.random() < 0.3:
+        values += 1e3
+    head = Head("h", tuple(axes), rounded(values, dtype), ("u", "v"))
+    readout = rounded(rng.standard_normal((2, dim + 2)), dtype)
+    names = tuple("xyz"[:dim])
+    return Network(
+        names, (Layer((head,)),), readout, rounded(rng.normal(size=2), dtype), ("a", "b"), (low, high), dtype
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("seed", range(24))
+def test_every_route_stays_within_the_bound(seed: int, dtype: str) -> None:
+    rng = np.random.default_rng([seed, 2])
+    dim = 1 + seed % 3
+    network = product_network(rng, dim, dtype, 0.0 if seed % 2 else 10 ** rng.uniform(0, 3))
+    bound = rounding_bound(view(network, network.low, network.high), dtype)
+    X = network.low + (network.high - network.low) * rng.random((60, dim))
+    X[:4] = [network.low, network.high, (network.low + network.high) / 2, network.low]
+    truth = exact(network, X)
+    found = {route: evaluate(network, X, route) for route in ("auto", *routes(network))}
+    rounded_points = X.astype(dtype).astype(np.float64)
+    if (rounded_points >= network.low).all() and (rounded_points <= network.high).all():
+        for form in ("cross", "self"):
+            found[form] = literal(network, form).run(X)
+    for route, values in found.items():
+        assert np.abs(values.astype(np.float64) - truth).max() <= bound, route
+
+
+def test_torch_stays_within_the_bound() -> None:
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    for seed in range(12):
+        rng = np.random.default_rng([seed, 5])
+        dim = 1 + seed % 2
+        for dtype in ("float64", "float32"):
+            network = product_network(rng, dim, dtype, 0.0)
+            bound = rounding_bound(view(network, network.low, network.high), dtype)
+            X = network.low + (network.high - network.low) * rng.random((50, dim))
+            net = af.network.to_torch(network, dtype)
+            found = net(torch.tensor(X, dtype=getattr(torch, dtype))).numpy().astype(np.float64)
+            assert np.abs(found.reshape(50, -1) - exact(network, X)).max() <= bound
+
+
+def test_many_keys_and_large_values() -> None:
+    m = 200
+    rng = np.random.default_rng(1)
+    biases = np.array([math.log(math.comb(m, j)) for j in range(m + 1)])
+    network = line_network(np.arange(m + 1.0), biases, rng.choice([-1.0, 1.0], m + 1) * 1e6)
+    bound = rounding_bound(view(network, network.low, network.high), "float64")
+    X = np.linspace(-1, 1, 101)[:, None]
+    worst = np.abs(evaluate(network, X) - exact(network, X)).max()
+    assert 0 < worst <= bound <= 1e-4
+
+
+def test_a_partition_far_from_the_origin() -> None:
+    net = af.compile("sin(x)", "x=1000:1003", 0.05, method="partition")
+    X = np.linspace(1000, 1003, 3001)[:, None]
+    part = net.certificate.parts["rounding"]
+    for route in routes(net.network):
+        assert np.abs(evaluate(net.network, X, route) - exact(net.network, X)).max() <= part
+
+
+# ---------------------------------------------------------------- the ends of the floating-point range
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("float32", 3e38), ("float32", 2e38), ("float64", 1.7e308), ("float64", 9e307)]
+)
+def test_sums_that_overflow_have_no_finite_bound(dtype: str, size: float) -> None:
+    """Two keys of equal weight: the numerator is 2·size before it is divided by 2."""
+    network = line_network([0.0, 1.0], [0.0, 0.0], rounded([size, size], dtype), dtype=dtype)
+    with np.errstate(all="ignore"):
+        assert not np.isfinite(evaluate(network, np.array([[0.0]]))).all()
+    assert rounding_bound(view(network, network.low, network.high), dtype) == math.inf
+    certificate = prove(network, function("1e300*x") if dtype == "float64" else function("1e38*x"), eps=1e308)
+    assert certificate.status not in BOUNDS
+
+
+@pytest.mark.parametrize("method", ["partition", "bernstein"])
+def test_compile_does_not_promise_what_overflows(method: str) -> None:
+    try:
+        net = af.compile("3e38*sin(x)", "x=-1:1", 1.5e37, dtype="float32", method=method)
+    except af.AttnfunError:
+        return
+    X = np.linspace(-1, 1, 20001)[:, None]
+    assert np.abs(net(X) - net.target.values(X)[:, 0]).max() <= net.certificate.error[1]
+
+
+def test_logits_and_queries_that_overflow() -> None:
+    for slopes, w, domain in (([0.0, 1e300], 1.0, "x=-1e10:1e10"), ([0.0, 1.0], 1e300, "x=-1e10:1e10")):
+        network = line_network(slopes, [0.0, 0.0], [0.0, 1.0], domain, w=w)
+        assert rounding_bound(view(network, network.low, network.high), "float64") == math.inf
+    network = line_network([0.0, 2.0**100], [0.0, 0.0], [0.0, 1.0], "x=-1e10:1e10", dtype="float32")
+    assert rounding_bound(view(network, network.low, network.high), "float32") == math.inf
+
+
+@pytest.mark.parametrize("scale", [1e-42, 1e-44, 1e-40, 1e-38])
+def test_float32_values_that_underflow(scale: float) -> None:
+    rng = np.random.default_rng(3)
+    values = rounded(rng.standard_normal(9) * scale, "float32")
+    network = line_network(np.arange(9.0), np.zeros(9), values, dtype="float32")
+    bound = rounding_bound(view(network, network.low, network.high), "float32")
+    X = np.linspace(-1, 1, 501).astype(np.float32).astype(np.float64)[:, None]
+    truth = exact(network, X)
+    for route in ("auto", *routes(network)):
+        assert np.abs(evaluate(network, X, route).astype(np.float64) - truth).max() <= bound
+    for eps in (2e-44, 1e-44):
+        try:
+            net = af.compile("1e-42*sin(3*x)", "x=-1:1", eps, dtype="float32", method="bernstein")
+        except af.AttnfunError:
+            continue
+        assert np.abs(net(X) - net.target.values(X)[:, 0]).max() <= net.certificate.error[1]
+
+
+@pytest.mark.parametrize("scale", [1e-310, 1e-318])
+def test_float64_values_that_underflow(scale: float) -> None:
+    network = line_network(np.arange(9.0), np.zeros(9), np.linspace(-1, 1, 9) * scale)
+    bound = rounding_bound(view(network, network.low, network.high), "float64")
+    X = np.linspace(-1, 1, 201)[:, None]
+    seen = view(network, network.low, network.high)
+    with precision(200):
+        for x, y in zip(X, evaluate(network, X)[:, 0], strict=True):
+            assert abs(network_at(seen, x)[0] - float(y)) <= bound
+
+
+def test_points_are_rounded_to_float32_and_that_is_counted() -> None:
+    """Inputs are doubles: a float32 network rounds them first, near 1000 by 3e-5."""
+    net = af.compile("sin(2*x)", "x=100:101", 0.02, dtype="float32", method="bernstein", accept="sampled")
+    certificate = prove(net.network, net.target)
+    X = 100 + np.random.default_rng(0).random((4000, 1))
+    assert (
+        np.abs(evaluate(net.network, X)[:, 0].astype(np.float64) - exact(net.network, X)[:, 0]).max()
+        <= certificate.parts["rounding"]
+    )
+
+
+# ---------------------------------------------------------------- what is said about it
+
+
+def test_hypotheses_are_printed() -> None:
+    said = " ".join(hypotheses("float64"))
+    assert "rounding to nearest" in said and "exp within 4 ulp in float64" in said
+    net = af.compile("sin(x)", "x=-1:1", 1e-3)
+    assert set(hypotheses("float64")) <= set(net.certificate.hypotheses)
+    assert set(net.certificate.parts) == {"construction", "rounding"}
+
+
+def test_a_bound_that_rounding_alone_breaks_is_not_proved() -> None:
+    values = np.array([1e12, -1e12] * 6)
+    network = line_network(np.arange(12.0) / 8, np.zeros(12), values)
+    f = function("0")
+    certificate = prove(network, f, eps=1e-3)
+    assert certificate.status not in BOUNDS
+    quiet = prove(line_network([0.0, 1.0], [0.0, 0.0], [0.0, 0.0]), f, eps=1e-3)
+    assert quiet.status is Status.PROVED and quiet.error[1] < 1e-300

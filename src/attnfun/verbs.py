@@ -306,10 +306,17 @@ def verify(
             function,
             norm=_stored_norm(meta),
             eps=None if eps is None else float(eps),
-            construction=network.heads[0].name if network.heads else "affine",
+            construction=_construction(network),
             relative=relative,
             report=progress,
         )
+
+
+def _construction(network: Network) -> str:
+    """The construction a stored network came from: labels are made by compose alone, other heads bear its name."""
+    if network.labels is not None:
+        return "compose"
+    return network.heads[0].name if network.heads else "affine"
 
 
 def require_defined_for_range(function: Function) -> None:

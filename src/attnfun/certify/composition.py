@@ -17,16 +17,14 @@ z_i + a_i Û_i + b_i be
    |s_k| ≤ the largest sum of values plus the rounding of the heads that write s_k: computed averages may pass their
    ends. Of several heads that write one coordinate û is the first one's; the others are off by at most m + m'.
 
-3. g, the function with φ = g(U), is compared with a u + b + Σ heads(u) on the range of U by *nodes* or *moments*: ε.
-Beyond the ends of that range,
-   where û may stray by δ, it is compared with g's end values (g is never needed outside the range of U), by *moments*.
-   So
+3. g, the function with φ = g(U), is compared with a u + b + Σ heads(u) on the range of U, widened by δ at each end
+   beyond which g is still defined, by *nodes* or *moments*: ε. At an end where it is not (a root, a logarithm), û may
+   stray by δ, and there the heads are compared with g's end value, by *moments*. So
 
        E = ε + ω_g(δ) + |a| m + rounding of the heads,
 
-   ω_g the modulus of continuity of g on the range: the derivative's bound times δ, or the oscillation near points where
-   there is none.
-   Never a Lipschitz constant of the weights.
+   ω_g the modulus of continuity of g on that interval: the derivative's bound times δ, or the oscillation near points
+   where there is none. Never a Lipschitz constant of the weights.
 4. The outputs are affine in the φ's; their errors add.
 
 Every node of the program is proved defined on the box (1.), so that g may be cut to the domain of its roots.
@@ -49,10 +47,11 @@ from attnfun.certify.outcome import Bound
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma, line_fits, line_rounding
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
 from attnfun.certify.witness import computed_witness
+from attnfun.errors import AttnfunError
 from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, GradientAlgebra, Graph, precision, run
 from attnfun.expressions.enclosures import abs_uppers, balls, lowers, upper, uppers
 from attnfun.network import Head, Label, Labels, Network
-from attnfun.targets import Function, natural_domain
+from attnfun.targets import Box, Function, natural_domain, require_defined
 from attnfun.targets.ranges import range_of
 
 
@@ -274,11 +273,12 @@ class Composition:
         sizes = sum(float(np.abs(v.values).max()) for v in views)
         rounding += gamma(len(views) + 1, self.u) * sizes
         delta = math.nextafter(self._incoming(form) + mismatch, math.inf)
+        left, right = widened(g, low, high, delta)
         seen = View(
-            np.array([low]), np.array([high]), np.array([[label.slope]]), np.array([label.offset]), tuple(views)
+            np.array([left]), np.array([right]), np.array([[label.slope]]), np.array([label.offset]), tuple(views)
         )
-        own, method = prove_unary(seen, g, delta, eps * 1e-3 if math.isfinite(eps) else 4 * rounding)
-        carried = modulus(g, low, high, delta)
+        own, method = prove_unary(seen, g, delta, eps * 1e-3 if math.isfinite(eps) else 4 * rounding, (low, high))
+        carried = modulus(g, left, right, delta)
         total = (own + carried + abs(label.slope) * mismatch + rounding) * (1 + 1e-12)
         if not math.isfinite(total):
             raise Undecided(f"composition: {label.name} could not be bounded")
@@ -321,16 +321,32 @@ class Composition:
 # ---------------------------------------------------------------- one variable
 
 
-def prove_unary(seen: View, g: Graph, delta: float, enough: float) -> tuple[float, str]:
-    """A bound of |g(clip(u)) − seen(u)| for u within δ of the range, and the method that proved it.
+def widened(g: Graph, low: float, high: float, delta: float) -> tuple[float, float]:
+    """[low, high] widened by δ at each end beyond which g is still defined."""
+    ends = []
+    for left, right, wide in (
+        (math.nextafter(low - delta, -math.inf), high, 0),
+        (low, math.nextafter(high + delta, math.inf), 1),
+    ):
+        try:
+            require_defined(g, Box(("u",), (left,), (right,)))
+            ends.append((left, right)[wide])
+        except AttnfunError:
+            ends.append((low, high)[wide])
+    return ends[0], ends[1]
+
+
+def prove_unary(seen: View, g: Graph, delta: float, enough: float, true: tuple[float, float]) -> tuple[float, str]:
+    """A bound of |g(clip(u)) − seen(u)|, clip to seen's interval, for u within δ of the `true` range; and its method.
 
     `enough`: a bound that small needs no sharpening; it steers and proves nothing.
     """
     low, high = float(seen.low[0]), float(seen.high[0])
     own, method = _prove_line(seen, g, enough)
-    if delta > 0:
-        for end, side in ((low, -1.0), (high, 1.0)):
-            own = max(own, _beyond(seen, g, end, side * delta))
+    if delta > 0 and low >= true[0]:
+        own = max(own, _beyond(seen, g, low, -delta))
+    if delta > 0 and high <= true[1]:
+        own = max(own, _beyond(seen, g, high, delta))
     return own, method
 
 

@@ -43,7 +43,10 @@ def witnessed_range(function: Function) -> tuple[float, tuple[float, ...], tuple
 
 
 def _extreme(function: Function, output: int, sign: float) -> Array:
-    """A point of large sign·f_o: samples, corners and edges, then shrinking random steps around the best (seeded)."""
+    """A point of large sign·f_o: samples, corners and edges, then a few shrinking random steps from the best (seeded).
+
+    Deliberately a plain search: a smaller witnessed range makes the tolerance stricter, never laxer.
+    """
     rng = np.random.default_rng(0)
     box = function.box
 
@@ -55,8 +58,8 @@ def _extreme(function: Function, output: int, sign: float) -> Array:
     X = box.probe(8000, rng)
     values = score(X)
     top = X[np.argsort(values)[-24:]]
-    step = 0.1
-    for _ in range(30):
+    step = 0.05
+    for _ in range(12):
         Y = np.repeat(top, 10, axis=0) + step * (box.high_array - box.low_array) * rng.standard_normal(
             (10 * len(top), box.dim)
         )

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -78,9 +79,10 @@ class Compose:
         weights = _sensitivities(finished.graph, steps, request.eps)
         share = 0.9 * request.eps / len(steps)
         tolerances = tuple(share / max(s, 1e-300) for s in weights)
+        shifts = _shifts(finished.graph, steps, tolerances)
         fits = tuple(
-            fit_unary(step.unary, step.low, step.high, tol, dtype=request.dtype)
-            for step, tol in zip(steps, tolerances, strict=True)
+            fit_unary(*_guarded(step, 2 * shift), tol, dtype=request.dtype)
+            for step, tol, shift in zip(steps, tolerances, shifts, strict=True)
         )
         layers = _layers(finished.graph, steps)
         design = Design(finished.graph, steps, tolerances, fits, layers)
@@ -211,6 +213,44 @@ def _sensitivities(program: Graph, steps: tuple[Step, ...], eps: float) -> list[
             if name in form:
                 weight[i] += abs(form[name]) * slope * weight[j]
     return weight
+
+
+def _shifts(program: Graph, steps: tuple[Step, ...], tolerances: tuple[float, ...]) -> list[float]:
+    """How far the argument of each step may be off: tolerances carried forward by the largest slopes."""
+    names = [str(i) for i in range(len(steps))]
+    forms = Forms(program, steps, None, names)
+    errors: dict[str, float] = {}
+    shifts = []
+    for name, step, tolerance in zip(names, steps, tolerances, strict=True):
+        form, _ = forms(step.argument)
+        shifts.append(sum(abs(v) * errors[n] for n, v in form.items() if n in errors))
+        errors[name] = tolerance + (_slope(step, tolerance) * shifts[-1] if shifts[-1] else 0.0)
+    return shifts
+
+
+def _guarded(step: Step, margin: float) -> tuple[Graph, float, float]:
+    """g with its interval; at an end of g's natural domain (a root at 0) continued by its end value over `margin`.
+
+    The argument a head sees may stray past such an end, where g means nothing: the head must stay put there.
+    """
+    least, most = natural_domain(step.unary)
+    low_end, high_end = margin > 0 and step.low <= least, margin > 0 and step.high >= most
+    if not (low_end or high_end):
+        return step.unary, step.low, step.high
+    out = Builder()
+    u = out.var("u")
+    if low_end:
+        end = out.const(Fraction(step.low))
+        u = out.apply("add", out.apply("relu", out.apply("sub", u, end)), end)
+    if high_end:
+        end = out.const(Fraction(step.high))
+        u = out.apply("sub", end, out.apply("relu", out.apply("sub", end, u)))
+    at: list[int] = []
+    for node in step.unary.nodes:
+        args = [at[a] for a in node.args]
+        at.append(u if node.op == "var" else out.apply(node.op, *args, value=node.value))
+    graph = out.graph([at[o] for o in step.unary.outputs])
+    return graph, step.low - margin * low_end, step.high + margin * high_end
 
 
 def _slope(step: Step, allowed: float) -> float:

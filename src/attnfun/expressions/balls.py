@@ -191,10 +191,9 @@ def _nonnegative(x: Ball) -> Ball:
 
 def _asin_within(x: Ball) -> Ball:
     """asin of the part of x in [-1, 1]; nan if there is none."""
-    y = x.asin()
-    if y.is_finite() and x.rel_accuracy_bits() >= _THIN_BITS:
-        return y
-    lo, hi = x.lower(), x.upper()
+    if x.is_exact():
+        return x.asin()
+    lo, hi = x.lower(), x.upper()  # by the end points, however thin: asin has no slope at 1
     if not x.is_finite() or hi < -1 or lo > 1:
         return NAN
     first, last = -ONE if lo < -1 else lo, ONE if hi > 1 else hi

@@ -83,6 +83,17 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case("exp(x)", "x=-5:0", 1e-3, {"dtype": "float32"}),
         Case("abs(x)", X1, 1e-3, {"norm": 2}),
     ),
+    "compose": (
+        Case("x*y", X2, 1e-6),
+        Case("exp(-(x**2 + 2*y**2))*cos(z)", "x=-1:1;y=0:1;z=0:3", 1e-5),
+        Case("a*b/(c**2 + d)", "a=1:2;b=1:3;c=0:1;d=1:2", 1e-6),
+        Case("sqrt(x**2 + y**2)", X2, 1e-4),
+        Case("max(x, y) + abs(x - 2*y)", X2, 1e-5),
+        Case("exp(-(abs(x - 0.3) + abs(y - 0.7)))", "x=0:1;y=0:1", 1e-6),
+        Case(["x*y", "sin(x*y) + x"], X2, 1e-5),
+        Case("x**y", "x=1:3;y=-1:2", 1e-5),
+        Case("x*y", X2, 1e-3, {"dtype": "float32"}),
+    ),
     "partition": (
         Case("abs(x)", X1, 1e-2),
         Case("max(sin(5*x), x**2)", X1, 0.05, {"temperature": "sharp"}),
@@ -113,6 +124,13 @@ REFUSED: dict[str, tuple[Case, ...]] = {
         Case("sin(20*x)", X1, 1e-6, {"max_keys": 5}),
         Case("sin(3*x)", X1, 1e-6, {"dtype": "float32"}),
         Case("abs(x - 0.3)**(1/3)", X1, 1e-9),
+    ),
+    "compose": (
+        Case("3*x + y", X2, 1e-3),
+        Case(crooked, X2, 0.1, {"lipschitz": 1.0}),
+        Case("x*y", X2, 1e-3, {"norm": 2}),
+        Case("x*y*sin(x + y)", X2, 1e-6, {"max_layers": 1}),
+        Case("x*y", X2, 1e-6, {"max_keys": 3}),
     ),
     "partition": (
         Case("sin(x)*y*z", "x=0:9;y=0:9;z=0:9", 1e-6),

@@ -107,7 +107,8 @@ class Composition:
         self.size = {
             n: max(abs(float(a)), abs(float(b))) for n, a, b in zip(network.coordinates, low, high, strict=True)
         }
-        self.errors: dict[str, float] = {}
+        self.errors: dict[str, float] = {}  # E, rounding included
+        self.exact: dict[str, float] = {}  # the same in real arithmetic
         self.steps: list[Step] = []
         self._forms: dict[int, _Form] = {}
         self._constant: list[bool] = []
@@ -190,10 +191,9 @@ class Composition:
     # ------------------------------------------------------------ the proof
 
     def prove(self, eps: float) -> tuple[Bound, float]:
-        """(bound with its witness, rounding of the read-out): the sum bounds the computed network.
+        """(bound in real arithmetic with its witness, rounding): the sum bounds the computed network.
 
-        The roundings of the heads are in the bound, for later heads see them; its lower end holds however the network
-        is computed.
+        Errors are carried twice, with and without rounding; the lower end holds however the network is computed.
         """
         assert self.function.graph is not None
         if not all(self.size[name] < self.limit for name in self.network.inputs):
@@ -218,10 +218,10 @@ class Composition:
         }
         return Bound("composition", low, high, witness, details), rounding
 
-    def _query(self, head: Head, label: Label, before: tuple[str, ...], form: _Form) -> tuple[LineAxis, float]:
-        """The head's axis as a function of u (nominal map q = w u + c), and the mismatch m of that map.
+    def _query(self, head: Head, label: Label, before: tuple[str, ...], form: _Form) -> tuple[LineAxis, float, float]:
+        """The head's axis as a function of u (nominal map q = w u + c), and the mismatch of that map.
 
-        m bounds |û − Û|, Û the exact affine form of the computed stream.
+        First in real arithmetic, then m itself, which bounds |û − Û|, Û the exact affine form of the computed stream.
         """
         if len(head.axes) != 1 or head.axes[0].dim != 1:
             raise Undecided(f"composition: head {head.name} is no head of one variable")
@@ -250,29 +250,32 @@ class Composition:
         line = LineAxis(0, w, c, axis.slopes[:, 0], axis.biases)
         if not line_fits(line, head.values, upper(carried), self.network.dtype):
             raise Undecided(f"composition: head {head.name} may overflow in {self.network.dtype}")
-        return line, upper(off + (rounding + underflow) / abs(wide))
+        return line, upper(off), upper(off + (rounding + underflow) / abs(wide))
 
     def _coordinate(self, label: Label, heads: list[Head], before: tuple[str, ...], eps: float) -> None:
         form = self.form(label.argument)
         g = self.unary(label)
         low, high = self.argument_range(label, g)
-        views, mismatch, rounding = [], 0.0, 0.0
+        views, mismatch, rounding, plain = [], 0.0, 0.0, 0.0
         first: LineAxis | None = None
         for head in heads:
-            line, off = self._query(head, label, before, form)
+            line, nominal, off = self._query(head, label, before, form)
             column = head.writes.index(label.name)
             values = np.ascontiguousarray(head.values[:, column : column + 1])
             views.append(HeadView(head.name, (line,), values, np.ones((1, 1)), head))
             shift = 0.0 if first is None else off + mismatch  # further pieces see an argument this far from the first's
             if first is None:
-                first, mismatch = line, off
-            reach = upper(arb(self._incoming(form)) + arb(max(off, mismatch)))  # where the first's û may be
+                first, mismatch, plain = line, off, nominal
+            reach = upper(
+                arb(self._incoming(form, self.errors)) + arb(max(off, mismatch))
+            )  # where the first's û may be
             dq = abs(line.w) * shift
             left, right = math.nextafter(low - reach, -math.inf), math.nextafter(high + reach, math.inf)
             rounding += float(line_rounding(line, views[-1], left, right, self.network.dtype, dq).max())
         sizes = sum(float(np.abs(v.values).max()) for v in views)
         rounding += gamma(len(views) + 1, self.u) * sizes
-        delta = math.nextafter(self._incoming(form) + mismatch, math.inf)
+        delta = math.nextafter(self._incoming(form, self.errors) + mismatch, math.inf)
+        still = math.nextafter(self._incoming(form, self.exact) + plain, math.inf)  # δ in real arithmetic
         left, right = widened(g, low, high, delta)
         seen = View(
             np.array([left]), np.array([right]), np.array([[label.slope]]), np.array([label.offset]), tuple(views)
@@ -283,23 +286,26 @@ class Composition:
         if not math.isfinite(total):
             raise Undecided(f"composition: {label.name} could not be bounded")
         self.errors[label.name] = total
+        apart = rounding if len(views) > 1 else 0.0  # pieces whose arguments differ do so in real arithmetic too
+        unrounded = own + modulus(g, left, right, still) + abs(label.slope) * plain + apart
+        self.exact[label.name] = min(unrounded * (1 + 1e-12), total)
         self.size[label.name] = math.nextafter(self.size[label.name] + rounding, math.inf)
         if not sizes < self.limit:
             raise Undecided(f"composition: {label.name} may overflow in {self.network.dtype}")
         self.steps.append(Step(label.name, g, low, high, own, delta, carried, rounding, total, method))
 
-    def _incoming(self, form: _Form) -> float:
+    def _incoming(self, form: _Form, errors: dict[str, float]) -> float:
         """Σ |β_i| E_i: how far the exact affine form of the computed stream is from its meaning."""
         total = arb(0)
         for name, beta in form.phis.items():
-            if name not in self.errors:
+            if name not in errors:
                 raise Undecided(f"composition: {name} is read before it is written")
-            total = total + abs(beta) * arb(self.errors[name])
+            total = total + abs(beta) * arb(errors[name])
         return upper(total)
 
     def _outputs(self) -> tuple[float, float]:
-        """(error of the outputs but for the read-out's own rounding, that rounding)."""
-        worst, rounding = 0.0, 0.0
+        """(error of the outputs in real arithmetic, what rounding adds)."""
+        worst, still = 0.0, 0.0
         names = self.network.coordinates
         for o, node in enumerate(self.program.outputs):
             form = self.form(node)
@@ -311,11 +317,11 @@ class Composition:
                 carried = carried + abs(arb(float(value))) * arb(self.size[name])
             if not upper(carried) < self.limit:
                 raise Undecided(f"composition: output {o + 1} may overflow in {self.network.dtype}")
-            worst = max(worst, upper(off + arb(self._incoming(form))))
             terms = int(np.count_nonzero(row)) + 2
             lost = arb(gamma(terms, self.u)) * carried + (2 * arb(float(np.abs(row).sum())) + terms) * arb(self.tiny)
-            rounding = max(rounding, upper(lost))
-        return worst, rounding
+            still = max(still, upper(off + arb(self._incoming(form, self.exact))))
+            worst = max(worst, upper(off + lost + arb(self._incoming(form, self.errors))))
+        return still, math.nextafter(max(worst - still, 0.0), math.inf)
 
 
 # ---------------------------------------------------------------- one variable

@@ -84,8 +84,7 @@ class Approximant:
         return self.network.cost
 
     def to_torch(self, dtype: Any = None, form: str = "cross", second: tuple[str, ...] = ()) -> torch.nn.Module:
-        """A torch module: linear maps and F.scaled_dot_product_attention(scale=1.0) with these weights, nothing else.
-        """
+        """A torch module: linear maps and F.scaled_dot_product_attention(scale=1.0) with these weights and no more."""
         return to_torch(self.network, dtype, form, second)
 
     def literal(self, form: str = "self", second: tuple[str, ...] = ()) -> Literal:
@@ -113,25 +112,43 @@ class Approximant:
 
         return draw(self, path)
 
+    def _anatomy(self) -> list[str]:
+        """A line a head, or for a composed network a line a coordinate with its share of the error."""
+        if not self.network.heads:
+            return ["The target is affine: the residual stream carries it, no attention is needed."]
+        steps = {step["name"]: step for step in self.certificate.details.get("steps", ())}
+        lines = []
+        for depth, layer in enumerate(self.network.layers):
+            for name in layer.writes:
+                heads = [head for head in layer.heads if name in head.writes]
+                keys = sum(head.keys for head in heads)
+                text = f"Layer {depth + 1}: {name}: {_plural(len(heads), 'head')}, {_plural(keys, 'key')}"
+                if name in steps:
+                    step = steps[name]
+                    text += f", g(u) = {step['function']}, "
+                    text += f"own error {step['own']:.2g}, with what it reads {step['total']:.2g}"
+                elif len(heads) == 1 and len(heads[0].axes) > 1:
+                    text += " = " + " × ".join(str(axis.keys) for axis in heads[0].axes)
+                lines.append(text + ".")
+        if steps:
+            worst = max(steps.values(), key=lambda step: step["own"])
+            lines.append(f"The largest error of a single step is that of {worst['name']}: {worst['own']:.2g}.")
+        return lines
+
     def explain(self) -> str:
         """In words: what was built, why this method, what each head does, what is proved."""
         c, cost = self.certificate, self.cost
         lines = [f"{self.target.text}  on  {self.target.box.text}"]
         lines.append(
-            f"Built: {cost.layers} layer(s), {cost.heads} head(s), {cost.keys:,} keys, rank {cost.rank}, "
+            f"Built: {_plural(cost.layers, 'layer')}, {_plural(cost.heads, 'head')}, {_plural(cost.keys, 'key')}, "
+            f"rank {cost.rank}, "
             f"{cost.parameters:,} parameters (literal form), values up to {cost.max_value:.3g}, {self.network.dtype}."
         )
-        for head in self.network.heads:
-            axes = " × ".join(f"{axis.keys} keys" for axis in head.axes)
-            lines.append(
-                f"Head '{head.name}': {axes}; a key reads \"{head.key_names}\"; writes {', '.join(head.writes)}."
-            )
-        if not self.network.heads:
-            lines.append("The target is affine: the residual stream carries it, no attention is needed.")
+        lines += self._anatomy()
         for name, reason in dict(self.story.get("methods", {})).items():
             lines.append(("Taken: " if name == c.construction else "Not taken: ") + str(reason) + ".")
         for key, value in self.story.items():
-            if key != "methods":
+            if key not in ("methods", "steps"):
                 lines.append(f"{key}: {_short(value)}")
         low, high = c.error
         norm = "sup norm" if math.isinf(c.norm) else f"L^{c.norm:g} norm"
@@ -145,6 +162,10 @@ class Approximant:
         else:
             lines.append(f"{c.status.value.capitalize()}: {c.reason or c.status.meaning}.")
         return "\n".join(lines)
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _short(value: Any) -> str:

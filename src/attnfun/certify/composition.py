@@ -425,7 +425,7 @@ def modulus(g: Graph, low: float, high: float, delta: float) -> float:
     return float(np.max(np.minimum(swing, slope * delta))) * (1 + 1e-12)
 
 
-def prove_composition(network: Network, function: Function, labels: Labels, eps: float) -> tuple[Bound, float]:
+def prove_by_composition(network: Network, function: Function, labels: Labels, eps: float) -> tuple[Bound, float]:
     """See the module's statement; Undecided with the coordinate that could not be proved."""
     try:
         return Composition(network, function, labels).prove(eps)

@@ -14,13 +14,13 @@ import numpy as np
 from attnfun.certify.branches import decide_branches, has_kinks
 from attnfun.certify.cells import prove_by_cells, walls
 from attnfun.certify.certificate import Certificate, Status
-from attnfun.certify.composition import prove_composition
+from attnfun.certify.composition import prove_by_composition
 from attnfun.certify.moments import prove_by_moments
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.outcome import Bound
 from attnfun.certify.rounding import hypotheses, rounding_bound
 from attnfun.certify.view import Array, Undecided, View, view
-from attnfun.certify.witness import best_witness
+from attnfun.certify.witness import best_witness, computed_witness
 from attnfun.errors import AttnfunError
 from attnfun.expressions import Graph, precision
 from attnfun.network import Network, evaluate
@@ -118,7 +118,15 @@ def _bound_and_rounding(
         say("proof by composition, head by head")
         if function.graph is not None:
             require_defined(function.graph, function.box)
-        return prove_composition(network, function, network.labels, eps if eps is not None else math.inf)
+        try:
+            return prove_by_composition(network, function, network.labels, eps if eps is not None else math.inf)
+        except Undecided:
+            if len(network.layers) > 1:
+                low, witness = computed_witness(network, function)
+                if eps is None or not low > eps:
+                    raise
+                return Bound("witness", low, math.inf, witness), 0.0  # this low holds however the network is computed
+            # one layer: the methods that need no labels may still decide
     seen = view(network, function.box.low_array, function.box.high_array)
     say("rounding of the evaluation")
     rounding = rounding_bound(seen, network.dtype)

@@ -33,7 +33,8 @@ The local route drops at most 2^−60 of the mass on every axis, counted too. Re
 Products that underflow lose at most the least positive number η each: 4(n + 4)η a head (denominators are at least 1).
 Where a query, a logit or a numerator n max|V| could overflow, the bound is infinite.
 
-Failure modes: float32 with large values or slopes: the bound is honest and large. Several layers: not here.
+Failure modes: float32 with large values or slopes: the bound is honest and large. Deeper networks: `composition`
+asks for one head at a time.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class View:
 def view(network: Network, low: Array, high: Array) -> View:
     """See `network` as affine part plus product heads of single variables, or raise Undecided."""
     if len(network.layers) > 1:
-        raise Undecided(f"the network has {len(network.layers)} layers; this checker proves networks of one layer")
+        raise Undecided(f"the network has {len(network.layers)} layers and no labels; only one layer is proved without")
     d = len(network.inputs)
     coordinates = list(network.coordinates)
     affine, bias = network.readout[:, :d], network.readout_bias

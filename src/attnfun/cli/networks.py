@@ -68,7 +68,9 @@ def compile_command(
         list[str] | None,
         typer.Option("--domain", metavar="x=LOW:HIGH", help="One interval a variable.", show_default=False),
     ] = None,
-    method: Annotated[str, typer.Option("--method", help="auto, partition, bernstein, …")] = "auto",
+    method: Annotated[
+        str, typer.Option("--method", help="auto, tangent, compose, bernstein, partition, affine.")
+    ] = "auto",
     norm: Annotated[str, typer.Option("--norm", help="sup, or p >= 1 for the volume-normalised L^p norm.")] = "sup",
     relative: Annotated[bool, typer.Option("--relative", help="eps is a fraction of the target's range.")] = False,
     dtype: Annotated[
@@ -78,6 +80,11 @@ def compile_command(
     accept: Annotated[
         str, typer.Option("--accept", help="proved, or sampled: take an unproved network too.")
     ] = "proved",
+    prefer: Annotated[str, typer.Option("--prefer", help="keys, layers, or float32 (small values).")] = "keys",
+    max_keys: Annotated[int | None, typer.Option("--max-keys", metavar="N", help="At most so many keys.")] = None,
+    max_layers: Annotated[int | None, typer.Option("--max-layers", metavar="N", help="At most so many layers.")] = None,
+    max_heads: Annotated[int | None, typer.Option("--max-heads", metavar="N", help="At most so many heads.")] = None,
+    max_rank: Annotated[int | None, typer.Option("--max-rank", metavar="N", help="At most this rank a head.")] = None,
     output: Annotated[str | None, typer.Option("-o", "--output", metavar="FILE", help="Save the network here.")] = None,
     png: Annotated[str | None, typer.Option("--png", metavar="[FILE]", help="Draw it.")] = None,
     as_json: Json = False,
@@ -95,6 +102,7 @@ def compile_command(
     picture = picture_path(png, output)
     box, order, tolerance = read_domain(domain or ()), read_norm(norm), read_eps(eps)
     check_writable(output, picture)
+    limits = {"max_keys": max_keys, "max_layers": max_layers, "max_heads": max_heads, "max_rank": max_rank}
     from attnfun import verbs
 
     start = time.perf_counter()
@@ -110,6 +118,8 @@ def compile_command(
             seed=seed,
             accept=accept,
             progress=progress,
+            prefer=prefer,
+            **{name: value for name, value in limits.items() if value is not None},
         )
     record = network_record("; ".join(texts), net, time.perf_counter() - start)
     _write(net, record, output, picture)

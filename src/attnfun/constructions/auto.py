@@ -18,7 +18,10 @@ class Choice:
 
 
 def choose(request: Request, method: str, without: frozenset[str] = frozenset()) -> Choice:
-    """Plan `method`, or with "auto" all of them but `without`; fewest keys first, then fewest layers."""
+    """Plan `method`, or with "auto" all of them but `without`.
+
+    The best first: fewest keys, then layers, then smallest values, or as `prefer` says.
+    """
     if method != "auto" and method not in CONSTRUCTIONS:
         raise InvalidRequest(f"method={method!r}: the methods are auto, {', '.join(CONSTRUCTIONS)}")
     names = [n for n in CONSTRUCTIONS if n not in without] if method == "auto" else [method]
@@ -32,7 +35,7 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
             reasons[name] = str(why)
             nearest = nearest or why.nearest
             continue
-        reasons[name] = f"{name}: {plan.layers} layer(s), {plan.heads} head(s), {plan.keys:,} keys"
+        reasons[name] = f"{name}: layers {plan.layers}, heads {plan.heads}, keys {plan.keys:,}"
         over = _over_limits(request, plan)
         if over:
             reasons[name] += f", over {', '.join(over)}"

@@ -88,6 +88,9 @@ class Bernstein:
             fit = _fit(request, start)
             if fit is not None and (best is None or _preference(fit) < _preference(best)):
                 best = fit
+        if best is None and shapes and min(s.keys for s in shapes) > request.max_keys:
+            least = min(s.keys for s in shapes)
+            raise Infeasible(f"bernstein: {least:,} keys would be needed, more than {request.max_keys:,}")
         if best is None:
             raise Infeasible(
                 f"bernstein: no degree up to {_DEGREE} with values that {request.dtype} can hold reaches "

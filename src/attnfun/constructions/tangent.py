@@ -14,7 +14,7 @@ Derivation. φ = c t² makes the weights Gaussian bells on an equispaced grid; �
 ∫ e^{−x e^u} e^{αu} u du / ∫ e^{−x e^u} e^{αu} du = ψ(α) − ln x such a ladder holds logarithms and powers over any
 number of decades; φ = λ|t| is a kink. tanh and sigmoid are heads of two keys exactly. The affine part of f rides in the
 residual stream. See `unary/` for each of these.
-Size: found by search, geometric in ln(1/ε) for analytic f: x² 4 keys, sin(20x) 29, sqrt on [0,1] 26, |x| 4 at 1e-6.
+Size: found by search, a power of ln(1/ε) for analytic f: x² 4 keys, sin(20x) 26, sqrt on [0,1] 21, |x| 4 at 1e-6.
 Bound: none a priori; the error is sampled and then proved from the stored weights by *nodes* or *moments*.
 Failure mode: the search is not convex and may miss the smallest head; targets with hundreds of oscillations are past
 its limit of 400 keys and refused with the error that was reached.

@@ -59,13 +59,9 @@ def computed_witness(network: Network, function: Function) -> tuple[float, Array
     """The largest error proved at a few points of large sampled error, and its point; heads of one variable only."""
     box, graph = function.box, function.graph
     assert graph is not None
-    X = box.probe(4000, np.random.default_rng(0))
-    with np.errstate(all="ignore"):
-        error = np.max(np.abs(evaluate(network, X).astype(np.float64) - function.values(X)), axis=1)
-    error = np.where(np.isfinite(error), error, 0.0)
     best, where = 0.0, None
     with precision(128):
-        for x in X[np.argsort(error)[-3:]]:
+        for x in _worst_points(network, function):
             env = {n: arb(float(v)) for n, v in zip(box.names, x, strict=True)}
             f = run(graph, BallAlgebra(clip_sqrt=True), env)
             for a, b in zip(f, outputs_at(network, x), strict=True):
@@ -73,6 +69,27 @@ def computed_witness(network: Network, function: Function) -> tuple[float, Array
                 if value > best:
                     best, where = value, x
     return best, where
+
+
+def _worst_points(network: Network, function: Function, count: int = 3) -> Array:
+    """Points of large sampled error: random ones, corners, edges, then shrinking random steps from the best (seeded)."""
+    rng = np.random.default_rng(0)
+    box = function.box
+
+    def error(X: Array) -> Array:
+        with np.errstate(all="ignore"):
+            off = np.max(np.abs(evaluate(network, X).astype(np.float64) - function.values(X)), axis=1)
+        return np.where(np.isfinite(off), off, 0.0)
+
+    X = box.probe(4000, rng)
+    X = X[np.argsort(error(X))[-24:]]
+    step = 0.05
+    for _ in range(20):
+        moves = step * (box.high_array - box.low_array) * rng.standard_normal((8 * len(X), box.dim))
+        Y = np.concatenate([X, np.clip(np.repeat(X, 8, axis=0) + moves, box.low_array, box.high_array)])
+        X = Y[np.argsort(error(Y))[-24:]]
+        step *= 0.75
+    return X[-count:]
 
 
 def outputs_at(network: Network, x: Array) -> list[arb]:

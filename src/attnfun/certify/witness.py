@@ -72,7 +72,7 @@ def computed_witness(network: Network, function: Function) -> tuple[float, Array
 
 
 def _worst_points(network: Network, function: Function, count: int = 3) -> Array:
-    """Points of large sampled error: random ones, corners, edges, then shrinking random steps from the best (seeded)."""
+    """Points of large sampled error: random ones, corners, edges, then shrinking steps from the best (seeded)."""
     rng = np.random.default_rng(0)
     box = function.box
 

@@ -125,7 +125,7 @@ def _search(
         methods |= choice.reasons
         construction, plan = choice.plans[0]
         tried.add(construction.name)
-        share = _SHARE
+        share, failure = _SHARE, ""
         for attempt in range(_TRIES):
             request = asking(share)
             if attempt:
@@ -134,7 +134,11 @@ def _search(
                 except Infeasible:
                     break
             say(f"building {plan.keys:,} keys ({construction.name})")
-            network = construction.build(request, plan)
+            try:
+                network = construction.build(request, plan)
+            except InvalidRequest as why:  # weights the dtype cannot hold: this construction fails, not the request
+                failure = str(why)
+                break
             certificate = prove(
                 network, function, norm=norm, eps=eps, construction=construction.name, relative=relative, report=say
             )
@@ -142,14 +146,16 @@ def _search(
                 return Approximant(function, network, certificate, asked, _jsonable({**plan.story, "methods": methods}))
             if best is None or certificate.error[1] < best[2].error[1]:
                 best = (plan, network, certificate)
+            failure = f"{plan.keys:,} keys, not proved ({certificate.reason})"
             if certificate.error[0] > 1.5 * eps:
                 break  # its sizing missed something; less eps will not mend that
             reached = certificate.error[1]  # ask for as much less as the proof was over, a little more each time
             share *= min(0.9, 0.95 * eps / reached) if reached < 100 * eps else 0.6
-        methods[construction.name] = f"{construction.name}: {plan.keys:,} keys, not proved ({certificate.reason})"
+        methods[construction.name] = f"{construction.name}: {failure}"
         if method != "auto":
             break
-    assert best is not None
+    if best is None:
+        raise Infeasible("; ".join(methods.values()))
     plan, network, certificate = best
     if accept == "sampled":
         story = _jsonable({**plan.story, "methods": methods})

@@ -110,7 +110,7 @@ def test_bad_forms_and_sizes_are_refused() -> None:
     with pytest.raises(InvalidRequest):
         literal(network, "cross").run(np.zeros((3, 3)))
     with pytest.raises(Infeasible, match="entries"):
-        literal(partition(200, 2), "self")
+        literal(partition(4000, 2), "self")
     with pytest.raises(Infeasible):
         literal(partition(4000, 2), "cross")
     with pytest.raises(InvalidRequest, match="float16"):

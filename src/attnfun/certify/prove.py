@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from attnfun.certify.affine import prove_by_affine
 from attnfun.certify.branches import decide_branches, has_kinks
 from attnfun.certify.cells import prove_by_cells, walls
 from attnfun.certify.certificate import Certificate, Status
@@ -128,6 +129,9 @@ def _bound_and_rounding(
                 return Bound("witness", low, math.inf, witness), 0.0  # this low holds however the network is computed
             # one layer: the methods that need no labels may still decide
     seen = view(network, function.box.low_array, function.box.high_array)
+    if not seen.heads and function.graph is not None:
+        require_defined(function.graph, function.box, continuous=math.isinf(norm))
+        return prove_by_affine(seen, function), rounding_bound(seen, network.dtype)
     say("rounding of the evaluation")
     rounding = rounding_bound(seen, network.dtype)
     if function.graph is not None:

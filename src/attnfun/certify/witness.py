@@ -58,8 +58,9 @@ def best_witness(
 def computed_witness(network: Network, function: Function) -> tuple[float, Array | None]:
     """The largest error proved at a few points of large sampled error, and its point; heads of one variable only."""
     box, graph = function.box, function.graph
-    assert graph is not None
     best, where = 0.0, None
+    if graph is None or any(len(h.axes) != 1 or h.axes[0].dim != 1 for layer in network.layers for h in layer.heads):
+        return best, where  # `outputs_at` reads one axis of one number
     with precision(128):
         for x in _worst_points(network, function):
             env = {n: arb(float(v)) for n, v in zip(box.names, x, strict=True)}

@@ -84,7 +84,9 @@ class Literal:
         """(n, d) points -> (n, outputs); in the joint form the two sequences (n, d_1), (n, d_2)."""
         points = self._points(sequences)
         constant = max((len(self.tokens if m.memory is None else m.memory) for m in self.layers), default=1)
-        step = max(1, constant // 4, isqrt(_BLOCK) - constant) if self.form == "self" else max(1, _BLOCK // constant)
+        step = max(1, _BLOCK // constant)
+        if self.form == "self" and len(self.layers) > 1:
+            step = max(1, constant // 4, isqrt(_BLOCK) - constant)
         parts = [self._forward(points[start : start + step], None) for start in range(0, len(points), step)]
         return np.concatenate(parts) if parts else np.zeros((0, self.readout.shape[1]), dtype=self.dtype)
 
@@ -109,9 +111,12 @@ class Literal:
         return total + self.constant
 
     def _forward(self, points: AnyArray, seen: list[list[AnyArray]] | None) -> AnyArray:
+        """In the last layer only the rows that are read out are worked out, unless all are to be seen."""
         Z = np.concatenate([points, self.tokens])
-        for layer in self.layers:
+        for number, layer in enumerate(self.layers):
             S = Z if layer.memory is None else layer.memory
+            if seen is None and number == len(self.layers) - 1:
+                Z = Z[: len(points)]
             weights = [_softmax((Z @ head.query) @ (S @ head.key).T) for head in layer.heads]
             if seen is not None:
                 seen.append(weights)
@@ -251,7 +256,8 @@ def _check_size(network: Network, form: str, layer: Layer) -> None:
     heads = network.heads if form == "self" else layer.heads
     keys = sum(head.keys for head in heads)
     width = sum(head.query_dim + 1 + head.outputs for head in heads)
-    entries = max(keys * (width + len(network.coordinates) + 1), keys * keys if form == "self" else 0)
+    square = keys * keys if form == "self" and len(network.layers) > 1 else 0  # the last layer asks for few rows
+    entries = max(keys * (width + len(network.coordinates) + 1), square)
     if entries > ENTRY_LIMIT:
         raise Infeasible(
             f"the {form} form over {keys} keys needs a matrix of {entries} entries; {ENTRY_LIMIT} is the limit",

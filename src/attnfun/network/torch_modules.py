@@ -148,17 +148,28 @@ class SelfAttention(_Buffers):
         if x.ndim != 2:
             raise InvalidRequest(f"the self form takes points of shape (n, {self.inputs}), not {tuple(x.shape)}")
         tokens = len(self._get("tokens"))
-        step = max(1, tokens // 4, int((_BLOCK / max(self.heads, default=1)) ** 0.5) - tokens)
+        if self.layers > 1:
+            step = max(1, tokens // 4, int((_BLOCK / max(self.heads, default=1)) ** 0.5) - tokens)
+        else:
+            step = max(1, _BLOCK // (max(self.heads, default=1) * max(tokens, 1)))
         result = torch.cat([self._sequence(block) for block in x.split(step)])
         return result.squeeze(-1) if result.shape[-1] == 1 else result
+
+    @staticmethod
+    def _split(rows: Tensor, heads: int) -> Tensor:
+        """(tokens, heads · e) → (1, heads, tokens, e), also for no token at all."""
+        return rows.reshape(rows.shape[0], heads, rows.shape[1] // heads).transpose(0, 1)[None]
 
     def _sequence(self, x: Tensor) -> Tensor:
         Z = torch.cat([x @ self._get("embed") + self._get("constant"), self._get("tokens")])
         for number in range(self.layers):
+            S = Z
+            if number == self.layers - 1:  # only these rows are read out
+                Z = Z[: len(x)]
             query, key, value = (
-                (Z @ self._get(f"{part}_{number}")).reshape(len(Z), self.heads[number], -1).transpose(0, 1)[None]
-                for part in ("query", "key", "value")
+                self._split(rows @ self._get(f"{part}_{number}"), self.heads[number])
+                for part, rows in (("query", Z), ("key", S), ("value", S))
             )
             out = F.scaled_dot_product_attention(query, key, value, scale=1.0)[0]
-            Z = Z + out.transpose(0, 1).reshape(len(Z), -1) @ self._get(f"output_{number}")
+            Z = Z + out.transpose(0, 1).flatten(1) @ self._get(f"output_{number}")
         return Z[: len(x)] @ self._get("readout")

@@ -80,6 +80,7 @@ class Function:
         if not (np.isfinite(lipschitz) and lipschitz > 0):
             raise InvalidRequest(f"lipschitz={lipschitz!r}: a positive finite number is needed")
         call = _as_columns(target, box)
+        _require_plausible(call, box, lipschitz)
         outputs = call(((box.low_array + box.high_array) / 2)[None]).shape[1]
         return cls(None, box, _output_names(outputs), call, float(lipschitz))
 
@@ -122,6 +123,24 @@ class Function:
         if len(graph.outputs) != len(names) or not set(graph.variables) <= set(box.names):
             raise DamagedFile("the file's target does not fit its domain or its outputs")
         return cls(graph, box, tuple(names))
+
+
+def _require_plausible(call: Callable[[Array], Array], box: Box, lipschitz: float) -> None:
+    """Refuse a declared Lipschitz constant that pairs of sampled points contradict."""
+    rng = np.random.default_rng(0)
+    X = box.sample(400, rng)
+    width = box.high_array - box.low_array
+    for step in (1.0, 1e-1, 1e-2, 1e-4):
+        Y = np.clip(X + step * width * rng.uniform(-1, 1, X.shape), box.low_array, box.high_array)
+        change = np.max(np.abs(call(Y) - call(X)), axis=1)
+        reach = lipschitz * np.sqrt(np.sum((Y - X) ** 2, axis=1))
+        wrong = change > reach * (1 + 1e-9) + 1e-12 * (1 + np.abs(change))
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            raise InvalidRequest(
+                f"lipschitz={lipschitz:g} is contradicted: between {X[i].tolist()} and {Y[i].tolist()} "
+                f"the function changes by {change[i]:.4g}, more than {reach[i]:.4g}"
+            )
 
 
 def _output_names(count: int) -> tuple[str, ...]:

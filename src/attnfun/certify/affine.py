@@ -1,0 +1,61 @@
+"""Method *affine*: networks without heads, in any number of variables.
+
+f − (A x + c), the stored A and c taken as exact rationals, is an expression like any other; its range over the box is
+bounded by branch and bound with mean-value forms (`targets.ranges`). For an affine f every partial derivative is a
+rounding error of A, so the first mean-value form is already sharp.
+Failure mode: an f that is not affine gets a true, large bound.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from flint import arb
+
+from attnfun.certify.outcome import Bound
+from attnfun.certify.view import Array, Undecided, View
+from attnfun.expressions import BallAlgebra, Builder, Graph, precision, run
+from attnfun.expressions.enclosures import abs_lower
+from attnfun.targets import Function
+from attnfun.targets.ranges import range_of
+
+
+def prove_by_affine(view: View, function: Function) -> Bound:
+    """A bound of sup|f − (A x + c)|, its witness at a corner, the centre, or the ends of the box."""
+    assert function.graph is not None
+    residual = _residual(view, function)
+    high = max(max(-low, top, 0.0) for low, top in range_of(residual, function.box))
+    if not math.isfinite(high):
+        raise Undecided("affine: the residual could not be bounded")
+    low, witness = 0.0, None
+    X = function.box.probe(1, np.random.default_rng(0)) if function.box.dim <= 6 else _few(function)
+    with precision(128):
+        for x in X[:64]:
+            env = {n: arb(float(v)) for n, v in zip(function.box.names, x, strict=True)}
+            found = max(abs_lower(value) for value in run(residual, BallAlgebra(clip_sqrt=True), env))
+            if found > low:
+                low, witness = found, x
+    return Bound("affine", low, high, witness)
+
+
+def _few(function: Function) -> Array:
+    box = function.box
+    return np.stack([box.low_array, box.high_array, (box.low_array + box.high_array) / 2])
+
+
+def _residual(view: View, function: Function) -> Graph:
+    """f_o − Σ_k A_ok x_k − c_o for every output, exact."""
+    assert function.graph is not None
+    builder = Builder()
+    at = builder.copy(function.graph.nodes)
+    outputs = []
+    for o, node in enumerate(function.graph.outputs):
+        total = builder.apply("sub", at[node], builder.const(Fraction(float(view.bias[o]))))
+        for k, name in enumerate(function.box.names):
+            if view.affine[o, k] != 0:
+                term = builder.apply("mul", builder.const(Fraction(float(view.affine[o, k]))), builder.var(name))
+                total = builder.apply("sub", total, term)
+        outputs.append(total)
+    return builder.graph(outputs)

@@ -564,3 +564,22 @@ def test_one_head_may_write_several_coordinates() -> None:
     swapped = dataclasses.replace(both, writes=("y", "z"))
     other = dataclasses.replace(network, layers=(Layer((swapped,)),))
     assert prove(other, function, eps=1e-9).status in (Status.REFUTED, Status.UNDECIDED)
+
+
+def test_what_the_witness_cannot_read_refutes_nothing() -> None:
+    """The same network with a query of two numbers, or with two axes: `outputs_at` reads one axis of one number."""
+    net = composed("root at 0")
+    network, box = net.network, net.target.box
+    (head, *rest) = network.layers[-1].heads
+    axis = head.axes[0]
+    query, offset = np.concatenate([0 * axis.query, axis.query]), np.concatenate([0 * axis.offset, axis.offset])
+    wide = Axis(query, offset, np.concatenate([0 * axis.slopes, axis.slopes], axis=1), axis.biases)
+    idle = Axis(0 * axis.query, 0 * axis.offset, np.zeros((2, 1)), np.zeros(2))
+    X = box.sample(200, np.random.default_rng(0))
+    for axes, values in (((wide,), head.values), ((idle, axis), np.stack([head.values, head.values]))):
+        changed_head = dataclasses.replace(head, axes=axes, values=values)
+        other = dataclasses.replace(network, layers=(*network.layers[:-1], Layer((changed_head, *rest))))
+        assert np.abs(evaluate(other, X) - evaluate(network, X)).max() < 1e-12
+        assert prove(other, net.target, eps=1e-2).status is Status.UNDECIDED
+    black = Function.read(lambda x, y: math.hypot(float(x), float(y)), box, lipschitz=1.0)
+    assert prove(network, black, eps=1e-2).status is Status.UNDECIDED

@@ -45,9 +45,9 @@ def test_sizes_and_slack(
     assert (again.status, again.error, again.target) == (certificate.status, certificate.error, certificate.target)
 
 
-@pytest.mark.parametrize(("eps", "forms"), [(0.05, ("cross",)), (0.2, ("self", "cross"))])
-def test_the_seeds_example_as_a_partition(eps: float, forms: tuple[str, ...]) -> None:
-    """At 0.05 the self form has 16,000 tokens that all attend to each other, past the limit of its matrices."""
+@pytest.mark.parametrize("eps", [0.05, 0.2])
+def test_the_seeds_example_as_a_partition(eps: float) -> None:
+    """In the self form, at 0.05, 16,129 constant tokens and the points attend to each other."""
     torch = pytest.importorskip("torch")
     net = af.compile("sin(x)+cos(y)", "x=-3:3;y=-3:3", eps, method="partition")
     assert net.certificate.status is Status.PROVED and net.cost.heads == 1
@@ -57,7 +57,7 @@ def test_the_seeds_example_as_a_partition(eps: float, forms: tuple[str, ...]) ->
     assert "published worst case" in net.explain()
     X = np.random.default_rng(0).uniform(-3, 3, (40, 2))
     rounding = net.certificate.parts["rounding"]
-    for form in forms:
+    for form in ("self", "cross"):
         found = net.to_torch(torch.float64, form=form)(torch.tensor(X)).numpy()
         assert np.abs(found - net(X)).max() <= 2 * rounding
         assert np.abs(found - net.target.values(X)[:, 0]).max() <= net.certificate.error[1]

@@ -25,7 +25,7 @@ from attnfun.errors import DamagedFile
 from attnfun.expressions import ArrayAlgebra, Graph, Node, parse, precision, run
 from attnfun.network import Axis, Head, Label, Labels, Layer, Network, evaluate, load, routes, save
 from attnfun.targets import Box, Function
-from certify.hunting import Array, assert_sound, errors, worst_error
+from certify.hunting import Array, assert_sound, errors, worst_error, zero_network
 
 torch.set_num_threads(1)
 
@@ -583,3 +583,12 @@ def test_what_the_witness_cannot_read_refutes_nothing() -> None:
         assert prove(other, net.target, eps=1e-2).status is Status.UNDECIDED
     black = Function.read(lambda x, y: math.hypot(float(x), float(y)), box, lipschitz=1.0)
     assert prove(network, black, eps=1e-2).status is Status.UNDECIDED
+
+
+def test_a_point_refutes_no_mean() -> None:
+    """Without heads: |x^20| is 1 at a point, 1/√41 in the mean square."""
+    function = Function.read("x**20", Box.parse("x=0:1"))
+    network = zero_network(function)
+    certificate = prove(network, function, norm=2.0, eps=0.2)
+    assert certificate.status is Status.UNDECIDED and certificate.error[0] <= 1 / math.sqrt(41)
+    assert prove(network, function, eps=0.2).status is Status.REFUTED

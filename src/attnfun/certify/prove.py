@@ -129,8 +129,8 @@ def _bound_and_rounding(
                 return Bound("witness", low, math.inf, witness), 0.0  # this low holds however the network is computed
             # one layer: the methods that need no labels may still decide
     seen = view(network, function.box.low_array, function.box.high_array)
-    if not seen.heads and function.graph is not None:
-        require_defined(function.graph, function.box, continuous=math.isinf(norm))
+    if not seen.heads and function.graph is not None and math.isinf(norm):
+        require_defined(function.graph, function.box)
         return prove_by_affine(seen, function), rounding_bound(seen, network.dtype)
     say("rounding of the evaluation")
     rounding = rounding_bound(seen, network.dtype)
@@ -156,9 +156,13 @@ def _bound_and_rounding(
     def cells() -> Bound:
         return prove_by_cells(seen, function, norm, goal)
 
+    def affine() -> Bound:  # its witness is a point, which tells nothing of an L^p norm: `_first_good` drops it
+        return prove_by_affine(seen, function)
+
     if graph is None or not math.isinf(norm):
         tries = [cells] + ([nodes] if graph is not None and not has_kinks(graph) else [])
         tries += [moments] if graph is not None and seen.dim == 1 and not _has_sign(graph) else []
+        tries += [affine] if graph is not None and not seen.heads else []
     elif _is_sharp(seen):
         few = seen.dim == 1 and seen.heads[0].axes[0].size <= _FEW  # many steps need many intervals: minutes
         tries = [cells, nodes] + ([moments] if few else [])

@@ -121,13 +121,13 @@ def _bound_and_rounding(
             require_defined(function.graph, function.box)
         try:
             return prove_by_composition(network, function, network.labels, eps if eps is not None else math.inf)
-        except Undecided:
-            if len(network.layers) > 1:
-                low, witness = computed_witness(network, function)
-                if eps is None or not low > eps:
-                    raise
-                return Bound("witness", low, math.inf, witness), 0.0  # this low holds however the network is computed
-            # one layer: the methods that need no labels may still decide
+        except Undecided:  # a label that cannot be derived is never passed over, but the network may be refuted
+            if eps is None or any(len(head.axes) != 1 or head.axes[0].dim != 1 for head in network.heads):
+                raise
+            low, witness = computed_witness(network, function)
+            if not low > eps:
+                raise
+            return Bound("witness", low, math.inf, witness), 0.0  # this low holds however the network is computed
     seen = view(network, function.box.low_array, function.box.high_array)
     if not seen.heads and function.graph is not None and math.isinf(norm):
         require_defined(function.graph, function.box)

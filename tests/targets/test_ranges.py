@@ -10,8 +10,8 @@ from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnfun.expressions import ArrayAlgebra, BallAlgebra, Graph, parse, precision, run
-from attnfun.targets import Box
+from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, Graph, parse, precision, run
+from attnfun.targets import Box, natural_domain
 from attnfun.targets.ranges import range_of
 from expressions.random_graphs import graphs
 
@@ -126,3 +126,26 @@ def test_random_expressions_stay_in_their_ranges(graph: Graph, seed: int) -> Non
             if value.is_finite():
                 assert value >= a or value.overlaps(arb(a)) or a == -math.inf
                 assert value <= b or value.overlaps(arb(b)) or b == math.inf
+
+
+@pytest.mark.parametrize(
+    ("text", "low", "high"),
+    [
+        ("sqrt(u)", 0.0, math.inf),
+        ("sqrt(2*u)", 0.0, math.inf),
+        ("asin(1 - 4*u)", 0.0, 0.5),
+        ("log(3 - u/2)", -math.inf, 6.0),
+        ("sqrt(u) + acos(u)", 0.0, 1.0),
+        ("sqrt(u**2) + 1/u", -math.inf, math.inf),
+    ],
+)
+def test_the_natural_domain_holds_every_point_where_the_function_is_defined(text: str, low: float, high: float) -> None:
+    assert natural_domain(parse(text, ["u"])) == (low, high)
+
+
+def test_the_natural_domain_of_shared_sums_is_read_in_one_pass() -> None:
+    builder = Builder()
+    u = builder.var("u")
+    for _ in range(60):
+        u = builder.apply("add", u, u)
+    assert natural_domain(builder.graph([builder.apply("sqrt", u)])) == (0.0, math.inf)

@@ -297,8 +297,8 @@ def _choose(x: Ball, y: Ball, a: Ball, b: Ball) -> Ball:
 
 
 def _mul_sharp(x: Ball, y: Ball) -> Ball:
-    if max(x.rel_accuracy_bits(), y.rel_accuracy_bits()) >= _THIN_BITS:
-        return x * y
+    if min(x.rel_accuracy_bits(), y.rel_accuracy_bits()) >= _THIN_BITS:
+        return x * y  # a thin times a fat ball goes by end points too: Arb's rounding of its radius may pass 0
     if not (x.is_finite() and y.is_finite()):
         return NAN
     products = [a * b for a in (x.lower(), x.upper()) for b in (y.lower(), y.upper())]

@@ -74,21 +74,63 @@ def conditions(graph: Graph, continuous: bool) -> tuple[Graph, list[Condition]]:
 
 
 _DOMAINS = {
-    "positive": (0.0, math.inf),
-    "nonnegative": (0.0, math.inf),
-    "unit": (-1.0, 1.0),
-    "above -1": (-1.0, math.inf),
+    "positive": (Fraction(0), None),
+    "nonnegative": (Fraction(0), None),
+    "unit": (Fraction(-1), Fraction(1)),
+    "above -1": (Fraction(-1), None),
 }
 
 
 def natural_domain(graph: Graph) -> tuple[float, float]:
-    """An interval that holds the one variable of `graph` wherever the graph is defined (conditions on it alone)."""
+    """An interval that holds the one variable u of `graph` wherever the graph is defined.
+
+    Read off the conditions whose argument is a u + b with rational a, b; ends are rounded outward.
+    """
     extended, found = conditions(graph, continuous=False)
+    forms = _affine_forms(extended)
     low, high = -math.inf, math.inf
     for c in found:
-        if extended.nodes[c.argument].op == "var" and c.kind in _DOMAINS:
-            low, high = max(low, _DOMAINS[c.kind][0]), min(high, _DOMAINS[c.kind][1])
+        form = forms[c.argument]
+        if form is None or form[0] == 0 or c.kind not in _DOMAINS:
+            continue
+        slope, offset = form
+        least, most = _DOMAINS[c.kind]
+        ends = [None if end is None else (end - offset) / slope for end in (least, most)]
+        below, above = ends if slope > 0 else reversed(ends)
+        low = low if below is None else max(low, _outward(below, -math.inf))
+        high = high if above is None else min(high, _outward(above, math.inf))
     return low, high
+
+
+def _outward(value: Fraction, side: float) -> float:
+    """The double nearest to the fraction, stepped towards `side` if it lies on the other side of it."""
+    near = float(value)
+    inside = Fraction(near) > value if side < 0 else Fraction(near) < value
+    return math.nextafter(near, side) if inside else near
+
+
+def _affine_forms(graph: Graph) -> list[tuple[Fraction, Fraction] | None]:
+    """For every node (a, b) if it is a u + b with rational coefficients, else None."""
+    forms: list[tuple[Fraction, Fraction] | None] = []
+    for node in graph.nodes:
+        args = [f for f in (forms[a] for a in node.args) if f is not None]
+        form = None
+        if node.op == "var":
+            form = Fraction(1), Fraction(0)
+        elif node.op == "const" and isinstance(node.value, Fraction):
+            form = Fraction(0), node.value
+        elif node.op == "neg" and args:
+            form = -args[0][0], -args[0][1]
+        elif node.op in ("add", "sub", "mul", "div") and len(args) == 2:
+            (a, b), (c, d) = args
+            if node.op in ("add", "sub"):
+                form = (a + c, b + d) if node.op == "add" else (a - c, b - d)
+            elif node.op == "mul" and (a == 0 or c == 0):
+                form = a * d + b * c, b * d
+            elif node.op == "div" and c == 0 and d != 0:
+                form = a / d, b / d
+        forms.append(form)
+    return forms
 
 
 def require_defined(graph: Graph, box: Box, continuous: bool = True) -> None:

@@ -162,6 +162,27 @@ def test_no_code_is_ever_evaluated_or_unpickled() -> None:
     assert found == []
 
 
+def test_complex_branches_are_only_taken_with_the_analytic_flag() -> None:
+    """flint's acb.log and acb.sqrt without it give finite, false balls across their cuts.
+
+    Complex balls are made in three files only; roots and logarithms are taken in one of them, always with the flag, and
+    its asin, acos, atan stand beside a predicate that keeps them off their cuts.
+    """
+    trees = {str(path.relative_to(PACKAGE)): ast.parse(path.read_text("utf-8")) for path in FILES}
+    names = {
+        file: {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+        | {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+        for file, tree in trees.items()
+    }
+    algebra, ellipses, constants = "expressions/complex_balls.py", "certify/ellipse.py", "expressions/enclosures.py"
+    assert {file for file, used in names.items() if "acb" in used} == {algebra, ellipses, constants}
+    calls = [n for n in ast.walk(trees[algebra]) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
+    roots = [n for n in calls if n.func.attr in ("log", "sqrt", "rsqrt")]
+    assert roots
+    for call in roots:
+        assert any(k.arg == "analytic" and getattr(k.value, "value", None) is True for k in call.keywords), call.lineno
+
+
 def loaded_after(code: str) -> set[str]:
     """The modules a fresh interpreter holds after running `code`."""
     script = f"{code}\nimport sys\nprint(*sorted(sys.modules), file=sys.stderr)"

@@ -304,7 +304,8 @@ def verify(
     if eps is not None and not (isinstance(eps, (int, float)) and eps > 0):
         raise DamagedFile("the stored request has no usable eps")
     if eps is not None and request.get("relative"):
-        require_defined_for_range(function)
+        if function.graph is not None:
+            require_defined(function.graph, function.box, continuous=False)
         eps, relative = _absolute(function, float(eps), network.dtype)
     with _one_thread():
         return prove(
@@ -323,11 +324,6 @@ def _construction(network: Network) -> str:
     if network.labels is not None:
         return "compose"
     return network.heads[0].name if network.heads else "affine"
-
-
-def require_defined_for_range(function: Function) -> None:
-    if function.graph is not None:
-        require_defined(function.graph, function.box, continuous=False)
 
 
 def _stored_norm(meta: dict[str, Any]) -> float:

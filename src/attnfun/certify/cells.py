@@ -244,14 +244,14 @@ def _ranges(
     return np.stack(lows, axis=-1), np.stack(highs, axis=-1)
 
 
-def _refined(function: Function, low: Array, high: Array, order: list[int], v: Array, depth: int = 1) -> Array:
+def _refined(function: Function, low: Array, high: Array, order: list[int], v: Array) -> Array:
     """e for listed cells by the mean-value form f(c) + f'(cell)(x − c), on the halves of every cell along every axis.
     """
     assert function.graph is not None
     d = low.shape[1]
     e = np.zeros(v.shape)
     middle = low + (high - low) / 2
-    for corner in range(2**d if depth else 1):
+    for corner in range(2**d):
         a = np.where([(corner >> k) & 1 for k in range(d)], middle, low)
         b = np.where([(corner >> k) & 1 for k in range(d)], high, middle)
         e = np.maximum(e, _mean_value(function, a, b, order, v))

@@ -42,6 +42,7 @@ from flint import acb, arb
 from attnfun.certify.view import Array, HeadView, LineAxis, View
 from attnfun.expressions import ArrayAlgebra, ComplexBallAlgebra, Graph, run, run_all
 from attnfun.expressions.enclosures import upper
+from attnfun.targets.domain import halved
 
 ENTIRE = frozenset(
     {"const", "var", "pi", "e", "neg", "add", "sub", "mul", "sin", "cos", "sinh", "cosh", "exp", "expm1", "erf"}
@@ -185,19 +186,8 @@ def _cover_family(graph: Graph, names: tuple[str, ...], low: Array, high: Array,
         balls = [_ball_array(boxes_low[:, k], boxes_high[:, k]) for k in range(d + 1)]
         env = _points(low, high, names, balls[1:], [balls[0] * logs[k] for k in range(d)])
         good = _finite_rows(run_all(graph, ComplexBallAlgebra(), env), len(boxes_low))
-        boxes_low, boxes_high = _split(boxes_low[~good], boxes_high[~good], np.r_[np.max(np.log(rho)), np.ones(d)])
+        boxes_low, boxes_high = halved(boxes_low[~good], boxes_high[~good], np.r_[np.max(np.log(rho)), np.ones(d)])
     return True
-
-
-def _split(low: Array, high: Array, weight: Array) -> tuple[Array, Array]:
-    """Halve every box along its longest side, lengths multiplied by `weight`."""
-    axis = np.argmax((high - low) * weight, axis=1)
-    rows = np.arange(len(low))
-    middle = (low[rows, axis] + high[rows, axis]) / 2
-    left_high, right_low = high.copy(), low.copy()
-    left_high[rows, axis] = middle
-    right_low[rows, axis] = middle
-    return np.concatenate([low, right_low]), np.concatenate([left_high, high])
 
 
 def bound_on_boundary(graph: Graph, names: tuple[str, ...], low: Array, high: Array, rho: Array, rough: float) -> float:
@@ -227,7 +217,7 @@ def bound_on_boundary(graph: Graph, names: tuple[str, ...], low: Array, high: Ar
                 return math.inf
         if good.any():
             worst = max(worst, float(size[good].max()))
-        boxes_low, boxes_high = _split(boxes_low[~good], boxes_high[~good], np.ones(d))
+        boxes_low, boxes_high = halved(boxes_low[~good], boxes_high[~good], np.ones(d))
     return worst
 
 

@@ -213,8 +213,7 @@ def _floats(r: Balls) -> tuple[Array, Array]:
 
 def _cosines(n: int) -> Array:
     """cos(jπ/(2n)), j = 0 … 4n−1, each within u of the truth (balls, rounded once)."""
-    old = ctx.prec
-    assert old >= 64
+    assert ctx.prec >= 64
     quarter = [float((arb(j) * arb.pi() / (2 * n)).cos().mid()) for j in range(n + 1)]
     c = np.empty(4 * n)
     j = np.arange(n + 1)

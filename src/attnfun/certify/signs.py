@@ -18,7 +18,7 @@ import numpy as np
 
 from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, Graph, precision, run
 from attnfun.expressions.enclosures import ball, balls
-from attnfun.targets.domain import Array, Box
+from attnfun.targets.domain import Array, Box, halved
 
 BITS: Final = 96
 BOXES: Final = 400
@@ -92,7 +92,7 @@ class Signs:
         """`weak` or its strict form if sub-boxes prove it, else UNKNOWN. `touches`: do not even try the strict one."""
         box = self.box
         used = [k for k, name in enumerate(box.names) if name in graph.variables]
-        width = box.high_array - box.low_array
+        weight = np.array([float(k in used) for k in range(box.dim)]) / (box.high_array - box.low_array)
         lows, highs = box.low_array[None], box.high_array[None]
         strict, done = not touches, 0
         while len(lows):
@@ -112,11 +112,7 @@ class Signs:
             if done + 2 * len(lows) > BOXES:
                 return Sign.UNKNOWN
             if len(lows):
-                rows, middle = np.arange(len(lows)), (lows + highs) / 2
-                axis = np.array(used)[np.argmax(((highs - lows) / width)[:, used], axis=1)]
-                left, right = highs.copy(), lows.copy()
-                left[rows, axis] = right[rows, axis] = middle[rows, axis]
-                lows, highs = np.concatenate([lows, right]), np.concatenate([left, highs])
+                lows, highs = halved(lows, highs, weight)
         return Sign(2 * int(weak)) if strict else weak
 
 

@@ -39,7 +39,7 @@ from attnfun.expressions import BallAlgebra, GradientAlgebra, precision, run
 from attnfun.expressions.enclosures import abs_uppers, balls
 from attnfun.network import Axis, Head, Layer, Network, evaluate, rounded
 from attnfun.targets import Function
-from attnfun.targets.domain import Array
+from attnfun.targets.domain import Array, halved
 
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
 _SOFT = (2.0, 3.0, 4.0, 6.0)
@@ -264,14 +264,7 @@ def steep_points(function: Function, boxes: int = 1500) -> Array:
     with precision(64):
         while total < boxes:
             worst = np.argsort(score)[-24:]
-            axis = np.argmax((high[worst] - low[worst]) / width, axis=1)
-            rows = np.arange(len(worst))
-            middle = low[worst] + (high[worst] - low[worst]) / 2
-            left_high, right_low = high[worst].copy(), low[worst].copy()
-            left_high[rows, axis] = middle[rows, axis]
-            right_low[rows, axis] = middle[rows, axis]
-            new_low = np.concatenate([low[worst], right_low])
-            new_high = np.concatenate([left_high, high[worst]])
+            new_low, new_high = halved(low[worst], high[worst], 1 / width)
             values = {n: balls(new_low[:, k], new_high[:, k]) for k, n in enumerate(box.names)}
             steep = np.zeros(len(new_low))
             for dual in run(function.graph, algebra, algebra.variables(box.names, values)):

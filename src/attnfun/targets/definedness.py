@@ -20,7 +20,7 @@ from flint import arb
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.expressions import ArrayAlgebra, BallAlgebra, Graph, Node, precision, run
 from attnfun.expressions.enclosures import ball, lowers, uppers
-from attnfun.targets.domain import Array, Box
+from attnfun.targets.domain import Array, Box, halved
 
 _BOXES = 6000
 
@@ -265,10 +265,4 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
         ):
             x = (lows[0] + highs[0]) / 2
             raise Infeasible(f"could not prove that {_describe(extended, worst)} (open near {_at(box, x)})")
-        axis = np.argmax((highs - lows) / width, axis=1) if len(lows) else np.zeros(0, dtype=int)
-        middle = (lows + highs) / 2
-        rows = np.arange(len(lows))
-        left_high, right_low = highs.copy(), lows.copy()
-        left_high[rows, axis] = middle[rows, axis]
-        right_low[rows, axis] = middle[rows, axis]
-        lows, highs = np.concatenate([lows, right_low]), np.concatenate([left_high, highs])
+        lows, highs = halved(lows, highs, 1 / width)

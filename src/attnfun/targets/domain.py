@@ -126,5 +126,16 @@ class Box:
         return np.concatenate([inner, corners, edge, centre])
 
 
+def halved(low: Array, high: Array, weight: Array) -> tuple[Array, Array]:
+    """Boxes (n, d) → (2n, d): each cut in two along its longest side, lengths multiplied by `weight` (d,)."""
+    axis = np.argmax((high - low) * weight, axis=1)
+    rows = np.arange(len(low))
+    middle = low[rows, axis] + (high[rows, axis] - low[rows, axis]) / 2
+    left_high, right_low = high.copy(), low.copy()
+    left_high[rows, axis] = middle
+    right_low[rows, axis] = middle
+    return np.concatenate([low, right_low]), np.concatenate([left_high, high])
+
+
 def _short(value: float) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)

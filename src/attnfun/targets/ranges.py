@@ -17,7 +17,7 @@ from flint import arb
 
 from attnfun.expressions import ArrayAlgebra, BallAlgebra, GradientAlgebra, Graph, precision, run
 from attnfun.expressions.enclosures import balls, lowers, uppers
-from attnfun.targets.domain import Array, Box
+from attnfun.targets.domain import Array, Box, halved
 
 _POINTS = 600
 
@@ -66,13 +66,7 @@ def _bound(graph: Graph, names: list[str], low: Array, high: Array, goal: float,
         if len(bad) == 0:
             break
         bad = bad[np.argsort(score[bad])[-64:]]
-        axis = np.argmax((highs[bad] - lows[bad]) / width, axis=1)
-        rows = np.arange(len(bad))
-        middle = lows[bad] + (highs[bad] - lows[bad]) / 2
-        left, right = highs[bad].copy(), lows[bad].copy()
-        left[rows, axis] = middle[rows, axis]
-        right[rows, axis] = middle[rows, axis]
-        new_low, new_high = np.concatenate([lows[bad], right]), np.concatenate([left, highs[bad]])
+        new_low, new_high = halved(lows[bad], highs[bad], 1 / width)
         a, b = _enclosures(graph, names, new_low, new_high)
         keep = np.setdiff1d(np.arange(len(lows)), bad)
         lows, highs = np.concatenate([lows[keep], new_low]), np.concatenate([highs[keep], new_high])

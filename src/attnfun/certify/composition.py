@@ -35,7 +35,9 @@ or sums that might overflow.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from flint import arb
@@ -44,9 +46,10 @@ from attnfun.certify.identity import same_function
 from attnfun.certify.moments import prove_by_moments, range_bound
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.outcome import Bound
+from attnfun.certify.refine import Affine, Errors, LocalOutput, LocalStep, Refinement
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma, line_fits, line_rounding
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
-from attnfun.certify.witness import computed_witness
+from attnfun.certify.witness import aimed_witness, computed_witness
 from attnfun.errors import AttnfunError
 from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, GradientAlgebra, Graph, precision, run
 from attnfun.expressions.enclosures import abs_uppers, balls, lowers, upper, uppers
@@ -54,20 +57,24 @@ from attnfun.network import Head, Label, Labels, Network
 from attnfun.targets import Box, Function, natural_domain, require_defined
 from attnfun.targets.ranges import range_of
 
+_SLACK = 1.25  # bound over witness above which errors are looked at locally
+_GOAL = 1.1  # the slack that the local search stops at
+
 
 @dataclass
 class _Form:
-    """An affine form with ball coefficients, twice: in the φ's (by label name; for errors) and, with its constant, in
-    the
-    stream's coordinates (for comparison with stored weights). Inputs are exact, so they stand in the second only.
+    """An affine form with ball coefficients, twice: in the inputs and φ's (by label name; what it means) and in the
+    inputs and the stream's coordinates (for comparison with stored weights), each with its constant.
     """
 
     phis: dict[str, arb] = field(default_factory=dict)
+    meant: arb = field(default_factory=lambda: arb(0))
     stream: dict[str, arb] = field(default_factory=dict)
     constant: arb = field(default_factory=lambda: arb(0))
 
     def plus(self, other: _Form, factor: arb) -> _Form:
-        out = _Form(dict(self.phis), dict(self.stream), self.constant + factor * other.constant)
+        meant, constant = self.meant + factor * other.meant, self.constant + factor * other.constant
+        out = _Form(dict(self.phis), meant, dict(self.stream), constant)
         for mine, yours in ((out.phis, other.phis), (out.stream, other.stream)):
             for name, value in yours.items():
                 mine[name] = mine.get(name, arb(0)) + factor * value
@@ -107,9 +114,10 @@ class Composition:
         self.size = {
             n: max(abs(float(a)), abs(float(b))) for n, a, b in zip(network.coordinates, low, high, strict=True)
         }
-        self.errors: dict[str, float] = {}  # E, rounding included
-        self.exact: dict[str, float] = {}  # the same in real arithmetic
+        self.errors = dict.fromkeys(network.inputs, 0.0)  # E, rounding included
+        self.exact = dict.fromkeys(network.inputs, 0.0)  # the same in real arithmetic
         self.steps: list[Step] = []
+        self.local: list[LocalStep] = []
         self._forms: dict[int, _Form] = {}
         self._constant: list[bool] = []
         for node in self.program.nodes:
@@ -133,12 +141,12 @@ class Composition:
             slope = arb(label.slope)
             stream = {name: slope * value for name, value in inner.stream.items()}
             stream[label.name] = stream.get(label.name, arb(0)) + 1
-            return _Form({label.name: arb(1)}, stream, slope * inner.constant + arb(label.offset))
+            return _Form({label.name: arb(1)}, arb(0), stream, slope * inner.constant + arb(label.offset))
         if node.op == "var":
             name = str(node.value)
-            return _Form({}, {name: arb(1)}, arb(0))
+            return _Form({name: arb(1)}, arb(0), {name: arb(1)}, arb(0))
         if self._constant[index]:
-            return _Form(constant=self._value(index))
+            return _Form(meant=self._value(index), constant=self._value(index))
         args = node.args
         if node.op in ("add", "sub"):
             return self.form(args[0]).plus(self.form(args[1]), arb(1 if node.op == "add" else -1))
@@ -207,16 +215,24 @@ class Composition:
                         raise Undecided(f"composition: coordinate {name} has no label")
                     heads = [h for h in layer.heads if name in h.writes]
                     self._coordinate(self.by_name[name], heads, before, eps)
-            high, rounding = self._outputs()
+            outputs = self._outputs()
         low, witness = computed_witness(self.network, self.function)
-        details = {
+        details: dict[str, Any] = {
             "steps": [
                 {"name": s.name, "function": s.unary.text(s.unary.outputs[0], 60), "method": s.method, "own": s.own}
                 | {"argument": s.shift, "carried": s.carried, "rounding": s.rounding, "total": s.total}
                 for s in self.steps
             ]
         }
-        return Bound("composition", low, high, witness, details), rounding
+        high, worst = (max(upper(v) for v in column) for column in zip(*(self._plain(o) for o in outputs), strict=True))
+        if worst > _SLACK * low:
+            field = Refinement(self.local, outputs, self.function.box)
+            aimed = aimed_witness(self.network, self.function, field.aims)
+            low, witness = max((low, witness), aimed, key=lambda pair: pair[0])
+            found = field.search(_GOAL * low)
+            details["refined"] = {"plain": worst, "boxes": found.boxes}
+            high, worst = min(high, found.plain), min(worst, found.computed)
+        return Bound("composition", low, high, witness, details), math.nextafter(max(worst - high, 0.0), math.inf)
 
     def _query(self, head: Head, label: Label, before: tuple[str, ...], form: _Form) -> tuple[LineAxis, float, float]:
         """The head's axis as a function of u (nominal map q = w u + c), and the mismatch of that map.
@@ -267,15 +283,15 @@ class Composition:
             if first is None:
                 first, mismatch, plain = line, off, nominal
             reach = upper(
-                arb(self._incoming(form, self.errors)) + arb(max(off, mismatch))
+                arb(self._incoming(form.phis, self.errors)) + arb(max(off, mismatch))
             )  # where the first's û may be
             dq = abs(line.w) * shift
             left, right = math.nextafter(low - reach, -math.inf), math.nextafter(high + reach, math.inf)
             rounding += float(line_rounding(line, views[-1], left, right, self.network.dtype, dq).max())
         sizes = sum(float(np.abs(v.values).max()) for v in views)
         rounding += gamma(len(views) + 1, self.u) * sizes
-        delta = math.nextafter(self._incoming(form, self.errors) + mismatch, math.inf)
-        still = math.nextafter(self._incoming(form, self.exact) + plain, math.inf)  # δ in real arithmetic
+        delta = math.nextafter(self._incoming(form.phis, self.errors) + mismatch, math.inf)
+        still = math.nextafter(self._incoming(form.phis, self.exact) + plain, math.inf)  # δ in real arithmetic
         left, right = widened(g, low, high, delta)
         seen = View(
             np.array([left]), np.array([right]), np.array([[label.slope]]), np.array([label.offset]), tuple(views)
@@ -287,25 +303,42 @@ class Composition:
             raise Undecided(f"composition: {label.name} could not be bounded")
         self.errors[label.name] = total
         apart = rounding if len(views) > 1 else 0.0  # pieces whose arguments differ do so in real arithmetic too
-        unrounded = own + modulus(g, left, right, still) + abs(label.slope) * plain + apart
-        self.exact[label.name] = min(unrounded * (1 + 1e-12), total)
+        follows = min(modulus(g, left, right, still), carried)
+        unrounded = (own + follows + abs(label.slope) * plain + apart) * (1 + 1e-12)
+        self.exact[label.name] = min(unrounded, total)
         self.size[label.name] = math.nextafter(self.size[label.name] + rounding, math.inf)
         if not sizes < self.limit:
             raise Undecided(f"composition: {label.name} may overflow in {self.network.dtype}")
         self.steps.append(Step(label.name, g, low, high, own, delta, carried, rounding, total, method))
+        rest = (abs(label.slope) * mismatch + rounding) * (1 + 1e-12)
+        computed = Errors(mismatch, carried, rest, total)
+        exact = Errors(plain, follows, (abs(label.slope) * plain + apart) * (1 + 1e-12), self.exact[label.name])
+        clipped = left >= low or right <= high
+        meaning = Affine(form.phis, form.meant)
+        self.local.append(
+            LocalStep(label.name, meaning, g, seen, (low, high), clipped, delta, own, exact, computed)
+        )
 
-    def _incoming(self, form: _Form, errors: dict[str, float]) -> float:
+    def _incoming(self, weights: Mapping[str, arb], errors: dict[str, float]) -> float:
         """Σ |β_i| E_i: how far the exact affine form of the computed stream is from its meaning."""
         total = arb(0)
-        for name, beta in form.phis.items():
+        for name, beta in weights.items():
             if name not in errors:
                 raise Undecided(f"composition: {name} is read before it is written")
             total = total + abs(beta) * arb(errors[name])
         return upper(total)
 
-    def _outputs(self) -> tuple[float, float]:
-        """(error of the outputs in real arithmetic, what rounding adds)."""
-        worst, still = 0.0, 0.0
+    def _plain(self, output: LocalOutput) -> tuple[arb, arb]:
+        """An output's error in real arithmetic and as computed, the errors of all φ's added up."""
+        form = output.form.weights
+        return (
+            arb(output.plain) + arb(self._incoming(form, self.exact)),
+            arb(output.computed) + arb(self._incoming(form, self.errors)),
+        )
+
+    def _outputs(self) -> list[LocalOutput]:
+        """Every output with what its read-out adds: weights that are not exact, and rounding."""
+        outputs = []
         names = self.network.coordinates
         for o, node in enumerate(self.program.outputs):
             form = self.form(node)
@@ -319,9 +352,8 @@ class Composition:
                 raise Undecided(f"composition: output {o + 1} may overflow in {self.network.dtype}")
             terms = int(np.count_nonzero(row)) + 2
             lost = arb(gamma(terms, self.u)) * carried + (2 * arb(float(np.abs(row).sum())) + terms) * arb(self.tiny)
-            still = max(still, upper(off + arb(self._incoming(form, self.exact))))
-            worst = max(worst, upper(off + lost + arb(self._incoming(form, self.errors))))
-        return still, math.nextafter(max(worst - still, 0.0), math.inf)
+            outputs.append(LocalOutput(Affine(form.phis, form.meant), upper(off), upper(off + lost)))
+        return outputs
 
 
 # ---------------------------------------------------------------- one variable
@@ -382,13 +414,7 @@ def _sampled(seen: View, g: Graph) -> tuple[float, Array]:
     u = np.clip(low + (high - low) * np.sort(s), low, high)
     with np.errstate(all="ignore"):
         f = np.broadcast_to(np.asarray(run(g, ArrayAlgebra(), {"u": u})[0], dtype=np.float64), u.shape)
-        net = seen.affine[0, 0] * u + seen.bias[0]
-        for head in seen.heads:
-            axis = head.axes[0]
-            logits = (axis.w * u + axis.c)[:, None] * axis.slopes + axis.biases
-            weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-            net = net + (weights @ head.values[:, 0]) / weights.sum(axis=1)
-        error = np.abs(f - net)
+        error = np.abs(f - seen.floats(u))
     error = np.where(np.isfinite(error), error, 0.0)
     top = np.argsort(error)[-3:]
     return float(error[top[-1]]), u[top][:, None]

@@ -29,6 +29,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from flint import arb, arb_poly
@@ -38,7 +39,7 @@ from attnfun.certify.outcome import Bound
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
 from attnfun.certify.witness import best_witness, error_at
 from attnfun.expressions import BallAlgebra, Graph, Kink, SeriesAlgebra, precision, run
-from attnfun.expressions.enclosures import abs_upper, ball, upper
+from attnfun.expressions.enclosures import abs_upper, ball, lower, upper
 from attnfun.expressions.series import series_length
 
 _INTERVALS = 40_000
@@ -95,55 +96,110 @@ def _bisect(
         count += 2
 
 
-def _interval_bound(view: View, graph: Graph, names: tuple[str, ...], order: int, left: float, right: float) -> float:
-    """An upper bound of max_o |f_o − net_o| on [left, right]; infinity where the forms do not apply."""
-    c = left + (right - left) / 2
-    radius = math.nextafter(max(right - c, c - left), math.inf)
-    r = arb(radius)
-    nets = []
-    for head in view.heads:
-        model = _head_model(head, c, radius, order)
-        if model is None:
-            return math.inf
-        nets.append(model)
-    whole = ball(left, right)
+@dataclass(frozen=True)
+class Model:
+    """net − f on |x − centre| ≤ radius: Σ_i coefficients[i] (x − centre)^i, up to `rest` in absolute value."""
+
+    centre: float
+    radius: float
+    coefficients: list[arb]
+    rest: arb
+
+
+def residual_models(
+    view: View, graph: Graph, names: tuple[str, ...], order: int, left: float, right: float
+) -> list[Model] | None:
+    """One model an output on [left, right]; None where the target or a head has no Taylor form there."""
+    c, radius, nets = _net_models(view, order, left, right)
+    if nets is None:
+        return None
     try:
         with series_length(order + 1):
             algebra = SeriesAlgebra(order + 1)
-            last = [algebra.coefficients(s)[order] for s in run(graph, algebra, {names[0]: algebra.variable(whole)})]
+            whole = algebra.variable(ball(left, right))
+            last = [algebra.coefficients(s)[order] for s in run(graph, algebra, {names[0]: whole})]
         with series_length(order):
             algebra = SeriesAlgebra(order)
             centre = [algebra.coefficients(s) for s in run(graph, algebra, {names[0]: algebra.variable(arb(c))})]
-        smooth = all(v.is_finite() for v in last) and all(v.is_finite() for s in centre for v in s)
     except Kink:
-        smooth = False
-    powers = [arb(1)]
-    for _ in range(order):
-        powers.append(powers[-1] * r)
-    worst = 0.0
-    ranges = None if smooth else run(graph, BallAlgebra(clip_sqrt=True), {names[0]: whole})
+        return None
+    if not (all(v.is_finite() for v in last) and all(v.is_finite() for s in centre for v in s)):
+        return None
+    power = arb(radius) ** order
+    return [
+        Model(c, radius, [x - y for x, y in zip(net, f, strict=True)], rest + abs(tail) * power)
+        for (net, rest), f, tail in zip(nets, centre, last, strict=True)
+    ]
+
+
+def _net_models(
+    view: View, order: int, left: float, right: float
+) -> tuple[float, float, list[tuple[list[arb], arb]] | None]:
+    """Centre and radius, and per output the network's Taylor coefficients with a bound of what they leave out."""
+    c = left + (right - left) / 2
+    radius = math.nextafter(max(right - c, c - left), math.inf)
+    models = []
+    for head in view.heads:
+        model = _head_model(head, c, radius, order)
+        if model is None:
+            return c, radius, None
+        models.append(model)
+    nets = []
     for o in range(view.outputs):
-        net = [arb(0)] * order
+        net, rest = [arb(0)] * order, arb(0)
         net[0] = arb(float(view.bias[o])) + arb(float(view.affine[o, 0])) * arb(c)
-        if order > 1:
-            net[1] = arb(float(view.affine[o, 0]))
-        rest = arb(0)
-        for head, (series, remainders) in zip(view.heads, nets, strict=True):
+        net[1] = arb(float(view.affine[o, 0]))
+        for head, (series, remainders) in zip(view.heads, models, strict=True):
             for k in range(head.mix.shape[1]):
-                weight = arb(float(head.mix[o, k]))
                 if head.mix[o, k] != 0:
+                    weight = arb(float(head.mix[o, k]))
                     net = [x + weight * y for x, y in zip(net, series[k], strict=True)]
                     rest = rest + abs(weight) * remainders[k]
-        if ranges is None:
-            total = rest + abs(last[o]) * powers[order]
-            for i in range(order):
-                total = total + abs(centre[o][i] - net[i]) * powers[i]
-            value = upper(total)
-        else:
-            wander = rest
-            for i in range(1, order):
-                wander = wander + abs(net[i]) * powers[i]
-            value = upper(arb(abs_upper(ranges[o] - net[0])) + wander)
+        nets.append((net, rest))
+    return c, radius, nets
+
+
+def _interval_bound(view: View, graph: Graph, names: tuple[str, ...], order: int, left: float, right: float) -> float:
+    """An upper bound of max_o |f_o − net_o| on [left, right]; infinity where the forms do not apply."""
+    models = residual_models(view, graph, names, order, left, right)
+    if models is not None:
+        return _largest([_size(m.coefficients, m.radius) + m.rest for m in models])
+    return _range_form(view, run(graph, BallAlgebra(clip_sqrt=True), {names[0]: ball(left, right)}), order, left, right)
+
+
+def _range_form(view: View, values: list[arb], order: int, left: float, right: float) -> float:
+    """max_o |values_o − net_o(x)| for x in [left, right]: a ball against the heads' Taylor ranges."""
+    _, radius, nets = _net_models(view, order, left, right)
+    if nets is None:
+        return math.inf
+    off = []
+    for value, (net, rest) in zip(values, nets, strict=True):
+        off.append(arb(abs_upper(value - net[0])) + _size([arb(0), *net[1:]], radius) + rest)
+    return _largest(off)
+
+
+def net_range(view: View, left: float, right: float) -> tuple[float, float]:
+    """An interval that contains the first output on [left, right]; (−∞, ∞) where the heads have no Taylor form."""
+    _, radius, nets = _net_models(view, 6, left, right)
+    if nets is None:
+        return -math.inf, math.inf
+    net, rest = nets[0]
+    swing = _size([arb(0), *net[1:]], radius) + rest
+    return lower(net[0] - swing), upper(net[0] + swing)
+
+
+def _size(coefficients: list[arb], radius: float) -> arb:
+    """Σ |c_i| r^i."""
+    total, power, r = arb(0), arb(1), arb(radius)
+    for value in coefficients:
+        total, power = total + abs(value) * power, power * r
+    return total
+
+
+def _largest(values: list[arb]) -> float:
+    """The largest upper end; infinity for NaN."""
+    worst = 0.0
+    for value in map(upper, values):
         if not value <= worst:  # NaN must not pass
             worst = value if value == value else math.inf
     return worst
@@ -238,38 +294,10 @@ def range_bound(view: View, values: list[arb], left: float, right: float) -> flo
         if not pieces:
             return worst
         a, b = pieces.pop()
-        value = _constant_bound(view, values, a, b, order)
+        value = _range_form(view, values, order, a, b)
         if math.isfinite(value):
             worst = max(worst, value)
         else:
             middle = a + (b - a) / 2
             pieces += [(a, middle), (middle, b)]
     return math.inf
-
-
-def _constant_bound(view: View, values: list[arb], left: float, right: float, order: int) -> float:
-    c = left + (right - left) / 2
-    radius = math.nextafter(max(right - c, c - left), math.inf)
-    models = [_head_model(head, c, radius, order) for head in view.heads]
-    if any(m is None for m in models):
-        return math.inf
-    worst = 0.0
-    r = arb(radius)
-    for o in range(view.outputs):
-        middle = arb(float(view.bias[o])) + arb(float(view.affine[o, 0])) * arb(c)
-        wander = abs(arb(float(view.affine[o, 0]))) * r
-        for head, model in zip(view.heads, models, strict=True):
-            assert model is not None
-            series, remainders = model
-            for k in range(head.mix.shape[1]):
-                weight = arb(float(head.mix[o, k]))
-                middle = middle + weight * series[k][0]
-                power = r
-                for value in series[k][1:]:
-                    wander = wander + abs(weight) * abs(value) * power
-                    power = power * r
-                wander = wander + abs(weight) * remainders[k]
-        size = upper(abs(values[o] - middle) + wander)
-        if not size <= worst:
-            worst = size if size == size else math.inf
-    return worst

@@ -104,6 +104,16 @@ class View:
     def outputs(self) -> int:
         return len(self.bias)
 
+    def floats(self, x: Array) -> Array:
+        """The first output of a view of one variable at points, in plain floats: for estimates."""
+        out = self.affine[0, 0] * x + self.bias[0]
+        for head in self.heads:
+            axis = head.axes[0]
+            logits = (axis.w * x + axis.c)[:, None] * axis.slopes + axis.biases
+            weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+            out = out + (weights @ (head.values @ head.mix[0])) / weights.sum(axis=1)
+        return np.asarray(out)
+
 
 def view(network: Network, low: Array, high: Array) -> View:
     """See `network` as affine part plus product heads of single variables, or raise Undecided."""

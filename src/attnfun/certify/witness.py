@@ -6,6 +6,9 @@ by any route: `outputs_at` adds the rounding of every query, head and sum at tha
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from flint import arb
 
@@ -55,14 +58,44 @@ def best_witness(
     return best, where
 
 
+@dataclass(frozen=True)
+class Aim:
+    """An affine form of the inputs, and values of it at which the error may be large."""
+
+    weights: Mapping[str, float]
+    values: Array
+
+
 def computed_witness(network: Network, function: Function) -> tuple[float, Array | None]:
     """The largest error proved at a few points of large sampled error, and its point; heads of one variable only."""
+    return _proved_at(network, function, _worst_points(network, function))
+
+
+def aimed_witness(network: Network, function: Function, aims: Sequence[Aim]) -> tuple[float, Array | None]:
+    """As `computed_witness`, from points that meet the aims one after the other, whichever value gives most."""
+    box = function.box
+    X = _worst_points(network, function, 4)
+    for _ in range(2):
+        for aim in aims:
+            c = np.array([aim.weights.get(name, 0.0) for name in box.names])
+            if not c.any():
+                continue
+            moves = (aim.values[None] - (X @ c)[:, None])[..., None] * c / (c @ c)
+            Y = np.clip(X[:, None] + moves, box.low_array, box.high_array)
+            Y = np.concatenate([X[:, None], Y], axis=1)
+            error = _errors(network, function, Y.reshape(-1, box.dim)).reshape(Y.shape[:2])
+            X = Y[np.arange(len(X)), np.argmax(error, axis=1)]
+    return _proved_at(network, function, X)
+
+
+def _proved_at(network: Network, function: Function, X: Array) -> tuple[float, Array | None]:
+    """The largest error that balls prove at one of the points."""
     box, graph = function.box, function.graph
     best, where = 0.0, None
     if graph is None or any(len(h.axes) != 1 or h.axes[0].dim != 1 for layer in network.layers for h in layer.heads):
         return best, where  # `outputs_at` reads one axis of one number
     with precision(128):
-        for x in _worst_points(network, function):
+        for x in X:
             env = {n: arb(float(v)) for n, v in zip(box.names, x, strict=True)}
             f = run(graph, BallAlgebra(clip_sqrt=True), env)
             for a, b in zip(f, outputs_at(network, x), strict=True):
@@ -72,23 +105,23 @@ def computed_witness(network: Network, function: Function) -> tuple[float, Array
     return best, where
 
 
+def _errors(network: Network, function: Function, X: Array) -> Array:
+    with np.errstate(all="ignore"):
+        off = np.max(np.abs(evaluate(network, X).astype(np.float64) - function.values(X)), axis=1)
+    return np.where(np.isfinite(off), off, 0.0)
+
+
 def _worst_points(network: Network, function: Function, count: int = 3) -> Array:
     """Points of large sampled error: random ones, corners, edges, then shrinking steps from the best (seeded)."""
     rng = np.random.default_rng(0)
     box = function.box
-
-    def error(X: Array) -> Array:
-        with np.errstate(all="ignore"):
-            off = np.max(np.abs(evaluate(network, X).astype(np.float64) - function.values(X)), axis=1)
-        return np.where(np.isfinite(off), off, 0.0)
-
     X = box.probe(4000, rng)
-    X = X[np.argsort(error(X))[-24:]]
+    X = X[np.argsort(_errors(network, function, X))[-24:]]
     step = 0.05
     for _ in range(20):
         moves = step * (box.high_array - box.low_array) * rng.standard_normal((8 * len(X), box.dim))
         Y = np.concatenate([X, np.clip(np.repeat(X, 8, axis=0) + moves, box.low_array, box.high_array)])
-        X = Y[np.argsort(error(Y))[-24:]]
+        X = Y[np.argsort(_errors(network, function, Y))[-24:]]
         step *= 0.75
     return X[-count:]
 

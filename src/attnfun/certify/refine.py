@@ -1,0 +1,427 @@
+"""Local refinement: a composition's errors with their signs, on sub-boxes of the inputs, worst first.
+
+Method *composition* adds the largest errors of all steps. They need not peak at one point, nor with one sign. On a
+sub-box B, in stream order and with intervals (r_i = heads − g_i the step's signed residual, e_i = φ̂_i − φ_i its error,
+m, ω, ρ the mismatch of its query, its modulus and its rounding as proved on the whole box):
+
+    U_i ∈ Σ_j β_j φ_j + Σ_k γ_k x_k + const,       e(U_i) ∈ Σ_j β_j e_j + [−m, m],       û_i ∈ U_i + e(U_i)
+    φ_i ∈ g_i(U_i),       e_i ∈ r_i(û_i) + (g_i'(hull of U_i, û_i) e(U_i) ∩ [−ω, ω]) + [−|a| m − ρ, |a| m + ρ]
+
+and the outputs are affine in φ's, errors likewise. Where g_i ends (a root at 0), û is clipped there, as in the
+statement of `composition`: then e(U_i) is joined with 0 in the product. Near such an end, where g_i' is of no use,
+
+    e_i ∈ heads(û_i) − g_i(U_i) + [−|a| m − ρ, |a| m + ρ]
+
+is better, and both are intersected. r_i, g_i, g_i' and the heads are tabulated once on cells of u: r_i from Taylor
+models (`moments.residual_models`) whose polynomials are enclosed on 32 parts each, g_i and g_i' by balls. A sub-box
+costs only look-ups of maxima over runs of cells and outward rounded sums. Sub-boxes always cover the box; a search that
+stops early returns a larger bound. Every step's interval is cut to the bound of the whole box, so the result is never
+above the plain one.
+
+Failure mode: many variables that matter at once; then the boxes stay large and nothing is gained.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from attnfun.certify.moments import net_range, residual_models
+from attnfun.certify.view import Array, View
+from attnfun.certify.witness import Aim
+from attnfun.expressions import ArrayAlgebra, BallAlgebra, GradientAlgebra, Graph, precision, run
+from attnfun.expressions.enclosures import abs_upper, ball, balls, lower, lowers, upper, uppers
+from attnfun.expressions.intervals import Interval, IntervalAlgebra
+from attnfun.targets import Box
+
+_MODELS = 160  # Taylor models a step, at most
+_PARTS = 32  # parts of a model's interval
+_ORDER = 12
+_ARITHMETIC = {"var", "const", "neg", "add", "sub", "mul", "div", "powi", "sqrt", "abs", "relu", "max", "min"}
+_RESIDUAL, _SLOPE, _VALUE, _HEADS = range(4)
+_SLOP = 1e-13  # above the rounding of shifting a polynomial of degree < 12: some 100 operations of 2^-53
+
+
+@dataclass(frozen=True)
+class Affine:
+    """Σ weight · name + constant, in φ's and inputs, as balls."""
+
+    weights: Mapping[str, arb]
+    constant: arb
+
+
+@dataclass(frozen=True)
+class Errors:
+    """What the plain proof gives one step: m, ω, the rest (|a| m + rounding), and their sum with the own error."""
+
+    mismatch: float
+    carried: float
+    rest: float
+    total: float
+
+
+@dataclass(frozen=True)
+class LocalStep:
+    """One coordinate: its argument, its heads as a function of u on [left, right] with own error `own`, its errors.
+
+    `clipped`: g ends at an end of [left, right], where û may stray beyond by `reach`. `plain`, `computed`: in real
+    arithmetic and as computed.
+    """
+
+    name: str
+    argument: Affine
+    unary: Graph
+    seen: View
+    range: tuple[float, float]
+    clipped: bool
+    reach: float
+    own: float
+    plain: Errors
+    computed: Errors
+
+
+@dataclass(frozen=True)
+class LocalOutput:
+    """One output: its affine form, and what read-out weights and rounding add (in real arithmetic, as computed)."""
+
+    form: Affine
+    plain: float
+    computed: float
+
+
+@dataclass(frozen=True)
+class Refined:
+    """Bounds of the largest error, in real arithmetic and as computed; boxes looked at."""
+
+    plain: float
+    computed: float
+    boxes: int
+
+
+# ---------------------------------------------------------------- intervals: pairs of arrays, rounded outward
+
+Pair = tuple[Array, Array]
+
+
+def _sum(a: Pair, b: Pair) -> Pair:
+    return np.nextafter(a[0] + b[0], -np.inf), np.nextafter(a[1] + b[1], np.inf)
+
+
+def _times(a: Pair, b: Pair) -> Pair:
+    """The product; 0 · ∞ is taken as undefined and becomes (−∞, ∞)."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        ends = np.stack([a[0] * b[0], a[0] * b[1], a[1] * b[0], a[1] * b[1]])
+        low, high = np.nextafter(ends.min(axis=0), -np.inf), np.nextafter(ends.max(axis=0), np.inf)
+    return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
+
+
+def _cut(a: Pair, size: float) -> Pair:
+    """a ∩ [−size, size]; both contain the value, so it is not empty (NaN falls back to the latter)."""
+    low = np.where(a[0] > -size, a[0], -size)
+    high = np.where(a[1] < size, a[1], size)
+    return np.minimum(low, size), np.maximum(high, -size)
+
+
+def _within(a: Pair, ends: tuple[float, float]) -> Pair:
+    """a ∩ ends, both of which contain the value; NaN falls back to the ends."""
+    low, high = ends
+    return np.fmin(np.fmax(a[0], low), high), np.fmax(np.fmin(a[1], high), low)
+
+
+def _wider(a: Pair, size: float) -> Pair:
+    return np.nextafter(a[0] - size, -np.inf), np.nextafter(a[1] + size, np.inf)
+
+
+# ---------------------------------------------------------------- tables over u
+
+
+class Table:
+    """Ranges of r, g', g and of the heads over any run of cells of u: maxima of 2^k neighbours for every k."""
+
+    def __init__(self, unary: Graph, edges: Array, rows: Array) -> None:
+        """rows: (8, cells) upper ends of −r, r, −g', g', −g, g, −heads, heads, and beyond the edges a guard each."""
+        self.edges = edges
+        self.unary = unary if all(node.op in _ARITHMETIC for node in unary.nodes) else None
+        self.levels = [rows]
+        while 2 ** len(self.levels) <= rows.shape[1]:
+            half = 2 ** (len(self.levels) - 1)
+            last = self.levels[-1]
+            self.levels.append(np.maximum(last[:, : last.shape[1] - half], last[:, half:]))
+
+    def __call__(self, kind: int, u: Pair) -> Pair:
+        """The range of r, g', g or the heads (kind 0, 1, 2, 3) over the cells that meet u."""
+        low, high = u
+        first = np.searchsorted(self.edges, low, side="left")
+        last = np.searchsorted(self.edges, high, side="right")
+        first = np.where(low >= self.edges[0], np.maximum(first, 1), first)  # the guard only for what is beyond
+        last = np.where(high <= self.edges[-1], np.minimum(last, len(self.edges) - 1), last)
+        last = np.maximum(last, first)
+        span = np.frexp((last - first + 1).astype(np.float64))[1] - 1
+        out = np.empty((2, len(low)))
+        for k in np.unique(span):
+            at = np.flatnonzero(span == k)
+            level = self.levels[k][2 * kind : 2 * kind + 2]
+            out[:, at] = np.maximum(level[:, first[at]], level[:, last[at] - 2**k + 1])
+        return -out[0], out[1]
+
+    def value(self, u: Pair) -> Pair:
+        """The range of g over u: that of the cells and, where no libm is needed, float intervals, exact at 0."""
+        low, high = self(_VALUE, u)
+        if self.unary is not None:
+            found = run(self.unary, IntervalAlgebra(clip_sqrt=True), {"u": Interval(*u)})[0]
+            low, high = np.fmax(low, found.lo), np.fmin(high, found.hi)
+        return low, high
+
+
+def tabulate(step: LocalStep) -> Table:
+    """The table of one step; NaN and what no form covers become the widest that was proved."""
+    left, right = float(step.seen.low[0]), float(step.seen.high[0])
+    edges, low, high = _residuals(step, left, right)
+    boxes = balls(edges[:-1], edges[1:])
+    algebra = GradientAlgebra(BallAlgebra(clip_sqrt=True, sharp=True), 1)
+    dual = run(step.unary, algebra, algebra.variables(["u"], {"u": boxes}))[0]
+    n = len(edges) - 1
+    value = np.broadcast_to(np.asarray(dual.value, dtype=object), (n,))
+    partial = dual.partials[0] if dual.partials else None
+    slope = np.broadcast_to(np.asarray(arb(0) if partial is None else partial, dtype=object), (n,))
+    below, above = lowers(value), uppers(value)
+    heads = np.nextafter(low + below, -np.inf), np.nextafter(high + above, np.inf)
+    for k in np.flatnonzero((high >= step.own) & (low <= -step.own)):  # no model: a kink or a root nearby
+        heads[0][k], heads[1][k] = net_range(step.seen, float(edges[k]), float(edges[k + 1]))
+    inner = np.stack([-low, high, -lowers(slope), uppers(slope), -below, above, -heads[0], heads[1]])
+    inner = np.where(np.isnan(inner), np.inf, inner)
+    guards = []
+    for a, b in ((left - step.reach, left), (right, right + step.reach)):
+        ends = (-math.inf, math.inf)
+        if step.clipped and step.reach > 0:
+            ends = net_range(step.seen, math.nextafter(a, -math.inf), math.nextafter(b, math.inf))
+        nothing = [-math.inf] * 4  # of g: U and the hull stay inside
+        guards.append(np.array([step.own, step.own, *nothing, -ends[0], ends[1]])[:, None])
+    return Table(step.unary, edges, np.concatenate([guards[0], inner, guards[1]], axis=1))
+
+
+def _residuals(step: LocalStep, left: float, right: float) -> tuple[Array, Array, Array]:
+    """Edges of cells over [left, right] and the range of net − g on each, cut to ±own."""
+    own = step.own
+    cells: list[tuple[float, float, Array, Array]] = []
+    waiting = deque((float(a), float(b)) for a, b in zip(*_even(left, right, 8), strict=True))
+    models = 0
+    while waiting:  # wide ones first, so that a singular end does not use up the budget
+        a, b = waiting.popleft()
+        middle = a + (b - a) / 2
+        found = None
+        if models < _MODELS:
+            models += 1
+            found = residual_models(step.seen, step.unary, ("u",), _ORDER, a, b)
+        if found is not None and upper(found[0].rest) <= 0.03 * own:
+            low, high = _parts(found[0].coefficients, found[0].radius, upper(found[0].rest), a, b)
+            cells.append((a, b, np.maximum(low, -own), np.minimum(high, own)))
+        elif models >= _MODELS or not (a < middle < b) or b - a < 2.0**-40 * (right - left):
+            cells.append((a, b, np.full(_PARTS, -own), np.full(_PARTS, own)))
+        else:
+            waiting += [(a, middle), (middle, b)]
+    cells.sort(key=lambda cell: cell[0])
+    edges = [np.array([left])]
+    lows, highs = [], []
+    for a, b, low, high in cells:
+        inner = _even(a, b, _PARTS)[1]
+        keep = np.diff(inner, prepend=a) > 0  # an interval of a few ulps may have fewer parts
+        keep[-1] = True
+        groups = np.cumsum(keep[::-1])[::-1]
+        groups = groups.max() - groups
+        edges.append(inner[keep])
+        lows.append([low[groups == g].min() for g in range(int(groups.max()) + 1)])
+        highs.append([high[groups == g].max() for g in range(int(groups.max()) + 1)])
+    return np.concatenate(edges), np.concatenate(lows), np.concatenate(highs)
+
+
+def _even(a: float, b: float, n: int) -> Pair:
+    edges = np.linspace(a, b, n + 1)
+    edges[0], edges[-1] = a, b
+    return edges[:-1], edges[1:]
+
+
+def _parts(coefficients: list[arb], radius: float, rest: float, a: float, b: float) -> Pair:
+    """Ranges of Σ c_i s^i ± rest on the parts of [a, b]: the polynomial shifted to each part's centre, in doubles."""
+    n = len(coefficients)
+    power, scaled = arb(1), []
+    for value in coefficients:
+        scaled.append(value * power)
+        power = power * arb(radius)
+    middle = np.array([float(v.mid()) for v in scaled])
+    slop = sum(upper(abs(v - arb(m))) for v, m in zip(scaled, middle.tolist(), strict=True))
+    slop += _SLOP * float(np.abs(middle).sum()) + rest
+    rho = 1 / _PARTS + 8 * 2.0**-52 * (abs(a) + abs(b)) / radius + 1e-12  # edges are rounded
+    centres = (np.arange(_PARTS) + 0.5) * 2 / _PARTS - 1
+    shifts = np.array([[math.comb(i, j) for j in range(n)] for i in range(n)], dtype=np.float64)  # 0 for j > i
+    powers = centres[:, None, None] ** np.maximum(np.arange(n)[:, None] - np.arange(n), 0)  # (parts, i, j)
+    shifted = np.einsum("i,ij,pij->pj", middle, shifts, powers)
+    swing = np.abs(shifted[:, 1:]) @ rho ** np.arange(1, n) + slop
+    low, high = shifted[:, 0] - swing, shifted[:, 0] + swing
+    return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
+
+
+# ---------------------------------------------------------------- boxes
+
+
+def fewer_variables(steps: Sequence[LocalStep], box: Box) -> tuple[Sequence[LocalStep], Box]:
+    """The same steps in terms of the distinct affine forms of the inputs that they read, if these are fewer.
+
+    Inputs are exact, so errors depend on x only through the arguments: x2 − x1 alone, say. With t = Σ c_k x_k in
+    doubles, another form Σ γ_k x_k is λ t + Σ (γ_k − λ c_k) x_k, the last sum enclosed as a constant. A form whose
+    last sum is not tiny is a variable of its own.
+    """
+    low, high = box.low_array, box.high_array
+    whole = {n: ball(float(a), float(b)) for n, a, b in zip(box.names, low, high, strict=True)}
+    prefix = "t" + "_" * max(len(step.name) for step in steps)  # longer than any coordinate's name
+    names = [f"{prefix}{k}" for k in range(len(steps))]
+    found: list[dict[str, arb]] = []
+    new = []
+    for step in steps:
+        weights = {n: w for n, w in step.argument.weights.items() if n not in whole}
+        part = {n: w for n, w in step.argument.weights.items() if n in whole and not w.is_zero()}
+        constant = step.argument.constant
+        for number, one in enumerate(found):
+            if part and set(one) == set(part):
+                first = next(iter(one))
+                scale = arb(float((part[first] / one[first]).mid()))
+                left = sum(((part[n] - scale * one[n]) * whole[n] for n in one), arb(0))
+                if abs_upper(left) <= 1e-13 * sum(abs_upper(part[n] * whole[n]) for n in one):
+                    weights[names[number]], constant = scale, constant + left
+                    break
+        else:
+            if part:
+                found.append({n: arb(float(w.mid())) for n, w in part.items()})
+                left = sum(((w - found[-1][n]) * whole[n] for n, w in part.items()), arb(0))
+                weights[names[len(found) - 1]], constant = arb(1), constant + left
+        new.append(replace(step, argument=Affine(weights, constant)))
+    if not 0 < len(found) < box.dim:
+        return steps, box
+    ranges = [sum((c * whole[n] for n, c in one.items()), arb(0)) for one in found]
+    return new, Box(tuple(names[: len(found)]), tuple(map(lower, ranges)), tuple(map(upper, ranges)))
+
+
+class Refinement:
+    """Errors of all outputs on sub-boxes."""
+
+    def __init__(self, steps: Sequence[LocalStep], outputs: Sequence[LocalOutput], box: Box) -> None:
+        self.outputs, inputs = outputs, box.names
+        with precision(128):
+            self.tables = [tabulate(step) for step in steps]
+            both = zip(steps, self.tables, strict=True)
+            self.aims = [_aim(s, t) for s, t in both if {*s.argument.weights} <= {*inputs}]
+            self.steps, self.box = fewer_variables(steps, box)
+            written = {step.name for step in steps}
+            arguments = [_coefficients(step.argument) for step in self.steps]
+            self.forms = arguments, [_coefficients(out.form, written) for out in outputs]
+
+    def search(self, goal: float, budget: int = 20_000) -> Refined:
+        """Halve the worst boxes, each across the side that helps most, until all are below `goal` or `budget` is
+        spent.
+        """
+        low, high = self.box.low_array[None], self.box.high_array[None]
+        plain, computed = self.errors(low, high)
+        spent, d, width = 1, self.box.dim, (high - low)[0]
+        while spent < budget:
+            bad = np.flatnonzero(~(computed <= goal))
+            if len(bad) == 0:
+                break
+            bad = bad[np.argsort(computed[bad])[-256:]]
+            below, above = _halves(low[bad], high[bad])
+            found = self.errors(below.reshape(-1, d), above.reshape(-1, d))
+            spent += len(found[0])
+            values = [v.reshape(len(bad), d, 2) for v in found]
+            side = _best_side(values[1], (high[bad] - low[bad]) / width)
+            rows = np.arange(len(bad))
+            keep = np.setdiff1d(np.arange(len(low)), bad)
+            low = np.concatenate([low[keep], below[rows, side].reshape(-1, d)])
+            high = np.concatenate([high[keep], above[rows, side].reshape(-1, d)])
+            plain = np.concatenate([plain[keep], values[0][rows, side].reshape(-1)])
+            computed = np.concatenate([computed[keep], values[1][rows, side].reshape(-1)])
+        return Refined(float(plain.max()), float(computed.max()), spent)
+
+    def errors(self, low: Array, high: Array) -> Pair:
+        """(real arithmetic, computed): bounds of the largest error of any output on every box (n, d)."""
+        n = len(low)
+        phi: dict[str, Pair] = {name: (low[:, k], high[:, k]) for k, name in enumerate(self.box.names)}
+        plain: dict[str, Pair] = {name: (np.zeros(n), np.zeros(n)) for name in self.box.names}
+        computed = dict(plain)
+        for step, table, form in zip(self.steps, self.tables, self.forms[0], strict=True):
+            u = _combined(form, phi, n)
+            u = _within(u, step.range)
+            for errors, known in ((plain, step.plain), (computed, step.computed)):
+                errors[step.name] = self._step(step, table, u, _combined((form[0], (0.0, 0.0)), errors, n), known)
+            phi[step.name] = table.value(u)
+        worst = [np.zeros(n), np.zeros(n)]
+        for out, form in zip(self.outputs, self.forms[1], strict=True):
+            for k, (errors, extra) in enumerate(((plain, out.plain), (computed, out.computed))):
+                a, b = _wider(_combined((form[0], (0.0, 0.0)), errors, n), extra)
+                worst[k] = np.maximum(worst[k], np.maximum(np.abs(a), np.abs(b)))
+        return worst[0], worst[1]
+
+    def _step(self, step: LocalStep, table: Table, u: Pair, shift: Pair, known: Errors) -> Pair:
+        shift = _wider(shift, known.mismatch)
+        seen = _sum(u, shift)
+        reach = np.minimum(shift[0], 0.0), np.maximum(shift[1], 0.0)
+        hull = _sum(u, reach)
+        hull = _within(hull, (float(step.seen.low[0]), float(step.seen.high[0])))
+        carried = _cut(_times(table(_SLOPE, hull), reach if step.clipped else shift), known.carried)
+        error = _sum(table(_RESIDUAL, seen), carried)
+        value, heads = table.value(u), table(_HEADS, seen)
+        apart = _sum(heads, (-value[1], -value[0]))
+        error = np.fmax(error[0], apart[0]), np.fmin(error[1], apart[1])
+        return _cut(_wider(error, known.rest), known.total)
+
+
+def _coefficients(
+    form: Affine, only: set[str] | None = None
+) -> tuple[dict[str, tuple[float, float]], tuple[float, float]]:
+    weights = {n: (lower(value), upper(value)) for n, value in form.weights.items() if only is None or n in only}
+    return weights, (lower(form.constant), upper(form.constant))
+
+
+def _combined(
+    form: tuple[dict[str, tuple[float, float]], tuple[float, float]], values: Mapping[str, Pair], n: int
+) -> Pair:
+    weights, (a, b) = form
+    total: Pair = np.full(n, a), np.full(n, b)
+    for name, (c, d) in weights.items():
+        total = _sum(total, _times((np.full(n, c), np.full(n, d)), values[name]))
+    return total
+
+
+def _aim(step: LocalStep, table: Table) -> Aim:
+    """Where an argument that is affine in the inputs meets the largest residuals of its step; for witnesses only."""
+    u = np.unique(np.concatenate([table.edges, (table.edges[:-1] + table.edges[1:]) / 2]))
+    with np.errstate(all="ignore"):
+        size = np.abs(step.seen.floats(u) - run(step.unary, ArrayAlgebra(), {"u": u})[0])
+    padded = np.concatenate([[0.0], np.where(np.isfinite(size), size, 0.0), [0.0]])
+    peaks = np.flatnonzero((padded[1:-1] >= padded[:-2]) & (padded[1:-1] > padded[2:]))
+    values = u[peaks[np.argsort(padded[1:-1][peaks])[-24:]]]
+    weights = {name: float(w.mid()) for name, w in step.argument.weights.items()}
+    return Aim(weights, values - float(step.argument.constant.mid()))
+
+
+def _best_side(found: Array, width: Array) -> NDArray[np.intp]:
+    """The side whose halves (n, d, 2) have the smallest bounds; where no side helps by a hundredth, the widest."""
+    score = found.max(axis=2) + found.min(axis=2)
+    helps = score.min(axis=1) <= 0.99 * score.max(axis=1)
+    return np.where(helps, np.argmin(score, axis=1), np.argmax(width, axis=1))
+
+
+def _halves(low: Array, high: Array) -> Pair:
+    """(n, d, 2, d): for every box and side, its two halves."""
+    n, d = low.shape
+    below = np.broadcast_to(low[:, None, None, :], (n, d, 2, d)).copy()
+    above = np.broadcast_to(high[:, None, None, :], (n, d, 2, d)).copy()
+    middle = low + (high - low) / 2
+    for k in range(d):
+        above[:, k, 0, k] = middle[:, k]
+        below[:, k, 1, k] = middle[:, k]
+    return below, above

@@ -296,6 +296,13 @@ def _choose(x: Ball, y: Ball, a: Ball, b: Ball) -> Ball:
     return b if x < y else _hull(a, b)
 
 
+def _add_sharp(x: Ball, y: Ball) -> Ball:
+    total = x + y
+    if total >= 0 or total <= 0 or not ((x >= 0 and y >= 0) or (x <= 0 and y <= 0)):
+        return total
+    return span((x.lower() + y.lower()).lower(), (x.upper() + y.upper()).upper())  # Arb's radius may pass 0
+
+
 def _mul_sharp(x: Ball, y: Ball) -> Ball:
     if min(x.rel_accuracy_bits(), y.rel_accuracy_bits()) >= _THIN_BITS:
         return x * y  # a thin times a fat ball goes by end points too: Arb's rounding of its radius may pass 0
@@ -331,7 +338,8 @@ class BallAlgebra:
     clip_sqrt: the user of this algebra knows that arguments of sqrt, positive real powers and x**y are >= 0, and those
     of asin and acos in [-1, 1], so a ball that reaches beyond is cut there; without it such a ball is undefined (nan).
     A ball wholly beyond is nan anyway.
-    sharp: products and quotients of two fat balls by their end points (slower; [0,1]*[0,1] is [0,1], not [-1/2,1]).
+    sharp: products and quotients of two fat balls by their end points (slower; [0,1]*[0,1] is [0,1], not [-1/2,1]),
+    and sums of two numbers that are not negative are not negative.
     """
 
     def __init__(self, clip_sqrt: bool = False, sharp: bool = False) -> None:
@@ -354,10 +362,10 @@ class BallAlgebra:
         return arb.const_e()
 
     def add(self, x: Ball, y: Ball) -> Ball:
-        return x + y
+        return _ADD_SHARP(x, y) if self.sharp else x + y
 
     def sub(self, x: Ball, y: Ball) -> Ball:
-        return x - y
+        return _ADD_SHARP(x, _NEG(y)) if self.sharp else x - y
 
     def mul(self, x: Ball, y: Ball) -> Ball:
         return _MUL_SHARP(x, y) if self.sharp else x * y
@@ -424,4 +432,6 @@ class BallAlgebra:
 
 
 _MAX, _HULL, _CHOOSE = lift(_max, 2), lift(_hull, 2), lift(_choose, 4)
-_DIV, _MUL_SHARP, _DIV_SHARP = lift(_div, 2), lift(_mul_sharp, 2), lift(_div_sharp, 2)
+_NEG = lift(lambda x: x.neg(exact=True))
+_DIV, _ADD_SHARP = lift(_div, 2), lift(_add_sharp, 2)
+_MUL_SHARP, _DIV_SHARP = lift(_mul_sharp, 2), lift(_div_sharp, 2)

@@ -530,7 +530,7 @@ def test_heads_are_judged_beyond_the_range_by_its_end_values() -> None:
     )
     with precision(128):
         for delta in (0.0, 1e-3, 0.1):
-            bound, _ = prove_unary(view, g, delta, 1e-9, (0.0, 1.0))
+            bound, _ = prove_unary(view, g, (delta, delta), 1e-9, (0.0, 1.0))
             truth = max(math.tanh(delta), math.tanh(1 + delta) - math.tanh(1))
             assert truth <= bound <= 1.3 * truth + 1e-9
 

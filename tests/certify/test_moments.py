@@ -11,7 +11,7 @@ from flint import arb
 import attnfun as af
 from attnfun.certify import Status, prove
 from attnfun.certify.exact import residual_at
-from attnfun.certify.moments import _head_model, _interval_bound, prove_by_moments
+from attnfun.certify.moments import _head_model, prove_by_moments, residual_bound
 from attnfun.certify.view import view
 from attnfun.expressions import precision
 from attnfun.network import evaluate
@@ -54,7 +54,7 @@ def test_the_taylor_model_contains_the_head(seed: int) -> None:
     "target", ["abs(x)", "sin(5*x)", "sqrt(abs(x))", "max(sin(5*x), x**2)", "exp(3*x)/(x + 2)", "sqrt(x + 1)"]
 )
 @pytest.mark.parametrize("seed", range(3))
-def test_interval_bounds_hold_inside(target: str, seed: int) -> None:
+def testresidual_bounds_hold_inside(target: str, seed: int) -> None:
     rng = np.random.default_rng([seed, 4])
     slopes, biases, values = random_head(rng, 30.0)
     network = line_network(slopes, biases, values)
@@ -62,7 +62,7 @@ def test_interval_bounds_hold_inside(target: str, seed: int) -> None:
     seen = view(network, network.low, network.high)
     with precision(160):
         for left, right in ((-1.0, -0.9), (-0.01, 0.01), (0.0, 1e-9), (-1.0, 1.0), (0.3, 0.5), (1 - 1e-12, 1.0)):
-            bound = _interval_bound(seen, f.graph, ("x",), 8, left, right)
+            bound = residual_bound(seen, f.graph, ("x",), 8, left, right)
             X = np.linspace(left, right, 301)[:, None]
             error = np.abs(evaluate(network, X) - f.values(X)).max()
             assert error <= bound + 1e-12 * (1 + np.abs(values).max())

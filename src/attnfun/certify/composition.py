@@ -24,7 +24,7 @@ z_i + a_i Û_i + b_i be
        E = ε + ω_g(δ) + |a| m + rounding of the heads,
 
    ω_g the modulus of continuity of g on that interval: the derivative's bound times δ, or the oscillation near points
-   where there is none. Never a Lipschitz constant of the weights.
+   where there is none, or for roots of sums of squares what `pinned` says. Never a Lipschitz constant of the weights.
 4. The outputs are affine in the φ's; their errors add.
 
 Every node of the program is proved defined on the box (1.), so that g may be cut to the domain of its roots.
@@ -46,6 +46,7 @@ from attnfun.certify.identity import same_function
 from attnfun.certify.moments import prove_by_moments, range_bound
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.outcome import Bound
+from attnfun.certify.pinned import Component, Pinned, is_square, norm_shift, prove_pinned, root_slope
 from attnfun.certify.refine import Affine, Errors, LocalOutput, LocalStep, Refinement
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma, line_fits, line_rounding
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
@@ -118,6 +119,8 @@ class Composition:
         self.exact = dict.fromkeys(network.inputs, 0.0)  # the same in real arithmetic
         self.steps: list[Step] = []
         self.local: list[LocalStep] = []
+        self.squares: dict[str, dict[str, tuple[float, float]]] = {}  # δ and |a| m + rounding of every φ = U²
+        self._pinned: dict[str, Pinned | None] = {}
         self._forms: dict[int, _Form] = {}
         self._constant: list[bool] = []
         for node in self.program.nodes:
@@ -296,14 +299,19 @@ class Composition:
         seen = View(
             np.array([left]), np.array([right]), np.array([[label.slope]]), np.array([label.offset]), tuple(views)
         )
-        own, method = prove_unary(seen, g, delta, eps * 1e-3 if math.isfinite(eps) else 4 * rounding, (low, high))
-        carried = modulus(g, left, right, delta)
+        carried, follows = modulus(g, left, right, delta), modulus(g, left, right, still)
+        below = delta
+        if left >= low:  # a root at 0, perhaps of a sum of squares
+            carried, below = self._norm(form, g, left, right, mismatch, carried, delta, "computed")
+            follows, _ = self._norm(form, g, left, right, plain, follows, delta, "exact")
+        enough = eps * 1e-3 if math.isfinite(eps) else 4 * rounding
+        own, method = prove_unary(seen, g, (below, delta), enough, (low, high))
         total = (own + carried + abs(label.slope) * mismatch + rounding) * (1 + 1e-12)
         if not math.isfinite(total):
             raise Undecided(f"composition: {label.name} could not be bounded")
         self.errors[label.name] = total
         apart = rounding if len(views) > 1 else 0.0  # pieces whose arguments differ do so in real arithmetic too
-        follows = min(modulus(g, left, right, still), carried)
+        follows = min(follows, carried)
         unrounded = (own + follows + abs(label.slope) * plain + apart) * (1 + 1e-12)
         self.exact[label.name] = min(unrounded, total)
         self.size[label.name] = math.nextafter(self.size[label.name] + rounding, math.inf)
@@ -316,8 +324,34 @@ class Composition:
         clipped = left >= low or right <= high
         meaning = Affine(form.phis, form.meant)
         self.local.append(
-            LocalStep(label.name, meaning, g, seen, (low, high), clipped, delta, own, exact, computed)
+            LocalStep(label.name, meaning, g, seen, (low, high), clipped, (below, delta), own, exact, computed)
         )
+        if is_square(g):
+            self.squares[label.name] = {"computed": (delta, computed.rest), "exact": (still, exact.rest)}
+
+    def _norm(
+        self, form: _Form, g: Graph, left: float, right: float, mismatch: float, carried: float, delta: float, kind: str
+    ) -> tuple[float, float]:
+        """(ω, how far û may stray below `left`), the smaller of what is given and of what `pinned` says of norms."""
+        if not (0 <= left <= 1e-3 * right and form.phis and form.meant >= 0):
+            return carried, delta
+        components = []
+        for name, beta in form.phis.items():
+            if name not in self.squares or not beta > 0:
+                return carried, delta
+            if name not in self._pinned:
+                step = next(s for s in self.local if s.name == name)
+                self._pinned[name] = prove_pinned(step.seen, step.unary)
+            pinned = self._pinned[name]
+            if pinned is None:
+                return carried, delta
+            components.append(Component(upper(beta), pinned, *self.squares[name][kind]))
+        moved = norm_shift(components, mismatch, right)
+        if moved is None:
+            return carried, delta
+        shift, below = moved
+        worth = upper(arb(root_slope(g, right)) * arb(shift))
+        return (worth if worth < carried else carried), min(math.nextafter(left + below, math.inf), delta)
 
     def _incoming(self, weights: Mapping[str, arb], errors: dict[str, float]) -> float:
         """Σ |β_i| E_i: how far the exact affine form of the computed stream is from its meaning."""
@@ -374,17 +408,20 @@ def widened(g: Graph, low: float, high: float, delta: float) -> tuple[float, flo
     return ends[0], ends[1]
 
 
-def prove_unary(seen: View, g: Graph, delta: float, enough: float, true: tuple[float, float]) -> tuple[float, str]:
-    """A bound of |g(clip(u)) − seen(u)|, clip to seen's interval, for u within δ of the `true` range; and its method.
+def prove_unary(
+    seen: View, g: Graph, reach: tuple[float, float], enough: float, true: tuple[float, float]
+) -> tuple[float, str]:
+    """A bound of |g(clip(u)) − seen(u)|, clip to seen's interval, for u that passes the `true` range by `reach` (below,
+    above) at most; and its method.
 
     `enough`: a bound that small needs no sharpening; it steers and proves nothing.
     """
     low, high = float(seen.low[0]), float(seen.high[0])
     own, method = _prove_line(seen, g, enough)
-    if delta > 0 and low >= true[0]:
-        own = max(own, _beyond(seen, g, low, -delta))
-    if delta > 0 and high <= true[1]:
-        own = max(own, _beyond(seen, g, high, delta))
+    if reach[0] > 0 and low >= true[0]:
+        own = max(own, _beyond(seen, g, low, -reach[0]))
+    if reach[1] > 0 and high <= true[1]:
+        own = max(own, _beyond(seen, g, high, reach[1]))
     return own, method
 
 

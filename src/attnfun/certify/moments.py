@@ -73,7 +73,7 @@ def _bisect(
     count = 0
     for left, right in itertools.pairwise(first):
         heapq.heappush(
-            heap, (-_interval_bound(view, graph, names, order, float(left), float(right)), float(left), float(right))
+            heap, (-residual_bound(view, graph, names, order, float(left), float(right)), float(left), float(right))
         )
         count += 1
     while True:
@@ -91,8 +91,8 @@ def _bisect(
         seen = error_at(view, graph, names, np.array([middle]))
         if seen > low:
             low, witness = seen, np.array([middle])
-        heapq.heapreplace(heap, (-_interval_bound(view, graph, names, order, left, middle), left, middle))
-        heapq.heappush(heap, (-_interval_bound(view, graph, names, order, middle, right), middle, right))
+        heapq.heapreplace(heap, (-residual_bound(view, graph, names, order, left, middle), left, middle))
+        heapq.heappush(heap, (-residual_bound(view, graph, names, order, middle, right), middle, right))
         count += 2
 
 
@@ -159,7 +159,7 @@ def _net_models(
     return c, radius, nets
 
 
-def _interval_bound(view: View, graph: Graph, names: tuple[str, ...], order: int, left: float, right: float) -> float:
+def residual_bound(view: View, graph: Graph, names: tuple[str, ...], order: int, left: float, right: float) -> float:
     """An upper bound of max_o |f_o − net_o| on [left, right]; infinity where the forms do not apply."""
     models = residual_models(view, graph, names, order, left, right)
     if models is not None:

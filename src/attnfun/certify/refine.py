@@ -70,8 +70,8 @@ class Errors:
 class LocalStep:
     """One coordinate: its argument, its heads as a function of u on [left, right] with own error `own`, its errors.
 
-    `clipped`: g ends at an end of [left, right], where û may stray beyond by `reach`. `plain`, `computed`: in real
-    arithmetic and as computed.
+    `clipped`: g ends at an end of [left, right], where û may stray beyond by `reach` (below, above). `plain`,
+    `computed`: in real arithmetic and as computed.
     """
 
     name: str
@@ -80,7 +80,7 @@ class LocalStep:
     seen: View
     range: tuple[float, float]
     clipped: bool
-    reach: float
+    reach: tuple[float, float]
     own: float
     plain: Errors
     computed: Errors
@@ -197,9 +197,9 @@ def tabulate(step: LocalStep) -> Table:
     inner = np.stack([-low, high, -lowers(slope), uppers(slope), -below, above, -heads[0], heads[1]])
     inner = np.where(np.isnan(inner), np.inf, inner)
     guards = []
-    for a, b in ((left - step.reach, left), (right, right + step.reach)):
+    for a, b in ((left - step.reach[0], left), (right, right + step.reach[1])):
         ends = (-math.inf, math.inf)
-        if step.clipped and step.reach > 0:
+        if step.clipped and a < b:
             ends = net_range(step.seen, math.nextafter(a, -math.inf), math.nextafter(b, math.inf))
         nothing = [-math.inf] * 4  # of g: U and the hull stay inside
         guards.append(np.array([step.own, step.own, *nothing, -ends[0], ends[1]])[:, None])

@@ -131,11 +131,17 @@ def _floats(fn: Callable[[Ball], float]) -> Callable[[Ball], npt.NDArray[np.floa
 uppers, lowers = _floats(upper), _floats(lower)
 abs_uppers, abs_lowers = _floats(abs_upper), _floats(abs_lower)
 _balls = np.frompyfunc(ball, 2, 1)
+_points = np.frompyfunc(arb, 1, 1)
 
 
 def balls(lo: npt.ArrayLike, hi: npt.ArrayLike) -> Ball:
     """`ball` on arrays, broadcasting: an object array."""
     return _balls(lo, hi)
+
+
+def point_balls(x: npt.ArrayLike) -> Ball:
+    """The exact balls of an array of doubles: an object array."""
+    return _points(x)
 
 
 def lift(fn: Callable[..., Ball], arity: int = 1) -> Callable[..., Ball]:

@@ -77,7 +77,7 @@ def run(graph: Graph, algebra: Algebra[T], env: Mapping[str, T]) -> list[T]:
             dead[end].append(i)
     values: dict[int, T] = {}
     for i, node in enumerate(nodes):
-        values[i] = _step(node, algebra, env, values)
+        values[i] = step(node, algebra, env, values)
         for gone in dead[i]:
             del values[gone]
     return [values[i] for i in graph.outputs]
@@ -87,11 +87,12 @@ def run_all(graph: Graph, algebra: Algebra[T], env: Mapping[str, T]) -> list[T]:
     """The value of every node, in the order of `graph.nodes`."""
     values: dict[int, T] = {}
     for i, node in enumerate(graph.nodes):
-        values[i] = _step(node, algebra, env, values)
+        values[i] = step(node, algebra, env, values)
     return list(values.values())
 
 
-def _step(node: Node, algebra: Algebra[T], env: Mapping[str, T], values: Mapping[int, T]) -> T:
+def step(node: Node, algebra: Algebra[T], env: Mapping[str, T], values: Mapping[int, T]) -> T:
+    """The value of one node, given those of its arguments."""
     op, value = node.op, node.value
     if op == "var":
         try:

@@ -1,22 +1,18 @@
 """Ranges of expressions over a box: rigorous, and tight by adaptive branch and bound with mean-value forms.
 
 For every output g of a graph: an interval that contains g(box), and whose ends are within `tolerance` of the width of
-what was
-sampled, or as close as the budget of boxes allows. On each sub-box the smaller of two enclosures is used: plain balls,
-and the
-mean-value form g(c) + Σ_k ∂_k g(box)(x_k − c_k), which is second order in the size of the sub-box.
+what was sampled, or as close as the budget of boxes allows. On each sub-box plain balls meet mean-value forms at every
+node (`expressions/mean_value.py`), which is second order in the size of the sub-box.
 Failure mode: a budget that runs out gives a wider, still valid interval; an undefined sub-box gives infinite ends.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-from flint import arb
 
-from attnfun.expressions import ArrayAlgebra, BallAlgebra, GradientAlgebra, Graph, precision, run
-from attnfun.expressions.enclosures import balls, lowers, uppers
+from attnfun.expressions import ArrayAlgebra, BallAlgebra, Graph, precision, run
+from attnfun.expressions.enclosures import lowers, uppers
+from attnfun.expressions.mean_value import enclosures
 from attnfun.targets.domain import Array, Box, halved
 
 _POINTS = 600
@@ -46,10 +42,12 @@ def _one(graph: Graph, names: list[str], low: Array, high: Array, tolerance: flo
     seen_low, seen_high = _sampled(graph, names, low, high)
     a, b = _enclosures(graph, names, low[None], high[None])
     margin = tolerance * (seen_high - seen_low)
-    if a[0] >= seen_low - margin and b[0] <= seen_high + margin:
+    least = seen_low - (min(margin, seen_low / 4) if seen_low > 0 else margin)  # a sign is worth knowing
+    most = seen_high + (min(margin, -seen_high / 4) if seen_high < 0 else margin)
+    if a[0] >= least and b[0] <= most:
         return float(a[0]), float(b[0])
-    bottom = _bound(graph, names, low, high, seen_low - margin, budget, upper_end=False)
-    top = _bound(graph, names, low, high, seen_high + margin, budget, upper_end=True)
+    bottom = _bound(graph, names, low, high, least, budget, upper_end=False)
+    top = _bound(graph, names, low, high, most, budget, upper_end=True)
     return max(bottom, float(a[0])), min(top, float(b[0]))
 
 
@@ -86,22 +84,7 @@ def _sampled(graph: Graph, names: list[str], low: Array, high: Array) -> tuple[f
 
 
 def _enclosures(graph: Graph, names: list[str], low: Array, high: Array) -> tuple[Array, Array]:
-    """Lower and upper ends on every box: the intersection of the plain and the mean-value enclosure."""
-    d, n = len(names), len(low)
-    boxes = [balls(low[:, k], high[:, k]) for k in range(d)]
-    algebra = GradientAlgebra(BallAlgebra(clip_sqrt=True, sharp=True), d)
-    dual = run(graph, algebra, algebra.variables(names, dict(zip(names, boxes, strict=True))))[0]
-    plain = np.broadcast_to(np.asarray(dual.value, dtype=object), (n,))
-    centre = low + (high - low) / 2
-    point = np.frompyfunc(arb, 1, 1)
-    middles = [point(centre[:, k]) for k in range(d)]
-    form = run(graph, BallAlgebra(clip_sqrt=True), dict(zip(names, middles, strict=True)))[0]
-    for k, partial in enumerate(dual.partials):
-        if partial is not None:
-            form = form + partial * (boxes[k] - middles[k])
-    mean = np.broadcast_to(np.asarray(form, dtype=object), (n,))
-    a, b = lowers(plain), uppers(plain)
-    mean_a, mean_b = lowers(mean), uppers(mean)
-    a = np.where(np.isfinite(mean_a) & (mean_a > a), mean_a, a)
-    b = np.where(np.isfinite(mean_b) & (mean_b < b), mean_b, b)
-    return np.where(np.isnan(a), -math.inf, a), np.where(np.isnan(b), math.inf, b)
+    """Lower and upper ends on every box."""
+    (value,) = enclosures(graph, names, low, high)
+    column = np.broadcast_to(np.asarray(value, dtype=object), (len(low),))
+    return lowers(column), uppers(column)

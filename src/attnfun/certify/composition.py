@@ -42,7 +42,7 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from attnfun.certify.identity import same_function
+from attnfun.certify.identity import in_terms_of, same_function
 from attnfun.certify.moments import prove_by_moments, range_bound
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.outcome import Bound
@@ -56,7 +56,7 @@ from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, GradientAlge
 from attnfun.expressions.enclosures import abs_uppers, balls, lowers, upper, uppers
 from attnfun.network import Head, Label, Labels, Network
 from attnfun.targets import Box, Function, natural_domain, require_defined
-from attnfun.targets.ranges import range_of
+from attnfun.targets.ranges import is_tight, range_of
 
 _SLACK = 1.25  # bound over witness above which errors are looked at locally
 _GOAL = 1.1  # the slack that the local search stops at
@@ -121,6 +121,7 @@ class Composition:
         self.local: list[LocalStep] = []
         self.squares: dict[str, dict[str, tuple[float, float]]] = {}  # δ and |a| m + rounding of every φ = U²
         self._pinned: dict[str, Pinned | None] = {}
+        self.ranges: dict[int, tuple[float, float]] = {}  # of the arguments U
         self._forms: dict[int, _Form] = {}
         self._constant: list[bool] = []
         for node in self.program.nodes:
@@ -192,11 +193,19 @@ class Composition:
 
     def argument_range(self, label: Label, g: Graph) -> tuple[float, float]:
         """The range of U over the box, rigorous; g(U) was proved defined, so U never leaves g's natural domain."""
-        ((low, high),) = range_of(self.program.reachable((label.argument,)), self.function.box)
+        box, graph = self.function.box, Graph(self.program.nodes, (label.argument,))
+        ((low, high),) = range_of(graph, box, known=self.ranges)
+        if not is_tight(graph, box, low, high):  # the target may say it better: products are not written as squares
+            assert self.function.graph is not None
+            other = in_terms_of(self.program, label.argument, self.function.graph, box)
+            if other is not None:
+                ((a, b),) = range_of(other, box)
+                low, high = max(low, a), min(high, b)
         least, most = natural_domain(g)
         low, high = max(low, least), min(high, most)
         if not (math.isfinite(low) and math.isfinite(high)):
             raise Undecided(f"composition: the argument of {label.name} could not be bounded")
+        self.ranges[label.argument] = low, high
         return low, high
 
     # ------------------------------------------------------------ the proof
@@ -301,9 +310,10 @@ class Composition:
         )
         carried, follows = modulus(g, left, right, delta), modulus(g, left, right, still)
         below = delta
-        if left >= low:  # a root at 0, perhaps of a sum of squares
-            carried, below = self._norm(form, g, left, right, mismatch, carried, delta, "computed")
+        if 0 <= left <= 1e-2 * right:  # perhaps a root of a sum of squares
+            carried, stray = self._norm(form, g, left, right, mismatch, carried, delta, "computed")
             follows, _ = self._norm(form, g, left, right, plain, follows, delta, "exact")
+            below = stray if left >= low else below
         enough = eps * 1e-3 if math.isfinite(eps) else 4 * rounding
         own, method = prove_unary(seen, g, (below, delta), enough, (low, high))
         total = (own + carried + abs(label.slope) * mismatch + rounding) * (1 + 1e-12)
@@ -333,7 +343,7 @@ class Composition:
         self, form: _Form, g: Graph, left: float, right: float, mismatch: float, carried: float, delta: float, kind: str
     ) -> tuple[float, float]:
         """(ω, how far û may stray below `left`), the smaller of what is given and of what `pinned` says of norms."""
-        if not (0 <= left <= 1e-3 * right and form.phis and form.meant >= 0):
+        if not (form.phis and form.meant >= 0):
             return carried, delta
         components = []
         for name, beta in form.phis.items():
@@ -419,9 +429,9 @@ def prove_unary(
     low, high = float(seen.low[0]), float(seen.high[0])
     own, method = _prove_line(seen, g, enough)
     if reach[0] > 0 and low >= true[0]:
-        own = max(own, _beyond(seen, g, low, -reach[0]))
+        own = max(own, _beyond(seen, g, low, -reach[0], own))
     if reach[1] > 0 and high <= true[1]:
-        own = max(own, _beyond(seen, g, high, reach[1]))
+        own = max(own, _beyond(seen, g, high, reach[1], own))
     return own, method
 
 
@@ -457,13 +467,13 @@ def _sampled(seen: View, g: Graph) -> tuple[float, Array]:
     return float(error[top[-1]]), u[top][:, None]
 
 
-def _beyond(seen: View, g: Graph, end: float, reach: float) -> float:
+def _beyond(seen: View, g: Graph, end: float, reach: float, goal: float) -> float:
     """A bound of |g(end) − seen(u)| for u between `end` and end + reach: Taylor forms of the heads against a
     constant.
     """
     value = run(g, BallAlgebra(clip_sqrt=True), {"u": arb(end)})[0]
     a, b = (end, end + reach) if reach > 0 else (end + reach, end)
-    return range_bound(seen, [value], math.nextafter(a, -math.inf), math.nextafter(b, math.inf))
+    return range_bound(seen, [value], math.nextafter(a, -math.inf), math.nextafter(b, math.inf), goal)
 
 
 def modulus(g: Graph, low: float, high: float, delta: float) -> float:

@@ -22,15 +22,17 @@ from attnfun.certify.rewrites import Rewrites
 from attnfun.certify.signs import BITS, Sign, Signs, proved_sign
 from attnfun.certify.view import Undecided
 from attnfun.errors import InvalidRequest
-from attnfun.expressions import BallAlgebra, Graph, precision, run
+from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, Graph, precision, run, run_all
 from attnfun.targets.domain import Box
 
 POINTS: Final = 64
 POINT_BITS: Final = 192
 PASSES: Final = 4
 MAX_CASES: Final = 6  # signs supposed at one time
+MAX_QUESTIONS: Final = 8  # comparisons for one `in_terms_of`
+_LEAVES: Final = frozenset({"var", "const", "pi", "e"})
 
-__all__ = ["Sign", "Signs", "proved_sign", "same_function"]
+__all__ = ["Sign", "Signs", "in_terms_of", "proved_sign", "same_function"]
 
 
 def same_function(p: Graph, f: Graph, box: Box) -> None:
@@ -52,6 +54,56 @@ def same_function(p: Graph, f: Graph, box: Box) -> None:
         raise Undecided(f"the comparison was given up: {error}") from None
     except RecursionError:
         raise Undecided("the comparison was given up: the expressions are nested too deeply") from None
+
+
+def in_terms_of(p: Graph, node: int, f: Graph, box: Box) -> Graph | None:
+    """The function of p's `node` with parts of it, the largest first, replaced by nodes of f that are proved equal.
+
+    Equal values at a few points propose a pair, `same_function` decides. None if nothing could be replaced.
+    """
+    theirs: dict[tuple[float, ...], int] = {}
+    for j, key in enumerate(_fingerprints(f, box)):
+        if f.nodes[j].op not in _LEAVES:
+            theirs.setdefault(key, j)
+    mine = _fingerprints(p, box)
+    build = Builder()
+    copied: dict[int, int] = {}
+    asked = replaced = 0
+
+    def copy(i: int) -> int:
+        nonlocal asked, replaced
+        if i not in copied:
+            j = theirs.get(mine[i])
+            if j is not None and p.nodes[i].op not in _LEAVES and asked < MAX_QUESTIONS:
+                one, other = p.reachable((i,)), f.reachable((j,))
+                try:
+                    asked += one != other
+                    same_function(one, other, box)
+                    replaced += one != other
+                    copied[i] = build.copy(other.nodes)[other.outputs[0]]
+                    return copied[i]
+                except Undecided:
+                    pass
+            args = [copy(a) for a in p.nodes[i].args]
+            copied[i] = build.apply(p.nodes[i].op, *args, value=p.nodes[i].value)
+        return copied[i]
+
+    try:
+        top = copy(node)
+    except (InvalidRequest, RecursionError):
+        return None
+    return build.graph([top]) if replaced else None
+
+
+def _fingerprints(graph: Graph, box: Box) -> list[tuple[float, ...]]:
+    """Values of every node at three points, to ten digits; undefined ones differ from everything."""
+    X = box.sample(3, np.random.default_rng(5))
+    rows = []
+    with np.errstate(all="ignore"):
+        for value in run_all(graph, ArrayAlgebra(), {n: X[:, k] for k, n in enumerate(box.names)}):
+            column = np.broadcast_to(np.asarray(value, dtype=np.float64), (3,))
+            rows.append(tuple(float(f"{v:.10g}") for v in column))
+    return rows
 
 
 def _compare_at_points(p: Graph, f: Graph, box: Box) -> None:

@@ -283,21 +283,16 @@ def _divide(numerator: list[arb], denominator: list[arb]) -> list[arb]:
     return h
 
 
-def range_bound(view: View, values: list[arb], left: float, right: float) -> float:
-    """max_o |values_o − net_o(x)| for x in [left, right], from the heads' Taylor ranges; halved a few times if need
-    be.
+def range_bound(view: View, values: list[arb], left: float, right: float, goal: float) -> float:
+    """max_o |values_o − net_o(x)| for x in [left, right], from the heads' Taylor ranges, worst first halved until below
+    `goal` or some hundred times.
     """
-    order = 6
-    worst = 0.0
-    pieces = [(left, right)]
-    for _ in range(64):
-        if not pieces:
-            return worst
-        a, b = pieces.pop()
-        value = _range_form(view, values, order, a, b)
-        if math.isfinite(value):
-            worst = max(worst, value)
-        else:
-            middle = a + (b - a) / 2
-            pieces += [(a, middle), (middle, b)]
-    return math.inf
+    heap = [(-_range_form(view, values, 8, left, right), left, right)]
+    for _ in range(200):
+        worst, a, b = heap[0]
+        middle = a + (b - a) / 2
+        if -worst <= goal or not a < middle < b:
+            break
+        heapq.heapreplace(heap, (-_range_form(view, values, 8, a, middle), a, middle))
+        heapq.heappush(heap, (-_range_form(view, values, 8, middle, b), middle, b))
+    return -heap[0][0]

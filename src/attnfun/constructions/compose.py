@@ -26,6 +26,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from attnfun.constructions.compose_norms import as_norms
 from attnfun.constructions.compose_rewrites import canonical
 from attnfun.constructions.compose_walk import Finished, Walk, rough_keys, unary_graph
 from attnfun.constructions.plan import Plan, Request
@@ -34,7 +35,7 @@ from attnfun.errors import Infeasible
 from attnfun.expressions import ArrayAlgebra, Builder, Graph, run
 from attnfun.network import Axis, Head, Label, Labels, Layer, Network, rounded
 from attnfun.targets import natural_domain
-from attnfun.targets.ranges import range_of
+from attnfun.targets.ranges import is_tight, range_of
 
 
 @dataclass(frozen=True)
@@ -71,18 +72,20 @@ class Compose:
             raise Infeasible("compose: a black box has no expression to follow")
         if not math.isinf(request.norm):
             raise Infeasible("compose: only the sup norm is offered")
-        walk = Walk(canonical(function.graph), function.box, rough_keys)
-        finished = walk.finished
+        graph, squares = as_norms(canonical(function.graph), function.box)
+        finished = Walk(graph, function.box, rough_keys, squares).finished
         steps = _steps(finished, request)
         if not steps:
             raise Infeasible("compose: the target is affine")
-        weights = _sensitivities(finished.graph, steps, request.eps)
+        norms = _norms(finished.graph, steps)
+        weights = _sensitivities(finished.graph, steps, norms, request.eps)
         share = 0.9 * request.eps / len(steps)
         tolerances = tuple(share / max(s, 1e-300) for s in weights)
-        shifts = _shifts(finished.graph, steps, tolerances)
+        shifts = _shifts(finished.graph, steps, norms, tolerances)
+        pinned = {i for parts in norms.values() for i in parts}
         fits = tuple(
-            fit_unary(*_guarded(step, 2 * shift), tol, dtype=request.dtype)
-            for step, tol, shift in zip(steps, tolerances, shifts, strict=True)
+            fit_unary(*_guarded(step, 2 * shift), tol, dtype=request.dtype, pinned=i in pinned)
+            for i, (step, tol, shift) in enumerate(zip(steps, tolerances, shifts, strict=True))
         )
         layers = _layers(finished.graph, steps)
         design = Design(finished.graph, steps, tolerances, fits, layers)
@@ -106,18 +109,18 @@ def _steps(finished: Finished, request: Request) -> tuple[Step, ...]:
     nodes = finished.graph.nodes
     builder = Builder()
     at = builder.copy(nodes)
-    arguments = (
-        range_of(finished.graph.reachable([u for _, u in finished.heads]), request.function.box)
-        if finished.heads
-        else []
-    )
-    steps = []
-    for (phi, argument), (low, high) in zip(finished.heads, arguments, strict=True):
+    steps, known, box = [], dict[int, tuple[float, float]](), request.function.box
+    for (phi, argument), plainly in zip(finished.heads, finished.plainly, strict=True):
+        ((low, high),) = range_of(Graph(nodes, (argument,)), box, known=known)
+        if not is_tight(plainly, box, low, high):
+            ((a, b),) = range_of(plainly, box)
+            low, high = max(low, a), min(high, b)
         if not (math.isfinite(low) and math.isfinite(high) and high > low):
             raise Infeasible(f"compose: {finished.graph.text(argument, 80)} is not bounded on the box, or constant")
         unary = unary_graph(builder, at[phi], at[argument])
         least, most = natural_domain(unary)  # ranges may overhang what the target, being defined, never leaves
-        steps.append(Step(phi, argument, unary, max(low, least), min(high, most)))
+        known[argument] = max(low, least), min(high, most)
+        steps.append(Step(phi, argument, unary, *known[argument]))
     return tuple(steps)
 
 
@@ -195,37 +198,85 @@ def _names(program: Graph, steps: tuple[Step, ...], inputs: tuple[str, ...]) -> 
 # ---------------------------------------------------------------- tolerances and layers
 
 
-def _sensitivities(program: Graph, steps: tuple[Step, ...], eps: float) -> list[float]:
-    """How much the outputs move for a unit error of each step: products of the largest slopes along paths, summed."""
+def _norms(program: Graph, steps: tuple[Step, ...]) -> dict[int, dict[int, float]]:
+    """Steps that are a root of a sum of squares coming down to 0: for each the squares' steps, with their weights."""
+    forms = Forms(program, steps, None, [str(i) for i in range(len(steps))])
+    found = {}
+    for j, step in enumerate(steps):
+        form, constant = forms(step.argument)
+        if not (step.low <= 1e-3 * step.high and natural_domain(step.unary)[0] == 0 and constant >= 0):
+            continue
+        if all(n.isdigit() and w > 0 and _is_square(steps[int(n)].unary) for n, w in form.items()):
+            found[j] = {int(n): w for n, w in form.items()}
+    return found
+
+
+def _is_square(unary: Graph) -> bool:
+    last = unary.nodes[unary.outputs[0]]
+    return last.op == "powi" and last.value == 2 and unary.nodes[last.args[0]].op == "var"
+
+
+def _sensitivities(
+    program: Graph, steps: tuple[Step, ...], norms: dict[int, dict[int, float]], eps: float
+) -> list[float]:
+    """How much the outputs move for a unit error of each step: products of the largest slopes along paths, summed.
+
+    A norm N = √(Σ β_i p_i²), or a function h of it, moves by h' √β_i for a unit error of p_i, and by h' N/(2 r²) for a
+    unit error of the pinned square at its reach r, an error that falls with p_i².
+    """
     names = [str(i) for i in range(len(steps))]
     forms = Forms(program, steps, None, names)
-    weight = [0.0] * len(steps)
+    weight, through = [0.0] * len(steps), [0.0] * len(steps)  # `through`: of the argument of a square, in norms
     for o in program.outputs:
         form, _ = forms(o)
         for i, name in enumerate(names):
             weight[i] = max(weight[i], abs(form.get(name, 0.0)))
     for j in range(len(steps) - 1, -1, -1):
-        if weight[j] == 0:
+        if weight[j] == 0 and through[j] == 0:
             continue
-        slope = _slope(steps[j], 0.45 * eps / (len(steps) * weight[j]))
-        form, _ = forms(steps[j].argument)
+        step = steps[j]
+        if j in norms:
+            slope, top = _root_slope(step) * weight[j], math.sqrt(step.high)
+            for i, beta in norms[j].items():
+                through[i] += slope * math.sqrt(beta)
+                weight[i] += slope * top / (2 * max(abs(steps[i].low), abs(steps[i].high)) ** 2)
+            continue
+        slope = _slope(step, 0.45 * eps / (len(steps) * weight[j])) * weight[j] if not through[j] else through[j]
+        form, _ = forms(step.argument)
         for i, name in enumerate(names):
             if name in form:
-                weight[i] += abs(form[name]) * slope * weight[j]
+                weight[i] += abs(form[name]) * slope
     return weight
 
 
-def _shifts(program: Graph, steps: tuple[Step, ...], tolerances: tuple[float, ...]) -> list[float]:
-    """How far the argument of each step may be off: tolerances carried forward by the largest slopes."""
+def _shifts(
+    program: Graph, steps: tuple[Step, ...], norms: dict[int, dict[int, float]], tolerances: tuple[float, ...]
+) -> list[float]:
+    """How far the argument of each step may be off: tolerances carried forward by the largest slopes.
+
+    Sums of pinned squares stray below 0 by little more than rounding.
+    """
     names = [str(i) for i in range(len(steps))]
     forms = Forms(program, steps, None, names)
     errors: dict[str, float] = {}
     shifts = []
-    for name, step, tolerance in zip(names, steps, tolerances, strict=True):
+    for j, (name, step, tolerance) in enumerate(zip(names, steps, tolerances, strict=True)):
         form, _ = forms(step.argument)
-        shifts.append(sum(abs(v) * errors[n] for n, v in form.items() if n in errors))
-        errors[name] = tolerance + (_slope(step, tolerance) * shifts[-1] if shifts[-1] else 0.0)
+        shift = sum(abs(v) * errors[n] for n, v in form.items() if n in errors)
+        carried = _slope(step, tolerance) * shift if shift and j not in norms else tolerance
+        errors[name] = tolerance + (carried if shift else 0.0)
+        shifts.append(1e-12 * step.high if j in norms else shift)
     return shifts
+
+
+def _root_slope(step: Step) -> float:
+    """sup |h'| of h(t) = g(t²), by differences."""
+    t = np.linspace(0, math.sqrt(step.high), 801)
+    with np.errstate(all="ignore"):
+        g = np.asarray(run(step.unary, ArrayAlgebra(), {"u": np.clip(t * t, step.low, step.high)})[0], dtype=np.float64)
+    slopes = np.abs(np.diff(g) / np.diff(t))
+    slopes = slopes[np.isfinite(slopes)]
+    return float(slopes.max()) if len(slopes) else 0.0
 
 
 def _guarded(step: Step, margin: float) -> tuple[Graph, float, float]:

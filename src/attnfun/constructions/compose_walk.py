@@ -41,10 +41,14 @@ _PRODUCT = frozenset({"mul", "div", "powi", "powr", "sqrt", "neg"})
 
 @dataclass
 class Program:
-    """A program under construction: the builder of its graph and the heads found so far, φ → U."""
+    """A program under construction: the builder of its graph and the heads found so far, φ → U.
+
+    `meaning`: which node of the source a node of the program computes.
+    """
 
     builder: Builder = field(default_factory=Builder)
     heads: dict[int, int] = field(default_factory=dict)
+    meaning: dict[int, int] = field(default_factory=dict)
     ranges: dict[int, tuple[float, float]] = field(default_factory=dict)
 
     def head(self, phi: int, argument: int, low: float, high: float) -> int:
@@ -59,19 +63,31 @@ class Program:
 
 @dataclass(frozen=True)
 class Finished:
-    """The program's graph, its outputs, and its heads in an order in which arguments come first."""
+    """The program's graph, its outputs, and its heads in an order in which arguments come first.
+
+    `plainly`: the argument of each head as the source has it, for ranges.
+    """
 
     graph: Graph
     heads: tuple[tuple[int, int], ...]
+    plainly: tuple[Graph, ...]
 
 
 class Walk:
     """Chooses, once for every node of the target, the cheapest alternative, and writes programs by those choices."""
 
-    def __init__(self, target: Graph, box: Box, keys: Callable[[Graph, float, float], float]) -> None:
+    def __init__(
+        self,
+        target: Graph,
+        box: Box,
+        keys: Callable[[Graph, float, float], float],
+        squares: frozenset[int] = frozenset(),
+    ) -> None:
+        """`squares`: nodes p² of the target that stay steps of their own."""
         self.source = Builder()
         at = self.source.copy(target.nodes)
         self.outputs = [at[o] for o in target.outputs]
+        self.squares = {at[n] for n in squares}
         self.box = box
         self.keys = keys
         self._choice: dict[int, Callable[[Program], int]] = {}
@@ -137,6 +153,11 @@ class Walk:
 
     def write(self, program: Program, n: int) -> int:
         """The node of `program` that computes source node n from variables and heads."""
+        written = self._write(program, n)
+        program.meaning.setdefault(written, n)
+        return written
+
+    def _write(self, program: Program, n: int) -> int:
         node = self.source.node(n)
         if self.constant(n) or node.op == "var":
             return self._copy(program, n, {})
@@ -200,6 +221,9 @@ class Walk:
 
     def _alternatives(self, n: int) -> Iterator[Callable[[Program], int]]:
         node = self.source.node(n)
+        if n in self.squares:
+            yield partial(self._fuse, n=n, u=node.args[0])
+            return
         if node.op in ("max", "min"):
             yield lambda p: self._relu(p, n)
         if node.op == "log" and self._is_monomial(node.args[0]):
@@ -423,7 +447,23 @@ class Walk:
             needed.add(m)
             stack.extend([program.heads[m]] if m in program.heads else graph.nodes[m].args)
         order = [(phi, program.heads[phi]) for phi in sorted(needed) if phi in program.heads]
-        return Finished(graph, tuple(order))
+        return Finished(graph, tuple(order), tuple(self._plainly(program, u) for _, u in order))
+
+    def _plainly(self, program: Program, u: int) -> Graph:
+        """A node of the program, its parts written as in the source."""
+        build = Builder()
+        source = build.copy(self.source.node(i) for i in range(len(self.source)))
+        memo: dict[int, int] = {}
+
+        def copy(n: int) -> int:
+            if n in program.meaning:
+                return source[program.meaning[n]]
+            if n not in memo:
+                node = program.builder.node(n)
+                memo[n] = build.apply(node.op, *(copy(a) for a in node.args), value=node.value)
+            return memo[n]
+
+        return build.graph([copy(u)])
 
 
 def unary_graph(builder: Builder, phi: int, argument: int) -> Graph:

@@ -9,13 +9,13 @@ Failure mode: as of `gradient`; a node that is undefined on the box stays so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from .balls import BallAlgebra
-from .enclosures import Ball, balls, lift, point_balls, span
+from .enclosures import Ball, ball, balls, lift, point_balls, span
 from .gradient import Dual, GradientAlgebra
 from .graph import Graph
 from .interpret import step
@@ -23,8 +23,19 @@ from .interpret import step
 Floats = npt.NDArray[np.float64]
 
 
-def enclosures(graph: Graph, names: Sequence[str], low: Floats, high: Floats) -> list[Ball]:
-    """For every output an object array of balls, one for each of the boxes (n, d), or one ball if it is constant."""
+def enclosures(
+    graph: Graph,
+    names: Sequence[str],
+    low: Floats,
+    high: Floats,
+    known: Mapping[int, tuple[float, float]] | None = None,
+) -> list[Ball]:
+    """For every output an object array of balls, one for each of the boxes (n, d), or one ball if it is constant.
+
+    `known`: nodes that are defined on all boxes, with ends that are known to hold there.
+    """
+    known = known or {}
+    needed = _needed(graph)
     d = len(names)
     whole = [balls(low[:, k], high[:, k]) for k in range(d)]
     middle = [point_balls(low[:, k] + (high[:, k] - low[:, k]) / 2) for k in range(d)]
@@ -37,6 +48,8 @@ def enclosures(graph: Graph, names: Sequence[str], low: Floats, high: Floats) ->
     duals: dict[int, Dual[Ball]] = {}
     centres: dict[int, Ball] = {}
     for i, node in enumerate(graph.nodes):
+        if i not in needed:
+            continue
         dual = step(node, over, boxes, duals)
         centres[i] = step(node, at, points, centres)
         if twice[i]:
@@ -45,8 +58,21 @@ def enclosures(graph: Graph, names: Sequence[str], low: Floats, high: Floats) ->
                 if partial is not None:
                     form = form + partial * away[k]
             dual = Dual(_MEET(dual.value, form), dual.partials)
+        if i in known:
+            dual = Dual(_CUT(dual.value, ball(*known[i])), dual.partials)
         duals[i] = dual
     return [duals[o].value for o in graph.outputs]
+
+
+def _needed(graph: Graph) -> set[int]:
+    needed: set[int] = set()
+    stack = list(graph.outputs)
+    while stack:
+        i = stack.pop()
+        if i not in needed:
+            needed.add(i)
+            stack.extend(graph.nodes[i].args)
+    return needed
 
 
 def repeated(graph: Graph) -> list[bool]:
@@ -69,4 +95,12 @@ def _meet(x: Ball, y: Ball) -> Ball:
     return span(low, high) if low <= high else x
 
 
-_MEET = lift(_meet, 2)
+def _cut(x: Ball, whole: Ball) -> Ball:
+    """What lies in both; `whole` where x says nothing."""
+    if not x.is_finite() or not whole.is_finite():
+        return whole if whole.is_finite() else x
+    low, high = max(x.lower(), whole.lower()), min(x.upper(), whole.upper())
+    return span(low, high) if low <= high else x
+
+
+_MEET, _CUT = lift(_meet, 2), lift(_cut, 2)

@@ -8,6 +8,8 @@ Failure mode: a budget that runs out gives a wider, still valid interval; an und
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from attnfun.expressions import ArrayAlgebra, BallAlgebra, Graph, precision, run
@@ -18,8 +20,16 @@ from attnfun.targets.domain import Array, Box, halved
 _POINTS = 600
 
 
-def range_of(graph: Graph, box: Box, tolerance: float = 0.01, budget: int = 1500) -> list[tuple[float, float]]:
-    """[(low, high)] for every output: proved to contain the output's values on the box."""
+Known = Mapping[int, tuple[float, float]]
+
+
+def range_of(
+    graph: Graph, box: Box, tolerance: float = 0.01, budget: int = 1500, known: Known | None = None
+) -> list[tuple[float, float]]:
+    """[(low, high)] for every output: proved to contain the output's values on the box.
+
+    `known`: nodes of the graph that are defined on the whole box, with ranges already proved.
+    """
     used = set(graph.variables)
     keep = [k for k, n in enumerate(box.names) if n in used]
     names = [box.names[k] for k in keep]
@@ -31,30 +41,51 @@ def range_of(graph: Graph, box: Box, tolerance: float = 0.01, budget: int = 1500
                 (float(lowers(np.array([v], dtype=object))[0]), float(uppers(np.array([v], dtype=object))[0]))
                 for v in values
             ]
-        return [_one(graph.reachable((o,)), names, low, high, tolerance, budget) for o in graph.outputs]
+        return [_one(graph, o, names, low, high, tolerance, budget, known or {}) for o in graph.outputs]
 
 
-def _one(graph: Graph, names: list[str], low: Array, high: Array, tolerance: float, budget: int) -> tuple[float, float]:
-    own = [k for k, n in enumerate(names) if n in set(graph.variables)]
+def is_tight(graph: Graph, box: Box, low: float, high: float, tolerance: float = 0.1) -> bool:
+    """Is [low, high] close to what samples of the first output show, and of the same sign where they have one?
+
+    It steers where a second enclosure is looked for, and proves nothing.
+    """
+    used = [k for k, n in enumerate(box.names) if n in set(graph.variables)]
+    if not used:
+        return True
+    names = [box.names[k] for k in used]
+    least, most = _sampled(graph, names, box.low_array[used], box.high_array[used])
+    margin = tolerance * (most - least)
+    kept = (low > 0 or least <= 0) and (high < 0 or most >= 0)
+    return bool(np.isfinite(low) and np.isfinite(high) and kept and low >= least - margin and high <= most + margin)
+
+
+def _one(
+    graph: Graph, o: int, names: list[str], low: Array, high: Array, tolerance: float, budget: int, known: Known
+) -> tuple[float, float]:
+    alone = graph.reachable((o,))
+    graph = Graph(graph.nodes, (o,)) if known else alone
+    own = [k for k, n in enumerate(names) if n in set(alone.variables)]
     if not own:
-        return range_of(graph, Box(("x",), (0.0,), (1.0,)))[0]
+        return range_of(alone, Box(("x",), (0.0,), (1.0,)))[0]
     names, low, high = [names[k] for k in own], low[own], high[own]
-    seen_low, seen_high = _sampled(graph, names, low, high)
-    a, b = _enclosures(graph, names, low[None], high[None])
+    seen_low, seen_high = _sampled(alone, names, low, high)
+    a, b = _enclosures(graph, names, low[None], high[None], known)
     margin = tolerance * (seen_high - seen_low)
     least = seen_low - (min(margin, seen_low / 4) if seen_low > 0 else margin)  # a sign is worth knowing
     most = seen_high + (min(margin, -seen_high / 4) if seen_high < 0 else margin)
     if a[0] >= least and b[0] <= most:
         return float(a[0]), float(b[0])
-    bottom = _bound(graph, names, low, high, least, budget, upper_end=False)
-    top = _bound(graph, names, low, high, most, budget, upper_end=True)
+    bottom = _bound(graph, names, low, high, least, budget, known, upper_end=False)
+    top = _bound(graph, names, low, high, most, budget, known, upper_end=True)
     return max(bottom, float(a[0])), min(top, float(b[0]))
 
 
-def _bound(graph: Graph, names: list[str], low: Array, high: Array, goal: float, budget: int, upper_end: bool) -> float:
+def _bound(
+    graph: Graph, names: list[str], low: Array, high: Array, goal: float, budget: int, known: Known, upper_end: bool
+) -> float:
     """A proved upper (lower) bound, by halving the sub-boxes that exceed the goal; worst first, in batches."""
     lows, highs = low[None], high[None]
-    a, b = _enclosures(graph, names, lows, highs)
+    a, b = _enclosures(graph, names, lows, highs, known)
     score = b if upper_end else -a
     limit = goal if upper_end else -goal
     spent = 1
@@ -65,7 +96,7 @@ def _bound(graph: Graph, names: list[str], low: Array, high: Array, goal: float,
             break
         bad = bad[np.argsort(score[bad])[-64:]]
         new_low, new_high = halved(lows[bad], highs[bad], 1 / width)
-        a, b = _enclosures(graph, names, new_low, new_high)
+        a, b = _enclosures(graph, names, new_low, new_high, known)
         keep = np.setdiff1d(np.arange(len(lows)), bad)
         lows, highs = np.concatenate([lows[keep], new_low]), np.concatenate([highs[keep], new_high])
         score = np.concatenate([score[keep], b if upper_end else -a])
@@ -83,8 +114,8 @@ def _sampled(graph: Graph, names: list[str], low: Array, high: Array) -> tuple[f
     return (float(np.min(values)), float(np.max(values))) if np.size(values) else (0.0, 0.0)
 
 
-def _enclosures(graph: Graph, names: list[str], low: Array, high: Array) -> tuple[Array, Array]:
+def _enclosures(graph: Graph, names: list[str], low: Array, high: Array, known: Known) -> tuple[Array, Array]:
     """Lower and upper ends on every box."""
-    (value,) = enclosures(graph, names, low, high)
+    (value,) = enclosures(graph, names, low, high, known)
     column = np.broadcast_to(np.asarray(value, dtype=object), (len(low),))
     return lowers(column), uppers(column)

@@ -194,14 +194,14 @@ class Composition:
     def argument_range(self, label: Label, g: Graph) -> tuple[float, float]:
         """The range of U over the box, rigorous; g(U) was proved defined, so U never leaves g's natural domain."""
         box, graph = self.function.box, Graph(self.program.nodes, (label.argument,))
-        ((low, high),) = range_of(graph, box, known=self.ranges)
+        least, most = natural_domain(g)
+        ((low, high),) = range_of(graph, box, known=self.ranges, within=(least, most))
         if not is_tight(graph, box, low, high):  # the target may say it better: products are not written as squares
             assert self.function.graph is not None
             other = in_terms_of(self.program, label.argument, self.function.graph, box)
             if other is not None:
-                ((a, b),) = range_of(other, box)
+                ((a, b),) = range_of(other, box, within=(least, most))
                 low, high = max(low, a), min(high, b)
-        least, most = natural_domain(g)
         low, high = max(low, least), min(high, most)
         if not (math.isfinite(low) and math.isfinite(high)):
             raise Undecided(f"composition: the argument of {label.name} could not be bounded")

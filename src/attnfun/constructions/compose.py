@@ -111,14 +111,14 @@ def _steps(finished: Finished, request: Request) -> tuple[Step, ...]:
     at = builder.copy(nodes)
     steps, known, box = [], dict[int, tuple[float, float]](), request.function.box
     for (phi, argument), plainly in zip(finished.heads, finished.plainly, strict=True):
-        ((low, high),) = range_of(Graph(nodes, (argument,)), box, known=known)
+        unary = unary_graph(builder, at[phi], at[argument])
+        least, most = natural_domain(unary)  # ranges may overhang what the target, being defined, never leaves
+        ((low, high),) = range_of(Graph(nodes, (argument,)), box, known=known, within=(least, most))
         if not is_tight(plainly, box, low, high):
-            ((a, b),) = range_of(plainly, box)
+            ((a, b),) = range_of(plainly, box, within=(least, most))
             low, high = max(low, a), min(high, b)
         if not (math.isfinite(low) and math.isfinite(high) and high > low):
             raise Infeasible(f"compose: {finished.graph.text(argument, 80)} is not bounded on the box, or constant")
-        unary = unary_graph(builder, at[phi], at[argument])
-        least, most = natural_domain(unary)  # ranges may overhang what the target, being defined, never leaves
         known[argument] = max(low, least), min(high, most)
         steps.append(Step(phi, argument, unary, *known[argument]))
     return tuple(steps)

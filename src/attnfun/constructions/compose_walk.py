@@ -31,7 +31,7 @@ import numpy as np
 
 from attnfun.errors import Infeasible
 from attnfun.expressions import ArrayAlgebra, Builder, Graph, run
-from attnfun.targets import Box
+from attnfun.targets import Box, natural_domain
 from attnfun.targets.ranges import range_of
 
 _SPLIT = 5
@@ -213,7 +213,8 @@ class Walk:
             unary = unary_graph(program.builder, phi, argument)
             key = (unary, low, high)
             if key not in self._sizes:
-                self._sizes[key] = self.keys(unary, low, high)
+                least, most = natural_domain(unary)
+                self._sizes[key] = self.keys(unary, max(low, least), min(high, most))
             total += self._sizes[key] + 0.5
         return total
 

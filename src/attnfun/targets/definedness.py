@@ -5,22 +5,29 @@ Each operation that is not defined everywhere sets a condition on its argument:
     tan: cos ≠ 0;   sign (sup norm only): ≠ 0.
 A condition is *violated* when balls prove so at float64 points (a value outside, or two points of opposite sign: the
 argument is continuous, so it vanishes between them), *kept* when branch and bound over sub-boxes proves it, else open.
-Failure mode: an argument that touches its limit through cancellation (sqrt(x*x - 2*x*y + y*y)) stays open.
+Enclosures are those of `expressions/mean_value.py`; sums of squares, the law of cosines among them, are known not to be
+negative, and rational arguments that just reach their limit are settled in exact arithmetic.
+Failure mode: other arguments that touch their limit through cancellation (sqrt(1 - sin(x)**2 - cos(x)**2)) stay open.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from flint import arb
 
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.expressions import ArrayAlgebra, BallAlgebra, Graph, Node, precision, run
-from attnfun.expressions.enclosures import ball, lowers, uppers
+from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, Graph, Node, precision, run
+from attnfun.expressions.enclosures import lower, lowers, upper, uppers
+from attnfun.expressions.mean_value import enclosures
 from attnfun.targets.domain import Array, Box, halved
+from attnfun.targets.ranges import range_of
+from attnfun.targets.squares import sum_of_squares
 
 _BOXES = 6000
 
@@ -73,6 +80,7 @@ def conditions(graph: Graph, continuous: bool) -> tuple[Graph, list[Condition]]:
     return Graph(tuple(nodes), graph.outputs), found
 
 
+_RATIONAL = frozenset({"var", "const", "neg", "add", "sub", "mul", "div", "powi"})
 _DOMAINS = {
     "positive": (Fraction(0), None),
     "nonnegative": (Fraction(0), None),
@@ -84,14 +92,21 @@ _DOMAINS = {
 def natural_domain(graph: Graph) -> tuple[float, float]:
     """An interval that holds the one variable u of `graph` wherever the graph is defined.
 
-    Read off the conditions whose argument is a u + b with rational a, b; ends are rounded outward.
+    Read off the conditions whose argument is a u + b with rational a, b, or comes from u by steps that can be taken
+    back (exp, log, sqrt, affine ones); ends are rounded outward.
     """
     extended, found = conditions(graph, continuous=False)
     forms = _affine_forms(extended)
     low, high = -math.inf, math.inf
     for c in found:
+        if c.kind not in _DOMAINS:
+            continue
         form = forms[c.argument]
-        if form is None or form[0] == 0 or c.kind not in _DOMAINS:
+        if form is None:
+            bottom, top = _taken_back(extended, c.argument, *_DOMAINS[c.kind])
+            low, high = max(low, bottom), min(high, top)
+            continue
+        if form[0] == 0:
             continue
         slope, offset = form
         least, most = _DOMAINS[c.kind]
@@ -100,6 +115,49 @@ def natural_domain(graph: Graph) -> tuple[float, float]:
         low = low if below is None else max(low, _outward(below, -math.inf))
         high = high if above is None else min(high, _outward(above, math.inf))
     return low, high
+
+
+def _taken_back(graph: Graph, node: int, least: Fraction | None, most: Fraction | None) -> tuple[float, float]:
+    """Doubles around the u at which `node` lies in [least, most], by inverses of monotone steps; else infinite."""
+    with precision(128):
+        a, b = (None if end is None else arb(end.numerator) / end.denominator for end in (least, most))
+        while graph.nodes[node].op != "var":
+            inner = graph.nodes[node]
+            open_args = [n for n in inner.args if graph.reachable((n,)).variables]
+            if len(open_args) != 1:
+                return -math.inf, math.inf
+            fixed = [
+                run(graph.reachable((n,)), BallAlgebra(), {})[0] for n in inner.args if n not in open_args
+            ]  # at most one constant
+            first = inner.args[0] in open_args
+            if inner.op == "exp":
+                a = a.log() if a is not None and a > 0 else None
+                if b is not None and not b > 0:
+                    return -math.inf, math.inf
+                b = b.log() if b is not None else None
+            elif inner.op == "log":
+                a, b = (None if end is None else end.exp() for end in (a, b))
+            elif inner.op == "sqrt":
+                a = a * a if a is not None and a > 0 else arb(0)
+                b = b * b if b is not None and b >= 0 else None
+            elif inner.op == "neg":
+                a, b = (None if end is None else -end for end in (b, a))
+            elif inner.op in ("add", "sub") and first:
+                shift = fixed[0] if inner.op == "add" else -fixed[0]
+                a, b = (None if end is None else end - shift for end in (a, b))
+            elif inner.op == "add":
+                a, b = (None if end is None else end - fixed[0] for end in (a, b))
+            elif inner.op == "sub":
+                a, b = (None if end is None else fixed[0] - end for end in (b, a))
+            elif inner.op == "mul" or (inner.op == "div" and first):
+                scale = fixed[0] if inner.op == "mul" else 1 / fixed[0]
+                if not (scale > 0 or scale < 0):
+                    return -math.inf, math.inf
+                a, b = (None if end is None else end / scale for end in ((a, b) if scale > 0 else (b, a)))
+            else:
+                return -math.inf, math.inf
+            (node,) = open_args
+        return -math.inf if a is None else lower(a), math.inf if b is None else upper(b)
 
 
 def _outward(value: Fraction, side: float) -> float:
@@ -244,16 +302,20 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
     """Branch and bound: every condition on every sub-box, splitting the widest side (relative to the box)."""
     lows, highs = box.low_array[None], box.high_array[None]
     width = box.high_array - box.low_array
+    names = list(box.names)
+    settled = [_is_squares(arguments, k, box) if c.kind == "nonnegative" else False for k, c in enumerate(found)]
     done = 0
-    make = np.frompyfunc(ball, 2, 1)
     while len(lows):
-        env = {n: make(lows[:, k], highs[:, k]) for k, n in enumerate(box.names)}
-        values = run(arguments, BallAlgebra(clip_sqrt=True, sharp=True), env)
+        values = enclosures(arguments, names, lows, highs)
         kept = np.ones(len(lows), dtype=bool)
         worst: Condition | None = None
-        for c, value in zip(found, values, strict=True):
+        for k, (c, value) in enumerate(zip(found, values, strict=True)):
+            if settled[k]:
+                continue
             column = np.broadcast_to(np.asarray(value, dtype=object), (len(lows),))
             good = _holds(c.kind, lowers(column), uppers(column))
+            if not good.all() and c.kind in ("unit", "nonnegative"):
+                good |= _holds_exactly(arguments, k, c.kind, names, lows, highs, ~good)
             worst = c if worst is None and not good.all() else worst
             kept &= good
         done += len(lows)
@@ -266,3 +328,67 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
             x = (lows[0] + highs[0]) / 2
             raise Infeasible(f"could not prove that {_describe(extended, worst)} (open near {_at(box, x)})")
         lows, highs = halved(lows, highs, 1 / width)
+
+
+def _is_squares(arguments: Graph, k: int, box: Box) -> bool:
+    """Is this argument a sum of squares, as it stands or by the law of cosines?"""
+    build = Builder()
+    at = build.copy(arguments.nodes)
+
+    def not_negative(n: int) -> bool:
+        return range_of(build.graph([n]), box)[0][0] >= 0
+
+    return sum_of_squares(build, at[arguments.outputs[k]], not_negative) is not None
+
+
+def _holds_exactly(
+    arguments: Graph, k: int, kind: str, names: list[str], lows: Array, highs: Array, which: np.ndarray[Any, Any]
+) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """The boxes of `which` on which rational interval arithmetic settles it: 2/(1·2) is 1 and not a little more."""
+    graph = arguments.reachable((arguments.outputs[k],))
+    good = np.zeros(len(lows), dtype=bool)
+    if any(node.op not in _RATIONAL for node in graph.nodes):
+        return good
+    for i in np.flatnonzero(which)[:64]:
+        ends = dict(zip(names, zip(map(Fraction, lows[i]), map(Fraction, highs[i]), strict=True), strict=True))
+        found = _rational_range(graph, ends)
+        if found is not None:
+            low, high = found
+            good[i] = low >= 0 if kind == "nonnegative" else low >= -1 and high <= 1
+    return good
+
+
+def _rational_range(graph: Graph, ends: Mapping[str, tuple[Fraction, Fraction]]) -> tuple[Fraction, Fraction] | None:
+    """The plain interval extension in exact arithmetic; None where a denominator may vanish or numbers grow long."""
+    out: list[tuple[Fraction, Fraction]] = []
+    for node in graph.nodes:
+        args = [out[a] for a in node.args]
+        if node.op == "var":
+            low, high = ends[str(node.value)]
+        elif node.op == "const" and isinstance(node.value, Fraction):
+            low = high = node.value
+        elif node.op == "neg":
+            low, high = -args[0][1], -args[0][0]
+        elif node.op == "add":
+            low, high = args[0][0] + args[1][0], args[0][1] + args[1][1]
+        elif node.op == "sub":
+            low, high = args[0][0] - args[1][1], args[0][1] - args[1][0]
+        elif node.op in ("mul", "div"):
+            (a, b), (c, d) = args
+            if node.op == "div":
+                if c <= 0 <= d:
+                    return None
+                c, d = 1 / d, 1 / c
+            corners = (a * c, a * d, b * c, b * d)
+            low, high = min(corners), max(corners)
+        elif node.op == "powi" and isinstance(node.value, int) and 0 < node.value <= 16:
+            a, b = args[0][0] ** node.value, args[0][1] ** node.value
+            low, high = min(a, b), max(a, b)
+            if node.value % 2 == 0 and args[0][0] <= 0 <= args[0][1]:
+                low = Fraction(0)
+        else:
+            return None
+        if max(low.denominator.bit_length(), high.denominator.bit_length()) > 4000:
+            return None
+        out.append((low, high))
+    return out[graph.outputs[0]]

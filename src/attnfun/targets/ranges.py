@@ -8,6 +8,7 @@ Failure mode: a budget that runs out gives a wider, still valid interval; an und
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -24,11 +25,17 @@ Known = Mapping[int, tuple[float, float]]
 
 
 def range_of(
-    graph: Graph, box: Box, tolerance: float = 0.01, budget: int = 1500, known: Known | None = None
+    graph: Graph,
+    box: Box,
+    tolerance: float = 0.01,
+    budget: int = 1500,
+    known: Known | None = None,
+    within: tuple[float, float] = (-math.inf, math.inf),
 ) -> list[tuple[float, float]]:
     """[(low, high)] for every output: proved to contain the output's values on the box.
 
-    `known`: nodes of the graph that are defined on the whole box, with ranges already proved.
+    `known`: nodes of the graph that are defined on the whole box, with ranges already proved. `within`: ends that are
+    worth some effort not to pass, if the samples do not; 0 is always one.
     """
     used = set(graph.variables)
     keep = [k for k, n in enumerate(box.names) if n in used]
@@ -41,7 +48,7 @@ def range_of(
                 (float(lowers(np.array([v], dtype=object))[0]), float(uppers(np.array([v], dtype=object))[0]))
                 for v in values
             ]
-        return [_one(graph, o, names, low, high, tolerance, budget, known or {}) for o in graph.outputs]
+        return [_one(graph, o, names, low, high, tolerance, budget, known or {}, within) for o in graph.outputs]
 
 
 def is_tight(graph: Graph, box: Box, low: float, high: float, tolerance: float = 0.1) -> bool:
@@ -60,7 +67,15 @@ def is_tight(graph: Graph, box: Box, low: float, high: float, tolerance: float =
 
 
 def _one(
-    graph: Graph, o: int, names: list[str], low: Array, high: Array, tolerance: float, budget: int, known: Known
+    graph: Graph,
+    o: int,
+    names: list[str],
+    low: Array,
+    high: Array,
+    tolerance: float,
+    budget: int,
+    known: Known,
+    within: tuple[float, float],
 ) -> tuple[float, float]:
     alone = graph.reachable((o,))
     graph = Graph(graph.nodes, (o,)) if known else alone
@@ -71,8 +86,10 @@ def _one(
     seen_low, seen_high = _sampled(alone, names, low, high)
     a, b = _enclosures(graph, names, low[None], high[None], known)
     margin = tolerance * (seen_high - seen_low)
-    least = seen_low - (min(margin, seen_low / 4) if seen_low > 0 else margin)  # a sign is worth knowing
-    most = seen_high + (min(margin, -seen_high / 4) if seen_high < 0 else margin)
+    least, most = seen_low - margin, seen_high + margin
+    for end in (0.0, *within):  # a sign is worth knowing
+        least = max(least, seen_low - (seen_low - end) / 4) if end < seen_low else least
+        most = min(most, seen_high + (end - seen_high) / 4) if end > seen_high else most
     if a[0] >= least and b[0] <= most:
         return float(a[0]), float(b[0])
     bottom = _bound(graph, names, low, high, least, budget, known, upper_end=False)

@@ -241,7 +241,7 @@ def _sensitivities(
                 through[i] += slope * math.sqrt(beta)
                 weight[i] += slope * top / (2 * max(abs(steps[i].low), abs(steps[i].high)) ** 2)
             continue
-        slope = _slope(step, 0.45 * eps / (len(steps) * weight[j])) * weight[j] if not through[j] else through[j]
+        slope = _slope(step, 0.25 * eps / weight[j]) * weight[j] if not through[j] else through[j]
         form, _ = forms(step.argument)
         for i, name in enumerate(names):
             if name in form:

@@ -1,0 +1,147 @@
+"""Norms as one node: the pinned bound and the norm's own modulus hold for the stored weights, spoilt ones included."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+from flint import arb
+
+import attnfun as af
+from attnfun.certify import Status, prove
+from attnfun.certify.exact import network_at
+from attnfun.certify.pinned import Component, Pinned, is_square, norm_shift, prove_pinned, root_slope
+from attnfun.certify.view import HeadView, LineAxis, View
+from attnfun.constructions.unary.fit import fit_unary
+from attnfun.expressions import parse, precision
+from attnfun.expressions.enclosures import abs_upper
+from attnfun.network import Axis, Head, Network
+from certify.hunting import assert_sound, with_arrays
+
+SQUARE = parse("u**2", ["u"])
+
+
+def view_of(low: float, high: float, eps: float, pinned: bool, spoil: float = 0.0) -> View:
+    fit = fit_unary(SQUARE, low, high, eps, pinned=pinned)
+    views = []
+    for piece in fit.pieces:
+        line = LineAxis(0, piece.w, piece.c, piece.slopes, piece.biases)
+        values = piece.values.copy()
+        values[0] += spoil
+        axis = Axis(np.array([[piece.w]]), np.array([piece.c]), piece.slopes[:, None], piece.biases)
+        head = Head("square", (axis,), values[:, None], ("z",))
+        views.append(HeadView("square", (line,), values[:, None], np.ones((1, 1)), head))
+    return View(np.array([low]), np.array([high]), np.array([[fit.slope]]), np.array([fit.offset]), tuple(views))
+
+
+@pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (-120.0, 21.0), (0.0, 3.0), (0.5, 2.0), (-1e-3, 1e-4)])
+@pytest.mark.parametrize("spoil", [0.0, 1e-12, 1e-6])
+@pytest.mark.parametrize("pinned", [True, False])
+def test_the_pinned_bound_holds(low: float, high: float, spoil: float, pinned: bool) -> None:
+    seen = view_of(low, high, 1e-6 * max(-low, high) ** 2, pinned, spoil)
+    found = prove_pinned(seen, SQUARE)
+    if found is None:
+        assert spoil * 1e3 > max(-low, high) ** 2  # only a head that is spoilt beyond its size may be refused
+        return
+    reach = max(-low, high)
+    u = np.concatenate(
+        [np.linspace(low, high, 401), reach * np.geomspace(1e-12, 1, 60), -reach * np.geomspace(1e-12, 1, 60)]
+    )
+    with precision(128):
+        for t in np.clip(u, low, high):
+            off = network_at(seen, np.array([t]))[0] - arb(float(t)) ** 2
+            assert abs_upper(off) <= (found.a + found.rho * t * t) * (1 + 1e-9)
+    if pinned and not spoil:
+        assert found.a < 1e-14 * reach**2 and found.rho < 1e-5
+
+
+def test_the_norm_follows_its_components() -> None:
+    """Worst cases by hand: components moved by their shifts, squares off by a + ρu², the sum by its mismatch."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        n = int(rng.integers(1, 4))
+        parts = [
+            Component(
+                float(rng.choice([0.5, 1, 4])),
+                Pinned(10.0 ** rng.uniform(-14, -3), 10.0 ** rng.uniform(-8, -0.5)),
+                10.0 ** rng.uniform(-9, -1),
+                10.0 ** rng.uniform(-14, -3),
+            )
+            for _ in range(n)
+        ]
+        m = 10.0 ** rng.uniform(-14, -3)
+        u = rng.standard_normal(n) * 10.0 ** rng.uniform(-6, 0)
+        beta = np.array([c.beta for c in parts])
+        true = float(beta @ u**2)
+        moved = norm_shift(parts, m, true)
+        if max(c.pinned.rho for c in parts) >= 0.5:
+            assert moved is None
+            continue
+        assert moved is not None
+        for _ in range(20):
+            signs = rng.choice([-1.0, 1.0], size=(2, n))
+            seen = u + signs[0] * np.array([c.shift for c in parts])
+            squares = seen**2 + signs[1] * np.array(
+                [c.pinned.a + c.extra + c.pinned.rho * s * s for c, s in zip(parts, seen, strict=True)]
+            )
+            total = float(beta @ squares) + m * rng.choice([-1.0, 1.0])
+            assert total >= -moved[1] * (1 + 1e-9)
+            assert abs(math.sqrt(max(total, 0.0)) - math.sqrt(true)) <= moved[0] * (1 + 1e-9)
+
+
+def test_root_slopes() -> None:
+    with precision(128):
+        assert root_slope(parse("sqrt(u)", ["u"]), 4.0) == pytest.approx(1.0, rel=1e-6)
+        assert root_slope(parse("exp(-3*sqrt(u))", ["u"]), 4.0) == pytest.approx(3.0, rel=0.1)
+        assert root_slope(parse("cos(sqrt(u))", ["u"]), 9.0) == pytest.approx(1.0, rel=0.1)
+        assert root_slope(parse("u**(1/4)", ["u"]), 1.0) == math.inf
+    assert is_square(SQUARE) and not is_square(parse("2*u**2", ["u"])) and not is_square(parse("u**4", ["u"]))
+
+
+TARGETS = {
+    "plane": ("sqrt(x**2 + y**2)", "x=-1:1;y=-1:1", 1e-5),
+    "cosines": ("sqrt(a**2 + b**2 - 2*a*b*cos(s - t))", "a=1:2;b=1:2;s=0:1;t=0:1", 1e-4),
+    "function of a norm": ("exp(-sqrt(x**2 + (y - z)**2))", "x=-1:1;y=0:1;z=0:1", 1e-4),
+}
+
+
+@cache
+def compiled(name: str) -> af.Approximant:
+    target, domain, eps = TARGETS[name]
+    return af.compile(target, domain, eps, method="compose")
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_norms_are_proved(name: str) -> None:
+    net = compiled(name)
+    assert net.certificate.status is Status.PROVED
+    assert_sound(net.certificate, net.network, net.target)
+    box = net.target.box  # at and near the zeros of the norm
+    rng = np.random.default_rng(0)
+    X = box.sample(2000, rng)
+    scale = 10.0 ** rng.uniform(-17, -1, (len(X), 1))
+    if name == "cosines":
+        X[:, 1], X[:, 3] = X[:, 0] + scale[:, 0], X[:, 2] - scale[::-1, 0]
+    else:
+        X[:, 0] = scale[:, 0]
+        X[:, 1] = (X[:, 2] if name != "plane" else 0.0) + scale[::-1, 0]
+    X = np.clip(X, box.low_array, box.high_array)
+    assert np.abs(net(X) - net.target.values(X)).max() <= net.certificate.error[1]
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("size", [1e-13, 1e-9, 1e-5])
+def test_spoilt_squares(name: str, size: float) -> None:
+    """One value of one square off: what is pinned no longer is, and the bound knows."""
+    net = compiled(name)
+    network: Network = net.network
+    arrays = dict(network.arrays())
+    rng = np.random.default_rng(3)
+    for key in rng.permutation([k for k in arrays if k.endswith("values")])[:2]:
+        changed = arrays[key].copy()
+        changed[int(rng.integers(len(changed)))] += size
+        bad = dataclasses.replace(with_arrays(network, {key: changed}), labels=network.labels)
+        assert_sound(prove(bad, net.target, eps=TARGETS[name][2]), bad, net.target)

@@ -15,7 +15,7 @@ import attnfun as af
 from attnfun.certify.identity import same_function
 from attnfun.certify.view import Undecided
 from attnfun.constructions.compose import Forms, Step, _layers, _names, _sensitivities, _steps
-from attnfun.constructions.compose_rewrites import canonical
+from attnfun.expressions.canonical import canonical
 from attnfun.constructions.compose_walk import Finished, Program, Walk, _dyadic, rough_keys, unary_graph
 from attnfun.constructions.plan import Request
 from attnfun.errors import Infeasible, InvalidRequest

@@ -42,6 +42,7 @@ from flint import acb, arb
 from attnfun.certify.view import Array, HeadView, LineAxis, View
 from attnfun.expressions import ArrayAlgebra, ComplexBallAlgebra, Graph, run, run_all
 from attnfun.expressions.enclosures import upper
+from attnfun.expressions.ratio import opened
 from attnfun.targets.domain import halved
 
 ENTIRE = frozenset(
@@ -98,6 +99,7 @@ def looks_analytic(graph: Graph, names: tuple[str, ...], low: Array, high: Array
     """A float look at the conditions `prove_analytic` will have to prove: saves hopeless covers, proves nothing."""
     if is_entire(graph):
         return True
+    graph = opened(graph)
     d = len(names)
     n = {1: 96, 2: 20, 3: 10}.get(d, 6)
     for r in (0.35, 0.7, 1.0):

@@ -43,6 +43,7 @@ from .enclosures import (
     upper,
     uppers,
 )
+from .graph import Ratio
 
 __all__ = [
     "Ball",
@@ -380,6 +381,11 @@ class BallAlgebra:
 
     def pow(self, x: Ball, y: Ball) -> Ball:
         return self._pow(x, y)
+
+    def ratio(self, x: Ball, quotient: Ratio) -> Ball:
+        from .ratio import taylor  # it rests on the power series, and they on these balls
+
+        return lift(lambda t: taylor(quotient, t, 1)[0])(x)
 
     def asin(self, x: Ball) -> Ball:
         return self._asin(x)

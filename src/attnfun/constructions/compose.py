@@ -25,12 +25,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from attnfun.expressions.canonical import canonical
 from attnfun.constructions.compose_walk import Finished, Walk, rough_keys, unary_graph
 from attnfun.constructions.plan import Plan, Request
 from attnfun.constructions.unary.fit import UnaryFit, fit_unary
 from attnfun.errors import Infeasible
 from attnfun.expressions import ArrayAlgebra, Builder, Graph, run
+from attnfun.expressions.canonical import canonical
 from attnfun.network import Axis, Head, Label, Labels, Layer, Network, rounded
 from attnfun.targets import natural_domain
 from attnfun.targets.ranges import range_of

@@ -57,6 +57,16 @@ class Program:
         return phi
 
 
+    @property
+    def depth(self) -> int:
+        """The layers the heads found so far need."""
+        levels: list[int] = []
+        for i in range(len(self.builder)):
+            below = max((levels[a] for a in self.builder.node(i).args), default=0)
+            levels.append(1 + levels[self.heads[i]] if i in self.heads else below)
+        return max(levels, default=0)
+
+
 @dataclass(frozen=True)
 class Finished:
     """The program's graph, its outputs, and its heads in an order in which arguments come first."""
@@ -157,18 +167,20 @@ class Walk:
         return program.builder.apply(node.op, *args, value=node.value)
 
     def choose(self, n: int) -> Callable[[Program], int]:
-        """The cheapest alternative for a nonlinear node, by the estimated keys of the heads it needs on its own."""
+        """The cheapest alternative for a nonlinear node, by the estimated keys of the heads it needs on its own; of
+        equal ones the first of least depth.
+        """
         if n in self._choice:
             return self._choice[n]
         if n in self._open:
             raise Infeasible(f"compose: {self._text(n)} depends on itself")
         self._open.add(n)
-        best, best_cost, reasons = None, math.inf, []
+        best, best_cost, reasons = None, (math.inf, 0), []
         for alternative in self._alternatives(n):
             trial = Program()
             try:
                 alternative(trial)
-                cost = self.cost(trial)
+                cost = self.cost(trial), trial.depth
             except Infeasible as why:
                 reasons.append(str(why))
                 continue

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import flint
@@ -70,11 +71,12 @@ def series_length(n: int) -> Iterator[None]:
             flint.ctx.cap = before
 
 
-def _binomials(p: Fraction, n: int) -> list[Fraction]:
+@lru_cache(maxsize=1024)
+def _binomials(p: Fraction, n: int) -> tuple[Fraction, ...]:
     row = [Fraction(1)]
     for k in range(1, n):
         row.append(row[-1] * (p - k + 1) / k)
-    return row
+    return tuple(row)
 
 
 def _exact(value: Fraction) -> Ball:
@@ -147,10 +149,12 @@ class SeriesAlgebra:
     def _powers(self, c: Ball, p: Fraction, n: int) -> list[Ball]:
         """binomial(p, k) c^(p-k), k < n; exact zeros where the binomial is 0, so c may contain 0 for p = 0, 1, 2, ..."""
 
+        whole = p.numerator if p.denominator == 1 else None
+
         def term(b: Fraction, k: int) -> Ball:
             if not b:
                 return ZERO
-            power = self.balls.powr(c, p - k)
+            power = self.balls.powr(c, p - k) if whole is None else self.balls.powi(c, whole - k)
             return power if b == 1 else _exact(b) * power  # a product with 1 rounds the radius up
 
         return [term(b, k) for k, b in enumerate(_binomials(p, n))]

@@ -12,9 +12,9 @@ what was derived for them along with F:
 Let Z be the union of the zero sets of the denominators of 3: closed, and nowhere dense, because an analytic function on
 a connected set that vanishes near a point vanishes everywhere. Off Z, f is defined: suppose not, and take the first of
 its conditions, in the order of its operations, that fails at a point x off Z. Those before it hold at x, so g_i is
-defined there, and by 1 equal to G_i(x), which by 3 keeps the condition. So F = f off Z, on a dense set. In the sup norm F
-is moreover proved to be continuous, and is then the only continuous function that agrees with f wherever f is defined; in
-L^p the set Z, of measure 0, does not matter.
+defined there, and by 1 equal to G_i(x), which by 3 keeps the condition. So F = f off Z, on a dense set. In the sup
+norm F is moreover proved to be continuous, and is then the only continuous function that agrees with f wherever f is
+defined; in L^p the set Z, of measure 0, does not matter.
 """
 
 from __future__ import annotations

@@ -56,7 +56,6 @@ class Program:
             self.ranges[phi] = (low, high)
         return phi
 
-
     @property
     def depth(self) -> int:
         """The layers the heads found so far need."""

@@ -213,7 +213,8 @@ class ArrayAlgebra:
 
 def _by_balls(quotient: Ratio, x: Array, wanted: Array) -> Array:
     """Taylor coefficients of a quotient at real points, one by one where `wanted`: slow, for gradients only."""
-    from .balls import BallAlgebra, arb, precision
+    from .balls import BallAlgebra
+    from .enclosures import arb, precision
 
     out = np.full(x.shape, np.nan, dtype=x.dtype)
     with precision(128):

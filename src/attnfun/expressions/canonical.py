@@ -134,12 +134,12 @@ class _Canonical:
             return constant, one
         if len(kept) == 1 and not constant:
             return kept[0][1], kept[0][0]
-        sign = Fraction(1 if kept[0][1] > 0 else -1)
+        scale = Fraction(1 if kept[0][1] > 0 else -1)
         if self.monic:
-            sign /= abs(kept[0][1])
+            scale /= abs(kept[0][1])
         total = None
         for node, c in kept:
-            c = c * sign
+            c = c * scale
             piece = self._node((abs(c), node))
             if total is None:
                 total = piece if c > 0 else self._node((c, node))
@@ -147,6 +147,6 @@ class _Canonical:
                 total = self.out.apply("add" if c > 0 else "sub", total, piece)
         assert total is not None
         if constant:
-            value = constant * sign
+            value = constant * scale
             total = self.out.apply("add" if value > 0 else "sub", total, self.out.const(abs(value)))
-        return 1 / sign, total
+        return 1 / scale, total

@@ -48,7 +48,6 @@ OUT_OF_RANGE: Final = "a constant outside the sizes 1e-300 to 1e300"
 _NEUTRAL: Final = {"add": 0, "sub": 0, "mul": 1, "div": 1}  # x + 0, x - 0, x*1, x/1 are x
 
 
-
 @dataclass(frozen=True)
 class Ratio:
     """h = N/D for two functions of one variable that vanish together at `point`, continued to it.

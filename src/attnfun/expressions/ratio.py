@@ -15,8 +15,8 @@ coefficient of h: the same rule for real and complex balls, values and derivativ
 D are analytic on that ball, and the division only if δ has no zero there: a finite result proves h analytic.
 
 Three enclosures are intersected: the shift (near a), N/D itself (away from a), and the mean value form
-h_j(m) + (j+1) h_{j+1}(c) (c - m) about the midpoint m of c. At an exact point other than a, N/D loses (k+j) log2(1/|t-a|)
-bits, which are added to the working precision.
+h_j(m) + (j+1) h_{j+1}(c) (c - m) about the midpoint m of c. At an exact point t other than a, N/D loses
+(k+j) log2(1/|t-a|) bits, which are added to the working precision.
 Failure mode: where another zero of D, or the end of the domain of N or D, lies between a and the argument, only N/D is
 left; where D vanishes there, too, the result is nan.
 """

@@ -147,8 +147,7 @@ class SeriesAlgebra:
         return self.field.series(g, self.order)(self.field.series(inner, min(x.prec, self.order)))
 
     def _powers(self, c: Ball, p: Fraction, n: int) -> list[Ball]:
-        """binomial(p, k) c^(p-k), k < n; exact zeros where the binomial is 0, so c may contain 0 for p = 0, 1, 2, ..."""
-
+        """binomial(p, k) c^(p-k), k < n; exact zeros where the binomial is 0, so c may contain 0 for p = 0, 1, 2, …"""
         whole = p.numerator if p.denominator == 1 else None
 
         def term(b: Fraction, k: int) -> Ball:
@@ -213,13 +212,17 @@ class SeriesAlgebra:
         return self._compose("exp", lambda c, n: _over_factorials([self.balls.exp(c)], n), x)
 
     def expm1(self, x: Series) -> Series:
-        return self._compose("expm1", lambda c, n: [self.balls.expm1(c), *_over_factorials([self.balls.exp(c)], n)[1:]], x)
+        return self._compose(
+            "expm1", lambda c, n: [self.balls.expm1(c), *_over_factorials([self.balls.exp(c)], n)[1:]], x
+        )
 
     def log(self, x: Series) -> Series:
         return self._compose("log", lambda c, n: _integral(self.balls.log(c), self._powers(c, Fraction(-1), n)), x)
 
     def log1p(self, x: Series) -> Series:
-        return self._compose("log1p", lambda c, n: _integral(self.balls.log1p(c), self._powers(1 + c, Fraction(-1), n)), x)
+        return self._compose(
+            "log1p", lambda c, n: _integral(self.balls.log1p(c), self._powers(1 + c, Fraction(-1), n)), x
+        )
 
     def sin(self, x: Series) -> Series:
         return self._compose("sin", lambda c, n: _waves(self.balls.sin(c), self.balls.cos(c), n), x)
@@ -253,7 +256,9 @@ class SeriesAlgebra:
         def taylor(c: Ball, n: int) -> list[Ball]:
             value = self.balls.atan(c)
             angle, shrink = arb.pi() / 2 - value, self.balls.powr(1 + self.balls.powi(c, 2), -_HALF)
-            slopes = (self.balls.sin(k * angle) * self.balls.powi(shrink, k) / (k if k % 2 else -k) for k in range(1, n))
+            slopes = (
+                self.balls.sin(k * angle) * self.balls.powi(shrink, k) / (k if k % 2 else -k) for k in range(1, n)
+            )
             return [value, *slopes]
 
         return self._compose("atan", taylor, x)

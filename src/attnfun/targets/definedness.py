@@ -146,9 +146,7 @@ def require_defined(graph: Graph, box: Box, continuous: bool = True) -> None:
         _prove(extended, arguments, found, box)
 
 
-def require_conditions(
-    graph: Graph, nodes: list[int], described: Graph, found: list[Condition], box: Box
-) -> None:
+def require_conditions(graph: Graph, nodes: list[int], described: Graph, found: list[Condition], box: Box) -> None:
     """Raise Infeasible unless nodes[i] of the graph keeps the condition found[i], told in the words of `described`."""
     if found:
         with precision(128):

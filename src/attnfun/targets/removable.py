@@ -10,7 +10,7 @@ denominator is not. So a must be rational and arithmetic exact there, as it is a
                 vanish with the denominator, times the power of w it holds, are put into one division: K' (sin²(w)/w²)
     extended    resolved after grouped, if that helps; else the graph itself
 
-Nothing here has to be believed: `certify.extension` proves that what came out is the continuous extension of the target.
+Nothing here has to be believed: `certify.extension` proves that what came out is the target's continuous extension.
 Failure mode: quotients that vanish together for another reason (two variables, zeros that are not rational) are left as
 they are, and are refused as poles.
 """
@@ -113,7 +113,7 @@ def require_dense(extension: Extension, box: Box) -> None:
 
 
 def _roots(graph: Graph, output: int) -> list[int]:
-    """Arguments of roots below the node, which must be positive for it to be analytic; raises where that cannot help."""
+    """Arguments of roots below the node, which must be positive for it to be analytic; raises if that is no help."""
     below = graph.reachable([output])
     if any(node.op in NOT_ANALYTIC or node.op in ("asin", "acos") for node in below.nodes):
         raise Infeasible(f"{graph.text(output, 80)} is divided by, vanishes, and is not analytic")
@@ -283,7 +283,7 @@ def _simplest(low: Fraction, high: Fraction) -> Fraction:
 
 
 def _grouped(graph: Graph, box: Box) -> Graph:
-    """The same function, every product with a denominator that may vanish written as (the rest)·(removable divisions)."""
+    """The same function, products with a denominator that may vanish written as (the rest)·(removable divisions)."""
     groups = _Groups(_Facts(box))
     builder = groups.facts.builder
     at: list[int] = []
@@ -299,7 +299,8 @@ class _Groups:
 
     def factors(self, n: int) -> tuple[Fraction, Powers]:
         """n = c · Π base^p, bases that are no products."""
-        c, powers = Fraction(1), {}
+        c = Fraction(1)
+        powers: Powers = {}
         stack = [(n, 1)]
         while stack:
             m, p = stack.pop()
@@ -370,11 +371,11 @@ class _Groups:
                     left[b] = left.get(b, 0) - m * e
                 if any(p < min(powers.get(b, 0), 0) and self.facts.may_vanish(b) for b, p in left.items()):
                     continue
-                top, bottom = {b: powers[b] for b in top}, {b: -powers[b] for b in bottom}
-                side = top if m > 0 else bottom
+                sides = {b: powers[b] for b in top}, {b: -powers[b] for b in bottom}
                 if m:
+                    side = sides[0] if m > 0 else sides[1]
                     side[w] = side.get(w, 0) + abs(m)
-                division = self.builder.apply("div", self.product(Fraction(1), top), self.product(Fraction(1), bottom))
+                division = self.builder.apply("div", *(self.product(Fraction(1), side) for side in sides))
                 return division, {b: p for b, p in left.items() if p}, scale**-m
         return None
 

@@ -41,7 +41,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from flint import arb
 
-from attnfun.certify.extension import require_continued
+from attnfun.certify.extension import require_same
 from attnfun.certify.moments import prove_by_moments, range_bound
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.outcome import Bound
@@ -201,7 +201,7 @@ class Composition:
         """
         if not all(self.size[name] < self.limit for name in self.network.inputs):
             raise Undecided(f"composition: {self.network.dtype} cannot hold all points of the domain")
-        require_continued(self.program, self.function)
+        require_same(self.program, self.function)
         with precision(128):
             for number, layer in enumerate(self.network.layers):
                 before = self.network.inputs + tuple(n for one in self.network.layers[:number] for n in one.writes)

@@ -44,6 +44,7 @@ from .enclosures import (
     uppers,
 )
 from .graph import Ratio
+from .interpret import run
 
 __all__ = [
     "Ball",
@@ -385,7 +386,13 @@ class BallAlgebra:
     def ratio(self, x: Ball, quotient: Ratio) -> Ball:
         from .ratio import taylor  # it rests on the power series, and they on these balls
 
-        return lift(lambda t: taylor(quotient, t, 1)[0])(x)
+        def value(t: Ball) -> Ball:
+            found = taylor(quotient, t, 1)[0]
+            if found.is_finite() or quotient.derivative:
+                return found
+            return self.div(*run(quotient.graph, self, {"u": t}))  # an end of the domain has a value, but no slope
+
+        return lift(value)(x)
 
     def asin(self, x: Ball) -> Ball:
         return self._asin(x)

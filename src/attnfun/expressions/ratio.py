@@ -150,6 +150,20 @@ def opened(graph: Graph) -> Graph:
     return Graph(tuple(builder.node(i) for i in range(len(builder))), tuple(at[o] for o in graph.outputs))
 
 
+def with_divisors(graph: Graph) -> Graph:
+    """The graph with the denominator D of every ratio as a further output."""
+    builder = Builder()
+    at = builder.copy(graph.nodes)
+    divisors = [
+        builder.substitute(node.value.graph, at[node.args[0]])[1]
+        for node in graph.nodes
+        if isinstance(node.value, Ratio)
+    ]
+    return Graph(
+        tuple(builder.node(i) for i in range(len(builder))), (*(at[o] for o in graph.outputs), *dict.fromkeys(divisors))
+    )
+
+
 def divisor(quotient: Ratio) -> Ratio:
     """δ = D/(u - a)^k, a quotient of the same kind."""
     builder = Builder()

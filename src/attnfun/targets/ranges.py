@@ -11,11 +11,13 @@ Failure mode: a budget that runs out gives a wider, still valid interval; an und
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from flint import arb
 
-from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, GradientAlgebra, Graph, precision, run
+from attnfun.errors import InvalidRequest
+from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, GradientAlgebra, Graph, Node, precision, run
 from attnfun.expressions.enclosures import balls, lowers, uppers
 from attnfun.targets.domain import Array, Box, halved
 
@@ -59,33 +61,41 @@ def _one(graph: Graph, names: list[str], low: Array, high: Array, tolerance: flo
 def _relaxed(
     graph: Graph, names: list[str], low: Array, high: Array, tolerance: float, budget: int
 ) -> tuple[float, float] | None:
-    """A range with every `ratio` of more than a variable as a variable of its own, on its own range: wider, quick."""
-    builder = Builder()
-    at: list[int] = []
-    own: dict[int, str] = {}
-    ranges: dict[str, tuple[float, float]] = {n: (float(a), float(b)) for n, a, b in zip(names, low, high, strict=True)}
-    for i, node in enumerate(graph.nodes):
+    """A range with every `ratio` as a variable of its own, on its own range: wider, but such a node costs much; None
+    where there is none, or none of more than a variable.
+    """
+    builder, at = Builder(), list[int]()
+    ranges = {n: (float(a), float(b)) for n, a, b in zip(names, low, high, strict=True)}
+    for node in graph.nodes:
         if node.op == "ratio" and graph.nodes[node.args[0]].op != "var":
-            argument = graph.reachable([node.args[0]])
-            ends = range_of(argument, Box(tuple(names), tuple(low), tuple(high)), tolerance, budget)[0]
-            if not (np.isfinite(ends).all() and ends[0] < ends[1]):
+            box = Box(tuple(names), tuple(low), tuple(high))
+            ((a, b),) = range_of(graph.reachable([node.args[0]]), box, tolerance, budget)
+            name = f"ratio_{len(at)}"
+            if name in names or not (math.isfinite(a) and math.isfinite(b)):
                 return None
-            inner = Builder()
-            alone = inner.graph([inner.apply("ratio", inner.var("u"), value=node.value)])
-            ends = range_of(alone, Box(("u",), (ends[0],), (ends[1],)), tolerance, budget)[0]
-            own[i] = f"ratio_{i}"
-            ranges[own[i]] = ends
-            at.append(builder.var(own[i]))
+            ranges[name] = _range_of_ratio(node, a, b, tolerance, budget)
+            at.append(builder.var(name))
         else:
             at.append(builder.apply(node.op, *(at[a] for a in node.args), value=node.value))
-    if not own or set(own.values()) & set(names) or not all(a < b for a, b in ranges.values()):
+    if len(ranges) == len(names):
         return None
     whole = builder.graph([at[graph.outputs[0]]])
-    if not whole.variables:
-        return None
     kept = whole.variables
-    box = Box(kept, tuple(ranges[n][0] for n in kept), tuple(ranges[n][1] for n in kept))
+    try:
+        box = Box(kept, tuple(ranges[n][0] for n in kept), tuple(ranges[n][1] for n in kept))
+    except InvalidRequest:  # not finite, or too narrow
+        return None
     return range_of(whole, box, tolerance, budget)[0]
+
+
+@lru_cache(maxsize=256)
+def _range_of_ratio(node: Node, low: float, high: float, tolerance: float, budget: int) -> tuple[float, float]:
+    builder = Builder()
+    alone = builder.graph([builder.apply("ratio", builder.var("u"), value=node.value)])
+    try:
+        return range_of(alone, Box(("u",), (low,), (high,)), tolerance, budget)[0]
+    except InvalidRequest:
+        return -math.inf, math.inf
 
 
 def _bound(graph: Graph, names: list[str], low: Array, high: Array, goal: float, budget: int, upper_end: bool) -> float:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -65,65 +65,63 @@ def extended(graph: Graph, box: Box) -> Graph:
     """The graph of the continuous extension, if the graph has denominators that may vanish and it was found."""
     if not poles(graph, box):
         return graph
-    extension = extension_of(graph, box)
-    found = extension.graph
-    if not any(n.op == "ratio" for n in found.nodes) and poles(found, box):
-        return graph
     try:
+        extension = extension_of(graph, box)
         require_dense(extension, box)
-    except AttnfunError:
+    except (
+        AttnfunError
+    ):  # constants or exponents past their limits, an expression that is not defined for other reasons
         return graph
-    return found
+    found = extension.graph
+    return found if any(n.op == "ratio" for n in found.nodes) or not poles(found, box) else graph
 
 
 def extension_of(graph: Graph, box: Box) -> Extension:
     """The outputs and the arguments of all conditions, grouped and resolved."""
-    nodes, found = conditions(graph, continuous=False)
+    nodes, found = conditions(graph, continuous=True)
     source = Graph(nodes.nodes, (*nodes.outputs, *(c.argument for c in found)))
     whole, _ = resolved(_grouped(canonical(source, monic=True), box), box)
     return Extension(source, whole, tuple(found), len(graph.outputs))
 
 
 def require_dense(extension: Extension, box: Box) -> None:
-    """Raise unless the expression, if it is what `whole` says off its poles, is defined on a dense set of the box.
-
-    Every denominator that may vanish must be a real-analytic function on the box and not 0 at some point: its zeros are
-    then nowhere dense. Every other condition must hold on the whole box for the argument's extension.
+    """Raise unless every condition holds on the whole box for the extension of its argument, or is that of a
+    denominator whose extension vanishes on a thin set only.
     """
     whole, n = extension.whole, extension.outputs
-    vanishing_at = []
+    thin: list[int] = []
     kept: list[tuple[int, Condition]] = []
     with precision(_BITS):
         values = run(whole, _ALGEBRA, _whole(box))
     for value, node, c in zip(values[n:], whole.outputs[n:], extension.conditions, strict=True):
-        division = extension.source.nodes[c.at].op in ("div", "powi")
-        if division and not value.abs_lower() > 0:
-            vanishing_at.append(node)
-            kept += [(argument, replace(c, kind="positive")) for argument in _roots(whole, node)]
+        if extension.source.nodes[c.at].op in ("div", "powi") and not value.abs_lower() > 0:
+            thin.append(node)
         else:
             kept.append((node, c))
     require_conditions(whole, [node for node, _ in kept], extension.source, [c for _, c in kept], box)
+    require_thin(whole, thin, box)
+
+
+def require_thin(graph: Graph, nodes: Sequence[int], box: Box) -> None:
+    """Raise unless each of the nodes, defined on the whole box, vanishes at most on a nowhere dense set of measure 0.
+
+    It must be real-analytic on the box and not 0 at some point. All operations are analytic where they are defined but
+    kinks, jumps, and roots and arcs at the ends of their domains: arguments of roots are proved to be positive.
+    """
     X = box.sample(8, np.random.default_rng(0))
-    for node in vanishing_at:
+    for node in nodes:
+        below = graph.reachable([node])
+        text = below.text(below.outputs[0], 80)
+        if any(n.op in NOT_ANALYTIC or n.op in ("asin", "acos") for n in below.nodes):
+            raise Infeasible(f"{text} is divided by, may vanish, and is not analytic")
+        roots = [(i, n.args[0]) for i, n in enumerate(below.nodes) if n.op in ("sqrt", "powr")]
+        found = [Condition(i, argument, "positive") for i, argument in roots]
+        require_conditions(below, [argument for _, argument in roots], below, found, box)
         with precision(_BITS):
             env = {name: np.frompyfunc(arb, 1, 1)(X[:, k]) for k, name in enumerate(box.names)}
-            at_points = np.atleast_1d(np.asarray(run(whole.reachable([node]), _ALGEBRA, env)[0], dtype=object))
-            if not any(value.abs_lower() > 0 for value in at_points):
-                raise Infeasible(f"{whole.text(node, 80)} may vanish identically, and it is divided by")
-
-
-def _roots(graph: Graph, output: int) -> list[int]:
-    """Arguments of roots below the node, which must be positive for it to be analytic; raises if that is no help."""
-    below = graph.reachable([output])
-    if any(node.op in NOT_ANALYTIC or node.op in ("asin", "acos") for node in below.nodes):
-        raise Infeasible(f"{graph.text(output, 80)} is divided by, vanishes, and is not analytic")
-    needed, stack = {output}, [output]
-    while stack:
-        for a in graph.nodes[stack.pop()].args:
-            if a not in needed:
-                needed.add(a)
-                stack.append(a)
-    return [graph.nodes[m].args[0] for m in sorted(needed) if graph.nodes[m].op in ("sqrt", "powr")]
+            values = np.atleast_1d(np.asarray(run(below, _ALGEBRA, env)[0], dtype=object))
+        if not any(value.abs_lower() > 0 for value in values):
+            raise Infeasible(f"{text} is divided by and may vanish everywhere")
 
 
 def poles(graph: Graph, box: Box) -> list[int]:
@@ -199,6 +197,7 @@ class _Facts:
     def __init__(self, box: Box) -> None:
         self.box, self.builder = box, Builder()
         self._vanish: dict[int, bool] = {}
+        self._varies: list[bool] = []
 
     def range(self, n: int) -> tuple[float, float]:
         """Ends of one ball over the whole box; infinite where it is not defined."""
@@ -212,31 +211,30 @@ class _Facts:
             self._vanish[n] = not (low > 0 or high < 0)
         return self._vanish[n]
 
-    def depends(self, outputs: Sequence[int], without: int | None = None) -> bool:
-        """Is there a path from one of the nodes to a variable (that does not meet `without`)?"""
-        stack, seen = list(outputs), {without}
-        while stack:
-            m = stack.pop()
-            if m not in seen:
-                seen.add(m)
-                node = self.builder.node(m)
-                if node.op == "var":
-                    return True
-                stack.extend(node.args)
-        return False
+    def varies(self, n: int) -> bool:
+        """Does the node depend on a variable?"""
+        for i in range(len(self._varies), len(self.builder)):
+            node = self.builder.node(i)
+            self._varies.append(node.op == "var" or any(self._varies[a] for a in node.args))
+        return self._varies[n]
 
     def passages(self, outputs: Sequence[int]) -> Iterator[int]:
-        """Nodes that every path from the outputs to a variable meets, the nearest to the outputs first."""
-        below: set[int] = set()
-        stack = list(outputs)
-        while stack:
-            m = stack.pop()
-            if m not in below:
-                below.add(m)
-                stack.extend(self.builder.node(m).args)
-        for u in sorted(below, reverse=True):
-            if self.depends([u]) and not self.depends(outputs, without=u):
+        """Nodes that every path from the outputs to a variable meets, the nearest to the outputs first.
+
+        Arguments come before what uses them, so once all nodes after u are left behind, every path stands at a node of
+        `waiting`; all meet u if that is u alone.
+        """
+        waiting = {n for n in outputs if self.varies(n)}
+        while waiting:
+            u = max(waiting)
+            waiting.remove(u)
+            if not waiting:
                 yield u
+            waiting.update(a for a in self.builder.node(u).args if self.varies(a))
+
+    def is_function(self, n: int, u: int) -> bool:
+        """Does every path from n to a variable meet u?"""
+        return self.varies(n) and u in self.passages([n])
 
     def as_function(self, outputs: Sequence[int], u: int) -> Graph:
         """The outputs as functions of the node u, which becomes the variable "u"."""
@@ -349,10 +347,10 @@ class _Groups:
 
     def _division(self, powers: Powers, pole: int) -> tuple[int, Powers, Fraction] | None:
         """A removable division that takes the pole out of the product, the powers left, and a factor."""
-        tops = [b for b, p in powers.items() if p > 0 and self.facts.depends([b])]
+        tops = [b for b, p in powers.items() if p > 0 and self.facts.varies(b)]
         places = dict.fromkeys(w for b in (*tops, pole) for w in self.facts.passages([b]))
         for w in places:
-            own = [b for b in powers if not self.facts.depends([b], without=w)]
+            own = [b for b in powers if self.facts.is_function(b, w)]
             scale, inside = self.factors(w)
             if pole in own:
                 zeros = self.facts.zeros(pole, w)

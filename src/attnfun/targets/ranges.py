@@ -22,6 +22,7 @@ from attnfun.expressions.enclosures import balls, lowers, uppers
 from attnfun.targets.domain import Array, Box, halved
 
 _POINTS = 600
+_COST = 8  # of a `ratio` in balls, in other operations
 
 
 def range_of(graph: Graph, box: Box, tolerance: float = 0.01, budget: int = 1500) -> list[tuple[float, float]]:
@@ -51,6 +52,7 @@ def _one(graph: Graph, names: list[str], low: Array, high: Array, tolerance: flo
     relaxed = _relaxed(graph, names, low, high, tolerance, budget)
     if relaxed is not None:
         a[0], b[0] = max(a[0], relaxed[0]), min(b[0], relaxed[1])
+        budget //= _COST
     if a[0] >= seen_low - margin and b[0] <= seen_high + margin:
         return float(a[0]), float(b[0])
     bottom = _bound(graph, names, low, high, seen_low - margin, budget, upper_end=False)

@@ -230,6 +230,8 @@ class _Facts:
             waiting.remove(u)
             if not waiting:
                 yield u
+            if self.builder.node(u).op == "var":  # a path ends here, and meets nothing further
+                return
             waiting.update(a for a in self.builder.node(u).args if self.varies(a))
 
     def is_function(self, n: int, u: int) -> bool:

@@ -12,8 +12,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, ComplexBallAlgebra, GradientAlgebra, Graph
-from attnfun.expressions import SeriesAlgebra, parse, precision, run
+from attnfun.expressions import (
+    ArrayAlgebra,
+    BallAlgebra,
+    Builder,
+    ComplexBallAlgebra,
+    GradientAlgebra,
+    Graph,
+    SeriesAlgebra,
+    parse,
+    precision,
+    run,
+)
 from attnfun.expressions.balls import ball, lower, upper
 from attnfun.expressions.graph import Ratio
 from attnfun.expressions.intervals import Interval, IntervalAlgebra
@@ -173,7 +183,10 @@ def test_a_common_power_cancels(eighths: int, order: int, low: float, width: flo
     plain = parse(f"({p})/({q})", ["u"])
     with precision(128):
         x = ball(low, low + width)
-        value, reference = run(graph_of(ratio), BallAlgebra(), {"x": x})[0], run(plain, BallAlgebra(), {"u": x.mid()})[0]
+        value, reference = (
+            run(graph_of(ratio), BallAlgebra(), {"x": x})[0],
+            run(plain, BallAlgebra(), {"u": x.mid()})[0],
+        )
         assert not value.is_finite() or value.overlaps(reference)
         at_point = run(graph_of(ratio), BallAlgebra(), {"x": x.mid()})[0]
         assert at_point.overlaps(reference) and upper(at_point.rad()) < 1e-25

@@ -45,7 +45,7 @@ class Feature:
 
 
 def values(graph: Graph, u: Array) -> Array:
-    """The first output at u; 0/0 points are moved a little until they are defined (removable singularities)."""
+    """The first output at u; points that rounding puts out of its domain are moved inward until they are defined."""
     f = _evaluate(graph, u)
     if np.isfinite(f).all():
         return f

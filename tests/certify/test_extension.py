@@ -42,6 +42,8 @@ TARGETS: dict[str, tuple[str, str, float, str, Callable[..., Any]]] = {
     "composite": ("sin(x*y)/x", SQUARE, 1e-5, "compose", lambda x, y: M.sin(x * y) / x),
     "difference": ("z*(exp(x - y) - 1)/(x - y)", SQUARE + ";z=1:2", 1e-4, "compose",
                    lambda x, y, z: z * M.expm1(x - y) / (x - y)),
+    "logarithm of the quotient": ("exp(-z)*(1 - cos(x*y))/(x*y)**2", SQUARE + ";z=0:1", 1e-5, "compose",
+                                  lambda x, y, z: M.exp(-z) * (1 - M.cos(x * y)) / (x * y) ** 2),
     "two variables, one head": ("sin(x*y)/(x*y)", SQUARE, 1e-5, "bernstein", lambda x, y: M.sin(x * y) / (x * y)),
 }  # fmt: skip
 SMALL = [0.0, 5e-324, 1e-300, -1e-300, 1e-30, 1e-12, -1e-12, 1e-8, -1e-8, 1e-5, 1e-3, -1e-3, 0.1]

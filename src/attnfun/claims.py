@@ -56,6 +56,15 @@ TESTED = (
         ("tests/expressions/test_balls.py::test_no_finite_complex_ball_touches_a_cut_or_a_pole",),
     ),
     Tested(
+        "a removable 0/0 has its limit in every algebra, no certificate fails at or near it, and poles are refused",
+        (
+            "tests/expressions/test_ratio.py::test_every_algebra_contains_the_value_at_every_point_of_a_ball",
+            "tests/targets/test_removable.py::test_a_pole_is_refused_with_the_subexpression_and_a_point",
+            "tests/certify/test_extension.py::test_no_point_at_or_near_the_singularity_contradicts_the_bound",
+            "tests/certify/test_extension.py::test_a_derivation_that_leaves_open_what_the_target_is_does_not_pass",
+        ),
+    ),
+    Tested(
         "any text is read or refused in one line; no code is evaluated, nothing is unpickled",
         (
             "tests/expressions/test_parse.py::test_any_text_is_read_or_refused",

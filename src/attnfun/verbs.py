@@ -357,7 +357,7 @@ def _compared(function: Function, target: Any) -> Function:
             function.lipschitz,
         )
     other = Function.read(target, function.box)
-    if other.graph != function.graph:
+    if other.expression != function.expression:
         raise InvalidRequest(f"the file is about {function.text[:150]}, not about {other.text[:150]}")
     return function
 

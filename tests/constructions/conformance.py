@@ -71,6 +71,7 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case("x*y + z*w/4", "x=-1:1;y=-1:1;z=0:1;w=0:1", 0.05),
         Case("abs(x)", X1, 0.05),
         Case("log(x)", "x=1:5", 1e-6, {"norm": 2}),
+        Case("sin(x*y)/(x*y)", X2, 1e-4),
     ),
     "tangent": (
         Case("x**2", X1, 1e-6),
@@ -82,6 +83,8 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case(["sin(3*x)", "abs(x)", "2*x + 1"], X1, 1e-4),
         Case("exp(x)", "x=-5:0", 1e-3, {"dtype": "float32"}),
         Case("abs(x)", X1, 1e-3, {"norm": 2}),
+        Case("(1 - cos(x))/x**2", "x=-2:2", 1e-6),
+        Case("sin(pi*x)/(pi*x)", X1, 1e-3, {"dtype": "float32"}),
     ),
     "compose": (
         Case("x*y", X2, 1e-6),
@@ -93,6 +96,7 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case(["x*y", "sin(x*y) + x"], X2, 1e-5),
         Case("x**y", "x=1:3;y=-1:2", 1e-5),
         Case("x*y", X2, 1e-3, {"dtype": "float32"}),
+        Case("y*sin((x - z)*y/2)**2/((x - z)*y/2)**2", "x=0:2;y=1:2;z=0:2", 1e-5),
     ),
     "partition": (
         Case("abs(x)", X1, 1e-2),
@@ -107,6 +111,7 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case(crooked, X2, 0.1, {"lipschitz": 1.0}),
         Case("abs(x)", X1, 0.1, {"dtype": "float32"}),
         Case("exp(-(20*x)**2)", "x=-1:2", 0.02),
+        Case("x/tanh(x)", X1, 0.05),
     ),
 }
 

@@ -15,11 +15,11 @@ import attnfun as af
 from attnfun.certify.identity import same_function
 from attnfun.certify.view import Undecided
 from attnfun.constructions.compose import Forms, Step, _layers, _names, _sensitivities, _steps
-from attnfun.constructions.compose_rewrites import canonical
 from attnfun.constructions.compose_walk import Finished, Program, Walk, _dyadic, rough_keys, unary_graph
 from attnfun.constructions.plan import Request
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.expressions import BallAlgebra, Builder, Graph, parse, precision, run
+from attnfun.expressions.canonical import canonical
 from attnfun.targets import Box, Function
 from expressions.random_graphs import graphs
 

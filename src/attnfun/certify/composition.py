@@ -1,6 +1,7 @@
 """Method *composition*: networks of any depth whose coordinates are labelled (see `network.labels`), head by head.
 
-1. The program of the labels is proved to be the target, by exact rewrites with side conditions (`identity`). Nothing a
+1. The program of the labels is proved to be the target, by exact rewrites with side conditions (`identity`; `extension`
+where the target has removable singularities). Nothing a
 label says is
    believed: a label's φ must depend on its U alone, U must be affine in inputs and earlier φ's, both read off the
    program itself.
@@ -36,13 +37,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from flint import arb
 
-from attnfun.certify.identity import in_terms_of, same_function
+from attnfun.certify.extension import require_same
+from attnfun.certify.identity import in_terms_of
 from attnfun.certify.moments import prove_by_moments, range_bound
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.outcome import Bound
@@ -57,6 +59,7 @@ from attnfun.expressions.enclosures import abs_uppers, balls, lowers, upper, upp
 from attnfun.network import Head, Label, Labels, Network
 from attnfun.targets import Box, Function, natural_domain, require_defined
 from attnfun.targets.ranges import is_tight, range_of
+from attnfun.targets.removable import resolved
 
 _SLACK = 1.25  # bound over witness above which errors are looked at locally
 _GOAL = 1.1  # the slack that the local search stops at
@@ -104,6 +107,8 @@ class Composition:
     def __init__(self, network: Network, function: Function, labels: Labels) -> None:
         if function.graph is None:
             raise Undecided("composition: a black box has no expression to compare labels with")
+        if function.source is not None:
+            labels = _continued(labels, function.box)
         self.network, self.function, self.labels = network, function, labels
         self.program = labels.program
         self.by_phi = {label.phi: label for label in labels.coordinates}
@@ -215,10 +220,9 @@ class Composition:
 
         Errors are carried twice, with and without rounding; the lower end holds however the network is computed.
         """
-        assert self.function.graph is not None
         if not all(self.size[name] < self.limit for name in self.network.inputs):
             raise Undecided(f"composition: {self.network.dtype} cannot hold all points of the domain")
-        same_function(self.program, self.function.graph, self.function.box)
+        require_same(self.program, self.function)
         with precision(128):
             for number, layer in enumerate(self.network.layers):
                 before = self.network.inputs + tuple(n for one in self.network.layers[:number] for n in one.writes)
@@ -398,6 +402,12 @@ class Composition:
             lost = arb(gamma(terms, self.u)) * carried + (2 * arb(float(np.abs(row).sum())) + terms) * arb(self.tiny)
             outputs.append(LocalOutput(Affine(form.phis, form.meant), upper(off), upper(off + lost)))
         return outputs
+
+
+def _continued(labels: Labels, box: Box) -> Labels:
+    """The same labels on the program with its removable divisions continued; files hold plain divisions only."""
+    program, at = resolved(labels.program, box)
+    return Labels(program, tuple(replace(c, phi=at[c.phi], argument=at[c.argument]) for c in labels.coordinates))
 
 
 # ---------------------------------------------------------------- one variable

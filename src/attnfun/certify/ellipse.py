@@ -19,6 +19,8 @@ analytic on P_{ρ^r}, so it is bounded there by its maximum over the compact fam
 (respectively one below 1). By continuity the same bound holds on P_{ρ^{r*}}: g avoids C there and, C being closed and
 the sets
 compact, for a little more than r*. Contradiction. Applied inside out along the expression. ∎
+A `ratio` N(g)/D(g) is finite on a ball only if the operations of N and D are analytic there and δ, D without its zero
+at the point (see `expressions.ratio`), is not 0; the lemma then applies to those operations and to 1/δ(g).
 
 **Heads.** With u = e^{τ z}, |Im τz| ≤ φ < π: (1 + |u|)/|1 + u| ≤ 1/cos(φ/2), because
 |1+u|² − (1+|u|)² cos²(φ/2) = (1 − cos φ)(1 − |u|)²/2 ≥ 0 for Im τz = φ. So an axis with slopes τ j and biases ln C(m,
@@ -42,6 +44,7 @@ from flint import acb, arb
 from attnfun.certify.view import Array, HeadView, LineAxis, View
 from attnfun.expressions import ArrayAlgebra, ComplexBallAlgebra, Graph, run, run_all
 from attnfun.expressions.enclosures import upper
+from attnfun.expressions.ratio import opened
 from attnfun.targets.domain import halved
 
 ENTIRE = frozenset(
@@ -98,6 +101,7 @@ def looks_analytic(graph: Graph, names: tuple[str, ...], low: Array, high: Array
     """A float look at the conditions `prove_analytic` will have to prove: saves hopeless covers, proves nothing."""
     if is_entire(graph):
         return True
+    graph = opened(graph)
     d = len(names)
     n = {1: 96, 2: 20, 3: 10}.get(d, 6)
     for r in (0.35, 0.7, 1.0):

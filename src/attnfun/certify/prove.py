@@ -16,6 +16,7 @@ from attnfun.certify.branches import decide_branches, has_kinks
 from attnfun.certify.cells import prove_by_cells, walls
 from attnfun.certify.certificate import Certificate, Status
 from attnfun.certify.composition import prove_by_composition
+from attnfun.certify.extension import require_extension
 from attnfun.certify.moments import prove_by_moments
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.outcome import Bound
@@ -59,6 +60,7 @@ def prove(
     }
     try:
         _require_fit(network, function)
+        require_extension(function)
         bound, rounding = _bound_and_rounding(network, function, norm, eps, say)
     except (Undecided, AttnfunError) as why:
         return Certificate(Status.UNDECIDED, (0.0, math.inf), method="none", reason=str(why), **common)

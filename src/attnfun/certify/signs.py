@@ -19,6 +19,7 @@ import numpy as np
 from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, Graph, precision, run
 from attnfun.expressions.enclosures import ball, balls
 from attnfun.targets.domain import Array, Box, halved
+from attnfun.targets.removable import resolved
 
 BITS: Final = 96
 BOXES: Final = 400
@@ -72,6 +73,10 @@ class Signs:
         box = self.box
         env = {n: ball(a, b) for n, a, b in zip(box.names, box.low, box.high, strict=True)}
         value = run(graph, self._algebra, env)[0]
+        if not value.is_finite():  # a removable division is equal to its continuation wherever it is defined
+            graph = resolved(graph, box)[0]
+            graph = graph.reachable(graph.outputs)
+            value = run(graph, self._algebra, env)[0]
         if value > 0 or value < 0:
             return Sign.POSITIVE if value > 0 else Sign.NEGATIVE
         if not graph.variables:

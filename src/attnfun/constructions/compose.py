@@ -13,8 +13,7 @@ equal steps share a head;
 a step stands in the first layer in which its argument is known.
 Size: the sum of the steps' keys: it grows with the expression, not like P^d.  Bound: *composition*, from the stored
 weights and labels.
-Failure mode: sums that cancel to zero under a square root need inner errors of ε²; factors that vanish; removable
-singularities of several variables.
+Failure mode: sums that cancel to zero under a square root need inner errors of ε²; factors that vanish.
 Example: G m1 m2/((x2−x1)² + (y2−y1)² + (z2−z1)²) in nine variables: 3 layers, 8 heads.
 """
 
@@ -27,12 +26,12 @@ from fractions import Fraction
 import numpy as np
 
 from attnfun.constructions.compose_norms import as_norms
-from attnfun.constructions.compose_rewrites import canonical
 from attnfun.constructions.compose_walk import Finished, Walk, rough_keys, unary_graph
 from attnfun.constructions.plan import Plan, Request
 from attnfun.constructions.unary.fit import UnaryFit, fit_unary
 from attnfun.errors import Infeasible
 from attnfun.expressions import ArrayAlgebra, Builder, Graph, run
+from attnfun.expressions.canonical import canonical
 from attnfun.network import Axis, Head, Label, Labels, Layer, Network, rounded
 from attnfun.targets import natural_domain
 from attnfun.targets.ranges import is_tight, range_of
@@ -366,8 +365,9 @@ def build(request: Request, design: Design) -> Network:
         form, constant = forms(node)
         readout[o] = [form.get(n, 0.0) for n in stream]
         bias[o] = constant
+    program, at = design.program.plain()
     labels = tuple(
-        Label(name, step.phi, step.argument, fit.slope, fit.offset)
+        Label(name, at[step.phi], at[step.argument], fit.slope, fit.offset)
         for name, step, fit in zip(names, design.steps, design.fits, strict=True)
     )
     return Network(
@@ -378,5 +378,5 @@ def build(request: Request, design: Design) -> Network:
         outputs=function.outputs,
         box=(function.box.low_array, function.box.high_array),
         dtype=dtype,
-        labels=Labels(design.program, labels).canonical(),
+        labels=Labels(program, labels).canonical(),
     )

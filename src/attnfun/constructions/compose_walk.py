@@ -3,8 +3,8 @@
 A *program* is a graph for the same function in which some nodes φ are marked as heads, each with an argument node U: φ
 is a
 function of U alone, and U is affine in the variables and in other heads. The walk visits the target bottom up; affine
-operations are free, every other node has a short list of alternatives, and the one with the fewest estimated keys is
-taken:
+operations are free, every other node has a short list of alternatives, and the one with the fewest estimated keys, then
+the fewest layers, is taken:
 
     fuse        φ = g(u) for a node u through which all paths to the variables pass (a dominator)
     fuse log    the same where u is a positive monomial: φ = g(exp(L)), L = Σ p_i log x_i
@@ -59,6 +59,15 @@ class Program:
             self.heads.setdefault(phi, argument)
             self.ranges[phi] = (low, high)
         return phi
+
+    @property
+    def depth(self) -> int:
+        """The layers the heads found so far need."""
+        levels: list[int] = []
+        for i in range(len(self.builder)):
+            below = max((levels[a] for a in self.builder.node(i).args), default=0)
+            levels.append(1 + levels[self.heads[i]] if i in self.heads else below)
+        return max(levels, default=0)
 
 
 @dataclass(frozen=True)
@@ -178,18 +187,20 @@ class Walk:
         return program.builder.apply(node.op, *args, value=node.value)
 
     def choose(self, n: int) -> Callable[[Program], int]:
-        """The cheapest alternative for a nonlinear node, by the estimated keys of the heads it needs on its own."""
+        """The cheapest alternative for a nonlinear node, by the estimated keys of the heads it needs on its own; of
+        equal ones the first of least depth.
+        """
         if n in self._choice:
             return self._choice[n]
         if n in self._open:
             raise Infeasible(f"compose: {self._text(n)} depends on itself")
         self._open.add(n)
-        best, best_cost, reasons = None, math.inf, []
+        best, best_cost, reasons = None, (math.inf, 0), []
         for alternative in self._alternatives(n):
             trial = Program()
             try:
                 alternative(trial)
-                cost = self.cost(trial)
+                cost = self.cost(trial), trial.depth
             except Infeasible as why:
                 reasons.append(str(why))
                 continue

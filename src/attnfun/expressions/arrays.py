@@ -18,7 +18,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from .interpret import NotAnalytic
+from .graph import Ratio
+from .interpret import NotAnalytic, run
 
 Array = npt.NDArray[Any]
 _quiet: Final = np.errstate(all="ignore")
@@ -82,6 +83,25 @@ class ArrayAlgebra:
     @_quiet
     def pow(self, x: Array, y: Array) -> Array:
         return np.power(self._floating(x), self._floating(y))
+
+    @_quiet
+    def ratio(self, x: Array, quotient: Ratio) -> Array:
+        """N/D, and near the point where both vanish its Taylor polynomial, which loses no digits there."""
+        from .ratio import expansion  # it rests on the power series of balls
+
+        x = self._floating(x)
+        terms, reach = expansion(quotient)
+        t = x - _rounded(quotient.point, x.real.dtype)
+        near = np.abs(t) <= reach
+        if quotient.derivative == 0:
+            away = self.div(*run(quotient.graph, self, {"u": x}))
+        else:
+            away = _by_balls(quotient, x, ~near)
+        total = np.zeros_like(x)
+        inside = np.where(near, t, t.dtype.type(0))
+        for value in reversed(terms):
+            total = total * inside + _rounded(value, x.real.dtype)
+        return np.where(near, total, away)
 
     def sin(self, x: Array) -> Array:
         return self._unary(np.sin, x)
@@ -189,6 +209,18 @@ class ArrayAlgebra:
         if np.iscomplexobj(x):
             raise NotAnalytic(f"{op} has no complex derivative, so it has no value for complex arguments")
         return x
+
+
+def _by_balls(quotient: Ratio, x: Array, wanted: Array) -> Array:
+    """Taylor coefficients of a quotient at real points, one by one where `wanted`: slow, for gradients only."""
+    from .balls import BallAlgebra
+    from .enclosures import arb, precision
+
+    out = np.full(x.shape, np.nan, dtype=x.dtype)
+    with precision(128):
+        values = BallAlgebra().ratio(np.frompyfunc(arb, 1, 1)(x[wanted].astype(np.float64)), quotient)
+        out[wanted] = [float(value.mid()) if value.is_finite() else np.nan for value in values]
+    return out
 
 
 @_quiet

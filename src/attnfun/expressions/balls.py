@@ -43,6 +43,8 @@ from .enclosures import (
     upper,
     uppers,
 )
+from .graph import Ratio
+from .interpret import run
 
 __all__ = [
     "Ball",
@@ -388,6 +390,17 @@ class BallAlgebra:
 
     def pow(self, x: Ball, y: Ball) -> Ball:
         return self._pow(x, y)
+
+    def ratio(self, x: Ball, quotient: Ratio) -> Ball:
+        from .ratio import taylor  # it rests on the power series, and they on these balls
+
+        def value(t: Ball) -> Ball:
+            found = taylor(quotient, t, 1)[0]
+            if found.is_finite() or quotient.derivative:
+                return found
+            return self.div(*run(quotient.graph, self, {"u": t}))  # an end of the domain has a value, but no slope
+
+        return lift(value)(x)
 
     def asin(self, x: Ball) -> Ball:
         return self._asin(x)

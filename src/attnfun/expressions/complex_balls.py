@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import flint
 
 from .enclosures import lift
+from .graph import Ratio
 from .interpret import NotAnalytic
 
 ComplexBall = Any  # flint.acb, or a NumPy object array of them
@@ -185,6 +186,12 @@ class ComplexBallAlgebra:
 
     def pow(self, x: ComplexBall, y: ComplexBall) -> ComplexBall:
         return _POW(x, y)
+
+    def ratio(self, x: ComplexBall, quotient: Ratio) -> ComplexBall:
+        from .ratio import taylor  # it rests on the power series, and they on these balls
+        from .series import COMPLEX
+
+        return lift(lambda z: acb(taylor(quotient, acb(z), 1, COMPLEX)[0]))(x)
 
     sin = _method(_finite(lambda z: z.sin()))
     cos = _method(_finite(lambda z: z.cos()))

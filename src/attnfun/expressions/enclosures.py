@@ -146,9 +146,10 @@ def point_balls(x: npt.ArrayLike) -> Ball:
 
 def lift(fn: Callable[..., Ball], arity: int = 1) -> Callable[..., Ball]:
     """fn on scalars and, elementwise with broadcasting, on object arrays; scalars stay scalars."""
-    apply = np.frompyfunc(fn, arity, 1)
 
     def lifted(*args: Ball) -> Ball:
-        return apply(*args) if any(isinstance(a, np.ndarray) for a in args) else fn(*args)
+        if any(isinstance(a, np.ndarray) for a in args):
+            return np.frompyfunc(fn, arity, 1)(*args)
+        return fn(*args)
 
     return lifted

@@ -12,11 +12,12 @@ end of their domain, and sign at 0, have non-finite partials while the value may
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import zip_longest
 from typing import Any, Generic, TypeVar
 
+from .graph import Ratio
 from .interpret import Algebra
 
 T = TypeVar("T")
@@ -149,6 +150,12 @@ class GradientAlgebra(Generic[T]):
         by_base = self._chain(x, value, lambda: base.mul(y.value, base.pow(x.value, base.sub(y.value, self._c(1)))))
         by_exponent = self._chain(y, value, lambda: base.mul(value, base.log(x.value)))
         return Dual(value, tuple(self._sum(p, q) for p, q in zip_longest(by_base.partials, by_exponent.partials)))
+
+    def ratio(self, x: Dual[T], quotient: Ratio) -> Dual[T]:
+        j = quotient.derivative + 1  # (h_j)' = (j+1) h_{j+1}
+        following = replace(quotient, derivative=j)
+        value = self.base.ratio(x.value, quotient)
+        return self._chain(x, value, lambda: self.base.mul(self._c(j), self.base.ratio(x.value, following)))
 
     # --- smooth functions ---
 

@@ -8,6 +8,7 @@ therefore equal as values.
     nullary  const (value: Fraction)   var (value: name)   pi   e
     unary    neg, the functions of UNARY, powi (value: int), powr (value: Fraction that is no integer)
     binary   add sub mul div max min, pow (x**y with a y that is no rational constant)
+    derived  ratio (value: Ratio), a quotient continued to a point where both sides vanish; unary, never read or written
 
 Failure modes: a constant outside [1e-300, 1e300], a division by the constant zero, an exponent above 1000 or a graph
 above MAX_NODES is an `InvalidRequest`; JSON that is not what `to_json` writes is a `DamagedFile`.
@@ -30,10 +31,10 @@ FUNCTIONS: Final = (
     "abs", "sign", "erf", "sigmoid", "softplus", "relu",
 )  # fmt: skip
 NULLARY: Final = frozenset({"const", "var", "pi", "e"})
-UNARY: Final = frozenset({"neg", "powi", "powr", *FUNCTIONS})
+UNARY: Final = frozenset({"neg", "powi", "powr", "ratio", *FUNCTIONS})
 BINARY: Final = frozenset({"add", "sub", "mul", "div", "pow", "max", "min"})
 NOT_ANALYTIC: Final = frozenset({"abs", "sign", "relu", "max", "min"})
-OPS: Final = NULLARY | UNARY | BINARY
+OPS: Final = (NULLARY | UNARY | BINARY) - {"ratio"}
 
 MAX_NODES: Final = 20_000
 MAX_OUTPUTS: Final = 1_000
@@ -46,7 +47,23 @@ OUT_OF_RANGE: Final = "a constant outside the sizes 1e-300 to 1e300"
 
 _NEUTRAL: Final = {"add": 0, "sub": 0, "mul": 1, "div": 1}  # x + 0, x - 0, x*1, x/1 are x
 
-Value = Fraction | int | str | None
+
+@dataclass(frozen=True)
+class Ratio:
+    """h = N/D for two functions of one variable that vanish together at `point`, continued to it.
+
+    `graph` has the outputs N and D; at `point` D has a zero of exactly, N one of at least, the order `order` ≥ 1. The
+    value is h, or with `derivative` j the Taylor coefficient h^(j)/j!. Made by `targets.removable`, which proves the
+    orders; evaluated as `ratio` explains.
+    """
+
+    graph: Graph
+    point: Fraction
+    order: int
+    derivative: int = 0
+
+
+Value = Fraction | int | str | Ratio | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +93,24 @@ class Graph:
 
     def text(self, index: int, limit: int = 200) -> str:
         """Node `index` as Python source with as few brackets as its structure allows; cut with '…' past `limit`."""
-        return _text(self.nodes, index, limit)
+        plain, at = self.plain()
+        return _text(plain.nodes, at[index], limit)
+
+    def plain(self) -> tuple[Graph, list[int]]:
+        """The graph with every `ratio` written as the quotient it continues, and where each node came to lie."""
+        if not any(node.op == "ratio" for node in self.nodes):
+            return self, list(range(len(self.nodes)))
+        builder = Builder()
+        at: list[int] = []
+        for node in self.nodes:
+            args = [at[arg] for arg in node.args]
+            if isinstance(node.value, Ratio):
+                inner = builder.substitute(node.value.graph, args[0])
+                at.append(builder.apply("div", *inner))
+            else:
+                at.append(builder.apply(node.op, *args, value=node.value))
+        nodes = tuple(builder.node(i) for i in range(len(builder)))
+        return Graph(nodes, tuple(at[o] for o in self.outputs)), at
 
     def to_json(self) -> list[Any]:
         """`[["var","x"],["const","3"],["mul",[1,0]],["powi",[2],2],…,["out",[3]]]`; exact, constants as "p/q"."""
@@ -132,6 +166,8 @@ class Builder:
         if op in ("powi", "powr"):
             assert isinstance(value, Fraction | int)
             return self._power(args[0], Fraction(value))
+        if op == "ratio":
+            return self._store(Node(op, args, value))
         if op == "div" and constants[1] == 0:
             raise InvalidRequest("division by zero")
         known = [constant for constant in constants if constant is not None]
@@ -152,6 +188,14 @@ class Builder:
         for node in nodes:
             at.append(self.apply(node.op, *(at[arg] for arg in node.args), value=node.value))
         return at
+
+    def substitute(self, graph: Graph, argument: int) -> list[int]:
+        """The outputs of `graph`, a function of one variable, at the node `argument`."""
+        at: list[int] = []
+        for node in graph.nodes:
+            args = (at[arg] for arg in node.args)
+            at.append(argument if node.op == "var" else self.apply(node.op, *args, value=node.value))
+        return [at[output] for output in graph.outputs]
 
     def graph(self, outputs: Sequence[int]) -> Graph:
         """The graph of `outputs`, pruned to what they need, in canonical order."""
@@ -222,7 +266,8 @@ def _check_shape(op: str, args: tuple[int, ...], value: Value, count: int) -> No
         raise ValueError(f"unknown operation {op!r}")
     if len(args) != arity or not all(0 <= arg < count for arg in args):
         raise ValueError(f"{op} takes {arity} earlier node(s), not {args}")
-    wanted = {"powi": isinstance(value, int), "powr": isinstance(value, Fraction)}.get(op, value is None)
+    kinds = {"powi": isinstance(value, int), "powr": isinstance(value, Fraction), "ratio": isinstance(value, Ratio)}
+    wanted = kinds.get(op, value is None)
     if not wanted or op in ("const", "var"):
         raise ValueError(f"{op} cannot carry the value {value!r}")
 

@@ -24,6 +24,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .balls import BallAlgebra
+from .enclosures import balls, lowers, precision, uppers
+from .graph import Ratio
+
 Floats = npt.NDArray[np.float64]
 LIBM_ULPS = 4
 ERF_ULPS = 8
@@ -203,6 +207,12 @@ class IntervalAlgebra:
             hi = np.maximum(np.maximum(corners[0], corners[1]), np.maximum(corners[2], corners[3]))
             lo, hi = _widen(lo, hi)
             return _made(np.maximum(lo, 0.0), hi, good)
+
+    def ratio(self, x: Interval, quotient: Ratio) -> Interval:
+        """By balls of 64 bits: no hypothesis on libraries is needed."""
+        with precision(64):
+            value = BallAlgebra().ratio(balls(x.lo, x.hi), quotient)
+            return _made(lowers(value), uppers(value))
 
     def _clipped(self, x: Interval) -> Interval:
         return Interval(np.where(x.hi >= 0, np.maximum(x.lo, 0.0), x.lo), x.hi)

@@ -1,5 +1,7 @@
 """Truncated power series: f(c + h) = f_0 + f_1 h + ... + f_{n-1} h^{n-1} + O(h^n), every coefficient an enclosing ball.
 
+The balls are real (`REAL`) or complex (`COMPLEX`); all that follows holds for both, with analytic f for the latter.
+
 With c a point the coefficients are those of the Taylor polynomial at c; with c a fat ball, f_k encloses f^(k)(t)/k! for
 every t of the ball, so f(c + h) lies in sum_{k<n-1} f_k(c) h^k + f_{n-1}([c, c+h]) h^{n-1} (Lagrange).
 
@@ -22,18 +24,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import flint
 
 from ..errors import AttnfunError
 from .balls import BallAlgebra
+from .complex_balls import ComplexBallAlgebra
 from .enclosures import LOCK, ONE, ZERO, Ball, arb
+from .graph import Ratio
+from .interpret import NotAnalytic
 
-Series = Any  # flint.arb_series
-_BALLS = BallAlgebra(sharp=True)
+Series = Any  # flint.arb_series, flint.acb_series
 _HALF = Fraction(1, 2)
+
+
+@dataclass(frozen=True)
+class Field:
+    """What the coefficients are: the algebra of their balls and flint's type of series over them."""
+
+    balls: Any
+    series: Any
+
+
+REAL, COMPLEX = Field(BallAlgebra(sharp=True), flint.arb_series), Field(ComplexBallAlgebra(), flint.acb_series)
 
 
 class Kink(Exception):
@@ -54,11 +71,12 @@ def series_length(n: int) -> Iterator[None]:
             flint.ctx.cap = before
 
 
-def _binomials(p: Fraction, n: int) -> list[Fraction]:
+@lru_cache(maxsize=1024)
+def _binomials(p: Fraction, n: int) -> tuple[Fraction, ...]:
     row = [Fraction(1)]
     for k in range(1, n):
         row.append(row[-1] * (p - k + 1) / k)
-    return row
+    return tuple(row)
 
 
 def _exact(value: Fraction) -> Ball:
@@ -79,18 +97,6 @@ def _integral(constant: Ball, slope: Sequence[Ball]) -> list[Ball]:
     return [constant, *(s / (k + 1) for k, s in enumerate(slope))]
 
 
-def _powers(c: Ball, p: Fraction, n: int) -> list[Ball]:
-    """binomial(p, k) c^(p-k), k < n; exact zeros where the binomial is 0, so c may contain 0 for p = 0, 1, 2, ..."""
-
-    def term(b: Fraction, k: int) -> Ball:
-        if not b:
-            return ZERO
-        power = _BALLS.powr(c, p - k)
-        return power if b == 1 else _exact(b) * power  # a product with 1 rounds the radius up
-
-    return [term(b, k) for k, b in enumerate(_binomials(p, n))]
-
-
 def _riccati(first: Ball, slope: Ball, sign: int, n: int) -> list[Ball]:
     """Taylor coefficients of t with t' = 1 - sign t^2, from t_0 and a sharp t_1."""
     t = [first, slope]
@@ -100,26 +106,16 @@ def _riccati(first: Ball, slope: Ball, sign: int, n: int) -> list[Ball]:
     return t[:n]
 
 
-def _tanhs(c: Ball, n: int) -> list[Ball]:
-    t = _BALLS.tanh(c)
-    return _riccati(t, 1 - _BALLS.powi(t, 2), 1, n)
-
-
-def _sigmoids(c: Ball, n: int) -> list[Ball]:
-    """sigmoid(x) = (1 + tanh(x/2))/2: the equation of tanh, odd about 0, loses less on fat balls than s' = s - s^2."""
-    return [_BALLS.sigmoid(c), *(t / 2 ** (k + 2) for k, t in enumerate(_tanhs(c / 2, n)[1:]))]
-
-
 class SeriesAlgebra:
-    """The operations of the expression language on `flint.arb_series` of `order` coefficients.
+    """The operations of the expression language on power series of `order` coefficients, balls of a `field`.
 
     abs, relu, max, min, sign take the branch that the constant coefficients (balls) prove, and raise Kink otherwise.
     """
 
-    def __init__(self, order: int) -> None:
+    def __init__(self, order: int, field: Field = REAL) -> None:
         if order < 1:
             raise AttnfunError(f"a series of {order} coefficients is empty")
-        self.order = order
+        self.order, self.field, self.balls = order, field, field.balls
 
     def variable(self, centre: Ball, slope: Ball = ONE) -> Series:
         """centre + slope h."""
@@ -137,7 +133,7 @@ class SeriesAlgebra:
         return row
 
     def _series(self, row: Sequence[Ball]) -> Series:
-        return flint.arb_series(list(row)[: self.order], self.order)
+        return self.field.series(list(row)[: self.order], self.order)
 
     def _compose(self, name: str, taylor: Callable[[Ball, int], Sequence[Ball]], x: Series) -> Series:
         c = x[0]
@@ -147,8 +143,28 @@ class SeriesAlgebra:
         row = x.coeffs()
         inner = self._series([ZERO, *row[1:]])
         if inner.length() == 0:  # flint refuses to compose with the zero series
-            return self._series(g[:1]) if x.prec >= self.order else flint.arb_series(g[:1], x.prec)
-        return flint.arb_series(g, self.order)(flint.arb_series(inner, min(x.prec, self.order)))
+            return self._series(g[:1]) if x.prec >= self.order else self.field.series(g[:1], x.prec)
+        return self.field.series(g, self.order)(self.field.series(inner, min(x.prec, self.order)))
+
+    def _powers(self, c: Ball, p: Fraction, n: int) -> list[Ball]:
+        """binomial(p, k) c^(p-k), k < n; exact zeros where the binomial is 0, so c may contain 0 for p = 0, 1, 2, …"""
+        whole = p.numerator if p.denominator == 1 else None
+
+        def term(b: Fraction, k: int) -> Ball:
+            if not b:
+                return ZERO
+            power = self.balls.powr(c, p - k) if whole is None else self.balls.powi(c, whole - k)
+            return power if b == 1 else _exact(b) * power  # a product with 1 rounds the radius up
+
+        return [term(b, k) for k, b in enumerate(_binomials(p, n))]
+
+    def _tanhs(self, c: Ball, n: int) -> list[Ball]:
+        t = self.balls.tanh(c)
+        return _riccati(t, 1 - self.balls.powi(t, 2), 1, n)
+
+    def _sigmoids(self, c: Ball, n: int) -> list[Ball]:
+        """sigmoid(x) = (1 + tanh(x/2))/2: the equation of tanh, odd about 0, loses less on fat balls than s - s^2."""
+        return [self.balls.sigmoid(c), *(t / 2 ** (k + 2) for k, t in enumerate(self._tanhs(c / 2, n)[1:]))]
 
     def constant(self, value: Fraction) -> Series:
         return self._series([_exact(Fraction(value))])
@@ -173,84 +189,95 @@ class SeriesAlgebra:
 
     def div(self, x: Series, y: Series) -> Series:
         # not x / y: flint cancels common powers of h, and would call sin(x)/x defined at 0
-        return x * self._compose("1/x", lambda c, n: _powers(c, Fraction(-1), n), y)
+        return x * self._compose("1/x", lambda c, n: self._powers(c, Fraction(-1), n), y)
 
     def powi(self, x: Series, n: int) -> Series:
-        return self._compose(f"x**{n}", lambda c, m: _powers(c, Fraction(n), m), x)
+        return self._compose(f"x**{n}", lambda c, m: self._powers(c, Fraction(n), m), x)
 
     def powr(self, x: Series, p: Fraction) -> Series:
-        return self._compose(f"x**({p})", lambda c, n: _powers(c, Fraction(p), n), x)
+        return self._compose(f"x**({p})", lambda c, n: self._powers(c, Fraction(p), n), x)
 
     def pow(self, x: Series, y: Series) -> Series:
         return self.exp(y * self.log(x))
 
+    def ratio(self, x: Series, quotient: Ratio) -> Series:
+        from .ratio import taylor  # it expands both sides by this algebra
+
+        return self._compose("a quotient", lambda c, n: taylor(quotient, c, n, self.field), x)
+
     def sqrt(self, x: Series) -> Series:
-        return self._compose("sqrt", lambda c, n: _powers(c, _HALF, n), x)
+        return self._compose("sqrt", lambda c, n: self._powers(c, _HALF, n), x)
 
     def exp(self, x: Series) -> Series:
-        return self._compose("exp", lambda c, n: _over_factorials([_BALLS.exp(c)], n), x)
+        return self._compose("exp", lambda c, n: _over_factorials([self.balls.exp(c)], n), x)
 
     def expm1(self, x: Series) -> Series:
-        return self._compose("expm1", lambda c, n: [_BALLS.expm1(c), *_over_factorials([_BALLS.exp(c)], n)[1:]], x)
+        return self._compose(
+            "expm1", lambda c, n: [self.balls.expm1(c), *_over_factorials([self.balls.exp(c)], n)[1:]], x
+        )
 
     def log(self, x: Series) -> Series:
-        return self._compose("log", lambda c, n: _integral(_BALLS.log(c), _powers(c, Fraction(-1), n)), x)
+        return self._compose("log", lambda c, n: _integral(self.balls.log(c), self._powers(c, Fraction(-1), n)), x)
 
     def log1p(self, x: Series) -> Series:
-        return self._compose("log1p", lambda c, n: _integral(_BALLS.log1p(c), _powers(1 + c, Fraction(-1), n)), x)
+        return self._compose(
+            "log1p", lambda c, n: _integral(self.balls.log1p(c), self._powers(1 + c, Fraction(-1), n)), x
+        )
 
     def sin(self, x: Series) -> Series:
-        return self._compose("sin", lambda c, n: _waves(_BALLS.sin(c), _BALLS.cos(c), n), x)
+        return self._compose("sin", lambda c, n: _waves(self.balls.sin(c), self.balls.cos(c), n), x)
 
     def cos(self, x: Series) -> Series:
-        return self._compose("cos", lambda c, n: _waves(_BALLS.cos(c), -_BALLS.sin(c), n), x)
+        return self._compose("cos", lambda c, n: _waves(self.balls.cos(c), -self.balls.sin(c), n), x)
 
     def sinh(self, x: Series) -> Series:
-        return self._compose("sinh", lambda c, n: _over_factorials([_BALLS.sinh(c), _BALLS.cosh(c)], n), x)
+        return self._compose("sinh", lambda c, n: _over_factorials([self.balls.sinh(c), self.balls.cosh(c)], n), x)
 
     def cosh(self, x: Series) -> Series:
-        return self._compose("cosh", lambda c, n: _over_factorials([_BALLS.cosh(c), _BALLS.sinh(c)], n), x)
+        return self._compose("cosh", lambda c, n: _over_factorials([self.balls.cosh(c), self.balls.sinh(c)], n), x)
 
     def tan(self, x: Series) -> Series:
         def taylor(c: Ball, n: int) -> list[Ball]:
-            t = _BALLS.tan(c)
-            return _riccati(t, 1 + _BALLS.powi(t, 2), -1, n)
+            t = self.balls.tan(c)
+            return _riccati(t, 1 + self.balls.powi(t, 2), -1, n)
 
         return self._compose("tan", taylor, x)
 
     def tanh(self, x: Series) -> Series:
-        return self._compose("tanh", _tanhs, x)
+        return self._compose("tanh", self._tanhs, x)
 
     def sigmoid(self, x: Series) -> Series:
-        return self._compose("sigmoid", _sigmoids, x)
+        return self._compose("sigmoid", self._sigmoids, x)
 
     def softplus(self, x: Series) -> Series:
-        return self._compose("softplus", lambda c, n: _integral(_BALLS.softplus(c), _sigmoids(c, n)), x)
+        return self._compose("softplus", lambda c, n: _integral(self.balls.softplus(c), self._sigmoids(c, n)), x)
 
     def atan(self, x: Series) -> Series:
         def taylor(c: Ball, n: int) -> list[Ball]:
-            value = _BALLS.atan(c)
-            angle, shrink = arb.pi() / 2 - value, _BALLS.powr(1 + _BALLS.powi(c, 2), -_HALF)
-            slopes = (_BALLS.sin(k * angle) * _BALLS.powi(shrink, k) / (k if k % 2 else -k) for k in range(1, n))
+            value = self.balls.atan(c)
+            angle, shrink = arb.pi() / 2 - value, self.balls.powr(1 + self.balls.powi(c, 2), -_HALF)
+            slopes = (
+                self.balls.sin(k * angle) * self.balls.powi(shrink, k) / (k if k % 2 else -k) for k in range(1, n)
+            )
             return [value, *slopes]
 
         return self._compose("atan", taylor, x)
 
     def asin(self, x: Series) -> Series:
-        return self._compose("asin", lambda c, n: _integral(_BALLS.asin(c), self._asin_slope(c)), x)
+        return self._compose("asin", lambda c, n: _integral(self.balls.asin(c), self._asin_slope(c)), x)
 
     def acos(self, x: Series) -> Series:
-        return self._compose("acos", lambda c, n: _integral(_BALLS.acos(c), [-s for s in self._asin_slope(c)]), x)
+        return self._compose("acos", lambda c, n: _integral(self.balls.acos(c), [-s for s in self._asin_slope(c)]), x)
 
     def _asin_slope(self, c: Ball) -> list[Ball]:
         """Coefficients of (1 - (c+h)^2)^(-1/2)."""
-        inner = self._series([1 - _BALLS.powi(c, 2), -2 * c, -ONE])
+        inner = self._series([1 - self.balls.powi(c, 2), -2 * c, -ONE])
         return [self.powr(inner, -_HALF)[k] for k in range(self.order)]
 
     def erf(self, x: Series) -> Series:
         def taylor(c: Ball, n: int) -> list[Ball]:
-            gauss = self.exp(self._series([-_BALLS.powi(c, 2), -2 * c, -ONE])) * (2 / arb.const_sqrt_pi())
-            return _integral(_BALLS.erf(c), [gauss[k] for k in range(n)])
+            gauss = self.exp(self._series([-self.balls.powi(c, 2), -2 * c, -ONE])) * (2 / arb.const_sqrt_pi())
+            return _integral(self.balls.erf(c), [gauss[k] for k in range(n)])
 
         return self._compose("erf", taylor, x)
 
@@ -271,6 +298,8 @@ class SeriesAlgebra:
 
     def _positive(self, name: str, c: Ball) -> bool:
         """Whether c > 0 or c < 0 is proved; an exact 0 proves neither: it says nothing about the neighbours."""
+        if self.field is COMPLEX:
+            raise NotAnalytic(f"{name} is not analytic")
         if c > 0:
             return True
         if c < 0:

@@ -338,6 +338,13 @@ def _norm(x: Any, ord: Any = None, axis: int | None = None) -> Any:
     return total._apply("sqrt", total)
 
 
+def _sinc(x: Any) -> Any:
+    """NumPy's sinc, sin(πx)/(πx)."""
+    first = x.items[0] if isinstance(x, TracerVector) else x
+    turn = x._apply("mul", Tracer(first.builder, first.builder.apply("pi")), x)
+    return x._apply("div", x._apply("sin", turn), turn)
+
+
 def _polyval(p: Any, x: Any) -> Any:
     result = p[0]
     for coefficient in p[1:]:
@@ -382,6 +389,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "min": lambda a, axis=None: _reduce("min", a, axis),
     "norm": _norm,
     "polyval": _polyval,
+    "sinc": _sinc,
     "dot": _inner,
     "stack": _stack,
     "column_stack": lambda tup: _stack(tup),

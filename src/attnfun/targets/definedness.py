@@ -25,6 +25,7 @@ from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, Graph, Node, precision, run
 from attnfun.expressions.enclosures import lower, lowers, upper, uppers
 from attnfun.expressions.mean_value import enclosures
+from attnfun.expressions.ratio import opened
 from attnfun.targets.domain import Array, Box, halved
 from attnfun.targets.ranges import range_of
 from attnfun.targets.squares import sum_of_squares
@@ -51,7 +52,8 @@ _PHRASES = {
 
 
 def conditions(graph: Graph, continuous: bool) -> tuple[Graph, list[Condition]]:
-    """The graph, with the cosines of tan's arguments appended, and every condition on it."""
+    """The graph, with the cosines of tan's arguments and both sides of every ratio appended, and all its conditions."""
+    graph = opened(graph)
     nodes = list(graph.nodes)
     found: list[Condition] = []
     for i, node in enumerate(graph.nodes):
@@ -200,6 +202,13 @@ def require_defined(graph: Graph, box: Box, continuous: bool = True) -> None:
     with precision(128):
         _look_for_violations(extended, arguments, found, box)
         _prove(extended, arguments, found, box)
+
+
+def require_conditions(graph: Graph, nodes: list[int], described: Graph, found: list[Condition], box: Box) -> None:
+    """Raise Infeasible unless nodes[i] of the graph keeps the condition found[i], told in the words of `described`."""
+    if found:
+        with precision(128):
+            _prove(described, Graph(graph.nodes, tuple(nodes)), found, box)
 
 
 def _holds(kind: str, low: Array, high: Array) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:

@@ -15,6 +15,7 @@ import numpy as np
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.expressions import ArrayAlgebra, Graph, Untraceable, parse, run, trace
 from attnfun.targets.domain import Array, Box
+from attnfun.targets.removable import extended
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,8 @@ class Function:
     """f : box → R^p.
 
     `graph` is the expression, or None for a black box; then `call` evaluates it, (n, d) → (n, p), and `lipschitz` is
-    the
-    declared constant: |f(x) − f(y)|_∞ ≤ lipschitz · |x − y|_2 on the box.
+    the declared constant: |f(x) − f(y)|_∞ ≤ lipschitz · |x − y|_2 on the box. Where the expression that was asked for
+    has removable singularities, `graph` is its continuous extension (`removable`) and `source` the expression itself.
     """
 
     graph: Graph | None
@@ -31,6 +32,18 @@ class Function:
     outputs: tuple[str, ...]
     call: Callable[[Array], Array] | None = None
     lipschitz: float | None = None
+    source: Graph | None = None
+
+    @classmethod
+    def of(cls, graph: Graph, box: Box, outputs: tuple[str, ...]) -> Function:
+        """The function that an expression means on a box: with its continuous extension."""
+        whole = extended(graph, box)
+        return cls(whole, box, outputs, source=None if whole is graph else graph)
+
+    @property
+    def expression(self) -> Graph | None:
+        """What was asked for, as it is stored and shown."""
+        return self.graph if self.source is None else self.source
 
     @classmethod
     def read(cls, target: Any, box: Box, lipschitz: float | None = None) -> Function:
@@ -51,7 +64,7 @@ class Function:
             )
         if lipschitz is not None:
             raise InvalidRequest("lipschitz= is for black boxes only: an expression has its own, derived constant")
-        return cls(graph, box, _output_names(len(graph.outputs)))
+        return cls.of(graph, box, _output_names(len(graph.outputs)))
 
     @classmethod
     def _from_callable(cls, target: Callable[..., Any], box: Box, lipschitz: float | None) -> Function:
@@ -64,7 +77,7 @@ class Function:
                     "declare lipschitz= to have it treated as a black box with a conditional certificate"
                 ) from None
             return cls._black_box(target, box, lipschitz)
-        traced = cls(graph, box, _output_names(len(graph.outputs)))
+        traced = cls.of(graph, box, _output_names(len(graph.outputs)))
         call = _as_columns(target, box)
         X = box.sample(64, np.random.default_rng(0))
         with np.errstate(all="ignore"):
@@ -89,7 +102,8 @@ class Function:
         """The target as a person would write it (from the graph itself, never from stored text)."""
         if self.graph is None:
             return f"black box, Lipschitz constant {self.lipschitz:g} declared"
-        texts = [self.graph.text(o) for o in self.graph.outputs]
+        graph = self.source or self.graph
+        texts = [graph.text(o) for o in graph.outputs]
         return texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
 
     def values(self, X: Array) -> Array:
@@ -104,7 +118,8 @@ class Function:
     def to_json(self) -> dict[str, Any]:
         if self.graph is None:
             return {"kind": "black box", "outputs": list(self.outputs), "lipschitz": self.lipschitz}
-        return {"kind": "function", "outputs": list(self.outputs), "graph": self.graph.to_json(), "text": self.text}
+        graph = self.source or self.graph
+        return {"kind": "function", "outputs": list(self.outputs), "graph": graph.to_json(), "text": self.text}
 
     @classmethod
     def from_json(cls, data: Any, box: Box) -> Function:
@@ -122,7 +137,7 @@ class Function:
         graph = Graph.from_json(data.get("graph"))
         if len(graph.outputs) != len(names) or not set(graph.variables) <= set(box.names):
             raise DamagedFile("the file's target does not fit its domain or its outputs")
-        return cls(graph, box, tuple(names))
+        return cls.of(graph, box, tuple(names))
 
 
 def _require_plausible(call: Callable[[Array], Array], box: Box, lipschitz: float) -> None:

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 
-from attnfun.expressions import ArrayAlgebra, BallAlgebra, Graph, precision, run
+from attnfun.errors import InvalidRequest
+from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, Graph, Node, precision, run
 from attnfun.expressions.enclosures import lowers, uppers
 from attnfun.expressions.mean_value import enclosures
 from attnfun.targets.domain import Array, Box, halved
 
 _POINTS = 600
+_COST = 8  # of a `ratio` in balls, in other operations
 
 
 Known = Mapping[int, tuple[float, float]]
@@ -90,11 +93,55 @@ def _one(
     for end in (0.0, *within):  # a sign is worth knowing
         least = max(least, seen_low - (seen_low - end) / 4) if end < seen_low else least
         most = min(most, seen_high + (end - seen_high) / 4) if end > seen_high else most
+    relaxed = _relaxed(alone, names, low, high, tolerance, budget)
+    if relaxed is not None:
+        a[0], b[0] = max(a[0], relaxed[0]), min(b[0], relaxed[1])
+        budget //= _COST
     if a[0] >= least and b[0] <= most:
         return float(a[0]), float(b[0])
     bottom = _bound(graph, names, low, high, least, budget, known, upper_end=False)
     top = _bound(graph, names, low, high, most, budget, known, upper_end=True)
     return max(bottom, float(a[0])), min(top, float(b[0]))
+
+
+def _relaxed(
+    graph: Graph, names: list[str], low: Array, high: Array, tolerance: float, budget: int
+) -> tuple[float, float] | None:
+    """A range with every `ratio` as a variable of its own, on its own range: wider, but such a node costs much; None
+    where there is none, or none of more than a variable.
+    """
+    builder, at = Builder(), list[int]()
+    ranges = {n: (float(a), float(b)) for n, a, b in zip(names, low, high, strict=True)}
+    for node in graph.nodes:
+        if node.op == "ratio" and graph.nodes[node.args[0]].op != "var":
+            box = Box(tuple(names), tuple(low), tuple(high))
+            ((a, b),) = range_of(graph.reachable([node.args[0]]), box, tolerance, budget)
+            name = f"ratio_{len(at)}"
+            if name in names or not (math.isfinite(a) and math.isfinite(b)):
+                return None
+            ranges[name] = _range_of_ratio(node, a, b, tolerance, budget)
+            at.append(builder.var(name))
+        else:
+            at.append(builder.apply(node.op, *(at[a] for a in node.args), value=node.value))
+    if len(ranges) == len(names):
+        return None
+    whole = builder.graph([at[graph.outputs[0]]])
+    kept = whole.variables
+    try:
+        box = Box(kept, tuple(ranges[n][0] for n in kept), tuple(ranges[n][1] for n in kept))
+    except InvalidRequest:  # not finite, or too narrow
+        return None
+    return range_of(whole, box, tolerance, budget)[0]
+
+
+@lru_cache(maxsize=256)
+def _range_of_ratio(node: Node, low: float, high: float, tolerance: float, budget: int) -> tuple[float, float]:
+    builder = Builder()
+    alone = builder.graph([builder.apply("ratio", builder.var("u"), value=node.value)])
+    try:
+        return range_of(alone, Box(("u",), (low,), (high,)), tolerance, budget)[0]
+    except InvalidRequest:
+        return -math.inf, math.inf
 
 
 def _bound(

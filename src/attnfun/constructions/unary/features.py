@@ -20,6 +20,7 @@ import numpy as np
 
 from attnfun.constructions.unary.keys import Array
 from attnfun.expressions import ArrayAlgebra, Graph, run, run_all
+from attnfun.expressions.ratio import opened
 
 _GRID = 1500  # points a third of the scan: the interval itself and as much again on either side
 _ROOTS: dict[str, Callable[[Any], Any]] = {
@@ -44,7 +45,7 @@ class Feature:
 
 
 def values(graph: Graph, u: Array) -> Array:
-    """The first output at u; 0/0 points are moved a little until they are defined (removable singularities)."""
+    """The first output at u; points that rounding puts out of its domain are moved inward until they are defined."""
     f = _evaluate(graph, u)
     if np.isfinite(f).all():
         return f
@@ -68,6 +69,7 @@ def _evaluate(graph: Graph, u: Array) -> Array:
 
 def features(graph: Graph, low: float, high: float) -> tuple[Feature, ...]:
     """Kinks inside (low, high) and roots inside or within one width of it, in order."""
+    graph = opened(graph)
     guards = [i for i, node in enumerate(graph.nodes) if _is_guard(node.op, node.value)]
     if not guards or not graph.variables:
         return ()

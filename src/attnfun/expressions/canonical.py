@@ -15,22 +15,25 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from attnfun.expressions import Builder, Graph
+from .graph import Builder, Graph
 
 _EVEN = frozenset({"cos", "cosh", "abs"})
 _ODD = frozenset({"sin", "tan", "asin", "atan", "sinh", "tanh", "erf", "sign"})
 
 
-def canonical(graph: Graph) -> Graph:
-    """The same function with products and sums in canonical order and signs pulled outward."""
-    return _Canonical(graph).result()
+def canonical(graph: Graph, monic: bool = False) -> Graph:
+    """The same function with products and sums in canonical order and signs pulled outward.
+
+    monic: the size of the first coefficient of a sum goes outward, too, so that 2x - 2y and x - y share a node.
+    """
+    return _Canonical(graph, monic).result()
 
 
 class _Canonical:
     """Every source node becomes (rational coefficient, node of the new graph): value = coefficient · node."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, monic: bool) -> None:
+        self.graph, self.monic = graph, monic
         self.out = Builder()
         self.done: list[tuple[Fraction, int]] = []
 
@@ -131,10 +134,12 @@ class _Canonical:
             return constant, one
         if len(kept) == 1 and not constant:
             return kept[0][1], kept[0][0]
-        sign = 1 if kept[0][1] > 0 else -1
+        scale = Fraction(1 if kept[0][1] > 0 else -1)
+        if self.monic:
+            scale /= abs(kept[0][1])
         total = None
         for node, c in kept:
-            c = c * sign
+            c = c * scale
             piece = self._node((abs(c), node))
             if total is None:
                 total = piece if c > 0 else self._node((c, node))
@@ -142,6 +147,6 @@ class _Canonical:
                 total = self.out.apply("add" if c > 0 else "sub", total, piece)
         assert total is not None
         if constant:
-            value = constant * sign
+            value = constant * scale
             total = self.out.apply("add" if value > 0 else "sub", total, self.out.const(abs(value)))
-        return Fraction(sign), total
+        return 1 / scale, total

@@ -1,0 +1,73 @@
+"""Is the graph a certificate speaks of the continuous extension of the expression that was asked for?
+
+Let f be the expression, undefined where a denominator vanishes, F the graph that `targets.removable` derived from it;
+g_i the arguments of the conditions of f (denominators not 0, arguments of log positive, no jump, ...), and G_i what was
+derived for them along with F. A set is *thin* if it is closed, nowhere dense and of measure 0, such as the zeros of a
+real-analytic function on a box that does not vanish everywhere. Proved are
+
+1. F = f at every point at which f is defined, and G_i = g_i where g_i is, but for a thin set: the zeros of the
+   denominators of the ratios in F and in G_i (`identity`, one by one);
+2. F and all G_i are defined and continuous on the whole box (`targets.definedness`);
+3. G_i keeps the condition on g_i on the whole box, unless that is a denominator which vanishes on a thin set only
+   (`targets.removable.require_dense`).
+
+Let Z be the union of these thin sets. Off Z, f is defined: suppose not, and take the first of its conditions, in the
+order of its operations, that fails at a point x off Z. Those before it hold at x, so g_i is defined there, and by 1
+equal to G_i(x), which by 3 keeps the condition. So f is defined off Z and equal to F there; where it is defined on Z,
+it is continuous by its own conditions, and equal to F as well, since Z is nowhere dense. F is the only continuous
+function that agrees with f wherever f is defined.
+"""
+
+from __future__ import annotations
+
+from attnfun.certify.identity import same_function
+from attnfun.certify.view import Undecided
+from attnfun.expressions import Builder, Graph
+from attnfun.expressions.ratio import with_divisors
+from attnfun.targets import Box, Function, require_defined
+from attnfun.targets.removable import extension_of, require_dense, require_thin
+
+
+def require_extension(function: Function) -> None:
+    """Return if function.graph is proved to be the continuous extension of function.source; raise otherwise."""
+    if function.source is None:
+        return
+    box, extension = function.box, extension_of(function.source, function.box)
+    if extension.graph != function.graph:
+        raise Undecided("the target's graph is not the extension of its expression that can be derived")
+    require_defined(extension.whole, box)
+    require_dense(extension, box)
+    for given, derived in zip(extension.source.outputs, extension.whole.outputs, strict=True):
+        _require_agreement(extension.whole.reachable([derived]), extension.source.reachable([given]), box)
+
+
+def require_same(program: Graph, function: Function) -> None:
+    """Return if `program` is proved to be function.graph on the whole box; raise otherwise.
+
+    With a source: the program is defined and continuous, and equal to the source wherever that is defined but for a
+    thin set; so is function.graph.
+    """
+    assert function.graph is not None
+    if function.source is None:
+        same_function(program, function.graph, function.box)
+        return
+    require_defined(program, function.box)
+    _require_agreement(program, function.source, function.box)
+
+
+def _require_agreement(derived: Graph, given: Graph, box: Box) -> None:
+    """Return if both are equal where `given` is defined, but for a thin set; raise otherwise."""
+    n = len(derived.outputs)
+    whole = with_divisors(derived)
+    require_thin(whole, whole.outputs[n:], box)
+    plain, _ = whole.plain()
+    left, right = Builder(), Builder()
+    at, again, other = left.copy(plain.nodes), right.copy(plain.nodes), right.copy(given.nodes)
+    divisors = plain.outputs[n:]
+    same_function(  # both with 1/D as further outputs: defined, and compared, only where no D vanishes
+        left.graph([at[o] for o in plain.outputs[:n]] + [left.apply("div", left.const(1), at[d]) for d in divisors]),
+        right.graph(
+            [other[o] for o in given.outputs] + [right.apply("div", right.const(1), again[d]) for d in divisors]
+        ),
+        box,
+    )

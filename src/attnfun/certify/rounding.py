@@ -262,30 +262,36 @@ def _on_boxes(
     doubt = 16 * 2.0**-53 * (k * parts + b)  # float64 error of the logits as computed here
     one, two = axis.slopes * q_left + axis.biases, axis.slopes * q_right + axis.biases
     gap = np.maximum(one.max(axis=1, keepdims=True) - one, two.max(axis=1, keepdims=True) - two)
-    gap = np.minimum(gap, limit + 20)  # beyond it the key has vanished
-    logit = np.maximum(np.abs(one), np.abs(two)) + k * dq + doubt
-    reference = u * (1 + 8 * u) * (k * (q + dq) + logit) + 2 * u * gap
-    move = (k * dq + np.maximum(reference, _local_move(head, 0, dtype, u, gap)) + common) * _SAFE
-    move = np.minimum(move, 1e9)
+
+    def moved_by(q: Array, dq: Array, logit: Array, gap: Array) -> Array:
+        gap = np.minimum(gap, limit + 20)  # beyond it the key has vanished
+        reference = u * (1 + 8 * u) * (k * (q + dq) + logit) + 2 * u * gap
+        move = (k * dq + np.maximum(reference, _local_move(head, 0, dtype, u, gap)) + common) * _SAFE
+        return np.asarray(np.minimum(move, 1e9))
+
+    move = moved_by(q, dq, np.maximum(np.abs(one), np.abs(two)) + k * dq + doubt, gap)
     logits = axis.slopes * (axis.w * centre + axis.c) + axis.biases
     top = np.argmax(logits, axis=1)[:, None]
-    behind = (np.take_along_axis(logits, top, 1) - logits) * (1 - 1e-6) - np.abs(slope[top] - slope) * r
+    lag = np.take_along_axis(logits, top, 1) - logits
+    behind = lag * (1 - 1e-6) - np.abs(slope[top] - slope) * r
     behind = behind - (doubt + move) - np.take_along_axis(doubt + move, top, 1)
     active = ~(behind > limit)  # all others vanish in real arithmetic and also as computed
-    p = np.where(active, np.exp(logits - np.take_along_axis(logits, top, 1)), 0.0)
-    total = p.sum(axis=1, keepdims=True)
-    p = p / total
+    log_p = np.where(active, -lag, -np.inf)
+    log_p = log_p - np.log(np.exp(log_p).sum(axis=1, keepdims=True))
+    p = np.exp(log_p)  # may underflow where a weight is large elsewhere in the box: bounds are taken in logarithms
     kappa = np.abs(slope - p @ slope[:, None])
     unsure = np.minimum(8 * 2.0**-53 * (k * (np.abs(axis.w * centre) + abs(axis.c)) + b), 50.0)
     drift = r * (p * np.expm1(np.minimum(4 * unsure, 50.0)) * kappa).sum(axis=1, keepdims=True)
     blur = np.log((p * np.exp(unsure)).sum(axis=1, keepdims=True)) + drift
-    far_off = np.minimum(kappa * r + unsure, 700.0)
+    wide = kappa * r + unsure
     with np.errstate(over="ignore"):
-        widest = (p * np.exp(far_off)).sum(axis=1, keepdims=True)
-        grown = np.minimum(p * np.exp(np.minimum(far_off + blur, 700.0)), np.where(active, 1.0, 0.0))
-    least = p * np.exp(-far_off) / widest
+        widest = np.exp(log_p + wide).sum(axis=1, keepdims=True)
+    grown = np.exp(np.minimum(log_p + wide + blur, 0.0))
+    least = np.exp(log_p - wide) / widest
     worst = np.where(active, move, 0.0).max(axis=1, keepdims=True)
     again = np.exp(np.minimum(2 * (worst + np.where(active, doubt, 0.0).max(axis=1, keepdims=True)), 50.0))
+    near = fixed + relative * np.abs(axis.w * centre)
+    shown = moved_by(np.abs(axis.w * centre + axis.c), near, np.abs(logits), lag)
     alone = active.sum(axis=1) == 1  # nothing to weigh it against
     out: list[list[Array]] = [[], [], [], []]
     for column in range(values.shape[1]):
@@ -303,7 +309,7 @@ def _on_boxes(
         summed = (g * whole + g * np.minimum(reach + moved, size[column])) / (1 - g) if g < 0.5 else math.inf
         out[0].append(moved + summed)
         out[1].append(reach)
-        out[2].append((p * move * away).sum(axis=1) + g * (p @ np.abs(v) + np.abs(here)))
+        out[2].append((p * shown * away).sum(axis=1) + g * (p @ np.abs(v) + np.abs(here)))
         out[3].append(np.abs(here))
     bound, reach, error, at = (np.stack(o, axis=1) for o in out)
     return bound, reach, error, at

@@ -14,7 +14,7 @@ z_i + a_i Û_i + b_i be
        |û − U| ≤ δ = Σ_i |β_i| E_i + m,    m = Σ_k |W_k/w − α_k| |s_k| + |(c_stored − c)/w − α_0| + (rounding of the
        query)/|w|,
 
-   |s_k| ≤ the largest sum of values plus the rounding of the heads that write s_k: computed averages may pass their
+   |s_k| ≤ the size of the heads that write s_k plus their rounding: computed averages may pass the values at their
    ends. Of several heads that write one coordinate û is the first one's; the others are off by at most m + m'.
 
 3. g, the function with φ = g(U), is compared with a u + b + Σ heads(u) on the range of U, widened by δ at each end

@@ -33,6 +33,14 @@ The local route drops at most 2^−60 of the mass on every axis, counted too. Re
 Products that underflow lose at most the least positive number η each: 4(n + 4)η a head (denominators are at least 1).
 Where a query, a logit or a numerator n max|V| could overflow, the bound is infinite.
 
+Heads of one axis (`line_bounds`), which is every head of a composed network, are counted more closely:
+ 2. one product and one addition: u (|k q| + |l_j|), l_j the logit itself; adding the zeros of other heads is exact;
+ 5. numerator: γ of (n + 8) a term, n − 1 additions, its product, a division or a reciprocal with its product, and some
+    to spare, relative to Σ p_j |V_j|; denominator, whose terms are positive: γ of (n + 8) relative to |head| alone.
+V is measured from the head's own value on every box, |V − head| in place of |V − v| + E[|V − v|], and boxes are halved
+until the bound is within a few per cent (float64: a half) of what it is at a centre. Coordinates of the stream are then
+as large as the heads that write them, not as their values; affine forms of the stream: `form_rounding`.
+
 Failure modes: float32 with large values or slopes: the bound is honest and large. Deeper networks: `composition`
 asks for one head at a time.
 """
@@ -123,8 +131,9 @@ def form_rounding(
     """How far Σ_k row_k s_k + offset comes out from its value, |s_k| ≤ sizes_k, |its value| ≤ result; in any order.
 
     `fresh` marks inputs, which float32 rounds first. A product with ± a power of two is exact (but for underflow, which
-    is counted). Of the additions, one for each further summand, the last yields the result, the others partial sums
-    of at most Σ|row_k| s_k + |offset|: each costs u of what it yields.
+    is counted). An addition costs u of what it yields. In any tree of additions of n summands these results sum to at
+    most Σ_{j=2}^n T_j, T_j the sum of the j largest in size: the last is T_n, and parts of a and b = n − a summands have
+    by induction at most T_2 + … + T_a and T_2 + … + T_b ≤ T_{a+1} + … + T_{n−1}. The last one is also the result itself.
     """
     u = ROUNDOFF[dtype]
     used = np.flatnonzero(row)
@@ -134,11 +143,10 @@ def form_rounding(
     units = (np.abs(np.frexp(row[used])[0]) != 0.5).astype(np.float64)
     if dtype == "float32":
         units += fresh[used]
-    total = float(terms.sum()) + abs(offset)
-    additions = len(used) - (0 if offset != 0 else 1)
     error = float(terms @ units) * u
-    if additions > 0:
-        error += u * ((additions - 1) * total + min(result, total))
+    largest = np.cumsum(np.sort(np.append(terms, abs(offset)) if offset != 0 else terms)[::-1])
+    if len(largest) > 1:
+        error += u * (float(largest[1:-1].sum()) + min(result, float(largest[-1])))
     lost = (2 * float(np.abs(row).sum()) + len(used) + 2) * TINY[dtype]  # by underflow, of the inputs too
     return (error * (1 + 4 * (len(used) + 4) * u) + lost) * _SAFE
 
@@ -150,7 +158,7 @@ def _head_bound(view: View, head: HeadView, dtype: str) -> tuple[Array, Array]:
         low, high = _ends(view, axis.variable)
         relative = gamma(view.dim + (1 if dtype == "float64" else 2), ROUNDOFF[dtype])
         dq = _query_rounding(view.dim, axis, 0.0, dtype)
-        return line_rounding(axis, head, low, high, dtype, dq, relative), np.abs(head.values).max(axis=0)
+        return line_bounds(axis, head, low, high, dtype, dq, relative)
     u = ROUNDOFF[dtype]
     n = int(np.prod([a.size for a in head.axes], dtype=np.int64))
     flat = head.values.reshape(-1, head.values.shape[-1])
@@ -313,13 +321,6 @@ def _on_boxes(
         out[3].append(np.abs(here))
     bound, reach, error, at = (np.stack(o, axis=1) for o in out)
     return bound, reach, error, at
-
-
-def line_rounding(
-    axis: LineAxis, head: HeadView, low: float, high: float, dtype: str, dq: float, relative: float = 0.0
-) -> Array:
-    """The first half of `line_bounds`."""
-    return line_bounds(axis, head, low, high, dtype, dq, relative)[0]
 
 
 def _local_move(head: HeadView, a: int, dtype: str, u: float, gap: Array) -> Array:

@@ -170,6 +170,35 @@ def test_the_bound_on_an_interval_is_no_smaller_than_at_any_of_its_points(kind: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_the_worst_that_the_model_allows_is_within_the_bound_and_near_it(kind: str) -> None:
+    """Every weight, term and sum off by as much as the model of the docstring lets it be, signs against the head."""
+    unit = U["float32"]
+    for seed in range(6):
+        network = line_case(kind, seed, "float32")
+        if "local" in routes(network):
+            continue  # that route has a count of its own
+        seen: HeadView = view(network, network.low, network.high).heads[0]
+        axis, n, low, high = seen.axes[0], seen.axes[0].size, float(network.low[0]), float(network.high[0])
+        bound = line_bounds(axis, seen, low, high, "float32", 0.0)[0][0]
+        q = graded(low, high, -axis.c, np.random.default_rng(seed))[:, None] + axis.c
+        logits, v = q * axis.slopes + axis.biases, seen.values[:, 0]
+        gap = logits.max(axis=1, keepdims=True) - logits
+        p = np.exp(-gap)
+        h = (p @ v) / p.sum(axis=1)
+        d = unit * (np.abs(q * axis.slopes) + np.abs(logits) + 2 * gap + 10 * (1 + n // 64))
+        g = (n + 8) * unit
+        for sign in (1, -1):
+            shifted = sign * np.where(v >= h[:, None], d, -d) - gap
+            moved = np.exp(shifted - shifted.max(axis=1, keepdims=True))
+            numerator = (moved * (v + sign * g * np.abs(v))).sum(axis=1)
+            for tilt in (1 + g, 1 - g):
+                error = np.abs(numerator / (moved.sum(axis=1) * tilt) - h)
+                assert error.max() <= bound, (seed, sign)
+        first = (p * d * np.abs(v - h[:, None])).sum(axis=1) + g * (p @ np.abs(v) + p.sum(axis=1) * np.abs(h))
+        assert bound <= 1.2 * (first / p.sum(axis=1)).max(), seed  # the points are dense enough to come near it
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_no_computation_of_a_float32_head_passes_its_bound(kind: str) -> None:
     """NumPy's routes and torch's attention, at many points and at the neighbours of the worst of them."""
     torch = pytest.importorskip("torch")

@@ -132,8 +132,9 @@ def form_rounding(
 
     `fresh` marks inputs, which float32 rounds first. A product with ± a power of two is exact (but for underflow, which
     is counted). An addition costs u of what it yields. In any tree of additions of n summands these results sum to at
-    most Σ_{j=2}^n T_j, T_j the sum of the j largest in size: the last is T_n, and parts of a and b = n − a summands have
-    by induction at most T_2 + … + T_a and T_2 + … + T_b ≤ T_{a+1} + … + T_{n−1}. The last one is also the result itself.
+    most T_2 + … + T_n, T_j the sum of the j largest in size: the last one is at most T_n; if it joins a summands and
+    b = n − a, these have by induction at most T_2 + … + T_a and T_2 + … + T_b ≤ T_{a+1} + … + T_{n−1}. In place of T_n
+    stands `result`.
     """
     u = ROUNDOFF[dtype]
     used = np.flatnonzero(row)

@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench suites fuzz lint tables claims clean
+.PHONY: help demo test test-slow bench suites float32 fuzz lint tables claims clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ bench: $(READY) ## the table of what the project must show
 
 suites: $(READY) ## the three shipped suites at 1e-6 of their range (writes benchmarks/suites-1e-6.md)
 	$(BIN)/attnfun suite classic feynman genz --eps 1e-6 --relative --jobs $(JOBS) --timeout 300 --output benchmarks/suites-1e-6.md
+
+float32: $(READY) ## the same built for float32: proved at 1e-4, measured in torch (writes benchmarks/float32.md)
+	$(BIN)/python benchmarks/float32.py --jobs $(JOBS) --output benchmarks/float32.md
 
 fuzz: $(READY) ## 2,000 soundness cases against the checker, with figures
 	$(BIN)/python tests/certify/test_fuzz.py

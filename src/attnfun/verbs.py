@@ -125,7 +125,7 @@ def _search(
         methods |= choice.reasons
         construction, plan = choice.plans[0]
         tried.add(construction.name)
-        share, failure = _SHARE, ""
+        share, failure, before = _SHARE, "", math.inf
         for attempt in range(_TRIES):
             request = asking(share)
             if attempt:
@@ -150,7 +150,13 @@ def _search(
             if certificate.error[0] > 1.5 * eps:
                 break  # its sizing missed something; less eps will not mend that
             reached = certificate.error[1]  # ask for as much less as the proof was over, a little more each time
-            share *= min(0.9, 0.95 * eps / reached) if reached < 100 * eps else 0.6
+            room = eps / reached
+            if dtype == "float32":  # of which only what is not rounding shrinks
+                if reached > 0.99 * before:
+                    break
+                before, lost = reached, certificate.parts.get("rounding", 0.0)
+                room = max((eps - lost) / (reached - lost), 0.3 * room) if lost < 0.9 * eps else room
+            share *= min(0.9, 0.95 * room) if reached < 100 * eps else 0.6
         methods[construction.name] = f"{construction.name}: {failure}"
         if method != "auto":
             break

@@ -23,7 +23,7 @@ from attnfun.certify.view import HeadView, LineAxis, View
 from attnfun.certify.witness import outputs_at
 from attnfun.errors import DamagedFile
 from attnfun.expressions import ArrayAlgebra, Graph, Node, parse, precision, run
-from attnfun.network import Axis, Head, Label, Labels, Layer, Network, evaluate, load, routes, save
+from attnfun.network import Axis, Head, Label, Labels, Layer, Network, evaluate, load, routes, save, stream
 from attnfun.targets import Box, Function
 from certify.hunting import Array, assert_sound, errors, worst_error, zero_network
 
@@ -472,14 +472,42 @@ def test_underflow_of_read_outs_is_counted() -> None:
     assert worst_error(network, function)[0] <= certificate.error[1]
 
 
-def test_sizes_of_the_stream_are_those_of_computed_values() -> None:
-    net = composed("float32")
+@pytest.mark.parametrize(
+    ("target", "domain"),
+    [
+        ("a*b/(c**2*d)", "a=1:5;b=1:5;c=1:5;d=1:5"),
+        ("p*(q + r*s*sin(t))", "p=1:5;q=1:5;r=1:5;s=1:5;t=1:5"),
+        ("exp(-(x - y)**2)/z", "x=1:3;y=1:3;z=1:3"),
+        ("exp(-(1.6*abs(x - 0.767) + 0.5*abs(y - 0.741)))", "x=0:1;y=0:1"),
+        ("(1 + 1.9*x + 0.3*y + 0.7*z)**(-4)", "x=0:1;y=0:1;z=0:1"),
+    ],
+)
+def test_targets_proved_for_float32_hold_in_torch_float32(target: str, domain: str) -> None:
+    """1e-4 of the range, proved for float32; torch and NumPy at inputs that are no float32 numbers, and at corners."""
+    net = af.compile(target, domain=domain, eps=1e-4, relative=True, dtype="float32")
+    assert net.certificate.status is Status.PROVED
+    X = net.target.box.probe(20_000, np.random.default_rng(5))
+    truth = net.target.values(X).reshape(len(X), -1)
+    module = net.to_torch("float32")
+    with torch.no_grad():
+        found = module(torch.tensor(X, dtype=torch.float32)).numpy().reshape(len(X), -1)
+    for values in (found, evaluate(net.network, X)):
+        assert np.abs(values.astype(np.float64) - truth).max() <= net.certificate.error[1]
+
+
+@pytest.mark.parametrize("name", ["float32", "float32, ends not in float32", "chain", "root at 0"])
+def test_sizes_of_the_stream_hold_what_is_computed(name: str) -> None:
+    """What heads write, as computed at random points and at corners, is within the size the proof goes on with."""
+    net = composed(name)
     assert net.network.labels is not None
     proof = Composition(net.network, net.target, net.network.labels)
-    exact = dict(proof.size)
+    values = dict(proof.size)
     proof.prove(1e-2)
+    X = net.target.box.probe(20_000, np.random.default_rng(3))
+    seen = np.abs(stream(net.network, X).astype(np.float64)).max(axis=0)
     for step in proof.steps:
-        assert proof.size[step.name] >= exact[step.name] + step.rounding
+        assert seen[net.network.coordinates.index(step.name)] <= proof.size[step.name]
+        assert proof.size[step.name] <= values[step.name] + 2 * step.rounding
 
 
 # ---------------------------------------------------------------- one variable

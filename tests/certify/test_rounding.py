@@ -10,8 +10,8 @@ import pytest
 import attnfun as af
 from attnfun.certify import Status, prove
 from attnfun.certify.exact import network_at
-from attnfun.certify.rounding import hypotheses, rounding_bound
-from attnfun.certify.view import view
+from attnfun.certify.rounding import form_rounding, hypotheses, line_bounds, rounding_bound
+from attnfun.certify.view import HeadView, view
 from attnfun.expressions import precision
 from attnfun.network import Axis, Head, Layer, Network, evaluate, literal, rounded, routes
 from certify.hunting import BOUNDS, Array, function, line_network
@@ -110,6 +110,145 @@ def test_a_partition_far_from_the_origin() -> None:
     part = net.certificate.parts["rounding"]
     for route in routes(net.network):
         assert np.abs(evaluate(net.network, X, route) - exact(net.network, X)).max() <= part
+
+
+# ---------------------------------------------------------------- heads of one axis
+
+KINDS = ("gaussian", "ladder", "one-sided", "lifted", "sharp", "cancelling")
+
+
+def line_keys(kind: str, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+    """Slopes, biases and values on [−1, 1] of the kinds that constructions make, and of some that they should not."""
+    n = int(rng.integers(2, 24))
+    t = np.sort(rng.uniform(-1.3, 1.3, n))
+    c = 10 ** rng.uniform(0, 2)
+    slopes, biases = 2 * c * t, -c * t * t
+    values = rng.standard_normal(n) * 10 ** rng.uniform(-2, 2) + rng.choice([0.0, 30.0])
+    if kind == "ladder":
+        scale = 10.0 ** np.sort(rng.uniform(-1, rng.choice([4, 12]), n))
+        slopes, biases = -scale, 0.3 * np.log(scale)
+        values = np.log(scale) + rng.normal(size=n)
+    if kind in ("one-sided", "lifted"):
+        slopes = np.r_[-(10 ** rng.uniform(3, 6)), slopes]
+        biases, values = np.r_[biases.max(), biases], np.r_[values[0], values]
+    if kind == "lifted":  # by far more than any logit needs
+        biases = biases + rng.choice([-1.0, 1.0]) * 10 ** rng.uniform(3, 5)
+    if kind == "sharp":
+        slopes, biases = slopes * 300, biases * 300
+    if kind == "cancelling":
+        values = np.where(np.arange(n) % 2 == 0, 1.0, -1.0) * 10 ** rng.uniform(1, 4)
+    return slopes, biases, values
+
+
+def line_case(kind: str, seed: int, dtype: str) -> Network:
+    rng = np.random.default_rng([seed, KINDS.index(kind)])
+    slopes, biases, values = line_keys(kind, rng)
+    shift = float(rounded(rng.choice([0.0, 0.3, -40.0]), dtype))
+    domain = f"x={-1 - shift!r}:{1 - shift!r}"
+    return line_network(rounded(slopes, dtype), rounded(biases, dtype), values, domain, c=shift, dtype=dtype)
+
+
+def graded(low: float, high: float, centre: float, rng: np.random.Generator) -> Array:
+    """Points everywhere, and dense near `centre`, where steep keys change places."""
+    near = centre + np.concatenate([s * 10.0 ** rng.uniform(-9, 0, 400) for s in (1, -1)])
+    return np.clip(np.concatenate([rng.uniform(low, high, 400), [low, high, centre], near]), low, high)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_bound_on_an_interval_is_no_smaller_than_at_any_of_its_points(kind: str, dtype: str) -> None:
+    """Weights that underflow at the centre of a box and rule elsewhere in it are not to be lost."""
+    for seed in range(4):
+        network = line_case(kind, seed, dtype)
+        seen: HeadView = view(network, network.low, network.high).heads[0]
+        axis, low, high = seen.axes[0], float(network.low[0]), float(network.high[0])
+        error, size = line_bounds(axis, seen, low, high, dtype, 1e-9)
+        for x in graded(low, high, -axis.c, np.random.default_rng(seed))[::10]:
+            at_error, at_size = line_bounds(axis, seen, float(x), float(x), dtype, 1e-9)
+            # a box of no width bounds its one point from above, by at most a millionth too much
+            assert at_error[0] <= error[0] * (1 + 1e-5) and at_size[0] <= size[0] * (1 + 1e-5), (seed, x)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_worst_that_the_model_allows_is_within_the_bound_and_near_it(kind: str) -> None:
+    """Every weight, term and sum off by as much as the model of the docstring lets it be, signs against the head."""
+    unit = U["float32"]
+    for seed in range(6):
+        network = line_case(kind, seed, "float32")
+        if "local" in routes(network):
+            continue  # that route has a count of its own
+        seen: HeadView = view(network, network.low, network.high).heads[0]
+        axis, n, low, high = seen.axes[0], seen.axes[0].size, float(network.low[0]), float(network.high[0])
+        bound = line_bounds(axis, seen, low, high, "float32", 0.0)[0][0]
+        q = graded(low, high, -axis.c, np.random.default_rng(seed))[:, None] + axis.c
+        logits, v = q * axis.slopes + axis.biases, seen.values[:, 0]
+        gap = logits.max(axis=1, keepdims=True) - logits
+        p = np.exp(-gap)
+        h = (p @ v) / p.sum(axis=1)
+        d = unit * (np.abs(q * axis.slopes) + np.abs(logits) + 2 * gap + 10 * (1 + n // 64))
+        g = (n + 8) * unit
+        for sign in (1, -1):
+            shifted = sign * np.where(v >= h[:, None], d, -d) - gap
+            moved = np.exp(shifted - shifted.max(axis=1, keepdims=True))
+            numerator = (moved * (v + sign * g * np.abs(v))).sum(axis=1)
+            for tilt in (1 + g, 1 - g):
+                error = np.abs(numerator / (moved.sum(axis=1) * tilt) - h)
+                assert error.max() <= bound, (seed, sign)
+        first = (p * d * np.abs(v - h[:, None])).sum(axis=1) + g * (p @ np.abs(v) + p.sum(axis=1) * np.abs(h))
+        assert bound <= 1.2 * (first / p.sum(axis=1)).max(), seed  # the points are dense enough to come near it
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_computation_of_a_float32_head_passes_its_bound(kind: str) -> None:
+    """NumPy's routes and torch's attention, at many points and at the neighbours of the worst of them."""
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    for seed in range(6):
+        network = line_case(kind, seed, "float32")
+        bound = rounding_bound(view(network, network.low, network.high), "float32")
+        module = af.network.to_torch(network, "float32")
+        low, high = float(network.low[0]), float(network.high[0])
+        x = graded(low, high, -float(network.heads[0].axes[0].offset[0]), np.random.default_rng(seed))
+        for _ in range(4):
+            X = np.clip(x.astype(np.float32).astype(np.float64), low, high)[:, None]
+            truth = exact_lines(network, X)
+            found = [evaluate(network, X, route) for route in routes(network)]
+            found += [module(torch.tensor(X, dtype=torch.float32)).numpy().reshape(-1, 1)]
+            error = np.max([np.abs(y.astype(np.float64) - truth) for y in found], axis=0)[:, 0]
+            assert error.max() <= bound, (seed, kind)
+            worst = X[np.argsort(error)[-30:], 0].astype(np.float32)
+            x = np.concatenate([worst + k * np.spacing(worst) for k in range(-12, 13)]).astype(np.float64)
+
+
+def exact_lines(network: Network, X: Array) -> Array:
+    """The head in extended precision: far more than float32's rounding needs."""
+    head = network.heads[0]
+    axis = head.axes[0]
+    q = X.astype(np.longdouble) * np.longdouble(axis.query[0, 0]) + np.longdouble(axis.offset[0])
+    logits = q * axis.slopes[:, 0] + axis.biases
+    e = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(((e @ head.values.astype(np.longdouble)) / e.sum(axis=1, keepdims=True)), dtype=np.float64)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_affine_forms_in_any_order_stay_within_their_rounding(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 9))
+    row = rounded(rng.choice([0.0, 1.0, -0.25, 2.0, 0.3, -1.7, 1e-3], n), "float32")
+    offset = float(rounded(rng.choice([0.0, 1.0, -3.7]), "float32"))
+    sizes, fresh = rng.uniform(0.5, 40, n), rng.random(n) < 0.5
+    points = rng.uniform(-sizes, sizes, (2000, n))
+    points[:, ~fresh] = points[:, ~fresh].astype(np.float32)  # computed coordinates are float32 numbers
+    truth = points @ row + offset
+    bound = form_rounding(row, offset, sizes, fresh, float(np.abs(truth).max()), "float32")
+    single = points.astype(np.float32)
+    for _ in range(6):
+        terms = [single[:, k] * np.float32(row[k]) for k in range(n) if row[k]] + [np.full(2000, np.float32(offset))]
+        while len(terms) > 1:  # any tree of additions
+            i, j = rng.choice(len(terms), 2, replace=False)
+            terms = [t for m, t in enumerate(terms) if m not in (i, j)] + [terms[i] + terms[j]]
+        assert terms[0].dtype == np.float32
+        assert np.abs(terms[0].astype(np.float64) - truth).max() <= bound
 
 
 # ---------------------------------------------------------------- the ends of the floating-point range

@@ -11,9 +11,9 @@ import pytest
 import attnfun as af
 from attnfun.constructions.unary import Piece, UnaryFit, estimate_keys, fit_unary
 from attnfun.constructions.unary.features import features
-from attnfun.constructions.unary.keys import ladder, one_sided, tangents
+from attnfun.constructions.unary.keys import Keys, ladder, one_sided, tangents
 from attnfun.constructions.unary.known import known
-from attnfun.constructions.unary.layout import problem
+from attnfun.constructions.unary.layout import layouts, problem
 from attnfun.constructions.unary.project import _jacobian, columns, solve, tune
 from attnfun.constructions.unary.tables import entries
 from attnfun.errors import Infeasible
@@ -215,6 +215,33 @@ def _in_float32(fit: UnaryFit, u: np.ndarray) -> np.ndarray:
 def test_what_float32_cannot_hold_is_refused() -> None:
     with pytest.raises(Infeasible, match="reached"):
         fit_unary(graph("1/u"), 0.01, 1, 1e-5, dtype="float32")
+
+
+def test_settling_returns_the_best_float32_can_do() -> None:
+    """A few keys more and small values: far below what the fewest keys cost, and the same for every smaller request."""
+    square = graph("u**2")
+    best = fit_unary(square, -1, 1, 1e-9, dtype="float32", settle=True)
+    assert best is fit_unary(square, -1, 1, 1e-10, dtype="float32", settle=True)
+    coarse = fit_unary(square, -1, 1, 1e-4, dtype="float32")
+    u = dense(-1, 1).astype(np.float32).astype(np.float64)
+    error = {fit.keys: float(np.abs(_in_float32(fit, u) - u**2).max()) for fit in (best, coarse)}
+    assert best.keys > coarse.keys and error[best.keys] < 0.1 * error[coarse.keys]
+    assert best.max_value < coarse.max_value
+
+
+@pytest.mark.parametrize("text", ["u**2", "log(u)", "1/u"])
+def test_levelled_keys_are_the_same_head_with_smaller_logits(text: str) -> None:
+    keys = layouts(problem(graph(text), 1.0, 5.0, 1e-5, "float32"))[0](1.0)[0]
+    u = dense(1.0, 5.0)
+    level = keys.levelled(u)
+    assert np.abs(level.weights(u) - keys.weights(u)).max() <= 1e-12
+
+    def size(k: Keys) -> float:
+        q = k.query(u)[:, None]
+        logits = q * k.slopes + k.biases
+        return float((k.weights(u) * (np.abs(q * k.slopes) + np.abs(logits))).sum(axis=1).max())
+
+    assert size(level) < size(keys)
 
 
 def test_neighbouring_numbers_too_far_apart_in_value_are_refused() -> None:

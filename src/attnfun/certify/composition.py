@@ -15,7 +15,7 @@ z_i + a_i Û_i + b_i be
        |û − U| ≤ δ = Σ_i |β_i| E_i + m,    m = Σ_k |W_k/w − α_k| |s_k| + |(c_stored − c)/w − α_0| + (rounding of the
        query)/|w|,
 
-   |s_k| ≤ the largest sum of values plus the rounding of the heads that write s_k: computed averages may pass their
+   |s_k| ≤ the size of the heads that write s_k plus their rounding: computed averages may pass the values at their
    ends. Of several heads that write one coordinate û is the first one's; the others are off by at most m + m'.
 
 3. g, the function with φ = g(U), is compared with a u + b + Σ heads(u) on the range of U, widened by δ at each end
@@ -50,7 +50,7 @@ from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.outcome import Bound
 from attnfun.certify.pinned import Component, Pinned, is_square, norm_shift, prove_pinned, root_slope
 from attnfun.certify.refine import Affine, Errors, LocalOutput, LocalStep, Refinement
-from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma, line_fits, line_rounding
+from attnfun.certify.rounding import LARGEST, ROUNDOFF, form_rounding, gamma, line_bounds, line_fits
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
 from attnfun.certify.witness import aimed_witness, computed_witness
 from attnfun.errors import AttnfunError
@@ -115,7 +115,7 @@ class Composition:
         self.by_name = {label.name: label for label in labels.coordinates}
         if len(self.by_phi) != len(labels.coordinates) or len(self.by_name) != len(labels.coordinates):
             raise Undecided("composition: two labels for one coordinate or one node")
-        self.u, self.tiny, self.limit = ROUNDOFF[network.dtype], TINY[network.dtype], LARGEST[network.dtype]
+        self.u, self.limit = ROUNDOFF[network.dtype], LARGEST[network.dtype]
         low, high = network.ranges
         self.size = {
             n: max(abs(float(a)), abs(float(b))) for n, a, b in zip(network.coordinates, low, high, strict=True)
@@ -250,7 +250,9 @@ class Composition:
             high, worst = min(high, found.plain), min(worst, found.computed)
         return Bound("composition", low, high, witness, details), math.nextafter(max(worst - high, 0.0), math.inf)
 
-    def _query(self, head: Head, label: Label, before: tuple[str, ...], form: _Form) -> tuple[LineAxis, float, float]:
+    def _query(
+        self, head: Head, label: Label, before: tuple[str, ...], form: _Form, span: tuple[float, float]
+    ) -> tuple[LineAxis, float, float]:
         """The head's axis as a function of u (nominal map q = w u + c), and the mismatch of that map.
 
         First in real arithmetic, then m itself, which bounds |û − Û|, Û the exact affine form of the computed stream.
@@ -276,22 +278,28 @@ class Composition:
         for value, e, name in zip(row, exact, before, strict=True):
             off = off + abs(arb(float(value)) / wide - e) * arb(self.size[name])
             carried = carried + abs(arb(float(value))) * arb(self.size[name])
-        terms = int(np.count_nonzero(row)) + 2
-        rounding = arb(gamma(terms, self.u)) * carried
-        underflow = (2 * arb(float(np.abs(row).sum())) + terms) * arb(self.tiny)  # of the inputs too
+        strays = self._incoming(form.phis, self.errors) + upper(off)
+        result = max(abs(w * u + c) + 1e-12 * (abs(w * u) + abs(c)) for u in span) + abs(w) * strays * (1 + 1e-12)
+        rounding = arb(self._rounding(row, float(axis.offset[0]), before, result))
         line = LineAxis(0, w, c, axis.slopes[:, 0], axis.biases)
         if not line_fits(line, head.values, upper(carried), self.network.dtype):
             raise Undecided(f"composition: head {head.name} may overflow in {self.network.dtype}")
-        return line, upper(off), upper(off + (rounding + underflow) / abs(wide))
+        return line, upper(off), upper(off + rounding / abs(wide))
+
+    def _rounding(self, row: Array, offset: float, names: tuple[str, ...], result: float) -> float:
+        """What computing an affine form of the stream costs; its value is at most `result` in size."""
+        sizes = np.array([self.size[n] for n in names])
+        fresh = np.array([n in self.network.inputs for n in names])
+        return form_rounding(row, offset, sizes, fresh, result, self.network.dtype)
 
     def _coordinate(self, label: Label, heads: list[Head], before: tuple[str, ...], eps: float) -> None:
         form = self.form(label.argument)
         g = self.unary(label)
         low, high = self.argument_range(label, g)
-        views, mismatch, rounding, plain = [], 0.0, 0.0, 0.0
+        views, mismatch, rounding, plain, sizes = [], 0.0, 0.0, 0.0, 0.0
         first: LineAxis | None = None
         for head in heads:
-            line, nominal, off = self._query(head, label, before, form)
+            line, nominal, off = self._query(head, label, before, form, (low, high))
             column = head.writes.index(label.name)
             values = np.ascontiguousarray(head.values[:, column : column + 1])
             views.append(HeadView(head.name, (line,), values, np.ones((1, 1)), head))
@@ -303,9 +311,9 @@ class Composition:
             )  # where the first's û may be
             dq = abs(line.w) * shift
             left, right = math.nextafter(low - reach, -math.inf), math.nextafter(high + reach, math.inf)
-            rounding += float(line_rounding(line, views[-1], left, right, self.network.dtype, dq).max())
-        sizes = sum(float(np.abs(v.values).max()) for v in views)
-        rounding += gamma(len(views) + 1, self.u) * sizes
+            lost, size = line_bounds(line, views[-1], left, right, self.network.dtype, dq)
+            rounding, sizes = rounding + float(lost[0]), sizes + float(size[0] + lost[0])
+        rounding += gamma(len(views) - 1, self.u) * sizes  # the pieces are added to 0
         delta = math.nextafter(self._incoming(form.phis, self.errors) + mismatch, math.inf)
         still = math.nextafter(self._incoming(form.phis, self.exact) + plain, math.inf)  # δ in real arithmetic
         left, right = widened(g, low, high, delta)
@@ -328,7 +336,7 @@ class Composition:
         follows = min(follows, carried)
         unrounded = (own + follows + abs(label.slope) * plain + apart) * (1 + 1e-12)
         self.exact[label.name] = min(unrounded, total)
-        self.size[label.name] = math.nextafter(self.size[label.name] + rounding, math.inf)
+        self.size[label.name] = math.nextafter(min(self.size[label.name], sizes) + rounding, math.inf)
         if not sizes < self.limit:
             raise Undecided(f"composition: {label.name} may overflow in {self.network.dtype}")
         self.steps.append(Step(label.name, g, low, high, own, delta, carried, rounding, total, method))
@@ -398,8 +406,7 @@ class Composition:
                 carried = carried + abs(arb(float(value))) * arb(self.size[name])
             if not upper(carried) < self.limit:
                 raise Undecided(f"composition: output {o + 1} may overflow in {self.network.dtype}")
-            terms = int(np.count_nonzero(row)) + 2
-            lost = arb(gamma(terms, self.u)) * carried + (2 * arb(float(np.abs(row).sum())) + terms) * arb(self.tiny)
+            lost = arb(self._rounding(row, float(self.network.readout_bias[o]), names, upper(carried)))
             outputs.append(LocalOutput(Affine(form.phis, form.meant), upper(off), upper(off + lost)))
         return outputs
 

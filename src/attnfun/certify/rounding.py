@@ -33,6 +33,14 @@ The local route drops at most 2^−60 of the mass on every axis, counted too. Re
 Products that underflow lose at most the least positive number η each: 4(n + 4)η a head (denominators are at least 1).
 Where a query, a logit or a numerator n max|V| could overflow, the bound is infinite.
 
+Heads of one axis (`line_bounds`), which is every head of a composed network, are counted more closely:
+ 2. one product and one addition: u (|k q| + |l_j|), l_j the logit itself; adding the zeros of other heads is exact;
+ 5. numerator: γ of (n + 8) a term, n − 1 additions, its product, a division or a reciprocal with its product, and some
+    to spare, relative to Σ p_j |V_j|; denominator, whose terms are positive: γ of (n + 8) relative to |head| alone.
+V is measured from the head's own value on every box, |V − head| in place of |V − v| + E[|V − v|], and boxes are halved
+until the bound is within a few per cent (float64: a half) of what it is at a centre. Coordinates of the stream are then
+as large as the heads that write them, not as their values; affine forms of the stream: `form_rounding`.
+
 Failure modes: float32 with large values or slopes: the bound is honest and large. Deeper networks: `composition`
 asks for one head at a time.
 """
@@ -64,6 +72,8 @@ _VANISH = {"float64": math.exp(-700.0), "float32": math.exp(-80.0)}
 TINY = {"float64": 2.0**-1074, "float32": 2.0**-149}  # what a product may lose by underflow
 LARGEST = {"float64": 2.0**1018, "float32": 2.0**122}  # overflow, with room for rounding and differences
 _BOXES = 400_000
+_TIGHT = {"float64": 1.5, "float32": 1.06}  # boxes are halved until their bound is at most this above what is seen
+_TERM = 8  # roundings of a term besides the additions: product, division or reciprocal and product, and some to spare
 _SAFE = 1 + 1e-9  # the bound itself is computed in float64, all terms positive
 
 
@@ -115,6 +125,33 @@ def gamma(n: float, u: float) -> float:
     return n * u / (1 - n * u) * _SAFE if n * u < 0.5 else math.inf
 
 
+def form_rounding(
+    row: Array, offset: float, sizes: Array, fresh: Array, result: float, dtype: str
+) -> float:
+    """How far Σ_k row_k s_k + offset comes out from its value, |s_k| ≤ sizes_k, |its value| ≤ result; in any order.
+
+    `fresh` marks inputs, which float32 rounds first. A product with ± a power of two is exact (but for underflow, which
+    is counted). An addition costs u of what it yields. In any tree of additions of n summands these results sum to at
+    most T_2 + … + T_n, T_j the sum of the j largest in size: the last one is at most T_n; if it joins a summands and
+    b = n − a, these have by induction at most T_2 + … + T_a and T_2 + … + T_b ≤ T_{a+1} + … + T_{n−1}. In place of T_n
+    stands `result`.
+    """
+    u = ROUNDOFF[dtype]
+    used = np.flatnonzero(row)
+    if (len(used) + 4) * u > 0.01:
+        return math.inf
+    terms = np.abs(row[used]) * sizes[used]
+    units = (np.abs(np.frexp(row[used])[0]) != 0.5).astype(np.float64)
+    if dtype == "float32":
+        units += fresh[used]
+    error = float(terms @ units) * u
+    largest = np.cumsum(np.sort(np.append(terms, abs(offset)) if offset != 0 else terms)[::-1])
+    if len(largest) > 1:
+        error += u * (float(largest[1:-1].sum()) + min(result, float(largest[-1])))
+    lost = (2 * float(np.abs(row).sum()) + len(used) + 2) * TINY[dtype]  # by underflow, of the inputs too
+    return (error * (1 + 4 * (len(used) + 4) * u) + lost) * _SAFE
+
+
 def _head_bound(view: View, head: HeadView, dtype: str) -> tuple[Array, Array]:
     """(c,) error bounds of the head's outputs and (c,) bounds of their size."""
     if len(head.axes) == 1:
@@ -122,7 +159,7 @@ def _head_bound(view: View, head: HeadView, dtype: str) -> tuple[Array, Array]:
         low, high = _ends(view, axis.variable)
         relative = gamma(view.dim + (1 if dtype == "float64" else 2), ROUNDOFF[dtype])
         dq = _query_rounding(view.dim, axis, 0.0, dtype)
-        return line_rounding(axis, head, low, high, dtype, dq, relative), np.abs(head.values).max(axis=0)
+        return line_bounds(axis, head, low, high, dtype, dq, relative)
     u = ROUNDOFF[dtype]
     n = int(np.prod([a.size for a in head.axes], dtype=np.int64))
     flat = head.values.reshape(-1, head.values.shape[-1])
@@ -167,92 +204,143 @@ def _query_rounding(dim: int, axis: LineAxis, far: float, dtype: str) -> float:
     return gamma(roundings, ROUNDOFF[dtype]) * (abs(axis.w) * far + abs(axis.c)) + (abs(axis.w) + 4) * TINY[dtype]
 
 
-def line_rounding(
+def line_bounds(
     axis: LineAxis, head: HeadView, low: float, high: float, dtype: str, dq: float, relative: float = 0.0
-) -> Array:
-    """(c,) the bounds of the module's statement for a head of one axis, its query off by at most dq + relative·|w x|.
+) -> tuple[Array, Array]:
+    """(c,) bounds of |head computed − head| and (c,) of |head|, for a head of one axis and u in [low, high].
 
-    Boxes are made as small as the keys that count there ask for: a ladder's steep keys have vanished everywhere but at
-    its foot.
+    Its query may be off by dq + relative·|w u|. Boxes are halved, best first in spirit: only those whose bound is well
+    above what some centre shows, so a ladder's steep keys cost boxes at its foot alone.
+    """
+    values = head.values
+    spread = values.max(0) - values.min(0)
+    n = axis.size
+    error, size = np.zeros(values.shape[1]), np.zeros(values.shape[1])
+    seen, shown = np.zeros(values.shape[1]), np.zeros(values.shape[1])
+    most, chunk = min(4000, 1 + 4_000_000 // n), max(1, 500_000 // n)  # past `most` boxes they stay as wide as they are
+    level, spent = np.array([[low, high]]), 0
+    while len(level):
+        spent += len(level)
+        parts = [
+            _on_boxes(axis, head, level[i : i + chunk], dtype, dq, relative) for i in range(0, len(level), chunk)
+        ]
+        bound, reach, centre_error, centre_size = (np.concatenate(p) for p in zip(*parts, strict=True))
+        seen, shown = np.maximum(seen, centre_error.max(0)), np.maximum(shown, centre_size.max(0))
+        good = (bound <= _TIGHT[dtype] * seen).all(axis=1) & (reach <= _TIGHT[dtype] * shown).all(axis=1)
+        middle = level[:, 0] + (level[:, 1] - level[:, 0]) / 2
+        split = ~good & (level[:, 0] < middle) & (middle < level[:, 1])
+        if spent + 2 * int(split.sum()) > most:
+            split[:] = False
+        if not split.all():
+            error = np.maximum(error, bound[~split].max(0))
+            size = np.maximum(size, reach[~split].max(0))
+        halves = [np.stack([level[split, 0], middle[split]], 1), np.stack([middle[split], level[split, 1]], 1)]
+        level = np.concatenate(halves)
+    lost = 2 * n * _VANISH[dtype] * spread + 2.0**-59 * spread + 4 * (n + 4) * TINY[dtype]
+    return np.asarray(error * (1 + 1e-6) + lost), np.minimum(size * (1 + 1e-6) + lost, np.abs(values).max(0))
 
-    On a box of centre c and radius r, p_j(x) ≤ p_j(c) e^{|κ_j| r} with κ_j = slope_j − Σ p_i(c) slope_i, because
-    Σ p_i(c) e^{κ_i s} ≥ 1 (Jensen); and v of the statement may be any number of the box's own.
+
+def _on_boxes(
+    axis: LineAxis, head: HeadView, boxes: Array, dtype: str, fixed: float, relative: float
+) -> tuple[Array, Array, Array, Array]:
+    """(B, c) each, for (B, 2) intervals of u: bounds of the rounding and of |head|; the same at the centres, as shown.
+
+    On a box of centre m and radius r let P_j be the weights at m as computed here, true up to factors e^{±s_j}, and
+    κ_j = slope_j − Σ P_i slope_i. Up to a common factor the weights at u = m + s are P_j e^{κ_j s ± s_j}, so with
+    Z = Σ_i P_i e^{|κ_i| r + s_i}
+
+        P_j e^{−|κ_j| r − s_j}/Z  ≤  p_j(u)  ≤  P_j e^{|κ_j| r + s_j + t} =: G_j,
+
+    the second because Σ_i P_i e^{κ_i s} ≥ 1 (Jensen); t is what float64 errors of P and κ may take off that 1. Since
+    Σ p_j = 1, for v = Σ P_j V_j: |head(u) − v| ≤ Σ_j |p_j(u) − P_j||V_j − v| =: D, and |V_j − head(u)| ≤ |V_j − v| + D.
     """
     u, limit = ROUNDOFF[dtype], -math.log(_VANISH[dtype])
     n, values = axis.size, head.values
     spread, size = values.max(0) - values.min(0), np.abs(values).max(0)
-    g = gamma(2 * n + 24, u)
-    g = g / (1 - g) if g < 0.5 else math.inf
+    g = gamma(n + _TERM, u)
     common = (_EXP_ULPS * 2 + 2) * (1 + n // 64) * u
     k, b, slope = np.abs(axis.slopes), np.abs(axis.biases), axis.slopes * axis.w
-    first, whole, boxes = np.zeros(values.shape[1]), np.zeros(values.shape[1]), 0
-    stack, fixed = [(low, high)], dq
-    most = min(4000, 1 + 4_000_000 // n)  # past it the plain bound serves
-    while stack:
-        left, right = stack.pop()
-        boxes += 1
-        dq = fixed + relative * abs(axis.w) * max(abs(left), abs(right)) * _SAFE
-        centre = left + (right - left) / 2
-        r = max(right - centre, centre - left) * _SAFE
-        q_ends = np.array([axis.w * left + axis.c, axis.w * right + axis.c])
-        parts = abs(axis.w) * max(abs(left), abs(right)) + abs(axis.c)  # q may cancel, its parts do not
-        q = (float(np.abs(q_ends).max()) + 4 * 2.0**-53 * parts) * _SAFE
-        doubt = 16 * 2.0**-53 * (k * parts + b)  # float64 error of the logits as computed here
-        ends = axis.slopes * q_ends[:, None] + axis.biases
-        gap = np.minimum((ends.max(axis=1, keepdims=True) - ends).max(axis=0), limit + 20)
-        reference = gamma(5, u) * (k * (q + dq) + b) + 2 * u * gap
+    left, right = boxes[:, :1], boxes[:, 1:]
+    far = np.maximum(np.abs(left), np.abs(right))
+    dq = fixed + relative * abs(axis.w) * far * _SAFE
+    centre = left + (right - left) / 2
+    r = np.maximum(right - centre, centre - left) * _SAFE
+    parts = abs(axis.w) * far + abs(axis.c)  # q may cancel, its parts do not
+    q_left, q_right = axis.w * left + axis.c, axis.w * right + axis.c
+    q = (np.maximum(np.abs(q_left), np.abs(q_right)) + 4 * 2.0**-53 * parts) * _SAFE
+    doubt = 16 * 2.0**-53 * (k * parts + b)  # float64 error of the logits as computed here
+    one, two = axis.slopes * q_left + axis.biases, axis.slopes * q_right + axis.biases
+    gap = np.maximum(one.max(axis=1, keepdims=True) - one, two.max(axis=1, keepdims=True) - two)
+
+    def moved_by(q: Array, dq: Array, logit: Array, gap: Array) -> Array:
+        gap = np.minimum(gap, limit + 20)  # beyond it the key has vanished
+        reference = u * (1 + 8 * u) * (k * (q + dq) + logit) + 2 * u * gap
         move = (k * dq + np.maximum(reference, _local_move(head, 0, dtype, u, gap)) + common) * _SAFE
-        logits = (axis.w * centre + axis.c) * axis.slopes + axis.biases
-        top = int(np.argmax(logits))
-        behind = (logits[top] - logits) * (1 - 1e-6) - np.abs(slope[top] - slope) * r
-        behind = behind - (doubt + move) - (doubt[top] + move[top])
-        active = ~(behind > limit)  # all others vanish in real arithmetic and also as computed
-        if int(active.sum()) == 1:  # nothing to weigh it against
-            whole = np.maximum(whole, np.abs(values[top]))
-            continue
-        p = np.exp(logits[active] - logits[top])
-        total = float(p.sum())
-        p /= total
-        mean_slope = float(p @ slope[active])
-        # `unsure` bounds the float error of the logits at c, which moves the weights and the mean slope
-        unsure = 8 * 2.0**-53 * (k * (abs(axis.w * centre) + abs(axis.c)) + b)[active]
-        kappa = np.abs(slope[active] - mean_slope)
-        drift = r * float(p @ (np.expm1(np.minimum(4 * unsure, 50.0)) * kappa))
-        blur = math.log(float(p @ np.exp(np.minimum(unsure, 50.0)))) + drift
-        growth = kappa * r + unsure + blur
-        grown = np.exp(np.minimum(logits[active] - logits[top] - math.log(total) + growth, 0.0))
-        move = move[active]
-        tight = float(grown.sum()) <= 1.7 and float(grown @ move) <= 3 * float(p @ move) and float(move.max()) < 0.1
-        if not tight and boxes < most and left < centre < right:
-            stack += [(left, centre), (centre, right)]
-            continue
-        worst = float(move.max())
-        away = np.abs(values[active] - p @ values[active])
-        moved = (grown * move) @ away + (grown @ away) * float(grown @ move)
-        again = math.exp(2 * (worst + float(doubt[active].max()))) if worst < 1 else math.inf
-        moved = moved * again if worst < 1 else spread  # higher orders, and the float64 error of p itself
-        first = np.maximum(first, np.minimum(moved, spread * math.tanh(min(worst / 2, 20.0))))
-        whole = np.maximum(whole, np.minimum(again * (grown @ np.abs(values[active])), size))
-    lost = 2 * n * _VANISH[dtype] * spread + 2.0**-59 * spread + 4 * (n + 4) * TINY[dtype]
-    return np.asarray((first + 2 * g * whole) * (1 + 1e-6) + lost)
+        return np.asarray(np.minimum(move, 1e9))
+
+    move = moved_by(q, dq, np.maximum(np.abs(one), np.abs(two)) + k * dq + doubt, gap)
+    logits = axis.slopes * (axis.w * centre + axis.c) + axis.biases
+    top = np.argmax(logits, axis=1)[:, None]
+    lag = np.take_along_axis(logits, top, 1) - logits
+    behind = lag * (1 - 1e-6) - np.abs(slope[top] - slope) * r
+    behind = behind - (doubt + move) - np.take_along_axis(doubt + move, top, 1)
+    active = ~(behind > limit)  # all others vanish in real arithmetic and also as computed
+    log_p = np.where(active, -lag, -np.inf)
+    log_p = log_p - np.log(np.exp(log_p).sum(axis=1, keepdims=True))
+    p = np.exp(log_p)  # may underflow where a weight is large elsewhere in the box: bounds are taken in logarithms
+    kappa = np.abs(slope - p @ slope[:, None])
+    unsure = np.minimum(8 * 2.0**-53 * (k * (np.abs(axis.w * centre) + abs(axis.c)) + b), 50.0)
+    drift = r * (p * np.expm1(np.minimum(4 * unsure, 50.0)) * kappa).sum(axis=1, keepdims=True)
+    blur = np.log((p * np.exp(unsure)).sum(axis=1, keepdims=True)) + drift
+    wide = kappa * r + unsure
+    with np.errstate(over="ignore"):
+        widest = np.exp(log_p + wide).sum(axis=1, keepdims=True)
+    grown = np.exp(np.minimum(log_p + wide + blur, 0.0))
+    least = np.exp(log_p - wide) / widest
+    worst = np.where(active, move, 0.0).max(axis=1, keepdims=True)
+    again = np.exp(np.minimum(2 * (worst + np.where(active, doubt, 0.0).max(axis=1, keepdims=True)), 50.0))
+    near = fixed + relative * np.abs(axis.w * centre)
+    shown = moved_by(np.abs(axis.w * centre + axis.c), near, np.abs(logits), lag)
+    alone = active.sum(axis=1) == 1  # nothing to weigh it against
+    out: list[list[Array]] = [[], [], [], []]
+    for column in range(values.shape[1]):
+        v = values[:, column]
+        here = p @ v
+        away = np.abs(v - here[:, None])
+        shift = (np.maximum(grown - p, p - least) * away).sum(axis=1) + 1e-14 * (p * away).sum(axis=1)
+        shift = np.minimum(shift, spread[column])
+        moved = ((grown * move) * (away + shift[:, None])).sum(axis=1) * again[:, 0]
+        moved = np.where(worst[:, 0] < 1, moved, spread[column])
+        moved = np.minimum(moved, spread[column] * np.tanh(np.minimum(worst[:, 0] / 2, 20.0)))
+        moved = np.where(alone, 0.0, moved)
+        whole = np.minimum(again[:, 0] * (grown @ np.abs(v)), size[column])
+        reach = np.minimum(np.abs(here) + shift, size[column])
+        summed = (g * whole + g * np.minimum(reach + moved, size[column])) / (1 - g) if g < 0.5 else math.inf
+        out[0].append(moved + summed)
+        out[1].append(reach)
+        out[2].append((p * shown * away).sum(axis=1) + g * (p @ np.abs(v) + np.abs(here)))
+        out[3].append(np.abs(here))
+    bound, reach, error, at = (np.stack(o, axis=1) for o in out)
+    return bound, reach, error, at
 
 
 def _local_move(head: HeadView, a: int, dtype: str, u: float, gap: Array) -> Array:
-    """(P,) what steps 2 and 3 cost on the local route: breakpoint slack between a key and its nearest, and γ_{W+1}
+    """(…, P) what steps 2 and 3 cost on the local route: breakpoint slack between a key and its nearest, and γ_{W+1}
     gap.
     """
     plan = local_plan(head.head, dtype)
     if plan is None:
-        return np.zeros(len(gap))
+        return np.zeros(gap.shape)
     axis = plan.axes[a]
     if len(axis.steps) == 0:
-        return np.zeros(len(gap))
+        return np.zeros(gap.shape)
     total = np.concatenate([[0.0], np.cumsum(axis.steps * axis.slack)])
-    j = np.arange(len(gap))
+    count = gap.shape[-1]
+    j = np.arange(count)
     w = axis.window
-    between = total[np.minimum(j + w, len(gap) - 1)] - total[np.maximum(j - w, 0)]
+    between = total[np.minimum(j + w, count - 1)] - total[np.maximum(j - w, 0)]
     # the cumulative sum is in float64: its own rounding is bounded by the last entry times P u
-    return np.asarray(between + 4 * len(gap) * 2.0**-53 * total[-1] + gamma(w + 1, u) * gap)
+    return np.asarray(between + 4 * count * 2.0**-53 * total[-1] + gamma(w + 1, u) * gap)
 
 
 def _envelope(view: View, head: HeadView, dtype: str, common: float, worst: float, g: float) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 from flint import arb
 
 from attnfun.certify.exact import network_at
-from attnfun.certify.rounding import ROUNDOFF, TINY, gamma, line_fits, line_rounding
+from attnfun.certify.rounding import ROUNDOFF, TINY, gamma, line_bounds, line_fits
 from attnfun.certify.view import Array, HeadView, LineAxis, View
 from attnfun.expressions import BallAlgebra, Graph, precision, run
 from attnfun.expressions.enclosures import abs_lower, abs_upper, lower, upper
@@ -156,7 +156,7 @@ def _head_at(head: Head, q: arb, dtype: str) -> list[arb]:
     if not (q.is_finite() and line_fits(axis, head.values, abs_upper(q), dtype)):
         return [arb("nan")] * head.outputs
     seen = HeadView(head.name, (axis,), head.values, np.eye(head.outputs), head)
-    rounding = line_rounding(axis, seen, lower(q), upper(q), dtype, 0.0)
+    rounding = line_bounds(axis, seen, lower(q), upper(q), dtype, 0.0)[0]
     top = int(np.argmax(axis.slopes * float(q.mid()) + axis.biases))
     k, b = arb(float(axis.slopes[top])), arb(float(axis.biases[top]))
     terms = [

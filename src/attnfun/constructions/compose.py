@@ -82,8 +82,9 @@ class Compose:
         tolerances = tuple(share / max(s, 1e-300) for s in weights)
         shifts = _shifts(finished.graph, steps, norms, tolerances)
         pinned = {i for parts in norms.values() for i in parts}
+        single = request.dtype == "float32"  # where one step cannot be as good as its share, others leave room
         fits = tuple(
-            fit_unary(*_guarded(step, 2 * shift), tol, dtype=request.dtype, pinned=i in pinned)
+            fit_unary(*_guarded(step, 2 * shift), tol, dtype=request.dtype, pinned=i in pinned, settle=single)
             for i, (step, tol, shift) in enumerate(zip(steps, tolerances, shifts, strict=True))
         )
         layers = _layers(finished.graph, steps)

@@ -3,6 +3,10 @@
 A candidate is judged on points four times as dense as those it was fitted on. It passes if its largest error there and
 an estimate of what rounding will cost are together at most ε, and its largest value at most `cap` times the range of
 the non-linear part of the target.
+
+In float32 rounding is most of the cost, and a few keys more than the fit needs make it a tenth: the ridge on the values
+is then no smaller than a few roundings, logits are levelled and values centred, and where nothing passes the candidate
+of least cost is returned, for the steps of a composition may lend each other room.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ from attnfun.constructions.unary.layout import Layout, Problem, layouts
 from attnfun.constructions.unary.project import Pieces, Sample, columns, solve, tune
 
 _RIDGE = {"float64": 1 / 30, "float32": 1 / 10}
+_LEAST = {"float64": 0.0, "float32": 8 * 2.0**-24}  # of the ridge: about what rounding costs a unit of value
+_GOAL = {"float64": 0.75, "float32": 0.4}  # of eps, where tuning stops
 _CAP = {"float64": 100.0, "float32": 25.0}
 _MOST = 400  # keys
 _WORK = 6e8  # rough flops of all tuning
@@ -38,14 +44,19 @@ class Candidate:
     def keys(self) -> int:
         return sum(k.size for k in self.pieces)
 
+    @property
+    def cost(self) -> float:
+        return self.error + self.rounding
+
 
 def finish(p: Problem, pieces: Pieces, check: Sample, fit: Sample, polish: int = 4) -> Candidate:
     """Values for the stored (rounded) keys, evened out by Lawson's reweighting, judged on the check points.
 
     Keys that tuning pushed out of sight (never a billionth of ε in weight) are left out.
     """
-    stored = tuple(_seen(k, check.u, 1e-9 * p.eps / p.span).stored(p.dtype) for k in pieces)
-    ridge = _RIDGE[p.dtype] * p.eps / p.span
+    kept = [_seen(k, check.u, 1e-9 * p.eps / p.span) for k in pieces]
+    stored = tuple((k.levelled(check.u) if p.dtype == "float32" else k).stored(p.dtype) for k in kept)
+    ridge = _ridge(p)
     phi = columns(stored, check, check.u)
     best: Candidate | None = None
     sample, weight = fit, fit.weight
@@ -53,8 +64,9 @@ def finish(p: Problem, pieces: Pieces, check: Sample, fit: Sample, polish: int =
         s = solve(stored, sample, ridge)
         error = float(np.abs(check.f - phi @ s.x).max())
         if best is None or error < best.error:
-            largest = float(np.abs(s.x[:-2]).max()) if len(s.x) > 2 else 0.0
-            best = Candidate(stored, s.x, error, _rounding(p, stored, check.u, phi, s.x), largest)
+            x = _centred(stored, phi, s.x) if p.dtype == "float32" else s.x
+            largest = float(np.abs(x[:-2]).max()) if len(x) > 2 else 0.0
+            best = Candidate(stored, x, error, _rounding(p, stored, check.u, phi, x), largest)
         r = np.abs(s.residual[: len(fit.u)] / sample.weight)
         top = float(r.max())
         if not top > 0 or not math.isfinite(top):
@@ -64,6 +76,22 @@ def finish(p: Problem, pieces: Pieces, check: Sample, fit: Sample, polish: int =
         sample = Sample(fit.u, fit.f, weight, fit.middle, fit.half)
     assert best is not None
     return best
+
+
+def _ridge(p: Problem) -> float:
+    return max(_RIDGE[p.dtype] * p.eps / p.span, _LEAST[p.dtype])
+
+
+def _centred(pieces: Pieces, phi: Array, x: Array) -> Array:
+    """The values of every piece shifted so that its range is about ±; the offset takes up the shifts."""
+    x, at = x.copy(), 0
+    for keys in pieces:
+        head = phi[:, at : at + keys.size] @ x[at : at + keys.size]
+        shift = float(head.max() + head.min()) / 2
+        x[at : at + keys.size] -= shift
+        x[-2] += shift
+        at += keys.size
+    return x
 
 
 def _rounding(p: Problem, pieces: Pieces, u: Array, phi: Array, x: Array) -> float:
@@ -79,11 +107,13 @@ def _rounding(p: Problem, pieces: Pieces, u: Array, phi: Array, x: Array) -> flo
     for keys in pieces:
         weight, v = phi[:, at : at + keys.size], x[at : at + keys.size]
         at += keys.size
-        k, b, q = np.abs(keys.slopes), np.abs(keys.biases), np.abs(keys.query(u))[:, None]
-        d = (10 * (1 + keys.size // 64) + 5 * (k * q + b)) * unit
-        away = weight * np.abs(v - (weight @ v)[:, None])
-        total += (away * d).sum(axis=1) + away.sum(axis=1) * (weight * d).sum(axis=1)
-        total += 4 * (keys.size + 12) * unit * (weight @ np.abs(v))
+        q = keys.query(u)[:, None]
+        logits = q * keys.slopes + keys.biases
+        gap = logits.max(axis=1, keepdims=True) - logits
+        d = (10 * (1 + keys.size // 64) + np.abs(q * keys.slopes) + np.abs(logits) + 2 * gap) * unit
+        head = weight @ v
+        total += (weight * np.abs(v - head[:, None]) * d).sum(axis=1)
+        total += (keys.size + 8) * unit * (weight @ np.abs(v) + np.abs(head))
     return float(total.max()) if len(pieces) else 0.0
 
 
@@ -104,14 +134,19 @@ def search(p: Problem, quick: bool) -> Candidate:
         best = _first_untuned(p, families)
         if best is None or quick or best[1].keys > _TUNABLE:
             return best[1] if best is not None else _nearest(p, families)
-        return _tuned(p, [families[best[0]]], best[1].keys, best[1].keys - best[1].keys // 5, False) or best[1]
+        tuned = _tuned(p, [families[best[0]]], best[1].keys, best[1].keys - best[1].keys // 5, False)
+        return tuned if tuned is not None and passes(p, tuned) else best[1]
     size = p.guess if not p.kinks else sum(k.size for k in families[0](0.1 * p.guess))
-    if size <= _TUNABLE:
-        tuned = _tuned(p, families, 2 * size + 8, size, quick)
-        if tuned is not None:
-            return tuned
+    tuned = _tuned(p, families, 2 * size + 8, size, quick) if size <= _TUNABLE else None
+    if tuned is not None and passes(p, tuned):
+        return tuned
+    if tuned is not None and p.dtype == "float32" and tuned.error <= p.eps:
+        return tuned  # all but rounding
     best = _first_untuned(p, families)
-    return best[1] if best is not None else _nearest(p, families)
+    if best is not None:
+        return best[1]
+    nearest = _nearest(p, families)
+    return tuned if tuned is not None and p.dtype == "float32" and tuned.cost < nearest.cost else nearest
 
 
 def _first_untuned(p: Problem, families: list[Layout]) -> tuple[int, Candidate] | None:
@@ -125,7 +160,10 @@ def _first_untuned(p: Problem, families: list[Layout]) -> tuple[int, Candidate] 
 
 
 def _nearest(p: Problem, families: list[Layout]) -> Candidate:
-    return min((_untuned(p, layout, rho) for layout in families for rho in (2.0, 4.0)), key=lambda c: c.error)
+    single = p.dtype == "float32"
+    resolutions = (1.0, 1.5, 2.0, 3.0) if single else (2.0, 4.0)
+    tried = (_untuned(p, layout, rho) for layout in families for rho in resolutions)
+    return min(tried, key=lambda c: c.cost if single else c.error)
 
 
 def _untuned(p: Problem, layout: Layout, rho: float) -> Candidate:
@@ -135,8 +173,8 @@ def _untuned(p: Problem, layout: Layout, rho: float) -> Candidate:
 
 
 def hopeless(p: Problem, c: Candidate) -> bool:
-    """Good but for rounding, and that by far: more keys would not mend it."""
-    return c.error <= 0.5 * p.eps and c.rounding > 2 * p.eps
+    """Good but for rounding, and that by far: more keys would not mend it (in float32 they might)."""
+    return p.dtype == "float64" and c.error <= 0.5 * p.eps and c.rounding > 2 * p.eps
 
 
 def _coarsest(p: Problem, layout: Layout, most: int) -> Candidate | None:
@@ -159,9 +197,13 @@ def _coarsest(p: Problem, layout: Layout, most: int) -> Candidate | None:
 
 
 def _tuned(p: Problem, families: list[Layout], most: int, first: int, quick: bool) -> Candidate | None:
-    """The fewest keys with which some tuned start passes: from `first` up or down by quarters, then bisection."""
-    ridge = _RIDGE[p.dtype] * p.eps / p.span
+    """The fewest keys with which some tuned start passes: from `first` up or down by quarters, then bisection.
+
+    If none does, the candidate of least cost.
+    """
+    ridge = _ridge(p)
     best: Candidate | None = None
+    nearest: Candidate | None = None
     low, high, work = 1, most + 1, 0.0
     probe = min(max(first, 2), most)
     while high - low > 1 and work < _WORK:
@@ -172,17 +214,22 @@ def _tuned(p: Problem, families: list[Layout], most: int, first: int, quick: boo
             if n > probe:
                 continue
             fit = p.sample(n)
-            pieces, used = tune(pieces, fit, ridge, 60 if n < 16 else 40, 0.75 * p.eps)
+            pieces, used = tune(pieces, fit, ridge, 60 if n < 16 else 40, _GOAL[p.dtype] * p.eps)
             work += 1e5 + used * len(fit.u) * n * n * 8.0
             c = finish(p, pieces, p.sample(n, 4), fit)
             if passes(p, c):
                 won = c
                 families = [families[i], *families[:i], *families[i + 1 :]]  # what worked is tried first from now on
                 break
+            if nearest is None or c.cost < nearest.cost:
+                nearest = c
             if hopeless(p, c):
                 work = _WORK
         if won is None:
             low = probe
+            near = nearest if p.dtype == "float32" and best is None else None
+            if near is not None and near.error <= 0.5 * p.eps and probe > 1.5 * near.keys + 2:
+                break  # more keys have stopped helping
         else:
             best, high = won, won.keys
             if quick:
@@ -193,7 +240,7 @@ def _tuned(p: Problem, families: list[Layout], most: int, first: int, quick: boo
             probe = min(high - 1, high - high // 5)
         else:
             probe = (low + high) // 2
-    return best
+    return best if best is not None else nearest
 
 
 def _sized(layout: Layout, n: int) -> Pieces:

@@ -27,6 +27,8 @@ z_i + a_i Û_i + b_i be
    where there is none. Never a Lipschitz constant of the weights.
 4. The outputs are affine in the φ's; their errors add.
 
+In an MLP one block of ReLU units takes the place of the heads of a coordinate, and *pieces* proves ε.
+
 Every node of the program is proved defined on the box (1.), so that g may be cut to the domain of its roots.
 Failure modes: a target the rewrites cannot match; ranges that are not finite; heads with several axes; queries, logits
 or sums that might overflow.
@@ -44,13 +46,15 @@ from attnfun.certify.identity import same_function
 from attnfun.certify.moments import prove_by_moments, range_bound
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.outcome import Bound
+from attnfun.certify.pieces import BrokenLine, beyond, prove_by_pieces
+from attnfun.certify.relu_rounding import block_fits, block_rounding
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma, line_fits, line_rounding
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
 from attnfun.certify.witness import computed_witness
 from attnfun.errors import AttnfunError
 from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, GradientAlgebra, Graph, precision, run
 from attnfun.expressions.enclosures import abs_uppers, balls, lowers, upper, uppers
-from attnfun.network import Head, Label, Labels, Network
+from attnfun.network import Head, Label, Labels, Network, ReluBlock
 from attnfun.targets import Box, Function, natural_domain, require_defined
 from attnfun.targets.ranges import range_of
 
@@ -218,7 +222,9 @@ class Composition:
         }
         return Bound("composition", low, high, witness, details), rounding
 
-    def _query(self, head: Head, label: Label, before: tuple[str, ...], form: _Form) -> tuple[LineAxis, float, float]:
+    def _query(
+        self, head: Head | ReluBlock, label: Label, before: tuple[str, ...], form: _Form
+    ) -> tuple[LineAxis, float, float]:
         """The head's axis as a function of u (nominal map q = w u + c), and the mismatch of that map.
 
         First in real arithmetic, then m itself, which bounds |û − Û|, Û the exact affine form of the computed stream.
@@ -248,11 +254,48 @@ class Composition:
         rounding = arb(gamma(terms, self.u)) * carried
         underflow = (2 * arb(float(np.abs(row).sum())) + terms) * arb(self.tiny)  # of the inputs too
         line = LineAxis(0, w, c, axis.slopes[:, 0], axis.biases)
-        if not line_fits(line, head.values, upper(carried), self.network.dtype):
+        size, dtype = upper(carried), self.network.dtype
+        if isinstance(head, ReluBlock):
+            fits = all(block_fits(line.slopes, line.biases, column, size, dtype) for column in head.values.T)
+        else:
+            fits = line_fits(line, head.values, size, dtype)
+        if not fits:
             raise Undecided(f"composition: head {head.name} may overflow in {self.network.dtype}")
         return line, upper(off), upper(off + (rounding + underflow) / abs(wide))
 
-    def _coordinate(self, label: Label, heads: list[Head], before: tuple[str, ...], eps: float) -> None:
+    def _block(self, label: Label, blocks: list[ReluBlock], before: tuple[str, ...], eps: float) -> None:
+        """A coordinate of an MLP: one block of ReLU units in place of heads, the rest as in `_coordinate`."""
+        if len(blocks) != 1:
+            raise Undecided(f"composition: several blocks write {label.name}")
+        form, g, dtype = self.form(label.argument), self.unary(label), self.network.dtype
+        low, high = self.argument_range(label, g)
+        axis, plain, mismatch = self._query(blocks[0], label, before, form)
+        values = blocks[0].values[:, blocks[0].writes.index(label.name)]
+        line = BrokenLine(label.slope, label.offset, axis.w, axis.c, axis.slopes, axis.biases, values)
+        delta = math.nextafter(self._incoming(form, self.errors) + mismatch, math.inf)
+        still = math.nextafter(self._incoming(form, self.exact) + plain, math.inf)  # δ in real arithmetic
+        left, right = widened(g, low, high, delta)
+        far = math.nextafter(low - delta, -math.inf), math.nextafter(high + delta, math.inf)
+        rounding, size = block_rounding(line, *far, dtype)
+        bound = prove_by_pieces(line, g, left, right, eps * 1e-3 if math.isfinite(eps) else 4 * rounding)
+        own = max(bound.high, beyond(line, g, left, far[0]), beyond(line, g, right, far[1]))
+        carried = modulus(g, left, right, delta)
+        total = (own + carried + abs(label.slope) * mismatch + rounding) * (1 + 1e-12)
+        unrounded = own + modulus(g, left, right, still) + abs(label.slope) * plain
+        size = math.nextafter(size + rounding, math.inf)
+        if not (math.isfinite(total) and size < self.limit):
+            raise Undecided(f"composition: {label.name} could not be bounded")
+        self.errors[label.name], self.exact[label.name] = total, min(unrounded * (1 + 1e-12), total)
+        self.size[label.name] = size
+        self.steps.append(Step(label.name, g, low, high, own, delta, carried, rounding, total, bound.method))
+
+    def _coordinate(
+        self, label: Label, written: list[Head | ReluBlock], before: tuple[str, ...], eps: float
+    ) -> None:
+        blocks = [head for head in written if isinstance(head, ReluBlock)]
+        if blocks:
+            return self._block(label, blocks, before, eps)
+        heads = [head for head in written if isinstance(head, Head)]
         form = self.form(label.argument)
         g = self.unary(label)
         low, high = self.argument_range(label, g)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from attnfun.constructions.plan import Construction, Plan, Request
 from attnfun.constructions.registry import CONSTRUCTIONS
@@ -27,15 +29,21 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
     names = [n for n in CONSTRUCTIONS if n not in without] if method == "auto" else [method]
     plans: list[tuple[Construction, Plan]] = []
     reasons: dict[str, str] = {}
-    nearest = None
+    nearest: Mapping[str, Any] | None = None
     for name in names:
+        if request.realise not in CONSTRUCTIONS[name].realisations:
+            able = [n for n, c in CONSTRUCTIONS.items() if request.realise in c.realisations]
+            reasons[name] = f"{name}: builds attention heads, no {request.realise}; {' and '.join(able)} do"
+            nearest = nearest or {"method": able[-1]}
+            continue
         try:
             plan = CONSTRUCTIONS[name].plan(_below(request, plans))
         except Infeasible as why:
             reasons[name] = str(why)
             nearest = nearest or why.nearest
             continue
-        reasons[name] = f"{name}: layers {plan.layers}, heads {plan.heads}, keys {plan.keys:,}"
+        what = ("blocks", "units") if request.realise == "mlp" else ("heads", "keys")
+        reasons[name] = f"{name}: layers {plan.layers}, {what[0]} {plan.heads}, {what[1]} {plan.keys:,}"
         over = _over_limits(request, plan)
         if over:
             reasons[name] += f", over {', '.join(over)}"

@@ -13,6 +13,8 @@ equal steps share a head;
 a step stands in the first layer in which its argument is known.
 Size: the sum of the steps' keys: it grows with the expression, not like P^d.  Bound: *composition*, from the stored
 weights and labels.
+As an MLP (`realise="mlp"`): the same program with blocks of ReLU units for the heads, a ReLU network with skip
+connections, see `compose_mlp` and `unary/spline`; for comparison at equal tolerance, under the same certificate.
 Failure mode: sums that cancel to zero under a square root need inner errors of ε²; factors that vanish; removable
 singularities of several variables.
 Example: G m1 m2/((x2−x1)² + (y2−y1)² + (z2−z1)²) in nine variables: 3 layers, 8 heads.
@@ -26,15 +28,19 @@ from fractions import Fraction
 
 import numpy as np
 
+from attnfun.constructions.compose_mlp import fit_steps, shares
 from attnfun.constructions.compose_rewrites import canonical
 from attnfun.constructions.compose_walk import Finished, Walk, rough_keys, unary_graph
 from attnfun.constructions.plan import Plan, Request
 from attnfun.constructions.unary.fit import UnaryFit, fit_unary
+from attnfun.constructions.unary.spline import SplineFit, rough_units
 from attnfun.errors import Infeasible
 from attnfun.expressions import ArrayAlgebra, Builder, Graph, run
-from attnfun.network import Axis, Head, Label, Labels, Layer, Network, rounded
+from attnfun.network import Axis, Head, Label, Labels, Layer, Network, ReluBlock, rounded
 from attnfun.targets import natural_domain
 from attnfun.targets.ranges import range_of
+
+Fit = UnaryFit | SplineFit
 
 
 @dataclass(frozen=True)
@@ -57,13 +63,14 @@ class Design:
     program: Graph
     steps: tuple[Step, ...]
     tolerances: tuple[float, ...]
-    fits: tuple[UnaryFit, ...]
+    fits: tuple[Fit, ...]
     layers: tuple[int, ...]
 
 
 class Compose:
     name = "compose"
     summary = "one tangent head a step of the expression: any number of variables"
+    realisations: tuple[str, ...] = ("attention", "mlp")
 
     def plan(self, request: Request) -> Plan:
         function = request.function
@@ -71,7 +78,8 @@ class Compose:
             raise Infeasible("compose: a black box has no expression to follow")
         if not math.isinf(request.norm):
             raise Infeasible("compose: only the sup norm is offered")
-        walk = Walk(canonical(function.graph), function.box, rough_keys)
+        mlp = request.realise == "mlp"
+        walk = Walk(canonical(function.graph), function.box, rough_units if mlp else rough_keys)
         finished = walk.finished
         steps = _steps(finished, request)
         if not steps:
@@ -79,17 +87,27 @@ class Compose:
         weights = _sensitivities(finished.graph, steps, request.eps)
         share = 0.9 * request.eps / len(steps)
         tolerances = tuple(share / max(s, 1e-300) for s in weights)
+        if mlp:
+            tolerances = shares([(step.unary, step.low, step.high) for step in steps], weights, request)
         shifts = _shifts(finished.graph, steps, tolerances)
-        fits = tuple(
-            fit_unary(*_guarded(step, 2 * shift), tol, dtype=request.dtype)
-            for step, tol, shift in zip(steps, tolerances, shifts, strict=True)
-        )
+        intervals = [_guarded(step, 2 * shift) for step, shift in zip(steps, shifts, strict=True)]
+        fits: tuple[Fit, ...]
+        if mlp:
+            fits = fit_steps(intervals, tolerances, request)
+        else:
+            pairs = zip(intervals, tolerances, strict=True)
+            fits = tuple(fit_unary(*interval, tol, dtype=request.dtype) for interval, tol in pairs)
         layers = _layers(finished.graph, steps)
         design = Design(finished.graph, steps, tolerances, fits, layers)
         keys = sum(f.keys for f in fits)
-        heads = sum(len(f.pieces) for f in fits)
+        heads = sum(len(f.pieces) if isinstance(f, UnaryFit) else 1 for f in fits)
         if keys > request.max_keys:
-            raise Infeasible(f"compose: {keys:,} keys would be needed, more than {request.max_keys:,}")
+            word = "ReLU units" if mlp else "keys"
+            nearest = {"eps": float(f"{1.2 * request.eps * (keys / request.max_keys) ** 2:.2g}")}
+            raise Infeasible(
+                f"compose: {keys:,} {word} would be needed, more than {request.max_keys:,}",
+                nearest if mlp and request.max_keys else None,
+            )
         story = {
             "steps": [
                 {"layer": k + 1, "step": finished.graph.text(s.phi, 60), "keys": f.keys, "tolerance": t}
@@ -130,7 +148,7 @@ class Forms:
     """
 
     def __init__(
-        self, program: Graph, steps: tuple[Step, ...], fits: tuple[UnaryFit, ...] | None, names: list[str]
+        self, program: Graph, steps: tuple[Step, ...], fits: tuple[Fit, ...] | None, names: list[str]
     ) -> None:
         self.program = program
         self.index = {s.phi: i for i, s in enumerate(steps)}
@@ -299,14 +317,20 @@ def build(request: Request, design: Design) -> Network:
     layers = []
     for depth in range(max(design.layers) + 1):
         here = [i for i, k in enumerate(design.layers) if k == depth]
-        heads = []
+        heads: list[Head | ReluBlock] = []
         for i in here:
             form, constant = forms(design.steps[i].argument)
-            for number, piece in enumerate(design.fits[i].pieces):
-                row = np.array([[piece.w * form.get(n, 0.0) for n in stream]])
-                offset = np.array([piece.w * constant + piece.c])
-                axis = Axis(rounded(row, dtype), rounded(offset, dtype), piece.slopes[:, None], piece.biases)
-                title = names[i] if len(design.fits[i].pieces) == 1 else f"{names[i]}, piece {number + 1}"
+            argument = np.array([[form.get(n, 0.0) for n in stream]])
+            fit = design.fits[i]
+            if isinstance(fit, SplineFit):
+                row, offset = rounded(argument, dtype), rounded([constant], dtype)
+                axis = Axis(row, offset, fit.slopes[:, None], fit.biases)
+                heads.append(ReluBlock(names[i], axis, fit.values[:, None], (names[i],)))
+                continue
+            for number, piece in enumerate(fit.pieces):
+                row, offset = rounded(piece.w * argument, dtype), rounded([piece.w * constant + piece.c], dtype)
+                axis = Axis(row, offset, piece.slopes[:, None], piece.biases)
+                title = names[i] if len(fit.pieces) == 1 else f"{names[i]}, piece {number + 1}"
                 heads.append(Head(title, (axis,), piece.values[:, None], (names[i],)))
         layers.append(Layer(tuple(heads)))
         stream += [names[i] for i in here]

@@ -214,7 +214,7 @@ def show_command(
     screen.print(
         facts("as stored in the file; `attnfun verify` proves it again", [*proof_rows(record), *cost_rows(record)])
     )
-    screen.print(step_table(steps, screen.width) if steps else head_table(heads))
+    screen.print(step_table(steps, screen.width, net.network.words) if steps else head_table(heads))
     screen.print(literal(record["explanation"]))
     if picture:
         screen.print(facts("", [("drawn", literal(picture))]))

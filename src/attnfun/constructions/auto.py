@@ -26,16 +26,15 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
     """
     if method != "auto" and method not in CONSTRUCTIONS:
         raise InvalidRequest(f"method={method!r}: the methods are auto, {', '.join(CONSTRUCTIONS)}")
-    names = [n for n in CONSTRUCTIONS if n not in without] if method == "auto" else [method]
+    able = [name for name, construction in CONSTRUCTIONS.items() if request.realise in construction.realisations]
+    if method != "auto" and method not in able:
+        why = f"{method} builds attention and nothing else; realise={request.realise!r} is offered by {', '.join(able)}"
+        raise Infeasible(why, {"method": "auto"})
+    names = [name for name in able if name not in without] if method == "auto" else [method]
     plans: list[tuple[Construction, Plan]] = []
     reasons: dict[str, str] = {}
     nearest: Mapping[str, Any] | None = None
     for name in names:
-        if request.realise not in CONSTRUCTIONS[name].realisations:
-            able = [n for n, c in CONSTRUCTIONS.items() if request.realise in c.realisations]
-            reasons[name] = f"{name}: builds attention heads, no {request.realise}; {' and '.join(able)} do"
-            nearest = nearest or {"method": able[-1]}
-            continue
         try:
             plan = CONSTRUCTIONS[name].plan(_below(request, plans))
         except Infeasible as why:

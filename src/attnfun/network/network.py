@@ -165,6 +165,11 @@ class Network:
         """Whether its nonlinearities are ReLU units instead of softmaxes."""
         return any(isinstance(head, ReluBlock) for head in self.heads)
 
+    @property
+    def words(self) -> tuple[str, str]:
+        """What `cost.heads` and `cost.keys` count: ("head", "key"), or of an MLP ("block", "unit")."""
+        return ("block", "unit") if self.is_mlp else ("head", "key")
+
     def arrays(self) -> Iterator[tuple[str, Array]]:
         """Every weight with its name, 'layer0/head1/axis0/slopes' style ('layer0/block1/slopes' in an MLP): the names
         of the file.

@@ -46,8 +46,7 @@ class ReluBlock:
         if self.values.shape != expected:
             raise InvalidRequest(f"block {self.name!r} has values of shape {self.values.shape}, not {expected}")
 
-    kind = "block"
-    key_names = "unit {0}"
+    kind, key_names = "block", "unit {0}"
 
     @property
     def axes(self) -> tuple[Axis]:

@@ -18,7 +18,7 @@ from attnfun.expressions import Graph
 MOST_UNITS = 100_000
 """The most hidden units that are built, whatever `max_keys` allows: past it the proof would take minutes."""
 _USED = 0.97  # of eps; broken lines use up what they are given
-_LEAST = 0.02  # of an equal share, for steps that are exact
+_LEAST = {"float64": 0.02, "float32": 0.2}  # of an equal share, for steps that are exact but for rounding
 
 
 def shares(
@@ -32,8 +32,9 @@ def shares(
     sensitive = [max(w, 1e-300) for w in weights]
     wanted = [(size.rate / s) ** (2 / 3) for size, s in zip(sizes, sensitive, strict=True)]
     total = sum(w * s for w, s in zip(wanted, sensitive, strict=True))
-    least = [_LEAST * allowed / (len(sizes) * s) for s in sensitive]
-    scale = (1 - _LEAST) * allowed / total if total > 0 else 0.0
+    kept = _LEAST[request.dtype]
+    least = [kept * allowed / (len(sizes) * s) for s in sensitive]
+    scale = (1 - kept) * allowed / total if total > 0 else 0.0
     tolerances = tuple(max(scale * w, e) for w, e in zip(wanted, least, strict=True))
     _require_room(sizes, tolerances, request)
     return tolerances

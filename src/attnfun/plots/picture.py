@@ -178,6 +178,7 @@ def _heading(picture: Any, approximant: Subject, fixed: bool = False) -> None:
         _count(cost.keys, key),
         _count(cost.parameters, "parameter"),
         f"{certificate.construction}, {approximant.network.dtype}".removeprefix(", "),
+        "an MLP" if approximant.network.is_mlp else "",
     ]
     line = "   ·   ".join(part for part in parts if part)
     # The invisible second line of the title reserves the room in which the facts are written in another size.

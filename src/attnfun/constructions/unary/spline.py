@@ -72,7 +72,7 @@ class Growth:
     rate: float
 
     def __call__(self, eps: float) -> float:
-        return self.fixed + self.rate / math.sqrt(eps)
+        return self.fixed + (self.rate / math.sqrt(eps) if self.rate else 0.0)
 
 
 def fit_spline(graph: Graph, low: float, high: float, eps: float, *, dtype: str = "float64") -> SplineFit:
@@ -105,7 +105,7 @@ def _fit(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Splin
         corridor = 0.98 * max(eps - 1.1 * rounding, 0.35 * eps)
     share = rounding * math.sqrt(corridor)  # rounding grows like the units, with 1/√E
     nearest = (share / 0.35) ** (2 / 3) * 1.3
-    reached = f"{fit.keys:,} ReLU units reach {fit.error:.2g} and may lose {rounding:.1g} to rounding in {dtype}"
+    reached = f"{fit.error:.2g} is reached with ReLU units ({fit.keys:,}), and rounding in {dtype} adds {rounding:.1g}"
     raise Infeasible(f"compose: {reached}, not {eps:.2g}", {"eps": max(nearest, 1.05 * (fit.error + rounding))})
 
 

@@ -1,4 +1,4 @@
-"""MLPs: a bound by pieces is never below the true error, whatever the weights, and computations lie where it was said."""
+"""MLPs: a bound by pieces is never below the true error, whatever the weights; computations lie where it was said."""
 
 from __future__ import annotations
 

@@ -11,10 +11,10 @@ identity; the heads are those of `tangent`.
 Construction. Rewrites, the walk, ranges of all arguments, S_i from sampled slopes, ε_i = 0.9 ε/(N S_i), one fit a step;
 equal steps share a head;
 a step stands in the first layer in which its argument is known.
-Size: the sum of the steps' keys: it grows with the expression, not like P^d.  Bound: *composition*, from the stored
-weights and labels.
 As an MLP (`realise="mlp"`): the same program with blocks of ReLU units for the heads, a ReLU network with skip
 connections, see `compose_mlp` and `unary/spline`; for comparison at equal tolerance, under the same certificate.
+Size: the sum of the steps' keys: it grows with the expression, not like P^d.  Bound: *composition*, from the stored
+weights and labels.
 Failure mode: sums that cancel to zero under a square root need inner errors of ε²; factors that vanish; removable
 singularities of several variables.
 Example: G m1 m2/((x2−x1)² + (y2−y1)² + (z2−z1)²) in nine variables: 3 layers, 8 heads.

@@ -40,6 +40,8 @@ FUNCTIONS = (
     "tanh(50*u)",
     "max(u, u**2)",
     "sqrt(abs(u))",
+    "relu(u)**2*abs(u - 1/2)",
+    "min(abs(u), 1/2)**2",
     "0*u + 1",
     "u",
 )
@@ -89,6 +91,8 @@ def random_line(rng: np.random.Generator, low: float, high: float) -> tuple[Brok
         places = places[0] + rng.choice([0.0, 1e-16, -1e-16, 1e-15], size=n)
     if kind == 3:
         places[0], places[-1] = low, high
+    if rng.random() < 0.3:
+        places[0] = float(rng.choice([0.0, 0.5]))  # where the functions have their kinks
     biases = -k * (w * places + c)
     if rng.random() < 0.15:
         k[0] = 0.0
@@ -128,6 +132,17 @@ def test_an_interval_between_two_doubles_that_hides_a_breakpoint() -> None:
     assert Fraction(bound.high) >= top > 0
     below = prove_by_pieces(line, graph("0*u"), low, 1 / 3, 0.0)
     assert Fraction(below.high) >= exact(line, 1 / 3)
+
+
+@pytest.mark.parametrize("text", ["abs(u)", "relu(u - 1/4)", "max(u, 1/2 - u)", "min(u, 0)"])
+def test_a_kink_at_a_breakpoint_costs_nothing(text: str) -> None:
+    """One unit is the function: on both sides of the kink the error is proved to be 0 up to the last bits."""
+    place, jump, slope = {"abs(u)": (0.0, 2.0, -1.0), "min(u, 0)": (0.0, -1.0, 1.0)}.get(text, (0.25, 1.0, 0.0))
+    offset = 0.0
+    if text.startswith("max"):
+        jump, slope, offset = 2.0, -1.0, 0.5
+    line = BrokenLine(slope, offset, 1.0, 0.0, np.ones(1), np.array([-place]), np.array([jump]))
+    assert prove_by_pieces(line, graph(text), -1.0, 1.0, 0.0).high <= 1e-14
 
 
 def test_beyond_an_end_the_block_is_compared_with_the_end_value() -> None:

@@ -106,6 +106,18 @@ def test_too_many_units_are_refused_with_an_eps_that_fits() -> None:
             assert 20 <= net.cost.keys <= 40
 
 
+def test_where_no_eps_fits_attention_is_the_nearest() -> None:
+    with pytest.raises(Infeasible) as why:
+        af.compile("sin(3*x)", "x=-1:1", 1e-3, realise="mlp", max_keys=0)
+    assert why.value.nearest == {"realise": "attention"}
+
+
+def test_a_root_of_a_kink_is_no_trouble_where_the_kink_is_exact() -> None:
+    """The inner |x| must be far more exact than eps, and is."""
+    net = af.compile("abs(x)**(1/3)", "x=-1:1", 1e-3, realise="mlp")
+    assert net.certificate.error[1] <= 1e-3 and net.cost.keys <= 60
+
+
 @pytest.mark.parametrize("method", ["tangent", "bernstein", "partition"])
 def test_other_constructions_say_that_they_build_attention(method: str) -> None:
     with pytest.raises(Infeasible, match=f"{method} builds attention"):

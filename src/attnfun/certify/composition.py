@@ -263,7 +263,7 @@ class Composition:
             raise Undecided(f"composition: head {head.name} may overflow in {self.network.dtype}")
         return line, upper(off), upper(off + (rounding + underflow) / abs(wide))
 
-    def _block(self, label: Label, blocks: list[ReluBlock], before: tuple[str, ...], eps: float) -> None:
+    def _block(self, label: Label, blocks: list[ReluBlock], before: tuple[str, ...]) -> None:
         """A coordinate of an MLP: one block of ReLU units in place of heads, the rest as in `_coordinate`."""
         if len(blocks) != 1:
             raise Undecided(f"composition: several blocks write {label.name}")
@@ -277,7 +277,7 @@ class Composition:
         left, right = widened(g, low, high, delta)
         far = math.nextafter(low - delta, -math.inf), math.nextafter(high + delta, math.inf)
         rounding, size = block_rounding(line, *far, dtype)
-        bound = prove_by_pieces(line, g, left, right, eps * 1e-3 if math.isfinite(eps) else 4 * rounding)
+        bound = prove_by_pieces(line, g, left, right, rounding)
         own = max(bound.high, beyond(line, g, left, far[0]), beyond(line, g, right, far[1]))
         carried = modulus(g, left, right, delta)
         total = (own + carried + abs(label.slope) * mismatch + rounding) * (1 + 1e-12)
@@ -294,7 +294,7 @@ class Composition:
     ) -> None:
         blocks = [head for head in written if isinstance(head, ReluBlock)]
         if blocks:
-            return self._block(label, blocks, before, eps)
+            return self._block(label, blocks, before)
         heads = [head for head in written if isinstance(head, Head)]
         form = self.form(label.argument)
         g = self.unary(label)

@@ -14,7 +14,7 @@ of net on a piece [y_i, y_{i+1}] of width h.
       r(u) = (1 − t) e_i + t e_{i+1} + t (1 − t) h² g''(ξ)/2      ≤ max_t of the same with M in place of g'',
 
   and that maximum of a parabola has a closed form; from below likewise with m.
-* Where g has no series on the piece (a kink, a root at 0): the range of g there against the ends of P.
+* Where g has no series on the piece (a kink inside, a root at 0): the range of g there against the ends of P.
 
 So sup |net − g| ≤ σ + the largest of these over the pieces. Pieces are halved where that is above what the witnessed
 errors at the y's ask for. They always cover the interval, so a search that stops early only returns a larger bound.
@@ -200,16 +200,30 @@ def _bounds(g: Graph, first: Array, last: Array) -> Array:
 def _peak(a: Array, b: Array, bend: Array) -> Array:
     """An upper bound of max over t in [0, 1] of (1 − t) a + t b + t (1 − t) bend/2; it grows with a, b and bend."""
     inner = np.abs(b - a) <= bend / 2
-    top = (a + b) / 2 + bend / 8 + np.where(inner & (bend > 0), (b - a) ** 2 / (2 * np.where(bend > 0, bend, 1.0)), 0.0)
+    part = (b - a) / np.where(bend > 0, bend, 1.0)  # at most 1/2 where it counts
+    top = (a + b) / 2 + bend / 8 + np.where(inner & (bend > 0), (b - a) * part / 2, 0.0)
     peak = np.where(inner, top, np.maximum(a, b))
     return np.asarray(peak + 1e-14 * (np.abs(a) + np.abs(b) + bend) + 1e-300)
+
+
+class _ClosedSeries(SeriesAlgebra):
+    """Series on a closed piece: abs, relu, max and min may reach 0 at an end of it.
+
+    Where an argument is at least 0 on the whole ball, |w| = w there: g is, on the piece, a smooth function whose
+    derivatives are enclosed, and that is all that the bound asks for. A sign that reaches 0 stays a Kink: it jumps.
+    """
+
+    def _positive(self, name: str, c: arb) -> bool:
+        if name != "sign" and (c >= 0 or c <= 0):
+            return bool(c >= 0)
+        return super()._positive(name, c)
 
 
 def _curvatures(g: Graph, left: Array, right: Array) -> tuple[Array, Array]:
     """(n,) lower and upper bounds of g'' on the pieces; infinite where no series is proved."""
     least, most = np.full(len(left), -np.inf), np.full(len(left), np.inf)
     with series_length(3):
-        algebra = SeriesAlgebra(3)
+        algebra = _ClosedSeries(3)
         for i, (a, b) in enumerate(zip(left.tolist(), right.tolist(), strict=True)):
             try:
                 half = algebra.coefficients(run(g, algebra, {"u": algebra.variable(ball(a, b))})[0])[2]

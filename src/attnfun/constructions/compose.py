@@ -28,7 +28,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from attnfun.constructions.compose_mlp import fit_steps, shares
+from attnfun.constructions.compose_mlp import fit_steps, nearest_request, shares
 from attnfun.constructions.compose_rewrites import canonical
 from attnfun.constructions.compose_walk import Finished, Walk, rough_keys, unary_graph
 from attnfun.constructions.plan import Plan, Request
@@ -102,12 +102,8 @@ class Compose:
         keys = sum(f.keys for f in fits)
         heads = sum(len(f.pieces) if isinstance(f, UnaryFit) else 1 for f in fits)
         if keys > request.max_keys:
-            word = "ReLU units" if mlp else "keys"
-            nearest = {"eps": float(f"{1.2 * request.eps * (keys / request.max_keys) ** 2:.2g}")}
-            raise Infeasible(
-                f"compose: {keys:,} {word} would be needed, more than {request.max_keys:,}",
-                nearest if mlp and request.max_keys else None,
-            )
+            what, nearest = ("ReLU units", nearest_request(keys, 1, request)) if mlp else ("keys", None)
+            raise Infeasible(f"compose: {keys:,} {what} would be needed, more than {request.max_keys:,}", nearest)
         story = {
             "steps": [
                 {"layer": k + 1, "step": finished.graph.text(s.phi, 60), "keys": f.keys, "tolerance": t}
@@ -291,7 +287,7 @@ def _slope(step: Step, allowed: float) -> float:
         with np.errstate(all="ignore"):
             change = np.abs(np.asarray(run(step.unary, ArrayAlgebra(), {"u": moved})[0]) - g)
         low, high = (middle, high) if np.nanmax(change) <= allowed else (low, middle)
-    return min(steep, allowed / low)
+    return min(steep, allowed / max(low, 5e-324))
 
 
 def _layers(program: Graph, steps: tuple[Step, ...]) -> tuple[int, ...]:

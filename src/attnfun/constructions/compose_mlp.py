@@ -8,6 +8,7 @@ built: units grow like 1/√ε, where keys grow like a power of ln(1/ε).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from attnfun.constructions.plan import Request
@@ -57,12 +58,15 @@ def fit_steps(
 
 def _require_room(sizes: Sequence[Growth], tolerances: Sequence[float], request: Request) -> None:
     limit = min(request.max_keys, MOST_UNITS)
-    fixed = sum(size.fixed for size in sizes)
     units = sum(size(e) for size, e in zip(sizes, tolerances, strict=True))
-    if units <= 1.1 * limit + 8:  # an estimate; what is built is counted exactly
-        return
-    growing, room = units - fixed, limit - fixed
-    nearest: dict[str, float | str] = {"realise": "attention"}
-    if room > 1:
-        nearest = {"eps": float(f"{1.1 * request.eps * (growing / room) ** 2:.2g}")}
-    raise Infeasible(f"compose: about {units:,.0f} ReLU units would be needed, more than {limit:,}", nearest)
+    if not units <= 1.1 * limit + 8:  # an estimate; what is built is counted exactly
+        nearest = nearest_request(units, sum(size.fixed for size in sizes), request)
+        raise Infeasible(f"compose: about {units:,.0f} ReLU units would be needed, more than {limit:,}", nearest)
+
+
+def nearest_request(units: float, fixed: float, request: Request) -> dict[str, float | str]:
+    """The eps at which the units that grow, like 1/√eps, leave room for the `fixed` ones; attention where none does."""
+    room = min(request.max_keys, MOST_UNITS) - fixed
+    if not (room > 1 and units < math.inf):
+        return {"realise": "attention"}
+    return {"eps": float(f"{1.15 * request.eps * ((units - fixed) / room) ** 2:.2g}")}

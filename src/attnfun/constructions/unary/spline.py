@@ -72,7 +72,9 @@ class Growth:
     rate: float
 
     def __call__(self, eps: float) -> float:
-        return self.fixed + (self.rate / math.sqrt(eps) if self.rate else 0.0)
+        if not self.rate:
+            return self.fixed
+        return self.fixed + self.rate / math.sqrt(eps) if eps > 0 else math.inf
 
 
 def fit_spline(graph: Graph, low: float, high: float, eps: float, *, dtype: str = "float64") -> SplineFit:

@@ -142,7 +142,7 @@ def test_a_kink_at_a_breakpoint_costs_nothing(text: str) -> None:
     if text.startswith("max"):
         jump, slope, offset = 2.0, -1.0, 0.5
     line = BrokenLine(slope, offset, 1.0, 0.0, np.ones(1), np.array([-place]), np.array([jump]))
-    assert prove_by_pieces(line, graph(text), -1.0, 1.0, 0.0).high <= 1e-14
+    assert prove_by_pieces(line, graph(text), -1.0, 1.0, 1e-18).high <= 1e-17
 
 
 def test_beyond_an_end_the_block_is_compared_with_the_end_value() -> None:

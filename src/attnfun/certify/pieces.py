@@ -126,6 +126,7 @@ def prove_by_pieces(line: BrokenLine, g: Graph, left: float, right: float, enoug
             goal = max(_SLACK * low, enough)
             middle = first[0] + (last[0] - first[0]) / 2
             bad = ~(bounds + units.slack <= goal) & (first[0] < middle) & (middle < last[0])
+            bad &= ~(bounds < np.max(bounds[bad], initial=0.0) / 64)  # the worst first
             count += 2 * int(bad.sum())
             if not bad.any() or count > _PIECES:
                 break

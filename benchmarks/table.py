@@ -31,6 +31,9 @@ GRAVITY_BOX = "m1=1:2;m2=1:2;G=1:2;x1=3:4;x2=1:2;y1=3:4;y2=1:2;z1=3:4;z2=1:2"
 SHOWN = {  # how a page writes them
     "sum2": ("sin 3x + cos 2y · e^{xy}", "[−1, 1]²"),
     "sum2 auto": ("sin 3x + cos 2y · e^{xy}", "[−1, 1]²"),
+    "sum2 1e-3": ("sin 3x + cos 2y · e^{xy}", "[−1, 1]²"),
+    "sum2 1e-3 mlp": ("the same as an MLP: ReLU units for keys", "[−1, 1]²"),
+    "sum2 mlp": ("the same as an MLP: ReLU units for keys", "[−1, 1]²"),
     "seed2d": ("sin x + cos y", "[−3, 3]²"),
     "sin3x": ("sin 3x", "[−1, 1]"),
     "franke": ("Franke's function, one head", "[0, 1]²"),
@@ -62,6 +65,9 @@ class Case:
 CASES = (
     Case("sum2", "sin(3*x)+cos(2*y)*exp(x*y)", "x=-1:1;y=-1:1", 1e-6, {"method": "bernstein"}, 250, 1.6),
     Case("sum2 auto", "sin(3*x)+cos(2*y)*exp(x*y)", "x=-1:1;y=-1:1", 1e-6, {}, 250, 20),
+    Case("sum2 1e-3", "sin(3*x)+cos(2*y)*exp(x*y)", "x=-1:1;y=-1:1", 1e-3, {}, 250, 20),
+    Case("sum2 1e-3 mlp", "sin(3*x)+cos(2*y)*exp(x*y)", "x=-1:1;y=-1:1", 1e-3, {"realise": "mlp"}, None, 20),
+    Case("sum2 mlp", "sin(3*x)+cos(2*y)*exp(x*y)", "x=-1:1;y=-1:1", 1e-6, {"realise": "mlp"}, None, 20),
     Case("seed2d", "sin(x)+cos(y)", "x=-3:3;y=-3:3", 0.05, {"method": "partition"}, None, 1.6),
     Case("sin3x", "sin(3*x)", "x=-1:1", 1e-9, {}, 20, 1.3),
     Case("franke", FRANKE, "x=0:1;y=0:1", 1e-6, {"max_heads": 1}, 1000, 1.6),

@@ -84,11 +84,17 @@ class Approximant:
         return self.network.cost
 
     def to_torch(self, dtype: Any = None, form: str = "cross", second: tuple[str, ...] = ()) -> torch.nn.Module:
-        """A torch module: linear maps and F.scaled_dot_product_attention(scale=1.0) with these weights and no more."""
+        """A torch module: linear maps and F.scaled_dot_product_attention(scale=1.0) with these weights and no more.
+
+        Of an MLP: linear maps and relu.
+        """
         return to_torch(self.network, dtype, form, second)
 
     def literal(self, form: str = "self", second: tuple[str, ...] = ()) -> Literal:
-        """The theorem's own form: appended constant tokens, W_Q, W_K, W_V, W_O ("self", "cross" or "joint")."""
+        """The theorem's own form: appended constant tokens, W_Q, W_K, W_V, W_O ("self", "cross" or "joint").
+
+        InvalidRequest for an MLP, which is no attention.
+        """
         return literal(self.network, form, second)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -118,11 +124,14 @@ class Approximant:
             return ["The target is affine: the residual stream carries it, no attention is needed."]
         steps = {step["name"]: step for step in self.certificate.details.get("steps", ())}
         lines = []
+        word, part = self.network.words
+        if self.network.is_mlp:
+            lines.append("It is an MLP with skip connections: linear maps and ReLU units, and nothing in it attends.")
         for depth, layer in enumerate(self.network.layers):
             for name in layer.writes:
                 heads = [head for head in layer.heads if name in head.writes]
                 keys = sum(head.keys for head in heads)
-                text = f"Layer {depth + 1}: {name}: {_plural(len(heads), 'head')}, {_plural(keys, 'key')}"
+                text = f"Layer {depth + 1}: {name}: {_plural(len(heads), word)}, {_plural(keys, part)}"
                 if name in steps:
                     step = steps[name]
                     text += f", g(u) = {step['function']}, "
@@ -138,11 +147,13 @@ class Approximant:
     def explain(self) -> str:
         """In words: what was built, why this method, what each head does, what is proved."""
         c, cost = self.certificate, self.cost
+        head, key = self.network.words
         lines = [f"{self.target.text}  on  {self.target.box.text}"]
         lines.append(
-            f"Built: {_plural(cost.layers, 'layer')}, {_plural(cost.heads, 'head')}, {_plural(cost.keys, 'key')}, "
+            f"Built: {_plural(cost.layers, 'layer')}, {_plural(cost.heads, head)}, {_plural(cost.keys, key)}, "
             f"rank {cost.rank}, "
-            f"{cost.parameters:,} parameters (literal form), values up to {cost.max_value:.3g}, {self.network.dtype}."
+            f"{cost.parameters:,} parameters{'' if self.network.is_mlp else ' (literal form)'}, "
+            f"values up to {cost.max_value:.3g}, {self.network.dtype}."
         )
         lines += self._anatomy()
         for name, reason in dict(self.story.get("methods", {})).items():

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import attnfun.certify
-from attnfun.certify import Status, rounding, witness
+from attnfun.certify import Status, relu_rounding, rounding, witness
 from attnfun.certify.rounding import hypotheses
 from attnfun.constructions import CONSTRUCTIONS
 from attnfun.network.network import DTYPES
@@ -130,6 +130,24 @@ TESTED = (
         ),
     ),
     Tested(
+        "the same of MLPs: no bound by pieces is below the true error, for any units and for perturbed weights; forged"
+        " labels are not proved; every computation of a block is within its rounding",
+        (
+            "tests/certify/test_pieces.py::test_no_point_is_above_the_bound_and_none_needed_to_be",
+            "tests/certify/test_pieces.py::test_every_computation_of_a_block_is_within_its_rounding",
+            "tests/certify/test_pieces.py::test_bounds_hold_for_perturbed_weights",
+            "tests/certify/test_pieces.py::test_one_changed_weight_of_a_file_is_seen",
+            "tests/certify/test_pieces.py::test_labels_of_mlps_are_claims_too",
+        ),
+    ),
+    Tested(
+        "a broken line takes about ¼ ∫ √|g''| du/√ε units, and one a kink",
+        (
+            "tests/constructions/test_spline.py::test_units_are_a_quarter_of_the_integral_over_the_root_of_eps",
+            "tests/constructions/test_spline.py::test_a_broken_line_takes_one_unit_a_kink_and_is_exact",
+        ),
+    ),
+    Tested(
         "ranges of expressions over a box contain the true ones, whatever the budget",
         (
             "tests/targets/test_ranges.py::test_random_expressions_stay_in_their_ranges",
@@ -170,6 +188,7 @@ SAMPLED = (
     ("how a construction chooses degrees, steps, cell counts and temperatures", "src/attnfun/constructions/auto.py"),
     ("how few keys a tangent head needs, and its error before the proof", "src/attnfun/constructions/unary/search.py"),
     ("the sensitivities by which a composed network shares ε among its steps", "src/attnfun/constructions/compose.py"),
+    ("how many units a step of an MLP takes, before they are proved", "src/attnfun/constructions/unary/spline.py"),
     ("the Lipschitz constant behind “published worst case”", "src/attnfun/constructions/partition.py"),
     ("the temperature “of the smallest true error”", "src/attnfun/constructions/partition.py"),
     ("how a proof chooses ellipses and node counts (what they give is then proved)", "src/attnfun/certify/nodes.py"),
@@ -181,6 +200,7 @@ SAMPLED = (
 OPEN = (
     "networks of several layers without labels, and any of them in L^p: evaluated, saved, exported, but not proved",
     "composed networks with heads of several axes; without labels, axes that read more than one variable",
+    "MLPs without labels, in L^p, or with several blocks for one coordinate; lower bounds on the units of any MLP",
     "kinks in two and more variables, except for partitions and for composed networks",
     "more than four variables, except by partitions and by composed networks",
     "programs that equal their target for a reason not among the rewrites",
@@ -246,8 +266,8 @@ def _lines() -> Iterator[str]:
         declines = labelled(doc).get("Failure mode", "")
         yield f"| {name} | {_cell(scope)} | {_cell(declines)} | `{_path(module)}` |"
     yield ""
-    yield f"plus the rounding of its evaluation (`{_path(rounding)}`). Lower ends are witnessed at a float64 point"
-    yield f"of the domain (`{_path(witness)}`)."
+    yield f"plus the rounding of its evaluation (`{_path(rounding)}`, of MLPs"
+    yield f"`{_path(relu_rounding)}`). Lower ends are witnessed at a float64 point of the domain (`{_path(witness)}`)."
     yield ""
     yield "The constructions rest on these statements, derived in their files. No certificate relies on them."
     for name, construction in CONSTRUCTIONS.items():

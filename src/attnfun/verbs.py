@@ -36,6 +36,7 @@ def compile(
     dtype: str = "float64",
     seed: int = 0,
     accept: str = "proved",
+    realise: str = "attention",
     lipschitz: float | None = None,
     progress: Callable[[str], None] | None = None,
     **options: Any,
@@ -49,6 +50,8 @@ def compile(
     target's range. `norm`: "sup" or a number p ≥ 1. `method`: "auto" or a construction's name. `accept="sampled"`
     returns a network that
     could not be proved, marked as such, instead of raising Infeasible. `progress` is called with a word on each step.
+    `realise="mlp"` builds the same program of steps with ReLU units instead of softmax heads: an MLP with skip
+    connections, for comparison, proved in the same way (compose and affine only; units count as keys, blocks as heads).
     Options: `max_keys`, `max_layers`, `max_heads`, `max_rank` (of `cost.rank`) are kept or refused with the nearest
     request that fits; `prefer` "keys", "layers" or "float32" (small values); `temperature` (partition).
     """
@@ -58,6 +61,8 @@ def compile(
     say = progress or (lambda _text: None)
     power = read_norm(norm)
     _check(eps, dtype, accept, seed)
+    if realise not in ("attention", "mlp"):
+        raise InvalidRequest(f"realise={realise!r}: write attention or mlp")
     box = Box.parse(domain)
     function = Function.read(target, box, lipschitz)
     asked: dict[str, Any] = {
@@ -66,7 +71,7 @@ def compile(
         "method": method,
         "dtype": dtype,
     }
-    asked |= {"relative": bool(relative), "seed": int(seed)}
+    asked |= {"relative": bool(relative), "seed": int(seed), "realise": realise}
     say("is the target defined on the domain?")
     if function.graph is not None:
         require_defined(function.graph, box, continuous=math.isinf(power))
@@ -108,7 +113,9 @@ def _search(
     extra = {k: v for k, v in options.items() if k == "temperature"}
 
     def asking(share: float) -> Request:
-        return Request(function, eps * share, norm, dtype, seed, options=extra, **limits)
+        return Request(
+            function, eps * share, norm, dtype, seed, realise=asked["realise"], options=extra, **limits
+        )
 
     best: tuple[Plan, Network, Certificate] | None = None
     methods: dict[str, str] = {}
@@ -133,7 +140,8 @@ def _search(
                     plan = construction.plan(request)
                 except Infeasible:
                     break
-            say(f"building {plan.keys:,} keys ({construction.name})")
+            what = "units" if request.realise == "mlp" else "keys"
+            say(f"building {plan.keys:,} {what} ({construction.name})")
             try:
                 network = construction.build(request, plan)
             except InvalidRequest as why:  # weights the dtype cannot hold: this construction fails, not the request
@@ -146,7 +154,7 @@ def _search(
                 return Approximant(function, network, certificate, asked, _jsonable({**plan.story, "methods": methods}))
             if best is None or certificate.error[1] < best[2].error[1]:
                 best = (plan, network, certificate)
-            failure = f"{plan.keys:,} keys, not proved ({certificate.reason})"
+            failure = f"{plan.keys:,} {what}, not proved ({certificate.reason})"
             if certificate.error[0] > 1.5 * eps:
                 break  # its sizing missed something; less eps will not mend that
             reached = certificate.error[1]  # ask for as much less as the proof was over, a little more each time

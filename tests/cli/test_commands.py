@@ -400,3 +400,19 @@ def test_the_installed_program_runs_and_leaves_stdout_to_json(saved: str) -> Non
         [*argv, "compile", "-x+q", "--domain", "x=0:1", "--eps", "1"], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 2 and done.stdout == "" and is_one_line(done.stderr)
+
+
+def test_an_mlp_is_compiled_shown_and_verified(run: Run, tmp_path: Path) -> None:
+    path = str(tmp_path / "f.safetensors")
+    code, out, _ = run("compile", "x*y", "--domain", "x=-1:1;y=-1:1", "--eps", "1e-2", "--realise", "mlp", "-o", path)
+    assert code == 0 and "units" in out and "keys" not in out
+    code, out, _ = run("compile", "x*y", "--domain", "x=-1:1;y=-1:1", "--eps", "1e-2", "--realise", "mlp", "--json")
+    record = json.loads(out)
+    assert code == 0 and set(record) >= REQUIRED and record["realise"] == "mlp" and record["method"] == "compose"
+    assert run("verify", path)[0] == 0
+    code, out, _ = run("show", path)
+    assert code == 0 and "blocks" in out and "MLP" in out
+    code, _, err = run("compile", "x*y", "--domain", "x=-1:1;y=-1:1", "--eps", "1e-2", "--realise", "rnn")
+    assert code == 2 and "realise='rnn'" in err
+    code, _, err = run("compile", "sin(x)", "--domain", "x=-1:1", "--eps", "1e-14", "--realise", "mlp")
+    assert code == 3 and "ReLU units" in err and "nearest: eps=" in err

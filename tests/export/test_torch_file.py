@@ -14,6 +14,7 @@ from attnfun.export import export, torch_file
 from attnfun.network.evaluate import evaluate
 from attnfun.network.head import Axis, Head
 from attnfun.network.network import Layer, Network
+from attnfun.network.relu import ReluBlock
 
 torch = pytest.importorskip("torch")
 
@@ -71,3 +72,20 @@ def test_a_program_that_differs_is_not_handed_over(tmp_path: Path, monkeypatch: 
 def test_what_is_not_offered_is_refused_by_name(options: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=next(iter(options.values()))):
         export(Exported(two_layer_network(1)), tmp_path / "f.pt2", **options)
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_an_mlp_is_exported_too(outputs: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    axis = Axis(rng.normal(size=(1, 2)), rng.normal(size=1), rng.normal(size=(7, 1)), rng.normal(size=7))
+    names = tuple(f"f{k}" for k in range(outputs))
+    layer = Layer((ReluBlock("b", axis, rng.normal(size=(7, 1)), ("z",)),))
+    ends = np.array([-1.0, 0.0]), np.array([1.0, 3.0])
+    network = Network(("x", "y"), (layer,), rng.normal(size=(outputs, 3)), rng.normal(size=outputs), names, ends)
+    assert export(Exported(network), tmp_path / "f.pt2")["difference"] <= 1e-13
+    program = torch.export.load(tmp_path / "f.pt2").module()
+    for batch in (1, 1000):
+        X = np.random.default_rng(batch).uniform(*network.box, (batch, 2))
+        seen = program(torch.tensor(X)).numpy()
+        assert seen.shape == ((batch,) if outputs == 1 else (batch, outputs))
+        assert np.abs(seen.reshape(batch, -1) - evaluate(network, X)).max() <= 1e-13

@@ -177,3 +177,19 @@ def test_lines_stay_under_the_potential_and_ladders_are_drawn_on_a_log_axis() ->
     assert all(np.all(line <= top + 1e-9) for line in lines.values()) and np.all(top <= smooth)
     (even,) = panels(figure(af.compile("sin(3*x)", {"x": (-1, 1)}, 1e-3)), "Keys are lines")
     assert even.get_xscale() == "linear"
+
+
+def test_an_mlp_is_drawn_with_its_units_and_no_attention(tmp_path: Path) -> None:
+    net = af.compile("m/((x-y)**2+z**2)", {"m": (1, 2), "x": (3, 4), "y": (1, 2), "z": (3, 4)}, 1e-2, realise="mlp")
+    picture = net.plot(tmp_path / "f.png")
+    assert (tmp_path / "f.png").stat().st_size > 10_000
+    assert panels(picture, "Where units break") and not panels(picture, "Keys") and not panels(picture, "Attention")
+    words = " ".join(text.get_text() for ax in picture.axes for text in ax.texts) + picture.texts[-1].get_text()
+    assert "units" in words and "keys" not in words
+    whole = anatomy(net)
+    assert whole is not None and sum(step.keys for step in whole.steps) == net.cost.keys
+    line = af.compile("sqrt(x)", {"x": (0, 1)}, 1e-2, realise="mlp")
+    dots = panels(figure(line), "Where units break")[0].lines[1]
+    assert len(dots.get_xdata()) == line.cost.keys
+    bare = replace(line, network=replace(line.network, labels=None))
+    assert panels(figure(bare), "Attention")[0].texts[0].get_text() == "none: the network is an MLP"

@@ -28,6 +28,8 @@ z_i + a_i Û_i + b_i be
    where there is none, or for roots of sums of squares what `pinned` says. Never a Lipschitz constant of the weights.
 4. The outputs are affine in the φ's; their errors add.
 
+In an MLP one block of ReLU units takes the place of the heads of a coordinate, and *pieces* proves ε.
+
 Every node of the program is proved defined on the box (1.), so that g may be cut to the domain of its roots.
 Failure modes: a target the rewrites cannot match; ranges that are not finite; heads with several axes; queries, logits
 or sums that might overflow.
@@ -48,15 +50,17 @@ from attnfun.certify.identity import in_terms_of
 from attnfun.certify.moments import prove_by_moments, range_bound
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.outcome import Bound
+from attnfun.certify.pieces import BrokenLine, beyond, prove_by_pieces
 from attnfun.certify.pinned import Component, Pinned, is_square, norm_shift, prove_pinned, root_slope
 from attnfun.certify.refine import Affine, Errors, LocalOutput, LocalStep, Refinement
+from attnfun.certify.relu_rounding import block_fits, block_rounding
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, form_rounding, gamma, line_bounds, line_fits
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
 from attnfun.certify.witness import aimed_witness, computed_witness
 from attnfun.errors import AttnfunError
 from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, GradientAlgebra, Graph, precision, run
 from attnfun.expressions.enclosures import abs_uppers, balls, lowers, upper, uppers
-from attnfun.network import Head, Label, Labels, Network
+from attnfun.network import Head, Label, Labels, Network, ReluBlock
 from attnfun.targets import Box, Function, natural_domain, require_defined
 from attnfun.targets.ranges import is_tight, range_of
 from attnfun.targets.removable import resolved
@@ -241,7 +245,7 @@ class Composition:
             ]
         }
         high, worst = (max(upper(v) for v in column) for column in zip(*(self._plain(o) for o in outputs), strict=True))
-        if worst > _SLACK * low:
+        if worst > _SLACK * low and len(self.local) == len(self.steps):  # blocks of an MLP have no such tables
             field = Refinement(self.local, outputs, self.function.box)
             aimed = aimed_witness(self.network, self.function, field.aims)
             low, witness = max((low, witness), aimed, key=lambda pair: pair[0])
@@ -251,7 +255,7 @@ class Composition:
         return Bound("composition", low, high, witness, details), math.nextafter(max(worst - high, 0.0), math.inf)
 
     def _query(
-        self, head: Head, label: Label, before: tuple[str, ...], form: _Form, span: tuple[float, float]
+        self, head: Head | ReluBlock, label: Label, before: tuple[str, ...], form: _Form, span: tuple[float, float]
     ) -> tuple[LineAxis, float, float]:
         """The head's axis as a function of u (nominal map q = w u + c), and the mismatch of that map.
 
@@ -282,7 +286,12 @@ class Composition:
         result = max(abs(w * u + c) + 1e-12 * (abs(w * u) + abs(c)) for u in span) + abs(w) * strays * (1 + 1e-12)
         rounding = arb(self._rounding(row, float(axis.offset[0]), before, result))
         line = LineAxis(0, w, c, axis.slopes[:, 0], axis.biases)
-        if not line_fits(line, head.values, upper(carried), self.network.dtype):
+        size, dtype = upper(carried), self.network.dtype
+        if isinstance(head, ReluBlock):
+            fits = all(block_fits(line.slopes, line.biases, column, size, dtype) for column in head.values.T)
+        else:
+            fits = line_fits(line, head.values, size, dtype)
+        if not fits:
             raise Undecided(f"composition: head {head.name} may overflow in {self.network.dtype}")
         return line, upper(off), upper(off + rounding / abs(wide))
 
@@ -292,7 +301,39 @@ class Composition:
         fresh = np.array([n in self.network.inputs for n in names])
         return form_rounding(row, offset, sizes, fresh, result, self.network.dtype)
 
-    def _coordinate(self, label: Label, heads: list[Head], before: tuple[str, ...], eps: float) -> None:
+    def _block(self, label: Label, blocks: list[ReluBlock], before: tuple[str, ...]) -> None:
+        """A coordinate of an MLP: one block of ReLU units in place of heads, the rest as in `_coordinate`."""
+        if len(blocks) != 1:
+            raise Undecided(f"composition: several blocks write {label.name}")
+        form, g, dtype = self.form(label.argument), self.unary(label), self.network.dtype
+        low, high = self.argument_range(label, g)
+        axis, plain, mismatch = self._query(blocks[0], label, before, form, (low, high))
+        values = blocks[0].values[:, blocks[0].writes.index(label.name)]
+        line = BrokenLine(label.slope, label.offset, axis.w, axis.c, axis.slopes, axis.biases, values)
+        delta = math.nextafter(self._incoming(form.phis, self.errors) + mismatch, math.inf)
+        still = math.nextafter(self._incoming(form.phis, self.exact) + plain, math.inf)  # δ in real arithmetic
+        left, right = widened(g, low, high, delta)
+        far = math.nextafter(low - delta, -math.inf), math.nextafter(high + delta, math.inf)
+        rounding, size = block_rounding(line, *far, dtype)
+        bound = prove_by_pieces(line, g, left, right, rounding)
+        own = max(bound.high, beyond(line, g, left, far[0]), beyond(line, g, right, far[1]))
+        carried = modulus(g, left, right, delta)
+        total = (own + carried + abs(label.slope) * mismatch + rounding) * (1 + 1e-12)
+        unrounded = own + modulus(g, left, right, still) + abs(label.slope) * plain
+        size = math.nextafter(size + rounding, math.inf)
+        if not (math.isfinite(total) and size < self.limit):
+            raise Undecided(f"composition: {label.name} could not be bounded")
+        self.errors[label.name], self.exact[label.name] = total, min(unrounded * (1 + 1e-12), total)
+        self.size[label.name] = size
+        self.steps.append(Step(label.name, g, low, high, own, delta, carried, rounding, total, bound.method))
+
+    def _coordinate(
+        self, label: Label, written: list[Head | ReluBlock], before: tuple[str, ...], eps: float
+    ) -> None:
+        blocks = [head for head in written if isinstance(head, ReluBlock)]
+        if blocks:
+            return self._block(label, blocks, before)
+        heads = [head for head in written if isinstance(head, Head)]
         form = self.form(label.argument)
         g = self.unary(label)
         low, high = self.argument_range(label, g)

@@ -86,7 +86,7 @@ def prove(
         (bound.low, high),
         method=bound.method,
         parts={"construction": bound.high, "rounding": rounding},
-        hypotheses=(*hypotheses(network.dtype), *bound.hypotheses),
+        hypotheses=(*hypotheses(network.dtype, softmax=not network.is_mlp), *bound.hypotheses),
         witness=None if bound.witness is None else tuple(float(v) for v in bound.witness),
         reason=reason,
         details=bound.details,

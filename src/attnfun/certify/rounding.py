@@ -58,10 +58,15 @@ from attnfun.network import local_plan
 _EXP_ULPS = 4  # a hypothesis, printed; about 2 were seen in NumPy and in torch's kernels, in both dtypes
 
 
-def hypotheses(dtype: str) -> tuple[str, ...]:
-    """What the rounding part rests on; printed with every certificate."""
+def hypotheses(dtype: str, softmax: bool = True) -> tuple[str, ...]:
+    """What the rounding part rests on; printed with every certificate. An MLP has no `softmax` to compute."""
+    arithmetic = (
+        "IEEE arithmetic, rounding to nearest, subnormal numbers kept, plain matrix products (no TF32, no Strassen)"
+    )
+    if not softmax:
+        return (arithmetic,)
     return (
-        "IEEE arithmetic, rounding to nearest, subnormal numbers kept, plain matrix products (no TF32, no Strassen)",
+        arithmetic,
         f"exp within {_EXP_ULPS} ulp in {dtype}",
         "attention kernels that rescale running sums do so at most once for every further 64 keys",
     )

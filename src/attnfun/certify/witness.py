@@ -13,11 +13,13 @@ import numpy as np
 from flint import arb
 
 from attnfun.certify.exact import network_at
+from attnfun.certify.pieces import BrokenLine
+from attnfun.certify.relu_rounding import block_fits, block_rounding
 from attnfun.certify.rounding import ROUNDOFF, TINY, gamma, line_bounds, line_fits
 from attnfun.certify.view import Array, HeadView, LineAxis, View
 from attnfun.expressions import BallAlgebra, Graph, precision, run
-from attnfun.expressions.enclosures import abs_lower, abs_upper, lower, upper
-from attnfun.network import Head, Network, evaluate
+from attnfun.expressions.enclosures import abs_lower, abs_upper, ball, lower, upper
+from attnfun.network import Head, Network, ReluBlock, evaluate
 from attnfun.targets import Function
 
 
@@ -143,7 +145,8 @@ def outputs_at(network: Network, x: Array) -> list[arb]:
         new, sizes = dict.fromkeys(layer.writes, arb(0)), dict.fromkeys(layer.writes, arb(0))
         for head in layer.heads:
             q = affine(head.axes[0].query[0], float(head.axes[0].offset[0]), stream)
-            for name, value in zip(head.writes, _head_at(head, q, network.dtype), strict=True):
+            at = _block_at(head, q, network.dtype) if isinstance(head, ReluBlock) else _head_at(head, q, network.dtype)
+            for name, value in zip(head.writes, at, strict=True):
                 new[name], sizes[name] = new[name] + value, sizes[name] + abs(value)
         more = gamma(len(layer.heads) + 1, u)
         stream += [new[name] + _around(more * abs_upper(sizes[name])) for name in layer.writes]
@@ -168,6 +171,24 @@ def _head_at(head: Head, q: arb, dtype: str) -> list[arb]:
         first = arb(float(head.values[top, c]))
         value = sum((t * (arb(float(v)) - first) for t, v in zip(terms, head.values[:, c], strict=True)), arb(0))
         out.append(first + value / total + _around(float(rounding[c])))
+    return out
+
+
+def _block_at(block: ReluBlock, q: arb, dtype: str) -> list[arb]:
+    """The same for a block of ReLU units."""
+    k, b = block.axis.slopes[:, 0], block.axis.biases
+    out = []
+    for values in block.values.T:
+        if not (q.is_finite() and block_fits(k, b, values, abs_upper(q), dtype)):
+            out.append(arb("nan"))
+            continue
+        total = arb(0)
+        for slope, bias, value in zip(k.tolist(), b.tolist(), values.tolist(), strict=True):
+            seen = arb(slope) * q + arb(bias)
+            if not seen <= 0:
+                total = total + arb(value) * (seen if seen >= 0 else ball(0.0, upper(seen)))
+        line = BrokenLine(0.0, 0.0, 1.0, 0.0, k, b, values)
+        out.append(total + _around(block_rounding(line, lower(q), upper(q), dtype)[0]))
     return out
 
 

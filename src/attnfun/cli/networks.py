@@ -80,6 +80,9 @@ def compile_command(
     accept: Annotated[
         str, typer.Option("--accept", help="proved, or sampled: take an unproved network too.")
     ] = "proved",
+    realise: Annotated[
+        str, typer.Option("--realise", help="attention, or mlp: ReLU units instead of softmax heads.")
+    ] = "attention",
     prefer: Annotated[str, typer.Option("--prefer", help="keys, layers, or float32 (small values).")] = "keys",
     max_keys: Annotated[int | None, typer.Option("--max-keys", metavar="N", help="At most so many keys.")] = None,
     max_layers: Annotated[int | None, typer.Option("--max-layers", metavar="N", help="At most so many layers.")] = None,
@@ -97,12 +100,14 @@ def compile_command(
       attnfun compile 'cos(2*y)*exp(x*y)' --domain 'x=-1:1;y=-1:1' --eps 1e-6 -o f.safetensors --png
       attnfun compile '-x**2' 'x*y' --domain x=-1:1 --domain y=0:2 --eps 1e-6 --json
       attnfun compile 'sign(x)' --domain x=-1:1 --norm 2 --eps 0.05 --method partition
+      attnfun compile 'x*y' --domain 'x=-1:1;y=-1:1' --eps 1e-3 --realise mlp
     """
     texts = [unshield(text) for text in expressions]
     picture = picture_path(png, output)
     box, order, tolerance = read_domain(domain or ()), read_norm(norm), read_eps(eps)
     check_writable(output, picture)
-    limits = {"max_keys": max_keys, "max_layers": max_layers, "max_heads": max_heads, "max_rank": max_rank}
+    asked = {"max_keys": max_keys, "max_layers": max_layers, "max_heads": max_heads, "max_rank": max_rank}
+    limits: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     from attnfun import verbs
 
     start = time.perf_counter()
@@ -117,9 +122,10 @@ def compile_command(
             dtype=dtype,
             seed=seed,
             accept=accept,
+            realise=realise,
             progress=progress,
             prefer=prefer,
-            **{name: value for name, value in limits.items() if value is not None},
+            **limits,
         )
     record = network_record("; ".join(texts), net, time.perf_counter() - start)
     _write(net, record, output, picture)
@@ -208,7 +214,7 @@ def show_command(
     screen.print(
         facts("as stored in the file; `attnfun verify` proves it again", [*proof_rows(record), *cost_rows(record)])
     )
-    screen.print(step_table(steps, screen.width) if steps else head_table(heads))
+    screen.print(step_table(steps, screen.width, net.network.words) if steps else head_table(heads))
     screen.print(literal(record["explanation"]))
     if picture:
         screen.print(facts("", [("drawn", literal(picture))]))

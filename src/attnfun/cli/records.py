@@ -23,6 +23,7 @@ def network_record(name: str, net: Any, seconds: float | None = None) -> dict[st
     cost = net.cost
     record = {"name": name, **certificate_record(net.certificate)}
     record |= {
+        "realise": "mlp" if net.network.is_mlp else "attention",
         "layers": cost.layers,
         "heads": cost.heads,
         "rank": cost.rank,
@@ -75,7 +76,9 @@ def cost_rows(record: dict[str, Any]) -> list[tuple[str, Any]]:
     def plural(count: int, word: str) -> str:
         return f"{count:,} {word}{'' if count == 1 else 's'}"
 
-    size = ", ".join(plural(record[f"{word}s"], word) for word in ("layer", "head", "key"))
+    words = ("layer", "block", "unit") if record.get("realise") == "mlp" else ("layer", "head", "key")
+    counts = (record["layers"], record["heads"], record["keys"])
+    size = ", ".join(plural(count, word) for count, word in zip(counts, words, strict=True))
     return [
         ("size", f"{size}, rank {number(record['rank'])}"),
         ("parameters", number(record["parameters"])),
@@ -126,16 +129,17 @@ def step_rows(net: Any) -> list[dict[str, Any]]:
     ]
 
 
-def step_table(steps: Sequence[dict[str, Any]], width: int) -> Any:
+def step_table(steps: Sequence[dict[str, Any]], width: int, words: tuple[str, str] = ("head", "key")) -> Any:
     """The steps as a table: what each head does, on which range, and how much of the proved bound is born in it."""
-    columns = [("layer", "right"), ("head", "left"), ("function", "left"), ("keys", "right"), ("pieces", "right")]
+    head, keys = words[0], f"{words[1]}s"
+    columns = [("layer", "right"), (head, "left"), ("function", "left"), (keys, "right"), ("pieces", "right")]
     columns += [("range", "left"), ("own error", "right"), ("share", "right"), ("meaning", "left")]
     cells = [
         {
             "layer": str(step["layer"]),
-            "head": step["head"],
+            head: step["head"],
             "function": literal(shortened(step["function"], 22 if width < 100 else 36)),
-            "keys": number(step["keys"]),
+            keys: number(step["keys"]),
             "pieces": str(step["pieces"]),
             "range": " … ".join(step["ends"]),
             "own error": number(step["own"]),
@@ -146,7 +150,7 @@ def step_table(steps: Sequence[dict[str, Any]], width: int) -> Any:
     ]
     if width < 100:
         columns = [column for column in columns if column[0] != "meaning"]
-    title = "heads" if len(steps) <= MOST_HEADS else f"heads (the first {MOST_HEADS} of {len(steps):,})"
+    title = f"{head}s" if len(steps) <= MOST_HEADS else f"{head}s (the first {MOST_HEADS} of {len(steps):,})"
     return grid(title, columns, [[row[name] for name, _ in columns] for row in cells])
 
 

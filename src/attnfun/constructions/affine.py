@@ -21,6 +21,7 @@ from attnfun.network import Network, rounded
 class Affine:
     name = "affine"
     summary = "the residual stream alone, for affine targets"
+    realisations: tuple[str, ...] = ("attention", "mlp")
 
     def plan(self, request: Request) -> Plan:
         function = request.function

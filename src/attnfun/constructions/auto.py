@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from attnfun.constructions.plan import Construction, Plan, Request
 from attnfun.constructions.registry import CONSTRUCTIONS
@@ -24,10 +26,14 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
     """
     if method != "auto" and method not in CONSTRUCTIONS:
         raise InvalidRequest(f"method={method!r}: the methods are auto, {', '.join(CONSTRUCTIONS)}")
-    names = [n for n in CONSTRUCTIONS if n not in without] if method == "auto" else [method]
+    able = [name for name, construction in CONSTRUCTIONS.items() if request.realise in construction.realisations]
+    if method != "auto" and method not in able:
+        why = f"{method} builds attention and nothing else; realise={request.realise!r} is offered by {', '.join(able)}"
+        raise Infeasible(why, {"method": "auto"})
+    names = [name for name in able if name not in without] if method == "auto" else [method]
     plans: list[tuple[Construction, Plan]] = []
     reasons: dict[str, str] = {}
-    nearest = None
+    nearest: Mapping[str, Any] | None = None
     for name in names:
         try:
             plan = CONSTRUCTIONS[name].plan(_below(request, plans))
@@ -35,7 +41,8 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
             reasons[name] = str(why)
             nearest = nearest or why.nearest
             continue
-        reasons[name] = f"{name}: layers {plan.layers}, heads {plan.heads}, keys {plan.keys:,}"
+        what = ("blocks", "units") if request.realise == "mlp" else ("heads", "keys")
+        reasons[name] = f"{name}: layers {plan.layers}, {what[0]} {plan.heads}, {what[1]} {plan.keys:,}"
         over = _over_limits(request, plan)
         if over:
             reasons[name] += f", over {', '.join(over)}"

@@ -68,6 +68,7 @@ Fit = tuple[Shape, Array, float, float]  # shape, values, largest value, estimat
 class Bernstein:
     name = "bernstein"
     summary = "one head, exactly a polynomial in sigmoids: smooth targets of one to four variables"
+    realisations: tuple[str, ...] = ("attention",)
 
     def plan(self, request: Request) -> Plan:
         d = request.function.box.dim

@@ -11,6 +11,8 @@ identity; the heads are those of `tangent`.
 Construction. Rewrites, the walk, ranges of all arguments, S_i from sampled slopes, ε_i = 0.9 ε/(N S_i), one fit a step;
 equal steps share a head;
 a step stands in the first layer in which its argument is known.
+As an MLP (`realise="mlp"`): the same program with blocks of ReLU units for the heads, a ReLU network with skip
+connections, see `compose_mlp` and `unary/spline`; for comparison at equal tolerance, under the same certificate.
 Size: the sum of the steps' keys: it grows with the expression, not like P^d.  Bound: *composition*, from the stored
 weights and labels.
 Failure mode: sums that cancel to zero under a square root need inner errors of ε²; factors that vanish.
@@ -25,16 +27,20 @@ from fractions import Fraction
 
 import numpy as np
 
+from attnfun.constructions.compose_mlp import fit_steps, nearest_request, shares
 from attnfun.constructions.compose_norms import as_norms
 from attnfun.constructions.compose_walk import Finished, Walk, rough_keys, unary_graph
 from attnfun.constructions.plan import Plan, Request
 from attnfun.constructions.unary.fit import UnaryFit, fit_unary
+from attnfun.constructions.unary.spline import SplineFit, rough_units
 from attnfun.errors import Infeasible
 from attnfun.expressions import ArrayAlgebra, Builder, Graph, run
 from attnfun.expressions.canonical import canonical
-from attnfun.network import Axis, Head, Label, Labels, Layer, Network, rounded
+from attnfun.network import Axis, Head, Label, Labels, Layer, Network, ReluBlock, rounded
 from attnfun.targets import natural_domain
 from attnfun.targets.ranges import is_tight, range_of
+
+Fit = UnaryFit | SplineFit
 
 
 @dataclass(frozen=True)
@@ -57,13 +63,14 @@ class Design:
     program: Graph
     steps: tuple[Step, ...]
     tolerances: tuple[float, ...]
-    fits: tuple[UnaryFit, ...]
+    fits: tuple[Fit, ...]
     layers: tuple[int, ...]
 
 
 class Compose:
     name = "compose"
     summary = "one tangent head a step of the expression: any number of variables"
+    realisations: tuple[str, ...] = ("attention", "mlp")
 
     def plan(self, request: Request) -> Plan:
         function = request.function
@@ -71,28 +78,39 @@ class Compose:
             raise Infeasible("compose: a black box has no expression to follow")
         if not math.isinf(request.norm):
             raise Infeasible("compose: only the sup norm is offered")
-        graph, squares = as_norms(canonical(function.graph), function.box)
-        finished = Walk(graph, function.box, rough_keys, squares).finished
+        mlp = request.realise == "mlp"
+        graph, squares = canonical(function.graph), frozenset[int]()
+        if not mlp:  # broken lines are not pinned
+            graph, squares = as_norms(graph, function.box)
+        finished = Walk(graph, function.box, rough_units if mlp else rough_keys, squares).finished
         steps = _steps(finished, request)
         if not steps:
             raise Infeasible("compose: the target is affine")
-        norms = _norms(finished.graph, steps)
+        norms = {} if mlp else _norms(finished.graph, steps)
         weights = _sensitivities(finished.graph, steps, norms, request.eps)
         share = 0.9 * request.eps / len(steps)
         tolerances = tuple(share / max(s, 1e-300) for s in weights)
+        if mlp:
+            tolerances = shares([(step.unary, step.low, step.high) for step in steps], weights, request)
         shifts = _shifts(finished.graph, steps, norms, tolerances)
-        pinned = {i for parts in norms.values() for i in parts}
-        single = request.dtype == "float32"  # where one step cannot be as good as its share, others leave room
-        fits = tuple(
-            fit_unary(*_guarded(step, 2 * shift), tol, dtype=request.dtype, pinned=i in pinned, settle=single)
-            for i, (step, tol, shift) in enumerate(zip(steps, tolerances, shifts, strict=True))
-        )
+        intervals = [_guarded(step, 2 * shift) for step, shift in zip(steps, shifts, strict=True)]
+        fits: tuple[Fit, ...]
+        if mlp:
+            fits = fit_steps(intervals, tolerances, request)
+        else:
+            pinned = {i for parts in norms.values() for i in parts}
+            single = request.dtype == "float32"  # where one step cannot be as good as its share, others leave room
+            fits = tuple(
+                fit_unary(*interval, tol, dtype=request.dtype, pinned=i in pinned, settle=single)
+                for i, (interval, tol) in enumerate(zip(intervals, tolerances, strict=True))
+            )
         layers = _layers(finished.graph, steps)
         design = Design(finished.graph, steps, tolerances, fits, layers)
         keys = sum(f.keys for f in fits)
-        heads = sum(len(f.pieces) for f in fits)
+        heads = sum(len(f.pieces) if isinstance(f, UnaryFit) else 1 for f in fits)
         if keys > request.max_keys:
-            raise Infeasible(f"compose: {keys:,} keys would be needed, more than {request.max_keys:,}")
+            what, nearest = ("ReLU units", nearest_request(keys, 1, request)) if mlp else ("keys", None)
+            raise Infeasible(f"compose: {keys:,} {what} would be needed, more than {request.max_keys:,}", nearest)
         story = {
             "steps": [
                 {"layer": k + 1, "step": finished.graph.text(s.phi, 60), "keys": f.keys, "tolerance": t}
@@ -133,7 +151,7 @@ class Forms:
     """
 
     def __init__(
-        self, program: Graph, steps: tuple[Step, ...], fits: tuple[UnaryFit, ...] | None, names: list[str]
+        self, program: Graph, steps: tuple[Step, ...], fits: tuple[Fit, ...] | None, names: list[str]
     ) -> None:
         self.program = program
         self.index = {s.phi: i for i, s in enumerate(steps)}
@@ -324,7 +342,7 @@ def _slope(step: Step, allowed: float) -> float:
         with np.errstate(all="ignore"):
             change = np.abs(np.asarray(run(step.unary, ArrayAlgebra(), {"u": moved})[0]) - g)
         low, high = (middle, high) if np.nanmax(change) <= allowed else (low, middle)
-    return min(steep, allowed / low)
+    return min(steep, allowed / max(low, 5e-324))
 
 
 def _layers(program: Graph, steps: tuple[Step, ...]) -> tuple[int, ...]:
@@ -350,14 +368,20 @@ def build(request: Request, design: Design) -> Network:
     layers = []
     for depth in range(max(design.layers) + 1):
         here = [i for i, k in enumerate(design.layers) if k == depth]
-        heads = []
+        heads: list[Head | ReluBlock] = []
         for i in here:
             form, constant = forms(design.steps[i].argument)
-            for number, piece in enumerate(design.fits[i].pieces):
-                row = np.array([[piece.w * form.get(n, 0.0) for n in stream]])
-                offset = np.array([piece.w * constant + piece.c])
-                axis = Axis(rounded(row, dtype), rounded(offset, dtype), piece.slopes[:, None], piece.biases)
-                title = names[i] if len(design.fits[i].pieces) == 1 else f"{names[i]}, piece {number + 1}"
+            argument = np.array([[form.get(n, 0.0) for n in stream]])
+            fit = design.fits[i]
+            if isinstance(fit, SplineFit):
+                row, offset = rounded(argument, dtype), rounded([constant], dtype)
+                axis = Axis(row, offset, fit.slopes[:, None], fit.biases)
+                heads.append(ReluBlock(names[i], axis, fit.values[:, None], (names[i],)))
+                continue
+            for number, piece in enumerate(fit.pieces):
+                row, offset = rounded(piece.w * argument, dtype), rounded([piece.w * constant + piece.c], dtype)
+                axis = Axis(row, offset, piece.slopes[:, None], piece.biases)
+                title = names[i] if len(fit.pieces) == 1 else f"{names[i]}, piece {number + 1}"
                 heads.append(Head(title, (axis,), piece.values[:, None], (names[i],)))
         layers.append(Layer(tuple(heads)))
         stream += [names[i] for i in here]

@@ -62,6 +62,7 @@ class Grid:
 class Partition:
     name = "partition"
     summary = "one head as a lookup table over max-affine cells: any continuous target, sup and L^p norms"
+    realisations: tuple[str, ...] = ("attention",)
 
     def plan(self, request: Request) -> Plan:
         temperature = request.options.get("temperature", "auto")

@@ -9,12 +9,15 @@ from typing import Any, Protocol
 from attnfun.network import Network
 from attnfun.targets import Function
 
+REALISATIONS = ("attention", "mlp")
+
 
 @dataclass(frozen=True)
 class Request:
     """What is asked of a construction: the error it may make in real arithmetic, in `norm`, for weights of `dtype`.
 
     `max_*` limit the cost (rank as in `cost.rank`); `prefer` breaks ties: "keys", "layers" or "float32" (small values).
+    `realise` is one of REALISATIONS: what takes the nonlinear steps, softmax heads or ReLU units.
     """
 
     function: Function
@@ -27,6 +30,7 @@ class Request:
     max_heads: int | None = None
     max_rank: int | None = None
     prefer: str = "keys"
+    realise: str = "attention"
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -49,11 +53,12 @@ class Plan:
 
 class Construction(Protocol):
     """One file, one class, one line in the registry. `plan` raises Infeasible with the nearest request that would
-    fit.
+    fit. `realisations` are those of REALISATIONS that it can build.
     """
 
     name: str
     summary: str
+    realisations: tuple[str, ...]
 
     def plan(self, request: Request) -> Plan: ...
 

@@ -34,6 +34,7 @@ from attnfun.network import Axis, Head, Layer, Network
 class Tangent:
     name = "tangent"
     summary = "heads of tangent-line keys, kinks and end-point singularities included: targets of one variable"
+    realisations: tuple[str, ...] = ("attention",)
 
     def plan(self, request: Request) -> Plan:
         function = request.function

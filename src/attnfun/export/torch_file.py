@@ -1,5 +1,7 @@
 """export: a network as a `torch.export` program (.pt2), the literal form that any torch ≥ 2.6 runs without attnfun.
 
+An MLP has no literal form; its program is linear maps and relu.
+
 The program maps (batch, variables) → (batch,) or (batch, outputs), batch free. It is compared with the NumPy reference
 at corners and random points of the box, in several batch sizes, before it is moved to its name. Failure modes: torch
 is not installed; a network whose literal form is too large is refused with its size (Infeasible).
@@ -51,7 +53,8 @@ def _write_program(approximant: Subject, path: Path, dtype: str) -> dict[str, An
 
     network = approximant.network
     kind = getattr(torch, dtype)
-    module = _unblocked(to_torch(network, dtype=kind))
+    whole = _unblocked_relu if network.is_mlp else _unblocked
+    module = whole(to_torch(network, dtype=kind))
     example = torch.tensor(_points(network, 3), dtype=kind)
     with torch.no_grad():
         program = torch.export.export(module, (example,), dynamic_shapes=({0: torch.export.Dim("batch", min=1)},))
@@ -102,6 +105,22 @@ def _unblocked(attention: Any) -> Any:
                 new = out.transpose(0, 1).reshape(points.shape[0], -1) @ part["output"]
                 stream = torch.cat([stream, new], dim=1)
             result = stream @ self.readout + self.readout_bias
+            return result.squeeze(-1) if result.shape[-1] == 1 else result
+
+    return Program().eval()
+
+
+def _unblocked_relu(mlp: Any) -> Any:
+    """The same of an MLP's module."""
+    import torch
+
+    class Program(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mlp = mlp
+
+        def forward(self, points: torch.Tensor) -> torch.Tensor:
+            result = self.mlp.block(points)
             return result.squeeze(-1) if result.shape[-1] == 1 else result
 
     return Program().eval()

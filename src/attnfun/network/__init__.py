@@ -18,11 +18,13 @@ from attnfun.network.labels import Label, Labels
 from attnfun.network.literal import FORMS, Literal, literal, shut_out
 from attnfun.network.local import LocalAxis, LocalPlan, local_plan
 from attnfun.network.network import Cost, Layer, Network, identical
+from attnfun.network.relu import ReluBlock, evaluate_block
 from attnfun.network.torch_form import to_torch
 
 __all__ = [
     "Axis",
     "Head",
+    "ReluBlock",
     "Layer",
     "Network",
     "Cost",
@@ -31,6 +33,7 @@ __all__ = [
     "ROUTES",
     "evaluate",
     "evaluate_head",
+    "evaluate_block",
     "stream",
     "attention",
     "routes",

@@ -39,6 +39,8 @@ All its terms are negative, so nothing cancels and no maximum is subtracted; for
 Then, all routes: heads that write one coordinate are added in order, starting from 0 (exact); the read-out is a sum of
 (nonzeros of its row) products, then one addition of its bias.
 
+Blocks of ReLU units have one route, called dense too; its operations are in `relu.py`.
+
 Failure mode: points far outside the box can overflow the logits and give NaN; NaN or infinite points are refused.
 Temporaries of a head stay near BUDGET bytes whatever the number of points (one point of a huge dense head may need
 more).
@@ -58,6 +60,7 @@ from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.network.head import DENSE_KEYS, AnyArray, Head
 from attnfun.network.local import LocalPlan, local_plan
 from attnfun.network.network import Network
+from attnfun.network.relu import ReluBlock, evaluate_block
 
 ROUTES = ("dense", "factorised", "local")
 BUDGET = 8 << 20
@@ -149,8 +152,12 @@ def stream(network: Network, X: npt.ArrayLike, route: str = "auto") -> AnyArray:
     return current.reshape(*given.shape[:-1], current.shape[1])
 
 
-def evaluate_head(head: Head, tokens: AnyArray, dtype: str = "float64", route: str = "auto") -> AnyArray:
+def evaluate_head(
+    head: Head | ReluBlock, tokens: AnyArray, dtype: str = "float64", route: str = "auto"
+) -> AnyArray:
     """One head on the stream before its layer: (n, width) -> (n, outputs)."""
+    if isinstance(head, ReluBlock):
+        return evaluate_block(head, tokens, dtype)
     name = _route(head, dtype, route)
     if name == "dense" and head.keys > DENSE_KEYS:
         raise Infeasible(f"the dense route over {head.keys} keys of head {head.name!r}; at most {DENSE_KEYS}")
@@ -177,8 +184,10 @@ def attention(head: Head, tokens: AnyArray, dtype: str = "float64") -> AnyArray:
     return weights.reshape(len(tokens), *head.grid)
 
 
-def head_routes(head: Head, dtype: str = "float64") -> tuple[str, ...]:
+def head_routes(head: Head | ReluBlock, dtype: str = "float64") -> tuple[str, ...]:
     """The routes that apply to one head."""
+    if isinstance(head, ReluBlock):
+        return ("dense",)
     dense = ("dense",) if head.keys <= DENSE_KEYS else ()
     factorised = ("factorised",) if len(head.axes) > 1 else ()
     local = ("local",) if local_plan(head, dtype) else ()
@@ -197,8 +206,10 @@ def chosen_routes(network: Network) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(_route(head, network.dtype, "auto") for head in layer.heads) for layer in network.layers)
 
 
-def _route(head: Head, dtype: str, route: str) -> str:
+def _route(head: Head | ReluBlock, dtype: str, route: str) -> str:
     have = head_routes(head, dtype)
+    if isinstance(head, ReluBlock):
+        return "dense"
     if route in have:
         return route
     if route == "auto" and have:

@@ -2,7 +2,7 @@
 
 | JSON key | what | protected by |
 | --- | --- | --- |
-| format | FORMAT | hash |
+| format | 1, or 2 for an MLP | hash |
 | inputs, outputs, layers, dtype, labels | names; per head name, writes, key_names, number of axes; meanings | hash |
 | target, domain, norm | what the network is for | hash |
 | anything else: request, certificate, ... | may be deleted without harm to the rest | its own sha256 in seals |
@@ -35,8 +35,10 @@ from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest
 from attnfun.network.head import AnyArray, Axis, Head
 from attnfun.network.labels import Labels
 from attnfun.network.network import DTYPES, Layer, Network
+from attnfun.network.relu import ReluBlock
 
-FORMAT = 1
+FORMATS = {False: 1, True: 2}
+"""By `Network.is_mlp`: attention is written as ever; blocks of ReLU units, by name and writes alone, came later."""
 HASHED = ("target", "domain", "norm")
 FILE_LIMIT = 4 << 30
 HEADER_LIMIT = 64 << 20
@@ -82,8 +84,9 @@ def load(path: str | os.PathLike[str], ignore: Collection[str] = ()) -> tuple[Ne
     """
     where = Path(path)
     tensors, record = _read(where)
-    if type(record.get("format")) is not int or record["format"] != FORMAT:
-        _damaged(where, f"format {record.get('format')!r} is not {FORMAT}, the one this version reads")
+    if type(record.get("format")) is not int or record["format"] not in FORMATS.values():
+        known = " or ".join(map(str, FORMATS.values()))
+        _damaged(where, f"format {record.get('format')!r} is not {known}, those that this version reads")
     own = {key: record.get(key) for key in _OWN}
     meta = {key: value for key, value in record.items() if key not in _OWN and key not in ignore}
     seals = own["seals"]
@@ -94,9 +97,8 @@ def load(path: str | os.PathLike[str], ignore: Collection[str] = ()) -> tuple[Ne
             _damaged(where, f"its {key} is not the one that was written")
     try:
         network = _build(own, tensors)
-        matches = {key: own[key] for key in ("inputs", "outputs", "layers", "dtype", "labels")} == {
-            key: value for key, value in _structure(network).items() if key != "format"
-        }
+        structure = _structure(network)
+        matches = {key: own[key] for key in structure} == structure
         same = matches and content_hash(network, meta) == own["hash"]
     except AttnfunError as error:
         _damaged(where, str(error), error)
@@ -143,18 +145,21 @@ def _canonical(value: Any) -> str:
 
 
 def _structure(network: Network) -> dict[str, Any]:
-    layers = [
-        [{"name": h.name, "writes": list(h.writes), "key_names": h.key_names, "axes": len(h.axes)} for h in layer.heads]
-        for layer in network.layers
-    ]
+    layers = [[_described(head) for head in layer.heads] for layer in network.layers]
     return {
-        "format": FORMAT,
+        "format": FORMATS[network.is_mlp],
         "inputs": list(network.inputs),
         "outputs": list(network.outputs),
         "layers": layers,
         "dtype": network.dtype,
         "labels": None if network.labels is None else network.labels.to_json(),
     }
+
+
+def _described(head: Head | ReluBlock) -> dict[str, Any]:
+    if isinstance(head, ReluBlock):
+        return {"name": head.name, "writes": list(head.writes)}
+    return {"name": head.name, "writes": list(head.writes), "key_names": head.key_names, "axes": len(head.axes)}
 
 
 def _tensors(network: Network) -> dict[str, AnyArray]:
@@ -180,8 +185,14 @@ def _build(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> Network:
 
     layers = []
     for number, heads in enumerate(own["layers"]):
-        built = []
+        built: list[Head | ReluBlock] = []
         for place, head in enumerate(heads):
+            if own["format"] == FORMATS[True]:
+                here = f"layer{number}/block{place}"
+                axis = Axis(*(take(f"{here}/{part}", dtype) for part in _AXIS))
+                _strings((head["name"], *head["writes"]))
+                built.append(ReluBlock(head["name"], axis, take(f"{here}/values", dtype), tuple(head["writes"])))
+                continue
             here = f"layer{number}/head{place}"
             axes = []
             for k in range(head["axes"]):

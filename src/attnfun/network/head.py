@@ -97,6 +97,43 @@ class Axis:
         return {"query": self.query, "offset": self.offset, "slopes": self.slopes, "biases": self.biases}
 
 
+def affine_rank(axes: tuple[Axis, ...]) -> int:
+    """The rank of [K | b] [[Q, c], [0, 1]], which takes (x, 1) to the logits of all keys.
+
+    K and b are never written out: rows are additive over the axes, row_j = row_0 + sum_a (row_(0..j_a..0) - row_0), so
+    the *star* of keys that leave key 0 along one axis at a time spans them all. Numerical rank (singular values above
+    8 n eps of the largest, columns scaled first), a label and no part of any proof.
+    """
+    rows, biases = _star(axes)
+    matrix = np.column_stack([rows, biases])
+    scale = np.abs(matrix).max(axis=0)
+    scale[scale == 0.0] = 1.0
+    triangle = np.linalg.qr(matrix / scale, mode="r")
+    query = np.concatenate([axis.query for axis in axes])
+    lift = np.zeros((len(query) + 1, query.shape[1] + 1))
+    lift[:-1, :-1], lift[:-1, -1], lift[-1, -1] = query, np.concatenate([axis.offset for axis in axes]), 1.0
+    product = triangle @ (scale[:, None] * lift)
+    norms = np.abs(product).max(axis=0)
+    product = product[:, norms > 0.0] / norms[norms > 0.0]
+    if product.size == 0:
+        return 0
+    singular = np.linalg.svd(product, compute_uv=False)
+    return int(np.sum(singular > 8 * len(matrix) * np.finfo(np.float64).eps * singular[0]))
+
+
+def _star(axes: tuple[Axis, ...]) -> tuple[Array, Array]:
+    first = np.concatenate([axis.slopes[0] for axis in axes])
+    origin = sum(float(axis.biases[0]) for axis in axes)
+    rows, biases, column = [], [], 0
+    for axis in axes:
+        block = np.repeat(first[None, :], axis.keys, axis=0)
+        block[:, column : column + axis.dim] = axis.slopes
+        rows.append(block)
+        biases.append(axis.biases + (origin - float(axis.biases[0])))
+        column += axis.dim
+    return np.concatenate(rows), np.concatenate(biases)
+
+
 @dataclass(frozen=True, eq=False)
 class Head:
     """A softmax over the product of its axes; output c is added to the stream coordinate `writes[c]`.
@@ -110,6 +147,8 @@ class Head:
     values: Array
     writes: tuple[str, ...]
     key_names: str = "key {0}"
+
+    kind = "head"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "axes", tuple(self.axes))
@@ -163,6 +202,17 @@ class Head:
     def max_value(self) -> float:
         return float(np.abs(self.values).max())
 
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """Every weight by its name within the head, "axis0/slopes" style."""
+        parts = {f"axis{k}/{name}": array for k, axis in enumerate(self.axes) for name, array in axis.arrays.items()}
+        return {**parts, "values": self.values}
+
+    def reach(self, low: Array, high: Array) -> tuple[Array, Array]:
+        """(low, high) of every output, wherever the token is: a head is an average of its values."""
+        flat = self.values.reshape(-1, self.outputs)
+        return flat.min(axis=0), flat.max(axis=0)
+
     def key_name(self, *index: int) -> str:
         text = self.key_names
         for position, value in enumerate(index):
@@ -189,36 +239,5 @@ class Head:
 
     @cached_property
     def rank(self) -> int:
-        """The rank of W_Q W_K^T in the literal form, [K | b] [[Q, c], [0, 1]], which takes (x, 1) to logits.
-
-        K and b are never written out: rows are additive over the axes, row_j = row_0 + sum_a (row_(0..j_a..0) - row_0),
-        so the *star* of keys that leave key 0 along one axis at a time spans them all. Numerical rank (singular values
-        above 8 n eps of the largest, columns scaled first), a label of the head and no part of any proof.
-        """
-        query, offset = self.query_map
-        rows, biases = self._star()
-        matrix = np.column_stack([rows, biases])
-        scale = np.abs(matrix).max(axis=0)
-        scale[scale == 0.0] = 1.0
-        triangle = np.linalg.qr(matrix / scale, mode="r")
-        lift = np.zeros((self.query_dim + 1, self.width + 1))
-        lift[:-1, :-1], lift[:-1, -1], lift[-1, -1] = query, offset, 1.0
-        product = triangle @ (scale[:, None] * lift)
-        norms = np.abs(product).max(axis=0)
-        product = product[:, norms > 0.0] / norms[norms > 0.0]
-        if product.size == 0:
-            return 0
-        singular = np.linalg.svd(product, compute_uv=False)
-        return int(np.sum(singular > 8 * len(matrix) * np.finfo(np.float64).eps * singular[0]))
-
-    def _star(self) -> tuple[Array, Array]:
-        first = np.concatenate([axis.slopes[0] for axis in self.axes])
-        origin = sum(float(axis.biases[0]) for axis in self.axes)
-        rows, biases, column = [], [], 0
-        for axis in self.axes:
-            block = np.repeat(first[None, :], axis.keys, axis=0)
-            block[:, column : column + axis.dim] = axis.slopes
-            rows.append(block)
-            biases.append(axis.biases + (origin - float(axis.biases[0])))
-            column += axis.dim
-        return np.concatenate(rows), np.concatenate(biases)
+        """The rank of W_Q W_K^T in the literal form, see `affine_rank`."""
+        return affine_rank(self.axes)

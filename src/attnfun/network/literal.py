@@ -24,8 +24,9 @@ in a box Q (both widened for rounding), and max_j l_j(q) >= max_j min_(q in Q) l
 lowered by its rounding. The slots of one head are zero in every other head's tokens, so heads do not see each other's
 keys. Points are shut out too, so n points are one sequence: each comes out as if it were alone.
 
-Failure mode: Infeasible, with the size, when the matrices would not fit (self needs tokens^2 weights a head). Points
-outside the box keep the formula but may lose the exact zero.
+Failure mode: Infeasible, with the size, when the matrices would not fit (self needs tokens^2 weights a head);
+InvalidRequest for an MLP, in which nothing attends. Points outside the box keep the formula but may lose the exact
+zero.
 """
 
 from __future__ import annotations
@@ -190,12 +191,14 @@ def literal(network: Network, form: str = "self", second: tuple[str, ...] = (), 
         raise InvalidRequest(f"dtype must be one of {', '.join(GAP)}, not {run!r}")
     if form not in FORMS:
         raise InvalidRequest(f"the form must be one of {', '.join(FORMS)}, not {form!r}")
+    if network.is_mlp:
+        raise InvalidRequest("this network is an MLP, not attention: it has no literal form; to_torch() runs it")
     inputs = split_inputs(network, form, second)
     stream = (*network.coordinates, "1")
     for layer in network.layers:
         _check_size(network, form, layer)
     if form == "self":
-        heads = [(layer, head) for layer in network.layers for head in layer.heads]
+        heads = [(layer, head) for layer in network.layers for head in layer.attention]
         slots, names, tokens, closed = _memory(network, heads, run, offset=len(stream))
         width = len(stream) + len(names)
         tokens = np.concatenate([np.zeros((len(tokens), len(stream))), tokens], axis=1)
@@ -212,9 +215,9 @@ def literal(network: Network, form: str = "self", second: tuple[str, ...] = (), 
         if form == "self":
             own, first = slots[first : first + len(layer.heads)], first + len(layer.heads)
         else:
-            own, _, memory, _ = _memory(network, [(layer, head) for head in layer.heads], run, offset=0)
+            own, _, memory, _ = _memory(network, [(layer, head) for head in layer.attention], run, offset=0)
         asked = width if memory is None else memory.shape[1]
-        built = [_head(network, head, at, width, asked) for head, at in zip(layer.heads, own, strict=True)]
+        built = [_head(network, head, at, width, asked) for head, at in zip(layer.attention, own, strict=True)]
         cast = tuple(LiteralHead(h.name, *(_cast(m, run) for m in (h.query, h.key, h.value, h.output))) for h in built)
         layers.append(LiteralLayer(cast, None if memory is None else _cast(memory, run)))
     embed = []

@@ -6,6 +6,9 @@
 A network acts on a token matrix, every row a token with the coordinates `inputs`; its memory heads read one token each,
 so a function of x is the case of one token per point. Linear maps and the residual stream are free, every nonlinearity
 is a softmax. Weights are float64 arrays whose entries the network's dtype can hold.
+
+For comparison there is the same network as an MLP: blocks of ReLU units (`relu.py`) where the heads would be, all of
+them, and then no softmax at all. Whoever iterates over `heads` meets the one kind or the other, never both.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import numpy as np
 from attnfun.errors import InvalidRequest
 from attnfun.network.head import Array, Head, frozen
 from attnfun.network.labels import Labels
+from attnfun.network.relu import ReluBlock
 
 DTYPES = ("float64", "float32")
 
@@ -30,6 +34,8 @@ class Cost:
     `rank` and `query_dim` are the largest of any head, `keys` the sum over all heads. `parameters` counts the literal
     cross-attention form: per head keys x (query_dim + 1) keys with bias, keys x outputs values and the affine query
     map, then the affine read-out. `stored` counts the entries of the memory form, which keeps product heads factorised.
+    Of an MLP `heads` counts the blocks and `keys` their hidden units; `parameters` counts a unit like a key: its
+    slopes, its bias and its values, then the affine query map of the block, then the read-out.
     """
 
     layers: int
@@ -44,14 +50,16 @@ class Cost:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """Heads side by side: all read the same stream; heads that write the same coordinate are summed."""
+    """Heads side by side, or blocks of units: all read the same stream; those that write one coordinate are summed."""
 
-    heads: tuple[Head, ...]
+    heads: tuple[Head | ReluBlock, ...]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "heads", tuple(self.heads))
         if not self.heads:
             raise InvalidRequest("a layer needs at least one head")
+        if len({head.kind for head in self.heads}) != 1:
+            raise InvalidRequest("a layer has attention heads or blocks of ReLU units, not both")
         if len({head.width for head in self.heads}) != 1:
             raise InvalidRequest("the heads of one layer must read the same stream")
 
@@ -59,6 +67,14 @@ class Layer:
     def writes(self) -> tuple[str, ...]:
         """The new coordinates, in the order in which the heads name them first."""
         return tuple(dict.fromkeys(name for head in self.heads for name in head.writes))
+
+    @property
+    def attention(self) -> tuple[Head, ...]:
+        """Its heads, for what is about attention alone; a layer of ReLU units has none, and says so."""
+        heads = tuple(head for head in self.heads if isinstance(head, Head))
+        if len(heads) != len(self.heads):
+            raise InvalidRequest("this network is an MLP: its layers are ReLU units, and nothing in it attends")
+        return heads
 
     @property
     def width(self) -> int:
@@ -101,6 +117,8 @@ class Network:
             raise InvalidRequest("a network needs at least one input and one output")
         if len(set(self.outputs)) != len(self.outputs):
             raise InvalidRequest(f"output names repeat: {list(self.outputs)}")
+        if len({layer.heads[0].kind for layer in self.layers}) > 1:
+            raise InvalidRequest("a network has attention layers or layers of ReLU units, not both")
         names = list(self.inputs)
         for number, layer in enumerate(self.layers):
             if layer.width != len(names):
@@ -139,17 +157,27 @@ class Network:
         return self.inputs + tuple(name for layer in self.layers for name in layer.writes)
 
     @property
-    def heads(self) -> tuple[Head, ...]:
+    def heads(self) -> tuple[Head | ReluBlock, ...]:
         return tuple(head for layer in self.layers for head in layer.heads)
 
+    @property
+    def is_mlp(self) -> bool:
+        """Whether its nonlinearities are ReLU units instead of softmaxes."""
+        return any(isinstance(head, ReluBlock) for head in self.heads)
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """What `cost.heads` and `cost.keys` count: ("head", "key"), or of an MLP ("block", "unit")."""
+        return ("block", "unit") if self.is_mlp else ("head", "key")
+
     def arrays(self) -> Iterator[tuple[str, Array]]:
-        """Every weight with its name, 'layer0/head1/axis0/slopes' style: the names of the file."""
+        """Every weight with its name, 'layer0/head1/axis0/slopes' style ('layer0/block1/slopes' in an MLP): the names
+        of the file.
+        """
         for number, layer in enumerate(self.layers):
             for place, head in enumerate(layer.heads):
-                for k, axis in enumerate(head.axes):
-                    for name, array in axis.arrays.items():
-                        yield f"layer{number}/head{place}/axis{k}/{name}", array
-                yield f"layer{number}/head{place}/values", head.values
+                for name, array in head.arrays.items():
+                    yield f"layer{number}/{head.kind}{place}/{name}", array
         yield "readout", self.readout
         yield "readout_bias", self.readout_bias
 
@@ -173,15 +201,17 @@ class Network:
     def ranges(self) -> tuple[Array, Array]:
         """(low, high) of every coordinate of the final stream over the box, in exact arithmetic.
 
-        A head is an average of its values, so it stays between the least and the largest; sums are rounded outward.
+        A head is an average of its values, so it stays between the least and the largest; a block of ReLU units stays
+        where its units do. Sums are rounded outward.
         """
         low, high = list(self.low), list(self.high)
         for layer in self.layers:
             least = dict.fromkeys(layer.writes, 0.0)
             most = dict.fromkeys(layer.writes, 0.0)
+            before = np.array(low), np.array(high)
             for head in layer.heads:
-                flat = head.values.reshape(-1, head.outputs)
-                for name, bottom, top in zip(head.writes, flat.min(axis=0), flat.max(axis=0), strict=True):
+                bottoms, tops = head.reach(*before)
+                for name, bottom, top in zip(head.writes, bottoms, tops, strict=True):
                     least[name] = float(np.nextafter(least[name] + bottom, -np.inf))
                     most[name] = float(np.nextafter(most[name] + top, np.inf))
             low.extend(least.values())
@@ -196,7 +226,9 @@ def identical(one: Network, other: Network) -> bool:
     if [len(layer.heads) for layer in one.layers] != [len(layer.heads) for layer in other.layers]:
         return False
     for mine, yours in zip(one.heads, other.heads, strict=True):
-        if (mine.name, mine.writes, mine.key_names) != (yours.name, yours.writes, yours.key_names):
+        if (mine.kind, mine.name, mine.writes) != (yours.kind, yours.name, yours.writes):
+            return False
+        if mine.key_names != yours.key_names:
             return False
     left, right = [*one.arrays()], [*other.arrays()]
     left += [("low", one.low), ("high", one.high)]

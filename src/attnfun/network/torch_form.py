@@ -1,5 +1,7 @@
 """The network as a torch.nn.Module: linear maps and one F.scaled_dot_product_attention (scale=1.0) a layer.
 
+Of an MLP: linear maps and one torch.relu a layer, and no attention at all.
+
 torch is imported when `to_torch` is called and not before.
 """
 
@@ -21,16 +23,21 @@ def to_torch(network: Network, dtype: Any = None, form: str = "cross", second: t
     `dtype` is torch.float64, torch.float32 or their names (the network's own unless given). Forms as in `literal.py`;
     the joint form's forward takes (X, Y), where `second` names the columns of Y. Cross and joint take any leading
     shape, (batch, tokens, d) too. Agrees with `evaluate` up to rounding in that dtype, on the box.
+    An MLP has no forms: it is asked for as "cross", points in and values out.
     """
     if form not in FORMS:
         raise InvalidRequest(f"the form must be one of {', '.join(FORMS)}, not {form!r}")
     name = network.dtype if dtype is None else str(dtype).removeprefix("torch.")
     if name not in ("float64", "float32"):
         raise InvalidRequest(f"torch networks are float64 or float32, not {dtype}")
+    if network.is_mlp and (form != "cross" or second):
+        raise InvalidRequest(f"this network is an MLP, not attention: it has no {form} form; leave the form out")
     try:
         from attnfun.network import torch_modules
     except ImportError as error:
         raise AttnfunError("torch is not installed: pip install 'attnfun[torch]'") from error
+    if network.is_mlp:
+        return torch_modules.ReluNetwork(network, name)
     if form == "self":
         if second:
             raise InvalidRequest(f"the self form has one input sequence, not a second one of {list(second)}")

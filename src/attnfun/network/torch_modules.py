@@ -7,6 +7,12 @@
 | value_l, output_l | (H, N, P), (H P, new) | values; which coordinate of the stream each of them is added to |
 
 E = 1 + the largest query dimension, N the most keys, P the most outputs of the layer's heads.
+
+An MLP has query_l and query_bias_l alike (E the largest query dimension of its blocks), and
+
+| hidden_l, hidden_bias_l | (B E, U), (U) | slopes and biases of all units, every unit reading its own block's query |
+| --- | --- | --- |
+| output_l | (U, new) | their values, in the columns that their block writes |
 """
 
 from __future__ import annotations
@@ -64,7 +70,7 @@ class CrossAttention(_Buffers):
         self._keep("readout_bias", network.readout_bias)
 
     def _keep_layer(self, network: Network, number: int, layer: Layer) -> None:
-        H, N = len(layer.heads), max(head.keys for head in layer.heads)
+        H, N = len(layer.attention), max(head.keys for head in layer.heads)
         E = 1 + max(head.query_dim for head in layer.heads)
         P = max(head.outputs for head in layer.heads)
         if H * N * max(E, P) > ENTRY_LIMIT:
@@ -73,7 +79,7 @@ class CrossAttention(_Buffers):
         key, value = np.zeros((H, N, E)), np.zeros((H, N, P))
         output = np.zeros((H, P, len(layer.writes)))
         name = str(self.dtype).removeprefix("torch.")
-        for h, head in enumerate(layer.heads):
+        for h, head in enumerate(layer.attention):
             r, n = head.query_dim, head.keys
             Q, c = head.query_map
             query[:, h, :r], bias[h, :r], bias[h, -1] = Q.T, c, 1.0
@@ -173,3 +179,46 @@ class SelfAttention(_Buffers):
             out = F.scaled_dot_product_attention(query, key, value, scale=1.0)[0]
             Z = Z + out.transpose(0, 1).flatten(1) @ self._get(f"output_{number}")
         return Z[: len(x)] @ self._get("readout")
+
+
+class ReluNetwork(_Buffers):
+    """An MLP with skip connections: linear maps and one torch.relu a layer."""
+
+    def __init__(self, network: Network, dtype: str) -> None:
+        super().__init__(dtype)
+        self.inputs = len(network.inputs)
+        self.units = [sum(block.keys for block in layer.heads) for layer in network.layers]
+        for number, layer in enumerate(network.layers):
+            B, U, E = len(layer.heads), self.units[number], max(block.query_dim for block in layer.heads)
+            if U * max(B * E, len(layer.writes)) > ENTRY_LIMIT:
+                raise Infeasible(f"layer {number} in torch: {U} units need more than {ENTRY_LIMIT} numbers")
+            query, bias = np.zeros((layer.width, B, E)), np.zeros((B, E))
+            hidden, output, start = np.zeros((B, E, U)), np.zeros((U, len(layer.writes))), 0
+            for k, block in enumerate(layer.heads):
+                (axis,), own, r = block.axes, slice(start, start + block.keys), block.query_dim
+                query[:, k, :r], bias[k, :r] = axis.query.T, axis.offset
+                hidden[k, :r, own] = axis.slopes.T
+                output[own, [layer.writes.index(name) for name in block.writes]] = block.values
+                start += block.keys
+            self._keep(f"query_{number}", query.reshape(layer.width, B * E))
+            self._keep(f"query_bias_{number}", bias.reshape(B * E))
+            self._keep(f"hidden_{number}", hidden.reshape(B * E, U))
+            self._keep(f"hidden_bias_{number}", np.concatenate([block.axes[0].biases for block in layer.heads]))
+            self._keep(f"output_{number}", output)
+        self._keep("readout", network.readout.T)
+        self._keep("readout_bias", network.readout_bias)
+
+    def forward(self, points: Tensor) -> Tensor:
+        x = self._tensor(points, self.inputs)
+        step = max(1, _BLOCK // max(self.units, default=1))
+        result = torch.cat([self.block(rows) for rows in x.reshape(-1, self.inputs).split(step)])
+        result = result.reshape(*x.shape[:-1], result.shape[-1])
+        return result.squeeze(-1) if result.shape[-1] == 1 else result
+
+    def block(self, stream: Tensor) -> Tensor:
+        """(n, inputs) -> (n, outputs), all points at once."""
+        for number in range(len(self.units)):
+            query = stream @ self._get(f"query_{number}") + self._get(f"query_bias_{number}")
+            hidden = torch.relu(query @ self._get(f"hidden_{number}") + self._get(f"hidden_bias_{number}"))
+            stream = torch.cat([stream, hidden @ self._get(f"output_{number}")], dim=1)
+        return stream @ self._get("readout") + self._get("readout_bias")

@@ -19,6 +19,7 @@ from attnfun.expressions import ArrayAlgebra, Builder, Graph, run
 from attnfun.network.head import Head
 from attnfun.network.labels import Label, Labels
 from attnfun.network.network import Network
+from attnfun.network.relu import ReluBlock
 from attnfun.targets.domain import Box
 from attnfun.targets.ranges import range_of
 
@@ -36,13 +37,13 @@ class Composed(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """One coordinate: φ = g(U), written by one head or by a few pieces."""
+    """One coordinate: φ = g(U), written by one head or by a few pieces, or in an MLP by a block of units."""
 
     tag: str
     layer: int
     name: str
     function: str
-    heads: tuple[Head, ...]
+    heads: tuple[Head | ReluBlock, ...]
     label: Label
     low: float
     high: float
@@ -54,6 +55,11 @@ class Step:
     @property
     def keys(self) -> int:
         return sum(head.keys for head in self.heads)
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """As `Network.words`."""
+        return ("block", "unit") if any(isinstance(head, ReluBlock) for head in self.heads) else ("head", "key")
 
     @property
     def ends(self) -> tuple[str, str]:

@@ -96,7 +96,9 @@ def _items(whole: Anatomy, last: int) -> tuple[dict[str, Item], dict[str, str]]:
         if rest:
             key = f"rest {layer}"
             share = sum(step.share or 0.0 for step in rest)
-            words = (f"{len(rest)} more heads", f"{sum(step.keys for step in rest):,} keys, {share:.0%} of the error")
+            head, key = rest[0].words
+            keys = sum(step.keys for step in rest)
+            words = (f"{len(rest)} more {head}s", f"{keys:,} {key}s, {share:.0%} of the error")
             items[key] = Item(key, layer, 0.5, BOX_WIDTH, lines=words)
             hidden |= {step.tag: key for step in rest}
     for k, name in enumerate(whole.outputs):
@@ -255,7 +257,8 @@ def _head(ax: Any, item: Item, step: Step) -> None:
     text, size = _fitted(step.function, item.width - 0.2 - shift, 8.5, bold=True)
     _write(ax, left + shift, top + 0.16, text, fontsize=size, fontweight="bold")
     pieces = f" in {len(step.heads)} pieces" if len(step.heads) > 1 else ""
-    _write(ax, left, top + 0.37, f"{step.keys:,} keys{pieces}", fontsize=7.5, color=INK)
+    keys = f"{step.keys:,} {step.words[1]}{'' if step.keys == 1 else 's'}"
+    _write(ax, left, top + 0.37, f"{keys}{pieces}", fontsize=7.5, color=INK)
     ends = f"on [{step.ends[0]}, {step.ends[1]}]".replace("-", "−")
     _write(ax, item.x + item.width - 0.09, top + 0.37, ends, fontsize=7.5, color=SOFT, ha="right")
     if share is not None and step.own is not None:
@@ -281,12 +284,13 @@ def _plain(ax: Any, item: Item) -> None:
 
 def legend(whole: Anatomy) -> str:
     """What the marks mean, in one or two lines."""
-    first = "a box is a head: its function, its keys, the range of its argument"
+    head, key = whole.steps[0].words
+    first = f"a box is a {head}: its function, its {key}s, the range of its argument"
     if any(step.share is not None for step in whole.steps):
         first += ";  its red bar: the part of the proved bound that is born in it"
     second = "lines: what its query reads (dashed: with a minus)"
     if any(step.rides for step in whole.steps):
-        second += ";  dotted: affine parts of earlier heads, which ride in the residual stream"
+        second += f";  dotted: affine parts of earlier {head}s, which ride in the residual stream"
     return f"{first}\n{second}"
 
 

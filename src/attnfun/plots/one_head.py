@@ -82,7 +82,7 @@ def argument_lines(ax: Any, view: View, step: Step) -> None:
 
     The query is affine in the argument; its two coefficients are read off sampled points.
     """
-    head = max(step.heads, key=lambda one: one.keys)
+    head = max((one for one in step.heads if isinstance(one, Head)), key=lambda one: one.keys)
     box, labels = view.target.box, view.network.labels
     assert labels is not None
     X = box.probe(2000, np.random.default_rng(0))

@@ -78,9 +78,10 @@ def title(ax: Any, head: str, note: str = "") -> None:
         text.set_in_layout(False)  # a long note may run past its panel; it must not squeeze it
 
 
-def no_attention(ax: Any, head: str) -> None:
-    """An affine network: the residual stream carries it."""
-    title(ax, head, "none: the target is affine and rides in the residual stream")
+def no_attention(ax: Any, head: str, mlp: bool = False) -> None:
+    """An affine network, which the residual stream carries, or an MLP without labels."""
+    why = "the network is an MLP" if mlp else "the target is affine and rides in the residual stream"
+    title(ax, head, f"none: {why}")
     ax.axis("off")
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from attnfun.errors import InvalidRequest
 from attnfun.network.head import Head
-from attnfun.plots import one_head, panels
+from attnfun.plots import one_head, panels, units
 from attnfun.plots.anatomy import Anatomy, anatomy
 from attnfun.plots.graph import legend, network_graph, place
 from attnfun.plots.sample import Subject, View
@@ -56,19 +56,20 @@ def figure(approximant: Subject) -> Any:
     view = View.of(approximant)
     whole = anatomy(approximant)
     with matplotlib.rc_context(RC):
-        if whole is not None and (len(whole.steps) > 1 or len(approximant.network.inputs) > 1):
+        mlp = approximant.network.is_mlp
+        if whole is not None and (mlp or len(whole.steps) > 1 or len(approximant.network.inputs) > 1):
             return _composed(approximant, view, whole)
         flat = view.across is None
-        if flat and len(approximant.network.heads) > 1 and len(approximant.network.layers) == 1:
+        if flat and not mlp and len(approximant.network.heads) > 1 and len(approximant.network.layers) == 1:
             return _pieces(approximant, view)
         picture = Figure(figsize=(11.5, 8.0) if flat else (16.0, 8.6), layout="constrained")
         FigureCanvasAgg(picture)
         grid = picture.subplots(2, 2 if flat else 3)
         output = _worst_output(view)
         certificate = approximant.certificate
-        if view.head is None:
-            panels.no_attention(grid[0, 0], "Keys")
-            panels.no_attention(grid[0, 1], "Attention")
+        if not isinstance(view.head, Head):
+            panels.no_attention(grid[0, 0], "Keys", mlp)
+            panels.no_attention(grid[0, 1], "Attention", mlp)
         else:
             shown = _written_by(view, view.head, output)
             (one_head.tangent_lines if flat else panels.key_plane)(grid[0, 0], view, view.head, shown)
@@ -114,7 +115,8 @@ def _composed(approximant: Subject, view: View, whole: Anatomy) -> Any:
     axes = [picture.add_subplot(grid[0, k]) for k in range(3)]
     panels.comparison(axes[0], view)
     panels.error_line(axes[1], view, approximant.certificate)
-    one_head.argument_lines(axes[2], view, max(whole.steps, key=lambda step: step.keys))
+    largest = max(whole.steps, key=lambda step: step.keys)
+    (units.broken_line if approximant.network.is_mlp else one_head.argument_lines)(axes[2], view, largest)
     _heading(picture, approximant, fixed=True)
     return picture
 
@@ -124,8 +126,9 @@ def _pieces(approximant: Subject, view: View) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    heads = sorted(approximant.network.heads, key=lambda head: -head.keys)[:4]
-    heads = [head for head in approximant.network.heads if head in heads]
+    every = approximant.network.layers[0].attention
+    largest = sorted(every, key=lambda head: -head.keys)[:4]
+    heads = [head for head in every if head in largest]
     picture = Figure(figsize=(max(11.5, 4.6 * len(heads)), 11.0), layout="constrained")
     FigureCanvasAgg(picture)
     output = _worst_output(view)
@@ -159,6 +162,7 @@ def _written_by(view: View, head: Head, output: int) -> int:
 
 def _heading(picture: Any, approximant: Subject, fixed: bool = False) -> None:
     certificate, cost = approximant.certificate, approximant.network.cost
+    head, key = approximant.network.words
     text = approximant.target.text
     text = text if len(text) <= 110 else text[:107] + "…"
     high, norm = float(certificate.error[1]), certificate.norm
@@ -170,10 +174,11 @@ def _heading(picture: Any, approximant: Subject, fixed: bool = False) -> None:
         f"ε = {certificate.eps:g}" if certificate.eps is not None else "",
         proof,
         _count(cost.layers, "layer"),
-        _count(cost.heads, "head"),
-        _count(cost.keys, "key"),
+        _count(cost.heads, head),
+        _count(cost.keys, key),
         _count(cost.parameters, "parameter"),
         f"{certificate.construction}, {approximant.network.dtype}".removeprefix(", "),
+        "an MLP" if approximant.network.is_mlp else "",
     ]
     line = "   ·   ".join(part for part in parts if part)
     # The invisible second line of the title reserves the room in which the facts are written in another size.

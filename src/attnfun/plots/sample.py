@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from attnfun.network.evaluate import evaluate
 from attnfun.network.head import Axis, Head
 from attnfun.network.network import Network
+from attnfun.network.relu import ReluBlock
 
 if TYPE_CHECKING:
     from attnfun.targets.function import Function
@@ -41,13 +42,13 @@ class View:
     """One network seen along the variable `line`, and on the slice (`line`, `across`) when there are two or more.
 
     All other variables rest at `centre`: the middle of the box, unless `through` chose another point. `head` is the
-    head with the most keys, `depth` its layer; an affine network has none.
+    head with the most keys, `depth` its layer; an affine network has none, and an MLP a block in its place.
     """
 
     network: Network
     target: Function
     depth: int
-    head: Head | None
+    head: Head | ReluBlock | None
     line: int
     across: int | None
     centre: Array

@@ -121,7 +121,7 @@ def _roots(graph: Graph, guard: int, u: Array, g: Array) -> list[float]:
     found = [float(v) for v in u[g == 0]] if 0 < int((g == 0).sum()) <= 64 else []
     if (g == 0).all():
         return []
-    change = np.flatnonzero((g[:-1] * g[1:] < 0) & np.isfinite(g[:-1] + g[1:]))
+    change = np.flatnonzero((np.sign(g[:-1]) * np.sign(g[1:]) < 0) & np.isfinite(g[:-1] + g[1:]))
     if len(change) == 0 or len(change) > 400:
         return found
     left, right, sign = u[change].copy(), u[change + 1].copy(), np.sign(g[change])

@@ -1,0 +1,234 @@
+"""Method *pieces*: a block of ReLU units of one variable, against its function, between consecutive breakpoints.
+
+    net(u) = a u + b + Σ_j v_j relu(k_j (w u + c) + b_j),       breakpoints x_j = −(k_j c + b_j)/(k_j w)
+
+All numbers are stored doubles; net is a broken line and is evaluated in balls, exactly but for their radii. Take
+doubles y_0 < y_1 < … over the interval, among them the double nearest to every x_j inside, d_j away. Let P be the chord
+of net on a piece [y_i, y_{i+1}] of width h.
+
+* A unit that breaks inside the piece leaves its own chord by at most |v_j k_j w| times the distance of x_j to the
+  nearer end, and no y lies inside, so by at most |v_j k_j w| d_j:   |net − P| ≤ σ := Σ_j |v_j k_j w| d_j.
+* r = P − g has r'' = −g''. With m ≤ g'' ≤ M on the piece (power series over the ball of the piece), e = net − g at its
+  ends and t = (u − y_i)/h,
+
+      r(u) = (1 − t) e_i + t e_{i+1} + t (1 − t) h² g''(ξ)/2      ≤ max_t of the same with M in place of g'',
+
+  and that maximum of a parabola has a closed form; from below likewise with m.
+* Where g has no series on the piece (a kink inside, a root at 0): the range of g there against the ends of P.
+
+So sup |net − g| ≤ σ + the largest of these over the pieces. Pieces are halved where that is above what the witnessed
+errors at the y's ask for. They always cover the interval, so a search that stops early only returns a larger bound.
+
+Failure modes: a function that is not bounded on the interval; more than 300,000 pieces (then the bound is large).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from flint import arb
+
+from attnfun.certify.outcome import Bound
+from attnfun.certify.view import Array, Undecided
+from attnfun.expressions import BallAlgebra, Graph, Kink, SeriesAlgebra, precision, run
+from attnfun.expressions.enclosures import abs_uppers, ball, balls, lowers, upper, uppers
+from attnfun.expressions.series import series_length
+
+_BITS = 256
+_PIECES = 300_000
+_SLACK = 1.02  # proved bound over witnessed error that the halving aims at
+_points = np.frompyfunc(arb, 1, 1)
+
+
+@dataclass(frozen=True)
+class BrokenLine:
+    """net(u) = slope u + offset + Σ_j values_j relu(slopes_j (w u + c) + biases_j)."""
+
+    slope: float
+    offset: float
+    w: float
+    c: float
+    slopes: Array
+    biases: Array
+    values: Array
+
+
+class Units:
+    """The units of a broken line on [left, right], sorted by breakpoint; use at _BITS bits."""
+
+    def __init__(self, line: BrokenLine, left: float, right: float) -> None:
+        w, c, a, z = arb(line.w), arb(line.c), arb(left), arb(right)
+        self.slope, self.constant = arb(line.slope), arb(line.offset)
+        inside: list[tuple[float, arb, arb, arb]] = []
+        tolerance, slack = 0.0, arb(0)
+        for k, b, v in zip(line.slopes.tolist(), line.biases.tolist(), line.values.tolist(), strict=True):
+            rise, at_zero, value = arb(k) * w, arb(k) * c + arb(b), arb(v)
+            first, last = rise * a + at_zero, rise * z + at_zero
+            if first >= 0 and last >= 0:
+                self.slope, self.constant = self.slope + value * rise, self.constant + value * at_zero
+            elif not (first <= 0 and last <= 0):
+                place = -at_zero / rise
+                near = min(max(float(place.mid()), left), right)
+                off = upper(abs(place - arb(near)))
+                if not math.isfinite(off):
+                    raise Undecided("pieces: a breakpoint could not be placed")
+                inside.append((near, rise, at_zero, value))
+                tolerance, slack = max(tolerance, off), slack + abs(value * rise) * arb(off)
+        inside.sort(key=lambda unit: unit[0])
+        self.inside = inside
+        self.places = np.array([unit[0] for unit in inside], dtype=np.float64)
+        self.tolerance, self.slack = tolerance, upper(slack)
+        if not math.isfinite(self.slack):
+            raise Undecided("pieces: a breakpoint could not be placed")
+        # sums over the units before each place that rise to the right, and over those after it that rise to the left
+        self.rising, self.falling = [(arb(0), arb(0))], [(arb(0), arb(0))]
+        for _, rise, at_zero, value in inside:
+            up = rise > 0
+            s, o = self.rising[-1]
+            self.rising.append((s + value * rise, o + value * at_zero) if up else (s, o))
+        for _, rise, at_zero, value in reversed(inside):
+            down = rise < 0
+            s, o = self.falling[-1]
+            self.falling.append((s + value * rise, o + value * at_zero) if down else (s, o))
+        self.falling.reverse()
+
+    def at(self, places: Array) -> list[arb]:
+        """Balls with net at doubles of [left, right]."""
+        before = np.searchsorted(self.places, np.nextafter(places - self.tolerance, -np.inf), side="left")
+        after = np.searchsorted(self.places, np.nextafter(places + self.tolerance, np.inf), side="right")
+        out = []
+        for y, i, j in zip(places.tolist(), before.tolist(), after.tolist(), strict=True):
+            u = arb(y)
+            (s, o), (t, p) = self.rising[i], self.falling[j]
+            total = (self.slope + s + t) * u + self.constant + o + p
+            for _, rise, at_zero, value in self.inside[i:j]:  # so near that only the sign of what they see can tell
+                seen = rise * u + at_zero
+                if not seen <= 0:
+                    total = total + value * (seen if seen >= 0 else ball(0.0, upper(seen)))
+            out.append(total)
+        return out
+
+
+def prove_by_pieces(line: BrokenLine, g: Graph, left: float, right: float, enough: float) -> Bound:
+    """A bound of sup |net − g| on [left, right], variable "u"; one at most `enough` needs no sharpening."""
+    if not (math.isfinite(left) and math.isfinite(right) and left < right):
+        raise Undecided("pieces: an argument that does not vary")
+    with precision(_BITS):
+        units = Units(line, left, right)
+        places = np.concatenate([[left, right], np.linspace(left, right, 9)[1:-1], units.places])
+        nodes = _nodes(units, g, np.unique(np.clip(places, left, right)))
+        low, where = _witnessed(nodes)
+        first, last = nodes[:, :-1], nodes[:, 1:]  # the ends of the pieces
+        bounds, count = _bounds(g, first, last), first.shape[1]
+        while True:
+            goal = max(_SLACK * low, enough)
+            middle = first[0] + (last[0] - first[0]) / 2
+            bad = ~(bounds + units.slack <= goal) & (first[0] < middle) & (middle < last[0])
+            bad &= ~(bounds < np.max(bounds[bad], initial=0.0) / 64)  # the worst first
+            count += 2 * int(bad.sum())
+            if not bad.any() or count > _PIECES:
+                break
+            nodes = _nodes(units, g, middle[bad])
+            low, where = max((low, where), _witnessed(nodes))
+            halves = np.concatenate([first[:, bad], nodes], axis=1), np.concatenate([nodes, last[:, bad]], axis=1)
+            bounds = np.concatenate([bounds[~bad], _bounds(g, *halves)])
+            first, last = (np.concatenate([a[:, ~bad], b], axis=1) for a, b in zip((first, last), halves, strict=True))
+    worst = float(np.max(bounds))
+    if not math.isfinite(worst):
+        raise Undecided(f"pieces: no bound was found near u={float(first[0, int(np.argmax(bounds))]):.17g}")
+    high = max(math.nextafter(worst + units.slack, math.inf), low)
+    return Bound("pieces", low, high, np.array([where]), {"pieces": len(bounds)})
+
+
+def beyond(line: BrokenLine, g: Graph, end: float, far: float) -> float:
+    """A bound of |net(u) − g(end)| for u from `end`, where g ends, to `far`; 0 where `far` is not past it.
+
+    A broken line is farthest from a constant at a breakpoint or at an end.
+    """
+    if end == far:
+        return 0.0
+    left, right = min(end, far), max(end, far)
+    with precision(_BITS):
+        value = run(g, BallAlgebra(clip_sqrt=True), {"u": arb(end)})[0]
+        units = Units(line, left, right)
+        y = np.unique(np.concatenate([[left, right], units.places]))
+        off = abs_uppers(np.array([v - value for v in units.at(y)], dtype=object))
+    worst = float(np.max(off)) + units.slack
+    return math.nextafter(worst, math.inf) if math.isfinite(worst) else math.inf
+
+
+# ---------------------------------------------------------------- many pieces at a time
+
+
+def _nodes(units: Units, g: Graph, y: Array) -> Array:
+    """(5, n): the doubles y, then lower and upper ends of net − g and of net there; what is undefined is infinite."""
+    net = np.array(units.at(y), dtype=object)
+    value = run(g, BallAlgebra(clip_sqrt=True), {"u": _points(y)})[0]
+    off = net - np.broadcast_to(np.asarray(value, dtype=object), y.shape)
+    return np.stack([y, lowers(off), uppers(off), lowers(net), uppers(net)])  # NaN becomes infinite
+
+
+def _witnessed(nodes: Array) -> tuple[float, float]:
+    """(error proved at the node where it is largest, the node)."""
+    least = np.maximum(np.maximum(nodes[1], -nodes[2]), 0.0)  # no larger than |net − g| at that point
+    least = np.where(np.isfinite(least), least, 0.0)
+    top = int(np.argmax(least))
+    return float(least[top]), float(nodes[0, top])
+
+
+def _bounds(g: Graph, first: Array, last: Array) -> Array:
+    """(n,) bounds of |P − g| on the pieces; infinity where nothing is known."""
+    m, M = _curvatures(g, first[0], last[0])
+    width = np.nextafter(last[0] - first[0], np.inf)
+    with np.errstate(all="ignore"):
+        square = np.nextafter(width * width, np.inf)
+        above = _peak(first[2], last[2], np.nextafter(square * np.maximum(M, 0.0), np.inf))
+        below = _peak(-first[1], -last[1], np.nextafter(square * np.maximum(-m, 0.0), np.inf))
+        bounds = np.maximum(above, below)
+        rough = np.flatnonzero(~np.isfinite(bounds))  # NaN too
+        if len(rough):
+            boxes = balls(first[0, rough], last[0, rough])
+            value = np.asarray(run(g, BallAlgebra(clip_sqrt=True), {"u": boxes})[0], dtype=object)
+            value = np.broadcast_to(value, rough.shape)
+            top = uppers(value) - np.minimum(first[3, rough], last[3, rough])
+            bottom = np.maximum(first[4, rough], last[4, rough]) - lowers(value)
+            bounds[rough] = np.nextafter(np.maximum(np.maximum(top, bottom), 0.0), np.inf)
+    return np.where(np.isnan(bounds), np.inf, bounds)
+
+
+def _peak(a: Array, b: Array, bend: Array) -> Array:
+    """An upper bound of max over t in [0, 1] of (1 − t) a + t b + t (1 − t) bend/2; it grows with a, b and bend."""
+    inner = np.abs(b - a) <= bend / 2
+    part = (b - a) / np.where(bend > 0, bend, 1.0)  # at most 1/2 where it counts
+    top = (a + b) / 2 + bend / 8 + np.where(inner & (bend > 0), (b - a) * part / 2, 0.0)
+    peak = np.where(inner, top, np.maximum(a, b))
+    return np.asarray(peak + 1e-14 * (np.abs(a) + np.abs(b) + bend) + 1e-300)
+
+
+class _ClosedSeries(SeriesAlgebra):
+    """Series on a closed piece: abs, relu, max and min may reach 0 at an end of it.
+
+    Where an argument is at least 0 on the whole ball, |w| = w there: g is, on the piece, a smooth function whose
+    derivatives are enclosed, and that is all that the bound asks for. A sign that reaches 0 stays a Kink: it jumps.
+    """
+
+    def _positive(self, name: str, c: arb) -> bool:
+        if name != "sign" and (c >= 0 or c <= 0):
+            return bool(c >= 0)
+        return super()._positive(name, c)
+
+
+def _curvatures(g: Graph, left: Array, right: Array) -> tuple[Array, Array]:
+    """(n,) lower and upper bounds of g'' on the pieces; infinite where no series is proved."""
+    least, most = np.full(len(left), -np.inf), np.full(len(left), np.inf)
+    with series_length(3):
+        algebra = _ClosedSeries(3)
+        for i, (a, b) in enumerate(zip(left.tolist(), right.tolist(), strict=True)):
+            try:
+                half = algebra.coefficients(run(g, algebra, {"u": algebra.variable(ball(a, b))})[0])[2]
+            except Kink:
+                continue
+            least[i], most[i] = -upper(-2 * half), upper(2 * half)
+    return least, most

@@ -261,7 +261,7 @@ def test_centres_have_few_bits(value: float) -> None:
 def test_sensitivities_follow_paths() -> None:
     program, steps = steps_of("exp(2*sin(x) + 5*cos(y))/100", "x=0:1;y=0:1")
     texts = [program.text(s.phi, 60) for s in steps]
-    weights = dict(zip(texts, _sensitivities(program, steps, 1e-3), strict=True))
+    weights = dict(zip(texts, _sensitivities(program, steps, {}, 1e-3), strict=True))
     assert weights["cos(y)"] == pytest.approx(2.5 * weights["sin(x)"], rel=0.05)
 
 

@@ -119,6 +119,9 @@ class Composition:
         self.by_name = {label.name: label for label in labels.coordinates}
         if len(self.by_phi) != len(labels.coordinates) or len(self.by_name) != len(labels.coordinates):
             raise Undecided("composition: two labels for one coordinate or one node")
+        written = {name for layer in network.layers for name in layer.writes}
+        if not set(self.by_name) <= written:  # a label of an input would be believed: inputs have no error
+            raise Undecided("composition: a label names a coordinate that no head writes")
         self.u, self.limit = ROUNDOFF[network.dtype], LARGEST[network.dtype]
         low, high = network.ranges
         self.size = {
@@ -245,7 +248,7 @@ class Composition:
             ]
         }
         high, worst = (max(upper(v) for v in column) for column in zip(*(self._plain(o) for o in outputs), strict=True))
-        if worst > _SLACK * low and len(self.local) == len(self.steps):  # blocks of an MLP have no such tables
+        if worst > _SLACK * low and self.local and len(self.local) == len(self.steps):  # an MLP has no such tables
             field = Refinement(self.local, outputs, self.function.box)
             aimed = aimed_witness(self.network, self.function, field.aims)
             low, witness = max((low, witness), aimed, key=lambda pair: pair[0])

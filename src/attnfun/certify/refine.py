@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from attnfun.certify.moments import net_range, residual_models
 from attnfun.certify.view import Array, View
 from attnfun.certify.witness import Aim
+from attnfun.errors import InvalidRequest
 from attnfun.expressions import ArrayAlgebra, BallAlgebra, GradientAlgebra, Graph, precision, run
 from attnfun.expressions.enclosures import abs_upper, ball, balls, lower, lowers, upper, uppers
 from attnfun.expressions.intervals import Interval, IntervalAlgebra
@@ -256,14 +257,14 @@ def _parts(coefficients: list[arb], radius: float, rest: float, a: float, b: flo
         power = power * arb(radius)
     middle = np.array([float(v.mid()) for v in scaled])
     slop = sum(upper(abs(v - arb(m))) for v, m in zip(scaled, middle.tolist(), strict=True))
-    slop += _SLOP * float(np.abs(middle).sum()) + rest
     rho = 1 / _PARTS + 8 * 2.0**-52 * (abs(a) + abs(b)) / radius + 1e-12  # edges are rounded
+    slop += _SLOP * float(np.abs(middle) @ (1 + rho) ** np.arange(n)) + rest
     centres = (np.arange(_PARTS) + 0.5) * 2 / _PARTS - 1
     shifts = np.array([[math.comb(i, j) for j in range(n)] for i in range(n)], dtype=np.float64)  # 0 for j > i
     powers = centres[:, None, None] ** np.maximum(np.arange(n)[:, None] - np.arange(n), 0)  # (parts, i, j)
     shifted = np.einsum("i,ij,pij->pj", middle, shifts, powers)
-    swing = np.abs(shifted[:, 1:]) @ rho ** np.arange(1, n) + slop
-    low, high = shifted[:, 0] - swing, shifted[:, 0] + swing
+    swing = (np.abs(shifted[:, 1:]) @ rho ** np.arange(1, n) + slop) * (1 + 1e-12)
+    low, high = np.nextafter(shifted[:, 0] - swing, -np.inf), np.nextafter(shifted[:, 0] + swing, np.inf)
     return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
 
 
@@ -304,7 +305,10 @@ def fewer_variables(steps: Sequence[LocalStep], box: Box) -> tuple[Sequence[Loca
     if not 0 < len(found) < box.dim:
         return steps, box
     ranges = [sum((c * whole[n] for n, c in one.items()), arb(0)) for one in found]
-    return new, Box(tuple(names[: len(found)]), tuple(map(lower, ranges)), tuple(map(upper, ranges)))
+    try:
+        return new, Box(tuple(names[: len(found)]), tuple(map(lower, ranges)), tuple(map(upper, ranges)))
+    except InvalidRequest:  # too large for a box, or no width at all
+        return steps, box
 
 
 class Refinement:

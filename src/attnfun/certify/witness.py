@@ -80,7 +80,7 @@ def aimed_witness(network: Network, function: Function, aims: Sequence[Aim]) -> 
     for _ in range(2):
         for aim in aims:
             c = np.array([aim.weights.get(name, 0.0) for name in box.names])
-            if not c.any():
+            if not 1e-140 < np.abs(c).max() < 1e140:
                 continue
             moves = (aim.values[None] - (X @ c)[:, None])[..., None] * c / (c @ c)
             Y = np.clip(X[:, None] + moves, box.low_array, box.high_array)

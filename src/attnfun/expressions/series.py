@@ -271,8 +271,8 @@ class SeriesAlgebra:
 
     def _asin_slope(self, c: Ball) -> list[Ball]:
         """Coefficients of (1 - (c+h)^2)^(-1/2)."""
-        inner = self._series([1 - self.balls.powi(c, 2), -2 * c, -ONE])
-        return [self.powr(inner, -_HALF)[k] for k in range(self.order)]
+        slope = self.powr(self._series([1 - self.balls.powi(c, 2), -2 * c, -ONE]), -_HALF)
+        return [slope[k] for k in range(self.order)]
 
     def erf(self, x: Series) -> Series:
         def taylor(c: Ball, n: int) -> list[Ball]:

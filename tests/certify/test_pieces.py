@@ -136,13 +136,13 @@ def test_an_interval_between_two_doubles_that_hides_a_breakpoint() -> None:
 
 @pytest.mark.parametrize("text", ["abs(u)", "relu(u - 1/4)", "max(u, 1/2 - u)", "min(u, 0)"])
 def test_a_kink_at_a_breakpoint_costs_nothing(text: str) -> None:
-    """One unit is the function: on both sides of the kink the error is proved to be 0 up to the last bits."""
+    """One unit is the function: on both sides of the kink the error is proved to be below an ulp of 1."""
     place, jump, slope = {"abs(u)": (0.0, 2.0, -1.0), "min(u, 0)": (0.0, -1.0, 1.0)}.get(text, (0.25, 1.0, 0.0))
     offset = 0.0
     if text.startswith("max"):
         jump, slope, offset = 2.0, -1.0, 0.5
     line = BrokenLine(slope, offset, 1.0, 0.0, np.ones(1), np.array([-place]), np.array([jump]))
-    assert prove_by_pieces(line, graph(text), -1.0, 1.0, 1e-18).high <= 1e-17
+    assert prove_by_pieces(line, graph(text), -1.0, 1.0, 1e-18).high <= np.finfo(np.float64).eps
 
 
 def test_beyond_an_end_the_block_is_compared_with_the_end_value() -> None:

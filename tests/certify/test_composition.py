@@ -18,7 +18,8 @@ from flint import arb
 import attnfun as af
 from attnfun.approximant import Approximant
 from attnfun.certify import Certificate, Status, prove
-from attnfun.certify.composition import Composition, modulus, prove_unary
+from attnfun.certify.composition import Composition
+from attnfun.certify.unary import modulus, prove_unary
 from attnfun.certify.view import HeadView, LineAxis, View
 from attnfun.certify.witness import outputs_at
 from attnfun.errors import DamagedFile

@@ -15,7 +15,8 @@ import attnfun as af
 from attnfun.certify.identity import same_function
 from attnfun.certify.view import Undecided
 from attnfun.constructions.compose import Forms, Step, _layers, _names, _sensitivities, _steps
-from attnfun.constructions.compose_walk import Finished, Program, Walk, _dyadic, rough_keys, unary_graph
+from attnfun.constructions.compose_program import Finished, Program, dyadic, rough_keys, unary_graph
+from attnfun.constructions.compose_walk import Walk
 from attnfun.constructions.plan import Request
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.expressions import BallAlgebra, Builder, Graph, parse, precision, run
@@ -252,7 +253,7 @@ def test_unary_graphs_refuse_a_second_way_in() -> None:
 
 @given(st.floats(-1e6, 1e6, allow_subnormal=False))
 def test_centres_have_few_bits(value: float) -> None:
-    near, above = _dyadic(value), _dyadic(abs(value), up=True)
+    near, above = dyadic(value), dyadic(abs(value), up=True)
     assert abs(near - Fraction(value)) <= abs(Fraction(value)) / 2**11
     assert Fraction(abs(value)) <= above <= Fraction(abs(value)) * (1 + Fraction(1, 2**10))
     assert near == Fraction(float(near))

@@ -39,54 +39,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from flint import arb
 
 from attnfun.certify.extension import require_same
-from attnfun.certify.identity import in_terms_of
-from attnfun.certify.moments import prove_by_moments, range_bound
-from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.outcome import Bound
 from attnfun.certify.pieces import BrokenLine, beyond, prove_by_pieces
 from attnfun.certify.pinned import Component, Pinned, is_square, norm_shift, prove_pinned, root_slope
+from attnfun.certify.reading import Form, Reading
 from attnfun.certify.refine import Affine, Errors, LocalOutput, LocalStep, Refinement
 from attnfun.certify.relu_rounding import block_fits, block_rounding
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, form_rounding, gamma, line_bounds, line_fits
+from attnfun.certify.unary import modulus, prove_unary, widened
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
 from attnfun.certify.witness import aimed_witness, computed_witness
-from attnfun.errors import AttnfunError
-from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, GradientAlgebra, Graph, precision, run
-from attnfun.expressions.enclosures import abs_uppers, balls, lowers, upper, uppers
+from attnfun.expressions import Graph, precision
+from attnfun.expressions.enclosures import upper
 from attnfun.network import Head, Label, Labels, Network, ReluBlock
-from attnfun.targets import Box, Function, natural_domain, require_defined
-from attnfun.targets.ranges import is_tight, range_of
-from attnfun.targets.removable import resolved
+from attnfun.targets import Function
 
 _SLACK = 1.25  # bound over witness above which errors are looked at locally
 _GOAL = 1.1  # the slack that the local search stops at
-
-
-@dataclass
-class _Form:
-    """An affine form with ball coefficients, twice: in the inputs and φ's (by label name; what it means) and in the
-    inputs and the stream's coordinates (for comparison with stored weights), each with its constant.
-    """
-
-    phis: dict[str, arb] = field(default_factory=dict)
-    meant: arb = field(default_factory=lambda: arb(0))
-    stream: dict[str, arb] = field(default_factory=dict)
-    constant: arb = field(default_factory=lambda: arb(0))
-
-    def plus(self, other: _Form, factor: arb) -> _Form:
-        meant, constant = self.meant + factor * other.meant, self.constant + factor * other.constant
-        out = _Form(dict(self.phis), meant, dict(self.stream), constant)
-        for mine, yours in ((out.phis, other.phis), (out.stream, other.stream)):
-            for name, value in yours.items():
-                mine[name] = mine.get(name, arb(0)) + factor * value
-        return out
 
 
 @dataclass(frozen=True)
@@ -109,18 +85,10 @@ class Composition:
     """The proof of one labelled network, coordinate by coordinate."""
 
     def __init__(self, network: Network, function: Function, labels: Labels) -> None:
-        if function.graph is None:
-            raise Undecided("composition: a black box has no expression to compare labels with")
-        if function.source is not None:
-            labels = _continued(labels, function.box)
-        self.network, self.function, self.labels = network, function, labels
-        self.program = labels.program
-        self.by_phi = {label.phi: label for label in labels.coordinates}
-        self.by_name = {label.name: label for label in labels.coordinates}
-        if len(self.by_phi) != len(labels.coordinates) or len(self.by_name) != len(labels.coordinates):
-            raise Undecided("composition: two labels for one coordinate or one node")
+        self.network, self.function = network, function
+        self.reading = Reading(labels, function)
         written = {name for layer in network.layers for name in layer.writes}
-        if not set(self.by_name) <= written:  # a label of an input would be believed: inputs have no error
+        if not set(self.reading.by_name) <= written:  # a label of an input would be believed: inputs have no error
             raise Undecided("composition: a label names a coordinate that no head writes")
         self.u, self.limit = ROUNDOFF[network.dtype], LARGEST[network.dtype]
         low, high = network.ranges
@@ -133,94 +101,6 @@ class Composition:
         self.local: list[LocalStep] = []
         self.squares: dict[str, dict[str, tuple[float, float]]] = {}  # δ and |a| m + rounding of every φ = U²
         self._pinned: dict[str, Pinned | None] = {}
-        self.ranges: dict[int, tuple[float, float]] = {}  # of the arguments U
-        self._forms: dict[int, _Form] = {}
-        self._constant: list[bool] = []
-        for node in self.program.nodes:
-            self._constant.append(node.op != "var" and all(self._constant[a] for a in node.args))
-
-    # ------------------------------------------------------------ reading the program
-
-    def form(self, node: int) -> _Form:
-        """The affine form of a program node; Undecided if it is not affine in inputs and labelled φ's."""
-        if node not in self._forms:
-            self._forms[node] = self._form(node)
-        return self._forms[node]
-
-    def _form(self, index: int) -> _Form:
-        node = self.program.nodes[index]
-        label = self.by_phi.get(index)
-        if label is not None:
-            if label.argument >= index:
-                raise Undecided(f"composition: the label of {label.name} refers forward")
-            inner = self.form(label.argument)
-            slope = arb(label.slope)
-            stream = {name: slope * value for name, value in inner.stream.items()}
-            stream[label.name] = stream.get(label.name, arb(0)) + 1
-            return _Form({label.name: arb(1)}, arb(0), stream, slope * inner.constant + arb(label.offset))
-        if node.op == "var":
-            name = str(node.value)
-            return _Form({name: arb(1)}, arb(0), {name: arb(1)}, arb(0))
-        if self._constant[index]:
-            return _Form(meant=self._value(index), constant=self._value(index))
-        args = node.args
-        if node.op in ("add", "sub"):
-            return self.form(args[0]).plus(self.form(args[1]), arb(1 if node.op == "add" else -1))
-        if node.op == "neg":
-            return _Form().plus(self.form(args[0]), arb(-1))
-        if node.op == "mul" and self._constant[args[0]]:
-            return _Form().plus(self.form(args[1]), self._value(args[0]))
-        if node.op == "mul" and self._constant[args[1]]:
-            return _Form().plus(self.form(args[0]), self._value(args[1]))
-        if node.op == "div" and self._constant[args[1]]:
-            return _Form().plus(self.form(args[0]), 1 / self._value(args[1]))
-        raise Undecided(f"composition: {self.program.text(index, 80)} is no affine form of the labelled coordinates")
-
-    def _value(self, index: int) -> arb:
-        value = run(self.program.reachable((index,)), BallAlgebra(), {})[0]
-        if not value.is_finite():
-            raise Undecided("composition: a constant of the program is not finite")
-        return value
-
-    def unary(self, label: Label) -> Graph:
-        """g with φ = g(U), variable "u"; Undecided if φ reaches an input by another way than U."""
-        out = Builder()
-        at: dict[int, int] = {label.argument: out.var("u")}
-        stack = [label.phi]
-        while stack:
-            index = stack[-1]
-            if index in at:
-                stack.pop()
-                continue
-            node = self.program.nodes[index]
-            if node.op == "var":
-                raise Undecided(f"composition: the label of {label.name} depends on {node.value} past its argument")
-            waiting = [a for a in node.args if a not in at]
-            if waiting:
-                stack.extend(waiting)
-                continue
-            at[index] = out.apply(node.op, *(at[a] for a in node.args), value=node.value)
-            stack.pop()
-        return out.graph([at[label.phi]])
-
-    def argument_range(self, label: Label, g: Graph) -> tuple[float, float]:
-        """The range of U over the box, rigorous; g(U) was proved defined, so U never leaves g's natural domain."""
-        box, graph = self.function.box, Graph(self.program.nodes, (label.argument,))
-        least, most = natural_domain(g)
-        ((low, high),) = range_of(graph, box, known=self.ranges, within=(least, most))
-        if not is_tight(graph, box, low, high):  # the target may say it better: products are not written as squares
-            assert self.function.graph is not None
-            other = in_terms_of(self.program, label.argument, self.function.graph, box)
-            if other is not None:
-                ((a, b),) = range_of(other, box, within=(least, most))
-                low, high = max(low, a), min(high, b)
-        low, high = max(low, least), min(high, most)
-        if not (math.isfinite(low) and math.isfinite(high)):
-            raise Undecided(f"composition: the argument of {label.name} could not be bounded")
-        self.ranges[label.argument] = low, high
-        return low, high
-
-    # ------------------------------------------------------------ the proof
 
     def prove(self, eps: float) -> tuple[Bound, float]:
         """(bound in real arithmetic with its witness, rounding): the sum bounds the computed network.
@@ -229,15 +109,15 @@ class Composition:
         """
         if not all(self.size[name] < self.limit for name in self.network.inputs):
             raise Undecided(f"composition: {self.network.dtype} cannot hold all points of the domain")
-        require_same(self.program, self.function)
+        require_same(self.reading.program, self.function)
         with precision(128):
             for number, layer in enumerate(self.network.layers):
                 before = self.network.inputs + tuple(n for one in self.network.layers[:number] for n in one.writes)
                 for name in layer.writes:
-                    if name not in self.by_name:
+                    if name not in self.reading.by_name:
                         raise Undecided(f"composition: coordinate {name} has no label")
                     heads = [h for h in layer.heads if name in h.writes]
-                    self._coordinate(self.by_name[name], heads, before, eps)
+                    self._coordinate(self.reading.by_name[name], heads, before, eps)
             outputs = self._outputs()
         low, witness = computed_witness(self.network, self.function)
         details: dict[str, Any] = {
@@ -258,7 +138,7 @@ class Composition:
         return Bound("composition", low, high, witness, details), math.nextafter(max(worst - high, 0.0), math.inf)
 
     def _query(
-        self, head: Head | ReluBlock, label: Label, before: tuple[str, ...], form: _Form, span: tuple[float, float]
+        self, head: Head | ReluBlock, label: Label, before: tuple[str, ...], form: Form, span: tuple[float, float]
     ) -> tuple[LineAxis, float, float]:
         """The head's axis as a function of u (nominal map q = w u + c), and the mismatch of that map.
 
@@ -308,8 +188,8 @@ class Composition:
         """A coordinate of an MLP: one block of ReLU units in place of heads, the rest as in `_coordinate`."""
         if len(blocks) != 1:
             raise Undecided(f"composition: several blocks write {label.name}")
-        form, g, dtype = self.form(label.argument), self.unary(label), self.network.dtype
-        low, high = self.argument_range(label, g)
+        form, g, dtype = self.reading.form(label.argument), self.reading.unary(label), self.network.dtype
+        low, high = self.reading.argument_range(label, g)
         axis, plain, mismatch = self._query(blocks[0], label, before, form, (low, high))
         values = blocks[0].values[:, blocks[0].writes.index(label.name)]
         line = BrokenLine(label.slope, label.offset, axis.w, axis.c, axis.slopes, axis.biases, values)
@@ -337,9 +217,9 @@ class Composition:
         if blocks:
             return self._block(label, blocks, before)
         heads = [head for head in written if isinstance(head, Head)]
-        form = self.form(label.argument)
-        g = self.unary(label)
-        low, high = self.argument_range(label, g)
+        form = self.reading.form(label.argument)
+        g = self.reading.unary(label)
+        low, high = self.reading.argument_range(label, g)
         views, mismatch, rounding, plain, sizes = [], 0.0, 0.0, 0.0, 0.0
         first: LineAxis | None = None
         for head in heads:
@@ -396,7 +276,7 @@ class Composition:
             self.squares[label.name] = {"computed": (delta, computed.rest), "exact": (still, exact.rest)}
 
     def _norm(
-        self, form: _Form, g: Graph, left: float, right: float, mismatch: float, carried: float, delta: float, kind: str
+        self, form: Form, g: Graph, left: float, right: float, mismatch: float, carried: float, delta: float, kind: str
     ) -> tuple[float, float]:
         """(ω, how far û may stray below `left`), the smaller of what is given and of what `pinned` says of norms."""
         if not (form.phis and form.meant >= 0):
@@ -440,8 +320,8 @@ class Composition:
         """Every output with what its read-out adds: weights that are not exact, and rounding."""
         outputs = []
         names = self.network.coordinates
-        for o, node in enumerate(self.program.outputs):
-            form = self.form(node)
+        for o, node in enumerate(self.reading.program.outputs):
+            form = self.reading.form(node)
             row = self.network.readout[o]
             off = abs(arb(float(self.network.readout_bias[o])) - form.constant)
             carried = abs(arb(float(self.network.readout_bias[o])))
@@ -453,110 +333,6 @@ class Composition:
             lost = arb(self._rounding(row, float(self.network.readout_bias[o]), names, upper(carried)))
             outputs.append(LocalOutput(Affine(form.phis, form.meant), upper(off), upper(off + lost)))
         return outputs
-
-
-def _continued(labels: Labels, box: Box) -> Labels:
-    """The same labels on the program with its removable divisions continued; files hold plain divisions only."""
-    program, at = resolved(labels.program, box)
-    return Labels(program, tuple(replace(c, phi=at[c.phi], argument=at[c.argument]) for c in labels.coordinates))
-
-
-# ---------------------------------------------------------------- one variable
-
-
-def widened(g: Graph, low: float, high: float, delta: float) -> tuple[float, float]:
-    """[low, high] widened by δ at each end beyond which g is still defined."""
-    ends = []
-    for left, right, wide in (
-        (math.nextafter(low - delta, -math.inf), high, 0),
-        (low, math.nextafter(high + delta, math.inf), 1),
-    ):
-        try:
-            require_defined(g, Box(("u",), (left,), (right,)))
-            ends.append((left, right)[wide])
-        except AttnfunError:
-            ends.append((low, high)[wide])
-    return ends[0], ends[1]
-
-
-def prove_unary(
-    seen: View, g: Graph, reach: tuple[float, float], enough: float, true: tuple[float, float]
-) -> tuple[float, str]:
-    """A bound of |g(clip(u)) − seen(u)|, clip to seen's interval, for u that passes the `true` range by `reach` (below,
-    above) at most; and its method.
-
-    `enough`: a bound that small needs no sharpening; it steers and proves nothing.
-    """
-    low, high = float(seen.low[0]), float(seen.high[0])
-    own, method = _prove_line(seen, g, enough)
-    if reach[0] > 0 and low >= true[0]:
-        own = max(own, _beyond(seen, g, low, -reach[0], own))
-    if reach[1] > 0 and high <= true[1]:
-        own = max(own, _beyond(seen, g, high, reach[1], own))
-    return own, method
-
-
-def _prove_line(seen: View, g: Graph, enough: float) -> tuple[float, str]:
-    low, high = float(seen.low[0]), float(seen.high[0])
-    if not high > low:
-        raise Undecided("composition: an argument that does not vary")
-    estimate, starts = _sampled(seen, g)
-    reasons = []
-    for method in (prove_by_nodes, prove_by_moments):
-        try:
-            if method is prove_by_nodes:
-                bound = prove_by_nodes(seen, g, ("u",), estimate, max(2 * estimate, enough))
-            else:
-                bound = prove_by_moments(seen, g, ("u",), estimate, max(2 * estimate, enough), starts)
-        except Undecided as why:
-            reasons.append(str(why))
-            continue
-        return bound.high, bound.method
-    raise Undecided(f"composition: {g.text(g.outputs[0], 60)} on [{low:.6g}, {high:.6g}]: " + "; ".join(reasons))
-
-
-def _sampled(seen: View, g: Graph) -> tuple[float, Array]:
-    """Float estimate of sup|g − seen| and points behind it, on a grid graded to both ends."""
-    low, high = float(seen.low[0]), float(seen.high[0])
-    s = np.concatenate([np.linspace(0, 1, 1201), np.geomspace(1e-14, 0.5, 300), 1 - np.geomspace(1e-14, 0.5, 300)])
-    u = np.clip(low + (high - low) * np.sort(s), low, high)
-    with np.errstate(all="ignore"):
-        f = np.broadcast_to(np.asarray(run(g, ArrayAlgebra(), {"u": u})[0], dtype=np.float64), u.shape)
-        error = np.abs(f - seen.floats(u))
-    error = np.where(np.isfinite(error), error, 0.0)
-    top = np.argsort(error)[-3:]
-    return float(error[top[-1]]), u[top][:, None]
-
-
-def _beyond(seen: View, g: Graph, end: float, reach: float, goal: float) -> float:
-    """A bound of |g(end) − seen(u)| for u between `end` and end + reach: Taylor forms of the heads against a
-    constant.
-    """
-    value = run(g, BallAlgebra(clip_sqrt=True), {"u": arb(end)})[0]
-    a, b = (end, end + reach) if reach > 0 else (end + reach, end)
-    return range_bound(seen, [value], math.nextafter(a, -math.inf), math.nextafter(b, math.inf), goal)
-
-
-def modulus(g: Graph, low: float, high: float, delta: float) -> float:
-    """ω_g(δ) on [low, high]: over pieces that overlap by δ, the smaller of the oscillation and δ times the slope."""
-    if delta == 0:
-        return 0.0
-    width = high - low
-    fine = np.concatenate([np.linspace(0, 1, 33), 2.0 ** -np.arange(6.0, 60.0), 1 - 2.0 ** -np.arange(6.0, 50.0)])
-    edges = np.unique(np.clip(low + width * fine, low, high))
-    edges[0], edges[-1] = low, high
-    left, right = edges[:-1], np.minimum(np.nextafter(edges[1:] + delta, np.inf), high)
-    boxes = balls(left, right)
-    algebra = GradientAlgebra(BallAlgebra(clip_sqrt=True, sharp=True), 1)
-    dual = run(g, algebra, algebra.variables(["u"], {"u": boxes}))[0]
-    value = np.broadcast_to(np.asarray(dual.value, dtype=object), left.shape)
-    swing = uppers(value) - lowers(value)
-    swing = np.where(np.isnan(swing), np.inf, swing) * (1 + 1e-12)
-    slope = np.zeros(len(left))
-    if dual.partials and dual.partials[0] is not None:
-        slope = np.broadcast_to(abs_uppers(np.asarray(dual.partials[0], dtype=object)), left.shape)
-    slope = np.where(np.isnan(slope), np.inf, slope)
-    return float(np.max(np.minimum(swing, slope * delta))) * (1 + 1e-12)
 
 
 def prove_by_composition(network: Network, function: Function, labels: Labels, eps: float) -> tuple[Bound, float]:

@@ -29,7 +29,8 @@ import numpy as np
 
 from attnfun.constructions.compose_mlp import fit_steps, nearest_request, shares
 from attnfun.constructions.compose_norms import as_norms
-from attnfun.constructions.compose_walk import Finished, Walk, rough_keys, unary_graph
+from attnfun.constructions.compose_program import Finished, rough_keys, unary_graph
+from attnfun.constructions.compose_walk import Walk
 from attnfun.constructions.plan import Plan, Request
 from attnfun.constructions.unary.fit import UnaryFit, fit_unary
 from attnfun.constructions.unary.spline import SplineFit, rough_units

@@ -1,0 +1,145 @@
+"""What labels say, read off their program: affine forms, functions of one variable, ranges of arguments.
+
+Nothing is believed: φ must depend on its U alone, and U be affine in inputs and earlier φ's.
+Failure mode: Undecided where the program has another shape.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+from flint import arb
+
+from attnfun.certify.identity import in_terms_of
+from attnfun.certify.view import Undecided
+from attnfun.expressions import BallAlgebra, Builder, Graph, run
+from attnfun.network import Label, Labels
+from attnfun.targets import Box, Function, natural_domain
+from attnfun.targets.ranges import is_tight, range_of
+from attnfun.targets.removable import resolved
+
+
+@dataclass
+class Form:
+    """An affine form with ball coefficients, twice: in the inputs and φ's (by label name; what it means) and in the
+    inputs and the stream's coordinates (for comparison with stored weights), each with its constant.
+    """
+
+    phis: dict[str, arb] = field(default_factory=dict)
+    meant: arb = field(default_factory=lambda: arb(0))
+    stream: dict[str, arb] = field(default_factory=dict)
+    constant: arb = field(default_factory=lambda: arb(0))
+
+    def plus(self, other: Form, factor: arb) -> Form:
+        meant, constant = self.meant + factor * other.meant, self.constant + factor * other.constant
+        out = Form(dict(self.phis), meant, dict(self.stream), constant)
+        for mine, yours in ((out.phis, other.phis), (out.stream, other.stream)):
+            for name, value in yours.items():
+                mine[name] = mine.get(name, arb(0)) + factor * value
+        return out
+
+
+class Reading:
+    """The program of some labels; every answer is derived from its nodes."""
+
+    def __init__(self, labels: Labels, function: Function) -> None:
+        if function.graph is None:
+            raise Undecided("composition: a black box has no expression to compare labels with")
+        if function.source is not None:
+            labels = _continued(labels, function.box)
+        self.function, self.program = function, labels.program
+        self.by_phi = {label.phi: label for label in labels.coordinates}
+        self.by_name = {label.name: label for label in labels.coordinates}
+        if len(self.by_phi) != len(labels.coordinates) or len(self.by_name) != len(labels.coordinates):
+            raise Undecided("composition: two labels for one coordinate or one node")
+        self.ranges: dict[int, tuple[float, float]] = {}  # of the arguments U
+        self._forms: dict[int, Form] = {}
+        self._constant: list[bool] = []
+        for node in self.program.nodes:
+            self._constant.append(node.op != "var" and all(self._constant[a] for a in node.args))
+
+    def form(self, node: int) -> Form:
+        """The affine form of a program node; Undecided if it is not affine in inputs and labelled φ's."""
+        if node not in self._forms:
+            self._forms[node] = self._form(node)
+        return self._forms[node]
+
+    def _form(self, index: int) -> Form:
+        node = self.program.nodes[index]
+        label = self.by_phi.get(index)
+        if label is not None:
+            if label.argument >= index:
+                raise Undecided(f"composition: the label of {label.name} refers forward")
+            inner = self.form(label.argument)
+            slope = arb(label.slope)
+            stream = {name: slope * value for name, value in inner.stream.items()}
+            stream[label.name] = stream.get(label.name, arb(0)) + 1
+            return Form({label.name: arb(1)}, arb(0), stream, slope * inner.constant + arb(label.offset))
+        if node.op == "var":
+            name = str(node.value)
+            return Form({name: arb(1)}, arb(0), {name: arb(1)}, arb(0))
+        if self._constant[index]:
+            return Form(meant=self._value(index), constant=self._value(index))
+        args = node.args
+        if node.op in ("add", "sub"):
+            return self.form(args[0]).plus(self.form(args[1]), arb(1 if node.op == "add" else -1))
+        if node.op == "neg":
+            return Form().plus(self.form(args[0]), arb(-1))
+        if node.op == "mul" and self._constant[args[0]]:
+            return Form().plus(self.form(args[1]), self._value(args[0]))
+        if node.op == "mul" and self._constant[args[1]]:
+            return Form().plus(self.form(args[0]), self._value(args[1]))
+        if node.op == "div" and self._constant[args[1]]:
+            return Form().plus(self.form(args[0]), 1 / self._value(args[1]))
+        raise Undecided(f"composition: {self.program.text(index, 80)} is no affine form of the labelled coordinates")
+
+    def _value(self, index: int) -> arb:
+        value = run(self.program.reachable((index,)), BallAlgebra(), {})[0]
+        if not value.is_finite():
+            raise Undecided("composition: a constant of the program is not finite")
+        return value
+
+    def unary(self, label: Label) -> Graph:
+        """g with φ = g(U), variable "u"; Undecided if φ reaches an input by another way than U."""
+        out = Builder()
+        at: dict[int, int] = {label.argument: out.var("u")}
+        stack = [label.phi]
+        while stack:
+            index = stack[-1]
+            if index in at:
+                stack.pop()
+                continue
+            node = self.program.nodes[index]
+            if node.op == "var":
+                raise Undecided(f"composition: the label of {label.name} depends on {node.value} past its argument")
+            waiting = [a for a in node.args if a not in at]
+            if waiting:
+                stack.extend(waiting)
+                continue
+            at[index] = out.apply(node.op, *(at[a] for a in node.args), value=node.value)
+            stack.pop()
+        return out.graph([at[label.phi]])
+
+    def argument_range(self, label: Label, g: Graph) -> tuple[float, float]:
+        """The range of U over the box, rigorous; g(U) was proved defined, so U never leaves g's natural domain."""
+        box, graph = self.function.box, Graph(self.program.nodes, (label.argument,))
+        least, most = natural_domain(g)
+        ((low, high),) = range_of(graph, box, known=self.ranges, within=(least, most))
+        if not is_tight(graph, box, low, high):  # the target may say it better: products are not written as squares
+            assert self.function.graph is not None
+            other = in_terms_of(self.program, label.argument, self.function.graph, box)
+            if other is not None:
+                ((a, b),) = range_of(other, box, within=(least, most))
+                low, high = max(low, a), min(high, b)
+        low, high = max(low, least), min(high, most)
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise Undecided(f"composition: the argument of {label.name} could not be bounded")
+        self.ranges[label.argument] = low, high
+        return low, high
+
+
+def _continued(labels: Labels, box: Box) -> Labels:
+    """The same labels on the program with its removable divisions continued; files hold plain divisions only."""
+    program, at = resolved(labels.program, box)
+    return Labels(program, tuple(replace(c, phi=at[c.phi], argument=at[c.argument]) for c in labels.coordinates))

@@ -1,0 +1,103 @@
+"""Programs of `compose`: a graph, and which of its nodes are heads of which arguments; their rough sizes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from attnfun.errors import Infeasible
+from attnfun.expressions import ArrayAlgebra, Builder, Graph, run
+
+
+@dataclass
+class Program:
+    """A program under construction: the builder of its graph and the heads found so far, φ → U.
+
+    `meaning`: which node of the source a node of the program computes.
+    """
+
+    builder: Builder = field(default_factory=Builder)
+    heads: dict[int, int] = field(default_factory=dict)
+    meaning: dict[int, int] = field(default_factory=dict)
+    ranges: dict[int, tuple[float, float]] = field(default_factory=dict)
+
+    def head(self, phi: int, argument: int, low: float, high: float) -> int:
+        """Mark φ as a head on U, whose values are thought to lie in [low, high], unless it is trivial."""
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise Infeasible("compose: the argument of a step is not bounded on the box")
+        if phi != argument and self.builder.node(argument).op not in ("const", "pi", "e"):
+            self.heads.setdefault(phi, argument)
+            self.ranges[phi] = (low, high)
+        return phi
+
+    @property
+    def depth(self) -> int:
+        """The layers the heads found so far need."""
+        levels: list[int] = []
+        for i in range(len(self.builder)):
+            below = max((levels[a] for a in self.builder.node(i).args), default=0)
+            levels.append(1 + levels[self.heads[i]] if i in self.heads else below)
+        return max(levels, default=0)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The program's graph, its outputs, and its heads in an order in which arguments come first.
+
+    `plainly`: the argument of each head as the source has it, for ranges.
+    """
+
+    graph: Graph
+    heads: tuple[tuple[int, int], ...]
+    plainly: tuple[Graph, ...]
+
+
+def unary_graph(builder: Builder, phi: int, argument: int) -> Graph:
+    """The function g of one variable u with φ = g(U)."""
+    out = Builder()
+    u = out.var("u")
+    memo = {argument: u}
+
+    def copy(n: int) -> int:
+        if n not in memo:
+            node = builder.node(n)
+            if node.op == "var":
+                raise Infeasible(f"compose: {node.value} reaches a head by another way than its argument")
+            memo[n] = out.apply(node.op, *(copy(a) for a in node.args), value=node.value)
+        return memo[n]
+
+    return out.graph([copy(phi)])
+
+
+def dyadic(value: float, up: bool = False) -> Fraction:
+    """A nearby fraction of few bits (12), not smaller than `value` if `up`."""
+    if value == 0:
+        return Fraction(0)
+    exponent = math.frexp(value)[1] - 12
+    scaled = value / 2.0**exponent
+    return Fraction(math.ceil(scaled) if up else round(scaled)) * Fraction(2) ** exponent
+
+
+def rough_keys(unary: Graph, low: float, high: float, eps: float = 1e-7) -> float:
+    """Estimated keys of a tuned head: half the Chebyshev degree that resolves g to `eps` of its range, at least 5."""
+    if not high > low:
+        return 1.0
+    op = unary.nodes[-1].op if len(unary.nodes) == 2 else ""
+    if op in ("tanh", "sigmoid"):
+        return 2.0
+    if op in ("relu", "abs"):
+        return 8.0
+    n = 129
+    x = (low + high) / 2 + (high - low) / 2 * np.cos((np.arange(n) + 0.5) * np.pi / n)
+    with np.errstate(all="ignore"):
+        y = np.broadcast_to(np.asarray(run(unary, ArrayAlgebra(), {"u": x})[0], dtype=np.float64), (n,))
+    if not np.isfinite(y).all():
+        raise Infeasible("compose: a step is not defined on the range of its argument")
+    k = np.arange(n)
+    coefficients = np.abs(np.cos(np.outer(k, (np.arange(n) + 0.5) * np.pi / n)) @ y) * 2 / n
+    tail = np.cumsum(coefficients[::-1])[::-1]
+    degree = int(np.argmax(tail <= eps * max(np.ptp(y), 1e-300))) or n
+    return 5.0 if degree <= 3 else 2 + 0.5 * degree if degree < n else 50.0

@@ -83,10 +83,13 @@ class Compose:
         graph, squares = canonical(function.graph), frozenset[int]()
         if not mlp:  # broken lines are not pinned
             graph, squares = as_norms(graph, function.box)
-        finished = Walk(graph, function.box, rough_units if mlp else rough_keys, squares).finished
-        steps = _steps(finished, request)
-        if not steps:
+        keys_of, shallow = rough_units if mlp else rough_keys, request.prefer == "layers"
+        finished = Walk(graph, function.box, keys_of, squares, shallow).finished
+        if not finished.heads:
             raise Infeasible("compose: the target is affine")
+        if request.max_layers is not None and finished.depth > request.max_layers and not shallow:
+            finished = Walk(graph, function.box, keys_of, squares, shallow=True).finished
+        steps = _steps(finished, request)
         norms = {} if mlp else _norms(finished.graph, steps)
         weights = _sensitivities(finished.graph, steps, norms, request.eps)
         share = 0.9 * request.eps / len(steps)

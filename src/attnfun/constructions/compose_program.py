@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
 
+from attnfun.constructions.unary.fit import estimate_keys
 from attnfun.errors import Infeasible
-from attnfun.expressions import ArrayAlgebra, Builder, Graph, run
+from attnfun.expressions import ArrayAlgebra, Builder, Graph, Node, run
 
 
 @dataclass
@@ -36,11 +38,7 @@ class Program:
     @property
     def depth(self) -> int:
         """The layers the heads found so far need."""
-        levels: list[int] = []
-        for i in range(len(self.builder)):
-            below = max((levels[a] for a in self.builder.node(i).args), default=0)
-            levels.append(1 + levels[self.heads[i]] if i in self.heads else below)
-        return max(levels, default=0)
+        return depth([self.builder.node(i) for i in range(len(self.builder))], self.heads)
 
 
 @dataclass(frozen=True)
@@ -53,6 +51,20 @@ class Finished:
     graph: Graph
     heads: tuple[tuple[int, int], ...]
     plainly: tuple[Graph, ...]
+
+    @property
+    def depth(self) -> int:
+        """The layers the heads need."""
+        return depth(self.graph.nodes, dict(self.heads))
+
+
+def depth(nodes: Sequence[Node], heads: Mapping[int, int]) -> int:
+    """The most heads one after the other on any way through the nodes."""
+    levels: list[int] = []
+    for i, node in enumerate(nodes):
+        below = max((levels[a] for a in node.args), default=0)
+        levels.append(1 + levels[heads[i]] if i in heads else below)
+    return max(levels, default=0)
 
 
 def unary_graph(builder: Builder, phi: int, argument: int) -> Graph:
@@ -82,22 +94,16 @@ def dyadic(value: float, up: bool = False) -> Fraction:
 
 
 def rough_keys(unary: Graph, low: float, high: float, eps: float = 1e-7) -> float:
-    """Estimated keys of a tuned head: half the Chebyshev degree that resolves g to `eps` of its range, at least 5."""
+    """Estimated keys of a head for g on [low, high], `eps` a fraction of g's range there; Infeasible if it has none."""
     if not high > low:
         return 1.0
-    op = unary.nodes[-1].op if len(unary.nodes) == 2 else ""
-    if op in ("tanh", "sigmoid"):
-        return 2.0
-    if op in ("relu", "abs"):
-        return 8.0
-    n = 129
-    x = (low + high) / 2 + (high - low) / 2 * np.cos((np.arange(n) + 0.5) * np.pi / n)
+    u = np.linspace(low, high, 129)
     with np.errstate(all="ignore"):
-        y = np.broadcast_to(np.asarray(run(unary, ArrayAlgebra(), {"u": x})[0], dtype=np.float64), (n,))
-    if not np.isfinite(y).all():
+        g = np.broadcast_to(np.asarray(run(unary, ArrayAlgebra(), {"u": u})[0], dtype=np.float64), u.shape)
+    inner = g[1:-1]  # at an end there may be a pole that the rounding of a range has put there
+    if not np.isfinite(inner).all():
         raise Infeasible("compose: a step is not defined on the range of its argument")
-    k = np.arange(n)
-    coefficients = np.abs(np.cos(np.outer(k, (np.arange(n) + 0.5) * np.pi / n)) @ y) * 2 / n
-    tail = np.cumsum(coefficients[::-1])[::-1]
-    degree = int(np.argmax(tail <= eps * max(np.ptp(y), 1e-300))) or n
-    return 5.0 if degree <= 3 else 2 + 0.5 * degree if degree < n else 50.0
+    keys = estimate_keys(unary, low, high, eps * max(float(np.ptp(inner)), 1e-300))
+    if not math.isfinite(keys):
+        raise Infeasible("compose: a step for which no head can be sized")
+    return keys

@@ -9,6 +9,7 @@ the fewest layers, is taken:
     fuse        φ = g(u) for a node u through which all paths to the variables pass (a dominator)
     fuse log    the same where u is a positive monomial: φ = g(exp(L)), L = Σ p_i log x_i
     logs        c Π b_i^p_i = c exp(Σ p_i log b_i), all b_i of one strict sign
+    polarise    a b c = 9/8 r Σ ± ((α ± β ± γ)/3)³, a = r_a α, …, and so for four factors: one layer, more keys
     squares     a b = linear terms + ar br (((α+β)/2)² − ((α−β)/2)²), a = ac + ar α, b = bc + br β
     shift       u M = exp(log(u + c) + L) − c exp(L), u of either sign, M = exp(L) a positive monomial
     relu        max(a, b) = b + relu(a − b), min(a, b) = a − relu(a − b)
@@ -25,6 +26,7 @@ import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cached_property, partial
+from itertools import product
 
 from attnfun.constructions.compose_program import Finished, Program, dyadic, unary_graph
 from attnfun.errors import Infeasible
@@ -46,12 +48,14 @@ class Walk:
         box: Box,
         keys: Callable[[Graph, float, float], float],
         squares: frozenset[int] = frozenset(),
+        shallow: bool = False,
     ) -> None:
-        """`squares`: nodes p² of the target that stay steps of their own."""
+        """`squares`: nodes p² of the target that stay steps of their own; `shallow`: few layers before few keys."""
         self.source = Builder()
         at = self.source.copy(target.nodes)
         self.outputs = [at[o] for o in target.outputs]
         self.squares = {at[n] for n in squares}
+        self.shallow = shallow
         self.box = box
         self.keys = keys
         self._choice: dict[int, Callable[[Program], int]] = {}
@@ -150,12 +154,13 @@ class Walk:
         if n in self._open:
             raise Infeasible(f"compose: {self._text(n)} depends on itself")
         self._open.add(n)
-        best, best_cost, reasons = None, (math.inf, 0), []
+        best, best_cost, reasons = None, (math.inf, math.inf), []
         for alternative in self._alternatives(n):
             trial = Program()
             try:
                 alternative(trial)
-                cost = self.cost(trial), trial.depth
+                cost = self.cost(trial), float(trial.depth)
+                cost = cost[::-1] if self.shallow else cost
             except Infeasible as why:
                 reasons.append(str(why))
                 continue
@@ -319,6 +324,8 @@ class Walk:
         if len(wild) == 1 and wild[0][1] == 1 and len(factors) >= 2:
             tame = [f for f in factors if f is not wild[0]]
             yield lambda p: self._shift(p, coefficient, wild[0][0], tame)
+        if len(groups) in (3, 4):
+            yield lambda p: self._polarise(p, coefficient, groups)
         if len(groups) <= _SPLIT:
             for mask in range(1, 2 ** (len(groups) - 1)):
                 left = [f for i, g in enumerate(groups) if mask >> i & 1 for f in g]
@@ -365,6 +372,32 @@ class Walk:
         second = program.head(program.builder.apply("exp", logarithm), logarithm, bottom, top)
         total = program.builder.apply("sub", first, program.builder.apply("mul", program.builder.const(c), second))
         return self._scaled(program, one, sign, total)
+
+    def _polarise(self, program: Program, coefficient: int, groups: list[list[tuple[int, Fraction]]]) -> int:
+        """Π a_i = Π r_i n^n/(2^{n−1} n!) Σ_ε Π ε_i ((α_1 + Σ ε_i α_i)/n)^n over signs ε_2, …, ε_n, a_i = r_i α_i."""
+        build, n, scale = program.builder, len(groups), Fraction(1)
+        scaled = []
+        for group in groups:
+            node = self._product_node(group)
+            low, high = self.range(node)
+            if not (math.isfinite(low) and math.isfinite(high) and (low != 0 or high != 0)):
+                raise Infeasible(f"compose: {self._text(node)} is not bounded on the box")
+            r = dyadic(max(abs(low), abs(high)), up=True)
+            scale *= r
+            scaled.append(build.apply("div", self.write(program, node), build.const(n * r)))
+        total = None
+        for signs in product((1, -1), repeat=n - 1):
+            argument = scaled[0]
+            for sign, term in zip(signs, scaled[1:], strict=True):
+                argument = build.apply("add" if sign > 0 else "sub", argument, term)
+            power = program.head(build.apply("powi", argument, value=n), argument, -1.0, 1.0)
+            if total is None:
+                total = power
+            else:
+                total = build.apply("add" if math.prod(signs) > 0 else "sub", total, power)
+        assert total is not None
+        weight = build.const(scale * n**n / (2 ** (n - 1) * math.factorial(n)))
+        return self._scaled(program, coefficient, 1, build.apply("mul", weight, total))
 
     def _squares(
         self, program: Program, coefficient: int, left: list[tuple[int, Fraction]], right: list[tuple[int, Fraction]]

@@ -132,8 +132,10 @@ def estimate_keys(graph: Graph, low: float, high: float, eps: float) -> float:
         held = shipped_keys(form, float(low), float(high), float(eps))
         if held is not None:
             return float(held)
+    whole = form.power if form is not None and form.op == "powi" else 0
     try:
-        return expected_keys(problem(graph, float(low), float(high), float(eps), "float64"))
+        expected = expected_keys(problem(graph, float(low), float(high), float(eps), "float64"))
+        return max(expected, 2.0 * whole)  # powers of three and more were found to take two keys a degree
     except Infeasible:
         return math.inf
 

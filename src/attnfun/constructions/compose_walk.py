@@ -273,6 +273,10 @@ class Walk:
                 powers[m] = powers.get(m, Fraction(0)) + p
         return coefficient, [(m, p) for m, p in sorted(powers.items()) if p != 0]
 
+    def _is_continued(self, n: int) -> bool:
+        """Does the node hold a continued quotient? The sign of such a one and a shift is not derived by the checker."""
+        return any(node.op == "ratio" for node in self.graph(n).nodes)
+
     def _is_monomial(self, u: int) -> bool:
         if self.source.node(u).op not in _PRODUCT:
             return False
@@ -321,7 +325,7 @@ class Walk:
         if all(self.sign(b) != 0 for b, _ in factors):
             yield lambda p: self._logs(p, (coefficient, factors))
         wild = [f for f in factors if self.sign(f[0]) == 0]
-        if len(wild) == 1 and wild[0][1] == 1 and len(factors) >= 2:
+        if len(wild) == 1 and wild[0][1] == 1 and len(factors) >= 2 and not self._is_continued(wild[0][0]):
             tame = [f for f in factors if f is not wild[0]]
             yield lambda p: self._shift(p, coefficient, wild[0][0], tame)
         if len(groups) in (3, 4):

@@ -312,12 +312,14 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
     lows, highs = box.low_array[None], box.high_array[None]
     width = box.high_array - box.low_array
     names = list(box.names)
-    settled = [_is_squares(arguments, k, box) if c.kind == "nonnegative" else False for k, c in enumerate(found)]
+    settled = [_settled(arguments, k, c.kind, box) for k, c in enumerate(found)]
+    owners = [set(arguments.reachable((n,)).variables) for n in arguments.outputs]
     done = 0
     while len(lows):
         values = enclosures(arguments, names, lows, highs)
         kept = np.ones(len(lows), dtype=bool)
         worst: Condition | None = None
+        matter: set[str] = set()
         for k, (c, value) in enumerate(zip(found, values, strict=True)):
             if settled[k]:
                 continue
@@ -325,22 +327,35 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
             good = _holds(c.kind, lowers(column), uppers(column))
             if not good.all() and c.kind in ("unit", "nonnegative"):
                 good |= _holds_exactly(arguments, k, c.kind, names, lows, highs, ~good)
-            worst = c if worst is None and not good.all() else worst
+            if not good.all():
+                worst = worst or c
+                matter |= owners[k]
             kept &= good
         done += len(lows)
+        weight = np.array([n in matter for n in names]) / width
         lows, highs = lows[~kept], highs[~kept]
         if (
             len(lows)
             and worst is not None
-            and (done + 2 * len(lows) > _BOXES or np.max((highs - lows) / width) < 2.0**-40)
+            and (done + 2 * len(lows) > _BOXES or np.max((highs - lows) * weight) < 2.0**-40)
         ):
             x = (lows[0] + highs[0]) / 2
             raise Infeasible(f"could not prove that {_describe(extended, worst)} (open near {_at(box, x)})")
-        lows, highs = halved(lows, highs, 1 / width)
+        lows, highs = halved(lows, highs, weight)
 
 
-def _is_squares(arguments: Graph, k: int, box: Box) -> bool:
-    """Is this argument a sum of squares, as it stands or by the law of cosines?"""
+def _settled(arguments: Graph, k: int, kind: str, box: Box) -> bool:
+    """Is this argument a sum of squares, as it stands or by the law of cosines; or does its range settle it?
+
+    Ranges know continued quotients as variables of their own, which saves many boxes.
+    """
+    alone = arguments.reachable((arguments.outputs[k],))
+    if any(node.op == "ratio" for node in alone.nodes):
+        ((low, high),) = range_of(alone, box)
+        if bool(_holds(kind, np.array(low), np.array(high))):
+            return True
+    if kind != "nonnegative":
+        return False
     build = Builder()
     at = build.copy(arguments.nodes)
 

@@ -11,16 +11,18 @@ import time
 from fractions import Fraction
 from itertools import pairwise
 
+import numpy as np
 import pytest
+from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnfun.certify import identity
-from attnfun.certify.identity import Sign, proved_sign, same_function
+from attnfun.certify.identity import Sign, in_terms_of, proved_sign, same_function
 from attnfun.certify.normal_form import Forms, constant, scale
 from attnfun.certify.view import Undecided
 from attnfun.errors import InvalidRequest
-from attnfun.expressions import Builder, parse
+from attnfun.expressions import BallAlgebra, Builder, parse, precision, run
 from attnfun.targets.domain import Box
 from certify.rewriting import differ, mutated, random_graph, rewritten
 
@@ -385,3 +387,20 @@ def test_factors_multiply_to_the_sum() -> None:
             s = forms.expand(forms.multiply(s, forms.add(scale(x, a), scale(y, b), constant(c))))
         c, m = forms.split(s)
         assert forms.expand({m: c} if c else {}) == s
+
+
+def test_parts_of_a_program_in_terms_of_the_target() -> None:
+    """A product written by squares is found in the target and taken from there; a near miss is not."""
+    box = Box.parse("r=1:3;d=4:6;a=0:6")
+    f = parse("log(r**2 + d**2 - 2*r*d*cos(a))", box.names)
+    squares = "(((r + d)/2)**2 - ((r - d)/2)**2)"
+    p = parse(f"log(r**2 + d**2 - 2*{squares}*cos(a)) + 1", box.names)
+    found = in_terms_of(p, p.outputs[0], f, box)
+    assert found is not None and found == parse("log(r**2 + d**2 - 2*r*d*cos(a)) + 1", box.names)
+    p = parse(f"log(r**2 + d**2 - 2.0000000000001*{squares}*cos(a)) + 1", box.names)
+    found = in_terms_of(p, p.outputs[0], f, box)
+    with precision(128):
+        for x in box.sample(20, np.random.default_rng(0)):
+            env = {n: arb(float(v)) for n, v in zip(box.names, x, strict=True)}
+            one = run(p, BallAlgebra(), env)[0]
+            assert found is None or one.overlaps(run(found, BallAlgebra(), env)[0])

@@ -266,6 +266,26 @@ def test_sensitivities_follow_paths() -> None:
     assert weights["cos(y)"] == pytest.approx(2.5 * weights["sin(x)"], rel=0.05)
 
 
+@pytest.mark.parametrize("target", ["x*y*z", "x*(y - 2*z)*z", "x*y*z*w/3", "x*(y + 1)*z*w"])
+def test_polarised_products_are_the_product_in_one_layer_of_powers(target: str) -> None:
+    box = Box.parse("x=-1:1;y=-2:3;z=-1:0.5;w=-1:1")
+    graph = parse(target, box.names)
+    finished = Walk(canonical(graph), box, rough_keys, shallow=True).finished
+    assert points_agree(finished.graph, graph, box)
+    powers = {finished.graph.nodes[phi].value for phi, _ in finished.heads if finished.graph.nodes[phi].op == "powi"}
+    assert powers == {3 if "w" not in target else 4}
+    assert finished.depth == 1
+
+
+def test_few_layers_on_request_and_only_then() -> None:
+    target, box = "x*y*z", "x=-1:1;y=-1:1;z=-1:1"
+    usual = af.compile(target, box, 1e-6, method="compose")
+    for options in ({"prefer": "layers"}, {"max_layers": 1}):
+        flat = af.compile(target, box, 1e-6, method="compose", **options)
+        assert flat.cost.layers == 1 < usual.cost.layers and flat.cost.keys > usual.cost.keys
+        assert flat.certificate.error[1] <= 1e-6
+
+
 def test_names_are_readable_and_unique() -> None:
     program, steps = steps_of(["x*y*z", "sin(x)"], POSITIVE)
     names = _names(program, steps, ("x", "y", "z", "sin(x)"))

@@ -64,14 +64,14 @@ class Case:
 
 CASES = (
     Case("sum2", "sin(3*x)+cos(2*y)*exp(x*y)", "x=-1:1;y=-1:1", 1e-6, {"method": "bernstein"}, 250, 1.6),
-    Case("sum2 auto", "sin(3*x)+cos(2*y)*exp(x*y)", "x=-1:1;y=-1:1", 1e-6, {}, 250, 20),
+    Case("sum2 auto", "sin(3*x)+cos(2*y)*exp(x*y)", "x=-1:1;y=-1:1", 1e-6, {}, 250, 1.6),
     Case("sum2 1e-3", "sin(3*x)+cos(2*y)*exp(x*y)", "x=-1:1;y=-1:1", 1e-3, {}, 250, 20),
     Case("sum2 1e-3 mlp", "sin(3*x)+cos(2*y)*exp(x*y)", "x=-1:1;y=-1:1", 1e-3, {"realise": "mlp"}, None, 20),
     Case("sum2 mlp", "sin(3*x)+cos(2*y)*exp(x*y)", "x=-1:1;y=-1:1", 1e-6, {"realise": "mlp"}, None, 20),
     Case("seed2d", "sin(x)+cos(y)", "x=-3:3;y=-3:3", 0.05, {"method": "partition"}, None, 1.6),
     Case("sin3x", "sin(3*x)", "x=-1:1", 1e-9, {}, 20, 1.3),
     Case("franke", FRANKE, "x=0:1;y=0:1", 1e-6, {"max_heads": 1}, 1000, 1.6),
-    Case("franke auto", FRANKE, "x=0:1;y=0:1", 1e-6, {}, 1000, 20),
+    Case("franke auto", FRANKE, "x=0:1;y=0:1", 1e-6, {}, 1000, 1.6),
     Case("three", "sin(x)+y*cos(z)", "x=-1:1;y=-1:1;z=-1:1", 1e-6, {}, 1500, 2.0),
     Case("million", "sin(x)+cos(y)", "x=-3:3;y=-3:3", 0.0062, {"method": "partition"}),
     Case("spike", "exp(-((x-0.123456)*1e4)**2)", "x=-1:1", 0.1),

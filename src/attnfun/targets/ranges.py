@@ -90,9 +90,10 @@ def _one(
     a, b = _enclosures(graph, names, low[None], high[None], known)
     margin = tolerance * (seen_high - seen_low)
     least, most = seen_low - margin, seen_high + margin
+    near = 0.1 * margin  # what comes closer to an end may well reach it
     for end in (0.0, *within):  # a sign is worth knowing
-        least = max(least, seen_low - (seen_low - end) / 4) if end < seen_low else least
-        most = min(most, seen_high + (end - seen_high) / 4) if end > seen_high else most
+        least = max(least, seen_low - (seen_low - end) / 4) if end < seen_low - near else least
+        most = min(most, seen_high + (end - seen_high) / 4) if end > seen_high + near else most
     relaxed = _relaxed(alone, names, low, high, tolerance, budget)
     if relaxed is not None:
         a[0], b[0] = max(a[0], relaxed[0]), min(b[0], relaxed[1])

@@ -19,7 +19,7 @@ from flint import arb
 
 from attnfun.certify.normal_form import TooLarge, scale
 from attnfun.certify.rewrites import Rewrites
-from attnfun.certify.signs import BITS, Sign, Signs, proved_sign
+from attnfun.certify.signs import BITS
 from attnfun.certify.view import Undecided
 from attnfun.errors import InvalidRequest
 from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, Graph, precision, run, run_all
@@ -31,8 +31,6 @@ PASSES: Final = 4
 MAX_CASES: Final = 6  # signs supposed at one time
 MAX_QUESTIONS: Final = 8  # comparisons for one `in_terms_of`
 _LEAVES: Final = frozenset({"var", "const", "pi", "e"})
-
-__all__ = ["Sign", "Signs", "in_terms_of", "proved_sign", "same_function"]
 
 
 def same_function(p: Graph, f: Graph, box: Box) -> None:

@@ -119,14 +119,3 @@ class Signs:
             if len(lows):
                 lows, highs = halved(lows, highs, weight)
         return Sign(2 * int(weak)) if strict else weak
-
-
-def proved_sign(graph: Graph, node: int, box: Box, strict: bool = True) -> int:
-    """+1 or -1 if node `node` of the graph is proved > 0 or < 0 (≥ or ≤ with strict=False) on the box, else 0.
-
-    The claim is about the points at which the graph is defined; prove that first (`targets.require_defined`).
-    """
-    signs = Signs(box)
-    at = signs.builder.copy(graph.reachable([node]).nodes)
-    sign = signs.of(at[-1])
-    return 0 if sign == Sign.UNKNOWN or (strict and not sign.strict) else 1 if sign > 0 else -1

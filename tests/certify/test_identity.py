@@ -220,9 +220,6 @@ FEYNMAN = {  # target, hand-made program, domain
 def test_a_program_for_a_feynman_formula_is_recognised(case: tuple[str, str, str]) -> None:
     f, p, domain = case
     check(p, f, domain)
-    start = time.perf_counter()
-    check(p, f, domain)
-    assert time.perf_counter() - start < 0.5  # 2 to 40 ms on an idle core
 
 
 FORGERIES = {

@@ -16,10 +16,10 @@ from attnfun.certify.exact import network_at
 from attnfun.certify.pinned import Component, Pinned, is_square, norm_shift, prove_pinned, root_slope
 from attnfun.certify.view import HeadView, LineAxis, View
 from attnfun.constructions.unary.fit import fit_unary
-from attnfun.expressions import parse, precision
+from attnfun.expressions import Builder, Graph, parse, precision
 from attnfun.expressions.enclosures import abs_upper
-from attnfun.network import Axis, Head, Network
-from certify.hunting import assert_sound, with_arrays
+from attnfun.network import Axis, Head, Label, Labels, Layer, Network
+from certify.hunting import assert_sound, function, with_arrays
 
 SQUARE = parse("u**2", ["u"])
 
@@ -148,3 +148,55 @@ def test_spoilt_squares(name: str, size: float) -> None:
         changed[int(rng.integers(len(changed)))] += size
         bad = dataclasses.replace(with_arrays(network, {key: changed}), labels=network.labels)
         assert_sound(prove(bad, net.target, eps=TARGETS[name][2]), bad, net.target)
+
+
+def test_a_square_that_cannot_be_widened_is_not_pinned() -> None:
+    """x + 1 varies by less than a box may; a mismatch carries û past it, onto a key that is silent inside."""
+    target = function("sqrt((x + 1)**2 + y**2)", "x=-2e-13:2e-13;y=0:20")
+    jump, eta = 1e6, 2.5e-14
+    fits = fit_unary(SQUARE, -1.0, 1.01, 1e-3, pinned=True), fit_unary(SQUARE, -20.0, 20.0, 1e-2, pinned=True)
+    fits = *fits, fit_unary(parse("sqrt(u)", ["u"]), 1.0, 401 + 1.01 * jump, 20.0)
+    (one,), (two,), (root,) = (fit.pieces for fit in fits)
+    assert all(fit.slope == 0 for fit in fits[:2])  # so that the read of U below is p + r and a constant
+    build = Builder()
+    x, y = build.var("x"), build.var("y")
+    u = build.apply("add", x, build.const(1))
+    squares = build.apply("powi", u, value=2), build.apply("powi", y, value=2)
+    total = build.apply("add", *squares)
+    graph = build.graph([build.apply("sqrt", total), *squares, u, y, total])
+    f, a, b, first, second, argument = graph.outputs
+    labels = Labels(
+        Graph(graph.nodes, (f,)),
+        (
+            Label("p", a, first, 0.0, fits[0].offset),
+            Label("r", b, second, 0.0, fits[1].offset),
+            Label("s", f, argument, fits[2].slope, fits[2].offset),
+        ),
+    )
+    biases = one.biases + one.slopes * (one.w + one.c)  # q = w (u − 1), off by w η y
+    steep = 6e14 / one.w
+    keys = np.append(one.slopes, steep), np.append(biases, biases.max() - steep * one.w * 3.5e-13)
+    constant = fits[0].offset + fits[1].offset
+    heads = [
+        Head(
+            "p",
+            (Axis([[one.w, one.w * eta]], [0.0], keys[0][:, None], keys[1]),),
+            np.append(one.values, jump)[:, None],
+            ("p",),
+        ),
+        Head("r", (Axis([[0.0, two.w]], [two.c], two.slopes[:, None], two.biases),), two.values[:, None], ("r",)),
+    ]
+    query = np.array([[0.0, 0.0, root.w, root.w]])
+    last = Head(
+        "s",
+        (Axis(query, [root.w * constant + root.c], root.slopes[:, None], root.biases),),
+        root.values[:, None],
+        ("s",),
+    )
+    readout = np.array([[0.0, 0.0, fits[2].slope, fits[2].slope, 1.0]])
+    bias = np.array([fits[2].slope * constant + fits[2].offset])
+    box = target.box.low_array, target.box.high_array
+    network = Network(("x", "y"), (Layer(tuple(heads)), Layer((last,))), readout, bias, ("f",), box, labels=labels)
+    certificate = prove(network, target)
+    assert_sound(certificate, network, target)
+    assert certificate.error[0] > 100  # the jump is reached

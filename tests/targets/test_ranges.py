@@ -149,3 +149,9 @@ def test_the_natural_domain_of_shared_sums_is_read_in_one_pass() -> None:
     for _ in range(60):
         u = builder.apply("add", u, u)
     assert natural_domain(builder.graph([builder.apply("sqrt", u)])) == (0.0, math.inf)
+
+
+def test_an_end_past_every_double() -> None:
+    """The root ends at u = −1e400, which no double is: rounded outward it is no end at all."""
+    assert natural_domain(parse("sqrt(1e-200*u + 1e200)", ["u"])) == (-math.inf, math.inf)
+    assert natural_domain(parse("sqrt(1e200 - 1e-200*u)", ["u"])) == (-math.inf, math.inf)

@@ -272,7 +272,7 @@ class Composition:
         self.local.append(
             LocalStep(label.name, meaning, g, seen, (low, high), clipped, (below, delta), own, exact, computed)
         )
-        if is_square(g):
+        if is_square(g) and not clipped:  # `pinned` asks for û inside the interval of `seen`
             self.squares[label.name] = {"computed": (delta, computed.rest), "exact": (still, exact.rest)}
 
     def _norm(

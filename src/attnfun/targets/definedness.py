@@ -13,6 +13,7 @@ Failure mode: other arguments that touch their limit through cancellation (sqrt(
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -164,7 +165,11 @@ def _taken_back(graph: Graph, node: int, least: Fraction | None, most: Fraction 
 
 def _outward(value: Fraction, side: float) -> float:
     """The double nearest to the fraction, stepped towards `side` if it lies on the other side of it."""
-    near = float(value)
+    try:
+        near = float(value)
+    except OverflowError:  # past every double: the largest one, or infinity, whichever lies outward
+        size = math.inf if (value > 0) == (side > 0) else sys.float_info.max
+        return size if value > 0 else -size
     inside = Fraction(near) > value if side < 0 else Fraction(near) < value
     return math.nextafter(near, side) if inside else near
 

@@ -55,6 +55,8 @@ def finish(p: Problem, pieces: Pieces, check: Sample, fit: Sample, polish: int =
     Keys that tuning pushed out of sight (never a billionth of ε in weight) are left out.
     """
     kept = [_seen(k, check.u, 1e-9 * p.eps / p.span) for k in pieces]
+    if not all(k.size for k in kept):  # logits that are no numbers: an argument too small or too large for float64
+        return Candidate(pieces, np.zeros(sum(k.size for k in pieces) + 2), math.inf, math.inf, math.inf)
     stored = tuple((k.levelled(check.u) if p.dtype == "float32" else k).stored(p.dtype) for k in kept)
     ridge = _ridge(p)
     phi = columns(stored, check, check.u)

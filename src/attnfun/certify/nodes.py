@@ -148,10 +148,12 @@ def _scan(view: View, graph: Graph, names: tuple[str, ...], tolerance: float, ce
 def _counts(size: float, rho: Array, tolerance: float) -> Array:
     """(d,) node counts with T ≤ tolerance, by the formula for T with every q replaced by p."""
     d = len(rho)
-    p = (rho + 1) / (rho - 1)
-    other = np.prod(p) / p
-    wanted = np.log(4 * max(size, 1e-300) * d * other / ((rho - 1) * tolerance)) / np.log(rho)
-    return np.maximum(np.ceil(np.minimum(wanted, 1e9)).astype(np.int64) + 1, 3)
+    with np.errstate(all="ignore"):  # ρ = 1 asks for more nodes than there are
+        p = (rho + 1) / (rho - 1)
+        other = np.prod(p) / p
+        wanted = np.log(4 * max(size, 1e-300) * d * other / ((rho - 1) * tolerance)) / np.log(rho)
+    wanted = np.where(wanted < 1e9, wanted, 1e9)
+    return np.maximum(np.ceil(wanted).astype(np.int64) + 1, 3)
 
 
 def _tail(size: arb, rho: Array, n: Array) -> arb:

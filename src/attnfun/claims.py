@@ -1,9 +1,9 @@
 """`python -m attnfun.claims`: CLAIMS.md, what is proved, conditional, tested, only sampled, and open.
 
-Constructions and methods of proof are found in the code: the registry and the functions `prove_by_<name>` or
-`prove_<name>`, with the statements of their docstrings; hypotheses are those that certificates print. What no code can
-know about itself (which test holds which claim, what nobody has done yet) is listed below, and a test checks that every
-file and every test it names exists.
+Constructions and methods of proof are found in the code: the registry and the functions `prove_by_<name>`, with the
+statements of their docstrings; hypotheses are those that certificates print. What no code can know about itself (which
+test holds which claim, what nobody has done yet) is listed below, and a test checks that every file and every test it
+names exists.
 """
 
 from __future__ import annotations
@@ -130,6 +130,17 @@ TESTED = (
         ),
     ),
     Tested(
+        "local refinement claims no less than the error on any sub-box, and norms no less than theirs at and near 0, for"
+        " good and for spoilt weights",
+        (
+            "tests/certify/test_refine.py::test_every_sub_box_holds",
+            "tests/certify/test_refine.py::test_spoilt_weights",
+            "tests/certify/test_pinned.py::test_the_pinned_bound_holds",
+            "tests/certify/test_pinned.py::test_norms_are_proved",
+            "tests/certify/test_pinned.py::test_a_square_that_cannot_be_widened_is_not_pinned",
+        ),
+    ),
+    Tested(
         "the same of MLPs: no bound by pieces is below the true error, for any units and for perturbed weights; forged"
         " labels are not proved; every computation of a block is within its rounding",
         (
@@ -204,7 +215,7 @@ OPEN = (
     "kinks in two and more variables, except for partitions and for composed networks",
     "more than four variables, except by partitions and by composed networks",
     "programs that equal their target for a reason not among the rewrites",
-    "sums that cancel to 0 under a square root: composition adds absolute values and may refuse them",
+    "sums that reach 0 under a root and are no sums of squares; 0/0 of two variables that are not one quotient",
     "that the search for few keys finds the fewest",
     "a proved error of exp in the mathematical library (a hypothesis today)",
     "reduced-precision and GPU arithmetic",
@@ -213,11 +224,11 @@ OPEN = (
 
 
 def methods() -> list[ModuleType]:
-    """The modules of `certify/` that offer a `prove_by_<name>` or `prove_<name>`, in the alphabet's order."""
+    """The modules of `certify/` that offer a `prove_by_<name>`, in the alphabet's order."""
     found = []
     for info in pkgutil.iter_modules(attnfun.certify.__path__):
         module = importlib.import_module(f"attnfun.certify.{info.name}")
-        if any(hasattr(module, f"{verb}_{info.name}") for verb in ("prove_by", "prove")):
+        if hasattr(module, f"prove_by_{info.name}"):
             found.append(module)
     return found
 

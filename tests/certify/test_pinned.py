@@ -13,12 +13,13 @@ from flint import arb
 import attnfun as af
 from attnfun.certify import Status, prove
 from attnfun.certify.exact import network_at
-from attnfun.certify.pinned import Component, Pinned, is_square, norm_shift, prove_pinned, root_slope
+from attnfun.certify.pinned import Component, Pinned, norm_shift, prove_pinned, root_slope
 from attnfun.certify.view import HeadView, LineAxis, View
 from attnfun.constructions.unary.fit import fit_unary
 from attnfun.expressions import Builder, Graph, parse, precision
 from attnfun.expressions.enclosures import abs_upper
 from attnfun.network import Axis, Head, Label, Labels, Layer, Network
+from attnfun.targets.squares import is_square
 from certify.hunting import assert_sound, function, with_arrays
 
 SQUARE = parse("u**2", ["u"])

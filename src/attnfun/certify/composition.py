@@ -48,7 +48,7 @@ from flint import arb
 from attnfun.certify.extension import require_same
 from attnfun.certify.outcome import Bound
 from attnfun.certify.pieces import BrokenLine, beyond, prove_by_pieces
-from attnfun.certify.pinned import Component, Pinned, is_square, norm_shift, prove_pinned, root_slope
+from attnfun.certify.pinned import Component, Pinned, norm_shift, prove_pinned, root_slope
 from attnfun.certify.reading import Form, Reading
 from attnfun.certify.refine import Affine, Errors, LocalOutput, LocalStep, Refinement
 from attnfun.certify.relu_rounding import block_fits, block_rounding
@@ -60,6 +60,7 @@ from attnfun.expressions import Graph, precision
 from attnfun.expressions.enclosures import upper
 from attnfun.network import Head, Label, Labels, Network, ReluBlock
 from attnfun.targets import Function
+from attnfun.targets.squares import is_square
 
 _SLACK = 1.25  # bound over witness above which errors are looked at locally
 _GOAL = 1.1  # the slack that the local search stops at
@@ -200,15 +201,19 @@ class Composition:
         rounding, size = block_rounding(line, *far, dtype)
         bound = prove_by_pieces(line, g, left, right, rounding)
         own = max(bound.high, beyond(line, g, left, far[0]), beyond(line, g, right, far[1]))
-        carried = modulus(g, left, right, delta)
-        total = (own + carried + abs(label.slope) * mismatch + rounding) * (1 + 1e-12)
-        unrounded = own + modulus(g, left, right, still) + abs(label.slope) * plain
-        size = math.nextafter(size + rounding, math.inf)
-        if not (math.isfinite(total) and size < self.limit):
-            raise Undecided(f"composition: {label.name} could not be bounded")
-        self.errors[label.name], self.exact[label.name] = total, min(unrounded * (1 + 1e-12), total)
-        self.size[label.name] = size
-        self.steps.append(Step(label.name, g, low, high, own, delta, carried, rounding, total, bound.method))
+        computed = Errors.of(own, label.slope, mismatch, modulus(g, left, right, delta), rounding)
+        exact = Errors.of(own, label.slope, plain, modulus(g, left, right, still), 0.0)
+        step = Step(label.name, g, low, high, own, delta, computed.carried, rounding, computed.total, bound.method)
+        self._settle(step, computed, exact, size)
+
+    def _settle(self, step: Step, computed: Errors, exact: Errors, size: float) -> None:
+        """Enter what is proved of a coordinate whose heads or units are at most `size` in real arithmetic."""
+        size = math.nextafter(size + step.rounding, math.inf)
+        if not (math.isfinite(computed.total) and size < self.limit):
+            raise Undecided(f"composition: {step.name} could not be bounded, or may overflow in {self.network.dtype}")
+        self.errors[step.name], self.exact[step.name] = computed.total, min(exact.total, computed.total)
+        self.size[step.name] = size
+        self.steps.append(step)
 
     def _coordinate(
         self, label: Label, written: list[Head | ReluBlock], before: tuple[str, ...], eps: float
@@ -252,21 +257,13 @@ class Composition:
             below = stray if left >= low else below
         enough = eps * 1e-3 if math.isfinite(eps) else 4 * rounding
         own, method = prove_unary(seen, g, (below, delta), enough, (low, high))
-        total = (own + carried + abs(label.slope) * mismatch + rounding) * (1 + 1e-12)
-        if not math.isfinite(total):
-            raise Undecided(f"composition: {label.name} could not be bounded")
-        self.errors[label.name] = total
         apart = rounding if len(views) > 1 else 0.0  # pieces whose arguments differ do so in real arithmetic too
-        follows = min(follows, carried)
-        unrounded = (own + follows + abs(label.slope) * plain + apart) * (1 + 1e-12)
-        self.exact[label.name] = min(unrounded, total)
-        self.size[label.name] = math.nextafter(min(self.size[label.name], sizes) + rounding, math.inf)
+        computed = Errors.of(own, label.slope, mismatch, carried, rounding)
+        exact = Errors.of(own, label.slope, plain, min(follows, carried), apart)
         if not sizes < self.limit:
             raise Undecided(f"composition: {label.name} may overflow in {self.network.dtype}")
-        self.steps.append(Step(label.name, g, low, high, own, delta, carried, rounding, total, method))
-        rest = (abs(label.slope) * mismatch + rounding) * (1 + 1e-12)
-        computed = Errors(mismatch, carried, rest, total)
-        exact = Errors(plain, follows, (abs(label.slope) * plain + apart) * (1 + 1e-12), self.exact[label.name])
+        step = Step(label.name, g, low, high, own, delta, carried, rounding, computed.total, method)
+        self._settle(step, computed, exact, min(self.size[label.name], sizes))
         clipped = left >= low or right <= high
         meaning = Affine(form.phis, form.meant)
         self.local.append(

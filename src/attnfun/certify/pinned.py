@@ -50,12 +50,6 @@ class Component:
     extra: float
 
 
-def is_square(unary: Graph) -> bool:
-    """Is this u² and nothing else?"""
-    last = unary.nodes[unary.outputs[0]]
-    return last.op == "powi" and last.value == 2 and unary.nodes[last.args[0]].op == "var"
-
-
 def prove_pinned(seen: View, unary: Graph) -> Pinned | None:
     """The pinned bound of the heads of u² on the interval of `seen`; None where no form applies."""
     left, right = float(seen.low[0]), float(seen.high[0])
@@ -111,5 +105,4 @@ def root_slope(g: Graph, high: float) -> float:
     if not dual.partials or dual.partials[0] is None:
         return 0.0
     slope = np.broadcast_to(abs_uppers(np.asarray(dual.partials[0], dtype=object)), (len(edges) - 1,))
-    worst = float(np.max(np.where(np.isnan(slope), np.inf, slope)))
-    return worst
+    return float(np.max(np.where(np.isnan(slope), np.inf, slope)))

@@ -66,6 +66,12 @@ class Errors:
     rest: float
     total: float
 
+    @classmethod
+    def of(cls, own: float, slope: float, mismatch: float, carried: float, rounding: float) -> Errors:
+        """E = ε + ω + |a| m + rounding, rounded up."""
+        rest = (abs(slope) * mismatch + rounding) * (1 + 1e-12)
+        return cls(mismatch, carried, rest, (own + carried + rest) * (1 + 1e-12))
+
 
 @dataclass(frozen=True)
 class LocalStep:

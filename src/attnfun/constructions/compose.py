@@ -8,14 +8,14 @@ network's error is at most
 Source: the composition of approximations is folklore (e.g. Yarotsky 2017 for ReLU networks); products by squares are
 due to the polarisation
 identity; the heads are those of `tangent`.
-Construction. Rewrites, the walk, ranges of all arguments, S_i from sampled slopes, ε_i = 0.9 ε/(N S_i), one fit a step;
-equal steps share a head;
-a step stands in the first layer in which its argument is known.
+Construction. Rewrites (`expressions/canonical.py`; sums under roots as squares, `compose_norms`), the walk, ranges of
+all arguments, S_i from sampled slopes, ε_i = 0.9 ε/(N S_i), one fit a step; equal steps share a head; a step stands in
+the first layer in which its argument is known.
 As an MLP (`realise="mlp"`): the same program with blocks of ReLU units for the heads, a ReLU network with skip
 connections, see `compose_mlp` and `unary/spline`; for comparison at equal tolerance, under the same certificate.
 Size: the sum of the steps' keys: it grows with the expression, not like P^d.  Bound: *composition*, from the stored
 weights and labels.
-Failure mode: sums that cancel to zero under a square root need inner errors of ε²; factors that vanish.
+Failure mode: sums that reach 0 under a root and are no sums of squares need inner errors of ε²; factors that vanish.
 Example: G m1 m2/((x2−x1)² + (y2−y1)² + (z2−z1)²) in nine variables: 3 layers, 8 heads.
 """
 
@@ -40,6 +40,7 @@ from attnfun.expressions.canonical import canonical
 from attnfun.network import Axis, Head, Label, Labels, Layer, Network, ReluBlock, rounded
 from attnfun.targets import natural_domain
 from attnfun.targets.ranges import is_tight, range_of
+from attnfun.targets.squares import is_square
 
 Fit = UnaryFit | SplineFit
 
@@ -228,14 +229,9 @@ def _norms(program: Graph, steps: tuple[Step, ...]) -> dict[int, dict[int, float
         form, constant = forms(step.argument)
         if not (step.low <= 1e-3 * step.high and natural_domain(step.unary)[0] == 0 and constant >= 0):
             continue
-        if all(n.isdigit() and w > 0 and _is_square(steps[int(n)].unary) for n, w in form.items()):
+        if all(n.isdigit() and w > 0 and is_square(steps[int(n)].unary) for n, w in form.items()):
             found[j] = {int(n): w for n, w in form.items()}
     return found
-
-
-def _is_square(unary: Graph) -> bool:
-    last = unary.nodes[unary.outputs[0]]
-    return last.op == "powi" and last.value == 2 and unary.nodes[last.args[0]].op == "var"
 
 
 def _sensitivities(

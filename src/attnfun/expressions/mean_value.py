@@ -45,6 +45,12 @@ def enclosures(
     boxes = over.variables(names, dict(zip(names, whole, strict=True)))
     points = dict(zip(names, middle, strict=True))
     twice = repeated(graph)
+    if not any(twice[i] for i in needed):  # plain balls are sharp
+        plain: dict[int, Ball] = {}
+        for i in sorted(needed):
+            value = step(graph.nodes[i], over.base, dict(zip(names, whole, strict=True)), plain)
+            plain[i] = _CUT(value, ball(*known[i])) if i in known else value
+        return [plain[o] for o in graph.outputs]
     duals: dict[int, Dual[Ball]] = {}
     centres: dict[int, Ball] = {}
     for i, node in enumerate(graph.nodes):

@@ -3,7 +3,8 @@
 Shares split the proved bound among the steps by the bound's own sum. With E_i = own + carried + rounding of step i
 (from the certificate) and U = Σ_j β_j φ_j + … its argument, the carried part of E_i belongs to the steps j in
 proportion to |β_j| E_j; what is left was born in step i. The output's error Σ_i |β_i| E_i is followed down to where it
-was born. Shares are a reading of the proof, no part of it.
+was born. Where the certificate was refined locally, this is still the sum over the whole box. Shares are a reading of
+the proof, no part of it.
 """
 
 from __future__ import annotations

@@ -77,24 +77,26 @@ def tangent_lines(ax: Any, view: View, head: Head, output: int, name: str = "") 
     _lines(ax, line, head, output, f"Keys are lines{': ' if name else ''}{name}")
 
 
-def argument_lines(ax: Any, view: View, step: Step) -> None:
-    """The largest head of a composed network: its keys as lines over the range of its argument.
-
-    The query is affine in the argument; its two coefficients are read off sampled points.
-    """
-    head = max((one for one in step.heads if isinstance(one, Head)), key=lambda one: one.keys)
+def query_of_argument(view: View, step: Step, axis: Axis) -> tuple[float, float, float]:
+    """u_0, q_0 and s with query = q_0 + s (u − u_0), u the argument of the step: affine, so read off sampled points."""
     box, labels = view.target.box, view.network.labels
     assert labels is not None
     X = box.probe(2000, np.random.default_rng(0))
     graph = labels.program.reachable((step.label.argument,))
     with np.errstate(all="ignore"):
         u = np.asarray(run(graph, ArrayAlgebra(), {n: X[:, k] for k, n in enumerate(box.names)})[0], dtype=np.float64)
-    axis = head.axes[0]
     q = (replace(view, depth=step.layer - 1).stream(X) @ axis.query.T + axis.offset)[:, 0]
     a, b = int(np.nanargmin(u)), int(np.nanargmax(u))
-    slope = (q[b] - q[a]) / ((u[b] - u[a]) or 1.0)
+    return float(u[a]), float(q[a]), float((q[b] - q[a]) / ((u[b] - u[a]) or 1.0)) or 1.0
+
+
+def argument_lines(ax: Any, view: View, step: Step) -> None:
+    """The largest head of a composed network: its keys as lines over the range of its argument."""
+    head = max((one for one in step.heads if isinstance(one, Head)), key=lambda one: one.keys)
+    axis = head.axes[0]
+    u, q, slope = query_of_argument(view, step, axis)
     own = Axis(np.eye(1), np.zeros(1), axis.slopes, axis.biases)
-    line = line_of(own, step.low, step.high, "u", lambda points: (q[a] + slope * (points - u[a]))[:, None], SAMPLES)
+    line = line_of(own, step.low, step.high, "u", lambda points: (q + slope * (points - u))[:, None], SAMPLES)
     shown = Head(head.name, (own,), head.values, head.writes)
     _lines(ax, line, shown, head.writes.index(step.name), f"Keys are lines: {step.tag}, the largest head")
     text = step.function if len(step.function) <= 40 else step.function[:39] + "…"

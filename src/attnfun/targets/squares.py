@@ -16,7 +16,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from itertools import combinations
 
-from attnfun.expressions import Builder
+from attnfun.expressions import Builder, Graph
 
 Factors = dict[int, int]
 _MOST = 12  # terms looked at
@@ -47,6 +47,12 @@ def sum_of_squares(
         if found is None:
             return None
     return out + [(c, _product(build, factors)) for c, factors in roots]
+
+
+def is_square(graph: Graph) -> bool:
+    """Is the function of one variable u² and nothing else?"""
+    last = graph.nodes[graph.outputs[0]]
+    return last.op == "powi" and last.value == 2 and graph.nodes[last.args[0]].op == "var"
 
 
 def _joined(

@@ -130,8 +130,8 @@ TESTED = (
         ),
     ),
     Tested(
-        "local refinement claims no less than the error on any sub-box, and norms no less than theirs at and near 0, for"
-        " good and for spoilt weights",
+        "local refinement claims no less than the error on any sub-box, and norms no less than theirs at and near 0,"
+        " for good and for spoilt weights",
         (
             "tests/certify/test_refine.py::test_every_sub_box_holds",
             "tests/certify/test_refine.py::test_spoilt_weights",

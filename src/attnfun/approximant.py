@@ -134,7 +134,9 @@ class Approximant:
                 text = f"Layer {depth + 1}: {name}: {_plural(len(heads), word)}, {_plural(keys, part)}"
                 if name in steps:
                     step = steps[name]
-                    text += f", g(u) = {step['function']}, "
+                    axes = len(heads[0].axes)
+                    arguments = "u" if axes == 1 else ", ".join(f"u{k}" for k in range(1, axes + 1))
+                    text += f", g({arguments}) = {step['function']}, "
                     text += f"own error {step['own']:.2g}, with what it reads {step['total']:.2g}"
                 elif len(heads) == 1 and len(heads[0].axes) > 1:
                     text += " = " + " × ".join(str(axis.keys) for axis in heads[0].axes)

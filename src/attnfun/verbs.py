@@ -112,9 +112,10 @@ def _search(
     limits = _limits(options)
     extra = {k: v for k, v in options.items() if k == "temperature"}
 
-    def asking(share: float) -> Request:
+    def asking(share: float, attempt: int = 0) -> Request:
+        kind = asked["realise"]
         return Request(
-            function, eps * share, norm, dtype, seed, realise=asked["realise"], options=extra, **limits
+            function, eps * share, norm, dtype, seed, realise=kind, attempt=attempt, options=extra, **limits
         )
 
     best: tuple[Plan, Network, Certificate] | None = None
@@ -134,7 +135,7 @@ def _search(
         tried.add(construction.name)
         share, failure, before = _SHARE, "", math.inf
         for attempt in range(_TRIES):
-            request = asking(share)
+            request = asking(share, attempt)
             if attempt:
                 try:
                     plan = construction.plan(request)

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 import attnfun as af
 from attnfun.certify.identity import same_function
 from attnfun.certify.view import Undecided
-from attnfun.constructions.compose import Forms, Step, _layers, _names, _sensitivities, _steps
-from attnfun.constructions.compose_program import Finished, Program, dyadic, rough_keys, unary_graph
+from attnfun.constructions.compose_program import Finished, Program, dyadic, rough_keys, step_graph
+from attnfun.constructions.compose_steps import Forms, Step, layers_of, names_of, sensitivities
+from attnfun.constructions.compose_steps import steps_of as found_steps
 from attnfun.constructions.compose_walk import Walk
 from attnfun.constructions.plan import Request
 from attnfun.errors import Infeasible, InvalidRequest
@@ -38,7 +39,7 @@ def steps_of(target: str | list[str], domain: str) -> tuple[Graph, tuple[Step, .
     request = Request(
         Function(graph, box, tuple(f"f{i}" for i in range(len(graph.outputs)))), 1e-3, math.inf, "float64"
     )
-    return finished.graph, _steps(finished, request)
+    return finished.graph, found_steps(finished, request)
 
 
 def points_agree(one: Graph, other: Graph, box: Box, seed: int = 0, count: int = 40) -> bool:
@@ -173,11 +174,11 @@ def test_steps_are_functions_of_arguments_that_are_affine_in_earlier_steps(name:
     target, domain, _ = WALKS[name]
     program, steps = steps_of(target, domain)
     names = [str(i) for i in range(len(steps))]
-    forms = Forms(program, steps, None, names)
+    forms = Forms(program, steps, names)
     for i, step in enumerate(steps):
         form, _ = forms(step.argument)  # Infeasible if it is not affine
         assert all(int(n) < i for n in form if n.isdigit())
-        assert step.unary.variables == ("u",)
+        assert step.function.variables == ("u",)
         assert step.low < step.high
     for o in program.outputs:
         forms(o)
@@ -187,8 +188,8 @@ def test_steps_are_functions_of_arguments_that_are_affine_in_earlier_steps(name:
 def test_layers_are_as_early_as_their_arguments_allow(name: str) -> None:
     target, domain, _ = WALKS[name]
     program, steps = steps_of(target, domain)
-    layers = _layers(program, steps)
-    forms = Forms(program, steps, None, [str(i) for i in range(len(steps))])
+    layers = layers_of(program, steps)
+    forms = Forms(program, steps, [str(i) for i in range(len(steps))])
     for step, layer in zip(steps, layers, strict=True):
         read = [layers[int(n)] for n in forms(step.argument)[0] if n.isdigit()]
         assert layer == (max(read) + 1 if read else 0)
@@ -241,14 +242,14 @@ def test_dominators() -> None:
     assert found == ["x*y"]
 
 
-def test_unary_graphs_refuse_a_second_way_in() -> None:
+def test_step_graphs_refuse_a_second_way_in() -> None:
     build = Builder()
     x, y = build.var("x"), build.var("y")
     phi = build.apply("add", build.apply("sin", x), y)
-    unary = unary_graph(build, build.apply("sin", x), x)
+    unary = step_graph(build, build.apply("sin", x), (x,))
     assert unary.text(unary.outputs[0]) == "sin(u)"
     with pytest.raises(Infeasible):
-        unary_graph(build, phi, x)
+        step_graph(build, phi, (x,))
 
 
 @given(st.floats(-1e6, 1e6, allow_subnormal=False))
@@ -262,7 +263,7 @@ def test_centres_have_few_bits(value: float) -> None:
 def test_sensitivities_follow_paths() -> None:
     program, steps = steps_of("exp(2*sin(x) + 5*cos(y))/100", "x=0:1;y=0:1")
     texts = [program.text(s.phi, 60) for s in steps]
-    weights = dict(zip(texts, _sensitivities(program, steps, {}, 1e-3), strict=True))
+    weights = dict(zip(texts, sensitivities(program, steps, {}, 1e-3), strict=True))
     assert weights["cos(y)"] == pytest.approx(2.5 * weights["sin(x)"], rel=0.05)
 
 
@@ -288,7 +289,7 @@ def test_few_layers_on_request_and_only_then() -> None:
 
 def test_names_are_readable_and_unique() -> None:
     program, steps = steps_of(["x*y*z", "sin(x)"], POSITIVE)
-    names = _names(program, steps, ("x", "y", "z", "sin(x)"))
+    names = names_of(program, steps, ("x", "y", "z", "sin(x)"))
     assert len(set(names)) == len(names)
     assert "sin(x)" not in names and "sin(x) (2)" in names
 

@@ -28,11 +28,12 @@ z_i + a_i Û_i + b_i be
    where there is none, or for roots of sums of squares what `pinned` says. Never a Lipschitz constant of the weights.
 4. The outputs are affine in the φ's; their errors add.
 
-In an MLP one block of ReLU units takes the place of the heads of a coordinate, and *pieces* proves ε.
+In an MLP one block of ReLU units takes the place of the heads of a coordinate, and *pieces* proves ε. A tensor head has
+an argument for each of its axes, and `tensor` says what becomes of 3.
 
 Every node of the program is proved defined on the box (1.), so that g may be cut to the domain of its roots.
-Failure modes: a target the rewrites cannot match; ranges that are not finite; heads with several axes; queries, logits
-or sums that might overflow.
+Failure modes: a target the rewrites cannot match; ranges that are not finite; queries, logits or sums that might
+overflow.
 """
 
 from __future__ import annotations
@@ -52,7 +53,17 @@ from attnfun.certify.pinned import Component, Pinned, norm_shift, prove_pinned, 
 from attnfun.certify.reading import Form, Reading
 from attnfun.certify.refine import Affine, Errors, LocalOutput, LocalStep, Refinement
 from attnfun.certify.relu_rounding import block_fits, block_rounding
-from attnfun.certify.rounding import LARGEST, ROUNDOFF, form_rounding, gamma, line_bounds, line_fits
+from attnfun.certify.rounding import (
+    LARGEST,
+    ROUNDOFF,
+    form_rounding,
+    gamma,
+    line_bounds,
+    line_fits,
+    product_bounds,
+    product_fits,
+)
+from attnfun.certify.tensor import gradient_shifts, prove_tensor
 from attnfun.certify.unary import modulus, prove_unary, widened
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
 from attnfun.certify.witness import aimed_witness, computed_witness
@@ -129,7 +140,8 @@ class Composition:
             ]
         }
         high, worst = (max(upper(v) for v in column) for column in zip(*(self._plain(o) for o in outputs), strict=True))
-        if worst > _SLACK * low and self.local and len(self.local) == len(self.steps):  # an MLP has no such tables
+        tables = bool(self.local) and len(self.local) == len(self.steps)  # MLPs and tensor heads have none
+        if worst > _SLACK * low and tables:
             field = Refinement(self.local, outputs, self.function.box)
             aimed = aimed_witness(self.network, self.function, field.aims)
             low, witness = max((low, witness), aimed, key=lambda pair: pair[0])
@@ -141,13 +153,36 @@ class Composition:
     def _query(
         self, head: Head | ReluBlock, label: Label, before: tuple[str, ...], form: Form, span: tuple[float, float]
     ) -> tuple[LineAxis, float, float]:
-        """The head's axis as a function of u (nominal map q = w u + c), and the mismatch of that map.
-
-        First in real arithmetic, then m itself, which bounds |û − Û|, Û the exact affine form of the computed stream.
-        """
-        if len(head.axes) != 1 or head.axes[0].dim != 1:
+        """`_map` of a head of one variable; Undecided where it could overflow."""
+        if len(head.axes) != 1:
             raise Undecided(f"composition: head {head.name} is no head of one variable")
-        axis = head.axes[0]
+        line, plain, mismatch, size = self._map(head, 0, label, before, form, span)
+        dtype = self.network.dtype
+        if isinstance(head, ReluBlock):
+            fits = all(block_fits(line.slopes, line.biases, column, size, dtype) for column in head.values.T)
+        else:
+            fits = line_fits(line, head.values, size, dtype)
+        if not fits:
+            raise Undecided(f"composition: head {head.name} may overflow in {self.network.dtype}")
+        return line, plain, mismatch
+
+    def _map(
+        self,
+        head: Head | ReluBlock,
+        place: int,
+        label: Label,
+        before: tuple[str, ...],
+        form: Form,
+        span: tuple[float, float],
+    ) -> tuple[LineAxis, float, float, float]:
+        """An axis of the head as a function of u (nominal map q = w u + c), the mismatch of that map, |q| with sums.
+
+        The mismatch first in real arithmetic, then m itself, which bounds |û − Û|, Û the exact affine form of the
+        computed stream.
+        """
+        axis = head.axes[place]
+        if axis.dim != 1:
+            raise Undecided(f"composition: head {head.name} has an axis of several numbers")
         row = axis.query[0]
         exact = [form.stream.get(name, arb(0)) for name in before]
         if set(form.stream) - set(before):
@@ -169,15 +204,8 @@ class Composition:
         strays = self._incoming(form.phis, self.errors) + upper(off)
         result = max(abs(w * u + c) + 1e-12 * (abs(w * u) + abs(c)) for u in span) + abs(w) * strays * (1 + 1e-12)
         rounding = arb(self._rounding(row, float(axis.offset[0]), before, result))
-        line = LineAxis(0, w, c, axis.slopes[:, 0], axis.biases)
-        size, dtype = upper(carried), self.network.dtype
-        if isinstance(head, ReluBlock):
-            fits = all(block_fits(line.slopes, line.biases, column, size, dtype) for column in head.values.T)
-        else:
-            fits = line_fits(line, head.values, size, dtype)
-        if not fits:
-            raise Undecided(f"composition: head {head.name} may overflow in {self.network.dtype}")
-        return line, upper(off), upper(off + rounding / abs(wide))
+        line = LineAxis(place, w, c, axis.slopes[:, 0], axis.biases)
+        return line, upper(off), upper(off + rounding / abs(wide)), upper(carried)
 
     def _rounding(self, row: Array, offset: float, names: tuple[str, ...], result: float) -> float:
         """What computing an affine form of the stream costs; its value is at most `result` in size."""
@@ -206,6 +234,41 @@ class Composition:
         step = Step(label.name, g, low, high, own, delta, computed.carried, rounding, computed.total, bound.method)
         self._settle(step, computed, exact, size)
 
+    def _tensor(self, label: Label, written: list[Head | ReluBlock], before: tuple[str, ...], eps: float) -> None:
+        """A coordinate of several arguments, written by one tensor head; see `tensor`."""
+        heads, dtype = [head for head in written if isinstance(head, Head)], self.network.dtype
+        if len(written) != 1 or len(heads) != 1 or len(heads[0].axes) != len(label.arguments):
+            raise Undecided(f"composition: {label.name} is no tensor head of its arguments")
+        (head,), g, d = heads, self.reading.unary(label), len(label.arguments)
+        if d not in (2, 3, 4):
+            raise Undecided(f"composition: {label.name} has {d} arguments; at most 4 are supported")
+        names, ranges = tuple(f"u{k}" for k in range(1, d + 1)), self.reading.argument_ranges(label)
+        lines, sizes = [], []
+        delta, still = np.zeros(d), np.zeros(d)
+        for k, argument in enumerate(label.arguments):
+            form = self.reading.form(argument)
+            line, plain, mismatch, size = self._map(head, k, label, before, form, ranges[k])
+            delta[k] = math.nextafter(self._incoming(form.phis, self.errors) + mismatch, math.inf)
+            still[k] = math.nextafter(self._incoming(form.phis, self.exact) + plain, math.inf)
+            lines.append(line)
+            sizes.append(size)
+        column = head.writes.index(label.name)
+        values = np.ascontiguousarray(head.values[..., column : column + 1])
+        view = HeadView(head.name, tuple(lines), values, np.ones((1, 1)), head)
+        low, high = (np.array([ends[i] for ends in ranges]) for i in (0, 1))
+        low, high = np.nextafter(low - delta, -np.inf), np.nextafter(high + delta, np.inf)
+        seen = View(low, high, np.zeros((1, d)), np.array([label.offset]), (view,))
+        if not (np.isfinite(low).all() and np.isfinite(high).all() and product_fits(view, sizes, dtype)):
+            raise Undecided(f"composition: head {head.name} may overflow in {dtype}")
+        lost, reach = product_bounds(seen, view, dtype)
+        own = prove_tensor(seen, g, names, eps * 1e-3 if math.isfinite(eps) else 4 * float(lost[0]))
+        carried, follows = gradient_shifts(g, names, seen, (delta, still))
+        wide, rounding = int(np.argmax(delta)), float(lost[0])
+        computed = Errors.of(own, 0.0, 0.0, carried, rounding)
+        exact = Errors.of(own, 0.0, 0.0, min(follows, carried), 0.0)
+        step = Step(label.name, g, *ranges[wide], own, delta[wide], carried, rounding, computed.total, "nodes")
+        self._settle(step, computed, exact, min(self.size[label.name], float(reach[0])))
+
     def _settle(self, step: Step, computed: Errors, exact: Errors, size: float) -> None:
         """Enter what is proved of a coordinate whose heads or units are at most `size` in real arithmetic."""
         size = math.nextafter(size + step.rounding, math.inf)
@@ -218,6 +281,8 @@ class Composition:
     def _coordinate(
         self, label: Label, written: list[Head | ReluBlock], before: tuple[str, ...], eps: float
     ) -> None:
+        if label.further:
+            return self._tensor(label, written, before, eps)
         blocks = [head for head in written if isinstance(head, ReluBlock)]
         if blocks:
             return self._block(label, blocks, before)

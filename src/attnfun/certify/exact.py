@@ -14,7 +14,7 @@ from attnfun.expressions import BallAlgebra, Graph, run
 Balls = Any  # NumPy object array of arb
 
 _DROP = 90.0  # keys more than e^-90 below the largest are bounded, not summed
-_to_ball = np.frompyfunc(arb, 1, 1)
+to_balls = np.frompyfunc(arb, 1, 1)
 
 
 def weight_table(axis: LineAxis, x: list[arb]) -> arb_mat:
@@ -60,7 +60,7 @@ def head_on_grid(head: HeadView, nodes: list[list[arb]]) -> list[Balls]:
     order = [axis.variable for axis in head.axes]
     parts = []
     for c in range(head.values.shape[-1]):
-        tensor = _to_ball(head.values[..., c])
+        tensor = to_balls(head.values[..., c])
         for axis in head.axes:  # contract axis 0 of the tensor; the new axis goes last
             rest = tensor.shape[1:]
             flat = arb_mat([list(row) for row in tensor.reshape(tensor.shape[0], -1)])
@@ -136,7 +136,7 @@ def network_at(view: View, x: Array) -> list[arb]:
             dropped += lost
         block = head.values[np.ix_(*kept)]
         for c in range(block.shape[-1]):
-            tensor = _to_ball(block[..., c])
+            tensor = to_balls(block[..., c])
             for w in weights:
                 tensor = sum((tensor[i] * w[i] for i in range(1, len(w))), tensor[0] * w[0])
             value = tensor + arb(0, dropped * float(np.ptp(head.values[..., c])) * 1.001)

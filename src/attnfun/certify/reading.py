@@ -69,8 +69,12 @@ class Reading:
         node = self.program.nodes[index]
         label = self.by_phi.get(index)
         if label is not None:
-            if label.argument >= index:
+            if max(label.arguments) >= index:
                 raise Undecided(f"composition: the label of {label.name} refers forward")
+            if label.further:
+                if label.slope != 0:
+                    raise Undecided(f"composition: the label of {label.name} has a slope in several arguments")
+                return Form({label.name: arb(1)}, arb(0), {label.name: arb(1)}, arb(label.offset))
             inner = self.form(label.argument)
             slope = arb(label.slope)
             stream = {name: slope * value for name, value in inner.stream.items()}
@@ -101,9 +105,15 @@ class Reading:
         return value
 
     def unary(self, label: Label) -> Graph:
-        """g with φ = g(U), variable "u"; Undecided if φ reaches an input by another way than U."""
+        """g with φ = g(U), variable "u" (of a tensor head "u1", "u2", …); Undecided if φ reaches an input by another
+        way than its arguments.
+        """
         out = Builder()
         at: dict[int, int] = {label.argument: out.var("u")}
+        if label.further:
+            at = {argument: out.var(f"u{k}") for k, argument in enumerate(label.arguments, start=1)}
+        if len(at) != len(label.arguments):
+            raise Undecided(f"composition: the label of {label.name} names an argument twice")
         stack = [label.phi]
         while stack:
             index = stack[-1]
@@ -123,23 +133,33 @@ class Reading:
 
     def argument_range(self, label: Label, g: Graph) -> tuple[float, float]:
         """The range of U over the box, rigorous; g(U) was proved defined, so U never leaves g's natural domain."""
-        box, graph = self.function.box, Graph(self.program.nodes, (label.argument,))
-        least, most = natural_domain(g)
+        return self._range(label.argument, *natural_domain(g))
+
+    def argument_ranges(self, label: Label) -> list[tuple[float, float]]:
+        """The ranges of the arguments of a tensor head."""
+        return [self._range(argument, -math.inf, math.inf) for argument in label.arguments]
+
+    def _range(self, argument: int, least: float, most: float) -> tuple[float, float]:
+        box, graph = self.function.box, Graph(self.program.nodes, (argument,))
         ((low, high),) = range_of(graph, box, known=self.ranges, within=(least, most))
         if not is_tight(graph, box, low, high):  # the target may say it better: products are not written as squares
             assert self.function.graph is not None
-            other = in_terms_of(self.program, label.argument, self.function.graph, box)
+            other = in_terms_of(self.program, argument, self.function.graph, box)
             if other is not None:
                 ((a, b),) = range_of(other, box, within=(least, most))
                 low, high = max(low, a), min(high, b)
         low, high = max(low, least), min(high, most)
         if not (math.isfinite(low) and math.isfinite(high)):
-            raise Undecided(f"composition: the argument of {label.name} could not be bounded")
-        self.ranges[label.argument] = low, high
+            raise Undecided(f"composition: {self.program.text(argument, 60)} could not be bounded")
+        self.ranges[argument] = low, high
         return low, high
 
 
 def _continued(labels: Labels, box: Box) -> Labels:
     """The same labels on the program with its removable divisions continued; files hold plain divisions only."""
     program, at = resolved(labels.program, box)
-    return Labels(program, tuple(replace(c, phi=at[c.phi], argument=at[c.argument]) for c in labels.coordinates))
+    moved = (
+        replace(c, phi=at[c.phi], argument=at[c.argument], further=tuple(at[a] for a in c.further))
+        for c in labels.coordinates
+    )
+    return Labels(program, tuple(moved))

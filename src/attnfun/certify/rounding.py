@@ -118,6 +118,17 @@ def _fits(view: View, head: HeadView, dtype: str) -> bool:
         return bool(logit < limit and n * float(np.abs(head.values).max()) < limit)
 
 
+def product_fits(head: HeadView, queries: list[float], dtype: str) -> bool:
+    """`_fits` for a head whose queries, the sums within them too, are at most `queries` in size."""
+    limit, n = LARGEST[dtype], math.prod(float(axis.size) for axis in head.axes)
+    with np.errstate(over="ignore"):
+        logit = sum(
+            float(np.max(np.abs(axis.slopes) * q + np.abs(axis.biases))) + q
+            for axis, q in zip(head.axes, queries, strict=True)
+        )
+        return bool(logit < limit and n * float(np.abs(head.values).max()) < limit)
+
+
 def line_fits(axis: LineAxis, values: Array, q: float, dtype: str) -> bool:
     """`_fits` for a head of one axis whose query is at most q in size."""
     with np.errstate(over="ignore"):
@@ -159,12 +170,17 @@ def form_rounding(
 
 def _head_bound(view: View, head: HeadView, dtype: str) -> tuple[Array, Array]:
     """(c,) error bounds of the head's outputs and (c,) bounds of their size."""
-    if len(head.axes) == 1:
-        axis = head.axes[0]
-        low, high = _ends(view, axis.variable)
-        relative = gamma(view.dim + (1 if dtype == "float64" else 2), ROUNDOFF[dtype])
-        dq = _query_rounding(view.dim, axis, 0.0, dtype)
-        return line_bounds(axis, head, low, high, dtype, dq, relative)
+    if len(head.axes) > 1:
+        return product_bounds(view, head, dtype)
+    axis = head.axes[0]
+    low, high = _ends(view, axis.variable)
+    relative = gamma(view.dim + (1 if dtype == "float64" else 2), ROUNDOFF[dtype])
+    dq = _query_rounding(view.dim, axis, 0.0, dtype)
+    return line_bounds(axis, head, low, high, dtype, dq, relative)
+
+
+def product_bounds(view: View, head: HeadView, dtype: str) -> tuple[Array, Array]:
+    """(c,) bounds of |head computed − head| and of |head| on the box of `view`, for a head of several axes."""
     u = ROUNDOFF[dtype]
     n = int(np.prod([a.size for a in head.axes], dtype=np.int64))
     flat = head.values.reshape(-1, head.values.shape[-1])

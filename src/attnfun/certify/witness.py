@@ -1,7 +1,7 @@
 """The lower end: a float64 point of the box at which balls show the error to be at least so much.
 
-For views (one layer) in real arithmetic; for whole networks of heads of one variable also as computed in their dtype,
-by any route: `outputs_at` adds the rounding of every query, head and sum at that point to the balls.
+For views (one layer) in real arithmetic; for whole networks also as computed in their dtype, by any route:
+`outputs_at` adds the rounding of every query, head and sum at that point to the balls.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from flint import arb
 
-from attnfun.certify.exact import network_at
+from attnfun.certify.exact import network_at, to_balls
 from attnfun.certify.pieces import BrokenLine
 from attnfun.certify.relu_rounding import block_fits, block_rounding
-from attnfun.certify.rounding import ROUNDOFF, TINY, gamma, line_bounds, line_fits
+from attnfun.certify.rounding import ROUNDOFF, TINY, gamma, line_bounds, line_fits, product_bounds, product_fits
 from attnfun.certify.view import Array, HeadView, LineAxis, View
 from attnfun.expressions import BallAlgebra, Graph, precision, run
 from attnfun.expressions.enclosures import abs_lower, abs_upper, ball, lower, upper
@@ -69,7 +69,7 @@ class Aim:
 
 
 def computed_witness(network: Network, function: Function) -> tuple[float, Array | None]:
-    """The largest error proved at a few points of large sampled error, and its point; heads of one variable only."""
+    """The largest error proved at a few points of large sampled error, and its point."""
     return _proved_at(network, function, _worst_points(network, function))
 
 
@@ -94,8 +94,9 @@ def _proved_at(network: Network, function: Function, X: Array) -> tuple[float, A
     """The largest error that balls prove at one of the points."""
     box, graph = function.box, function.graph
     best, where = 0.0, None
-    if graph is None or any(len(h.axes) != 1 or h.axes[0].dim != 1 for layer in network.layers for h in layer.heads):
-        return best, where  # `outputs_at` reads one axis of one number
+    axes = [axis for layer in network.layers for head in layer.heads for axis in head.axes]
+    if graph is None or any(axis.dim != 1 for axis in axes):
+        return best, where  # `outputs_at` reads one number an axis
     with precision(128):
         for x in X:
             env = {n: arb(float(v)) for n, v in zip(box.names, x, strict=True)}
@@ -144,8 +145,13 @@ def outputs_at(network: Network, x: Array) -> list[arb]:
     for layer in network.layers:
         new, sizes = dict.fromkeys(layer.writes, arb(0)), dict.fromkeys(layer.writes, arb(0))
         for head in layer.heads:
-            q = affine(head.axes[0].query[0], float(head.axes[0].offset[0]), stream)
-            at = _block_at(head, q, network.dtype) if isinstance(head, ReluBlock) else _head_at(head, q, network.dtype)
+            queries = [affine(axis.query[0], float(axis.offset[0]), stream) for axis in head.axes]
+            if isinstance(head, ReluBlock):
+                at = _block_at(head, queries[0], network.dtype)
+            elif len(queries) == 1:
+                at = _head_at(head, queries[0], network.dtype)
+            else:
+                at = _tensor_at(head, queries, network.dtype)
             for name, value in zip(head.writes, at, strict=True):
                 new[name], sizes[name] = new[name] + value, sizes[name] + abs(value)
         more = gamma(len(layer.heads) + 1, u)
@@ -172,6 +178,30 @@ def _head_at(head: Head, q: arb, dtype: str) -> list[arb]:
         value = sum((t * (arb(float(v)) - first) for t, v in zip(terms, head.values[:, c], strict=True)), arb(0))
         out.append(first + value / total + _around(float(rounding[c])))
     return out
+
+
+def _tensor_at(head: Head, queries: list[arb], dtype: str) -> list[arb]:
+    """The same for a head of several axes: its values, contracted with the weights of one axis after the other."""
+    axes = tuple(LineAxis(a, 1.0, 0.0, axis.slopes[:, 0], axis.biases) for a, axis in enumerate(head.axes))
+    seen = HeadView(head.name, axes, head.values, np.eye(head.outputs), head)
+    fits = all(q.is_finite() for q in queries) and product_fits(seen, [abs_upper(q) for q in queries], dtype)
+    if not fits:
+        return [arb("nan")] * head.outputs
+    low, high = (np.array([end(q) for q in queries]) for end in (lower, upper))
+    at = View(low, high, np.zeros((head.outputs, len(axes))), np.zeros(head.outputs), (seen,))
+    rounding = product_bounds(at, seen, dtype)[0]
+    tensor = to_balls(head.values)
+    for axis, q in zip(axes, queries, strict=True):
+        top = int(np.argmax(axis.slopes * float(q.mid()) + axis.biases))
+        k, b = arb(float(axis.slopes[top])), arb(float(axis.biases[top]))
+        terms = [
+            ((arb(float(s)) - k) * q + (arb(float(v)) - b)).exp()
+            for s, v in zip(axis.slopes, axis.biases, strict=True)
+        ]
+        total = sum(terms[1:], terms[0])
+        weights = [term / total for term in terms]
+        tensor = sum((tensor[i] * weights[i] for i in range(1, len(weights))), tensor[0] * weights[0])
+    return [value + _around(float(lost)) for value, lost in zip(tensor, rounding, strict=True)]
 
 
 def _block_at(block: ReluBlock, q: arb, dtype: str) -> list[arb]:

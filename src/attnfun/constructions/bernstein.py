@@ -78,7 +78,7 @@ class Bernstein:
             raise Infeasible(
                 f"bernstein: {d} variables; a tensor head is offered for at most 4", {"method": "partition"}
             )
-        rough = _rough_keys(request)
+        rough = rough_keys(request)
         if rough > 3 * request.max_keys:
             raise Infeasible(f"bernstein: about {rough:.2g} keys would be needed, more than {request.max_keys:,}")
         shapes = [s for tau in _STEPS if (s := _shape(request, (tau,) * d, request.eps)) is not None]
@@ -179,7 +179,7 @@ def _dct(values: Array, axis: int) -> Array:
     return np.moveaxis(np.tensordot(matrix, values, axes=(1, axis)), 0, axis)
 
 
-def _rough_keys(request: Request) -> float:
+def rough_keys(request: Request) -> float:
     """Product of the degrees (τ = 1) along a few lines parallel to the axes: a quick look before sampling tensors."""
     box = request.function.box
     n, total = 65, 1.0

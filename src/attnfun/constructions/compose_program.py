@@ -13,26 +13,36 @@ from attnfun.constructions.unary.fit import estimate_keys
 from attnfun.errors import Infeasible
 from attnfun.expressions import ArrayAlgebra, Builder, Graph, Node, run
 
+Ranges = tuple[tuple[float, float], ...]  # one for every argument of a step
+
 
 @dataclass
 class Program:
-    """A program under construction: the builder of its graph and the heads found so far, φ → U.
+    """A program under construction: the builder of its graph and the heads found so far, φ → its arguments.
 
     `meaning`: which node of the source a node of the program computes.
     """
 
     builder: Builder = field(default_factory=Builder)
-    heads: dict[int, int] = field(default_factory=dict)
+    heads: dict[int, tuple[int, ...]] = field(default_factory=dict)
     meaning: dict[int, int] = field(default_factory=dict)
-    ranges: dict[int, tuple[float, float]] = field(default_factory=dict)
+    ranges: dict[int, Ranges] = field(default_factory=dict)
 
     def head(self, phi: int, argument: int, low: float, high: float) -> int:
         """Mark φ as a head on U, whose values are thought to lie in [low, high], unless it is trivial."""
         if not (math.isfinite(low) and math.isfinite(high)):
             raise Infeasible("compose: the argument of a step is not bounded on the box")
         if phi != argument and self.builder.node(argument).op not in ("const", "pi", "e"):
-            self.heads.setdefault(phi, argument)
-            self.ranges[phi] = (low, high)
+            self.heads.setdefault(phi, (argument,))
+            self.ranges.setdefault(phi, ((low, high),))
+        return phi
+
+    def tensor(self, phi: int, arguments: tuple[int, ...], ranges: Ranges) -> int:
+        """Mark φ as a tensor head on several arguments."""
+        if len(set(arguments)) != len(arguments) or phi in arguments:
+            raise Infeasible("compose: a tensor step needs arguments that differ")
+        self.heads.setdefault(phi, arguments)
+        self.ranges.setdefault(phi, ranges)
         return phi
 
     @property
@@ -45,12 +55,12 @@ class Program:
 class Finished:
     """The program's graph, its outputs, and its heads in an order in which arguments come first.
 
-    `plainly`: the argument of each head as the source has it, for ranges.
+    `plainly`: the arguments of each head as the source has them, for ranges.
     """
 
     graph: Graph
-    heads: tuple[tuple[int, int], ...]
-    plainly: tuple[Graph, ...]
+    heads: tuple[tuple[int, tuple[int, ...]], ...]
+    plainly: tuple[tuple[Graph, ...], ...]
 
     @property
     def depth(self) -> int:
@@ -58,26 +68,30 @@ class Finished:
         return depth(self.graph.nodes, dict(self.heads))
 
 
-def depth(nodes: Sequence[Node], heads: Mapping[int, int]) -> int:
+def depth(nodes: Sequence[Node], heads: Mapping[int, tuple[int, ...]]) -> int:
     """The most heads one after the other on any way through the nodes."""
     levels: list[int] = []
     for i, node in enumerate(nodes):
         below = max((levels[a] for a in node.args), default=0)
-        levels.append(1 + levels[heads[i]] if i in heads else below)
+        levels.append(1 + max(levels[a] for a in heads[i]) if i in heads else below)
     return max(levels, default=0)
 
 
-def unary_graph(builder: Builder, phi: int, argument: int) -> Graph:
-    """The function g of one variable u with φ = g(U)."""
+def argument_names(count: int) -> tuple[str, ...]:
+    """The variables of g: u, or u1, u2, … of a tensor step."""
+    return ("u",) if count == 1 else tuple(f"u{k}" for k in range(1, count + 1))
+
+
+def step_graph(builder: Builder, phi: int, arguments: tuple[int, ...]) -> Graph:
+    """The function g with φ = g(U), or g(U_1, U_2, …)."""
     out = Builder()
-    u = out.var("u")
-    memo = {argument: u}
+    memo = {argument: out.var(name) for argument, name in zip(arguments, argument_names(len(arguments)), strict=True)}
 
     def copy(n: int) -> int:
         if n not in memo:
             node = builder.node(n)
             if node.op == "var":
-                raise Infeasible(f"compose: {node.value} reaches a head by another way than its argument")
+                raise Infeasible(f"compose: {node.value} reaches a head by another way than its arguments")
             memo[n] = out.apply(node.op, *(copy(a) for a in node.args), value=node.value)
         return memo[n]
 

@@ -14,6 +14,7 @@ the fewest layers, is taken:
     shift       u M = exp(log(u + c) + L) − c exp(L), u of either sign, M = exp(L) a positive monomial
     relu        max(a, b) = b + relu(a − b), min(a, b) = a − relu(a − b)
     log         log(c Π b_i^p_i) = log c + Σ p_i log b_i, no head of its own
+    tensor      φ = g(u_1, u_2) or g(u_1, u_2, u_3), one head on a product grid, whatever g is
 
 Every alternative is an exact identity on the box; signs are proved by ranges.
 Failure mode: a product with factors that vanish and more than `_SPLIT` of them; a step whose argument is not finite on
@@ -28,7 +29,8 @@ from fractions import Fraction
 from functools import cached_property, partial
 from itertools import product
 
-from attnfun.constructions.compose_program import Finished, Program, dyadic, unary_graph
+from attnfun.constructions.compose_program import Finished, Program, Ranges, dyadic, step_graph
+from attnfun.constructions.compose_tensor import ARGUMENTS, MOST_KEYS, require_room, tensor_keys
 from attnfun.errors import Infeasible
 from attnfun.expressions import Builder, Graph
 from attnfun.targets import Box, natural_domain
@@ -49,20 +51,24 @@ class Walk:
         keys: Callable[[Graph, float, float], float],
         squares: frozenset[int] = frozenset(),
         shallow: bool = False,
+        tensors: bool = True,
     ) -> None:
-        """`squares`: nodes p² of the target that stay steps of their own; `shallow`: few layers before few keys."""
+        """`squares`: nodes p² of the target that stay steps of their own; `shallow`: few layers before few keys;
+        `tensors`: steps of several arguments are allowed.
+        """
         self.source = Builder()
         at = self.source.copy(target.nodes)
         self.outputs = [at[o] for o in target.outputs]
         self.squares = {at[n] for n in squares}
-        self.shallow = shallow
+        self.shallow, self.tensors = shallow, tensors
         self.box = box
         self.keys = keys
         self._choice: dict[int, Callable[[Program], int]] = {}
         self._ranges: dict[int, tuple[float, float]] = {}
         self._variables: dict[int, frozenset[str]] = {}
-        self._sizes: dict[tuple[Graph, float, float], float] = {}
+        self._sizes: dict[tuple[Graph, Ranges], float] = {}
         self._open: set[int] = set()
+        self._least: dict[int, float] = {}  # keys of the best alternative so far, of nodes that are being chosen for
 
     # ------------------------------------------------------------ facts about nodes of the source
 
@@ -166,6 +172,7 @@ class Walk:
                 continue
             if cost < best_cost:
                 best, best_cost = alternative, cost
+                self._least[n] = cost[1] if self.shallow else cost[0]
         self._open.discard(n)
         if best is None:
             raise Infeasible(reasons[0] if reasons else f"compose: no recipe for {self._text(n)}")
@@ -179,13 +186,14 @@ class Walk:
     def cost(self, program: Program) -> float:
         """Estimated keys, and a little for every head."""
         total = 0.0
-        for phi, argument in program.heads.items():
-            low, high = program.ranges[phi]
-            unary = unary_graph(program.builder, phi, argument)
-            key = (unary, low, high)
-            if key not in self._sizes:
-                least, most = natural_domain(unary)
-                self._sizes[key] = self.keys(unary, max(low, least), min(high, most))
+        for phi, arguments in program.heads.items():
+            g, ranges = step_graph(program.builder, phi, arguments), program.ranges[phi]
+            key = (g, ranges)
+            if key not in self._sizes and len(arguments) == 1:
+                (low, high), (least, most) = ranges[0], natural_domain(g)
+                self._sizes[key] = self.keys(g, max(low, least), min(high, most))
+            elif key not in self._sizes:
+                self._sizes[key] = tensor_keys(g, ranges)
             total += self._sizes[key] + 0.5
         return total
 
@@ -212,6 +220,54 @@ class Walk:
             yield lambda p: self.write(p, power)
         if node.op in _PRODUCT:
             yield from self._products(n)
+        if self.tensors:
+            for cut in self._cuts(n):
+                yield partial(self._tensor, n=n, cut=cut)
+
+    def _cuts(self, n: int) -> list[tuple[int, ...]]:
+        """Sets of nodes that n is a function of: its variables, the largest affine nodes below it, its own operands."""
+        found = {n} if self._affine(n) else {m for a in self.source.node(n).args for m in self._affine_below(a)}
+        by_name = {str(self.source.node(m).value): m for m in self._below(n) if self.source.node(m).op == "var"}
+        own = {a for a in self.source.node(n).args if not self.constant(a)}
+        cuts = [tuple(sorted(by_name.values())), tuple(sorted(found)), tuple(sorted(own))]
+        return [cut for cut in dict.fromkeys(cuts) if len(cut) in ARGUMENTS]
+
+    def _below(self, n: int) -> set[int]:
+        stack, seen = [n], {n}
+        while stack:
+            fresh = [a for a in self.source.node(stack.pop()).args if a not in seen]
+            seen.update(fresh)
+            stack.extend(fresh)
+        return seen
+
+    def _affine(self, n: int) -> bool:
+        node = self.source.node(n)
+        if node.op == "var" or self.constant(n):
+            return True
+        free = node.op in ("add", "sub", "neg")
+        free = free or (node.op == "mul" and any(self.constant(a) for a in node.args))
+        free = free or (node.op == "div" and self.constant(node.args[1]))
+        return free and all(self._affine(a) for a in node.args)
+
+    def _affine_below(self, n: int) -> set[int]:
+        if self.constant(n):
+            return set()
+        if self._affine(n):
+            return {n}
+        return {m for a in self.source.node(n).args for m in self._affine_below(a)}
+
+    def _tensor(self, program: Program, n: int, cut: tuple[int, ...]) -> int:
+        """One tensor head of g(cut); given up early where it is too large, or larger than what was found before."""
+        own = Builder()
+        at = own.copy(self.source.node(i) for i in range(len(self.source)))
+        g, ranges = step_graph(own, at[n], tuple(at[c] for c in cut)), tuple(self.range(c) for c in cut)
+        keys, least = tensor_keys(g, ranges), math.inf if self.shallow else self._least.get(n, math.inf)
+        if not (keys <= MOST_KEYS and keys < least):
+            raise Infeasible(f"compose: a tensor head for {self._text(n)} would need about {keys:.2g} keys")
+        require_room(g, ranges)
+        arguments = tuple(self.write(program, c) for c in cut)
+        phi = self._copy(program, n, dict(zip(cut, arguments, strict=True)))
+        return program.tensor(phi, arguments, ranges)
 
     def _fuse(self, program: Program, n: int, u: int) -> int:
         argument = self.write(program, u)
@@ -422,11 +478,11 @@ class Walk:
         for op in ("add", "sub"):
             argument = build.apply(op, alpha, beta)
             squares.append(program.head(build.apply("powi", argument, value=2), argument, -1.0, 1.0))
-        cross = build.apply("mul", build.const(ar * br), build.apply("sub", *squares))
-        linear = build.apply(
-            "add", build.apply("mul", build.const(ac), second), build.apply("mul", build.const(bc), first)
-        )
-        return build.apply("add", build.apply("sub", linear, build.const(ac * bc)), cross)
+        total = build.apply("mul", build.const(ar * br), build.apply("sub", *squares))
+        for centre, other in ((ac, second), (bc, first)):
+            if centre:
+                total = build.apply("add", total, build.apply("mul", build.const(centre), other))
+        return build.apply("sub", total, build.const(ac * bc)) if ac * bc else total
 
     def _centred(self, n: int) -> tuple[Fraction, Fraction]:
         low, high = self.range(n)
@@ -449,9 +505,9 @@ class Walk:
             if m in needed:
                 continue
             needed.add(m)
-            stack.extend([program.heads[m]] if m in program.heads else graph.nodes[m].args)
+            stack.extend(program.heads[m] if m in program.heads else graph.nodes[m].args)
         order = [(phi, program.heads[phi]) for phi in sorted(needed) if phi in program.heads]
-        return Finished(graph, tuple(order), tuple(self._plainly(program, u) for _, u in order))
+        return Finished(graph, tuple(order), tuple(tuple(self._plainly(program, u) for u in us) for _, us in order))
 
     def _plainly(self, program: Program, u: int) -> Graph:
         """A node of the program, its parts written as in the source."""

@@ -17,7 +17,8 @@ class Request:
     """What is asked of a construction: the error it may make in real arithmetic, in `norm`, for weights of `dtype`.
 
     `max_*` limit the cost (rank as in `cost.rank`); `prefer` breaks ties: "keys", "layers" or "float32" (small values).
-    `realise` is one of REALISATIONS: what takes the nonlinear steps, softmax heads or ReLU units.
+    `realise` is one of REALISATIONS: what takes the nonlinear steps, softmax heads or ReLU units. `attempt` counts how
+    often the proof of a plan for this request has missed: a construction may then choose what is easier to prove.
     """
 
     function: Function
@@ -31,6 +32,7 @@ class Request:
     max_rank: int | None = None
     prefer: str = "keys"
     realise: str = "attention"
+    attempt: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
 
 

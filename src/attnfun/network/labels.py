@@ -6,9 +6,9 @@ doubles a, b:
     z  ≈  φ − a U − b,        φ = g(U) for a function g of one variable,        U affine in the inputs and in earlier
     φ's
 
-(the affine part a U + b of g rides in the residual stream, exact and free). The program's first outputs are the
-network's
-outputs. Labels are claims: the checker derives every one from the stored target, or rejects it.
+(the affine part a U + b of g rides in the residual stream, exact and free). A tensor head reads several such
+arguments, φ = g(U_1, …, U_d), and leaves only the constant b. The program's first outputs are the network's outputs.
+Labels are claims: the checker derives every one from the stored target, or rejects it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,21 @@ from attnfun.expressions import Graph
 
 @dataclass(frozen=True)
 class Label:
-    """Node indices φ and U in the program, and the affine part a U + b that the head leaves to the residual stream."""
+    """Node indices φ and U in the program, and the affine part a U + b that the head leaves to the residual stream.
+
+    `further`: U_2, …, U_d of a tensor head, whose slope is 0.
+    """
 
     name: str
     phi: int
     argument: int
     slope: float
     offset: float
+    further: tuple[int, ...] = ()
+
+    @property
+    def arguments(self) -> tuple[int, ...]:
+        return (self.argument, *self.further)
 
 
 @dataclass(frozen=True)
@@ -40,9 +48,11 @@ class Labels:
     coordinates: tuple[Label, ...]
 
     def to_json(self) -> dict[str, Any]:
-        extra = [index for label in self.coordinates for index in (label.phi, label.argument)]
+        extra = [index for label in self.coordinates for index in (label.phi, *label.arguments)]
         packed = Graph(self.program.nodes, self.program.outputs + tuple(extra))
-        rows = [[label.name, label.slope, label.offset] for label in self.coordinates]
+        rows: list[list[Any]] = [[label.name, label.slope, label.offset] for label in self.coordinates]
+        for row, label in zip(rows, self.coordinates, strict=True):
+            row += [len(label.arguments)] if label.further else []
         return {"program": packed.reachable(packed.outputs).to_json(), "coordinates": rows}
 
     def canonical(self) -> Labels:
@@ -54,16 +64,22 @@ class Labels:
         try:
             rows = data["coordinates"]
             packed = Graph.from_json(data["program"])
-            if len(packed.outputs) != outputs + 2 * len(rows):
-                raise DamagedFile("the labels do not fit the network")
-            labels = []
-            for i, (name, slope, offset) in enumerate(rows):
-                phi, argument = packed.outputs[outputs + 2 * i : outputs + 2 * i + 2]
+            labels, place = [], outputs
+            for name, slope, offset, *more in rows:
+                count = more[0] if more else 1
+                if more and not (len(more) == 1 and type(count) is int and count >= 2 and slope == 0):
+                    raise DamagedFile("a label of several arguments is not as it is written")
+                if len(packed.outputs) < place + 1 + count:
+                    raise DamagedFile("the labels do not fit the network")
+                phi, argument, *further = packed.outputs[place : place + 1 + count]
+                place += 1 + count
                 if not (isinstance(name, str) and isinstance(slope, float) and isinstance(offset, float)):
                     raise DamagedFile("a label is not a name with two numbers")
                 if not (math.isfinite(slope) and math.isfinite(offset)):  # JSON reads 1e999 as infinity
                     raise DamagedFile("a label has a number that is not finite")
-                labels.append(Label(name, phi, argument, slope, offset))
+                labels.append(Label(name, phi, argument, slope, offset, tuple(further)))
+            if len(packed.outputs) != place:
+                raise DamagedFile("the labels do not fit the network")
             return cls(Graph(packed.nodes, packed.outputs[:outputs]), tuple(labels))
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedFile(f"the labels cannot be read ({error})") from None

@@ -38,7 +38,10 @@ class Composed(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """One coordinate: φ = g(U), written by one head or by a few pieces, or in an MLP by a block of units."""
+    """One coordinate: φ = g(U), written by one head or by a few pieces, or in an MLP by a block of units.
+
+    `low`, `high`: the range of U, the first argument of a tensor head.
+    """
 
     tag: str
     layer: int
@@ -97,7 +100,7 @@ def anatomy(subject: Composed) -> Anatomy | None:
             if label is None:
                 return None
             heads = tuple(head for head in layer.heads if name in head.writes)
-            reads = words.reads(label.argument)
+            reads = words.reads_of(label)
             seen = np.any([np.abs(axis.query).max(axis=0) > 0 for head in heads for axis in head.axes], axis=0)
             meant = {words.name_of.get(tag, tag) for tag in reads}
             rides = tuple(words.tags.get(n, n) for n, on in zip(stream, seen, strict=True) if on and n not in meant)
@@ -151,9 +154,17 @@ class _Words:
         slopes = np.asarray(values, dtype=np.float64)[1:] - float(np.asarray(values)[0])
         return {name: float(slope) for name, slope in zip(names, slopes, strict=True)}
 
+    def reads_of(self, label: Label) -> dict[str, float]:
+        """The same of a step; of a tensor head the largest of its arguments' coefficients."""
+        out: dict[str, float] = {}
+        for argument in label.arguments:
+            for name, beta in self.reads(argument).items():
+                out[name] = max(beta, out.get(name, beta), key=abs)
+        return out
+
     def function(self, label: Label) -> str:
-        """φ in terms of its argument, the argument in terms of tags and inputs."""
-        at = {label.argument: self.inner[label.argument]}
+        """φ in terms of its arguments, the arguments in terms of tags and inputs."""
+        at = {argument: self.inner[argument] for argument in label.arguments}
         stack = [label.phi]
         while stack:
             index = stack[-1]

@@ -91,16 +91,22 @@ def query_of_argument(view: View, step: Step, axis: Axis) -> tuple[float, float,
 
 
 def argument_lines(ax: Any, view: View, step: Step) -> None:
-    """The largest head of a composed network: its keys as lines over the range of its argument."""
+    """The largest head of a composed network: its keys as lines over the range of its argument.
+
+    Of a tensor head the keys of its first axis, values averaged over the others.
+    """
     head = max((one for one in step.heads if isinstance(one, Head)), key=lambda one: one.keys)
     axis = head.axes[0]
     u, q, slope = query_of_argument(view, step, axis)
     own = Axis(np.eye(1), np.zeros(1), axis.slopes, axis.biases)
     line = line_of(own, step.low, step.high, "u", lambda points: (q + slope * (points - u))[:, None], SAMPLES)
-    shown = Head(head.name, (own,), head.values, head.writes)
-    _lines(ax, line, shown, head.writes.index(step.name), f"Keys are lines: {step.tag}, the largest head")
+    values = head.values.mean(axis=tuple(range(1, len(head.axes)))) if len(head.axes) > 1 else head.values
+    shown = Head(head.name, (own,), values, head.writes)
+    which = "the largest head" if len(head.axes) == 1 else f"axis 1 of {len(head.axes)} of the largest head"
+    _lines(ax, line, shown, head.writes.index(step.name), f"Keys are lines: {step.tag}, {which}")
     text = step.function if len(step.function) <= 40 else step.function[:39] + "…"
-    ax.set_xlabel(f"{line.label}, {'' if line.label == 'u' else 'u '}the argument of {text}", parse_math=False)
+    article = "the" if len(head.axes) == 1 else "an"
+    ax.set_xlabel(f"{line.label}, {'' if line.label == 'u' else 'u '}{article} argument of {text}", parse_math=False)
 
 
 def _lines(ax: Any, line: Line, head: Head, output: int, heading: str) -> None:

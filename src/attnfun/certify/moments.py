@@ -45,6 +45,7 @@ from attnfun.expressions.series import series_length
 _INTERVALS = 40_000
 _FAR = 85.0
 _SLACK = 1.06  # proved bound over witness that the bisection aims at
+_CLOSE = 1.002  # eps over witness from which on eps itself is aimed at, where that asks for more
 
 
 def prove_by_moments(
@@ -66,7 +67,9 @@ def prove_by_moments(
 def _bisect(
     view: View, graph: Graph, names: tuple[str, ...], order: int, low: float, witness: Array, eps: float, stop: float
 ) -> tuple[float, int, float, Array]:
-    """Best-first halving until every interval is below max(1.06 × witness, a floor far below eps)."""
+    """Best-first halving until every interval is below max(1.06 × witness, a floor far below eps), or below eps where
+    that is less and the witness leaves room for it.
+    """
     a, b = float(view.low[0]), float(view.high[0])
     first = np.linspace(a, b, 9)
     heap: list[tuple[float, float, float]] = []
@@ -78,14 +81,16 @@ def _bisect(
         count += 1
     while True:
         worst, left, right = heap[0]
-        goal = max(_SLACK * low, eps * 1e-4)
+        usual = goal = max(_SLACK * low, eps * 1e-4)
+        if _CLOSE * low <= eps < usual:
+            goal = eps
         if -worst <= goal:
             return -worst, count, low, witness
         if low > stop:
             return -worst if math.isfinite(worst) else math.inf, count, low, witness
         middle = left + (right - left) / 2
         if count >= _INTERVALS or not left < middle < right:
-            if -worst <= eps:
+            if -worst <= max(usual, eps):
                 return -worst, count, low, witness
             raise Undecided(f"moments: not decided after {count} intervals (near {names[0]}={left:.17g})")
         seen = error_at(view, graph, names, np.array([middle]))
@@ -209,6 +214,8 @@ def _head_model(head: HeadView, c: float, r: float, n: int) -> tuple[list[list[a
     """Taylor coefficients and remainder bound of every output of the head on |x − c| ≤ r; None if δ is not positive."""
     (axis,) = head.axes
     keep, dropped, slopes, logits = _near_keys(axis, c, r)
+    if len(keep) == 1:
+        return _resting(head, int(keep[0]), dropped, slopes, r, n)
     centre = arb(axis.w) * arb(c) + arb(axis.c)
     exact = [arb(float(axis.slopes[j])) * centre + arb(float(axis.biases[j])) for j in keep]
     reference = exact[int(np.argmax(logits))]
@@ -241,6 +248,19 @@ def _head_model(head: HeadView, c: float, r: float, n: int) -> tuple[list[list[a
         h[0] = h[0] + arb(shift)
         series.append(h)
     return series, remainders
+
+
+def _resting(
+    head: HeadView, j: int, dropped: float, common: float, r: float, n: int
+) -> tuple[list[list[arb]], list[arb]] | None:
+    """The model where key j alone is in sight: D ≥ δ = 1 − |κ_j| r, and the head is V_j up to what the others weigh."""
+    (axis,) = head.axes
+    delta = 1 - abs(arb(axis.w) * (arb(float(axis.slopes[j])) - arb(common))) * arb(r)
+    if not delta > 0:
+        return None
+    series = [[arb(float(v))] + [arb(0)] * (n - 1) for v in head.values[j]]
+    lost = [arb(dropped * float(np.ptp(column)) * 1.001) / delta for column in head.values.T]
+    return series, lost
 
 
 def _near_keys(axis: LineAxis, c: float, r: float) -> tuple[NDArray[np.intp], float, float, Array]:

@@ -41,11 +41,11 @@ def interpolation(
     """clip(query, low, high) by softmax heads of `points` interpolation points, with its certificate.
 
     One head, or with `heads` so many of `points` points each. `variant`: "published", "inclusive" (both ends are
-    points) or "optimal" (the best temperature). `query` is any affine form of the variables of `domain`; left out, it is
-    x on an interval that reaches past [low, high] by half its width on either side. `leak` is the ε₀ of the published
-    statement and sets the temperature of single hard heads; `sharpness` overrides it (β Δ²). The certificate's eps is
-    the bound that the theory claims for this variant, the `story` holds the published one. Raises Infeasible, with
-    what was reached, where the claim could not be proved.
+    points) or "optimal" (the best temperature). `query` is any affine form of the variables of `domain`; left out, it
+    is x on an interval that reaches past [low, high] by half its width on either side. `leak` is the ε₀ of the
+    published statement and sets the temperature of single hard heads; `sharpness` (β Δ²) overrides it. The
+    certificate's eps is the bound that the theory claims for this variant, the `story` holds the published one. Raises
+    Infeasible, with what was reached, where the claim could not be proved.
     """
     from attnfun.constructions import Request
     from attnfun.constructions.broken_lines import single_clip

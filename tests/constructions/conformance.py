@@ -106,6 +106,18 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case("a*b/(c**2 + d)", "a=1:2;b=1:3;c=0:1;d=1:2", 1e-2, MLP),
         Case("x*y", X2, 1e-2, {"dtype": "float32", **MLP}),
     ),
+    "interpolation": (
+        Case("clip(2*x + 1, -1, 1)", "x=-2:2", 0.02),
+        Case("relu(x - 1/3)", X1, 0.01),
+        Case("clip(x, -2, 3)", "x=-4:5", 0.3, {"variant": "published"}),
+        Case("clip(x, -2, 3)", "x=-4:5", 0.1, {"variant": "inclusive"}),
+        Case("abs(x) - 2*clip(3*x, -1, 1/2) + x/7", X1, 0.05),
+        Case("clip(x + 2*y - z/3, -1, 1) + 3*x - abs(y - z)", "x=-1:1;y=-1:1;z=0:2", 0.02),
+        Case(["max(x, y, x + 2*y)", "min(x, 1/5) - y", "3*x"], X2, 0.03),
+        Case("relu(abs(x - y) - 1/2)", X2, 0.05, {"variant": "inclusive"}),
+        Case("max(x, y)", X2, 0.05, {"dtype": "float32"}),
+        Case("clip(5*x, -1, 2)", X1, 0.1, {"norm": 2}),
+    ),
     "partition": (
         Case("abs(x)", X1, 1e-2),
         Case("max(sin(5*x), x**2)", X1, 0.05, {"temperature": "sharp"}),
@@ -150,6 +162,18 @@ REFUSED: dict[str, tuple[Case, ...]] = {
         Case("x*y", X2, 1e-12, MLP),
         Case("exp(5*x)", X1, 1e-4, {"dtype": "float32", **MLP}),
         Case("x*y", X2, 1e-3, {"norm": 2, **MLP}),
+    ),
+    "interpolation": (
+        Case("3*x + y", X2, 1e-3),
+        Case("sin(x)", X1, 0.1),
+        Case("x*abs(x)", X1, 0.1),
+        Case("relu(x)/(2 + x)", X1, 0.1),
+        Case(crooked, X2, 0.1, {"lipschitz": 1.0}),
+        Case("abs(x)", X1, 1e-6),
+        Case("abs(x)", X1, 1e-2, {"max_keys": 3}),
+        Case("max(x, y)", X2, 0.1, {"norm": 2}),
+        Case("abs(x)", X1, 0.1, {"variant": "best"}),
+        Case("abs(x)", X1, 0.1, MLP),
     ),
     "partition": (
         Case("sin(x)*y*z", "x=0:9;y=0:9;z=0:9", 1e-6),
@@ -306,7 +330,7 @@ def check_determinism(name: str, net: Approximant, case: Case) -> None:
 def check_plan(name: str, net: Approximant, case: Case) -> None:
     """Sizes are known before anything is built, and exact."""
     construction = CONSTRUCTIONS[name]
-    options = {k: v for k, v in case.options.items() if k == "temperature"}
+    options = {k: v for k, v in case.options.items() if k in ("temperature", "variant")}
     realise = case.options.get("realise", "attention")
     request = Request(net.target, case.eps, net.certificate.norm, net.network.dtype, options=options, realise=realise)
     plan = construction.plan(request)

@@ -1,7 +1,7 @@
-"""Broken lines as programs: targets made of affine forms, clip, relu, abs, max and min, one unit for every kink or pair.
+"""Broken lines as programs: targets made of affine forms, clip, relu, abs, max and min.
 
-Walks an expression bottom up and writes a program (as `compose` does) in which every unit φ is relu(U) or clip(U, a, b),
-U affine in the variables and in earlier units:
+Walks an expression bottom up and writes a program (as `compose` does) in which every step is a *unit* φ, relu(U) or
+clip(U, a, b), U affine in the variables and in earlier units:
 
     max(A, B) = B + relu(A − B),    min(A, B) = A − relu(A − B),    |A| = 2 relu(A) − A,
     relu(A) = A + relu(−A), whichever has the shorter range,        min(max(A, a), b) as it stands, if both ends matter.
@@ -105,7 +105,7 @@ class _Walk:
         node, out = self.graph.nodes[i], self.builder
         clip = self._clip(i)
         if clip is not None:
-            return self._clipped(node.op, *(self._done[a] for a in clip), [self._value(a) for a in clip[1:]])
+            return self._clipped(node.op, clip)
         args = [self._done[a] for a in node.args]
         if self._constant[i] or node.op in ("var", "add", "sub", "neg"):
             return out.apply(node.op, *args, value=node.value)
@@ -143,12 +143,13 @@ class _Walk:
         self.known[other] = (-high, -low)
         return out.apply("add", argument, self._unit(out.apply("relu", other), other, 0.0, -low))
 
-    def _clipped(self, op: str, argument: int, inner: int, outer: int, ends: list[float]) -> int:
-        """min(max(A, inner), outer) for op min, max(min(A, inner), outer) for op max."""
+    def _clipped(self, op: str, clip: tuple[int, int, int]) -> int:
+        """min(max(A, inner), outer) for op min, max(min(A, inner), outer) for op max; its ends a, b are lo, hi."""
         out = self.builder
-        (a, b), (lo, hi) = (inner, outer) if op == "min" else (outer, inner), (
-            (ends[0], ends[1]) if op == "min" else (ends[1], ends[0])
-        )
+        argument, inner, outer = (self._done[part] for part in clip)
+        (a, b), (lo, hi) = (inner, outer), (self._value(clip[1]), self._value(clip[2]))
+        if op == "max":
+            a, b, lo, hi = b, a, hi, lo
         low, high = self._range(argument)
         if not lo < hi:
             return outer

@@ -2,25 +2,26 @@
 
 | symbol | meaning |
 | --- | --- |
-| clip(y, a, b) | the truncated linear function min(max(y, a), b) of one affine query y = w·x + t, any number of variables |
+| clip(y, a, b) | the truncated linear function min(max(y, a), b) of an affine query y = w·x + t |
 | L_k, Δ | interpolation points and their spacing; p of them in one head, or n in each of H heads |
 | c = β Δ² | sharpness: logits β(2 L_k y − L_k²) = −β(y − L_k)² + common |
 
-Statement. A head with keys (2β L_k, −β L_k²), query (y, 1) and values L_k is a Gaussian average of the L_k near y: it is
-within O(Δ) of clip(y, a, b) for every y, however far outside [a, b], whatever the number of variables. H heads of n
-points add up to the same at Δ of order (b − a)/(nH).
+Statement. A head with keys (2β L_k, −β L_k²), query (y, 1) and values L_k is a Gaussian average of the L_k near y: it
+is within O(Δ) of clip(y, a, b) for every y, however far outside [a, b], whatever the number of variables. H heads of n
+points add up to the same with Δ of order (b − a)/(nH).
 Source: Hu, Liu, Chen, Wu, Liu, "Universal Approximation with Softmax Attention" (arXiv 2504.15956), the two
-interpolation theorems; the weights are derived anew, and the bounds here are not the paper's unless called "published".
-Construction. Three variants, see `unary/grid.py`: `published` (points a + k(b − a)/p; many heads: midpoints, end caps of
-value 0), `inclusive` (both ends are points), `optimal` (the same at the temperature of the least error; many heads: each
-truncates its own stretch). Targets that are affine plus multiples of clip, relu, abs, max, min of affine forms become
-such units (`broken_lines`), one head each; nested ones stand in later layers. Tolerances E_i minimise Σ keys under
-Σ S_i E_i = ε, S_i the sensitivities: E_i ∝ (width_i/S_i)^{1/2}.
+interpolation theorems; the weights are derived anew, and no bound is the paper's unless it is called "published".
+Construction. Three variants, see `unary/grid.py`: `published` (points a + k(b − a)/p; many heads: midpoints, end caps
+of value 0), `inclusive` (both ends are points), `optimal` (the same at the temperature of the least error; many heads:
+each truncates its own stretch). Targets that are affine plus multiples of clip, relu, abs, max, min of affine forms
+become such units (`broken_lines`), one head each; nested ones stand in later layers. Tolerances E_i minimise Σ keys
+under Σ S_i E_i = ε, S_i the sensitivities: E_i ∝ (width_i/S_i)^{1/2}.
 Size: about 0.062 (b − a)/ε + 1 keys a unit; few at loose ε, where nothing is smaller, many at tight ε.
-Bound (published): max(|a|,|b|) ε₀ + (b − a)/p, and (b − a)/((n − 2)H); attained but for ε₀: its points leave b out. With
-both ends Δ/2 and less; at the best temperature 0.062 Δ. Proved from the stored weights by *moments*, or by *composition*.
-Failure mode: keys grow like 1/ε; refused past 4,096, with the ε that would fit. A temperature that is too soft blurs the
-ends (error grows past Δ/2 at c < 1), and makes the caps of many published heads leak.
+Bound (published): max(|a|,|b|) ε₀ + (b − a)/p, and (b − a)/((n − 2)H) for many heads; the first is attained but for ε₀,
+its points leave b out. With both ends Δ/2 and less, at the best temperature 0.062 Δ. Proved from the stored weights by
+*moments*, or by *composition*.
+Failure mode: keys grow like 1/ε; refused past 4,096, with the ε that would fit. A temperature that is too soft blurs
+the ends, and makes the caps of many published heads leak.
 Example: af.compile("clip(2*x + y, -1, 1)", domain=..., eps=0.05, method="interpolation").
 """
 

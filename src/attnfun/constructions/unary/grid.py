@@ -63,7 +63,7 @@ class Grid:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise InvalidRequest(f"low={self.low!r:.30}, high={self.high!r:.30}: two finite numbers, low below high")
         if not (math.isfinite(self.high - self.low) and (self.high - self.low) ** 2 > 1e-280):
-            raise InvalidRequest(f"low={self.low!r:.30}, high={self.high!r:.30}: the interval is too wide or too narrow")
+            raise InvalidRequest(f"low={self.low!r:.30}, high={self.high!r:.30}: an interval too wide or too narrow")
         least = 1 if self.variant == "published" and self.heads is None else 2
         if self.heads is not None and self.variant != "optimal":
             least = 3  # two of the points are caps
@@ -154,17 +154,17 @@ def _is_chain(grid: Grid) -> bool:
 def _pieces(grid: Grid, dtype: str) -> list[Piece]:
     step, c = grid.spacing, grid.c
     if grid.heads is None:
-        at = np.arange(grid.points, dtype=np.float64)
-        return [_piece(grid.low + at * step, grid.low + at * step, step, c, dtype)]
+        single = np.asarray(grid.low + np.arange(grid.points) * step, dtype=np.float64)
+        return [_piece(single, single, step, c, dtype)]
     if grid.variant == "optimal":
-        own = (np.arange(grid.points) - (grid.points - 1) / 2) * step
+        own = np.asarray((np.arange(grid.points) - (grid.points - 1) / 2) * step, dtype=np.float64)
         starts = (grid.low + step * (grid.points - 1) * (h + 0.5) for h in range(grid.heads))
         return [_piece(own + middle, own, step, c, dtype) for middle in starts]
     inner = grid.points - 2
     first = grid.low + (step / 2 if grid.variant == "published" else 0.0)
     pieces = []
     for h in range(grid.heads):
-        at = first + np.arange(h * inner - 1, (h + 1) * inner + 1) * step
+        at = np.asarray(first + np.arange(h * inner - 1, (h + 1) * inner + 1) * step, dtype=np.float64)
         values = at.copy()
         values[0] = values[1] if h == 0 else 0.0
         values[-1] = values[-2] if h == grid.heads - 1 else 0.0
@@ -187,7 +187,8 @@ def _constant(points: int, heads: int | None, variant: str, c: float, size: floa
     probe = Grid(0.0, 1.0, points, heads, variant, LEAK, c)
     low = size - probe.cells if size else 0.0
     probe = Grid(low, low + probe.cells, points, heads, variant, LEAK, c)
-    fit = UnaryFit(tuple(_pieces(probe, "float64")), 0.0, (probe.low + probe.high) / 2 if _is_chain(probe) else 0.0, 0.0)
+    middle = (probe.low + probe.high) / 2 if _is_chain(probe) else 0.0
+    fit = UnaryFit(tuple(_pieces(probe, "float64")), 0.0, middle, 0.0)
     u = np.linspace(probe.low - 3, probe.high + 3, _PER_CELL * (probe.cells + 6) + 1)
     return float(np.abs(fit(u) - np.clip(u, probe.low, probe.high)).max())
 

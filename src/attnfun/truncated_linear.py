@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from attnfun.approximant import Approximant
 from attnfun.certify import Status, prove
 from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.expressions import Builder, Graph, parse
 from attnfun.network import evaluate
 from attnfun.targets import Box, Function, require_defined
 
@@ -73,7 +75,7 @@ def interpolation(
     if not isinstance(query, str):
         raise InvalidRequest(f"query={query!r:.60}: an affine form of the variables, as text, is needed")
     box = Box.parse(domain)
-    function = Function.read(f"clip({query}, {a!r}, {b!r})", box)
+    function = Function.read(_clip(parse(query, box.names), a, b), box)
     assert function.graph is not None
     require_defined(function.graph, box)
     line = single_clip(function.graph, box)
@@ -148,6 +150,14 @@ def measured_error(net: Approximant, per_cell: int = 128) -> float:
     if net.certificate.witness is not None:
         X = np.concatenate([X, [net.certificate.witness]])
     return float(np.abs(evaluate(net.network, X).astype(np.float64) - net.target.values(X)).max())
+
+
+def _clip(query: Graph, low: float, high: float) -> Graph:
+    """The graph of clip(query, low, high), the ends read as the decimals they are written in."""
+    out = Builder()
+    nodes = out.copy(query.nodes)
+    ends = [out.const(Fraction(repr(end))) for end in (low, high)]
+    return out.graph([out.apply("min", out.apply("max", nodes[query.outputs[0]], ends[0]), ends[1])])
 
 
 def _row(net: Approximant, variant: str, points: int, heads: int | None) -> Row:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -81,19 +82,25 @@ def interpolation_command(
 
 
 def _print(rows: list[Any], low: float, high: float, picture: str | None) -> None:
-    many = rows[0].heads is not None
-    names = ["variant", "n" if many else "p", *(["H"] if many else []), "keys", "Δ", "β Δ²"]
-    names += ["published bound", "proved bound", "measured", "proved/Δ", "measured/Δ"]
-    body = []
-    for row in rows:
-        cells = [row.variant, number(row.points), *([number(row.heads)] if many else []), number(row.keys)]
-        cells += [number(row.spacing, 4), number(row.sharpness, 4)]
-        cells += [number(v, 4) for v in (row.published, row.proved, row.measured)]
-        cells += [number(v, 4) for v in (row.proved_in_spacings, row.measured_in_spacings)]
-        body.append([literal(cell) for cell in cells])
-    screen = console()
-    columns = [(name, "left" if name == "variant" else "right") for name in names]
-    screen.print(grid(f"clip(x, {low:g}, {high:g}), Δ the spacing of the points", columns, body))
+    many, screen = rows[0].heads is not None, console()
+    wide = screen.width >= 100
+    shown: dict[str, Callable[[Any], str]] = {"variant": lambda row: str(row.variant)}
+    shown |= {"n": lambda row: number(row.points), "H": lambda row: number(row.heads)} if many else {}
+    shown |= {"keys" if many else "p": lambda row: number(row.keys)}
+    shown |= {"Δ": lambda row: number(row.spacing), "βΔ²": lambda row: number(row.sharpness)} if wide else {}
+    digits = 4 if wide else 3
+    shown |= {
+        "published": lambda row: number(row.published, digits),
+        "proved": lambda row: number(row.proved, digits),
+        "measured": lambda row: number(row.measured, digits),
+        "proved/Δ": lambda row: number(row.proved_in_spacings),
+        "measured/Δ": lambda row: number(row.measured_in_spacings),
+    }
+    body = [[literal(cell(row)) for cell in shown.values()] for row in rows]
+    columns = [(name, "left" if name == "variant" else "right") for name in shown]
+    what = f"clip(x, {low:g}, {high:g}): the bound as published, the bound proved from the weights, the error measured"
+    screen.print(literal(what))
+    screen.print(grid(None, columns, body))
     if picture:
         screen.print(facts("", [("drawn", literal(picture))]))
 

@@ -6,7 +6,8 @@ clip(U, a, b), U affine in the variables and in earlier units:
     max(A, B) = B + relu(A − B),    min(A, B) = A − relu(A − B),    |A| = 2 relu(A) − A,
     relu(A) = A + relu(−A), whichever has the shorter range,        min(max(A, a), b) as it stands, if both ends matter.
 
-Where the proved range of an argument decides a branch, the branch is taken. All are identities on the box.
+Equal units, and relu of opposite arguments, are one. Where the proved range of an argument decides a branch, the branch
+is taken. All are identities on the box.
 Failure mode: Infeasible for anything else, with the part that is not affine.
 """
 
@@ -14,12 +15,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 from attnfun.constructions.compose_program import unary_graph
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.expressions import ArrayAlgebra, Builder, Graph, run
 from attnfun.targets import Box
 from attnfun.targets.ranges import range_of
+
+Form = tuple[frozenset[tuple[str | int, Fraction]], Fraction]  # coefficients of variables and units, constant
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ class _Walk:
         self.units: dict[int, Unit] = {}
         self.known: dict[int, tuple[float, float]] = {}
         self._done: dict[int, int] = {}
+        self._relus: dict[Form, int] = {}
+        self._forms: dict[int, Form | None] = {}
         self._constant: list[bool] = []
         for node in graph.nodes:
             self._constant.append(node.op != "var" and all(self._constant[a] for a in node.args))
@@ -131,17 +137,63 @@ class _Walk:
         )
 
     def _relu(self, argument: int) -> int:
-        out = self.builder
+        """relu of a program node: a unit, or one that is there already, or a branch."""
+        out, form = self.builder, self._form(argument)
+        if form is not None:
+            terms, constant = form
+            opposite = frozenset((name, -value) for name, value in terms), -constant
+            if not terms:
+                return out.const(max(constant, Fraction(0)))
+            if form in self._relus:
+                return self._relus[form]
+            if opposite in self._relus:
+                return out.apply("add", argument, self._relus[opposite])
         low, high = self._range(argument)
         if low >= 0:
             return argument
         if high <= 0:
             return out.const(0)
         if high <= -low:
-            return self._unit(out.apply("relu", argument), argument, 0.0, high)
+            return self._relu_unit(argument, high)
         other = out.apply("neg", argument)
         self.known[other] = (-high, -low)
-        return out.apply("add", argument, self._unit(out.apply("relu", other), other, 0.0, -low))
+        return out.apply("add", argument, self._relu_unit(other, -low))
+
+    def _relu_unit(self, argument: int, high: float) -> int:
+        phi = self._unit(self.builder.apply("relu", argument), argument, 0.0, high)
+        form = self._form(argument)
+        if form is not None:
+            self._relus[form] = phi
+        return phi
+
+    def _form(self, index: int) -> Form | None:
+        """The affine form of a program node in variables and units, if its coefficients are rational."""
+        if index not in self._forms:
+            self._forms[index] = self._read_form(index)
+        return self._forms[index]
+
+    def _read_form(self, index: int) -> Form | None:
+        node = self.builder.node(index)
+        if node.op == "const":
+            assert isinstance(node.value, Fraction)
+            return frozenset[tuple[str | int, Fraction]](), node.value
+        if node.op == "var" or index in self.units:
+            return frozenset({(str(node.value) if node.op == "var" else index, Fraction(1))}), Fraction(0)
+        if node.op not in ("add", "sub", "neg", "mul", "div"):
+            return None
+        parts = [self._form(a) for a in node.args]
+        if any(part is None for part in parts):
+            return None
+        forms = [part for part in parts if part is not None]
+        if node.op == "neg":
+            return _sum((Fraction(-1), forms[0]))
+        if node.op in ("add", "sub"):
+            return _sum((Fraction(1), forms[0]), (Fraction(1 if node.op == "add" else -1), forms[1]))
+        one, other = forms if not forms[1][0] else forms[::-1]
+        factor = other[1]
+        if node.op == "div" and (factor == 0 or forms[1][0]):
+            return None
+        return _sum((1 / factor if node.op == "div" else factor, one))
 
     def _clipped(self, op: str, clip: tuple[int, int, int]) -> int:
         """min(max(A, inner), outer) for op min, max(min(A, inner), outer) for op max; its ends a, b are lo, hi."""
@@ -186,6 +238,16 @@ class _Walk:
         if not math.isfinite(value):
             raise Infeasible(f"interpolation: the constant {self.graph.text(i, 60)} is not finite")
         return value
+
+
+def _sum(*parts: tuple[Fraction, Form]) -> Form:
+    """Σ factor · form."""
+    total: dict[str | int, Fraction] = {}
+    for factor, (terms, _) in parts:
+        for name, value in terms:
+            total[name] = total.get(name, Fraction(0)) + factor * value
+    constant = sum((factor * form[1] for factor, form in parts), Fraction(0))
+    return frozenset((name, value) for name, value in total.items() if value), constant
 
 
 def _reached(program: Graph) -> set[int]:

@@ -62,7 +62,7 @@ class Grid:
             raise InvalidRequest(f"variant={self.variant!r}: write {', '.join(VARIANTS)}")
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise InvalidRequest(f"low={self.low!r:.30}, high={self.high!r:.30}: two finite numbers, low below high")
-        if not (math.isfinite(self.high - self.low) and (self.high - self.low) ** 2 > 1e-280):
+        if not 1e-140 < self.high - self.low < 1e140:
             raise InvalidRequest(f"low={self.low!r:.30}, high={self.high!r:.30}: an interval too wide or too narrow")
         least = 1 if self.variant == "published" and self.heads is None else 2
         if self.heads is not None and self.variant != "optimal":

@@ -23,7 +23,8 @@ from attnfun.network import evaluate
 from attnfun.targets import Box, Function, require_defined
 
 VARIANTS = ("published", "inclusive", "optimal")
-_MOST_KEYS = 4096
+_MOST_KEYS = 2048
+_MOST_WORK = 1 << 15  # keys × heads: a proof looks at every head on every interval
 
 
 def interpolation(
@@ -64,8 +65,11 @@ def interpolation(
         _number("leak", leak),
         None if sharpness is None else _number("sharpness", sharpness),
     )
-    if grid.keys > _MOST_KEYS:
-        raise Infeasible(f"interpolation: {grid.keys:,} keys; at most {_MOST_KEYS:,} are built", {"points": _MOST_KEYS})
+    room = min(_MOST_KEYS, _MOST_WORK // (grid.heads or 1))
+    if grid.keys > room:
+        what = f"{grid.keys:,} keys in {grid.heads or 1:,} heads would take minutes to prove; at most {room:,} are built"
+        fits = room // (grid.heads or 1)
+        raise Infeasible(f"interpolation: {what}", {"points": fits} if fits >= 3 else {"heads": 16})
     if dtype not in ("float64", "float32"):
         raise InvalidRequest(f"dtype={dtype!r}: write float64 or float32")
     if domain is None:

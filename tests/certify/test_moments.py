@@ -11,7 +11,7 @@ from flint import arb
 import attnfun as af
 from attnfun.certify import Status, prove
 from attnfun.certify.exact import residual_at
-from attnfun.certify.moments import _head_model, prove_by_moments, residual_bound
+from attnfun.certify.moments import _head_model, _tops, prove_by_moments, residual_bound
 from attnfun.certify.view import view
 from attnfun.expressions import precision
 from attnfun.network import evaluate
@@ -170,3 +170,33 @@ def test_an_eps_close_to_the_error_is_reached() -> None:
     assert error * (1 - 1e-9) <= certificate.error[1] <= 1.01 * error
     assert_sound(certificate, network, f)
     assert prove(network, f, eps=0.99 * error).status is Status.REFUTED
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_top_of_a_polynomial_is_never_below_its_values(seed: int) -> None:
+    """Vertex inside, outside, at the rim; coefficients known exactly, or as balls that may hold 0."""
+    rng = np.random.default_rng([seed, 11])
+    radius = float(10 ** rng.uniform(-8, 2))
+    size = int(rng.integers(1, 7))
+    scale = 10 ** rng.uniform(-6, 3, size)
+    middle = [float(v) for v in rng.normal(size=size) * scale / radius ** np.arange(size)]
+    if seed % 3 == 0 and size > 2:
+        middle[1] = -2 * middle[2] * radius * float(rng.choice([1.0, 1 - 1e-15, 1 + 1e-15, 0.5, 0.0]))
+    spread = [abs(v) * float(rng.choice([0.0, 1e-20, 0.3, 2.0])) for v in middle]
+    balls = [arb(m, s) for m, s in zip(middle, spread, strict=True)]
+    for top_of, sign in zip(_tops(balls, radius), (1, -1), strict=True):
+        for _ in range(20):
+            inside = rng.uniform(-1, 1, size)
+            exact = [arb(m) + arb(s) * float(t) for m, s, t in zip(middle, spread, inside, strict=True)]
+            for t in np.concatenate([[-1.0, 1.0, 0.0], rng.uniform(-1, 1, 30)]):
+                value = sum((c * (arb(radius) * float(t)) ** i for i, c in enumerate(exact)), arb(0))
+                assert not sign * value > top_of
+
+
+def test_the_top_of_a_polynomial_is_close() -> None:
+    """A parabola's is its maximum; where the curvature is lost in uncertainty, the straight line's."""
+    top, bottom = _tops([arb(1), arb(0.5), arb(-1)], 1.0)
+    assert float(top) == pytest.approx(1.0625) and float(bottom) == pytest.approx(0.5)
+    top, _ = _tops([arb(1), arb(0, 1e-30), arb(-1e-300)], 1.0)
+    assert float(top) == pytest.approx(1.0)
+    assert all(math.isnan(float(v)) for v in _tops([arb("nan"), arb(1), arb(-1)], 1.0))

@@ -10,8 +10,9 @@ Let h be the power series N/D cut to n terms. Then on the interval
 
 The target has its own Taylor form: coefficients f_i at c, and |f_n| r^n with f_n enclosed over the whole interval. So
 
-    |f − net| ≤ Σ_{i<n} |f_i − h_i − (affine part)_i| r^i + |f_n| r^n + head remainders.
+    |f − net| ≤ max over |s| ≤ r of |Σ_{i<3} g_i s^i| + Σ_{3≤i<n} |g_i| r^i + |f_n| r^n + head remainders,
 
+g_i = f_i − h_i − (affine part)_i; the maximum is that of a parabola, at its vertex or an end.
 Keys whose logit lies more than 85 below the largest over the whole interval (a computed bound of the float error of the
 logits is counted) are left out; they weigh count · e^−85 (max V − min V)/δ. Where the target's series does not exist on
 the
@@ -168,7 +169,7 @@ def residual_bound(view: View, graph: Graph, names: tuple[str, ...], order: int,
     """An upper bound of max_o |f_o − net_o| on [left, right]; infinity where the forms do not apply."""
     models = residual_models(view, graph, names, order, left, right)
     if models is not None:
-        return _largest([_size(m.coefficients, m.radius) + m.rest for m in models])
+        return _largest([top + m.rest for m in models for top in _tops(m.coefficients, m.radius)])
     return _range_form(view, run(graph, BallAlgebra(clip_sqrt=True), {names[0]: ball(left, right)}), order, left, right)
 
 
@@ -199,6 +200,27 @@ def _size(coefficients: list[arb], radius: float) -> arb:
     for value in coefficients:
         total, power = total + abs(value) * power, power * r
     return total
+
+
+def _tops(coefficients: list[arb], radius: float) -> tuple[arb, arb]:
+    """Upper bounds of f and of −f, f = Σ c_i s^i on |s| ≤ r: the parabola of the first three terms by its vertex or its
+    ends, Σ_{i≥3} |c_i| r^i for the others.
+    """
+    a, b, c = [*coefficients[:3], arb(0), arb(0)][:3]
+    rest = _size([arb(0)] * 3 + coefficients[3:], radius)
+    return _parabola(a, b, c, radius) + rest, _parabola(-a, -b, -c, radius) + rest
+
+
+def _parabola(a: arb, b: arb, c: arb, radius: float) -> arb:
+    """An upper bound of a + b s + c s² on |s| ≤ r. Comparisons of balls are true only if they are certain."""
+    r = arb(radius)
+    straight = a + abs(b) * r
+    if not c < 0:
+        return straight + (c if c >= 0 else abs(c)) * r * r
+    if abs(b) >= -2 * c * r:
+        return straight + c * r * r  # the vertex is not inside: an end
+    vertex = a - b * b / (4 * c)  # the largest value on the whole line
+    return vertex if upper(vertex) < upper(straight) else straight
 
 
 def _largest(values: list[arb]) -> float:

@@ -20,7 +20,7 @@ Size: about 0.062 (b − a)/ε + 1 keys a unit; few at loose ε, where nothing i
 Bound (published): max(|a|,|b|) ε₀ + (b − a)/p, and (b − a)/((n − 2)H) for many heads; the first is attained but for ε₀,
 its points leave b out. With both ends Δ/2 and less, at the best temperature 0.062 Δ. Proved from the stored weights by
 *moments*, or by *composition*.
-Failure mode: keys grow like 1/ε; refused past 4,096, with the ε that would fit. A temperature that is too soft blurs
+Failure mode: keys grow like 1/ε; refused past 2,048, with the ε that would fit. A temperature that is too soft blurs
 the ends, and makes the caps of many published heads leak.
 Example: af.compile("clip(2*x + y, -1, 1)", domain=..., eps=0.05, method="interpolation").
 """
@@ -38,7 +38,7 @@ from attnfun.constructions.unary.grid import VARIANTS, Grid, constant, grid_fit
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.network import Head, Layer, Network
 
-MOST_KEYS = 4096
+MOST_KEYS = 2048
 """The most keys that are built, whatever `max_keys` allows: past it the proof would take minutes."""
 KEY_NAMES = "interpolation point {0}"
 _LABELLED = 0.94  # of eps, where *composition* proves: its heads are proved to 6 %

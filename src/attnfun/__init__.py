@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from attnfun.approximant import Approximant
     from attnfun.certify import Certificate, Status
     from attnfun.targets import Box
+    from attnfun.truncated_linear import interpolation, interpolation_table
     from attnfun.verbs import compile, load, verify
 
 __version__ = "0.1.0"
@@ -29,6 +30,8 @@ __all__ = [
     "Refuted",
     "Status",
     "compile",
+    "interpolation",
+    "interpolation_table",
     "load",
     "verify",
 ]
@@ -39,6 +42,8 @@ _HOMES = {
     "Certificate": "attnfun.certify",
     "Status": "attnfun.certify",
     "compile": "attnfun.verbs",
+    "interpolation": "attnfun.truncated_linear",
+    "interpolation_table": "attnfun.truncated_linear",
     "load": "attnfun.verbs",
     "verify": "attnfun.verbs",
 }

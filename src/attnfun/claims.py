@@ -184,6 +184,17 @@ TESTED = (
         ),
     ),
     Tested(
+        "interpolation: the published bound is proved, and attained by the published points; half a spacing with many"
+        " heads; 0.08 of a spacing at the best temperature",
+        (
+            "tests/constructions/test_interpolation.py::"
+            "test_the_published_bound_is_proved_and_attained_by_the_published_points",
+            "tests/constructions/test_interpolation.py::test_published_heads_are_proved_at_half_a_spacing",
+            "tests/constructions/test_interpolation.py::"
+            "test_the_best_temperature_is_proved_below_a_twelfth_of_the_spacing",
+        ),
+    ),
+    Tested(
         "every construction, on its cases: bound ≥ true error, bound ≤ ε; forms, routes and file agree; sizes are as"
         " planned, and the same seed gives the same bits",
         ("tests/constructions/test_conformance.py::test_conforms",),
@@ -203,6 +214,7 @@ SAMPLED = (
     ("the sensitivities by which a composed network shares ε among its steps", "src/attnfun/constructions/compose.py"),
     ("how many units a step of an MLP takes, before they are proved", "src/attnfun/constructions/unary/spline.py"),
     ("the Lipschitz constant behind “published worst case”", "src/attnfun/constructions/partition.py"),
+    ("the sharpness of interpolation points, and how many are needed", "src/attnfun/constructions/unary/grid.py"),
     ("the temperature “of the smallest true error”", "src/attnfun/constructions/partition.py"),
     ("how a proof chooses ellipses and node counts (what they give is then proved)", "src/attnfun/certify/nodes.py"),
     ("`cost.rank`, a numerical rank", "src/attnfun/network/head.py"),

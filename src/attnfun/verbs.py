@@ -21,7 +21,7 @@ _SHARE, _TRIES = (
     0.97,
     4,
 )  # of eps a construction may use at first (the rest is for the proof), and how often it is asked
-_OPTIONS = {"temperature", "max_keys", "max_layers", "max_heads", "max_rank", "prefer"}
+_OPTIONS = {"temperature", "variant", "max_keys", "max_layers", "max_heads", "max_rank", "prefer"}
 _FLOOR = {"float64": 2.0**-50, "float32": 2.0**-21}
 
 
@@ -53,7 +53,8 @@ def compile(
     `realise="mlp"` builds the same program of steps with ReLU units instead of softmax heads: an MLP with skip
     connections, for comparison, proved in the same way (compose and affine only; units count as keys, blocks as heads).
     Options: `max_keys`, `max_layers`, `max_heads`, `max_rank` (of `cost.rank`) are kept or refused with the nearest
-    request that fits; `prefer` "keys", "layers" or "float32" (small values); `temperature` (partition).
+    request that fits; `prefer` "keys", "layers" or "float32" (small values); `temperature` (partition);
+    `variant` (interpolation): "published", "inclusive" or "optimal".
     """
     unknown = set(options) - _OPTIONS
     if unknown:
@@ -110,7 +111,7 @@ def _search(
     from attnfun.constructions import Plan, Request, choose  # here, so that `verify` never loads a construction
 
     limits = _limits(options)
-    extra = {k: v for k, v in options.items() if k == "temperature"}
+    extra = {k: v for k, v in options.items() if k in ("temperature", "variant")}
 
     def asking(share: float, attempt: int = 0) -> Request:
         kind = asked["realise"]
@@ -335,7 +336,11 @@ def verify(
 
 
 def _construction(network: Network) -> str:
-    """The construction a stored network came from: labels are made by compose alone, other heads bear its name."""
+    """The construction a stored network came from: interpolation names its keys, labels are otherwise made by compose
+    alone, other heads bear its name.
+    """
+    if network.heads and all(getattr(head, "key_names", "").startswith("interpolation") for head in network.heads):
+        return "interpolation"
     if network.labels is not None:
         return "compose"
     return network.heads[0].name if network.heads else "affine"

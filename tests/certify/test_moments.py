@@ -11,7 +11,7 @@ from flint import arb
 import attnfun as af
 from attnfun.certify import Status, prove
 from attnfun.certify.exact import residual_at
-from attnfun.certify.moments import _head_model, prove_by_moments, residual_bound
+from attnfun.certify.moments import _head_model, _tops, prove_by_moments, residual_bound
 from attnfun.certify.view import view
 from attnfun.expressions import precision
 from attnfun.network import evaluate
@@ -128,3 +128,75 @@ def test_outputs_are_judged_together() -> None:
     certificate = prove(network, f)
     assert_sound(certificate, network, f)
     assert math.isclose(certificate.error[1], max(1 / (1 + math.exp(-1)), 1.0, 0.5), rel_tol=0.5)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_where_one_key_is_in_sight_the_model_is_its_value(seed: int) -> None:
+    """Steep heads rest on one key nearly everywhere; the true head is within the model's remainder of its value."""
+    rng = np.random.default_rng([seed, 7])
+    t = np.sort(rng.uniform(-1, 1, 8))
+    beta = 10 ** rng.uniform(4, 6)
+    network = line_network(2 * beta * t, -beta * t * t, rng.normal(size=(8, 2)) * 10)
+    seen = view(network, network.low, network.high)
+    resting = 0
+    with precision(300):
+        for c in rng.uniform(-0.99, 0.99, 40):
+            model = _head_model(seen.heads[0], float(c), 1e-4, 4)
+            if model is None:
+                continue
+            nearest = int(np.argmin(np.abs(t - c)))
+            for k, (series, rest) in enumerate(zip(*model, strict=True)):
+                if all(a == 0 for a in series[1:]):
+                    resting += 1
+                    assert series[0] == arb(float(seen.heads[0].values[nearest, k]))
+                for x in (c - 1e-4, c, c + 1e-4):
+                    step = arb(float(x)) - arb(float(c))
+                    value = sum((a * step**i for i, a in enumerate(series)), arb(0))
+                    zero = function(["0", "0"])
+                    exact = -residual_at(seen, zero.graph, ("x",), np.array([float(x)]))[k]
+                    assert not abs(exact - value) > rest * (1 + arb(1e-9)) + arb(1e-40)
+    assert resting > 0
+
+
+def test_an_eps_close_to_the_error_is_reached() -> None:
+    """Where eps is a percent above the true error the search goes on until it is below eps, and no further."""
+    t = np.linspace(-1, 1, 9)
+    network = line_network(2 * 44.0 * t, -44.0 * t * t, np.abs(t))
+    f = function("abs(x)")
+    X = np.linspace(-1, 1, 400_001)[:, None]
+    error = float(np.abs(evaluate(network, X) - f.values(X)).max())
+    certificate = prove(network, f, eps=1.01 * error)
+    assert certificate.status is Status.PROVED and certificate.method == "moments"
+    assert error * (1 - 1e-9) <= certificate.error[1] <= 1.01 * error
+    assert_sound(certificate, network, f)
+    assert prove(network, f, eps=0.99 * error).status is Status.REFUTED
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_top_of_a_polynomial_is_never_below_its_values(seed: int) -> None:
+    """Vertex inside, outside, at the rim; coefficients known exactly, or as balls that may hold 0."""
+    rng = np.random.default_rng([seed, 11])
+    radius = float(10 ** rng.uniform(-8, 2))
+    size = int(rng.integers(1, 7))
+    scale = 10 ** rng.uniform(-6, 3, size)
+    middle = [float(v) for v in rng.normal(size=size) * scale / radius ** np.arange(size)]
+    if seed % 3 == 0 and size > 2:
+        middle[1] = -2 * middle[2] * radius * float(rng.choice([1.0, 1 - 1e-15, 1 + 1e-15, 0.5, 0.0]))
+    spread = [abs(v) * float(rng.choice([0.0, 1e-20, 0.3, 2.0])) for v in middle]
+    balls = [arb(m, s) for m, s in zip(middle, spread, strict=True)]
+    for top_of, sign in zip(_tops(balls, radius), (1, -1), strict=True):
+        for _ in range(20):
+            inside = rng.uniform(-1, 1, size)
+            exact = [arb(m) + arb(s) * float(t) for m, s, t in zip(middle, spread, inside, strict=True)]
+            for t in np.concatenate([[-1.0, 1.0, 0.0], rng.uniform(-1, 1, 30)]):
+                value = sum((c * (arb(radius) * float(t)) ** i for i, c in enumerate(exact)), arb(0))
+                assert not sign * value > top_of
+
+
+def test_the_top_of_a_polynomial_is_close() -> None:
+    """A parabola's is its maximum; where the curvature is lost in uncertainty, the straight line's."""
+    top, bottom = _tops([arb(1), arb(0.5), arb(-1)], 1.0)
+    assert float(top) == pytest.approx(1.0625) and float(bottom) == pytest.approx(0.5)
+    top, _ = _tops([arb(1), arb(0, 1e-30), arb(-1e-300)], 1.0)
+    assert float(top) == pytest.approx(1.0)
+    assert all(math.isnan(float(v)) for v in _tops([arb("nan"), arb(1), arb(-1)], 1.0))

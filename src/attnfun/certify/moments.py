@@ -10,8 +10,9 @@ Let h be the power series N/D cut to n terms. Then on the interval
 
 The target has its own Taylor form: coefficients f_i at c, and |f_n| r^n with f_n enclosed over the whole interval. So
 
-    |f − net| ≤ Σ_{i<n} |f_i − h_i − (affine part)_i| r^i + |f_n| r^n + head remainders.
+    |f − net| ≤ max over |s| ≤ r of |Σ_{i<3} g_i s^i| + Σ_{3≤i<n} |g_i| r^i + |f_n| r^n + head remainders,
 
+g_i = f_i − h_i − (affine part)_i; the maximum is that of a parabola, at its vertex or an end.
 Keys whose logit lies more than 85 below the largest over the whole interval (a computed bound of the float error of the
 logits is counted) are left out; they weigh count · e^−85 (max V − min V)/δ. Where the target's series does not exist on
 the
@@ -45,6 +46,7 @@ from attnfun.expressions.series import series_length
 _INTERVALS = 40_000
 _FAR = 85.0
 _SLACK = 1.06  # proved bound over witness that the bisection aims at
+_CLOSE = 1.002  # eps over witness from which on eps itself is aimed at, where that asks for more
 
 
 def prove_by_moments(
@@ -66,7 +68,9 @@ def prove_by_moments(
 def _bisect(
     view: View, graph: Graph, names: tuple[str, ...], order: int, low: float, witness: Array, eps: float, stop: float
 ) -> tuple[float, int, float, Array]:
-    """Best-first halving until every interval is below max(1.06 × witness, a floor far below eps)."""
+    """Best-first halving until every interval is below max(1.06 × witness, a floor far below eps), or below eps where
+    that is less and the witness leaves room for it.
+    """
     a, b = float(view.low[0]), float(view.high[0])
     first = np.linspace(a, b, 9)
     heap: list[tuple[float, float, float]] = []
@@ -78,14 +82,16 @@ def _bisect(
         count += 1
     while True:
         worst, left, right = heap[0]
-        goal = max(_SLACK * low, eps * 1e-4)
+        usual = goal = max(_SLACK * low, eps * 1e-4)
+        if _CLOSE * low <= eps < usual:
+            goal = eps
         if -worst <= goal:
             return -worst, count, low, witness
         if low > stop:
             return -worst if math.isfinite(worst) else math.inf, count, low, witness
         middle = left + (right - left) / 2
         if count >= _INTERVALS or not left < middle < right:
-            if -worst <= eps:
+            if -worst <= max(usual, eps):
                 return -worst, count, low, witness
             raise Undecided(f"moments: not decided after {count} intervals (near {names[0]}={left:.17g})")
         seen = error_at(view, graph, names, np.array([middle]))
@@ -163,7 +169,7 @@ def residual_bound(view: View, graph: Graph, names: tuple[str, ...], order: int,
     """An upper bound of max_o |f_o − net_o| on [left, right]; infinity where the forms do not apply."""
     models = residual_models(view, graph, names, order, left, right)
     if models is not None:
-        return _largest([_size(m.coefficients, m.radius) + m.rest for m in models])
+        return _largest([top + m.rest for m in models for top in _tops(m.coefficients, m.radius)])
     return _range_form(view, run(graph, BallAlgebra(clip_sqrt=True), {names[0]: ball(left, right)}), order, left, right)
 
 
@@ -196,6 +202,27 @@ def _size(coefficients: list[arb], radius: float) -> arb:
     return total
 
 
+def _tops(coefficients: list[arb], radius: float) -> tuple[arb, arb]:
+    """Upper bounds of f and of −f, f = Σ c_i s^i on |s| ≤ r: the parabola of the first three terms by its vertex or its
+    ends, Σ_{i≥3} |c_i| r^i for the others.
+    """
+    a, b, c = [*coefficients[:3], arb(0), arb(0)][:3]
+    rest = _size([arb(0)] * 3 + coefficients[3:], radius)
+    return _parabola(a, b, c, radius) + rest, _parabola(-a, -b, -c, radius) + rest
+
+
+def _parabola(a: arb, b: arb, c: arb, radius: float) -> arb:
+    """An upper bound of a + b s + c s² on |s| ≤ r. Comparisons of balls are true only if they are certain."""
+    r = arb(radius)
+    straight = a + abs(b) * r
+    if not c < 0:
+        return straight + (c if c >= 0 else abs(c)) * r * r
+    if abs(b) >= -2 * c * r:
+        return straight + c * r * r  # the vertex is not inside: an end
+    vertex = a - b * b / (4 * c)  # the largest value on the whole line
+    return vertex if upper(vertex) < upper(straight) else straight
+
+
 def _largest(values: list[arb]) -> float:
     """The largest upper end; infinity for NaN."""
     worst = 0.0
@@ -209,6 +236,8 @@ def _head_model(head: HeadView, c: float, r: float, n: int) -> tuple[list[list[a
     """Taylor coefficients and remainder bound of every output of the head on |x − c| ≤ r; None if δ is not positive."""
     (axis,) = head.axes
     keep, dropped, slopes, logits = _near_keys(axis, c, r)
+    if len(keep) == 1:
+        return _resting(head, int(keep[0]), dropped, slopes, r, n)
     centre = arb(axis.w) * arb(c) + arb(axis.c)
     exact = [arb(float(axis.slopes[j])) * centre + arb(float(axis.biases[j])) for j in keep]
     reference = exact[int(np.argmax(logits))]
@@ -241,6 +270,19 @@ def _head_model(head: HeadView, c: float, r: float, n: int) -> tuple[list[list[a
         h[0] = h[0] + arb(shift)
         series.append(h)
     return series, remainders
+
+
+def _resting(
+    head: HeadView, j: int, dropped: float, common: float, r: float, n: int
+) -> tuple[list[list[arb]], list[arb]] | None:
+    """The model where key j alone is in sight: D ≥ δ = 1 − |κ_j| r, and the head is V_j up to what the others weigh."""
+    (axis,) = head.axes
+    delta = 1 - abs(arb(axis.w) * (arb(float(axis.slopes[j])) - arb(common))) * arb(r)
+    if not delta > 0:
+        return None
+    series = [[arb(float(v))] + [arb(0)] * (n - 1) for v in head.values[j]]
+    lost = [arb(dropped * float(np.ptp(column)) * 1.001) / delta for column in head.values.T]
+    return series, lost
 
 
 def _near_keys(axis: LineAxis, c: float, r: float) -> tuple[NDArray[np.intp], float, float, Array]:

@@ -69,7 +69,7 @@ def compile_command(
         typer.Option("--domain", metavar="x=LOW:HIGH", help="One interval a variable.", show_default=False),
     ] = None,
     method: Annotated[
-        str, typer.Option("--method", help="auto, tangent, compose, bernstein, partition, affine.")
+        str, typer.Option("--method", help="auto, tangent, compose, bernstein, interpolation, partition, affine.")
     ] = "auto",
     norm: Annotated[str, typer.Option("--norm", help="sup, or p >= 1 for the volume-normalised L^p norm.")] = "sup",
     relative: Annotated[bool, typer.Option("--relative", help="eps is a fraction of the target's range.")] = False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from attnfun.constructions.affine import Affine
 from attnfun.constructions.bernstein import Bernstein
 from attnfun.constructions.compose import Compose
+from attnfun.constructions.interpolation import Interpolation
 from attnfun.constructions.partition import Partition
 from attnfun.constructions.plan import Construction
 from attnfun.constructions.tangent import Tangent
@@ -16,6 +17,7 @@ CONSTRUCTIONS: dict[str, Construction] = {
         Tangent(),
         Compose(),
         Bernstein(),
+        Interpolation(),
         Partition(),
     )
 }

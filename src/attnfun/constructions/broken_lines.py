@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from attnfun.constructions.compose_program import unary_graph
+from attnfun.constructions.compose_program import step_graph
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.expressions import ArrayAlgebra, Builder, Graph, run
 from attnfun.targets import Box
@@ -220,7 +220,7 @@ class _Walk:
 
     def _unit(self, phi: int, argument: int, low: float, high: float) -> int:
         if phi not in self.units:
-            unary = unary_graph(self.builder, phi, argument)
+            unary = step_graph(self.builder, phi, (argument,))
             self.units[phi] = Unit(phi, argument, unary, low, high, self._range(argument))
         return phi
 
@@ -275,6 +275,6 @@ def single_clip(graph: Graph, box: Box) -> BrokenLine:
     first = walk.builder.apply("max" if op == "min" else "min", argument, inner)
     phi = walk.builder.apply(op, first, outer)
     ends = sorted(walk._value(end) for end in clip[1:])
-    unit = Unit(phi, argument, unary_graph(walk.builder, phi, argument), ends[0], ends[1], walk._range(argument))
+    unit = Unit(phi, argument, step_graph(walk.builder, phi, (argument,)), ends[0], ends[1], walk._range(argument))
     nodes = tuple(walk.builder.node(i) for i in range(len(walk.builder)))
     return BrokenLine(Graph(nodes, (phi,)), (unit,))

@@ -31,7 +31,8 @@ import math
 from dataclasses import replace
 
 from attnfun.constructions.broken_lines import BrokenLine, broken_line
-from attnfun.constructions.compose import Design, Forms, Step, build
+from attnfun.constructions.compose import Design, build
+from attnfun.constructions.compose_steps import Forms, Step, layers_of
 from attnfun.constructions.plan import Plan, Request
 from attnfun.constructions.unary.fit import UnaryFit
 from attnfun.constructions.unary.grid import VARIANTS, Grid, constant, grid_fit
@@ -59,7 +60,8 @@ class Interpolation:
         line = broken_line(function.graph, function.box)
         if not line.units:
             raise Infeasible("interpolation: the target is affine")
-        weights, layers = _sensitivities(line), _layers(line)
+        steps = _steps(line)
+        weights, layers = _sensitivities(line), layers_of(line.program, steps)
         plain = function.box.dim == 1 and max(layers) == 0  # one variable, one layer: *moments* sees all units at once
         if not (plain or math.isinf(request.norm)):
             raise Infeasible("interpolation: only the sup norm is offered for several variables")
@@ -79,7 +81,6 @@ class Interpolation:
                 for unit, grid in zip(line.units, grids, strict=True)
             ],
         }
-        steps = tuple(Step(u.phi, u.argument, u.unary, *u.reach) for u in line.units)
         design = Design(line.program, steps, tuple(tolerances), fits, layers)
         largest = max(fit.max_value for fit in fits)
         return Plan(self.name, keys, len(fits), max(layers) + 1, 2, largest, (design, plain), story)
@@ -101,17 +102,18 @@ def build_units(request: Request, design: Design, plain: bool) -> Network:
 
 def unit_design(line: BrokenLine, fit: UnaryFit) -> Design:
     """The design of a program of one unit with given heads."""
-    (unit,) = line.units
-    step = Step(unit.phi, unit.argument, unit.unary, *unit.reach)
-    return Design(line.program, (step,), (fit.error,), (fit,), (0,))
+    return Design(line.program, _steps(line), (fit.error,), (fit,), (0,))
 
 
 # ---------------------------------------------------------------- tolerances and sizes
 
 
+def _steps(line: BrokenLine) -> tuple[Step, ...]:
+    return tuple(Step(unit.phi, (unit.argument,), unit.unary, (unit.reach,)) for unit in line.units)
+
+
 def _forms(line: BrokenLine) -> Forms:
-    steps = tuple(Step(u.phi, u.argument, u.unary, *u.reach) for u in line.units)
-    return Forms(line.program, steps, None, [f"unit {i}" for i in range(len(steps))])  # no variable has a space
+    return Forms(line.program, _steps(line), [f"unit {i}" for i in range(len(line.units))])  # no variable has a space
 
 
 def _sensitivities(line: BrokenLine) -> list[float]:
@@ -127,15 +129,6 @@ def _sensitivities(line: BrokenLine) -> list[float]:
         for i in range(j):
             weight[i] += abs(form.get(f"unit {i}", 0.0)) * weight[j]
     return weight
-
-
-def _layers(line: BrokenLine) -> tuple[int, ...]:
-    forms = _forms(line)
-    layers: list[int] = []
-    for unit in line.units:
-        form, _ = forms(unit.argument)
-        layers.append(1 + max((layers[i] for i in range(len(layers)) if f"unit {i}" in form), default=-1))
-    return tuple(layers)
 
 
 def _grids(line: BrokenLine, tolerances: list[float], variant: str, request: Request) -> list[Grid]:

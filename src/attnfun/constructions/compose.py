@@ -37,12 +37,14 @@ from attnfun.constructions.unary.spline import SplineFit, rough_units
 from attnfun.errors import Infeasible
 from attnfun.expressions import ArrayAlgebra, Builder, Graph, run
 from attnfun.expressions.canonical import canonical
+from attnfun.expressions.relu_units import read_units
 from attnfun.network import Axis, Head, Label, Labels, Layer, Network, ReluBlock, rounded
 from attnfun.targets import natural_domain
 from attnfun.targets.ranges import is_tight, range_of
 from attnfun.targets.squares import is_square
 
 Fit = UnaryFit | SplineFit
+_LARGE = 400  # operations of affine maps and relu: choices that the walk would weigh one by one, to no end
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,9 @@ class Compose:
             raise Infeasible("compose: a black box has no expression to follow")
         if not math.isinf(request.norm):
             raise Infeasible("compose: only the sup norm is offered")
+        if len(function.graph.nodes) > _LARGE and read_units(function.graph) is not None:
+            why = f"compose: {len(function.graph.nodes):,} operations of a ReLU network, which relu_network reads whole"
+            raise Infeasible(why, {"method": "relu_network"})
         mlp = request.realise == "mlp"
         graph, squares = canonical(function.graph), frozenset[int]()
         if not mlp:  # broken lines are not pinned

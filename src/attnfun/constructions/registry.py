@@ -7,6 +7,7 @@ from attnfun.constructions.bernstein import Bernstein
 from attnfun.constructions.compose import Compose
 from attnfun.constructions.partition import Partition
 from attnfun.constructions.plan import Construction
+from attnfun.constructions.relu_network import ReluNetwork
 from attnfun.constructions.tangent import Tangent
 
 CONSTRUCTIONS: dict[str, Construction] = {
@@ -14,6 +15,7 @@ CONSTRUCTIONS: dict[str, Construction] = {
     for c in (
         Affine(),
         Tangent(),
+        ReluNetwork(),
         Compose(),
         Bernstein(),
         Partition(),

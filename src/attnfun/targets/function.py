@@ -15,6 +15,7 @@ import numpy as np
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.expressions import ArrayAlgebra, Graph, Untraceable, parse, run, trace
 from attnfun.targets.domain import Array, Box
+from attnfun.targets.mlp import read_mlp
 from attnfun.targets.removable import extended
 
 
@@ -47,10 +48,13 @@ class Function:
 
     @classmethod
     def read(cls, target: Any, box: Box, lipschitz: float | None = None) -> Function:
-        """A Function from text, a list of texts, a Graph, or a Python callable (traced if possible)."""
+        """A Function from text, a list of texts, a Graph, an MLP (`mlp`), or a Python callable (traced if possible)."""
         if isinstance(target, Function):
             return target
-        if isinstance(target, Graph):
+        mlp = read_mlp(target)
+        if mlp is not None:
+            graph = mlp.graph(box.names)
+        elif isinstance(target, Graph):
             graph = target
         elif isinstance(target, str):
             graph = parse(target, box.names)
@@ -60,7 +64,8 @@ class Function:
             graph = parse(list(target), box.names)
         else:
             raise InvalidRequest(
-                f"target {target!r:.80}: give an expression, a list of expressions, or a function of NumPy arrays"
+                f"target {target!r:.80}: give an expression, a list of expressions, a function of NumPy arrays, or"
+                " an MLP"
             )
         if lipschitz is not None:
             raise InvalidRequest("lipschitz= is for black boxes only: an expression has its own, derived constant")

@@ -1,19 +1,20 @@
 """relu_network: a ReLU network that the user brings, as attention and nothing else, one head a hidden unit.
 
 Statement. Let f be a ReLU network of any depth on a box (affine maps and relu only). Replace every unit relu(z) that
-changes sign on the box by a tangent head of z, accurate to ε_i on the range of z; the affine maps are linear and free.
+changes sign on the box by a head of z, accurate to ε_i on the range of z; the affine maps are linear and free.
 Then |f − net| ≤ Σ_i S_i ε_i, S_i the Lipschitz factor of the outputs in unit i: the sum over all paths from i to an
 output of the products of |weights|, for relu has Lipschitz constant 1.
-Source: Hu et al. 2025 (arXiv 2504.15956): softmax attention approximates clip(z, 0, B) by interpolation with p keys, and
-so ReLU networks. There a unit costs p keys for an error of about 0.08 B/(p − 1), B the range of z. Here a unit is a kink
-of `tangent`: one steep key for the side where relu is 0 and a few flat ones whose average is linear on the other, 3 to
-7 keys whatever ε is; `story` says how many keys interpolation would take.
+Source: Hu et al. 2025 (arXiv 2504.15956): softmax attention approximates clip(z, 0, B) by interpolation with p keys,
+and so ReLU networks. There a unit costs p keys for an error of about 0.08 B/(p − 1), B the range of z. Here it costs
+three for any ε: one steep key for the side where relu is 0, and two flat ones whose average is a line on the other.
+`story` says how many keys interpolation would take.
 Construction. Units and weights are read off the target's graph exactly (`expressions/relu_units`); ranges of all z by
 linear relaxations (`targets/relu_ranges`). Units that keep their sign are affine and need no head, dead and unused ones
-vanish, equal ones and those of several outputs are shared. ε_i = 0.9 ε/(N S_i), for N units, which is the best share
-where keys grow with log(1/ε_i). Heads are fitted on [-1, 1] and scaled by powers of two, so that few fits serve all;
-where a straight line is within ε_i, one key does. A unit stands in the first layer in which z is known.
-Size: N heads of 1 to 7 keys, as many layers as hidden layers.  Bound: *composition*, from the stored weights and labels.
+vanish, equal ones and those of several outputs are shared. ε_i = 0.9 ε/(N S_i) for N units. Where a straight line is
+within ε_i, one key does; where values would be too large for the dtype (they grow like 1/√ε_i, and with them the
+rounding), a search as in `tangent` takes a few keys more. A unit stands in the first layer in which z is known.
+Size: N heads, 3N keys or a few more, as many layers as hidden layers.  Bound: *composition*, from the stored weights
+and labels.
 Failure mode: Lipschitz factors multiply over layers, so that deep networks of large weights ask for tiny ε_i, below
 what the dtype can hold; no other activation is read.
 Example: af.compile(torch.nn.Sequential(Linear(8, 32), ReLU(), Linear(32, 1)), (-1, 1), eps=1e-3).
@@ -44,11 +45,9 @@ INTERPOLATION = 0.0785  # sup error of relu by equidistant interpolation at its 
 
 @dataclass(frozen=True)
 class Design:
-    """The units that need a head, in order, each with its fit and layer; all units as rows over inputs and units."""
+    """The units, and for those that need a head its fit and layer."""
 
     ranges: ReluRanges
-    weights: Array  # (units, inputs + units)
-    constants: Array
     signs: tuple[int, ...]  # 1 or −1 for units that keep their sign, 0 for those that need a head
     tolerances: dict[int, float]
     fits: dict[int, UnaryFit]
@@ -94,8 +93,7 @@ class ReluNetwork:
 
 
 def _design(request: Request, ranges: ReluRanges) -> Design:
-    weights, constants = ranges.matrices
-    outputs, _ = ranges.readout
+    weights, outputs = ranges.dense.weights, ranges.dense.readout
     d, n = request.function.box.dim, len(weights)
     signs = tuple(ranges.sign(unit.argument) for unit in ranges.network.units)
     factors = _lipschitz(np.abs(outputs[:, d:]), np.abs(weights[:, d:]), signs)
@@ -113,11 +111,11 @@ def _design(request: Request, ranges: ReluRanges) -> Design:
         low, high = float(ranges.low[j]) - shift, float(ranges.high[j]) + shift
         fits[j] = relu_fit(low, high, tolerances[j], request.dtype, request.prefer == "float32")
         errors[j], depth[j], layers[j] = shift + tolerances[j], below + 1, below + 1
-    return Design(ranges, weights, constants, signs, tolerances, fits, layers)
+    return Design(ranges, signs, tolerances, fits, layers)
 
 
 def _lipschitz(outputs: Array, weights: Array, signs: tuple[int, ...]) -> Array:
-    """S_i: for each unit the largest, over the outputs, sum of |weights| along all paths; dead units pass nothing on."""
+    """S_i: for each unit the sum of |weights| along all paths to an output, the largest; dead units pass nothing on."""
     alive = np.array([s >= 0 for s in signs])
     paths = outputs * alive
     for j in range(len(signs) - 1, -1, -1):
@@ -127,9 +125,8 @@ def _lipschitz(outputs: Array, weights: Array, signs: tuple[int, ...]) -> Array:
 
 def _published(request: Request, design: Design) -> int:
     """Keys of one interpolation grid of p points a unit, the same p for all, at this tolerance."""
-    d = request.function.box.dim
-    outputs, _ = design.ranges.readout
-    factors = _lipschitz(np.abs(outputs[:, d:]), np.abs(design.weights[:, d:]), design.signs)
+    d, dense = request.function.box.dim, design.ranges.dense
+    factors = _lipschitz(np.abs(dense.readout[:, d:]), np.abs(dense.weights[:, d:]), design.signs)
     reach = np.maximum(-design.ranges.low, design.ranges.high)
     total = sum(float(factors[j] * reach[j]) for j in design.fits)
     return len(design.fits) * (2 + math.ceil(INTERPOLATION * total / request.eps))
@@ -141,7 +138,7 @@ def _published(request: Request, design: Design) -> int:
 def relu_fit(low: float, high: float, eps: float, dtype: str, small: bool = False) -> UnaryFit:
     """A head for relu on [low, high], low < 0 < high: that of a normalised interval, scaled by a power of two.
 
-    One key where a line will do, else three, else (`small` values asked for, or three too large for the dtype) a search.
+    One key where a line will do, else three; a search, if values are to be `small` or three keys need too large ones.
     """
     scale = 2.0 ** math.frexp(max(-low, high))[1]
     below, above, tolerance = -low / scale, high / scale, eps / scale
@@ -209,6 +206,7 @@ _RELU = _relu()
 def _build(request: Request, design: Design) -> Network:
     """Stream: inputs, then the units with a head, layer by layer; φ_i is a row over the stream, with its constant."""
     function, dtype, d = request.function, request.dtype, request.function.box.dim
+    dense = design.ranges.dense
     order = sorted(design.fits, key=lambda j: (design.layers[j], j))
     place = {j: d + k for k, j in enumerate(order)}
     width = d + len(order)
@@ -221,8 +219,8 @@ def _build(request: Request, design: Design) -> Network:
     held[:d, :d] = np.eye(d)
     made: dict[int, list[Head]] = {}
     for j, sign in enumerate(design.signs):
-        argument = design.weights[j] @ held
-        argument[-1] += design.constants[j]
+        argument = dense.weights[j] @ held
+        argument[-1] += dense.constants[j]
         if sign:
             held[d + j] = argument if sign > 0 else 0.0
             continue
@@ -237,9 +235,8 @@ def _build(request: Request, design: Design) -> Network:
             axis = Axis(row, rounded([piece.w * argument[-1] + piece.c], dtype), piece.slopes[:, None], piece.biases)
             title = names[j] if len(fit.pieces) == 1 else f"{names[j]}, piece {number + 1}"
             heads.append(Head(title, (axis,), piece.values[:, None], (names[j],)))
-    outputs, constants = design.ranges.readout
-    read = outputs @ held
-    read[:, -1] += constants
+    read = dense.readout @ held
+    read[:, -1] += dense.readout_constants
     assert function.graph is not None
     units = design.ranges.network.units
     labels = tuple(

@@ -14,7 +14,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from .graph import Graph, Node
+
+Floats = npt.NDArray[np.float64]
 
 MAX_BITS: Final = 8_192  # of a constant that is worked out here
 
@@ -34,6 +39,28 @@ class Unit:
     node: int
     argument: int
     form: AffineForm
+
+
+@dataclass(frozen=True)
+class Dense:
+    """The units in doubles, each weight rounded once: z = weights y + constants for y = (inputs, units), the outputs
+    likewise; `levels`, the units of each level.
+    """
+
+    weights: Floats
+    constants: Floats
+    readout: Floats
+    readout_constants: Floats
+    levels: tuple[npt.NDArray[np.intp], ...]
+
+    def values(self, X: Floats) -> Floats:
+        """(n, inputs) → (n, outputs), level by level, with the rounding of matrix products."""
+        d = X.shape[1]
+        Y = np.zeros((len(X), self.weights.shape[1]))
+        Y[:, :d] = X
+        for level in self.levels:
+            Y[:, d + level] = np.maximum(Y @ self.weights[level].T + self.constants[level], 0.0)
+        return np.asarray(Y @ self.readout.T + self.readout_constants)
 
 
 class ReluUnits:
@@ -60,6 +87,32 @@ class ReluUnits:
     @cached_property
     def outputs(self) -> tuple[AffineForm, ...]:
         return tuple(self.form(o) for o in self.graph.outputs)
+
+    def columns(self, names: Sequence[str]) -> dict[int, int]:
+        """Where variables and units stand in y = (inputs in the order of `names`, units)."""
+        at = {name: k for k, name in enumerate(names)}
+        found = {i: at[name] for i, name in self.variables.items()}
+        return found | {unit.node: len(names) + j for j, unit in enumerate(self.units)}
+
+    def row(self, form: AffineForm, columns: Mapping[int, int], width: int) -> tuple[Floats, float]:
+        """A form in doubles; OverflowError if a weight is past them."""
+        row = np.zeros(width)
+        for i, weight in form.weights.items():
+            row[columns[i]] = float(weight)
+        return row, float(form.constant)
+
+    def dense(self, names: Sequence[str]) -> Dense:
+        columns, width = self.columns(names), len(names) + len(self.units)
+        rows = [self.row(unit.form, columns, width) for unit in self.units]
+        outs = [self.row(form, columns, width) for form in self.outputs]
+        level = np.array([self.levels[unit.node] for unit in self.units])
+        return Dense(
+            np.stack([row for row, _ in rows]),
+            np.array([constant for _, constant in rows]),
+            np.stack([row for row, _ in outs]),
+            np.array([constant for _, constant in outs]),
+            tuple(np.flatnonzero(level == depth) for depth in range(1, int(level.max()) + 1)),
+        )
 
     def form(self, index: int) -> AffineForm:
         """The node as an affine form: factors are carried from it down to variables and units, each node once."""
@@ -137,9 +190,7 @@ def _shares(node: Node, factor: Fraction, constants: Sequence[Fraction | None]) 
     return [(a, factor * right)]
 
 
-def _cone(
-    nodes: Sequence[Node], index: int, units: set[int], constants: Sequence[Fraction | None]
-) -> list[int]:
+def _cone(nodes: Sequence[Node], index: int, units: set[int], constants: Sequence[Fraction | None]) -> list[int]:
     """What an affine form of the node passes through, users before what they use; multipliers are left out."""
     seen, stack = {index}, [index]
     while stack:

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.expressions import ArrayAlgebra, Graph, Untraceable, parse, run, trace
+from attnfun.expressions.relu_units import Dense, read_units
 from attnfun.targets.domain import Array, Box
 from attnfun.targets.mlp import read_mlp
 from attnfun.targets.removable import extended
+
+_LARGE = 400  # operations
 
 
 @dataclass(frozen=True)
@@ -116,9 +120,22 @@ class Function:
         if self.graph is None:
             assert self.call is not None
             return self.call(X)
+        if self._dense is not None:
+            return self._dense.values(X)
         env = {name: X[:, k] for k, name in enumerate(self.box.names)}
         columns = run(self.graph, ArrayAlgebra(), env)
         return np.stack([np.broadcast_to(np.asarray(c, dtype=np.float64), (len(X),)) for c in columns], axis=1)
+
+    @cached_property
+    def _dense(self) -> Dense | None:
+        """A large ReLU network as matrices: thousands of operations at once."""
+        if self.graph is None or len(self.graph.nodes) <= _LARGE:
+            return None
+        units = read_units(self.graph)
+        try:
+            return None if units is None else units.dense(self.box.names)
+        except OverflowError:
+            return None
 
     def to_json(self) -> dict[str, Any]:
         if self.graph is None:

@@ -53,8 +53,10 @@ class Mlp:
             raise InvalidRequest("the network has no linear layer")
         for i, one in enumerate(self.maps):
             if one.weight.ndim != 2 or one.bias.shape != one.weight.shape[:1] or 0 in one.weight.shape:
-                raise InvalidRequest(f"linear layer {i + 1}: a weight of shape {one.weight.shape} cannot have a bias of"
-                                     f" shape {one.bias.shape}")
+                raise InvalidRequest(
+                    f"linear layer {i + 1}: a weight of shape {one.weight.shape} cannot have a bias of"
+                    f" shape {one.bias.shape}"
+                )
             if i and one.weight.shape[1] != len(self.maps[i - 1].bias):
                 raise InvalidRequest(
                     f"linear layer {i + 1} takes {one.weight.shape[1]} numbers and layer {i} gives"
@@ -158,7 +160,7 @@ def _pairs(domain: Any) -> list[tuple[float, float]] | None:
 
 
 def read_mlp(target: Any) -> Mlp | None:
-    """The network that `target` is: an Mlp, a torch module, or the path of a safetensors file; None for anything else."""
+    """The network that `target` is: an Mlp, a torch module or the path of a safetensors file; None for all else."""
     if isinstance(target, Mlp):
         return target
     if isinstance(target, os.PathLike) or (isinstance(target, str) and target.strip().endswith(SUFFIX)):

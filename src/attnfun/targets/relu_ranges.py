@@ -22,9 +22,10 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnfun.expressions.graph import Graph
-from attnfun.expressions.relu_units import AffineForm, ReluUnits, read_units
+from attnfun.expressions.relu_units import ReluUnits, read_units
 from attnfun.targets.domain import Array, Box
 
 _U: Final = 2.0**-53
@@ -35,22 +36,14 @@ class ReluRanges:
     """Proved ranges of z_j for every unit, and of any other node of the graph."""
 
     def __init__(self, network: ReluUnits, box: Box) -> None:
-        self.network = network
-        names = {name: k for k, name in enumerate(box.names)}
-        self._column = {i: names[name] for i, name in network.variables.items()}
-        self._column |= {unit.node: box.dim + j for j, unit in enumerate(network.units)}
-        units, width = len(network.units), box.dim + len(network.units)
-        self._low, self._high = box.low_array, box.high_array
-        self._weights, self._constants = np.zeros((units, width)), np.zeros(units)
-        self._levels: list[Array] = []
-        level = np.array([network.levels[unit.node] for unit in network.units])
+        self.network, self.dense = network, network.dense(box.names)
+        self._names, self._low, self._high = box.names, box.low_array, box.high_array
+        units = len(network.units)
         self.low, self.high = np.zeros(units), np.zeros(units)  # of no meaning before its level is finished
-        for j, unit in enumerate(network.units):
-            self._weights[j], self._constants[j] = self._row(unit.form)
-        for depth in range(1, int(level.max()) + 1):
-            rows = np.flatnonzero(level == depth)
-            self.low[rows], self.high[rows] = self._bounds(self._weights[rows], self._constants[rows])
-            self._levels.append(rows)
+        self._finished: list[NDArray[np.intp]] = []
+        for rows in self.dense.levels:
+            self.low[rows], self.high[rows] = self._bounds(self.dense.weights[rows], self.dense.constants[rows])
+            self._finished.append(rows)
         self._at = {unit.argument: j for j, unit in enumerate(network.units)}
 
     @classmethod
@@ -67,32 +60,16 @@ class ReluRanges:
     def __call__(self, node: int) -> tuple[float, float]:
         """An interval that holds the node's values on the box; ends may be infinite."""
         if node not in self._at:
-            row, constant = self._row(self.network.form(node))
+            columns, width = self.network.columns(self._names), self.dense.weights.shape[1]
+            row, constant = self.network.row(self.network.form(node), columns, width)
             low, high = self._bounds(row[None], np.array([constant]))
             return float(low[0]), float(high[0])
         return float(self.low[self._at[node]]), float(self.high[self._at[node]])
-
-    @property
-    def matrices(self) -> tuple[Array, Array]:
-        """W (units, inputs + units) and c in doubles, z = W y + c for y the inputs of the box and the units in order."""
-        return self._weights, self._constants
-
-    @property
-    def readout(self) -> tuple[Array, Array]:
-        """The same of the outputs."""
-        rows = [self._row(form) for form in self.network.outputs]
-        return np.stack([row for row, _ in rows]), np.array([constant for _, constant in rows])
 
     def sign(self, node: int) -> int:
         """1 if the node is ≥ 0 on the whole box, −1 if it is ≤ 0, 0 if neither was proved."""
         low, high = self(node)
         return 1 if low >= 0 else -1 if high <= 0 else 0
-
-    def _row(self, form: AffineForm) -> tuple[Array, float]:
-        row = np.zeros(self._weights.shape[1])
-        for i, weight in form.weights.items():
-            row[self._column[i]] = float(weight)
-        return row, float(form.constant)
 
     def _bounds(self, rows: Array, constants: Array) -> tuple[Array, Array]:
         """Lower and upper ends of the forms, which use units of finished levels only."""
@@ -108,7 +85,7 @@ class ReluRanges:
         size = np.concatenate([np.maximum(np.abs(self._low), np.abs(self._high)), np.maximum(self.high, 0.0)])
         most, n = weights.copy(), constants.copy()
         slack = 4 * _U * (np.abs(most) @ size + np.abs(n))  # weights are rounded to doubles
-        for level in reversed(self._levels if relaxed else []):
+        for level in reversed(self._finished if relaxed else []):
             columns = d + level
             own = most[:, columns]
             if not own.any():
@@ -122,7 +99,7 @@ class ReluRanges:
             raised = np.where(own > 0, own, 0.0) @ lift
             gamma = _gamma(2 * len(level) + 16)
             most[:, columns] = 0.0
-            inner, offset = self._weights[level], self._constants[level]
+            inner, offset = self.dense.weights[level], self.dense.constants[level]
             slack += gamma * (
                 np.abs(most) @ size + np.abs(carried) @ (np.abs(inner) @ size + np.abs(offset)) + np.abs(n) + raised
             )

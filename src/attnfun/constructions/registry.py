@@ -14,8 +14,8 @@ CONSTRUCTIONS: dict[str, Construction] = {
     c.name: c
     for c in (
         Affine(),
-        Tangent(),
         ReluNetwork(),
+        Tangent(),
         Compose(),
         Bernstein(),
         Partition(),

@@ -39,6 +39,7 @@ Array = NDArray[np.float64]
 
 _SHARE = 0.9
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
+_LARGE = 400  # operations of a target that other constructions take minutes to size
 _PARTS = 16  # of a unit interval, to which the ends of normalised ranges are rounded outward
 INTERPOLATION = 0.0785  # sup error of relu by equidistant interpolation at its best temperature, in grid steps
 
@@ -83,7 +84,8 @@ class ReluNetwork:
         }
         heads = sum(len(fit.pieces) for fit in design.fits.values())
         values = max(fit.max_value for fit in design.fits.values())
-        return Plan(self.name, keys, heads, max(design.layers.values()) + 1, 2, values, design, story)
+        large, layers = len(function.graph.nodes) > _LARGE, max(design.layers.values()) + 1
+        return Plan(self.name, keys, heads, layers, 2, values, design, story, settles=large)
 
     def build(self, request: Request, plan: Plan) -> Network:
         return _build(request, plan.data)

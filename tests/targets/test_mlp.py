@@ -37,7 +37,7 @@ def test_weights_are_taken_exactly(dtype: torch.dtype, tmp_path: Path) -> None:
     module = small(3, 5, 2).to(dtype)
     path = tmp_path / "m.safetensors"
     save_file(module.state_dict(), path)
-    true = {Fraction(float(v)) for p in module.parameters() for v in p.double().flatten()}
+    true = {Fraction(float(v)) for p in module.parameters() for v in p.detach().double().flatten()}
     for target in (module, path, str(path)):
         mlp = read_mlp(target)
         assert mlp is not None

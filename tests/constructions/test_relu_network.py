@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ def mlp(sizes: tuple[int, ...], hard: bool = False, seed: int = 3) -> torch.nn.S
     """torch's own initialisation, or N(0, 1)/√(fan in) for weights and biases."""
     torch.manual_seed(seed)
     layers: list[torch.nn.Module] = []
-    for a, b in zip(sizes[:-1], sizes[1:], strict=True):
+    for a, b in pairwise(sizes):
         linear = nn.Linear(a, b)
         if hard:
             nn.init.normal_(linear.weight, std=a**-0.5)
@@ -172,7 +173,7 @@ def test_interpolation_has_the_rate_that_the_story_tells() -> None:
         error = float(np.abs(off @ second.T).max())
         assert error <= float((np.abs(second) @ reach).max()) * INTERPOLATION / (p - 1)
         found.append(error)
-    for coarse, fine in zip(found, found[1:], strict=False):
+    for coarse, fine in pairwise(found):
         assert 3.2 < coarse / fine < 5.2
     story = compiled((3, 16, 2), 1e-3, False).story["published"]
     assert "interpolation" in story

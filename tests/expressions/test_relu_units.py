@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from fractions import Fraction
 
 import numpy as np
@@ -11,6 +12,13 @@ from attnfun.expressions import Graph, parse
 from attnfun.expressions.relu_units import read_units
 
 NAMES = ("x", "y", "z")
+BINARY = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "neg": lambda a, _: -a,
+}
 
 
 def exact(graph: Graph, point: dict[str, Fraction]) -> list[Fraction]:
@@ -26,8 +34,7 @@ def exact(graph: Graph, point: dict[str, Fraction]) -> list[Fraction]:
         elif node.op == "relu":
             values.append(max(a[0], Fraction(0)))
         else:
-            sign = {"add": lambda: a[0] + a[1], "sub": lambda: a[0] - a[1], "neg": lambda: -a[0]}
-            values.append((sign | {"mul": lambda: a[0] * a[1], "div": lambda: a[0] / a[1]})[node.op]())
+            values.append(BINARY[node.op](a[0], a[-1]))
     return values
 
 
@@ -48,9 +55,8 @@ def test_forms_are_exact(text: str) -> None:
     for _ in range(30):
         point = {n: Fraction(float(rng.normal())) for n in NAMES}
         values = exact(graph, point)
-        for unit in network.units:
-            assert sum((w * values[i] for i, w in unit.form.weights.items()), unit.form.constant) == values[unit.argument]
-        for form, output in zip(network.outputs, graph.outputs, strict=True):
+        pairs = [(unit.form, unit.argument) for unit in network.units]
+        for form, output in pairs + list(zip(network.outputs, graph.outputs, strict=True)):
             assert sum((w * values[i] for i, w in form.weights.items()), form.constant) == values[output]
 
 
@@ -72,7 +78,9 @@ def test_levels_are_the_hidden_layers() -> None:
     assert sorted(network.levels.values()) == [1, 1, 1, 2]
 
 
-@pytest.mark.parametrize("text", ["x + y", "relu(3)*x", "relu(x)*y", "relu(x)*relu(x)", "abs(x)", "relu(pi*x)", "x/relu(x)"])
+@pytest.mark.parametrize(
+    "text", ["x + y", "relu(3)*x", "relu(x)*y", "relu(x)*relu(x)", "abs(x)", "relu(pi*x)", "x/relu(x)"]
+)
 def test_other_graphs_are_no_relu_networks(text: str) -> None:
     assert read_units(parse(text, NAMES)) is None
 

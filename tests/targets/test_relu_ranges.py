@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from attnfun.targets.relu_ranges import ReluRanges
 
 def random_mlp(sizes: list[int], seed: int, scale: float = 1.0) -> Mlp:
     rng = np.random.default_rng(seed)
-    pairs = zip(sizes[:-1], sizes[1:], strict=True)
+    pairs = pairwise(sizes)
     maps = tuple(Linear(scale * rng.normal(size=(b, a)) / np.sqrt(a), scale * rng.normal(size=b) / 3) for a, b in pairs)
     return Mlp(maps, (True,) * (len(maps) - 1) + (False,))
 

@@ -97,7 +97,7 @@ class Partition:
     def _sharp(self, request: Request) -> Grid:
         graph = request.function.graph
         cells = _least_counts(request) if graph is not None and len(graph.nodes) > _LARGE else ()
-        if math.prod(cells) <= request.max_keys:
+        if not cells or math.prod(cells) <= request.max_keys:
             cells = _cell_counts(request)
         keys = math.prod(cells)
         if keys > request.max_keys:

@@ -125,6 +125,18 @@ TESTED = (
         ),
     ),
     Tested(
+        "weights of an MLP are read exactly, no point leaves the ranges of its units, and its attention network, run by"
+        " torch, stays within the bound proved against the MLP; a unit that changes sign is never read as affine",
+        (
+            "tests/targets/test_mlp.py::test_weights_are_taken_exactly",
+            "tests/targets/test_relu_ranges.py::test_no_point_leaves_the_ranges",
+            "tests/targets/test_relu_ranges.py::test_ends_hold_in_exact_arithmetic",
+            "tests/constructions/test_relu_network.py::test_an_mlp_is_proved_and_torch_agrees",
+            "tests/constructions/test_relu_network.py::test_bounds_hold_for_spoilt_weights",
+            "tests/constructions/test_relu_network.py::test_a_unit_that_changes_sign_is_never_taken_for_affine",
+        ),
+    ),
+    Tested(
         "every computation of a composed network, torch's included, stays within its proved bound",
         (
             "tests/certify/test_composition.py::test_every_computation_lies_in_the_balls_of_its_rounding",

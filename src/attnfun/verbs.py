@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.network import Network, evaluate
 from attnfun.network import load as load_file
 from attnfun.targets import Box, Function, require_defined
+from attnfun.targets.mlp import read_mlp
 
 _SHARE, _TRIES = (
     0.97,
@@ -43,9 +45,11 @@ def compile(
 ) -> Approximant:
     """A softmax-attention network within `eps` of `target` on `domain`, with its certificate.
 
-    `target`: an expression, a list of expressions (several outputs), or a function of NumPy arrays (traced; if it
+    `target`: an expression, a list of expressions (several outputs), a function of NumPy arrays (traced; if it
     cannot be, a black box
-    whose `lipschitz` constant must be declared: conditional certificate). `eps` is absolute, or with `relative` a
+    whose `lipschitz` constant must be declared: conditional certificate), or a ReLU network: a torch.nn.Sequential of
+    Linear and ReLU, or the path of a safetensors file of weights, whose `domain` may be one pair (-1, 1) for all inputs
+    or a list of pairs. `eps` is absolute, or with `relative` a
     fraction of the
     target's range. `norm`: "sup" or a number p ≥ 1. `method`: "auto" or a construction's name. `accept="sampled"`
     returns a network that
@@ -64,8 +68,9 @@ def compile(
     _check(eps, dtype, accept, seed)
     if realise not in ("attention", "mlp"):
         raise InvalidRequest(f"realise={realise!r}: write attention or mlp")
-    box = Box.parse(domain)
-    function = Function.read(target, box, lipschitz)
+    mlp = read_mlp(target)
+    box = Box.parse(domain) if mlp is None else mlp.box(domain)
+    function = Function.read(target if mlp is None else mlp, box, lipschitz)
     asked: dict[str, Any] = {
         "eps": float(eps),
         "norm": "sup" if math.isinf(power) else power,
@@ -336,13 +341,14 @@ def verify(
 
 
 def _construction(network: Network) -> str:
-    """The construction a stored network came from: interpolation names its keys, labels are otherwise made by compose
-    alone, other heads bear its name.
+    """The construction a stored network came from: interpolation names its keys, compose and relu_network, which make
+    the other labels, name coordinates differently; other heads bear its name.
     """
     if network.heads and all(getattr(head, "key_names", "").startswith("interpolation") for head in network.heads):
         return "interpolation"
     if network.labels is not None:
-        return "compose"
+        units = all(re.fullmatch(r"unit \d+\.\d+", label.name) for label in network.labels.coordinates)
+        return "relu_network" if units else "compose"
     return network.heads[0].name if network.heads else "affine"
 
 

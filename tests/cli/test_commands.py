@@ -416,3 +416,26 @@ def test_an_mlp_is_compiled_shown_and_verified(run: Run, tmp_path: Path) -> None
     assert code == 2 and "realise='rnn'" in err
     code, _, err = run("compile", "sin(x)", "--domain", "x=-1:1", "--eps", "1e-14", "--realise", "mlp")
     assert code == 3 and "ReLU units" in err and "nearest: eps=" in err
+
+
+def test_an_mlp_from_a_file(run: Run, tmp_path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    rng = np.random.default_rng(0)
+    weights, out = tmp_path / "model.safetensors", tmp_path / "net.safetensors"
+    tensors = {"0.weight": rng.normal(size=(4, 3)), "0.bias": rng.normal(size=4), "2.weight": rng.normal(size=(2, 4))}
+    save_file(tensors, weights)
+    where = ("--domain", "-1:1", "--domain", "x3=0:5")
+    code, text, _ = run("compile", str(weights), *where, "--eps", "1e-3", "-o", str(out), "--json")
+    record = json.loads(text)
+    assert code == 0 and record.keys() >= REQUIRED and record["method"] == "relu_network"
+    code, text, _ = run("verify", str(out), "--target", str(weights), "--json")
+    assert code == 0 and json.loads(text)["error"] == record["error"]
+    save_file({**tensors, "2.weight": 2 * tensors["2.weight"]}, weights)
+    code, _, err = run("verify", str(out), "--target", str(weights))
+    assert code == 2 and err.count("\n") == 1
+    for bad in (("--domain", "0:1", "--domain", "y=0:1"), ("--domain", "x1=0:1")):
+        code, _, err = run("compile", str(weights), *bad, "--eps", "1e-3")
+        assert code == 2 and err.count("\n") == 1
+    code, _, err = run("compile", str(tmp_path / "none.safetensors"), *where, "--eps", "1e-3")
+    assert code == 2 and err.count("\n") == 1

@@ -121,6 +121,14 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case("max(x, y)", X2, 0.05, {"dtype": "float32"}),
         Case("clip(5*x, -1, 2)", X1, 0.1, {"norm": 2}),
     ),
+    "relu_network": (
+        Case("relu(x)", X1, 1e-6),
+        Case("relu(x + y) - 3*relu(x - 2*y + 0.3) + y", X2, 1e-5),
+        Case("relu(relu(x - 0.2) + relu(y)/3 - 0.4) - relu(2 - x)", X2, 1e-4),
+        Case(["relu(x - y)", "2*relu(x - y) - relu(x + z/3)", "x"], "x=-1:1;y=0:2;z=-3:3", 1e-4),
+        Case("relu(x - 2*y) - relu(relu(x) - y)", X2, 1e-3, {"dtype": "float32"}),
+        Case("relu(x + y) + relu(x - 1.9*y)", X2, 0.4),
+    ),
     "partition": (
         Case("abs(x)", X1, 1e-2),
         Case("max(sin(5*x), x**2)", X1, 0.05, {"temperature": "sharp"}),
@@ -177,6 +185,18 @@ REFUSED: dict[str, tuple[Case, ...]] = {
         Case("max(x, y)", X2, 0.1, {"norm": 2}),
         Case("abs(x)", X1, 0.1, {"variant": "best"}),
         Case("abs(x)", X1, 0.1, MLP),
+    ),
+    "relu_network": (
+        Case("sin(x)", X1, 1e-3),
+        Case("3*x + y", X2, 1e-3),
+        Case("relu(x + 2)", X1, 1e-3),
+        Case("relu(x)*y", X2, 1e-3),
+        Case("relu(x)", X1, 1e-3, {"norm": 2}),
+        Case("relu(x)", X1, 1e-6, {"dtype": "float32"}),
+        Case("relu(x) + relu(y)", X2, 1e-3, {"max_keys": 4}),
+        Case("relu(relu(x) - y)", X2, 1e-3, {"max_layers": 1}),
+        Case(crooked, X2, 0.1, {"lipschitz": 1.0}),
+        Case("relu(x)", X1, 1e-2, MLP),
     ),
     "partition": (
         Case("sin(x)*y*z", "x=0:9;y=0:9;z=0:9", 1e-6),

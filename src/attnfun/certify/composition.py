@@ -74,6 +74,7 @@ from attnfun.targets import Function
 from attnfun.targets.squares import is_square
 
 _SLACK = 1.25  # bound over witness above which errors are looked at locally
+_MANY, _WIDE = 100, 500  # steps, and steps times variables, above which they are not: halving boxes takes minutes there
 _GOAL = 1.1  # the slack that the local search stops at
 
 
@@ -141,7 +142,8 @@ class Composition:
         }
         high, worst = (max(upper(v) for v in column) for column in zip(*(self._plain(o) for o in outputs), strict=True))
         tables = bool(self.local) and len(self.local) == len(self.steps)  # MLPs and tensor heads have none
-        if worst > _SLACK * low and tables:
+        wide = len(self.steps) > _MANY or len(self.steps) * self.function.box.dim > _WIDE
+        if worst > _SLACK * low and tables and not wide:
             field = Refinement(self.local, outputs, self.function.box)
             aimed = aimed_witness(self.network, self.function, field.aims)
             low, witness = max((low, witness), aimed, key=lambda pair: pair[0])

@@ -17,7 +17,10 @@ from attnfun.expressions import BallAlgebra, Builder, Graph, run
 from attnfun.network import Label, Labels
 from attnfun.targets import Box, Function, natural_domain
 from attnfun.targets.ranges import is_tight, range_of
+from attnfun.targets.relu_ranges import ReluRanges
 from attnfun.targets.removable import resolved
+
+_LARGE = 400  # nodes of a ReLU network above which its ranges are those of `relu_ranges` alone
 
 
 @dataclass
@@ -56,21 +59,37 @@ class Reading:
         self.ranges: dict[int, tuple[float, float]] = {}  # of the arguments U
         self._forms: dict[int, Form] = {}
         self._constant: list[bool] = []
+        self.units = ReluRanges.of(self.program, function.box)  # None if there is more than affine maps and relu
         for node in self.program.nodes:
             self._constant.append(node.op != "var" and all(self._constant[a] for a in node.args))
 
     def form(self, node: int) -> Form:
         """The affine form of a program node; Undecided if it is not affine in inputs and labelled φ's."""
-        if node not in self._forms:
-            self._forms[node] = self._form(node)
+        stack = [node]
+        while stack:  # no recursion: programs may be deep
+            waiting = [a for a in self._needs(stack[-1]) if a not in self._forms]
+            if not waiting:
+                index = stack.pop()
+                if index not in self._forms:
+                    self._forms[index] = self._form(index)
+            stack += waiting
         return self._forms[node]
+
+    def _needs(self, index: int) -> list[int]:
+        """The nodes whose forms the form of this one is made of."""
+        label, node = self.by_phi.get(index), self.program.nodes[index]
+        if label is not None:
+            if max(label.arguments) >= index:
+                raise Undecided(f"composition: the label of {label.name} refers forward")
+            return [] if label.further else [label.argument]
+        if node.op not in ("add", "sub", "neg", "mul", "div", "relu"):
+            return []
+        return [a for a in node.args if not self._constant[a]]
 
     def _form(self, index: int) -> Form:
         node = self.program.nodes[index]
         label = self.by_phi.get(index)
         if label is not None:
-            if max(label.arguments) >= index:
-                raise Undecided(f"composition: the label of {label.name} refers forward")
             if label.further:
                 if label.slope != 0:
                     raise Undecided(f"composition: the label of {label.name} has a slope in several arguments")
@@ -96,6 +115,9 @@ class Reading:
             return Form().plus(self.form(args[0]), self._value(args[1]))
         if node.op == "div" and self._constant[args[1]]:
             return Form().plus(self.form(args[0]), 1 / self._value(args[1]))
+        sign = self.units.sign(args[0]) if node.op == "relu" and self.units is not None else 0
+        if sign:  # relu(U) is U where U ≥ 0 on the whole box, and 0 where U ≤ 0
+            return self.form(args[0]) if sign > 0 else Form()
         raise Undecided(f"composition: {self.program.text(index, 80)} is no affine form of the labelled coordinates")
 
     def _value(self, index: int) -> arb:
@@ -141,6 +163,9 @@ class Reading:
 
     def _range(self, argument: int, least: float, most: float) -> tuple[float, float]:
         box, graph = self.function.box, Graph(self.program.nodes, (argument,))
+        if self.units is not None and len(self.program.nodes) > _LARGE:
+            low, high = self.units(argument)
+            return self._entered(argument, max(low, least), min(high, most))
         ((low, high),) = range_of(graph, box, known=self.ranges, within=(least, most))
         if not is_tight(graph, box, low, high):  # the target may say it better: products are not written as squares
             assert self.function.graph is not None
@@ -148,7 +173,9 @@ class Reading:
             if other is not None:
                 ((a, b),) = range_of(other, box, within=(least, most))
                 low, high = max(low, a), min(high, b)
-        low, high = max(low, least), min(high, most)
+        return self._entered(argument, max(low, least), min(high, most))
+
+    def _entered(self, argument: int, low: float, high: float) -> tuple[float, float]:
         if not (math.isfinite(low) and math.isfinite(high)):
             raise Undecided(f"composition: {self.program.text(argument, 60)} could not be bounded")
         self.ranges[argument] = low, high

@@ -58,7 +58,10 @@ def register(app: typer.Typer) -> None:
 
 def compile_command(
     expressions: Annotated[
-        list[str], typer.Argument(metavar="EXPR...", help="One expression an output.", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="EXPR...", help="One expression an output, or one .safetensors of MLP weights.", show_default=False
+        ),
     ],
     eps: Annotated[
         str,
@@ -66,10 +69,16 @@ def compile_command(
     ],
     domain: Annotated[
         list[str] | None,
-        typer.Option("--domain", metavar="x=LOW:HIGH", help="One interval a variable.", show_default=False),
+        typer.Option(
+            "--domain",
+            metavar="x=LOW:HIGH",
+            help="One interval a variable; for an MLP LOW:HIGH is for every input x1, x2, ... not named.",
+            show_default=False,
+        ),
     ] = None,
     method: Annotated[
-        str, typer.Option("--method", help="auto, tangent, compose, bernstein, interpolation, partition, affine.")
+        str,
+        typer.Option(help="auto, tangent, compose, relu_network, bernstein, interpolation, partition, affine."),
     ] = "auto",
     norm: Annotated[str, typer.Option("--norm", help="sup, or p >= 1 for the volume-normalised L^p norm.")] = "sup",
     relative: Annotated[bool, typer.Option("--relative", help="eps is a fraction of the target's range.")] = False,
@@ -101,6 +110,10 @@ def compile_command(
       attnfun compile '-x**2' 'x*y' --domain x=-1:1 --domain y=0:2 --eps 1e-6 --json
       attnfun compile 'sign(x)' --domain x=-1:1 --norm 2 --eps 0.05 --method partition
       attnfun compile 'x*y' --domain 'x=-1:1;y=-1:1' --eps 1e-3 --realise mlp
+      attnfun compile model.safetensors --domain -1:1 --domain x3=0:5 --eps 1e-3 -o net.safetensors
+
+    Weights of an MLP (0.weight, 0.bias, 2.weight, ..., as torch names them) are taken exactly, with a ReLU between all
+    linear layers and none after the last.
     """
     texts = [unshield(text) for text in expressions]
     picture = picture_path(png, output)

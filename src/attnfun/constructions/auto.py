@@ -49,8 +49,8 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
             nearest = {"method": name, **over}
             continue
         plans.append((CONSTRUCTIONS[name], plan))
-        if plan.keys == 0:
-            break  # nothing is smaller
+        if plan.keys == 0 or plan.settles:
+            break  # nothing is smaller, or worth the time
     if not plans:
         raise Infeasible("; ".join(reasons.values()), nearest)
     plans.sort(key=lambda item: _order(request, item[1]))

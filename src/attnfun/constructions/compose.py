@@ -47,9 +47,11 @@ from attnfun.constructions.unary.spline import SplineFit, rough_units
 from attnfun.errors import Infeasible
 from attnfun.expressions import Graph
 from attnfun.expressions.canonical import canonical
+from attnfun.expressions.relu_units import read_units
 from attnfun.network import Axis, Head, Label, Labels, Layer, Network, ReluBlock, rounded
 
 Fit = UnaryFit | SplineFit | TensorFit
+_LARGE = 400  # operations of affine maps and relu: choices that the walk would weigh one by one, to no end
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,9 @@ class Compose:
             raise Infeasible("compose: a black box has no expression to follow")
         if not math.isinf(request.norm):
             raise Infeasible("compose: only the sup norm is offered")
+        if len(function.graph.nodes) > _LARGE and read_units(function.graph) is not None:
+            why = f"compose: {len(function.graph.nodes):,} operations of a ReLU network, which relu_network reads whole"
+            raise Infeasible(why, {"method": "relu_network"})
         room = request.max_rank is None or request.max_rank > max(ARGUMENTS)
         if request.realise == "attention" and request.attempt == 0 and room:
             try:

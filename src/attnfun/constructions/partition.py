@@ -44,6 +44,7 @@ from attnfun.targets.domain import Array, halved
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
 _SOFT = (2.0, 3.0, 4.0, 6.0)
 _SOFT_CELLS = 400
+_LARGE = 400  # operations of a target above which a quick estimate may refuse before the careful one
 _EXPONENT = 14.0  # λ assumed when sizing; the checker chooses its own
 
 
@@ -94,7 +95,10 @@ class Partition:
         return build_grid(request, plan.data)
 
     def _sharp(self, request: Request) -> Grid:
-        cells = _cell_counts(request)
+        graph = request.function.graph
+        cells = _least_counts(request) if graph is not None and len(graph.nodes) > _LARGE else ()
+        if not cells or math.prod(cells) <= request.max_keys:
+            cells = _cell_counts(request)
         keys = math.prod(cells)
         if keys > request.max_keys:
             d = len(cells)
@@ -217,6 +221,20 @@ def _rough_size(request: Request) -> float:
 
 
 # ---------------------------------------------------------------- how many cells
+
+
+def _least_counts(request: Request) -> tuple[int, ...]:
+    """Cells an axis that are needed at the very least: each takes up a change of 2ε along it. Sampled, and quick."""
+    box = request.function.box
+    X = box.sample(32, np.random.default_rng(request.seed))
+    ends = np.repeat(X[None, None], 2, axis=0).repeat(box.dim, axis=1)  # (2, d, n, d)
+    for k in range(box.dim):
+        ends[0, k, :, k], ends[1, k, :, k] = box.low[k], box.high[k]
+    values = request.function.values(ends.reshape(-1, box.dim)).reshape(2, box.dim, -1)
+    change = np.abs(values[1] - values[0])
+    most = np.where(np.isfinite(change), change, 0.0).max(axis=1)
+    scale = 1.0 if math.isinf(request.norm) else math.inf  # of an L^p norm single points tell nothing
+    return tuple(max(1, math.ceil(0.9 * v / (2 * request.eps * scale))) for v in most)
 
 
 def _cell_counts(request: Request) -> tuple[int, ...]:

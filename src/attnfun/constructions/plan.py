@@ -40,7 +40,8 @@ class Request:
 class Plan:
     """A construction's answer: `keys` is exact, the size `build` will have; `data` is the construction's own.
 
-    `story` holds facts worth telling a person (temperatures, degrees, the published worst case).
+    `story` holds facts worth telling a person (temperatures, degrees, the published worst case). `settles`: no other
+    construction is worth sizing, let alone proving, for this target.
     """
 
     construction: str
@@ -51,6 +52,7 @@ class Plan:
     max_value: float
     data: Any
     story: Mapping[str, Any] = field(default_factory=dict)
+    settles: bool = False
 
 
 class Construction(Protocol):

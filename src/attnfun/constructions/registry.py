@@ -8,12 +8,14 @@ from attnfun.constructions.compose import Compose
 from attnfun.constructions.interpolation import Interpolation
 from attnfun.constructions.partition import Partition
 from attnfun.constructions.plan import Construction
+from attnfun.constructions.relu_network import ReluNetwork
 from attnfun.constructions.tangent import Tangent
 
 CONSTRUCTIONS: dict[str, Construction] = {
     c.name: c
     for c in (
         Affine(),
+        ReluNetwork(),
         Tangent(),
         Compose(),
         Bernstein(),

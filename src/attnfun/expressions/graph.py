@@ -36,7 +36,7 @@ BINARY: Final = frozenset({"add", "sub", "mul", "div", "pow", "max", "min"})
 NOT_ANALYTIC: Final = frozenset({"abs", "sign", "relu", "max", "min"})
 OPS: Final = (NULLARY | UNARY | BINARY) - {"ratio"}
 
-MAX_NODES: Final = 20_000
+MAX_NODES: Final = 200_000
 MAX_OUTPUTS: Final = 1_000
 MAX_EXPONENT: Final = 1_000
 MAX_NAME: Final = 100

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.expressions import ArrayAlgebra, Graph, Untraceable, parse, run, trace
+from attnfun.expressions.relu_units import Dense, read_units
 from attnfun.targets.domain import Array, Box
+from attnfun.targets.mlp import read_mlp
 from attnfun.targets.removable import extended
+
+_LARGE = 400  # operations
 
 
 @dataclass(frozen=True)
@@ -47,10 +52,13 @@ class Function:
 
     @classmethod
     def read(cls, target: Any, box: Box, lipschitz: float | None = None) -> Function:
-        """A Function from text, a list of texts, a Graph, or a Python callable (traced if possible)."""
+        """A Function from text, a list of texts, a Graph, an MLP (`mlp`), or a Python callable (traced if possible)."""
         if isinstance(target, Function):
             return target
-        if isinstance(target, Graph):
+        mlp = read_mlp(target)
+        if mlp is not None:
+            graph = mlp.graph(box.names)
+        elif isinstance(target, Graph):
             graph = target
         elif isinstance(target, str):
             graph = parse(target, box.names)
@@ -60,7 +68,8 @@ class Function:
             graph = parse(list(target), box.names)
         else:
             raise InvalidRequest(
-                f"target {target!r:.80}: give an expression, a list of expressions, or a function of NumPy arrays"
+                f"target {target!r:.80}: give an expression, a list of expressions, a function of NumPy arrays, or"
+                " an MLP"
             )
         if lipschitz is not None:
             raise InvalidRequest("lipschitz= is for black boxes only: an expression has its own, derived constant")
@@ -111,9 +120,22 @@ class Function:
         if self.graph is None:
             assert self.call is not None
             return self.call(X)
+        if self._dense is not None:
+            return self._dense.values(X)
         env = {name: X[:, k] for k, name in enumerate(self.box.names)}
         columns = run(self.graph, ArrayAlgebra(), env)
         return np.stack([np.broadcast_to(np.asarray(c, dtype=np.float64), (len(X),)) for c in columns], axis=1)
+
+    @cached_property
+    def _dense(self) -> Dense | None:
+        """A large ReLU network as matrices: thousands of operations at once."""
+        if self.graph is None or len(self.graph.nodes) <= _LARGE:
+            return None
+        units = read_units(self.graph)
+        try:
+            return None if units is None else units.dense(self.box.names)
+        except OverflowError:
+            return None
 
     def to_json(self) -> dict[str, Any]:
         if self.graph is None:

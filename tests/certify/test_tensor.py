@@ -134,6 +134,18 @@ def test_forged_labels_are_not_proved() -> None:
     assert prove(twice, net.target, eps=1e-5).status is not Status.PROVED
 
 
+@pytest.mark.parametrize("offset", [1e300, -1e308, 1.7e308])
+def test_arguments_past_every_double_are_refused_and_not_a_crash(offset: float) -> None:
+    net = composed("quotient over a product")
+    network, labels = net.network, net.network.labels
+    assert labels is not None
+    for place, row in enumerate(labels.coordinates):
+        rows = list(labels.coordinates)
+        rows[place] = dataclasses.replace(row, offset=offset)
+        forged = dataclasses.replace(network, labels=Labels(labels.program, tuple(rows)))
+        assert prove(forged, net.target, eps=1e-5).status is Status.UNDECIDED
+
+
 @pytest.mark.parametrize("name", ["two in one layer", "float32"])
 def test_every_computation_lies_in_the_balls_of_its_rounding(name: str) -> None:
     net = composed(name)

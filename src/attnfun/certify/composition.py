@@ -141,6 +141,8 @@ class Composition:
             ]
         }
         high, worst = (max(upper(v) for v in column) for column in zip(*(self._plain(o) for o in outputs), strict=True))
+        if not math.isfinite(worst):
+            raise Undecided("composition: the errors add up to more than every double")
         tables = bool(self.local) and len(self.local) == len(self.steps)  # MLPs and tensor heads have none
         wide = len(self.steps) > _MANY or len(self.steps) * self.function.box.dim > _WIDE
         if worst > _SLACK * low and tables and not wide:

@@ -188,9 +188,10 @@ def product_bounds(view: View, head: HeadView, dtype: str) -> tuple[Array, Array
     g = gamma(n + sum(a.size for a in head.axes) + 8 * len(head.axes) + 16, u)
     g = g / (1 - g) if g < 0.5 else math.inf
     common = (_EXP_ULPS * 2 + 2) * max(len(head.axes), 1 + n // 64) * u
-    worst = common + sum(
-        _axis_move(view, head, a, dtype, *_ends(view, axis.variable)).max() for a, axis in enumerate(head.axes)
-    )
+    with np.errstate(over="ignore", invalid="ignore"):  # boxes past every double: NaN, which is no bound
+        worst = common + sum(
+            _axis_move(view, head, a, dtype, *_ends(view, axis.variable)).max() for a, axis in enumerate(head.axes)
+        )
     vanish = 2 * n * _VANISH[dtype] * spread + 2 * len(head.axes) * 2.0**-60 * spread
     plain = spread * math.tanh(min(worst / 2, 20.0)) + 2 * g * size
     envelope = _envelope(view, head, dtype, common, worst, g)
@@ -367,11 +368,14 @@ def _local_move(head: HeadView, a: int, dtype: str, u: float, gap: Array) -> Arr
 def _envelope(view: View, head: HeadView, dtype: str, common: float, worst: float, g: float) -> Array:
     """The second bound of the module's statement, (c,); infinity where too many boxes would be needed."""
     counts = []
+    infinite = np.full(head.values.shape[-1], math.inf)
     for axis in head.axes:
         low, high = _ends(view, axis.variable)
-        counts.append(max(1, math.ceil(float(np.ptp(axis.slopes)) * abs(axis.w) * (high - low) / 2 / 0.35)))
-    infinite = np.full(head.values.shape[-1], math.inf)
-    if math.prod(counts) > _BOXES or max(counts) * max(a.size for a in head.axes) > 20_000_000 or worst > 1:
+        wanted = float(np.ptp(axis.slopes)) * abs(axis.w) * (high - low) / 2 / 0.35
+        if not wanted < _BOXES:  # also infinite: boxes may be widened by any error
+            return infinite
+        counts.append(max(1, math.ceil(wanted)))
+    if math.prod(counts) > _BOXES or max(counts) * max(a.size for a in head.axes) > 20_000_000 or not worst <= 1:
         return infinite
     factor, tables, moves = 1.0, [], []
     for a, axis in enumerate(head.axes):

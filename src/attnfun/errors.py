@@ -26,6 +26,14 @@ class Infeasible(AttnfunError):
         self.nearest = dict(nearest) if nearest else None
 
 
+class NotPositive(Infeasible):
+    """A symmetric relation is not positive semidefinite; `witness` holds points and a vector that show it."""
+
+    def __init__(self, message: str, nearest: Mapping[str, Any] | None = None, witness: Any = None) -> None:
+        super().__init__(message, nearest)
+        self.witness = witness
+
+
 class Refuted(AttnfunError):
     """A claim was shown false at a point that can be evaluated."""
 

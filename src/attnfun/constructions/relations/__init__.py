@@ -1,0 +1,1 @@
+"""Constructions for relations: features from tables of Chebyshev coefficients, one construction a file."""

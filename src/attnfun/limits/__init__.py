@@ -1,0 +1,1 @@
+"""What is possible and impossible: lower bounds that hold for every method."""

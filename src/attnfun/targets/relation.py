@@ -1,0 +1,131 @@
+"""Relation: an expression in left variables x and right variables y, each on its own box.
+
+A relation r(x, y) is what two towers and an inner product approximate: r(x, y) ≈ ⟨φ(x), ψ(y)⟩. With `symmetric` the
+left and right variables correspond in order, their boxes are equal, and one tower serves both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.expressions import ArrayAlgebra, Builder, Graph, parse, run
+from attnfun.targets.domain import Array, Box
+from attnfun.targets.function import Function
+
+
+@dataclass(frozen=True)
+class Relation:
+    """`graph` (one output) in the variables of `left` and `right`; `symmetric`: one tower for both sides."""
+
+    graph: Graph
+    left: Box
+    right: Box
+    symmetric: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.graph.outputs) != 1:
+            raise InvalidRequest("a relation has one value: give one expression")
+        both = set(self.left.names) & set(self.right.names)
+        if both:
+            raise InvalidRequest(f"{', '.join(sorted(both))} is named on both sides; name left and right apart")
+        if self.symmetric:
+            if self.left.dim != self.right.dim:
+                raise InvalidRequest(
+                    f"symmetric: {self.left.dim} left and {self.right.dim} right variables; they must correspond"
+                )
+            if (self.left.low, self.left.high) != (self.right.low, self.right.high):
+                raise InvalidRequest("symmetric: corresponding left and right variables need equal intervals")
+
+    @classmethod
+    def read(cls, target: Any, left: Any, right: Any, symmetric: bool = False) -> Relation:
+        """A Relation from an expression, a Graph or a NumPy function of all variables, left ones first."""
+        first, second = Box.parse(left), Box.parse(right)
+        both = set(first.names) & set(second.names)
+        if both:
+            raise InvalidRequest(f"{', '.join(sorted(both))} is named on both sides; name left and right apart")
+        joint = joined(first, second)
+        if isinstance(target, str):
+            graph = parse(target, joint.names)
+        else:
+            function = Function.read(target, joint)
+            if function.graph is None:
+                raise InvalidRequest("a relation needs an expression: nothing can be proved of a black box's features")
+            graph = function.graph
+        return cls(graph, first, second, bool(symmetric))
+
+    @property
+    def joint(self) -> Box:
+        return joined(self.left, self.right)
+
+    @property
+    def text(self) -> str:
+        return self.graph.text(self.graph.outputs[0])
+
+    @property
+    def domain_text(self) -> str:
+        return f"{self.left.text} | {self.right.text}"
+
+    def values(self, X: Array, Y: Array) -> Array:
+        """(n, left), (n, right) → (n,) the formula as NumPy computes it, pair by pair; never evidence."""
+        env = {name: X[:, k] for k, name in enumerate(self.left.names)}
+        env |= {name: Y[:, k] for k, name in enumerate(self.right.names)}
+        with np.errstate(all="ignore"):
+            value = run(self.graph, ArrayAlgebra(), env)[0]
+        return np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), (len(X),)))
+
+    def table(self, X: Array, Y: Array) -> Array:
+        """(m, left), (n, right) → (m, n), every pair."""
+        pairs = self.values(np.repeat(X, len(Y), axis=0), np.tile(Y, (len(X), 1)))
+        return pairs.reshape(len(X), len(Y))
+
+    def mirrored(self) -> Graph:
+        """The graph with left and right variables exchanged (symmetric relations only)."""
+        return renamed(
+            self.graph,
+            dict(zip(self.left.names + self.right.names, self.right.names + self.left.names, strict=True)),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": "relation",
+            "graph": self.graph.to_json(),
+            "left": self.left.text,
+            "right": self.right.text,
+            "symmetric": self.symmetric,
+            "text": self.text,
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> Relation:
+        """Read back what `to_json` wrote; the text is for people and is not read."""
+        if not isinstance(data, dict) or data.get("kind") != "relation" or type(data.get("symmetric")) is not bool:
+            raise DamagedFile("the file's target is not a relation")
+        try:
+            left, right = Box.parse(str(data["left"])), Box.parse(str(data["right"]))
+            graph = Graph.from_json(data.get("graph"))
+            if not set(graph.variables) <= {*left.names, *right.names}:
+                raise DamagedFile("the file's relation does not fit its domain")
+            return cls(graph, left, right, data["symmetric"])
+        except (KeyError, InvalidRequest) as error:
+            raise DamagedFile(f"the file's relation cannot be read ({error})") from None
+
+
+def joined(left: Box, right: Box) -> Box:
+    """The box of both sides, left variables first."""
+    return Box(left.names + right.names, left.low + right.low, left.high + right.high)
+
+
+def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
+    """The graph with its variables renamed, in canonical order."""
+    builder, at = Builder(), list[int]()
+    for node in graph.nodes:
+        if node.op == "var":
+            at.append(builder.var(names.get(str(node.value), str(node.value))))
+        else:
+            at.append(builder.apply(node.op, *(at[a] for a in node.args), value=node.value))
+    return builder.graph([at[o] for o in graph.outputs])

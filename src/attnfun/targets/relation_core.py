@@ -1,0 +1,285 @@
+"""The core of a relation, g(u(x), v(y)), and its factors: exact rewrites that tell how large its rank has to be.
+
+**Core.** Node for node, a subexpression of left variables only is a u, one of right variables only a v; sums and
+products are first put in an order in which such parts stand together (associativity and commutativity, nothing else).
+What is left is g in as many variables as there are u and v. If that is fewer than the relation has on some side, rank
+follows the inner dimension: rank_ε(r) ≤ rank_ε(g on range(u) × range(v)).
+
+**Factors.** g = Π_k g_k with no variable in two factors: products and integer powers of factors, and exp of sums,
+(e^{s+t} = e^s e^t; c(s + t) = cs + ct for constants c). In a symmetric relation x_k and y_k stay together.
+
+Both are identities wherever the expression is defined; constructions and the checker use the same ones, for they are
+proofs and no choice. Failure mode: what is not seen is not used, and costs rank, never truth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from attnfun.errors import InvalidRequest
+from attnfun.expressions import Builder, Graph
+from attnfun.targets.domain import Box
+from attnfun.targets.ranges import range_of
+from attnfun.targets.relation import Relation, renamed
+
+_WORK = 60_000  # nodes × sub-boxes spent on the range of an inner function
+
+
+@dataclass(frozen=True)
+class Core:
+    """g over `left` and `right`; `left_inner`, `right_inner`: the functions u(x), v(y) (None: the variables)."""
+
+    graph: Graph
+    left: Box
+    right: Box
+    left_inner: Graph | None = None
+    right_inner: Graph | None = None
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One factor g_k: which left and which right variables of the core it holds (indices, in order)."""
+
+    graph: Graph
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+
+
+# ---------------------------------------------------------------- the core
+
+
+def plain_core(relation: Relation) -> Core:
+    return Core(relation.graph, relation.left, relation.right)
+
+
+def core_of(relation: Relation) -> Core:
+    """The relation as g(u(x), v(y)) where that has fewer variables on some side, else itself."""
+    graph = _sorted_sides(relation)
+    sides = _sides(graph, relation)
+    inner: dict[str, list[int]] = {"l": [], "r": []}
+    for i, node in enumerate(graph.nodes):
+        if sides[i] == "lr":
+            for arg in node.args:
+                if sides[arg] in inner and arg not in inner[sides[arg]]:
+                    inner[sides[arg]].append(arg)
+    (out,) = graph.outputs
+    if sides[out] != "lr":
+        return plain_core(relation)  # one side alone, or a constant: nothing to compose
+    counts = (len(inner["l"]), len(inner["r"]))
+    if not (counts[0] <= relation.left.dim and counts[1] <= relation.right.dim):
+        return plain_core(relation)
+    if counts == (relation.left.dim, relation.right.dim):
+        return plain_core(relation)
+    left_inner, right_inner = graph.reachable(inner["l"]), graph.reachable(inner["r"])
+    if relation.symmetric:
+        names = dict(zip(relation.right.names, relation.left.names, strict=True))
+        order = _matching(left_inner, renamed(right_inner, names))
+        if order is None:
+            return plain_core(relation)
+        inner["r"] = [inner["r"][k] for k in order]
+        right_inner = graph.reachable(inner["r"])
+    names_u = _fresh("u", counts[0], relation)
+    names_v = _fresh("v", counts[1], relation)
+    builder, at = Builder(), list[int]()
+    new = dict(zip(inner["l"] + inner["r"], names_u + names_v, strict=True))
+    for i, node in enumerate(graph.nodes):
+        if i in new:
+            at.append(builder.var(new[i]))
+        else:
+            at.append(builder.apply(node.op, *(at[a] for a in node.args), value=node.value))
+    core = builder.graph([at[out]])
+    if not set(core.variables) <= {*names_u, *names_v}:
+        return plain_core(relation)
+    left = _range_box(left_inner, relation.left, names_u)
+    right = _range_box(right_inner, relation.right, names_v)
+    if left is None or right is None:
+        return plain_core(relation)
+    if relation.symmetric:
+        right = Box(tuple(names_v), left.low, left.high)
+    return Core(core, left, right, left_inner, right_inner)
+
+
+def _range_box(inner: Graph, box: Box, names: list[str]) -> Box | None:
+    """The proved ranges of the inner functions, as a box; None where one has none."""
+    ranges = range_of(inner, box, budget=max(1, min(1500, _WORK // len(inner.nodes))))
+    try:
+        return Box(tuple(names), tuple(a for a, _ in ranges), tuple(b for _, b in ranges))
+    except InvalidRequest:  # infinite, constant, or too narrow to be a box
+        return None
+
+
+def _fresh(stem: str, count: int, relation: Relation) -> list[str]:
+    taken = {*relation.left.names, *relation.right.names}
+    while any(name.startswith(stem) for name in taken):
+        stem += "_"
+    return [f"{stem}{k + 1}" for k in range(count)]
+
+
+def _matching(left: Graph, right: Graph) -> list[int] | None:
+    """For every output of `left` the output of `right` that is the same function, node by node; None if there is none.
+    """
+    mine = [left.reachable([o]) for o in left.outputs]
+    theirs = [right.reachable([o]) for o in right.outputs]
+    if len(mine) != len(theirs):
+        return None
+    order = []
+    for graph in mine:
+        found = [k for k, other in enumerate(theirs) if other == graph and k not in order]
+        if not found:
+            return None
+        order.append(found[0])
+    return order
+
+
+def _sides(graph: Graph, relation: Relation) -> list[str]:
+    """For every node "l", "r", "lr" or "": the sides whose variables it holds."""
+    left = set(relation.left.names)
+    out: list[str] = []
+    for node in graph.nodes:
+        if node.op == "var":
+            out.append("l" if node.value in left else "r")
+        else:
+            out.append("".join(s for s in "lr" if any(s in out[a] for a in node.args)))
+    return out
+
+
+def _sorted_sides(relation: Relation) -> Graph:
+    """Sums and products that mix the sides, with their left-only, right-only and constant parts put together."""
+    graph = relation.graph
+    sides = _sides(graph, relation)
+    builder = Builder()
+    at: list[int] = []
+    for i, node in enumerate(graph.nodes):
+        if sides[i] == "lr" and node.op in ("add", "sub", "neg"):
+            at.append(_gather(builder, _addends(graph, i, sides), at, sides, "add"))
+        elif sides[i] == "lr" and node.op == "mul":
+            at.append(_gather(builder, _multiplicands(graph, i, sides), at, sides, "mul"))
+        else:
+            at.append(builder.apply(node.op, *(at[a] for a in node.args), value=node.value))
+    return builder.graph([at[o] for o in graph.outputs])
+
+
+def _addends(graph: Graph, i: int, sides: list[str]) -> list[tuple[int, bool]]:
+    """Nodes whose signed sum is node i; True: negated."""
+    node = graph.nodes[i]
+    if sides[i] == "lr" and node.op in ("add", "sub"):
+        second = _addends(graph, node.args[1], sides)
+        if node.op == "sub":
+            second = [(n, not minus) for n, minus in second]
+        return _addends(graph, node.args[0], sides) + second
+    if sides[i] == "lr" and node.op == "neg":
+        return [(n, not minus) for n, minus in _addends(graph, node.args[0], sides)]
+    return [(i, False)]
+
+
+def _multiplicands(graph: Graph, i: int, sides: list[str]) -> list[tuple[int, bool]]:
+    node = graph.nodes[i]
+    if sides[i] == "lr" and node.op == "mul":
+        return _multiplicands(graph, node.args[0], sides) + _multiplicands(graph, node.args[1], sides)
+    return [(i, False)]
+
+
+def _gather(builder: Builder, parts: list[tuple[int, bool]], at: list[int], sides: list[str], op: str) -> int:
+    """One node for the parts: left ones first, then right ones, the mixed, the constants."""
+    groups: dict[str, list[tuple[int, bool]]] = {"l": [], "r": [], "lr": [], "": []}
+    for n, minus in parts:
+        groups[sides[n]].append((n, minus))
+    made: list[tuple[int, bool]] = []
+    for group in groups.values():
+        if not group:
+            continue
+        group = sorted(group, key=lambda p: p[1])  # a positive part first, where there is one
+        total, flip = at[group[0][0]], group[0][1]  # flip: the group is minus `total`
+        for n, minus in group[1:]:
+            total = builder.apply("sub" if op == "add" and minus != flip else op, total, at[n])
+        made.append((total, flip))
+    made.sort(key=lambda p: p[1])
+    result, flip = made[0]
+    for n, minus in made[1:]:
+        result = builder.apply("sub" if op == "add" and minus != flip else op, result, n)
+    return builder.apply("neg", result) if flip else result
+
+
+# ---------------------------------------------------------------- factors
+
+
+def factors_of(core: Core, symmetric: bool) -> list[Factor]:
+    """Factors of g without common variables; [g itself] where there are none."""
+    builder = Builder()
+    at = builder.copy(core.graph.nodes)
+    parts = _factors(builder, at[core.graph.outputs[0]])
+    names = core.left.names + core.right.names
+    parent = list(range(len(names)))
+
+    def root(k: int) -> int:
+        while parent[k] != k:
+            k = parent[k]
+        return k
+
+    def join(members: list[int]) -> None:
+        for k in members[1:]:
+            parent[root(k)] = root(members[0])
+
+    place = {name: k for k, name in enumerate(names)}
+    uses = [[place[v] for v in builder.graph([p]).variables] for p in parts]
+    for members in uses:
+        join(members)
+    if symmetric:
+        for k in range(core.left.dim):
+            join([k, core.left.dim + k])
+    found: dict[int, list[int]] = {}
+    constants = []
+    for part, members in zip(parts, uses, strict=True):
+        (found.setdefault(root(members[0]), []) if members else constants).append(part)
+    out = []
+    for members in (sorted(k for k in range(len(names)) if root(k) == r) for r in sorted({root(k) for k in place.values()})):
+        nodes = found.get(root(members[0]), [])
+        if not out:
+            nodes = constants + nodes
+        total = nodes[0] if nodes else builder.const(1)
+        for n in nodes[1:]:
+            total = builder.apply("mul", total, n)
+        d = core.left.dim
+        out.append(
+            Factor(builder.graph([total]), tuple(k for k in members if k < d), tuple(k - d for k in members if k >= d))
+        )
+    return out
+
+
+def _factors(builder: Builder, i: int) -> list[int]:
+    """Nodes whose product is node i."""
+    node = builder.node(i)
+    if node.op == "mul":
+        return _factors(builder, node.args[0]) + _factors(builder, node.args[1])
+    if node.op == "neg":
+        return [builder.const(-1), *_factors(builder, node.args[0])]
+    if node.op == "powi":
+        return [builder.apply("powi", f, value=node.value) for f in _factors(builder, node.args[0])]
+    if node.op == "div":
+        below = [builder.apply("powi", f, value=-1) for f in _factors(builder, node.args[1])]
+        return _factors(builder, node.args[0]) + below
+    if node.op == "exp":
+        return [builder.apply("exp", s) for s in _summands(builder, node.args[0])]
+    return [i]
+
+
+def _summands(builder: Builder, i: int) -> list[int]:
+    """Nodes whose sum is node i."""
+    node: Any = builder.node(i)
+    if node.op in ("add", "sub"):
+        second = _summands(builder, node.args[1])
+        if node.op == "sub":
+            second = [builder.apply("neg", s) for s in second]
+        return _summands(builder, node.args[0]) + second
+    if node.op == "neg":
+        return [builder.apply("neg", s) for s in _summands(builder, node.args[0])]
+    if node.op in ("mul", "div"):
+        for k in (0, 1) if node.op == "mul" else (0,):
+            other = node.args[1 - k]
+            if not builder.graph([other]).variables:
+                pieces = _summands(builder, node.args[k])
+                if node.op == "div":
+                    return [builder.apply("div", s, other) for s in pieces]
+                return [builder.apply("mul", other, s) for s in pieces]
+    return [i]

@@ -46,7 +46,7 @@ _BALLS = 40_000
 _VALUES = 6_000_000
 _MOST_NODES = 400
 _MOST_VARIABLES = 6
-_RHO = 1 + np.geomspace(0.02, 60, 48)
+_RHO = 1 + np.geomspace(0.02, 60, 64)
 
 
 @dataclass(frozen=True)
@@ -96,31 +96,37 @@ def expansion(graph: Graph, names: tuple[str, ...], low: Array, high: Array, tol
     return Expansion(table, error, size, not exact)
 
 
-def _axis(
-    graph: Graph, names: tuple[str, ...], low: Array, high: Array, k: int, tolerance: float
-) -> tuple[int, arb]:
+def _axis(graph: Graph, names: tuple[str, ...], low: Array, high: Array, k: int, tolerance: float) -> tuple[int, arb]:
     """(nodes, bound of |f − I_k f|) for variable k."""
-    trials = []
-    for r in _RHO:
+
+    def ellipse(i: int) -> Array:
         rho = np.ones(len(names))
-        rho[k] = r
-        size = sampled_maximum(graph, names, low, high, rho)
+        rho[k] = _RHO[i]
+        return rho
+
+    def analytic(i: int) -> bool:
+        rho = ellipse(i)
+        try:
+            return looks_analytic(graph, names, low, high, rho) and prove_analytic(graph, names, low, high, rho)
+        except NotAnalytic:
+            return False
+
+    good, bad = -1, len(_RHO)  # an ellipse inside one on which f is analytic needs no second proof
+    if analytic(bad - 1):
+        good = bad - 1
+    else:
+        bad -= 1
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (middle, bad) if analytic(middle) else (good, middle)
+    trials = []
+    for i in range(good + 1):
+        r, size = float(_RHO[i]), sampled_maximum(graph, names, low, high, ellipse(i))
         if math.isfinite(size):
             n = math.log(max(4 * size, 1e-300) / (tolerance * (r - 1))) / math.log(r)
-            trials.append((max(2, math.ceil(n) + 1), float(r), size))
-    for n, r, size in sorted(trials)[:12]:
-        if n > _MOST_NODES:
-            break
-        rho = np.ones(len(names))
-        rho[k] = r
-        if not looks_analytic(graph, names, low, high, rho):
-            continue
-        try:
-            if not prove_analytic(graph, names, low, high, rho):
-                continue
-            bound = bound_on_boundary(graph, names, low, high, rho, size)
-        except NotAnalytic:
-            break
+            trials.append((max(2, math.ceil(n) + 1), i, r, size))
+    for n, i, r, size in sorted(trials)[:8]:
+        bound = bound_on_boundary(graph, names, low, high, ellipse(i), size)
         if not math.isfinite(bound):
             continue
         n += max(0, math.ceil(math.log(max(1.0, bound / max(size, 1e-300))) / math.log(r)))
@@ -144,7 +150,7 @@ def _by_balls(graph: Graph, names: tuple[str, ...], nodes: list[list[arb]]) -> t
     for k, n in enumerate(shape):
         rest = F.size // n
         moved = np.moveaxis(F, k, 0)
-        product = _ball_matrix(n) * flint.arb_mat(n, rest, list(moved.ravel()))
+        product = ball_matrix(n) * flint.arb_mat(n, rest, list(moved.ravel()))
         back = np.empty(F.size, dtype=object)
         back[:] = product.entries()
         F = np.moveaxis(back.reshape(moved.shape), 0, k)
@@ -156,7 +162,7 @@ def _by_balls(graph: Graph, names: tuple[str, ...], nodes: list[list[arb]]) -> t
     return mids.reshape(shape), upper(slack)
 
 
-def _ball_matrix(n: int) -> flint.arb_mat:
+def ball_matrix(n: int) -> flint.arb_mat:
     """c_j = (2 − δ_j0)/n Σ_i f_i cos(j (2i+1)π/(2n)), as a matrix of balls."""
     turn = [(arb(q) * arb.pi() / (2 * n)).cos() for q in range(4 * n)]
     entries = [
@@ -190,7 +196,7 @@ def _by_intervals(graph: Graph, names: tuple[str, ...], nodes: list[list[arb]]) 
 
 
 def _float_matrix(n: int) -> Array:
-    """`_ball_matrix` in float64, every entry within 4u · 2/n, so within 8u in Frobenius norm (‖|D|‖₂ ≥ 1)."""
+    """`ball_matrix` in float64, every entry within 4u · 2/n, so within 8u in Frobenius norm (‖|D|‖₂ ≥ 1)."""
     turn = _turn(n)
     j, i = np.arange(n)[:, None], np.arange(n)[None, :]
     D = turn[j * (2 * i + 1) % (4 * n)] * (2.0 / n)

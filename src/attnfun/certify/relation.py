@@ -36,15 +36,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from attnfun.certify.certificate import Certificate, Status
 from attnfun.certify.coefficients import Expansion, cosine_rows, expansion, outer, sup_of_columns
+from attnfun.certify.rounding import hypotheses as rounding_hypotheses
+from attnfun.certify.towers import score_error, tower_errors
 from attnfun.certify.view import Array, Undecided
 from attnfun.expressions import BallAlgebra, precision, run
 from attnfun.expressions.enclosures import abs_lower, arb, point_balls
 from attnfun.network.features import Features
+from attnfun.network.towers import TowerWeights
 from attnfun.targets import Box
 from attnfun.targets.relation import Relation
 from attnfun.targets.relation_core import Core, Factor, core_of, factors_of, plain_core
@@ -53,6 +57,7 @@ _U = 2.0**-53
 _ENTRIES = 40_000_000  # of the Kronecker product that *coefficients* walks through
 _PRODUCTS = 40_000_000  # columns multiplied out by *factors*
 _POINTS = 3_000_000  # of the grid of *diagonal*
+IEEE = "IEEE arithmetic, rounding to nearest"
 GIVEN = "the inner functions u(x), v(y) of the composition are given exactly; the features are certified as functions of them"
 LIBM = "NumPy's elementary functions err by at most 4 units in the last place (values at the nodes)"
 
@@ -92,25 +97,37 @@ def prove_by_towers(
     construction: str = "",
     report: Callable[[str], None] | None = None,
     parts: Parts | None = None,
+    towers: tuple[TowerWeights, TowerWeights] | None = None,
 ) -> Certificate:
-    """The certificate of stored features; `parts` are those of this relation if the caller has them already."""
+    """The certificate of stored features, or of the `towers` that realise them, left and right.
+
+    `parts` are those of this relation if the caller has them already. Without towers it is about the features computed
+    as polynomials, and says so.
+    """
     say = report or (lambda _text: None)
-    fields = {"eps": eps, "norm": math.inf, "dtype": "float64", "target": relation.text, "construction": construction}
+    fields: dict[str, Any] = {"eps": eps, "norm": math.inf, "dtype": "float64", "target": relation.text, "construction": construction}
     try:
         say("coefficients of the relation")
         parts = parts or _fitting(relation, features, eps)
         _require_fit(relation, features, parts)
         say("the bound of the features")
         high, method, details = construction_error(parts, features)
-        loss = rounding(features)
+        if towers is None:
+            loss, assumed = rounding(features), (IEEE,)
+            details["features_only"] = True
+        else:
+            say("the bound of the towers")
+            carried, loss, assumed = _tower_parts(features, towers, parts.core)
+            details["features"], details["towers"] = high, carried
+            high = (high + carried) * (1 + 4 * _U)
     except Undecided as why:
         return Certificate(
             Status.UNDECIDED, (0.0, math.inf), method="towers", domain=relation.domain_text, reason=str(why), **fields
         )
     total = math.nextafter(high + loss, math.inf) if high + loss < math.inf else math.inf
-    low, at = witness(relation, parts.core, features, loss)
+    low, at = (0.0, None) if towers else witness(relation, parts.core, features, loss)
     low = min(low, total)
-    hypotheses = (*((GIVEN,) if parts.given else ()), *((LIBM,) if any(e.libm for e in parts.expansions) else ()))
+    hypotheses = (*assumed, *((GIVEN,) if parts.given else ()), *((LIBM,) if any(e.libm for e in parts.expansions) else ()))
     reason = None
     if eps is None:
         status = Status.PROVED if math.isfinite(total) else Status.UNDECIDED
@@ -135,11 +152,22 @@ def prove_by_towers(
     )
 
 
+def _tower_parts(
+    features: Features, towers: tuple[TowerWeights, TowerWeights], core: Core
+) -> tuple[float, float, tuple[str, ...]]:
+    """(what realised towers add, what the inner product loses, hypotheses)."""
+    left = tower_errors(features, "left", towers[0], core.left.names)
+    one = features.signs is not None and towers[0] is towers[1]
+    right = left if one else tower_errors(features, "right", towers[1], core.right.names)
+    carried, inner = score_error(left[:2], right[:2])
+    if not (math.isfinite(carried) and math.isfinite(inner)):
+        raise Undecided("the errors of the towers are not bounded")
+    return carried, inner, rounding_hypotheses("float64", softmax=not towers[0].mlp)
+
+
 def _fitting(relation: Relation, features: Features, eps: float | None) -> Parts:
     """The relation taken apart as the features are: by its core if they are functions of u and v, else plainly."""
-    core = core_of(relation)
-    if len(features.left_box[0]) != core.left.dim or len(features.right_box[0]) != core.right.dim:
-        core = plain_core(relation)
+    core = core_that_fits(relation, features)
     whole = Core(
         core.graph,
         _stretched(core.left, features.left_box, core.left_inner is not None),
@@ -148,6 +176,13 @@ def _fitting(relation: Relation, features: Features, eps: float | None) -> Parts
         core.right_inner,
     )
     return take_apart(relation, 1e-3 * (eps or 1e-6), whole)
+
+
+def core_that_fits(relation: Relation, features: Features) -> Core:
+    """The relation's core if the features are functions of its u and v, else the relation as it is."""
+    core = core_of(relation)
+    same = (len(features.left_box[0]), len(features.right_box[0])) == (core.left.dim, core.right.dim)
+    return core if same else plain_core(relation)
 
 
 def _stretched(box: Box, stored: tuple[Array, Array], inner: bool) -> Box:
@@ -179,7 +214,7 @@ KINDS = ("coefficients", "factors", "diagonal")
 
 def construction_error(
     parts: Parts, features: Features, kinds: tuple[str, ...] = KINDS
-) -> tuple[float, str, dict[str, float]]:
+) -> tuple[float, str, dict[str, Any]]:
     """(proved sup |r − ⟨φ, ψ⟩| in real arithmetic, which of `kinds` gave it, all that were worked out)."""
     tables, padded = _matrices(parts, features)
     e = [x.error for x in parts.expansions]

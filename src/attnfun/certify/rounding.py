@@ -179,8 +179,11 @@ def _head_bound(view: View, head: HeadView, dtype: str) -> tuple[Array, Array]:
     return line_bounds(axis, head, low, high, dtype, dq, relative)
 
 
-def product_bounds(view: View, head: HeadView, dtype: str) -> tuple[Array, Array]:
-    """(c,) bounds of |head computed − head| and of |head| on the box of `view`, for a head of several axes."""
+def product_bounds(view: View, head: HeadView, dtype: str, envelope: bool = True) -> tuple[Array, Array]:
+    """(c,) bounds of |head computed − head| and of |head| on the box of `view`, for a head of several axes.
+
+    Without `envelope` the plain bound alone: what a head of hundreds of outputs can afford.
+    """
     u = ROUNDOFF[dtype]
     n = int(np.prod([a.size for a in head.axes], dtype=np.int64))
     flat = head.values.reshape(-1, head.values.shape[-1])
@@ -194,8 +197,9 @@ def product_bounds(view: View, head: HeadView, dtype: str) -> tuple[Array, Array
         )
     vanish = 2 * n * _VANISH[dtype] * spread + 2 * len(head.axes) * 2.0**-60 * spread
     plain = spread * math.tanh(min(worst / 2, 20.0)) + 2 * g * size
-    envelope = _envelope(view, head, dtype, common, worst, g)
-    return np.asarray(np.minimum(plain, envelope) * _SAFE + vanish + 4 * (n + 4) * TINY[dtype]), size
+    if envelope:
+        plain = np.minimum(plain, _envelope(view, head, dtype, common, worst, g))
+    return np.asarray(plain * _SAFE + vanish + 4 * (n + 4) * TINY[dtype]), size
 
 
 def _ends(view: View, k: int) -> tuple[float, float]:

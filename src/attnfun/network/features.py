@@ -16,11 +16,13 @@ tower serves both sides. Nothing but weights lives here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest
+from attnfun.expressions import Builder, Graph
 from attnfun.network.head import AnyArray, Array, frozen
 
 Index = NDArray[np.int64]
@@ -156,3 +158,22 @@ def contracted(coefficients: AnyArray, t: list[AnyArray]) -> AnyArray:
             value = np.einsum("nj,nj...->n...", column, value)
         parts.append(value)
     return np.concatenate(parts)
+
+
+def polynomial_graph(coefficients: Array, low: float, high: float) -> Graph:
+    """Σ_j c_j T_j(t(u)) of one variable u in [low, high], by Clenshaw's recurrence with exact rational coefficients.
+
+    Coefficients below 1e-250 cannot be written in the target language and are left out.
+    """
+    builder = Builder()
+    u = builder.var("u")
+    a, b = Fraction(low), Fraction(high)
+    t = builder.apply("add", builder.apply("mul", builder.const(2 / (b - a)), u), builder.const(-(a + b) / (b - a)))
+    two = builder.apply("mul", builder.const(2), t)
+    after, now = builder.const(0), builder.const(0)
+    rows = [Fraction(float(c)) if abs(c) > 1e-250 else Fraction(0) for c in coefficients]
+    for c in reversed(rows[1:]):
+        new = builder.apply("sub", builder.apply("add", builder.apply("mul", two, now), builder.const(c)), after)
+        after, now = now, new
+    last = builder.apply("sub", builder.apply("add", builder.apply("mul", t, now), builder.const(rows[0])), after)
+    return builder.graph([last])

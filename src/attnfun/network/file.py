@@ -60,7 +60,11 @@ def save(path: str | os.PathLike[str], network: Network, meta: Mapping[str, Any]
         "hash": content_hash(network, meta),
         "seals": {key: _digest(value) for key, value in meta.items() if key not in (*HASHED, "dtype")},
     }
-    data = _to_bytes(dict(_tensors(network)), metadata={"attnfun": _canonical(record)})
+    write_all(target, _to_bytes(dict(_tensors(network)), metadata={"attnfun": _canonical(record)}))
+
+
+def write_all(target: Path, data: bytes) -> None:
+    """All of `data` or nothing: a file that was there before is still there if this fails (InvalidRequest)."""
     if len(data) > FILE_LIMIT:
         raise InvalidRequest(f"cannot save {target}: {len(data)} bytes are more than a file may have ({FILE_LIMIT})")
     scratch = target.parent / f".attnfun-{secrets.token_hex(8)}.tmp"

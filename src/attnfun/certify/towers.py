@@ -1,0 +1,210 @@
+"""Towers realised as networks: how far they are from the stored features, rounding included, and what the score loses.
+
+| symbol | meaning |
+| --- | --- |
+| P_bc, h_bc | column c of block b: the stored polynomial, and Σ_j weights_j V_b[j, c], what the tower has for it |
+| δ_bc | ≥ sup |h_bc − P_bc| |
+| s_bc | ≥ sup |P_bc| (`coefficients.sup_of_columns`) |
+
+**Attention.** The softmax weights of variable v are analytic where |Im| is small (`ellipse`), and Σ_j |weights_j| ≤ F on
+E_ρ. Their Chebyshev interpolants of N' nodes are enclosed in balls; so h_bc is a known table of coefficients, and
+
+    δ_bc = Σ|table − P| + max_j |V_b[j, c]| Σ_v (Π_{before} Λ) 4 F_v ρ_v^{−(N'−1)}/(ρ_v − 1)  + float64 errors,
+
+the tail as in `coefficients`, for a head is an average of its values where the other variables are real.
+Feature i is off by |Π_b (P + δ) − Π_b P| ≤ Σ_b δ_b Π_{before} s Π_{after} (s + δ), plus the rounding of the products
+that make the head's values, (B − 1) u max_j|V_ji| (weights are an average), plus the rounding of the network computed in
+float64 by any route, `rounding`, and of its read-out.
+
+**MLP.** A tower of ReLU units of one variable is proved column by column by `pieces` against the polynomial itself.
+
+**Score.** With η_i, θ_i the errors of φ_i, ψ_i and a_i, b_i ≥ sup |φ_i|, sup |ψ_i|:
+|⟨φ̂, ψ̂⟩ − ⟨φ, ψ⟩| ≤ Σ_i (η_i b_i + θ_i a_i + η_i θ_i), the δ(2R + δ) of the theory coordinate by coordinate; the inner
+product of r terms in float64 adds γ_{r+1} Σ (a + η)(b + θ).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from flint import arb
+
+from attnfun.certify.coefficients import ball_matrix, sup_of_columns
+from attnfun.certify.ellipse import axis_factor
+from attnfun.certify.exact import weight_table
+from attnfun.certify.nodes import chebyshev_nodes
+from attnfun.certify.pieces import BrokenLine, prove_by_pieces
+from attnfun.certify.relu_rounding import block_fits, block_rounding
+from attnfun.certify.rounding import gamma, hypotheses, line_bounds, product_bounds, product_fits
+from attnfun.certify.view import Array, LineAxis, Undecided, view
+from attnfun.expressions import precision
+from attnfun.expressions.enclosures import upper
+from attnfun.network import Network
+from attnfun.network.features import Features, polynomial_graph
+from attnfun.network.towers import TowerWeights, tower_network
+
+_U = 2.0**-53
+_RHO = (1.3, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0)
+
+
+def tower_errors(
+    features: Features, side: str, weights: TowerWeights, names: tuple[str, ...]
+) -> tuple[Array, Array, int]:
+    """(rank,) bounds of |tower computed − φ|, (rank,) bounds of sup |φ|, and keys; raises Undecided."""
+    network = tower_network(features, side, weights, names)
+    selection = features.selection
+    with precision(128):
+        deltas = [_block_delta(features, side, weights, b) for b in range(len(features.blocks))]
+    sups = [sup_of_columns(b.left if side == "left" else b.right) for b in features.blocks]
+    off, size = np.zeros(features.rank), np.ones(features.rank)
+    for b, (delta, sup) in enumerate(zip(deltas, sups, strict=True)):
+        d, s = delta[selection[:, b]], sup[selection[:, b]]
+        off = off * (s + d) + size * d
+        size = size * s
+    off, size = off * (1 + 1e-12), size * (1 + 1e-12)
+    if not weights.mlp:
+        flat = network.heads[0].values.reshape(-1, features.rank)
+        off = off + (len(features.blocks) + 1) * _U * np.abs(flat).max(axis=0)
+        off = off + _attention_rounding(network, features.rank)
+    if not (np.isfinite(off).all() and np.isfinite(size).all()):
+        raise Undecided("towers: the error of a tower is not bounded")
+    return off, size, network.cost.keys
+
+
+def score_error(left: tuple[Array, Array], right: tuple[Array, Array]) -> tuple[float, float]:
+    """(what the towers' errors cost, what the inner product costs in float64) from (errors, sizes) of both sides."""
+    (eta, a), (theta, b) = left, right
+    carried = float(eta @ b + theta @ a + eta @ theta) * (1 + (3 * len(a) + 8) * _U)
+    inner = gamma(len(a) + 1, _U) * float((a + eta) @ (b + theta)) * (1 + (2 * len(a) + 8) * _U)
+    return carried, inner
+
+
+# ---------------------------------------------------------------- attention
+
+
+def _block_delta(features: Features, side: str, weights: TowerWeights, b: int) -> Array:
+    """(columns,) δ_bc; infinite for columns that the selection does not use."""
+    block = features.blocks[b]
+    P = block.left if side == "left" else block.right
+    places = block.left_vars if side == "left" else block.right_vars
+    low, high = features.left_box if side == "left" else features.right_box
+    used = np.unique(features.selection[:, b])
+    out = np.full(block.columns, math.inf)
+    V = weights.values[b][..., used]
+    if weights.mlp:
+        out[used] = _relu_deltas(weights, P, used, float(low[0]), float(high[0]))
+        return out
+    tables, rads, tails = [], [], []
+    for v in places:
+        keys = weights.keys[v]
+        axis = LineAxis(0, keys.w, keys.c, keys.slopes, keys.biases)
+        H, rad, tail = _weight_coefficients(axis, float(low[v]), float(high[v]))
+        tables.append(H)
+        rads.append(rad)
+        tails.append(tail)
+    top = np.abs(V.reshape(-1, len(used))).max(axis=0)
+    total, lebesgue = arb(0), arb(1)
+    for tail, H in zip(tails, tables, strict=True):
+        total += lebesgue * tail
+        lebesgue *= 2 / arb.pi() * arb(len(H)).log() + 1
+    shape = tuple(max(n, len(H)) for n, H in zip(P.shape, tables, strict=False))
+    value, weight = V, np.abs(V)
+    spread = np.abs(V)
+    relative = 8 * _U
+    for j, (H, rad) in enumerate(zip(tables, rads, strict=True)):
+        value = np.moveaxis(np.tensordot(H, value, axes=(1, j)), 0, j)
+        size = np.abs(H).sum(axis=0) * (1 + 1e-9)  # Σ_i |H_ij|: a key's own coefficients
+        both = size + rad
+        at = [-1 if i == j else 1 for i in range(V.ndim)]
+        weight = weight * size.reshape(at)
+        spread = spread * both.reshape(at)
+        relative += (H.shape[1] + 2) * _U
+    flat = (weight.reshape(-1, len(used)).sum(axis=0), spread.reshape(-1, len(used)).sum(axis=0))
+    enclosed = np.maximum(flat[1] - flat[0], 0.0) + 1.01 * relative * flat[1] + flat[1] * (V.size // len(used) + 8) * 2 * _U
+    pad = [(0, n - m) for n, m in zip(shape, value.shape, strict=False)] + [(0, 0)]
+    mine = np.pad(value, pad)
+    pad = [(0, n - m) for n, m in zip(shape, P.shape, strict=False)] + [(0, 0)]
+    gap = np.abs(mine - np.pad(P[..., used], pad)).reshape(-1, len(used)).sum(axis=0) * (1 + (mine.size + 8) * _U)
+    out[used] = (gap + enclosed + top * upper(total)) * (1 + 1e-9) + 1e-290
+    return out
+
+
+def _weight_coefficients(axis: LineAxis, low: float, high: float) -> tuple[Array, Array, arb]:
+    """(H (N', keys) coefficients of the softmax weights, (keys,) Σ_i their radii, bound of the interpolation tail)."""
+    if axis.size == 1:
+        return np.ones((1, 1)), np.zeros(1), arb(0)
+    half = math.nextafter((high - low) / 2, math.inf)
+    best: tuple[int, float, arb] | None = None
+    for rho in _RHO:
+        factor = axis_factor(axis, half, (arb(rho) - 1 / arb(rho)) / 2)
+        if factor is None:
+            continue
+        n = math.ceil(math.log(4 * upper(factor) / (1e-17 * (rho - 1))) / math.log(rho)) + 1
+        if best is None or n < best[0]:
+            best = (max(2, n), rho, factor)
+    if best is None or best[0] > 600:
+        raise Undecided("towers: no ellipse is known on which the weights of a head are analytic")
+    n, rho, factor = best
+    table = ball_matrix(n) * weight_table(axis, chebyshev_nodes(n, low, high))
+    entries = np.empty(n * axis.size, dtype=object)
+    entries[:] = table.entries()
+    mids = np.array([float(v.mid()) for v in entries])
+    rads = np.array([upper(abs(v - arb(float(m)))) for v, m in zip(entries, mids, strict=True)])
+    tail = 4 * factor * arb(rho) ** (1 - n) / (arb(rho) - 1)
+    return mids.reshape(n, -1), rads.reshape(n, -1).sum(axis=0) * (1 + 1e-9), tail
+
+
+def _attention_rounding(network: Network, rank: int) -> Array:
+    """(rank,) |computed − exact| of the head and of the identity that reads it out."""
+    seen = view(network, network.low, network.high)
+    (head,) = seen.heads
+    reach = [max(abs(float(seen.low[a.variable])), abs(float(seen.high[a.variable]))) for a in head.axes]
+    queries = [abs(a.w) * far + abs(a.c) for a, far in zip(head.axes, reach, strict=True)]
+    if not product_fits(head, queries, "float64"):
+        raise Undecided("towers: a head may overflow")
+    if len(head.axes) == 1:
+        axis = head.axes[0]
+        relative = gamma(seen.dim + 1, _U)
+        dq = gamma(seen.dim + 1, _U) * abs(axis.c) + (abs(axis.w) + 4) * 2.0**-1074
+        k = axis.variable
+        errors, sizes = line_bounds(axis, head, float(seen.low[k]), float(seen.high[k]), "float64", dq, relative)
+    else:
+        small = rank * math.prod(a.size for a in head.axes) < 300_000
+        errors, sizes = product_bounds(seen, head, "float64", envelope=small)
+    # the read-out adds exact zeros to one product by 1; two roundings to spare
+    return np.asarray(errors + gamma(4, _U) * (sizes + errors) + (rank + 8) * 2.0**-1074)
+
+
+# ---------------------------------------------------------------- ReLU units
+
+
+def _relu_lines(weights: TowerWeights, used: Array) -> list[BrokenLine]:
+    """The broken line of every used column, with the units that speak in it."""
+    assert weights.lines is not None
+    keys = weights.keys[0]
+    out = []
+    for c in used:
+        v = weights.values[0][:, c]
+        mine = v != 0
+        slope, offset = float(weights.lines[0, c]), float(weights.lines[1, c])
+        out.append(BrokenLine(slope, offset, keys.w, keys.c, keys.slopes[mine], keys.biases[mine], v[mine]))
+    return out
+
+
+def _relu_deltas(weights: TowerWeights, P: Array, used: Array, low: float, high: float) -> Array:
+    """(used,) sup |broken line − polynomial|, and the rounding of the line computed in float64."""
+    keys = weights.keys[0]
+    if keys.w != 1.0 or keys.c != 0.0:
+        raise Undecided("towers: ReLU units must read the variable itself")
+    out = []
+    far = max(abs(low), abs(high))
+    for line, c in zip(_relu_lines(weights, used), used, strict=True):
+        if not block_fits(line.slopes, line.biases, line.values, far, "float64"):
+            raise Undecided("towers: ReLU units may overflow")
+        dropped = float(np.abs(np.where(np.abs(P[:, c]) > 1e-250, 0.0, P[:, c])).sum())
+        bound = prove_by_pieces(line, polynomial_graph(P[:, c], low, high), low, high, 0.0).high + dropped
+        lost, size = block_rounding(line, low, high, "float64")
+        lost += gamma(5, _U) * (size + lost + abs(line.slope) * far + abs(line.offset)) + 8 * 2.0**-1074
+        out.append((bound + lost) * (1 + 1e-12))
+    return np.array(out)

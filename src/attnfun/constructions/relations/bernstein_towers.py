@@ -1,0 +1,76 @@
+"""Towers of attention: polynomials of one variable by Bernstein heads, products of them by one head on a product grid.
+
+Statement: the keys τ(j − m/2) with biases ln C(m, j) weigh like the Bernstein polynomials of s = sigmoid(τ t), so a head
+is a polynomial in s, which for small τ is nearly linear in t; least squares give values for all features at once.
+Source: `bernstein` (its docstring); Bernstein 1912.
+Size: m + 1 keys a variable, a little more than the degree that the features really have. Values stay of the features'
+own size for τ about 1: they are float32-safe.
+Bound: `certify.towers`, from the stored weights. Failure mode: more than three variables, or tolerances near rounding.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from attnfun.errors import Infeasible
+from attnfun.network.features import Features, chebyshev_columns
+from attnfun.network.head import Array
+from attnfun.network.towers import Keys, TowerWeights
+
+_STEPS = (1.0, 1.5, 0.75, 2.0, 0.5)
+_MOST = 120
+
+
+def attention_tower(features: Features, side: str, tolerance: float) -> TowerWeights:
+    """Keys and values with every block's columns within about `tolerance` of the features'."""
+    low, high = features.left_box if side == "left" else features.right_box
+    keys: dict[int, Keys] = {}
+    values = []
+    for k, block in enumerate(features.blocks):
+        P = block.left if side == "left" else block.right
+        places = block.left_vars if side == "left" else block.right_vars
+        used = np.unique(features.selection[:, k])
+        out = np.zeros(P.shape)
+        out[..., used] = P[..., used]
+        for j, v in enumerate(places):
+            weight = np.moveaxis(out, j, 0).reshape(out.shape[j], -1)
+            chosen, matrix = _fit(weight, tolerance / max(1, len(places)))
+            keys[v] = _keys(chosen, len(matrix), float(low[v]), float(high[v]))
+            out = np.moveaxis(np.tensordot(matrix, out, axes=(1, j)), 0, j)
+        values.append(out)
+    return TowerWeights(tuple(keys[v] for v in range(len(low))), tuple(values))
+
+
+def _keys(tau: float, count: int, low: float, high: float) -> Keys:
+    j = np.arange(count)
+    biases = [math.lgamma(count) - math.lgamma(i + 1) - math.lgamma(count - i) for i in range(count)]
+    return Keys(2 / (high - low), -(high + low) / (high - low), tau * (j - (count - 1) / 2), np.array(biases))
+
+
+def _fit(coefficients: Array, tolerance: float) -> tuple[float, Array]:
+    """(τ, A (keys, N)): softmax weights @ A ≈ T_0 … T_{N−1}, as far as the coefficients (N, m) ask for it."""
+    size = np.abs(coefficients).max(axis=1)
+    n = len(size)
+    if n == 1:
+        return 1.0, np.ones((1, 1))
+    degree = max(1, int(np.count_nonzero(np.cumsum(size[::-1])[::-1] > tolerance / 4)))
+    for count in range(max(2, degree - 2), _MOST, 1 if degree < 30 else 2):
+        points = 5 * count
+        t = np.cos((2 * np.arange(points) + 1) * np.pi / (2 * points))
+        T = chebyshev_columns(t, n)
+        goal = T @ coefficients
+        for tau in _STEPS:
+            keys = _keys(tau, count, -1.0, 1.0)
+            logits = np.outer(t, keys.slopes) + keys.biases
+            weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+            weights /= weights.sum(axis=1, keepdims=True)
+            # weighted columns: T_j matters as much as its coefficients
+            A = np.linalg.lstsq(weights, T * size, rcond=1e-14)[0]
+            with np.errstate(all="ignore"):
+                A = np.where(size > 0, A / np.where(size > 0, size, 1.0), 0.0)
+            V = A @ coefficients
+            if np.abs(weights @ V - goal).max() <= tolerance and np.abs(V).max() <= 64 * max(np.abs(goal).max(), 1e-300):
+                return tau, A
+    raise Infeasible(f"towers: no head of up to {_MOST} keys comes within {tolerance:.2g}", {"features_only": True})

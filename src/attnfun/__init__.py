@@ -8,11 +8,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest, Refuted
+from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest, NotPositive, Refuted
 
 if TYPE_CHECKING:
     from attnfun.approximant import Approximant
     from attnfun.certify import Certificate, Status
+    from attnfun.relations import RelationApproximant, relation
     from attnfun.targets import Box
     from attnfun.truncated_linear import interpolation, interpolation_table
     from attnfun.verbs import compile, load, verify
@@ -27,12 +28,15 @@ __all__ = [
     "DamagedFile",
     "Infeasible",
     "InvalidRequest",
+    "NotPositive",
     "Refuted",
+    "RelationApproximant",
     "Status",
     "compile",
     "interpolation",
     "interpolation_table",
     "load",
+    "relation",
     "verify",
 ]
 
@@ -40,11 +44,13 @@ _HOMES = {
     "Approximant": "attnfun.approximant",
     "Box": "attnfun.targets",
     "Certificate": "attnfun.certify",
+    "RelationApproximant": "attnfun.relations",
     "Status": "attnfun.certify",
     "compile": "attnfun.verbs",
     "interpolation": "attnfun.truncated_linear",
     "interpolation_table": "attnfun.truncated_linear",
     "load": "attnfun.verbs",
+    "relation": "attnfun.relations",
     "verify": "attnfun.verbs",
 }
 

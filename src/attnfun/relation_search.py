@@ -20,7 +20,7 @@ from attnfun.network.relation_file import Towers
 from attnfun.targets.relation import Relation
 from attnfun.targets.relation_core import core_of, plain_core
 
-_SHARE = {True: 0.999, False: 0.98}  # of eps for the features: without towers, with them
+_SHARES = (0.98, 0.8, 0.5)  # of eps for the features; the rest is for their towers
 _MOST_FEATURES = 200_000
 _TRIES = 5
 
@@ -35,20 +35,31 @@ def search(
             say("is it positive semidefinite?")
             _require_positive(asked)
     parts = _parts(asked, eps, say)
-    features, how = _least(asked, parts, eps * _SHARE[realise is None], method, signed, say)
-    towers, certificate = None, None
-    tolerance = 0.4 * (eps - eps * _SHARE[False]) / _sensitivity(features)
-    for _ in range(1 if realise is None else _TRIES):
-        if realise is not None:
-            say(f"towers of {features.rank} features ({realise})")
-            towers = _towers(features, realise, tolerance)
-        certificate = prove_by_towers(asked, features, eps, how, say, parts, towers)
-        if certificate.status is Status.PROVED:
-            return features, towers, parts, certificate, how
-        tolerance *= 0.2
-    assert certificate is not None
-    nearest = {"eps": float(f"{certificate.error[1] * 1.05:.2g}")} if math.isfinite(certificate.error[1]) else None
-    raise Infeasible(f"eps={eps:.3g} for {asked.text[:120]} could not be proved: {certificate.reason}", nearest)
+    best, why = math.inf, ""
+    for share in (0.999,) if realise is None else _SHARES:
+        features, how = _least(asked, parts, eps * share, method, signed, say)
+        tolerance, before = 0.4 * eps * (1 - share) / _sensitivity(features), math.inf
+        for _ in range(_TRIES):
+            towers = None
+            if realise is not None:
+                say(f"towers of {features.rank} features ({realise})")
+                try:
+                    towers = _towers(features, realise, tolerance)
+                except Infeasible as reason:
+                    if before == math.inf:
+                        raise
+                    why = str(reason)
+                    break
+            certificate = prove_by_towers(asked, features, eps, how, say, parts, towers)
+            if certificate.status is Status.PROVED:
+                return features, towers, parts, certificate, how
+            reached = certificate.error[1]
+            best, why = min(best, reached), why or str(certificate.reason)
+            if realise is None or not reached < before - 0.1 * (1 - share) * eps:
+                break  # rounding, which better towers do not mend
+            tolerance, before = 0.2 * tolerance, reached
+    nearest = {"eps": float(f"{best * 1.05:.2g}")} if math.isfinite(best) else {"features_only": True}
+    raise Infeasible(f"eps={eps:.3g} for {asked.text[:120]} could not be proved: {why}", nearest)
 
 
 def _sensitivity(features: Features) -> float:

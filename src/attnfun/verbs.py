@@ -16,6 +16,7 @@ from attnfun.certify.ranges import witnessed_range
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.network import Network, evaluate
 from attnfun.network import load as load_file
+from attnfun.network.relation_file import is_relation_file
 from attnfun.targets import Box, Function, require_defined
 from attnfun.targets.mlp import read_mlp
 
@@ -281,9 +282,13 @@ def _jsonable(value: Any) -> Any:
 
 
 def load(path: str | os.PathLike[str]) -> Approximant:
-    """The approximant of a file; damaged or foreign files raise DamagedFile. Its certificate is the stored one, not
-    proved anew.
+    """The approximant of a file (of a relation's file, its RelationApproximant); damaged or foreign files raise
+    DamagedFile. Its certificate is the stored one, not proved anew.
     """
+    if is_relation_file(path):
+        from attnfun.relations import load_towers
+
+        return load_towers(path)  # type: ignore[return-value]
     network, meta = load_file(path)
     function = _function(network, meta)
     stored = meta.get("certificate")
@@ -316,6 +321,12 @@ def verify(
     The verdict is about the stored eps (its absolute value, recomputed for relative requests); without one, any finite
     bound is proved.
     """
+    if is_relation_file(path):
+        from attnfun.relations import verify_towers
+
+        if target is not None:
+            raise InvalidRequest("a relation's file is proved against its stored relation; leave target out")
+        return verify_towers(path, progress)
     network, meta = load_file(path, ignore=("certificate",))
     function = _function(network, meta)
     if target is not None:

@@ -170,7 +170,7 @@ def _attention_rounding(network: Network, rank: int) -> Array:
         k = axis.variable
         errors, sizes = line_bounds(axis, head, float(seen.low[k]), float(seen.high[k]), "float64", dq, relative)
     else:
-        small = rank * math.prod(a.size for a in head.axes) < 300_000
+        small = rank * math.prod(a.size for a in head.axes) < 2_000_000
         errors, sizes = product_bounds(seen, head, "float64", envelope=small)
     # the read-out adds exact zeros to one product by 1; two roundings to spare
     return np.asarray(errors + gamma(4, _U) * (sizes + errors) + (rank + 8) * 2.0**-1074)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from attnfun.errors import AttnfunError, Infeasible, Refuted
+from attnfun.errors import AttnfunError, Infeasible, NotPositive, Refuted
 
 EXIT = {
     "proved": 0,
@@ -29,7 +29,13 @@ def failure(error: BaseException) -> dict[str, Any]:
     """Any exception as a record: status, reason, and nearest where one is known."""
     text = " ".join(str(error).split())
     if isinstance(error, Infeasible):
-        return {"status": "infeasible", "reason": text, **({"nearest": error.nearest} if error.nearest else {})}
+        found = vars(error.witness) if isinstance(error, NotPositive) and error.witness is not None else None
+        return {
+            "status": "infeasible",
+            "reason": text,
+            **({"nearest": error.nearest} if error.nearest else {}),
+            **({"witness": dict(found)} if found else {}),
+        }
     if isinstance(error, Refuted):
         return {"status": "refuted", "reason": text}
     if isinstance(error, AttnfunError):

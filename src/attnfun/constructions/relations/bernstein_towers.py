@@ -11,6 +11,7 @@ Bound: `certify.towers`, from the stored weights. Failure mode: more than three 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from attnfun.network.head import Array
 from attnfun.network.towers import Keys, TowerWeights
 
 _STEPS = (1.0, 1.5, 0.75, 2.0, 0.5)
-_MOST = 120
+_MOST = {6.0: 90, 400.0: 150}  # keys a variable, by how much larger than the features the values may be
 
 
 def attention_tower(features: Features, side: str, tolerance: float) -> TowerWeights:
@@ -56,7 +57,7 @@ def _fit(coefficients: Array, tolerance: float) -> tuple[float, Array]:
     if n == 1:
         return 1.0, np.ones((1, 1))
     degree = max(1, int(np.count_nonzero(np.cumsum(size[::-1])[::-1] > tolerance / 4)))
-    for count in range(max(2, degree - 2), _MOST, 1 if degree < 30 else 2):
+    for count, room in _trials(max(2, degree - 2)):
         points = 5 * count
         t = np.cos((2 * np.arange(points) + 1) * np.pi / (2 * points))
         T = chebyshev_columns(t, n)
@@ -71,6 +72,17 @@ def _fit(coefficients: Array, tolerance: float) -> tuple[float, Array]:
             with np.errstate(all="ignore"):
                 A = np.where(size > 0, A / np.where(size > 0, size, 1.0), 0.0)
             V = A @ coefficients
-            if np.abs(weights @ V - goal).max() <= tolerance and np.abs(V).max() <= 64 * max(np.abs(goal).max(), 1e-300):
+            seen = max(float(np.abs(goal).max()), 1e-300)
+            if np.abs(weights @ V - goal).max() <= tolerance and np.abs(V).max() <= room * seen:
                 return tau, A
-    raise Infeasible(f"towers: no head of up to {_MOST} keys comes within {tolerance:.2g}", {"features_only": True})
+    most = max(_MOST.values())
+    raise Infeasible(f"towers: no head of up to {most} keys comes within {tolerance:.2g}", {"features_only": True})
+
+
+def _trials(first: int) -> Iterator[tuple[int, float]]:
+    """Numbers of keys to try, with the size that values may have: in growing steps."""
+    for room, most in _MOST.items():
+        count = first
+        while count < most:
+            yield count, room
+            count += 1 + count // 24

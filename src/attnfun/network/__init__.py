@@ -19,7 +19,9 @@ from attnfun.network.literal import FORMS, Literal, literal, shut_out
 from attnfun.network.local import LocalAxis, LocalPlan, local_plan
 from attnfun.network.network import Cost, Layer, Network, identical
 from attnfun.network.relu import ReluBlock, evaluate_block
-from attnfun.network.torch_form import to_torch
+from attnfun.network.token_file import load_tokens, save_tokens
+from attnfun.network.tokens import TokenHead, TokenLayer, TokenNetwork
+from attnfun.network.torch_form import to_torch, tokens_to_torch
 
 __all__ = [
     "Axis",
@@ -49,6 +51,12 @@ __all__ = [
     "literal",
     "shut_out",
     "to_torch",
+    "TokenHead",
+    "TokenLayer",
+    "TokenNetwork",
+    "tokens_to_torch",
+    "save_tokens",
+    "load_tokens",
     "content_hash",
     "load",
     "save",

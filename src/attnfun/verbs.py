@@ -60,7 +60,7 @@ def compile(
         raise InvalidRequest(f"unknown option(s) {', '.join(sorted(unknown))}; there are {', '.join(sorted(_OPTIONS))}")
     say = progress or (lambda _text: None)
     power = read_norm(norm)
-    _check(eps, dtype, accept, seed)
+    check_request(eps, dtype, seed, accept)
     if realise not in ("attention", "mlp"):
         raise InvalidRequest(f"realise={realise!r}: write attention or mlp")
     box = Box.parse(domain)
@@ -80,11 +80,11 @@ def compile(
         eps, shown = _absolute(function, float(eps), dtype)
     if shown is None or shown["range"] > 0:
         _check_floor(function, eps, dtype)
-    with _one_thread():
+    with one_thread():
         return _search(function, float(eps), power, dtype, int(seed), method, accept, shown, asked, options, say)
 
 
-def _one_thread() -> Any:
+def one_thread() -> Any:
     """One BLAS thread: the matrices are small, and a request must give the same bits on any number of cores."""
     from threadpoolctl import threadpool_limits
 
@@ -193,7 +193,8 @@ def _sampled(function: Function, network: Network, certificate: Certificate) -> 
     return Certificate(Status.SAMPLED, (high, high), method="sampling", reason=certificate.reason, **fields)
 
 
-def _check(eps: float, dtype: str, accept: str, seed: int) -> None:
+def check_request(eps: float, dtype: str, seed: int, accept: str = "proved") -> None:
+    """Refuse an eps, a dtype, a seed or a word for `accept` that means nothing."""
     if isinstance(eps, bool) or not isinstance(eps, (int, float, np.floating, np.integer)):
         raise InvalidRequest(f"eps={eps!r} is not a number")
     if (isinstance(eps, int) and abs(eps) > 2**1000) or not (math.isfinite(eps) and eps > 0):
@@ -321,7 +322,7 @@ def verify(
         if function.graph is not None:
             require_defined(function.graph, function.box, continuous=False)
         eps, relative = _absolute(function, float(eps), network.dtype)
-    with _one_thread():
+    with one_thread():
         return prove(
             network,
             function,

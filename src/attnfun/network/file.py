@@ -38,7 +38,7 @@ _AXIS = ("query", "offset", "slopes", "biases")
 
 def save(path: str | os.PathLike[str], network: Network, meta: Mapping[str, Any]) -> None:
     """Write `network` with `meta` (JSON values: target, domain, norm, request, certificate, ...), all or nothing."""
-    sealed.write(path, _structure(network), _tensors(network), meta)
+    sealed.write(path, structure_of(network), tensors_of(network), meta)
 
 
 def load(path: str | os.PathLike[str], ignore: Collection[str] = ()) -> tuple[Network, dict[str, Any]]:
@@ -53,8 +53,8 @@ def load(path: str | os.PathLike[str], ignore: Collection[str] = ()) -> tuple[Ne
         sealed.damaged(where, f"format {record.get('format')!r} is not {known}, those that this version reads")
     own, meta = sealed.unsealed(where, record, _OWN, ignore)
     try:
-        network = _build(own, tensors)
-        structure = _structure(network)
+        network = network_of(own, tensors)
+        structure = structure_of(network)
         matches = {key: own[key] for key in structure} == structure
         same = matches and content_hash(network, meta) == own["hash"]
     except AttnfunError as error:
@@ -68,10 +68,10 @@ def load(path: str | os.PathLike[str], ignore: Collection[str] = ()) -> tuple[Ne
 
 def content_hash(network: Network, meta: Mapping[str, Any]) -> str:
     """sha256 of all that gives the file its meaning, see `sealed.content_hash`."""
-    return sealed.content_hash(_structure(network), _tensors(network), meta)
+    return sealed.content_hash(structure_of(network), tensors_of(network), meta)
 
 
-def _structure(network: Network) -> dict[str, Any]:
+def structure_of(network: Network) -> dict[str, Any]:
     layers = [[_described(head) for head in layer.heads] for layer in network.layers]
     return {
         "format": FORMATS[network.is_mlp],
@@ -89,14 +89,14 @@ def _described(head: Head | ReluBlock) -> dict[str, Any]:
     return {"name": head.name, "writes": list(head.writes), "key_names": head.key_names, "axes": len(head.axes)}
 
 
-def _tensors(network: Network) -> dict[str, AnyArray]:
+def tensors_of(network: Network) -> dict[str, AnyArray]:
     kind = np.dtype(network.dtype).newbyteorder("<")
     tensors = {name: np.ascontiguousarray(array, dtype=kind) for name, array in network.arrays()}
     tensors["box/low"], tensors["box/high"] = (np.ascontiguousarray(end, dtype="<f8") for end in network.box)
     return tensors
 
 
-def _build(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> Network:
+def network_of(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> Network:
     """A network from the structure in `own`; takes every tensor it needs out of `tensors` and wants none left."""
     dtype = own["dtype"]
     if dtype not in DTYPES:
@@ -117,7 +117,7 @@ def _build(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> Network:
             if own["format"] == FORMATS[True]:
                 here = f"layer{number}/block{place}"
                 axis = Axis(*(take(f"{here}/{part}", dtype) for part in _AXIS))
-                _strings((head["name"], *head["writes"]))
+                require_texts((head["name"], *head["writes"]))
                 built.append(ReluBlock(head["name"], axis, take(f"{here}/values", dtype), tuple(head["writes"])))
                 continue
             here = f"layer{number}/head{place}"
@@ -127,10 +127,10 @@ def _build(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> Network:
                     raise InvalidRequest(f"tensor {here}/axis{k}/query is missing")
                 axes.append(Axis(*(take(f"{here}/axis{k}/{part}", dtype) for part in _AXIS)))
             names = (head["name"], head["key_names"], *head["writes"])
-            _strings(names)
+            require_texts(names)
             built.append(Head(names[0], tuple(axes), take(f"{here}/values", dtype), names[2:], names[1]))
         layers.append(Layer(tuple(built)))
-    _strings((*own["inputs"], *own["outputs"]))
+    require_texts((*own["inputs"], *own["outputs"]))
     network = Network(
         inputs=tuple(own["inputs"]),
         layers=tuple(layers),
@@ -146,6 +146,6 @@ def _build(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> Network:
     return network
 
 
-def _strings(names: tuple[Any, ...]) -> None:
+def require_texts(names: tuple[Any, ...]) -> None:
     if not all(isinstance(name, str) for name in names):
         raise InvalidRequest("a name in it is not text")

@@ -1,0 +1,431 @@
+"""Sequence maps, put together: `sequence` (a request to a proved network), its file, and its proof anew."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnfun.certify import Certificate, Status
+from attnfun.certify.sequence import output_name, prove_by_sequence
+from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
+from attnfun.expressions import Graph
+from attnfun.network import (
+    Apply,
+    Cost,
+    Gather,
+    Network,
+    SequenceNetwork,
+    Spread,
+    load_sequence,
+    save_sequence,
+)
+from attnfun.targets import Box, Function, SequenceMap
+from attnfun.targets.sequence import entry, meaning
+from attnfun.verbs import check_request, compile, one_thread
+
+if TYPE_CHECKING:
+    import torch
+
+    from attnfun.network.sequence_tokens import TokenSequence
+
+Say = Callable[[str], None]
+_SHARES = (0.9, 0.5, 0.2)  # of eps, given to the parts of the network at the first, second and third try
+_REFUSE = 200.0  # how many times past the limit a published partition may be before ours is not even sized
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceApproximant:
+    """A network on n tokens that approximates `target`, with what is proved of it."""
+
+    target: SequenceMap
+    network: SequenceNetwork
+    certificate: Certificate
+    request: Mapping[str, Any] = field(default_factory=dict)
+    story: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, X: ArrayLike, outside: str = "raise") -> NDArray[np.float64]:
+        """(n, d) → (n, p), or (batch, n, d) → (batch, n, p), float64."""
+        sequences, single = self._sequences(X, outside)
+        values = self.network.run(sequences).astype(np.float64)
+        return values[0] if single else values
+
+    def _sequences(self, X: ArrayLike, outside: str) -> tuple[NDArray[np.float64], bool]:
+        try:
+            array = np.asarray(X, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InvalidRequest(f"sequences {X!r:.60}: an array of numbers is needed") from None
+        n, box = self.target.tokens, self.target.box
+        shape = (n, box.dim)
+        if array.shape == (n,) and box.dim == 1:
+            array = array[:, None]
+        single = array.ndim == 2
+        array = array[None] if single else array
+        if array.ndim != 3 or array.shape[1:] != shape:
+            raise InvalidRequest(
+                f"sequences of shape {np.shape(X)}: {shape} or (batch, {n}, {box.dim}) is needed, "
+                f"{n} tokens with the coordinates {', '.join(box.names)}"
+            )
+        if outside not in ("raise", "clamp", "allow"):
+            raise InvalidRequest(f"outside={outside!r}: write raise, clamp or allow")
+        if np.isnan(array).any():
+            raise InvalidRequest("an entry of a sequence is NaN")
+        inside = (box.low_array <= array) & (array <= box.high_array)
+        if outside == "raise" and not inside.all():
+            b, i, k = (int(v) for v in np.argwhere(~inside)[0])
+            raise InvalidRequest(
+                f"{box.names[k]}={array[b, i, k]:g} of token {i + 1} lies outside the domain {box.text}; "
+                "pass outside='clamp' or 'allow'"
+            )
+        if outside == "clamp":
+            array = np.clip(array, box.low_array, box.high_array)
+        return array, single
+
+    @property
+    def cost(self) -> Cost:
+        return self.network.cost
+
+    def literal(self) -> TokenSequence:
+        """The same network as plain self-attention on a token matrix: W_Q, W_K, W_V, W_O, constant tokens."""
+        from attnfun.network.sequence_tokens import to_tokens
+
+        return to_tokens(self.network, self.target.box.low_array, self.target.box.high_array)
+
+    def to_torch(self, dtype: Any = None) -> torch.nn.Module:
+        """(batch, n, d) → (batch, n, p): a linear embedding, then one F.scaled_dot_product_attention a layer."""
+        from attnfun.network.sequence_tokens import sequence_to_torch
+
+        return sequence_to_torch(self.literal(), dtype)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write weights, target, domain, request and certificate to one safetensors file."""
+        meta = {"target": self.target.to_json(), "domain": self.target.box.text, "norm": "sup"}
+        meta |= {"request": dict(self.request), "story": dict(self.story), "certificate": self.certificate.to_json()}
+        save_sequence(path, self.network, meta)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """The attention maps of the gather heads, outputs against the target, the error under its bound."""
+        from attnfun.plots.sequence import draw_sequence
+
+        return draw_sequence(self, path)
+
+    def explain(self) -> str:
+        """In words: what was built, stage by stage, and what is proved."""
+        c, cost, n = self.certificate, self.cost, self.target.tokens
+        lines = [f"{self.target.text}  for {n} tokens in  {self.target.box.text}"]
+        kind = "equivariant: no positions" if self.target.equivariant else "positions are one-hot coordinates"
+        lines.append(
+            f"Built ({c.construction}): {cost.layers} attention layer(s), {cost.heads} head(s), {cost.keys:,} constant "
+            f"keys, rank {cost.rank}, {self.network.dtype}; {kind}."
+        )
+        errors = dict(c.details.get("coordinates", {}))
+        for number, stage in enumerate(self.network.stages, start=1):
+            if isinstance(stage, Spread):
+                lines.append(f"Stage {number}, linear: every token gets the entries of {len(stage.sources[0])} others.")
+            elif isinstance(stage, Gather):
+                for head in stage.heads:
+                    off = max((errors.get(name, 0.0) for name in head.writes), default=0.0)
+                    lines.append(f"Stage {number}, gather: {head.name}, within {off:.2g}.")
+            else:
+                whose = "at every token" if stage.shared else f"{len(stage.networks)} functions, by position"
+                keys = sum(network.cost.keys for network in stage.networks)
+                reads = ", ".join(stage.networks[0].inputs)
+                lines.append(
+                    f"Stage {number}, apply {whose}: {stage.depth} layer(s), {keys:,} keys, reads {reads[:80]}."
+                )
+        for key, value in self.story.items():
+            lines.append(f"{key}: {value}")
+        low, high = c.error
+        if c.status is Status.PROVED:
+            asked = "" if c.eps is None else f"; eps was {c.eps:.4g}"
+            lines.append(f"Proved: the error of any entry is at most {high:.4g}; {low:.4g} was seen{asked}.")
+            lines.append("Parts: " + ", ".join(f"{k} {v:.3g}" for k, v in c.parts.items()) + ".")
+        else:
+            lines.append(f"{c.status.value.capitalize()}: {c.reason or c.status.meaning}.")
+        return "\n".join(lines)
+
+
+def sequence(
+    target: Any,
+    tokens: int,
+    domain: Any,
+    eps: float,
+    *,
+    method: str = "auto",
+    dtype: str = "float64",
+    seed: int = 0,
+    max_keys: int = 1_000_000,
+    progress: Say | None = None,
+) -> SequenceApproximant:
+    """A softmax-attention network within `eps` of a sequence map, in every entry and for every sequence of the box.
+
+    `target`: an expression or a list of them (outputs of every token), or one list a token (see `targets.SequenceMap`
+    for the language: own coordinates `x`, entries `x_3`, mean, sum, max, min, softmax_mean). `method`: two-layer, deep,
+    one-layer-softmax, partition, or auto (two-layer where it fits, else deep). Infeasible with the number where a
+    construction does not fit.
+    """
+    from attnfun.constructions.sequence import METHODS
+
+    check_request(eps, dtype, seed)
+    if method not in ("auto", *METHODS):
+        raise InvalidRequest(f"method={method!r}: the methods are auto, {', '.join(METHODS)}")
+    if isinstance(max_keys, bool) or not isinstance(max_keys, (int, np.integer)) or max_keys < 1:
+        raise InvalidRequest(f"max_keys={max_keys!r}: a whole number is needed")
+    asked = SequenceMap.read(target, domain, tokens)
+    say = progress or (lambda _text: None)
+    request = {"eps": float(eps), "method": method, "dtype": dtype, "seed": int(seed), "tokens": asked.tokens}
+    reasons: dict[str, str] = {}
+    nearest: Mapping[str, Any] | None = None
+    with one_thread():
+        for name in ("two-layer", "deep") if method == "auto" else (method,):
+            builder = _Build(asked, float(eps), name, dtype, int(seed), int(max_keys), say)
+            try:
+                network, certificate = builder.search()
+            except Infeasible as why:
+                reasons[name] = f"{name}: {why}"
+                nearest = why.nearest or nearest
+                continue
+            story = {"not taken": "; ".join(reasons.values())[:300]} if reasons else {}
+            return SequenceApproximant(asked, network, certificate, request, story | builder.story)
+    raise Infeasible("; ".join(reasons.values()), nearest)
+
+
+class _Build:
+    """One method's attempt at one target."""
+
+    def __init__(self, target: SequenceMap, eps: float, method: str, dtype: str, seed: int, max_keys: int, say: Say):
+        self.target, self.eps, self.method, self.dtype, self.seed = target, eps, method, dtype, seed
+        self.max_keys, self.say = max_keys, say
+        self.story: dict[str, str] = {}
+
+    def search(self) -> tuple[SequenceNetwork, Certificate]:
+        """Build and prove, with less and less of eps for the parts; refuse with what was reached."""
+        from attnfun.constructions.sequence import cyclic, gathered, sources_of
+
+        if self.method == "one-layer-softmax" and any(d.graph is not None for d in self.target.definitions):
+            raise Infeasible(
+                "an expression inside an aggregate must be applied before it is gathered: that is more than one attention "
+                "layer and a softmax",
+                {"method": "two-layer"},
+            )
+        spread = self.method == "partition"
+        self.sources = cyclic(self.target.tokens) if spread else sources_of(self.target)
+        self.gathered = () if spread else gathered(self.target)
+        n = self.target.tokens
+        graphs = [meaning(self.target, i, self.sources[i], self.gathered) for i in range(n)]
+        self.graphs = list(dict.fromkeys(graphs))
+        self.of_token = tuple(self.graphs.index(graph) for graph in graphs)
+        if spread:
+            self._require_size()
+        best: Certificate | None = None
+        for share in _SHARES:
+            try:
+                network = self._network(share)
+            except InvalidRequest as why:
+                if best is None:
+                    raise
+                raise Infeasible(f"eps={self.eps:.3g} could not be proved: {best.reason}") from why
+            self.say("proof of the whole")
+            certificate = prove_by_sequence(
+                network, self.target, eps=self.eps, construction=self.method, report=self.say
+            )
+            if certificate.status is Status.PROVED:
+                return network, certificate
+            best = certificate
+            if not certificate.error[1] < 100 * self.eps:
+                break  # less of eps for the parts will not help
+        assert best is not None
+        reached = best.error[1]
+        hint = {"eps": float(f"{reached * 1.05:.2g}")} if reached < 1e3 * self.eps else None
+        raise Infeasible(f"eps={self.eps:.3g} could not be proved: {best.reason}", hint)
+
+    def _require_size(self) -> None:
+        """Refuse a partition whose published size is far past memory before anything else is done."""
+        from attnfun.constructions.sequence import partition_size
+
+        size = partition_size(self.graphs, self.target.box, self.target.tokens, self.eps)
+        shown = f"{size.per_axis:,.0f}^{size.dimension} = {size.cells:.2g}"
+        self.story["published size"] = (
+            f"{shown} cells (Lipschitz constant {size.lipschitz:.3g}) over the {size.dimension} entries"
+        )
+        if not size.cells * len(self.graphs) <= _REFUSE * self.max_keys:
+            fit = self.max_keys ** (1 / size.dimension)
+            near = self.eps * size.per_axis / max(1.0, math.floor(fit))
+            raise Infeasible(
+                f"a partition of the {size.dimension} entries needs {shown} cells as published (Lipschitz constant "
+                f"{size.lipschitz:.3g}); at most {self.max_keys:,} are built",
+                {"method": "two-layer", **({"or eps": float(f"{near:.2g}")} if math.isfinite(near) else {})},
+            )
+
+    def _network(self, share: float) -> SequenceNetwork:
+        """Stages in order: expressions that can be applied, what can be gathered, and so on; then the outputs."""
+        from attnfun.constructions.sequence import aggregate_head, copy_head, features
+
+        target, inputs = self.target, self.target.box.names
+        errors, final = self._tolerances(share)
+        self.known = features(target, len(self.sources[0]), errors)
+        stages: list[Any] = []
+        have = list(inputs)
+        entries = {entry(c, j) for j in range(target.tokens) for c in inputs}
+        fetch = bool(self.sources[0])
+        if self.method == "partition":
+            if fetch:
+                stages.append(Spread(inputs, self.sources))
+            pending = []
+        else:
+            pending = list(target.definitions)
+        while pending or (fetch and self.method != "partition"):
+            ready = [d for d in pending if d.graph is not None]
+            usable = set(have) | (set() if fetch else entries)
+            ready = [d for d in ready if d.graph is not None and set(d.graph.variables) <= usable]
+            if ready:
+                names = tuple(d.name for d in ready)
+                graph = meaning(target, 0, self.sources[0], [d for d in self.gathered if d in have], names)
+                network = self._compiled(graph, min(errors[name] for name in names), deep=True)
+                stages.append(Apply((network,), (0,) * target.tokens, names))
+                have += names
+            heads = []
+            if fetch:
+                for k in range(len(self.sources[0])):
+                    column = [row[k] for row in self.sources]
+                    heads.append(copy_head(k, column, inputs, len(have), self.dtype))
+                fetch = False
+            done = [d for d in pending if d.graph is None and set(d.args) <= set(have)]
+            for d in done:
+                heads.append(aggregate_head(d, have, target.tokens, errors[d.name], self.dtype))
+            if heads:
+                stages.append(Gather(tuple(heads)))
+                have += [name for head in heads for name in head.writes]
+            pending = [d for d in pending if d not in ready and d not in done]
+        networks = tuple(self._compiled(graph, final, deep=self.method == "deep") for graph in self.graphs)
+        outputs = tuple(output_name(o) for o in range(target.outputs))
+        stages.append(Apply(networks, self.of_token, outputs))
+        return SequenceNetwork(inputs, target.tokens, tuple(stages), outputs, self.dtype)
+
+    def _tolerances(self, share: float) -> tuple[dict[str, float], float]:
+        """What every definition may be off, and what is left for the outputs: equal shares, by sensitivity."""
+        from attnfun.constructions.sequence import features, sensitivities
+
+        target = self.target
+        if self.method == "partition":
+            return {}, share * self.eps
+        inexact = [d.name for d in target.definitions if d.graph is not None or d.kind in ("max", "min")]
+        if not inexact:
+            return dict.fromkeys((d.name for d in target.definitions), 0.0), share * self.eps
+        known = features(target, len(self.sources[0]), {})
+        weight = sensitivities(target, self.graphs, known)
+        affine = all(_is_affine(graph) for graph in self.graphs)
+        part = (0.98 if affine else 0.35) * share * self.eps / len(inexact)
+        errors = dict.fromkeys((d.name for d in target.definitions), 0.0)
+        for name in inexact:
+            if not math.isfinite(weight[name]):
+                raise Infeasible(f"the outputs depend on {name} with an infinite derivative somewhere on the box")
+            size = max(abs(known[name].low), abs(known[name].high), 1e-300)
+            errors[name] = min(part / weight[name], size) if weight[name] > 0 else size
+        return errors, (0.02 if affine else 0.6) * share * self.eps
+
+    def _compiled(self, graph: Graph, eps: float, deep: bool) -> Network:
+        """The network of one expression on the box of its features, by the constructions for functions."""
+        from attnfun.constructions.sequence import ROUNDOFF
+
+        names = graph.variables or self.target.box.names
+        own = set(self.target.box.names)
+        n, unit = self.target.tokens, ROUNDOFF[self.dtype]
+        ends = [self.known[name].ends(unit, n, name in own) for name in names]
+        box = Box(tuple(names), tuple(a for a, _ in ends), tuple(b for _, b in ends))
+        function = Function.of(graph, box, tuple(f"f{o + 1}" for o in range(len(graph.outputs))))
+        common: dict[str, Any] = {"dtype": self.dtype, "seed": self.seed, "progress": self.say}
+        common["max_keys"] = self.max_keys
+        eps = max(eps, 1e-290)
+        if self.method in ("partition", "one-layer-softmax") and not (deep and self.method != "partition"):
+            return self._one_softmax(function, eps, common)
+        if not deep:
+            common["max_layers"] = 1
+        return compile(function, box, eps, **common).network
+
+    def _one_softmax(self, function: Function, eps: float, common: dict[str, Any]) -> Network:
+        """One head of constant keys, nothing beside it: a softmax and a linear read-out."""
+        reasons = []
+        for method in ("partition",) if self.method == "partition" else ("bernstein", "partition"):
+            try:
+                return compile(function, function.box, eps, method=method, **common).network
+            except Infeasible as why:
+                reasons.append(str(why))
+        raise Infeasible("; ".join(reasons))
+
+
+def _is_affine(graph: Graph) -> bool:
+    """Built from sums and products with constants alone."""
+    constant = [False] * len(graph.nodes)
+    for i, node in enumerate(graph.nodes):
+        parts = [constant[a] for a in node.args]
+        constant[i] = node.op in ("const", "pi", "e") or (bool(parts) and all(parts))
+        if constant[i] or node.op in ("var", "neg", "add", "sub"):
+            continue
+        if not (node.op == "mul" and any(parts)) and not (node.op == "div" and parts[1]):
+            return False
+    return True
+
+
+def load_sequence_approximant(path: str | os.PathLike[str]) -> SequenceApproximant:
+    """What `save` wrote; the certificate is the stored one, not proved anew."""
+    network, meta = load_sequence(path)
+    target = _target(network, meta)
+    stored = meta.get("certificate")
+    if stored is None:
+        certificate = Certificate(
+            Status.UNDECIDED,
+            (0.0, math.inf),
+            None,
+            math.inf,
+            network.dtype,
+            "none",
+            target.text,
+            target.box.text,
+            reason="the file holds no certificate",
+        )
+    else:
+        certificate = Certificate.from_json(stored)
+    return SequenceApproximant(
+        target, network, certificate, dict(meta.get("request") or {}), dict(meta.get("story") or {})
+    )
+
+
+def verify_sequence(path: str | os.PathLike[str], target: Any = None, *, progress: Say | None = None) -> Certificate:
+    """Prove the bound again from the stored weights and the stored target alone; `target` is compared with the stored
+    one.
+    """
+    network, meta = load_sequence(path, ignore=("certificate",))
+    stored = _target(network, meta)
+    if target is not None:
+        other = SequenceMap.read(target, stored.box, stored.tokens)
+        if other != stored:
+            raise InvalidRequest(f"the file is about {stored.text[:150]}, not about {other.text[:150]}")
+    request = meta.get("request") or {}
+    eps = request.get("eps")
+    if eps is not None and not (isinstance(eps, (int, float)) and not isinstance(eps, bool) and 0 < eps < math.inf):
+        raise DamagedFile("the stored request has no usable eps")
+    with one_thread():
+        return prove_by_sequence(
+            network,
+            stored,
+            eps=None if eps is None else float(eps),
+            construction=str(request.get("method", "")),
+            report=progress,
+        )
+
+
+def _target(network: SequenceNetwork, meta: Mapping[str, Any]) -> SequenceMap:
+    try:
+        box = Box.parse(str(meta["domain"]))
+    except (KeyError, InvalidRequest):
+        raise DamagedFile("the file's domain cannot be read") from None
+    target = SequenceMap.from_json(meta.get("target"), box)
+    if network.inputs != box.names or network.tokens != target.tokens or len(network.outputs) != target.outputs:
+        raise DamagedFile("the file's network does not fit its target or its domain")
+    return target

@@ -13,6 +13,7 @@ from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest
 if TYPE_CHECKING:
     from attnfun.approximant import Approximant
     from attnfun.certify import Certificate, Status
+    from attnfun.sequences import SequenceApproximant, sequence
     from attnfun.targets import Box
     from attnfun.verbs import compile, load, verify
 
@@ -27,9 +28,11 @@ __all__ = [
     "Infeasible",
     "InvalidRequest",
     "Refuted",
+    "SequenceApproximant",
     "Status",
     "compile",
     "load",
+    "sequence",
     "verify",
 ]
 
@@ -37,9 +40,11 @@ _HOMES = {
     "Approximant": "attnfun.approximant",
     "Box": "attnfun.targets",
     "Certificate": "attnfun.certify",
+    "SequenceApproximant": "attnfun.sequences",
     "Status": "attnfun.certify",
     "compile": "attnfun.verbs",
     "load": "attnfun.verbs",
+    "sequence": "attnfun.sequences",
     "verify": "attnfun.verbs",
 }
 

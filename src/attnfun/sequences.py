@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from attnfun.network import (
     load_sequence,
     save_sequence,
 )
-from attnfun.targets import Box, Function, SequenceMap
+from attnfun.targets import Box, Function, SequenceMap, require_defined
 from attnfun.targets.sequence import entry, meaning
 from attnfun.verbs import check_request, compile, one_thread
 
@@ -209,8 +210,8 @@ class _Build:
 
         if self.method == "one-layer-softmax" and any(d.graph is not None for d in self.target.definitions):
             raise Infeasible(
-                "an expression inside an aggregate must be applied before it is gathered: that is more than one attention "
-                "layer and a softmax",
+                "an expression inside an aggregate is applied before it is gathered: more than one attention layer and "
+                "a softmax",
                 {"method": "two-layer"},
             )
         spread = self.method == "partition"
@@ -223,7 +224,8 @@ class _Build:
         if spread:
             self._require_size()
         best: Certificate | None = None
-        for share in _SHARES:
+        for attempt, share in enumerate(_SHARES):
+            self.quick = attempt == 0
             try:
                 network = self._network(share)
             except InvalidRequest as why:
@@ -346,14 +348,29 @@ class _Build:
             return self._one_softmax(function, eps, common)
         if not deep:
             common["max_layers"] = 1
-        return compile(function, box, eps, **common).network
+        return self._by("auto", function, eps, common)
+
+    def _by(self, method: str, function: Function, eps: float, common: dict[str, Any]) -> Network:
+        """A network by a construction for functions; unproved at the first try, the proof of the whole follows."""
+        if self.quick:
+            from attnfun.constructions import Request, choose
+
+            limits = {key: common[key] for key in ("max_keys", "max_layers") if key in common}
+            assert function.graph is not None
+            require_defined(function.graph, function.box)
+            request = Request(function, eps, math.inf, self.dtype, self.seed, **limits)
+            construction, plan = choose(request, method).plans[0]
+            self.say(f"building {plan.keys:,} keys ({construction.name})")
+            with suppress(InvalidRequest):  # weights that the dtype cannot hold
+                return construction.build(request, plan)
+        return compile(function, function.box, eps, method=method, **common).network
 
     def _one_softmax(self, function: Function, eps: float, common: dict[str, Any]) -> Network:
         """One head of constant keys, nothing beside it: a softmax and a linear read-out."""
         reasons = []
         for method in ("partition",) if self.method == "partition" else ("bernstein", "partition"):
             try:
-                return compile(function, function.box, eps, method=method, **common).network
+                return self._by(method, function, eps, common)
             except Infeasible as why:
                 reasons.append(str(why))
         raise Infeasible("; ".join(reasons))
@@ -415,9 +432,19 @@ def verify_sequence(path: str | os.PathLike[str], target: Any = None, *, progres
             network,
             stored,
             eps=None if eps is None else float(eps),
-            construction=str(request.get("method", "")),
+            construction=_construction(network, str(request.get("method", ""))),
             report=progress,
         )
+
+
+def _construction(network: SequenceNetwork, asked: str) -> str:
+    """The construction a stored network came from, as far as it shows: a name and no part of the proof."""
+    if any(isinstance(stage, Spread) for stage in network.stages):
+        return "partition"
+    last = network.stages[-1]
+    if isinstance(last, Apply) and last.depth > 1:
+        return "deep"
+    return "one-layer-softmax" if asked == "one-layer-softmax" else "two-layer"
 
 
 def _target(network: SequenceNetwork, meta: Mapping[str, Any]) -> SequenceMap:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,12 @@ from attnfun.certify.ranges import witnessed_range
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.network import Network, evaluate
 from attnfun.network import load as load_file
+from attnfun.network.sealed import format_of
+from attnfun.network.sequence_file import FORMAT as SEQUENCE
 from attnfun.targets import Box, Function, require_defined
+
+if TYPE_CHECKING:
+    from attnfun.sequences import SequenceApproximant
 
 _SHARE, _TRIES = (
     0.97,
@@ -274,10 +279,14 @@ def _jsonable(value: Any) -> Any:
     return int(value) if isinstance(value, np.integer) else value
 
 
-def load(path: str | os.PathLike[str]) -> Approximant:
-    """The approximant of a file; damaged or foreign files raise DamagedFile. Its certificate is the stored one, not
-    proved anew.
+def load(path: str | os.PathLike[str]) -> Approximant | SequenceApproximant:
+    """The approximant of a file, of whatever kind; damaged or foreign files raise DamagedFile. Its certificate is the
+    stored one, not proved anew.
     """
+    if format_of(path) == SEQUENCE:
+        from attnfun.sequences import load_sequence_approximant
+
+        return load_sequence_approximant(path)
     network, meta = load_file(path)
     function = _function(network, meta)
     stored = meta.get("certificate")
@@ -310,6 +319,10 @@ def verify(
     The verdict is about the stored eps (its absolute value, recomputed for relative requests); without one, any finite
     bound is proved.
     """
+    if format_of(path) == SEQUENCE:
+        from attnfun.sequences import verify_sequence
+
+        return verify_sequence(path, target, progress=progress)
     network, meta = load_file(path, ignore=("certificate",))
     function = _function(network, meta)
     if target is not None:

@@ -183,7 +183,7 @@ class SequenceProof:
         errors = np.array([0.0 if c in own else self.known[c].error for c in names])
         function = Function.of(graph, Box(names, tuple(low), tuple(high)), network.outputs)
         assert function.graph is not None
-        carried = change_bound(function.graph, function.box, errors)
+        carried = change_bound(function.graph, function.box, errors, 1e-3 * (self.eps or 0.0))
         if not math.isfinite(carried):
             raise Undecided("what the errors of the features do to the target could not be bounded")
         allowance = _regrouping(network, self.n + self.memory)

@@ -139,6 +139,11 @@ def read(where: Path) -> tuple[dict[str, AnyArray], dict[str, Any]]:
     return _arrays(where, header, memoryview(data)[8 + length :]), _json(where, texts["attnfun"].encode(), "metadata")
 
 
+def format_of(path: str | os.PathLike[str]) -> Any:
+    """What the file says it is; nothing of it is checked but the container."""
+    return read(Path(path))[1].get("format")
+
+
 def _arrays(where: Path, header: Mapping[str, Any], body: memoryview) -> dict[str, AnyArray]:
     tensors: dict[str, AnyArray] = {}
     covered = 0

@@ -43,8 +43,11 @@ def slope_bounds(graph: Graph, box: Box, budget: int = 600) -> Array:
     return np.asarray(found.max(axis=0) * (1 + 1e-12))
 
 
-def change_bound(graph: Graph, box: Box, errors: Array, budget: int = 1500) -> float:
-    """A bound of |f_o(a) − f_o(b)| over all outputs and all a, b of the box with |a_k − b_k| ≤ errors_k."""
+def change_bound(graph: Graph, box: Box, errors: Array, enough: float = 0.0, budget: int = 1500) -> float:
+    """A bound of |f_o(a) − f_o(b)| over all outputs and all a, b of the box with |a_k − b_k| ≤ errors_k.
+
+    A bound of `enough` needs no sharpening.
+    """
     if not np.any(errors > 0):
         return 0.0
     low, high = box.low_array[None], box.high_array[None]
@@ -52,12 +55,12 @@ def change_bound(graph: Graph, box: Box, errors: Array, budget: int = 1500) -> f
     with precision(64):
         score, terms = _change(graph, box, low, high, errors)
         seen, spent = 0.0, 1
-        while True:
+        while not score.max() <= enough:
             centre = (low[-2 * _BATCH :] + high[-2 * _BATCH :]) / 2
             slopes, _ = _enclosed(graph, box, centre, centre)
             here = np.where(np.isfinite(slopes), slopes, 0.0) @ errors
             seen = max(seen, float(here.max()))
-            bad = np.flatnonzero(~(score <= _CLOSE * seen))
+            bad = np.flatnonzero(~(score <= max(_CLOSE * seen, enough)))
             if len(bad) == 0 or spent >= budget:
                 break
             bad = bad[np.argsort(score[bad])[-_BATCH:]]

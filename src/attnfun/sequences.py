@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from attnfun.network.sequence_tokens import TokenSequence
 
 Say = Callable[[str], None]
-_SHARES = (0.9, 0.5, 0.2)  # of eps, given to the parts of the network at the first, second and third try
+_SHARES = (0.9, 0.9, 0.5, 0.2)  # of eps, given to the parts of the network; at the first try they are not proved alone
 _REFUSE = 200.0  # how many times past the limit a published partition may be before ours is not even sized
 
 

@@ -63,7 +63,7 @@ class Feature:
         """Where it may be once computed, with room to spare."""
         if own:
             return self.low, self.high
-        margin = 1.25 * self.error + 16 * (tokens + 32) * unit * max(abs(self.low), abs(self.high))
+        margin = 2 * self.error + 64 * (tokens + 32) * unit * max(abs(self.low), abs(self.high))
         low, high = self.low - margin, self.high + margin
         return (max(low, 0.0) if self.floor else low), (min(high, 0.0) if self.ceiling else high)
 

@@ -13,7 +13,8 @@ from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest
 if TYPE_CHECKING:
     from attnfun.approximant import Approximant
     from attnfun.certify import Certificate, Status
-    from attnfun.sequences import SequenceApproximant, sequence
+    from attnfun.sequence_approximant import SequenceApproximant
+    from attnfun.sequences import sequence
     from attnfun.targets import Box
     from attnfun.verbs import compile, load, verify
 
@@ -40,7 +41,7 @@ _HOMES = {
     "Approximant": "attnfun.approximant",
     "Box": "attnfun.targets",
     "Certificate": "attnfun.certify",
-    "SequenceApproximant": "attnfun.sequences",
+    "SequenceApproximant": "attnfun.sequence_approximant",
     "Status": "attnfun.certify",
     "compile": "attnfun.verbs",
     "load": "attnfun.verbs",

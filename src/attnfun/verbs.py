@@ -20,7 +20,7 @@ from attnfun.network.sequence_file import FORMAT as SEQUENCE
 from attnfun.targets import Box, Function, require_defined
 
 if TYPE_CHECKING:
-    from attnfun.sequences import SequenceApproximant
+    from attnfun.sequence_approximant import SequenceApproximant
 
 _SHARE, _TRIES = (
     0.97,

@@ -41,7 +41,9 @@ def test_nested_aggregates_are_a_variance() -> None:
     assert np.abs(target.values(X)[..., 0] - X[..., 0].var(axis=1, keepdims=True)).max() < 1e-14
 
 
-@pytest.mark.parametrize("text", ["sin(x*mean(x))", "x - max(x)", "softmax_mean(x, x**2) - min(x)*x", "mean(x*mean(x))"])
+@pytest.mark.parametrize(
+    "text", ["sin(x*mean(x))", "x - max(x)", "softmax_mean(x, x**2) - min(x)*x", "mean(x*mean(x))"]
+)
 def test_a_map_that_is_called_equivariant_is(text: str) -> None:
     target = SequenceMap.read(text, LINE, 5)
     assert target.equivariant

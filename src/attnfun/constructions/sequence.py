@@ -226,7 +226,7 @@ def partition_size(graphs: Sequence[Graph], box: Box, tokens: int, eps: float) -
             ends = {c: k for k, c in enumerate(box.names)}
             at = [ends[_stem(v, box.names)] for v in names]
             whole = Box(names, tuple(box.low[k] for k in at), tuple(box.high[k] for k in at))
-            constant = max(constant, float(np.sqrt((slope_bounds(graph, whole, 200) ** 2).sum(axis=1)).max()))
+            constant = max(constant, float(np.sqrt((slope_bounds(graph, whole, 40) ** 2).sum(axis=1)).max()))
     dimension = tokens * box.dim
     per_axis = math.ceil(half * constant * math.sqrt(dimension) / eps - 1e-9) if math.isfinite(constant) else math.inf
     return PartitionSize(constant, max(1.0, float(per_axis)), dimension)

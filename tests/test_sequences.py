@@ -169,3 +169,40 @@ def test_bad_requests_are_one_line(options: dict[str, Any], says: str) -> None:
 def test_an_apply_before_the_gather_does_not_fit_one_layer_and_a_softmax() -> None:
     with pytest.raises(af.Infeasible, match="before it is gathered"):
         af.sequence("x*mean(x**2)", tokens=3, domain=LINE, eps=1e-2, method="one-layer-softmax")
+
+
+@pytest.mark.parametrize(
+    ("target", "tokens", "domain", "eps"),
+    [
+        ("x*mean(x) + max(x)", 1, LINE, 1e-3),  # one token is its own mean
+        ("x - max(x)", 64, LINE, 1e-3),
+        ("max(max(x) - x)", 4, LINE, 1e-2),
+        ("max(x) - max(x_2*x)", 3, LINE, 1e-2),  # an entry inside an aggregate
+        ("softmax_mean(50*x, x)", 4, LINE, 1e-6),
+        ("sqrt(mean(x)) + sqrt(x_2) + max(x)*x", 3, {"x": (0, 1)}, 1e-3),  # roots of what is not exact, at 0
+        ("sin(x - mean(x))/(x - mean(x))", 3, LINE, 1e-3),  # removable
+        ("max(x)", 6, {"x": (1e6, 1e6 + 1)}, 1e-3),
+        ("max(x)", 4, {"x": (-1e-200, 1e-200)}, 1e-3),
+        ("max(x)", 6, LINE, 1e-10),
+        ("3", 3, LINE, 1e-6),
+        ([["1"], ["x"]], 2, LINE, 1e-6),
+        ([["x*x_2"], ["x*x_3"], ["x*x_1"]], 3, LINE, 1e-3),
+    ],
+)
+def test_odd_but_answerable(target: Any, tokens: int, domain: dict[str, Any], eps: float) -> None:
+    net = af.sequence(target, tokens=tokens, domain=domain, eps=eps)
+    assert net.certificate.status is Status.PROVED
+    X = probes(net.target, 600, np.random.default_rng(10))
+    worst = np.nanmax(np.abs(net(X) - net.target.values(X)))
+    assert worst <= net.certificate.error[1] * (1 + 1e-9) + 4e-15 * np.abs(net.target.box.high_array).max()
+
+
+def test_rows_that_are_one_function_of_what_they_fetch_share_a_network() -> None:
+    net = af.sequence([["x_1*x_2"], ["x_2*x_3"], ["x_1*x_3"]], tokens=3, domain=LINE, eps=1e-3)
+    assert net.network.stages[-1].shared and len(net.network.stages[0].heads) == 2
+
+
+def test_more_numbers_than_a_function_may_have_are_refused_with_the_number() -> None:
+    target = " + ".join(f"x_{i + 1}*y_{i + 1}" for i in range(33))
+    with pytest.raises(af.Infeasible, match="66 numbers"):
+        af.sequence(target, tokens=33, domain={"x": (0, 1), "y": (0, 1)}, eps=1e-2)

@@ -29,6 +29,7 @@ from attnfun.verbs import check_request, compile, one_thread
 
 Say = Callable[[str], None]
 _SHARES = (0.9, 0.9, 0.5, 0.2)  # of eps, given to the parts of the network; at the first try they are not proved alone
+_FEATURES = 64  # variables of a function
 _REFUSE = 200.0  # how many times past the limit a published partition may be before ours is not even sized
 
 
@@ -151,7 +152,7 @@ class _Build:
 
         target, inputs = self.target, self.target.box.names
         errors, final = self._tolerances(share)
-        self.known = features(target, len(self.sources[0]), errors)
+        self.known = features(target, len(self.sources[0]), errors, self.dtype)
         stages: list[Any] = []
         have = list(inputs)
         entries = {entry(c, j) for j in range(target.tokens) for c in inputs}
@@ -200,7 +201,12 @@ class _Build:
         inexact = [d.name for d in target.definitions if d.graph is not None or d.kind in ("max", "min")]
         if not inexact:
             return dict.fromkeys((d.name for d in target.definitions), 0.0), share * self.eps
-        known = features(target, len(self.sources[0]), {})
+        known = features(target, len(self.sources[0]), {}, self.dtype)
+        for graph in self.graphs:
+            names = graph.variables
+            if names:
+                box = Box(names, tuple(known[v].low for v in names), tuple(known[v].high for v in names))
+                require_defined(Function.of(graph, box, ("f",) * len(graph.outputs)).graph or graph, box)
         weight = sensitivities(target, self.graphs, known)
         affine = all(_is_affine(graph) for graph in self.graphs)
         part = (0.98 if affine else 0.35) * share * self.eps / len(inexact)
@@ -217,6 +223,8 @@ class _Build:
         from attnfun.constructions.sequence import ROUNDOFF
 
         names = graph.variables or self.target.box.names
+        if len(names) > _FEATURES:
+            raise Infeasible(f"a token would have to read {len(names)} numbers; at most {_FEATURES} are supported")
         own = set(self.target.box.names)
         n, unit = self.target.tokens, ROUNDOFF[self.dtype]
         ends = [self.known[name].ends(unit, n, name in own) for name in names]
@@ -254,7 +262,7 @@ class _Build:
                 return self._by(method, function, eps, common)
             except Infeasible as why:
                 reasons.append(str(why))
-        raise Infeasible("; ".join(reasons))
+        raise Infeasible("; ".join(reversed(reasons)))
 
 
 def _is_affine(graph: Graph) -> bool:

@@ -42,7 +42,7 @@ from attnfun.network import Apply, Gather, Network, SequenceNetwork, Spread
 from attnfun.targets import Box, Function, SequenceMap
 from attnfun.targets.ranges import range_of
 from attnfun.targets.sequence import meaning, run_sequence, source_name
-from attnfun.targets.slopes import change_bound
+from attnfun.targets.slopes import change_bound, summands
 
 _PROBES = 2000
 
@@ -183,7 +183,7 @@ class SequenceProof:
         errors = np.array([0.0 if c in own else self.known[c].error for c in names])
         function = Function.of(graph, Box(names, tuple(low), tuple(high)), network.outputs)
         assert function.graph is not None
-        carried = change_bound(function.graph, function.box, errors, 1e-3 * (self.eps or 0.0))
+        carried = _carried(function.graph, function.box, errors, 1e-3 * (self.eps or 0.0))
         if not math.isfinite(carried):
             raise Undecided("what the errors of the features do to the target could not be bounded")
         allowance = _regrouping(network, self.n + self.memory)
@@ -197,6 +197,26 @@ class SequenceProof:
         spans = [] if final else range_of(function.graph, function.box)
         ranges = tuple(widened(a, b, 0.0, False, False) for a, b in spans)
         return Part(construction, carried, rounding + allowance, certificate.method, ranges)
+
+
+def _carried(graph: Graph, box: Box, errors: Array, enough: float) -> float:
+    """What errors of the features do to the outputs: as a whole, or summand by summand where that is smaller (the
+    oscillation of one summand is not that of all variables).
+    """
+    whole = change_bound(graph, box, errors, enough)
+    if whole <= max(enough, 1e-12):
+        return whole
+    worst = 0.0
+    for output in graph.outputs:
+        total = 0.0
+        for node in summands(graph, output):
+            alone = graph.reachable([node])
+            used = [k for k, name in enumerate(box.names) if name in set(alone.variables)]
+            if used:
+                ends = tuple(box.low[k] for k in used), tuple(box.high[k] for k in used)
+                total += change_bound(alone, Box(tuple(box.names[k] for k in used), *ends), errors[used], enough)
+        worst = max(worst, total * (1 + 1e-12))
+    return min(whole, worst)
 
 
 def _regrouping(network: Network, tokens: int) -> float:

@@ -77,12 +77,10 @@ def sources_of(target: SequenceMap) -> tuple[tuple[int, ...], ...]:
     if inside or len(target.rows) == 1:
         union = tuple(sorted({j for row in used for j in row}))
         return tuple(union for _ in range(n))
-    own = set(target.box.names)
-    fetched = [sorted(set(row) | ({i} if set(target.row(i).variables) & own else set())) for i, row in enumerate(used)]
-    if len({len(row) for row in fetched}) == 1 and fetched[0]:
-        same = {meaning(target, i, row, gathered(target)) for i, row in enumerate(fetched)}
+    if len({len(row) for row in used}) == 1 and used[0]:
+        same = {meaning(target, i, row, gathered(target)) for i, row in enumerate(used)}
         if len(same) == 1:  # one function of the fetched tokens serves all
-            return tuple(tuple(row) for row in fetched)
+            return tuple(tuple(row) for row in used)
     others = [[j for j in row if j != i] for i, row in enumerate(used)]
     most = max(len(row) for row in others)
     return tuple(tuple(row + [i] * (most - len(row))) for i, row in enumerate(others))
@@ -97,8 +95,8 @@ def cyclic(tokens: int) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple((i + k) % tokens for k in range(1, tokens)) for i in range(tokens))
 
 
-def features(target: SequenceMap, sources: int, errors: Mapping[str, float]) -> dict[str, Feature]:
-    """Ranges of every coordinate that may be read, with the errors granted to each."""
+def features(target: SequenceMap, sources: int, errors: Mapping[str, float], dtype: str) -> dict[str, Feature]:
+    """Ranges of every coordinate that may be read, with the errors granted to each and what they inherit."""
     box, n = target.box, target.tokens
     found = {c: Feature(a, b, 0.0, a >= 0, b <= 0) for c, a, b in zip(box.names, box.low, box.high, strict=True)}
     for k in range(sources):
@@ -113,6 +111,10 @@ def features(target: SequenceMap, sources: int, errors: Mapping[str, float]) -> 
             continue
         v = found[d.args[-1]]
         scale = n if d.kind == "sum" else 1
+        if d.kind == "softmax_mean":  # errors of the scores, and of computing them
+            score = found[d.args[0]]
+            size = max(abs(score.low), abs(score.high), 1.0)
+            error += (v.high - v.low) * (score.error + 128 * ROUNDOFF[dtype] * size)
         positive = d.kind != "min"
         negative = d.kind != "max"
         found[d.name] = Feature(
@@ -181,7 +183,9 @@ def aggregate_head(d: Definition, names: Sequence[str], tokens: int, error: floa
     if d.kind == "softmax_mean":
         key[names.index(d.args[0])] = 1.0
     elif d.kind in ("max", "min") and tokens > 1:
-        beta = float(np.float32(lack(tokens) / (2 * error)))
+        beta = float(rounded([lack(tokens) / (2 * error)], dtype)[0]) if error > 0 else math.inf
+        if not 0 < beta < math.inf:
+            raise Infeasible(f"a {d.kind} to within {error:.3g} needs logits that {dtype} cannot hold")
         sign = 1.0 if d.kind == "max" else -1.0
         key[place], offset = sign * beta, sign * lack(tokens) / (2 * beta)
     elif d.kind in ("max", "min"):

@@ -70,6 +70,8 @@ class SequenceMap:
             raise InvalidRequest(f"the coordinates {', '.join(box.names)} clash with entries such as {names[box.dim]}")
         collected = _Aggregates(box.names)
         graphs = tuple(parse(row, names, collected) for row in rows)
+        if len(graphs) > 1:  # a row is one token's: its own coordinates are entries like all others
+            graphs = tuple(_renamed(g, {c: entry(c, i) for c in box.names}) for i, g in enumerate(graphs))
         return cls(box, count, tuple(collected.definitions), graphs)._checked()
 
     def _checked(self) -> SequenceMap:
@@ -172,8 +174,10 @@ def run_sequence(
     tokens: Sequence[Mapping[str, T]],
     known: Mapping[str, T] | None = None,
     only: int | None = None,
+    own: Mapping[str, T] | None = None,
 ) -> list[list[T]]:
-    """The outputs of every token (or of `only` one) in any algebra, tokens[j] holding the coordinates of token j.
+    """The outputs of every token (or of `only` one) in any algebra, tokens[j] holding the coordinates of token j; those
+    of `only` may be given another time as its `own`.
 
     Definitions in `known` are taken from there and not worked out; of a token that nothing else needs, tokens[j] may
     be empty. Aggregates run over the tokens from `only` on, round to the one before it: written down, an equivariant
@@ -181,7 +185,7 @@ def run_sequence(
     """
     rows = range(target.tokens) if only is None else (only,)
     wanted = {name for i in rows for name in target.row(i).variables}
-    local, shared = _definitions(target, algebra, tokens, known or {}, wanted, only or 0)
+    local, shared = _definitions(target, algebra, tokens, known or {}, wanted, only or 0, own)
     return [run(target.row(i), algebra, {**shared, **local[i]}) for i in rows]
 
 
@@ -192,10 +196,11 @@ def run_definition(
     tokens: Sequence[Mapping[str, T]],
     known: Mapping[str, T],
     token: int,
+    own: Mapping[str, T],
 ) -> T:
     """The value of an expression among the definitions at one token; arguments as in `run_sequence`."""
     assert definition.graph is not None
-    local, shared = _definitions(target, algebra, tokens, known, set(definition.graph.variables), token)
+    local, shared = _definitions(target, algebra, tokens, known, set(definition.graph.variables), token, own)
     return run(definition.graph, algebra, {**shared, **local[token]})[0]
 
 
@@ -206,6 +211,7 @@ def _definitions(
     known: Mapping[str, T],
     wanted: set[str],
     first: int,
+    own: Mapping[str, T] | None,
 ) -> tuple[list[dict[str, T]], dict[str, T]]:
     """What differs from token to token, and what all tokens share, as far as `wanted` needs it."""
     needed = set(wanted)
@@ -213,6 +219,8 @@ def _definitions(
         if d.name in needed and d.name not in known:
             needed |= set(d.args if d.graph is None else d.graph.variables)
     local = [dict(token) for token in tokens]
+    if own is not None:
+        local[first] = dict(own)
     shared = {entry(name, j): value for j, token in enumerate(tokens) for name, value in token.items()}
     for d in target.definitions:
         if d.name not in needed:
@@ -220,13 +228,14 @@ def _definitions(
         if d.name in known:
             shared[d.name] = known[d.name]
         elif d.graph is not None:
-            for own in local:
-                own[d.name] = run(d.graph, algebra, {**shared, **own})[0]
+            for one in local:
+                if one:  # a token that nothing has fetched is needed by nobody
+                    one[d.name] = run(d.graph, algebra, {**shared, **one})[0]
         else:
-            if not all(token for token in tokens):
+            if not all(local):
                 raise InvalidRequest(f"{d.kind}({', '.join(d.args)}) needs every token")
             turned = [*local[first:], *local[:first]]
-            columns = [[{**shared, **own}[name] for own in turned] for name in d.args]
+            columns = [[{**shared, **one}[name] for one in turned] for name in d.args]
             shared[d.name] = _aggregate(d.kind, algebra, columns)
     return local, shared
 
@@ -265,14 +274,15 @@ def meaning(
     builder = Builder()
     algebra: Any = Symbols(builder)
     tokens: list[dict[str, int]] = [{} for _ in range(target.tokens)]
-    tokens[token] = {c: builder.var(c) for c in target.box.names}
+    own = {c: builder.var(c) for c in target.box.names}
+    tokens[token] = own
     for k, j in reversed(list(enumerate(sources))):  # the first copy of a token counts
         tokens[j] = {c: builder.var(source_name(c, k)) for c in target.box.names}
     known = {name: builder.var(name) for name in gathered}
     if not names:
-        return builder.graph(run_sequence(target, algebra, tokens, known, only=token)[0])
+        return builder.graph(run_sequence(target, algebra, tokens, known, only=token, own=own)[0])
     wanted = [d for name in names for d in target.definitions if d.name == name]
-    return builder.graph([run_definition(target, d, algebra, tokens, known, token) for d in wanted])
+    return builder.graph([run_definition(target, d, algebra, tokens, known, token, own) for d in wanted])
 
 
 class Symbols:
@@ -328,6 +338,15 @@ class _Aggregates:
         number = 1 + sum(d.kind == kind for d in self.definitions)
         self.definitions.append(Definition(f"{stem}_of_{number}", kind, args, graph))
         return self.definitions[-1].name
+
+
+def _renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
+    builder = Builder()
+    at: list[int] = []
+    for node in graph.nodes:
+        value = names.get(str(node.value), node.value) if node.op == "var" else node.value
+        at.append(builder.apply(node.op, *(at[arg] for arg in node.args), value=value))
+    return builder.graph([at[o] for o in graph.outputs])
 
 
 def _written(graph: Graph, output: int, shown: Mapping[str, str]) -> str:

@@ -77,6 +77,19 @@ def change_bound(graph: Graph, box: Box, errors: Array, enough: float = 0.0, bud
     return float(score.max()) * (1 + 1e-12)
 
 
+def summands(graph: Graph, output: int) -> list[int]:
+    """Nodes whose sum, with signs, is the output: its sums and differences taken apart, a node once for every use."""
+    found: list[int] = []
+    stack = [output]
+    while stack and len(found) + len(stack) <= 200:
+        node = stack.pop()
+        if graph.nodes[node].op in ("add", "sub", "neg"):
+            stack += graph.nodes[node].args
+        else:
+            found.append(node)
+    return found + stack
+
+
 def _cut(low: Array, high: Array, axis: Array) -> tuple[Array, Array]:
     """Every box halved along its own axis."""
     rows = np.arange(len(low))

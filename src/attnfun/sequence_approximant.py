@@ -105,6 +105,8 @@ class SequenceApproximant:
             f"Built ({c.construction}): {cost.layers} attention layer(s), {cost.heads} head(s), {cost.keys:,} constant "
             f"keys, rank {cost.rank}, {self.network.dtype}; {kind}."
         )
+        if c.construction == "one-layer-softmax":
+            lines.append("The last layer is one softmax over constant keys and a linear read-out of its weights.")
         errors = dict(c.details.get("coordinates", {}))
         for number, stage in enumerate(self.network.stages, start=1):
             if isinstance(stage, Spread):

@@ -143,7 +143,7 @@ class _Build:
             raise Infeasible(
                 f"a partition of the {size.dimension} entries needs {shown} cells as published (Lipschitz constant "
                 f"{size.lipschitz:.3g}); at most {self.max_keys:,} are built",
-                {"method": "two-layer", **({"or eps": float(f"{near:.2g}")} if math.isfinite(near) else {})},
+                {"eps": float(f"{near * 1.05:.2g}")} if math.isfinite(near) else {"method": "two-layer"},
             )
 
     def _network(self, share: float) -> SequenceNetwork:
@@ -170,7 +170,7 @@ class _Build:
             if ready:
                 names = tuple(d.name for d in ready)
                 graph = meaning(target, 0, self.sources[0], [d for d in self.gathered if d in have], names)
-                network = self._compiled(graph, min(errors[name] for name in names), deep=True)
+                network = self._compiled(graph, min(errors[name] for name in names))
                 stages.append(Apply((network,), (0,) * target.tokens, names))
                 have += names
             heads = []
@@ -185,8 +185,10 @@ class _Build:
             if heads:
                 stages.append(Gather(tuple(heads)))
                 have += [name for head in heads for name in head.writes]
+            if not ready and not heads:
+                raise Infeasible(f"{pending[0].name} needs what nothing provides")
             pending = [d for d in pending if d not in ready and d not in done]
-        networks = tuple(self._compiled(graph, final, deep=self.method == "deep") for graph in self.graphs)
+        networks = tuple(self._compiled(graph, final) for graph in self.graphs)
         outputs = tuple(output_name(o) for o in range(target.outputs))
         stages.append(Apply(networks, self.of_token, outputs))
         return SequenceNetwork(inputs, target.tokens, tuple(stages), outputs, self.dtype)
@@ -206,7 +208,7 @@ class _Build:
             names = graph.variables
             if names:
                 box = Box(names, tuple(known[v].low for v in names), tuple(known[v].high for v in names))
-                require_defined(Function.of(graph, box, ("f",) * len(graph.outputs)).graph or graph, box)
+                require_defined(Function.read(graph, box).graph or graph, box)
         weight = sensitivities(target, self.graphs, known)
         affine = all(_is_affine(graph) for graph in self.graphs)
         part = (0.98 if affine else 0.35) * share * self.eps / len(inexact)
@@ -218,7 +220,7 @@ class _Build:
             errors[name] = min(part / weight[name], size) if weight[name] > 0 else size
         return errors, (0.02 if affine else 0.6) * share * self.eps
 
-    def _compiled(self, graph: Graph, eps: float, deep: bool) -> Network:
+    def _compiled(self, graph: Graph, eps: float) -> Network:
         """The network of one expression on the box of its features, by the constructions for functions."""
         from attnfun.constructions.sequence import ROUNDOFF
 
@@ -233,9 +235,9 @@ class _Build:
         common: dict[str, Any] = {"dtype": self.dtype, "seed": self.seed, "progress": self.say}
         common["max_keys"] = self.max_keys
         eps = max(eps, 1e-290)
-        if self.method in ("partition", "one-layer-softmax") and not (deep and self.method != "partition"):
+        if self.method in ("partition", "one-layer-softmax"):
             return self._one_softmax(function, eps, common)
-        if not deep:
+        if self.method != "deep":
             common["max_layers"] = 1
         return self._by("auto", function, eps, common)
 

@@ -15,10 +15,12 @@ from safetensors.numpy import save as bytes_of
 import attnfun as af
 from attnfun.certify import Status
 from attnfun.certify.sequence import prove_by_sequence
+from attnfun.expressions import parse
 from attnfun.network import Apply, Gather, SequenceNetwork, Spread
 from attnfun.network.sequence_file import save_sequence
 from attnfun.network.sequence_tokens import to_tokens
 from attnfun.targets import SequenceMap
+from attnfun.targets.sequence import Definition
 
 from .spoiling import spoilt, worst_error
 
@@ -133,6 +135,23 @@ def test_no_forgery_is_proved(built: dict[str, Any]) -> None:
     for name, (network, target, eps) in forgeries(built).items():
         certificate = prove_by_sequence(network, target, eps=eps)
         assert certificate.status in (Status.UNDECIDED, Status.REFUTED), name
+
+
+def test_a_fetched_token_does_not_pass_for_an_aggregate(built: dict[str, Any]) -> None:
+    """A target whose definition bears the name of a coordinate that a copy writes: the mean, says the file."""
+    box = built["swap"].target.box
+    definition = Definition("x_source1", "mean", ("x",))
+    graph = parse("x_source1", ["x_source1"])
+    with pytest.raises(af.DamagedFile):
+        SequenceMap.from_json(SequenceMap(box, 3, (definition,), (graph,)).to_json(), box)
+    past_the_reader = SequenceMap(box, 3, (definition,), (graph,))
+    for name in ("swap", "partition"):
+        certificate = prove_by_sequence(built[name].network, past_the_reader)
+        assert certificate.status is not Status.PROVED
+    two = SequenceMap(box, 2, (definition,), (graph,))
+    assert prove_by_sequence(af.sequence([["x_2"], ["x_1"]], 2, LINE, 0.2, method="partition").network, two).status is (
+        Status.UNDECIDED
+    )
 
 
 def test_a_refutation_comes_with_a_sequence(built: dict[str, Any]) -> None:

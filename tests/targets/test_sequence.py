@@ -114,6 +114,7 @@ def test_a_meaning_without_its_tokens_is_refused() -> None:
         (3, LINE, 3, "give an expression"),
         ([], LINE, 3, "give an expression"),
         ("x", {"x": (0, 1), "x_1": (0, 1)}, 2, "clash"),
+        ("x", {"x": (0, 1), "x_source1": (0, 1)}, 2, "kept for tokens"),
         ("mean(x)", {"x": (0, 1), "mean_of_1": (0, 1)}, 2, "used twice"),
         ("__import__('os')", LINE, 2, "no meaning"),
     ],

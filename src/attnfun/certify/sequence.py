@@ -108,7 +108,7 @@ class SequenceProof:
 
     def _input_of(self, name: str) -> str:
         found = [c for c in self.target.box.names for k in range(self.n) if source_name(c, k) == name]
-        if len(found) != 1:
+        if len(found) != 1 or name in self.definitions or name in self.known:
             raise Undecided(f"{name} is no coordinate of a token that is fetched")
         return found[0]
 
@@ -128,7 +128,7 @@ class SequenceProof:
                 new[definition.name] = aggregate(head, definition.kind, places, before, self.dtype, self.n, self.memory)
                 continue
             wanted = tuple(source_name(c, fetched) for c in self.target.box.names)
-            if head.writes != wanted:
+            if head.writes != wanted or set(wanted) & (set(self.definitions) | set(self.known)):
                 raise Undecided(f"gather head {head.name} writes {', '.join(head.writes)[:80]}, which the target lacks")
             row, found = copies(head, before, self.target.box.dim, self.dtype, self.n, self.memory)
             for i, j in enumerate(row):

@@ -29,6 +29,7 @@ import numpy as np
 
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.expressions import Algebra, ArrayAlgebra, Builder, Graph, parse, run
+from attnfun.expressions.graph import is_name
 from attnfun.targets.domain import Array, Box
 
 T = TypeVar("T")
@@ -76,6 +77,10 @@ class SequenceMap:
 
     def _checked(self) -> SequenceMap:
         known = {*self.box.names, *(entry(name, j) for j in range(self.tokens) for name in self.box.names)}
+        fetched = {source_name(name, k) for k in range(MAX_TOKENS) for name in self.box.names}
+        taken = fetched & {*known, *(d.name for d in self.definitions)}
+        if taken:  # else a fetched token could pass for an aggregate
+            raise InvalidRequest(f"the name {min(taken)} is kept for tokens that are fetched; call it something else")
         for definition in self.definitions:
             used = definition.args if definition.graph is None else definition.graph.variables
             arity = 2 if definition.kind == "softmax_mean" else 1
@@ -83,7 +88,7 @@ class SequenceMap:
             kinds = AGGREGATES if definition.graph is None else (_EXPRESSION,)
             if definition.name in known:
                 raise InvalidRequest(f"the name {definition.name} is used twice; call the coordinate something else")
-            if definition.kind not in kinds or not shape or not set(used) <= known:
+            if not is_name(definition.name) or definition.kind not in kinds or not shape or not set(used) <= known:
                 raise InvalidRequest(f"the definition of {definition.name} does not fit")
             known.add(definition.name)
         if len(self.rows) not in (1, self.tokens) or not all(set(row.variables) <= known for row in self.rows):

@@ -13,6 +13,8 @@ from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest
 if TYPE_CHECKING:
     from attnfun.approximant import Approximant
     from attnfun.certify import Certificate, Status
+    from attnfun.sequence_approximant import SequenceApproximant
+    from attnfun.sequences import sequence
     from attnfun.targets import Box
     from attnfun.truncated_linear import interpolation, interpolation_table
     from attnfun.verbs import compile, load, verify
@@ -28,11 +30,13 @@ __all__ = [
     "Infeasible",
     "InvalidRequest",
     "Refuted",
+    "SequenceApproximant",
     "Status",
     "compile",
     "interpolation",
     "interpolation_table",
     "load",
+    "sequence",
     "verify",
 ]
 
@@ -40,11 +44,13 @@ _HOMES = {
     "Approximant": "attnfun.approximant",
     "Box": "attnfun.targets",
     "Certificate": "attnfun.certify",
+    "SequenceApproximant": "attnfun.sequence_approximant",
     "Status": "attnfun.certify",
     "compile": "attnfun.verbs",
     "interpolation": "attnfun.truncated_linear",
     "interpolation_table": "attnfun.truncated_linear",
     "load": "attnfun.verbs",
+    "sequence": "attnfun.sequences",
     "verify": "attnfun.verbs",
 }
 

@@ -22,7 +22,7 @@ import numpy as np
 import attnfun.certify
 from attnfun.certify import Status, relu_rounding, rounding, witness
 from attnfun.certify.rounding import hypotheses
-from attnfun.constructions import CONSTRUCTIONS
+from attnfun.constructions import CONSTRUCTIONS, sequence
 from attnfun.network.network import DTYPES
 from attnfun.verbs import compile as compile_target
 
@@ -173,6 +173,29 @@ TESTED = (
         ),
     ),
     Tested(
+        "sequence networks: no bound is below the worst error that a hunt over sequences finds, in any form and for"
+        " weights spoilt by 1e-12 to 1e-1; forged heads, networks, positions and targets are never proved",
+        (
+            "tests/certify/test_sequence.py::test_no_bound_is_below_the_worst_error_found",
+            "tests/certify/test_sequence.py::test_bounds_hold_for_spoilt_weights",
+            "tests/certify/test_sequence.py::test_no_forgery_is_proved",
+            "tests/certify/test_gathering.py::test_no_aggregate_is_farther_off_than_its_bound",
+            "tests/certify/test_gathering.py::test_what_the_soft_maximum_lacks_is_attained",
+            "tests/targets/test_slopes.py::test_no_two_near_points_differ_by_more_than_the_change_bound",
+        ),
+    ),
+    Tested(
+        "the sequence maps that ship are proved by every construction that fits, and refused with their number by the"
+        " others; equivariant ones commute with permutations; torch runs one attention call a layer",
+        (
+            "tests/test_sequences.py::test_the_maps_that_ship_are_proved_by_every_construction_that_fits",
+            "tests/test_sequences.py::test_what_does_not_fit_is_refused_with_its_number",
+            "tests/test_sequences.py::test_equivariant_maps_give_equivariant_networks",
+            "tests/network/test_sequence.py::test_plain_self_attention_is_the_same_network",
+            "tests/network/test_sequence.py::test_torch_runs_one_attention_a_layer_and_keeps_the_bound",
+        ),
+    ),
+    Tested(
         "ranges of expressions over a box contain the true ones, whatever the budget",
         (
             "tests/targets/test_ranges.py::test_random_expressions_stay_in_their_ranges",
@@ -238,6 +261,7 @@ OPEN = (
     "networks of several layers without labels, and any of them in L^p: evaluated, saved, exported, but not proved",
     "axes of heads without labels that read more than one variable; steps of more than four arguments",
     "MLPs without labels, in L^p, or with several blocks for one coordinate; lower bounds on the units of any MLP",
+    "sequence maps whose expressions are not defined on the whole box of their features, or in L^p",
     "kinks in two and more variables, except for partitions and for composed networks",
     "more than four variables, except by partitions and by composed networks",
     "programs that equal their target for a reason not among the rewrites",
@@ -307,10 +331,13 @@ def _lines() -> Iterator[str]:
     yield f"`{_path(relu_rounding)}`). Lower ends are witnessed at a float64 point of the domain (`{_path(witness)}`)."
     yield ""
     yield "The constructions rest on these statements, derived in their files. No certificate relies on them."
-    for name, construction in CONSTRUCTIONS.items():
-        module = importlib.import_module(type(construction).__module__)
+    chapters = [
+        (f"`{name}`: {one.summary}", importlib.import_module(type(one).__module__))
+        for name, one in CONSTRUCTIONS.items()
+    ]
+    for title, module in (*chapters, ("Sequence maps: heads that gather, then networks that apply", sequence)):
         parts = labelled(module.__doc__ or "")
-        yield from ("", f"### `{name}`: {construction.summary}", "")
+        yield from ("", f"### {title}", "")
         yield from _blocks(parts["Statement"])
         yield ""
         for label in ("Source", "Size", "Bound", "Failure mode"):

@@ -33,6 +33,7 @@ from attnfun.cli.records import (
     step_table,
 )
 from attnfun.cli.render import EXIT, console, facts, grid, literal, number, print_json, progress_bar
+from attnfun.cli.sequence import FlatSequence, sequence_command, show_sequence
 from attnfun.errors import InvalidRequest
 
 PANEL = "Networks"
@@ -47,6 +48,7 @@ def register(app: typer.Typer) -> None:
     """Hang the commands of this group on the app."""
     for name, command in (
         ("compile", compile_command),
+        ("sequence", sequence_command),
         ("verify", verify_command),
         ("show", show_command),
         ("eval", eval_command),
@@ -212,7 +214,9 @@ def show_command(
     path = unshield(file)
     picture = picture_path(png, path)
     check_writable(picture)
-    net = verbs.load(path)
+    net: Any = verbs.load(path)
+    if hasattr(net.target, "tokens"):
+        return show_sequence(net, path, picture, as_json)
     heads, steps = head_rows(net.network), step_rows(net)
     record = {**network_record(str(net.certificate.target), net), "file": path}
     record |= {"inputs": list(net.network.inputs), "outputs": list(net.network.outputs)}
@@ -269,7 +273,9 @@ def eval_command(
 
     from attnfun import verbs
 
-    net = verbs.load(unshield(file))
+    net: Any = verbs.load(unshield(file))
+    if hasattr(net.target, "tokens"):
+        net = FlatSequence(net)
     names, outputs = list(net.network.inputs), list(net.network.outputs)
     rows = read_points(unshield(points), names) if points else [read_point(text, names) for text in at or ()]
     X = np.array(rows, dtype=np.float64).reshape(len(rows), len(names))
@@ -332,8 +338,11 @@ def export_command(
     from attnfun import verbs
     from attnfun.export import export
 
+    net: Any = verbs.load(unshield(file))
+    if hasattr(net.target, "tokens"):
+        raise InvalidRequest("export writes functions; a sequence network gives its torch module by .to_torch()")
     with progress_bar(f"export to {to}"):
-        report = export(verbs.load(unshield(file)), output, to=to, dtype=dtype)
+        report = export(net, output, to=to, dtype=dtype)
     record = {"status": "exported", "file": unshield(file), "output": output, **report}
     if as_json:
         print_json(record)

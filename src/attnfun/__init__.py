@@ -13,6 +13,7 @@ from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest
 if TYPE_CHECKING:
     from attnfun.approximant import Approximant
     from attnfun.certify import Certificate, Status
+    from attnfun.solver import InContextSolver, in_context
     from attnfun.targets import Box
     from attnfun.verbs import compile, load, verify
 
@@ -24,11 +25,13 @@ __all__ = [
     "Box",
     "Certificate",
     "DamagedFile",
+    "InContextSolver",
     "Infeasible",
     "InvalidRequest",
     "Refuted",
     "Status",
     "compile",
+    "in_context",
     "load",
     "verify",
 ]
@@ -37,8 +40,10 @@ _HOMES = {
     "Approximant": "attnfun.approximant",
     "Box": "attnfun.targets",
     "Certificate": "attnfun.certify",
+    "InContextSolver": "attnfun.solver",
     "Status": "attnfun.certify",
     "compile": "attnfun.verbs",
+    "in_context": "attnfun.solver",
     "load": "attnfun.verbs",
     "verify": "attnfun.verbs",
 }

@@ -13,7 +13,7 @@ from attnfun.approximant import Approximant
 from attnfun.certify import Certificate, Status, prove
 from attnfun.certify.ranges import witnessed_range
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
-from attnfun.network import Network, evaluate
+from attnfun.network import Network, evaluate, holds_tokens
 from attnfun.network import load as load_file
 from attnfun.targets import Box, Function, require_defined
 
@@ -273,10 +273,14 @@ def _jsonable(value: Any) -> Any:
     return int(value) if isinstance(value, np.integer) else value
 
 
-def load(path: str | os.PathLike[str]) -> Approximant:
-    """The approximant of a file; damaged or foreign files raise DamagedFile. Its certificate is the stored one, not
-    proved anew.
+def load(path: str | os.PathLike[str]) -> Any:
+    """The Approximant of a file, or its InContextSolver; damaged or foreign files raise DamagedFile. Its certificate is
+    the stored one, not proved anew.
     """
+    if holds_tokens(path):
+        from attnfun.solver import load_in_context
+
+        return load_in_context(path)
     network, meta = load_file(path)
     function = _function(network, meta)
     stored = meta.get("certificate")
@@ -309,6 +313,13 @@ def verify(
     The verdict is about the stored eps (its absolute value, recomputed for relative requests); without one, any finite
     bound is proved.
     """
+    if holds_tokens(path):
+        from attnfun.solver import verify_in_context
+
+        if target is not None:
+            raise InvalidRequest("the file holds a network that solves a regression in context: it has no expression")
+        with _one_thread():
+            return verify_in_context(path)
     network, meta = load_file(path, ignore=("certificate",))
     function = _function(network, meta)
     if target is not None:

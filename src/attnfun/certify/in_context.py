@@ -31,7 +31,8 @@ of carry and heads: γ of its length. tr XᵀX ≤ d max μ.
 
 **Propagation.** A vector δ (or Xᵀc) that enters v after step j is multiplied by H_{jk}(A) until v_k, where H obeys the
 recurrence of s without C_q. Polynomials of degree m are bounded on an interval by their values at M Chebyshev nodes times
-1/cos(πm/(2M)) (Ehlich and Zeller 1964), on pieces [λ, 1.3λ] of the spectrum; values by recurrence, with their rounding.
+1/cos(πm/(2M)) (Ehlich and Zeller 1964), on pieces [λ, 1.3λ] of the spectrum; values by recurrence in float64, whose
+rounding is carried on by the same H (`_responses`).
 X and Xᵀ weigh √μ. So sizes of v_k and ẑ_k follow step by step, and with them c and δ of the next step.
 
 **Reading.** Two keys ±l with values ±c give c tanh l, whose coefficients are at most 2.4675 (2/π)^{j+1}. After n steps
@@ -66,6 +67,7 @@ from attnfun.network import TokenNetwork
 from attnfun.targets.in_context import EDGE, InContextTask
 
 _SAFE = 1 + 1e-9  # the bound is computed in float64 from positive terms
+_U = 2.0**-53  # of the arithmetic of this file
 _EXP = 10  # ulps of an exp and its argument, as in `rounding.py`
 _TOKENS = 2.0**40  # more tokens than a prompt has
 _ORDERS = 61  # odd powers that are summed one by one
@@ -178,52 +180,73 @@ class _Proof:
         terms = (Fraction(h.to_r if to_r else h.to_v) * h.ratio**power for h in step.heads)
         return sum(terms, Fraction(0)) / self.data.N
 
-    def _polynomials(self) -> tuple[list[Poly], list[Poly]]:
-        """s_k and S_k, k = 0 … n."""
-        grid = self.pieces
-        s, S = [grid.constant(0.0)], [grid.constant(0.0)]
-        before = [grid.constant(0.0), grid.constant(0.0)]
-        for step in self.p.steps:
-            m1 = self._moment(step, 1)
-            factor = grid.affine(Fraction(step.C_v), m1 * Fraction(step.kappa))
-            made = []
-            for now, last, plus in (
-                (s[-1], before[0], Fraction(step.C_q)),
-                (S[-1], before[1], m1 * Fraction(step.kappa_f)),
-            ):
-                made.append(factor.times(now).plus(last.scaled(Fraction(step.C_u))).plus(grid.constant(plus)))
-            before = [s[-1], S[-1]]
-            s.append(made[0])
-            S.append(made[1])
-        return s, S
+    def _responses(self) -> list[Array]:
+        """For k = 0 … n: (n, pieces) suprema of |H_{jk}|, 0 for j ≥ k.
+
+        The computed Ĥ obeys the recurrence up to 8u B max|Ĥ| a step, B its largest coefficients summed, and what a step
+        adds is carried on by H itself: |H − Ĥ| ≤ η max|H| with η = 8u n B max|Ĥ|, so max|H| ≤ max|Ĥ|/(1 − η).
+        """
+        grid, n = self.coarse, self.n
+        H, before = np.zeros((n, len(grid.mu))), np.zeros((n, len(grid.mu)))
+        raw, largest = [grid.peaks(H)], 1.0
+        for k, step in enumerate(self.p.steps):
+            new = grid.affine(Fraction(step.C_v), self._slope(step)).value * H + step.C_u * before
+            new[k] = 1.0
+            H, before = new, H
+            raw.append(grid.peaks(H))
+            largest = max(largest, float(raw[-1].max()))
+        eta = 16 * _U * n * self._coefficients() * largest
+        if not eta < 0.1:
+            raise Undecided("the iteration is not stable enough to be bounded")
+        radius = eta * largest / (1 - eta)
+        found = []
+        for k, peaks in enumerate(raw):
+            found.append((peaks + radius) * grid.factor(k))
+            found[-1][k:] = 0.0
+        return found
+
+    def _slope(self, step: Step) -> Fraction:
+        """m₁κ: what μ is multiplied by."""
+        return self._moment(step, 1) * Fraction(step.kappa)
+
+    def _coefficients(self) -> float:
+        top = float(np.abs(self.pieces.mu).max()) * _SAFE
+        steps = self.p.steps
+        return max(abs(s.C_v) + abs(float(self._slope(s))) * top + abs(s.C_u) for s in steps) * _SAFE
+
+    def _polynomials(self, responses: list[Array]) -> tuple[list[Poly], list[Poly]]:
+        """s_k and S_k, k = 0 … n; their rounding is carried on by the responses."""
+        grid, zero = self.pieces, np.zeros(len(self.pieces.mu))
+        reach = max(1.0, max(float(sup.max()) for sup in responses))
+        found: list[list[Poly]] = []
+        for solver in (False, True):
+            values, before = [zero], zero
+            added = 0.0
+            for step in self.p.steps:
+                plus = float(self._moment(step, 1) * Fraction(step.kappa_f)) if solver else step.C_q
+                added = max(added, abs(plus))
+                factor = grid.affine(Fraction(step.C_v), self._slope(step)).value
+                values.append(factor * values[-1] + step.C_u * before + plus)
+                before = values[-2]
+            largest = max(float(np.abs(value).max()) for value in values)
+            radius = self.n * reach * 16 * _U * (self._coefficients() * largest + added) * _SAFE
+            found.append([Poly(value, np.full(value.shape, radius), k) for k, value in enumerate(values)])
+        return found[0], found[1]
 
     def bound(self) -> InContextBound:
-        d, p, grid = self.data, self.p, self.pieces
-        s, S = self._polynomials()
-        query = _Track(d.q, 0.0, s, [0.0], [], [])
-        solver = _Track(0.0, p.c, S, [0.0], [], [])
-        H, before = self.coarse.zeros(self.n), self.coarse.zeros(self.n)
-        history: list[Array] = []
+        responses = self._responses()
+        s, S = self._polynomials(responses)
+        query = _Track(self.data.q, 0.0, s, [0.0], [], [])
+        solver = _Track(0.0, self.p.c, S, [0.0], [], [])
         r_errors: dict[str, tuple[float, float]] = {}
-        for k, step in enumerate(p.steps):
-            sup_H = self.coarse.sups(H, self.n)  # (n, pieces): from entry after step j to v_k
-            history.append(sup_H)
+        for k, step in enumerate(self.p.steps):
             for name, track in (("query", query), ("solver", solver)):
-                final = k == self.n - 1
-                c, delta, r = self._step(step, track, k, sup_H, final)
+                c, delta, r_errors[name] = self._step(step, track, k, responses[k], k == self.n - 1)
                 track.c.append(c)
                 track.delta.append(delta)
-                if final:
-                    r_errors[name] = r
-            m1 = self._moment(step, 1)
-            factor = self.coarse.affine(Fraction(step.C_v), m1 * Fraction(step.kappa))
-            H, before = factor.times(H).plus(before.scaled(Fraction(step.C_u))).entering(k), H
-            sup_next = self.coarse.sups(H, self.n)
-            for track in (query, solver):
-                track.v.append(self._size(track, k + 1, sup_next))
-        history.append(self.coarse.sups(H, self.n))
+                track.v.append(self._size(track, k + 1, responses[k + 1]))
         self._no_overflow()
-        return self._reading(query, solver, history, r_errors)
+        return self._reading(query, solver, responses, r_errors)
 
     # -- sizes ---------------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """Polynomials of the eigenvalue μ of XᵀX at Chebyshev nodes of pieces of the spectrum, with their rounding; suprema.
 
-A `Poly` holds values and radii at the nodes and its degree. On a piece, |p| ≤ max over M nodes / cos(πm/(2M)) for degree
-m < M (Ehlich and Zeller 1964); nodes are the exact Chebyshev nodes, of which the computed ones are centres of balls.
-Degrees are counted by the operations, so a polynomial can only have a smaller one than it says.
+A `Poly` holds values and radii at the nodes and its degree. On a piece of length ℓ, |p| ≤ f max over the M Chebyshev
+nodes, f = 1/cos(πm/(2M)), for degree m < M (Ehlich and Zeller 1964). The nodes that are used are doubles within δ of
+those; |p'| ≤ 2m²/ℓ sup |p| (Markov), so sup |p| ≤ f max/(1 − 2fm²δ/ℓ) with the maximum over the doubles. Degrees are
+counted by the operations, so a polynomial can only have a smaller one than it says.
 """
 
 from __future__ import annotations
@@ -46,12 +47,6 @@ class Poly:
         radius = abs(number) * self.radius + 4 * _U * np.abs(value)
         return Poly(value, radius * _SAFE + _TINY, self.degree)
 
-    def entering(self, row: int) -> Poly:
-        """The batch with the constant 1 in `row`."""
-        value, radius = self.value.copy(), self.radius.copy()
-        value[row], radius[row] = 1.0, 0.0
-        return Poly(value, radius, self.degree)
-
 
 class Pieces:
     """[low, high] (of λ = μ + alpha) in pieces, with nodes for polynomials up to `degree`."""
@@ -67,7 +62,7 @@ class Pieces:
         middle, half = (ends[1:] + ends[:-1]) / 2, (ends[1:] - ends[:-1]) / 2
         lam = (middle[:, None] + half[:, None] * np.cos(angle)).reshape(-1)
         self.mu = lam - alpha
-        self.mu_radius = np.full(lam.shape, 64 * _U * (high + alpha))
+        self.off = 64 * _U * (high + alpha) / (ends[1:] - ends[:-1]).min()  # δ/ℓ
         mu_high = np.maximum(ends[1:] - alpha, 0.0) * _SAFE
         self.root = np.sqrt(mu_high) * _SAFE  # (pieces,) ≥ √μ
         self.weight = self.root / ends[:-1] * _SAFE  # (pieces,) ≥ √μ/λ
@@ -84,21 +79,22 @@ class Pieces:
         """constant + slope μ."""
         a, b = float(constant), float(slope)
         value = a + b * self.mu
-        radius = abs(b) * self.mu_radius + 4 * _U * (abs(a) + np.abs(b * self.mu)) + 2 * _U * np.abs(value)
+        radius = 4 * _U * (abs(a) + np.abs(b * self.mu)) + 2 * _U * np.abs(value)
         return Poly(value, radius * _SAFE + _TINY, 1)
 
-    def zeros(self, rows: int) -> Poly:
-        shape = (rows, len(self.mu))
-        return Poly(np.zeros(shape), np.zeros(shape), 0)
+    def factor(self, degree: int) -> float:
+        """sup over a piece ≤ factor · maximum over its nodes, for polynomials of this degree."""
+        if degree >= self.M:
+            return math.inf
+        f = _SAFE / math.cos(math.pi * degree / (2 * self.M))
+        lost = 2 * f * degree**2 * self.off
+        return f / (1 - lost) if lost < 0.5 else math.inf
+
+    def peaks(self, values: Array) -> Array:
+        """(…, nodes) values → (…, pieces) largest sizes at the nodes; infinity for what is not finite."""
+        largest = np.abs(values).reshape(*values.shape[:-1], self.count, self.M).max(axis=-1)
+        return np.where(np.isfinite(largest), largest, math.inf)
 
     def sup(self, poly: Poly) -> Array:
-        """(pieces,) upper bounds of |poly|; infinite where the degree is beyond the nodes, or a value is not finite."""
-        return self.sups(Poly(poly.value[None], poly.radius[None], poly.degree), 1)[0]
-
-    def sups(self, poly: Poly, rows: int) -> Array:
-        """(rows, pieces)."""
-        if poly.degree >= self.M:
-            return np.full((rows, self.count), math.inf)
-        factor = _SAFE / math.cos(math.pi * poly.degree / (2 * self.M))
-        largest = (np.abs(poly.value) + poly.radius).reshape(rows, self.count, self.M).max(axis=2) * factor
-        return np.where(np.isfinite(largest), largest, math.inf)
+        """(pieces,) upper bounds of |poly|."""
+        return np.asarray(self.peaks(np.abs(poly.value) + poly.radius) * self.factor(poly.degree))

@@ -19,7 +19,7 @@ from attnfun.network.literal import FORMS, Literal, literal, shut_out
 from attnfun.network.local import LocalAxis, LocalPlan, local_plan
 from attnfun.network.network import Cost, Layer, Network, identical
 from attnfun.network.relu import ReluBlock, evaluate_block
-from attnfun.network.token_file import load_tokens, save_tokens
+from attnfun.network.token_file import holds_tokens, load_tokens, save_tokens
 from attnfun.network.tokens import TokenHead, TokenLayer, TokenNetwork
 from attnfun.network.torch_form import to_torch, tokens_to_torch
 
@@ -57,6 +57,7 @@ __all__ = [
     "tokens_to_torch",
     "save_tokens",
     "load_tokens",
+    "holds_tokens",
     "content_hash",
     "load",
     "save",

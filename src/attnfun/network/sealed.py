@@ -139,6 +139,18 @@ def read(where: Path) -> tuple[dict[str, AnyArray], dict[str, Any]]:
     return _arrays(where, header, memoryview(data)[8 + length :]), _json(where, texts["attnfun"].encode(), "metadata")
 
 
+def stored_format(path: str | os.PathLike[str]) -> str | None:
+    """The format that a file says it has, from its header alone; None where it says none that can be read."""
+    try:
+        with open(path, "rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            header = json.loads(stream.read(length)) if 2 <= length <= HEADER_LIMIT else {}
+        found = json.loads(header["__metadata__"]["attnfun"])["format"]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return found if isinstance(found, str) else None
+
+
 def _arrays(where: Path, header: Mapping[str, Any], body: memoryview) -> dict[str, AnyArray]:
     tensors: dict[str, AnyArray] = {}
     covered = 0

@@ -33,6 +33,11 @@ def save_tokens(path: str | os.PathLike[str], network: TokenNetwork, meta: Mappi
     sealed.write(path, _structure(network), _tensors(network), meta)
 
 
+def holds_tokens(path: str | os.PathLike[str]) -> bool:
+    """Does the file say that it is a token network's?"""
+    return sealed.stored_format(path) == FORMAT
+
+
 def load_tokens(path: str | os.PathLike[str], ignore: Collection[str] = ()) -> tuple[TokenNetwork, dict[str, Any]]:
     """The network and the meta that were saved; keys in `ignore` are neither checked nor returned.
 

@@ -29,20 +29,18 @@ Failure mode. Ill-conditioned data: the depth grows like √κ (gradient descent
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnfun.constructions.in_context.richardson import Scales, choose, richardson
+from attnfun.constructions.in_context.stream import GAP, Array, Stream
 from attnfun.errors import InvalidRequest
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork, rounded
 from attnfun.targets.in_context import InContextTask
 
-Array = NDArray[np.float64]
-
 ALGORITHMS = ("chebyshev", "gd")
-GAP = 1024.0  # below every other logit: e^-1024 is an exact zero in float64 and float32
+_UNITS = ("y", "prediction", "one", "data", "sign", "solver")
+_TYPICAL = 0.125  # of the largest logits of a class are those of a typical prompt
 _FIRST, _SECOND = 2.0**-4, 2.0**-6  # the largest logits of the two readings, for the largest prediction there can be
 
 
@@ -54,10 +52,12 @@ def sizes(task: InContextTask) -> tuple[float, float, float]:
     return math.sqrt(task.dim) * task.query_range, math.sqrt(task.examples) * task.y_range, max(gain, 1e-30)
 
 
-def linear_scales(task: InContextTask, dtype: str, heads: int | None = None) -> Scales:
+def linear_scales(task: InContextTask, dtype: str, heads: int | None = None, typical: bool = False) -> Scales:
     """|⟨x_i, v⟩| ≤ |q| max √(λ − α)/λ for v = A⁻¹q; the solver's c makes its logits as large."""
     q, _, gain = sizes(task)
-    return choose(1.1 * q * gain, dtype, (task.examples + 16) * math.sqrt(task.examples * task.dim), heads)
+    noise = math.sqrt(2) if typical else task.examples + 16
+    share = _TYPICAL if typical else 1.0
+    return choose(1.1 * q * gain, dtype, noise * math.sqrt(task.examples * task.dim), heads, share)
 
 
 def steps(task: InContextTask, algorithm: str, count: int) -> list[tuple[float, float]]:
@@ -94,37 +94,24 @@ def depth_for(task: InContextTask, algorithm: str, eps: float) -> int:
     return layers
 
 
-class _Stream:
-    """Coordinates by name, and matrices by blocks of them."""
-
-    def __init__(self, dim: int) -> None:
-        self.d = dim
-        vectors = [f"{block}{j + 1}" for block in "xqvur" for j in range(dim)]
-        self.names = (*vectors, "y", "prediction", "one", "data", "sign", "solver")
-        self.width = len(self.names)
-
-    def at(self, name: str) -> int:
-        return self.names.index(name)
-
-    def matrix(self, columns: int, blocks: Mapping[tuple[str, int], float], units: Mapping[tuple[str, int], float]) -> Array:
-        """(width, columns): value · identity at (block, first column), single entries at (name, column)."""
-        M = np.zeros((self.width, columns))
-        for (block, column), value in blocks.items():
-            for j in range(self.d):
-                M[self.at(f"{block}{j + 1}"), column + j] = value
-        for (name, column), value in units.items():
-            M[self.at(name), column] = value
-        return M
-
-
 def build_linear(
-    task: InContextTask, layers: int, algorithm: str, dtype: str = "float64", heads: int | None = None
+    task: InContextTask,
+    layers: int,
+    algorithm: str = "chebyshev",
+    dtype: str = "float64",
+    heads: int | None = None,
+    typical: bool = False,
+    finer: int = 0,
 ) -> TokenNetwork:
-    """The network of `layers` layers; algorithm "chebyshev" or "gd"."""
+    """The network of `layers` layers; algorithm "chebyshev" or "gd".
+
+    The scale is the best for the bound of the whole class, or with `typical` for data as they come: in float32 the two
+    are far apart, and only the second is accurate to 1e-6. `finer` halves every scale so many times.
+    """
     if layers < 2:
         raise InvalidRequest(f"layers={layers}: at least 2 are needed, one to read the examples and one to predict")
-    s, d, N = _Stream(task.dim), task.dim, task.examples
-    scales = linear_scales(task, dtype, heads)
+    s, d, N = Stream(task.dim, "xqvur", _UNITS), task.dim, task.examples
+    scales = linear_scales(task, dtype, heads, typical).finer(finer)
     q, y, gain = sizes(task)
     c = 2.0 ** round(math.log2(1.1 * q * gain / y))
     found = steps(task, algorithm, layers - 1)
@@ -137,7 +124,7 @@ def build_linear(
             key = s.matrix(d + 2, {("x", 0): 1.0}, {("y", d): 1.0, ("one", d + 1): -GAP, ("data", d + 1): GAP})
             blocks = {("v", 0): tau * amount} | ({("r", 0): amount} if last else {})
             head = (query, key, s.matrix(d, {("x", 0): 1.0}, {}), s.matrix(d, blocks, {}).T)
-            made.append(TokenHead(f"Σ x(⟨x, s⟩ − f y), scale {sigma:g}", *_rounded(head, dtype)))
+            made.append(TokenHead(f"Σ x(⟨x, s⟩ − f y), scale {sigma:g}", *s.rounded(head, dtype)))
         return made
 
     def read(scale: Scales, last: bool) -> list[TokenHead]:
@@ -155,24 +142,20 @@ def build_linear(
             value = s.matrix(1, {}, {("sign", 0): 1.0})
             output = s.matrix(1, {}, {("prediction", 0): rho / (sigma * c * c)}).T
             what = "correct the prediction" if last else "predict"
-            made.append(TokenHead(f"{what}, scale {sigma:g}", *_rounded((query, key, value, output), dtype)))
+            made.append(TokenHead(f"{what}, scale {sigma:g}", *s.rounded((query, key, value, output), dtype)))
         return made
 
     def carry(tau: float, beta: float, last: bool) -> Array:
-        C = np.eye(s.width)
         keep = 1 + beta - tau * task.shift
         blocks = {("q", "v"): tau, ("v", "v"): keep, ("u", "v"): -beta, ("v", "u"): 1.0, ("u", "u"): 0.0}
         blocks |= {("q", "r"): 1.0, ("v", "r"): -task.shift, ("r", "r"): 0.0} if last else {}
-        for (source, goal), value in blocks.items():
-            for j in range(d):
-                C[s.at(f"{source}{j + 1}"), s.at(f"{goal}{j + 1}")] = value
-        return rounded(C, dtype)
+        return rounded(s.carry(blocks), dtype)
 
     most = q * y * gain
-    first = _pair(_FIRST / (most * c))
+    first = _pair(_FIRST / (most * c)).finer(finer)
     missed = most * (1.5 * residual(task, algorithm, layers - 2) + 0.05 * _FIRST**4)
-    missed += most * {"float64": 1e-12, "float32": 1e-4}[dtype]  # by rounding
-    second = _pair(_SECOND / (missed * c))
+    missed += most * (1e-12 if dtype == "float64" else 1e-4 if typical else 1e-2)  # by rounding
+    second = _pair(_SECOND / (missed * c)).finer(finer)
     made = []
     for number, (tau, beta) in enumerate(found):
         last = number == layers - 2
@@ -189,7 +172,3 @@ def _pair(sigma: float) -> Scales:
     """Two Richardson heads of about this scale."""
     power = 2.0 ** math.floor(math.log2(sigma))
     return Scales((power, power / 2), richardson(2))
-
-
-def _rounded(arrays: Sequence[Array], dtype: str) -> list[Array]:
-    return [rounded(array, dtype) for array in arrays]

@@ -23,8 +23,7 @@ import math
 from dataclasses import dataclass
 
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
-_WIDEST = {"float64": 1.0, "float32": 2.0}  # the most that σ max|z| may be
-_TYPICAL = {"float64": 1.0, "float32": 0.125}  # see `choose`
+_WIDEST = 1.0, 2.0  # the most that σ max|z| may be, for a bound and for typical data
 MOST_HEADS = 4
 
 
@@ -39,6 +38,9 @@ class Scales:
     def heads(self) -> int:
         return len(self.sigma)
 
+    def finer(self, halvings: int) -> Scales:
+        return Scales(tuple(sigma * 2.0**-halvings for sigma in self.sigma), self.rho)
+
 
 def richardson(heads: int) -> tuple[float, ...]:
     """ρ_h for the scales 1, 1/2, 1/4, …"""
@@ -46,25 +48,24 @@ def richardson(heads: int) -> tuple[float, ...]:
     return tuple(math.prod(s[k] / (s[k] - s[h]) for k in range(heads) if k != h) for h in range(heads))
 
 
-def choose(reach: float, dtype: str, noise: float, heads: int | None = None) -> Scales:
+def choose(reach: float, dtype: str, noise: float, heads: int | None = None, typical: float = 1.0) -> Scales:
     """Scales for logits z with |z| ≤ reach; `noise` counts the roundings of a head relative to its scaled signal.
 
-    Without `heads` the number is the smallest whose floor is within a factor two of the best. In float32 the worst case
-    over a class is far from what any data set shows, and no scale makes a useful bound of it; there the bias counts for
-    logits of an eighth of `reach`.
+    Without `heads` the number is the smallest whose floor is within a factor two of the best. `typical` < 1 counts the
+    bias for logits of that share of `reach`: best for data as they come, no longer for the bound of a whole class.
     """
     options = range(1, MOST_HEADS + 1) if heads is None else (heads,)
-    floors = {count: _floor(count, dtype, noise) for count in options}
+    floors = {count: _floor(count, dtype, noise, typical) for count in options}
     best = min(floor for floor, _ in floors.values())
     count = next(count for count, (floor, _) in floors.items() if floor <= 2 * best)
     sigma = 2.0 ** round(math.log2(floors[count][1] / reach))
     return Scales(tuple(sigma * 2.0**-h for h in range(count)), richardson(count))
 
 
-def _floor(heads: int, dtype: str, noise: float) -> tuple[float, float]:
+def _floor(heads: int, dtype: str, noise: float, typical: float) -> tuple[float, float]:
     """(least sum of relative bias and rounding, the x where it is)."""
     bias = 2.0 ** (-heads * (heads - 1)) / math.factorial(2 * heads + 1)
     rounding = sum(abs(r) * 2.0**h for h, r in enumerate(richardson(heads))) * noise * _ROUNDOFF[dtype]
-    bias *= _TYPICAL[dtype] ** (2 * heads)
-    x = min(_WIDEST[dtype], (rounding / (2 * heads * bias)) ** (1 / (2 * heads + 1)))
+    bias *= typical ** (2 * heads)
+    x = min(_WIDEST[typical < 1], (rounding / (2 * heads * bias)) ** (1 / (2 * heads + 1)))
     return bias * x ** (2 * heads) + rounding / x, x

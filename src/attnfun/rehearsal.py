@@ -1,0 +1,73 @@
+"""The predicted budget of an in-context network: what optimisation, bias and rounding cost on example prompts.
+
+A rehearsal before the run, on prompts that nobody will ask about: the network as it is, the same weights in extended
+precision (the difference is rounding), and the same network with scales 2^-8 of its own in extended precision, where the
+linearisation is exact for all purposes (the difference is bias; what is left is optimisation). Estimates, no bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnfun.network import TokenNetwork
+from attnfun.targets.in_context import Array, InContextTask, prompt
+from attnfun.targets.in_context_exact import example_prompts, exact_predictions
+
+FINER = 8
+_WIDE = np.longdouble
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Predicted errors of predictions (estimates), and on how many example prompts."""
+
+    optimisation: float
+    bias: float
+    rounding: float
+    total: float
+    prompts: int
+
+    def to_json(self) -> dict[str, float]:
+        return {
+            "optimisation": self.optimisation,
+            "bias": self.bias,
+            "rounding": self.rounding,
+            "total": self.total,
+            "prompts": self.prompts,
+        }
+
+
+def rehearse(network: TokenNetwork, limit: TokenNetwork, task: InContextTask, count: int = 3) -> Budget:
+    """`limit` is the same network with finer scales; the parts are those of the first prompt, the total of all."""
+    prompts = example_prompts(task, count, queries=24, seed=1)
+    if not prompts:
+        return Budget(0.0, 0.0, 0.0, 0.0, 0)
+    total, parts = 0.0, (0.0, 0.0, 0.0)
+    for number, (X, y, queries) in enumerate(prompts):
+        tokens = prompt(network.coordinates, task, X, y, queries)
+        N = 2 * task.examples
+        got = network.run(tokens)[N:, 0].astype(np.float64)
+        exact = exact_predictions(task, X, y, queries)
+        total = max(total, float(np.abs(got - exact).max()))
+        if number == 0:
+            wide, ideal = (_extended(net, tokens)[N : N + len(queries)] for net in (network, limit))
+            ends = [exact, ideal, wide, got]
+            parts = tuple(float(np.abs(a - b).max()) for a, b in zip(ends, ends[1:], strict=False))  # type: ignore[assignment]
+    return Budget(*parts, total, len(prompts))
+
+
+def _extended(network: TokenNetwork, tokens: Array) -> np.ndarray:
+    """The prediction of every token, in the widest arithmetic there is."""
+    given = np.asarray(tokens, dtype=network.dtype)
+    Z = np.concatenate([given, network.constants.astype(network.dtype)]).astype(_WIDE)
+    for layer in network.layers:
+        new = Z if layer.carry is None else Z @ layer.carry.astype(_WIDE)
+        for head in layer.heads:
+            W_Q, W_K, W_V, W_O = (array.astype(_WIDE) for array in head.arrays.values())
+            logits = (Z @ W_Q) @ (Z @ W_K).T
+            terms = np.exp(logits - logits.max(axis=1, keepdims=True))
+            new = new + ((terms @ (Z @ W_V)) / terms.sum(axis=1, keepdims=True)) @ W_O
+        Z = new
+    return np.asarray((Z @ network.readout.astype(_WIDE))[:, 0])

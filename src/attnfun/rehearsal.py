@@ -1,19 +1,20 @@
 """The predicted budget of an in-context network: what optimisation, bias and rounding cost on example prompts.
 
 A rehearsal before the run, on prompts that nobody will ask about: the network as it is, the same weights in extended
-precision (the difference is rounding), and the same network with scales 2^-8 of its own in extended precision, where the
+precision (the difference is rounding), and the same network with scales 2^-8 of its own in extended precision, where
 linearisation is exact for all purposes (the difference is bias; what is left is optimisation). Estimates, no bounds.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from attnfun.network import TokenNetwork
 from attnfun.targets.in_context import Array, InContextTask, prompt
-from attnfun.targets.in_context_exact import example_prompts, exact_predictions
+from attnfun.targets.in_context_exact import exact_predictions, example_prompts
 
 FINER = 8
 _WIDE = np.longdouble
@@ -44,7 +45,7 @@ def rehearse(network: TokenNetwork, limit: TokenNetwork, task: InContextTask, co
     prompts = example_prompts(task, count, queries=24, seed=1)
     if not prompts:
         return Budget(0.0, 0.0, 0.0, 0.0, 0)
-    total, parts = 0.0, (0.0, 0.0, 0.0)
+    total, parts = 0.0, [0.0, 0.0, 0.0]
     for number, (X, y, queries) in enumerate(prompts):
         tokens = prompt(network.coordinates, task, X, y, queries)
         N = 2 * task.examples
@@ -52,22 +53,24 @@ def rehearse(network: TokenNetwork, limit: TokenNetwork, task: InContextTask, co
         exact = exact_predictions(task, X, y, queries)
         total = max(total, float(np.abs(got - exact).max()))
         if number == 0:
-            wide, ideal = (_extended(net, tokens)[N : N + len(queries)] for net in (network, limit))
+            first = 0 if task.task == "logistic" else N  # elsewhere examples are only read
+            wide, ideal = (_extended(net, tokens, first)[N : N + len(queries)] for net in (network, limit))
             ends = [exact, ideal, wide, got]
-            parts = tuple(float(np.abs(a - b).max()) for a, b in zip(ends, ends[1:], strict=False))  # type: ignore[assignment]
-    return Budget(*parts, total, len(prompts))
+            parts = [float(np.abs(a - b).max()) for a, b in pairwise(ends)]
+    return Budget(parts[0], parts[1], parts[2], total, len(prompts))
 
 
-def _extended(network: TokenNetwork, tokens: Array) -> np.ndarray:
-    """The prediction of every token, in the widest arithmetic there is."""
+def _extended(network: TokenNetwork, tokens: Array, first: int) -> np.ndarray:
+    """The prediction of every token, in the widest arithmetic there is; tokens before `first` stay as they are."""
     given = np.asarray(tokens, dtype=network.dtype)
     Z = np.concatenate([given, network.constants.astype(network.dtype)]).astype(_WIDE)
     for layer in network.layers:
-        new = Z if layer.carry is None else Z @ layer.carry.astype(_WIDE)
+        active = Z[first:]
+        new = active if layer.carry is None else active @ layer.carry.astype(_WIDE)
         for head in layer.heads:
             W_Q, W_K, W_V, W_O = (array.astype(_WIDE) for array in head.arrays.values())
-            logits = (Z @ W_Q) @ (Z @ W_K).T
+            logits = (active @ W_Q) @ (Z @ W_K).T
             terms = np.exp(logits - logits.max(axis=1, keepdims=True))
             new = new + ((terms @ (Z @ W_V)) / terms.sum(axis=1, keepdims=True)) @ W_O
-        Z = new
+        Z = np.concatenate([Z[:first], new])
     return np.asarray((Z @ network.readout.astype(_WIDE))[:, 0])

@@ -84,17 +84,27 @@ class InContextSolver:
         )
         if low <= 1e-9 * high:
             return f"{text}: they are linearly dependent; take ridge with alpha above 0, or more examples"
-        ends = (min(_two_digits(low, math.floor), self.task.spectrum[0]), max(_two_digits(high, math.ceil), self.task.spectrum[1]))
-        ends = (max(ends[0], self.task.shift), ends[1])
+        bottom = max(min(_two_digits(low, math.floor), self.task.spectrum[0]), self.task.shift)
+        ends = (bottom, max(_two_digits(high, math.ceil), self.task.spectrum[1]))
         eps = self.request.get("eps") or self.certificate.error[1]
-        if not 0 < eps < math.inf:
-            return f"{text}; build the network with spectrum=({ends[0]:g}, {ends[1]:g})"
+        if not (isinstance(eps, (int, float)) and 0 < eps < math.inf):
+            return f"{text}; declare spectrum=({ends[0]:g}, {ends[1]:g})"
         layers = depth(replace(self.task, spectrum=ends), self.algorithm, float(eps))
-        return f"{text}; build the network with spectrum=({ends[0]:g}, {ends[1]:g}): about {layers} layers for {eps:.2g}"
+        return f"{text}; declare spectrum=({ends[0]:g}, {ends[1]:g}): about {layers} layers for {eps:.2g}"
 
     @property
     def algorithm(self) -> str:
-        return str(self.request.get("algorithm") or _default_algorithm(self.task))
+        from attnfun.constructions.in_context import ALGORITHMS
+
+        offered = ALGORITHMS[self.task.task]
+        asked = self.request.get("algorithm")  # of a file, so it may be anything
+        return asked if asked in offered else offered[0]
+
+    @property
+    def heads(self) -> int | None:
+        """The number of Richardson heads that was asked for."""
+        asked = self.request.get("heads")
+        return asked if isinstance(asked, int) and 1 <= asked <= 4 else None
 
     @property
     def iterations(self) -> int:
@@ -111,7 +121,7 @@ class InContextSolver:
         """What optimisation, bias and rounding are expected to cost, predicted on example prompts; not a bound."""
         from attnfun.constructions.in_context import build
 
-        limit = build(self.task, len(self.network.layers), self.algorithm, "float64", self.request.get("heads"), finer=FINER)
+        limit = build(self.task, len(self.network.layers), self.algorithm, "float64", self.heads, finer=FINER)
         return rehearse(self.network, limit, self.task)
 
     def to_torch(self, dtype: Any = None) -> torch.nn.Module:
@@ -138,32 +148,32 @@ class InContextSolver:
         c, cost, task = self.certificate, self.cost, self.task
         lines = [f"{task.text}: {task.domain}."]
         lines.append(
-            f"Built: {cost.layers} layers, {cost.heads} heads, width {self.network.width}, {cost.keys} constant tokens, "
-            f"{cost.parameters:,} parameters, {self.network.dtype}; prompts of {2 * task.examples} tokens and the queries."
+            f"Built: {cost.layers} layers, {cost.heads} heads, width {self.network.width}, {cost.keys} constant tokens,"
+            f" {cost.parameters:,} parameters, {self.network.dtype}; prompts of {2 * task.examples} tokens and queries."
         )
         lines.append(_STORIES[task.task].format(steps=self.iterations, name=self.algorithm, kappa=task.condition))
         if c.status is Status.PROVED:
             parts = ", ".join(f"{name} {value:.2g}" for name, value in c.parts.items())
-            lines.append(f"Proved for every prompt of the class: predictions are off by at most {c.error[1]:.3g} ({parts}).")
+            lines.append(f"Proved for every prompt of the class: predictions within {c.error[1]:.3g} ({parts}).")
             lines.append(f"Hypotheses: {'; '.join(c.hypotheses)}.")
         else:
             lines.append(f"{c.status.value.capitalize()}: {c.reason or c.status.meaning}.")
         b = self.budget
         if b.prompts:
             lines.append(
-                f"Predicted on example prompts (an estimate): {b.total:.2g}, of which optimisation {b.optimisation:.2g}, "
-                f"bias {b.bias:.2g}, rounding {b.rounding:.2g}."
+                f"Predicted on example prompts (an estimate): {b.total:.2g}; on one of them optimisation "
+                f"{b.optimisation:.2g}, bias {b.bias:.2g}, rounding {b.rounding:.2g}."
             )
         return "\n".join(lines)
 
 
 _STORIES = {
-    "linear": "Queries solve A v = q and a solver token A w = Xᵀy, by {steps} steps of {name} (condition number {kappa:.3g}); "
-    "the last layer multiplies their residuals away.",
-    "lasso": "{steps} proximal steps, each a gradient layer and a layer that soft-thresholds every coefficient, then one "
-    "layer that predicts (condition number {kappa:.3g}).",
-    "logistic": "{steps} accelerated gradient steps, each a layer of exact sigmoids and a layer that gathers the gradient, "
-    "then one layer that predicts (condition number of XᵀX {kappa:.3g}).",
+    "linear": "Queries solve A v = q and a solver token A w = Xᵀy, by {steps} steps of {name} (condition number "
+    "{kappa:.3g}); the last layer multiplies their residuals away.",
+    "lasso": "{steps} proximal steps, each a gradient layer and a layer that soft-thresholds every coefficient, then "
+    "one layer that predicts (condition number {kappa:.3g}).",
+    "logistic": "{steps} accelerated gradient steps, each a layer of exact sigmoids and a layer that gathers the "
+    "gradient, then one layer that predicts (condition number of XᵀX {kappa:.3g}).",
 }
 _STORIES["ridge"] = _STORIES["linear"]
 
@@ -200,7 +210,15 @@ def in_context(
     """
     say = progress or (lambda text: None)
     asked = InContextTask.make(
-        task, dim, examples, alpha=alpha, C=C, spectrum=spectrum, x_range=x_range, y_range=y_range, query_range=query_range
+        task,
+        dim,
+        examples,
+        alpha=alpha,
+        C=C,
+        spectrum=spectrum,
+        x_range=x_range,
+        y_range=y_range,
+        query_range=query_range,
     )
     name = _check(asked, eps, layers, heads, dtype, algorithm, accept)
     provable = asked.task in ("linear", "ridge") and dtype == "float64"
@@ -236,7 +254,9 @@ class _Making:
         if certificate.status is Status.UNDECIDED and self.wanted == "sampled":
             worst, tried = measured_error(network, self.task)
             if tried and (self.eps is None or worst <= self.eps):
-                certificate = replace(certificate, status=Status.SAMPLED, error=(worst, worst), method="sampling", parts={})
+                certificate = replace(
+                    certificate, status=Status.SAMPLED, error=(worst, worst), method="sampling", parts={}
+                )
         return InContextSolver(self.task, network, certificate, self.request)
 
     def at(self, layers: int) -> InContextSolver:
@@ -275,7 +295,9 @@ class _Making:
             status = made.certificate.status
             if status in (Status.PROVED, Status.SAMPLED):
                 return made
-            reached = made.certificate.error[1] if self.wanted == "proved" else measured_error(made.network, self.task)[0]
+            reached = (
+                made.certificate.error[1] if self.wanted == "proved" else measured_error(made.network, self.task)[0]
+            )
             if not reached < 0.8 * best:
                 break
             best = reached
@@ -283,7 +305,9 @@ class _Making:
         raise Infeasible(
             f"eps={goal:.3g} for {self.task.text} is below the floor of bias and rounding in {self.dtype}: "
             f"{made.certificate.reason}",
-            {"eps": float(f"{min(best, reached) * 1.1:.2g}")} if min(best, reached) < math.inf else {"accept": "sampled"},
+            {"eps": float(f"{min(best, reached) * 1.1:.2g}")}
+            if min(best, reached) < math.inf
+            else {"accept": "sampled"},
         )
 
 
@@ -315,10 +339,6 @@ def _check(
     if algorithm is not None and algorithm not in offered:
         raise InvalidRequest(f"algorithm={algorithm!r:.30} for {task.task}: write {' or '.join(offered)}")
     return algorithm or offered[0]
-
-
-def _default_algorithm(task: InContextTask) -> str:
-    return {"lasso": "proximal", "logistic": "nesterov"}.get(task.task, "chebyshev")
 
 
 def _two_digits(value: float, rounding: Callable[[float], int]) -> float:

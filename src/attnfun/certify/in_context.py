@@ -30,9 +30,9 @@ or its negative part, e^x ½ √(tr/N) of the denominator, 2N times; denominator
 of carry and heads: γ of its length. tr XᵀX ≤ d max μ.
 
 **Propagation.** A vector δ (or Xᵀc) that enters v after step j is multiplied by H_{jk}(A) until v_k, where H obeys the
-recurrence of s without C_q. Polynomials of degree m are bounded on an interval by their values at M Chebyshev nodes times
-1/cos(πm/(2M)) (Ehlich and Zeller 1964), on pieces [λ, 1.3λ] of the spectrum; values by recurrence in float64, whose
-rounding is carried on by the same H (`_responses`).
+recurrence of s without C_q. Polynomials of degree m are bounded on an interval by their values at M Chebyshev nodes
+times 1/cos(πm/(2M)) (Ehlich and Zeller 1964), on pieces [λ, 1.3λ] of the spectrum; values by recurrence in float64,
+whose rounding is carried on by the same H (`_responses`).
 X and Xᵀ weigh √μ. So sizes of v_k and ẑ_k follow step by step, and with them c and δ of the next step.
 
 **Reading.** Two keys ±l with values ±c give c tanh l, whose coefficients are at most 2.4675 (2/π)^{j+1}. After n steps
@@ -47,8 +47,8 @@ part is qᵀΠ(A)b, and
 m₁l is the difference to the first reading P̂, which is bounded likewise; tanh and its rounding are counted on that size.
 In float32 the data are rounded first: A' w' − A w gives w' − w = A'⁻¹(ΔXᵀ(y − Xw) + X'ᵀ(Δy − ΔX w)) exactly.
 
-Failure modes: another pattern; logits beyond the circle of φ or of tanh (infinite bound); more than 600 layers; float32,
-where (ii) grows like N² u and the bound says little.
+Failure modes: another pattern; logits beyond the circle of φ or of tanh (no finite bound); more than 600 layers;
+float32, where (ii) grows like N² u and the bound says little.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class _Track:
 
 
 def prove_by_in_context(network: TokenNetwork, task: InContextTask) -> InContextBound:
-    """The bound for all prompts of the task's class, from the stored weights; Undecided where the pattern is another."""
+    """The bound for all prompts of the class, from the stored weights; Undecided where the pattern is another."""
     if task.task not in ("linear", "ridge"):
         raise Undecided(f"no bound is known for {task.task}; only linear and ridge regression are proved")
     if len(network.layers) > _MOST:
@@ -417,7 +417,12 @@ class _Proof:
         foreign = abs(p.last.kappa_q) * d.q * query.v[n - 1] + abs(p.last.kappa_v) * v_size * r_query
         own_bias, own_rounding = self._tanh(p.last, l, sizes, foreign, size_of_guess)
         return InContextBound(
-            optimisation, (bias + own_bias + drift) * _SAFE, (rounding + own_rounding) * _SAFE, d.input, self.logits, n + 1
+            optimisation,
+            (bias + own_bias + drift) * _SAFE,
+            (rounding + own_rounding) * _SAFE,
+            d.input,
+            self.logits,
+            n + 1,
         )
 
     def _error_of_r(self, track: _Track, H: Array, weight: Array) -> float:
@@ -444,9 +449,7 @@ class _Proof:
         bias, rounding = self._tanh(reading, l, sizes, foreign, 0.0)
         return (away + bias + rounding) * _SAFE
 
-    def _tanh(
-        self, reading: Reading, l: float, sizes: float, foreign: float, carried: float
-    ) -> tuple[float, float]:
+    def _tanh(self, reading: Reading, l: float, sizes: float, foreign: float, carried: float) -> tuple[float, float]:
         """(bias, rounding) of Σ a c tanh(ρ l): |l| as given, `sizes` Σ|terms| of the logit, `foreign` other tokens'."""
         d, u, c = self.data, self.u, self.p.c
         bias, share = 0.0, 2 / math.pi * _SAFE
@@ -498,4 +501,3 @@ def _power(base: float, exponent: int) -> float:
         return base**exponent
     except OverflowError:
         return math.inf
-

@@ -1,14 +1,14 @@
 """What the stored matrices of a linear in-context network say, as a handful of numbers; nothing else may be in them.
 
-The stream has blocks x, q, v, u, r of d coordinates and the units of `UNITS`. A matrix entry that is not named here must
-be 0, and one that appears for every j of a block must be the same number for all of them: comparisons are exact.
+The stream has blocks x, q, v, u, r of d coordinates and the units of `UNITS`. A matrix entry that is not named here
+must be 0, and one that appears for every j of a block must be the same number for all of them: comparisons are exact.
 
 | part | read from it |
 | --- | --- |
 | constants | the solver tokens: one = solver = 1, sign = ±c |
 | carry | v ← C_q q + C_v v + C_u u, u ← v, r ← K_q q + K_v v (last step); everything else stays |
 | head of a step | logit κ⟨x_i, v⟩ + κ_f sign y_i on examples, value x_i, written to v (and r) with a_v (a_r) |
-| reading head | logit κ⟨q, key⟩ (+ κ_v⟨v, r⟩ + κ_p prediction sign) on solver tokens, value sign, written to prediction with a |
+| reading head | logit κ⟨q, key⟩ (+ κ_v⟨v, r⟩ + κ_p prediction sign) on solvers, value sign, to prediction with a |
 
 Heads of a layer are multiples of its first one: `ratio` is exact, a fraction.
 Failure mode: Undecided, with the part that has another pattern.

@@ -8,6 +8,7 @@ every task: the computed prediction is what a user would get, and the exact one 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from attnfun.certify.view import Undecided
 from attnfun.errors import InvalidRequest
 from attnfun.network import TokenNetwork
 from attnfun.targets.in_context import InContextTask, prompt
-from attnfun.targets.in_context_exact import example_prompts, exact_predictions
+from attnfun.targets.in_context_exact import exact_predictions, example_prompts
 
 _DOUBT = 1e-9  # how far the exact prediction may itself be off, relative to sizes of about 1
 
@@ -48,7 +49,7 @@ def predictions(
 
 def judge(network: TokenNetwork, task: InContextTask, eps: float | None, construction: str = "") -> Certificate:
     """The certificate of `network` for `task`; nothing but these two is read."""
-    common = {
+    common: dict[str, Any] = {
         "eps": eps,
         "norm": math.inf,
         "dtype": network.dtype,
@@ -74,23 +75,25 @@ def judge(network: TokenNetwork, task: InContextTask, eps: float | None, constru
             parts=parts,
             hypotheses=(*hypotheses(network.dtype), "the given examples and queries lie in the declared class"),
             details={"largest logit": bound.logits},
-            **common,  # type: ignore[arg-type]
+            **common,
         )
     try:
         worst, tried = measured_error(network, task)
     except InvalidRequest as error:
-        return Certificate(Status.UNDECIDED, (0.0, math.inf), method="none", reason=str(error), **common)  # type: ignore[arg-type]
+        return Certificate(Status.UNDECIDED, (0.0, math.inf), method="none", reason=str(error), **common)
     if eps is not None and tried and not worst <= eps + _DOUBT * max(1.0, task.y_range):
         reason = f"on an example prompt of the class the prediction is off by {worst:.3g}, above eps {eps:.3g}"
         return Certificate(
-            Status.REFUTED, (worst if math.isfinite(worst) else 0.0, math.inf), method="sampling", reason=reason, **common  # type: ignore[arg-type]
+            Status.REFUTED,
+            (worst if math.isfinite(worst) else 0.0, math.inf),
+            method="sampling",
+            reason=reason,
+            **common,
         )
     if task.task in ("lasso", "logistic") and tried:
         reason = f"{why}; the largest error on {tried} example prompts is {worst:.3g}"
-        return Certificate(Status.SAMPLED, (worst, worst), method="sampling", reason=reason, **common)  # type: ignore[arg-type]
+        return Certificate(Status.SAMPLED, (worst, worst), method="sampling", reason=reason, **common)
     if math.isfinite(high):
         why = f"the proved bound {high:.3g} is above eps {eps:.3g}" if eps is not None else why
     reason = f"{why}; the largest error on {tried} example prompts is {worst:.3g}" if tried else why
-    return Certificate(
-        Status.UNDECIDED, (0.0, high), method="in_context", parts=parts, reason=reason, **common  # type: ignore[arg-type]
-    )
+    return Certificate(Status.UNDECIDED, (0.0, high), method="in_context", parts=parts, reason=reason, **common)

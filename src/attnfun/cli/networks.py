@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnfun.cli import suite
+from attnfun.cli import in_context, suite
 from attnfun.cli.arguments import (
     check_writable,
     picture_path,
@@ -195,11 +195,14 @@ def show_command(
       attnfun show f.safetensors --json
     """
     from attnfun import verbs
+    from attnfun.approximant import Approximant
 
     path = unshield(file)
     picture = picture_path(png, path)
     check_writable(picture)
     net = verbs.load(path)
+    if not isinstance(net, Approximant):
+        return in_context.show(net, path, picture, as_json)
     heads, steps = head_rows(net.network), step_rows(net)
     record = {**network_record(str(net.certificate.target), net), "file": path}
     record |= {"inputs": list(net.network.inputs), "outputs": list(net.network.outputs)}
@@ -256,7 +259,7 @@ def eval_command(
 
     from attnfun import verbs
 
-    net = verbs.load(unshield(file))
+    net = _function_of(verbs.load(unshield(file)), unshield(file))
     names, outputs = list(net.network.inputs), list(net.network.outputs)
     rows = read_points(unshield(points), names) if points else [read_point(text, names) for text in at or ()]
     X = np.array(rows, dtype=np.float64).reshape(len(rows), len(names))
@@ -320,7 +323,7 @@ def export_command(
     from attnfun.export import export
 
     with progress_bar(f"export to {to}"):
-        report = export(verbs.load(unshield(file)), output, to=to, dtype=dtype)
+        report = export(_function_of(verbs.load(unshield(file)), unshield(file)), output, to=to, dtype=dtype)
     record = {"status": "exported", "file": unshield(file), "output": output, **report}
     if as_json:
         print_json(record)
@@ -328,6 +331,15 @@ def export_command(
         rows = [(key.replace("_", " "), literal(number(value))) for key, value in record.items() if key != "status"]
         console().print(facts("exported, loaded back and compared", rows))
     return 0
+
+
+def _function_of(net: Any, path: str) -> Any:
+    """`net`, if it approximates a function; other kinds of networks have commands of their own."""
+    from attnfun.approximant import Approximant
+
+    if not isinstance(net, Approximant):
+        raise InvalidRequest(f"{path} solves a regression in context: attnfun in-context {path} --data CSV --query CSV")
+    return net
 
 
 def _write(net: Any, record: dict[str, Any], output: str | None, picture: str | None) -> None:

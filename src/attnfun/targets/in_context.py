@@ -13,8 +13,8 @@
 | lasso | \\|y − Xw\\|²/(2n) + alpha \\|w\\|₁ | ⟨w, q⟩ |
 | logistic | C Σ ln(1 + e^{−y_i ⟨w, x_i⟩}) + ½\\|w\\|², labels ±1 | 1/(1 + e^{−⟨w, q⟩}), the probability of +1 |
 
-These are scikit-learn's LinearRegression, Ridge, Lasso and LogisticRegression, all without an intercept (append a column
-of ones for one).
+These are scikit-learn's LinearRegression, Ridge, Lasso and LogisticRegression, all without an intercept (append a
+column of ones for one).
 
 **The default class is that of standard normal examples.** Their singular values lie between √n − √d − t and
 √n + √d + t, each end with probability at least 1 − e^{−t²/2} (Davidson and Szarek 2001); t is chosen for 1 %. All n d
@@ -132,8 +132,9 @@ class InContextTask:
 
     @property
     def text(self) -> str:
-        word = {"linear": "", "ridge": f"(alpha={self.strength:g})", "lasso": f"(alpha={self.strength:g})"}
-        return f"{self.task} regression{word.get(self.task, f'(C={self.strength:g})')}, in context"
+        name = self.task if self.task == "lasso" else f"{self.task} regression"
+        word = "C" if self.task == "logistic" else "alpha"
+        return f"in-context {name}" + ("" if self.task == "linear" else f" ({word}={self.strength:g})")
 
     @property
     def domain(self) -> str:
@@ -215,8 +216,8 @@ def normal_spectrum(dim: int, examples: int, shift: float) -> tuple[float, float
     small = max(0.0, math.sqrt(examples) - math.sqrt(dim) - _MARGIN) ** 2 + shift
     if small <= 0:
         raise InvalidRequest(
-            f"{examples} standard normal examples in {dim} dimensions may have eigenvalues near 0: declare spectrum=(low,"
-            f" high), take alpha above 0, or at least {math.ceil((math.sqrt(dim) + _MARGIN + 1) ** 2)} examples"
+            f"{examples} standard normal examples in {dim} dimensions may have eigenvalues near 0: declare "
+            f"spectrum=(low, high), or take at least {math.ceil((math.sqrt(dim) + _MARGIN + 1) ** 2)} examples"
         )
     return small, (math.sqrt(examples) + math.sqrt(dim) + _MARGIN) ** 2 + shift
 

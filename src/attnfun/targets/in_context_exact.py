@@ -10,7 +10,7 @@ from attnfun.targets.in_context import Array, InContextTask
 def exact_coefficients(task: InContextTask, X: Array, y: Array) -> Array:
     """The minimiser w, to about the last digits of float64."""
     if task.task in ("linear", "ridge"):
-        return np.linalg.solve(X.T @ X + task.shift * np.eye(task.dim), X.T @ y)
+        return np.asarray(np.linalg.solve(X.T @ X + task.shift * np.eye(task.dim), X.T @ y), dtype=np.float64)
     return _lasso(X, y, task.strength) if task.task == "lasso" else _logistic(X, y, task.strength)
 
 
@@ -60,7 +60,9 @@ def _logistic(X: Array, y: Array, C: float) -> Array:
     return w
 
 
-def example_prompts(task: InContextTask, count: int, queries: int = 16, seed: int = 0) -> list[tuple[Array, Array, Array]]:
+def example_prompts(
+    task: InContextTask, count: int, queries: int = 16, seed: int = 0
+) -> list[tuple[Array, Array, Array]]:
     """`count` prompts (X, y, queries) of the class, the same in every run: eigenvalues over the whole spectrum, y up to
     its range. Fewer, or none, where normal examples do not fit the declared ranges.
     """

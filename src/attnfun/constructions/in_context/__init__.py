@@ -43,6 +43,6 @@ def build(
     if task.task in ("linear", "ridge"):
         return build_linear(task, layers, algorithm, dtype, heads, typical, finer)
     if layers < 3 or layers % 2 == 0:
-        raise InvalidRequest(f"layers={layers}: {task.task} takes two layers an iteration and one to predict, so 3, 5, 7, …")
+        raise InvalidRequest(f"layers={layers}: {task.task} takes two layers a step and one to predict, so 3, 5, 7, …")
     make = build_lasso if task.task == "lasso" else build_logistic
     return make(task, layers // 2, dtype, heads, finer)

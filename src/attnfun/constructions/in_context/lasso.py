@@ -12,8 +12,8 @@ reads ⟨q, w⟩ as the logit between a query and "plus", against "null": tanh o
 
 Size. 2T + 1 layers for T iterations, d heads in a threshold layer, width 3d + 7, three constant tokens.
 
-Bound. |w − w*| ≤ ((κ−1)/(κ+1))^T |w*| at η/n = 2/(low + high), for S_t moves no two points apart; the threshold is off by
-at most 0.28/β; bias and rounding are measured, not proved.
+Bound. |w − w*| ≤ ((κ−1)/(κ+1))^T |w*| at η/n = 2/(low + high), for S_t moves no two points apart; the threshold is
+off by at most 0.28/β; bias and rounding are measured, not proved.
 
 Failure mode. A coefficient within about 1/β of the threshold; float32, where β is small.
 """
@@ -74,7 +74,8 @@ def build_lasso(
         for j in range(d):
             name = f"w{j + 1}"
             query = s.matrix(3, {}, {(name, 0): beta, ("one", 1): 1.0, ("one", 2): 1.0})
-            units = {("plus", 0): 1.0, ("minus", 0): -1.0, ("plus", 1): -beta * threshold, ("minus", 1): -beta * threshold}
+            units = {("plus", 0): 1.0, ("minus", 0): -1.0}
+            units |= {("plus", 1): -beta * threshold, ("minus", 1): -beta * threshold}
             units |= {("one", 2): -far, ("plus", 2): far, ("minus", 2): far, ("null", 2): far}
             value = s.matrix(1, {}, {(name, 0): 1.0, ("plus", 0): -threshold, ("minus", 0): threshold})
             output = s.matrix(1, {}, {(name, 0): 1.0}).T

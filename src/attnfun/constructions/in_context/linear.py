@@ -4,7 +4,7 @@ Statement. Let A = XᵀX + αI, so ridge(q) = qᵀA⁻¹Xᵀy. All tokens run th
 
     s_{k+1} = s_k + β_k (s_k − s_{k−1}) + τ_k r_k,      r_k = q − α s_k − Σ_i x_i (⟨x_i, s_k⟩ − f y_i),      s_0 = 0,
 
-where a query token has q and f = 0 (s = v → A⁻¹q) and the two solver tokens have q = 0 and f = ±c (s = ±c w, w → A⁻¹Xᵀy).
+where a query token has q and f = 0 (s = v → A⁻¹q) and the two solver tokens q = 0 and f = ±c (s = ±c w, w → A⁻¹Xᵀy).
 The sum is softmax attention over mirrored tokens (`richardson.py`), the rest is the residual stream. At the end
 
     ridge(q) = ⟨q, w⟩ + ⟨v, Xᵀy − A w⟩ + (A⁻¹q − v)ᵀ A (A⁻¹Xᵀy − w):

@@ -9,8 +9,8 @@ Source. Nesterov (1983), with constant momentum for strongly convex functions.
 Construction. Of a mirrored pair ±(x_i, y_i) one token is (x̃_i, 1), the other (−x̃_i, −1): no product is needed.
 *Probability layer*: every example attends to the solver token with the logit −⟨x, m⟩ and to a token "null" with 0: a
 softmax of two keys, exactly the sigmoid: p_i in one token of the pair, 1 − p_i in the other. *Gradient layer*: the
-solver attends to examples with the logit s(p + y/2), which is s/2 ± s p_i on a pair, so mirrored values x sum to x̃_i p_i
-(`richardson.py`). The last layer reads σ(⟨q, w⟩), again exactly.
+solver attends to examples with the logit s(p + y/2), which is s/2 ± s p_i on a pair, so mirrored values x sum to
+x̃_i p_i (`richardson.py`). The last layer reads σ(⟨q, w⟩), again exactly.
 
 Size. 2T + 1 layers for T iterations, width 4d + 7, two constant tokens.
 

@@ -26,7 +26,9 @@ class Stream:
     def at(self, name: str) -> int:
         return self.names.index(name)
 
-    def matrix(self, columns: int, blocks: Mapping[tuple[str, int], float], units: Mapping[tuple[str, int], float]) -> Array:
+    def matrix(
+        self, columns: int, blocks: Mapping[tuple[str, int], float], units: Mapping[tuple[str, int], float]
+    ) -> Array:
         """(width, columns): value · identity at (block, first column), single entries at (name, column)."""
         M = np.zeros((self.width, columns))
         for (block, column), value in blocks.items():
@@ -36,7 +38,9 @@ class Stream:
             M[self.at(name), column] = value
         return M
 
-    def carry(self, blocks: Mapping[tuple[str, str], float], units: Mapping[tuple[str, str], float] | None = None) -> Array:
+    def carry(
+        self, blocks: Mapping[tuple[str, str], float], units: Mapping[tuple[str, str], float] | None = None
+    ) -> Array:
         """The identity, but for value · identity from block to block and single entries from unit to unit."""
         C = np.eye(self.width)
         for (source, goal), value in blocks.items():

@@ -57,12 +57,14 @@ class InContextSolver:
     def coefficients(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
         """(dim,) the w that the solver token holds after the last layer, read from the token matrix."""
         x, t, queries = self._checked(X, y, np.zeros((1, self.task.dim)))
-        final = self.network.stream(prompt(self.network.coordinates, self.task, x, t, queries))[-1]
-        linear = self.task.task in ("linear", "ridge")
-        at = self.network.coordinates.index("v1" if linear else "w1")
-        token = final[2 * self.task.examples + 1].astype(np.float64)
-        w = token[at : at + self.task.dim]
-        return w / token[self.network.coordinates.index("sign")] if linear else w
+        states = self.network.stream(prompt(self.network.coordinates, self.task, x, t, queries))
+        solver, dim = 2 * self.task.examples + 1, self.task.dim
+        if self.task.task in ("linear", "ridge"):
+            token, names = states[-1][solver].astype(np.float64), self.network.coordinates
+            at = names.index("v1")
+            return np.asarray(token[at : at + dim] / token[names.index("sign")])
+        key = self.network.layers[-1].heads[0].key[:, :dim]  # what the last layer takes for w
+        return np.asarray(states[-2][solver].astype(np.float64) @ key)
 
     def _checked(
         self, X: ArrayLike, y: ArrayLike, X_query: ArrayLike
@@ -204,7 +206,7 @@ def in_context(
     XᵀX + alpha I (lasso, logistic: XᵀX) within `spectrum`; defaults are those of standard normal examples.
     `eps` is absolute, on predictions. `layers` fixes the depth; without it the depth is the one at which eps is proved
     (lasso and logistic, and float32: measured on example prompts; the certificate then says `sampled`).
-    `algorithm`: "chebyshev" or "gd" for linear and ridge. `heads` fixes the Richardson heads of a sum (1 to 4).
+    `algorithm`: "chebyshev" or "gd" for linear and ridge, "triple-momentum" or "nesterov" for logistic. `heads` fixes the Richardson heads of a sum (1 to 4).
     `accept`: "proved" or "sampled"; by default a proof is wanted where there can be one, linear and ridge in float64.
     Raises Infeasible, with the nearest request that would do, where eps is not reached.
     """

@@ -59,14 +59,15 @@ from fractions import Fraction
 
 import numpy as np
 
+from attnfun.certify.in_context_class import SAFE as _SAFE
+from attnfun.certify.in_context_class import SeenClass, gain, seen
 from attnfun.certify.in_context_pattern import Array, Pattern, Reading, Step, read_pattern
 from attnfun.certify.in_context_spectrum import Pieces, Poly
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma
 from attnfun.certify.view import Undecided
 from attnfun.network import TokenNetwork
-from attnfun.targets.in_context import EDGE, InContextTask
+from attnfun.targets.in_context import InContextTask
 
-_SAFE = 1 + 1e-9  # the bound is computed in float64 from positive terms
 _U = 2.0**-53  # of the arithmetic of this file
 _EXP = 10  # ulps of an exp and its argument, as in `rounding.py`
 _TOKENS = 2.0**40  # more tokens than a prompt has
@@ -90,27 +91,6 @@ class InContextBound:
         return (self.optimisation + self.bias + self.rounding + self.input) * _SAFE
 
 
-@dataclass(frozen=True)
-class _Class:
-    """The class of prompts as the network sees it (float32: rounded), and what that rounding costs."""
-
-    N: int
-    d: int
-    alpha: float
-    low: float
-    high: float
-    row: float
-    y_entry: float
-    q: float
-    y: float
-    input: float
-
-    @property
-    def top(self) -> float:
-        """The largest eigenvalue of XᵀX."""
-        return (self.high - self.alpha) * _SAFE
-
-
 @dataclass
 class _Track:
     """One kind of token: sizes of its v, and the c and δ that entered after each step."""
@@ -130,43 +110,11 @@ def prove_by_in_context(network: TokenNetwork, task: InContextTask) -> InContext
     if len(network.layers) > _MOST:
         raise Undecided(f"{len(network.layers)} layers are more than the {_MOST} that are looked at")
     with np.errstate(all="ignore"):
-        return _Proof(read_pattern(network, task.dim), _seen(task, network.dtype), network.dtype).bound()
-
-
-def _seen(task: InContextTask, dtype: str) -> _Class:
-    N, d, alpha, u = task.examples, task.dim, task.shift, ROUNDOFF[dtype]
-    edge = 2 * EDGE * task.spectrum[1]
-    low, high = task.spectrum[0] - edge, task.spectrum[1] + edge
-    q, y = math.sqrt(d) * task.query_range * _SAFE, math.sqrt(N) * task.y_range * _SAFE
-    row = min(math.sqrt(d) * task.x_range, math.sqrt(max(high - alpha, 0.0))) * _SAFE
-    if not (low > 0 and low >= alpha - edge):
-        raise Undecided("the spectrum reaches 0")
-    if dtype == "float64":
-        return _Class(N, d, alpha, low, high, row, task.y_range, q, y, 0.0)
-    tiny = TINY[dtype]
-    move = (u * math.sqrt(d * max(high - alpha, 0.0)) + math.sqrt(N * d) * tiny) * _SAFE
-    gain = _gain(low, high, alpha)
-    small = max(math.sqrt(max(low - alpha, 0.0)) - move, 0.0) ** 2 + alpha
-    large = (math.sqrt(max(high - alpha, 0.0)) + move) ** 2 + alpha
-    if not small > 0:
-        raise Undecided("rounding the data may take the spectrum to 0")
-    after = _gain(small, large, alpha)
-    w = y * gain
-    change = move * y / small + after * (u * y + math.sqrt(N) * tiny + move * w)
-    lost = ((u * q + math.sqrt(d) * tiny) * (w + change) + q * change) * _SAFE
-    up = (1 + 2 * u) * _SAFE
-    row = min(row * up, math.sqrt(large - alpha) * up)
-    return _Class(N, d, alpha, small / up, large * up, row, task.y_range * up, q * up, y * up, lost)
-
-
-def _gain(low: float, high: float, alpha: float) -> float:
-    """max √(λ − α)/λ over [low, high]; its only stationary point is 2α."""
-    peak = min(max(low, 2 * alpha), high)
-    return max(math.sqrt(max(lam - alpha, 0.0)) / lam for lam in (low, peak, high)) * _SAFE
+        return _Proof(read_pattern(network, task.dim), seen(task, network.dtype), network.dtype).bound()
 
 
 class _Proof:
-    def __init__(self, pattern: Pattern, data: _Class, dtype: str) -> None:
+    def __init__(self, pattern: Pattern, data: SeenClass, dtype: str) -> None:
         self.p, self.data, self.u, self.dtype = pattern, data, ROUNDOFF[dtype], dtype
         self.n = len(pattern.steps)
         self.pieces = Pieces(data.low, data.high, data.alpha, 2 * self.n + 2)
@@ -393,7 +341,7 @@ class _Proof:
         bias += A2 * moved_v * moved_r
         away = (optimisation + bias + rounding) * _SAFE
 
-        most = d.q * d.y * _gain(d.low, d.high, d.alpha)
+        most = d.q * d.y * gain(d.low, d.high, d.alpha)
         guess, size_of_guess = most, 0.0
         if p.first is not None:
             guess = self._first(p.first, S[n - 1], query, solver, H_w, most)

@@ -41,7 +41,9 @@ def in_context_command(
         typer.Option("--spectrum", metavar="LOW:HIGH", help="Eigenvalues of XᵀX + alpha I, lasso and logistic XᵀX."),
     ] = None,
     layers: Annotated[int | None, typer.Option("--layers", metavar="L", help="Fix the depth.")] = None,
-    algorithm: Annotated[str | None, typer.Option("--algorithm", help="chebyshev or gd (linear, ridge).")] = None,
+    algorithm: Annotated[
+        str | None, typer.Option("--algorithm", help="chebyshev, gd; triple-momentum, nesterov.")
+    ] = None,
     heads: Annotated[int | None, typer.Option("--heads", metavar="H", help="Heads of a sum, 1 to 4.")] = None,
     dtype: Annotated[str, typer.Option("--dtype", help="float64 or float32.")] = "float64",
     x_range: Annotated[float | None, typer.Option("--x-range", help="Largest entry of an example.")] = None,

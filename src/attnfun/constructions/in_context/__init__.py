@@ -19,7 +19,7 @@ ALGORITHMS = {
     "linear": ("chebyshev", "gd"),
     "ridge": ("chebyshev", "gd"),
     "lasso": ("proximal",),
-    "logistic": ("nesterov",),
+    "logistic": ("triple-momentum", "nesterov"),
 }
 
 
@@ -27,7 +27,9 @@ def depth(task: InContextTask, algorithm: str, eps: float) -> int:
     """Layers for eps on the whole class."""
     if task.task in ("linear", "ridge"):
         return depth_for(task, algorithm, eps)
-    return 2 * (lasso_iterations if task.task == "lasso" else logistic_iterations)(task, eps) + 1
+    if task.task == "lasso":
+        return 2 * lasso_iterations(task, eps) + 1
+    return 2 * logistic_iterations(task, eps, algorithm) + 1
 
 
 def build(
@@ -44,5 +46,6 @@ def build(
         return build_linear(task, layers, algorithm, dtype, heads, typical, finer)
     if layers < 3 or layers % 2 == 0:
         raise InvalidRequest(f"layers={layers}: {task.task} takes two layers a step and one to predict, so 3, 5, 7, …")
-    make = build_lasso if task.task == "lasso" else build_logistic
-    return make(task, layers // 2, dtype, heads, finer)
+    if task.task == "lasso":
+        return build_lasso(task, layers // 2, dtype, heads, finer)
+    return build_logistic(task, layers // 2, algorithm, dtype, heads, finer)

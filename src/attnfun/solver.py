@@ -155,7 +155,8 @@ class InContextSolver:
         )
         lines.append(_STORIES[task.task].format(steps=self.iterations, name=self.algorithm, kappa=task.condition))
         if c.status is Status.PROVED:
-            parts = ", ".join(f"{name} {value:.2g}" for name, value in c.parts.items())
+            order = ("optimisation", "bias", "rounding", "input")
+            parts = ", ".join(f"{name} {c.parts[name]:.2g}" for name in order if name in c.parts)
             lines.append(f"Proved for every prompt of the class: predictions within {c.error[1]:.3g} ({parts}).")
             lines.append(f"Hypotheses: {'; '.join(c.hypotheses)}.")
         else:
@@ -206,7 +207,8 @@ def in_context(
     XᵀX + alpha I (lasso, logistic: XᵀX) within `spectrum`; defaults are those of standard normal examples.
     `eps` is absolute, on predictions. `layers` fixes the depth; without it the depth is the one at which eps is proved
     (lasso and logistic, and float32: measured on example prompts; the certificate then says `sampled`).
-    `algorithm`: "chebyshev" or "gd" for linear and ridge, "triple-momentum" or "nesterov" for logistic. `heads` fixes the Richardson heads of a sum (1 to 4).
+    `algorithm`: "chebyshev" or "gd" for linear and ridge, "triple-momentum" or "nesterov" for logistic. `heads` fixes
+    the Richardson heads of a sum (1 to 4).
     `accept`: "proved" or "sampled"; by default a proof is wanted where there can be one, linear and ridge in float64.
     Raises Infeasible, with the nearest request that would do, where eps is not reached.
     """

@@ -19,13 +19,13 @@ e^{−gap + 2 max|logit|} to a denominator of at least 1.)
 rounding, v_k = s_k(A) q for queries and v_k = f S_k(A) b for solvers, polynomials from the recurrences
 s ← C_q + (C_v + m₁κμ) s + C_u s₋, S ← (C_v + m₁κμ) S + C_u S₋ + m₁κ_f.
 
-**Bias.** With ζ ≥ \\|ẑ\\|: sinh(ρẑ_i)/mean cosh(ρẑ) is a power series in ρ whose j-th coefficient is at most
-\\|ẑ_i\\| ζ^{j−1} φ_j, φ(x) = sinh x/(1 − (cosh x − 1)/N): put \\|ẑ_i\\|^j ≤ \\|ẑ_i\\| ζ^{j−1} into the numerator and
+**Bias.** With ζ ≥ |ẑ|: sinh(ρẑ_i)/mean cosh(ρẑ) is a power series in ρ whose j-th coefficient is at most
+|ẑ_i| ζ^{j−1} φ_j, φ(x) = sinh x/(1 − (cosh x − 1)/N): put |ẑ_i|^j ≤ |ẑ_i| ζ^{j−1} into the numerator and
 mean ẑ^{2k} ≤ ζ^{2k}/N into the geometric series of the denominator, all signs made positive. So
-\\|c\\| ≤ Σ_{j=3,5,…} φ_j ζ^j \\|m_j\\|, and the tail from Cauchy's bound on a circle where φ is finite.
+|c| ≤ Σ_{j=3,5,…} φ_j ζ^j |m_j|, and the tail from Cauchy's bound on a circle where φ is finite.
 
 **Rounding** of a step, in any order of summation, exp within 4 ulp: (i) logits: γ_{d+3} of the sizes; (ii) the terms of
-a head: e^{g} − 1 of Σ p_i \\|x_i\\| ≤ cosh(x) √(tr XᵀX/N), x = ρζ; a partial sum of a numerator is at most its positive
+a head: e^{g} − 1 of Σ p_i |x_i| ≤ cosh(x) √(tr XᵀX/N), x = ρζ; a partial sum of a numerator is at most its positive
 or its negative part, e^x ½ √(tr/N) of the denominator, 2N times; denominator: e^g − 1 + γ relative to O; (iii) the sum
 of carry and heads: γ of its length. tr XᵀX ≤ d max μ.
 
@@ -39,13 +39,13 @@ X and Xᵀ weigh √μ. So sizes of v_k and ẑ_k follow step by step, and with 
 the last layer forms, with w and r from the solver token, m₁l = P̂(−1 + …) + (α₁⟨q, w⟩ + α₂⟨v_n, r⟩). Its linear
 part is qᵀΠ(A)b, and
 
-* optimisation: q̄ȳ sup √μ \\|Π(λ) − 1/λ\\|;
-* errors Δv of the query meet the solver's residual, sup √μ \\|H R\\| with r = f R(A) b;
-* errors Δw of the solver meet the query's residual, sup \\|H p̃\\| with p̃ = α₁ + α₂ s_n (K_v + m₁κμ);
-* errors Δr of the last step meet s_n(A) q; and \\|Δv\\|\\|Δr\\| is added.
+* optimisation: q̄ȳ sup √μ |Π(λ) − 1/λ|;
+* errors Δv of the query meet the solver's residual, sup √μ |H R| with r = f R(A) b;
+* errors Δw of the solver meet the query's residual, sup |H p̃| with p̃ = α₁ + α₂ s_n (K_v + m₁κμ);
+* errors Δr of the last step meet s_n(A) q; and |Δv||Δr| is added.
 
 m₁l is the difference to the first reading P̂, which is bounded likewise; tanh and its rounding are counted on that size.
-In float32 the data are rounded first: A' w' − A w gives w' − w = A'⁻¹(ΔXᵀ(y − Xw) + X'ᵀ(Δy − ΔX w)) exactly.
+What rounding the data to float32 costs: `in_context_class.py`.
 
 Failure modes: another pattern; logits beyond the circle of φ or of tanh (no finite bound); more than 600 layers;
 float32, where (ii) grows like N² u and the bound says little.

@@ -198,8 +198,8 @@ TESTED = (
         ),
     ),
     Tested(
-        "ridge, lasso and logistic regression in context: their depths on unseen data, exact supports, a predicted error"
-        " within ten times of the measured one, one attention call a layer in torch",
+        "ridge, lasso and logistic regression in context: their depths on unseen data, exact supports, a predicted"
+        " error within ten times of the measured one, one attention call a layer in torch",
         (
             "tests/in_context/test_networks.py::test_ridge_is_proved_to_be_within_eps_in_so_many_layers",
             "tests/in_context/test_networks.py::test_lasso_finds_predictions_and_support",

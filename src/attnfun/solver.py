@@ -19,6 +19,7 @@ from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.network import Cost, TokenNetwork, load_tokens, save_tokens, tokens_to_torch
 from attnfun.rehearsal import FINER, Budget, rehearse
 from attnfun.targets.in_context import InContextTask, prompt
+from attnfun.targets.in_context_exact import example_prompts
 
 if TYPE_CHECKING:
     import torch
@@ -227,6 +228,11 @@ def in_context(
     name = _check(asked, eps, layers, heads, dtype, algorithm, accept)
     provable = asked.task in ("linear", "ridge") and dtype == "float64"
     wanted = accept or ("proved" if provable else "sampled")
+    if wanted == "sampled" and not example_prompts(asked, 1):
+        raise InvalidRequest(
+            f"nothing can be measured: normal examples with eigenvalues up to {asked.spectrum[1]:g} do not fit "
+            f"x_range={asked.x_range:.4g}; declare a larger x_range"
+        )
     request = {"eps": eps, "algorithm": name, "layers": layers, "heads": heads, "accept": wanted}
     made = _Making(asked, eps, name, heads, dtype, wanted, request, say)
     return made.at(layers) if layers is not None else made.deep_enough()

@@ -216,7 +216,7 @@ def _fit(task: str, asked: dict[str, Any], X: Any, y: Any, queries: Any) -> None
     """Fill in ranges and spectrum from the data, with a tenth to spare, where nothing was declared."""
     import numpy as np
 
-    for name, values, least in (("x_range", X, 0.0), ("y_range", y, 3.0), ("query_range", queries, 2.5)):
+    for name, values, least in (("x_range", 2 * X, 5.0), ("y_range", y, 3.0), ("query_range", queries, 2.5)):
         if asked[name] is None and values is not None and not (name == "y_range" and task == "logistic"):
             asked[name] = max(least, 1.1 * float(np.abs(np.asarray(values)).max()))
     if asked["spectrum"] is None and X.shape[1] == asked["dim"]:

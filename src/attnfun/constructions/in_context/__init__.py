@@ -18,7 +18,7 @@ __all__ = ["ALGORITHMS", "build", "depth"]
 ALGORITHMS = {
     "linear": ("chebyshev", "gd"),
     "ridge": ("chebyshev", "gd"),
-    "lasso": ("proximal",),
+    "lasso": ("accelerated", "proximal"),
     "logistic": ("triple-momentum", "nesterov"),
 }
 
@@ -28,7 +28,7 @@ def depth(task: InContextTask, algorithm: str, eps: float) -> int:
     if task.task in ("linear", "ridge"):
         return depth_for(task, algorithm, eps)
     if task.task == "lasso":
-        return 2 * lasso_iterations(task, eps) + 1
+        return 2 * lasso_iterations(task, eps, algorithm) + 1
     return 2 * logistic_iterations(task, eps, algorithm) + 1
 
 
@@ -47,5 +47,5 @@ def build(
     if layers < 3 or layers % 2 == 0:
         raise InvalidRequest(f"layers={layers}: {task.task} takes two layers a step and one to predict, so 3, 5, 7, …")
     if task.task == "lasso":
-        return build_lasso(task, layers // 2, dtype, heads, finer)
+        return build_lasso(task, layers // 2, algorithm, dtype, heads, finer)
     return build_logistic(task, layers // 2, algorithm, dtype, heads, finer)

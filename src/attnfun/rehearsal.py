@@ -40,24 +40,24 @@ class Budget:
         }
 
 
-def rehearse(network: TokenNetwork, limit: TokenNetwork, task: InContextTask, count: int = 3) -> Budget:
-    """`limit` is the same network with finer scales; the parts are those of the first prompt, the total of all."""
+def rehearse(network: TokenNetwork, limit: TokenNetwork, task: InContextTask, count: int = 8) -> Budget:
+    """`limit` is the same network with finer scales. The worst of the prompts is looked into: its parts, its total."""
+    N, worst = 2 * task.examples, -1.0
     prompts = example_prompts(task, count, queries=24, seed=1)
     if not prompts:
         return Budget(0.0, 0.0, 0.0, 0.0, 0)
-    total, parts = 0.0, [0.0, 0.0, 0.0]
-    for number, (X, y, queries) in enumerate(prompts):
+    for X, y, queries in prompts:
         tokens = prompt(network.coordinates, task, X, y, queries)
-        N = 2 * task.examples
         got = network.run(tokens)[N:, 0].astype(np.float64)
         exact = exact_predictions(task, X, y, queries)
-        total = max(total, float(np.abs(got - exact).max()))
-        if number == 0:
-            first = 0 if task.task == "logistic" else N  # elsewhere examples are only read
-            wide, ideal = (_extended(net, tokens, first)[N : N + len(queries)] for net in (network, limit))
-            ends = [exact, ideal, wide, got]
-            parts = [float(np.abs(a - b).max()) for a, b in pairwise(ends)]
-    return Budget(parts[0], parts[1], parts[2], total, len(prompts))
+        total = float(np.abs(got - exact).max())
+        if not total <= worst:
+            worst, chosen = total, (tokens, exact, got)
+    tokens, exact, got = chosen
+    first = 0 if task.task == "logistic" else N  # elsewhere examples are only read
+    wide, ideal = (_extended(net, tokens, first)[N : N + len(got)] for net in (network, limit))
+    parts = [float(np.abs(a - b).max()) for a, b in pairwise((exact, ideal, wide, got))]
+    return Budget(parts[0], parts[1], parts[2], worst, len(prompts))
 
 
 def _extended(network: TokenNetwork, tokens: Array, first: int) -> np.ndarray:

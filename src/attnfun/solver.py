@@ -165,7 +165,7 @@ class InContextSolver:
         b = self.budget
         if b.prompts:
             lines.append(
-                f"Predicted on example prompts (an estimate): {b.total:.2g}; on one of them optimisation "
+                f"Predicted on example prompts (an estimate): {b.total:.2g}, of which optimisation "
                 f"{b.optimisation:.2g}, bias {b.bias:.2g}, rounding {b.rounding:.2g}."
             )
         return "\n".join(lines)

@@ -21,13 +21,18 @@ from attnfun.network import TokenNetwork
 from attnfun.targets.in_context import InContextTask, prompt
 from attnfun.targets.in_context_exact import exact_predictions, example_prompts
 
+_WORK = 5 * 10**9  # attention weights
 _DOUBT = 1e-9  # how far the exact prediction may itself be off, relative to sizes of about 1
 
 
 def measured_error(network: TokenNetwork, task: InContextTask, count: int = 5) -> tuple[float, int]:
-    """(largest error on example prompts, their number); infinity for predictions that are not finite."""
+    """(largest error on example prompts, their number); infinity for predictions that are not finite.
+
+    Large networks get fewer prompts, at least one.
+    """
     worst, tried = 0.0, 0
-    for X, y, queries in example_prompts(task, count):
+    work = (2 * task.examples + 20) ** 2 * len(network.heads)
+    for X, y, queries in example_prompts(task, max(1, min(count, _WORK // work))):
         got = predictions(network, task, X, y, queries)
         error = np.abs(got - exact_predictions(task, X, y, queries)).max()
         worst = max(worst, float(error) if np.isfinite(error) else math.inf)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from attnfun.certify import Certificate, Status
     from attnfun.sequence_approximant import SequenceApproximant
     from attnfun.sequences import sequence
+    from attnfun.solver import InContextSolver, in_context
     from attnfun.targets import Box
     from attnfun.truncated_linear import interpolation, interpolation_table
     from attnfun.verbs import compile, load, verify
@@ -27,12 +28,14 @@ __all__ = [
     "Box",
     "Certificate",
     "DamagedFile",
+    "InContextSolver",
     "Infeasible",
     "InvalidRequest",
     "Refuted",
     "SequenceApproximant",
     "Status",
     "compile",
+    "in_context",
     "interpolation",
     "interpolation_table",
     "load",
@@ -44,9 +47,11 @@ _HOMES = {
     "Approximant": "attnfun.approximant",
     "Box": "attnfun.targets",
     "Certificate": "attnfun.certify",
+    "InContextSolver": "attnfun.solver",
     "SequenceApproximant": "attnfun.sequence_approximant",
     "Status": "attnfun.certify",
     "compile": "attnfun.verbs",
+    "in_context": "attnfun.solver",
     "interpolation": "attnfun.truncated_linear",
     "interpolation_table": "attnfun.truncated_linear",
     "load": "attnfun.verbs",

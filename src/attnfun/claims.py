@@ -235,6 +235,29 @@ TESTED = (
         ("tests/constructions/test_conformance.py::test_conforms",),
     ),
     Tested(
+        "the bound of a linear in-context network is nearly attained by aligned prompts and exceeded by none, for any"
+        " class, scale, dtype and changed weights; an entry outside its pattern is never proved",
+        (
+            "tests/in_context/test_proof.py::test_aligned_prompts_come_close_to_the_bound_and_stay_below",
+            "tests/in_context/test_proof.py::test_no_prompt_of_a_random_class_is_above_the_bound",
+            "tests/in_context/test_proof.py::test_an_entry_outside_the_pattern_is_never_proved",
+            "tests/in_context/test_proof.py::test_heads_that_see_other_tokens_are_not_proved",
+            "tests/in_context/test_networks.py::test_torch_keeps_the_proved_bound",
+        ),
+    ),
+    Tested(
+        "ridge, lasso and logistic regression in context: their depths on unseen data, exact supports, a predicted"
+        " error within ten times of the measured one, one attention call a layer in torch",
+        (
+            "tests/in_context/test_networks.py::test_ridge_is_proved_to_be_within_eps_in_so_many_layers",
+            "tests/in_context/test_networks.py::test_lasso_finds_predictions_and_support",
+            "tests/in_context/test_networks.py::test_logistic_regression",
+            "tests/in_context/test_networks.py::test_the_predicted_error_is_within_ten_times_of_the_measured_one",
+            "tests/in_context/test_networks.py::"
+            "test_torch_runs_the_same_network_with_one_attention_call_a_layer",
+        ),
+    ),
+    Tested(
         "a crash or a time-out of one target of a suite costs its own row and no other",
         (
             "tests/cli/test_suite.py::test_a_crash_costs_its_own_row_and_no_other",
@@ -243,7 +266,11 @@ TESTED = (
     ),
 )
 
+_IN_CONTEXT = ("linear", "lasso", "logistic", "richardson")
+
 SAMPLED = (
+    ("errors and supports of lasso and logistic regression in context", "src/attnfun/certify/in_context_verdict.py"),
+    ("the predicted budget of an in-context network", "src/attnfun/rehearsal.py"),
     ("how a construction chooses degrees, steps, cell counts and temperatures", "src/attnfun/constructions/auto.py"),
     ("how few keys a tangent head needs, and its error before the proof", "src/attnfun/constructions/unary/search.py"),
     ("the sensitivities by which a composed network shares ε among its steps", "src/attnfun/constructions/compose.py"),
@@ -268,6 +295,7 @@ OPEN = (
     "sums that reach 0 under a root and are no sums of squares; 0/0 of two variables that are not one quotient",
     "that the search for few keys finds the fewest",
     "a proved error of exp in the mathematical library (a hypothesis today)",
+    "bounds for lasso and logistic regression in context; useful ones for linear regression in float32",
     "reduced-precision and GPU arithmetic",
     "lower bounds on the number of keys: a certificate never says that fewer would not do",
 )
@@ -338,6 +366,15 @@ def _lines() -> Iterator[str]:
     for title, module in (*chapters, ("Sequence maps: heads that gather, then networks that apply", sequence)):
         parts = labelled(module.__doc__ or "")
         yield from ("", f"### {title}", "")
+        yield from _blocks(parts["Statement"])
+        yield ""
+        for label in ("Source", "Size", "Bound", "Failure mode"):
+            yield f"- {label}: {_flat(parts[label])}"
+        yield f"- Code: `{_path(module)}`"
+    for name in _IN_CONTEXT:
+        module = importlib.import_module(f"attnfun.constructions.in_context.{name}")
+        parts = labelled(module.__doc__ or "")
+        yield from ("", f"### in context, `{name}`: {_flat((module.__doc__ or '').split(chr(10))[0])}", "")
         yield from _blocks(parts["Statement"])
         yield ""
         for label in ("Source", "Size", "Bound", "Failure mode"):

@@ -18,11 +18,12 @@ from attnfun.network import Network, evaluate
 from attnfun.network import load as load_file
 from attnfun.network.sealed import format_of
 from attnfun.network.sequence_file import FORMAT as SEQUENCE
+from attnfun.network.token_file import FORMAT as TOKENS
 from attnfun.targets import Box, Function, require_defined
 from attnfun.targets.mlp import read_mlp
 
 if TYPE_CHECKING:
-    from attnfun.sequence_approximant import SequenceApproximant
+    pass
 
 _SHARE, _TRIES = (
     0.97,
@@ -286,14 +287,19 @@ def _jsonable(value: Any) -> Any:
     return int(value) if isinstance(value, np.integer) else value
 
 
-def load(path: str | os.PathLike[str]) -> Approximant | SequenceApproximant:
-    """The approximant of a file, of whatever kind; damaged or foreign files raise DamagedFile. Its certificate is the
-    stored one, not proved anew.
+def load(path: str | os.PathLike[str]) -> Any:
+    """The Approximant of a file, its SequenceApproximant or its InContextSolver; damaged or foreign files raise
+    DamagedFile. Its certificate is the stored one, not proved anew.
     """
-    if format_of(path) == SEQUENCE:
+    kind = format_of(path)
+    if kind == SEQUENCE:
         from attnfun.sequences import load_sequence_approximant
 
         return load_sequence_approximant(path)
+    if kind == TOKENS:
+        from attnfun.solver import load_in_context
+
+        return load_in_context(path)
     network, meta = load_file(path)
     function = _function(network, meta)
     stored = meta.get("certificate")
@@ -326,10 +332,18 @@ def verify(
     The verdict is about the stored eps (its absolute value, recomputed for relative requests); without one, any finite
     bound is proved.
     """
-    if format_of(path) == SEQUENCE:
+    kind = format_of(path)
+    if kind == SEQUENCE:
         from attnfun.sequences import verify_sequence
 
         return verify_sequence(path, target, progress=progress)
+    if kind == TOKENS:
+        from attnfun.solver import verify_in_context
+
+        if target is not None:
+            raise InvalidRequest("the file holds a network that solves a regression in context: it has no expression")
+        with one_thread():
+            return verify_in_context(path)
     network, meta = load_file(path, ignore=("certificate",))
     function = _function(network, meta)
     if target is not None:

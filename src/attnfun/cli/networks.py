@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnfun.cli import suite
+from attnfun.cli import in_context, suite
 from attnfun.cli.arguments import (
     check_writable,
     picture_path,
@@ -210,13 +210,17 @@ def show_command(
       attnfun show f.safetensors --json
     """
     from attnfun import verbs
+    from attnfun.approximant import Approximant
+    from attnfun.sequence_approximant import SequenceApproximant
 
     path = unshield(file)
     picture = picture_path(png, path)
     check_writable(picture)
     net: Any = verbs.load(path)
-    if hasattr(net.target, "tokens"):
+    if isinstance(net, SequenceApproximant):
         return show_sequence(net, path, picture, as_json)
+    if not isinstance(net, Approximant):
+        return in_context.show(net, path, picture, as_json)
     heads, steps = head_rows(net.network), step_rows(net)
     record = {**network_record(str(net.certificate.target), net), "file": path}
     record |= {"inputs": list(net.network.inputs), "outputs": list(net.network.outputs)}
@@ -272,10 +276,10 @@ def eval_command(
     import numpy as np
 
     from attnfun import verbs
+    from attnfun.sequence_approximant import SequenceApproximant
 
     net: Any = verbs.load(unshield(file))
-    if hasattr(net.target, "tokens"):
-        net = FlatSequence(net)
+    net = FlatSequence(net) if isinstance(net, SequenceApproximant) else _function_of(net, unshield(file))
     names, outputs = list(net.network.inputs), list(net.network.outputs)
     rows = read_points(unshield(points), names) if points else [read_point(text, names) for text in at or ()]
     X = np.array(rows, dtype=np.float64).reshape(len(rows), len(names))
@@ -337,10 +341,12 @@ def export_command(
     check_writable(output)
     from attnfun import verbs
     from attnfun.export import export
+    from attnfun.sequence_approximant import SequenceApproximant
 
     net: Any = verbs.load(unshield(file))
-    if hasattr(net.target, "tokens"):
+    if isinstance(net, SequenceApproximant):
         raise InvalidRequest("export writes functions; a sequence network gives its torch module by .to_torch()")
+    net = _function_of(net, unshield(file))
     with progress_bar(f"export to {to}"):
         report = export(net, output, to=to, dtype=dtype)
     record = {"status": "exported", "file": unshield(file), "output": output, **report}
@@ -350,6 +356,15 @@ def export_command(
         rows = [(key.replace("_", " "), literal(number(value))) for key, value in record.items() if key != "status"]
         console().print(facts("exported, loaded back and compared", rows))
     return 0
+
+
+def _function_of(net: Any, path: str) -> Any:
+    """`net`, if it approximates a function; other kinds of networks have commands of their own."""
+    from attnfun.approximant import Approximant
+
+    if not isinstance(net, Approximant):
+        raise InvalidRequest(f"{path} solves a regression in context: attnfun in-context {path} --data CSV --query CSV")
+    return net
 
 
 def _write(net: Any, record: dict[str, Any], output: str | None, picture: str | None) -> None:

@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench suites float32 fuzz lint tables claims clean
+.PHONY: help demo test test-slow bench suites float32 in-context fuzz lint tables claims clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ suites: $(READY) ## the three shipped suites at 1e-6 of their range (writes benc
 
 float32: $(READY) ## the same built for float32: proved at 1e-4, measured in torch (writes benchmarks/float32.md)
 	$(BIN)/python benchmarks/float32.py --jobs $(JOBS) --output benchmarks/float32.md
+
+in-context: $(READY) ## ridge, lasso and logistic regression in context: needed, predicted and proved depths
+	$(BIN)/python benchmarks/in_context.py --output benchmarks/in_context.md
 
 fuzz: $(READY) ## 2,000 soundness cases against the checker, with figures
 	$(BIN)/python tests/certify/test_fuzz.py

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from attnfun.approximant import Approximant
     from attnfun.certify import Certificate, Status
     from attnfun.relations import RelationApproximant, relation
+    from attnfun.sequence_approximant import SequenceApproximant
+    from attnfun.sequences import sequence
+    from attnfun.solver import InContextSolver, in_context
     from attnfun.targets import Box
     from attnfun.truncated_linear import interpolation, interpolation_table
     from attnfun.verbs import compile, load, verify
@@ -26,17 +29,21 @@ __all__ = [
     "Box",
     "Certificate",
     "DamagedFile",
+    "InContextSolver",
     "Infeasible",
     "InvalidRequest",
     "NotPositive",
     "Refuted",
     "RelationApproximant",
+    "SequenceApproximant",
     "Status",
     "compile",
+    "in_context",
     "interpolation",
     "interpolation_table",
     "load",
     "relation",
+    "sequence",
     "verify",
 ]
 
@@ -44,13 +51,17 @@ _HOMES = {
     "Approximant": "attnfun.approximant",
     "Box": "attnfun.targets",
     "Certificate": "attnfun.certify",
+    "InContextSolver": "attnfun.solver",
     "RelationApproximant": "attnfun.relations",
+    "SequenceApproximant": "attnfun.sequence_approximant",
     "Status": "attnfun.certify",
     "compile": "attnfun.verbs",
+    "in_context": "attnfun.solver",
     "interpolation": "attnfun.truncated_linear",
     "interpolation_table": "attnfun.truncated_linear",
     "load": "attnfun.verbs",
     "relation": "attnfun.relations",
+    "sequence": "attnfun.sequences",
     "verify": "attnfun.verbs",
 }
 

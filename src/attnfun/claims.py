@@ -22,7 +22,7 @@ import numpy as np
 import attnfun.certify
 from attnfun.certify import Status, relu_rounding, rounding, witness
 from attnfun.certify.rounding import hypotheses
-from attnfun.constructions import CONSTRUCTIONS
+from attnfun.constructions import CONSTRUCTIONS, sequence
 from attnfun.network.network import DTYPES
 from attnfun.verbs import compile as compile_target
 
@@ -173,6 +173,29 @@ TESTED = (
         ),
     ),
     Tested(
+        "sequence networks: no bound is below the worst error that a hunt over sequences finds, in any form and for"
+        " weights spoilt by 1e-12 to 1e-1; forged heads, networks, positions and targets are never proved",
+        (
+            "tests/certify/test_sequence.py::test_no_bound_is_below_the_worst_error_found",
+            "tests/certify/test_sequence.py::test_bounds_hold_for_spoilt_weights",
+            "tests/certify/test_sequence.py::test_no_forgery_is_proved",
+            "tests/certify/test_gathering.py::test_no_aggregate_is_farther_off_than_its_bound",
+            "tests/certify/test_gathering.py::test_what_the_soft_maximum_lacks_is_attained",
+            "tests/targets/test_slopes.py::test_no_two_near_points_differ_by_more_than_the_change_bound",
+        ),
+    ),
+    Tested(
+        "the sequence maps that ship are proved by every construction that fits, and refused with their number by the"
+        " others; equivariant ones commute with permutations; torch runs one attention call a layer",
+        (
+            "tests/test_sequences.py::test_the_maps_that_ship_are_proved_by_every_construction_that_fits",
+            "tests/test_sequences.py::test_what_does_not_fit_is_refused_with_its_number",
+            "tests/test_sequences.py::test_equivariant_maps_give_equivariant_networks",
+            "tests/network/test_sequence.py::test_plain_self_attention_is_the_same_network",
+            "tests/network/test_sequence.py::test_torch_runs_one_attention_a_layer_and_keeps_the_bound",
+        ),
+    ),
+    Tested(
         "ranges of expressions over a box contain the true ones, whatever the budget",
         (
             "tests/targets/test_ranges.py::test_random_expressions_stay_in_their_ranges",
@@ -212,6 +235,29 @@ TESTED = (
         ("tests/constructions/test_conformance.py::test_conforms",),
     ),
     Tested(
+        "the bound of a linear in-context network is nearly attained by aligned prompts and exceeded by none, for any"
+        " class, scale, dtype and changed weights; an entry outside its pattern is never proved",
+        (
+            "tests/in_context/test_proof.py::test_aligned_prompts_come_close_to_the_bound_and_stay_below",
+            "tests/in_context/test_proof.py::test_no_prompt_of_a_random_class_is_above_the_bound",
+            "tests/in_context/test_proof.py::test_an_entry_outside_the_pattern_is_never_proved",
+            "tests/in_context/test_proof.py::test_heads_that_see_other_tokens_are_not_proved",
+            "tests/in_context/test_networks.py::test_torch_keeps_the_proved_bound",
+        ),
+    ),
+    Tested(
+        "ridge, lasso and logistic regression in context: their depths on unseen data, exact supports, a predicted"
+        " error within ten times of the measured one, one attention call a layer in torch",
+        (
+            "tests/in_context/test_networks.py::test_ridge_is_proved_to_be_within_eps_in_so_many_layers",
+            "tests/in_context/test_networks.py::test_lasso_finds_predictions_and_support",
+            "tests/in_context/test_networks.py::test_logistic_regression",
+            "tests/in_context/test_networks.py::test_the_predicted_error_is_within_ten_times_of_the_measured_one",
+            "tests/in_context/test_networks.py::"
+            "test_torch_runs_the_same_network_with_one_attention_call_a_layer",
+        ),
+    ),
+    Tested(
         "a crash or a time-out of one target of a suite costs its own row and no other",
         (
             "tests/cli/test_suite.py::test_a_crash_costs_its_own_row_and_no_other",
@@ -220,7 +266,11 @@ TESTED = (
     ),
 )
 
+_IN_CONTEXT = ("linear", "lasso", "logistic", "richardson")
+
 SAMPLED = (
+    ("errors and supports of lasso and logistic regression in context", "src/attnfun/certify/in_context_verdict.py"),
+    ("the predicted budget of an in-context network", "src/attnfun/rehearsal.py"),
     ("how a construction chooses degrees, steps, cell counts and temperatures", "src/attnfun/constructions/auto.py"),
     ("how few keys a tangent head needs, and its error before the proof", "src/attnfun/constructions/unary/search.py"),
     ("the sensitivities by which a composed network shares ε among its steps", "src/attnfun/constructions/compose.py"),
@@ -238,12 +288,14 @@ OPEN = (
     "networks of several layers without labels, and any of them in L^p: evaluated, saved, exported, but not proved",
     "axes of heads without labels that read more than one variable; steps of more than four arguments",
     "MLPs without labels, in L^p, or with several blocks for one coordinate; lower bounds on the units of any MLP",
+    "sequence maps whose expressions are not defined on the whole box of their features, or in L^p",
     "kinks in two and more variables, except for partitions and for composed networks",
     "more than four variables, except by partitions and by composed networks",
     "programs that equal their target for a reason not among the rewrites",
     "sums that reach 0 under a root and are no sums of squares; 0/0 of two variables that are not one quotient",
     "that the search for few keys finds the fewest",
     "a proved error of exp in the mathematical library (a hypothesis today)",
+    "bounds for lasso and logistic regression in context; useful ones for linear regression in float32",
     "reduced-precision and GPU arithmetic",
     "lower bounds on the number of keys: a certificate never says that fewer would not do",
 )
@@ -307,10 +359,22 @@ def _lines() -> Iterator[str]:
     yield f"`{_path(relu_rounding)}`). Lower ends are witnessed at a float64 point of the domain (`{_path(witness)}`)."
     yield ""
     yield "The constructions rest on these statements, derived in their files. No certificate relies on them."
-    for name, construction in CONSTRUCTIONS.items():
-        module = importlib.import_module(type(construction).__module__)
+    chapters = [
+        (f"`{name}`: {one.summary}", importlib.import_module(type(one).__module__))
+        for name, one in CONSTRUCTIONS.items()
+    ]
+    for title, module in (*chapters, ("Sequence maps: heads that gather, then networks that apply", sequence)):
         parts = labelled(module.__doc__ or "")
-        yield from ("", f"### `{name}`: {construction.summary}", "")
+        yield from ("", f"### {title}", "")
+        yield from _blocks(parts["Statement"])
+        yield ""
+        for label in ("Source", "Size", "Bound", "Failure mode"):
+            yield f"- {label}: {_flat(parts[label])}"
+        yield f"- Code: `{_path(module)}`"
+    for name in _IN_CONTEXT:
+        module = importlib.import_module(f"attnfun.constructions.in_context.{name}")
+        parts = labelled(module.__doc__ or "")
+        yield from ("", f"### in context, `{name}`: {_flat((module.__doc__ or '').split(chr(10))[0])}", "")
         yield from _blocks(parts["Statement"])
         yield ""
         for label in ("Source", "Size", "Bound", "Failure mode"):

@@ -230,7 +230,7 @@ def _fewest(
 def _blocks(
     asked: Relation, parts: Parts, eps: float, signed: bool, pivoted: bool
 ) -> tuple[list[Block], list[Array] | None, list[Array]]:
-    """Blocks of all features of every factor, their signs (symmetric relations), and the sizes |P||Q| of the columns."""
+    """Blocks of all features of every factor, their signs (symmetric relations), and the sizes |P||Q| of columns."""
     from attnfun.constructions.relations.chebyshev import eigen_columns, singular_columns
     from attnfun.constructions.relations.cholesky import pivoted_columns
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate, Status
 from attnfun.certify.relation import core_points, core_that_fits, prove_by_towers
-from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
+from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.network import Network, evaluate, to_torch
 from attnfun.network.features import Features
 from attnfun.network.head import Array
@@ -132,7 +132,7 @@ class RelationApproximant:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Features, towers, relation, request and certificate in one safetensors file."""
-        meta = {"request": dict(self.request), "certificate": self.certificate.to_json()}
+        meta: dict[str, Any] = {"request": dict(self.request), "certificate": self.certificate.to_json()}
         meta |= {"method": self.method, "rank_lower": self.rank_lower}
         save_relation(path, self.target.to_json(), self.stored, self.towers, meta)
 
@@ -166,7 +166,7 @@ class RelationApproximant:
 
 
 def paper_neurons(found: RelationApproximant) -> float:
-    """n (8 κ C √n/ε)² with C = 1: the published count for shallow towers of n features of Barron norm C (no bound here).
+    """n (8 κ C √n/ε)² with C = 1: the published count for shallow towers of n features of Barron norm C.
 
     κ² is read off the features: the largest |φ|² + |ψ|² over 2 at samples.
     """
@@ -264,9 +264,8 @@ def verify_towers(path: str | os.PathLike[str], progress: Callable[[str], None] 
     require_defined(asked.graph, asked.joint)
     how = rest.get("method")
     with _one_thread():
-        return prove_by_towers(
-            asked, features, None if eps is None else float(eps), how if isinstance(how, str) else "", progress, None, towers
-        )
+        goal = None if eps is None else float(eps)
+        return prove_by_towers(asked, features, goal, how if isinstance(how, str) else "", progress, None, towers)
 
 
 def _points(X: ArrayLike, box: Box) -> Array:

@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,9 +16,15 @@ from attnfun.certify.ranges import witnessed_range
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.network import Network, evaluate
 from attnfun.network import load as load_file
-from attnfun.network.relation_file import is_relation_file
+from attnfun.network.relation_file import FORMAT as RELATION
+from attnfun.network.sealed import format_of
+from attnfun.network.sequence_file import FORMAT as SEQUENCE
+from attnfun.network.token_file import FORMAT as TOKENS
 from attnfun.targets import Box, Function, require_defined
 from attnfun.targets.mlp import read_mlp
+
+if TYPE_CHECKING:
+    pass
 
 _SHARE, _TRIES = (
     0.97,
@@ -66,7 +72,7 @@ def compile(
         raise InvalidRequest(f"unknown option(s) {', '.join(sorted(unknown))}; there are {', '.join(sorted(_OPTIONS))}")
     say = progress or (lambda _text: None)
     power = read_norm(norm)
-    _check(eps, dtype, accept, seed)
+    check_request(eps, dtype, seed, accept)
     if realise not in ("attention", "mlp"):
         raise InvalidRequest(f"realise={realise!r}: write attention or mlp")
     mlp = read_mlp(target)
@@ -87,11 +93,11 @@ def compile(
         eps, shown = _absolute(function, float(eps), dtype)
     if shown is None or shown["range"] > 0:
         _check_floor(function, eps, dtype)
-    with _one_thread():
+    with one_thread():
         return _search(function, float(eps), power, dtype, int(seed), method, accept, shown, asked, options, say)
 
 
-def _one_thread() -> Any:
+def one_thread() -> Any:
     """One BLAS thread: the matrices are small, and a request must give the same bits on any number of cores."""
     from threadpoolctl import threadpool_limits
 
@@ -201,7 +207,8 @@ def _sampled(function: Function, network: Network, certificate: Certificate) -> 
     return Certificate(Status.SAMPLED, (high, high), method="sampling", reason=certificate.reason, **fields)
 
 
-def _check(eps: float, dtype: str, accept: str, seed: int) -> None:
+def check_request(eps: float, dtype: str, seed: int, accept: str = "proved") -> None:
+    """Refuse an eps, a dtype, a seed or a word for `accept` that means nothing."""
     if isinstance(eps, bool) or not isinstance(eps, (int, float, np.floating, np.integer)):
         raise InvalidRequest(f"eps={eps!r} is not a number")
     if (isinstance(eps, int) and abs(eps) > 2**1000) or not (math.isfinite(eps) and eps > 0):
@@ -281,14 +288,23 @@ def _jsonable(value: Any) -> Any:
     return int(value) if isinstance(value, np.integer) else value
 
 
-def load(path: str | os.PathLike[str]) -> Approximant:
-    """The approximant of a file (of a relation's file, its RelationApproximant); damaged or foreign files raise
+def load(path: str | os.PathLike[str]) -> Any:
+    """The Approximant of a file, its SequenceApproximant or its InContextSolver; damaged or foreign files raise
     DamagedFile. Its certificate is the stored one, not proved anew.
     """
-    if is_relation_file(path):
+    kind = format_of(path)
+    if kind == SEQUENCE:
+        from attnfun.sequences import load_sequence_approximant
+
+        return load_sequence_approximant(path)
+    if kind == RELATION:
         from attnfun.relations import load_towers
 
-        return load_towers(path)  # type: ignore[return-value]
+        return load_towers(path)
+    if kind == TOKENS:
+        from attnfun.solver import load_in_context
+
+        return load_in_context(path)
     network, meta = load_file(path)
     function = _function(network, meta)
     stored = meta.get("certificate")
@@ -321,12 +337,24 @@ def verify(
     The verdict is about the stored eps (its absolute value, recomputed for relative requests); without one, any finite
     bound is proved.
     """
-    if is_relation_file(path):
+    kind = format_of(path)
+    if kind == SEQUENCE:
+        from attnfun.sequences import verify_sequence
+
+        return verify_sequence(path, target, progress=progress)
+    if kind == RELATION:
         from attnfun.relations import verify_towers
 
         if target is not None:
-            raise InvalidRequest("a relation's file is proved against its stored relation; leave target out")
+            raise InvalidRequest("the file of a relation is proved against the relation it holds: leave target out")
         return verify_towers(path, progress)
+    if kind == TOKENS:
+        from attnfun.solver import verify_in_context
+
+        if target is not None:
+            raise InvalidRequest("the file holds a network that solves a regression in context: it has no expression")
+        with one_thread():
+            return verify_in_context(path)
     network, meta = load_file(path, ignore=("certificate",))
     function = _function(network, meta)
     if target is not None:
@@ -339,7 +367,7 @@ def verify(
         if function.graph is not None:
             require_defined(function.graph, function.box, continuous=False)
         eps, relative = _absolute(function, float(eps), network.dtype)
-    with _one_thread():
+    with one_thread():
         return prove(
             network,
             function,

@@ -148,7 +148,8 @@ def assert_sound(certificate: Certificate, network: Network, target: Function, s
 
 def rewrite(path: Path, out: Path, change: Any) -> Path:
     """Pass the JSON record of an attnfun file through `change(record, tensors)` and write it with fitting seals."""
-    from attnfun.network.file import _read, _to_bytes
+    from attnfun.network.sealed import read as _read
+    from attnfun.network.sealed import to_bytes as _to_bytes
 
     tensors, record = _read(path)
     tensors = {name: np.array(array) for name, array in tensors.items()}

@@ -10,7 +10,7 @@ import torch
 
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.network import Axis, Layer, Network, ReluBlock, evaluate, identical, literal, load, save, stream, to_torch
-from attnfun.network.file import _read
+from attnfun.network.sealed import read as _read
 from network.networks import points, random_axis, random_network, rounded
 
 torch.set_num_threads(1)

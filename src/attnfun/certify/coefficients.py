@@ -1,4 +1,4 @@
-"""Chebyshev coefficients of a function of several variables, enclosed: a polynomial p and a proved bound of sup |f − p|.
+"""Chebyshev coefficients of a function of several variables, enclosed: a polynomial p and a bound of sup |f − p|.
 
 Statement. Let f be continuous on a box, N_k Chebyshev nodes of the first kind on axis k, I_k interpolation in variable
 k. If f, as a function of variable k alone with the others real, is analytic on the ellipse E_{ρ_k} (see `ellipse`) and
@@ -6,8 +6,8 @@ k. If f, as a function of variable k alone with the others real, is analytic on 
 
     sup |f − I_1 … I_m f| ≤ tail = Σ_k (Π_{i<k} Λ_{N_i}) · 4 M_k ρ_k^{−(N_k−1)}/(ρ_k − 1),
 
-for f − I_1 … I_m f = Σ_k I_1 … I_{k−1} (f − I_k f), and in one variable the interpolant is off by at most twice the tail
-of the Chebyshev series (`nodes`). Only one variable is complex at a time, so M_k is small and ρ_k large.
+for f − I_1 … I_m f = Σ_k I_1 … I_{k−1} (f − I_k f), and in one variable the interpolant is off by at most twice the
+tail of the Chebyshev series (`nodes`). Only one variable is complex at a time, so M_k is small and ρ_k large.
 
 The coefficients of I_1 … I_m f are linear in the values at the nodes. Up to `_BALLS` values are balls, and so are the
 coefficients. Beyond, values are float64 intervals (mid ± rad) and each axis is one float64 matrix product with
@@ -250,4 +250,4 @@ def _turn(n: int) -> Array:
 
 def outer(tables: list[Array]) -> Array:
     """Kronecker product of matrices, in order."""
-    return reduce(np.kron, tables)
+    return reduce(lambda a, b: np.asarray(np.kron(a, b)), tables)

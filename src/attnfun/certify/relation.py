@@ -20,12 +20,12 @@ not selected weigh at most Σ_{c∉S} Π_k s_{k c_k}: any number of variables, a
 
 *diagonal* (one tower, no minus sign among the stored columns): what is not selected is a sum of squares of functions,
 D(x, y) = Σ_{c∉S} p_c(x) p_c(y), so |D(x, y)| ≤ sup_x D(x, x) by Cauchy and Schwarz, and D(x, x) = Π_k |P_k(x)|² −
-Σ_{i∈S} φ_i(x)² is a polynomial of degree 2(N_j − 1) in each variable: its supremum is at most its maximum on N' nodes an
-axis divided by Π_j cos(2(N_j − 1)π/(2N'_j)) (Ehlich and Zeller). Total: E_0 + E_1 + that.
+Σ_{i∈S} φ_i(x)² is a polynomial of degree 2(N_j − 1) in each variable: its supremum is at most its maximum on N'
+nodes an axis divided by Π_j cos(2(N_j − 1)π/(2N'_j)) (Ehlich and Zeller). Total: E_0 + E_1 + that.
 
 **Rounding** (part "rounding", in float64; the operations are those of `Features.side`): t is off by at most 5u, T_j by
-8j²u (Markov's inequality for the 5u; the recurrence adds Σ_i |U_{j−i}| 4.1u ≤ 2.05 j² u), so a block's function is off by
-Σ_J |P_J| (Π(1 + 8 J_j² u)(1 + γ_{ΣN_j + 2a}) − 1), products and the inner product of r terms carry it on.
+8j²u (Markov's inequality for the 5u; the recurrence adds Σ_i |U_{j−i}| 4.1u ≤ 2.05 j² u), so a block's function is off
+by Σ_J |P_J| (Π(1 + 8 J_j² u)(1 + γ_{ΣN_j + 2a}) − 1), products and the inner product of r terms carry it on.
 
 Inner functions u(x), v(y) of a core are taken as given: the certificate prints it as a hypothesis. Failure modes:
 Undecided for kinks, for more than six variables in one factor, and for tables past memory.
@@ -47,7 +47,7 @@ from attnfun.certify.towers import score_error, tower_errors
 from attnfun.certify.view import Array, Undecided
 from attnfun.expressions import BallAlgebra, precision, run
 from attnfun.expressions.enclosures import abs_lower, arb, point_balls
-from attnfun.network.features import Features
+from attnfun.network.features import Features, Index
 from attnfun.network.towers import TowerWeights
 from attnfun.targets import Box
 from attnfun.targets.relation import Relation
@@ -58,7 +58,7 @@ _ENTRIES = 40_000_000  # of the Kronecker product that *coefficients* walks thro
 _PRODUCTS = 40_000_000  # columns multiplied out by *factors*
 _POINTS = 3_000_000  # of the grid of *diagonal*
 IEEE = "IEEE arithmetic, rounding to nearest"
-GIVEN = "the inner functions u(x), v(y) of the composition are given exactly; the features are certified as functions of them"
+GIVEN = "the inner functions u(x), v(y) are given exactly: the features are certified as functions of them"
 LIBM = "NumPy's elementary functions err by at most 4 units in the last place (values at the nodes)"
 
 
@@ -105,7 +105,9 @@ def prove_by_towers(
     as polynomials, and says so.
     """
     say = report or (lambda _text: None)
-    fields: dict[str, Any] = {"eps": eps, "norm": math.inf, "dtype": "float64", "target": relation.text, "construction": construction}
+    fields: dict[str, Any] = {"eps": eps, "norm": math.inf, "dtype": "float64", "target": relation.text}
+    fields["construction"] = construction
+    assumed: tuple[str, ...]
     try:
         say("coefficients of the relation")
         parts = parts or _fitting(relation, features, eps)
@@ -127,7 +129,8 @@ def prove_by_towers(
     total = math.nextafter(high + loss, math.inf) if high + loss < math.inf else math.inf
     low, at = (0.0, None) if towers else witness(relation, parts.core, features, loss)
     low = min(low, total)
-    hypotheses = (*assumed, *((GIVEN,) if parts.given else ()), *((LIBM,) if any(e.libm for e in parts.expansions) else ()))
+    libm = any(e.libm for e in parts.expansions)
+    hypotheses = (*assumed, *((GIVEN,) if parts.given else ()), *((LIBM,) if libm else ()))
     reason = None
     if eps is None:
         status = Status.PROVED if math.isfinite(total) else Status.UNDECIDED
@@ -292,7 +295,7 @@ def _by_coefficients(
     return (total + lost) * (1 + (rows * columns + L.size + R.size + 8) * _U) + 1e-290
 
 
-def products(columns: list[Array], selection: Array) -> Array:
+def products(columns: list[Array], selection: Index) -> Array:
     """(rows_k, m_k) a block, (r, blocks) → (Π rows_k, r): Kronecker products of the selected columns."""
     out = columns[0][:, selection[:, 0]]
     for k in range(1, len(columns)):

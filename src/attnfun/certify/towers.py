@@ -6,15 +6,15 @@
 | δ_bc | ≥ sup |h_bc − P_bc| |
 | s_bc | ≥ sup |P_bc| (`coefficients.sup_of_columns`) |
 
-**Attention.** The softmax weights of variable v are analytic where |Im| is small (`ellipse`), and Σ_j |weights_j| ≤ F on
-E_ρ. Their Chebyshev interpolants of N' nodes are enclosed in balls; so h_bc is a known table of coefficients, and
+**Attention.** The softmax weights of variable v are analytic where |Im| is small (`ellipse`), and Σ_j |weights_j| ≤ F
+on E_ρ. Their Chebyshev interpolants of N' nodes are enclosed in balls; so h_bc is a known table of coefficients, and
 
     δ_bc = Σ|table − P| + max_j |V_b[j, c]| Σ_v (Π_{before} Λ) 4 F_v ρ_v^{−(N'−1)}/(ρ_v − 1)  + float64 errors,
 
 the tail as in `coefficients`, for a head is an average of its values where the other variables are real.
 Feature i is off by |Π_b (P + δ) − Π_b P| ≤ Σ_b δ_b Π_{before} s Π_{after} (s + δ), plus the rounding of the products
-that make the head's values, (B − 1) u max_j|V_ji| (weights are an average), plus the rounding of the network computed in
-float64 by any route, `rounding`, and of its read-out.
+that make the head's values, (B − 1) u max_j|V_ji| (weights are an average), plus the rounding of the network computed
+in float64 by any route, `rounding`, and of its read-out.
 
 **MLP.** A tower of ReLU units of one variable is proved column by column by `pieces` against the polynomial itself.
 
@@ -36,12 +36,12 @@ from attnfun.certify.exact import weight_table
 from attnfun.certify.nodes import chebyshev_nodes
 from attnfun.certify.pieces import BrokenLine, prove_by_pieces
 from attnfun.certify.relu_rounding import block_fits, block_rounding
-from attnfun.certify.rounding import gamma, hypotheses, line_bounds, product_bounds, product_fits
+from attnfun.certify.rounding import gamma, line_bounds, product_bounds, product_fits
 from attnfun.certify.view import Array, LineAxis, Undecided, view
 from attnfun.expressions import precision
 from attnfun.expressions.enclosures import upper
 from attnfun.network import Network
-from attnfun.network.features import Features, polynomial_graph
+from attnfun.network.features import Features, Index, polynomial_graph
 from attnfun.network.towers import TowerWeights, tower_network
 
 _U = 2.0**-53
@@ -121,7 +121,8 @@ def _block_delta(features: Features, side: str, weights: TowerWeights, b: int) -
         spread = spread * both.reshape(at)
         relative += (H.shape[1] + 2) * _U
     flat = (weight.reshape(-1, len(used)).sum(axis=0), spread.reshape(-1, len(used)).sum(axis=0))
-    enclosed = np.maximum(flat[1] - flat[0], 0.0) + 1.01 * relative * flat[1] + flat[1] * (V.size // len(used) + 8) * 2 * _U
+    relative = 1.01 * relative + (V.size // len(used) + 8) * 2 * _U
+    enclosed = np.maximum(flat[1] - flat[0], 0.0) + relative * flat[1]
     pad = [(0, n - m) for n, m in zip(shape, value.shape, strict=False)] + [(0, 0)]
     mine = np.pad(value, pad)
     pad = [(0, n - m) for n, m in zip(shape, P.shape, strict=False)] + [(0, 0)]
@@ -179,7 +180,7 @@ def _attention_rounding(network: Network, rank: int) -> Array:
 # ---------------------------------------------------------------- ReLU units
 
 
-def _relu_lines(weights: TowerWeights, used: Array) -> list[BrokenLine]:
+def _relu_lines(weights: TowerWeights, used: Index) -> list[BrokenLine]:
     """The broken line of every used column, with the units that speak in it."""
     assert weights.lines is not None
     keys = weights.keys[0]
@@ -192,7 +193,7 @@ def _relu_lines(weights: TowerWeights, used: Array) -> list[BrokenLine]:
     return out
 
 
-def _relu_deltas(weights: TowerWeights, P: Array, used: Array, low: float, high: float) -> Array:
+def _relu_deltas(weights: TowerWeights, P: Array, used: Index, low: float, high: float) -> Array:
     """(used,) sup |broken line − polynomial|, and the rounding of the line computed in float64."""
     keys = weights.keys[0]
     if keys.w != 1.0 or keys.c != 0.0:

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 import typer
 
-from attnfun.cli import interpolation, networks, relation
+from attnfun.cli import in_context, interpolation, networks, relation
 from attnfun.cli.arguments import shield
 from attnfun.cli.render import fail, failure
 
@@ -55,6 +55,7 @@ def _root(
 
 networks.register(app)
 interpolation.register(app)
+in_context.register(app)
 relation.register(app)
 
 

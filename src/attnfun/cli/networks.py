@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnfun.cli import suite
+from attnfun.cli import in_context, suite
 from attnfun.cli.arguments import (
     check_writable,
     picture_path,
@@ -33,6 +33,7 @@ from attnfun.cli.records import (
     step_table,
 )
 from attnfun.cli.render import EXIT, console, facts, grid, literal, number, print_json, progress_bar
+from attnfun.cli.sequence import FlatSequence, sequence_command, show_sequence
 from attnfun.errors import InvalidRequest
 
 PANEL = "Networks"
@@ -47,6 +48,7 @@ def register(app: typer.Typer) -> None:
     """Hang the commands of this group on the app."""
     for name, command in (
         ("compile", compile_command),
+        ("sequence", sequence_command),
         ("verify", verify_command),
         ("show", show_command),
         ("eval", eval_command),
@@ -208,11 +210,17 @@ def show_command(
       attnfun show f.safetensors --json
     """
     from attnfun import verbs
+    from attnfun.approximant import Approximant
+    from attnfun.sequence_approximant import SequenceApproximant
 
     path = unshield(file)
     picture = picture_path(png, path)
     check_writable(picture)
-    net = verbs.load(path)
+    net: Any = verbs.load(path)
+    if isinstance(net, SequenceApproximant):
+        return show_sequence(net, path, picture, as_json)
+    if not isinstance(net, Approximant):
+        return in_context.show(net, path, picture, as_json)
     heads, steps = head_rows(net.network), step_rows(net)
     record = {**network_record(str(net.certificate.target), net), "file": path}
     record |= {"inputs": list(net.network.inputs), "outputs": list(net.network.outputs)}
@@ -268,8 +276,10 @@ def eval_command(
     import numpy as np
 
     from attnfun import verbs
+    from attnfun.sequence_approximant import SequenceApproximant
 
-    net = verbs.load(unshield(file))
+    net: Any = verbs.load(unshield(file))
+    net = FlatSequence(net) if isinstance(net, SequenceApproximant) else _function_of(net, unshield(file))
     names, outputs = list(net.network.inputs), list(net.network.outputs)
     rows = read_points(unshield(points), names) if points else [read_point(text, names) for text in at or ()]
     X = np.array(rows, dtype=np.float64).reshape(len(rows), len(names))
@@ -331,9 +341,14 @@ def export_command(
     check_writable(output)
     from attnfun import verbs
     from attnfun.export import export
+    from attnfun.sequence_approximant import SequenceApproximant
 
+    net: Any = verbs.load(unshield(file))
+    if isinstance(net, SequenceApproximant):
+        raise InvalidRequest("export writes functions; a sequence network gives its torch module by .to_torch()")
+    net = _function_of(net, unshield(file))
     with progress_bar(f"export to {to}"):
-        report = export(verbs.load(unshield(file)), output, to=to, dtype=dtype)
+        report = export(net, output, to=to, dtype=dtype)
     record = {"status": "exported", "file": unshield(file), "output": output, **report}
     if as_json:
         print_json(record)
@@ -341,6 +356,15 @@ def export_command(
         rows = [(key.replace("_", " "), literal(number(value))) for key, value in record.items() if key != "status"]
         console().print(facts("exported, loaded back and compared", rows))
     return 0
+
+
+def _function_of(net: Any, path: str) -> Any:
+    """`net`, if it approximates a function; other kinds of networks have commands of their own."""
+    from attnfun.approximant import Approximant
+
+    if not isinstance(net, Approximant):
+        raise InvalidRequest(f"{path} solves a regression in context: attnfun in-context {path} --data CSV --query CSV")
+    return net
 
 
 def _write(net: Any, record: dict[str, Any], output: str | None, picture: str | None) -> None:

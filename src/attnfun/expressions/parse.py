@@ -16,7 +16,7 @@ import ast
 import difflib
 import keyword
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, NoReturn
@@ -59,8 +59,15 @@ _HINTS: Final[Mapping[str, str]] = {
 }
 
 
-def parse(source: str | Sequence[str], names: Sequence[str]) -> Graph:
-    """The graph of one expression, or of a list of expressions (the outputs), in the variables `names`."""
+MoreCalls = Callable[[str, list[int], Builder], int | None]
+"""What a target adds to the language: a call and its arguments, a node for it or None where the call is not its own."""
+
+
+def parse(source: str | Sequence[str], names: Sequence[str], calls: MoreCalls | None = None) -> Graph:
+    """The graph of one expression, or of a list of expressions (the outputs), in the variables `names`.
+
+    `calls` is asked first about every call.
+    """
     known = tuple(names)
     for name in known:
         if not is_name(name):
@@ -78,7 +85,7 @@ def parse(source: str | Sequence[str], names: Sequence[str]) -> Graph:
         terms += scan.terms
         if terms > MAX_NODES:
             _refuse(text, 0, f"the expressions together have more than {MAX_NODES:,} terms")
-        outputs.append(_build(text, scan, known, builder))
+        outputs.append(_build(text, scan, known, builder, calls))
     return builder.graph(outputs)
 
 
@@ -197,7 +204,7 @@ def _number(source: str, at: int, token: str) -> Fraction:
     return Fraction(digits * 10**power if power >= 0 else Fraction(digits, 10**-power))
 
 
-def _build(source: str, scan: _Scan, names: Sequence[str], builder: Builder) -> int:
+def _build(source: str, scan: _Scan, names: Sequence[str], builder: Builder, calls: MoreCalls | None) -> int:
     stripped = scan.text.strip()
     shift = len(scan.text) - len(scan.text.lstrip())
     try:
@@ -222,7 +229,7 @@ def _build(source: str, scan: _Scan, names: Sequence[str], builder: Builder) -> 
     for node in reversed(order):  # arguments before what uses them, and from left to right
         at = shift + node.col_offset
         try:
-            built[node] = _node(node, at, source, scan, names, builder, built)
+            built[node] = _node(node, at, source, scan, names, builder, built, calls)
         except InvalidRequest as error:
             if error.column is not None:
                 raise
@@ -240,6 +247,7 @@ def _node(
     names: Sequence[str],
     builder: Builder,
     built: Mapping[ast.expr, int],
+    calls: MoreCalls | None,
 ) -> int:
     if isinstance(node, ast.Constant) and at in scan.numbers:
         return builder.const(scan.numbers[at])
@@ -257,7 +265,9 @@ def _node(
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         return builder.apply(_OPERATORS[type(node.op)], built[node.left], built[node.right])
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
-        return _call(node.func.id, [built[arg] for arg in node.args], at, source, names, builder)
+        args = [built[arg] for arg in node.args]
+        made = None if calls is None or node.func.id in names else calls(node.func.id, args, builder)
+        return _call(node.func.id, args, at, source, names, builder) if made is None else made
     _refuse(source, at, "this is not part of the language of expressions")
 
 

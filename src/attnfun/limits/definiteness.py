@@ -1,10 +1,10 @@
 """Is a symmetric relation positive semidefinite? A witness against it, checked exactly.
 
-Statement. If points z_1 … z_n and a vector v have vᵀ K v < 0, K_ij = r(z_i, z_j), then r is no inner product ⟨φ(x), φ(y)⟩,
-and every positive semidefinite kernel K' has sup |r − K'| ≥ −vᵀ K v/|v|₁², because vᵀ K' v ≥ 0 and
+Statement. If points z_1 … z_n and a vector v have vᵀ K v < 0, K_ij = r(z_i, z_j), then r is no inner product
+⟨φ(x), φ(y)⟩, and every positive semidefinite kernel K' has sup |r − K'| ≥ −vᵀ K v/|v|₁², because vᵀ K' v ≥ 0 and
 |vᵀ (K − K') v| ≤ |v|₁² sup |K − K'|.
-The points and v are doubles, that is, rational numbers, and stay exactly these; the entries of K are enclosed in balls of
-256 bits, and the sum over i, j with them. v is the eigenvector of the least eigenvalue of the weighted table.
+The points and v are doubles, that is, rational numbers, and stay exactly these; the entries of K are enclosed in balls
+of 256 bits, and the sum over i, j with them. v is the eigenvector of the least eigenvalue of the weighted table.
 Failure mode: silence proves nothing. A violation below rounding, or between the points, is not seen.
 """
 

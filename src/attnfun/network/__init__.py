@@ -19,7 +19,11 @@ from attnfun.network.literal import FORMS, Literal, literal, shut_out
 from attnfun.network.local import LocalAxis, LocalPlan, local_plan
 from attnfun.network.network import Cost, Layer, Network, identical
 from attnfun.network.relu import ReluBlock, evaluate_block
-from attnfun.network.torch_form import to_torch
+from attnfun.network.sequence import Apply, Gather, GatherHead, SequenceNetwork, Spread
+from attnfun.network.sequence_file import load_sequence, save_sequence
+from attnfun.network.token_file import load_tokens, save_tokens
+from attnfun.network.tokens import TokenHead, TokenLayer, TokenNetwork
+from attnfun.network.torch_form import to_torch, tokens_to_torch
 
 __all__ = [
     "Axis",
@@ -49,6 +53,19 @@ __all__ = [
     "literal",
     "shut_out",
     "to_torch",
+    "TokenHead",
+    "TokenLayer",
+    "TokenNetwork",
+    "tokens_to_torch",
+    "save_tokens",
+    "load_tokens",
+    "Apply",
+    "Gather",
+    "GatherHead",
+    "SequenceNetwork",
+    "Spread",
+    "load_sequence",
+    "save_sequence",
     "content_hash",
     "load",
     "save",

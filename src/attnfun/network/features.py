@@ -9,8 +9,8 @@
     φ_i(x) = Π_k P_k[S_ik](x),   ψ_i(y) = Π_k Q_k[S_ik](y),   P(x) = Σ_J P_J Π_j T_{J_j}(t_j),   t = x mapped to [-1, 1]
 
 A block may hold more columns than the selection uses: together they are an expansion of the whole factor, which the
-proof compares the selected ones with. In a symmetric relation Q_k = P_k times `signs` (all 1 unless signed), so that one
-tower serves both sides. Nothing but weights lives here.
+proof compares the selected ones with. In a symmetric relation Q_k = P_k times `signs` (all 1 unless signed), so that
+one tower serves both sides. Nothing but weights lives here.
 """
 
 from __future__ import annotations

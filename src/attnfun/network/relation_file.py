@@ -1,10 +1,11 @@
-"""The file of a relation: safetensors with one JSON text under the metadata key "attnfun", format 3.
+"""The file of a relation: `sealed.py`'s container, its structure below.
 
-| JSON key | what | protected by |
-| --- | --- | --- |
-| format, target, blocks, mlp | 3; the relation; variables of every block; ReLU towers or not | hash |
-| anything else: request, certificate | may be deleted without harm to the rest | nothing |
-| hash | sha256 of the above and of every tensor | itself |
+| JSON key | what |
+| --- | --- |
+| format | "relation 1" |
+| target | the relation (hashed) |
+| blocks, mlp | variables of every block; whether towers are ReLU units (null: features only) |
+| request, certificate, method, rank_lower | may be deleted without harm to the rest |
 
 Tensors, all float64: block<k>/left, block<k>/right (or block<k>/signs instead of right for one tower), selection, the
 boxes, and, if towers are realised, <side>/keys<v>/{map, slopes, biases}, <side>/values<k>, <side>/lines.
@@ -12,76 +13,68 @@ boxes, and, if towers are realised, <side>/keys<v>/{map, slopes, biases}, <side>
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save as _to_bytes
 
-from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest
+from attnfun.errors import AttnfunError, DamagedFile
+from attnfun.network import sealed
 from attnfun.network.features import Block, Features
-from attnfun.network.file import _read as read_raw
-from attnfun.network.file import write_all
 from attnfun.network.head import AnyArray, Array
 from attnfun.network.towers import Keys, TowerWeights
 
-FORMAT = 3
+FORMAT = "relation 1"
 Towers = tuple[TowerWeights, TowerWeights]
-
-
-def is_relation_file(path: str | os.PathLike[str]) -> bool:
-    """Does the file say that it holds a relation? Damaged files raise DamagedFile."""
-    _, record = read_raw(Path(path))
-    return record.get("format") == FORMAT
+_OWN = ("format", "blocks", "mlp", "dtype")
 
 
 def save_relation(
-    path: str | os.PathLike[str], target: Mapping[str, Any], features: Features, towers: Towers | None, meta: Mapping[str, Any]
+    path: str | os.PathLike[str],
+    target: Mapping[str, Any],
+    features: Features,
+    towers: Towers | None,
+    meta: Mapping[str, Any],
 ) -> None:
     """Write features (and towers) with their target; `meta` holds request and certificate."""
     tensors = {name: np.ascontiguousarray(a, dtype="<f8") for name, a in _tensors(features, towers).items()}
-    own = {
-        "format": FORMAT,
-        "target": dict(target),
-        "blocks": [[list(b.left_vars), list(b.right_vars)] for b in features.blocks],
-        "mlp": None if towers is None else towers[0].mlp,
-    }
-    record = {**meta, **own, "hash": _hash(own, tensors)}
-    try:
-        text = json.dumps(record, sort_keys=True, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise InvalidRequest(f"cannot save {path}: {error}") from None
-    write_all(Path(path), _to_bytes(tensors, metadata={"attnfun": text}))
+    sealed.write(path, _structure(features, towers), tensors, {**meta, "target": dict(target)})
 
 
 def load_relation(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Features, Towers | None, dict[str, Any]]:
     """(target, features, towers, the rest of the record); raises DamagedFile for what `save_relation` did not write."""
     where = Path(path)
-    tensors, record = read_raw(where)
+    tensors, record = sealed.read(where)
+    if record.get("format") != FORMAT:
+        sealed.damaged(where, f"format {record.get('format')!r} is not {FORMAT!r}, that of a relation")
+    own, meta = sealed.unsealed(where, record, _OWN, ())
     try:
-        if record.get("format") != FORMAT:
-            raise DamagedFile("it holds no relation")
-        own = {key: record[key] for key in ("format", "target", "blocks", "mlp")}
-        if _hash(own, tensors) != record.get("hash"):
-            raise DamagedFile("its content is not the one that was hashed")
         features, towers = _built(own, dict(tensors))
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, AttnfunError) as error:
-        raise DamagedFile(f"{where} is not a whole attnfun file: {error}") from None
-    rest = {key: value for key, value in record.items() if key not in (*own, "hash")}
-    return own["target"], features, towers, rest
+        structure = _structure(features, towers)
+        arrays = {name: np.ascontiguousarray(a, dtype="<f8") for name, a in _tensors(features, towers).items()}
+        same = {key: own[key] for key in structure} == structure
+        same = same and sealed.content_hash(structure, arrays, meta) == own["hash"]
+        target = meta.pop("target")
+        if not isinstance(target, dict):
+            raise DamagedFile("it has no relation")
+    except AttnfunError as error:
+        sealed.damaged(where, str(error), error)
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
+        sealed.damaged(where, "its structure and its tensors do not fit together", error)
+    if not same:
+        sealed.damaged(where, "its content is not the one that was hashed")
+    return target, features, towers, meta
 
 
-def _hash(own: Mapping[str, Any], tensors: Mapping[str, AnyArray]) -> str:
-    digest = hashlib.sha256(json.dumps(own, sort_keys=True, allow_nan=False).encode())
-    for name in sorted(tensors):
-        array = np.ascontiguousarray(tensors[name], dtype="<f8")
-        digest.update(f"|{name}|{array.shape}|".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
+def _structure(features: Features, towers: Towers | None) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "blocks": [[list(b.left_vars), list(b.right_vars)] for b in features.blocks],
+        "mlp": None if towers is None else towers[0].mlp,
+        "dtype": "float64",
+    }
 
 
 def _tensors(features: Features, towers: Towers | None) -> dict[str, Array]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from attnfun.errors import AttnfunError, InvalidRequest
 from attnfun.network.literal import FORMS
 from attnfun.network.network import Network
+from attnfun.network.tokens import TokenNetwork
 
 if TYPE_CHECKING:
     import torch
@@ -43,3 +44,18 @@ def to_torch(network: Network, dtype: Any = None, form: str = "cross", second: t
             raise InvalidRequest(f"the self form has one input sequence, not a second one of {list(second)}")
         return torch_modules.SelfAttention(network, name)
     return torch_modules.CrossAttention(network, name, form, second)
+
+
+def tokens_to_torch(network: TokenNetwork, dtype: Any = None) -> torch.nn.Module:
+    """A token network as a module on token matrices: (n, width) or (batch, n, width) in, read-outs of every token out.
+
+    One F.scaled_dot_product_attention (scale=1.0) a layer, whatever the number of heads.
+    """
+    name = network.dtype if dtype is None else str(dtype).removeprefix("torch.")
+    if name not in ("float64", "float32"):
+        raise InvalidRequest(f"torch networks are float64 or float32, not {dtype}")
+    try:
+        from attnfun.network import token_torch
+    except ImportError as error:
+        raise AttnfunError("torch is not installed: pip install 'attnfun[torch]'") from error
+    return token_torch.TokenAttention(network, name)

@@ -85,15 +85,16 @@ def tower_network(features: Features, side: str, weights: TowerWeights, names: t
         fits = weights.values[0].shape == (len(weights.keys[0].slopes), columns) and weights.lines.shape == (2, columns)
         if d != 1 or len(features.blocks) != 1 or not fits:
             raise InvalidRequest("a tower of ReLU units has one variable, units and lines for every column")
-        chosen = features.selection[:, 0]
-        block = ReluBlock("features", weights.keys[0].axis(0, 1), weights.values[0][:, chosen], writes)
-        readout[:, 0] = weights.lines[0, chosen]
-        return Network(names, (Layer((block,)),), readout, weights.lines[1, chosen], writes, box)
+        picked = features.selection[:, 0]
+        units = ReluBlock("features", weights.keys[0].axis(0, 1), weights.values[0][:, picked], writes)
+        readout[:, 0] = weights.lines[0, picked]
+        return Network(names, (Layer((units,)),), readout, weights.lines[1, picked], writes, box)
     places = [v for block in features.blocks for v in (block.left_vars if side == "left" else block.right_vars)]
     sizes = [len(weights.keys[v].slopes) for v in places]
     if math.prod(sizes) > MOST_KEYS or math.prod(sizes) * rank > MOST_VALUES:
         raise Infeasible(
-            f"a tower of {' × '.join(map(str, sizes))} keys and {rank} features is out of reach", {"features_only": True}
+            f"a tower of {' × '.join(map(str, sizes))} keys and {rank} features is out of reach",
+            {"features_only": True},
         )
     values = np.ones((1, rank))
     for k, (block, own) in enumerate(zip(features.blocks, weights.values, strict=True)):

@@ -229,11 +229,12 @@ def factors_of(core: Core, symmetric: bool) -> list[Factor]:
         for k in range(core.left.dim):
             join([k, core.left.dim + k])
     found: dict[int, list[int]] = {}
-    constants = []
+    constants: list[int] = []
     for part, members in zip(parts, uses, strict=True):
         (found.setdefault(root(members[0]), []) if members else constants).append(part)
-    out = []
-    for members in (sorted(k for k in range(len(names)) if root(k) == r) for r in sorted({root(k) for k in place.values()})):
+    out: list[Factor] = []
+    roots = sorted({root(k) for k in place.values()})
+    for members in ([k for k in range(len(names)) if root(k) == r] for r in roots):
         nodes = found.get(root(members[0]), [])
         if not out:
             nodes = constants + nodes

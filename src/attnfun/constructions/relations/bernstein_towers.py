@@ -1,7 +1,7 @@
 """Towers of attention: polynomials of one variable by Bernstein heads, products of them by one head on a product grid.
 
-Statement: the keys τ(j − m/2) with biases ln C(m, j) weigh like the Bernstein polynomials of s = sigmoid(τ t), so a head
-is a polynomial in s, which for small τ is nearly linear in t; least squares give values for all features at once.
+Statement: the keys τ(j − m/2) with biases ln C(m, j) weigh like the Bernstein polynomials of s = sigmoid(τ t), so a
+head is a polynomial in s, which for small τ is nearly linear in t; least squares give values for all features at once.
 Source: `bernstein` (its docstring); Bernstein 1912.
 Size: m + 1 keys a variable, a little more than the degree that the features really have. Values stay of the features'
 own size for τ about 1: they are float32-safe.
@@ -45,7 +45,7 @@ def attention_tower(features: Features, side: str, tolerance: float) -> TowerWei
 
 
 def _keys(tau: float, count: int, low: float, high: float) -> Keys:
-    j = np.arange(count)
+    j = np.arange(count, dtype=np.float64)
     biases = [math.lgamma(count) - math.lgamma(i + 1) - math.lgamma(count - i) for i in range(count)]
     return Keys(2 / (high - low), -(high + low) / (high - low), tau * (j - (count - 1) / 2), np.array(biases))
 

@@ -3,8 +3,8 @@
 Statement: g(x, y) ≈ T(x)ᵀ C T(y) with C the matrix of Chebyshev coefficients. C = Σ_i σ_i a_i b_iᵀ gives the features
 φ_i = sqrt(σ_i) a_iᵀ T, ψ_i = sqrt(σ_i) b_iᵀ T; for a symmetric C = Σ_i λ_i a_i a_iᵀ one tower φ_i = sqrt|λ_i| a_iᵀ T
 and the signs of λ.
-Source: Mercer 1909 and Schmidt 1907 for integral operators; here the operator is the table itself. Altabaa and Lafferty,
-arXiv 2402.08856, for the use: relations as inner products of two feature maps.
+Source: Mercer 1909 and Schmidt 1907 for integral operators; here the operator is the table itself. Altabaa and
+Lafferty, arXiv 2402.08856, for the use: relations as inner products of two feature maps.
 Derivation: |T_j| ≤ 1, so dropping terms costs at most the sum of the coefficients that they take along; C is positive
 semidefinite if the polynomial kernel is (congruence with the invertible matrix of the T_j at the nodes).
 Size: one feature a singular value that is kept. Bound: see `certify.relation`.

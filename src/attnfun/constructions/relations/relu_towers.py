@@ -1,10 +1,11 @@
 """Towers of ReLU units: every feature of one variable as a broken line, all units in one hidden layer.
 
-Statement: `unary.spline` gives each feature the fewest breakpoints that keep it in a corridor of half-width E; the units
-of all features stand beside each other in one hidden layer, the affine parts in the read-out.
+Statement: `unary.spline` gives each feature the fewest breakpoints that keep it in a corridor of half-width E; the
+units of all features stand beside each other in one hidden layer, the affine parts in the read-out.
 Source: the ReLU spline walk of `realise="mlp"`; compare Altabaa and Lafferty, arXiv 2402.08856, who count neurons by
 Barron's theorem: of order r² κ² C²/ε² for r features of Barron norm C (κ² = sup r(x, x)).
-Size: ¼ ∫ √|φ''|/√E a feature. Bound: `certify.towers` (*pieces*). Failure mode: features of several variables are refused.
+Size: ¼ ∫ √|φ''|/√E a feature. Bound: `certify.towers` (*pieces*). Failure mode: several variables
+are refused.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Tensor Mercer: the features of a product of relations are products of the factors' features.
 
-Statement: if g = Π_k g_k and g_k ≈ Σ_c p_kc q_kc, then g ≈ Σ_c Π_k p_{k c_k} Π_k q_{k c_k}; the largest products are kept.
-Source: eigenpairs of a product kernel multiply (Mercer); sup norms instead of eigenvalues decide here, because the error
-is measured in the sup norm: Σ over what is dropped of Π_k sup|p_kc| sup|q_kc|.
+Statement: if g = Π_k g_k and g_k ≈ Σ_c p_kc q_kc, then g ≈ Σ_c Π_k p_{k c_k} Π_k q_{k c_k}; the largest
+products are kept.
+Source: eigenpairs of a product kernel multiply (Mercer); sup norms instead of eigenvalues decide here, because the
+error is measured in the sup norm: Σ over what is dropped of Π_k sup|p_kc| sup|q_kc|.
 Size: the number of products kept, in any number of variables; only the factors are stored.
 Failure mode: factors of slowly decaying spectra; past 4·10^7 products the table is refused.
 """

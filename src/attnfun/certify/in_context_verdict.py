@@ -1,0 +1,104 @@
+"""The verdict on an in-context network: proved, sampled, refuted or undecided, from stored weights and task alone.
+
+Linear and ridge regression are proved by `in_context.py`. Of lasso and logistic regression the error is measured on
+example prompts of the class: a number that is never called a bound. A prompt with an error above eps refutes eps, for
+every task: the computed prediction is what a user would get, and the exact one is known far more closely than eps.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from attnfun.certify.certificate import Certificate, Status
+from attnfun.certify.in_context import prove_by_in_context
+from attnfun.certify.rounding import hypotheses
+from attnfun.certify.view import Undecided
+from attnfun.errors import InvalidRequest
+from attnfun.network import TokenNetwork
+from attnfun.targets.in_context import InContextTask, prompt
+from attnfun.targets.in_context_exact import exact_predictions, example_prompts
+
+_WORK = 5 * 10**9  # attention weights
+_DOUBT = 1e-9  # how far the exact prediction may itself be off, relative to sizes of about 1
+
+
+def measured_error(network: TokenNetwork, task: InContextTask, count: int = 5) -> tuple[float, int]:
+    """(largest error on example prompts, their number); infinity for predictions that are not finite.
+
+    Large networks get fewer prompts, at least one.
+    """
+    worst, tried = 0.0, 0
+    work = (2 * task.examples + 20) ** 2 * len(network.heads)
+    for X, y, queries in example_prompts(task, max(1, min(count, _WORK // work))):
+        got = predictions(network, task, X, y, queries)
+        error = np.abs(got - exact_predictions(task, X, y, queries)).max()
+        worst = max(worst, float(error) if np.isfinite(error) else math.inf)
+        tried += 1
+    return worst, tried
+
+
+def predictions(
+    network: TokenNetwork, task: InContextTask, X: np.ndarray, y: np.ndarray, queries: np.ndarray
+) -> np.ndarray:
+    """What the network says of the queries of one prompt."""
+    try:
+        tokens = prompt(network.coordinates, task, X, y, queries)
+    except KeyError as error:
+        raise InvalidRequest(f"the network has no coordinate {error} for its prompt") from None
+    with np.errstate(all="ignore"):
+        return np.asarray(network.run(tokens)[2 * task.examples :, 0], dtype=np.float64)
+
+
+def judge(network: TokenNetwork, task: InContextTask, eps: float | None, construction: str = "") -> Certificate:
+    """The certificate of `network` for `task`; nothing but these two is read."""
+    common: dict[str, Any] = {
+        "eps": eps,
+        "norm": math.inf,
+        "dtype": network.dtype,
+        "target": task.text,
+        "domain": task.domain,
+        "construction": construction,
+    }
+    try:
+        bound = prove_by_in_context(network, task)
+        high, why = bound.total, ""
+        parts = {"optimisation": bound.optimisation, "bias": bound.bias, "rounding": bound.rounding}
+        if bound.input:
+            parts["input"] = bound.input
+        if not (high >= 0 and all(value >= 0 for value in parts.values())):  # NaN must not pass
+            high, why = math.inf, "no finite bound could be proved"
+    except Undecided as error:
+        high, why, parts = math.inf, str(error), {}
+    if math.isfinite(high) and (eps is None or high <= eps):
+        return Certificate(
+            Status.PROVED,
+            (0.0, high),
+            method="in_context",
+            parts=parts,
+            hypotheses=(*hypotheses(network.dtype), "the given examples and queries lie in the declared class"),
+            details={"largest logit": bound.logits},
+            **common,
+        )
+    try:
+        worst, tried = measured_error(network, task)
+    except InvalidRequest as error:
+        return Certificate(Status.UNDECIDED, (0.0, math.inf), method="none", reason=str(error), **common)
+    if eps is not None and tried and not worst <= eps + _DOUBT * max(1.0, task.y_range):
+        reason = f"on an example prompt of the class the prediction is off by {worst:.3g}, above eps {eps:.3g}"
+        return Certificate(
+            Status.REFUTED,
+            (worst if math.isfinite(worst) else 0.0, math.inf),
+            method="sampling",
+            reason=reason,
+            **common,
+        )
+    if task.task in ("lasso", "logistic") and tried:
+        reason = f"{why}; the largest error on {tried} example prompts is {worst:.3g}"
+        return Certificate(Status.SAMPLED, (worst, worst), method="sampling", reason=reason, **common)
+    if math.isfinite(high):
+        why = f"the proved bound {high:.3g} is above eps {eps:.3g}" if eps is not None else why
+    reason = f"{why}; the largest error on {tried} example prompts is {worst:.3g}" if tried else why
+    return Certificate(Status.UNDECIDED, (0.0, high), method="in_context", parts=parts, reason=reason, **common)

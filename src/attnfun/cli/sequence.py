@@ -1,0 +1,223 @@
+"""attnfun sequence: maps of n tokens, and what show and eval do with their files. Heavy imports stay inside."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Annotated, Any
+
+import typer
+
+from attnfun.cli.arguments import check_writable, picture_path, read_domain, read_eps, unshield
+from attnfun.cli.records import certificate_record, cost_rows, proof_rows
+from attnfun.cli.render import EXIT, clean, console, facts, failure, grid, literal, number, print_json, progress_bar
+from attnfun.errors import AttnfunError, InvalidRequest
+
+
+def sequence_command(
+    expressions: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[EXPR...]", help="One expression an output; with --rows one a token.", show_default=False
+        ),
+    ] = None,
+    tokens: Annotated[int | None, typer.Option("--tokens", metavar="N", help="How many tokens a sequence has.")] = None,
+    domain: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--domain", metavar="x=LOW:HIGH", help="One interval a coordinate of a token.", show_default=False
+        ),
+    ] = None,
+    eps: Annotated[str | None, typer.Option("--eps", metavar="NUMBER", help="The tolerance, absolute.")] = None,
+    method: Annotated[
+        str, typer.Option("--method", help="auto, two-layer, deep, one-layer-softmax, partition.")
+    ] = "auto",
+    rows: Annotated[
+        bool, typer.Option("--rows", help="One EXPR a token; outputs of a token are separated by ';'.")
+    ] = False,
+    dtype: Annotated[str, typer.Option("--dtype", help="float64 or float32.")] = "float64",
+    seed: Annotated[int, typer.Option("--seed", help="Same seed, same weights.")] = 0,
+    max_keys: Annotated[int, typer.Option("--max-keys", metavar="N", help="At most so many keys.")] = 1_000_000,
+    example: Annotated[str | None, typer.Option("--example", metavar="NAME", help="One of the maps that ship.")] = None,
+    small: Annotated[bool, typer.Option("--small", help="The example at its small size.")] = False,
+    examples: Annotated[
+        bool, typer.Option("--examples", help="All maps that ship by every construction, as a table.")
+    ] = False,
+    output: Annotated[str | None, typer.Option("-o", "--output", metavar="FILE", help="Save the network here.")] = None,
+    png: Annotated[str | None, typer.Option("--png", metavar="[FILE]", help="Draw it.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout and nothing else there.")] = False,
+) -> int:
+    """Build an attention network for a map of sequences, and prove it.
+
+    Names: a token's own coordinates (x), entries of given tokens (x_3), and mean, sum, max, min of one expression or
+    softmax_mean(score, value) over all tokens.
+
+    \b
+    [bold]Examples[/bold]
+      attnfun sequence 'sin(x*mean(x))' --tokens 6 --domain x=-1:1 --eps 1e-4
+      attnfun sequence 'x-max(x)' --tokens 6 --domain x=-1:1 --eps 1e-4 -o s.safetensors --png
+      attnfun sequence 'x_2' 'x_1' --rows --tokens 2 --domain x=-1:1 --eps 1e-9
+      attnfun sequence --example relu-net
+      attnfun sequence --examples
+    """
+    if examples:
+        if expressions or example:
+            raise InvalidRequest("--examples takes no expression and no --example: it makes them all")
+        return _table(as_json)
+    request = _request(expressions, tokens, domain, eps, rows, example, small)
+    picture = picture_path(png, output)
+    check_writable(output, picture)
+    from attnfun.sequences import sequence
+
+    start = time.perf_counter()
+    with progress_bar("sequence") as progress:
+        net = sequence(**request, method=method, dtype=dtype, seed=seed, max_keys=max_keys, progress=progress)
+    record = sequence_record(net, time.perf_counter() - start)
+    _write(net, record, output, picture)
+    if as_json:
+        print_json(record)
+    else:
+        written = [(word, literal(record[key])) for key, word in (("file", "saved"), ("png", "drawn")) if key in record]
+        screen = console()
+        screen.print(facts("", [*proof_rows(record), *cost_rows(record), *written]))
+    return EXIT[str(record["status"])]
+
+
+def _request(
+    expressions: list[str] | None,
+    tokens: int | None,
+    domain: list[str] | None,
+    eps: str | None,
+    rows: bool,
+    example: str | None,
+    small: bool,
+) -> dict[str, Any]:
+    texts = [unshield(text) for text in expressions or ()]
+    if example is not None:
+        from attnfun.sequence_examples import example as named
+
+        if texts or rows or domain or tokens is not None:
+            raise InvalidRequest(f"--example {example} has its own expressions, tokens and domain")
+        request = named(example).request(small)
+        return request | ({"eps": read_eps(eps)} if eps is not None else {})
+    if small:
+        raise InvalidRequest("--small goes with --example")
+    if not texts:
+        raise InvalidRequest("no expression: write for instance attnfun sequence 'x-max(x)' --tokens 6 --domain x=-1:1")
+    if tokens is None or eps is None:
+        raise InvalidRequest(f"--{'tokens' if tokens is None else 'eps'} is missing")
+    target: Any = [[part.strip() for part in text.split(";")] for text in texts] if rows else texts
+    return {"target": target, "tokens": tokens, "domain": read_domain(domain or ()), "eps": read_eps(eps)}
+
+
+def sequence_record(net: Any, seconds: float | None = None) -> dict[str, Any]:
+    """What `sequence --json` carries, and `show --json` of its files."""
+    cost = net.cost
+    record = {"name": net.target.text, **certificate_record(net.certificate), "tokens": net.target.tokens}
+    record |= {"layers": cost.layers, "heads": cost.heads, "rank": cost.rank, "keys": cost.keys}
+    record |= {"parameters": cost.parameters, "query_dim": cost.query_dim, "max_value": cost.max_value}
+    record |= {"equivariant": net.target.equivariant, "slack": net.certificate.slack}
+    if seconds is not None:
+        record["seconds"] = round(seconds, 3)
+    return dict(clean(record))
+
+
+def show_sequence(net: Any, path: str, picture: str | None, as_json: bool) -> int:
+    """`attnfun show` of a sequence network."""
+    record = {**sequence_record(net), "file": path, "inputs": list(net.network.inputs)}
+    record |= {"coordinates": list(net.network.coordinates), "explanation": net.explain()}
+    _write(net, record, None, picture)
+    if as_json:
+        print_json(record)
+        return 0
+    screen = console()
+    title = "as stored in the file; `attnfun verify` proves it again"
+    screen.print(facts(title, [*proof_rows(record), *cost_rows(record)]))
+    screen.print(literal(record["explanation"]))
+    if picture:
+        screen.print(facts("", [("drawn", literal(picture))]))
+    return 0
+
+
+class FlatSequence:
+    """A sequence network as `attnfun eval` reads it: one sequence a row, columns x_1, x_2, …, y_1, …"""
+
+    def __init__(self, net: Any) -> None:
+        n, names, p = net.target.tokens, net.target.box.names, net.target.outputs
+        self.shape = (n, len(names))
+        inputs = [f"{name}_{i + 1}" for i in range(n) for name in names]
+        outputs = [f"output_{i + 1}" if p == 1 else f"output{o + 1}_{i + 1}" for i in range(n) for o in range(p)]
+        self.net, self.certificate = net, net.certificate
+        self.network = SimpleNamespace(inputs=inputs, outputs=outputs)
+        self.target = SimpleNamespace(
+            values=lambda X: net.target.values(X.reshape(-1, *self.shape)).reshape(len(X), -1)
+        )
+
+    def __call__(self, X: Any, outside: str = "raise") -> Any:
+        return self.net(X.reshape(-1, *self.shape), outside=outside).reshape(len(X), -1)
+
+
+def _write(net: Any, record: dict[str, Any], output: str | None, picture: str | None) -> None:
+    if output:
+        net.save(output)
+        record["file"] = output
+    if picture:
+        with progress_bar(f"draw {picture}"):
+            net.plot(picture)
+        record["png"] = picture
+
+
+def _table(as_json: bool) -> int:
+    """Every example by every construction, at its own size and at its small one."""
+    from attnfun.constructions.sequence import METHODS
+    from attnfun.sequence_examples import EXAMPLES
+
+    cases = [(one, small, method) for one in EXAMPLES for small in (False, True) for method in METHODS]
+    rows = []
+    with progress_bar("examples", total=len(cases)) as progress:
+        for one, small, method in cases:
+            progress(f"{one.name}, {method}")
+            rows.append(_case(one, small, method))
+            progress(step=True)
+    if as_json:
+        print_json({"rows": rows})
+        return 0
+    columns = [
+        ("example", "left"),
+        ("tokens", "right"),
+        ("eps", "right"),
+        ("construction", "left"),
+        ("layers", "right"),
+    ]
+    columns += [("heads", "right"), ("keys", "right"), ("proved", "right"), ("measured", "right"), ("", "left")]
+    body = [
+        [
+            row["example"],
+            number(row["tokens"]),
+            number(row["eps"]),
+            row["method"],
+            *(number(row.get(key)) for key in ("layers", "heads", "keys", "error", "measured")),
+            literal(str(row.get("reason") or "")[:70]),
+        ]
+        for row in rows
+    ]
+    console().print(grid("sequence maps, by construction", columns, body))
+    return 0
+
+
+def _case(one: Any, small: bool, method: str) -> dict[str, Any]:
+    import numpy as np
+
+    from attnfun.certify.sequence import probes
+    from attnfun.sequences import sequence
+
+    request = one.request(small)
+    row = {"example": one.name, "tokens": request["tokens"], "eps": request["eps"], "method": method}
+    start = time.perf_counter()
+    try:
+        net = sequence(**request, method=method)
+    except AttnfunError as error:
+        return {**row, **failure(error), "seconds": round(time.perf_counter() - start, 3)}
+    X = probes(net.target, 1500, np.random.default_rng(1))
+    measured = float(np.nanmax(np.abs(net(X) - net.target.values(X))))
+    return {**row, **sequence_record(net, time.perf_counter() - start), "method": method, "measured": measured}

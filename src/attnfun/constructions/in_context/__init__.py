@@ -1,0 +1,51 @@
+"""Regressions solved in the forward pass of a softmax-attention network; one file an algorithm.
+
+`build` is the one way in; `depth` says how many layers the whole class needs for eps, in real arithmetic and before
+anything is built; `ALGORITHMS` names what each task is solved by, the default first.
+"""
+
+from __future__ import annotations
+
+from attnfun.constructions.in_context.lasso import build_lasso, lasso_iterations
+from attnfun.constructions.in_context.linear import build_linear, depth_for
+from attnfun.constructions.in_context.logistic import build_logistic, logistic_iterations
+from attnfun.errors import InvalidRequest
+from attnfun.network import TokenNetwork
+from attnfun.targets.in_context import InContextTask
+
+__all__ = ["ALGORITHMS", "build", "depth"]
+
+ALGORITHMS = {
+    "linear": ("chebyshev", "gd"),
+    "ridge": ("chebyshev", "gd"),
+    "lasso": ("accelerated", "proximal"),
+    "logistic": ("triple-momentum", "nesterov"),
+}
+
+
+def depth(task: InContextTask, algorithm: str, eps: float) -> int:
+    """Layers for eps on the whole class."""
+    if task.task in ("linear", "ridge"):
+        return depth_for(task, algorithm, eps)
+    if task.task == "lasso":
+        return 2 * lasso_iterations(task, eps, algorithm) + 1
+    return 2 * logistic_iterations(task, eps, algorithm) + 1
+
+
+def build(
+    task: InContextTask,
+    layers: int,
+    algorithm: str,
+    dtype: str = "float64",
+    heads: int | None = None,
+    typical: bool = False,
+    finer: int = 0,
+) -> TokenNetwork:
+    """The network of `layers` layers; see the files of the algorithms for `typical` and `finer`."""
+    if task.task in ("linear", "ridge"):
+        return build_linear(task, layers, algorithm, dtype, heads, typical, finer)
+    if layers < 3 or layers % 2 == 0:
+        raise InvalidRequest(f"layers={layers}: {task.task} takes two layers a step and one to predict, so 3, 5, 7, …")
+    if task.task == "lasso":
+        return build_lasso(task, layers // 2, algorithm, dtype, heads, finer)
+    return build_logistic(task, layers // 2, algorithm, dtype, heads, finer)

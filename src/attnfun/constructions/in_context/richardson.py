@@ -1,0 +1,71 @@
+"""Linear attention out of softmax attention: mirrored tokens and Richardson heads.
+
+Statement. Let tokens come in pairs ±(x_i, V_i), i = 1 … N, and let a head have logits σ z_i and −σ z_i on a pair. Then
+
+    N/σ · head = (N/σ) Σ V_i sinh(σ z_i) / Σ cosh(σ z_i) = Σ V_i z_i + O(σ²),
+
+odd in σ; H heads of scales σ, σ/2, σ/4, … with weights ρ_h = Π_{k≠h} s_k²/(s_k² − s_h²) leave O(σ^{2H}).
+
+Source. Mirrored pairs: after the linear self-attention of von Oswald et al. (arXiv 2212.07677); Richardson
+extrapolation (Richardson 1911) of an odd function.
+
+Size. H heads in the same layer.
+
+Bound. Bias about Π_{k<H} 4^{−k} x^{2H}/(2H + 1)! relative, x = σ max|z|, and rounding about W u/x, W = Σ |ρ_h| 2^h: the
+scale is chosen where their sum is smallest, a power of two so that scaling a query rounds nothing.
+
+Failure mode. float32: u/x is large, and the floor is about 1e-6.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
+_WIDEST = 1.0, 2.0  # the most that σ max|z| may be, for a bound and for typical data
+MOST_HEADS = 4
+
+
+@dataclass(frozen=True)
+class Scales:
+    """σ_h (powers of two) and ρ_h of H heads: Σ ρ_h sinh(σ_h z)/σ_h = z + O(z^{2H+1})."""
+
+    sigma: tuple[float, ...]
+    rho: tuple[float, ...]
+
+    @property
+    def heads(self) -> int:
+        return len(self.sigma)
+
+    def finer(self, halvings: int) -> Scales:
+        return Scales(tuple(sigma * 2.0**-halvings for sigma in self.sigma), self.rho)
+
+
+def richardson(heads: int) -> tuple[float, ...]:
+    """ρ_h for the scales 1, 1/2, 1/4, …"""
+    s = [4.0**-h for h in range(heads)]
+    return tuple(math.prod(s[k] / (s[k] - s[h]) for k in range(heads) if k != h) for h in range(heads))
+
+
+def choose(reach: float, dtype: str, noise: float, heads: int | None = None, typical: float = 1.0) -> Scales:
+    """Scales for logits z with |z| ≤ reach; `noise` counts the roundings of a head relative to its scaled signal.
+
+    Without `heads` the number is the smallest whose floor is within a factor two of the best. `typical` < 1 counts the
+    bias for logits of that share of `reach`: best for data as they come, no longer for the bound of a whole class.
+    """
+    options = range(1, MOST_HEADS + 1) if heads is None else (heads,)
+    floors = {count: _floor(count, dtype, noise, typical) for count in options}
+    best = min(floor for floor, _ in floors.values())
+    count = next(count for count, (floor, _) in floors.items() if floor <= 2 * best)
+    sigma = 2.0 ** round(math.log2(floors[count][1] / reach))
+    return Scales(tuple(sigma * 2.0**-h for h in range(count)), richardson(count))
+
+
+def _floor(heads: int, dtype: str, noise: float, typical: float) -> tuple[float, float]:
+    """(least sum of relative bias and rounding, the x where it is)."""
+    bias = 2.0 ** (-heads * (heads - 1)) / math.factorial(2 * heads + 1)
+    rounding = sum(abs(r) * 2.0**h for h, r in enumerate(richardson(heads))) * noise * _ROUNDOFF[dtype]
+    bias *= typical ** (2 * heads)
+    x = min(_WIDEST[typical < 1], (rounding / (2 * heads * bias)) ** (1 / (2 * heads + 1)))
+    return bias * x ** (2 * heads) + rounding / x, x

@@ -1,0 +1,193 @@
+"""The sealed container behind every file: safetensors with one JSON record under the metadata key "attnfun".
+
+The record has parts of three kinds: *own* (the structure; what the tensors are), *hashed* (what the network is for),
+and the rest, each with a sha256 of its own in "seals", which may be deleted without harm. "hash" is the sha256 of own,
+hashed and every tensor (name, dtype, shape, bytes). Files are read from bytes read once: nothing is allocated that the
+file's own length does not cover, and whatever was not written here is a DamagedFile in one sentence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import secrets
+import stat
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from safetensors.numpy import save as to_bytes
+
+from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.network.head import AnyArray
+
+HASHED = ("target", "domain", "norm")
+FILE_LIMIT = 4 << 30
+HEADER_LIMIT = 64 << 20
+_KINDS: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4")}
+_SEALS = ("hash", "seals")
+
+
+def write(
+    path: str | os.PathLike[str], structure: Mapping[str, Any], tensors: Mapping[str, AnyArray], meta: Mapping[str, Any]
+) -> None:
+    """Write a record of `structure` and `meta` with `tensors`, all or nothing.
+
+    Raises InvalidRequest for meta that JSON cannot hold (NaN and infinities included) and for a path that cannot be
+    written; a file that was there before is then still there.
+    """
+    target = Path(path)
+    record = {
+        **{key: value for key, value in meta.items() if key != "dtype"},
+        **structure,
+        "hash": content_hash(structure, tensors, meta),
+        "seals": {key: digest_of(value) for key, value in meta.items() if key not in (*HASHED, "dtype")},
+    }
+    data = to_bytes(dict(tensors), metadata={"attnfun": canonical(record)})
+    if len(data) > FILE_LIMIT:
+        raise InvalidRequest(f"cannot save {target}: {len(data)} bytes are more than a file may have ({FILE_LIMIT})")
+    scratch = target.parent / f".attnfun-{secrets.token_hex(8)}.tmp"
+    try:
+        with open(scratch, "xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(scratch, target)
+    except (OSError, ValueError) as error:
+        raise InvalidRequest(f"cannot write {str(target)!r}: {getattr(error, 'strerror', None) or error}") from error
+    finally:
+        with suppress(OSError, ValueError):
+            scratch.unlink()
+
+
+def unsealed(
+    where: Path, record: Mapping[str, Any], own: Collection[str], ignore: Collection[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A record's own parts and its meta, seals checked; keys in `ignore` are neither checked nor returned."""
+    mine = {key: record.get(key) for key in (*own, *_SEALS)}
+    meta = {key: value for key, value in record.items() if key not in mine and key not in ignore}
+    seals = mine["seals"]
+    if not isinstance(seals, dict):
+        damaged(where, "it has no seals")
+    for key, value in meta.items():
+        if key not in HASHED and seals.get(key) != digest_of(value):
+            damaged(where, f"its {key} is not the one that was written")
+    return mine, meta
+
+
+def content_hash(structure: Mapping[str, Any], tensors: Mapping[str, AnyArray], meta: Mapping[str, Any]) -> str:
+    """sha256 over structure, target, domain, norm and every tensor: all that gives the file its meaning.
+
+    Not over the certificate or the request, so that both can be replaced or deleted.
+    """
+    for key in meta:
+        if (key in structure or key in _SEALS) and key != "dtype":
+            raise InvalidRequest(f"meta must not use the name {key!r}")
+    if meta.get("dtype", structure["dtype"]) != structure["dtype"]:
+        raise InvalidRequest(f"meta says dtype {meta['dtype']!r}, the network {structure['dtype']!r}")
+    digest = hashlib.sha256()
+    _feed(digest, canonical({**{key: meta[key] for key in HASHED if key in meta}, **structure}).encode())
+    for name, array in sorted(tensors.items()):
+        _feed(digest, f"{name} {array.dtype.str} {list(array.shape)}".encode())
+        _feed(digest, array.tobytes())
+    return digest.hexdigest()
+
+
+def _feed(digest: Any, data: bytes) -> None:
+    """Length first, so that no two different sequences of parts hash alike."""
+    digest.update(len(data).to_bytes(8, "little"))
+    digest.update(data)
+
+
+def digest_of(value: Any) -> str:
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+def canonical(value: Any) -> str:
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidRequest(f"meta cannot be written as JSON: {error}") from error
+
+
+def read(where: Path) -> tuple[dict[str, AnyArray], dict[str, Any]]:
+    """The tensors and the JSON record of a safetensors file, every length checked before it is used."""
+    try:
+        info = os.stat(where)
+        if not stat.S_ISREG(info.st_mode):
+            raise InvalidRequest(f"cannot read {where}: not a file")
+        if info.st_size > FILE_LIMIT:
+            damaged(where, f"{info.st_size} bytes are more than a network has")
+        data = where.read_bytes()
+    except OSError as error:
+        raise InvalidRequest(f"cannot read {where}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise InvalidRequest(f"cannot read {str(where)!r}: {error}") from error
+    if not data:
+        damaged(where, "it is empty")
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 10 or not 2 <= length <= min(HEADER_LIMIT, len(data) - 8):
+        damaged(where, "it is not a safetensors file, or it was cut")
+    header = _json(where, data[8 : 8 + length], "header")
+    texts = header.pop("__metadata__", None)
+    if not isinstance(texts, dict) or set(texts) != {"attnfun"} or not isinstance(texts["attnfun"], str):
+        damaged(where, "it is a safetensors file without an attnfun network")
+    return _arrays(where, header, memoryview(data)[8 + length :]), _json(where, texts["attnfun"].encode(), "metadata")
+
+
+def format_of(path: str | os.PathLike[str]) -> Any:
+    """What the file says it is; nothing of it is checked but the container."""
+    return read(Path(path))[1].get("format")
+
+
+def _arrays(where: Path, header: Mapping[str, Any], body: memoryview) -> dict[str, AnyArray]:
+    tensors: dict[str, AnyArray] = {}
+    covered = 0
+    entries: list[tuple[int, int, str, np.dtype[Any], tuple[int, ...]]] = []
+    for name, entry in header.items():
+        if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+            damaged(where, f"tensor {name!r} is not described")
+        kind, shape, span = _KINDS.get(str(entry["dtype"])), entry["shape"], entry["data_offsets"]
+        whole = isinstance(shape, list) and isinstance(span, list) and len(span) == 2 and len(shape) <= 32
+        if kind is None or not whole or not all(type(size) is int and 0 <= size <= len(body) for size in shape + span):
+            damaged(where, f"tensor {name!r} has an impossible type, shape or place")
+        if span[1] - span[0] != math.prod(shape) * kind.itemsize:
+            damaged(where, f"tensor {name!r} has {span[1] - span[0]} bytes, its shape {shape} asks for another number")
+        entries.append((span[0], span[1], name, kind, tuple(shape)))
+    for start, end, name, kind, shape in sorted(entries, key=lambda entry: entry[:3]):
+        if start != covered:
+            damaged(where, "its tensors overlap or leave gaps")
+        array = np.frombuffer(body[start:end], dtype=kind).reshape(shape).astype(kind.newbyteorder("="))
+        array.setflags(write=False)
+        tensors[name] = array
+        covered = end
+    if covered != len(body):
+        damaged(where, "it was cut, or has something behind its end")
+    return tensors
+
+
+def _json(where: Path, data: bytes, what: str) -> dict[str, Any]:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        result = dict(pairs)
+        if len(result) != len(pairs):
+            raise ValueError("a key is there twice")
+        return result
+
+    def refuse(name: str) -> NoReturn:
+        raise ValueError(f"{name} is no number")
+
+    try:
+        value = json.loads(data.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        damaged(where, f"its {what} cannot be read", error)
+    if not isinstance(value, dict):
+        damaged(where, f"its {what} cannot be read")
+    return value
+
+
+def damaged(where: Path, why: str, cause: BaseException | None = None) -> NoReturn:
+    raise DamagedFile(f"{where} is not a whole attnfun file: {why}") from cause

@@ -1,0 +1,69 @@
+"""The torch module of a token network; importing this file imports torch.
+
+| buffer, layer l | shape | what |
+| --- | --- | --- |
+| query_l, key_l | (width, H E) | W_Q and W_K of all heads side by side, E the largest query dimension, zeros beyond |
+| value_l, output_l | (width, H P), (H P, width) | W_V and W_O alike, P the most outputs |
+| carry_l | (width, width) | what becomes of the stream itself; not there where it is the identity |
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attnfun.errors import InvalidRequest
+from attnfun.network.head import AnyArray
+from attnfun.network.tokens import TokenNetwork
+
+
+class TokenAttention(nn.Module):
+    """(n, width) or (batch, n, width) tokens -> read-out of every given token; one attention call a layer."""
+
+    def __init__(self, network: TokenNetwork, dtype: str) -> None:
+        super().__init__()
+        self.dtype: torch.dtype = getattr(torch, dtype)
+        self.width, self.layers = network.width, len(network.layers)
+        self.heads = [len(layer.heads) for layer in network.layers]
+        for number, layer in enumerate(network.layers):
+            H, W = len(layer.heads), network.width
+            E, P = max(h.query_dim for h in layer.heads), max(h.outputs for h in layer.heads)
+            query, key, value = np.zeros((W, H, E)), np.zeros((W, H, E)), np.zeros((W, H, P))
+            output = np.zeros((H, P, W))
+            for h, head in enumerate(layer.heads):
+                query[:, h, : head.query_dim], key[:, h, : head.query_dim] = head.query, head.key
+                value[:, h, : head.outputs], output[h, : head.outputs] = head.value, head.output
+            self._keep(f"query_{number}", query.reshape(W, H * E))
+            self._keep(f"key_{number}", key.reshape(W, H * E))
+            self._keep(f"value_{number}", value.reshape(W, H * P))
+            self._keep(f"output_{number}", output.reshape(H * P, W))
+            if layer.carry is not None:
+                self._keep(f"carry_{number}", layer.carry)
+        self.carries = [layer.carry is not None for layer in network.layers]
+        self._keep("constants", network.constants)
+        self._keep("readout", network.readout)
+
+    def _keep(self, name: str, array: AnyArray) -> None:
+        self.register_buffer(name, torch.tensor(np.ascontiguousarray(array), dtype=self.dtype))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        given = torch.as_tensor(tokens).to(self.get_buffer("readout"))
+        if given.ndim not in (2, 3) or given.shape[-1] != self.width:
+            raise InvalidRequest(f"tokens of shape {tuple(given.shape)}: (batch, n, {self.width}) is needed")
+        X = given if given.ndim == 3 else given[None]
+        constants = self.get_buffer("constants")
+        Z = torch.cat([X, constants.expand(len(X), *constants.shape)], dim=1)
+        for number in range(self.layers):
+            query, key, value = (self._split(Z, f"{part}_{number}", number) for part in ("query", "key", "value"))
+            out = F.scaled_dot_product_attention(query, key, value, scale=1.0)
+            kept = Z @ self.get_buffer(f"carry_{number}") if self.carries[number] else Z
+            Z = kept + out.transpose(1, 2).flatten(2) @ self.get_buffer(f"output_{number}")
+        result = Z[:, : X.shape[1]] @ self.get_buffer("readout")
+        return result if given.ndim == 3 else result[0]
+
+    def _split(self, Z: Tensor, name: str, number: int) -> Tensor:
+        """(batch, tokens, width) -> (batch, heads, tokens, e)."""
+        rows = Z @ self.get_buffer(name)
+        return rows.reshape(*rows.shape[:2], self.heads[number], -1).transpose(1, 2)

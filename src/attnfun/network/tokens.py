@@ -1,0 +1,217 @@
+"""Plain self-attention on a token matrix: the network of prompts, sequences and sets.
+
+    Z = [ X ; T ]                                                             X: the given tokens, T: constant tokens
+    Z <- Z C + sum_h softmax( (Z W_Q)(Z W_K)^T ) (Z W_V) W_O                  every layer; C: carry, the identity
+    output = the rows of X of Z, times the read-out                                      unless a layer has another
+
+| symbol | here | shape |
+| --- | --- | --- |
+| Z | the token matrix | (n + m, width) |
+| W_Q, W_K | `TokenHead.query`, `.key` | (width, r) |
+| W_V, W_O | `TokenHead.value`, `.output` | (width, p), (p, width) |
+| C | `TokenLayer.carry`, or None for the identity | (width, width) |
+
+A bias is a coordinate that holds 1 in every token; a head that must not see a token meets a large negative number in
+another. Linear maps and the residual stream are free, every nonlinearity is a softmax over all n + m tokens; no mask.
+Nothing but weights lives here; arrays are float64 whose entries the network's dtype can hold. Compared by identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from attnfun.errors import InvalidRequest
+from attnfun.network.head import AnyArray, Array, frozen
+from attnfun.network.network import DTYPES, Cost
+
+_BLOCK = 1 << 24  # attention weights at a time
+
+
+@dataclass(frozen=True, eq=False)
+class TokenHead:
+    """softmax((Z W_Q)(Z W_K)^T)(Z W_V) W_O."""
+
+    name: str
+    query: Array
+    key: Array
+    value: Array
+    output: Array
+
+    def __post_init__(self) -> None:
+        for name in ("query", "key", "value", "output"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+        width = self.query.shape[0] if self.query.ndim == 2 else -1
+        shapes = (self.query.shape, self.key.shape, self.value.shape, self.output.shape)
+        fits = all(len(shape) == 2 and min(shape) > 0 for shape in shapes)
+        fits = fits and self.key.shape == self.query.shape and self.value.shape[0] == width
+        if not fits or self.output.shape != self.value.shape[::-1]:
+            raise InvalidRequest(
+                f"head {self.name!r} has W_Q, W_K, W_V, W_O of shapes {', '.join(map(str, shapes))}; "
+                "(width, r), (width, r), (width, p), (p, width) are needed"
+            )
+
+    @property
+    def width(self) -> int:
+        return int(self.query.shape[0])
+
+    @property
+    def query_dim(self) -> int:
+        return int(self.query.shape[1])
+
+    @property
+    def outputs(self) -> int:
+        return int(self.value.shape[1])
+
+    @cached_property
+    def rank(self) -> int:
+        """The rank of W_Q W_K^T."""
+        return int(np.linalg.matrix_rank(self.query @ self.key.T))
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        return {"query": self.query, "key": self.key, "value": self.value, "output": self.output}
+
+
+@dataclass(frozen=True, eq=False)
+class TokenLayer:
+    """Heads side by side, added to the stream; `carry` is what becomes of the stream itself."""
+
+    heads: tuple[TokenHead, ...]
+    carry: Array | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "heads", tuple(self.heads))
+        if not self.heads:
+            raise InvalidRequest("a layer needs at least one head")
+        if len({head.width for head in self.heads}) != 1:
+            raise InvalidRequest("the heads of one layer must read the same stream")
+        if self.carry is not None:
+            object.__setattr__(self, "carry", frozen(self.carry))
+            if self.carry.shape != (self.width, self.width):
+                raise InvalidRequest(f"a layer of width {self.width} has a carry of shape {self.carry.shape}")
+
+    @property
+    def width(self) -> int:
+        return self.heads[0].width
+
+
+@dataclass(frozen=True, eq=False)
+class TokenNetwork:
+    """Layers in order on tokens with the named `coordinates`, then a linear read-out of the given tokens.
+
+    `constants` (m, width) are the tokens that the first, linear layer appends; m may be 0.
+    Refuses with InvalidRequest shapes that do not meet and weights that are not finite or that `dtype` cannot hold.
+    """
+
+    coordinates: tuple[str, ...]
+    layers: tuple[TokenLayer, ...]
+    constants: Array
+    readout: Array
+    outputs: tuple[str, ...]
+    dtype: str = "float64"
+
+    def __post_init__(self) -> None:
+        for name in ("coordinates", "layers", "outputs"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "readout", frozen(self.readout))
+        object.__setattr__(self, "constants", frozen(self.constants))
+        self.validate()
+
+    def validate(self) -> None:
+        """Raise InvalidRequest, naming the part, unless shapes meet, weights are finite and fit the dtype."""
+        if self.dtype not in DTYPES:
+            raise InvalidRequest(f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}")
+        for what, names in (("coordinate", self.coordinates), ("output", self.outputs)):
+            if not names or len(set(names)) != len(names):
+                raise InvalidRequest(f"{what} names must be there and not repeat: {list(names)}")
+        for number, layer in enumerate(self.layers):
+            if layer.width != self.width:
+                raise InvalidRequest(f"layer {number} reads {layer.width} coordinates, but tokens have {self.width}")
+        if self.readout.shape != (self.width, len(self.outputs)):
+            raise InvalidRequest(f"read-out has shape {self.readout.shape}, not {(self.width, len(self.outputs))}")
+        if self.constants.ndim != 2 or self.constants.shape[1] != self.width:
+            raise InvalidRequest(f"constant tokens have shape {self.constants.shape}, not (m, {self.width})")
+        for what, array in self.arrays():
+            if not np.isfinite(array).all():
+                raise InvalidRequest(f"{what} is not finite")
+            if self.dtype == "float32":
+                with np.errstate(over="ignore"):
+                    if not np.array_equal(array.astype(np.float32), array):
+                        raise InvalidRequest(f"{what} has entries that float32 cannot hold")
+
+    @property
+    def width(self) -> int:
+        return len(self.coordinates)
+
+    @property
+    def heads(self) -> tuple[TokenHead, ...]:
+        return tuple(head for layer in self.layers for head in layer.heads)
+
+    def arrays(self) -> Iterator[tuple[str, Array]]:
+        """Every weight with its name, 'layer0/head1/query' style: the names of the file."""
+        for number, layer in enumerate(self.layers):
+            for place, head in enumerate(layer.heads):
+                for name, array in head.arrays.items():
+                    yield f"layer{number}/head{place}/{name}", array
+            if layer.carry is not None:
+                yield f"layer{number}/carry", layer.carry
+        yield "constants", self.constants
+        yield "readout", self.readout
+
+    @cached_property
+    def cost(self) -> Cost:
+        """`keys` counts the constant tokens; the given ones come on top and are the user's."""
+        parameters = sum(array.size for _, array in self.arrays())
+        return Cost(
+            layers=len(self.layers),
+            heads=len(self.heads),
+            rank=max((head.rank for head in self.heads), default=0),
+            keys=len(self.constants),
+            parameters=parameters,
+            query_dim=max((head.query_dim for head in self.heads), default=0),
+            max_value=max((float(np.abs(head.value).max()) for head in self.heads), default=0.0),
+            stored=parameters,
+        )
+
+    def run(self, tokens: npt.ArrayLike) -> AnyArray:
+        """(n, width) or (batch, n, width) tokens -> (n, outputs) or (batch, n, outputs), computed in the dtype."""
+        given = self._tokens(tokens)
+        flat = given.reshape((-1, *given.shape[-2:]))
+        n = flat.shape[1]
+        step = max(1, _BLOCK // max(1, (n + len(self.constants)) ** 2))
+        parts = [self._stream(flat[k : k + step])[-1][:, :n] for k in range(0, len(flat), step)]
+        final = np.concatenate(parts) if parts else flat
+        result: AnyArray = (final @ self.readout.astype(self.dtype)).reshape((*given.shape[:-1], len(self.outputs)))
+        return result
+
+    def stream(self, tokens: npt.ArrayLike) -> list[AnyArray]:
+        """The token matrix (n + m, width) before the first layer and after every layer, for one token matrix."""
+        return [Z[0] for Z in self._stream(self._tokens(tokens)[None])]
+
+    def _tokens(self, tokens: npt.ArrayLike) -> AnyArray:
+        array = np.asarray(tokens, dtype=self.dtype)
+        if array.ndim not in (2, 3) or array.shape[-1] != self.width or array.shape[-2] == 0:
+            raise InvalidRequest(
+                f"tokens of shape {array.shape}: (n, {self.width}) or (batch, n, {self.width})"
+            )
+        return array
+
+    def _stream(self, tokens: AnyArray) -> list[AnyArray]:
+        constants = np.broadcast_to(self.constants.astype(self.dtype), (len(tokens), *self.constants.shape))
+        Z = np.concatenate([tokens, constants], axis=1)
+        seen = [Z]
+        for layer in self.layers:
+            new = Z if layer.carry is None else Z @ layer.carry.astype(self.dtype)
+            for head in layer.heads:
+                W_Q, W_K, W_V, W_O = (array.astype(self.dtype) for array in head.arrays.values())
+                logits = (Z @ W_Q) @ np.swapaxes(Z @ W_K, 1, 2)
+                terms = np.exp(logits - logits.max(axis=2, keepdims=True))
+                new = new + ((terms @ (Z @ W_V)) / terms.sum(axis=2, keepdims=True)) @ W_O
+            Z = new
+            seen.append(Z)
+        return seen

@@ -1,0 +1,404 @@
+"""`in_context`: a regression that a softmax-attention network solves in its forward pass; the object it returns."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnfun.certify import Certificate, Status
+from attnfun.certify.in_context_verdict import judge, measured_error, predictions
+from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
+from attnfun.network import Cost, TokenNetwork, load_tokens, save_tokens, tokens_to_torch
+from attnfun.rehearsal import FINER, Budget, rehearse
+from attnfun.targets.in_context import InContextTask, prompt
+from attnfun.targets.in_context_exact import example_prompts
+
+if TYPE_CHECKING:
+    import torch
+
+KIND = "in-context"
+_MOST_LAYERS = 600
+_QUERIES = 512  # at a time
+
+
+@dataclass(frozen=True, eq=False)
+class InContextSolver:
+    """A network that solves `task` for every prompt of its class, with what is proved or measured of it."""
+
+    task: InContextTask
+    network: TokenNetwork
+    certificate: Certificate
+    request: Mapping[str, Any] = field(default_factory=dict)
+
+    def predict(self, X: ArrayLike, y: ArrayLike, X_query: ArrayLike) -> NDArray[np.float64]:
+        """(queries,) predictions: builds the token matrix and runs the network, nothing else.
+
+        Refuses with InvalidRequest, and with what would do, prompts outside the class: more examples than declared,
+        entries outside the ranges, eigenvalues outside `spectrum`.
+        """
+        x, t, queries = self._checked(X, y, X_query)
+        parts = [
+            predictions(self.network, self.task, x, t, queries[k : k + _QUERIES])
+            for k in range(0, len(queries), _QUERIES)
+        ]
+        return np.concatenate(parts)
+
+    def tokens(self, X: ArrayLike, y: ArrayLike, X_query: ArrayLike) -> NDArray[np.float64]:
+        """(2 · examples + queries, width): the prompt as the network, here and in torch, reads it."""
+        return prompt(self.network.coordinates, self.task, *self._checked(X, y, X_query))
+
+    def coefficients(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
+        """(dim,) the w that the solver token holds after the last layer, read from the token matrix."""
+        x, t, queries = self._checked(X, y, np.zeros((1, self.task.dim)))
+        states = self.network.stream(prompt(self.network.coordinates, self.task, x, t, queries))
+        solver, dim = 2 * self.task.examples + 1, self.task.dim
+        if self.task.task in ("linear", "ridge"):
+            token, names = states[-1][solver].astype(np.float64), self.network.coordinates
+            at = names.index("v1")
+            return np.asarray(token[at : at + dim] / token[names.index("sign")])
+        key = self.network.layers[-1].heads[0].key[:, :dim]  # what the last layer takes for w
+        return np.asarray(states[-2][solver].astype(np.float64) @ key)
+
+    def _checked(
+        self, X: ArrayLike, y: ArrayLike, X_query: ArrayLike
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        x, t = self.task.examples_of(X, y)
+        queries = self.task.queries_of(X_query)
+        if not self.task.covers(x):
+            raise InvalidRequest(self._outside(x))
+        return x, t, queries
+
+    def _outside(self, x: NDArray[np.float64]) -> str:
+        from attnfun.constructions.in_context import depth
+
+        low, high = self.task.eigenvalues(x)
+        matrix = f"XᵀX + {self.task.shift:g} I" if self.task.shift else "XᵀX"
+        text = (
+            f"these examples have eigenvalues of {matrix} from {low:.4g} to {high:.4g}, outside the declared spectrum "
+            f"({self.task.spectrum[0]:g}, {self.task.spectrum[1]:g})"
+        )
+        if low <= 1e-9 * high:
+            return f"{text}: they are linearly dependent; take ridge with alpha above 0, or more examples"
+        bottom = max(min(_two_digits(low, math.floor), self.task.spectrum[0]), self.task.shift)
+        ends = (bottom, max(_two_digits(high, math.ceil), self.task.spectrum[1]))
+        eps = self.request.get("eps") or self.certificate.error[1]
+        if not (isinstance(eps, (int, float)) and 0 < eps < math.inf):
+            return f"{text}; declare spectrum=({ends[0]:g}, {ends[1]:g})"
+        layers = depth(replace(self.task, spectrum=ends), self.algorithm, float(eps))
+        return f"{text}; declare spectrum=({ends[0]:g}, {ends[1]:g}): about {layers} layers for {eps:.2g}"
+
+    @property
+    def algorithm(self) -> str:
+        from attnfun.constructions.in_context import ALGORITHMS
+
+        offered = ALGORITHMS[self.task.task]
+        asked = self.request.get("algorithm")  # of a file, so it may be anything
+        return asked if asked in offered else offered[0]
+
+    @property
+    def heads(self) -> int | None:
+        """The number of Richardson heads that was asked for."""
+        asked = self.request.get("heads")
+        return asked if isinstance(asked, int) and 1 <= asked <= 4 else None
+
+    @property
+    def iterations(self) -> int:
+        """Steps of the algorithm: one a layer but the last, for lasso and logistic one every two layers."""
+        layers = len(self.network.layers)
+        return layers - 1 if self.task.task in ("linear", "ridge") else layers // 2
+
+    @property
+    def cost(self) -> Cost:
+        return self.network.cost
+
+    @cached_property
+    def budget(self) -> Budget:
+        """What optimisation, bias and rounding are expected to cost, predicted on example prompts; not a bound."""
+        from attnfun.constructions.in_context import build
+
+        limit = build(self.task, len(self.network.layers), self.algorithm, "float64", self.heads, finer=FINER)
+        return rehearse(self.network, limit, self.task)
+
+    def to_torch(self, dtype: Any = None) -> torch.nn.Module:
+        """The same network as a module on token matrices (see `tokens`): one attention call a layer."""
+        return tokens_to_torch(self.network, dtype)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write weights, task, request and certificate to one safetensors file."""
+        meta = {
+            "target": {"kind": KIND, **self.task.to_json()},
+            "request": dict(self.request),
+            "certificate": self.certificate.to_json(),
+        }
+        save_tokens(path, self.network, meta)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """The error against the depth: optimisation, the floors of bias and rounding, what is proved and measured."""
+        from attnfun.plots.in_context import draw_in_context
+
+        return draw_in_context(self, path)
+
+    def explain(self) -> str:
+        """In words: what was built, what its layers do, what is proved of it and what is predicted."""
+        c, cost, task = self.certificate, self.cost, self.task
+        lines = [f"{task.text}: {task.domain}."]
+        lines.append(
+            f"Built: {cost.layers} layers, {cost.heads} heads, width {self.network.width}, {cost.keys} constant tokens,"
+            f" {cost.parameters:,} parameters, {self.network.dtype}; prompts of {2 * task.examples} tokens and queries."
+        )
+        lines.append(_STORIES[task.task].format(steps=self.iterations, name=self.algorithm, kappa=task.condition))
+        if c.status is Status.PROVED:
+            order = ("optimisation", "bias", "rounding", "input")
+            parts = ", ".join(f"{name} {c.parts[name]:.2g}" for name in order if name in c.parts)
+            lines.append(f"Proved for every prompt of the class: predictions within {c.error[1]:.3g} ({parts}).")
+            lines.append(f"Hypotheses: {'; '.join(c.hypotheses)}.")
+        else:
+            lines.append(f"{c.status.value.capitalize()}: {c.reason or c.status.meaning}.")
+        b = self.budget
+        if b.prompts:
+            lines.append(
+                f"Predicted on example prompts (an estimate): {b.total:.2g}, of which optimisation "
+                f"{b.optimisation:.2g}, bias {b.bias:.2g}, rounding {b.rounding:.2g}."
+            )
+        return "\n".join(lines)
+
+
+_STORIES = {
+    "linear": "Queries solve A v = q and a solver token A w = Xᵀy, by {steps} steps of {name} (condition number "
+    "{kappa:.3g}); the last layer multiplies their residuals away.",
+    "lasso": "{steps} proximal steps, each a gradient layer and a layer that soft-thresholds every coefficient, then "
+    "one layer that predicts (condition number {kappa:.3g}).",
+    "logistic": "{steps} accelerated gradient steps, each a layer of exact sigmoids and a layer that gathers the "
+    "gradient, then one layer that predicts (condition number of XᵀX {kappa:.3g}).",
+}
+_STORIES["ridge"] = _STORIES["linear"]
+
+
+def in_context(
+    task: str,
+    dim: int,
+    examples: int,
+    *,
+    alpha: float | None = None,
+    C: float | None = None,
+    spectrum: Sequence[float] | None = None,
+    eps: float | None = None,
+    algorithm: str | None = None,
+    layers: int | None = None,
+    heads: int | None = None,
+    dtype: str = "float64",
+    x_range: float | None = None,
+    y_range: float | None = None,
+    query_range: float = 2.5,
+    accept: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> InContextSolver:
+    """A softmax-attention network that solves a regression on the examples of its prompt, for a whole class of prompts.
+
+    `task`: "linear", "ridge" (penalty `alpha`), "lasso" (`alpha`) or "logistic" (`C`). The class: at most `examples`
+    examples of `dim` entries up to `x_range`, |y| up to `y_range`, queries up to `query_range`, eigenvalues of
+    XᵀX + alpha I (lasso, logistic: XᵀX) within `spectrum`; defaults are those of standard normal examples.
+    `eps` is absolute, on predictions. `layers` fixes the depth; without it the depth is the one at which eps is proved
+    (lasso and logistic, and float32: measured on example prompts; the certificate then says `sampled`).
+    `algorithm`: "chebyshev" or "gd" for linear and ridge, "triple-momentum" or "nesterov" for logistic. `heads` fixes
+    the Richardson heads of a sum (1 to 4).
+    `accept`: "proved" or "sampled"; by default a proof is wanted where there can be one, linear and ridge in float64.
+    Raises Infeasible, with the nearest request that would do, where eps is not reached.
+    """
+    say = progress or (lambda text: None)
+    asked = InContextTask.make(
+        task,
+        dim,
+        examples,
+        alpha=alpha,
+        C=C,
+        spectrum=spectrum,
+        x_range=x_range,
+        y_range=y_range,
+        query_range=query_range,
+    )
+    name = _check(asked, eps, layers, heads, dtype, algorithm, accept)
+    provable = asked.task in ("linear", "ridge") and dtype == "float64"
+    wanted = accept or ("proved" if provable else "sampled")
+    if wanted == "sampled" and not example_prompts(asked, 1):
+        raise InvalidRequest(
+            f"nothing can be measured: normal examples with eigenvalues up to {asked.spectrum[1]:g} do not fit "
+            f"x_range={asked.x_range:.4g}; declare a larger x_range"
+        )
+    request = {"eps": eps, "algorithm": name, "layers": layers, "heads": heads, "accept": wanted}
+    made = _Making(asked, eps, name, heads, dtype, wanted, request, say)
+    return made.at(layers) if layers is not None else made.deep_enough()
+
+
+@dataclass(frozen=True)
+class _Making:
+    """One request, and the two ways to a network: at a given depth, or at the least depth that will do."""
+
+    task: InContextTask
+    eps: float | None
+    algorithm: str
+    heads: int | None
+    dtype: str
+    wanted: str
+    request: Mapping[str, Any]
+    say: Callable[[str], None]
+
+    def _build(self, layers: int) -> TokenNetwork:
+        from attnfun.constructions.in_context import build
+
+        typical = self.wanted == "sampled" and self.dtype == "float32"
+        return build(self.task, layers, self.algorithm, self.dtype, self.heads, typical)
+
+    def _try(self, layers: int) -> InContextSolver:
+        self.say(f"{layers} layers")
+        network = self._build(layers)
+        certificate = judge(network, self.task, self.eps, f"{self.task.task} by {self.algorithm}")
+        if certificate.status is Status.UNDECIDED and self.wanted == "sampled":
+            worst, tried = measured_error(network, self.task)
+            if tried and (self.eps is None or worst <= self.eps):
+                certificate = replace(
+                    certificate, status=Status.SAMPLED, error=(worst, worst), method="sampling", parts={}
+                )
+        return InContextSolver(self.task, network, certificate, self.request)
+
+    def at(self, layers: int) -> InContextSolver:
+        made = self._try(layers)
+        if made.certificate.status in (Status.PROVED, Status.SAMPLED):
+            return made
+        nearest: dict[str, Any] = {}
+        high = made.certificate.error[1]
+        try:
+            nearest["layers"] = len(self.deep_enough().network.layers)
+        except Infeasible as why:
+            nearest = dict(why.nearest or {})
+        low, top = self.task.spectrum
+        why_not = made.certificate.reason or f"{high:.3g} is proved"
+        raise Infeasible(
+            f"{layers} layers do not reach eps={self.eps:.3g} for spectrum ({low:g}, {top:g}), condition number "
+            f"{self.task.condition:.3g}: {why_not}",
+            nearest,
+        )
+
+    def deep_enough(self) -> InContextSolver:
+        from attnfun.constructions.in_context import depth
+
+        assert self.eps is not None
+        goal, best = self.eps, math.inf
+        step = 1 if self.task.task in ("linear", "ridge") else 2
+        layers = depth(self.task, self.algorithm, goal)
+        for _ in range(24):
+            if layers > _MOST_LAYERS:
+                raise Infeasible(
+                    f"eps={goal:.3g} at condition number {self.task.condition:.3g} takes {layers} layers, more than "
+                    f"{_MOST_LAYERS}; a larger alpha or a narrower spectrum would do",
+                    {"algorithm": "chebyshev"} if self.algorithm == "gd" else None,
+                )
+            made = self._try(layers)
+            status = made.certificate.status
+            if status in (Status.PROVED, Status.SAMPLED):
+                return made
+            reached = (
+                made.certificate.error[1] if self.wanted == "proved" else measured_error(made.network, self.task)[0]
+            )
+            if not reached < 0.8 * best:
+                break
+            best = reached
+            layers += max(step, step * (layers // 20))
+        raise Infeasible(
+            f"eps={goal:.3g} for {self.task.text} is below the floor of bias and rounding in {self.dtype}: "
+            f"{made.certificate.reason}",
+            {"eps": float(f"{min(best, reached) * 1.1:.2g}")}
+            if min(best, reached) < math.inf
+            else {"accept": "sampled"},
+        )
+
+
+def _check(
+    task: InContextTask,
+    eps: float | None,
+    layers: int | None,
+    heads: int | None,
+    dtype: str,
+    algorithm: str | None,
+    accept: str | None,
+) -> str:
+    from attnfun.constructions.in_context import ALGORITHMS
+
+    if eps is None and layers is None:
+        raise InvalidRequest("give eps, the tolerance of predictions, or layers, the depth")
+    if eps is not None and (isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 < eps < math.inf):
+        raise InvalidRequest(f"eps={eps!r:.30}: a positive finite tolerance is needed")
+    for name, value, most in (("layers", layers, _MOST_LAYERS), ("heads", heads, 4)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most):
+            raise InvalidRequest(f"{name}={value!r:.30}: a whole number from 1 to {most} is needed")
+    if dtype not in ("float64", "float32"):
+        raise InvalidRequest(f"dtype={dtype!r}: write float64 or float32")
+    if accept not in (None, "proved", "sampled"):
+        raise InvalidRequest(f"accept={accept!r}: write proved or sampled")
+    if accept == "proved" and task.task in ("lasso", "logistic"):
+        raise InvalidRequest(f"no bound is known for {task.task}: leave accept out, or write accept='sampled'")
+    offered = ALGORITHMS[task.task]
+    if algorithm is not None and algorithm not in offered:
+        raise InvalidRequest(f"algorithm={algorithm!r:.30} for {task.task}: write {' or '.join(offered)}")
+    return algorithm or offered[0]
+
+
+def _two_digits(value: float, rounding: Callable[[float], int]) -> float:
+    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{rounding(value / step) * step:.6g}")
+
+
+def is_in_context(meta: Mapping[str, Any]) -> bool:
+    target = meta.get("target")
+    return isinstance(target, dict) and target.get("kind") == KIND
+
+
+def load_in_context(path: str | os.PathLike[str]) -> InContextSolver:
+    """The solver of a file; its certificate is the stored one, not proved anew."""
+    network, meta = load_tokens(path)
+    task = _stored_task(path, network, meta)
+    stored = meta.get("certificate")
+    if stored is None:
+        certificate = Certificate(
+            Status.UNDECIDED,
+            (0.0, math.inf),
+            None,
+            math.inf,
+            network.dtype,
+            "none",
+            task.text,
+            task.domain,
+            reason="the file holds no certificate",
+        )
+    else:
+        certificate = Certificate.from_json(stored)
+    return InContextSolver(task, network, certificate, dict(meta.get("request") or {}))
+
+
+def verify_in_context(path: str | os.PathLike[str]) -> Certificate:
+    """Judge the file again from its weights and its task; no number of the stored certificate is read."""
+    network, meta = load_tokens(path, ignore=("certificate",))
+    task = _stored_task(path, network, meta)
+    request = meta.get("request") or {}
+    eps = request.get("eps") if isinstance(request, dict) else None
+    if eps is not None and (isinstance(eps, bool) or not isinstance(eps, (int, float)) or not eps > 0):
+        raise DamagedFile("the stored request has no usable eps")
+    return judge(network, task, None if eps is None else float(eps), task.task)
+
+
+def _stored_task(path: str | os.PathLike[str], network: TokenNetwork, meta: Mapping[str, Any]) -> InContextTask:
+    if not is_in_context(meta):
+        raise DamagedFile(f"{Path(path)} holds a token network, but not one that solves a regression in context")
+    task = InContextTask.from_json({key: value for key, value in meta["target"].items() if key != "kind"})
+    needed = {f"{block}{j + 1}" for block in "xq" for j in range(task.dim)} | {"y", "one", "data"}
+    if not needed <= set(network.coordinates) or len(network.outputs) != 1:
+        raise DamagedFile("the file's network does not fit its task")
+    return task

@@ -1,0 +1,384 @@
+"""SequenceMap: what is asked of a network that maps n tokens of dimension d to n tokens of dimension p.
+
+    y_i = row_i( x ; x_1 … x_n ; aggregates ),        i = 1 … n,      every token in the same box
+
+An expression may use a token's own coordinates by their names in the domain (`x`), the *entries* of given tokens
+(`x_3`: coordinate x of token 3, positions counted from 1), and *aggregates* over all tokens, whose arguments are
+expressions of the token that is aggregated:
+
+| written | means |
+| --- | --- |
+| mean(e), sum(e), max(e), min(e) | over j of e at token j (max and min of several arguments are the ordinary ones) |
+| softmax_mean(s, e) | sum_j exp(s_j) e_j / sum_j exp(s_j) |
+
+One row of expressions is meant for every token: with no entries in it, an *equivariant* map, which needs no positions.
+Several rows are one a token. Aggregates may be nested; they are the same number at every token. An argument that is not
+a coordinate is a *definition* of its own, worked out at every token before it is aggregated.
+
+Failure mode: InvalidRequest, in one line, for names that clash, rows that do not fit, aggregates of constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import numpy as np
+
+from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.expressions import Algebra, ArrayAlgebra, Builder, Graph, parse, run
+from attnfun.expressions.graph import is_name
+from attnfun.targets.domain import Array, Box
+
+T = TypeVar("T")
+
+AGGREGATES = ("mean", "sum", "max", "min", "softmax_mean")
+MAX_TOKENS = 64
+_EXPRESSION = "expression"
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A number at every token (`kind` "expression", with its graph), or an aggregate of numbers that `args` name."""
+
+    name: str
+    kind: str
+    args: tuple[str, ...] = ()
+    graph: Graph | None = None
+
+
+@dataclass(frozen=True)
+class SequenceMap:
+    """See the module's statement. `rows` holds one graph for all tokens, or one a token; all have the same outputs."""
+
+    box: Box
+    tokens: int
+    definitions: tuple[Definition, ...]
+    rows: tuple[Graph, ...]
+
+    @classmethod
+    def read(cls, target: Any, domain: Any, tokens: Any) -> SequenceMap:
+        """From an expression, a list of expressions (outputs of every token), or a list of such lists (one a token)."""
+        if isinstance(target, SequenceMap):
+            return target
+        box = Box.parse(domain)
+        count = _count(tokens)
+        rows = _texts(target, count)
+        names = [*box.names, *(entry(name, j) for j in range(count) for name in box.names)]
+        if len(set(names)) != len(names):
+            raise InvalidRequest(f"the coordinates {', '.join(box.names)} clash with entries such as {names[box.dim]}")
+        collected = _Aggregates(box.names)
+        graphs = tuple(parse(row, names, collected) for row in rows)
+        if len(graphs) > 1:  # a row is one token's: its own coordinates are entries like all others
+            graphs = tuple(_renamed(g, {c: entry(c, i) for c in box.names}) for i, g in enumerate(graphs))
+        return cls(box, count, tuple(collected.definitions), graphs)._checked()
+
+    def _checked(self) -> SequenceMap:
+        known = {*self.box.names, *(entry(name, j) for j in range(self.tokens) for name in self.box.names)}
+        fetched = {source_name(name, k) for k in range(MAX_TOKENS) for name in self.box.names}
+        taken = fetched & {*known, *(d.name for d in self.definitions)}
+        if taken:  # else a fetched token could pass for an aggregate
+            raise InvalidRequest(f"the name {min(taken)} is kept for tokens that are fetched; call it something else")
+        for definition in self.definitions:
+            used = definition.args if definition.graph is None else definition.graph.variables
+            arity = 2 if definition.kind == "softmax_mean" else 1
+            shape = len(definition.args) == arity if definition.graph is None else len(definition.graph.outputs) == 1
+            kinds = AGGREGATES if definition.graph is None else (_EXPRESSION,)
+            if definition.name in known:
+                raise InvalidRequest(f"the name {definition.name} is used twice; call the coordinate something else")
+            if not is_name(definition.name) or definition.kind not in kinds or not shape or not set(used) <= known:
+                raise InvalidRequest(f"the definition of {definition.name} does not fit")
+            known.add(definition.name)
+        if len(self.rows) not in (1, self.tokens) or not all(set(row.variables) <= known for row in self.rows):
+            raise InvalidRequest(f"{len(self.rows)} rows for {self.tokens} tokens: give one row, or one a token")
+        if len({len(row.outputs) for row in self.rows}) != 1:
+            raise InvalidRequest("every token must have the same number of outputs")
+        return self
+
+    @property
+    def outputs(self) -> int:
+        return len(self.rows[0].outputs)
+
+    @property
+    def entries(self) -> bool:
+        """Whether any expression names an entry of a given token: then positions matter."""
+        local = {*self.box.names, *(d.name for d in self.definitions)}
+        graphs = [*self.rows, *(d.graph for d in self.definitions if d.graph is not None)]
+        return any(not set(graph.variables) <= local for graph in graphs)
+
+    @property
+    def equivariant(self) -> bool:
+        """A permutation of the tokens permutes the outputs: one row, and no entries."""
+        return len(self.rows) == 1 and not self.entries
+
+    def row(self, token: int) -> Graph:
+        return self.rows[0] if len(self.rows) == 1 else self.rows[token]
+
+    @property
+    def text(self) -> str:
+        """The target as a person would write it."""
+        shown = dict[str, str]()
+        for d in self.definitions:
+            if d.graph is not None:
+                shown[d.name] = _written(d.graph, 0, shown)
+            else:
+                shown[d.name] = f"{d.kind}({', '.join(shown.get(a, a) for a in d.args)})"
+        texts = []
+        for row in self.rows:
+            parts = [_written(row, o, shown) for o in range(len(row.outputs))]
+            texts.append(parts[0] if len(parts) == 1 else "[" + ", ".join(parts) + "]")
+        return texts[0] if len(texts) == 1 else "; ".join(f"{i + 1}: {text}" for i, text in enumerate(texts))
+
+    def values(self, X: Array) -> Array:
+        """(batch, n, d) → (batch, n, p) in float64: the formula as NumPy computes it; never evidence."""
+        tokens = [{name: X[:, j, k] for k, name in enumerate(self.box.names)} for j in range(self.tokens)]
+        with np.errstate(all="ignore"):
+            rows = run_sequence(self, ArrayAlgebra(), tokens)
+        columns = [[np.broadcast_to(np.asarray(v, dtype=np.float64), (len(X),)) for v in row] for row in rows]
+        return np.stack([np.stack(row, axis=1) for row in columns], axis=1)
+
+    def to_json(self) -> dict[str, Any]:
+        definitions = [
+            {"name": d.name, "kind": d.kind, "args": list(d.args), "graph": d.graph and d.graph.to_json()}
+            for d in self.definitions
+        ]
+        rows = [row.to_json() for row in self.rows]
+        return {"kind": "sequence", "tokens": self.tokens, "definitions": definitions, "rows": rows, "text": self.text}
+
+    @classmethod
+    def from_json(cls, data: Any, box: Box) -> SequenceMap:
+        """What `to_json` wrote; the text is for people and is not read."""
+        try:
+            if data["kind"] != "sequence":
+                raise DamagedFile("the file's target is no sequence map")
+            definitions = tuple(
+                Definition(
+                    str(d["name"]),
+                    str(d["kind"]),
+                    tuple(str(a) for a in d["args"]),
+                    None if d["graph"] is None else Graph.from_json(d["graph"]),
+                )
+                for d in data["definitions"]
+            )
+            rows = tuple(Graph.from_json(row) for row in data["rows"])
+            return cls(box, _count(data["tokens"]), definitions, rows)._checked()
+        except (KeyError, TypeError, ValueError, IndexError, InvalidRequest) as error:
+            raise DamagedFile(f"the file's target is no sequence map that attnfun knows ({error})") from None
+
+
+def entry(name: str, token: int) -> str:
+    """The variable that stands for coordinate `name` of a token, counted from 0 here and from 1 in expressions."""
+    return f"{name}_{token + 1}"
+
+
+def run_sequence(
+    target: SequenceMap,
+    algebra: Algebra[T],
+    tokens: Sequence[Mapping[str, T]],
+    known: Mapping[str, T] | None = None,
+    only: int | None = None,
+    own: Mapping[str, T] | None = None,
+) -> list[list[T]]:
+    """The outputs of every token (or of `only` one) in any algebra, tokens[j] holding the coordinates of token j; those
+    of `only` may be given another time as its `own`.
+
+    Definitions in `known` are taken from there and not worked out; of a token that nothing else needs, tokens[j] may
+    be empty. Aggregates run over the tokens from `only` on, round to the one before it: written down, an equivariant
+    map is then the same expression at every token.
+    """
+    rows = range(target.tokens) if only is None else (only,)
+    wanted = {name for i in rows for name in target.row(i).variables}
+    local, shared = _definitions(target, algebra, tokens, known or {}, wanted, only or 0, own)
+    return [run(target.row(i), algebra, {**shared, **local[i]}) for i in rows]
+
+
+def run_definition(
+    target: SequenceMap,
+    definition: Definition,
+    algebra: Algebra[T],
+    tokens: Sequence[Mapping[str, T]],
+    known: Mapping[str, T],
+    token: int,
+    own: Mapping[str, T],
+) -> T:
+    """The value of an expression among the definitions at one token; arguments as in `run_sequence`."""
+    assert definition.graph is not None
+    local, shared = _definitions(target, algebra, tokens, known, set(definition.graph.variables), token, own)
+    return run(definition.graph, algebra, {**shared, **local[token]})[0]
+
+
+def _definitions(
+    target: SequenceMap,
+    algebra: Algebra[T],
+    tokens: Sequence[Mapping[str, T]],
+    known: Mapping[str, T],
+    wanted: set[str],
+    first: int,
+    own: Mapping[str, T] | None,
+) -> tuple[list[dict[str, T]], dict[str, T]]:
+    """What differs from token to token, and what all tokens share, as far as `wanted` needs it."""
+    needed = set(wanted)
+    for d in reversed(target.definitions):
+        if d.name in needed and d.name not in known:
+            needed |= set(d.args if d.graph is None else d.graph.variables)
+    local = [dict(token) for token in tokens]
+    if own is not None:
+        local[first] = dict(own)
+    shared = {entry(name, j): value for j, token in enumerate(tokens) for name, value in token.items()}
+    for d in target.definitions:
+        if d.name not in needed:
+            continue
+        if d.name in known:
+            shared[d.name] = known[d.name]
+        elif d.graph is not None:
+            for one in local:
+                if one:  # a token that nothing has fetched is needed by nobody
+                    one[d.name] = run(d.graph, algebra, {**shared, **one})[0]
+        else:
+            if not all(local):
+                raise InvalidRequest(f"{d.kind}({', '.join(d.args)}) needs every token")
+            turned = [*local[first:], *local[:first]]
+            columns = [[{**shared, **one}[name] for one in turned] for name in d.args]
+            shared[d.name] = _aggregate(d.kind, algebra, columns)
+    return local, shared
+
+
+def _aggregate(kind: str, algebra: Algebra[T], columns: Sequence[list[T]]) -> T:
+    if kind in ("max", "min"):
+        return _fold(getattr(algebra, kind), columns[0])
+    if kind == "softmax_mean":
+        weights = [algebra.exp(score) for score in columns[0]]
+        terms = [algebra.mul(weight, value) for weight, value in zip(weights, columns[1], strict=True)]
+        return algebra.div(_fold(algebra.add, terms), _fold(algebra.add, weights))
+    total = _fold(algebra.add, columns[0])
+    return algebra.div(total, algebra.constant(Fraction(len(columns[0])))) if kind == "mean" else total
+
+
+def _fold(join: Callable[[T, T], T], values: Sequence[T]) -> T:
+    result = values[0]
+    for value in values[1:]:
+        result = join(result, value)
+    return result
+
+
+def source_name(name: str, number: int) -> str:
+    """The variable that stands for coordinate `name` of the `number`-th token (from 0) that a token has fetched."""
+    return f"{name}_source{number + 1}"
+
+
+def meaning(
+    target: SequenceMap, token: int, sources: Sequence[int], gathered: Sequence[str], names: Sequence[str] = ()
+) -> Graph:
+    """The outputs at a token (or the definitions `names`) as expressions of what its stream holds.
+
+    That is its own coordinates, those of the tokens `sources`, and the aggregates `gathered`; all other aggregates are
+    written out over the tokens. InvalidRequest where that is not enough.
+    """
+    builder = Builder()
+    algebra: Any = Symbols(builder)
+    tokens: list[dict[str, int]] = [{} for _ in range(target.tokens)]
+    own = {c: builder.var(c) for c in target.box.names}
+    tokens[token] = own
+    for k, j in reversed(list(enumerate(sources))):  # the first copy of a token counts
+        tokens[j] = {c: builder.var(source_name(c, k)) for c in target.box.names}
+    known = {name: builder.var(name) for name in gathered}
+    if not names:
+        return builder.graph(run_sequence(target, algebra, tokens, known, only=token, own=own)[0])
+    wanted = [d for name in names for d in target.definitions if d.name == name]
+    return builder.graph([run_definition(target, d, algebra, tokens, known, token, own) for d in wanted])
+
+
+class Symbols:
+    """The algebra whose values are nodes of a builder: running an expression in it writes the expression down."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+
+    def constant(self, value: Fraction, /) -> int:
+        return self.builder.const(value)
+
+    def __getattr__(self, op: str) -> Callable[..., int]:
+        if op.startswith("_"):
+            raise AttributeError(op)
+
+        def apply(*args: Any) -> int:
+            if op in ("powi", "powr", "ratio"):
+                return self.builder.apply(op, args[0], value=args[1])
+            return self.builder.apply(op, *args)
+
+        return apply
+
+
+class _Aggregates:
+    """The parser's `calls`: an aggregate becomes a variable, its argument a definition."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self.definitions: list[Definition] = []
+
+    def __call__(self, name: str, args: list[int], builder: Builder) -> int | None:
+        if name not in AGGREGATES or (name in ("max", "min") and len(args) != 1):
+            return None
+        wanted = 2 if name == "softmax_mean" else 1
+        if len(args) != wanted:
+            takes = "a score and a value" if wanted == 2 else "1 argument"
+            raise InvalidRequest(f"{name} takes {takes}, not {len(args)}")
+        places = tuple(self._argument(builder.graph([arg]), name) for arg in args)
+        return builder.var(self._named(name, name, places, None))
+
+    def _argument(self, graph: Graph, name: str) -> str:
+        if not graph.variables:
+            raise InvalidRequest(f"{name} of a constant; aggregate something that depends on the tokens")
+        node = graph.nodes[graph.outputs[0]]
+        if node.op == "var" and node.value in self.names:
+            return str(node.value)
+        return self._named("inner", _EXPRESSION, (), graph)
+
+    def _named(self, stem: str, kind: str, args: tuple[str, ...], graph: Graph | None) -> str:
+        for d in self.definitions:
+            if (d.kind, d.args, d.graph) == (kind, args, graph):
+                return d.name
+        number = 1 + sum(d.kind == kind for d in self.definitions)
+        self.definitions.append(Definition(f"{stem}_of_{number}", kind, args, graph))
+        return self.definitions[-1].name
+
+
+def _renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
+    builder = Builder()
+    at: list[int] = []
+    for node in graph.nodes:
+        value = names.get(str(node.value), node.value) if node.op == "var" else node.value
+        at.append(builder.apply(node.op, *(at[arg] for arg in node.args), value=value))
+    return builder.graph([at[o] for o in graph.outputs])
+
+
+def _written(graph: Graph, output: int, shown: Mapping[str, str]) -> str:
+    """An expression with its aggregates written out; names that stand for them are replaced as whole words."""
+    import re
+
+    text = graph.text(graph.outputs[output])
+    return re.sub(r"[A-Za-z_][A-Za-z_0-9]*", lambda m: shown.get(m.group(), m.group()), text)
+
+
+def _count(tokens: Any) -> int:
+    if isinstance(tokens, bool) or not isinstance(tokens, (int, np.integer)) or not 1 <= tokens <= MAX_TOKENS:
+        raise InvalidRequest(f"tokens={tokens!r:.30}: a whole number from 1 to {MAX_TOKENS} is needed")
+    return int(tokens)
+
+
+def _texts(target: Any, tokens: int) -> list[list[str]]:
+    if isinstance(target, str):
+        return [[target]]
+    good = isinstance(target, Sequence) and len(target) > 0
+    if good and all(isinstance(t, str) for t in target):
+        return [list(target)]
+    if good and all(isinstance(t, Sequence) and t and all(isinstance(e, str) for e in t) for t in target):
+        rows = [[t] if isinstance(t, str) else list(t) for t in target]
+        if len(rows) != tokens:
+            raise InvalidRequest(f"{len(rows)} rows of expressions for {tokens} tokens; give one a token")
+        return rows
+    raise InvalidRequest(
+        f"target {target!r:.80}: give an expression, a list of expressions, or one list of expressions a token"
+    )

@@ -198,11 +198,11 @@ def relation(
     variable). `features_only=True` leaves the towers out: the certificate is then about the features as polynomials.
     """
     from attnfun.relation_search import search
-    from attnfun.verbs import _check, _one_thread
+    from attnfun.verbs import check_request, one_thread
 
     start = time.perf_counter()
     say = progress or (lambda _text: None)
-    _check(eps, "float64", "proved", 0)
+    check_request(eps, "float64", 0)
     if method not in METHODS:
         raise InvalidRequest(f"method={method!r}: write {', '.join(METHODS)}")
     if realise not in REALISE:
@@ -212,7 +212,7 @@ def relation(
     asked = Relation.read(target, left, right, symmetric)
     say("is the relation defined on the domain?")
     require_defined(asked.graph, asked.joint)
-    with _one_thread():
+    with one_thread():
         kind = None if features_only else realise
         features, towers, parts, certificate, how = search(asked, float(eps), method, kind, signed, say)
         say("a lower bound on the rank")
@@ -253,7 +253,7 @@ def load_towers(path: str | os.PathLike[str]) -> RelationApproximant:
 
 def verify_towers(path: str | os.PathLike[str], progress: Callable[[str], None] | None = None) -> Certificate:
     """Prove the bound again from the stored features, towers and relation; no number of the certificate is read."""
-    from attnfun.verbs import _one_thread
+    from attnfun.verbs import one_thread
 
     target, features, towers, rest = load_relation(path)
     asked = Relation.from_json(target)
@@ -263,7 +263,7 @@ def verify_towers(path: str | os.PathLike[str], progress: Callable[[str], None] 
         raise DamagedFile("the stored request has no usable eps")
     require_defined(asked.graph, asked.joint)
     how = rest.get("method")
-    with _one_thread():
+    with one_thread():
         goal = None if eps is None else float(eps)
         return prove_by_towers(asked, features, goal, how if isinstance(how, str) else "", progress, None, towers)
 

@@ -127,8 +127,9 @@ def prove_by_towers(
             Status.UNDECIDED, (0.0, math.inf), method="towers", domain=relation.domain_text, reason=str(why), **fields
         )
     total = math.nextafter(high + loss, math.inf) if high + loss < math.inf else math.inf
-    low, at = (0.0, None) if towers else witness(relation, parts.core, features, loss)
-    low = min(low, total)
+    low, at = witness(relation, parts.core, features, rounding(features))
+    low = max(0.0, min(low - details.get("towers", 0.0) * (1 + 4 * _U), total))
+    at = at if low > 0 else None
     libm = any(e.libm for e in parts.expansions)
     hypotheses = (*assumed, *((GIVEN,) if parts.given else ()), *((LIBM,) if libm else ()))
     reason = None

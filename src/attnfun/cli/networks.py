@@ -33,6 +33,7 @@ from attnfun.cli.records import (
     step_table,
 )
 from attnfun.cli.render import EXIT, console, facts, grid, literal, number, print_json, progress_bar
+from attnfun.cli.relation import show_relation
 from attnfun.cli.sequence import FlatSequence, sequence_command, show_sequence
 from attnfun.errors import InvalidRequest
 
@@ -211,6 +212,7 @@ def show_command(
     """
     from attnfun import verbs
     from attnfun.approximant import Approximant
+    from attnfun.relations import RelationApproximant
     from attnfun.sequence_approximant import SequenceApproximant
 
     path = unshield(file)
@@ -219,6 +221,8 @@ def show_command(
     net: Any = verbs.load(path)
     if isinstance(net, SequenceApproximant):
         return show_sequence(net, path, picture, as_json)
+    if isinstance(net, RelationApproximant):
+        return show_relation(net, path, png, as_json)
     if not isinstance(net, Approximant):
         return in_context.show(net, path, picture, as_json)
     heads, steps = head_rows(net.network), step_rows(net)
@@ -361,7 +365,10 @@ def export_command(
 def _function_of(net: Any, path: str) -> Any:
     """`net`, if it approximates a function; other kinds of networks have commands of their own."""
     from attnfun.approximant import Approximant
+    from attnfun.relations import RelationApproximant
 
+    if isinstance(net, RelationApproximant):
+        raise InvalidRequest(f"{path} holds two towers: load it in Python, its call gives the scores of all pairs")
     if not isinstance(net, Approximant):
         raise InvalidRequest(f"{path} solves a regression in context: attnfun in-context {path} --data CSV --query CSV")
     return net

@@ -8,6 +8,7 @@ import typer
 
 from attnfun.cli.arguments import check_writable, read_domain, read_eps, unshield
 from attnfun.cli.render import console, facts, literal, number, print_json, progress_bar, status_text
+from attnfun.errors import InvalidRequest
 
 PANEL = "Relations"
 
@@ -80,14 +81,27 @@ def relation_command(
     return 0
 
 
+def show_relation(found: Any, path: str, png: str | None, as_json: bool) -> int:
+    """What `attnfun show` prints of a relation's file: the stored certificate and the sizes of its towers."""
+    if png is not None:
+        raise InvalidRequest(f"{path} holds two towers; --png draws networks of functions")
+    record = {**found.record(), "file": path}
+    if as_json:
+        print_json(record)
+    else:
+        _print(record)
+    return 0
+
+
 def _print(record: dict[str, Any]) -> None:
     towers = "none: features only" if record["features_only"] else f"{record['realise']}"
     word = "neurons" if "neurons" in record else "keys"
+    what = "proved" if record["status"] == "proved" else "not proved"
     rows = [
         ("relation", literal(str(record["target"]))),
         ("domain", literal(str(record["domain"]))),
         ("status", status_text(str(record["status"]))),
-        ("error", f"≤ [bold]{number(record['error'], 4)}[/]  proved"),
+        ("error", f"≤ [bold]{number(record['error'], 4)}[/]  {what}" if record["error"] is not None else None),
         ("rank", f"[bold]{number(record['rank'])}[/]  (any method needs at least {number(record['rank_lower'])})"),
         ("method", f"{record['method']}{', signed' if record['signed'] else ''}"),
         ("towers", towers),

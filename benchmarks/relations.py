@@ -1,0 +1,87 @@
+"""Features of relations: ranks proved, lower bounds, sizes of towers, and an attack on every certificate.
+
+    python benchmarks/relations.py [--points 100000] [--quick]
+
+Every row: the relation, eps, the rank that was proved and the rank that any method needs, the goal for it, the proved
+error, the largest error seen at random and boundary points (float64), the error of the features computed in float32
+beyond eps, keys of the towers, seconds. A violation stops the script.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+
+import attnfun as af
+
+GOALS = {
+    ("rbf", 1): {1e-2: 3, 1e-4: 5, 1e-8: 8},
+    ("rbf", 2): {1e-2: 13, 1e-4: 24, 1e-8: 50},
+    ("rbf", 3): {1e-2: 56, 1e-4: 124, 1e-8: 345},
+    ("rbf", 5): {1e-4: 2600},
+    ("dot", 1): {1e-2: 3, 1e-4: 4, 1e-8: 6},
+    ("dot", 2): {1e-2: 8, 1e-4: 13, 1e-8: 26},
+    ("dot", 3): {1e-2: 20, 1e-4: 47},
+    ("tanh", 1): {1e-2: 9, 1e-4: 14, 1e-8: 26},
+}
+
+
+def expression(name: str, d: int) -> str:
+    pairs = [(f"x{k}", f"y{k}") for k in range(1, d + 1)]
+    if name == "rbf":
+        return "exp(-2*(" + " + ".join(f"({x} - {y})**2" for x, y in pairs) + "))"
+    if name == "dot":
+        return "exp(" + " + ".join(f"{x}*{y}" for x, y in pairs) + ")"
+    return "tanh(5*(x1 - y1))"
+
+
+def attack(found: af.RelationApproximant, points: int) -> tuple[float, float]:
+    """(largest error in float64, largest error of the features in float32) at random and boundary points."""
+    worst, single = 0.0, 0.0
+    step = max(100, min(20_000, 8_000_000 // found.rank))
+    for seed in range(max(1, points // step)):
+        left = found.target.left.probe(step, np.random.default_rng(2 * seed))
+        right = found.target.right.probe(step, np.random.default_rng(2 * seed + 1))
+        truth = found.target.values(left, right)
+        worst = max(worst, float(np.abs(found.pairs(left, right) - truth).max()))
+        a, b = (found.stored.side(s, p, "float32") for s, p in (("left", left), ("right", right)))
+        single = max(single, float(np.abs(np.sum(a * b, axis=1) - truth).max()))
+    return worst, single
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--points", type=int, default=100_000)
+    parser.add_argument("--quick", action="store_true", help="one and two variables only")
+    options = parser.parse_args()
+    print(f"{'relation':8} {'d':>2} {'eps':>6} {'rank':>5} {'least':>5} {'goal':>5} {'proved':>9} {'seen':>9}"
+          f" {'float32':>9} {'keys':>6} {'seconds':>8}  proof")  # fmt: skip
+    for (name, d), goals in GOALS.items():
+        if options.quick and d > 2:
+            continue
+        left = {f"x{k}": (0, 1) for k in range(1, d + 1)}
+        right = {f"y{k}": (0, 1) for k in range(1, d + 1)}
+        for eps, goal in goals.items():
+            start = time.perf_counter()
+            lone = d > 3 or (name == "tanh" and eps < 1e-6)
+            found = af.relation(
+                expression(name, d), left, right, eps, symmetric=name == "rbf", features_only=lone
+            )
+            seconds = time.perf_counter() - start
+            worst, single = attack(found, options.points)
+            if not worst <= found.certificate.error[1]:
+                raise SystemExit(f"VIOLATION: {name} {d} {eps}: {worst} above {found.certificate.error[1]}")
+            keys = found.record().get("keys", "-")
+            flag = "" if found.rank <= goal else "  ABOVE THE GOAL"
+            print(
+                f"{name:8} {d:>2} {eps:>6.0e} {found.rank:>5} {found.rank_lower:>5} {goal:>5}"
+                f" {found.certificate.error[1]:>9.2e} {worst:>9.2e} {single:>9.2e} {keys!s:>6} {seconds:>8.2f}"
+                f"  {found.certificate.method}{flag}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -21,7 +21,9 @@ from attnfun.network.head import Array
 from attnfun.network.towers import Keys, TowerWeights
 
 _STEPS = (1.0, 1.5, 0.75, 2.0, 0.5)
-_MOST = {6.0: 90, 400.0: 150}  # keys a variable, by how much larger than the features the values may be
+_CUTS = (1e-4, 1e-6, 1e-8, 1e-10, 1e-12, 1e-14)
+_WIDE = (2.0, 3.0, 4.5, 1.0, 1.5)  # for steep features: a key is as wide as 2/(τ √keys)
+_MOST = {6.0: 160, 400.0: 260}  # keys a variable, by how much larger than the features the values may be
 
 
 def attention_tower(features: Features, side: str, tolerance: float) -> TowerWeights:
@@ -62,19 +64,23 @@ def _fit(coefficients: Array, tolerance: float) -> tuple[float, Array]:
         t = np.cos((2 * np.arange(points) + 1) * np.pi / (2 * points))
         T = chebyshev_columns(t, n)
         goal = T @ coefficients
-        for tau in _STEPS:
+        for tau in _STEPS if degree < 24 else _WIDE:
             keys = _keys(tau, count, -1.0, 1.0)
             logits = np.outer(t, keys.slopes) + keys.biases
             weights = np.exp(logits - logits.max(axis=1, keepdims=True))
             weights /= weights.sum(axis=1, keepdims=True)
-            # weighted columns: T_j matters as much as its coefficients
-            A = np.linalg.lstsq(weights, T * size, rcond=1e-14)[0]
-            with np.errstate(all="ignore"):
-                A = np.where(size > 0, A / np.where(size > 0, size, 1.0), 0.0)
-            V = A @ coefficients
             seen = max(float(np.abs(goal).max()), 1e-300)
-            if np.abs(weights @ V - goal).max() <= tolerance and np.abs(V).max() <= room * seen:
-                return tau, A
+            U, s, W = np.linalg.svd(weights, full_matrices=False)
+            right = U.T @ (T * size)  # weighted columns: T_j matters as much as its coefficients
+            for cut in _CUTS:  # a better fit than is asked for costs larger values
+                kept = s > cut * s[0]
+                A = W[kept].T @ (right[kept] / s[kept, None])
+                A = np.where(size > 0, A / np.where(size > 0, size, 1.0), 0.0)
+                V = A @ coefficients
+                if np.abs(weights @ V - goal).max() <= tolerance:
+                    if np.abs(V).max() <= room * seen:
+                        return tau, A
+                    break
     most = max(_MOST.values())
     raise Infeasible(f"towers: no head of up to {most} keys comes within {tolerance:.2g}", {"features_only": True})
 
@@ -85,4 +91,4 @@ def _trials(first: int) -> Iterator[tuple[int, float]]:
         count = first
         while count < most:
             yield count, room
-            count += 1 + count // 24
+            count += 1 + count // 16

@@ -66,9 +66,7 @@ def main() -> None:
         for eps, goal in goals.items():
             start = time.perf_counter()
             lone = d > 3 or (name == "tanh" and eps < 1e-6)
-            found = af.relation(
-                expression(name, d), left, right, eps, symmetric=name == "rbf", features_only=lone
-            )
+            found = af.relation(expression(name, d), left, right, eps, symmetric=name == "rbf", features_only=lone)
             seconds = time.perf_counter() - start
             worst, single = attack(found, options.points)
             if not worst <= found.certificate.error[1]:

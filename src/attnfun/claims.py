@@ -258,6 +258,27 @@ TESTED = (
         ),
     ),
     Tested(
+        "no certificate of a relation is below an error that random, corner, edge and searched points show, for towers,"
+        " for features alone, and for coefficients and weights perturbed by 1e-12 to 1e-1; forged targets are not proved",
+        (
+            "tests/relations/test_relation_proof.py::test_no_certificate_is_below_an_error_that_was_seen",
+            "tests/relations/test_relation_proof.py::test_every_bound_is_above_the_error_of_spoilt_features",
+            "tests/relations/test_relation_proof.py::test_spoilt_towers_are_seen_by_the_proof",
+            "tests/relations/test_relation_proof.py::test_features_of_another_relation_are_not_proved",
+            "tests/relations/test_relation_proof.py::test_a_file_is_proved_again_without_its_certificate",
+        ),
+    ),
+    Tested(
+        "relations that are not positive semidefinite are refused with a witness that is checked in balls and again in"
+        " rationals; the lower bound on the rank is never above a rank that was reached",
+        (
+            "tests/relations/test_relation.py::"
+            "test_what_is_not_positive_semidefinite_is_refused_with_a_checked_witness",
+            "tests/relations/test_relation.py::test_the_lower_bound_is_never_above_what_is_reached",
+            "tests/relations/test_relation.py::test_the_lower_bound_knows_exact_ranks",
+        ),
+    ),
+    Tested(
         "a crash or a time-out of one target of a suite costs its own row and no other",
         (
             "tests/cli/test_suite.py::test_a_crash_costs_its_own_row_and_no_other",
@@ -269,6 +290,7 @@ TESTED = (
 _IN_CONTEXT = ("linear", "lasso", "logistic", "richardson")
 
 SAMPLED = (
+    ("which features of a relation are taken, and how their towers are fitted", "src/attnfun/relation_search.py"),
     ("errors and supports of lasso and logistic regression in context", "src/attnfun/certify/in_context_verdict.py"),
     ("the predicted budget of an in-context network", "src/attnfun/rehearsal.py"),
     ("how a construction chooses degrees, steps, cell counts and temperatures", "src/attnfun/constructions/auto.py"),
@@ -289,6 +311,8 @@ OPEN = (
     "axes of heads without labels that read more than one variable; steps of more than four arguments",
     "MLPs without labels, in L^p, or with several blocks for one coordinate; lower bounds on the units of any MLP",
     "sequence maps whose expressions are not defined on the whole box of their features, or in L^p",
+    "relations with kinks; towers of more than three variables; towers of ReLU units of more than one",
+    "that a relation is positive semidefinite: a witness against it is proved, its absence proves nothing",
     "kinks in two and more variables, except for partitions and for composed networks",
     "more than four variables, except by partitions and by composed networks",
     "programs that equal their target for a reason not among the rewrites",

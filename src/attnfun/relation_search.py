@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.certify import Certificate, Status
-from attnfun.certify.relation import Parts, construction_error, factor_weights, prove_by_towers, rounding, take_apart
+from attnfun.certify.relation import Parts, construction_error, factor_weights, prove_by_relation, rounding, take_apart
 from attnfun.certify.view import Undecided
 from attnfun.errors import Infeasible, InvalidRequest, NotPositive
 from attnfun.expressions import BallAlgebra, precision, run
@@ -50,7 +50,7 @@ def search(
                         raise
                     why = str(reason)
                     break
-            certificate = prove_by_towers(asked, features, eps, how, say, parts, towers)
+            certificate = prove_by_relation(asked, features, eps, how, say, parts, towers)
             if certificate.status is Status.PROVED:
                 return features, towers, parts, certificate, how
             reached = certificate.error[1]

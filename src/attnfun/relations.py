@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate, Status
-from attnfun.certify.relation import core_points, core_that_fits, prove_by_towers
+from attnfun.certify.relation import core_points, core_that_fits, prove_by_relation
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.network import Network, evaluate, to_torch
 from attnfun.network.features import Features
@@ -265,7 +265,7 @@ def verify_towers(path: str | os.PathLike[str], progress: Callable[[str], None] 
     how = rest.get("method")
     with one_thread():
         goal = None if eps is None else float(eps)
-        return prove_by_towers(asked, features, goal, how if isinstance(how, str) else "", progress, None, towers)
+        return prove_by_relation(asked, features, goal, how if isinstance(how, str) else "", progress, None, towers)
 
 
 def _points(X: ArrayLike, box: Box) -> Array:

@@ -33,7 +33,16 @@ def dot(d: int) -> str:
 
 @pytest.mark.parametrize(
     ("d", "eps", "most"),
-    [(1, 1e-2, 3), (1, 1e-4, 5), (1, 1e-8, 8), (2, 1e-2, 13), (2, 1e-4, 24), (2, 1e-8, 50), (3, 1e-2, 56), (3, 1e-4, 124)],
+    [
+        (1, 1e-2, 3),
+        (1, 1e-4, 5),
+        (1, 1e-8, 8),
+        (2, 1e-2, 13),
+        (2, 1e-4, 24),
+        (2, 1e-8, 50),
+        (3, 1e-2, 56),
+        (3, 1e-4, 124),
+    ],
 )
 def test_gaussians_need_few_features(d: int, eps: float, most: int) -> None:
     found = af.relation(gauss(d), *cube(d), eps, symmetric=True)
@@ -42,7 +51,8 @@ def test_gaussians_need_few_features(d: int, eps: float, most: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("d", "eps", "most"), [(1, 1e-2, 3), (1, 1e-4, 4), (1, 1e-8, 6), (2, 1e-2, 8), (2, 1e-4, 13), (2, 1e-8, 26), (3, 1e-4, 47)]
+    ("d", "eps", "most"),
+    [(1, 1e-2, 3), (1, 1e-4, 4), (1, 1e-8, 6), (2, 1e-2, 8), (2, 1e-4, 13), (2, 1e-8, 26), (3, 1e-4, 47)],
 )
 def test_exponentials_of_inner_products_need_few_features(d: int, eps: float, most: int) -> None:
     found = af.relation(dot(d), *cube(d), eps)
@@ -123,13 +133,18 @@ def test_rank_follows_the_inner_dimension(d: int) -> None:
     W, b = rng.normal(size=(3, d)) / np.sqrt(d), rng.normal(size=3)
 
     def u(name: str) -> str:
-        rows = ["tanh(" + "+".join(f"({w:.3f})*{name}{k}" for k, w in enumerate(row)) + f"+({c:.3f}))" for row, c in zip(W, b)]
+        rows = [
+            "tanh(" + "+".join(f"({w:.3f})*{name}{k}" for k, w in enumerate(row)) + f"+({c:.3f}))"
+            for row, c in zip(W, b)
+        ]
         return "sigmoid(" + "+".join(rows) + ")"
 
     left, right = cube(d)
     found = af.relation(f"tanh(5*({u('x')} - {u('y')}))", left, right, 1e-3)
     low, high = found.core.left.low[0], found.core.left.high[0]
-    other = af.relation("tanh(5*(s - t))", {"s": (low, high)}, {"t": (found.core.right.low[0], found.core.right.high[0])}, 1e-3)
+    other = af.relation(
+        "tanh(5*(s - t))", {"s": (low, high)}, {"t": (found.core.right.low[0], found.core.right.high[0])}, 1e-3
+    )
     assert found.rank <= 1.2 * other.rank
     assert any("given exactly" in h for h in found.certificate.hypotheses)
     X, Y = (box.probe(800, rng)[:800] for box in (found.target.left, found.target.right))
@@ -196,8 +211,21 @@ def test_the_command_prints_one_json_object(capsys, tmp_path: Path) -> None:
     assert json.loads(capsys.readouterr().out)["error"] == record["error"]
     assert main(["show", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rank"] == 2
-    asked = ["relation", "cos(3*(x+y))", "--left", "x=0:1", "--right", "y=0:1", "--eps", "1e-4", "--symmetric", "--json"]
+    asked = [
+        "relation",
+        "cos(3*(x+y))",
+        "--left",
+        "x=0:1",
+        "--right",
+        "y=0:1",
+        "--eps",
+        "1e-4",
+        "--symmetric",
+        "--json",
+    ]
     assert main(asked) == 3
     refused = json.loads(capsys.readouterr().out)
-    assert refused["status"] == "infeasible" and refused["nearest"] == {"signed": True} and refused["witness"]["form"] < 0
+    assert (
+        refused["status"] == "infeasible" and refused["nearest"] == {"signed": True} and refused["witness"]["form"] < 0
+    )
     assert main(["eval", str(path), "--at", "x=0"]) == 2

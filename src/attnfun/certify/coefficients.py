@@ -165,9 +165,7 @@ def _by_balls(graph: Graph, names: tuple[str, ...], nodes: list[list[arb]]) -> t
 def ball_matrix(n: int) -> flint.arb_mat:
     """c_j = (2 − δ_j0)/n Σ_i f_i cos(j (2i+1)π/(2n)), as a matrix of balls."""
     turn = [(arb(q) * arb.pi() / (2 * n)).cos() for q in range(4 * n)]
-    entries = [
-        turn[j * (2 * i + 1) % (4 * n)] * (1 if j == 0 else 2) / n for j in range(n) for i in range(n)
-    ]
+    entries = [turn[j * (2 * i + 1) % (4 * n)] * (1 if j == 0 else 2) / n for j in range(n) for i in range(n)]
     return flint.arb_mat(n, n, entries)
 
 

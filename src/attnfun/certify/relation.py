@@ -1,5 +1,8 @@
 """Method *towers*: sup |r(x, y) − ⟨φ(x), ψ(y)⟩| from the stored features and the stored relation alone.
 
+Statement. For stored features of rank r, every product of factors' functions, and the stored relation, on all of both
+boxes: |r − ⟨φ, ψ⟩| is at most E_0 + the least of the three bounds below, plus what towers add (`towers`), plus rounding.
+
 | symbol | meaning |
 | --- | --- |
 | g = Π_k g_k | the core of the relation and its factors (`targets.relation_core`), derived anew here |
@@ -27,8 +30,8 @@ nodes an axis divided by Π_j cos(2(N_j − 1)π/(2N'_j)) (Ehlich and Zeller). T
 8j²u (Markov's inequality for the 5u; the recurrence adds Σ_i |U_{j−i}| 4.1u ≤ 2.05 j² u), so a block's function is off
 by Σ_J |P_J| (Π(1 + 8 J_j² u)(1 + γ_{ΣN_j + 2a}) − 1), products and the inner product of r terms carry it on.
 
-Inner functions u(x), v(y) of a core are taken as given: the certificate prints it as a hypothesis. Failure modes:
-Undecided for kinks, for more than six variables in one factor, and for tables past memory.
+Inner functions u(x), v(y) of a core are taken as given: the certificate prints it as a hypothesis.
+Failure modes: Undecided for kinks, for more than six variables in one factor, and for tables past memory.
 """
 
 from __future__ import annotations
@@ -90,7 +93,7 @@ def take_apart(relation: Relation, tolerance: float, core: Core | None = None) -
     return Parts(core, factors, tuple(found))
 
 
-def prove_by_towers(
+def prove_by_relation(
     relation: Relation,
     features: Features,
     eps: float | None = None,

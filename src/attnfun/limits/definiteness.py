@@ -55,7 +55,7 @@ def negative_direction(relation: Relation) -> NegativeDirection | None:
         if found is not None and found.distance > 0.1 * float(np.abs(K).max()):
             return found
     values, vectors = np.linalg.eigh(roots[:, None] * K * roots[None, :])
-    if not values[0] < -2.0**-52 * float(np.abs(values).max()):
+    if not values[0] < -(2.0**-52) * float(np.abs(values).max()):
         return None
     v = roots * vectors[:, 0]
     v = v / np.abs(v).max()

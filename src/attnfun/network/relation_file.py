@@ -122,9 +122,7 @@ def _built(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> tuple[Featur
     if not np.array_equal(chosen, np.floor(chosen)):
         raise DamagedFile("its selection is not made of whole numbers")
     boxes = [(take(f"{name}/low"), take(f"{name}/high")) for name in ("left_box", "right_box")]
-    features = Features(
-        tuple(blocks), chosen.astype(np.int64), boxes[0], boxes[1], tuple(signs) if symmetric else None
-    )
+    features = Features(tuple(blocks), chosen.astype(np.int64), boxes[0], boxes[1], tuple(signs) if symmetric else None)
     towers: Towers | None = None
     if own["mlp"] is not None:
         made = [

@@ -201,7 +201,7 @@ def _relu_deltas(weights: TowerWeights, P: Array, used: Index, low: float, high:
     out = []
     far = max(abs(low), abs(high))
     for line, c in zip(_relu_lines(weights, used), used, strict=True):
-        if not block_fits(line.slopes, line.biases, line.values, far, "float64"):
+        if not block_fits(keys.slopes, keys.biases, weights.values[0][:, c], far, "float64"):  # silent units too
             raise Undecided("towers: ReLU units may overflow")
         dropped = float(np.abs(np.where(np.abs(P[:, c]) > 1e-250, 0.0, P[:, c])).sum())
         bound = prove_by_pieces(line, polynomial_graph(P[:, c], low, high), low, high, 0.0).high + dropped

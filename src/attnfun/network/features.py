@@ -87,6 +87,10 @@ class Features:
             if not (np.isfinite(box[0]).all() and np.isfinite(box[1]).all() and (box[0] < box[1]).all()):
                 raise InvalidRequest("the box of the features is empty")
         if self.signs is not None:
+            if not all(np.array_equal(a, b) for a, b in zip(self.left_box, self.right_box, strict=True)):
+                raise InvalidRequest("a symmetric relation has towers on unequal boxes")
+            if len(self.signs) != len(self.blocks):
+                raise InvalidRequest("a symmetric relation has unequal towers")
             for block, signs in zip(self.blocks, self.signs, strict=True):
                 same = block.left.shape == block.right.shape and signs.shape == (block.columns,)
                 if not same or not np.isin(signs, (-1.0, 1.0)).all():

@@ -259,7 +259,7 @@ TESTED = (
     ),
     Tested(
         "no certificate of a relation is below an error that random, corner, edge and searched points show, for towers,"
-        " for features alone, and for coefficients and weights perturbed by 1e-12 to 1e-1; forged targets are not proved",
+        " for features alone, and for coefficients and weights perturbed by 1e-12 to 1e-1; forged ones are not proved",
         (
             "tests/relations/test_relation_proof.py::test_no_certificate_is_below_an_error_that_was_seen",
             "tests/relations/test_relation_proof.py::test_every_bound_is_above_the_error_of_spoilt_features",

@@ -16,12 +16,14 @@ from numpy.typing import ArrayLike, NDArray
 from attnfun.certify import Certificate, Status
 from attnfun.certify.relation import core_points, core_that_fits, prove_by_relation
 from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.limits.quantisation import voronoi_cells
 from attnfun.network import Network, evaluate, to_torch
 from attnfun.network.features import Features
 from attnfun.network.head import Array
 from attnfun.network.relation_file import Towers, load_relation, save_relation
 from attnfun.network.towers import TowerWeights, tower_network
 from attnfun.targets import Box, require_defined
+from attnfun.targets.jumps import Band, smoothed
 from attnfun.targets.relation import Relation
 from attnfun.targets.relation_core import Core
 
@@ -94,6 +96,7 @@ class RelationApproximant:
     method: str
     request: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+    band: Band | None = None
 
     @property
     def rank(self) -> int:
@@ -160,7 +163,9 @@ class RelationApproximant:
             **sizes,
             "symmetric": self.target.symmetric,
             "signed": self.stored.signed,
+            **({"band": vars(self.band)} if self.band is not None else {}),
             **certificate,
+            "voronoi_cells": list(voronoi_cells(self.target, float(self.request.get("eps", 1.0)))),
             "seconds": round(self.seconds, 3),
         }
 
@@ -187,6 +192,7 @@ def relation(
     realise: str = "attention",
     features_only: bool = False,
     signed: bool = False,
+    band: float | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> RelationApproximant:
     """Towers with |target(x, y) − ⟨φ(x), ψ(y)⟩| ≤ eps for all x in `left`, y in `right`, proved.
@@ -195,7 +201,9 @@ def relation(
     positive semidefinite is then refused with a witness (`NotPositive`) unless `signed=True` allows ⟨φ, Jφ⟩ with a
     diagonal J of signs. `method`: "auto" (the least rank), "chebyshev", "tensor" (products of the factors'
     features) or "cholesky". `realise`: "attention" (one head a tower, up to three variables) or "mlp" (ReLU units, one
-    variable). `features_only=True` leaves the towers out: the certificate is then about the features as polynomials.
+    variable). `band`: for relations that jump (sums of sign() and continuous terms), which are refused otherwise: the
+    error is then within eps wherever the arguments of all signs are at least `band` in size; `.band` has the measure of
+    the rest, and `.target` is the smooth relation that was met at eps/2. `features_only=True` leaves the towers out: the certificate is then about the features as polynomials.
     """
     from attnfun.relation_search import search
     from attnfun.verbs import check_request, one_thread
@@ -210,19 +218,23 @@ def relation(
     if signed and not symmetric:
         raise InvalidRequest("signed=True belongs to symmetric=True: two towers need no signs")
     asked = Relation.read(target, left, right, symmetric)
+    edge, goal = None, float(eps)
+    if band is not None:
+        asked, edge = smoothed(asked, band, goal)
+        goal = goal / 2
     say("is the relation defined on the domain?")
     require_defined(asked.graph, asked.joint)
     with one_thread():
         kind = None if features_only else realise
-        features, towers, parts, certificate, how = search(asked, float(eps), method, kind, signed, say)
+        features, towers, parts, certificate, how = search(asked, goal, method, kind, signed, say)
         say("a lower bound on the rank")
         from attnfun.limits.relation_rank import rank_lower
 
-        least = min(rank_lower(asked, float(eps)), features.rank)
-    request = {"eps": float(eps), "method": method, "symmetric": symmetric, "signed": signed}
+        least = min(rank_lower(asked, goal), features.rank)
+    request = {"eps": goal, "method": method, "symmetric": symmetric, "signed": signed}
     request |= {"realise": realise, "features_only": features_only}
     seconds = time.perf_counter() - start
-    return RelationApproximant(asked, features, towers, parts.core, certificate, least, how, request, seconds)
+    return RelationApproximant(asked, features, towers, parts.core, certificate, least, how, request, seconds, edge)
 
 
 def load_towers(path: str | os.PathLike[str]) -> RelationApproximant:

@@ -229,3 +229,34 @@ def test_the_command_prints_one_json_object(capsys, tmp_path: Path) -> None:
         refused["status"] == "infeasible" and refused["nearest"] == {"signed": True} and refused["witness"]["form"] < 0
     )
     assert main(["eval", str(path), "--at", "x=0"]) == 2
+
+
+def test_a_jump_is_met_outside_a_band_of_known_measure() -> None:
+    with pytest.raises(af.AttnfunError):
+        af.relation("sign(x-y)", *ONE, 0.1)
+    found = af.relation("3*sign(x-y)/2 + x*y", *ONE, 0.1, band=0.2)
+    assert found.band is not None and found.certificate.error[1] <= 0.05
+    X, Y = (
+        box.probe(3000, np.random.default_rng(k))[:3000]
+        for k, box in enumerate((found.target.left, found.target.right))
+    )
+    truth = 1.5 * np.sign(X - Y)[:, 0] + (X * Y)[:, 0]
+    outside = np.abs(X - Y)[:, 0] >= 0.2
+    assert outside.any() and np.abs(found.pairs(X, Y) - truth)[outside].max() <= 0.1
+    assert 2 * 0.2 - 0.2**2 <= found.band.measure <= 1.1 * (2 * 0.2 - 0.2**2)
+    for text in ("x*sign(x-y)", "x*y", "exp(sign(x-y))"):
+        with pytest.raises(af.InvalidRequest):
+            af.relation(text, *ONE, 0.1, band=0.2)
+
+
+def test_quantisation_takes_as_many_cells_as_its_proof_needs() -> None:
+    from attnfun.limits.quantisation import voronoi_cells
+
+    relation = Relation.read("exp(x*y)", *ONE)
+    left, right = voronoi_cells(relation, 1e-4)
+    assert 2.7e4 <= left <= 3.2e4 and left == right  # e/1e-4, the gradient being at most e on either side
+    rng = np.random.default_rng(0)
+    X, Y = rng.random((2000, 1)), rng.random((2000, 1))
+    near = [(np.floor(p * left) + 0.5) / left for p in (X, Y)]
+    assert np.abs(relation.values(X, Y) - relation.values(*near)).max() <= 1e-4
+    assert left > 1e3 * af.relation("exp(x*y)", *ONE, 1e-4, features_only=True).rank

@@ -1,7 +1,7 @@
 """Method *towers*: sup |r(x, y) − ⟨φ(x), ψ(y)⟩| from the stored features and the stored relation alone.
 
-Statement. For stored features of rank r, every product of factors' functions, and the stored relation, on all of both
-boxes: |r − ⟨φ, ψ⟩| is at most E_0 + the least of the three bounds below, plus what towers add (`towers`), plus rounding.
+Statement. For stored features, products of factors' functions, and the stored relation, on all of both boxes:
+|r − ⟨φ, ψ⟩| is at most E_0 + the least of three bounds, plus what towers add (`towers`), plus rounding.
 
 | symbol | meaning |
 | --- | --- |

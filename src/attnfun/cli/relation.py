@@ -42,6 +42,12 @@ def relation_command(
     features_only: Annotated[
         bool, typer.Option("--features-only", help="Polynomial features without towers; the result says so.")
     ] = False,
+    band: Annotated[
+        float | None,
+        typer.Option(
+            "--band", metavar="WIDTH", help="For jumps: leave out where a sign's argument is smaller than this."
+        ),
+    ] = None,
     output: Annotated[str | None, typer.Option("-o", "--output", metavar="FILE", help="Save it here.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout and nothing else there.")] = False,
 ) -> int:
@@ -68,6 +74,7 @@ def relation_command(
             method=method,
             realise=realise,
             features_only=features_only,
+            band=band,
             progress=progress,
         )
     record = found.record()
@@ -79,6 +86,15 @@ def relation_command(
     else:
         _print(record)
     return 0
+
+
+def _band(band: dict[str, Any] | None) -> Any:
+    if band is None:
+        return None
+    return literal(
+        f"within {number(band['eps'])} of {band['of']} where its signs see {number(band['delta'])} or more:"
+        f" all but {band['measure']:.3g} of the box"
+    )
 
 
 def show_relation(found: Any, path: str, png: str | None, as_json: bool) -> int:
@@ -107,6 +123,8 @@ def _print(record: dict[str, Any]) -> None:
         ("towers", towers),
         (word, number(record[word]) if word in record else None),
         ("published neurons", number(record["neurons_paper"]) if "neurons_paper" in record else None),
+        ("band", _band(record.get("band"))),
+        ("Voronoi cells", " and ".join(number(c) for c in record["voronoi_cells"])),
         ("parts", " + ".join(f"{k} {number(v)}" for k, v in record["parts"].items())),
         ("proof", literal(str(record["proof"]))),
         ("hypotheses", literal("\n".join(record["hypotheses"])) if record["hypotheses"] else None),

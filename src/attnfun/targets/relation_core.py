@@ -117,7 +117,7 @@ def _fresh(stem: str, count: int, relation: Relation) -> list[str]:
 
 
 def _matching(left: Graph, right: Graph) -> list[int] | None:
-    """For every output of `left` the output of `right` that is the same function, node by node; None if one has none."""
+    """For every output of `left` the output of `right` that is the same function node by node, or None."""
     mine = [left.reachable([o]) for o in left.outputs]
     theirs = [right.reachable([o]) for o in right.outputs]
     if len(mine) != len(theirs):

@@ -1,0 +1,121 @@
+"""A relation with jumps, outside a band around them: sign(g) made smooth, and the measure of the band.
+
+Statement. Let r = Σ_i c_i sign(g_i) + s with rational c_i and a continuous s. With e = ε/(2 Σ|c_i|) and any σ with
+1 − tanh(σδ) ≤ e, the relation r_δ = Σ_i c_i tanh(σ g_i) + s has |r − r_δ| ≤ ε/2 wherever |g_i| ≥ δ for all i, because tanh
+rises. What approximates r_δ to ε/2 approximates r to ε outside the band {some |g_i| < δ}, and nothing continuous does so
+across it: r jumps by 2|c_i| there, so the error is at least |c_i|.
+The measure of the band, as a share of the box, is bounded by branch and bound: sub-boxes on which every |g_i| ≥ δ in balls
+do not belong to it.
+Failure mode: signs inside other operations (products, powers, functions) are refused.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from flint import arb
+
+from attnfun.errors import InvalidRequest
+from attnfun.expressions import BallAlgebra, Builder, Graph, precision, run
+from attnfun.expressions.enclosures import abs_lowers, balls
+from attnfun.targets.domain import Box, halved
+from attnfun.targets.relation import Relation
+
+_BOXES = 12_000
+
+
+@dataclass(frozen=True)
+class Band:
+    """Outside {some |g| < delta}, a share of at most `measure` of the box, `of` is within eps."""
+
+    delta: float
+    eps: float
+    measure: float
+    of: str
+
+
+def smoothed(relation: Relation, delta: float, eps: float) -> tuple[Relation, Band]:
+    """The relation r_δ of the module's statement, to be met at eps/2, and its band."""
+    if isinstance(delta, bool) or not isinstance(delta, (int, float)) or not (math.isfinite(delta) and delta > 0):
+        raise InvalidRequest(f"band={delta!r:.30}: a positive finite width is needed")
+    found: dict[int, Fraction] = {}
+    _collect(relation.graph, relation.graph.outputs[0], Fraction(1), found)
+    weight = sum(abs(c) for c in found.values())
+    if not weight:
+        raise InvalidRequest(f"band={delta:g}: {relation.text[:100]} has no sign() that jumps")
+    steep = _steepness(delta, eps / (2 * float(weight)) * (1 - 1e-12))
+    builder, at = Builder(), list[int]()
+    for i, node in enumerate(relation.graph.nodes):
+        if i in found:
+            at.append(builder.apply("tanh", builder.apply("mul", builder.const(steep), at[node.args[0]])))
+        else:
+            at.append(builder.apply(node.op, *(at[a] for a in node.args), value=node.value))
+    graph = builder.graph([at[o] for o in relation.graph.outputs])
+    arguments = relation.graph.reachable([relation.graph.nodes[i].args[0] for i in found])
+    band = Band(float(delta), float(eps), _measure(arguments, relation.joint, float(delta)), relation.text)
+    return Relation(graph, relation.left, relation.right, relation.symmetric), band
+
+
+def _collect(graph: Graph, i: int, factor: Fraction, found: dict[int, Fraction]) -> None:
+    """c_i of every sign node that the output holds linearly; InvalidRequest for one that it holds otherwise."""
+    node = graph.nodes[i]
+    if node.op == "sign":
+        found[i] = found.get(i, Fraction(0)) + factor
+    elif node.op in ("add", "sub"):
+        _collect(graph, node.args[0], factor, found)
+        _collect(graph, node.args[1], factor if node.op == "add" else -factor, found)
+    elif node.op == "neg":
+        _collect(graph, node.args[0], -factor, found)
+    elif node.op in ("mul", "div"):
+        values = [graph.nodes[a].value if graph.nodes[a].op == "const" else None for a in node.args]
+        for k in (0, 1) if node.op == "mul" else (1,):
+            c = values[k]
+            if isinstance(c, Fraction):
+                _collect(graph, node.args[1 - k], factor * c if node.op == "mul" else factor / c, found)
+                return
+        _refuse_signs(graph, i)
+    else:
+        _refuse_signs(graph, i)
+
+
+def _refuse_signs(graph: Graph, i: int) -> None:
+    if any(node.op == "sign" for node in graph.reachable([i]).nodes):
+        raise InvalidRequest(
+            f"band: a sign inside {graph.text(i, 60)}; only sums of signs and continuous terms have one"
+        )
+
+
+def _steepness(delta: float, room: float) -> Fraction:
+    """σ with 1 − tanh(σδ) ≤ room, proved in balls."""
+    if not room > 0:
+        raise InvalidRequest("band: eps is too small")
+    guess = math.atanh(max(0.0, 1 - min(room, 1.0))) / delta if room > 1e-15 else 20.0 / delta
+    with precision(128):
+        for grow in range(1, 60):
+            steep = Fraction(math.ceil(guess * 2**16 * (1 + 1e-6 * 2**grow)) + 1, 2**16)
+            value = 1 - (arb(steep.numerator) / steep.denominator * arb(delta)).tanh()
+            if value <= arb(room):
+                return steep
+    raise InvalidRequest("band: eps is too small for this width")
+
+
+def _measure(arguments: Graph, box: Box, delta: float) -> float:
+    """An upper bound of the share of the box on which some argument is below delta in size."""
+    low, high = box.low_array[None], box.high_array[None]
+    share, spent = np.ones(1), 1
+    with precision(64):
+        while True:
+            env = {n: balls(low[:, k], high[:, k]) for k, n in enumerate(box.names)}
+            clear = np.ones(len(low), dtype=bool)
+            for value in run(arguments, BallAlgebra(), env):
+                sizes = abs_lowers(np.broadcast_to(np.asarray(value, dtype=object), (len(low),)))
+                clear &= sizes >= delta
+            low, high, share = low[~clear], high[~clear], share[~clear]
+            spent += 2 * len(low)
+            if not len(low) or spent > _BOXES:
+                return min(1.0, float(share.sum()) * (1 + 1e-9))
+            low, high = halved(low, high, 1 / (box.high_array - box.low_array))
+            share = np.concatenate([share, share]) / 2

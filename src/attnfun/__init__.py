@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from attnfun.sequences import sequence
     from attnfun.solver import InContextSolver, in_context
     from attnfun.targets import Box
+    from attnfun.trilinear import TrilinearForm, ternary
     from attnfun.truncated_linear import interpolation, interpolation_table
     from attnfun.verbs import compile, load, verify
 
@@ -37,6 +38,7 @@ __all__ = [
     "RelationApproximant",
     "SequenceApproximant",
     "Status",
+    "TrilinearForm",
     "compile",
     "in_context",
     "interpolation",
@@ -44,6 +46,7 @@ __all__ = [
     "load",
     "relation",
     "sequence",
+    "ternary",
     "verify",
 ]
 
@@ -55,6 +58,7 @@ _HOMES = {
     "RelationApproximant": "attnfun.relations",
     "SequenceApproximant": "attnfun.sequence_approximant",
     "Status": "attnfun.certify",
+    "TrilinearForm": "attnfun.trilinear",
     "compile": "attnfun.verbs",
     "in_context": "attnfun.solver",
     "interpolation": "attnfun.truncated_linear",
@@ -62,6 +66,7 @@ _HOMES = {
     "load": "attnfun.verbs",
     "relation": "attnfun.relations",
     "sequence": "attnfun.sequences",
+    "ternary": "attnfun.trilinear",
     "verify": "attnfun.verbs",
 }
 

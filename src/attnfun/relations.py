@@ -203,7 +203,8 @@ def relation(
     features) or "cholesky". `realise`: "attention" (one head a tower, up to three variables) or "mlp" (ReLU units, one
     variable). `band`: for relations that jump (sums of sign() and continuous terms), which are refused otherwise: the
     error is then within eps wherever the arguments of all signs are at least `band` in size; `.band` has the measure of
-    the rest, and `.target` is the smooth relation that was met at eps/2. `features_only=True` leaves the towers out: the certificate is then about the features as polynomials.
+    the rest, and `.target` is the smooth relation that was met at eps/2. `features_only=True` leaves the towers out:
+    the certificate is then about the features as polynomials.
     """
     from attnfun.relation_search import search
     from attnfun.verbs import check_request, one_thread

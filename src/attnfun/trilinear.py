@@ -1,7 +1,8 @@
 """`ternary`: a relation of three variables as a trilinear form Σ_i a_i(x) b_i(y) c_i(z), with a proved error.
 
 The terms come from two singular value decompositions: of the coefficients as a matrix x | (y, z), then of every right
-vector as a matrix y | z (and with y or z first); the largest are kept. The rank of every unfolding bounds the number of terms from below.
+vector as a matrix y | z (and with y or z first); the largest are kept.
+The rank of every unfolding bounds the number of terms from below.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def test_jumps_and_kinks_are_refused() -> None:
         af.relation("abs(x-y)", *ONE, 1e-3)
 
 
-@pytest.mark.parametrize("d", [4, 12])
+@pytest.mark.parametrize("d", [4, pytest.param(16, marks=pytest.mark.slow)])
 def test_rank_follows_the_inner_dimension(d: int) -> None:
     rng = np.random.default_rng(d)
     W, b = rng.normal(size=(3, d)) / np.sqrt(d), rng.normal(size=3)

@@ -311,7 +311,8 @@ OPEN = (
     "axes of heads without labels that read more than one variable; steps of more than four arguments",
     "MLPs without labels, in L^p, or with several blocks for one coordinate; lower bounds on the units of any MLP",
     "sequence maps whose expressions are not defined on the whole box of their features, or in L^p",
-    "relations with kinks; towers of more than three variables; towers of ReLU units of more than one",
+    "relations with kinks, or with more than six variables that do not separate; towers of more than three variables,"
+    " of ReLU units of more than one, and proofs of towers in float32",
     "that a relation is positive semidefinite: a witness against it is proved, its absence proves nothing",
     "kinks in two and more variables, except for partitions and for composed networks",
     "more than four variables, except by partitions and by composed networks",

@@ -231,7 +231,9 @@ def relation(
         say("a lower bound on the rank")
         from attnfun.limits.relation_rank import rank_lower
 
-        least = min(rank_lower(asked, goal), features.rank)
+        least = rank_lower(asked, goal)
+        if not least <= features.rank:
+            raise AssertionError(f"a lower bound {least} above a proved rank {features.rank} must never be issued")
     request = {"eps": goal, "method": method, "symmetric": symmetric, "signed": signed}
     request |= {"realise": realise, "features_only": features_only}
     seconds = time.perf_counter() - start

@@ -81,7 +81,9 @@ def ternary(target: str, domain: Mapping[str, Sequence[float]], eps: float) -> T
             ]
             least = max(least, rank_lower(Relation(graph, sides[0], sides[1]), float(eps)))
     error = trilinear_error(table, off, stored)
-    return TrilinearForm(graph, box, stored, error, min(least, stored[0].shape[1]))
+    if not least <= stored[0].shape[1]:
+        raise AssertionError(f"a lower bound {least} above a proved rank {stored[0].shape[1]} must never be issued")
+    return TrilinearForm(graph, box, stored, error, least)
 
 
 def _fewest(table: Array, off: float, terms: Sides, eps: float) -> Sides | None:

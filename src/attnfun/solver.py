@@ -365,21 +365,7 @@ def load_in_context(path: str | os.PathLike[str]) -> InContextSolver:
     """The solver of a file; its certificate is the stored one, not proved anew."""
     network, meta = load_tokens(path)
     task = _stored_task(path, network, meta)
-    stored = meta.get("certificate")
-    if stored is None:
-        certificate = Certificate(
-            Status.UNDECIDED,
-            (0.0, math.inf),
-            None,
-            math.inf,
-            network.dtype,
-            "none",
-            task.text,
-            task.domain,
-            reason="the file holds no certificate",
-        )
-    else:
-        certificate = Certificate.from_json(stored)
+    certificate = Certificate.stored(meta.get("certificate"), math.inf, network.dtype, task.text, task.domain)
     return InContextSolver(task, network, certificate, dict(meta.get("request") or {}))
 
 

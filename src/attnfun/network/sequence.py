@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from attnfun.errors import InvalidRequest
 from attnfun.network.evaluate import evaluate
-from attnfun.network.head import AnyArray, Array, frozen
+from attnfun.network.head import AnyArray, Array, frozen, require_weights
 from attnfun.network.network import DTYPES, Cost, Network
 from attnfun.targets.sequence import source_name
 
@@ -194,13 +194,7 @@ class SequenceNetwork:
             names.extend(stage.writes)
         if len(set(names)) != len(names) or not set(self.outputs) <= set(names):
             raise InvalidRequest(f"coordinates repeat, or an output is not among them: {names[:40]}")
-        for what, array in self.arrays():
-            if not np.isfinite(array).all():
-                raise InvalidRequest(f"{what} is not finite")
-            if self.dtype == "float32":
-                with np.errstate(over="ignore"):
-                    if not np.array_equal(array.astype(np.float32), array):
-                        raise InvalidRequest(f"{what} has entries that float32 cannot hold")
+        require_weights(self.arrays(), self.dtype)
 
     def arrays(self) -> Iterator[tuple[str, Array]]:
         """The weights of the gather heads, 'stage0/head1/key' style; networks hold and check their own."""

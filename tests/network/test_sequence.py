@@ -23,6 +23,7 @@ CASES: dict[str, dict[str, Any]] = {
     "swap": {"target": [["x_2"], ["x_1"], ["x_3"]], "tokens": 3, "domain": LINE, "eps": 1e-9},
     "rows": {"target": [["sin(x_1*x_2)"], ["x_3 - 0.3*x_1"], ["x_1*x_2"]], "tokens": 3, "domain": LINE, "eps": 1e-3},
     "affine rows": {"target": [["x_1 - 0.7*x_2"], ["x_1 + x_2 + 0.3"]], "tokens": 2, "domain": LINE, "eps": 1e-9},
+    "constant rows": {"target": [["1"], ["2"]], "tokens": 2, "domain": LINE, "eps": 1e-9},
     "deep": {"target": "mean((x - mean(x))**2)", "tokens": 5, "domain": LINE, "eps": 1e-4},
     "many": {"target": ["x*sum(x)", "max(y*x) + y_2"], "tokens": 4, "domain": PLANE, "eps": 1e-2, "method": "deep"},
     "deep rows": {

@@ -139,8 +139,10 @@ class Apply:
 
     @property
     def depth(self) -> int:
-        """Its layers; networks that differ from token to token need one even for their affine parts alone."""
-        return max(int(not self.shared), *(len(network.layers) for network in self.networks))
+        """Its layers; networks that differ from token to token need one even for their affine parts alone (constants
+        come with the positions)."""
+        affine = any(bool(network.readout[:, : len(network.inputs)].any()) for network in self.networks)
+        return max(int(affine and not self.shared), *(len(network.layers) for network in self.networks))
 
     @property
     def shared(self) -> bool:

@@ -217,6 +217,16 @@ class SequenceNetwork:
         return (*self.inputs, *(name for stage in self.stages for name in stage.writes))
 
     @property
+    def equivariant(self) -> bool:
+        """A permutation of the tokens permutes what it computes, but for rounding: nothing in it knows a position."""
+        return not any(
+            isinstance(stage, Spread)
+            or (isinstance(stage, Apply) and not stage.shared)
+            or (isinstance(stage, Gather) and any(head.scores is not None for head in stage.heads))
+            for stage in self.stages
+        )
+
+    @property
     def layers(self) -> int:
         """Attention layers: one a gather stage, and those of the deepest network of every apply stage."""
         return sum(stage.depth if isinstance(stage, Apply) else isinstance(stage, Gather) for stage in self.stages)

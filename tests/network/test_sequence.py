@@ -110,6 +110,13 @@ def test_an_equivariant_network_has_no_positions_and_commutes_with_permutations(
         assert apart <= 2 * net.certificate.parts["rounding"] + 64 * np.finfo(np.float64).eps
 
 
+@pytest.mark.parametrize("name", ["memory", "null", "position", "stage"])
+def test_no_name_of_a_target_meets_one_of_the_token_matrix(name: str) -> None:
+    net = af.sequence(f"{name} - mean({name})", tokens=3, domain={name: (-1, 1)}, eps=1e-6)
+    X = probes(net.target, 20, np.random.default_rng(6))
+    assert np.abs(net.literal().run(X) - net.target.values(X)).max() <= net.certificate.error[1]
+
+
 def test_positions_matter_where_entries_are_named(built: dict[str, Any]) -> None:
     net = built["swap"]
     X = probes(net.target, 50, np.random.default_rng(5))

@@ -186,7 +186,8 @@ TESTED = (
     ),
     Tested(
         "the sequence maps that ship are proved by every construction that fits, and refused with their number by the"
-        " others; equivariant ones commute with permutations; torch runs one attention call a layer",
+        " others; equivariant ones commute with permutations (partitions up to twice their bound); torch runs one"
+        " attention call a layer",
         (
             "tests/test_sequences.py::test_the_maps_that_ship_are_proved_by_every_construction_that_fits",
             "tests/test_sequences.py::test_what_does_not_fit_is_refused_with_its_number",

@@ -139,8 +139,10 @@ class Apply:
 
     @property
     def depth(self) -> int:
-        """Its layers; networks that differ from token to token need one even for their affine parts alone."""
-        return max(int(not self.shared), *(len(network.layers) for network in self.networks))
+        """Its layers; networks that differ from token to token need one even for their affine parts alone (constants
+        come with the positions)."""
+        affine = any(bool(network.readout[:, : len(network.inputs)].any()) for network in self.networks)
+        return max(int(affine and not self.shared), *(len(network.layers) for network in self.networks))
 
     @property
     def shared(self) -> bool:
@@ -207,6 +209,16 @@ class SequenceNetwork:
     @cached_property
     def coordinates(self) -> tuple[str, ...]:
         return (*self.inputs, *(name for stage in self.stages for name in stage.writes))
+
+    @property
+    def equivariant(self) -> bool:
+        """A permutation of the tokens permutes what it computes, but for rounding: nothing in it knows a position."""
+        return not any(
+            isinstance(stage, Spread)
+            or (isinstance(stage, Apply) and not stage.shared)
+            or (isinstance(stage, Gather) and any(head.scores is not None for head in stage.heads))
+            for stage in self.stages
+        )
 
     @property
     def layers(self) -> int:

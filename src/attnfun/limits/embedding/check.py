@@ -92,7 +92,10 @@ def check_embedding(relation: Relevance, queries: Any, documents: Any) -> Rankin
     if Q.ndim != 2 or D.ndim != 2 or (len(Q), len(D)) != (m, n) or Q.shape[1] != D.shape[1]:
         raise InvalidRequest(f"vectors of shapes {Q.shape} and {D.shape} for {m} queries and {n} documents")
     dim = Q.shape[1]
-    Qf, Df = Q.astype(np.float64), D.astype(np.float64)
+    try:
+        Qf, Df = Q.astype(np.float64), D.astype(np.float64)
+    except OverflowError:
+        raise InvalidRequest("the integers of the embedding are too large to be checked") from None
     widest = np.abs(Df).max(axis=0, initial=0.0)
     reach = np.abs(Qf) @ widest
     if not (np.isfinite(reach).all() and dim <= 1 << 20):

@@ -177,9 +177,7 @@ def _answer(
     for d in sorted({upper, *wanted}):
         say(f"margin at dimension {d}")
         best = best_at(core, d, best, by_order[0][1] if by_order else np.arange(core.n), seed)
-        whole = to_integers(core, best.queries, best.documents, bits) if best.exact is None else None
-        if whole is None:
-            whole = _fallback(core, best, found, d, bits)
+        whole = _integers(core, best, d, bits)
         rows.append((Row(d, whole.margin, whole.bits, whole.least_bits, best.method), whole))
     chosen_row, chosen = next((r, w) for r, w in rows if r.dimension == (dim or upper))
     queries, vectors = core.widen(chosen.queries, chosen.documents)
@@ -204,33 +202,20 @@ def _answer(
 
 
 def _upper(core: Core, by_order: list[tuple[str, Indices]]) -> Found:
-    """The least dimension that an order gives, as vectors that are already integers, or floats that round to some."""
-    simplex = np.zeros((core.m, core.n - 1), np.int64)
-    best_s, best_order, name = core.n, None, "simplex"
-    for _, order in by_order:
-        s = int(sign_changes(core, order)[0].max())
-        if s < best_s:
-            best_s, best_order, name = s, order, "line" if s == 1 else "curve"
-    turned = None
-    for order in query_orders(core):
-        Q, D, s = curve.columns_on_curve(core, order)
-        if s + 1 < min(best_s, core.n - 1, core.m):
-            best_s, turned, name = s + 1, (Q, D), "column curve"
-    if turned is not None:
-        whole = to_integers(core, *turned)
-        if whole is not None:
-            return Found(best_s, *turned, "column curve", None)
+    """The least dimension that an order gives, with integers that were checked or floats that round to such."""
+    order = by_order[0][1]
+    s = int(sign_changes(core, order)[0].max())
+    if s > 2:
+        turned = [curve.columns_on_curve(core, order) for order in query_orders(core)]
+        Q, D, changes = min(turned, key=lambda found: found[2])
+        if changes + 1 < min(s, core.n - 1, core.m) and to_integers(core, Q, D) is not None:
+            return Found(changes + 1, Q, D, "column curve")
+    exact = curve.moments(core, order, s)
+    if s >= min(core.n - 1, core.m) > 1 or not proved(core, *exact) > 0:
         return _axes(core)
-    if best_order is None or best_s >= min(core.n - 1, core.m):
-        return _axes(core)
-    del simplex, name
-    Q, D = curve.moments(core, best_order, best_s)
-    exact = (Q, D)
-    if not proved(core, Q, D) > 0:
-        return _axes(core)
-    if best_s == 1:
-        return Found(1, Q.astype(np.float64), D.astype(np.float64), "line", exact)
-    return Found(best_s, *_on_curve(core, best_order, best_s), "curve", exact, loose=True)
+    if s == 1:
+        return Found(1, exact[0].astype(np.float64), exact[1].astype(np.float64), "line", exact)
+    return Found(s, *_on_curve(core, order, s), "curve", exact)
 
 
 def _on_curve(core: Core, order: Indices, s: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -242,27 +227,32 @@ def _on_curve(core: Core, order: Indices, s: int) -> tuple[NDArray[np.float64], 
 
 def _axes(core: Core) -> Found:
     """A document an axis, but for the last, which is the origin; or a query an axis."""
+    if core.m * core.n > 50_000_000:
+        raise Infeasible("no order of the documents gives fewer dimensions than there are documents or queries")
     table = core.dense.astype(np.int64)
     if core.n - 1 <= core.m:
         Q = table[:, :-1] - table[:, -1:]
         D = np.vstack([np.eye(core.n - 1, dtype=np.int64), np.zeros((1, core.n - 1), np.int64)])
-        return Found(core.n - 1, Q.astype(np.float64), D.astype(np.float64), "simplex", (Q, D), loose=True)
+        return Found(core.n - 1, Q.astype(np.float64), D.astype(np.float64), "simplex", (Q, D))
     Q, D = np.eye(core.m, dtype=np.int64), table.T.copy()
-    return Found(core.m, Q.astype(np.float64), D.astype(np.float64), "columns", (Q, D), loose=True)
+    return Found(core.m, Q.astype(np.float64), D.astype(np.float64), "columns", (Q, D))
 
 
-def _fallback(core: Core, best: Found, found: Found, d: int, bits: int | None) -> Whole:
-    """The exact integers that came with the upper bound, padded: they always rank, if with a thin margin."""
-    exact = best.exact or found.exact
-    if exact is None:
+def _integers(core: Core, best: Found, d: int, bits: int | None) -> Whole:
+    """The float vectors rounded, or the exact integers that came with the upper bound where those are no worse."""
+    whole = to_integers(core, best.queries, best.documents, bits)
+    if best.exact is not None:
+        queries, documents = (np.pad(a, ((0, 0), (0, d - a.shape[1]))) for a in best.exact)
+        size = bits_of(queries, documents)
+        if size <= 63:
+            queries, documents = queries.astype(np.int64), documents.astype(np.int64)
+        margin = proved(core, queries, documents)
+        if (bits is None or size <= bits) and (whole is None or margin >= whole.margin):
+            least = size if whole is None else min(size, whole.least_bits)
+            return Whole(queries, documents, size, least, margin)
+    if whole is None:
         raise Infeasible(f"no integers of at most {bits or 60} bits were found at dimension {d}")
-    queries, documents = (np.pad(a, ((0, 0), (0, d - a.shape[1]))) for a in exact)
-    if bits_of(queries, documents) <= 63:
-        queries, documents = queries.astype(np.int64), documents.astype(np.int64)
-    size = bits_of(queries, documents)
-    if bits is not None and size > bits:
-        raise Infeasible(f"bits={bits}: no embedding of {d} dimensions was found with so few", {"bits": size})
-    return Whole(queries, documents, size, size, proved(core, queries, documents))
+    return whole
 
 
 def _nothing_asked(relation: Relevance, dim: int, start: float) -> EmbeddingDimension:

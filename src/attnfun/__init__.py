@@ -13,6 +13,8 @@ from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest
 if TYPE_CHECKING:
     from attnfun.approximant import Approximant
     from attnfun.certify import Certificate, Status
+    from attnfun.limits.embedding import EmbeddingDimension, embed_dim
+    from attnfun.limits.score_rank import ScoreRank, rank_of
     from attnfun.targets import Box
     from attnfun.truncated_linear import interpolation, interpolation_table
     from attnfun.verbs import compile, load, verify
@@ -25,14 +27,18 @@ __all__ = [
     "Box",
     "Certificate",
     "DamagedFile",
+    "EmbeddingDimension",
     "Infeasible",
     "InvalidRequest",
     "Refuted",
+    "ScoreRank",
     "Status",
     "compile",
+    "embed_dim",
     "interpolation",
     "interpolation_table",
     "load",
+    "rank_of",
     "verify",
 ]
 
@@ -40,11 +46,15 @@ _HOMES = {
     "Approximant": "attnfun.approximant",
     "Box": "attnfun.targets",
     "Certificate": "attnfun.certify",
+    "EmbeddingDimension": "attnfun.limits.embedding",
+    "ScoreRank": "attnfun.limits.score_rank",
     "Status": "attnfun.certify",
     "compile": "attnfun.verbs",
+    "embed_dim": "attnfun.limits.embedding",
     "interpolation": "attnfun.truncated_linear",
     "interpolation_table": "attnfun.truncated_linear",
     "load": "attnfun.verbs",
+    "rank_of": "attnfun.limits.score_rank",
     "verify": "attnfun.verbs",
 }
 

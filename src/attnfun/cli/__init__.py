@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 import typer
 
-from attnfun.cli import interpolation, networks
+from attnfun.cli import finite_relations, interpolation, networks
 from attnfun.cli.arguments import shield
 from attnfun.cli.render import fail, failure
 
@@ -55,6 +55,7 @@ def _root(
 
 networks.register(app)
 interpolation.register(app)
+finite_relations.register(app)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

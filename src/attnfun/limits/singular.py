@@ -63,10 +63,9 @@ def singular_values(matrix: Any) -> tuple[Array, Array]:
     with np.errstate(all="ignore"):
         near = scaled @ right
         residual = M - near
-        slack = product_error(scaled, right) + U * np.abs(scaled).max() * size + U * np.abs(residual)
-        slack += U * np.abs(near)  # the product left · s is rounded too, and so is the difference
-        # left·s is taken as (left rounded) times s: |fl(l s) − l s| ≤ u |l s|, summed over the inner dimension
-        slack += U * (1 + 2 * U) * (np.abs(scaled) @ np.abs(right)) * (1 + gamma(size + 2))
+        slack = product_error(scaled, right) + 2 * U * np.abs(residual)
+        # |fl(l s) − l s| ≤ u |l s|, summed over the inner dimension
+        slack += 2 * U * (np.abs(scaled) @ np.abs(right)) * (1 + gamma(size + 2))
         delta = frobenius_above(np.abs(residual) + slack) * (1 + 8 * U)
     if not (math.isfinite(delta) and alpha < 1 and beta < 1):
         return nothing

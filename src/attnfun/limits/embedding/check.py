@@ -17,7 +17,7 @@ Obstructions.
 | `radon` | documents T; for each split of T into two nonempty sides a query that cuts it | dimension ≤ abs(T) − 2 |
 | `cells` | queries K; for each of the 2^abs(K) patterns a document that shows it | dimension ≤ abs(K) − 1 |
 | `forster` | a bound on the spectral norm of the sign matrix | dimension ≤ ⌈√(mn)/norm⌉ − 2 |
-| `counting` | the number of splits, or of kinds of documents | dimension d with Σ_{i≤d} C(n−1, i), Σ_{i≤d} C(m, i) below it |
+| `counting` | numbers of splits, of kinds of documents | d with Σ_{i≤d} C(n−1, i) or Σ_{i≤d} C(m, i) below them |
 
 radon: d + 2 points of R^d have a partition into two sides whose hulls meet (J. Radon 1921), and a query that ranks one
 side above the other separates the hulls. cells: k hyperplanes cut R^d into at most Σ_{i≤d} C(k, i) < 2^k cells if
@@ -41,6 +41,8 @@ from attnfun.errors import InvalidRequest, Refuted
 from attnfun.limits.embedding.relevance import Relevance
 from attnfun.limits.singular import spectral_norm_bound
 
+MOST_SIGNS = 4_000_000
+"""Entries of a sign matrix up to which its spectral norm is computed."""
 _BLOCK = 1 << 22
 """Scores held at once: 32 MB."""
 
@@ -67,13 +69,15 @@ class Obstruction:
     def sentence(self) -> str:
         t, k = len(self.documents), len(self.queries)
         if self.kind == "radon":
-            return f"{t} documents of which {k} queries cut every split: by Radon's theorem no {self.bound - 1} dimensions"
+            what = f"{k} queries cut every split of {t} documents"
+            return f"{what}, which by Radon's theorem takes {self.bound} dimensions"
         if self.kind == "cells":
-            return f"{k} queries that divide the documents into all {t} cells: no {self.bound - 1} hyperplanes' dimensions"
+            return f"{k} queries divide the documents into all {t} cells, which takes {self.bound} dimensions"
         if self.kind == "forster":
-            return f"the spectral norm of the sign matrix is at most {self.value:.6g}: by Forster's theorem"
+            what = f"the spectral norm of the sign matrix is at most {self.value:.6g}"
+            return f"{what}, which by Forster's theorem takes {self.bound} dimensions"
         if self.kind == "counting":
-            return f"{int(self.value):,} different splits or documents are more than {self.bound - 1} dimensions allow"
+            return f"{int(self.value):,} splits, or kinds of documents, are more than {self.bound - 1} dimensions allow"
         return "no query asks for anything"
 
 
@@ -114,7 +118,8 @@ def check_embedding(relation: Relevance, queries: Any, documents: Any) -> Rankin
         for s, i in zip(scores, block.tolist()):
             gap = _gap(s, relation.rows[i], float(error[i]), Q[i], D)
             if not gap > 0:
-                raise Refuted(f"query {relation.query_ids[i]!r}: an irrelevant document scores as high as a relevant one")
+                who = relation.query_ids[i]
+                raise Refuted(f"query {who!r:.60}: an irrelevant document scores as high as a relevant one")
             smallest = gap if smallest is None else min(smallest, gap)
             margin = min(margin, gap / (float(np.linalg.norm(Qf[i])) * longest) * down)
     return Ranking(smallest or 0, margin)
@@ -128,7 +133,7 @@ def _gap(scores: NDArray[np.float64], row: NDArray[np.int64], error: float, q: A
     if error == 0.0:
         return int(low) - int(high)
     if low - high > 8 * error:
-        return math.floor((low - high - 2 * error) * (1 - 2.0**-50))
+        return max(1, math.floor((low - high - 2 * error) * (1 - 2.0**-50)))
     near = [_dot(q, D[j]) for j in row[inside <= low + 2 * error]]
     far = [_dot(q, D[j]) for j in np.flatnonzero(scores >= high - 2 * error)]
     return min(near) - max(far)
@@ -178,6 +183,8 @@ def _cells(relation: Relevance, claim: Obstruction) -> int:
 
 def _forster(relation: Relevance, claim: Obstruction) -> int:
     core = relation.core
+    if core.m * core.n > MOST_SIGNS:
+        return 0
     signs = np.where(core.dense, 1.0, -1.0)
     rank = forster_rank(core.m, core.n, spectral_norm_bound(signs))
     return max(rank - 1, 0)

@@ -1,9 +1,9 @@
 """Orders of documents in which every row is an interval, an arc, or an end piece: exact algorithms.
 
-Statement. (a) *line*: there is an order in which every row is a prefix or a suffix iff dimension 1 is enough; ties in an
-embedding may be broken at will. (b) *circle*: if there is a cyclic order in which every row is an arc, dimension 2 is
-enough: points on a circle, and a line cuts every arc off. (c) *intervals*: in a linear order a row is an interval iff it
-has at most two changes of sign.
+Statement. (a) *line*: there is an order in which every row is a prefix or a suffix iff dimension 1 is enough; ties in
+an embedding may be broken at will. (b) *circle*: if there is a cyclic order in which every row is an arc, dimension 2
+is enough: points on a circle, and a line cuts every arc off. (c) *intervals*: rows that are intervals in a linear order
+are arcs of the circle that closes it.
 
 Source. PQ-trees: K. S. Booth, G. S. Lueker, *Testing for the consecutive ones property, interval graphs, and graph
 planarity using PQ-tree algorithms*, J. Comput. System Sci. 13, 1976. From circles to lines: A. Tucker, *Matrix
@@ -11,8 +11,8 @@ characterizations of circular-arc graphs*, Pacific J. Math. 39, 1971: complement
 
 Size. A row costs the nodes above its documents and the Q-nodes it meets.
 
-Failure mode. None: if an order exists it is found. Rows that do not fit leave the tree as it was, so the same tree gives
-a good order for relations that have no perfect one.
+Failure mode. None: if an order exists it is found. Rows that do not fit leave the tree as it was, so the same tree
+gives a good order for relations that have no perfect one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Documents on a curve: an order with few changes of sign is an embedding of few dimensions.
 
-Statement. Put the documents on a line in some order; if no row changes sign more than s times, dimension s is enough. In
-particular rows of at most k documents need no more than 2k dimensions, however many documents there are. With the
+Statement. Put the documents on a line in some order; if no row changes sign more than s times, dimension s is enough.
+In particular rows of at most k documents need no more than 2k dimensions, however many documents there are. With the
 queries on the curve instead: if no document's column changes sign more than s times, s + 1 are enough.
 
 Source. The moment curve and cyclic polytopes (C. Carathéodory 1911; D. Gale 1963); for retrieval arXiv 2508.21038 and

@@ -121,7 +121,8 @@ def embed_dim(
     `relation`: a path (TSV, CSV matrix, TREC qrels, see reading.py), {query: documents}, (query, document[, grade])
     pairs, or a matrix of queries × documents (relevant: above 0). `documents` declares the collection, by number or by
     ids. `dim` asks for the best margin at that dimension and raises Infeasible where it is impossible, or where no
-    embedding was found. `bits` asks for so many bits a coordinate; left out, the fewest that keep half the margin.
+    embedding was found. `bits` asks for so many bits a coordinate; left out, the fewest (from 7 on)
+    that keep a third of the margin.
     `table`: further dimensions to try; left out, multiples of the upper bound.
 
     Needed is q_i·D_j > q_i·D_j' for every query i, relevant j and irrelevant j'. Queries for which no document is
@@ -171,7 +172,8 @@ def _answer(
     elif table is not None:
         wanted = [d for d in table if d > upper]
     else:
-        wanted = [upper + 2, 2 * upper, 3 * upper] if upper > 1 and core.m * core.n <= 100_000 else []
+        cheap = upper > 1 and core.m * core.n <= 100_000
+        wanted = [d for d in (upper + 2, 2 * upper, 3 * upper) if d < core.n] if cheap else []
     rows: list[tuple[Row, Whole]] = []
     best = found
     for d in sorted({upper, *wanted}):

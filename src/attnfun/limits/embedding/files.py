@@ -2,7 +2,7 @@
 
 | name ends in | what is written |
 | --- | --- |
-| `.safetensors` | int64 `queries` (queries × dimension) and `documents`; metadata key `attnfun`: JSON with ids and the answer |
+| `.safetensors` | int64 `queries` (queries × dimension), `documents`; metadata `attnfun`: JSON with ids and answer |
 | `.npz` | `queries`, `documents`, `query_ids`, `document_ids` |
 | `.npy` | `NAME.queries.npy`, `NAME.documents.npy`, and the ids in `NAME.ids.json` |
 
@@ -40,7 +40,8 @@ def save(path: str | os.PathLike[str], answer: EmbeddingDimension) -> list[str]:
     target = Path(path)
     if any(array.dtype == object for array in (answer.queries, answer.documents)):
         what = f"its integers take {answer.bits} bits, and a file holds 63"
-        raise Infeasible(f"cannot write the embedding of dimension {answer.dimension}: {what}", {"dim": answer.dimension + 2})
+        nearest = {"dim": answer.dimension + 2}
+        raise Infeasible(f"cannot write the embedding of dimension {answer.dimension}: {what}", nearest)
     arrays = {
         "queries": np.ascontiguousarray(answer.queries, np.int64),
         "documents": np.ascontiguousarray(answer.documents, np.int64),
@@ -53,7 +54,8 @@ def save(path: str | os.PathLike[str], answer: EmbeddingDimension) -> list[str]:
         return [_write(target, to_bytes(arrays, metadata={"attnfun": text}))]
     if target.suffix == ".npz":
         stream = io.BytesIO()
-        np.savez(stream, **arrays, **{key: np.array(names) for key, names in ids.items()})
+        contents: dict[str, Any] = {**arrays, **{key: np.array(names) for key, names in ids.items()}}
+        np.savez(stream, **contents)
         return [_write(target, stream.getvalue())]
     stem = target.with_suffix("")
     written = []

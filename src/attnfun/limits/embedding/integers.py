@@ -67,12 +67,11 @@ def rounded(core: Core, queries: Array, documents: Array, bits: int, best: bool)
     D = np.rint(documents * (top / np.abs(documents).max()))
     length = float(np.linalg.norm(D, axis=1).max())
     Q = np.rint(queries * (top / np.abs(queries).max(axis=1, keepdims=True)))
+    again: list[int] = []
     if best:
-        again = range(core.m)
+        again = list(range(core.m))
     elif core.m * core.n <= _SMALL:
         again = np.flatnonzero(~(gaps(core, Q, D) > 0)).tolist()
-    else:
-        again = ()
     for i in again:
         relevant = np.zeros(core.n, np.bool_)
         relevant[core.rows[i]] = True
@@ -81,7 +80,7 @@ def rounded(core: Core, queries: Array, documents: Array, bits: int, best: bool)
         tries = np.concatenate([np.rint(np.outer(_SCALES, q * (top / np.abs(q).max()))) for q in starts])
         scores = tries @ D.T
         gap = scores[:, relevant].min(axis=1) - scores[:, ~relevant].max(axis=1)
-        gap /= np.linalg.norm(tries, axis=1)
+        gap /= np.maximum(np.linalg.norm(tries, axis=1), 0.5)
         won = int(gap.argmax())
         if not gap[won] > 0:
             return None
@@ -92,7 +91,7 @@ def rounded(core: Core, queries: Array, documents: Array, bits: int, best: bool)
 
 
 def to_integers(core: Core, queries: Array, documents: Array, bits: int | None = None) -> Whole | None:
-    """The fewest bits, at least 7, that keep half of the margin; or exactly `bits`; None if no 60 bits rank exactly."""
+    """The fewest bits, from 7 on, that keep a third of the margin, or exactly `bits`; None if no 60 bits rank."""
     reach = margin_of(core, queries, documents)
     if not reach > 0:
         return None
@@ -116,7 +115,7 @@ def to_integers(core: Core, queries: Array, documents: Array, bits: int | None =
         found = rounded(core, queries, documents, b, best=small)
         if found is not None:
             kept = found
-            if found[2] >= reach / 2:
+            if 3 * found[2] >= reach:
                 break
     if kept is None:
         return None

@@ -1,7 +1,7 @@
 """Searching for the reason why fewer dimensions are impossible. What is found is checked by check.py.
 
-A set T of documents is *shattered* if every split of T into two nonempty sides is cut by a query: one side all relevant,
-the other all irrelevant. Subsets of shattered sets are shattered, so sets are grown a document at a time, depth first,
+A set T of documents is *shattered* if every split of T into two nonempty sides is cut by a query: one side all
+relevant, the other all irrelevant. Subsets of shattered sets are shattered, so sets are grown a document at a time, depth first,
 and a set that is not shattered is never grown. Sets of queries are grown in the same way for `cells`. Within the budget
 the search is exhaustive, and then no larger set exists.
 
@@ -18,13 +18,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnfun.limits.embedding.check import Obstruction, check_obstruction, least_dimension, splits
+from attnfun.limits.embedding.check import MOST_SIGNS, Obstruction, check_obstruction, least_dimension, splits
 from attnfun.limits.embedding.relevance import Relevance
 from attnfun.limits.singular import spectral_norm_bound
 
 _MOST_ELEMENTS = 400
 """Documents, or queries, among which a shattered set is looked for: those that take part most evenly."""
-_MOST_SIGNS = 4_000_000
 
 
 @dataclass
@@ -161,7 +160,7 @@ def forster(relation: Relevance, above: int) -> Obstruction | None:
     core = relation.core
     entries = core.m * core.n
     balance = abs(2 * sum(len(row) for row in core.rows) / entries - 1) if entries else 1.0
-    if not 0 < entries <= _MOST_SIGNS or balance * (above + 1) > 1:  # √(mn)/‖±‖ ≤ 1/balance, tried on vectors of ones
+    if not 0 < entries <= MOST_SIGNS or balance * (above + 1) > 1:  # √(mn)/‖±‖ ≤ 1/balance, tried on vectors of ones
         return None
     norm = spectral_norm_bound(np.where(core.dense, 1.0, -1.0))
     bound = check_obstruction(relation, Obstruction("forster", 0, value=norm))

@@ -2,8 +2,8 @@
 
 If every row can be an arc (PQ-tree), that order comes first and nothing else is tried. Otherwise: the order of the tree
 without the rows that did not fit, the order in which documents were named, by the number of queries that want them, and
-by the second singular vector of the scaled relation (correspondence analysis). The one with the fewest changes of sign in
-its worst row comes first.
+by the second singular vector of the scaled relation (correspondence analysis). The one with the fewest changes of
+sign in its worst row comes first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def document_orders(core: Core) -> list[tuple[str, Indices]]:
         found.append(("arcs", arcs))
         if not failed:
             return found
-    found += [("as named", np.arange(core.n)), ("counts", _by_length(core.columns)), ("spectral", _spectral(core.rows, core.n))]
+    found += [("as named", np.arange(core.n)), ("counts", _by_length(core.columns))]
+    found += [("spectral", _spectral(core.rows, core.n))]
     return sorted(found, key=lambda named: int(sign_changes(core, named[1])[0].max()))
 
 

@@ -4,11 +4,11 @@
 | --- | --- | --- |
 | TREC qrels | four fields, by tabs or spaces: query, iteration, document, grade | grades above 0 are relevant |
 | TSV | two or three fields by tabs: query, document[, grade]; a first line that names the columns is skipped | same |
-| CSV matrix | commas: a row a query, a column a document; a first line of ids, and then a first column of ids, may stand | same |
+| CSV matrix | commas: a row a query, a column a document; a first line and a first column of ids may stand | same |
 | .npy | a matrix of numbers | same |
 
-A pair that is listed twice with the same judgement counts once, with two judgements it is refused. Blank lines and lines that
-begin with # are skipped. Documents that are only judged irrelevant belong to the collection.
+A pair that is listed twice with the same judgement counts once, with two judgements it is refused. Blank lines and
+lines that begin with # are skipped. Documents that are only judged irrelevant belong to the collection.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ def read_relevance(path: str | os.PathLike[str], documents: Any = None) -> Relev
     """The relation of a file; InvalidRequest in one sentence, with the line, for what is none."""
     name = os.fspath(path)
     if Path(name).suffix == ".npy":
-        found = Relevance.from_matrix(load_matrix(name))
-        return found if documents is None else Relevance.of(found, documents)
+        return Relevance.from_matrix(load_matrix(name)).within(documents)
     lines = [
         (number, line)
         for number, line in enumerate(_text(name).splitlines(), 1)
@@ -42,8 +41,7 @@ def read_relevance(path: str | os.PathLike[str], documents: Any = None) -> Relev
     first = lines[0][1]
     try:
         if "\t" not in first and "," in first:
-            found = _matrix([line for _, line in lines])
-            return found if documents is None else Relevance.of(found, documents)
+            return _matrix([line for _, line in lines]).within(documents)
         return Relevance.from_pairs(_judgements(lines), documents)
     except InvalidRequest as error:
         raise InvalidRequest(f"{name!r:.80}: {error}") from None
@@ -92,12 +90,14 @@ def _judgements(lines: list[tuple[int, str]]) -> list[tuple[Any, ...]]:
 
     width = len(fields(lines[0][1]))
     if width not in (2, 3, 4):
-        raise InvalidRequest(f"line {lines[0][0]}: query, document[, grade] by tabs, or the four fields of qrels, are needed")
+        what = "query, document[, grade] by tabs, or the four fields of qrels, are needed"
+        raise InvalidRequest(f"line {lines[0][0]}: {what}")
     out: list[tuple[Any, ...]] = []
     for at, (number, line) in enumerate(lines):
         parts = fields(line)
         if len(parts) != width or not all(parts):
-            raise InvalidRequest(f"line {number}: {len(parts)} fields, where the first line has {width}, or an empty one")
+            what = f"{len(parts)} fields, where the first line has {width}, or an empty one"
+            raise InvalidRequest(f"line {number}: {what}")
         if at == 0 and _is_header(parts):
             continue
         if width == 2:

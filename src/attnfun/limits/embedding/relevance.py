@@ -63,7 +63,8 @@ class Relevance:
         seen: dict[str, None] = {}
         for pair in pairs:
             if not 2 <= len(pair) <= 3:
-                raise InvalidRequest(f"relevance {tuple(pair)!r:.60}: give (query, document) or (query, document, grade)")
+                what = "give (query, document) or (query, document, grade)"
+                raise InvalidRequest(f"relevance {tuple(pair)!r:.60}: {what}")
             query, document = str(pair[0]), str(pair[1])
             relevant = len(pair) == 2 or grade(pair[2], f"{query}, {document}") > 0
             row = queries.setdefault(query, {})
@@ -98,11 +99,7 @@ class Relevance:
     def of(cls, relation: Any, documents: Any = None) -> Relevance:
         """Anything that says what is relevant: a Relevance, {query: documents}, pairs, a matrix."""
         if isinstance(relation, Relevance):
-            if documents is None:
-                return relation
-            pairs = [(q, relation.document_ids[j]) for q, row in zip(relation.query_ids, relation.rows) for j in row]
-            bare = [(q, relation.document_ids[0], 0) for q, r in zip(relation.query_ids, relation.rows) if not len(r)]
-            return cls.from_pairs(pairs + bare, documents)
+            return relation.within(documents)
         if isinstance(relation, Mapping):
             known = {str(q): [str(d) for d in row] for q, row in relation.items()}
             seen = collection(dict.fromkeys(d for row in known.values() for d in row), documents)
@@ -118,8 +115,16 @@ class Relevance:
             if pairs_like and any(isinstance(x, str) for p in relation for x in p[:2]):
                 return cls.from_pairs(relation, documents)
             listed = relation
-        found = cls.from_matrix(listed)
-        return found if documents is None else cls.of(found, documents)
+        return cls.from_matrix(listed).within(documents)
+
+    def within(self, documents: Iterable[Any] | int | None) -> Relevance:
+        """The same relation in a declared collection that holds its documents."""
+        if documents is None:
+            return self
+        ids = collection(self.document_ids, documents)
+        place = {name: j for j, name in enumerate(ids)}
+        moved = np.array([place[name] for name in self.document_ids], np.int64)
+        return Relevance(self.query_ids, ids, tuple(np.sort(moved[row]) for row in self.rows))
 
     def _sound(self) -> Relevance:
         if not self.query_ids or not self.document_ids:
@@ -205,7 +210,8 @@ def collection(seen: Iterable[str], documents: Iterable[Any] | int | None) -> tu
         if documents < len(known):
             what = f"{len(known):,} documents are named, more than the {documents:,} declared"
             raise InvalidRequest(f"documents={documents}: {what}")
-        taken, fresh, j = set(known), [], 0
+        taken, j = set(known), 0
+        fresh: list[str] = []
         while len(known) + len(fresh) < documents:
             j += 1
             if f"document {j}" not in taken:

@@ -66,7 +66,7 @@ def _free(core: Core, dim: int, seed: int, tries: int) -> Found | None:
 
 
 def _steps(core: Core) -> int:
-    return int(np.clip(150_000_000 / (core.m * core.n), 400, 3000))
+    return int(np.clip(75_000_000 / (core.m * core.n), 400, 3000))
 
 
 def best_at(core: Core, dim: int, known: Found, order: Indices, seed: int) -> Found:
@@ -85,19 +85,19 @@ def best_at(core: Core, dim: int, known: Found, order: Indices, seed: int) -> Fo
     if core.m * core.n <= MOST_ENTRIES:
         around = frequency_search(core, order, dim, int(np.clip(20_000_000 / (core.m * core.n), 20, 300)), seed)
         if around is not None:
-            start = np.array([around[0][row].mean(axis=0) for row in core.rows])
-            start += 1e-9 * around[0][[row[0] for row in core.rows]]
-            candidates.append(Found(dim, start, around[0], "torus"))
-        Q, D, reached = free(core, dim, _steps(core), seed)
-        if reached > 0:
+            start = around[0][[row[0] for row in core.rows]]
+            candidates.append(Found(dim, best_queries(core, around[0], start), around[0], "torus"))
+        Q, D, least = free(core, dim, _steps(core), seed)
+        if least > 0:
             candidates.append(Found(dim, Q, D, "descent"))
-    scored = [_polished(core, c) for c in candidates]
+    candidates.sort(key=lambda c: -margin(core, c.queries, c.documents))
+    scored = [_polished(core, c) for c in candidates[:3]]
     scored.sort(key=lambda pair: -pair[0])
     if core.m * core.n <= MOST_ENTRIES:
-        for reached, start in scored[:2]:
+        for reached, from_here in scored[: 2 if core.m * core.n <= 20_000 else 1]:
             if reached > _THIN:
-                Q, D, _ = refine(core, start.queries, start.documents, _steps(core) // 2, min(0.01, reached))
-                name = start.method if start.method.startswith("refined") else f"refined {start.method}"
+                Q, D, _ = refine(core, from_here.queries, from_here.documents, _steps(core) // 2, reached)
+                name = f"refined {from_here.method.removeprefix('refined ')}"
                 scored.append(_polished(core, Found(dim, Q, D, name)))
     return replace(max(scored, key=lambda pair: pair[0])[1], exact=padded.exact)
 

@@ -13,8 +13,8 @@ problem in the weights of the documents. Only few documents matter: start with t
 add those that violate the answer.
 
 Ceiling [proved]. Let B have rows 1/k on the relevant and −1/(n−k) on the irrelevant documents. A margin ε has
-ε ≤ q_i·Σ_j B_ij D_j for every i, so ε² ≤ (1/m) Σ_i ‖Σ_j B_ij D_j‖² ≤ (1/m) ‖B‖² Σ_j ‖D_j‖² ≤ ‖B‖² n/m in the unit ball, whatever
-the dimension. For all k-subsets of n documents it is n/√(k (n−1)(n−k)) (arXiv 2601.20844).
+ε ≤ q_i·Σ_j B_ij D_j for every i, so ε² ≤ (1/m) Σ_i ‖Σ_j B_ij D_j‖² ≤ (1/m) ‖B‖² Σ_j ‖D_j‖² ≤ ‖B‖² n/m in the unit
+ball, whatever the dimension. For all k-subsets of n documents it is n/√(k (n−1)(n−k)) (arXiv 2601.20844).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def margin(core: Core, queries: Any, documents: Any) -> float:
     return float((gaps(core, Q / length[:, None], D / widest)).min())
 
 
-def best_query(documents: Array, row: Indices, start: Array, near: int = 40) -> tuple[Array, float]:
+def best_query(documents: Array, row: Indices, start: Array, near: int = 64) -> tuple[Array, float]:
     """A unit query of the largest margin for these documents, and that margin; at worst what `start` had."""
     from scipy.optimize import nnls
 
@@ -96,7 +96,7 @@ def best_query(documents: Array, row: Indices, start: Array, near: int = 40) -> 
         gap = _gap(scores, relevant)
         if gap > best_gap:
             best, best_gap = query / length, gap
-        if active.all() or gap > length * (1 - 1e-9):
+        if active.all() or gap > length * (1 - 1e-6):
             break
     return best, best_gap
 

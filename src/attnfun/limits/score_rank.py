@@ -7,8 +7,8 @@ matrix of rank k is within ε of M.
 Source. C. Eckart, G. Young 1936; L. Mirsky 1960; E. Schmidt 1907.
 
 Derivation. Below: if B has rank k, then ‖S − B_S‖_F² ≥ Σ_{i>k} σ_i(S)² and ‖S − B_S‖_F ≤ √(pq) max|S − B_S|. The
-singular values are proved lower ends (singular.py). Above: |M − LR| ≤ |fl(M − fl(LR))|(1 + 2u) + γ_{r+2} |L||R|, all of it
-computed and enlarged by its own rounding.
+singular values are proved lower ends (singular.py). Above: |M − LR| ≤ |fl(M − fl(LR))|(1 + 2u) + γ_{r+2} |L||R|, all
+of it computed and enlarged by its own rounding.
 
 Size. The truncated SVD of the smallest rank that passes. It is the best in the mean, not entry by entry: a smaller rank
 may exist, and the interval [lower, rank] says how much smaller.

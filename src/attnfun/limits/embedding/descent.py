@@ -3,8 +3,8 @@
 Construction. Unit vectors. With s_ij = q_i·D_j and a temperature T the margin of row i is softened to
 −T·log Σ_{relevant} e^{−s/T} − T·log Σ_{irrelevant} e^{s/T}. `free` lowers the mean of softplus(1 − margin_i/T) from a
 random start, T falling *quadratically* from 0.3 to 0.004, which is what decides between success and failure. `refine`
-raises the softened minimum over all rows from a start that is already right. Both return the best vectors met, by the true
-margin, so a refinement never loses its start.
+raises the softened minimum over all rows from a start that is already right. Both return the best vectors met, by the
+true margin, so a refinement never loses its start.
 
 Bound. None: margins are measured here and proved later, on integers.
 

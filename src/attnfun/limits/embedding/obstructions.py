@@ -1,9 +1,8 @@
 """Searching for the reason why fewer dimensions are impossible. What is found is checked by check.py.
 
 A set T of documents is *shattered* if every split of T into two nonempty sides is cut by a query: one side all
-relevant, the other all irrelevant. Subsets of shattered sets are shattered, so sets are grown a document at a time, depth first,
-and a set that is not shattered is never grown. Sets of queries are grown in the same way for `cells`. Within the budget
-the search is exhaustive, and then no larger set exists.
+relevant, the other all irrelevant. Subsets of shattered sets are shattered, so sets are grown a document at a time,
+depth first, and a set that is not shattered is never grown. Sets of queries are grown in the same way for `cells`.
 
 Dimension 1 is decided exactly: if the splits fit on no line, two of them divide the documents into four cells, or three
 documents are shattered (splits without such a pair are the edges of a tree, by P. Buneman 1971; a tree that is no path
@@ -36,7 +35,6 @@ class _Search:
     most: int  # stop at this size
     budget: int
     best: tuple[int, ...] = ()
-    exhausted: bool = True
 
     def run(self) -> tuple[int, ...]:
         self._grow((), [self.everything], 0)
@@ -52,7 +50,6 @@ class _Search:
             if len(chosen) + len(self.masks) - e <= len(self.best):
                 return
             if self.budget <= 0:
-                self.exhausted = False
                 return
             self.budget -= len(cells)
             mask = self.masks[e]

@@ -38,12 +38,10 @@ def test_the_check_agrees_with_python_integers(size: int) -> None:
     rng = np.random.default_rng(size)
     seen = set()
     for _ in range(60):
-        relation = of_rows([tuple(rng.choice(5, 2, replace=False).tolist()) for _ in range(2)], 5)
-        D = rng.integers(-(2**size), 2**size, (5, 2))
-        Q = rng.integers(-(2**size), 2**size, (2, 2))
-        if rng.random() < 0.7:  # near ties: an irrelevant document beside a relevant one
-            good, bad = int(relation.rows[0][0]), next(j for j in range(5) if j not in relation.rows[0])
-            D[bad] = D[good] + rng.integers(-1, 2, 2)
+        relation = of_rows([(0, 1)], 4)
+        D, Q = rng.integers(-(2**size), 2**size, (4, 2)), rng.integers(-(2**size), 2**size, (1, 2))
+        if rng.random() < 0.7:  # near ties: irrelevant documents beside relevant ones
+            D[2:] = D[:2] + rng.integers(-1, 2, (2, 2))
         gap, square = _exact(relation, Q, D)
         if gap > 0:
             seen.add(True)
@@ -104,7 +102,7 @@ def test_obstructions_are_verified_and_forgeries_are_not() -> None:
 def test_no_obstruction_contradicts_an_embedding() -> None:
     """Relations made from vectors in d dimensions never need more than d."""
     rng = np.random.default_rng(4)
-    for trial in range(60):
+    for trial in range(24):
         d = int(rng.integers(1, 5))
         scores = rng.standard_normal((40, d)) @ rng.standard_normal((d, 25))
         relation = Relevance.from_matrix(scores > rng.normal(size=(40, 1)) * (trial % 3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -27,8 +28,7 @@ def holds(answer: EmbeddingDimension) -> None:
         inside = np.zeros(scores.shape[1], np.bool_)
         inside[relation.rows[i]] = True
         assert scores[i, inside].min() > scores[i, ~inside].max()
-    top = max(abs(int(a.min())).bit_length() for a in (answer.queries, answer.documents))
-    assert top < answer.bits
+    assert all(abs(int(x)).bit_length() < answer.bits for a in (answer.queries, answer.documents) for x in a.ravel())
     assert answer.ceiling is None or answer.margin <= answer.ceiling
 
 
@@ -64,10 +64,10 @@ def test_a_dimension_that_is_impossible_is_refused_with_the_reason() -> None:
 
 
 def test_more_dimensions_never_lose_margin() -> None:
-    answer = af.embed_dim(subsets(8, 2), table=[5, 6, 7])
-    assert [row.dimension for row in answer.table] == [4, 5, 6, 7]
+    answer = af.embed_dim(subsets(8, 2), table=[5, 7])
+    assert [row.dimension for row in answer.table] == [4, 5, 7]
     margins = [row.margin for row in answer.table]
-    assert all(b > 0.9 * a for a, b in zip(margins, margins[1:]))
+    assert all(b > 0.9 * a for a, b in itertools.pairwise(margins))
     asked = af.embed_dim(subsets(8, 2), dim=6)
     holds(asked)
     assert asked.dimension == 6 and asked.queries.shape == (28, 6) and asked.margin > margins[0]
@@ -112,8 +112,8 @@ def test_documents_declare_the_collection() -> None:
 
 
 def test_a_large_sparse_relation_has_both_certificates() -> None:
-    """5,000 documents × 200 queries here; the full size is a slow test."""
-    answer = af.embed_dim(random_sets(200, 5000, 2, 0))
+    """2,000 documents × 90 queries here; the full size is a slow test."""
+    answer = af.embed_dim(random_sets(90, 2000, 2, 0), table=[])
     assert answer.upper <= 4 and answer.lower >= 2
     assert check_obstruction(answer.relation, answer.obstruction) == answer.lower
     assert check_embedding(answer.relation, answer.queries, answer.documents).gap > 0

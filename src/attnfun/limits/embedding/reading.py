@@ -141,7 +141,7 @@ def _cells(lines: list[str]) -> tuple[list[str] | None, list[str] | None, Any]:
     names = [row[0] for row in rows] if named else None
     body = [row[1:] if named else row for row in rows]
     width = len(body[0])
-    titles = None if header is None else header[len(header) - width :] if len(header) >= width else header
+    titles = header[1:] if header is not None and named and len(header) == width + 1 else header
     if titles is not None and len(titles) != width:
         raise InvalidRequest(f"the first line names {len(titles)} columns, the rows have {width}")
     values = np.empty((len(body), width))

@@ -5,7 +5,7 @@ also (−1)^p, for even n). All documents have the same length, and a relation t
 the documents need be looked at in one row of each orbit only: rotating the documents rotates the best query.
 
 Source. Group codes; for retrieval this file's search. The margins for all pairs of 46 documents are those of the table
-in docs/relations.md.
+in docs/finite-relations.md.
 
 Construction. Random sets F, then exchanges of one frequency, the best kept. A set is given up at the first row whose
 margin is not above the best so far, the rows that failed last being asked first.

@@ -34,10 +34,11 @@ from attnfun.limits.embedding.integers import Whole, bits_of, proved, to_integer
 from attnfun.limits.embedding.obstructions import best_obstruction
 from attnfun.limits.embedding.orders import document_orders, query_orders
 from attnfun.limits.embedding.relevance import Core, Indices, Relevance
-from attnfun.limits.embedding.search import Found, best_at, smaller
+from attnfun.limits.embedding.search import Found, best_at, free_at, smaller
 from attnfun.limits.embedding.separate import ceiling
 
 Report = Callable[[str], None]
+_MOST_DIMENSIONS = 10_000
 
 
 @dataclass(frozen=True)
@@ -119,10 +120,10 @@ def embed_dim(
     """How many dimensions a relevance relation needs, from below and from above, with certificates for both.
 
     `relation`: a path (TSV, CSV matrix, TREC qrels, see reading.py), {query: documents}, (query, document[, grade])
-    pairs, or a matrix of queries × documents (relevant: above 0). `documents` declares the collection, by number or by
-    ids. `dim` asks for the best margin at that dimension and raises Infeasible where it is impossible, or where no
-    embedding was found. `bits` asks for so many bits a coordinate; left out, the fewest (from 7 on)
-    that keep a third of the margin.
+    pairs of names, or a matrix of queries × documents (relevant: above 0). `documents` declares the collection, by
+    number or by ids. `dim` asks for the best margin at that dimension and raises Infeasible where it is impossible, or
+    where no embedding was found. `bits` asks for so many bits a coordinate; left out, the fewest (from 7 on) that keep
+    a third of the margin.
     `table`: further dimensions to try; left out, multiples of the upper bound.
 
     Needed is q_i·D_j > q_i·D_j' for every query i, relevant j and irrelevant j'. Queries for which no document is
@@ -135,6 +136,10 @@ def embed_dim(
     for name, value in (("dim", dim), ("bits", bits), *(("table", d) for d in table or ())):
         if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
             raise InvalidRequest(f"{name}={value!r:.40}: give a whole number from 1 on")
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise InvalidRequest(f"seed={seed!r:.40}: give a whole number from 0 on")
+    if max(dim or 1, *(table or (1,))) > _MOST_DIMENSIONS:
+        raise InvalidRequest(f"dim={dim}: at most {_MOST_DIMENSIONS:,} dimensions are written")
     if bits is not None and not 2 <= bits <= 60:
         raise InvalidRequest(f"bits={bits}: from 2 to 60 can be asked for")
     say = progress or (lambda _: None)
@@ -164,6 +169,10 @@ def _answer(
     upper = found.dimension
     if dim is not None and dim < below.bound:
         raise Infeasible(f"dim={dim}: impossible, {below.bound} are needed: {below.sentence}", {"dim": upper})
+    if dim is not None and dim < upper:
+        say(f"free optimisation at dimension {dim}")
+        found = free_at(core, dim, seed + 7, tries=6) or found
+        upper = found.dimension
     if dim is not None and dim < upper:
         what = f"no embedding found in {dim} dimensions, and no proof that there is none; {upper} are enough"
         raise Infeasible(f"dim={dim}: {what}", {"dim": upper})

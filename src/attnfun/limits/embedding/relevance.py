@@ -83,6 +83,8 @@ class Relevance:
         """Queries × documents; an entry above 0 is relevant. NaN is refused."""
         try:
             array = np.asarray(matrix)
+            if array.dtype.kind == "c":
+                raise ValueError("complex ones are not graded")
             grades = array if array.dtype.kind in "biu" else array.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise InvalidRequest(f"a relevance matrix holds numbers: {error}") from None
@@ -110,6 +112,8 @@ class Relevance:
         if listed is None and hasattr(relation, "toarray"):
             listed = relation.toarray()
         if listed is None:
+            if isinstance(relation, (str, bytes)) or not isinstance(relation, Iterable):
+                raise InvalidRequest(f"relation={relation!r:.40}: give pairs, a matrix, or documents by query")
             relation = list(relation)
             pairs_like = all(isinstance(p, (tuple, list)) and 2 <= len(p) <= 3 for p in relation)
             if pairs_like and any(isinstance(x, str) for p in relation for x in p[:2]):

@@ -23,6 +23,8 @@ from attnfun.limits.embedding.separate import best_queries, margin
 Array = NDArray[np.float64]
 _POLISHED = 4_000_000
 """Queries × documents up to which every query is made the best for its documents."""
+_LARGE = 2_000_000
+"""Queries × documents up to which fewer dimensions are looked for at all."""
 _THIN = 1e-5
 """A measured margin below which refinement is not tried: its steps are longer than that."""
 
@@ -40,24 +42,28 @@ class Found:
 
 def smaller(core: Core, known: Found, lower: int, seed: int, say: Callable[[str], None]) -> Found:
     """An embedding of fewer dimensions than `known` if free optimisation finds one, by bisection above `lower`."""
-    if core.m * core.n > MOST_ENTRIES:
+    large = core.m * core.n > MOST_ENTRIES
+    if large and (core.m * core.n > _LARGE or known.dimension - lower < 2):
         return known
     low, best = max(lower, 1), known
     while low < best.dimension:
         middle = (low + best.dimension) // 2
         say(f"free optimisation at dimension {middle}")
-        found = _free(core, middle, seed, tries=3)
+        found = free_at(core, middle, seed, tries=1 if large else 3)
         if found is None:
             low = middle + 1
         else:
             best = found
-    if lower < best.dimension < known.dimension:
+    if lower < best.dimension < known.dimension and not large:
         say(f"free optimisation at dimension {best.dimension - 1}")
-        best = _free(core, best.dimension - 1, seed + 3, tries=4) or best
+        best = free_at(core, best.dimension - 1, seed + 3, tries=4) or best
     return best
 
 
-def _free(core: Core, dim: int, seed: int, tries: int) -> Found | None:
+def free_at(core: Core, dim: int, seed: int, tries: int) -> Found | None:
+    """Vectors of free optimisation that round to integers which rank the core, or None; for cores that are not huge."""
+    if core.m * core.n > _LARGE:
+        return None
     for attempt in range(tries):
         Q, D, reached = free(core, dim, _steps(core), seed + attempt)
         if reached > 0 and to_integers(core, Q, D) is not None:
@@ -66,17 +72,14 @@ def _free(core: Core, dim: int, seed: int, tries: int) -> Found | None:
 
 
 def _steps(core: Core) -> int:
-    return int(np.clip(75_000_000 / (core.m * core.n), 400, 3000))
+    return int(np.clip(75_000_000 / (core.m * core.n), 300, 3000))
 
 
 def best_at(core: Core, dim: int, known: Found, order: Indices, seed: int) -> Found:
     """The widest margin found at `dim`, at least that of `known` padded with zeros."""
-    padded = replace(
-        known,
-        dimension=dim,
-        queries=np.pad(known.queries, ((0, 0), (0, dim - known.queries.shape[1]))),
-        documents=np.pad(known.documents, ((0, 0), (0, dim - known.documents.shape[1]))),
-    )
+    if dim > core.n:  # the documents of any embedding span no more than n dimensions
+        return _padded(best_at(core, core.n, known, order, seed), dim)
+    padded = _padded(known, dim)
     if dim == 1 or core.m * core.n > _POLISHED:
         return padded
     candidates = [padded]
@@ -100,6 +103,11 @@ def best_at(core: Core, dim: int, known: Found, order: Indices, seed: int) -> Fo
                 name = f"refined {from_here.method.removeprefix('refined ')}"
                 scored.append(_polished(core, Found(dim, Q, D, name)))
     return replace(max(scored, key=lambda pair: pair[0])[1], exact=padded.exact)
+
+
+def _padded(known: Found, dim: int) -> Found:
+    queries, documents = (np.pad(a, ((0, 0), (0, dim - a.shape[1]))) for a in (known.queries, known.documents))
+    return replace(known, dimension=dim, queries=queries, documents=documents)
 
 
 def _polished(core: Core, found: Found) -> tuple[float, Found]:

@@ -218,8 +218,8 @@ TESTED = (
         ("tests/limits/embedding/test_orders.py::test_an_order_is_found_iff_some_permutation_is_one",),
     ),
     Tested(
-        "an embedding is accepted iff it ranks exactly, at all sizes of integers; obstructions are verified, forged ones"
-        " are not, and none contradicts an embedding",
+        "an embedding is accepted iff it ranks exactly, at all sizes of integers; obstructions are verified, forged"
+        " ones are not, and none contradicts an embedding",
         (
             "tests/limits/embedding/test_check.py::test_the_check_agrees_with_python_integers",
             "tests/limits/embedding/test_check.py::test_obstructions_are_verified_and_forgeries_are_not",
@@ -228,8 +228,8 @@ TESTED = (
         ),
     ),
     Tested(
-        "factors of a score matrix are within their proved error, no rank that is there is excluded, and singular values"
-        " lie between their ends",
+        "factors of a score matrix are within their proved error, no rank that is there is excluded, and singular"
+        " values lie between their ends",
         (
             "tests/limits/test_score_rank.py::test_the_error_is_never_below_the_exact_one",
             "tests/limits/test_score_rank.py::test_no_lower_bound_excludes_a_rank_that_is_there",

@@ -34,6 +34,27 @@ def test_json_has_both_bounds_and_the_file_is_the_certificate(
     assert check_embedding(relation, queries, documents).margin == record["margin"]
 
 
+def test_stored_vectors_are_checked_against_any_relation(
+    qrels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "v.safetensors")
+    assert main(["embed-dim", str(qrels), "-o", out, "--dim", "2", "--json"]) == 0
+    margin = json.loads(capsys.readouterr().out)["margin"]
+    assert main(["embed-dim", str(qrels), "--check", out, "--json"]) == 0
+    seen = json.loads(capsys.readouterr().out)
+    assert (seen["status"], seen["margin"], seen["dimension"]) == ("proved", margin, 2)
+    other = tmp_path / "other.qrels"  # the same ids in another order, and one document more for one query
+    lines = qrels.read_text().splitlines()[::-1]
+    other.write_text("\n".join(lines))
+    assert main(["embed-dim", str(other), "--check", out]) == 0
+    other.write_text("\n".join([*lines, "q0 0 d3 1"]))
+    capsys.readouterr()
+    assert main(["embed-dim", str(other), "--check", out]) == 4
+    assert "q0" in capsys.readouterr().err
+    other.write_text("\n".join([*lines, "q9 0 d3 1"]))
+    assert main(["embed-dim", str(other), "--check", out]) == 2
+
+
 def test_the_page_says_why(qrels: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["embed-dim", str(qrels), "--dim", "3", "--documents", "9"]) == 0
     out = capsys.readouterr().out

@@ -51,6 +51,10 @@ def embed_dim_command(
         str | None,
         typer.Option("-o", "--output", metavar="OUT", help="Write the integer vectors: .safetensors, .npz or .npy."),
     ] = None,
+    check: Annotated[
+        str | None,
+        typer.Option("--check", metavar="VECTORS", help="Only check the vectors of a .safetensors written earlier."),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """How many dimensions embeddings need to rank every query's relevant documents first.
@@ -64,7 +68,10 @@ def embed_dim_command(
       attnfun embed-dim qrels.txt --documents 50000 -o vectors.safetensors
       attnfun embed-dim pairs.tsv --dim 12 --json
       attnfun embed-dim relevance.csv --table 6,8,16 --bits 8
+      attnfun embed-dim qrels.txt --documents 50000 --check vectors.safetensors
     """
+    if check is not None:
+        return _check(file, documents, check, as_json)
     check_writable(output)
     from attnfun.limits.embedding import embed_dim
     from attnfun.limits.embedding.files import check_ending
@@ -126,6 +133,23 @@ def rank_of_command(
         ("written", literal(output) if output else None),
     ]
     console().print(facts("", rows))
+    return 0
+
+
+def _check(file: str, documents: str | None, vectors: str, as_json: bool) -> int:
+    """Exit code 0 if the stored integers rank the relation exactly, 4 with the query that fails."""
+    from attnfun.limits.embedding.dimension import read_any
+    from attnfun.limits.embedding.files import check_file
+
+    with progress_bar("check"):
+        ranking, dimension = check_file(vectors, read_any(file, documents))
+    record = {"file": file, "vectors": vectors, "status": "proved", "dimension": dimension, "gap": ranking.gap}
+    record["margin"] = ranking.margin if ranking.margin < float("inf") else None
+    if as_json:
+        print_json(record)
+    else:
+        what = f"integer vectors of {dimension} dimensions rank exactly: margin ≥ {number(record['margin'], 4)}"
+        console().print(facts("", [("relation", literal(file)), ("proved", literal(what))]))
     return 0
 
 

@@ -132,7 +132,7 @@ def embed_dim(
     from threadpoolctl import threadpool_limits
 
     start = time.perf_counter()
-    known = _read(relation, documents)
+    known = read_any(relation, documents)
     for name, value in (("dim", dim), ("bits", bits), *(("table", d) for d in table or ())):
         if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
             raise InvalidRequest(f"{name}={value!r:.40}: give a whole number from 1 on")
@@ -286,7 +286,8 @@ def _nothing_asked(relation: Relevance, dim: int, start: float) -> EmbeddingDime
     )
 
 
-def _read(relation: Any, documents: Any) -> Relevance:
+def read_any(relation: Any, documents: Any = None) -> Relevance:
+    """The relation of a path or of values, in its declared collection."""
     if isinstance(relation, (str, os.PathLike)):
         from attnfun.limits.embedding.reading import read_documents, read_relevance
 

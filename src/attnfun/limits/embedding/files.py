@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
+from attnfun.limits.embedding.check import Ranking, check_embedding
+from attnfun.limits.embedding.relevance import Relevance
 
 if TYPE_CHECKING:
     from attnfun.limits.embedding.dimension import EmbeddingDimension
@@ -77,6 +79,27 @@ def load_embedding(path: str | os.PathLike[str]) -> tuple[Any, Any, dict[str, An
             return stored.get_tensor("queries"), stored.get_tensor("documents"), meta
     except (OSError, KeyError, ValueError, SafetensorError) as error:
         raise DamagedFile(f"{str(path)!r:.80} is not an embedding that attnfun wrote: {error}") from None
+
+
+def check_file(path: str | os.PathLike[str], relation: Relevance) -> tuple[Ranking, int]:
+    """What the vectors of a file are worth for a relation, by their ids, and their dimension; Refuted if they fail.
+
+    Vectors of queries and documents that the relation does not name are passed over; missing ones are refused.
+    """
+    queries, documents, meta = load_embedding(path)
+    picked = []
+    for array, ids, wanted in (
+        (queries, meta.get("query_ids"), relation.query_ids),
+        (documents, meta.get("document_ids"), relation.document_ids),
+    ):
+        place = {name: at for at, name in enumerate(ids)} if isinstance(ids, list) else {}
+        if array.ndim != 2 or len(place) != len(array):
+            raise DamagedFile(f"{str(path)!r:.80}: its ids and its vectors do not fit")
+        missing = next((name for name in wanted if name not in place), None)
+        if missing is not None:
+            raise InvalidRequest(f"{str(path)!r:.80} has no vector for {missing!r:.60}")
+        picked.append(array[[place[name] for name in wanted]])
+    return check_embedding(relation, *picked), picked[0].shape[1]
 
 
 def _write(target: Path, data: bytes) -> str:

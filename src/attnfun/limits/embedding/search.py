@@ -83,16 +83,18 @@ def best_at(core: Core, dim: int, known: Found, order: Indices, seed: int) -> Fo
     if dim == 1 or core.m * core.n > _POLISHED:
         return padded
     candidates = [padded]
-    if dim % 2 == 0 and int(sign_changes(core, order)[1].max()) <= dim:
+    here = known.method == "curve" and known.dimension == dim  # a descent does not find what only a curve does
+    if not here and dim % 2 == 0 and int(sign_changes(core, order)[1].max()) <= dim:
         candidates.append(Found(dim, *curve.circle(core, order, dim), "curve"))
     if core.m * core.n <= MOST_ENTRIES:
         around = frequency_search(core, order, dim, int(np.clip(20_000_000 / (core.m * core.n), 20, 300)), seed)
         if around is not None:
             start = around[0][[row[0] for row in core.rows]]
             candidates.append(Found(dim, best_queries(core, around[0], start), around[0], "torus"))
-        Q, D, least = free(core, dim, _steps(core), seed)
-        if least > 0:
-            candidates.append(Found(dim, Q, D, "descent"))
+        if not here:
+            Q, D, least = free(core, dim, _steps(core), seed)
+            if least > 0:
+                candidates.append(Found(dim, Q, D, "descent"))
     candidates.sort(key=lambda c: -margin(core, c.queries, c.documents))
     scored = [_polished(core, c) for c in candidates[:3]]
     scored.sort(key=lambda pair: -pair[0])

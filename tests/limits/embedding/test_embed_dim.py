@@ -79,6 +79,9 @@ def test_bits_are_kept_or_refused() -> None:
     assert answer.bits <= 10
     with pytest.raises(af.Infeasible):
         af.embed_dim(subsets(20, 2), dim=4, bits=3)
+    few = af.embed_dim(subsets(20, 2), dim=12, bits=5)
+    holds(few)
+    assert few.bits <= 5 and few.dimension == 12
 
 
 def test_the_same_request_gives_the_same_vectors() -> None:

@@ -188,7 +188,12 @@ def _answer(
     for d in sorted({upper, *wanted}):
         say(f"margin at dimension {d}")
         best = best_at(core, d, best, by_order[0][1] if by_order else np.arange(core.n), seed)
-        whole = _integers(core, best, d, bits)
+        try:
+            whole = _integers(core, best, d, bits)
+        except Infeasible:
+            if d == (dim or upper):
+                raise
+            continue  # so few bits are not for this dimension, which was not the one asked for
         rows.append((Row(d, whole.margin, whole.bits, whole.least_bits, best.method), whole))
     chosen_row, chosen = next((r, w) for r, w in rows if r.dimension == (dim or upper))
     queries, vectors = core.widen(chosen.queries, chosen.documents)

@@ -13,6 +13,8 @@ from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest
 if TYPE_CHECKING:
     from attnfun.approximant import Approximant
     from attnfun.certify import Certificate, Status
+    from attnfun.limits.embedding import EmbeddingDimension, embed_dim
+    from attnfun.limits.score_rank import ScoreRank, rank_of
     from attnfun.sequence_approximant import SequenceApproximant
     from attnfun.sequences import sequence
     from attnfun.solver import InContextSolver, in_context
@@ -28,17 +30,21 @@ __all__ = [
     "Box",
     "Certificate",
     "DamagedFile",
+    "EmbeddingDimension",
     "InContextSolver",
     "Infeasible",
     "InvalidRequest",
     "Refuted",
+    "ScoreRank",
     "SequenceApproximant",
     "Status",
     "compile",
+    "embed_dim",
     "in_context",
     "interpolation",
     "interpolation_table",
     "load",
+    "rank_of",
     "sequence",
     "verify",
 ]
@@ -47,14 +53,18 @@ _HOMES = {
     "Approximant": "attnfun.approximant",
     "Box": "attnfun.targets",
     "Certificate": "attnfun.certify",
+    "EmbeddingDimension": "attnfun.limits.embedding",
     "InContextSolver": "attnfun.solver",
+    "ScoreRank": "attnfun.limits.score_rank",
     "SequenceApproximant": "attnfun.sequence_approximant",
     "Status": "attnfun.certify",
     "compile": "attnfun.verbs",
+    "embed_dim": "attnfun.limits.embedding",
     "in_context": "attnfun.solver",
     "interpolation": "attnfun.truncated_linear",
     "interpolation_table": "attnfun.truncated_linear",
     "load": "attnfun.verbs",
+    "rank_of": "attnfun.limits.score_rank",
     "sequence": "attnfun.sequences",
     "verify": "attnfun.verbs",
 }

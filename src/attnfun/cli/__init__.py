@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 import typer
 
-from attnfun.cli import in_context, interpolation, networks
+from attnfun.cli import finite_relations, in_context, interpolation, networks
 from attnfun.cli.arguments import shield
 from attnfun.cli.render import fail, failure
 
@@ -56,6 +56,7 @@ def _root(
 networks.register(app)
 interpolation.register(app)
 in_context.register(app)
+finite_relations.register(app)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

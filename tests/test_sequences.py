@@ -66,6 +66,7 @@ def test_equivariant_maps_give_equivariant_networks(name: str, method: str) -> N
     small = method == "partition"
     net = built(name, method, small)
     assert net.target.equivariant and net.network.stages[-1].shared
+    assert net.network.equivariant == (method != "partition") == ("equivariant: no positions" in net.explain())
     rng = np.random.default_rng(8)
     X = probes(net.target, 300, rng)
     order = rng.permutation(net.target.tokens)

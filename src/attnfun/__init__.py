@@ -13,6 +13,8 @@ from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest
 if TYPE_CHECKING:
     from attnfun.approximant import Approximant
     from attnfun.certify import Certificate, Status
+    from attnfun.limits.embedding import EmbeddingDimension, embed_dim
+    from attnfun.limits.score_rank import ScoreRank, rank_of
     from attnfun.relations import RelationApproximant, relation
     from attnfun.sequence_approximant import SequenceApproximant
     from attnfun.sequences import sequence
@@ -30,20 +32,24 @@ __all__ = [
     "Box",
     "Certificate",
     "DamagedFile",
+    "EmbeddingDimension",
     "InContextSolver",
     "Infeasible",
     "InvalidRequest",
     "NotPositive",
     "Refuted",
     "RelationApproximant",
+    "ScoreRank",
     "SequenceApproximant",
     "Status",
     "TrilinearForm",
     "compile",
+    "embed_dim",
     "in_context",
     "interpolation",
     "interpolation_table",
     "load",
+    "rank_of",
     "relation",
     "sequence",
     "ternary",
@@ -54,16 +60,20 @@ _HOMES = {
     "Approximant": "attnfun.approximant",
     "Box": "attnfun.targets",
     "Certificate": "attnfun.certify",
+    "EmbeddingDimension": "attnfun.limits.embedding",
     "InContextSolver": "attnfun.solver",
     "RelationApproximant": "attnfun.relations",
+    "ScoreRank": "attnfun.limits.score_rank",
     "SequenceApproximant": "attnfun.sequence_approximant",
     "Status": "attnfun.certify",
     "TrilinearForm": "attnfun.trilinear",
     "compile": "attnfun.verbs",
+    "embed_dim": "attnfun.limits.embedding",
     "in_context": "attnfun.solver",
     "interpolation": "attnfun.truncated_linear",
     "interpolation_table": "attnfun.truncated_linear",
     "load": "attnfun.verbs",
+    "rank_of": "attnfun.limits.score_rank",
     "relation": "attnfun.relations",
     "sequence": "attnfun.sequences",
     "ternary": "attnfun.trilinear",

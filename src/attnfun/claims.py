@@ -23,6 +23,8 @@ import attnfun.certify
 from attnfun.certify import Status, relu_rounding, rounding, witness
 from attnfun.certify.rounding import hypotheses
 from attnfun.constructions import CONSTRUCTIONS, sequence
+from attnfun.limits import score_rank, singular
+from attnfun.limits.embedding import check
 from attnfun.network.network import DTYPES
 from attnfun.verbs import compile as compile_target
 
@@ -186,7 +188,8 @@ TESTED = (
     ),
     Tested(
         "the sequence maps that ship are proved by every construction that fits, and refused with their number by the"
-        " others; equivariant ones commute with permutations; torch runs one attention call a layer",
+        " others; equivariant ones commute with permutations (partitions up to twice their bound); torch runs one"
+        " attention call a layer",
         (
             "tests/test_sequences.py::test_the_maps_that_ship_are_proved_by_every_construction_that_fits",
             "tests/test_sequences.py::test_what_does_not_fit_is_refused_with_its_number",
@@ -279,6 +282,29 @@ TESTED = (
         ),
     ),
     Tested(
+        "an order of documents is found iff there is one: end pieces, intervals, arcs",
+        ("tests/limits/embedding/test_orders.py::test_an_order_is_found_iff_some_permutation_is_one",),
+    ),
+    Tested(
+        "an embedding is accepted iff it ranks exactly, at all sizes of integers; obstructions are verified, forged"
+        " ones are not, and none contradicts an embedding",
+        (
+            "tests/limits/embedding/test_check.py::test_the_check_agrees_with_python_integers",
+            "tests/limits/embedding/test_check.py::test_obstructions_are_verified_and_forgeries_are_not",
+            "tests/limits/embedding/test_check.py::test_no_obstruction_contradicts_an_embedding",
+            "tests/limits/embedding/test_embed_dim.py::test_random_relations_have_certificates_that_hold",
+        ),
+    ),
+    Tested(
+        "factors of a score matrix are within their proved error, no rank that is there is excluded, and singular"
+        " values lie between their ends",
+        (
+            "tests/limits/test_score_rank.py::test_the_error_is_never_below_the_exact_one",
+            "tests/limits/test_score_rank.py::test_no_lower_bound_excludes_a_rank_that_is_there",
+            "tests/limits/test_score_rank.py::test_singular_values_contain_those_of_known_matrices",
+        ),
+    ),
+    Tested(
         "a crash or a time-out of one target of a suite costs its own row and no other",
         (
             "tests/cli/test_suite.py::test_a_crash_costs_its_own_row_and_no_other",
@@ -302,6 +328,7 @@ SAMPLED = (
     ("the temperature “of the smallest true error”", "src/attnfun/constructions/partition.py"),
     ("how a proof chooses ellipses and node counts (what they give is then proved)", "src/attnfun/certify/nodes.py"),
     ("`cost.rank`, a numerical rank", "src/attnfun/network/head.py"),
+    ("margins while embeddings are searched for (those printed are proved)", "src/attnfun/limits/embedding/search.py"),
     ('certificates with status `sampled`, from `compile(accept="sampled")`', "src/attnfun/verbs.py"),
     ("that a traced function is the function that was called (random points)", "src/attnfun/targets/function.py"),
 )
@@ -322,6 +349,7 @@ OPEN = (
     "a proved error of exp in the mathematical library (a hypothesis today)",
     "bounds for lasso and logistic regression in context; useful ones for linear regression in float32",
     "reduced-precision and GPU arithmetic",
+    "the dimension of a relevance relation between its two ends: from dimension 2 on nothing decides it",
     "lower bounds on the number of keys: a certificate never says that fewer would not do",
 )
 
@@ -405,6 +433,10 @@ def _lines() -> Iterator[str]:
         for label in ("Source", "Size", "Bound", "Failure mode"):
             yield f"- {label}: {_flat(parts[label])}"
         yield f"- Code: `{_path(module)}`"
+    yield from ("", "### Limits", "")
+    yield "Of finite relations, from the relation and the certificate alone (`docs/finite-relations.md`): integer"
+    yield f"vectors rank exactly and obstructions exclude what they say (`{_path(check)}`); a rank is enough, or"
+    yield f"is not (`{_path(score_rank)}`, with singular values of `{_path(singular)}`)."
     yield from ("", "## Conditional", "")
     yield "Hypotheses that certificates print:"
     yield ""

@@ -100,7 +100,13 @@ class SequenceApproximant:
         """In words: what was built, stage by stage, and what is proved."""
         c, cost, n = self.certificate, self.cost, self.target.tokens
         lines = [f"{self.target.text}  for {n} tokens in  {self.target.box.text}"]
-        kind = "equivariant: no positions" if self.target.equivariant else "positions are one-hot coordinates"
+        kind = "positions are one-hot coordinates"
+        if self.network.equivariant:
+            kind = "equivariant: no positions"
+        elif any(isinstance(stage, Spread) for stage in self.network.stages):
+            kind = "tokens are told apart by the linear map" + (
+                "; the target is equivariant, the network up to twice its error" if self.target.equivariant else ""
+            )
         lines.append(
             f"Built ({c.construction}): {cost.layers} attention layer(s), {cost.heads} head(s), {cost.keys:,} constant "
             f"keys, rank {cost.rank}, {self.network.dtype}; {kind}."

@@ -284,21 +284,7 @@ def load_sequence_approximant(path: str | os.PathLike[str]) -> SequenceApproxima
     """What `save` wrote; the certificate is the stored one, not proved anew."""
     network, meta = load_sequence(path)
     target = _target(network, meta)
-    stored = meta.get("certificate")
-    if stored is None:
-        certificate = Certificate(
-            Status.UNDECIDED,
-            (0.0, math.inf),
-            None,
-            math.inf,
-            network.dtype,
-            "none",
-            target.text,
-            target.box.text,
-            reason="the file holds no certificate",
-        )
-    else:
-        certificate = Certificate.from_json(stored)
+    certificate = Certificate.stored(meta.get("certificate"), math.inf, network.dtype, target.text, target.box.text)
     return SequenceApproximant(
         target, network, certificate, dict(meta.get("request") or {}), dict(meta.get("story") or {})
     )

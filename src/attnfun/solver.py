@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 KIND = "in-context"
 _MOST_LAYERS = 600
 _QUERIES = 512  # at a time
+_LARGEST = 1e300  # tolerance
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,6 +274,10 @@ class _Making:
         made = self._try(layers)
         if made.certificate.status in (Status.PROVED, Status.SAMPLED):
             return made
+        if self.eps is None:
+            raise Infeasible(
+                f"nothing can be {self.wanted} of {layers} layers for {self.task.domain}: {made.certificate.reason}"
+            )
         nearest: dict[str, Any] = {}
         high = made.certificate.error[1]
         try:
@@ -334,7 +339,7 @@ def _check(
 
     if eps is None and layers is None:
         raise InvalidRequest("give eps, the tolerance of predictions, or layers, the depth")
-    if eps is not None and (isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 < eps < math.inf):
+    if eps is not None and (isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 < eps < _LARGEST):
         raise InvalidRequest(f"eps={eps!r:.30}: a positive finite tolerance is needed")
     for name, value, most in (("layers", layers, _MOST_LAYERS), ("heads", heads, 4)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most):
@@ -353,6 +358,8 @@ def _check(
 
 def _two_digits(value: float, rounding: Callable[[float], int]) -> float:
     step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    if step == 0:
+        return value
     return float(f"{rounding(value / step) * step:.6g}")
 
 
@@ -365,33 +372,25 @@ def load_in_context(path: str | os.PathLike[str]) -> InContextSolver:
     """The solver of a file; its certificate is the stored one, not proved anew."""
     network, meta = load_tokens(path)
     task = _stored_task(path, network, meta)
-    stored = meta.get("certificate")
-    if stored is None:
-        certificate = Certificate(
-            Status.UNDECIDED,
-            (0.0, math.inf),
-            None,
-            math.inf,
-            network.dtype,
-            "none",
-            task.text,
-            task.domain,
-            reason="the file holds no certificate",
-        )
-    else:
-        certificate = Certificate.from_json(stored)
-    return InContextSolver(task, network, certificate, dict(meta.get("request") or {}))
+    certificate = Certificate.stored(meta.get("certificate"), math.inf, network.dtype, task.text, task.domain)
+    return InContextSolver(task, network, certificate, _stored_request(meta))
 
 
 def verify_in_context(path: str | os.PathLike[str]) -> Certificate:
     """Judge the file again from its weights and its task; no number of the stored certificate is read."""
     network, meta = load_tokens(path, ignore=("certificate",))
     task = _stored_task(path, network, meta)
-    request = meta.get("request") or {}
-    eps = request.get("eps") if isinstance(request, dict) else None
-    if eps is not None and (isinstance(eps, bool) or not isinstance(eps, (int, float)) or not eps > 0):
+    eps = _stored_request(meta).get("eps")
+    if eps is not None and (isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 < eps < _LARGEST):
         raise DamagedFile("the stored request has no usable eps")
     return judge(network, task, None if eps is None else float(eps), task.task)
+
+
+def _stored_request(meta: Mapping[str, Any]) -> dict[str, Any]:
+    request = meta.get("request") or {}
+    if not isinstance(request, dict):
+        raise DamagedFile("the stored request is no table of options")
+    return dict(request)
 
 
 def _stored_task(path: str | os.PathLike[str], network: TokenNetwork, meta: Mapping[str, Any]) -> InContextTask:

@@ -307,22 +307,8 @@ def load(path: str | os.PathLike[str]) -> Any:
         return load_in_context(path)
     network, meta = load_file(path)
     function = _function(network, meta)
-    stored = meta.get("certificate")
-    if stored is None:
-        norm = _stored_norm(meta)
-        certificate = Certificate(
-            Status.UNDECIDED,
-            (0.0, math.inf),
-            None,
-            norm,
-            network.dtype,
-            "none",
-            function.text,
-            function.box.text,
-            reason="the file holds no certificate",
-        )
-    else:
-        certificate = Certificate.from_json(stored)
+    about = _stored_norm(meta), network.dtype, function.text, function.box.text
+    certificate = Certificate.stored(meta.get("certificate"), *about)
     return Approximant(function, network, certificate, dict(meta.get("request") or {}), dict(meta.get("story") or {}))
 
 

@@ -34,6 +34,7 @@ CASES: dict[str, dict[str, Any]] = {
     "rows": {"target": [["sin(x_1*x_2)"], ["x_3 - 0.3*x_1"], ["x_1*x_2"]], "tokens": 3, "domain": LINE, "eps": 1e-3},
     "softmax": {"target": "softmax_mean(3*x, sin(x))*x", "tokens": 4, "domain": LINE, "eps": 1e-4, "method": "deep"},
     "variance": {"target": "mean((x - mean(x))**2)", "tokens": 5, "domain": LINE, "eps": 1e-4},
+    "spread": {"target": "mean(max(x) - min(x)) + x", "tokens": 3, "domain": LINE, "eps": 1e-3},
     "root": {"target": "sqrt(mean(x))", "tokens": 3, "domain": {"x": (0, 1)}, "eps": 1e-3},
     "plane": {"target": ["x/sum(x)", "max(y*x) + y_2"], "tokens": 4, "domain": PLANE, "eps": 1e-2, "method": "deep"},
     "partition": {"target": "sin(x*mean(x))", "tokens": 2, "domain": LINE, "eps": 0.1, "method": "partition"},
@@ -152,6 +153,29 @@ def test_a_fetched_token_does_not_pass_for_an_aggregate(built: dict[str, Any]) -
     assert prove_by_sequence(af.sequence([["x_2"], ["x_1"]], 2, LINE, 0.2, method="partition").network, two).status is (
         Status.UNDECIDED
     )
+
+
+@pytest.mark.parametrize("target", ["y", "mean(y)", "y_1", "y*max(y)"])
+def test_points_that_the_dtype_cannot_hold_are_never_proved(target: str) -> None:
+    """x is infinite in float32, and nothing reads it: 0 times infinity is no 0."""
+    domain = {"x": (0, 1e39), "y": (0, 1)}
+    wide = SequenceMap.read(target, domain, 3)
+    good = af.sequence(target, tokens=3, domain=domain | {"x": (0, 1)}, eps=1e-2, dtype="float32")
+    assert prove_by_sequence(good.network, good.target).status is Status.PROVED
+    assert prove_by_sequence(good.network, wide).status is Status.UNDECIDED
+    with pytest.raises(af.Infeasible, match="cannot hold"):
+        af.sequence(target, tokens=3, domain=domain, eps=1e-2, dtype="float32")
+
+
+def test_a_coordinate_that_overflows_is_never_proved_even_if_nothing_reads_it() -> None:
+    request: dict[str, Any] = {"tokens": 3, "domain": {"x": (0, 1e36), "y": (0, 1)}, "eps": 1e-2, "dtype": "float32"}
+    plain, mean = af.sequence("y", **request), af.sequence("mean(x)", **request | {"eps": 1e35})
+    target = replace(mean.target, rows=plain.target.rows)  # the mean is defined, and no row uses it
+    (head,) = mean.network.stages[0].heads
+    for offset, proved in ((0.0, True), (float(np.finfo(np.float32).max), False)):
+        gather = Gather((replace(head, offset=np.array([offset])),))
+        network = replace(plain.network, stages=(gather, *plain.network.stages))
+        assert (prove_by_sequence(network, target).status is Status.PROVED) is proved
 
 
 def test_a_refutation_comes_with_a_sequence(built: dict[str, Any]) -> None:

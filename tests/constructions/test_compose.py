@@ -238,7 +238,7 @@ def test_signs_are_proved_not_sampled() -> None:
 def test_dominators() -> None:
     box = Box.parse("x=1:2;y=1:2")
     walk = Walk(parse("exp(x*y) + sin(x*y)", box.names), box, rough_keys)
-    found = [walk._text(u) for u in walk.dominators(walk.outputs[0])]
+    found = [walk.text(u) for u in walk.dominators(walk.outputs[0])]
     assert found == ["x*y"]
 
 

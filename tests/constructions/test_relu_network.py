@@ -167,7 +167,7 @@ def test_interpolation_has_the_rate_that_the_story_tells() -> None:
         off = np.zeros_like(Z)
         for j, b in enumerate(reach):
             t = np.linspace(0, b, p)
-            logits = -3.0 * ((Z[:, j : j + 1] - t) / (t[1] - t[0])) ** 2
+            logits = -2.725 * ((Z[:, j : j + 1] - t) / (t[1] - t[0])) ** 2
             weights = np.exp(logits - logits.max(axis=1, keepdims=True))
             off[:, j] = weights @ t / weights.sum(axis=1) - np.maximum(Z[:, j], 0)
         error = float(np.abs(off @ second.T).max())

@@ -23,6 +23,7 @@ CASES: dict[str, dict[str, Any]] = {
     "swap": {"target": [["x_2"], ["x_1"], ["x_3"]], "tokens": 3, "domain": LINE, "eps": 1e-9},
     "rows": {"target": [["sin(x_1*x_2)"], ["x_3 - 0.3*x_1"], ["x_1*x_2"]], "tokens": 3, "domain": LINE, "eps": 1e-3},
     "affine rows": {"target": [["x_1 - 0.7*x_2"], ["x_1 + x_2 + 0.3"]], "tokens": 2, "domain": LINE, "eps": 1e-9},
+    "constant rows": {"target": [["1"], ["2"]], "tokens": 2, "domain": LINE, "eps": 1e-9},
     "deep": {"target": "mean((x - mean(x))**2)", "tokens": 5, "domain": LINE, "eps": 1e-4},
     "many": {"target": ["x*sum(x)", "max(y*x) + y_2"], "tokens": 4, "domain": PLANE, "eps": 1e-2, "method": "deep"},
     "deep rows": {
@@ -107,6 +108,13 @@ def test_an_equivariant_network_has_no_positions_and_commutes_with_permutations(
         order = rng.permutation(net.target.tokens)
         apart = np.abs(net(X[:, order]) - net(X)[:, order]).max()
         assert apart <= 2 * net.certificate.parts["rounding"] + 64 * np.finfo(np.float64).eps
+
+
+@pytest.mark.parametrize("name", ["memory", "null", "position", "stage"])
+def test_no_name_of_a_target_meets_one_of_the_token_matrix(name: str) -> None:
+    net = af.sequence(f"{name} - mean({name})", tokens=3, domain={name: (-1, 1)}, eps=1e-6)
+    X = probes(net.target, 20, np.random.default_rng(6))
+    assert np.abs(net.literal().run(X) - net.target.values(X)).max() <= net.certificate.error[1]
 
 
 def test_positions_matter_where_entries_are_named(built: dict[str, Any]) -> None:

@@ -92,6 +92,13 @@ def with_hook() -> torch.nn.Module:
     return module
 
 
+def with_forward() -> torch.nn.Module:
+    """relu6 in place of relu: the same numbers at small points."""
+    module = small(2, 3, 1)
+    module[1].forward = nn.functional.relu6  # type: ignore[method-assign]
+    return module
+
+
 class Other(torch.nn.Sequential):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return super().forward(x) + 1
@@ -108,6 +115,9 @@ class Other(torch.nn.Sequential):
         (lambda: torch.nn.utils.parametrizations.weight_norm(nn.Linear(2, 1)), "ParametrizedLinear"),
         (with_nan, "NaN"),
         (with_hook, "hooks"),
+        (with_forward, "forward of its own"),
+        (lambda: nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1).double()), "cannot be called"),
+        (lambda: small(2, 3, 1).to("meta"), "meta"),
         (lambda: nn.Linear(300, 300), "weights"),
     ],
 )
@@ -115,6 +125,17 @@ def test_other_modules_are_refused_in_one_line(make: Any, words: str) -> None:
     with pytest.raises(InvalidRequest, match=words) as why:
         af.compile(make(), (-1, 1), 1e-3)
     assert "\n" not in str(why.value)
+
+
+def test_hooks_of_all_modules_are_refused() -> None:
+    module = small(2, 3, 1)
+    handle = torch.nn.modules.module.register_module_forward_hook(lambda _m, _i, out: out.clamp(max=50))
+    try:
+        with pytest.raises(InvalidRequest, match="global hooks"):
+            read_mlp(module)
+    finally:
+        handle.remove()
+    assert read_mlp(module) is not None
 
 
 def test_other_files_are_refused_in_one_line(tmp_path: Path) -> None:
@@ -127,6 +148,7 @@ def test_other_files_are_refused_in_one_line(tmp_path: Path) -> None:
         "bias too long": {"0.weight": torch.zeros(3, 2), "0.bias": torch.zeros(4)},
         "whole numbers": {"0.weight": torch.zeros(3, 2, dtype=torch.int64)},
         "infinite": {"0.weight": torch.full((3, 2), float("inf"))},
+        "two first layers": {"1.weight": torch.zeros(2, 2), "01.weight": torch.ones(2, 2)},
         "empty": {},
     }
     for name, tensors in made.items():
@@ -157,6 +179,8 @@ def test_domains() -> None:
     assert mlp.box("-1:2").text == "x1=-1:2;x2=-1:2;x3=-1:2"
     assert mlp.box(["-1:2", "x2=0:1"]).text == "x1=-1:2;x2=0:1;x3=-1:2"
     assert mlp.box({"a": (0, 1), "b": (0, 2), "c": (0, 3)}).names == ("a", "b", "c")
+    for mixed in ("x3=3:4;x1=-1:2;x2=0:1", {"x2": (0, 1), "x3": (3, 4), "x1": (-1, 2)}):  # x2 is the second input
+        assert mlp.box(mixed).text == "x1=-1:2;x2=0:1;x3=3:4"
     for bad in ((1, -1), [(0, 1), (0, 1)], "x1=0:1", {"a": (0, 1)}, ["0:1", "1:2"], ["0:1", "y=0:1"], 3, "0", (0, "x")):
         with pytest.raises(AttnfunError):
             mlp.box(bad)

@@ -93,6 +93,14 @@ class Certificate:
         }
 
     @classmethod
+    def stored(cls, data: Any, norm: float, dtype: str, target: str, domain: str) -> Certificate:
+        """The certificate that a file holds, or one that says that it holds none."""
+        if data is not None:
+            return cls.from_json(data)
+        nothing = Status.UNDECIDED, (0.0, math.inf), None, norm, dtype, "none", target, domain
+        return cls(*nothing, reason="the file holds no certificate")
+
+    @classmethod
     def from_json(cls, data: Any) -> Certificate:
         try:
             high = data["error"]

@@ -109,8 +109,11 @@ def prove_by_in_context(network: TokenNetwork, task: InContextTask) -> InContext
         raise Undecided(f"no bound is known for {task.task}; only linear and ridge regression are proved")
     if len(network.layers) > _MOST:
         raise Undecided(f"{len(network.layers)} layers are more than the {_MOST} that are looked at")
-    with np.errstate(all="ignore"):
-        return _Proof(read_pattern(network, task.dim), seen(task, network.dtype), network.dtype).bound()
+    try:
+        with np.errstate(all="ignore"):
+            return _Proof(read_pattern(network, task.dim), seen(task, network.dtype), network.dtype).bound()
+    except OverflowError:  # of a fraction made of stored numbers: no double can bound it
+        raise Undecided("the stored numbers are too large to be bounded") from None
 
 
 class _Proof:
@@ -178,7 +181,7 @@ class _Proof:
                 before = values[-2]
             largest = max(float(np.abs(value).max()) for value in values)
             radius = self.n * reach * 16 * _U * (self._coefficients() * largest + added) * _SAFE
-            found.append([Poly(value, np.full(value.shape, radius), k) for k, value in enumerate(values)])
+            found.append([Poly(value, np.broadcast_to(radius, value.shape), k) for k, value in enumerate(values)])
         return found[0], found[1]
 
     def bound(self) -> InContextBound:

@@ -10,7 +10,7 @@ must be 0, and one that appears for every j of a block must be the same number f
 | head of a step | logit κ⟨x_i, v⟩ + κ_f sign y_i on examples, value x_i, written to v (and r) with a_v (a_r) |
 | reading head | logit κ⟨q, key⟩ (+ κ_v⟨v, r⟩ + κ_p prediction sign) on solvers, value sign, to prediction with a |
 
-Heads of a layer are multiples of its first one: `ratio` is exact, a fraction.
+Heads of a layer are multiples of the one with the largest logits: `ratio` is exact, a fraction of size at most 1.
 Failure mode: Undecided, with the part that has another pattern.
 """
 
@@ -40,7 +40,7 @@ class StepHead:
 
 @dataclass(frozen=True)
 class Step:
-    """One iteration: carry, heads, the first head's κ and κ_f, and how far below the others foreign keys lie."""
+    """One iteration: carry, heads, κ and κ_f of the largest head, and how far below the others foreign keys lie."""
 
     C_q: float
     C_v: float
@@ -193,9 +193,9 @@ def _step(
         found.append((kappa, kappa_f, to_v, to_r))
     if not found:
         raise Undecided(f"{what} has no head of a step")
-    ratios = _ratios([(kappa, kappa_f) for kappa, kappa_f, _, _ in found], what)
+    (kappa, kappa_f), ratios = _ratios([(kappa, kappa_f) for kappa, kappa_f, _, _ in found], what)
     made = tuple(StepHead(ratio, v, r) for ratio, (_, _, v, r) in zip(ratios, found, strict=True))
-    return Step(*carry, found[0][0], found[0][1], made, min(gaps))
+    return Step(*carry, kappa, kappa_f, made, min(gaps))
 
 
 def _reading(heads: list[TokenHead], dim: int, what: str, last: bool) -> Reading:
@@ -221,9 +221,9 @@ def _reading(heads: list[TokenHead], dim: int, what: str, last: bool) -> Reading
         found.append((kappa_q, kappa_v, kappa_p, output.unit("prediction", 0)))
         for entries in (query, key, value, output):
             entries.done()
-    ratios = _ratios([one[:3] for one in found], what)
+    (kappa_q, kappa_v, kappa_p), ratios = _ratios([one[:3] for one in found], what)
     pairs = tuple((ratio, one[3]) for ratio, one in zip(ratios, found, strict=True))
-    return Reading(*found[0][:3], pairs, min(gaps))
+    return Reading(kappa_q, kappa_v, kappa_p, pairs, min(gaps))
 
 
 def _gap(key: _Entries, column: int, seen: str) -> float:
@@ -235,15 +235,16 @@ def _gap(key: _Entries, column: int, seen: str) -> float:
     return gap
 
 
-def _ratios(rows: list[tuple[float, ...]], what: str) -> list[Fraction]:
-    """How many times the first row each row is, exactly."""
-    lead = next((k for k, value in enumerate(rows[0]) if value != 0), None)
+def _ratios(rows: list[tuple[float, ...]], what: str) -> tuple[tuple[float, ...], list[Fraction]]:
+    """The largest row, and how many times that one each row is, exactly."""
+    largest = max(rows, key=lambda row: max(abs(value) for value in row))
+    lead = next((k for k, value in enumerate(largest) if value != 0), None)
     if lead is None:
         raise Undecided(f"{what}: a head without logits")
     found = []
     for row in rows:
-        ratio = Fraction(row[lead]) / Fraction(rows[0][lead])
-        if any(Fraction(value) != ratio * Fraction(base) for value, base in zip(row, rows[0], strict=True)):
+        ratio = Fraction(row[lead]) / Fraction(largest[lead])
+        if any(Fraction(value) != ratio * Fraction(base) for value, base in zip(row, largest, strict=True)):
             raise Undecided(f"{what}: its heads are not multiples of each other")
         found.append(ratio)
-    return found
+    return largest, found

@@ -2,7 +2,8 @@
 
 Linear and ridge regression are proved by `in_context.py`. Of lasso and logistic regression the error is measured on
 example prompts of the class: a number that is never called a bound. A prompt with an error above eps refutes eps, for
-every task: the computed prediction is what a user would get, and the exact one is known far more closely than eps.
+every task: the computed prediction is what a user would get. The exact one is computed too, so what it may itself be
+off (`in_context_exact.doubt`) is taken from the error first.
 """
 
 from __future__ import annotations
@@ -19,25 +20,33 @@ from attnfun.certify.view import Undecided
 from attnfun.errors import InvalidRequest
 from attnfun.network import TokenNetwork
 from attnfun.targets.in_context import InContextTask, prompt
-from attnfun.targets.in_context_exact import exact_predictions, example_prompts
+from attnfun.targets.in_context_exact import doubt, exact_predictions, example_prompts
 
 _WORK = 5 * 10**9  # attention weights
-_DOUBT = 1e-9  # how far the exact prediction may itself be off, relative to sizes of about 1
 
 
 def measured_error(network: TokenNetwork, task: InContextTask, count: int = 5) -> tuple[float, int]:
-    """(largest error on example prompts, their number); infinity for predictions that are not finite.
+    """(largest error on example prompts, their number); infinity for predictions that are not finite."""
+    worst, _, tried = _measured(network, task, count)
+    return worst, tried
+
+
+def _measured(network: TokenNetwork, task: InContextTask, count: int = 5) -> tuple[float, float, int]:
+    """(largest error on example prompts, the largest that is beyond doubt, their number).
 
     Large networks get fewer prompts, at least one.
     """
-    worst, tried = 0.0, 0
+    worst, sure, tried = 0.0, 0.0, 0
     work = (2 * task.examples + 20) ** 2 * len(network.heads)
     for X, y, queries in example_prompts(task, max(1, min(count, _WORK // work))):
         got = predictions(network, task, X, y, queries)
-        error = np.abs(got - exact_predictions(task, X, y, queries)).max()
-        worst = max(worst, float(error) if np.isfinite(error) else math.inf)
+        error = np.abs(got - exact_predictions(task, X, y, queries))
+        worst = max(worst, float(np.where(np.isfinite(error), error, math.inf).max()))
+        beyond = error * (1 - 1e-15) - doubt(task, X, y, queries)
+        beyond = np.where(np.isfinite(beyond), beyond, 0.0)  # where the exact prediction is not known
+        sure = max(sure, float(np.where(np.isfinite(got), beyond, math.inf).max()))
         tried += 1
-    return worst, tried
+    return worst, sure, tried
 
 
 def predictions(
@@ -83,14 +92,14 @@ def judge(network: TokenNetwork, task: InContextTask, eps: float | None, constru
             **common,
         )
     try:
-        worst, tried = measured_error(network, task)
+        worst, sure, tried = _measured(network, task)
     except InvalidRequest as error:
         return Certificate(Status.UNDECIDED, (0.0, math.inf), method="none", reason=str(error), **common)
-    if eps is not None and tried and not worst <= eps + _DOUBT * max(1.0, task.y_range):
-        reason = f"on an example prompt of the class the prediction is off by {worst:.3g}, above eps {eps:.3g}"
+    if eps is not None and sure > eps:
+        reason = f"on an example prompt of the class the prediction is off by {sure:.3g}, above eps {eps:.3g}"
         return Certificate(
             Status.REFUTED,
-            (worst if math.isfinite(worst) else 0.0, math.inf),
+            (sure if math.isfinite(sure) else 0.0, math.inf),
             method="sampling",
             reason=reason,
             **common,

@@ -17,7 +17,8 @@
 The bound is the largest over outputs and tokens. The lower end is the error *as computed* by the reference evaluation
 at one sequence, the target in balls.
 Failure modes: Undecided where a network is given a name that the target does not have, where features are missing,
-where an expression is not defined on the whole box of its features (they are taken as independent).
+where the dtype cannot hold a coordinate, where an expression is not defined on the whole box of its features (they are
+taken as independent).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from flint import arb
 from attnfun.certify.certificate import Certificate, Status
 from attnfun.certify.gathering import Known, aggregate, copies, widened
 from attnfun.certify.prove import prove
-from attnfun.certify.rounding import ROUNDOFF, TINY, gamma, hypotheses
+from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma, hypotheses
 from attnfun.certify.view import Array, Undecided
 from attnfun.errors import AttnfunError
 from attnfun.expressions import BallAlgebra, Graph, precision
@@ -89,6 +90,7 @@ class SequenceProof:
             raise Undecided("the network's tokens are not those of the target")
         if self.network.outputs != outputs:
             raise Undecided("the network's outputs are not those of the target")
+        self._require_held()
         worst: Part | None = None
         for stage in self.network.stages:
             if isinstance(stage, Spread):
@@ -102,9 +104,16 @@ class SequenceProof:
                 worst = self._outputs(stage)
             else:
                 self._inner(stage)
+            self._require_held()
         if worst is None:
             raise Undecided("no stage writes the outputs")
         return worst
+
+    def _require_held(self) -> None:
+        """No coordinate may overflow, read or not: 0 times infinity is no 0."""
+        for name, known in self.known.items():
+            if not known.size < LARGEST[self.dtype]:  # NaN must not pass
+                raise Undecided(f"{self.dtype} cannot hold all values of {name}")
 
     def _input_of(self, name: str) -> str:
         found = [c for c in self.target.box.names for k in range(self.n) if source_name(c, k) == name]

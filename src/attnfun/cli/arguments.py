@@ -176,3 +176,14 @@ def check_writable(*paths: str | None) -> None:
             raise InvalidRequest(f"cannot write {path!r}: there is no folder {str(folder)!r}")
         if not os.access(folder, os.W_OK):
             raise InvalidRequest(f"cannot write {path!r}: the folder does not accept files")
+
+
+def whole_numbers(option: str, text: str) -> list[int]:
+    """“8,16,32” as whole numbers from 1 on."""
+    try:
+        found = [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        found = []
+    if not found or min(found) < 1:
+        raise InvalidRequest(f"{option} {text!r}: give whole numbers from 1 on, as in {option} 8,16,32")
+    return found

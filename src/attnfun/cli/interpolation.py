@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnfun.cli.arguments import check_writable, picture_path
+from attnfun.cli.arguments import check_writable, picture_path, whole_numbers
 from attnfun.cli.render import console, facts, grid, literal, number, print_json, progress_bar
 from attnfun.errors import InvalidRequest
 
@@ -47,8 +47,8 @@ def interpolation_command(
       attnfun interpolation --points 6 --heads 1,2,4,8 --variant published --json
       attnfun interpolation --points 4,8,16,32 --heads 4 --png rates.png
     """
-    sizes = _whole_numbers("--points", points)
-    counts = None if heads is None else _whole_numbers("--heads", heads)
+    sizes = whole_numbers("--points", points)
+    counts = None if heads is None else whole_numbers("--heads", heads)
     if variant not in (*VARIANTS, "all"):
         raise InvalidRequest(f"--variant {variant!r}: write {', '.join(VARIANTS)} or all")
     variants = VARIANTS if variant == "all" else (variant,)
@@ -103,13 +103,3 @@ def _print(rows: list[Any], low: float, high: float, picture: str | None) -> Non
     screen.print(grid(None, columns, body))
     if picture:
         screen.print(facts("", [("drawn", literal(picture))]))
-
-
-def _whole_numbers(option: str, text: str) -> list[int]:
-    try:
-        found = [int(part) for part in text.split(",") if part.strip()]
-    except ValueError:
-        found = []
-    if not found or min(found) < 1:
-        raise InvalidRequest(f"{option} {text!r}: give whole numbers from 1 on, as in {option} 8,16,32")
-    return found

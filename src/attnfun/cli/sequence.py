@@ -116,7 +116,7 @@ def sequence_record(net: Any, seconds: float | None = None) -> dict[str, Any]:
     record = {"name": net.target.text, **certificate_record(net.certificate), "tokens": net.target.tokens}
     record |= {"layers": cost.layers, "heads": cost.heads, "rank": cost.rank, "keys": cost.keys}
     record |= {"parameters": cost.parameters, "query_dim": cost.query_dim, "max_value": cost.max_value}
-    record |= {"equivariant": net.target.equivariant, "slack": net.certificate.slack}
+    record |= {"equivariant": net.network.equivariant, "slack": net.certificate.slack}
     if seconds is not None:
         record["seconds"] = round(seconds, 3)
     return dict(clean(record))

@@ -29,19 +29,18 @@ from fractions import Fraction
 from functools import cached_property, partial
 from itertools import product
 
+from attnfun.constructions.compose_nodes import PRODUCT, Nodes
 from attnfun.constructions.compose_program import Finished, Program, Ranges, dyadic, step_graph
-from attnfun.constructions.compose_tensor import ARGUMENTS, MOST_KEYS, require_room, tensor_keys
+from attnfun.constructions.compose_tensor import MOST_KEYS, require_room, tensor_keys
 from attnfun.errors import Infeasible
 from attnfun.expressions import Builder, Graph
 from attnfun.targets import Box, natural_domain
-from attnfun.targets.ranges import range_of
 
 _SPLIT = 5
 _CANDIDATES = 6
-_PRODUCT = frozenset({"mul", "div", "powi", "powr", "sqrt", "neg"})
 
 
-class Walk:
+class Walk(Nodes):
     """Chooses, once for every node of the target, the cheapest alternative, and writes programs by those choices."""
 
     def __init__(
@@ -56,72 +55,14 @@ class Walk:
         """`squares`: nodes p² of the target that stay steps of their own; `shallow`: few layers before few keys;
         `tensors`: steps of several arguments are allowed.
         """
-        self.source = Builder()
-        at = self.source.copy(target.nodes)
-        self.outputs = [at[o] for o in target.outputs]
-        self.squares = {at[n] for n in squares}
+        super().__init__(target, box)
+        self.squares = {self.at[n] for n in squares}
         self.shallow, self.tensors = shallow, tensors
-        self.box = box
         self.keys = keys
         self._choice: dict[int, Callable[[Program], int]] = {}
-        self._ranges: dict[int, tuple[float, float]] = {}
-        self._variables: dict[int, frozenset[str]] = {}
         self._sizes: dict[tuple[Graph, Ranges], float] = {}
         self._open: set[int] = set()
         self._least: dict[int, float] = {}  # keys of the best alternative so far, of nodes that are being chosen for
-
-    # ------------------------------------------------------------ facts about nodes of the source
-
-    def graph(self, *nodes: int) -> Graph:
-        return self.source.graph(list(nodes))
-
-    def variables(self, n: int) -> frozenset[str]:
-        if n not in self._variables:
-            node = self.source.node(n)
-            own = frozenset([str(node.value)]) if node.op == "var" else frozenset()
-            self._variables[n] = own.union(*(self.variables(a) for a in node.args))
-        return self._variables[n]
-
-    def constant(self, n: int) -> bool:
-        return not self.variables(n)
-
-    def range(self, n: int) -> tuple[float, float]:
-        if n not in self._ranges:
-            self._ranges[n] = range_of(self.graph(n), self.box)[0]
-        return self._ranges[n]
-
-    def sign(self, n: int) -> int:
-        """+1 or −1 where the node is proved to keep that strict sign on the box, with room to spare; else 0."""
-        low, high = self.range(n)
-        if low > 1e-3 * abs(high):
-            return 1
-        return -1 if high < -1e-3 * abs(low) else 0
-
-    def dominators(self, n: int) -> list[int]:
-        """Nodes other than n through which every path from n to a variable passes, nearest to the variables first."""
-        below: list[int] = []
-        stack, seen = list(self.source.node(n).args), set()
-        while stack:
-            m = stack.pop()
-            if m not in seen and not self.constant(m):
-                seen.add(m)
-                below.append(m)
-                stack.extend(self.source.node(m).args)
-        return sorted(u for u in below if not self._avoids(n, u))
-
-    def _avoids(self, n: int, u: int) -> bool:
-        """Is there a path from n to a variable that does not meet u?"""
-        stack, seen = [n], {u}
-        while stack:
-            m = stack.pop()
-            if m in seen:
-                continue
-            seen.add(m)
-            node = self.source.node(m)
-            if node.op == "var":
-                return True
-            stack.extend(node.args)
-        return False
 
     # ------------------------------------------------------------ writing
 
@@ -158,7 +99,7 @@ class Walk:
         if n in self._choice:
             return self._choice[n]
         if n in self._open:
-            raise Infeasible(f"compose: {self._text(n)} depends on itself")
+            raise Infeasible(f"compose: {self.text(n)} depends on itself")
         self._open.add(n)
         best, best_cost, reasons = None, (math.inf, math.inf), []
         for alternative in self._alternatives(n):
@@ -175,13 +116,9 @@ class Walk:
                 self._least[n] = cost[1] if self.shallow else cost[0]
         self._open.discard(n)
         if best is None:
-            raise Infeasible(reasons[0] if reasons else f"compose: no recipe for {self._text(n)}")
+            raise Infeasible(reasons[0] if reasons else f"compose: no recipe for {self.text(n)}")
         self._choice[n] = best
         return best
-
-    def _text(self, n: int) -> str:
-        graph = self.graph(n)
-        return graph.text(graph.outputs[0], limit=80)
 
     def cost(self, program: Program) -> float:
         """Estimated keys, and a little for every head."""
@@ -206,55 +143,23 @@ class Walk:
             return
         if node.op in ("max", "min"):
             yield lambda p: self._relu(p, n)
-        if node.op == "log" and self._is_monomial(node.args[0]):
+        if node.op == "log" and self.is_monomial(node.args[0]):
             yield lambda p: self._log_product(p, node.args[0])
         candidates = self.dominators(n)
         for u in [*candidates[:_CANDIDATES], *candidates[max(_CANDIDATES, len(candidates) - 2) :]]:
             yield partial(self._fuse, n=n, u=u)
-            if self._is_monomial(u):
+            if self.is_monomial(u):
                 yield partial(self._fuse_log, n=n, u=u)
         if node.op == "pow":
             power = self.source.apply(
                 "exp", self.source.apply("mul", node.args[1], self.source.apply("log", node.args[0]))
             )
             yield lambda p: self.write(p, power)
-        if node.op in _PRODUCT:
+        if node.op in PRODUCT:
             yield from self._products(n)
         if self.tensors:
-            for cut in self._cuts(n):
+            for cut in self.cuts(n):
                 yield partial(self._tensor, n=n, cut=cut)
-
-    def _cuts(self, n: int) -> list[tuple[int, ...]]:
-        """Sets of nodes that n is a function of: its variables, the largest affine nodes below it, its own operands."""
-        found = {n} if self._affine(n) else {m for a in self.source.node(n).args for m in self._affine_below(a)}
-        by_name = {str(self.source.node(m).value): m for m in self._below(n) if self.source.node(m).op == "var"}
-        own = {a for a in self.source.node(n).args if not self.constant(a)}
-        cuts = [tuple(sorted(by_name.values())), tuple(sorted(found)), tuple(sorted(own))]
-        return [cut for cut in dict.fromkeys(cuts) if len(cut) in ARGUMENTS]
-
-    def _below(self, n: int) -> set[int]:
-        stack, seen = [n], {n}
-        while stack:
-            fresh = [a for a in self.source.node(stack.pop()).args if a not in seen]
-            seen.update(fresh)
-            stack.extend(fresh)
-        return seen
-
-    def _affine(self, n: int) -> bool:
-        node = self.source.node(n)
-        if node.op == "var" or self.constant(n):
-            return True
-        free = node.op in ("add", "sub", "neg")
-        free = free or (node.op == "mul" and any(self.constant(a) for a in node.args))
-        free = free or (node.op == "div" and self.constant(node.args[1]))
-        return free and all(self._affine(a) for a in node.args)
-
-    def _affine_below(self, n: int) -> set[int]:
-        if self.constant(n):
-            return set()
-        if self._affine(n):
-            return {n}
-        return {m for a in self.source.node(n).args for m in self._affine_below(a)}
 
     def _tensor(self, program: Program, n: int, cut: tuple[int, ...]) -> int:
         """One tensor head of g(cut); given up early where it is too large, or larger than what was found before."""
@@ -263,7 +168,7 @@ class Walk:
         g, ranges = step_graph(own, at[n], tuple(at[c] for c in cut)), tuple(self.range(c) for c in cut)
         keys, least = tensor_keys(g, ranges), math.inf if self.shallow else self._least.get(n, math.inf)
         if not (keys <= MOST_KEYS and keys < least):
-            raise Infeasible(f"compose: a tensor head for {self._text(n)} would need about {keys:.2g} keys")
+            raise Infeasible(f"compose: a tensor head for {self.text(n)} would need about {keys:.2g} keys")
         require_room(g, ranges)
         arguments = tuple(self.write(program, c) for c in cut)
         phi = self._copy(program, n, dict(zip(cut, arguments, strict=True)))
@@ -285,7 +190,7 @@ class Walk:
         """log(c Π b^p) = log(sign c) + Σ p log b: no head of its own."""
         coefficient, sign, logarithm, _ = self._logarithm(program, self.factors(u))
         constant = coefficient if sign > 0 else self.source.apply("neg", coefficient)
-        if self._is_one(constant):
+        if self.is_one(constant):
             return logarithm
         return program.builder.apply("add", self._copy(program, self.source.apply("log", constant), {}), logarithm)
 
@@ -299,46 +204,6 @@ class Walk:
 
     # ------------------------------------------------------------ products
 
-    def factors(self, n: int) -> tuple[int, list[tuple[int, Fraction]]]:
-        """n = coefficient · Π base^exponent: a constant node, and bases that are no products, equal ones merged."""
-        coefficient = self.source.const(1)
-        powers: dict[int, Fraction] = {}
-        stack: list[tuple[int, Fraction]] = [(n, Fraction(1))]
-        while stack:
-            m, p = stack.pop()
-            node = self.source.node(m)
-            if self.constant(m):
-                value = m if p == 1 else self.source.apply("pow", m, self.source.const(p))
-                coefficient = self.source.apply("mul", coefficient, value)
-            elif node.op == "mul" and (p.denominator == 1 or all(self.sign(a) > 0 for a in node.args)):
-                stack += [(a, p) for a in node.args]
-            elif node.op == "div" and (p.denominator == 1 or all(self.sign(a) > 0 for a in node.args)):
-                stack += [(node.args[0], p), (node.args[1], -p)]
-            elif node.op == "neg" and p.denominator == 1:
-                coefficient = self.source.apply("mul", coefficient, self.source.const((-1) ** abs(p.numerator)))
-                stack.append((node.args[0], p))
-            elif (
-                node.op == "powi"
-                and isinstance(node.value, int)
-                and (p.denominator == 1 or self.sign(node.args[0]) > 0)
-            ) or (node.op == "powr" and isinstance(node.value, Fraction) and self.sign(node.args[0]) > 0):
-                stack.append((node.args[0], p * node.value))
-            elif node.op == "sqrt" and self.sign(node.args[0]) > 0:
-                stack.append((node.args[0], p / 2))
-            else:
-                powers[m] = powers.get(m, Fraction(0)) + p
-        return coefficient, [(m, p) for m, p in sorted(powers.items()) if p != 0]
-
-    def _is_continued(self, n: int) -> bool:
-        """Does the node hold a continued quotient? The sign of such a one and a shift is not derived by the checker."""
-        return any(node.op == "ratio" for node in self.graph(n).nodes)
-
-    def _is_monomial(self, u: int) -> bool:
-        if self.source.node(u).op not in _PRODUCT:
-            return False
-        _, factors = self.factors(u)
-        return len(factors) >= 2 and all(self.sign(b) != 0 for b, _ in factors)
-
     def _logarithm(
         self, program: Program, parts: tuple[int, list[tuple[int, Fraction]]]
     ) -> tuple[int, int, int, tuple[float, float]]:
@@ -349,7 +214,7 @@ class Walk:
         for base, p in factors:
             s = self.sign(base)
             if s == 0 or (s < 0 and p.denominator != 1):
-                raise Infeasible(f"compose: {self._text(base)} may vanish, so it has no logarithm")
+                raise Infeasible(f"compose: {self.text(base)} may vanish, so it has no logarithm")
             if s < 0 and p.numerator % 2:
                 sign = -sign
             positive = base if s > 0 else self.source.apply("neg", base)
@@ -366,22 +231,18 @@ class Walk:
 
     def _scaled(self, program: Program, coefficient: int, sign: int, node: int) -> int:
         value = self._copy(program, coefficient, {})
-        out = node if self._is_one(coefficient) else program.builder.apply("mul", value, node)
+        out = node if self.is_one(coefficient) else program.builder.apply("mul", value, node)
         return out if sign > 0 else program.builder.apply("neg", out)
-
-    def _is_one(self, n: int) -> bool:
-        node = self.source.node(n)
-        return node.op == "const" and node.value == 1
 
     def _products(self, n: int) -> Iterator[Callable[[Program], int]]:
         coefficient, factors = self.factors(n)
-        groups = self._grouped(factors)
+        groups = self.grouped(factors)
         if len(groups) < 2:
             return
         if all(self.sign(b) != 0 for b, _ in factors):
             yield lambda p: self._logs(p, (coefficient, factors))
         wild = [f for f in factors if self.sign(f[0]) == 0]
-        if len(wild) == 1 and wild[0][1] == 1 and len(factors) >= 2 and not self._is_continued(wild[0][0]):
+        if len(wild) == 1 and wild[0][1] == 1 and len(factors) >= 2 and not self.is_continued(wild[0][0]):
             tame = [f for f in factors if f is not wild[0]]
             yield lambda p: self._shift(p, coefficient, wild[0][0], tame)
         if len(groups) in (3, 4):
@@ -396,24 +257,6 @@ class Walk:
             if wild and tame:
                 yield lambda p: self._squares(p, coefficient, wild, tame)
 
-    def _grouped(self, factors: list[tuple[int, Fraction]]) -> list[list[tuple[int, Fraction]]]:
-        """Factors of the same single variable belong together: one head computes their product."""
-        groups: dict[object, list[tuple[int, Fraction]]] = {}
-        for base, p in factors:
-            own = self.variables(base)
-            key: object = own if len(own) == 1 else base
-            groups.setdefault(key, []).append((base, p))
-        return list(groups.values())
-
-    def _product_node(self, factors: list[tuple[int, Fraction]]) -> int:
-        """Π base^p as a source node."""
-        total = None
-        for base, p in factors:
-            power = base if p == 1 else self.source.apply("pow", base, self.source.const(p))
-            total = power if total is None else self.source.apply("mul", total, power)
-        assert total is not None
-        return total
-
     def _logs(self, program: Program, parts: tuple[int, list[tuple[int, Fraction]]]) -> int:
         coefficient, sign, logarithm, ends = self._logarithm(program, parts)
         phi = program.head(program.builder.apply("exp", logarithm), logarithm, *ends)
@@ -422,7 +265,7 @@ class Walk:
     def _shift(self, program: Program, coefficient: int, u: int, tame: list[tuple[int, Fraction]]) -> int:
         low, high = self.range(u)
         if not (math.isfinite(low) and math.isfinite(high)):
-            raise Infeasible(f"compose: {self._text(u)} is not bounded on the box")
+            raise Infeasible(f"compose: {self.text(u)} is not bounded on the box")
         c = dyadic(-low + (high - low) / 2)
         one, sign, logarithm, (bottom, top) = self._logarithm(program, (coefficient, tame))
         shifted = self.source.apply("log", self.source.apply("add", u, self.source.const(c)))
@@ -438,10 +281,10 @@ class Walk:
         build, n, scale = program.builder, len(groups), Fraction(1)
         scaled = []
         for group in groups:
-            node = self._product_node(group)
+            node = self.product_node(group)
             low, high = self.range(node)
             if not (math.isfinite(low) and math.isfinite(high) and (low != 0 or high != 0)):
-                raise Infeasible(f"compose: {self._text(node)} is not bounded on the box")
+                raise Infeasible(f"compose: {self.text(node)} is not bounded on the box")
             r = dyadic(max(abs(low), abs(high)), up=True)
             scale *= r
             scaled.append(build.apply("div", self.write(program, node), build.const(n * r)))
@@ -462,7 +305,7 @@ class Walk:
     def _squares(
         self, program: Program, coefficient: int, left: list[tuple[int, Fraction]], right: list[tuple[int, Fraction]]
     ) -> int:
-        a, b = self._product_node(left), self._product_node(right)
+        a, b = self.product_node(left), self.product_node(right)
         return self._scaled(program, coefficient, 1, self.product(program, a, b))
 
     def product(self, program: Program, a: int, b: int) -> int:
@@ -471,7 +314,7 @@ class Walk:
         first, second = self.write(program, a), self.write(program, b)
         if a == b:
             return program.head(build.apply("powi", first, value=2), first, *self.range(a))
-        (ac, ar), (bc, br) = (self._centred(n) for n in (a, b))
+        (ac, ar), (bc, br) = (self.centred(n) for n in (a, b))
         alpha = build.apply("div", build.apply("sub", first, build.const(ac)), build.const(2 * ar))
         beta = build.apply("div", build.apply("sub", second, build.const(bc)), build.const(2 * br))
         squares = []
@@ -483,12 +326,6 @@ class Walk:
             if centre:
                 total = build.apply("add", total, build.apply("mul", build.const(centre), other))
         return build.apply("sub", total, build.const(ac * bc)) if ac * bc else total
-
-    def _centred(self, n: int) -> tuple[Fraction, Fraction]:
-        low, high = self.range(n)
-        if not (math.isfinite(low) and math.isfinite(high) and high > low):
-            raise Infeasible(f"compose: {self._text(n)} is not bounded on the box")
-        return dyadic((low + high) / 2), dyadic((high - low) / 2, up=True)
 
     # ------------------------------------------------------------ the whole
 

@@ -43,7 +43,7 @@ from attnfun.network.literal import GAP
 from attnfun.targets import Box, SequenceMap
 from attnfun.targets.ranges import range_of
 from attnfun.targets.sequence import Definition, entry, meaning, source_name
-from attnfun.targets.slopes import slope_bounds
+from attnfun.targets.slopes import change_bound, slope_bounds
 
 METHODS = ("two-layer", "deep", "one-layer-softmax", "partition")
 ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
@@ -106,8 +106,8 @@ def features(target: SequenceMap, sources: int, errors: Mapping[str, float], dty
         error = errors.get(d.name, 0.0)
         if d.graph is not None:
             every = {**entries, **found}
-            low, high = _range(d.graph, every)
-            found[d.name] = Feature(low, high, error)
+            low, high, carried = _range(d.graph, every)
+            found[d.name] = Feature(low, high, error + carried)
             continue
         v = found[d.args[-1]]
         scale = n if d.kind == "sum" else 1
@@ -123,13 +123,16 @@ def features(target: SequenceMap, sources: int, errors: Mapping[str, float], dty
     return found
 
 
-def _range(graph: Graph, every: Mapping[str, Feature]) -> tuple[float, float]:
+def _range(graph: Graph, every: Mapping[str, Feature]) -> tuple[float, float, float]:
+    """The range of an expression where its features may be, and what their errors do to it."""
     names = graph.variables
-    box = Box(names, tuple(every[v].low for v in names), tuple(every[v].high for v in names))
+    ends = [every[v].ends(0.0, 0, False) for v in names]
+    box = Box(names, tuple(a for a, _ in ends), tuple(b for _, b in ends))
     low, high = range_of(graph, box)[0]
+    carried = change_bound(graph, box, np.array([every[v].error for v in names]), budget=200)
     if not (math.isfinite(low) and math.isfinite(high)):
         raise Infeasible(f"the range of {graph.text(graph.outputs[0], 60)} could not be bounded on {box.text[:120]}")
-    return low, high
+    return low, high, carried if math.isfinite(carried) else high - low
 
 
 def sensitivities(target: SequenceMap, graphs: Sequence[Graph], known: Mapping[str, Feature]) -> dict[str, float]:

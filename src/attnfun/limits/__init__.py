@@ -1,1 +1,1 @@
-"""What is possible and impossible: lower bounds that hold for every method."""
+"""What is impossible, and what the possible costs at least: lower bounds with obstructions that can be checked."""

@@ -18,12 +18,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from attnfun.errors import AttnfunError, InvalidRequest
+from attnfun.errors import InvalidRequest
 from attnfun.network import sealed
 from attnfun.network.head import AnyArray, Axis, Head
 from attnfun.network.labels import Labels
@@ -46,24 +45,7 @@ def load(path: str | os.PathLike[str], ignore: Collection[str] = ()) -> tuple[Ne
 
     Raises DamagedFile for whatever `save` did not write, and InvalidRequest for a path that cannot be read.
     """
-    where = Path(path)
-    tensors, record = sealed.read(where)
-    if type(record.get("format")) is not int or record["format"] not in FORMATS.values():
-        known = " or ".join(map(str, FORMATS.values()))
-        sealed.damaged(where, f"format {record.get('format')!r} is not {known}, those that this version reads")
-    own, meta = sealed.unsealed(where, record, _OWN, ignore)
-    try:
-        network = network_of(own, tensors)
-        structure = structure_of(network)
-        matches = {key: own[key] for key in structure} == structure
-        same = matches and content_hash(network, meta) == own["hash"]
-    except AttnfunError as error:
-        sealed.damaged(where, str(error), error)
-    except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
-        sealed.damaged(where, "its structure and its tensors do not fit together", error)
-    if not same:
-        sealed.damaged(where, "its content is not the one that was hashed")
-    return network, {**meta, "dtype": network.dtype}
+    return sealed.load(path, FORMATS.values(), _OWN, ignore, network_of, lambda n: (structure_of(n), tensors_of(n)))
 
 
 def content_hash(network: Network, meta: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ any keys in R^r. Nothing but weights lives here; arrays are float64 and read-onl
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -46,6 +47,17 @@ def frozen(array: npt.ArrayLike) -> Array:
 def rounded(array: npt.ArrayLike, dtype: str) -> Array:
     """The nearest entries that `dtype` can hold, as float64."""
     return np.asarray(array, dtype=np.float64).astype(np.dtype(dtype)).astype(np.float64)
+
+
+def require_weights(arrays: Iterable[tuple[str, Array]], dtype: str) -> None:
+    """InvalidRequest, naming the array, for weights that are not finite or that the dtype cannot hold."""
+    for what, array in arrays:
+        if not np.isfinite(array).all():
+            raise InvalidRequest(f"{what} is not finite")
+        if dtype == "float32":
+            with np.errstate(over="ignore"):
+                if not np.array_equal(array.astype(np.float32), array):
+                    raise InvalidRequest(f"{what} has entries that float32 cannot hold")
 
 
 def _shape(what: str, array: Array, ndim: int) -> None:

@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 
 from attnfun.errors import InvalidRequest
-from attnfun.network.head import Array, Head, frozen
+from attnfun.network.head import Array, Head, frozen, require_weights
 from attnfun.network.labels import Labels
 from attnfun.network.relu import ReluBlock
 
@@ -130,13 +130,7 @@ class Network:
             raise InvalidRequest(f"read-out has shape {self.readout.shape}, not {(len(self.outputs), len(names))}")
         if self.readout_bias.shape != (len(self.outputs),):
             raise InvalidRequest(f"read-out bias has shape {self.readout_bias.shape}, not {(len(self.outputs),)}")
-        for what, array in self.arrays():
-            if not np.isfinite(array).all():
-                raise InvalidRequest(f"{what} is not finite")
-            if self.dtype == "float32":
-                with np.errstate(over="ignore"):
-                    if not np.array_equal(array.astype(np.float32), array):
-                        raise InvalidRequest(f"{what} has entries that float32 cannot hold")
+        require_weights(self.arrays(), self.dtype)
         for end in self.box:
             if end.shape != (len(self.inputs),) or not np.isfinite(end).all():
                 raise InvalidRequest(f"the box must have {len(self.inputs)} finite ends, not {end.tolist()}")

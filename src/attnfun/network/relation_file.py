@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import AttnfunError, DamagedFile
+from attnfun.errors import DamagedFile
 from attnfun.network import sealed
 from attnfun.network.features import Block, Features
 from attnfun.network.head import AnyArray, Array
@@ -45,27 +45,17 @@ def save_relation(
 
 def load_relation(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Features, Towers | None, dict[str, Any]]:
     """(target, features, towers, the rest of the record); raises DamagedFile for what `save_relation` did not write."""
-    where = Path(path)
-    tensors, record = sealed.read(where)
-    if record.get("format") != FORMAT:
-        sealed.damaged(where, f"format {record.get('format')!r} is not {FORMAT!r}, that of a relation")
-    own, meta = sealed.unsealed(where, record, _OWN, ())
-    try:
-        features, towers = _built(own, dict(tensors))
-        structure = _structure(features, towers)
-        arrays = {name: np.ascontiguousarray(a, dtype="<f8") for name, a in _tensors(features, towers).items()}
-        same = {key: own[key] for key in structure} == structure
-        same = same and sealed.content_hash(structure, arrays, meta) == own["hash"]
-        target = meta.pop("target")
-        if not isinstance(target, dict):
-            raise DamagedFile("it has no relation")
-    except AttnfunError as error:
-        sealed.damaged(where, str(error), error)
-    except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
-        sealed.damaged(where, "its structure and its tensors do not fit together", error)
-    if not same:
-        sealed.damaged(where, "its content is not the one that was hashed")
+    (features, towers), meta = sealed.load(path, (FORMAT,), _OWN, (), _built, _parts)
+    target = meta.pop("target", None)
+    if not isinstance(target, dict):
+        sealed.damaged(Path(path), "it has no relation")
     return target, features, towers, meta
+
+
+def _parts(stored: tuple[Features, Towers | None]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    features, towers = stored
+    arrays = {name: np.ascontiguousarray(a, dtype="<f8") for name, a in _tensors(features, towers).items()}
+    return _structure(features, towers), arrays
 
 
 def _structure(features: Features, towers: Towers | None) -> dict[str, Any]:

@@ -14,17 +14,18 @@ import math
 import os
 import secrets
 import stat
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from safetensors.numpy import save as to_bytes
 
-from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest
 from attnfun.network.head import AnyArray
 
+T = TypeVar("T")
 HASHED = ("target", "domain", "norm")
 FILE_LIMIT = 4 << 30
 HEADER_LIMIT = 64 << 20
@@ -64,10 +65,25 @@ def write(
             scratch.unlink()
 
 
-def unsealed(
-    where: Path, record: Mapping[str, Any], own: Collection[str], ignore: Collection[str]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A record's own parts and its meta, seals checked; keys in `ignore` are neither checked nor returned."""
+def load(
+    path: str | os.PathLike[str],
+    formats: Collection[Any],
+    own: Collection[str],
+    ignore: Collection[str],
+    build: Callable[[Mapping[str, Any], dict[str, AnyArray]], T],
+    parts: Callable[[T], tuple[dict[str, Any], dict[str, AnyArray]]],
+) -> tuple[T, dict[str, Any]]:
+    """What `build` makes of the file's own parts and tensors, and its meta; seals and hash are checked, and that the
+    result has just these `parts` (structure and tensors). Keys in `ignore` are neither checked nor returned.
+
+    Raises DamagedFile for whatever `write` did not write, and InvalidRequest for a path that cannot be read.
+    """
+    where = Path(path)
+    tensors, record = read(where)
+    found = record.get("format")
+    if not any(type(found) is type(known) and found == known for known in formats):
+        text = " or ".join(map(str, formats))
+        damaged(where, f"format {found!r} is not {text}, which is read here")
     mine = {key: record.get(key) for key in (*own, *_SEALS)}
     meta = {key: value for key, value in record.items() if key not in mine and key not in ignore}
     seals = mine["seals"]
@@ -76,7 +92,18 @@ def unsealed(
     for key, value in meta.items():
         if key not in HASHED and seals.get(key) != digest_of(value):
             damaged(where, f"its {key} is not the one that was written")
-    return mine, meta
+    try:
+        built = build(mine, tensors)
+        structure, arrays = parts(built)
+        same = {key: mine[key] for key in structure} == structure
+        same = same and content_hash(structure, arrays, meta) == mine["hash"]
+    except AttnfunError as error:
+        damaged(where, str(error), error)
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
+        damaged(where, "its structure and its tensors do not fit together", error)
+    if not same:
+        damaged(where, "its content is not the one that was hashed")
+    return built, {**meta, "dtype": structure["dtype"]}
 
 
 def content_hash(structure: Mapping[str, Any], tensors: Mapping[str, AnyArray], meta: Mapping[str, Any]) -> str:

@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from attnfun.errors import InvalidRequest
 from attnfun.network.evaluate import evaluate
-from attnfun.network.head import AnyArray, Array, frozen
+from attnfun.network.head import AnyArray, Array, frozen, require_weights
 from attnfun.network.network import DTYPES, Cost, Network
 from attnfun.targets.sequence import source_name
 
@@ -139,8 +139,10 @@ class Apply:
 
     @property
     def depth(self) -> int:
-        """Its layers; networks that differ from token to token need one even for their affine parts alone."""
-        return max(int(not self.shared), *(len(network.layers) for network in self.networks))
+        """Its layers; networks that differ from token to token need one even for their affine parts alone (constants
+        come with the positions)."""
+        affine = any(bool(network.readout[:, : len(network.inputs)].any()) for network in self.networks)
+        return max(int(affine and not self.shared), *(len(network.layers) for network in self.networks))
 
     @property
     def shared(self) -> bool:
@@ -194,13 +196,7 @@ class SequenceNetwork:
             names.extend(stage.writes)
         if len(set(names)) != len(names) or not set(self.outputs) <= set(names):
             raise InvalidRequest(f"coordinates repeat, or an output is not among them: {names[:40]}")
-        for what, array in self.arrays():
-            if not np.isfinite(array).all():
-                raise InvalidRequest(f"{what} is not finite")
-            if self.dtype == "float32":
-                with np.errstate(over="ignore"):
-                    if not np.array_equal(array.astype(np.float32), array):
-                        raise InvalidRequest(f"{what} has entries that float32 cannot hold")
+        require_weights(self.arrays(), self.dtype)
 
     def arrays(self) -> Iterator[tuple[str, Array]]:
         """The weights of the gather heads, 'stage0/head1/key' style; networks hold and check their own."""
@@ -213,6 +209,16 @@ class SequenceNetwork:
     @cached_property
     def coordinates(self) -> tuple[str, ...]:
         return (*self.inputs, *(name for stage in self.stages for name in stage.writes))
+
+    @property
+    def equivariant(self) -> bool:
+        """A permutation of the tokens permutes what it computes, but for rounding: nothing in it knows a position."""
+        return not any(
+            isinstance(stage, Spread)
+            or (isinstance(stage, Apply) and not stage.shared)
+            or (isinstance(stage, Gather) and any(head.scores is not None for head in stage.heads))
+            for stage in self.stages
+        )
 
     @property
     def layers(self) -> int:

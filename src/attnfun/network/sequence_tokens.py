@@ -5,7 +5,7 @@
 | coordinates of a token | given token i | constant token |
 | --- | --- | --- |
 | the stream, by name | x, then what stages write | 0, always |
-| "1", "memory", "null" | 1, 0, 0 | 0, 1, and 1 for one token, *null*, whose values are all 0 |
+| "1", "in memory", "is null" | 1, 0, 0 | 0, 1, and 1 for one token, *null*, whose values are all 0 |
 | "position 1" ... "position n", where positions matter | one-hot | 0 |
 | slots of a head: key, gates, bias, value | 0, 0, -G, 0 | its own; 0, 0, -G, 0 in those of other heads |
 
@@ -80,7 +80,7 @@ class _Lowering:
         self.network, self.dtype = network, network.dtype
         self.gap = GAP[self.dtype] + 100.0
         self.n = network.tokens
-        self.names: list[str] = [*network.inputs, "1", "memory", "null"]
+        self.names: list[str] = [*network.inputs, "1", "in memory", "is null"]
         stages = network.stages
         if any(isinstance(s, Gather) and any(h.scores is not None for h in s.heads) for s in stages) or any(
             isinstance(s, Apply) and not s.shared for s in stages
@@ -244,8 +244,8 @@ class _Lowering:
         """null first, then the keys of every head."""
         total = 1 + sum(len(rows) for _, rows, _ in self.slots)
         T = np.zeros((total, self.width))
-        T[:, self.at("memory")] = 1.0
-        T[0, self.at("null")] = 1.0
+        T[:, self.at("in memory")] = 1.0
+        T[0, self.at("is null")] = 1.0
         row = 1
         for first, rows, closed in self.slots:
             T[:, self._bias(first, rows)] = closed
@@ -268,7 +268,7 @@ class _Lowering:
     def _head(self, name: str, W_Q: Array, W_K: Array, W_V: Array, writes: list[int]) -> None:
         """One more query coordinate, by which constant tokens ask *null* alone; then the head joins the layer."""
         ask, answer = np.zeros((self.width, 1)), np.zeros((self.width, 1))
-        ask[self.at("memory"), 0], answer[self.at("null"), 0] = 1.0, self.gap
+        ask[self.at("in memory"), 0], answer[self.at("is null"), 0] = 1.0, self.gap
         W_O = np.zeros((len(writes), self.width))
         W_O[np.arange(len(writes)), writes] = 1.0
         W_Q, W_K = np.concatenate([W_Q, ask], axis=1), np.concatenate([W_K, answer], axis=1)
@@ -282,7 +282,7 @@ class _Lowering:
         W_K[places, 0] = head.key
         reach = float(np.abs(head.key) @ np.array([self.sizes[name] for name in before]))
         least = 0.0 if head.scores is None else min(0.0, float(head.scores.max(axis=1).min()))
-        W_K[self.at("memory"), 0] = -_ceil(self.gap + 1.01 * reach - least + 1.0, self.dtype)
+        W_K[self.at("in memory"), 0] = -_ceil(self.gap + 1.01 * reach - least + 1.0, self.dtype)
         if head.scores is not None:
             codes = [self.at(f"position {i + 1}") for i in range(n)]
             Q, K = np.zeros((self.width, n)), np.zeros((self.width, n))
@@ -353,8 +353,8 @@ class _Lowering:
                 continue
             W_Q, W_K = np.zeros((self.width, self.n + 1)), np.zeros((self.width, self.n + 1))
             W_Q[self.at("1"), 0] = 1.0
-            W_K[[self.at("1"), self.at("memory")], 0] = -2 * G
-            W_K[self.at("null"), 0] = G
+            W_K[[self.at("1"), self.at("in memory")], 0] = -2 * G
+            W_K[self.at("is null"), 0] = G
             for i in np.flatnonzero(np.array(stage.of_token) == r):
                 W_Q[codes[i], 1 + i] = 2 * G
                 W_K[codes[i], 1 + i] = 1.0

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from attnfun.errors import AttnfunError, InvalidRequest
+from attnfun.errors import InvalidRequest
 from attnfun.network import sealed
 from attnfun.network.head import AnyArray
 from attnfun.network.network import DTYPES
@@ -38,23 +37,7 @@ def load_tokens(path: str | os.PathLike[str], ignore: Collection[str] = ()) -> t
 
     Raises DamagedFile for whatever `save_tokens` did not write, InvalidRequest for a path that cannot be read.
     """
-    where = Path(path)
-    tensors, record = sealed.read(where)
-    if record.get("format") != FORMAT:
-        sealed.damaged(where, f"format {record.get('format')!r} is not {FORMAT!r}, that of a token network")
-    own, meta = sealed.unsealed(where, record, _OWN, ignore)
-    try:
-        network = _build(own, tensors)
-        structure = _structure(network)
-        same = {key: own[key] for key in structure} == structure
-        same = same and sealed.content_hash(structure, _tensors(network), meta) == own["hash"]
-    except AttnfunError as error:
-        sealed.damaged(where, str(error), error)
-    except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
-        sealed.damaged(where, "its structure and its tensors do not fit together", error)
-    if not same:
-        sealed.damaged(where, "its content is not the one that was hashed")
-    return network, {**meta, "dtype": network.dtype}
+    return sealed.load(path, (FORMAT,), _OWN, ignore, _build, lambda n: (_structure(n), _tensors(n)))
 
 
 def _structure(network: TokenNetwork) -> dict[str, Any]:

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attnfun.errors import InvalidRequest
-from attnfun.network.head import AnyArray, Array, frozen
+from attnfun.network.head import AnyArray, Array, frozen, require_weights
 from attnfun.network.network import DTYPES, Cost
 
 _BLOCK = 1 << 24  # attention weights at a time
@@ -136,13 +136,7 @@ class TokenNetwork:
             raise InvalidRequest(f"read-out has shape {self.readout.shape}, not {(self.width, len(self.outputs))}")
         if self.constants.ndim != 2 or self.constants.shape[1] != self.width:
             raise InvalidRequest(f"constant tokens have shape {self.constants.shape}, not (m, {self.width})")
-        for what, array in self.arrays():
-            if not np.isfinite(array).all():
-                raise InvalidRequest(f"{what} is not finite")
-            if self.dtype == "float32":
-                with np.errstate(over="ignore"):
-                    if not np.array_equal(array.astype(np.float32), array):
-                        raise InvalidRequest(f"{what} has entries that float32 cannot hold")
+        require_weights(self.arrays(), self.dtype)
 
     @property
     def width(self) -> int:

@@ -109,7 +109,11 @@ class InContextTask:
         shift = strength if task in ("linear", "ridge") else 0.0
         if not _is_number(strength):
             raise InvalidRequest(f"alpha={strength!r:.40} is not a number")
-        ends = normal_spectrum(int(dim), int(examples), float(shift)) if spectrum is None else tuple(spectrum)
+        ends: tuple[float, ...]
+        if spectrum is None:
+            ends = normal_spectrum(int(dim), int(examples), float(shift))
+        else:
+            ends = tuple(spectrum) if np.iterable(spectrum) else ()
         if len(ends) != 2:
             raise InvalidRequest(f"spectrum={spectrum!r:.40}: two numbers low, high are needed")
         if y_range is None:
@@ -206,9 +210,10 @@ class InContextTask:
         return float(max(values[0], 0.0)) + self.shift, float(values[-1]) + self.shift
 
     def covers(self, X: Array) -> bool:
+        """Are the eigenvalues within `spectrum`, but for rounding? An eigenvalue of 0 never is."""
         low, high = self.eigenvalues(X)
         slack = EDGE * self.spectrum[1]
-        return self.spectrum[0] - slack <= low and high <= self.spectrum[1] + slack
+        return self.spectrum[0] - min(slack, self.spectrum[0] / 2) <= low and high <= self.spectrum[1] + slack
 
 
 def normal_spectrum(dim: int, examples: int, shift: float) -> tuple[float, float]:
@@ -252,8 +257,11 @@ def _is_number(value: Any) -> bool:
 
 def _numbers(value: ArrayLike, name: str) -> Array:
     try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+        array = np.asarray(value)
+        if np.iscomplexobj(array):
+            raise TypeError("complex")
+        array = array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
         raise InvalidRequest(f"{name}={value!r:.60}: an array of numbers is needed") from None
     if not np.isfinite(array).all():
         raise InvalidRequest(f"{name} has entries that are not finite")

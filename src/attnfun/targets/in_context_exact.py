@@ -2,21 +2,52 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from attnfun.targets.in_context import Array, InContextTask
+from attnfun.targets.in_context import EDGE, Array, InContextTask
 
 
 def exact_coefficients(task: InContextTask, X: Array, y: Array) -> Array:
     """The minimiser w, to about the last digits of float64."""
     if task.task in ("linear", "ridge"):
-        return np.asarray(np.linalg.solve(X.T @ X + task.shift * np.eye(task.dim), X.T @ y), dtype=np.float64)
+        A, b = X.T @ X + task.shift * np.eye(task.dim), X.T @ y
+        try:
+            return np.asarray(np.linalg.solve(A, b), dtype=np.float64)
+        except np.linalg.LinAlgError:  # singular to working precision: the shortest solution
+            return np.asarray(np.linalg.lstsq(A, b, rcond=None)[0], dtype=np.float64)
     return _lasso(X, y, task.strength) if task.task == "lasso" else _logistic(X, y, task.strength)
 
 
 def exact_predictions(task: InContextTask, X: Array, y: Array, queries: Array) -> Array:
     z = queries @ exact_coefficients(task, X, y)
     return np.asarray(1 / (1 + np.exp(-z)) if task.task == "logistic" else z)
+
+
+def doubt(task: InContextTask, X: Array, y: Array, queries: Array) -> Array:
+    """(queries,) how far `exact_predictions` may itself be off.
+
+    Linear and ridge, a bound: A(w* − w) = Xᵀ(y − Xw) − αw =: ρ, so |q·(w* − w)| ≤ |q| |ρ|/low, low the least eigenvalue
+    of the class with twice EDGE to spare; ρ is computed with n + d + 4 roundings a term, q·w with d. Infinity where low
+    is not above 0. Lasso and logistic, an estimate: 1e-9 of the sizes.
+    """
+    w = exact_coefficients(task, X, y)
+    if task.task not in ("linear", "ridge"):
+        size = np.maximum(1.0, np.abs(queries) @ np.abs(w)) if task.task == "lasso" else np.ones(len(queries))
+        return np.asarray(1e-9 * np.maximum(size, task.y_range))
+    (n, d), u, alpha = X.shape, 2.0**-53, task.shift
+    low = task.spectrum[0] - 2 * EDGE * task.spectrum[1]
+    if not low > 0:
+        return np.full(len(queries), math.inf)
+    wide, size = np.abs(X), np.abs(w)
+    lost = 1.01 * (n + d + 4) * u * (wide.T @ (np.abs(y) + wide @ size) + alpha * size)
+    lost = lost + (n + 2 + d * wide.sum(axis=0)) * 2.0**-1073  # by underflow
+    left = np.abs(X.T @ (y - X @ w) - alpha * w) + lost
+    lengths = np.linalg.norm(queries, axis=1)
+    off = lengths * np.linalg.norm(left) / low + 1.01 * (d + 1) * u * (np.abs(queries) @ size)
+    off = np.asarray(off * (1 + 1e-9) + (d + 1) * 2.0**-1073)
+    return np.where(np.isfinite(off), off, math.inf)
 
 
 def _lasso(X: Array, y: Array, alpha: float) -> Array:

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -74,7 +75,8 @@ class Mlp:
 
     def box(self, domain: Any) -> Box:
         """The domain of the inputs: named as `Box.parse` reads it, or a pair of numbers or "low:high" for every input,
-        or a list with a pair for each. Text may mix both: "-1:1" for the inputs x1, x2, … that are not named.
+        or a list with a pair for each. Text may mix both: "-1:1" for the inputs x1, x2, … that are not named. Of these
+        names the number counts, of all others the order.
         """
         names = [f"x{k + 1}" for k in range(self.inputs)]
         pairs = _pairs(domain)
@@ -97,6 +99,9 @@ class Mlp:
         box = Box.parse(domain)
         if box.dim != self.inputs:
             raise InvalidRequest(f"domain: {box.dim} variables for the {self.inputs} inputs of the network")
+        if set(box.names) == set(names):  # x2 is the second input wherever it is written
+            places = [box.names.index(name) for name in names]
+            return Box(tuple(names), *(tuple(ends[k] for k in places) for ends in (box.low, box.high)))
         return box
 
     def graph(self, names: Sequence[str]) -> Graph:
@@ -175,6 +180,9 @@ def _from_torch(module: Any, torch: Any) -> Mlp:
     maps: list[Linear] = []
     relu: list[bool] = []
     first = False
+    everywhere = ("_global_forward_hooks", "_global_forward_pre_hooks")
+    if any(getattr(torch.nn.modules.module, name, None) for name in everywhere):
+        raise InvalidRequest("torch has global hooks that change what modules compute")
     for one in _flat(module, torch):
         if type(one) is torch.nn.Linear:
             bias = torch.zeros(one.out_features) if one.bias is None else one.bias
@@ -187,8 +195,11 @@ def _from_torch(module: Any, torch: Any) -> Mlp:
     mlp = Mlp(tuple(maps), tuple(relu), first)
     X = np.random.default_rng(0).uniform(-1, 1, (16, mlp.inputs))
     like = next(module.parameters())
-    with torch.no_grad():
-        seen = module(torch.as_tensor(X, dtype=like.dtype, device=like.device)).double().cpu().numpy()
+    try:
+        with torch.no_grad():
+            seen = module(torch.as_tensor(X, dtype=like.dtype, device=like.device)).double().cpu().numpy()
+    except (RuntimeError, NotImplementedError) as why:  # layers of several dtypes, or a kernel that is not there
+        raise InvalidRequest(f"the module cannot be called: {' '.join(str(why).split())[:120]}") from None
     X = torch.as_tensor(X, dtype=like.dtype).double().numpy()
     own, near = mlp.values(X), 64 * mlp.inputs * torch.finfo(like.dtype).eps
     if seen.shape != own.shape or not np.allclose(seen, own, rtol=near, atol=near * (1 + np.abs(own).max())):
@@ -201,6 +212,8 @@ def _flat(module: Any, torch: Any) -> Iterator[Any]:
     hooks = ("_forward_hooks", "_forward_pre_hooks")
     if any(getattr(module, name, None) for name in hooks):
         raise InvalidRequest(f"the module {type(module).__name__} has hooks that change what it computes")
+    if "forward" in vars(module):  # a few points might not tell relu6 from relu
+        raise InvalidRequest(f"the module {type(module).__name__} has a forward of its own, not that of its class")
     if type(module) is torch.nn.Sequential:
         for inner in module:
             yield from _flat(inner, torch)
@@ -215,12 +228,17 @@ def _flat(module: Any, torch: Any) -> Iterator[Any]:
 def _numbers(tensor: Any) -> Array:
     if not tensor.is_floating_point():
         raise InvalidRequest(f"weights of type {tensor.dtype} are not read")
+    if tensor.is_meta:
+        raise InvalidRequest("the module is on the device meta: its weights have no numbers")
     return np.array(tensor.detach().cpu().double().numpy(), dtype=np.float64)
 
 
 def _from_file(path: Path) -> Mlp:
     tensors = _tensors(path)
     names = sorted({_stem(path, name) for name in tensors}, key=_natural)
+    for one, other in pairwise(names):
+        if _natural(one) == _natural(other):
+            raise InvalidRequest(f"{path}: which of the layers {one!r:.60} and {other!r:.60} comes first?")
     maps = []
     for name in names:
         weight, bias = tensors.get(_key(name, "weight")), tensors.get(_key(name, "bias"))

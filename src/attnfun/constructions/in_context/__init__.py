@@ -41,7 +41,21 @@ def build(
     typical: bool = False,
     finer: int = 0,
 ) -> TokenNetwork:
-    """The network of `layers` layers; see the files of the algorithms for `typical` and `finer`."""
+    """The network of `layers` layers; see the files of the algorithms for `typical` and `finer`.
+
+    Refuses with InvalidRequest a class whose numbers are too far apart for the weights to be numbers of `dtype`.
+    """
+    try:
+        return _build(task, layers, algorithm, dtype, heads, typical, finer)
+    except (ArithmeticError, ValueError) as error:  # a scale that overflows, the logarithm of one that underflows
+        raise InvalidRequest(
+            f"{task.domain}: these numbers are too far apart for weights in {dtype} ({error}); scale the data"
+        ) from None
+
+
+def _build(
+    task: InContextTask, layers: int, algorithm: str, dtype: str, heads: int | None, typical: bool, finer: int
+) -> TokenNetwork:
     if task.task in ("linear", "ridge"):
         return build_linear(task, layers, algorithm, dtype, heads, typical, finer)
     if layers < 3 or layers % 2 == 0:

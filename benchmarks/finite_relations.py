@@ -1,0 +1,86 @@
+"""Finite relations: the dimension each needs, from below and above, and the margins of some. Prints Markdown.
+
+    python benchmarks/finite_relations.py [--output FILE]
+
+Every row is computed, both certificates are checked again on the whole relation, and seconds are wall-clock seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from scipy.linalg import hadamard
+
+import attnfun as af
+from attnfun.limits.embedding import Relevance, check_embedding, check_obstruction
+
+
+def of_rows(rows: list[tuple[int, ...]], n: int) -> Relevance:
+    queries, documents = (tuple(f"{letter}{i}" for i in range(c)) for letter, c in (("q", len(rows)), ("d", n)))
+    return Relevance(queries, documents, tuple(np.array(sorted(row), np.int64) for row in rows))
+
+
+def subsets(n: int, k: int) -> Relevance:
+    return of_rows(list(itertools.combinations(range(n), k)), n)
+
+
+def random_sets(m: int, n: int, k: int, seed: int) -> Relevance:
+    rng = np.random.default_rng(seed)
+    return of_rows([tuple(rng.choice(n, k, replace=False).tolist()) for _ in range(m)], n)
+
+
+def intervals(m: int, n: int, seed: int) -> Relevance:
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(n)
+    ends = [sorted(rng.choice(n + 1, 2, replace=False)) for _ in range(m)]
+    return of_rows([tuple(order[a:b].tolist()) for a, b in ends], n)
+
+
+def half_relevant(m: int, n: int, seed: int) -> Relevance:
+    return Relevance.from_matrix(np.random.default_rng(seed).random((m, n)) < 0.5)
+
+
+CASES: list[tuple[str, Callable[[], Relevance], list[int]]] = [
+    ("all pairs of 46", lambda: subsets(46, 2), [5, 6, 8, 10, 12, 16]),
+    ("all triples of 20", lambda: subsets(20, 3), [8, 12]),
+    ("100 random intervals of 50", lambda: intervals(100, 50, 0), [4]),
+    ("30 nested sets", lambda: Relevance.from_matrix(np.tril(np.ones((30, 30)))), []),
+    ("100 random triples of 50", lambda: random_sets(100, 50, 3, 0), [8]),
+    ("100 random triples of 50, another", lambda: random_sets(100, 50, 3, 1), []),
+    ("Hadamard 64", lambda: Relevance.from_matrix(hadamard(64)), []),
+    ("random 100 × 50, half relevant", lambda: half_relevant(100, 50, 0), []),
+    ("1,000 random pairs of 50,000", lambda: random_sets(1000, 50_000, 2, 5), []),
+    ("20,000 random pairs of 50,000", lambda: random_sets(20_000, 50_000, 2, 5), []),
+]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path)
+    asked = parser.parse_args()
+    lines = ["| relation | lower | by | upper | by | dimension: margin (bits) | seconds | GiB |"]
+    lines.append("| --- | ---: | --- | ---: | --- | --- | ---: | ---: |")
+    for name, make, table in CASES:
+        relation = make()
+        start = time.perf_counter()
+        answer = af.embed_dim(relation, table=table)
+        seconds = time.perf_counter() - start
+        assert check_obstruction(relation, answer.obstruction) == answer.lower
+        assert check_embedding(relation, answer.queries, answer.documents).margin == answer.margin
+        margins = "; ".join(f"{row.dimension}: {row.margin:.2g} ({row.bits})" for row in answer.table)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        bounds = f"{answer.lower} | {answer.obstruction.kind} | {answer.upper} | {answer.method}"
+        lines.append(f"| {name} | {bounds} | {margins} | {seconds:.1f} | {memory:.2f} |")
+        print(lines[-1], flush=True)
+    if asked.output:
+        asked.output.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

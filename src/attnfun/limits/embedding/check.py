@@ -1,0 +1,228 @@
+"""The small checkers: an integer embedding ranks as it must, an obstruction excludes what it says it does.
+
+They read the relation and the certificate, and nothing of how either was found.
+
+Embedding. Integer vectors q_i, D_j; for every query every relevant document must score above every irrelevant one. The
+scores are computed in float64. If Σ_k max|q_k| max|D_k| < 2^53 every product and every partial sum is an integer that
+float64 holds, in any order and fused or not, so the scores are exact. Otherwise a score is off by at most
+e_i = (d + 4) 2^-53 (1 + 2^-20) Σ_k |q_ik| max_j |D_jk|: two conversions of integers and a sum of d products (Higham,
+*Accuracy and Stability of Numerical Algorithms*, §3.1, any order of summation; d ≤ 2^20). Where the lowest relevant and
+the highest irrelevant score are not 2e_i apart, all documents within 2e_i of either are compared again in Python's
+integers; the true lowest and highest are among them.
+
+Obstructions.
+
+| kind | data | excludes |
+| --- | --- | --- |
+| `radon` | documents T; for each split of T into two nonempty sides a query that cuts it | dimension ≤ abs(T) − 2 |
+| `cells` | queries K; for each of the 2^abs(K) patterns a document that shows it | dimension ≤ abs(K) − 1 |
+| `forster` | a bound on the spectral norm of the sign matrix | dimension ≤ ⌈√(mn)/norm⌉ − 2 |
+| `counting` | numbers of splits, of kinds of documents | d with Σ_{i≤d} C(n−1, i) or Σ_{i≤d} C(m, i) below them |
+
+radon: d + 2 points of R^d have a partition into two sides whose hulls meet (J. Radon 1921), and a query that ranks one
+side above the other separates the hulls. cells: k hyperplanes cut R^d into at most Σ_{i≤d} C(k, i) < 2^k cells if
+d < k, and each query with a threshold between its relevant and its irrelevant documents is a hyperplane. forster: with
+those thresholds the sign matrix ±1 is the sign of a matrix of rank d + 1, and that rank is at least √(mn)/‖±1‖
+(J. Forster, *A linear lower bound on the unbounded error probabilistic communication complexity*, J. Comput. System
+Sci. 65, 2002). counting: n points of R^d are split by hyperplanes in at most Σ_{i≤d} C(n−1, i) ways, the trivial one
+included (L. Schläfli; T. M. Cover, IEEE Trans. Electronic Computers 14, 1965).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnfun.errors import InvalidRequest, Refuted
+from attnfun.limits.embedding.relevance import Relevance
+from attnfun.limits.singular import spectral_norm_bound
+
+MOST_SIGNS = 4_000_000
+"""Entries of a sign matrix up to which its spectral norm is computed."""
+_BLOCK = 1 << 22
+"""Scores held at once: 32 MB."""
+
+
+@dataclass(frozen=True)
+class Obstruction:
+    """Why no embedding has fewer than `bound` dimensions; indices are those of the relation."""
+
+    kind: str
+    bound: int
+    documents: tuple[int, ...] = ()
+    queries: tuple[int, ...] = ()
+    value: float = math.nan
+
+    def record(self, relation: Relevance) -> dict[str, Any]:
+        out: dict[str, Any] = {"kind": self.kind, "bound": self.bound}
+        out["documents"] = [relation.document_ids[j] for j in self.documents]
+        out["queries"] = [relation.query_ids[i] for i in self.queries]
+        if not math.isnan(self.value):
+            out["value"] = self.value
+        return out
+
+    @property
+    def sentence(self) -> str:
+        t, k = len(self.documents), len(self.queries)
+        if self.kind == "radon":
+            what = f"{k} queries cut every split of {t} documents"
+            return f"{what}, which by Radon's theorem takes {self.bound} dimensions"
+        if self.kind == "cells":
+            return f"{k} queries divide the documents into all {t} cells, which takes {self.bound} dimensions"
+        if self.kind == "forster":
+            what = f"the spectral norm of the sign matrix is at most {self.value:.6g}"
+            return f"{what}, which by Forster's theorem takes {self.bound} dimensions"
+        if self.kind == "counting":
+            return f"{int(self.value):,} splits, or kinds of documents, are more than {self.bound - 1} dimensions allow"
+        return "no query asks for anything"
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """What was proved of an embedding: every gap is at least `gap`, and the margin of separate.py at least `margin`."""
+
+    gap: int
+    margin: float
+
+
+def check_embedding(relation: Relevance, queries: Any, documents: Any) -> Ranking:
+    """The proved gap and margin; 0 and ∞ if no query asks for anything. Raises Refuted with the query that fails."""
+    Q, D = _integers(queries), _integers(documents)
+    m, n = relation.shape
+    if Q.ndim != 2 or D.ndim != 2 or (len(Q), len(D)) != (m, n) or Q.shape[1] != D.shape[1]:
+        raise InvalidRequest(f"vectors of shapes {Q.shape} and {D.shape} for {m} queries and {n} documents")
+    dim = Q.shape[1]
+    try:
+        Qf, Df = Q.astype(np.float64), D.astype(np.float64)
+    except OverflowError:
+        raise InvalidRequest("the integers of the embedding are too large to be checked") from None
+    widest = np.abs(Df).max(axis=0, initial=0.0)
+    reach = np.abs(Qf) @ widest
+    if not (np.isfinite(reach).all() and dim <= 1 << 20):
+        raise InvalidRequest("the integers of the embedding are too large to be checked")
+    error = (dim + 4) * 2.0**-53 * (1 + 2.0**-20) * reach
+    error[reach < 2.0**52] = 0.0
+    smallest: int | None = None
+    margin = math.inf
+    longest = float((Df * Df).sum(axis=1).max()) ** 0.5  # lengths are off by (d + 4)u at most, with the conversion
+    down = 1 - (dim + 16) * 2.0**-51
+    step = max(1, _BLOCK // n)
+    wanted = np.array(relation.nontrivial, np.int64)
+    for start in range(0, len(wanted), step):
+        block = wanted[start : start + step]
+        scores = Qf[block] @ Df.T
+        for s, i in zip(scores, block.tolist()):
+            gap = _gap(s, relation.rows[i], float(error[i]), Q[i], D)
+            if not gap > 0:
+                who = relation.query_ids[i]
+                raise Refuted(f"query {who!r:.60}: an irrelevant document scores as high as a relevant one")
+            smallest = gap if smallest is None else min(smallest, gap)
+            margin = min(margin, gap / (float(np.linalg.norm(Qf[i])) * longest) * down)
+    return Ranking(smallest or 0, margin)
+
+
+def _gap(scores: NDArray[np.float64], row: NDArray[np.int64], error: float, q: Any, D: Any) -> int:
+    """A positive lower bound on the true gap, or the true gap if it is not positive; exact where error is 0."""
+    inside = scores[row]
+    scores[row] = -np.inf
+    low, high = float(inside.min()), float(scores.max())
+    if error == 0.0:
+        return int(low) - int(high)
+    if low - high > 8 * error:
+        return max(1, math.floor((low - high - 2 * error) * (1 - 2.0**-50)))
+    near = [_dot(q, D[j]) for j in row[inside <= low + 2 * error]]
+    far = [_dot(q, D[j]) for j in np.flatnonzero(scores >= high - 2 * error)]
+    return min(near) - max(far)
+
+
+def _dot(q: Any, d: Any) -> int:
+    return sum(int(a) * int(b) for a, b in zip(q, d))
+
+
+def _integers(array: Any) -> Any:
+    out = np.asarray(array)
+    if out.dtype.kind in "iu":
+        return out
+    if out.dtype.kind == "O" and all(isinstance(x, (int, np.integer)) for x in out.ravel()):
+        return out
+    raise InvalidRequest("an embedding is checked in integers, and these are none")
+
+
+def check_obstruction(relation: Relevance, obstruction: Obstruction) -> int:
+    """The dimension that the obstruction really forces, computed anew; 0 if it shows nothing."""
+    check = {"radon": _radon, "cells": _cells, "forster": _forster, "counting": _counting}.get(obstruction.kind)
+    return 0 if check is None else check(relation, obstruction)
+
+
+def _radon(relation: Relevance, claim: Obstruction) -> int:
+    T = claim.documents
+    t = len(T)
+    if t < 2 or len(set(T)) < t:
+        return 0
+    everything = (1 << t) - 1
+    cut = set()
+    for i in claim.queries:
+        row = relation.rows[i]
+        pattern = sum(1 << bit for bit, j in enumerate(T) if _holds(row, j))
+        cut |= {pattern, everything ^ pattern}
+    return t - 1 if all(pattern in cut for pattern in range(1, everything)) else 0
+
+
+def _cells(relation: Relevance, claim: Obstruction) -> int:
+    K = claim.queries
+    k = len(K)
+    if len(set(K)) < k:
+        return 0
+    seen = {tuple(_holds(relation.rows[i], j) for i in K) for j in claim.documents}
+    return k if len(seen) == 2**k else 0
+
+
+def _forster(relation: Relevance, claim: Obstruction) -> int:
+    core = relation.core
+    if core.m * core.n > MOST_SIGNS:
+        return 0
+    signs = np.where(core.dense, 1.0, -1.0)
+    rank = forster_rank(core.m, core.n, spectral_norm_bound(signs))
+    return max(rank - 1, 0)
+
+
+def forster_rank(m: int, n: int, norm: float) -> int:
+    """The least integer r with r · norm ≥ √(mn), in exact arithmetic for the float `norm`; 0 for no finite norm."""
+    if not (math.isfinite(norm) and norm > 0):
+        return 0
+    p, q = norm.as_integer_ratio()
+    least = math.isqrt(m * n * q * q // (p * p))
+    while (least * p) ** 2 < m * n * q * q:
+        least += 1
+    return least
+
+
+def _counting(relation: Relevance, claim: Obstruction) -> int:
+    core = relation.core
+    return max(least_dimension(splits(core.rows, core.n) + 1, core.n - 1), least_dimension(core.n, core.m))
+
+
+def splits(rows: Any, n: int) -> int:
+    """How many different splits the rows make: a row and its complement are one."""
+    everything = np.arange(n)
+    sides = (np.setdiff1d(everything, row, assume_unique=True) if len(row) and row[0] == 0 else row for row in rows)
+    return len({side.tobytes() for side in sides})
+
+
+def least_dimension(count: int, n: int) -> int:
+    """The least d with Σ_{i≤d} C(n, i) ≥ count."""
+    d, total, term = 0, 1, 1
+    while total < count and d < n:
+        term = term * (n - d) // (d + 1)
+        d += 1
+        total += term
+    return d
+
+
+def _holds(row: NDArray[np.int64], j: int) -> bool:
+    at = int(np.searchsorted(row, j))
+    return at < len(row) and int(row[at]) == j

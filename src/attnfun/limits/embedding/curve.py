@@ -1,0 +1,143 @@
+"""Documents on a curve: an order with few changes of sign is an embedding of few dimensions.
+
+Statement. Put the documents on a line in some order; if no row changes sign more than s times, dimension s is enough.
+In particular rows of at most k documents need no more than 2k dimensions, however many documents there are. With the
+queries on the curve instead: if no document's column changes sign more than s times, s + 1 are enough.
+
+Source. The moment curve and cyclic polytopes (C. Carathéodory 1911; D. Gale 1963); for retrieval arXiv 2508.21038 and
+arXiv 2601.20844 (2k dimensions for all k-subsets).
+
+Construction. A row with c changes of sign is the sign of a polynomial with c roots, one in each gap where it changes.
+The polynomial's constant term adds the same to all documents and is dropped. Three bases:
+
+* `moments`: documents (t, t², …, t^s) with t = 2p − (n−1), roots at the even numbers between. All integers, exact for
+  any size, the least well conditioned.
+* `chebyshev`: cos θ, …, cos sθ for θ equispaced in (0, π): the same curve, scaled to ±1.
+* `circle`: (cos hθ, sin hθ) for h ≤ s/2, θ equispaced on the circle: all documents of one length; s even, changes of
+  sign counted around the circle.
+
+Bound. None is claimed here: the vectors are rounded to integers and checked.
+
+Failure mode. An unlucky order: s grows with the number of runs of a row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnfun.limits.embedding.relevance import Core, Indices, transpose
+
+Array = NDArray[np.float64]
+
+
+def circle(core: Core, order: Indices, s: int) -> tuple[Array, Array]:
+    """Queries and documents of s dimensions, s even; rows with more than s changes around the circle get 0."""
+    angle = 2 * np.pi * np.arange(core.n) / core.n
+    harmonics = np.arange(1, s // 2 + 1)
+    on_curve = np.empty((core.n, s))
+    on_curve[:, 0::2] = np.cos(angle[:, None] * harmonics)
+    on_curve[:, 1::2] = np.sin(angle[:, None] * harmonics)
+    documents = np.empty_like(on_curve)
+    documents[order] = on_curve
+    queries = np.zeros((core.m, s))
+    place = _places(order)
+    for i, row in enumerate(core.rows):
+        positive = np.zeros(core.n, np.bool_)
+        positive[place[row]] = True
+        ends = np.flatnonzero(positive != np.roll(positive, 1))
+        if len(ends) > s:
+            continue
+        coefficients = np.ones(1, np.complex128)
+        for root in (ends - 0.5) * (2 * np.pi / core.n):
+            factor = np.array([np.exp(-0.5j * root), -np.exp(0.5j * root)])  # of e^{iθ/2}, e^{−iθ/2}
+            coefficients = np.convolve(coefficients, factor) / 2j
+        half = len(ends) // 2
+        upper = coefficients[:half][::-1]  # of e^{iθ}, e^{2iθ}, …
+        queries[i, 0 : 2 * half : 2] = 2 * upper.real
+        queries[i, 1 : 2 * half : 2] = -2 * upper.imag
+        values = on_curve @ queries[i]
+        if values[positive].mean() < values[~positive].mean():
+            queries[i] *= -1.0
+    return _unit(queries), documents
+
+
+def chebyshev(core: Core, order: Indices, s: int) -> tuple[Array, Array]:
+    """Queries and documents of s dimensions; rows with more than s changes along the order get 0."""
+    angle = np.pi * (np.arange(core.n) + 0.5) / core.n
+    on_curve = np.cos(angle[:, None] * np.arange(1, s + 1))
+    documents = np.empty_like(on_curve)
+    documents[order] = on_curve
+    queries = np.zeros((core.m, s))
+    place = _places(order)
+    for i, row in enumerate(core.rows):
+        positive = np.zeros(core.n, np.bool_)
+        positive[place[row]] = True
+        ends = np.flatnonzero(positive[1:] != positive[:-1]) + 1
+        if len(ends) > s:
+            continue
+        found = np.polynomial.chebyshev.chebfromroots(np.cos(ends * np.pi / core.n))
+        queries[i, : len(ends)] = found[1:] if positive[0] else -found[1:]
+    return _unit(queries), documents
+
+
+def moments(core: Core, order: Indices, s: int) -> tuple[Any, Any]:
+    """Exact integers of any size, as Python's; rows with more than s changes along the order get 0."""
+    n = core.n
+    documents = np.zeros((n, s), object)
+    for p, j in enumerate(order.tolist()):
+        documents[j] = [(2 * p - (n - 1)) ** power for power in range(1, s + 1)]
+    queries = np.zeros((core.m, s), object)
+    place = _places(order)
+    for i, row in enumerate(core.rows):
+        positive = np.zeros(n, np.bool_)
+        positive[place[row]] = True
+        ends = (np.flatnonzero(positive[1:] != positive[:-1]) + 1).tolist()
+        if len(ends) > s:
+            continue
+        polynomial = _from_roots([2 * end - n for end in ends])
+        sign = 1 if positive[-1] else -1  # beyond the last root the polynomial is positive
+        queries[i, : len(ends)] = [sign * c for c in polynomial[1:]]
+    return queries, documents
+
+
+def columns_on_curve(core: Core, order: Indices) -> tuple[Array, Array, int]:
+    """Queries on the curve, in `order`, and documents as polynomials: s + 1 dimensions for s changes in a column."""
+    turned = transpose(core.rows, core.n)
+    place = _places(order)
+    angle = np.pi * (np.arange(core.m) + 0.5) / core.m
+    ends = []
+    for column in turned:
+        positive = np.zeros(core.m, np.bool_)
+        positive[place[column]] = True
+        ends.append((np.flatnonzero(positive[1:] != positive[:-1]) + 1, bool(positive[0])))
+    s = max(len(at) for at, _ in ends)
+    documents = np.zeros((core.n, s + 1))
+    for j, (at, starts) in enumerate(ends):
+        found = np.polynomial.chebyshev.chebfromroots(np.cos(at * np.pi / core.m))
+        found /= np.linalg.norm(found)
+        documents[j, : len(found)] = found if starts else -found
+    queries = np.empty((core.m, s + 1))
+    queries[order] = np.cos(angle[:, None] * np.arange(s + 1))
+    return _unit(queries), documents, s
+
+
+def _from_roots(roots: list[int]) -> list[int]:
+    """Coefficients of Π (t − r), constant term first."""
+    out = [1]
+    for r in roots:
+        out = [a - r * b for a, b in zip([0, *out], [*out, 0])]
+    return out
+
+
+def _places(order: Indices) -> Indices:
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return place
+
+
+def _unit(vectors: Array) -> Array:
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0)

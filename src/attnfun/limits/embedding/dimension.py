@@ -1,0 +1,309 @@
+"""The dimension that a relevance relation needs: an interval, with an embedding above and an obstruction below.
+
+| method of an embedding | dimension | from |
+| --- | --- | --- |
+| `line` | 1 | an order in which every row is a prefix or a suffix |
+| `curve` | changes of sign of the worst row | an order: of arcs if there is one (2), else the best of several |
+| `column curve` | changes of sign of the worst column, and one more | an order of the queries |
+| `simplex`, `columns` | n − 1, m | every document, or every query, its own axis |
+| `torus` | any | equispaced documents on several frequencies |
+| `descent` | any | free optimisation; `refined`: from another method's vectors |
+
+All of them only propose. An upper bound is a set of integer vectors that check.py has ranked exactly on the whole
+relation, a lower bound an obstruction that it has verified. Everything is deterministic: searches are bounded by steps,
+not by seconds.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.limits.embedding import curve
+from attnfun.limits.embedding.check import Obstruction, check_embedding, check_obstruction
+from attnfun.limits.embedding.consecutive import sign_changes
+from attnfun.limits.embedding.integers import Whole, bits_of, proved, to_integers
+from attnfun.limits.embedding.obstructions import best_obstruction
+from attnfun.limits.embedding.orders import document_orders, query_orders
+from attnfun.limits.embedding.relevance import Core, Indices, Relevance
+from attnfun.limits.embedding.search import Found, best_at, free_at, smaller
+from attnfun.limits.embedding.separate import ceiling
+
+Report = Callable[[str], None]
+_MOST_DIMENSIONS = 10_000
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: at this dimension this margin is proved with so many bits a coordinate."""
+
+    dimension: int
+    margin: float
+    bits: int
+    least_bits: int
+    method: str
+
+    def record(self) -> dict[str, Any]:
+        return {**self.__dict__, "margin": _finite(self.margin)}
+
+
+@dataclass(frozen=True)
+class EmbeddingDimension:
+    """The answer: lower ≤ dimension needed ≤ upper, the embedding at `dimension`, and the table."""
+
+    relation: Relevance = field(repr=False)
+    lower: int
+    upper: int
+    dimension: int
+    margin: float
+    gap: int
+    bits: int
+    method: str
+    obstruction: Obstruction
+    ceiling: float | None
+    table: tuple[Row, ...]
+    queries: Any = field(repr=False)
+    documents: Any = field(repr=False)
+    seconds: float
+
+    @property
+    def closed(self) -> bool:
+        return self.lower == self.upper
+
+    def record(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        m, n = self.relation.shape
+        return {
+            "status": "closed" if self.closed else "open",
+            "lower": self.lower,
+            "upper": self.upper,
+            "dimension": self.dimension,
+            "margin": _finite(self.margin),
+            "bits": self.bits,
+            "gap": self.gap,
+            "method": self.method,
+            "ceiling": self.ceiling,
+            "obstruction": {**self.obstruction.record(self.relation), "reason": self.obstruction.sentence},
+            "table": [row.record() for row in self.table],
+            "queries": m,
+            "documents": n,
+            "relevant": self.relation.relevant,
+            "trivial_queries": m - len(self.relation.nontrivial),
+            "seconds": round(self.seconds, 3),
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> list[str]:
+        """Write the integer vectors and ids; the names of the files written. See files.py."""
+        from attnfun.limits.embedding.files import save
+
+        return save(path, self)
+
+
+def embed_dim(
+    relation: Any,
+    *,
+    dim: int | None = None,
+    documents: Any = None,
+    bits: int | None = None,
+    table: Sequence[int] | None = None,
+    seed: int = 0,
+    progress: Report | None = None,
+) -> EmbeddingDimension:
+    """How many dimensions a relevance relation needs, from below and from above, with certificates for both.
+
+    `relation`: a path (TSV, CSV matrix, TREC qrels, see reading.py), {query: documents}, (query, document[, grade])
+    pairs of names, or a matrix of queries × documents (relevant: above 0). `documents` declares the collection, by
+    number or by ids. `dim` asks for the best margin at that dimension and raises Infeasible where it is impossible, or
+    where no embedding was found. `bits` asks for so many bits a coordinate; left out, the fewest (from 7 on) that keep
+    a third of the margin.
+    `table`: further dimensions to try; left out, multiples of the upper bound.
+
+    Needed is q_i·D_j > q_i·D_j' for every query i, relevant j and irrelevant j'. Queries for which no document is
+    relevant, or every one, ask for nothing: they are counted as trivial and get the vector 0.
+    """
+    from threadpoolctl import threadpool_limits
+
+    start = time.perf_counter()
+    known = read_any(relation, documents)
+    for name, value in (("dim", dim), ("bits", bits), *(("table", d) for d in table or ())):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
+            raise InvalidRequest(f"{name}={value!r:.40}: give a whole number from 1 on")
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise InvalidRequest(f"seed={seed!r:.40}: give a whole number from 0 on")
+    if max(dim or 1, *(table or (1,))) > _MOST_DIMENSIONS:
+        raise InvalidRequest(f"dim={dim}: at most {_MOST_DIMENSIONS:,} dimensions are written")
+    if bits is not None and not 2 <= bits <= 60:
+        raise InvalidRequest(f"bits={bits}: from 2 to 60 can be asked for")
+    say = progress or (lambda _: None)
+    with threadpool_limits(1, user_api="blas"):
+        return _answer(known, dim, bits, table, seed, say, start)
+
+
+def _answer(
+    relation: Relevance,
+    dim: int | None,
+    bits: int | None,
+    table: Sequence[int] | None,
+    seed: int,
+    say: Report,
+    start: float,
+) -> EmbeddingDimension:
+    core = relation.core
+    if core.m == 0:
+        return _nothing_asked(relation, dim or 0, start)
+    say("orders of the documents")
+    by_order = document_orders(core)
+    first = _upper(core, by_order)
+    below = best_obstruction(relation, first.dimension, say)
+    found = smaller(core, first, below.bound, seed, say)
+    if check_obstruction(relation, below) < below.bound or below.bound > found.dimension:
+        raise AssertionError("an obstruction and an embedding contradict each other")
+    upper = found.dimension
+    if dim is not None and dim < below.bound:
+        raise Infeasible(f"dim={dim}: impossible, {below.bound} are needed: {below.sentence}", {"dim": upper})
+    if dim is not None and dim < upper:
+        say(f"free optimisation at dimension {dim}")
+        found = free_at(core, dim, seed + 7, tries=6) or found
+        upper = found.dimension
+    if dim is not None and dim < upper:
+        what = f"no embedding found in {dim} dimensions, and no proof that there is none; {upper} are enough"
+        raise Infeasible(f"dim={dim}: {what}", {"dim": upper})
+    if dim is not None:
+        wanted = [dim]
+    elif table is not None:
+        wanted = [d for d in table if d > upper]
+    else:
+        cheap = upper > 1 and core.m * core.n <= 100_000
+        wanted = [d for d in (upper + 2, 2 * upper, 3 * upper) if d < core.n] if cheap else []
+    rows: list[tuple[Row, Whole]] = []
+    best = found
+    for d in sorted({upper, *wanted}):
+        say(f"margin at dimension {d}")
+        best = best_at(core, d, best, by_order[0][1] if by_order else np.arange(core.n), seed)
+        try:
+            whole = _integers(core, best, d, bits)
+        except Infeasible:
+            if d == (dim or upper):
+                raise
+            continue  # so few bits are not for this dimension, which was not the one asked for
+        rows.append((Row(d, whole.margin, whole.bits, whole.least_bits, best.method), whole))
+    chosen_row, chosen = next((r, w) for r, w in rows if r.dimension == (dim or upper))
+    queries, vectors = core.widen(chosen.queries, chosen.documents)
+    say("check of the whole relation")
+    ranking = check_embedding(relation, queries, vectors)
+    return EmbeddingDimension(
+        relation=relation,
+        lower=below.bound,
+        upper=upper,
+        dimension=chosen_row.dimension,
+        margin=ranking.margin,
+        gap=ranking.gap,
+        bits=chosen.bits,
+        method=chosen_row.method,
+        obstruction=below,
+        ceiling=ceiling(core),
+        table=tuple(r for r, _ in rows),
+        queries=queries,
+        documents=vectors,
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _upper(core: Core, by_order: list[tuple[str, Indices]]) -> Found:
+    """The least dimension that an order gives, with integers that were checked or floats that round to such."""
+    order = by_order[0][1]
+    s = int(sign_changes(core, order)[0].max())
+    if s > 2:
+        turned = [curve.columns_on_curve(core, order) for order in query_orders(core)]
+        Q, D, changes = min(turned, key=lambda found: found[2])
+        if changes + 1 < min(s, core.n - 1, core.m) and to_integers(core, Q, D) is not None:
+            return Found(changes + 1, Q, D, "column curve")
+    exact = curve.moments(core, order, s)
+    if s >= min(core.n - 1, core.m) > 1 or not proved(core, *exact) > 0:
+        return _axes(core)
+    if s == 1:
+        return Found(1, exact[0].astype(np.float64), exact[1].astype(np.float64), "line", exact)
+    return Found(s, *_on_curve(core, order, s), "curve", exact)
+
+
+def _on_curve(core: Core, order: Indices, s: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The better conditioned of the two float curves."""
+    if s % 2 == 0:
+        return curve.circle(core, order, s)
+    return curve.chebyshev(core, order, s)
+
+
+def _axes(core: Core) -> Found:
+    """A document an axis, but for the last, which is the origin; or a query an axis."""
+    if core.m * core.n > 50_000_000:
+        raise Infeasible("no order of the documents gives fewer dimensions than there are documents or queries")
+    table = core.dense.astype(np.int64)
+    if core.n - 1 <= core.m:
+        Q = table[:, :-1] - table[:, -1:]
+        D = np.vstack([np.eye(core.n - 1, dtype=np.int64), np.zeros((1, core.n - 1), np.int64)])
+        return Found(core.n - 1, Q.astype(np.float64), D.astype(np.float64), "simplex", (Q, D))
+    Q, D = np.eye(core.m, dtype=np.int64), table.T.copy()
+    return Found(core.m, Q.astype(np.float64), D.astype(np.float64), "columns", (Q, D))
+
+
+def _integers(core: Core, best: Found, d: int, bits: int | None) -> Whole:
+    """The float vectors rounded, or the exact integers that came with the upper bound where those are no worse."""
+    whole = to_integers(core, best.queries, best.documents, bits)
+    if best.exact is not None:
+        queries, documents = (np.pad(a, ((0, 0), (0, d - a.shape[1]))) for a in best.exact)
+        size = bits_of(queries, documents)
+        if size <= 63:
+            queries, documents = queries.astype(np.int64), documents.astype(np.int64)
+        margin = proved(core, queries, documents)
+        if (bits is None or size <= bits) and (whole is None or margin >= whole.margin):
+            least = size if whole is None else min(size, whole.least_bits)
+            return Whole(queries, documents, size, least, margin)
+    if whole is None:
+        raise Infeasible(f"no integers of at most {bits or 60} bits were found at dimension {d}")
+    return whole
+
+
+def _nothing_asked(relation: Relevance, dim: int, start: float) -> EmbeddingDimension:
+    m, n = relation.shape
+    return EmbeddingDimension(
+        relation=relation,
+        lower=0,
+        upper=0,
+        dimension=dim,
+        margin=math.inf,
+        gap=0,
+        bits=1,
+        method="none",
+        obstruction=Obstruction("none", 0),
+        ceiling=None,
+        table=(),
+        queries=np.zeros((m, dim), np.int64),
+        documents=np.zeros((n, dim), np.int64),
+        seconds=time.perf_counter() - start,
+    )
+
+
+def read_any(relation: Any, documents: Any = None) -> Relevance:
+    """The relation of a path or of values, in its declared collection."""
+    if isinstance(relation, (str, os.PathLike)):
+        from attnfun.limits.embedding.reading import read_documents, read_relevance
+
+        declared = read_documents(documents) if isinstance(documents, (str, os.PathLike)) else documents
+        return read_relevance(relation, declared)
+    if isinstance(documents, (str, os.PathLike)):
+        from attnfun.limits.embedding.reading import read_documents
+
+        documents = read_documents(documents)
+    return Relevance.of(relation, documents)
+
+
+def _finite(x: float) -> float | None:
+    return x if math.isfinite(x) else None

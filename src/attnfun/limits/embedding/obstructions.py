@@ -1,0 +1,219 @@
+"""Searching for the reason why fewer dimensions are impossible. What is found is checked by check.py.
+
+A set T of documents is *shattered* if every split of T into two nonempty sides is cut by a query: one side all
+relevant, the other all irrelevant. Subsets of shattered sets are shattered, so sets are grown a document at a time,
+depth first, and a set that is not shattered is never grown. Sets of queries are grown in the same way for `cells`.
+
+Dimension 1 is decided exactly: if the splits fit on no line, two of them divide the documents into four cells, or three
+documents are shattered (splits without such a pair are the edges of a tree, by P. Buneman 1971; a tree that is no path
+has three edges that each cut one of three documents off). By N. Sauer and S. Shelah (1972) `counting` never finds more
+than an exhaustive search for shattered sets; it is for relations that are too large for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnfun.limits.embedding.check import MOST_SIGNS, Obstruction, check_obstruction, least_dimension, splits
+from attnfun.limits.embedding.relevance import Relevance
+from attnfun.limits.singular import spectral_norm_bound
+
+_MOST_ELEMENTS = 400
+"""Documents, or queries, among which a shattered set is looked for: those that take part most evenly."""
+
+
+@dataclass
+class _Search:
+    """Grows shattered sets; `masks[e]` is the bit set of the lines (rows or documents) that hold element e."""
+
+    masks: Sequence[int]
+    everything: int
+    folded: bool  # a pattern and its complement are one split
+    most: int  # stop at this size
+    budget: int
+    best: tuple[int, ...] = ()
+
+    def run(self) -> tuple[int, ...]:
+        self._grow((), [self.everything], 0)
+        return self.best
+
+    def _grow(self, chosen: tuple[int, ...], cells: list[int], start: int) -> None:
+        if len(chosen) > len(self.best):
+            self.best = chosen
+        full = len(cells) - 1
+        for e in range(start, len(self.masks)):
+            if len(self.best) >= self.most:
+                return
+            if len(chosen) + len(self.masks) - e <= len(self.best):
+                return
+            if self.budget <= 0:
+                return
+            self.budget -= len(cells)
+            mask = self.masks[e]
+            if self.folded:
+                good = all((cells[p] & ~mask) | (cells[full ^ p] & mask) for p in range(1, full + 1))
+            else:
+                good = all(cell & mask and cell & ~mask for cell in cells)
+            if good:
+                self._grow((*chosen, e), [c & ~mask for c in cells] + [c & mask for c in cells], e + 1)
+
+
+def radon(relation: Relevance, most: int, budget: int = 2_000_000) -> Obstruction | None:
+    """The largest shattered set of documents found, up to `most` + 1 documents: that many dimensions less one."""
+    core = relation.core
+    picked = _even([len(c) for c in core.columns], core.m)
+    masks = [_mask(core.columns[j]) for j in picked]
+    found = _Search(masks, (1 << core.m) - 1, True, most + 1, budget).run()
+    if len(found) < 2:
+        return None
+    documents = [picked[e] for e in found]
+    cuts: dict[int, int] = {}
+    everything = (1 << len(found)) - 1
+    for i, row in enumerate(core.rows):
+        members = set(row.tolist())
+        pattern = sum(1 << bit for bit, j in enumerate(documents) if j in members)
+        if 0 < pattern < everything:
+            cuts.setdefault(min(pattern, everything ^ pattern), i)
+    return _checked(
+        relation,
+        Obstruction(
+            "radon",
+            len(found) - 1,
+            tuple(int(core.documents[j]) for j in documents),
+            tuple(int(core.queries[i]) for _, i in sorted(cuts.items())),
+        ),
+    )
+
+
+def cells(relation: Relevance, most: int, budget: int = 2_000_000) -> Obstruction | None:
+    """The largest set of queries found that divides the documents into all cells, up to `most` queries."""
+    core = relation.core
+    picked = _even([len(r) for r in core.rows], core.n)
+    masks = [_mask(core.rows[i]) for i in picked]
+    found = _Search(masks, (1 << core.n) - 1, False, most, budget).run()
+    if not found:
+        return None
+    queries = [picked[e] for e in found]
+    members = [set(core.rows[i].tolist()) for i in queries]
+    shown: dict[tuple[bool, ...], int] = {}
+    for j in range(core.n):
+        shown.setdefault(tuple(j in row for row in members), j)
+    return _checked(
+        relation,
+        Obstruction(
+            "cells",
+            len(found),
+            tuple(int(core.documents[j]) for j in shown.values()),
+            tuple(int(core.queries[i]) for i in queries),
+        ),
+    )
+
+
+def not_a_line(relation: Relevance) -> Obstruction | None:
+    """Two crossing splits or three shattered documents; None only if dimension 1 is enough.
+
+    Seen from a document p of the fewest rows, sides without p are two chains of nested sets on a line; the first that
+    fits neither chain shows one of the two.
+    """
+    core = relation.core
+    if core.n < 3:
+        return None
+    pivot = int(np.argmin([len(column) for column in core.columns]))
+    everything = frozenset(range(core.n))
+    away: dict[frozenset[int], int] = {}
+    for i, row in enumerate(core.rows):
+        side = frozenset(row.tolist())
+        away.setdefault(everything - side if pivot in side else side, i)
+    placed: list[frozenset[int]] = []
+    children: dict[int, list[frozenset[int]]] = {}
+    innermost = np.full(core.n, -1, np.int64)  # by falling size, so the last side that holds a document is the smallest
+    for at, side in enumerate(sorted(away, key=len, reverse=True)):
+        members = np.fromiter(side, np.int64)
+        holders = innermost[members]
+        if (holders != holders[0]).any():  # some earlier side holds a part of this one: they cross
+            other = placed[int(holders.max())]
+            found = (min(side & other), min(side - other), min(other - side), pivot)
+            where = tuple(int(core.documents[j]) for j in found)
+            rows = tuple(int(core.queries[away[s]]) for s in (side, other))
+            return _checked(relation, Obstruction("cells", 2, where, rows))
+        children.setdefault(int(holders[0]), []).append(side)
+        innermost[members] = at
+        placed.append(side)
+    # now sides are nested or disjoint: a tree, rooted at p; two below a third, or three below the root, branch
+    for parent, below in children.items():
+        if len(below) > (1 if parent >= 0 else 2):
+            third = placed[parent] if parent >= 0 else below[2]
+            T = (min(below[0]), min(below[1]), pivot if parent >= 0 else min(third))
+            uses = tuple(int(core.queries[away[s]]) for s in (below[0], below[1], third))
+            return _checked(relation, Obstruction("radon", 2, tuple(int(core.documents[j]) for j in T), uses))
+    return None
+
+
+def forster(relation: Relevance, above: int) -> Obstruction | None:
+    """By the spectral norm of the sign matrix; not tried where it cannot exceed `above` or the matrix is too large."""
+    core = relation.core
+    entries = core.m * core.n
+    balance = abs(2 * sum(len(row) for row in core.rows) / entries - 1) if entries else 1.0
+    if not 0 < entries <= MOST_SIGNS or balance * (above + 1) > 1:  # √(mn)/‖±‖ ≤ 1/balance, tried on vectors of ones
+        return None
+    norm = spectral_norm_bound(np.where(core.dense, 1.0, -1.0))
+    bound = check_obstruction(relation, Obstruction("forster", 0, value=norm))
+    return Obstruction("forster", bound, value=norm) if bound > 0 else None
+
+
+def counting(relation: Relevance) -> Obstruction | None:
+    """By the number of splits and of kinds of documents."""
+    core = relation.core
+    by_splits, by_kinds = splits(core.rows, core.n) + 1, core.n
+    bounds = least_dimension(by_splits, core.n - 1), least_dimension(by_kinds, core.m)
+    bound = max(bounds)
+    return Obstruction("counting", bound, value=float((by_splits, by_kinds)[int(np.argmax(bounds))])) if bound else None
+
+
+def best_obstruction(relation: Relevance, upper: int, report: Callable[[str], None] | None = None) -> Obstruction:
+    """The strongest obstruction found; `upper` is a dimension that is known to do, and no more is looked for."""
+    best = Obstruction("none", 0)
+    if relation.core.m == 0:
+        return best
+
+    def take(found: Obstruction | None) -> None:
+        nonlocal best
+        if found is not None and found.bound > best.bound:
+            best = found
+
+    searches: list[tuple[str, Callable[[], Obstruction | None]]] = [
+        ("shattered documents", lambda: radon(relation, upper, 20_000)),
+        ("a line", lambda: not_a_line(relation)),
+        ("cells", lambda: cells(relation, upper, 20_000)),
+        ("Forster", lambda: forster(relation, best.bound)),
+        ("counting", lambda: counting(relation)),
+        ("shattered documents", lambda: radon(relation, upper)),
+        ("cells", lambda: cells(relation, upper)),
+    ]
+    for name, search in searches:
+        if best.bound >= upper:
+            break
+        if report is not None:
+            report(f"lower bound: {name}")
+        take(search())
+    return best
+
+
+def _checked(relation: Relevance, claim: Obstruction) -> Obstruction | None:
+    return claim if check_obstruction(relation, claim) >= claim.bound > 0 else None
+
+
+def _even(counts: Sequence[int], total: int) -> list[int]:
+    """The elements that take part most evenly, first."""
+    weight = np.minimum(np.array(counts), total - np.array(counts))
+    return np.argsort(-weight, kind="stable")[:_MOST_ELEMENTS].tolist()
+
+
+def _mask(members: Sequence[int] | np.ndarray) -> int:
+    out = 0
+    for i in members:
+        out |= 1 << int(i)
+    return out

@@ -1,0 +1,245 @@
+"""A relevance relation: which documents each query must rank above all others.
+
+| name | what |
+| --- | --- |
+| m, n | number of queries, of documents |
+| row R_i | the set of documents relevant to query i |
+| split {R_i, rest} | what a query does to the documents; a trivial one has an empty side and asks for nothing |
+| core | the relation between distinct, nontrivial rows and distinct documents: it has the same dimensions |
+
+Two documents that are relevant to the same queries may share a vector, and so may two queries with the same row. An
+embedding of the core is therefore one of the relation, and the converse is clear.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnfun.errors import InvalidRequest
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Relevance:
+    """Queries and documents by id, and for each query the sorted indices of its relevant documents."""
+
+    query_ids: tuple[str, ...]
+    document_ids: tuple[str, ...]
+    rows: tuple[Indices, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.query_ids), len(self.document_ids)
+
+    @property
+    def relevant(self) -> int:
+        """The number of relevant pairs."""
+        return sum(len(row) for row in self.rows)
+
+    @cached_property
+    def nontrivial(self) -> tuple[int, ...]:
+        """The queries that ask for something: at least one document is relevant, and at least one is not."""
+        return tuple(i for i, row in enumerate(self.rows) if 0 < len(row) < len(self.document_ids))
+
+    @cached_property
+    def core(self) -> Core:
+        return _core(self)
+
+    @classmethod
+    def from_pairs(cls, pairs: Iterable[Sequence[Any]], documents: Iterable[Any] | int | None = None) -> Relevance:
+        """(query, document) or (query, document, grade); relevant if grade > 0, judged irrelevant pairs count as known.
+
+        `documents`: the collection, as ids or as a number; a number adds nameless documents that no query wants.
+        """
+        queries: dict[str, dict[str, bool]] = {}
+        seen: dict[str, None] = {}
+        for pair in pairs:
+            if not 2 <= len(pair) <= 3:
+                what = "give (query, document) or (query, document, grade)"
+                raise InvalidRequest(f"relevance {tuple(pair)!r:.60}: {what}")
+            query, document = str(pair[0]), str(pair[1])
+            relevant = len(pair) == 2 or grade(pair[2], f"{query}, {document}") > 0
+            row = queries.setdefault(query, {})
+            if row.setdefault(document, relevant) != relevant:
+                raise InvalidRequest(f"query {query!r:.40}, document {document!r:.40}: judged relevant and irrelevant")
+            seen.setdefault(document)
+        ids = collection(seen, documents)
+        place = {name: j for j, name in enumerate(ids)}
+        rows = [np.array(sorted(place[d] for d, yes in row.items() if yes), np.int64) for row in queries.values()]
+        return cls(tuple(queries), ids, tuple(rows))._sound()
+
+    @classmethod
+    def from_matrix(
+        cls, matrix: Any, query_ids: Sequence[Any] | None = None, document_ids: Sequence[Any] | None = None
+    ) -> Relevance:
+        """Queries × documents; an entry above 0 is relevant. NaN is refused."""
+        try:
+            array = np.asarray(matrix)
+            if array.dtype.kind == "c":
+                raise ValueError("complex ones are not graded")
+            grades = array if array.dtype.kind in "biu" else array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidRequest(f"a relevance matrix holds numbers: {error}") from None
+        if grades.ndim != 2 or 0 in grades.shape:
+            raise InvalidRequest(f"a relevance matrix is queries × documents, and not of shape {grades.shape}")
+        if grades.dtype.kind == "f" and not np.isfinite(grades).all():
+            raise InvalidRequest("a relevance matrix has no NaN and no infinities")
+        m, n = grades.shape
+        queries = names(query_ids, m, "q", "query")
+        documents = names(document_ids, n, "d", "document")
+        return cls(queries, documents, tuple(np.flatnonzero(row > 0).astype(np.int64) for row in grades))._sound()
+
+    @classmethod
+    def of(cls, relation: Any, documents: Any = None) -> Relevance:
+        """Anything that says what is relevant: a Relevance, {query: documents}, pairs, a matrix."""
+        if isinstance(relation, Relevance):
+            return relation.within(documents)
+        if isinstance(relation, Mapping):
+            known = {str(q): [str(d) for d in row] for q, row in relation.items()}
+            seen = collection(dict.fromkeys(d for row in known.values() for d in row), documents)
+            place = {name: j for j, name in enumerate(seen)}
+            rows = [np.array(sorted({place[d] for d in row}), np.int64) for row in known.values()]
+            return cls(tuple(known), seen, tuple(rows))._sound()
+        listed = relation if isinstance(relation, np.ndarray) else None
+        if listed is None and hasattr(relation, "toarray"):
+            listed = relation.toarray()
+        if listed is None:
+            if isinstance(relation, (str, bytes)) or not isinstance(relation, Iterable):
+                raise InvalidRequest(f"relation={relation!r:.40}: give pairs, a matrix, or documents by query")
+            relation = list(relation)
+            pairs_like = all(isinstance(p, (tuple, list)) and 2 <= len(p) <= 3 for p in relation)
+            if pairs_like and any(isinstance(x, str) for p in relation for x in p[:2]):
+                return cls.from_pairs(relation, documents)
+            listed = relation
+        return cls.from_matrix(listed).within(documents)
+
+    def within(self, documents: Iterable[Any] | int | None) -> Relevance:
+        """The same relation in a declared collection that holds its documents."""
+        if documents is None:
+            return self
+        ids = collection(self.document_ids, documents)
+        place = {name: j for j, name in enumerate(ids)}
+        moved = np.array([place[name] for name in self.document_ids], np.int64)
+        return Relevance(self.query_ids, ids, tuple(np.sort(moved[row]) for row in self.rows))
+
+    def _sound(self) -> Relevance:
+        if not self.query_ids or not self.document_ids:
+            raise InvalidRequest("a relevance relation needs at least one query and one document")
+        return self
+
+
+@dataclass(frozen=True)
+class Core:
+    """Distinct nontrivial rows over distinct documents, and where each query and document of the relation went."""
+
+    n: int
+    rows: tuple[Indices, ...]
+    queries: Indices  # a query of the relation for each row
+    documents: Indices  # a document of the relation for each core document
+    row_of_query: Indices  # −1 for trivial queries
+    core_of_document: Indices
+
+    @property
+    def m(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def dense(self) -> NDArray[np.bool_]:
+        table = np.zeros((self.m, self.n), np.bool_)
+        for i, row in enumerate(self.rows):
+            table[i, row] = True
+        return table
+
+    @cached_property
+    def columns(self) -> tuple[Indices, ...]:
+        return transpose(self.rows, self.n)
+
+    def widen(self, queries: Any, documents: Any) -> tuple[Any, Any]:
+        """Vectors of the core as vectors of the relation; trivial queries get 0."""
+        padded = np.concatenate([queries, np.zeros((1, queries.shape[1]), queries.dtype)])
+        return padded[self.row_of_query], documents[self.core_of_document]
+
+
+def transpose(rows: Sequence[Indices], n: int) -> tuple[Indices, ...]:
+    """For each document the sorted rows that hold it."""
+    lengths = np.array([len(row) for row in rows], np.int64)
+    held = np.concatenate(rows) if len(rows) else np.zeros(0, np.int64)
+    owner = np.repeat(np.arange(len(rows), dtype=np.int64), lengths)
+    order = np.argsort(held, kind="stable")
+    return tuple(np.split(owner[order], np.cumsum(np.bincount(held, minlength=n))[:-1]))
+
+
+def _core(relation: Relevance) -> Core:
+    first: dict[bytes, int] = {}
+    row_of_query = np.full(len(relation.rows), -1, np.int64)
+    queries: list[int] = []
+    for i in relation.nontrivial:
+        key = relation.rows[i].tobytes()
+        if key not in first:
+            first[key] = len(queries)
+            queries.append(i)
+        row_of_query[i] = first[key]
+    columns = transpose([relation.rows[i] for i in queries], len(relation.document_ids))
+    seen: dict[bytes, int] = {}
+    core_of_document = np.array([seen.setdefault(c.tobytes(), len(seen)) for c in columns], np.int64)
+    documents = np.unique(core_of_document, return_index=True)[1].astype(np.int64)
+    rows = tuple(np.unique(core_of_document[relation.rows[i]]) for i in queries)
+    return Core(len(documents), rows, np.array(queries, np.int64), documents, row_of_query, core_of_document)
+
+
+def grade(value: Any, where: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise InvalidRequest(f"{where}: the grade {str(value)!r:.30} is not a finite number")
+    return number
+
+
+def collection(seen: Iterable[str], documents: Iterable[Any] | int | None) -> tuple[str, ...]:
+    """The ids of all documents: those seen first, then the rest of the declared collection."""
+    known = tuple(seen)
+    if documents is None:
+        return known
+    if isinstance(documents, (int, np.integer)) and not isinstance(documents, bool):
+        if documents < len(known):
+            what = f"{len(known):,} documents are named, more than the {documents:,} declared"
+            raise InvalidRequest(f"documents={documents}: {what}")
+        taken, j = set(known), 0
+        fresh: list[str] = []
+        while len(known) + len(fresh) < documents:
+            j += 1
+            if f"document {j}" not in taken:
+                fresh.append(f"document {j}")
+        return (*known, *fresh)
+    if isinstance(documents, (str, bool)) or not isinstance(documents, Iterable):
+        raise InvalidRequest(f"documents={documents!r:.40}: give their number, or their ids")
+    declared = [str(d) for d in documents]
+    if len(set(declared)) < len(declared):
+        twice = next(d for d in declared if declared.count(d) > 1)
+        raise InvalidRequest(f"the collection lists document {twice!r:.40} twice")
+    missing = set(known) - set(declared)
+    if missing:
+        raise InvalidRequest(f"document {min(missing)!r:.40} is judged but not in the declared collection")
+    return tuple(declared)
+
+
+def names(given: Sequence[Any] | None, count: int, letter: str, what: str) -> tuple[str, ...]:
+    if given is None:
+        return tuple(f"{letter}{i + 1}" for i in range(count))
+    found = tuple(str(name) for name in given)
+    if len(found) != count:
+        raise InvalidRequest(f"{len(found)} {what} ids for {count}")
+    if len(set(found)) < count:
+        twice = next(name for name in found if found.count(name) > 1)
+        raise InvalidRequest(f"two {what} ids are {twice!r:.40}")
+    return found

@@ -1,0 +1,185 @@
+"""The head rank that a real-valued score matrix needs: factors with a certified error, and ranks that are impossible.
+
+Statement. M is m × n, ε > 0. Above: stored float64 factors L (m × r) and R (r × n) with |M − LR| ≤ ε in every entry, in
+exact arithmetic for the stored numbers. Below: if some submatrix S of M, p × q, has √(Σ_{i>k} σ_i(S)²) > ε √(pq), no
+matrix of rank k is within ε of M.
+
+Source. C. Eckart, G. Young 1936; L. Mirsky 1960; E. Schmidt 1907.
+
+Derivation. Below: if B has rank k, then ‖S − B_S‖_F² ≥ Σ_{i>k} σ_i(S)² and ‖S − B_S‖_F ≤ √(pq) max|S − B_S|. The
+singular values are proved lower ends (singular.py). Above: |M − LR| ≤ |fl(M − fl(LR))|(1 + 2u) + γ_{r+2} |L||R|, all
+of it computed and enlarged by its own rounding.
+
+Size. The truncated SVD of the smallest rank that passes. It is the best in the mean, not entry by entry: a smaller rank
+may exist, and the interval [lower, rank] says how much smaller.
+
+Failure mode. ε near the rounding of the entries: Infeasible, with the error of the full factorisation. The claim is
+about the float64 numbers that were read, not about decimals that they round.
+
+Example. `rank_of([[1, 0], [0, 1]], 0.1)` has rank 2 and lower 2.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.limits.singular import U, product_error, singular_values
+
+Array = NDArray[np.float64]
+_MOST_ENTRIES = 30_000_000
+_SUBMATRIX = 64
+"""Pivots that are tried as submatrices for the lower bound."""
+
+
+@dataclass(frozen=True)
+class ScoreRank:
+    """lower ≤ the least rank within eps ≤ rank; left @ right is within `error` ≤ eps of the matrix, entry by entry."""
+
+    eps: float
+    lower: int
+    rank: int
+    error: float
+    shape: tuple[int, int]
+    left: Array = field(repr=False)
+    right: Array = field(repr=False)
+    seconds: float
+
+    def record(self) -> dict[str, Any]:
+        return {
+            "status": "proved",
+            "eps": self.eps,
+            "rank": self.rank,
+            "rank_lower": self.lower,
+            "error": self.error,
+            "rows": self.shape[0],
+            "columns": self.shape[1],
+            "seconds": round(self.seconds, 3),
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """The factors `left` and `right` as float64 safetensors."""
+        from safetensors.numpy import save_file
+
+        try:
+            save_file({"left": self.left, "right": self.right}, os.fspath(path))
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise InvalidRequest(f"cannot write {str(path)!r:.80}: {reason}") from None
+
+
+def rank_of(matrix: Any, eps: float, *, progress: Callable[[str], None] | None = None) -> ScoreRank:
+    """The rank of a head whose scores are within `eps` of `matrix` (an array, or a path to CSV or .npy) everywhere."""
+    from threadpoolctl import threadpool_limits
+
+    start = time.perf_counter()
+    M = _matrix(matrix)
+    if isinstance(eps, bool) or not isinstance(eps, (int, float, np.floating, np.integer)) or not 0 < eps < math.inf:
+        raise InvalidRequest(f"eps={eps!r:.40}: give a positive number")
+    eps = float(eps)
+    say = progress or (lambda _: None)
+    with threadpool_limits(1, user_api="blas"):
+        say("singular values")
+        left, right, error = _factors(M, eps)
+        say("lower bound")
+        lower = rank_below(M, eps, len(right))
+    return ScoreRank(eps, lower, len(right), error, (len(M), M.shape[1]), left, right, time.perf_counter() - start)
+
+
+def max_entry_error(M: Array, left: Array, right: Array) -> float:
+    """A proved upper bound on max |M − left·right|; ∞ where it cannot be told."""
+    with np.errstate(all="ignore"):
+        near = left @ right
+        bound = np.abs(M - near) * (1 + 4 * U) + product_error(left, right) if len(right) else np.abs(M)
+        worst = float((bound * (1 + 4 * U)).max())
+    return worst if math.isfinite(worst) else math.inf
+
+
+def rank_below(M: Array, eps: float, above: int) -> int:
+    """A proved lower bound on the rank of any matrix within eps of M in every entry; `above` is a rank that does."""
+    best = _tail_rank(M, eps)
+    rows, columns = _pivots(M, min(_SUBMATRIX, above + 1))
+    for size in range(1, len(rows) + 1):
+        if best >= above:
+            break
+        if size > best:  # a matrix of `size` rows shows no more than that rank
+            best = max(best, _tail_rank(M[np.ix_(rows[:size], columns[:size])], eps))
+    return best
+
+
+def _tail_rank(S: Array, eps: float) -> int:
+    """The least k for which the singular values above k do not exclude rank k."""
+    low = singular_values(S)[0]
+    tail = np.sqrt(np.cumsum((low * low)[::-1])[::-1] * (1 - (len(low) + 8) * 2 * U)) * (1 - 4 * U)
+    excluded = tail > eps * math.sqrt(S.shape[0] * S.shape[1]) * (1 + 8 * U)  # tail[k] excludes rank k
+    return int(np.argmin(excluded)) if not excluded.all() else len(low)
+
+
+def _factors(M: Array, eps: float) -> tuple[Array, Array, float]:
+    """The smallest truncated SVD whose proved error is at most eps."""
+    try:
+        U_, s, V = np.linalg.svd(M, full_matrices=False)
+    except np.linalg.LinAlgError:
+        raise Infeasible("the singular values of the matrix did not converge") from None
+    root = np.sqrt(s)
+    L, R = U_ * root, root[:, None] * V
+
+    def error(k: int) -> float:
+        return max_entry_error(M, L[:, :k], R[:k])
+
+    low, high = 0, len(s)  # the error falls with k but for small steps; the smallest rank of the last descent is kept
+    worst = error(high)
+    if not worst <= eps:
+        raise Infeasible(f"eps={eps:g}: the full factorisation is proved to {worst:.3g} only", {"eps": 2 * worst})
+    while low < high:
+        middle = (low + high) // 2
+        if error(middle) <= eps:
+            high = middle
+        else:
+            low = middle + 1
+    while high > 0 and error(high - 1) <= eps:
+        high -= 1
+    return np.ascontiguousarray(L[:, :high]), np.ascontiguousarray(R[:high]), error(high)
+
+
+def _pivots(M: Array, count: int) -> tuple[list[int], list[int]]:
+    """Rows and columns of complete pivoting: submatrices that are far from low rank."""
+    residual = M.copy()
+    rows: list[int] = []
+    columns: list[int] = []
+    for _ in range(min(count, *M.shape)):
+        i, j = np.unravel_index(int(np.abs(residual).argmax()), M.shape)
+        pivot = residual[i, j]
+        if not abs(pivot) > 0:
+            break
+        rows.append(int(i))
+        columns.append(int(j))
+        residual -= np.outer(residual[:, j], residual[i] / pivot)
+        residual[i], residual[:, j] = 0.0, 0.0
+    return rows, columns
+
+
+def _matrix(matrix: Any) -> Array:
+    if isinstance(matrix, (str, os.PathLike)):
+        from attnfun.limits.embedding.reading import load_matrix
+
+        matrix = load_matrix(matrix)
+    try:
+        M = np.array(matrix, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(f"a score matrix holds numbers: {error}") from None
+    if M.ndim != 2 or 0 in M.shape:
+        raise InvalidRequest(f"a score matrix has rows and columns, and not the shape {M.shape}")
+    if not np.isfinite(M).all():
+        raise InvalidRequest("a score matrix has no NaN and no infinities")
+    if M.size > _MOST_ENTRIES:
+        raise InvalidRequest(f"a score matrix of {M.size:,} entries: at most {_MOST_ENTRIES:,} are factorised")
+    return M

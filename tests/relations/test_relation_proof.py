@@ -270,3 +270,24 @@ def test_a_selection_that_names_a_feature_twice_is_refused() -> None:
         Features((block,), np.array([[0], [0]]), box, box)
     with pytest.raises(af.InvalidRequest):
         Features((block,), np.array([[2]]), box, box)
+
+
+def test_a_second_tower_of_a_symmetric_relation_is_never_proved(tmp_path: Path) -> None:
+    """Its right side is the left tower times J; a stored right tower with J in its values would count J twice."""
+    found = af.relation("cos(2*x + 2*y) + x*y", *ONE, 1e-3, symmetric=True, signed=True)
+    assert found.towers is not None and found.stored.signs is not None and (found.signs < 0).any()
+    one = found.towers[0]
+    values = tuple(v * s for v, s in zip(one.values, found.stored.signs, strict=True))
+    forged = dataclasses.replace(found, towers=(one, TowerWeights(one.keys, values)))
+    certificate = prove_by_relation(forged.target, forged.stored, 1e-3, towers=forged.towers)
+    assert certificate.status is not Status.PROVED
+    forged.save(tmp_path / "forged.safetensors")
+    with pytest.raises(af.DamagedFile):
+        af.verify(tmp_path / "forged.safetensors")
+
+
+def test_a_sign_inside_a_sign_has_no_band() -> None:
+    """Smoothing the inner one moves the outer argument by more than the band is wide: errors of 1.03 at eps 0.9."""
+    for text in ("sign(x) + sign(sign(x) + y)", "sign(sign(x) + y)"):
+        with pytest.raises(af.InvalidRequest):
+            af.relation(text, {"x": (-1, 1)}, {"y": (-2, 2)}, 0.9, band=0.3, features_only=True)

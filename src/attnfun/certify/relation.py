@@ -163,8 +163,10 @@ def _tower_parts(
     features: Features, towers: tuple[TowerWeights, TowerWeights], core: Core
 ) -> tuple[float, float, tuple[str, ...]]:
     """(what realised towers add, what the inner product loses, hypotheses)."""
+    one = features.signs is not None
+    if one and towers[0] is not towers[1]:
+        raise Undecided("a symmetric relation has one tower: its right side is the left one's, times signs")
     left = tower_errors(features, "left", towers[0], core.left.names)
-    one = features.signs is not None and towers[0] is towers[1]
     right = left if one else tower_errors(features, "right", towers[1], core.right.names)
     carried, inner = score_error(left[:2], right[:2])
     if not (math.isfinite(carried) and math.isfinite(inner)):

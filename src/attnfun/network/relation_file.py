@@ -79,7 +79,7 @@ def _tensors(features: Features, towers: Towers | None) -> dict[str, Array]:
         else:
             out[f"block{k}/signs"] = features.signs[k]
     if towers is not None:
-        one = features.signs is not None and towers[0] is towers[1]
+        one = features.signs is not None and towers[0] is towers[1]  # a second one would not be read back
         for side, tower in zip(("left",) if one else ("left", "right"), towers, strict=False):
             for v, keys in enumerate(tower.keys):
                 out[f"{side}/keys{v}/map"] = np.array([keys.w, keys.c])
@@ -120,8 +120,8 @@ def _built(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> tuple[Featur
             for side, box in (("left", boxes[0]), ("right", boxes[1]))
             if f"{side}/values0" in tensors
         ]
-        if len(made) == 1 and not symmetric:
-            raise DamagedFile("a tower is missing")
+        if len(made) != (1 if symmetric else 2):
+            raise DamagedFile("a symmetric relation has one tower, any other has two")
         towers = (made[0], made[-1])
     if tensors:
         raise DamagedFile(f"tensor {next(iter(tensors))} belongs to nothing")

@@ -1,12 +1,12 @@
 """A relation with jumps, outside a band around them: sign(g) made smooth, and the measure of the band.
 
-Statement. Let r = Σ_i c_i sign(g_i) + s with rational c_i and a continuous s. With e = ε/(2 Σ|c_i|) and any σ with
-1 − tanh(σδ) ≤ e, the relation r_δ = Σ_i c_i tanh(σ g_i) + s has |r − r_δ| ≤ ε/2 wherever |g_i| ≥ δ for all i, because
-tanh rises. What approximates r_δ to ε/2 approximates r to ε outside the band {some |g_i| < δ}, and nothing continuous
-does so across it: r jumps by 2|c_i| there, so the error is at least |c_i|.
+Statement. Let r = Σ_i c_i sign(g_i) + s with rational c_i and continuous s and g_i, without signs of their own. With
+e = ε/(2 Σ|c_i|) and any σ with 1 − tanh(σδ) ≤ e, the relation r_δ = Σ_i c_i tanh(σ g_i) + s has |r − r_δ| ≤ ε/2
+wherever |g_i| ≥ δ for all i, because tanh rises. What approximates r_δ to ε/2 approximates r to ε outside the band
+{some |g_i| < δ}, and nothing continuous does so across it: r jumps by 2|c_i| there, so the error is at least |c_i|.
 The measure of the band, as a share of the box, is bounded by branch and bound: sub-boxes on which every |g_i| ≥ δ in
 balls do not belong to it.
-Failure mode: signs inside other operations (products, powers, functions) are refused.
+Failure mode: signs inside other operations (products, powers, functions, other signs) are refused.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ def _collect(graph: Graph, i: int, factor: Fraction, found: dict[int, Fraction])
     """c_i of every sign node that the output holds linearly; InvalidRequest for one that it holds otherwise."""
     node = graph.nodes[i]
     if node.op == "sign":
+        _refuse_signs(graph, node.args[0])  # a smoothed sign inside g would move g itself, and |g| >= delta with it
         found[i] = found.get(i, Fraction(0)) + factor
     elif node.op in ("add", "sub"):
         _collect(graph, node.args[0], factor, found)

@@ -51,7 +51,7 @@ def search(
                     why = str(reason)
                     break
             certificate = prove_by_relation(asked, features, eps, how, say, parts, towers)
-            if certificate.status is Status.PROVED:
+            if certificate.status in (Status.PROVED, Status.CONDITIONAL):
                 return features, towers, parts, certificate, how
             reached = certificate.error[1]
             best, why = min(best, reached), why or str(certificate.reason)

@@ -112,7 +112,7 @@ def show_relation(found: Any, path: str, png: str | None, as_json: bool) -> int:
 def _print(record: dict[str, Any]) -> None:
     towers = "none: features only" if record["features_only"] else f"{record['realise']}"
     word = "neurons" if "neurons" in record else "keys"
-    what = "proved" if record["status"] == "proved" else "not proved"
+    what = record["status"] if record["status"] in ("proved", "conditional") else "not proved"
     rows = [
         ("relation", literal(str(record["target"]))),
         ("domain", literal(str(record["domain"]))),

@@ -283,7 +283,7 @@ class _Making:
         try:
             nearest["layers"] = len(self.deep_enough().network.layers)
         except Infeasible as why:
-            nearest = dict(why.nearest or {})
+            nearest = {"eps": float(f"{1.05 * high:.2g}")} if math.isfinite(high) else dict(why.nearest or {})
         low, top = self.task.spectrum
         why_not = made.certificate.reason or f"{high:.3g} is proved"
         raise Infeasible(
@@ -291,6 +291,16 @@ class _Making:
             f"{self.task.condition:.3g}: {why_not}",
             nearest,
         )
+
+    def _narrower(self) -> list[float]:
+        """The declared spectrum with its lower end raised until the depth is one that is built."""
+        from attnfun.constructions.in_context import depth
+
+        assert self.eps is not None
+        low, high = self.task.spectrum
+        while low < high / 2 and depth(replace(self.task, spectrum=(low, high)), self.algorithm, self.eps) > 500:
+            low *= 2
+        return [float(f"{low:.3g}"), high]
 
     def deep_enough(self) -> InContextSolver:
         from attnfun.constructions.in_context import depth
@@ -304,7 +314,7 @@ class _Making:
                 raise Infeasible(
                     f"eps={goal:.3g} at condition number {self.task.condition:.3g} takes {layers} layers, more than "
                     f"{_MOST_LAYERS}; a larger alpha or a narrower spectrum would do",
-                    {"algorithm": "chebyshev"} if self.algorithm == "gd" else None,
+                    {"algorithm": "chebyshev"} if self.algorithm == "gd" else {"spectrum": self._narrower()},
                 )
             made = self._try(layers)
             status = made.certificate.status

@@ -302,3 +302,14 @@ def test_the_structure_of_the_file_is_a_token_network(ridge: af.InContextSolver,
         path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
         with pytest.raises(af.AttnfunError):
             af.load(path)
+
+
+def test_a_condition_number_past_the_depth_names_what_would_do() -> None:
+    asked = {"task": "ridge", "dim": 8, "examples": 64, "alpha": 1.0}
+    with pytest.raises(af.Infeasible, match="20 layers") as short:
+        af.in_context(**asked, eps=1e-6, spectrum=(1, 1e6), layers=20)
+    assert short.value.nearest is not None
+    assert af.in_context(**asked, spectrum=(1, 1e6), layers=20, **short.value.nearest).certificate.status == "proved"
+    with pytest.raises(af.Infeasible, match="narrower spectrum") as deep:
+        af.in_context(**asked, eps=1e-6, spectrum=(1, 1e9))
+    assert deep.value.nearest is not None and deep.value.nearest["spectrum"][0] > 1

@@ -93,8 +93,14 @@ def compile(
         eps, shown = _absolute(function, float(eps), dtype)
     if shown is None or shown["range"] > 0:
         _check_floor(function, eps, dtype)
-    with one_thread():
-        return _search(function, float(eps), power, dtype, int(seed), method, accept, shown, asked, options, say)
+    try:
+        with one_thread():
+            return _search(function, float(eps), power, dtype, int(seed), method, accept, shown, asked, options, say)
+    except Infeasible as why:
+        if shown is None or not shown["range"] > 0 or "eps" not in (why.nearest or {}):
+            raise
+        near = dict(why.nearest or {})  # an absolute eps; asked was for a fraction of the range
+        raise Infeasible(str(why), {**near, "eps": float(f"{1.01 * near['eps'] / shown['range']:.3g}")}) from None
 
 
 def one_thread() -> Any:

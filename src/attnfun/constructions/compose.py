@@ -141,7 +141,11 @@ def _fit(step: Step, shift: float, tolerance: float, pinned: bool, request: Requ
     if step.is_tensor:
         return fit_tensor(step.function, step.ranges, tolerance, request)
     single = request.dtype == "float32"  # where one step cannot be as good as its share, others leave room
-    return fit_unary(*guarded(step, 2 * shift), tolerance, dtype=request.dtype, pinned=pinned, settle=single)
+    try:
+        return fit_unary(*guarded(step, 2 * shift), tolerance, dtype=request.dtype, pinned=pinned, settle=single)
+    except Infeasible as why:  # what the step could reach, as an eps of the whole request
+        ratio = (why.nearest or {}).get("eps", 0.0) / tolerance
+        raise Infeasible(str(why), {"eps": float(f"{1.05 * ratio * request.eps:.2g}")} if ratio > 1 else None) from None
 
 
 def build(request: Request, design: Design) -> Network:

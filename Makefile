@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench suites float32 in-context fuzz lint tables claims clean
+.PHONY: help demo test test-slow bench suites float32 in-context relations finite fuzz lint tables claims clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,12 @@ float32: $(READY) ## the same built for float32: proved at 1e-4, measured in tor
 
 in-context: $(READY) ## ridge, lasso and logistic regression in context: needed, predicted and proved depths
 	$(BIN)/python benchmarks/in_context.py --output benchmarks/in_context.md
+
+relations: $(READY) ## ranks and towers of relations, every certificate attacked (about ten minutes)
+	$(BIN)/python benchmarks/relations.py
+
+finite: $(READY) ## dimensions that finite relevance relations need (a few minutes)
+	$(BIN)/python benchmarks/finite_relations.py
 
 fuzz: $(READY) ## 2,000 soundness cases against the checker, with figures
 	$(BIN)/python tests/certify/test_fuzz.py

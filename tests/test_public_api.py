@@ -168,3 +168,21 @@ def test_accept_sampled_says_so() -> None:
     assert certificate.status.value == "sampled" and certificate.method == "sampling" and certificate.reason
     with pytest.raises(af.Infeasible):
         af.compile("abs(x*y)", X2, 0.05, method="bernstein")
+
+
+@pytest.mark.parametrize(
+    ("target", "eps", "relative", "options"),
+    [
+        ("100*abs(x)", 1e-6, False, {"method": "interpolation", "max_keys": 40}),
+        ("100*abs(x)", 1e-8, True, {"method": "interpolation", "max_keys": 40}),
+        ("1000*sin(3*x)", 1.5e-12, False, {"method": "compose"}),  # one step cannot be as good as its share
+    ],
+)
+def test_the_nearest_eps_is_of_the_whole_request_and_succeeds(
+    target: str, eps: float, relative: bool, options: dict[str, Any]
+) -> None:
+    with pytest.raises(af.Infeasible) as why:
+        af.compile(target, "x=-1:1", eps, relative=relative, **options)
+    assert why.value.nearest is not None and why.value.nearest["eps"] > eps
+    again = {**options, **why.value.nearest}
+    assert af.compile(target, "x=-1:1", relative=relative, **again).certificate.status == "proved"

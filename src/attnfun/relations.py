@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnfun.certify import Certificate, Status
+from attnfun.certify import Certificate
 from attnfun.certify.relation import core_points, core_that_fits, prove_by_relation
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.limits.quantisation import voronoi_cells
@@ -197,13 +197,16 @@ def relation(
 ) -> RelationApproximant:
     """Towers with |target(x, y) − ⟨φ(x), ψ(y)⟩| ≤ eps for all x in `left`, y in `right`, proved.
 
+    The status is `conditional` where features are functions of inner functions u(x), v(y), taken as computed exactly.
+
     `symmetric`: left and right variables correspond in order and one tower serves both; a relation that is not
     positive semidefinite is then refused with a witness (`NotPositive`) unless `signed=True` allows ⟨φ, Jφ⟩ with a
     diagonal J of signs. `method`: "auto" (the least rank), "chebyshev", "tensor" (products of the factors'
     features) or "cholesky". `realise`: "attention" (one head a tower, up to three variables) or "mlp" (ReLU units, one
     variable). `band`: for relations that jump (sums of sign() and continuous terms), which are refused otherwise: the
     error is then within eps wherever the arguments of all signs are at least `band` in size; `.band` has the measure of
-    the rest, and `.target` is the smooth relation that was met at eps/2. `features_only=True` leaves the towers out:
+    the rest, `.target` is the smooth relation that was met at eps/2, and no lower bound on the rank is given.
+    `features_only=True` leaves the towers out:
     the certificate is then about the features as polynomials.
     """
     from attnfun.relation_search import search
@@ -231,7 +234,7 @@ def relation(
         say("a lower bound on the rank")
         from attnfun.limits.relation_rank import rank_lower
 
-        least = rank_lower(asked, goal)
+        least = rank_lower(asked, goal) if edge is None else 0  # a bound for the smooth relation is none for the jump
         if not least <= features.rank:
             raise AssertionError(f"a lower bound {least} above a proved rank {features.rank} must never be issued")
     request = {"eps": goal, "method": method, "symmetric": symmetric, "signed": signed}
@@ -244,13 +247,8 @@ def load_towers(path: str | os.PathLike[str]) -> RelationApproximant:
     """The relation of a file; its certificate is the stored one, not proved anew."""
     target, features, towers, rest = load_relation(path)
     asked = Relation.from_json(target)
-    stored = rest.get("certificate")
-    if stored is None:
-        certificate = Certificate(
-            Status.UNDECIDED, (0.0, math.inf), None, math.inf, "float64", "none", asked.text, asked.domain_text
-        )
-    else:
-        certificate = Certificate.from_json(stored)
+    about = math.inf, "float64", asked.text, asked.domain_text
+    certificate = Certificate.stored(rest.get("certificate"), *about)
     core = core_that_fits(asked, features)
     least, how = rest.get("rank_lower"), rest.get("method")
     request = rest.get("request")

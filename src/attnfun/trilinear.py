@@ -53,7 +53,10 @@ class TrilinearForm:
 
 
 def ternary(target: str, domain: Mapping[str, Sequence[float]], eps: float) -> TrilinearForm:
-    """The trilinear form of few terms with |target − form| ≤ eps on the box of three variables, proved."""
+    """The trilinear form of few terms with |target − form| ≤ eps on the box of three variables.
+
+    Proved for the stored coefficients in real arithmetic; what evaluating the form in float64 loses comes on top.
+    """
     from attnfun.verbs import check_request, one_thread
 
     check_request(eps, "float64", 0)

@@ -23,6 +23,10 @@ from attnfun.targets.in_context import InContextTask, prompt
 from attnfun.targets.in_context_exact import doubt, exact_predictions, example_prompts
 
 _WORK = 5 * 10**9  # attention weights
+_HYPOTHESES = (
+    "exp(0) is 1: tokens that a head shuts out, further queries among them, rescale no running sum",
+    "the given examples and queries lie in the declared class",
+)
 
 
 def measured_error(network: TokenNetwork, task: InContextTask, count: int = 5) -> tuple[float, int]:
@@ -87,7 +91,7 @@ def judge(network: TokenNetwork, task: InContextTask, eps: float | None, constru
             (0.0, high),
             method="in_context",
             parts=parts,
-            hypotheses=(*hypotheses(network.dtype), "the given examples and queries lie in the declared class"),
+            hypotheses=(*hypotheses(network.dtype), *_HYPOTHESES),
             details={"largest logit": bound.logits},
             **common,
         )

@@ -131,7 +131,7 @@ def prove_by_relation(
         )
     total = math.nextafter(high + loss, math.inf) if high + loss < math.inf else math.inf
     low, at = witness(relation, parts.core, features, rounding(features))
-    low = max(0.0, min(low - details.get("towers", 0.0) * (1 + 4 * _U), total))
+    low = max(0.0, min(low - (details.get("towers", 0.0) + loss) * (1 + 4 * _U), total))  # towers may stray so far
     at = at if low > 0 else None
     libm = any(e.libm for e in parts.expansions)
     hypotheses = (*assumed, *((GIVEN,) if parts.given else ()), *((LIBM,) if libm else ()))

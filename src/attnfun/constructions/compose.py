@@ -27,7 +27,7 @@ import numpy as np
 
 from attnfun.constructions.compose_mlp import fit_steps, nearest_request, shares
 from attnfun.constructions.compose_norms import as_norms
-from attnfun.constructions.compose_program import rough_keys
+from attnfun.constructions.compose_program import Finished, rough_keys
 from attnfun.constructions.compose_steps import (
     Forms,
     Step,
@@ -79,26 +79,18 @@ class Compose:
         if len(function.graph.nodes) > _LARGE and read_units(function.graph) is not None:
             why = f"compose: {len(function.graph.nodes):,} operations of a ReLU network, which relu_network reads whole"
             raise Infeasible(why, {"method": "relu_network"})
-        room = request.max_rank is None or request.max_rank > max(ARGUMENTS)
-        if request.realise == "attention" and request.attempt == 0 and room:
-            try:
-                return self._plan(request, tensors=True)
-            except Infeasible:
-                pass  # perhaps because of a tensor head; the same without
-        return self._plan(request, tensors=False)
+        thin = request.max_rank is not None and request.max_rank <= max(ARGUMENTS)
+        tensors = request.realise == "attention" and request.attempt == 0 and not thin
+        finished = _program(function.graph, request, tensors)
+        try:
+            return self._plan(request, finished)
+        except Infeasible:
+            if not any(len(arguments) > 1 for _, arguments in finished.heads):
+                raise
+        return self._plan(request, _program(function.graph, request, tensors=False))
 
-    def _plan(self, request: Request, tensors: bool) -> Plan:
-        function, mlp = request.function, request.realise == "mlp"
-        assert function.graph is not None
-        graph, squares = canonical(function.graph), frozenset[int]()
-        if not mlp:  # broken lines are not pinned
-            graph, squares = as_norms(graph, function.box)
-        keys_of, shallow = rough_units if mlp else rough_keys, request.prefer == "layers"
-        finished = Walk(graph, function.box, keys_of, squares, shallow, tensors).finished
-        if not finished.heads:
-            raise Infeasible("compose: the target is affine")
-        if request.max_layers is not None and finished.depth > request.max_layers and not shallow:
-            finished = Walk(graph, function.box, keys_of, squares, True, tensors).finished
+    def _plan(self, request: Request, finished: Finished) -> Plan:
+        mlp = request.realise == "mlp"
         steps = steps_of(finished, request)
         norms = {} if mlp else norms_of(finished.graph, steps)
         weights = sensitivities(finished.graph, steps, norms, request.eps)
@@ -134,6 +126,21 @@ class Compose:
 
     def build(self, request: Request, plan: Plan) -> Network:
         return build(request, plan.data)
+
+
+def _program(target: Graph, request: Request, tensors: bool) -> Finished:
+    """The program of the walk: of few keys, or of few layers where that is preferred or asked for."""
+    mlp, box = request.realise == "mlp", request.function.box
+    graph, squares = canonical(target), frozenset[int]()
+    if not mlp:  # broken lines are not pinned
+        graph, squares = as_norms(graph, box)
+    keys_of, shallow = rough_units if mlp else rough_keys, request.prefer == "layers"
+    finished = Walk(graph, box, keys_of, squares, shallow, tensors).finished
+    if not finished.heads:
+        raise Infeasible("compose: the target is affine")
+    if request.max_layers is not None and finished.depth > request.max_layers and not shallow:
+        finished = Walk(graph, box, keys_of, squares, True, tensors).finished
+    return finished
 
 
 def _fit(step: Step, shift: float, tolerance: float, pinned: bool, request: Request) -> UnaryFit | TensorFit:

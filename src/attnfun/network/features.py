@@ -26,8 +26,6 @@ from attnfun.expressions import Builder, Graph
 from attnfun.network.head import AnyArray, Array, frozen
 
 Index = NDArray[np.int64]
-MOST = 1 << 28
-"""The most numbers that a table of features may have."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,8 @@
 Statement. Let r = Σ_i c_i sign(g_i) + s with rational c_i and continuous s and g_i, without signs of their own. With
 e = ε/(2 Σ|c_i|) and any σ with 1 − tanh(σδ) ≤ e, the relation r_δ = Σ_i c_i tanh(σ g_i) + s has |r − r_δ| ≤ ε/2
 wherever |g_i| ≥ δ for all i, because tanh rises. What approximates r_δ to ε/2 approximates r to ε outside the band
-{some |g_i| < δ}, and nothing continuous does so across it: r jumps by 2|c_i| there, so the error is at least |c_i|.
+{some |g_i| < δ}. Across it nothing continuous does so where r jumps: by 2|c_i| where one g_i alone changes its sign, so
+that the error there is at least |c_i|.
 The measure of the band, as a share of the box, is bounded by branch and bound: sub-boxes on which every |g_i| ≥ δ in
 balls do not belong to it.
 Failure mode: signs inside other operations (products, powers, functions, other signs) are refused.

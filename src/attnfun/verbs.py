@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +22,6 @@ from attnfun.network.sequence_file import FORMAT as SEQUENCE
 from attnfun.network.token_file import FORMAT as TOKENS
 from attnfun.targets import Box, Function, require_defined
 from attnfun.targets.mlp import read_mlp
-
-if TYPE_CHECKING:
-    pass
 
 _SHARE, _TRIES = (
     0.97,
@@ -295,8 +292,8 @@ def _jsonable(value: Any) -> Any:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The Approximant of a file, its SequenceApproximant or its InContextSolver; damaged or foreign files raise
-    DamagedFile. Its certificate is the stored one, not proved anew.
+    """The Approximant of a file, its SequenceApproximant, RelationApproximant or InContextSolver; damaged or foreign
+    files raise DamagedFile. Its certificate is the stored one, not proved anew.
     """
     kind = format_of(path)
     if kind == SEQUENCE:

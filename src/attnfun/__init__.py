@@ -8,13 +8,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest, NotPositive, Refuted
+from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest, NotPositive, NoUtility, Refuted
 
 if TYPE_CHECKING:
     from attnfun.approximant import Approximant
     from attnfun.certify import Certificate, Status
+    from attnfun.lexicographic import LexicographicHead, lexicographic
     from attnfun.limits.embedding import EmbeddingDimension, embed_dim
     from attnfun.limits.score_rank import ScoreRank, rank_of
+    from attnfun.preorders import PreorderReport, preorder
     from attnfun.relations import RelationApproximant, relation
     from attnfun.sequence_approximant import SequenceApproximant
     from attnfun.sequences import sequence
@@ -36,7 +38,10 @@ __all__ = [
     "InContextSolver",
     "Infeasible",
     "InvalidRequest",
+    "LexicographicHead",
+    "NoUtility",
     "NotPositive",
+    "PreorderReport",
     "Refuted",
     "RelationApproximant",
     "ScoreRank",
@@ -48,7 +53,9 @@ __all__ = [
     "in_context",
     "interpolation",
     "interpolation_table",
+    "lexicographic",
     "load",
+    "preorder",
     "rank_of",
     "relation",
     "sequence",
@@ -62,6 +69,8 @@ _HOMES = {
     "Certificate": "attnfun.certify",
     "EmbeddingDimension": "attnfun.limits.embedding",
     "InContextSolver": "attnfun.solver",
+    "LexicographicHead": "attnfun.lexicographic",
+    "PreorderReport": "attnfun.preorders",
     "RelationApproximant": "attnfun.relations",
     "ScoreRank": "attnfun.limits.score_rank",
     "SequenceApproximant": "attnfun.sequence_approximant",
@@ -72,7 +81,9 @@ _HOMES = {
     "in_context": "attnfun.solver",
     "interpolation": "attnfun.truncated_linear",
     "interpolation_table": "attnfun.truncated_linear",
+    "lexicographic": "attnfun.lexicographic",
     "load": "attnfun.verbs",
+    "preorder": "attnfun.preorders",
     "rank_of": "attnfun.limits.score_rank",
     "relation": "attnfun.relations",
     "sequence": "attnfun.sequences",

@@ -4,7 +4,8 @@ Statement. Keys are x ∈ {0, …, P−1}^k, ordered by the first coordinate in 
 
     one number    u = (…(x1 P + x2) P + …) P + x_k, a linear (rank 1) utility, is computed without any rounding
                   iff P^k ≤ 2^p + 1; for k ≥ 2 and the formats below that is P^k ≤ 2^p. Beyond, two keys tie.
-    centred       the same with x1 counted from −P/2 on (P odd: every coordinate from −(P−1)/2): the sign is one bit more,
+    centred       the same with x1 counted from −P/2 on (P odd: every coordinate from −(P−1)/2): the sign is one bit
+    more,
                   and P^k ≤ 2^(p+1) + 1 is enough
     cascade       coordinate by coordinate (constructions/preorders/lexicographic.py): P ≤ 2^(p−1), whatever k
 
@@ -16,13 +17,13 @@ Statement. Keys are x ∈ {0, …, P−1}^k, ordered by the first coordinate in 
 | float64 | 53 | 94,906,265 | 134,217,728 | 4.5e15 |
 
 Derivation. Every whole number up to 2^p is a float, 2^p + 1 is not and rounds to 2^p (ties to even). All intermediate
-values of Horner's rule are whole numbers ≤ u ≤ P^k − 1, so nothing rounds if P^k − 1 ≤ 2^p. Otherwise the keys with
-u = 2^p and 2^p + 1 exist. In the second the last sum, or the product before it if x_k = 0, is the first value past 2^p; it
-becomes 2^p: a tie (`tied_pair`). Centred, u runs from −P^k/2 to P^k/2 − 1, or to ±(P^k − 1)/2, and every intermediate
-value is a whole number of at most that size. By Mihailescu's theorem (and, for these p, by looking)
-2^p + 1 is no proper power unless p = 3.
-Optimal. P^k keys in strict order have P^k different utilities, so the smallest gap is at most range/(P^k − 1), for every
-utility (pigeonhole); u attains it.
+values of Horner's rule are whole numbers ≤ u ≤ P^k − 1, so nothing rounds if P^k − 1 ≤ 2^p. Otherwise the keys with u
+= 2^p and 2^p + 1 exist. In the second the last sum, or the product before it if x_k = 0, is the first value past 2^p;
+it becomes 2^p: a tie (`tied_pair`). Centred, u runs from −P^k/2 to P^k/2 − 1, or to ±(P^k − 1)/2, and every
+intermediate value is a whole number of at most that size. By Mihailescu's theorem (and, for these p, by looking) 2^p +
+1 is no proper power unless p = 3.
+Optimal. P^k keys in strict order have P^k different utilities, so the smallest gap is at most range/(P^k − 1), for
+every utility (pigeonhole); u attains it.
 
 The continuum. The lexicographic order of [0, 1]^k, k ≥ 2, has no utility at all: for each x1 the interval between
 u(x1, 0, …) and u(x1, 1, …) would be nonempty, and uncountably many disjoint intervals do not fit on a line (Debreu
@@ -45,7 +46,7 @@ BITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
 
 @dataclass(frozen=True)
 class GridLimits:
-    """The largest P of each way for k coordinates in one format; `fits` says which ways hold the P that was asked for."""
+    """The largest P of each way for k coordinates in one format; `fits`: which ways hold the P that was asked for."""
 
     dtype: str
     bits: int

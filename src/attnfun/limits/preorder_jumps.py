@@ -2,29 +2,30 @@
 
 Statement. Let a ≽ k_1 ≻ … ≻ k_m ≽ b. Then every utility u has u(a) − u(b) ≥ u(k_1) − u(k_m) > 0, so that its Lipschitz
 constant is at least (u(k_1) − u(k_m))/|a − b|. That is exact, whatever the preorder; a jump is the limit |a − b| → 0.
-Reported is such a chain with |a − b| ≤ 2^-45 of the box (in each coordinate) although the ends k_1 and k_m lie a quarter
-of the box apart in some coordinate, or, where nothing lies between the classes of a and b, 2^-5.
+Reported is such a chain with |a − b| ≤ 2^-45 of the box (in each coordinate) although the ends k_1 and k_m lie a
+quarter of the box apart in some coordinate, or, where nothing lies between the classes of a and b, 2^-5.
 Debreu's theorem is the reason to look: a complete, transitive, continuous preorder on a box has a continuous utility.
 
 Search. (1) a ≻ y ≻ b by sampling, then bisection of the segment against y. In a continuous preorder y is then within
 2^-45 of the segment's utilities, and only keys of nearly its utility lie between; across a jump whole chains do. Tried
-are chains along each axis through y, and through keys met before. (2) a ≻ b with all midpoints indifferent to
-a or to b: two classes that touch, of a preorder that has few. (3) The points at which parallel lines cross the class of y, to the last
-float: ordered along the class, not at random, if y ties with them in a first criterion that is no coordinate (a rotated
-lexicographic order). 18 strictly ordered of 32 in sequence do not happen at random (chance below 10^-7).
+are chains along each axis through y, and through keys met before. (2) a ≻ b with all midpoints indifferent to a or to
+b: two classes that touch, of a preorder that has few. (3) The points at which parallel lines cross the class of y, to
+the last float: ordered along the class, not at random, if y ties with them in a first criterion that is no coordinate
+(a rotated lexicographic order). 18 strictly ordered of 32 in sequence do not happen at random (chance below 10^-7).
 
 Resolution. x1 + τ x2 is told from the lexicographic order for τ ≥ 4·2^-45 ≈ 1.2e-13; below, and for utilities steeper
 than 2^43 over the box, the witness stays true and the word "jump" is about this resolution. Chains have nine keys and
 more, so that rounding noise of the oracle makes none.
 
-Queries. Between two queries at which k_1 ≻ … ≻ k_m and the reverse hold, a query-continuous preorder has a query at which
-all are indifferent ({q : k ≽_q k'} closed, the segment connected). A flip of a chain is thus undecided: (q − c)·k flips
-every chain at c and is continuous.
+Queries. Between two queries at which k_1 ≻ … ≻ k_m and the reverse hold, a query-continuous preorder has a query at
+which all are indifferent ({q : k ≽_q k'} closed, the segment connected). A flip of a chain is thus undecided: (q −
+c)·k flips every chain at c and is continuous.
 Failure mode: jumps on thin sets, or seen only by keys that no chain meets, are not found.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from functools import cached_property, cmp_to_key
@@ -81,7 +82,7 @@ class _Probe:
         return a, b
 
     def falls(self, chain: list[Array]) -> bool:
-        return all(self.compare(hi, lo) > 0 for hi, lo in zip(chain, chain[1:], strict=False))
+        return all(self.compare(hi, lo) > 0 for hi, lo in itertools.pairwise(chain))
 
     def witness(self, a: Array, b: Array, chain: list[Array]) -> Witness | None:
         if not self.far(a, b) <= _COARSEST:
@@ -157,8 +158,8 @@ def _axis_chains(probe: _Probe, y: Array) -> Iterator[list[Array]]:
 def _by_classes(probe: _Probe, trials: int) -> Witness | None:
     """Few classes, each met more than once, and a segment that holds keys as good as its ends only.
 
-    A box is connected, so a continuous preorder has one class or a continuum of them. That each class is met again keeps
-    out utilities that are rounded to a constant in parts of the box, as tanh is.
+    A box is connected, so a continuous preorder has one class or a continuum of them. That each class is met again
+    keeps out utilities that are rounded to a constant in parts of the box, as tanh is.
     """
     keys = sorted(probe.box.sample(_SAMPLE, probe.rng), key=cmp_to_key(probe.compare))
     classes = [[keys[0]]]

@@ -1,16 +1,18 @@
 """Is a comparison oracle a preorder? Completeness, reflexivity and transitivity probed; violations as witnesses.
 
-Statement. R(a, b) = "a is at least as good as b" is a complete preorder iff R(a, a), R(a, b) or R(b, a), and R(a, b) with
-R(b, c) imply R(a, c). Only such an R has a utility. Each violation involves at most three keys and one query: a
-`Witness`, whose `check` asks the oracle again. The full table of m keys takes m² comparisons and settles all m³ triples
-of them, so that is what is asked: keys spread over the box, keys that share coordinates, keys close to each other.
+Statement. R(a, b) = "a is at least as good as b" is a complete preorder iff R(a, a), R(a, b) or R(b, a), and R(a, b)
+with R(b, c) imply R(a, c). Only such an R has a utility. Each violation involves at most three keys and one query: a
+`Witness`, whose `check` asks the oracle again. The full table of m keys takes m² comparisons and settles all m³
+triples of them, so that is what is asked: keys spread over the box, keys that share coordinates, keys close to each
+other.
 
-A finding is "violated" with a witness, or "sampled": no violation in so many probes, which proves nothing. An oracle that
-answers the same question differently is no relation and is refused.
+A finding is "violated" with a witness, or "sampled": no violation in so many probes, which proves nothing. An oracle
+that answers the same question differently is no relation and is refused.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -85,12 +87,12 @@ class Witness:
             a, b, c = keys
             return weakly(q, a, b) and weakly(q, b, c) and not weakly(q, a, c)
         if self.kind == "flip":
-            pairs = list(zip(keys, keys[1:], strict=False))
+            pairs = list(itertools.pairwise(keys))
             there, back = queries
             return all(strictly(there, a, b) and strictly(back, b, a) for a, b in pairs) and self._near(there, back)
         if self.kind == "jump":
             a, b, *chain = keys
-            pairs = list(zip(chain, chain[1:], strict=False))
+            pairs = list(itertools.pairwise(chain))
             falls = bool(pairs) and all(strictly(q, hi, lo) for hi, lo in pairs)
             return falls and weakly(q, a, chain[0]) and weakly(q, chain[-1], b) and self._near(a, b)
         return False
@@ -118,8 +120,8 @@ _STATEMENTS = {
     "incomplete": "of two keys neither is at least as good as the other",
     "cycle": "a is better than b, b better than c, c better than a: no utility exists",
     "intransitive": "a is at least as good as b, b as c, but a not as c: no utility exists",
-    "jump": "every utility u changes between two keys {d:.3g} apart by at least u(k_1) - u(k_m) > 0, k_1 and k_m the ends"
-    " of the chain: its Lipschitz constant is at least (u(k_1) - u(k_m))/{d:.3g}",
+    "jump": "every utility u changes between two keys {d:.3g} apart by at least u(k_1) - u(k_m) > 0, k_1 and k_m the"
+    " ends of the chain: its Lipschitz constant is at least (u(k_1) - u(k_m))/{d:.3g}",
     "flip": "{m} keys reverse their order between two queries {d:.3g} apart: a query-continuous preorder is indifferent"
     " between all of them at a query in between, else it jumps there",
 }
@@ -127,7 +129,7 @@ _STATEMENTS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found about one property: "violated" or "undecided" with a witness, "sampled", "proved", "not probed"."""
+    """What was found about one property: violated or undecided (with a witness), sampled, proved, not probed."""
 
     status: str
     probes: int

@@ -2,8 +2,8 @@
 
 Either a utility expression u(q, k) in query and key variables (a ≽ b iff u(q, a) ≥ u(q, b)), or a comparison callable
 `prefers(query, a, b)`, true iff a is **at least as good** as b: true both ways for a tie, true for a against itself.
-Queries may be absent: then the utility is of keys alone, and the callable is `prefers(a, b)`. It is given read-only NumPy
-arrays of shape (variables,) and asked one pair at a time.
+Queries may be absent: then the utility is of keys alone, and the callable is `prefers(a, b)`. It is given read-only
+NumPy arrays of shape (variables,) and asked one pair at a time.
 
 A callable is an oracle: nothing but its answers is known, so nothing about it is ever proved.
 """

@@ -77,7 +77,7 @@ def lexicographic(
     if method not in METHODS:
         raise InvalidRequest(f"method={method!r:.40}: write {', '.join(METHODS)}")
     limits = grid_limits(dtype, coordinates, levels)
-    fits = {"one head": levels <= limits.one_number, "cascade": levels <= limits.cascade}
+    fits = {"one head": levels <= limits.one_number, "cascade": levels <= _cascade(limits)}
     wanted = [name for name in METHODS[1:] if method in ("auto", name)]
     chosen = next((name for name in wanted if fits[name]), None)
     if chosen is None:
@@ -86,20 +86,25 @@ def lexicographic(
     return LexicographicHead(build(levels, coordinates, dtype), limits, chosen)
 
 
+def _cascade(limits: GridLimits) -> int:
+    assert limits.cascade is not None  # float32 and float64 have cascades
+    return limits.cascade
+
+
 def _reason(limits: GridLimits, wanted: list[str]) -> str:
     grid = f"{limits.levels:,} levels in {limits.coordinates} coordinates"
     if "cascade" in wanted:
-        return f"{grid}: a cascade in {limits.dtype} holds {limits.cascade:,} levels a coordinate"
+        return f"{grid}: a cascade in {limits.dtype} holds {_cascade(limits):,} levels a coordinate"
     pair = tied_pair(limits.levels or 0, limits.coordinates, limits.dtype)
     tie = f", {pair[0]} and {pair[1]} tie" if pair else ""
     return f"{grid}: one head in {limits.dtype} holds {limits.one_number:,} levels{tie}"
 
 
 def _nearest(limits: GridLimits, wanted: list[str]) -> dict[str, Any]:
-    if "cascade" not in wanted and (limits.levels or 0) <= limits.cascade:
+    if "cascade" not in wanted and (limits.levels or 0) <= _cascade(limits):
         return {"method": "cascade"}
     finer = grid_limits("float64", limits.coordinates)
-    room = finer.cascade if "cascade" in wanted else finer.one_number
+    room = _cascade(finer) if "cascade" in wanted else finer.one_number
     if limits.dtype != "float64" and (limits.levels or 0) <= room:
         return {"dtype": "float64"}
-    return {"levels": limits.cascade if "cascade" in wanted else limits.one_number}
+    return {"levels": _cascade(limits) if "cascade" in wanted else limits.one_number}

@@ -14,7 +14,7 @@ from attnfun.constructions.preorders.net import NetUtility, build_net
 from attnfun.errors import Infeasible, InvalidRequest, NoUtility
 from attnfun.limits.finite_preorder import check_cycle, levels, read_comparisons
 from attnfun.limits.lexicographic import grid_limits
-from attnfun.limits.preorder_jumps import lexicographic_axes, probe_keys, probe_queries
+from attnfun.limits.preorder_jumps import lexicographic_axes, misorder_probability, probe_keys, probe_queries
 from attnfun.limits.preorder_probes import Finding, Witness, probe_order
 from attnfun.targets import Box, require_defined
 from attnfun.targets.domain import Array
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _PROPERTIES = ("reflexive", "complete", "transitive")
 _BUDGET = 60_000
 _FRESH = 1000
+_TAU = 0.01
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class PreorderReport:
         The expression as NumPy computes it, or the net's utility, measured only. NoUtility where there is none.
         """
         query, K, single = self._points(points)
-        self._require_utility()
+        self.require()
         if self.preorder.graph is not None:
             values = self.preorder.values(query, K)
         elif self.net is not None:
@@ -105,7 +106,7 @@ class PreorderReport:
             raise InvalidRequest(
                 "a comparison callable has no expression to prove anything of; rank(eps) is about its net's utility"
             )
-        self._require_utility()
+        self.require()
         from attnfun.relations import relation
 
         asked = self.preorder.relation()
@@ -113,14 +114,15 @@ class PreorderReport:
 
     def rank(self, eps: float) -> ScoreRank:
         """The rank of scores within eps of the net's utility: that of its table, interpolation adds nothing to it."""
-        self._require_utility()
+        self.require()
         if self.net is None:
             raise InvalidRequest("rank(eps) is about a net's utility; for an expression relation(eps) has the rank")
         from attnfun.limits.score_rank import rank_of
 
         return rank_of(self.net.table, eps)
 
-    def _require_utility(self) -> None:
+    def require(self) -> None:
+        """Raise NoUtility, with the witness and what would do instead, if a property is violated."""
         broken = [(name, f) for name, f in self.findings.items() if f.status == "violated"]
         if broken:
             name, finding = broken[0]
@@ -133,15 +135,18 @@ class PreorderReport:
             )
 
     def _nearest(self, witness: Witness) -> dict[str, Any] | None:
-        """What would do instead of a lexicographic order of the continuum."""
+        """Instead of a lexicographic order of the continuum: `lexicographic(**grid)`, `lexicographic(**cascade)`, or a
+        utility that misorders a share of uniform pairs (of two coordinates on unit intervals).
+        """
         if witness.kind != "jump" or self.lexicographic is None or len(self.lexicographic) < 2:
             return None
         k, (first, second) = len(self.lexicographic), self.lexicographic[:2]
         limits = grid_limits("float32", k)
         return {
-            "grid": f"lexicographic({limits.one_number}, {k}): one head, the largest grid in float32",
-            "cascade": f"lexicographic({limits.cascade}, {k}, method='cascade'): a head a coordinate",
-            "utility": f"{first} + tau*({second}): misorders tau/3 - tau**2/12 of uniform pairs of unit sides",
+            "grid": {"levels": limits.one_number, "coordinates": k, "method": "one head"},
+            "cascade": {"levels": limits.cascade, "coordinates": k, "method": "cascade"},
+            "utility": f"{first} + {_TAU}*({second})",
+            "misordered": misorder_probability(_TAU),
         }
 
     def _points(self, points: tuple[ArrayLike, ...]) -> tuple[Array | None, Array, bool]:

@@ -7,12 +7,13 @@ Statement. Keys are x ∈ {0, …, P−1}^k, ordered by the first coordinate in 
     centred       the same with x1 counted from −P/2 on (P odd: every coordinate from −(P−1)/2): the sign is one bit
     more,
                   and P^k ≤ 2^(p+1) + 1 is enough
-    cascade       coordinate by coordinate (constructions/preorders/lexicographic.py): P ≤ 2^(p−1), whatever k
+    cascade       coordinate by coordinate (constructions/preorders/lexicographic.py): P ≤ 2^(p−1), whatever k; built in
+                  float32 and float64
 
 | largest P | bits p | one number, k = 2 | centred, k = 2 | cascade |
 | --- | --- | --- | --- | --- |
-| bfloat16 | 8 | 16 | 22 | 128 |
-| float16 | 11 | 45 | 64 | 1,024 |
+| bfloat16 | 8 | 16 | 22 | |
+| float16 | 11 | 45 | 64 | |
 | float32 | 24 | 4,096 | 5,792 | 8,388,608 |
 | float64 | 53 | 94,906,265 | 134,217,728 | 4.5e15 |
 
@@ -42,6 +43,8 @@ from attnfun.errors import InvalidRequest
 
 BITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
 """Significant bits, the hidden one included."""
+CASCADES = ("float32", "float64")
+"""Formats whose range holds the logits of a cascade, and in which networks are built."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +56,18 @@ class GridLimits:
     coordinates: int
     one_number: int
     centred: int
-    cascade: int
+    cascade: int | None
     levels: int | None = None
 
     @property
-    def largest(self) -> dict[str, int]:
+    def largest(self) -> dict[str, int | None]:
         return {"one_number": self.one_number, "centred": self.centred, "cascade": self.cascade}
 
     @property
     def fits(self) -> dict[str, bool] | None:
         if self.levels is None:
             return None
-        return {way: self.levels <= most for way, most in self.largest.items()}
+        return {way: most is not None and self.levels <= most for way, most in self.largest.items()}
 
     @property
     def gap(self) -> float | None:
@@ -94,7 +97,8 @@ def grid_limits(dtype: str = "float32", coordinates: int = 2, levels: int | None
     if levels is not None:
         _whole("levels", levels, 1, 10**18)
     one = 2**p + 1 if coordinates == 1 else _root(2**p + 1, coordinates)
-    return GridLimits(dtype, p, coordinates, one, _root(2 ** (p + 1) + 1, coordinates), 2 ** (p - 1), levels)
+    cascade = 2 ** (p - 1) if dtype in CASCADES else None
+    return GridLimits(dtype, p, coordinates, one, _root(2 ** (p + 1) + 1, coordinates), cascade, levels)
 
 
 def tied_pair(levels: int, coordinates: int, dtype: str) -> tuple[tuple[int, ...], tuple[int, ...]] | None:

@@ -329,7 +329,7 @@ def lexicographic_axes(preorder: Preorder, seed: int, probes: int = 400) -> tupl
 
 
 def misorder_probability(tau: float) -> float:
-    """P(x1 + τ x2 misorders two uniform keys of the unit square against the lexicographic order), 0 ≤ τ ≤ 1.
+    """P(x1 + τ x2 misorders two uniform keys of the unit square, lexicographically compared), 0 ≤ τ ≤ 1.
 
     It does iff D1 = x1 − x1' and D2 have opposite signs and |D1| < τ|D2|. |D1|, |D2| have density 2(1 − s); with
     s = |D2|: P = ½ ∫ 2(1 − s) (2τs − τ²s²) ds = τ/3 − τ²/12.

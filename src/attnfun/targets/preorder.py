@@ -20,6 +20,7 @@ from attnfun.errors import InvalidRequest
 from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, Graph, parse, precision, run
 from attnfun.expressions.enclosures import lower, point_balls, upper
 from attnfun.targets.domain import Array, Box
+from attnfun.targets.function import Function
 from attnfun.targets.relation import Relation, joined
 
 _EXACT = 256
@@ -43,7 +44,7 @@ class Preorder:
 
     @classmethod
     def read(cls, utility: Any, prefers: Any, keys: Any, queries: Any) -> Preorder:
-        """From a utility (text or Graph) or a callable, and the boxes."""
+        """From a utility (text, Graph, NumPy function of all variables) or a comparison callable, and the boxes."""
         if keys is None:
             raise InvalidRequest("a preorder needs the box of its keys: right={'k': (0, 1)} (or keys=)")
         box, asked = Box.parse(keys), None if queries is None else Box.parse(queries)
@@ -57,6 +58,8 @@ class Preorder:
         graph = utility if isinstance(utility, Graph) else None
         if isinstance(utility, str):
             graph = parse(utility, names)
+        elif callable(utility):
+            graph = Function.read(utility, box if asked is None else joined(asked, box)).graph
         if graph is None or len(graph.outputs) != 1 or not set(graph.variables) <= set(names):
             raise InvalidRequest(f"utility={utility!r:.60}: one expression in {', '.join(names)} is needed")
         return cls(box, asked, graph)

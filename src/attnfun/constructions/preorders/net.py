@@ -56,7 +56,7 @@ class NetUtility:
 def build_net(
     preorder: Preorder, budget: int, say: Callable[[str], None], points: tuple[int, int] | None = None
 ) -> NetUtility:
-    """Sort a net of keys for each query of a net within about `budget` comparisons; `points`: (queries, keys) an axis."""
+    """Sort a net of keys for each query of a net in about `budget` comparisons; `points`: (queries, keys) an axis."""
     count, per_axis = points or _sizes(preorder, budget)
     grid = product_grid(preorder.keys, per_axis)
     nodes: list[Array | None] = [None]

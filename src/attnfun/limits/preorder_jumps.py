@@ -17,9 +17,10 @@ Resolution. x1 + τ x2 is told from the lexicographic order for τ ≥ 4·2^-45 
 than 2^43 over the box, the witness stays true and the word "jump" is about this resolution. Chains have nine keys and
 more, so that rounding noise of the oracle makes none.
 
-Queries. Between two queries at which k_1 ≻ … ≻ k_m and the reverse hold, a query-continuous preorder has a query at
-which all are indifferent ({q : k ≽_q k'} closed, the segment connected). A flip of a chain is thus undecided: (q −
-c)·k flips every chain at c and is continuous.
+Queries. Between two queries at which k_1 ≻ … ≻ k_m and the reverse hold, a query-continuous preorder has for every two
+of these keys a query at which they are indifferent: {q : k ≽_q k'} and {q : k' ≽_q k} are closed and cover a connected
+segment. That a whole chain flips within 2^-45 is rare, but no contradiction: (q − c)·k flips every chain at c and is
+continuous. So it is reported as undecided.
 Failure mode: jumps on thin sets, or seen only by keys that no chain meets, are not found.
 """
 

@@ -70,6 +70,9 @@ class Witness:
             return False
 
     def _holds(self, weakly: Callable[[Array | None, Array, Array], bool]) -> bool:
+        least, most, asks = _SHAPES.get(self.kind, (1, 0, 0))
+        if not least <= len(self.keys) <= most or (asks == 2) != (len(self.queries) == 2):
+            return False
         keys = [np.array(k) for k in self.keys]
         queries: list[Array | None] = [np.array(q) for q in self.queries] or [None]
 
@@ -111,6 +114,17 @@ class Witness:
         }
 
 
+_SHAPES = {
+    "irreflexive": (1, 1, 1),
+    "incomplete": (2, 2, 1),
+    "cycle": (3, 3, 1),
+    "intransitive": (3, 3, 1),
+    "jump": (4, 1000, 1),
+    "flip": (3, 1000, 2),
+}
+"""Fewest and most keys, and queries (1: at most one)."""
+
+
 class _OpenError(Exception):
     """Balls could not settle a comparison."""
 
@@ -122,8 +136,8 @@ _STATEMENTS = {
     "intransitive": "a is at least as good as b, b as c, but a not as c: no utility exists",
     "jump": "every utility u changes between two keys {d:.3g} apart by at least u(k_1) - u(k_m) > 0, k_1 and k_m the"
     " ends of the chain: its Lipschitz constant is at least (u(k_1) - u(k_m))/{d:.3g}",
-    "flip": "{m} keys reverse their order between two queries {d:.3g} apart: a query-continuous preorder is indifferent"
-    " between all of them at a query in between, else it jumps there",
+    "flip": "{m} keys reverse their order between two queries {d:.3g} apart: if the preorder is query-continuous, every"
+    " two of them are indifferent at some query in between; else it jumps there",
 }
 
 

@@ -359,8 +359,8 @@ SAMPLED = (
 )
 
 OPEN = (
-    "that a preorder jumps, or does not jump, where only comparisons are known: witnesses are about a resolution; that a"
-    " preorder is continuous in queries; the cascade in half precision",
+    "that a preorder jumps, or does not, where only comparisons are known: witnesses are about a resolution; that one"
+    " is continuous in queries; the cascade in half precision",
     "networks of several layers without labels, and any of them in L^p: evaluated, saved, exported, but not proved",
     "axes of heads without labels that read more than one variable; steps of more than four arguments",
     "MLPs without labels, in L^p, or with several blocks for one coordinate; lower bounds on the units of any MLP",
@@ -465,8 +465,8 @@ def _lines() -> Iterator[str]:
     yield f"vectors rank exactly and obstructions exclude what they say (`{_path(check)}`); a rank is enough, or"
     yield f"is not (`{_path(score_rank)}`, with singular values of `{_path(singular)}`)."
     yield ""
-    yield "Of lexicographic order: the largest grid that one number ranks in a format, and the winner weight of heads on"
-    yield f"it, by the arguments of `{_path(lexicographic)}` and `{_path(heads)}`. Of a preorder by a continuous"
+    yield "Of lexicographic order: the largest grid that one number ranks in a format, and the winner weight of heads"
+    yield f"on it, by the arguments of `{_path(lexicographic)}` and `{_path(heads)}`. Of a preorder by a continuous"
     yield "utility expression: all its properties (`docs/preorders.md`)."
     yield from ("", "## Conditional", "")
     yield "Hypotheses that certificates print:"

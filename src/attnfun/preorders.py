@@ -110,6 +110,8 @@ class PreorderReport:
         from attnfun.relations import relation
 
         asked = self.preorder.relation()
+        if not set(asked.graph.variables) & set(asked.right.names):
+            raise InvalidRequest(f"{self.preorder.text}: no key variable matters, all keys are indifferent")
         return relation(asked.graph, asked.left, asked.right, eps, **options)
 
     def rank(self, eps: float) -> ScoreRank:

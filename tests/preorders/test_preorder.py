@@ -89,6 +89,25 @@ def test_a_preorder_that_no_query_changes_has_rank_one(utility: str, left: str |
     assert "rank 1" in report.note and report.relation(1e-3).rank == 1
 
 
+@pytest.mark.parametrize(
+    "utility", ["q**2 - (k - q)", "-(q - (k*q - sin(q))) + 3", "k*q/(1+q) - exp(q) + k", "-(-(q+k))", "2*(q+k)", "q"]
+)
+def test_addends_of_the_query_alone_change_no_difference(utility: str) -> None:
+    preorder = Preorder.read(utility, None, "k=0:1", "q=0:1")
+    short = Preorder(preorder.keys, preorder.queries, preorder.essential())
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        q, K = rng.random(1), rng.random((2, 1))
+        assert np.diff(preorder.values(q, K)) == pytest.approx(np.diff(short.values(q, K)), abs=1e-14)
+
+
+def test_keys_that_do_not_matter_have_no_relation() -> None:
+    report = af.preorder(utility="sin(q)", left="q=0:1", right="k=0:1")
+    assert report.status == "proved"
+    with pytest.raises(af.InvalidRequest, match="indifferent"):
+        report.relation(1e-3)
+
+
 def test_a_product_with_the_query_is_not_called_separable() -> None:
     report = af.preorder(utility="q*k + k", left="q=-2:0", right="k=0:1")
     assert report.note == "" and report.status == "proved"

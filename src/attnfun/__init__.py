@@ -13,7 +13,7 @@ from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest
 if TYPE_CHECKING:
     from attnfun.approximant import Approximant
     from attnfun.certify import Certificate, Status
-    from attnfun.lexicographic import LexicographicHead, lexicographic
+    from attnfun.lexicographic_head import LexicographicHead, lexicographic
     from attnfun.limits.embedding import EmbeddingDimension, embed_dim
     from attnfun.limits.score_rank import ScoreRank, rank_of
     from attnfun.preorders import PreorderReport, preorder
@@ -69,7 +69,7 @@ _HOMES = {
     "Certificate": "attnfun.certify",
     "EmbeddingDimension": "attnfun.limits.embedding",
     "InContextSolver": "attnfun.solver",
-    "LexicographicHead": "attnfun.lexicographic",
+    "LexicographicHead": "attnfun.lexicographic_head",
     "PreorderReport": "attnfun.preorders",
     "RelationApproximant": "attnfun.relations",
     "ScoreRank": "attnfun.limits.score_rank",
@@ -81,7 +81,7 @@ _HOMES = {
     "in_context": "attnfun.solver",
     "interpolation": "attnfun.truncated_linear",
     "interpolation_table": "attnfun.truncated_linear",
-    "lexicographic": "attnfun.lexicographic",
+    "lexicographic": "attnfun.lexicographic_head",
     "load": "attnfun.verbs",
     "preorder": "attnfun.preorders",
     "rank_of": "attnfun.limits.score_rank",

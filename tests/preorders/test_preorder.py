@@ -168,3 +168,8 @@ def test_finite_comparisons() -> None:
     assert found.levels.tolist() == [2, 1, 0, 1]
     cycle = finite_preorder([(0, 1), (1, 2), (2, 0), (3, 2)])
     assert cycle.status == "violated" and set(cycle.cycle) == {0, 1, 2} and cycle.check()
+
+
+def test_the_verbs_stay_verbs_when_their_modules_are_loaded() -> None:
+    assert af.LexicographicHead.__name__ and af.PreorderReport.__name__
+    assert callable(af.lexicographic) and callable(af.preorder)

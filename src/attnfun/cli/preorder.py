@@ -116,7 +116,7 @@ def _grid(text: str, coordinates: int, dtype: str, method: str, seed: int, as_js
         levels = int(text)
     except ValueError:
         raise InvalidRequest(f"--lexicographic {text!r}: a whole number of levels, or continuum") from None
-    from attnfun.lexicographic import lexicographic
+    from attnfun.lexicographic_head import lexicographic
     from attnfun.limits.lexicographic import grid_limits
     from attnfun.network.network import DTYPES
 

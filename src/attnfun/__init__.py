@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from attnfun.lexicographic_head import LexicographicHead, lexicographic
     from attnfun.limits.embedding import EmbeddingDimension, embed_dim
     from attnfun.limits.score_rank import ScoreRank, rank_of
-    from attnfun.preorders import PreorderReport, preorder
+    from attnfun.preorders import FinitePreorder, PreorderReport, finite_preorder, preorder
     from attnfun.relations import RelationApproximant, relation
     from attnfun.sequence_approximant import SequenceApproximant
     from attnfun.sequences import sequence
@@ -35,6 +35,7 @@ __all__ = [
     "Certificate",
     "DamagedFile",
     "EmbeddingDimension",
+    "FinitePreorder",
     "InContextSolver",
     "Infeasible",
     "InvalidRequest",
@@ -50,6 +51,7 @@ __all__ = [
     "TrilinearForm",
     "compile",
     "embed_dim",
+    "finite_preorder",
     "in_context",
     "interpolation",
     "interpolation_table",
@@ -68,6 +70,7 @@ _HOMES = {
     "Box": "attnfun.targets",
     "Certificate": "attnfun.certify",
     "EmbeddingDimension": "attnfun.limits.embedding",
+    "FinitePreorder": "attnfun.preorders",
     "InContextSolver": "attnfun.solver",
     "LexicographicHead": "attnfun.lexicographic_head",
     "PreorderReport": "attnfun.preorders",
@@ -78,6 +81,7 @@ _HOMES = {
     "TrilinearForm": "attnfun.trilinear",
     "compile": "attnfun.verbs",
     "embed_dim": "attnfun.limits.embedding",
+    "finite_preorder": "attnfun.preorders",
     "in_context": "attnfun.solver",
     "interpolation": "attnfun.truncated_linear",
     "interpolation_table": "attnfun.truncated_linear",

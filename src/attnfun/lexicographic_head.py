@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     import torch
 
 METHODS = ("auto", "one head", "cascade")
+HYPOTHESES = (
+    "IEEE arithmetic of {dtype}, sums in any order (no TF32)",
+    "an exp that is at most e^-100 where the true one underflows in {dtype}",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +65,8 @@ class LexicographicHead:
     def record(self) -> dict[str, Any]:
         cost = self.network.cost
         sizes = {"layers": cost.layers, "heads": cost.heads, "rank": cost.rank, "parameters": cost.parameters}
-        return {"status": "proved", "method": self.method, **sizes, **self.limits.record()}
+        rests = {"hypotheses": [text.format(dtype=self.network.dtype) for text in HYPOTHESES]}
+        return {"status": "proved", "method": self.method, **sizes, **self.limits.record(), **rests}
 
 
 def lexicographic(

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.preorders import finite_preorder
 from attnfun.targets.preorder import Preorder
 
 SQUARE = "x=0:1;y=0:1"
@@ -32,6 +31,15 @@ def test_the_lexicographic_order_is_refused_with_a_witness_and_what_would_do() -
         assert af.lexicographic(**nearest[way]).record()["status"] == "proved"
     assert af.preorder(utility=nearest["utility"], right=SQUARE).status == "proved"
     assert 0 < nearest["misordered"] < 0.01
+
+
+def test_a_jump_for_some_queries_only_is_found() -> None:
+    def sometimes(q: Any, a: Any, b: Any) -> bool:
+        return tuple(a) >= tuple(b) if q[0] > 0.2 else bool(a.sum() >= b.sum())
+
+    report = af.preorder(sometimes, queries="q=0:1", keys=SQUARE, net=False)
+    assert report.status == "violated" and report.check()
+    assert all(w.queries[0][0] > 0.2 for w in report.witnesses if w.kind == "jump")
 
 
 def test_a_well_behaved_callable_gets_a_continuous_utility_that_agrees() -> None:
@@ -163,10 +171,10 @@ def test_points_that_are_none() -> None:
 
 
 def test_finite_comparisons() -> None:
-    found = finite_preorder([(0, 1), (1, 2), (3, 2)])
+    found = af.finite_preorder([(0, 1), (1, 2), (3, 2)])
     assert found.status == "proved" and found.check() and found.levels is not None
     assert found.levels.tolist() == [2, 1, 0, 1]
-    cycle = finite_preorder([(0, 1), (1, 2), (2, 0), (3, 2)])
+    cycle = af.finite_preorder([(0, 1), (1, 2), (2, 0), (3, 2)])
     assert cycle.status == "violated" and set(cycle.cycle) == {0, 1, 2} and cycle.check()
 
 

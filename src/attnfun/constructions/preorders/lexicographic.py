@@ -23,8 +23,8 @@ losers at least 1 − f_s: c leads or trails other keys by β/2 − M f_{s−1} 
 more, because M(1 − 2f) ≥ β(P + 1/2). The weight on the best key is at least 1/(1 + (n−1) exp(−β + M f_{k−1}))
 (`winner_weight`).
 In p bits: x_s + 1/2 has p bits for x_s < 2^(p−1), β is a power of two and the flag an exact 0, e^(−β/2) = 0 (β = 256,
-2048 in float64), so deciding logits are exact in any order of summation. A platform whose exp gives up to 1e-30
-instead of 0 there changes nothing: M·n·1e-30 is far below β/2.
+2048 in float64), so deciding logits are exact in any order of summation. A platform whose exp gives up to e^−100
+instead of 0 there changes nothing: M·n·e^−100 ≤ 1e-8 for all P and n that are accepted, far below β/2.
 Equal best keys share their weight; the average of m of them is off by at most (m + 2) 2^−p relatively.
 
 Size. One head: k weights. Cascade: k heads, one constant token, width 2k + 3.

@@ -8,13 +8,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest, NotPositive, Refuted
+from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest, NotPositive, NoUtility, Refuted
 
 if TYPE_CHECKING:
     from attnfun.approximant import Approximant
     from attnfun.certify import Certificate, Status
+    from attnfun.lexicographic_head import LexicographicHead, lexicographic
     from attnfun.limits.embedding import EmbeddingDimension, embed_dim
     from attnfun.limits.score_rank import ScoreRank, rank_of
+    from attnfun.preorders import FinitePreorder, PreorderReport, finite_preorder, preorder
     from attnfun.relations import RelationApproximant, relation
     from attnfun.sequence_approximant import SequenceApproximant
     from attnfun.sequences import sequence
@@ -33,10 +35,14 @@ __all__ = [
     "Certificate",
     "DamagedFile",
     "EmbeddingDimension",
+    "FinitePreorder",
     "InContextSolver",
     "Infeasible",
     "InvalidRequest",
+    "LexicographicHead",
+    "NoUtility",
     "NotPositive",
+    "PreorderReport",
     "Refuted",
     "RelationApproximant",
     "ScoreRank",
@@ -45,10 +51,13 @@ __all__ = [
     "TrilinearForm",
     "compile",
     "embed_dim",
+    "finite_preorder",
     "in_context",
     "interpolation",
     "interpolation_table",
+    "lexicographic",
     "load",
+    "preorder",
     "rank_of",
     "relation",
     "sequence",
@@ -61,7 +70,10 @@ _HOMES = {
     "Box": "attnfun.targets",
     "Certificate": "attnfun.certify",
     "EmbeddingDimension": "attnfun.limits.embedding",
+    "FinitePreorder": "attnfun.preorders",
     "InContextSolver": "attnfun.solver",
+    "LexicographicHead": "attnfun.lexicographic_head",
+    "PreorderReport": "attnfun.preorders",
     "RelationApproximant": "attnfun.relations",
     "ScoreRank": "attnfun.limits.score_rank",
     "SequenceApproximant": "attnfun.sequence_approximant",
@@ -69,10 +81,13 @@ _HOMES = {
     "TrilinearForm": "attnfun.trilinear",
     "compile": "attnfun.verbs",
     "embed_dim": "attnfun.limits.embedding",
+    "finite_preorder": "attnfun.preorders",
     "in_context": "attnfun.solver",
     "interpolation": "attnfun.truncated_linear",
     "interpolation_table": "attnfun.truncated_linear",
+    "lexicographic": "attnfun.lexicographic_head",
     "load": "attnfun.verbs",
+    "preorder": "attnfun.preorders",
     "rank_of": "attnfun.limits.score_rank",
     "relation": "attnfun.relations",
     "sequence": "attnfun.sequences",

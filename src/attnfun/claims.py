@@ -23,7 +23,8 @@ import attnfun.certify
 from attnfun.certify import Status, relu_rounding, rounding, witness
 from attnfun.certify.rounding import hypotheses
 from attnfun.constructions import CONSTRUCTIONS, sequence
-from attnfun.limits import score_rank, singular
+from attnfun.constructions.preorders import lexicographic as heads
+from attnfun.limits import lexicographic, score_rank, singular
 from attnfun.limits.embedding import check
 from attnfun.network.network import DTYPES
 from attnfun.verbs import compile as compile_target
@@ -282,6 +283,28 @@ TESTED = (
         ),
     ),
     Tested(
+        "preorders: cycles, incomparable keys and jumps are found with witnesses that replay and cannot be forged;"
+        " continuous utilities raise no alarm; nothing about a callable is called proved",
+        (
+            "tests/preorders/test_probes.py::test_a_violation_is_found_and_replays",
+            "tests/preorders/test_probes.py::test_preorders_pass_and_are_not_called_proved",
+            "tests/preorders/test_probes.py::test_levels_exist_iff_no_cycle_has_a_strict_step",
+            "tests/preorders/test_jumps.py::test_a_jump_is_found_and_its_witness_replays",
+            "tests/preorders/test_jumps.py::test_no_false_alarm",
+            "tests/preorders/test_jumps.py::test_forged_witnesses_do_not_pass",
+        ),
+    ),
+    Tested(
+        "lexicographic grids: the largest P of every format by its own arithmetic, ties beyond it, and heads that copy"
+        " the best key exactly, in torch too",
+        (
+            "tests/preorders/test_lexicographic.py::test_the_largest_square_is_exact_and_the_next_is_not",
+            "tests/preorders/test_lexicographic.py::test_beyond_the_limit_two_keys_tie",
+            "tests/preorders/test_lexicographic.py::test_the_best_key_is_copied_exactly_here_and_in_torch",
+            "tests/preorders/test_lexicographic.py::test_the_winner_weight_is_below_the_true_one",
+        ),
+    ),
+    Tested(
         "an order of documents is found iff there is one: end pieces, intervals, arcs",
         ("tests/limits/embedding/test_orders.py::test_an_order_is_found_iff_some_permutation_is_one",),
     ),
@@ -316,6 +339,8 @@ TESTED = (
 _IN_CONTEXT = ("linear", "lasso", "logistic", "richardson")
 
 SAMPLED = (
+    ("that a comparison callable is a continuous preorder (no violation found)", "src/attnfun/preorders.py"),
+    ("how often a utility on a net agrees with its callable", "src/attnfun/constructions/preorders/net.py"),
     ("which features of a relation are taken, and how their towers are fitted", "src/attnfun/relation_search.py"),
     ("errors and supports of lasso and logistic regression in context", "src/attnfun/certify/in_context_verdict.py"),
     ("the predicted budget of an in-context network", "src/attnfun/rehearsal.py"),
@@ -334,6 +359,8 @@ SAMPLED = (
 )
 
 OPEN = (
+    "that a preorder jumps, or does not, where only comparisons are known: witnesses are about a resolution; that one"
+    " is continuous in queries; the cascade in half precision",
     "networks of several layers without labels, and any of them in L^p: evaluated, saved, exported, but not proved",
     "axes of heads without labels that read more than one variable; steps of more than four arguments",
     "MLPs without labels, in L^p, or with several blocks for one coordinate; lower bounds on the units of any MLP",
@@ -437,6 +464,10 @@ def _lines() -> Iterator[str]:
     yield "Of finite relations, from the relation and the certificate alone (`docs/finite-relations.md`): integer"
     yield f"vectors rank exactly and obstructions exclude what they say (`{_path(check)}`); a rank is enough, or"
     yield f"is not (`{_path(score_rank)}`, with singular values of `{_path(singular)}`)."
+    yield ""
+    yield "Of lexicographic order: the largest grid that one number ranks in a format, and the winner weight of heads"
+    yield f"on it, by the arguments of `{_path(lexicographic)}` and `{_path(heads)}`. Of a preorder by a continuous"
+    yield "utility expression: all its properties (`docs/preorders.md`)."
     yield from ("", "## Conditional", "")
     yield "Hypotheses that certificates print:"
     yield ""

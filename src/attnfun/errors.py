@@ -34,6 +34,14 @@ class NotPositive(Infeasible):
         self.witness = witness
 
 
+class NoUtility(Infeasible):
+    """A preorder has no (continuous) utility; `witness` holds comparisons that show it and can be asked again."""
+
+    def __init__(self, message: str, nearest: Mapping[str, Any] | None = None, witness: Any = None) -> None:
+        super().__init__(message, nearest)
+        self.witness = witness
+
+
 class Refuted(AttnfunError):
     """A claim was shown false at a point that can be evaluated."""
 

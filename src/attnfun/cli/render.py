@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from attnfun.errors import AttnfunError, Infeasible, NotPositive, Refuted
+from attnfun.errors import AttnfunError, Infeasible, NotPositive, NoUtility, Refuted
 
 EXIT = {
     "proved": 0,
@@ -30,6 +30,8 @@ def failure(error: BaseException) -> dict[str, Any]:
     text = " ".join(str(error).split())
     if isinstance(error, Infeasible):
         found = vars(error.witness) if isinstance(error, NotPositive) and error.witness is not None else None
+        if isinstance(error, NoUtility) and error.witness is not None:
+            found = error.witness.record()
         return {
             "status": "infeasible",
             "reason": text,

@@ -1,0 +1,101 @@
+"""Finitely many comparisons: a utility that honours them all, or a cycle that none can.
+
+Statement. Given "i is better than j" (strict) and "i is at least as good as j" (weak) for some pairs of n items,
+numbers u_i with u_i > u_j, u_i ≥ u_j for them exist iff no cycle of given comparisons holds a strict one. If none
+does, u_i = the largest number of strict comparisons on a way down from i is such a utility, with the fewest levels.
+Derivation. Around a cycle u would have to fall by a strict step and return. Otherwise contract the strongly connected
+components of all comparisons: each has weak ones only, so one value does; what is left is acyclic, and longest ways
+are well defined.
+Size: linear in the number of comparisons.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnfun.errors import InvalidRequest
+
+_MOST = 4000
+
+
+def read_comparisons(given: Any) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
+    """(n, strict pairs, weak pairs) from a square table R[i, j] = "i at least as good as j", or a list (better, worse).
+
+    In a table i is better than j where R[i, j] holds and R[j, i] does not.
+    """
+    table = np.asarray(given)
+    if table.dtype == np.bool_ and table.ndim == 2 and table.shape[0] == table.shape[1]:
+        if not 0 < len(table) <= _MOST:
+            raise InvalidRequest(f"comparisons: a table of {len(table)} items; from 1 to {_MOST}")
+        both = table & table.T & ~np.eye(len(table), dtype=bool)
+        return len(table), np.argwhere(table & ~table.T), np.argwhere(both)
+    if table.ndim == 2 and table.shape[1] == 2 and table.dtype.kind in "iu" and len(table) and table.min() >= 0:
+        return int(table.max()) + 1, table.astype(np.int64), np.empty((0, 2), dtype=np.int64)
+    raise InvalidRequest(
+        "comparisons: a square table of True and False, or a list of pairs (better, worse) of item numbers from 0 on"
+    )
+
+
+def levels(n: int, strict: NDArray[np.int64], weak: NDArray[np.int64]) -> tuple[NDArray[np.int64] | None, list[int]]:
+    """(u, []) or (None, cycle): items each given as at least as good as the next, the first pair strictly."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    edges = np.concatenate([strict, weak])
+    graph = coo_array((np.ones(len(edges), dtype=np.int8), (edges[:, 0], edges[:, 1])), shape=(n, n)).tocsr()
+    count, part = connected_components(graph, directed=True, connection="strong")
+    inside = np.flatnonzero(part[strict[:, 0]] == part[strict[:, 1]])
+    if len(inside):
+        better, worse = (int(v) for v in strict[inside[0]])
+        return None, [better, *_way(edges, part, worse, better)]
+    down: list[list[tuple[int, int]]] = [[] for _ in range(count)]
+    waiting = np.zeros(count, dtype=np.int64)
+    for pairs, step in ((strict, 1), (weak, 0)):
+        for i, j in pairs:
+            if part[i] != part[j]:
+                down[part[j]].append((int(part[i]), step))  # from worse to better: ways are counted from below
+                waiting[part[i]] += 1
+    height = np.zeros(count, dtype=np.int64)
+    ready = deque(int(c) for c in np.flatnonzero(waiting == 0))
+    while ready:
+        low = ready.popleft()
+        for high, step in down[low]:
+            height[high] = max(height[high], height[low] + step)
+            waiting[high] -= 1
+            if waiting[high] == 0:
+                ready.append(high)
+    return height[part], []
+
+
+def check_cycle(n: int, strict: NDArray[np.int64], weak: NDArray[np.int64], cycle: Sequence[int]) -> bool:
+    """Is every step of the cycle (back to its start included) a given comparison, and the first a strict one?"""
+    falls = {(int(i), int(j)) for i, j in strict}
+    holds = falls | {(int(i), int(j)) for i, j in weak}
+    steps = list(zip(cycle, [*cycle[1:], *cycle[:1]], strict=True))
+    return bool(steps) and max(cycle) < n and steps[0] in falls and all(step in holds for step in steps)
+
+
+def _way(edges: NDArray[np.int64], part: NDArray[np.int32], start: int, end: int) -> list[int]:
+    """A shortest way from start to end inside one component, end left out."""
+    after: dict[int, list[int]] = {}
+    for i, j in edges:
+        if part[i] == part[start] == part[j]:
+            after.setdefault(int(i), []).append(int(j))
+    before: dict[int, int] = {start: -1}
+    ready = deque([start])
+    while end not in before:
+        here = ready.popleft()
+        for there in after.get(here, []):
+            if there not in before:
+                before[there] = here
+                ready.append(there)
+    way, here = list[int](), before[end] if start != end else -1
+    while here != -1:
+        way.append(here)
+        here = before[here]
+    return way[::-1]

@@ -97,3 +97,10 @@ def test_bad_tolerances_are_refused(eps: float) -> None:
 def test_a_tolerance_below_rounding_is_infeasible() -> None:
     with pytest.raises(af.Infeasible, match="full factorisation"):
         af.rank_of(hilbert(6), 1e-30)
+
+
+@pytest.mark.parametrize("size", [1e150, 1e155, 1e200, 1e300])
+def test_huge_entries_need_no_rank_where_eps_is_larger(size: float) -> None:
+    """Squares of singular values past 1e154 overflow, and must not exclude what is within eps."""
+    answer = af.rank_of(np.eye(3) * size, 10 * size)
+    assert (answer.lower, answer.rank) == (0, 0)

@@ -117,7 +117,7 @@ def rank_below(M: Array, eps: float, above: int) -> int:
 
 def _tail_rank(S: Array, eps: float) -> int:
     """The least k for which the singular values above k do not exclude rank k."""
-    low = singular_values(S)[0]
+    low = np.minimum(singular_values(S)[0], 1e150)  # squares must not overflow; less only lowers the bound
     tail = np.sqrt(np.cumsum((low * low)[::-1])[::-1] * (1 - (len(low) + 8) * 2 * U)) * (1 - 4 * U)
     excluded = tail > eps * math.sqrt(S.shape[0] * S.shape[1]) * (1 + 8 * U)  # tail[k] excludes rank k
     return int(np.argmin(excluded)) if not excluded.all() else len(low)

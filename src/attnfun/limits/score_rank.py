@@ -173,6 +173,8 @@ def _matrix(matrix: Any) -> Array:
 
         matrix = load_matrix(matrix)
     try:
+        if np.asarray(matrix).dtype.kind == "c":  # the conversion would drop the imaginary parts
+            raise ValueError("complex ones are no scores")
         M = np.array(matrix, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidRequest(f"a score matrix holds numbers: {error}") from None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -97,3 +99,21 @@ def test_the_box_of_a_ternary_relation_may_be_where_it_is_huge() -> None:
     box = {name: (0.0, 1.0) for name in "xyz"}
     found = af.ternary("1e160*exp(x*y*z)", box, 1e165)
     assert (found.rank, found.rank_lower) == (1, 0)
+
+
+@pytest.mark.parametrize("eps", [10**400, True, "1", -1, 0])
+def test_a_stored_tolerance_that_is_none_is_damage(eps: object, tmp_path: Path) -> None:
+    path = tmp_path / "r.safetensors"
+    found = af.relation("x*y", *ONE, 1e-3, features_only=True)
+    dataclasses.replace(found, request={"eps": eps}).save(path)
+    for read in (af.verify, af.load):
+        with pytest.raises(af.DamagedFile, match="eps"):
+            read(path)
+
+
+def test_a_file_without_a_tolerance_is_read_and_proved(tmp_path: Path) -> None:
+    path = tmp_path / "r.safetensors"
+    found = af.relation("x*y", *ONE, 1e-3, features_only=True)
+    dataclasses.replace(found, request={"eps": None}).save(path)
+    assert af.verify(path).status is Status.PROVED
+    assert af.load(path).record()["rank"] == 1

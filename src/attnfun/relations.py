@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -270,7 +271,7 @@ def _stored_eps(request: Any) -> float | None:
     eps = request.get("eps") if isinstance(request, dict) else None
     if eps is None:
         return None
-    if type(eps) not in (int, float) or not 0 < eps <= np.finfo(np.float64).max:
+    if type(eps) not in (int, float) or not 0 < eps <= sys.float_info.max:
         raise DamagedFile("the stored request has no usable eps")
     return float(eps)
 

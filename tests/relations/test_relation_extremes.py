@@ -117,3 +117,16 @@ def test_a_file_without_a_tolerance_is_read_and_proved(tmp_path: Path) -> None:
     dataclasses.replace(found, request={"eps": None}).save(path)
     assert af.verify(path).status is Status.PROVED
     assert af.load(path).record()["rank"] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "left", "eps"),
+    [("x*y", (1e6, 1e6 + 1e-6), 1e-3), ("1e100*x*y", (0.0, 1.0), 1e90), ("exp(x)*exp(20 + y)", (20.0, 21.0), 1e10)],
+)
+def test_one_large_factor_asks_for_more_of_the_others(text: str, left: tuple[float, float], eps: float) -> None:
+    """The error of one factor counts as often as the others are large."""
+    found = af.relation(text, {"x": left}, {"y": (0.0, 1.0)}, eps, features_only=True)
+    X, Y = np.linspace(*left, 41)[:, None], np.linspace(0, 1, 41)[:, None]
+    exact = found.target.values(X, Y)
+    assert found.certificate.status is Status.PROVED and found.rank == 1
+    assert np.abs(found.pairs(X, Y) - exact).max() <= found.certificate.error[1] + 4e-16 * np.abs(exact).max()

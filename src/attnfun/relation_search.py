@@ -256,7 +256,7 @@ def _blocks(
             sign = np.ones(P.shape[1])
         # columns that all together weigh less than a thousandth of eps need not be stored
         weight = np.abs(P).sum(axis=0) * np.abs(Q).sum(axis=0)
-        rest = np.cumsum(weight[::-1])[::-1] * max(1.0, math.prod(e.size for e in parts.expansions) / x.size)
+        rest = np.cumsum(weight[::-1])[::-1] * max(1.0, math.prod(e.size for e in parts.expansions if e is not x))
         m = max(1, int(np.count_nonzero(rest > 1e-4 * eps)))
         P, Q, sign = P[:, :m], Q[:, :m], sign[:m]
         blocks.append(Block(factor.left, factor.right, P.reshape(*rows, m), Q.reshape(*columns, m)))

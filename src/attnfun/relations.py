@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -252,16 +253,27 @@ def load_towers(path: str | os.PathLike[str]) -> RelationApproximant:
     core = core_that_fits(asked, features)
     least, how = rest.get("rank_lower"), rest.get("method")
     request = rest.get("request")
+    _stored_eps(request)
     return RelationApproximant(
         asked,
         features,
         towers,
         core,
         certificate,
-        least if isinstance(least, int) else 0,
+        least if type(least) is int else 0,
         how if isinstance(how, str) else "",
-        request if isinstance(request, dict) else {},
+        {key: value for key, value in request.items() if value is not None} if isinstance(request, dict) else {},
     )
+
+
+def _stored_eps(request: Any) -> float | None:
+    """The tolerance of a stored request, None where it names none; DamagedFile for what is no tolerance."""
+    eps = request.get("eps") if isinstance(request, dict) else None
+    if eps is None:
+        return None
+    if type(eps) not in (int, float) or not 0 < eps <= sys.float_info.max:
+        raise DamagedFile("the stored request has no usable eps")
+    return float(eps)
 
 
 def verify_towers(path: str | os.PathLike[str], progress: Callable[[str], None] | None = None) -> Certificate:
@@ -270,14 +282,10 @@ def verify_towers(path: str | os.PathLike[str], progress: Callable[[str], None] 
 
     target, features, towers, rest = load_relation(path)
     asked = Relation.from_json(target)
-    request = rest.get("request")
-    eps = request.get("eps") if isinstance(request, dict) else None
-    if eps is not None and not (isinstance(eps, (int, float)) and math.isfinite(eps) and eps > 0):
-        raise DamagedFile("the stored request has no usable eps")
+    goal = _stored_eps(rest.get("request"))
     require_defined(asked.graph, asked.joint)
     how = rest.get("method")
     with one_thread():
-        goal = None if eps is None else float(eps)
         return prove_by_relation(asked, features, goal, how if isinstance(how, str) else "", progress, None, towers)
 
 

@@ -97,3 +97,16 @@ def test_bad_tolerances_are_refused(eps: float) -> None:
 def test_a_tolerance_below_rounding_is_infeasible() -> None:
     with pytest.raises(af.Infeasible, match="full factorisation"):
         af.rank_of(hilbert(6), 1e-30)
+
+
+@pytest.mark.parametrize("size", [1e150, 1e155, 1e200, 1e300])
+def test_huge_entries_need_no_rank_where_eps_is_larger(size: float) -> None:
+    """Squares of singular values past 1e154 overflow, and must not exclude what is within eps."""
+    answer = af.rank_of(np.eye(3) * size, 10 * size)
+    assert (answer.lower, answer.rank) == (0, 0)
+
+
+def test_complex_scores_are_refused() -> None:
+    """Their imaginary parts would be dropped, and the error proved for the rest."""
+    with pytest.raises(af.InvalidRequest, match="complex"):
+        af.rank_of(np.array([[1.0, 2.0j], [0.0, 1.0]]), 0.1)

@@ -124,16 +124,22 @@ def _axis(graph: Graph, names: tuple[str, ...], low: Array, high: Array, k: int,
     for i in range(good + 1):
         r, size = float(_RHO[i]), sampled_maximum(graph, names, low, high, ellipse(i))
         if math.isfinite(size):
-            n = math.log(max(4 * size, 1e-300) / (tolerance * (r - 1))) / math.log(r)
-            trials.append((max(2, math.ceil(n) + 1), i, r, size))
+            trials.append((_enough(size, r, tolerance), i, r, size))
     for n, i, r, size in sorted(trials)[:8]:
         bound = bound_on_boundary(graph, names, low, high, ellipse(i), size)
         if not math.isfinite(bound):
             continue
-        n += max(0, math.ceil(math.log(max(1.0, bound / max(size, 1e-300))) / math.log(r)))
+        n = max(n, _enough(bound, r, tolerance))
         if n <= _MOST_NODES:
             return n, 4 * arb(bound) * arb(r) ** (1 - n) / (arb(r) - 1)
     raise Undecided(f"coefficients: no ellipse around {names[k]} is known on which the relation is analytic")
+
+
+def _enough(size: float, r: float, tolerance: float) -> int:
+    """The nodes for which the tail 4 size r^{1−n}/(r − 1) is about `tolerance`, whatever the sizes: steers only."""
+    tolerance = max(tolerance, math.ulp(0.0))
+    n = math.log(4) + math.log(max(size, tolerance)) - math.log(tolerance) - math.log(r - 1)
+    return max(2, math.ceil(n / math.log(r)) + 1)
 
 
 _POLES = {"tanh": 1.5, "sigmoid": 3.0, "softplus": 3.0}

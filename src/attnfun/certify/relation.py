@@ -82,14 +82,20 @@ def take_apart(relation: Relation, tolerance: float, core: Core | None = None) -
     """Core, factors and enclosed coefficients; raises Undecided. `tolerance` steers, and proves nothing."""
     core = core or core_of(relation)
     factors = tuple(factors_of(core, relation.symmetric))
-    found = []
     with precision(128):
-        for factor in factors:
+
+        def expanded(factor: Factor, tolerance: float) -> Expansion:
             left, right = list(factor.left), list(factor.right)
             names = tuple(core.left.names[k] for k in left) + tuple(core.right.names[k] for k in right)
             low = np.r_[core.left.low_array[left], core.right.low_array[right]]
             high = np.r_[core.left.high_array[left], core.right.high_array[right]]
-            found.append(expansion(factor.graph, names, low, high, tolerance))
+            return expansion(factor.graph, names, low, high, tolerance)
+
+        found = [expanded(factor, tolerance) for factor in factors]
+        for k, factor in enumerate(factors):  # the error of a factor is multiplied by the sizes of the others
+            others = math.prod(x.size for j, x in enumerate(found) if j != k)
+            if 100 * tolerance < found[k].error * others < math.inf:
+                found[k] = expanded(factor, tolerance / others)
     return Parts(core, factors, tuple(found))
 
 

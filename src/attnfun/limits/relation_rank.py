@@ -30,6 +30,7 @@ _PRODUCTS = 6_000_000
 _PAIRS = {1: 40, 2: 11, 3: 5}  # Gauss nodes a variable, by the variables of the larger side of a factor
 
 
+@np.errstate(all="ignore")  # what overflows counts as nothing
 def rank_lower(relation: Relation, eps: float) -> int:
     """No features ⟨φ, ψ⟩ of fewer coordinates than this come within `eps` everywhere; at least 0."""
     core = plain_core(relation)
@@ -57,7 +58,7 @@ def rank_lower(relation: Relation, eps: float) -> int:
         if len(values) * len(other) > _PRODUCTS:  # leaving out small ones only lowers the bound
             values = np.sort(values)[::-1][: max(1, _PRODUCTS // len(other))]
         values = np.multiply.outer(values, other).ravel() * (1 - 4 * _U)
-    values = np.sort(values)[::-1]
+    values = np.minimum(np.sort(values)[::-1], 1e150)  # squares must not overflow; less only lowers the bound
     if not np.isfinite(values).all():
         return 0
     tails = np.sqrt(np.cumsum((values**2)[::-1])[::-1]) * (1 - (len(values) + 8) * _U)

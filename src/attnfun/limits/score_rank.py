@@ -117,7 +117,7 @@ def rank_below(M: Array, eps: float, above: int) -> int:
 
 def _tail_rank(S: Array, eps: float) -> int:
     """The least k for which the singular values above k do not exclude rank k."""
-    low = singular_values(S)[0]
+    low = np.minimum(singular_values(S)[0], 1e150)  # squares must not overflow; less only lowers the bound
     tail = np.sqrt(np.cumsum((low * low)[::-1])[::-1] * (1 - (len(low) + 8) * 2 * U)) * (1 - 4 * U)
     excluded = tail > eps * math.sqrt(S.shape[0] * S.shape[1]) * (1 + 8 * U)  # tail[k] excludes rank k
     return int(np.argmin(excluded)) if not excluded.all() else len(low)
@@ -173,6 +173,8 @@ def _matrix(matrix: Any) -> Array:
 
         matrix = load_matrix(matrix)
     try:
+        if np.asarray(matrix).dtype.kind == "c":  # the conversion would drop the imaginary parts
+            raise ValueError("complex ones are no scores")
         M = np.array(matrix, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidRequest(f"a score matrix holds numbers: {error}") from None

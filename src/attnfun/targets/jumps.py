@@ -40,14 +40,15 @@ class Band:
 
 def smoothed(relation: Relation, delta: float, eps: float) -> tuple[Relation, Band]:
     """The relation r_δ of the module's statement, to be met at eps/2, and its band."""
-    if isinstance(delta, bool) or not isinstance(delta, (int, float)) or not (math.isfinite(delta) and delta > 0):
+    if isinstance(delta, bool) or not isinstance(delta, (int, float)) or not 0 < delta < math.inf or delta > 1e308:
         raise InvalidRequest(f"band={delta!r:.30}: a positive finite width is needed")
     found: dict[int, Fraction] = {}
     _collect(relation.graph, relation.graph.outputs[0], Fraction(1), found)
     weight = sum(abs(c) for c in found.values())
     if not weight:
         raise InvalidRequest(f"band={delta:g}: {relation.text[:100]} has no sign() that jumps")
-    steep = _steepness(delta, eps / (2 * float(weight)) * (1 - 1e-12))
+    room = min(Fraction(1), Fraction(eps) / (2 * weight))  # 1 asks for no more than any σ does
+    steep = _steepness(delta, float(room) * (1 - 1e-12))
     builder, at = Builder(), list[int]()
     for i, node in enumerate(relation.graph.nodes):
         if i in found:
@@ -95,6 +96,8 @@ def _steepness(delta: float, room: float) -> Fraction:
     if not room > 0:
         raise InvalidRequest("band: eps is too small")
     guess = math.atanh(max(0.0, 1 - min(room, 1.0))) / delta if room > 1e-15 else 20.0 / delta
+    if not guess < 1e290:  # beyond the constants of expressions
+        raise InvalidRequest(f"band={delta:g} is too narrow")
     with precision(128):
         for grow in range(1, 60):
             steep = Fraction(math.ceil(guess * 2**16 * (1 + 1e-6 * 2**grow)) + 1, 2**16)
@@ -107,7 +110,7 @@ def _steepness(delta: float, room: float) -> Fraction:
 def _measure(arguments: Graph, box: Box, delta: float) -> float:
     """An upper bound of the share of the box on which some argument is below delta in size."""
     low, high = box.low_array[None], box.high_array[None]
-    share, spent = np.ones(1), 1
+    spent = 1
     with precision(64):
         while True:
             env = {n: balls(low[:, k], high[:, k]) for k, n in enumerate(box.names)}
@@ -115,9 +118,10 @@ def _measure(arguments: Graph, box: Box, delta: float) -> float:
             for value in run(arguments, BallAlgebra(), env):
                 sizes = abs_lowers(np.broadcast_to(np.asarray(value, dtype=object), (len(low),)))
                 clear &= sizes >= delta
-            low, high, share = low[~clear], high[~clear], share[~clear]
+            low, high = low[~clear], high[~clear]
             spent += 2 * len(low)
             if not len(low) or spent > _BOXES:
-                return min(1.0, float(share.sum()) * (1 + 1e-9))
+                # from their sides: halves are equal only up to rounding, which is much in a box of few doubles
+                shares = np.prod((high - low) / (box.high_array - box.low_array), axis=1)
+                return min(1.0, float(shares.sum()) * (1 + 1e-9))
             low, high = halved(low, high, 1 / (box.high_array - box.low_array))
-            share = np.concatenate([share, share]) / 2

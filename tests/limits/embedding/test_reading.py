@@ -9,6 +9,7 @@ import pytest
 
 from attnfun.errors import InvalidRequest
 from attnfun.limits.embedding.reading import load_matrix, read_documents, read_relevance
+from attnfun.limits.embedding.relevance import Relevance
 
 WANTED = {"a": {"x", "y"}, "b": {"y"}, "c": set()}
 
@@ -94,3 +95,35 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
             read_relevance(tmp_path / name)
     with pytest.raises(InvalidRequest):
         read_documents(tmp_path / "empty")
+
+
+@pytest.mark.parametrize("corner", ["", "id", "Query"])
+def test_columns_named_by_numbers_are_no_row(corner: str, tmp_path: Path) -> None:
+    """What pandas writes: an empty corner and numbered columns. Read as a row it would be one query more."""
+    (tmp_path / "r.csv").write_text(f"{corner},0,1,2\n7,1,0,0\n8,0,1,0\n")
+    relation = read_relevance(tmp_path / "r.csv")
+    assert relation.query_ids == ("7", "8") and relation.document_ids == ("0", "1", "2")
+    assert [row.tolist() for row in relation.rows] == [[0], [1]]
+    assert load_matrix(tmp_path / "r.csv").tolist() == [[1, 0, 0], [0, 1, 0]]
+
+
+def test_ids_may_hold_what_is_no_end_of_a_line(tmp_path: Path) -> None:
+    (tmp_path / "r.tsv").write_text("a\u2028b\tx\x0cy\r\nc\x85\u00a0d\tx\x0cy\n", "utf-8")
+    relation = read_relevance(tmp_path / "r.tsv")
+    assert relation.query_ids == ("a\u2028b", "c\x85\u00a0d") and relation.document_ids == ("x\x0cy",)
+
+
+def test_spoilt_arrays_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "good.npy", np.eye(3))
+    good = (tmp_path / "good.npy").read_bytes()
+    huge = good.replace(b"(3, 3)", b"(10000000000, 100000)").replace(b" " * 20 + b"\n", b" " * 5 + b"\n")
+    spoilt = [b"", good[:-3], good[:30], good.replace(b"}", b" "), good.replace(b"<f8", b"|O"), b"PK\x03\x04", huge]
+    for at, data in enumerate(spoilt):
+        (tmp_path / f"{at}.npy").write_bytes(data)
+        with pytest.raises(InvalidRequest):
+            load_matrix(tmp_path / f"{at}.npy")
+
+
+def test_a_collection_past_all_memory_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="at most"):
+        Relevance.from_pairs([("a", "x")], 10**23)

@@ -32,6 +32,9 @@ def ordered_products(weights: list[Array], signs: list[Array] | None, most: int)
             side = np.multiply.outer(side, s)
         table = np.where(side > 0, table, 0.0)
     flat = table.ravel()
+    if not flat.any():  # the relation 0, for which any one product stands
+        flat = np.ones(1) if signs is None else (side > 0).ravel().astype(np.float64)
+        most = 1
     most = min(most, int(np.count_nonzero(flat)))
     order = np.argpartition(-flat, most - 1)[:most] if most < len(flat) else np.arange(len(flat))
     order = order[np.argsort(-flat[order], kind="stable")][:most]

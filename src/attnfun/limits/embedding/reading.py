@@ -16,6 +16,7 @@ from __future__ import annotations
 import csv
 import os
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ import numpy as np
 from attnfun.errors import InvalidRequest
 from attnfun.limits.embedding.relevance import Relevance, grade
 
+_BROKEN = (OSError, ValueError, EOFError, MemoryError, SyntaxError, TypeError, KeyError, TokenError)  # of a .npy
 _QUERY_HEADERS = {"query", "query-id", "query_id", "queryid", "qid", "topic", "id", ""}
 
 
@@ -33,7 +35,7 @@ def read_relevance(path: str | os.PathLike[str], documents: Any = None) -> Relev
         return Relevance.from_matrix(load_matrix(name)).within(documents)
     lines = [
         (number, line)
-        for number, line in enumerate(_text(name).splitlines(), 1)
+        for number, line in enumerate(_text(name).split("\n"), 1)
         if line.strip() and not line.startswith("#")
     ]
     if not lines:
@@ -52,7 +54,7 @@ def read_documents(text: str | os.PathLike[str]) -> int | list[str]:
     name = os.fspath(text)
     if name.strip().isdecimal():
         return int(name)
-    ids = [line.strip() for line in _text(name).splitlines() if line.strip()]
+    ids = [line.strip() for line in _text(name).split("\n") if line.strip()]
     if not ids:
         raise InvalidRequest(f"{name!r:.80}: the file lists no documents")
     return ids
@@ -63,10 +65,11 @@ def load_matrix(path: str | os.PathLike[str]) -> Any:
     name = os.fspath(path)
     if Path(name).suffix == ".npy":
         try:
-            return np.load(name, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise InvalidRequest(f"cannot read {name!r:.80}: {error}") from None
-    lines = [line for line in _text(name).splitlines() if line.strip() and not line.startswith("#")]
+            with open(name, "rb") as stream:
+                return np.lib.format.read_array(stream, allow_pickle=False)
+        except _BROKEN as error:
+            raise InvalidRequest(f"cannot read {name!r:.80}: {getattr(error, 'strerror', None) or error}") from None
+    lines = [line for line in _text(name).split("\n") if line.strip() and not line.startswith("#")]
     if not lines:
         raise InvalidRequest(f"{name!r:.80}: the file is empty")
     try:
@@ -76,6 +79,7 @@ def load_matrix(path: str | os.PathLike[str]) -> Any:
 
 
 def _text(name: str) -> str:
+    """The text, with \\n for every end of a line; ids may hold what `splitlines` would cut at besides."""
     try:
         return Path(name).read_text("utf-8-sig")
     except (OSError, ValueError) as error:
@@ -132,7 +136,9 @@ def _matrix(lines: list[str]) -> Relevance:
 def _cells(lines: list[str]) -> tuple[list[str] | None, list[str] | None, Any]:
     """Row names, column names and numbers of a CSV."""
     rows = [[cell.strip() for cell in row] for row in csv.reader(lines)]
-    header = rows.pop(0) if not all(_is_number(cell) for cell in rows[0][1:] or rows[0]) else None
+    first = rows[0]
+    titled = len(first) > 1 and first[0].lower() in _QUERY_HEADERS  # then numbers beside it are ids of documents
+    header = rows.pop(0) if titled or not all(_is_number(cell) for cell in first[1:] or first) else None
     if not rows:
         raise InvalidRequest("there is a header and nothing below it")
     named = any(not _is_number(row[0]) for row in rows) or (

@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 from attnfun.errors import InvalidRequest
 
 Indices = NDArray[np.int64]
+_MOST_DOCUMENTS = 50_000_000
+"""Of a declared collection: each has a name and a vector."""
 
 
 @dataclass(frozen=True)
@@ -214,6 +216,8 @@ def collection(seen: Iterable[str], documents: Iterable[Any] | int | None) -> tu
         if documents < len(known):
             what = f"{len(known):,} documents are named, more than the {documents:,} declared"
             raise InvalidRequest(f"documents={documents}: {what}")
+        if documents > _MOST_DOCUMENTS:
+            raise InvalidRequest(f"documents={documents:.6g}: a collection has at most {_MOST_DOCUMENTS:,} documents")
         taken, j = set(known), 0
         fresh: list[str] = []
         while len(known) + len(fresh) < documents:

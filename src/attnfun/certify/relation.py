@@ -30,7 +30,8 @@ nodes an axis divided by Π_j cos(2(N_j − 1)π/(2N'_j)) (Ehlich and Zeller). T
 8j²u (Markov's inequality for the 5u; the recurrence adds Σ_i |U_{j−i}| 4.1u ≤ 2.05 j² u), so a block's function is off
 by Σ_J |P_J| (Π(1 + 8 J_j² u)(1 + γ_{ΣN_j + 2a}) − 1), products and the inner product of r terms carry it on.
 
-Inner functions u(x), v(y) of a core are taken as given: the certificate prints it as a hypothesis.
+Inner functions u(x), v(y) of a core: where the towers hold networks for them, `inner` bounds what these add; else u, v
+are taken as given, the status is conditional, and the certificate prints it as a hypothesis.
 Failure modes: Undecided for kinks, for more than six variables in one factor, and for tables past memory.
 """
 
@@ -45,13 +46,14 @@ import numpy as np
 
 from attnfun.certify.certificate import Certificate, Status
 from attnfun.certify.coefficients import Expansion, cosine_rows, expansion, outer, sup_of_columns
+from attnfun.certify.inner import gradient_bounds, inner_certificate, inner_shifts
 from attnfun.certify.rounding import hypotheses as rounding_hypotheses
 from attnfun.certify.towers import score_error, tower_errors
 from attnfun.certify.view import Array, Undecided
 from attnfun.expressions import BallAlgebra, precision, run
 from attnfun.expressions.enclosures import abs_lower, arb, point_balls
 from attnfun.network.features import Features, Index
-from attnfun.network.towers import TowerWeights
+from attnfun.network.towers import TowerWeights, tower_network
 from attnfun.targets import Box
 from attnfun.targets.relation import Relation
 from attnfun.targets.relation_core import Core, Factor, core_of, factors_of, plain_core
@@ -75,6 +77,7 @@ class Parts:
 
     @property
     def given(self) -> bool:
+        """Are features functions of inner functions u(x), v(y)?"""
         return self.core.left_inner is not None or self.core.right_inner is not None
 
 
@@ -125,16 +128,22 @@ def prove_by_relation(
             carried, loss, assumed = _tower_parts(features, towers, parts.core)
             details["features"], details["towers"] = high, carried
             high = (high + carried) * (1 + 4 * _U)
+            if any(tower.inner is not None for tower in towers):
+                say("the bound of the inner networks")
+                below, further = _inner_part(relation, features, towers, parts.core, say)
+                details["inner"] = below
+                high, assumed = (high + below) * (1 + 4 * _U), tuple(dict.fromkeys((*assumed, *further)))
     except Undecided as why:
         return Certificate(
             Status.UNDECIDED, (0.0, math.inf), method="towers", domain=relation.domain_text, reason=str(why), **fields
         )
     total = math.nextafter(high + loss, math.inf) if high + loss < math.inf else math.inf
     low, at = witness(relation, parts.core, features, rounding(features))
+    given = parts.given and "inner" not in details
     low = max(0.0, min(low - (details.get("towers", 0.0) + loss) * (1 + 4 * _U), total))  # towers may stray so far
     at = at if low > 0 else None
     libm = any(e.libm for e in parts.expansions)
-    hypotheses = (*assumed, *((GIVEN,) if parts.given else ()), *((LIBM,) if libm else ()))
+    hypotheses = (*assumed, *((GIVEN,) if given else ()), *((LIBM,) if libm else ()))
     reason = None
     if eps is None:
         status = Status.PROVED if math.isfinite(total) else Status.UNDECIDED
@@ -143,7 +152,7 @@ def prove_by_relation(
     else:
         status = Status.REFUTED if low > eps else Status.UNDECIDED
         reason = f"the bound {total:.3g} is above eps={eps:.3g}"
-    if status is Status.PROVED and parts.given:
+    if status is Status.PROVED and given:
         status = Status.CONDITIONAL  # what computing u and v loses is not in the bound
         details["given"] = "u, v"
     return Certificate(
@@ -175,6 +184,37 @@ def _tower_parts(
     return carried, inner, rounding_hypotheses("float64", softmax=not towers[0].mlp)
 
 
+def _inner_part(
+    relation: Relation,
+    features: Features,
+    towers: tuple[TowerWeights, TowerWeights],
+    core: Core,
+    say: Callable[[str], None],
+) -> tuple[float, tuple[str, ...]]:
+    """(what networks for u and v add, see `inner`; their hypotheses)."""
+    sides = ((relation.left, core.left, core.left_inner, core.left_range, "left", towers[0]),)
+    sides += ((relation.right, core.right, core.right_inner, core.right_range, "right", towers[1]),)
+    one = features.signs is not None
+    shifts, assumed = list[Array](), tuple[str, ...]()
+    for outside, box, graph, proved, side, tower in sides:
+        if tower.inner is None or graph is None or proved is None or tower.mlp:
+            raise Undecided("inner networks belong to both towers of a relation g(u(x), v(y)), or to none")
+        certificate = inner_certificate(tower.inner, graph, outside, say)
+        plain = tower_network(features, "left" if one else side, tower, box.names)
+        moved = inner_shifts(tower.inner, plain, tower.keys, certificate)
+        low, high = np.nextafter(proved.low_array - moved, -np.inf), np.nextafter(proved.high_array + moved, np.inf)
+        if not ((low >= box.low_array) & (high <= box.high_array)).all():
+            raise Undecided("an inner network may leave the box on which its features are proved")
+        shifts.append(moved)
+        assumed += certificate.hypotheses
+    ends = np.r_[core.left.low_array, core.right.low_array], np.r_[core.left.high_array, core.right.high_array]
+    slopes, moved = gradient_bounds(core.graph, core.left.names + core.right.names, *ends), np.concatenate(shifts)
+    total = float(slopes @ moved) * (1 + (len(moved) + 4) * _U)
+    if not math.isfinite(total):
+        raise Undecided("the slopes of the relation in its inner functions are not bounded")
+    return total, assumed
+
+
 def _fitting(relation: Relation, features: Features, eps: float | None) -> Parts:
     """The relation taken apart as the features are: by its core if they are functions of u and v, else plainly."""
     core = core_that_fits(relation, features)
@@ -184,6 +224,8 @@ def _fitting(relation: Relation, features: Features, eps: float | None) -> Parts
         _stretched(core.right, features.right_box, core.right_inner is not None),
         core.left_inner,
         core.right_inner,
+        core.left_range,
+        core.right_range,
     )
     return take_apart(relation, 1e-3 * (eps or 1e-6), whole)
 

@@ -31,7 +31,7 @@ _WIDER = 1e-3  # of its range a variable's box may grow at most: the features pa
 def inner_networks(
     asked: Relation, core: Core, eps: float, say: Callable[[str], None]
 ) -> tuple[Core, Inner] | None:
-    """(the core on boxes widened by what the networks may stray, networks for u and v); None where they do not compile."""
+    """(the core on boxes as much wider as the networks may stray, networks for u, v); None: they do not compile."""
     assert core.left_inner is not None and core.right_inner is not None
     if max(len(core.left_inner.nodes), len(core.right_inner.nodes)) > _MOST_NODES:
         return None

@@ -135,11 +135,15 @@ def _parts(
     for one in (core, plain_core(asked)) if core.left_inner is not None else (core,):
         try:
             plain = take_apart(asked, 1e-3 * eps, one)
-            found = inner_networks(asked, one, eps, say) if one.left_inner is not None and realise == "attention" else None
+            below = one.left_inner is not None and realise == "attention"
+            found = inner_networks(asked, one, eps, say) if below else None
             if found is None:
                 return plain, None
             wide, networks = found
-            return take_apart(asked, 1e-3 * eps, wide), networks
+            try:
+                return take_apart(asked, 1e-3 * eps, wide), networks
+            except Undecided:  # g does not reach past the ranges of u and v
+                return plain, None
         except Undecided as reason:
             why = why or str(reason)
     raise Infeasible(f"{asked.text[:120]}: {why}")

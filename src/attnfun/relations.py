@@ -67,7 +67,10 @@ class Tower:
 
     @cached_property
     def network(self) -> Network:
-        """The tower as a network from x, or from u(x) where that is computed outside; a symmetric relation has one for both sides (and J on the right if it is signed)."""
+        """The tower as a network from x, or from u(x) where that is computed outside.
+
+        A symmetric relation has one for both sides (and J on the right if it is signed).
+        """
         if self.weights is None:
             raise InvalidRequest("these features were asked for without towers (features_only=True)")
         one = self.features.signs is not None
@@ -200,8 +203,8 @@ def relation(
 ) -> RelationApproximant:
     """Towers with |target(x, y) − ⟨φ(x), ψ(y)⟩| ≤ eps for all x in `left`, y in `right`, proved.
 
-    A relation g(u(x), v(y)) has towers in which networks compute u and v, proved from x on. Where u or v do not compile to
-    what that takes, and with `realise="mlp"`, they are taken as computed exactly, and the status is `conditional`.
+    A relation g(u(x), v(y)) has towers in which networks compute u and v, proved from x on. Where u or v do not
+    compile to what that takes, and with `realise="mlp"`, they are taken as computed exactly: `conditional`.
 
     `symmetric`: left and right variables correspond in order and one tower serves both; a relation that is not
     positive semidefinite is then refused with a witness (`NotPositive`) unless `signed=True` allows ⟨φ, Jφ⟩ with a

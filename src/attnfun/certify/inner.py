@@ -4,7 +4,7 @@
 | --- | --- |
 | s, ŝ | the stream of the inner network in real arithmetic, and as computed in float64 |
 | W, b | its read-out: û_k = fl(W_k ŝ + b_k), with |û_k − u_k(x)| ≤ δ on the box by its own certificate, proved anew |
-| w, c | the query w u_k + c of the tower's head for variable k; A = fl(w W_k), o = fl(w b_k + c) are those of the stack |
+| w, c | the query w u_k + c of the tower's head for variable k; in the stack A = fl(w W_k), o = fl(w b_k + c) |
 | q̂ | the query as computed, fl(A ŝ + o); ũ_k = (q̂ − c)/w |
 
 The head of the stack computes from q̂ = w ũ_k + c exactly, so it is the tower at ũ_k with no rounding of the query. By
@@ -41,20 +41,56 @@ from attnfun.errors import AttnfunError
 from attnfun.expressions import BallAlgebra, GradientAlgebra, Graph, precision, run
 from attnfun.expressions.enclosures import abs_uppers, balls, upper
 from attnfun.network import Network
+from attnfun.network.features import Features
 from attnfun.network.stack import stacked
-from attnfun.network.towers import Keys
+from attnfun.network.towers import Keys, TowerWeights, tower_network
 from attnfun.targets import Box, Function
-from attnfun.targets.relation import renamed
+from attnfun.targets.relation import Relation, renamed
+from attnfun.targets.relation_core import Core
 
 _CELLS = {1: 256, 2: 24, 3: 8, 4: 5, 5: 3, 6: 3}  # sub-boxes an axis for the gradient
 _MOST_KEYS = 10**8
+_U = 2.0**-53
 _proved: WeakKeyDictionary[Network, list[tuple[Graph, Box, Certificate]]] = WeakKeyDictionary()
+
+
+def inner_part(
+    relation: Relation,
+    features: Features,
+    towers: tuple[TowerWeights, TowerWeights],
+    core: Core,
+    say: Callable[[str], None],
+) -> tuple[float, tuple[str, ...]]:
+    """(what networks for u and v below the towers add, their hypotheses); raises Undecided."""
+    sides = (
+        (relation.left, core.left, core.left_inner, core.left_range, "left", towers[0]),
+        (relation.right, core.right, core.right_inner, core.right_range, "right", towers[1]),
+    )
+    one = features.signs is not None
+    shifts, assumed = list[Array](), tuple[str, ...]()
+    for outside, box, graph, proved, side, tower in sides:
+        if tower.inner is None or graph is None or proved is None or tower.mlp:
+            raise Undecided("inner networks belong to both towers of a relation g(u(x), v(y)), or to none")
+        certificate = inner_certificate(tower.inner, graph, outside, say)
+        plain = tower_network(features, "left" if one else side, tower, box.names)
+        moved = inner_shifts(tower.inner, plain, tower.keys, certificate)
+        low, high = np.nextafter(proved.low_array - moved, -np.inf), np.nextafter(proved.high_array + moved, np.inf)
+        if not ((low >= box.low_array) & (high <= box.high_array)).all():
+            raise Undecided("an inner network may leave the box on which its features are proved")
+        shifts.append(moved)
+        assumed += certificate.hypotheses
+    ends = np.r_[core.left.low_array, core.right.low_array], np.r_[core.left.high_array, core.right.high_array]
+    slopes, moved = gradient_bounds(core.graph, core.left.names + core.right.names, *ends), np.concatenate(shifts)
+    total = float(slopes @ moved) * (1 + (len(moved) + 4) * _U)
+    if not math.isfinite(total):
+        raise Undecided("the slopes of the relation in its inner functions are not bounded")
+    return total, assumed
 
 
 def inner_certificate(
     inner: Network, graph: Graph, box: Box, report: Callable[[str], None] | None = None
 ) -> Certificate:
-    """What is proved of `inner` as a network for the outputs of `graph` on `box`; its inputs are the variables in order.
+    """What is proved of `inner` as a network for the outputs of `graph` on `box`, variables in order.
 
     Proved from the weights; remembered for this very network object, whose arrays cannot be written to.
     """

@@ -46,14 +46,14 @@ import numpy as np
 
 from attnfun.certify.certificate import Certificate, Status
 from attnfun.certify.coefficients import Expansion, cosine_rows, expansion, outer, sup_of_columns
-from attnfun.certify.inner import gradient_bounds, inner_certificate, inner_shifts
+from attnfun.certify.inner import inner_part
 from attnfun.certify.rounding import hypotheses as rounding_hypotheses
 from attnfun.certify.towers import score_error, tower_errors
 from attnfun.certify.view import Array, Undecided
 from attnfun.expressions import BallAlgebra, precision, run
 from attnfun.expressions.enclosures import abs_lower, arb, point_balls
 from attnfun.network.features import Features, Index
-from attnfun.network.towers import TowerWeights, tower_network
+from attnfun.network.towers import TowerWeights
 from attnfun.targets import Box
 from attnfun.targets.relation import Relation
 from attnfun.targets.relation_core import Core, Factor, core_of, factors_of, plain_core
@@ -130,7 +130,7 @@ def prove_by_relation(
             high = (high + carried) * (1 + 4 * _U)
             if any(tower.inner is not None for tower in towers):
                 say("the bound of the inner networks")
-                below, further = _inner_part(relation, features, towers, parts.core, say)
+                below, further = inner_part(relation, features, towers, parts.core, say)
                 details["inner"] = below
                 high, assumed = (high + below) * (1 + 4 * _U), tuple(dict.fromkeys((*assumed, *further)))
     except Undecided as why:
@@ -182,37 +182,6 @@ def _tower_parts(
     if not (math.isfinite(carried) and math.isfinite(inner)):
         raise Undecided("the errors of the towers are not bounded")
     return carried, inner, rounding_hypotheses("float64", softmax=not towers[0].mlp)
-
-
-def _inner_part(
-    relation: Relation,
-    features: Features,
-    towers: tuple[TowerWeights, TowerWeights],
-    core: Core,
-    say: Callable[[str], None],
-) -> tuple[float, tuple[str, ...]]:
-    """(what networks for u and v add, see `inner`; their hypotheses)."""
-    sides = ((relation.left, core.left, core.left_inner, core.left_range, "left", towers[0]),)
-    sides += ((relation.right, core.right, core.right_inner, core.right_range, "right", towers[1]),)
-    one = features.signs is not None
-    shifts, assumed = list[Array](), tuple[str, ...]()
-    for outside, box, graph, proved, side, tower in sides:
-        if tower.inner is None or graph is None or proved is None or tower.mlp:
-            raise Undecided("inner networks belong to both towers of a relation g(u(x), v(y)), or to none")
-        certificate = inner_certificate(tower.inner, graph, outside, say)
-        plain = tower_network(features, "left" if one else side, tower, box.names)
-        moved = inner_shifts(tower.inner, plain, tower.keys, certificate)
-        low, high = np.nextafter(proved.low_array - moved, -np.inf), np.nextafter(proved.high_array + moved, np.inf)
-        if not ((low >= box.low_array) & (high <= box.high_array)).all():
-            raise Undecided("an inner network may leave the box on which its features are proved")
-        shifts.append(moved)
-        assumed += certificate.hypotheses
-    ends = np.r_[core.left.low_array, core.right.low_array], np.r_[core.left.high_array, core.right.high_array]
-    slopes, moved = gradient_bounds(core.graph, core.left.names + core.right.names, *ends), np.concatenate(shifts)
-    total = float(slopes @ moved) * (1 + (len(moved) + 4) * _U)
-    if not math.isfinite(total):
-        raise Undecided("the slopes of the relation in its inner functions are not bounded")
-    return total, assumed
 
 
 def _fitting(relation: Relation, features: Features, eps: float | None) -> Parts:

@@ -55,8 +55,8 @@ class TowerWeights:
     """One side: keys of every variable, values of every block, (keys_1, …, keys_a, columns).
 
     `lines` (2, columns) makes it a tower of ReLU units: slopes and offsets of the affine parts. `inner` is the network
-    below it, whose outputs are the core's variables (`stack`); None where the core's variables are the relation's own, or
-    are computed outside.
+    below it, whose outputs are the core's variables (`stack`); None where these are the relation's own or come from
+    outside.
     """
 
     keys: tuple[Keys, ...]

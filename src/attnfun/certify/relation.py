@@ -45,7 +45,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.certify.certificate import Certificate, Status
-from attnfun.certify.coefficients import Expansion, cosine_rows, expansion, outer, sup_of_columns
+from attnfun.certify.coefficients import Expansion, column_errors, cosine_rows, expansion, outer, sup_of_columns
 from attnfun.certify.inner import inner_part
 from attnfun.certify.rounding import hypotheses as rounding_hypotheses
 from attnfun.certify.towers import score_error, tower_errors
@@ -364,7 +364,7 @@ def _by_diagonal(features: Features) -> float:
         place += a
         values.append(value.reshape(-1, block.columns))
         grids.append(len(values[-1]))
-    _, abs_sizes, offs = _block_errors(features)
+    abs_sizes, offs = _block_errors(features)
     # absolute error of Σφ² in float64: each function within its `offs`, sums and products relatively
     lost, weight = 0.0, 1.0
     for size, off in zip(abs_sizes, offs, strict=True):
@@ -393,30 +393,17 @@ def _by_diagonal(features: Features) -> float:
 # ---------------------------------------------------------------- rounding and witness
 
 
-def _block_errors(features: Features, side: str = "left") -> tuple[list[Array], list[Array], list[Array]]:
-    """(per block) the columns, Σ|P_J| and the bound of the float64 error of the column's function."""
-    columns, sizes, offs = [], [], []
-    for block in features.blocks:
-        P = block.left if side == "left" else block.right
-        shape = P.shape[:-1]
-        growth = np.ones(shape)
-        for j, n in enumerate(shape):
-            at = [-1 if i == j else 1 for i in range(len(shape))]
-            growth = growth * (1 + 8 * np.arange(n).reshape(at) ** 2 * _U)
-        gamma = 1.01 * (sum(shape) + 2 * len(shape)) * _U
-        growth = growth * (1 + gamma) - 1 + 16 * _U  # 16u: the rounding of this very line
-        flat = np.abs(P).reshape(-1, P.shape[-1])
-        sizes.append(flat.sum(axis=0) * (1 + (flat.size + 2) * _U))
-        offs.append((flat * growth.reshape(-1, 1)).sum(axis=0) * (1 + (flat.size + 8) * _U) + 1e-290)
-        columns.append(flat)
-    return columns, sizes, offs
+def _block_errors(features: Features, side: str = "left") -> tuple[list[Array], list[Array]]:
+    """(per block) Σ|P_J| and the bound of the float64 error of every column's function."""
+    found = [column_errors(block.left if side == "left" else block.right) for block in features.blocks]
+    return [sizes for sizes, _ in found], [offs for _, offs in found]
 
 
 def rounding(features: Features) -> float:
     """A bound of |computed score − ⟨φ, ψ⟩| when both sides are computed by `Features.side` in float64."""
     made = []
     for side in ("left", "right"):
-        _, sizes, offs = _block_errors(features, side)
+        sizes, offs = _block_errors(features, side)
         size, off = np.ones(features.rank), np.zeros(features.rank)
         for k in range(len(sizes)):
             s, o = sizes[k][features.selection[:, k]], offs[k][features.selection[:, k]]

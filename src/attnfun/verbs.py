@@ -293,8 +293,8 @@ def _jsonable(value: Any) -> Any:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The Approximant of a file, its SequenceApproximant, RelationApproximant, TrilinearForm or InContextSolver; damaged
-    or foreign files raise DamagedFile. Its certificate is the stored one, not proved anew.
+    """The Approximant of a file, its SequenceApproximant, RelationApproximant, TrilinearForm or InContextSolver;
+    damaged or foreign files raise DamagedFile. Its certificate is the stored one, not proved anew.
     """
     kind = format_of(path)
     if kind == SEQUENCE:
@@ -346,7 +346,7 @@ def verify(
         from attnfun.trilinear import verify_form
 
         if target is not None:
-            raise InvalidRequest("the file of a trilinear form is proved against the relation it holds: leave target out")
+            raise InvalidRequest("a trilinear form's file is proved against the relation it holds: leave target out")
         return verify_form(path)
     if kind == TOKENS:
         from attnfun.solver import verify_in_context

@@ -16,6 +16,7 @@ from attnfun.certify.relation import core_points, prove_by_relation
 from attnfun.cli import main
 from attnfun.expressions import ArrayAlgebra, run
 from attnfun.network import Axis, Head, Layer, Network, evaluate
+from attnfun.network.evaluate import stream as stream_of
 from attnfun.network.stack import stacked
 from attnfun.network.towers import tower_network
 from attnfun.targets.relation import Relation
@@ -94,7 +95,7 @@ def test_a_composition_is_proved_from_x_on(text, left, right, symmetric, eps) ->
     assert found.certificate.status is Status.PROVED and found.certificate.error[1] <= eps
     assert not any("given" in h for h in found.certificate.hypotheses)
     assert found.left.network.inputs == found.target.left.names  # one network, from x to the features
-    X, Y = pairs_of(found, 500)
+    X, _ = pairs_of(found, 500)
     assert np.array_equal(evaluate(found.left.network, X), found.left(X))
     assert worst(found) <= found.certificate.error[1]
     bare = af.relation(text, left, right, eps, symmetric=symmetric, features_only=True)
@@ -172,13 +173,11 @@ def test_what_the_head_sees_is_as_near_to_u_as_proved(case: int) -> None:
     tower, core = found.towers[0], found.core
     assert tower.inner is not None and core.left_inner is not None
     plain = tower_network(found.stored, "left", tower, core.left.names)
-    shifts = inner_shifts(tower.inner, plain, tower.keys, inner_certificate(tower.inner, core.left_inner, found.target.left))
+    certificate = inner_certificate(tower.inner, core.left_inner, found.target.left)
+    shifts = inner_shifts(tower.inner, plain, tower.keys, certificate)
     whole = stacked(tower.inner, plain)
     X, _ = pairs_of(found)
-    stream = np.longdouble(1) * X
-    from attnfun.network.evaluate import stream as run_stream
-
-    stream = run_stream(tower.inner, X)
+    stream = stream_of(tower.inner, X)
     env = {n: np.longdouble(X[:, k]) for k, n in enumerate(found.target.left.names)}
     truth = run(core.left_inner, ArrayAlgebra(np.longdouble), env)
     for axis, old in zip(whole.layers[-1].attention[0].axes, plain.layers[0].attention[0].axes, strict=True):
@@ -264,7 +263,7 @@ def test_the_core_keeps_the_proved_ranges() -> None:
     found = af.relation(relation.graph, *PAIRS, 1e-3)
     assert found.core.left_range == core.left and found.core.left.low[0] < core.left.low[0]
     U = core_points(core, "left", relation.left.probe(500, np.random.default_rng(0)), relation.left.names)
-    assert (U >= core.left.low_array).all() and (U <= core.left.high_array).all()
+    assert core.left.contains(U).all()
 
 
 def test_a_head_that_reads_two_outputs_is_no_part_of_a_stack() -> None:

@@ -4,8 +4,8 @@ Statement. With C the enclosed Chebyshev coefficients of r (`coefficients`), sup
 coefficients of a, b, c: |T_j| ≤ 1 gives sup |r − Σ a b c| ≤ e + Σ |C − Σ_i A_i ⊗ B_i ⊗ G_i|. In float64 the triple
 products of r terms are off by at most γ_{r+3} Σ_i ‖A_i‖₁‖B_i‖₁‖G_i‖₁.
 
-**Rounding** (part "rounding"; the operations are those of `trilinear.TrilinearForm`): with s ≥ sup |a_i| and o the error
-of a_i computed (`coefficients.column_errors`), a product of p computed within δ, |p| ≤ S, and of a_i is off by
+**Rounding** (part "rounding"; the operations are those of `network.trilinear`): with s ≥ sup |a_i| and o the error of
+a_i computed (`coefficients.column_errors`), a product of p computed within δ, |p| ≤ S, and of a_i is off by
 δ(s + o) + S o + u (S + δ)(s + o), and the sum of r terms by γ_r Σ_i (S_i + δ_i) on top of Σ δ_i.
 
 Failure modes: those of `coefficients`.
@@ -43,10 +43,11 @@ def trilinear_error(table: Array, error: float, stored: Sides) -> float:
     A, B, G = (np.pad(s, [(0, n - len(s)), (0, 0)]) for n, s in zip(shape, stored, strict=True))
     if not all(np.isfinite(s).all() for s in (A, B, G)):
         raise Undecided("trilinear: a coefficient is not finite")
-    weight = float((np.abs(A).sum(axis=0) * np.abs(B).sum(axis=0) * np.abs(G).sum(axis=0)).sum())
-    pairs = (A[:, None, :] * B[None]).reshape(-1, A.shape[1])
-    gap = float(np.abs(C.reshape(-1, shape[2]) - pairs @ G.T).sum())
-    lost = 1.01 * _U * ((A.shape[1] + 6) * weight + float(np.abs(C).sum()))
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is no bound, below
+        weight = float((np.abs(A).sum(axis=0) * np.abs(B).sum(axis=0) * np.abs(G).sum(axis=0)).sum())
+        pairs = (A[:, None, :] * B[None]).reshape(-1, A.shape[1])
+        gap = float(np.abs(C.reshape(-1, shape[2]) - pairs @ G.T).sum())
+        lost = 1.01 * _U * ((A.shape[1] + 6) * weight + float(np.abs(C).sum()))
     total = (gap + lost) * (1 + (C.size + 8) * _U) + error
     return math.nextafter(total, math.inf) if math.isfinite(total) else math.inf
 

@@ -33,9 +33,9 @@ from attnfun.cli.records import (
     step_table,
 )
 from attnfun.cli.relation import show_relation
-from attnfun.cli.ternary import show_ternary
 from attnfun.cli.render import EXIT, console, facts, grid, literal, number, print_json, progress_bar
 from attnfun.cli.sequence import FlatSequence, sequence_command, show_sequence
+from attnfun.cli.ternary import show_ternary
 from attnfun.errors import InvalidRequest
 
 PANEL = "Networks"

@@ -12,13 +12,16 @@ import pytest
 import attnfun as af
 from attnfun.certify import Status
 from attnfun.certify.inner import gradient_bounds, inner_certificate, inner_shifts
+from attnfun.certify.numpy_rounding import numpy_rounding
 from attnfun.certify.relation import core_points, prove_by_relation
+from attnfun.certify.view import Undecided
 from attnfun.cli import main
-from attnfun.expressions import ArrayAlgebra, run
+from attnfun.expressions import ArrayAlgebra, parse, run
 from attnfun.network import Axis, Head, Layer, Network, evaluate
 from attnfun.network.evaluate import stream as stream_of
 from attnfun.network.stack import stacked
 from attnfun.network.towers import tower_network
+from attnfun.targets import Box
 from attnfun.targets.relation import Relation
 from attnfun.targets.relation_core import core_of
 
@@ -274,3 +277,50 @@ def test_a_head_that_reads_two_outputs_is_no_part_of_a_stack() -> None:
     box = np.zeros(2), np.ones(2)
     with pytest.raises(af.InvalidRequest):
         stacked(inner, Network(("u", "v"), (Layer((head,)),), readout, np.zeros(1), ("p",), box))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x + y",
+        "x*y - 0.1",
+        "x/(y + 3)",
+        "sin(3*x)*exp(y)",
+        "sigmoid(3*x - 7*y)",
+        "x**5*y - y**4",
+        "x**-2 + y**3",
+        "log(x) + sqrt(x)*cos(pi*y)",
+        "((x + y + 1e10)**2/1e10 - 1e10)/2",
+        "exp(20*x) - exp(20*x)*(1 + 1e-9*y)",
+        "tanh(sin(1000*x) - max(x, y)) + relu(y)",
+    ],
+)
+def test_what_numpy_loses_is_never_more_than_proved(text: str) -> None:
+    box = Box(("x", "y"), (0.1, -1.0), (2.0, 1.5))
+    graph = parse(text, box.names)
+    X = box.probe(20000, np.random.default_rng(0))
+    plain = run(graph, ArrayAlgebra(), {"x": X[:, 0], "y": X[:, 1]})[0]
+    wide = run(graph, ArrayAlgebra(np.longdouble), {"x": np.longdouble(X[:, 0]), "y": np.longdouble(X[:, 1])})[0]
+    assert np.abs(plain - wide).max() <= numpy_rounding(graph, box)[0]
+
+
+@pytest.mark.parametrize("text", ["1/(x - y)", "sign(x - y)", "softplus(x)", "log(y + 1)", "x**y"])
+def test_what_is_not_bounded_is_undecided(text: str) -> None:
+    with pytest.raises(Undecided):
+        numpy_rounding(parse(text, ("x", "y")), Box(("x", "y"), (0.1, -1.0), (2.0, 1.5)))
+
+
+def test_features_of_computed_inner_functions_are_proved_or_say_what_is_given() -> None:
+    sides = {"x1": (0, 1), "x2": (0, 1)}, {"y": (0, 1)}
+    good = af.relation("tanh(x1*x2 + sin(x1) - y)", *sides, 1e-6, features_only=True)
+    assert good.certificate.status is Status.PROVED and worst(good) <= good.certificate.error[1]
+    assert any("NumPy" in h for h in good.certificate.hypotheses)
+    u = "((x1 + x2 + 1e10)**2/1e10 - 1e10)/2"
+    lax = af.relation(f"tanh({u} - y)", *sides, 1e-3, features_only=True)
+    X, Y = pairs_of(lax)
+    exact = np.longdouble(X.sum(axis=1)) + np.longdouble(X.sum(axis=1)) ** 2 / 2e10
+    assert lax.certificate.status is Status.PROVED
+    assert np.abs(lax.pairs(X, Y) - np.tanh(exact - Y[:, 0])).max() <= lax.certificate.error[1]
+    sharp = af.relation(f"tanh({u} - y)", *sides, 1e-8, features_only=True)
+    assert sharp.certificate.status is Status.CONDITIONAL
+    assert any("given exactly" in h for h in sharp.certificate.hypotheses)

@@ -21,6 +21,7 @@ with (u, v) in the same box, which is convex,
     |⟨φ̂, ψ̂⟩ − g(u, v)| ≤ |⟨φ̂, ψ̂⟩ − g(ũ, ṽ)| + Σ_k sup |∂_k g| Δ_k,
 
 the suprema by balls for the gradient on sub-boxes (`expressions.gradient`: mean value inequality).
+Without towers NumPy computes u and v, and Δ is what that loses (`numpy_rounding`).
 Failure modes: Undecided where δ is not proved, where ũ may leave the box, where balls do not bound the gradient.
 """
 
@@ -34,6 +35,7 @@ import numpy as np
 from flint import arb
 
 from attnfun.certify.certificate import Certificate, Status
+from attnfun.certify.numpy_rounding import numpy_rounding
 from attnfun.certify.prove import prove
 from attnfun.certify.rounding import LARGEST, form_rounding
 from attnfun.certify.view import Array, Undecided
@@ -79,12 +81,28 @@ def inner_part(
             raise Undecided("an inner network may leave the box on which its features are proved")
         shifts.append(moved)
         assumed += certificate.hypotheses
+    return _carried(core, np.concatenate(shifts)), assumed
+
+
+def numpy_part(relation: Relation, core: Core) -> float:
+    """What u and v lose where NumPy computes them and they are cut to the box of the features; raises Undecided.
+
+    The cut is nearer to u than what was computed, for u lies in the box.
+    """
+    if core.left_inner is None or core.right_inner is None:
+        raise Undecided("there are no inner functions")
+    shifts = [numpy_rounding(g, b) for g, b in ((core.left_inner, relation.left), (core.right_inner, relation.right))]
+    return _carried(core, np.concatenate(shifts))
+
+
+def _carried(core: Core, moved: Array) -> float:
+    """Σ_k sup |∂_k g| moved_k over the core's box, rounded up."""
     ends = np.r_[core.left.low_array, core.right.low_array], np.r_[core.left.high_array, core.right.high_array]
-    slopes, moved = gradient_bounds(core.graph, core.left.names + core.right.names, *ends), np.concatenate(shifts)
+    slopes = gradient_bounds(core.graph, core.left.names + core.right.names, *ends)
     total = float(slopes @ moved) * (1 + (len(moved) + 4) * _U)
     if not math.isfinite(total):
         raise Undecided("the slopes of the relation in its inner functions are not bounded")
-    return total, assumed
+    return total
 
 
 def inner_certificate(

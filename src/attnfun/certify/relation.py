@@ -30,8 +30,9 @@ nodes an axis divided by Π_j cos(2(N_j − 1)π/(2N'_j)) (Ehlich and Zeller). T
 8j²u (Markov's inequality for the 5u; the recurrence adds Σ_i |U_{j−i}| 4.1u ≤ 2.05 j² u), so a block's function is off
 by Σ_J |P_J| (Π(1 + 8 J_j² u)(1 + γ_{ΣN_j + 2a}) − 1), products and the inner product of r terms carry it on.
 
-Inner functions u(x), v(y) of a core: where the towers hold networks for them, `inner` bounds what these add; else u, v
-are taken as given, the status is conditional, and the certificate prints it as a hypothesis.
+Inner functions u(x), v(y) of a core: where the towers hold networks for them, or where NumPy computes them for features
+without towers, `inner` bounds what that adds; else u, v are taken as given, the status is conditional, and the
+certificate prints it as a hypothesis.
 Failure modes: Undecided for kinks, for more than six variables in one factor, and for tables past memory.
 """
 
@@ -46,7 +47,7 @@ import numpy as np
 
 from attnfun.certify.certificate import Certificate, Status
 from attnfun.certify.coefficients import Expansion, column_errors, cosine_rows, expansion, outer, sup_of_columns
-from attnfun.certify.inner import inner_part
+from attnfun.certify.inner import inner_part, numpy_part
 from attnfun.certify.rounding import hypotheses as rounding_hypotheses
 from attnfun.certify.towers import score_error, tower_errors
 from attnfun.certify.view import Array, Undecided
@@ -64,6 +65,7 @@ _PRODUCTS = 40_000_000  # columns multiplied out by *factors*
 _POINTS = 3_000_000  # of the grid of *diagonal*
 IEEE = "IEEE arithmetic, rounding to nearest"
 GIVEN = "the inner functions u(x), v(y) are given exactly: the features are certified as functions of them"
+NUMPY = "NumPy's elementary functions err by at most 4 units in the last place (u and v)"
 LIBM = "NumPy's elementary functions err by at most 4 units in the last place (values at the nodes)"
 
 
@@ -123,6 +125,10 @@ def prove_by_relation(
         if towers is None:
             loss, assumed = rounding(features), (IEEE,)
             details["features_only"] = True
+            below = _numpy(relation, parts)
+            if high + loss + below < (math.inf if eps is None else eps * (1 - 8 * _U)) and parts.given:
+                details["inner"] = below
+                high, assumed = (high + below) * (1 + 4 * _U), (IEEE, NUMPY)
         else:
             say("the bound of the towers")
             carried, loss, assumed = _tower_parts(features, towers, parts.core)
@@ -182,6 +188,14 @@ def _tower_parts(
     if not (math.isfinite(carried) and math.isfinite(inner)):
         raise Undecided("the errors of the towers are not bounded")
     return carried, inner, rounding_hypotheses("float64", softmax=not towers[0].mlp)
+
+
+def _numpy(relation: Relation, parts: Parts) -> float:
+    """`numpy_part`, infinite where it is not bounded."""
+    try:
+        return numpy_part(relation, parts.core) if parts.given else 0.0
+    except Undecided:
+        return math.inf
 
 
 def _fitting(relation: Relation, features: Features, eps: float | None) -> Parts:

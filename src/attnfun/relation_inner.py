@@ -59,23 +59,32 @@ def on_top(towers: Towers, inner: Inner | None) -> Towers:
 def _compiled(
     asked: Relation, core: Core, delta: float, thin: float, say: Callable[[str], None]
 ) -> tuple[Core, Inner]:
-    from attnfun.verbs import compile
-
     assert core.left_inner is not None and core.right_inner is not None
     say("a network for the inner function u")
-    left = compile(core.left_inner, asked.left, delta, progress=say).network
+    left = _network(core.left_inner, asked.left, delta, say)
     names = dict(zip(asked.right.names, asked.left.names, strict=True)) if asked.left.dim == asked.right.dim else {}
     same = (asked.left.low, asked.left.high) == (asked.right.low, asked.right.high)
     if names and same and renamed(core.right_inner, names) == core.left_inner:
         right = left  # the same function: its inputs are read in order, whatever they are called
     else:
         say("a network for the inner function v")
-        right = compile(core.right_inner, asked.right, delta, progress=say).network
+        right = _network(core.right_inner, asked.right, delta, say)
     sides = (left, core.left_inner, asked.left, core.left), (right, core.right_inner, asked.right, core.right)
     boxes = [_widened(network, graph, outside, box, thin) for network, graph, outside, box in sides]
     if asked.symmetric:
         boxes[1] = Box(core.right.names, boxes[0].low, boxes[0].high)
     return dataclasses.replace(core, left=boxes[0], right=boxes[1]), (left, right)
+
+
+def _network(graph: Graph, box: Box, delta: float, say: Callable[[str], None]) -> Network:
+    from attnfun.verbs import compile
+
+    if box.dim > 4:  # of so many variables `auto` would size partitions first, for nothing
+        try:
+            return compile(graph, box, delta, method="compose", progress=say).network
+        except AttnfunError:
+            pass
+    return compile(graph, box, delta, progress=say).network
 
 
 def _widened(network: Network, graph: Graph, outside: Box, box: Box, thin: float) -> Box:

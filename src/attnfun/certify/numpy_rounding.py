@@ -36,8 +36,8 @@ _U = 2.0**-53
 _TINY = 2.0**-1070
 _LARGE = 2.0**900
 _LIBM = 8 * _U  # four units in the last place
-_FUNCTIONS = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh")
-_FUNCTIONS += ("exp", "expm1", "log", "log1p", "sqrt")
+_WAVES = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh")
+_FUNCTIONS = (*_WAVES, "exp", "expm1", "log", "log1p", "sqrt")
 
 
 @dataclass(frozen=True)

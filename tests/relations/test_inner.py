@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import attnfun as af
+from attnfun import relation_inner
 from attnfun.certify import Status
 from attnfun.certify.inner import gradient_bounds, inner_certificate, inner_shifts
 from attnfun.certify.numpy_rounding import numpy_rounding
@@ -324,3 +325,24 @@ def test_features_of_computed_inner_functions_are_proved_or_say_what_is_given() 
     sharp = af.relation(f"tanh({u} - y)", *sides, 1e-8, features_only=True)
     assert sharp.certificate.status is Status.CONDITIONAL
     assert any("given exactly" in h for h in sharp.certificate.hypotheses)
+
+
+@pytest.mark.parametrize(
+    ("text", "eps", "symmetric"),
+    [
+        ("sin(2*a+b)*exp(c*d)", 3e-2, False),
+        ("a*b*(c - d*d)", 1e-2, False),
+        ("(a*b + c*d)**2 - a*b", 1e-1, False),
+        ("exp(-(a*b - c*d)**2)", 1e-2, True),
+    ],
+)
+def test_coarse_inner_networks_stay_within_the_bound_that_they_rule(monkeypatch, text, eps, symmetric) -> None:
+    """Inner networks that may take half of eps: most of the bound is theirs, and it is nearly reached."""
+    monkeypatch.setattr(relation_inner, "_BUDGETS", (0.5,))
+    monkeypatch.setattr(relation_inner, "_WIDER", 0.2)
+    found = af.relation(text, *PAIRS, eps, symmetric=symmetric)
+    details = found.certificate.details
+    assert found.certificate.status is Status.PROVED
+    seen = worst(found, 8000)
+    assert 0.4 * found.certificate.error[1] <= seen <= found.certificate.error[1]
+    assert symmetric or seen > 1.5 * (details["features"] + details["towers"])

@@ -35,6 +35,7 @@ from attnfun.cli.records import (
 from attnfun.cli.relation import show_relation
 from attnfun.cli.render import EXIT, console, facts, grid, literal, number, print_json, progress_bar
 from attnfun.cli.sequence import FlatSequence, sequence_command, show_sequence
+from attnfun.cli.ternary import show_ternary
 from attnfun.errors import InvalidRequest
 
 PANEL = "Networks"
@@ -214,6 +215,7 @@ def show_command(
     from attnfun.approximant import Approximant
     from attnfun.relations import RelationApproximant
     from attnfun.sequence_approximant import SequenceApproximant
+    from attnfun.trilinear import TrilinearForm
 
     path = unshield(file)
     picture = picture_path(png, path)
@@ -223,6 +225,8 @@ def show_command(
         return show_sequence(net, path, picture, as_json)
     if isinstance(net, RelationApproximant):
         return show_relation(net, path, png, as_json)
+    if isinstance(net, TrilinearForm):
+        return show_ternary(net, path, png, as_json)
     if not isinstance(net, Approximant):
         return in_context.show(net, path, picture, as_json)
     heads, steps = head_rows(net.network), step_rows(net)
@@ -366,7 +370,10 @@ def _function_of(net: Any, path: str) -> Any:
     """`net`, if it approximates a function; other kinds of networks have commands of their own."""
     from attnfun.approximant import Approximant
     from attnfun.relations import RelationApproximant
+    from attnfun.trilinear import TrilinearForm
 
+    if isinstance(net, TrilinearForm):
+        raise InvalidRequest(f"{path} holds a trilinear form: load it in Python, its call takes x, y and z")
     if isinstance(net, RelationApproximant):
         raise InvalidRequest(f"{path} holds two towers: load it in Python, its call gives the scores of all pairs")
     if not isinstance(net, Approximant):

@@ -13,9 +13,11 @@ from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest
 if TYPE_CHECKING:
     from attnfun.approximant import Approximant
     from attnfun.certify import Certificate, Status
+    from attnfun.certify.retrieval_bounds import RetrievalBound, retrieval_certificate
     from attnfun.limits.embedding import EmbeddingDimension, embed_dim
     from attnfun.limits.score_rank import ScoreRank, rank_of
     from attnfun.relations import RelationApproximant, relation
+    from attnfun.retrieval import Retrieval, retrieve
     from attnfun.sequence_approximant import SequenceApproximant
     from attnfun.sequences import sequence
     from attnfun.solver import InContextSolver, in_context
@@ -39,6 +41,8 @@ __all__ = [
     "NotPositive",
     "Refuted",
     "RelationApproximant",
+    "Retrieval",
+    "RetrievalBound",
     "ScoreRank",
     "SequenceApproximant",
     "Status",
@@ -51,6 +55,8 @@ __all__ = [
     "load",
     "rank_of",
     "relation",
+    "retrieval_certificate",
+    "retrieve",
     "sequence",
     "ternary",
     "verify",
@@ -63,6 +69,8 @@ _HOMES = {
     "EmbeddingDimension": "attnfun.limits.embedding",
     "InContextSolver": "attnfun.solver",
     "RelationApproximant": "attnfun.relations",
+    "Retrieval": "attnfun.retrieval",
+    "RetrievalBound": "attnfun.certify.retrieval_bounds",
     "ScoreRank": "attnfun.limits.score_rank",
     "SequenceApproximant": "attnfun.sequence_approximant",
     "Status": "attnfun.certify",
@@ -75,6 +83,8 @@ _HOMES = {
     "load": "attnfun.verbs",
     "rank_of": "attnfun.limits.score_rank",
     "relation": "attnfun.relations",
+    "retrieval_certificate": "attnfun.certify.retrieval_bounds",
+    "retrieve": "attnfun.retrieval",
     "sequence": "attnfun.sequences",
     "ternary": "attnfun.trilinear",
     "verify": "attnfun.verbs",

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 import typer
 
-from attnfun.cli import finite_relations, in_context, interpolation, networks, relation
+from attnfun.cli import finite_relations, in_context, interpolation, networks, relation, retrieve
 from attnfun.cli.arguments import shield
 from attnfun.cli.render import fail, failure
 
@@ -57,6 +57,7 @@ networks.register(app)
 interpolation.register(app)
 in_context.register(app)
 relation.register(app)
+retrieve.register(app)
 finite_relations.register(app)
 
 

@@ -34,6 +34,7 @@ from attnfun.cli.records import (
 )
 from attnfun.cli.relation import show_relation
 from attnfun.cli.render import EXIT, console, facts, grid, literal, number, print_json, progress_bar
+from attnfun.cli.retrieve import show_retrieval
 from attnfun.cli.sequence import FlatSequence, sequence_command, show_sequence
 from attnfun.errors import InvalidRequest
 
@@ -213,6 +214,7 @@ def show_command(
     from attnfun import verbs
     from attnfun.approximant import Approximant
     from attnfun.relations import RelationApproximant
+    from attnfun.retrieval import Retrieval
     from attnfun.sequence_approximant import SequenceApproximant
 
     path = unshield(file)
@@ -223,6 +225,8 @@ def show_command(
         return show_sequence(net, path, picture, as_json)
     if isinstance(net, RelationApproximant):
         return show_relation(net, path, png, as_json)
+    if isinstance(net, Retrieval):
+        return show_retrieval(net, path, png, as_json)
     if not isinstance(net, Approximant):
         return in_context.show(net, path, picture, as_json)
     heads, steps = head_rows(net.network), step_rows(net)
@@ -366,7 +370,10 @@ def _function_of(net: Any, path: str) -> Any:
     """`net`, if it approximates a function; other kinds of networks have commands of their own."""
     from attnfun.approximant import Approximant
     from attnfun.relations import RelationApproximant
+    from attnfun.retrieval import Retrieval
 
+    if isinstance(net, Retrieval):
+        raise InvalidRequest(f"{path} holds a retrieval head: load it in Python, its call gives what it hands out")
     if isinstance(net, RelationApproximant):
         raise InvalidRequest(f"{path} holds two towers: load it in Python, its call gives the scores of all pairs")
     if not isinstance(net, Approximant):

@@ -262,8 +262,9 @@ def retrieve(
     if given:
         found = utility
     else:
-        options = {"symmetric": symmetric, "signed": signed, "method": method, "features_only": features_only}
-        found = relation(utility, left, right, float(eps or 0), progress=progress, **options)
+        options: dict[str, Any] = {"symmetric": symmetric, "signed": signed, "method": method}
+        options |= {"features_only": features_only, "progress": progress}
+        found = relation(utility, left, right, float(eps or 0), **options)
     if found.band is not None or (found.towers is not None and found.towers[0].mlp):
         raise InvalidRequest("a head needs attention towers of a relation without a band")
     require_size(len(table.values), found.rank)

@@ -113,7 +113,7 @@ def test_bounds_are_never_nan_and_stay_in_their_range(
     assert bound.winner_weight is not None and bound.value_error is not None and bound.beta_needed is not None
     assert 0 <= bound.winner_weight <= 1 and 0 <= bound.value_error <= 1 and 0 <= bound.tv <= 1
     assert bound.winner_weight + loser_weight(n, margin, error, beta) <= 1 + 2.0**-52
-    assert 0 <= bound.regret and 0 <= bound.softmax_regret and 0 <= bound.beta_needed
+    assert bound.regret >= 0 and bound.softmax_regret >= 0 and bound.beta_needed >= 0
     assert 0 <= bound.failure_uniform <= 1
 
 

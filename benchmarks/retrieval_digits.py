@@ -21,7 +21,7 @@ import numpy as np
 import attnfun as af
 
 DIM, GAMMA, BETA, TOP = 3, 8.0, 100.0, 10
-EPS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
+EPS = (0.7, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 
 
 def data() -> dict[str, np.ndarray]:
@@ -166,7 +166,7 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
         axis.set_xticks(e, [f"{row['e']:.1g}\n{row['rank']}" for row in heads])
         axis.minorticks_off()
         axis.grid(alpha=0.3)
-        axis.legend(fontsize=8)
+        axis.legend(fontsize=8, loc=(0.03, 0.25) if axis is share else "best")
     figure.savefig(path, dpi=110)
 
 

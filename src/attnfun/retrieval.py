@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,16 +20,17 @@ from attnfun.certify.retrieval_bounds import (
     RetrievalBound,
     beta_needed,
     check_count,
-    clopper_pearson,
     retrieval_certificate,
 )
-from attnfun.certify.retrieval_margins import Margins, places_of, query_margin, query_margins
+from attnfun.certify.retrieval_margins import HYPOTHESIS, places_of, query_margin, query_margins
+from attnfun.certify.view import Undecided
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.network import Network, evaluate, to_torch
 from attnfun.network.head import Array
 from attnfun.network.retrieval import RetrievalWeights, key_vectors, require_size, retrieval_network
 from attnfun.network.retrieval_file import StoredRetrieval, load_retrieval, save_retrieval
 from attnfun.relations import RelationApproximant, relation
+from attnfun.retrieval_study import Study, quantile, stored_study, studied
 from attnfun.targets import require_defined
 from attnfun.targets.columns import Columns, columns
 from attnfun.targets.relation import Relation
@@ -36,30 +38,7 @@ from attnfun.targets.relation import Relation
 if TYPE_CHECKING:
     import torch
 
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _BLOCK = 2_000_000  # scores at a time
-
-
-@dataclass(frozen=True)
-class Study:
-    """What a sample of queries shows. Margins are enclosed, intervals have the confidence; `measured` is no bound.
-
-    `failures` queries have a margin that is not proved to be above twice the error: there the best key may be missed.
-    `served` queries have a proved winner weight of 1 − delta or more. Both intervals are about the distribution that
-    the queries were drawn from, independently: `drawn` says which.
-    """
-
-    queries: int
-    drawn: str
-    margins: Mapping[str, float]
-    betas: Mapping[str, float | None]
-    failures: int
-    failure_interval: tuple[float, float]
-    served: int
-    served_interval: tuple[float, float]
-    confidence: float
-    delta: float
-    measured: Mapping[str, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +106,7 @@ class Retrieval:
 
     def at(self, x: ArrayLike) -> Answer:
         """The key picked at one query and what is proved there; utilities are enclosed in balls."""
-        point = np.atleast_2d(np.asarray(x, dtype=np.float64))
+        point = Columns.given([x], "query", self.relation.target.left.names).values
         if self.bound is None:
             raise InvalidRequest("nothing is proved of this head: verify its file")
         key, weight = int(self.top(point)[0]), self.attention(point)[0]
@@ -172,7 +151,7 @@ class Retrieval:
             out[name] = getattr(bound, name, None)
         if study is not None:
             out |= {"failure_probability": list(study.failure_interval), "confidence": study.confidence}
-            out["study"] = {k: v for k, v in asdict(study).items() if k != "confidence"}
+            out["study"] = {k: v for k, v in asdict(study).items() if k != "confidence"} | {"hypothesis": HYPOTHESIS}
         if "note" in self.request:
             out["note"] = self.request["note"]
         out |= {"features_only": self.relation.features_only, "method": self.relation.method}
@@ -246,16 +225,15 @@ def retrieve(
     say = progress or (lambda _text: None)
     if keys is None:
         raise InvalidRequest("no keys: give an array (n, right variables) or the path of a CSV file")
-    if beta is not None and not (isinstance(beta, (int, float, np.floating, np.integer)) and 0 < beta < math.inf):
-        raise InvalidRequest(f"beta={beta!r:.30}: a positive finite number is needed")
-    retrieval_certificate(2, 1.0, 0.0, 1.0, delta=delta, failures=0, queries=1, confidence=confidence)  # or refuse
+    cold = 1.0 if beta is None else beta
+    retrieval_certificate(2, 1.0, 0.0, cold, delta=delta, failures=0, queries=1, confidence=confidence)  # or refuse
     given = isinstance(utility, RelationApproximant)
+    check_request(1.0 if given else math.nan if eps is None else eps, "float64", seed)
     if given:
-        if (left, right, eps) != (None, None, None):
-            raise InvalidRequest("a built relation has its boxes and its eps: leave left, right and eps out")
+        if (left, right, eps, method) != (None, None, None, "auto") or symmetric or signed or features_only:
+            raise InvalidRequest("a built relation has its boxes, eps and options: leave them out")
         asked = utility.target
     else:
-        check_request(math.nan if eps is None else eps, "float64", seed)
         asked = Relation.read(utility, left, right, symmetric)
     table, out, ids = _tables(asked, keys, values)
     sample, drawn = _queries(asked, queries, len(table.values), seed)
@@ -268,12 +246,12 @@ def retrieve(
     if found.band is not None or (found.towers is not None and found.towers[0].mlp):
         raise InvalidRequest("a head needs attention towers of a relation without a band")
     require_size(len(table.values), found.rank)
-    with one_thread():
+    with one_thread(), _decided():
         say(f"margins at {len(sample):,} queries")
         places = places_of(table.values, out.values)
         margins = query_margins(asked, sample, table.values, places)
         features = found.right(table.values)
-        seen = _quantile(margins.low, 0.5)
+        seen = quantile(margins.low, 0.5)
         cold = float(beta) if beta is not None else _beta(asked, len(table.values), seen, found.certificate, delta)
         parts, tower, goal = _parts(found)
         for attempt in range(4):
@@ -290,7 +268,8 @@ def retrieve(
     request: dict[str, Any] = {"eps": goal, "delta": float(delta), "confidence": float(confidence), "seed": int(seed)}
     built = Retrieval(found, weights, certificate, ids, None, request)
     say("the sample of queries")
-    study = _studied(built, sample, drawn, margins, places, float(delta), float(confidence))
+    share = float(delta), float(confidence)
+    study = studied(found, weights, built.error, sample, drawn, margins, places, *share)
     if study.failures > len(sample) / 2:
         request["note"] = _too_coarse(seen, built.error)
     return Retrieval(found, weights, certificate, ids, study, request, time.perf_counter() - start)
@@ -315,17 +294,7 @@ def load_head(path: str | os.PathLike[str]) -> Retrieval:
         how if isinstance(how, str) else "",
         request if isinstance(request, dict) else {},
     )
-    return Retrieval(found, stored.weights, certificate, stored.ids, _stored_study(rest.get("study")), found.request)
-
-
-def _stored_study(data: Any) -> Study | None:
-    if data is None:
-        return None
-    try:
-        made: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
-        return Study(**made)
-    except (TypeError, AttributeError):
-        raise DamagedFile("the stored study cannot be read") from None
+    return Retrieval(found, stored.weights, certificate, stored.ids, stored_study(rest.get("study")), found.request)
 
 
 def verify_head(path: str | os.PathLike[str], progress: Callable[[str], None] | None = None) -> Certificate:
@@ -369,6 +338,15 @@ def _queries(asked: Relation, queries: Any, keys: int, seed: int) -> tuple[Array
     return table.values, "as given; the interval holds if they were drawn independently"
 
 
+@contextmanager
+def _decided() -> Iterator[None]:
+    """What cannot be proved cannot be had."""
+    try:
+        yield
+    except Undecided as why:
+        raise Infeasible(f"a head over these keys cannot be proved: {why}") from None
+
+
 def _parts(found: RelationApproximant) -> tuple[Any, Any, float]:
     from attnfun.certify.relation import parts_that_fit
 
@@ -391,50 +369,3 @@ def _too_coarse(margin: float, error: float) -> str:
     if margin > 0:
         return f"half of the queries have margins of at most {margin:.3g}, and the scores are off by up to {error:.3g}"
     return "half of the queries have no best key (a margin of 0)"
-
-
-def _quantile(margins: Array, q: float) -> float:
-    """A margin that at least 1 − q of the queries have."""
-    return float(np.quantile(margins, q, method="lower"))
-
-
-def _studied(
-    built: Retrieval, X: Array, drawn: str, margins: Margins, places: Any, delta: float, confidence: float
-) -> Study:
-    n, error, beta, total = built.weights.keys, built.error, built.beta, len(X)
-    failures = total - int(np.count_nonzero(margins.low > 2 * error * (1 + 1e-15)))
-    enough = math.inf
-    if n == 1:
-        enough = 0.0
-    else:  # w ≥ 1 − δ iff β(m − 2e) ≥ log((n−1)(1−δ)/δ), rounded up
-        enough = (math.log((n - 1) * (1 - delta) / delta) / beta + 2 * error) * (1 + 1e-12)
-    served = int(np.count_nonzero(margins.low >= enough))
-    quantiles = {f"{q:g}": _quantile(margins.low, q) for q in QUANTILES}
-    betas = {k: beta_needed(n, m, error, delta) for k, m in quantiles.items()}
-    wrong, regret, moved = 0, 0.0, 0.0
-    step = max(1, _BLOCK // n)
-    for start in range(0, total, step):
-        rows = X[start : start + step]
-        true = built.relation.target.table(rows, built.weights.points)
-        logits = built.relation.left(rows) @ built.weights.vectors.T
-        chosen, best = np.argmax(logits, axis=1), np.argmax(true, axis=1)
-        lost = true.max(axis=1) - np.take_along_axis(true, chosen[:, None], 1)[:, 0]
-        wrong += int(np.count_nonzero((places[chosen] != places[best]) & (lost > 0)))
-        regret = max(regret, float(lost.max()))
-        exact = beta * true
-        p, q = (np.exp(s - s.max(axis=1, keepdims=True)) for s in (logits, exact))
-        gap = np.abs(p / p.sum(axis=1, keepdims=True) - q / q.sum(axis=1, keepdims=True)).sum(axis=1) / 2
-        moved = max(moved, float(gap.max()))
-    return Study(
-        queries=total,
-        drawn=drawn,
-        margins=quantiles,
-        betas={k: v if math.isfinite(v) else None for k, v in betas.items()},
-        failures=failures,
-        failure_interval=clopper_pearson(failures, total, confidence),
-        served=served,
-        served_interval=clopper_pearson(served, total, confidence),
-        confidence=confidence,
-        delta=delta,
-        measured={"wrong_top1": wrong / total, "regret": regret, "tv": moved},
-    )

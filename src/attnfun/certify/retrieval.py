@@ -188,8 +188,6 @@ def head_error(
     gap = min(_GAP, 2 * dot * safe + 2 * lost)
     kernel = (kernel_move(n, _U) + 2 * _U * gap) * (1 + 1e-9) if n > 1 else 0.0
     spread = math.nextafter(float((V.max(axis=0) - V.min(axis=0)).max()), math.inf) if n > 1 else 0.0
-    if len(np.unique(V, axis=0)) == 1:
-        spread = 0.0
     g = gamma(n + V.shape[1] + 32, _U)
     sums = 2 * g / (1 - g) * largest + 2 * n * math.exp(-700.0) * spread + (8 * n + 64) * _TINY if g < 0.5 else math.inf
     if not (math.isfinite(sums) and math.isfinite(spread)):

@@ -20,6 +20,7 @@ from attnfun.expressions.intervals import Interval, IntervalAlgebra
 from attnfun.targets.relation import Relation
 
 Index = NDArray[np.int64]
+HYPOTHESIS = "margins of samples: NumPy's elementary functions err by at most 4 units in the last place"
 _PAIRS = 1_000_000  # utilities enclosed together
 
 

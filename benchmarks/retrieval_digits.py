@@ -166,7 +166,7 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
         axis.set_xticks(e, [f"{row['e']:.1g}\n{row['rank']}" for row in heads])
         axis.minorticks_off()
         axis.grid(alpha=0.3)
-        axis.legend(fontsize=8, loc=(0.03, 0.25) if axis is share else "best")
+        axis.legend(fontsize=8, loc=(0.02, 0.07) if axis is share else "best")
     figure.savefig(path, dpi=110)
 
 

@@ -34,7 +34,7 @@ from attnfun.cli.records import (
 )
 from attnfun.cli.relation import show_relation
 from attnfun.cli.render import EXIT, console, facts, grid, literal, number, print_json, progress_bar
-from attnfun.cli.retrieve import show_retrieval
+from attnfun.cli.retrieve import promise_rows, show_retrieval
 from attnfun.cli.sequence import FlatSequence, sequence_command, show_sequence
 from attnfun.errors import InvalidRequest
 
@@ -185,7 +185,8 @@ def verify_command(
     if as_json:
         print_json(record)
     else:
-        console().print(facts("", [*proof_rows(record), ("seconds", number(record["seconds"]))]))
+        rows = [*proof_rows(record), *promise_rows(record)]
+        console().print(facts("", [*rows, ("seconds", number(record["seconds"]))]))
     if EXIT[status]:
         why = record.get("reason") or getattr(certificate.status, "meaning", "")
         print(f"attnfun: {status}: {path}: {' '.join(str(why).split())}", file=sys.stderr)

@@ -129,6 +129,19 @@ def show_retrieval(found: Any, path: str, png: str | None, as_json: bool) -> int
     return 0
 
 
+def promise_rows(record: dict[str, Any]) -> list[tuple[str, Any]]:
+    """What the proof of a retrieval head says of every query; nothing for other certificates."""
+    found = record["details"] if record.get("proof") == "retrieval" else record
+    if "softmax_regret" not in found:
+        return []
+    return [
+        ("every query", f"weights within {number(found['tv'])} of the exact softmax (total variation)"),
+        ("", f"output within {number(found['output_error'])} of its output"),
+        ("", f"its pick loses at most {number(found['regret'])} of utility"),
+        ("", f"its average loses at most {number(found['softmax_regret'])} of utility"),
+    ]
+
+
 def _print(record: dict[str, Any]) -> None:
     study = record.get("study")
     size = f"{number(record['keys'])} keys, rank {number(record['rank'])}, β = {number(record['beta'], 4)}; "
@@ -141,10 +154,7 @@ def _print(record: dict[str, Any]) -> None:
         ("score error", f"≤ [bold]{number(record['error'], 4)}[/]  for every query and key"),
         ("head", size),
         ("duplicates", twice),
-        ("every query", f"weights within {number(record['tv'])} of the exact softmax (total variation)"),
-        ("", f"output within {number(record['output_error'])} of its output"),
-        ("", f"its pick loses at most {number(record['regret'])} of utility"),
-        ("", f"its average loses at most {number(record['softmax_regret'])} of utility"),
+        *promise_rows(record),
     ]
     if study:
         low, high = record["failure_probability"]

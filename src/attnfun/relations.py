@@ -49,14 +49,14 @@ class Tower:
 
     def __call__(self, X: ArrayLike, dtype: str = "float64") -> NDArray[Any]:
         """(n, variables) → (n, rank); `dtype` is for towers without a network, which run in any."""
-        inner = self.inner(X)
+        inner = self.inputs(X)
         if self.weights is None:
             return self.features.side(self.side, inner, dtype)
         values = evaluate(self.network, inner)
         return np.asarray(values * self.features.product_signs if self._mirrored else values)
 
-    def inner(self, X: ArrayLike) -> Array:
-        """u(x), cut to the box of the features: their own rounding may pass it by an ulp."""
+    def inputs(self, X: ArrayLike) -> Array:
+        """What the network reads: u(x), cut to the box of the features, which rounding may pass by an ulp."""
         low, high = self.features.left_box if self.side == "left" else self.features.right_box
         return np.clip(core_points(self.core, self.side, _points(X, self.box), self.box.names), low, high)
 

@@ -89,7 +89,7 @@ class Retrieval:
         """(m, left variables) → (m, columns): Σ_j softmax_j V_j."""
         tower = self.relation.left
         if not self.relation.features_only:
-            return np.asarray(evaluate(self.network, tower.inner(X)))
+            return np.asarray(evaluate(self.network, tower.inputs(X)))
         return np.concatenate([w @ self.weights.values for w in self._blocks(X)])
 
     def scores(self, X: ArrayLike) -> Array:
@@ -253,16 +253,16 @@ def retrieve(
         features = found.right(table.values)
         seen = quantile(margins.low, 0.5)
         cold = float(beta) if beta is not None else _beta(asked, len(table.values), seen, found.certificate, delta)
-        parts, tower, goal = _parts(found)
+        parts, goal = _parts(found)
         for attempt in range(4):
             say("the proof of the head")
             weights = RetrievalWeights(table.values, key_vectors(features, cold), out.values, cold, out.names)
-            head = head_error(asked, found.stored, tower, weights, parts)
+            head = head_error(asked, found.stored, found.towers, weights, parts)
             needed = beta_needed(weights.keys, seen, head.error(cold), delta)
             if beta is not None or attempt == 3 or not cold < needed < math.inf:
                 break
             cold = needed * (1 + 1e-9)
-        certificate = prove_by_retrieval(asked, found.stored, tower, weights, goal, found.method, say, parts)
+        certificate = prove_by_retrieval(asked, found.stored, found.towers, weights, goal, found.method, say, parts)
         if certificate.status not in (Status.PROVED, Status.CONDITIONAL):
             raise Infeasible(f"eps={goal} for a head over {weights.keys:,} keys was not proved: {certificate.reason}")
     request: dict[str, Any] = {"eps": goal, "delta": float(delta), "confidence": float(confidence), "seed": int(seed)}
@@ -308,10 +308,9 @@ def verify_head(path: str | os.PathLike[str], progress: Callable[[str], None] | 
     if eps is not None and not (isinstance(eps, (int, float)) and math.isfinite(eps) and eps > 0):
         raise DamagedFile("the stored request has no usable eps")
     require_defined(asked.graph, asked.joint)
-    tower = None if stored.towers is None else stored.towers[0]
     with one_thread():
         goal, name = None if eps is None else float(eps), how if isinstance(how, str) else ""
-        return prove_by_retrieval(asked, stored.features, tower, stored.weights, goal, name, progress)
+        return prove_by_retrieval(asked, stored.features, stored.towers, stored.weights, goal, name, progress)
 
 
 def _tables(asked: Relation, keys: Any, values: Any) -> tuple[Columns, Columns, tuple[str, ...] | None]:
@@ -347,12 +346,11 @@ def _decided() -> Iterator[None]:
         raise Infeasible(f"a head over these keys cannot be proved: {why}") from None
 
 
-def _parts(found: RelationApproximant) -> tuple[Any, Any, float]:
+def _parts(found: RelationApproximant) -> tuple[Any, float]:
     from attnfun.certify.relation import parts_that_fit
 
     goal = float(found.request.get("eps", found.certificate.error[1]))
-    tower = None if found.towers is None else found.towers[0]
-    return parts_that_fit(found.target, found.stored, goal), tower, goal
+    return parts_that_fit(found.target, found.stored, goal), goal
 
 
 def _beta(asked: Relation, keys: int, margin: float, certificate: Certificate, delta: float) -> float:

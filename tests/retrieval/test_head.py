@@ -106,9 +106,8 @@ def test_spoilt_key_vectors_are_seen_by_the_proof(name: str, size: float) -> Non
     head = af.retrieve(found, keys=found.target.right.sample(12, rng), beta=30.0, queries=10)
     K = head.weights.vectors
     spoilt = dataclasses.replace(head.weights, vectors=K + size * np.abs(K).max() * rng.normal(size=K.shape))
-    tower = None if found.towers is None else found.towers[0]
     parts = parts_that_fit(found.target, found.stored, float(found.request["eps"]))
-    again = prove_by_retrieval(found.target, found.stored, tower, spoilt, parts=parts)
+    again = prove_by_retrieval(found.target, found.stored, found.towers, spoilt, parts=parts)
     assert again.status is Status.PROVED
     assert size < 1e-9 or again.error[1] > head.certificate.error[1]  # towers err by more than 1e-12
     assert_sound(dataclasses.replace(head, weights=spoilt), again, found.target.left.probe(6, rng))
@@ -117,16 +116,15 @@ def test_spoilt_key_vectors_are_seen_by_the_proof(name: str, size: float) -> Non
 def test_vectors_of_other_keys_or_of_another_temperature_are_not_within_eps() -> None:
     found = built("gauss")
     head = af.retrieve(found, keys=np.linspace(0, 1, 9), beta=30.0, queries=10)
-    assert found.towers is not None
     for forged in (
         dataclasses.replace(head.weights, vectors=head.weights.vectors[::-1]),
         dataclasses.replace(head.weights, beta=31.0),
         dataclasses.replace(head.weights, points=head.weights.points * 0.9),
     ):
-        verdict = prove_by_retrieval(found.target, found.stored, found.towers[0], forged, eps=1e-4)
+        verdict = prove_by_retrieval(found.target, found.stored, found.towers, forged, eps=1e-4)
         assert verdict.status is Status.REFUTED and verdict.error[0] > 1e-4
     outside = dataclasses.replace(head.weights, points=head.weights.points * 2)
-    verdict = prove_by_retrieval(found.target, found.stored, found.towers[0], outside, eps=1e-4)
+    verdict = prove_by_retrieval(found.target, found.stored, found.towers, outside, eps=1e-4)
     assert verdict.status is Status.UNDECIDED and "outside" in str(verdict.reason)
 
 

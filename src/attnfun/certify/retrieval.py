@@ -56,7 +56,7 @@ from attnfun.certify.towers import tower_errors
 from attnfun.certify.view import Array, Undecided
 from attnfun.expressions import BallAlgebra, precision, run
 from attnfun.expressions.enclosures import abs_lower, arb, point_balls
-from attnfun.network.evaluate import stream
+from attnfun.network import evaluate
 from attnfun.network.features import Features
 from attnfun.network.retrieval import RetrievalWeights
 from attnfun.network.towers import TowerWeights, tower_network
@@ -95,7 +95,7 @@ class HeadError:
 def prove_by_retrieval(
     relation: Relation,
     features: Features,
-    tower: TowerWeights | None,
+    towers: tuple[TowerWeights, TowerWeights] | None,
     weights: RetrievalWeights,
     eps: float | None = None,
     construction: str = "",
@@ -104,7 +104,7 @@ def prove_by_retrieval(
 ) -> Certificate:
     """The certificate of a stored head: `error` is that of its scores, `details` has what follows for its output.
 
-    Without `tower` it is about features computed as polynomials, and says so.
+    Without `towers` it is about features computed as polynomials, and says so; of towers the left one is in the head.
     """
     say = report or (lambda _text: None)
     fields: dict[str, Any] = {"eps": eps, "norm": math.inf, "dtype": "float64", "construction": construction}
@@ -113,12 +113,12 @@ def prove_by_retrieval(
         say("the bound of the features")
         parts = parts or parts_that_fit(relation, features, eps)
         say("the bound of the head")
-        found = head_error(relation, features, tower, weights, parts)
+        found = head_error(relation, features, towers, weights, parts)
     except Undecided as why:
         return Certificate(Status.UNDECIDED, (0.0, math.inf), reason=str(why), **fields)
     n, beta = weights.keys, weights.beta
     bound = found.bound(n, beta)
-    low, at = _witness(relation, features, tower, weights, parts.core)
+    low, at = _witness(relation, features, towers, weights, parts.core)
     low = min(low, found.score)
     reason, status = None, Status.PROVED
     if eps is not None and not found.score <= eps:
@@ -130,7 +130,7 @@ def prove_by_retrieval(
     details: dict[str, Any] = {"keys": n, "beta": beta, "tv": bound.tv, "output_error": found.output_error(n, beta)}
     details |= {"regret": bound.regret, "softmax_regret": bound.softmax_regret}
     details |= {"spread": found.spread, "kernel": found.kernel, "sums": found.sums}
-    if tower is None:
+    if towers is None:
         details["features_only"] = True
     return Certificate(
         status,
@@ -145,7 +145,11 @@ def prove_by_retrieval(
 
 
 def head_error(
-    relation: Relation, features: Features, tower: TowerWeights | None, weights: RetrievalWeights, parts: Parts
+    relation: Relation,
+    features: Features,
+    towers: tuple[TowerWeights, TowerWeights] | None,
+    weights: RetrievalWeights,
+    parts: Parts,
 ) -> HeadError:
     """e, κ and what sums lose; raises Undecided."""
     n, rank, beta = weights.keys, features.rank, weights.beta
@@ -154,13 +158,13 @@ def head_error(
         raise Undecided("the keys do not fit the relation")
     if not relation.right.contains(Y).all():
         raise Undecided("a key lies outside the domain of the relation")
-    if tower is not None and tower.mlp:
+    if towers is not None and towers[0].mlp:
         raise Undecided("a retrieval head stands behind an attention tower")
     construction, _, _ = construction_error(parts, features)
-    if tower is None:
+    if towers is None:
         eta, a = side_errors(features, "left")
     else:
-        eta, a, _ = tower_errors(features, "left", tower, parts.core.left.names)
+        eta, a, _ = tower_errors(features, "left", towers[0], parts.core.left.names)
     off, _ = side_errors(features, "right")
     low, high = features.right_box
     carried, dot = 0.0, 0.0
@@ -202,14 +206,18 @@ def _larger(one: float, other: float) -> float:
 
 
 def _witness(
-    relation: Relation, features: Features, tower: TowerWeights | None, weights: RetrievalWeights, core: Core
+    relation: Relation,
+    features: Features,
+    towers: tuple[TowerWeights, TowerWeights] | None,
+    weights: RetrievalWeights,
+    core: Core,
 ) -> tuple[float, Array | None]:
     """(low, (x, y_j)): a score of this machine and a proved distance of it from the utility; 0 where u, v are given."""
     if core.left_inner is not None or core.right_inner is not None:
         return 0.0, None
     few = np.unique(np.linspace(0, weights.keys - 1, 256).astype(int))
     X = relation.left.probe(max(16, min(400, 4_000_000 // (features.rank + len(few)))), np.random.default_rng(0))
-    logits = head_logits(features, tower, weights.vectors[few], X, core.left.names)
+    logits = _logits(features, None if towers is None else towers[0], weights.vectors[few], X, core.left.names)
     Y = weights.points[few]
     error = np.abs(logits / weights.beta - relation.table(X, Y))
     i, j = np.unravel_index(int(np.argmax(np.where(np.isfinite(error), error, -1.0))), error.shape)
@@ -221,14 +229,13 @@ def _witness(
     return (math.nextafter(gap, 0.0), Z) if gap > 0 else (0.0, None)
 
 
-def head_logits(
+def _logits(
     features: Features, tower: TowerWeights | None, vectors: Array, inner: Array, names: tuple[str, ...]
 ) -> Array:
-    """(m, variables of the core), (n, rank) → (m, n): the logits ⟨φ̂(x), K_j⟩ as NumPy computes them."""
+    """(m, left variables), (n, rank) → (m, n): the logits ⟨φ̂(x), K_j⟩ as NumPy computes them."""
     if tower is None:
         phi = features.side("left", inner)
     else:
-        network = tower_network(features, "left", tower, names)
-        phi = stream(network, inner) @ network.readout.T + network.readout_bias
+        phi = evaluate(tower_network(features, "left", tower, names), inner)
     return np.asarray(phi @ vectors.T)
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate, Status
-from attnfun.certify.retrieval import head_error, prove_by_retrieval
+from attnfun.certify.retrieval import head_error, key_features, prove_by_retrieval
 from attnfun.certify.retrieval_bounds import (
     RetrievalBound,
     beta_needed,
@@ -250,7 +250,7 @@ def retrieve(
         say(f"margins at {len(sample):,} queries")
         places = places_of(table.values, out.values)
         margins = query_margins(asked, sample, table.values, places)
-        features = found.right(table.values)
+        features = key_features(asked, found.stored, found.core, table.values)
         seen = quantile(margins.low, 0.5)
         cold = float(beta) if beta is not None else _beta(asked, len(table.values), seen, found.certificate, delta)
         parts, goal = _parts(found)

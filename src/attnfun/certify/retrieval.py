@@ -166,15 +166,13 @@ def head_error(
     else:
         eta, a, _ = tower_errors(features, "left", towers[0], parts.core.left.names)
     off, _ = side_errors(features, "right")
-    low, high = features.right_box
     carried, dot = 0.0, 0.0
     safe = 1 + (4 * rank + 32) * _U
     step = max(1, _ROWS // rank)
     with np.errstate(over="ignore", invalid="ignore"):
         for start in range(0, n, step):
             rows = slice(start, start + step)
-            inner = np.clip(core_points(parts.core, "right", Y[rows], relation.right.names), low, high)
-            psi = features.side("right", inner)
+            psi = key_features(relation, features, parts.core, Y[rows])
             size = np.abs(K[rows])
             ratio = K[rows] / beta
             theta = np.abs(ratio - psi) + 2 * _U * (np.abs(ratio) + np.abs(psi)) + off + 4 * _TINY
@@ -198,6 +196,12 @@ def head_error(
         raise Undecided("the sums of the head are not bounded")
     named = {"features": construction, "tower and keys": carried, "rounding": lost / beta}
     return HeadError(float(total), kernel, sums * (1 + 1e-9), spread, named)
+
+
+def key_features(relation: Relation, features: Features, core: Core, Y: Array) -> Array:
+    """(n, right variables) → (n, rank): ψ(y_j), off by at most `side_errors`; v(y) cut to the box of the features."""
+    low, high = features.right_box
+    return np.asarray(features.side("right", np.clip(core_points(core, "right", Y, relation.right.names), low, high)))
 
 
 def _larger(one: float, other: float) -> float:

@@ -272,6 +272,29 @@ TESTED = (
         ),
     ),
     Tested(
+        "relations g(u(x), v(y)) are proved from x on, networks for u and v below the towers included: no certificate"
+        " is below an error that was seen, with weights of these networks perturbed by 1e-14 to 1e-2; networks of other"
+        " functions, swapped outputs and networks that leave the box of the features are not proved; what NumPy loses"
+        " in u and v is never more than the bound says",
+        (
+            "tests/relations/test_inner.py::test_a_composition_is_proved_from_x_on",
+            "tests/relations/test_inner.py::test_spoilt_inner_networks_are_seen_by_the_proof",
+            "tests/relations/test_inner.py::test_inner_networks_of_other_functions_are_not_proved",
+            "tests/relations/test_inner.py::test_outputs_in_another_order_are_not_proved",
+            "tests/relations/test_inner.py::test_a_network_that_leaves_the_box_of_the_features_is_not_proved",
+            "tests/relations/test_inner.py::test_what_numpy_loses_is_never_more_than_proved",
+        ),
+    ),
+    Tested(
+        "trilinear forms, rounding included: no bound is below an error that was seen, also with spoilt coefficients;"
+        " forged files are refuted, undecided or refused",
+        (
+            "tests/relations/test_trilinear.py::test_the_error_of_a_trilinear_form_is_never_below_what_is_seen",
+            "tests/relations/test_trilinear.py::test_rounding_is_in_the_bound",
+            "tests/relations/test_trilinear.py::test_a_forged_form_is_refuted_or_refused",
+        ),
+    ),
+    Tested(
         "relations that are not positive semidefinite are refused with a witness that is checked in balls and again in"
         " rationals; the lower bound on the rank is never above a rank that was reached",
         (
@@ -334,6 +357,7 @@ _IN_CONTEXT = ("linear", "lasso", "logistic", "richardson")
 SAMPLED = (
     ("which features of a relation are taken, and how their towers are fitted", "src/attnfun/relation_search.py"),
     ("which margin the default beta of a retrieval head serves, and its wrong picks", "src/attnfun/retrieval_study.py"),
+    ("how exact networks for inner functions of a relation have to be", "src/attnfun/relation_inner.py"),
     ("errors and supports of lasso and logistic regression in context", "src/attnfun/certify/in_context_verdict.py"),
     ("the predicted budget of an in-context network", "src/attnfun/rehearsal.py"),
     ("how a construction chooses degrees, steps, cell counts and temperatures", "src/attnfun/constructions/auto.py"),
@@ -355,6 +379,7 @@ OPEN = (
     "axes of heads without labels that read more than one variable; steps of more than four arguments",
     "MLPs without labels, in L^p, or with several blocks for one coordinate; lower bounds on the units of any MLP",
     "sequence maps whose expressions are not defined on the whole box of their features, or in L^p",
+    "relations g(u(x), v(y)) whose u or v do not compile, or with towers of ReLU units: conditional on u and v",
     "relations with kinks, or with more than six variables that do not separate; towers of more than three variables,"
     " of ReLU units of more than one, and proofs of towers in float32",
     "that a relation is positive semidefinite: a witness against it is proved, its absence proves nothing",

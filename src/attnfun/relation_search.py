@@ -17,6 +17,7 @@ from attnfun.expressions.enclosures import abs_lower, point_balls
 from attnfun.network.features import Block, Features
 from attnfun.network.head import Array
 from attnfun.network.relation_file import Towers
+from attnfun.relation_inner import Inner, inner_networks, on_top
 from attnfun.targets.relation import Relation
 from attnfun.targets.relation_core import core_of, plain_core
 
@@ -34,7 +35,7 @@ def search(
         if not signed:
             say("is it positive semidefinite?")
             _require_positive(asked)
-    parts = _parts(asked, eps, say)
+    parts, inner = _parts(asked, eps, realise, say)
     best, why = math.inf, ""
     for share in (0.999,) if realise is None else _SHARES:
         features, how = _least(asked, parts, eps * share, method, signed, say)
@@ -44,7 +45,7 @@ def search(
             if realise is not None:
                 say(f"towers of {features.rank} features ({realise})")
                 try:
-                    towers = _towers(features, realise, tolerance)
+                    towers = on_top(_towers(features, realise, tolerance), inner)
                 except Infeasible as reason:
                     if before == math.inf:
                         raise
@@ -124,13 +125,25 @@ def _require_positive(asked: Relation) -> None:
         )
 
 
-def _parts(asked: Relation, eps: float, say: Callable[[str], None]) -> Parts:
+def _parts(
+    asked: Relation, eps: float, realise: str | None, say: Callable[[str], None]
+) -> tuple[Parts, Inner | None]:
+    """The relation taken apart, and networks for its inner functions where they are to be realised and compile."""
     say("coefficients of the relation")
     core = core_of(asked)
     why = ""
     for one in (core, plain_core(asked)) if core.left_inner is not None else (core,):
         try:
-            return take_apart(asked, 1e-3 * eps, one)
+            plain = take_apart(asked, 1e-3 * eps, one)
+            below = one.left_inner is not None and realise == "attention"
+            found = inner_networks(asked, one, eps, say) if below else None
+            if found is None:
+                return plain, None
+            wide, networks = found
+            try:
+                return take_apart(asked, 1e-3 * eps, wide), networks
+            except Undecided:  # g does not reach past the ranges of u and v
+                return plain, None
         except Undecided as reason:
             why = why or str(reason)
     raise Infeasible(f"{asked.text[:120]}: {why}")

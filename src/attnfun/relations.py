@@ -21,6 +21,7 @@ from attnfun.network import Network, evaluate, to_torch
 from attnfun.network.features import Features
 from attnfun.network.head import Array
 from attnfun.network.relation_file import Towers, load_relation, save_relation
+from attnfun.network.stack import stacked
 from attnfun.network.towers import TowerWeights, tower_network
 from attnfun.targets import Box, require_defined
 from attnfun.targets.jumps import Band, smoothed
@@ -49,16 +50,18 @@ class Tower:
 
     def __call__(self, X: ArrayLike, dtype: str = "float64") -> NDArray[Any]:
         """(n, variables) → (n, rank); `dtype` is for towers without a network, which run in any."""
-        inner = self.inputs(X)
         if self.weights is None:
-            return self.features.side(self.side, inner, dtype)
-        values = evaluate(self.network, inner)
+            return self.features.side(self.side, self.inputs(X), dtype)
+        values = evaluate(self.network, self.inputs(X))
         return np.asarray(values * self.features.product_signs if self._mirrored else values)
 
     def inputs(self, X: ArrayLike) -> Array:
-        """What the network reads: u(x), cut to the box of the features, which rounding may pass by an ulp."""
+        """What the network reads: x if it computes u(x) itself, else u(x), cut to the box of the features."""
+        points = _points(X, self.box)
+        if self.weights is not None and self.weights.inner is not None:
+            return points
         low, high = self.features.left_box if self.side == "left" else self.features.right_box
-        return np.clip(core_points(self.core, self.side, _points(X, self.box), self.box.names), low, high)
+        return np.clip(core_points(self.core, self.side, points, self.box.names), low, high)
 
     @property
     def _mirrored(self) -> bool:
@@ -66,15 +69,19 @@ class Tower:
 
     @cached_property
     def network(self) -> Network:
-        """The tower as a network; a symmetric relation has one for both sides (and J on the right if it is signed)."""
+        """The tower as a network from x, or from u(x) where that is computed outside.
+
+        A symmetric relation has one for both sides (and J on the right if it is signed).
+        """
         if self.weights is None:
             raise InvalidRequest("these features were asked for without towers (features_only=True)")
         one = self.features.signs is not None
         names = self.core.left.names if self.side == "left" else self.core.right.names
-        return tower_network(self.features, "left" if one else self.side, self.weights, names)
+        head = tower_network(self.features, "left" if one else self.side, self.weights, names)
+        return head if self.weights.inner is None else stacked(self.weights.inner, head)
 
     def to_torch(self, dtype: Any = None) -> torch.nn.Module:
-        """The tower as a torch module, (n, variables of the core) → (n, rank)."""
+        """The tower as a torch module, (n, inputs of `network`) → (n, rank)."""
         return to_torch(self.network, dtype)
 
     @property
@@ -149,6 +156,7 @@ class RelationApproximant:
             word = "neurons" if self.towers[0].mlp else "keys"
             one = self.stored.signs is not None
             sizes = {word: self.left.network.cost.keys + (0 if one else self.right.network.cost.keys)}
+            sizes["layers"] = max(len(self.left.network.layers), len(self.right.network.layers))
             sizes["max_value"] = max(self.left.network.cost.max_value, self.right.network.cost.max_value)
             if self.towers[0].mlp:
                 sizes["neurons_paper"] = paper_neurons(self)
@@ -197,7 +205,8 @@ def relation(
 ) -> RelationApproximant:
     """Towers with |target(x, y) − ⟨φ(x), ψ(y)⟩| ≤ eps for all x in `left`, y in `right`, proved.
 
-    The status is `conditional` where features are functions of inner functions u(x), v(y), taken as computed exactly.
+    A relation g(u(x), v(y)) has towers in which networks compute u and v, proved from x on. Where u or v do not
+    compile to what that takes, and with `realise="mlp"`, they are taken as computed exactly: `conditional`.
 
     `symmetric`: left and right variables correspond in order and one tower serves both; a relation that is not
     positive semidefinite is then refused with a witness (`NotPositive`) unless `signed=True` allows ⟨φ, Jφ⟩ with a

@@ -8,57 +8,93 @@ The rank of every unfolding bounds the number of terms from below.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from attnfun.certify.trilinear import trilinear_error, trilinear_table
+from attnfun.certify import Certificate
+from attnfun.certify.coefficients import Expansion
+from attnfun.certify.trilinear import prove_trilinear, trilinear_error, trilinear_rounding, trilinear_table
 from attnfun.certify.view import Undecided
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.expressions import Graph, parse
 from attnfun.limits.relation_rank import rank_lower
-from attnfun.network.features import contracted
 from attnfun.network.head import Array
+from attnfun.network.trilinear import Sides, evaluate_trilinear, load_trilinear, save_trilinear
 from attnfun.targets import Box, require_defined
 from attnfun.targets.relation import Relation
-
-Sides = tuple[Array, Array, Array]
 
 
 @dataclass(frozen=True, eq=False)
 class TrilinearForm:
-    """Σ_i a_i(x) b_i(y) c_i(z): Chebyshev coefficients (N, rank) a side; `error` is proved in real arithmetic."""
+    """Σ_i a_i(x) b_i(y) c_i(z): Chebyshev coefficients (N, rank) a side, and what is proved of calling it."""
 
     graph: Graph
     box: Box
-    coefficients: tuple[Array, Array, Array]
-    error: float
+    coefficients: Sides
+    certificate: Certificate
     rank_lower: int
+    request: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
 
     @property
     def rank(self) -> int:
         return int(self.coefficients[0].shape[1])
 
-    def __call__(self, X: ArrayLike, Y: ArrayLike, Z: ArrayLike) -> Array:
+    @property
+    def error(self) -> float:
+        """The proved bound, rounding included."""
+        return self.certificate.error[1]
+
+    def __call__(self, X: ArrayLike, Y: ArrayLike, Z: ArrayLike) -> NDArray[Any]:
         """(n,) each → (n,)."""
-        out = np.ones((np.size(X), self.rank))
-        for k, (side, P) in enumerate(zip((X, Y, Z), self.coefficients, strict=True)):
-            x, low, high = np.asarray(side, dtype=np.float64).ravel(), self.box.low[k], self.box.high[k]
+        columns = []
+        for side, name, low, high in zip((X, Y, Z), self.box.names, self.box.low, self.box.high, strict=True):
+            x = np.asarray(side, dtype=np.float64).ravel()
             if not ((x >= low) & (x <= high)).all():
-                raise InvalidRequest(f"a point lies outside {self.box.names[k]}={low:g}:{high:g}")
-            out = out * contracted(P, [np.clip(((x - low) - (high - x)) / (high - low), -1.0, 1.0)])
-        return np.asarray(out.sum(axis=1))
+                raise InvalidRequest(f"a point lies outside {name}={low:g}:{high:g}")
+            columns.append(x)
+        if len({len(x) for x in columns}) != 1:
+            raise InvalidRequest("x, y and z have unequal numbers of points")
+        return evaluate_trilinear(
+            self.coefficients, self.box.low_array, self.box.high_array, np.stack(columns, axis=1)
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Coefficients, relation, request and certificate in one safetensors file."""
+        target = {"kind": "ternary", "graph": self.graph.to_json(), "domain": self.box.text}
+        meta = {"request": dict(self.request), "certificate": self.certificate.to_json(), "rank_lower": self.rank_lower}
+        save_trilinear(path, target, self.coefficients, meta)
+
+    def record(self) -> dict[str, Any]:
+        """What `attnfun ternary --json` prints."""
+        certificate = self.certificate.to_json()
+        certificate["proof"] = certificate.pop("method")
+        certificate.pop("construction")
+        first = {"status": certificate.pop("status"), "error": certificate.pop("error")}
+        sizes = {"rank": self.rank, "rank_lower": self.rank_lower, "degrees": [len(s) - 1 for s in self.coefficients]}
+        return {**first, **sizes, **certificate, "seconds": round(self.seconds, 3)}
 
 
-def ternary(target: str, domain: Mapping[str, Sequence[float]], eps: float) -> TrilinearForm:
-    """The trilinear form of few terms with |target − form| ≤ eps on the box of three variables.
+def ternary(
+    target: str,
+    domain: Mapping[str, Sequence[float]] | str | Sequence[str],
+    eps: float,
+    *,
+    progress: Callable[[str], None] | None = None,
+) -> TrilinearForm:
+    """The trilinear form of few terms with |target − form| ≤ eps on the box of three variables, called in float64.
 
-    Proved for the stored coefficients in real arithmetic; what evaluating the form in float64 loses comes on top.
+    Proved for the stored coefficients, rounding included; `rank_lower` terms at least are needed by any such form.
     """
     from attnfun.verbs import check_request, one_thread
 
+    start, say = time.perf_counter(), progress or (lambda _text: None)
     check_request(eps, "float64", 0)
     box = Box.parse(domain)
     if box.dim != 3:
@@ -66,42 +102,94 @@ def ternary(target: str, domain: Mapping[str, Sequence[float]], eps: float) -> T
     graph = parse(target, box.names)
     require_defined(graph, box)
     with one_thread():
+        say("coefficients of the relation")
         try:
-            table, off = trilinear_table(graph, box.names, box.low_array, box.high_array, 1e-2 * float(eps))
+            found = trilinear_table(graph, box, 1e-2 * float(eps))
         except Undecided as why:
             raise Infeasible(f"{target[:120]}: {why}") from None
-        found = [_fewest(table, off, _terms(table, first), float(eps)) for first in range(3)]
-        ways = [terms for terms in found if terms is not None]
+        tried = []
+        for first in range(3):
+            say(f"fewest terms, {box.names[first]} first")
+            tried.append(_fewest(found, _terms(found.table, first), float(eps)))
+        ways = [terms for terms in tried if terms is not None]
         if not ways:
             raise Infeasible(f"eps={eps:.3g} for {target[:120]}: all terms together are not proved to reach it")
         stored = min(ways, key=lambda terms: terms[0].shape[1])
         least = 0
         for k in range(3):
+            say("a lower bound on the terms")
             rest = [i for i in range(3) if i != k]
             sides = [
                 Box(tuple(box.names[i] for i in s), tuple(box.low[i] for i in s), tuple(box.high[i] for i in s))
                 for s in ([k], rest)
             ]
             least = max(least, rank_lower(Relation(graph, sides[0], sides[1]), float(eps)))
-    error = trilinear_error(table, off, stored)
+        certificate = prove_trilinear(graph, box, stored, float(eps), found)
     if not least <= stored[0].shape[1]:
         raise AssertionError(f"a lower bound {least} above a proved rank {stored[0].shape[1]} must never be issued")
-    return TrilinearForm(graph, box, stored, error, least)
+    return TrilinearForm(graph, box, stored, certificate, least, {"eps": float(eps)}, time.perf_counter() - start)
 
 
-def _fewest(table: Array, off: float, terms: Sides, eps: float) -> Sides | None:
+def load_form(path: str | os.PathLike[str]) -> TrilinearForm:
+    """The form of a file; its certificate is the stored one, not proved anew."""
+    target, stored, rest = load_trilinear(path)
+    graph, box = _target(target)
+    about = math.inf, "float64", graph.text(graph.outputs[0]), box.text
+    least, request = rest.get("rank_lower"), rest.get("request")
+    return TrilinearForm(
+        graph,
+        box,
+        stored,
+        Certificate.stored(rest.get("certificate"), *about),
+        least if isinstance(least, int) else 0,
+        request if isinstance(request, dict) else {},
+    )
+
+
+def verify_form(path: str | os.PathLike[str]) -> Certificate:
+    """Prove the bound again from the stored coefficients and relation; no number of the certificate is read."""
+    from attnfun.verbs import one_thread
+
+    target, stored, rest = load_trilinear(path)
+    graph, box = _target(target)
+    request = rest.get("request")
+    eps = request.get("eps") if isinstance(request, dict) else None
+    if eps is not None and not (isinstance(eps, (int, float)) and math.isfinite(eps) and eps > 0):
+        raise DamagedFile("the stored request has no usable eps")
+    require_defined(graph, box)
+    with one_thread():
+        return prove_trilinear(graph, box, stored, None if eps is None else float(eps))
+
+
+def _target(data: Mapping[str, Any]) -> tuple[Graph, Box]:
+    if data.get("kind") != "ternary":
+        raise DamagedFile("the file's target is not a ternary relation")
+    try:
+        graph, box = Graph.from_json(data.get("graph")), Box.parse(str(data["domain"]))
+    except (KeyError, InvalidRequest) as error:
+        raise DamagedFile(f"the file's relation cannot be read ({error})") from None
+    if box.dim != 3 or len(graph.outputs) != 1 or not set(graph.variables) <= set(box.names):
+        raise DamagedFile("the file's relation does not fit its domain")
+    return graph, box
+
+
+def _fewest(found: Expansion, terms: Sides, eps: float) -> Sides | None:
     """The fewest of the terms, largest first, whose proved error is within eps; None if all of them are not."""
 
     def taken(count: int) -> Sides:
         a, b, c = (np.ascontiguousarray(t[:, :count]) for t in terms)
         return a, b, c
 
+    def good(count: int) -> bool:
+        stored = taken(count)
+        return trilinear_error(found.table, found.error, stored) + trilinear_rounding(stored) <= eps * (1 - 1e-12)
+
     few, many = 0, terms[0].shape[1]
-    if not trilinear_error(table, off, terms) <= eps:
+    if not good(many):
         return None
     while many - few > 1:
         middle = (few + many) // 2
-        few, many = (few, middle) if trilinear_error(table, off, taken(middle)) <= eps else (middle, many)
+        few, many = (few, middle) if good(middle) else (middle, many)
     return taken(many)
 
 

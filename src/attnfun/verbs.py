@@ -21,6 +21,7 @@ from attnfun.network.retrieval_file import FORMAT as RETRIEVAL
 from attnfun.network.sealed import format_of
 from attnfun.network.sequence_file import FORMAT as SEQUENCE
 from attnfun.network.token_file import FORMAT as TOKENS
+from attnfun.network.trilinear import FORMAT as TERNARY
 from attnfun.targets import Box, Function, require_defined
 from attnfun.targets.mlp import read_mlp
 
@@ -293,8 +294,8 @@ def _jsonable(value: Any) -> Any:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The Approximant of a file, its SequenceApproximant, RelationApproximant, Retrieval or InContextSolver; damaged or
-    foreign files raise DamagedFile. Its certificate is the stored one, not proved anew.
+    """The Approximant of a file, its SequenceApproximant, RelationApproximant, Retrieval, TrilinearForm or
+    InContextSolver; damaged or foreign files raise DamagedFile. Its certificate is the stored one, not proved anew.
     """
     kind = format_of(path)
     if kind == SEQUENCE:
@@ -309,6 +310,10 @@ def load(path: str | os.PathLike[str]) -> Any:
         from attnfun.retrieval import load_head
 
         return load_head(path)
+    if kind == TERNARY:
+        from attnfun.trilinear import load_form
+
+        return load_form(path)
     if kind == TOKENS:
         from attnfun.solver import load_in_context
 
@@ -348,6 +353,12 @@ def verify(
         if target is not None:
             raise InvalidRequest("the file of a retrieval head is proved against its own utility: leave target out")
         return verify_head(path, progress)
+    if kind == TERNARY:
+        from attnfun.trilinear import verify_form
+
+        if target is not None:
+            raise InvalidRequest("a trilinear form's file is proved against the relation it holds: leave target out")
+        return verify_form(path)
     if kind == TOKENS:
         from attnfun.solver import verify_in_context
 

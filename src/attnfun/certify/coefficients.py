@@ -270,3 +270,22 @@ def _turn(n: int) -> Array:
 def outer(tables: list[Array]) -> Array:
     """Kronecker product of matrices, in order."""
     return reduce(lambda a, b: np.asarray(np.kron(a, b)), tables)
+
+
+def column_errors(P: Array) -> tuple[Array, Array]:
+    """(columns,) Σ|P_J| and a bound of |computed − P| in float64 for coefficients (N_1, …, N_a, columns).
+
+    The operations are those of `network.features.Features.side` before its products: t = x mapped to [-1, 1] and cut is
+    off by at most 5u, T_j by 8j²u (Markov's inequality for the 5u; the recurrence adds Σ_i |U_{j−i}| 4.1u ≤ 2.05 j² u),
+    and one sum an axis, in any order.
+    """
+    shape = P.shape[:-1]
+    growth = np.ones(shape)
+    for j, n in enumerate(shape):
+        at = [-1 if i == j else 1 for i in range(len(shape))]
+        growth = growth * (1 + 8 * np.arange(n).reshape(at) ** 2 * _U)
+    growth = growth * (1 + 1.01 * (sum(shape) + 2 * len(shape)) * _U) - 1 + 16 * _U  # 16u: the rounding of this line
+    flat = np.abs(P).reshape(-1, P.shape[-1])
+    sizes = flat.sum(axis=0) * (1 + (flat.size + 2) * _U)
+    offs = (flat * growth.reshape(-1, 1)).sum(axis=0) * (1 + (flat.size + 8) * _U) + 1e-290
+    return np.asarray(sizes), np.asarray(offs)

@@ -30,7 +30,9 @@ nodes an axis divided by Π_j cos(2(N_j − 1)π/(2N'_j)) (Ehlich and Zeller). T
 8j²u (Markov's inequality for the 5u; the recurrence adds Σ_i |U_{j−i}| 4.1u ≤ 2.05 j² u), so a block's function is off
 by Σ_J |P_J| (Π(1 + 8 J_j² u)(1 + γ_{ΣN_j + 2a}) − 1), products and the inner product of r terms carry it on.
 
-Inner functions u(x), v(y) of a core are taken as given: the certificate prints it as a hypothesis.
+Inner functions u(x), v(y) of a core: where the towers hold networks for them, or where NumPy computes them for features
+without towers, `inner` bounds what that adds; else u, v are taken as given, the status is conditional, and the
+certificate prints it as a hypothesis.
 Failure modes: Undecided for kinks, for more than six variables in one factor, and for tables past memory.
 """
 
@@ -44,7 +46,8 @@ from typing import Any
 import numpy as np
 
 from attnfun.certify.certificate import Certificate, Status
-from attnfun.certify.coefficients import Expansion, cosine_rows, expansion, outer, sup_of_columns
+from attnfun.certify.coefficients import Expansion, column_errors, cosine_rows, expansion, outer, sup_of_columns
+from attnfun.certify.inner import inner_part, numpy_part
 from attnfun.certify.rounding import hypotheses as rounding_hypotheses
 from attnfun.certify.towers import score_error, tower_errors
 from attnfun.certify.view import Array, Undecided
@@ -62,6 +65,7 @@ _PRODUCTS = 40_000_000  # columns multiplied out by *factors*
 _POINTS = 3_000_000  # of the grid of *diagonal*
 IEEE = "IEEE arithmetic, rounding to nearest"
 GIVEN = "the inner functions u(x), v(y) are given exactly: the features are certified as functions of them"
+NUMPY = "NumPy's elementary functions err by at most 4 units in the last place (u and v)"
 LIBM = "NumPy's elementary functions err by at most 4 units in the last place (values at the nodes)"
 
 
@@ -75,6 +79,7 @@ class Parts:
 
     @property
     def given(self) -> bool:
+        """Are features functions of inner functions u(x), v(y)?"""
         return self.core.left_inner is not None or self.core.right_inner is not None
 
 
@@ -120,21 +125,31 @@ def prove_by_relation(
         if towers is None:
             loss, assumed = rounding(features), (IEEE,)
             details["features_only"] = True
+            below = _numpy(relation, parts)
+            if high + loss + below < (math.inf if eps is None else eps * (1 - 8 * _U)) and parts.given:
+                details["inner"] = below
+                high, assumed = (high + below) * (1 + 4 * _U), (IEEE, NUMPY)
         else:
             say("the bound of the towers")
             carried, loss, assumed = _tower_parts(features, towers, parts.core)
             details["features"], details["towers"] = high, carried
             high = (high + carried) * (1 + 4 * _U)
+            if any(tower.inner is not None for tower in towers):
+                say("the bound of the inner networks")
+                below, further = inner_part(relation, features, towers, parts.core, say)
+                details["inner"] = below
+                high, assumed = (high + below) * (1 + 4 * _U), tuple(dict.fromkeys((*assumed, *further)))
     except Undecided as why:
         return Certificate(
             Status.UNDECIDED, (0.0, math.inf), method="towers", domain=relation.domain_text, reason=str(why), **fields
         )
     total = math.nextafter(high + loss, math.inf) if high + loss < math.inf else math.inf
     low, at = witness(relation, parts.core, features, rounding(features))
+    given = parts.given and "inner" not in details
     low = max(0.0, min(low - (details.get("towers", 0.0) + loss) * (1 + 4 * _U), total))  # towers may stray so far
     at = at if low > 0 else None
     libm = any(e.libm for e in parts.expansions)
-    hypotheses = (*assumed, *((GIVEN,) if parts.given else ()), *((LIBM,) if libm else ()))
+    hypotheses = (*assumed, *((GIVEN,) if given else ()), *((LIBM,) if libm else ()))
     reason = None
     if eps is None:
         status = Status.PROVED if math.isfinite(total) else Status.UNDECIDED
@@ -143,7 +158,7 @@ def prove_by_relation(
     else:
         status = Status.REFUTED if low > eps else Status.UNDECIDED
         reason = f"the bound {total:.3g} is above eps={eps:.3g}"
-    if status is Status.PROVED and parts.given:
+    if status is Status.PROVED and given:
         status = Status.CONDITIONAL  # what computing u and v loses is not in the bound
         details["given"] = "u, v"
     return Certificate(
@@ -182,6 +197,14 @@ def parts_that_fit(relation: Relation, features: Features, eps: float | None) ->
     return parts
 
 
+def _numpy(relation: Relation, parts: Parts) -> float:
+    """`numpy_part`, infinite where it is not bounded."""
+    try:
+        return numpy_part(relation, parts.core) if parts.given else 0.0
+    except Undecided:
+        return math.inf
+
+
 def _fitting(relation: Relation, features: Features, eps: float | None) -> Parts:
     """The relation taken apart as the features are: by its core if they are functions of u and v, else plainly."""
     core = core_that_fits(relation, features)
@@ -191,6 +214,8 @@ def _fitting(relation: Relation, features: Features, eps: float | None) -> Parts
         _stretched(core.right, features.right_box, core.right_inner is not None),
         core.left_inner,
         core.right_inner,
+        core.left_range,
+        core.right_range,
     )
     return take_apart(relation, 1e-3 * (eps or 1e-6), whole)
 
@@ -360,7 +385,7 @@ def _by_diagonal(features: Features) -> float:
         place += a
         values.append(value.reshape(-1, block.columns))
         grids.append(len(values[-1]))
-    _, abs_sizes, offs = _block_errors(features)
+    abs_sizes, offs = _block_errors(features)
     # absolute error of Σφ² in float64: each function within its `offs`, sums and products relatively
     lost, weight = 0.0, 1.0
     for size, off in zip(abs_sizes, offs, strict=True):
@@ -389,28 +414,15 @@ def _by_diagonal(features: Features) -> float:
 # ---------------------------------------------------------------- rounding and witness
 
 
-def _block_errors(features: Features, side: str = "left") -> tuple[list[Array], list[Array], list[Array]]:
-    """(per block) the columns, Σ|P_J| and the bound of the float64 error of the column's function."""
-    columns, sizes, offs = [], [], []
-    for block in features.blocks:
-        P = block.left if side == "left" else block.right
-        shape = P.shape[:-1]
-        growth = np.ones(shape)
-        for j, n in enumerate(shape):
-            at = [-1 if i == j else 1 for i in range(len(shape))]
-            growth = growth * (1 + 8 * np.arange(n).reshape(at) ** 2 * _U)
-        gamma = 1.01 * (sum(shape) + 2 * len(shape)) * _U
-        growth = growth * (1 + gamma) - 1 + 16 * _U  # 16u: the rounding of this very line
-        flat = np.abs(P).reshape(-1, P.shape[-1])
-        sizes.append(flat.sum(axis=0) * (1 + (flat.size + 2) * _U))
-        offs.append((flat * growth.reshape(-1, 1)).sum(axis=0) * (1 + (flat.size + 8) * _U) + 1e-290)
-        columns.append(flat)
-    return columns, sizes, offs
+def _block_errors(features: Features, side: str = "left") -> tuple[list[Array], list[Array]]:
+    """(per block) Σ|P_J| and the bound of the float64 error of every column's function."""
+    found = [column_errors(block.left if side == "left" else block.right) for block in features.blocks]
+    return [sizes for sizes, _ in found], [offs for _, offs in found]
 
 
 def side_errors(features: Features, side: str) -> tuple[Array, Array]:
     """(rank,) bounds of |computed − φ_i| and of |φ_i| on the box, for one side by `Features.side` in float64."""
-    _, sizes, offs = _block_errors(features, side)
+    sizes, offs = _block_errors(features, side)
     size, off = np.ones(features.rank), np.zeros(features.rank)
     for k in range(len(sizes)):
         s, o = sizes[k][features.selection[:, k]], offs[k][features.selection[:, k]]

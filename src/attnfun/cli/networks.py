@@ -36,6 +36,7 @@ from attnfun.cli.relation import show_relation
 from attnfun.cli.render import EXIT, console, facts, grid, literal, number, print_json, progress_bar
 from attnfun.cli.retrieve import promise_rows, show_retrieval
 from attnfun.cli.sequence import FlatSequence, sequence_command, show_sequence
+from attnfun.cli.ternary import show_ternary
 from attnfun.errors import InvalidRequest
 
 PANEL = "Networks"
@@ -217,6 +218,7 @@ def show_command(
     from attnfun.relations import RelationApproximant
     from attnfun.retrieval import Retrieval
     from attnfun.sequence_approximant import SequenceApproximant
+    from attnfun.trilinear import TrilinearForm
 
     path = unshield(file)
     picture = picture_path(png, path)
@@ -228,6 +230,8 @@ def show_command(
         return show_relation(net, path, png, as_json)
     if isinstance(net, Retrieval):
         return show_retrieval(net, path, png, as_json)
+    if isinstance(net, TrilinearForm):
+        return show_ternary(net, path, png, as_json)
     if not isinstance(net, Approximant):
         return in_context.show(net, path, picture, as_json)
     heads, steps = head_rows(net.network), step_rows(net)
@@ -372,9 +376,12 @@ def _function_of(net: Any, path: str) -> Any:
     from attnfun.approximant import Approximant
     from attnfun.relations import RelationApproximant
     from attnfun.retrieval import Retrieval
+    from attnfun.trilinear import TrilinearForm
 
     if isinstance(net, Retrieval):
         raise InvalidRequest(f"{path} holds a retrieval head: load it in Python, its call gives what it hands out")
+    if isinstance(net, TrilinearForm):
+        raise InvalidRequest(f"{path} holds a trilinear form: load it in Python, its call takes x, y and z")
     if isinstance(net, RelationApproximant):
         raise InvalidRequest(f"{path} holds two towers: load it in Python, its call gives the scores of all pairs")
     if not isinstance(net, Approximant):

@@ -5,14 +5,17 @@
 | format | "relation 1" |
 | target | the relation (hashed) |
 | blocks, mlp | variables of every block; whether towers are ReLU units (null: features only) |
+| inner | the structure (`file`) of the networks below the towers: one for both sides, or two; absent without them |
 | request, certificate, method, rank_lower | may be deleted without harm to the rest |
 
 Tensors, all float64: block<k>/left, block<k>/right (or block<k>/signs instead of right for one tower), selection, the
-boxes, and, if towers are realised, <side>/keys<v>/{map, slopes, biases}, <side>/values<k>, <side>/lines.
+boxes, and, if towers are realised, <side>/keys<v>/{map, slopes, biases}, <side>/values<k>, <side>/lines; those of
+network k below them under inner<k>/.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,15 +23,17 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import DamagedFile
+from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.network import sealed
 from attnfun.network.features import Block, Features
+from attnfun.network.file import network_of, structure_of, tensors_of
 from attnfun.network.head import AnyArray, Array
+from attnfun.network.network import Network
 from attnfun.network.towers import Keys, TowerWeights
 
 FORMAT = "relation 1"
 Towers = tuple[TowerWeights, TowerWeights]
-_OWN = ("format", "blocks", "mlp", "dtype")
+_OWN = ("format", "blocks", "mlp", "inner", "dtype")
 
 
 def save_relation(
@@ -59,12 +64,22 @@ def _parts(stored: tuple[Features, Towers | None]) -> tuple[dict[str, Any], dict
 
 
 def _structure(features: Features, towers: Towers | None) -> dict[str, Any]:
+    below = _below(towers)
     return {
         "format": FORMAT,
         "blocks": [[list(b.left_vars), list(b.right_vars)] for b in features.blocks],
         "mlp": None if towers is None else towers[0].mlp,
+        **({"inner": [structure_of(network) for network in below]} if below else {}),
         "dtype": "float64",
     }
+
+
+def _below(towers: Towers | None) -> list[Network]:
+    """The networks below the towers, one that serves both sides once."""
+    found = [tower.inner for tower in towers or () if tower.inner is not None]
+    if len(found) == 1:
+        raise InvalidRequest("both towers of a relation have a network below them, or none has")
+    return found[:1] if found and found[0] is found[1] else found
 
 
 def _tensors(features: Features, towers: Towers | None) -> dict[str, Array]:
@@ -88,6 +103,8 @@ def _tensors(features: Features, towers: Towers | None) -> dict[str, Array]:
                 out[f"{side}/values{k}"] = values
             if tower.lines is not None:
                 out[f"{side}/lines"] = tower.lines
+    for k, network in enumerate(_below(towers)):
+        out |= {f"inner{k}/{name}": array for name, array in tensors_of(network).items()}
     return out
 
 
@@ -122,10 +139,20 @@ def _built(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> tuple[Featur
         ]
         if len(made) != (1 if symmetric else 2):
             raise DamagedFile("a symmetric relation has one tower, any other has two")
+        below = [_network(one, f"inner{k}/", tensors) for k, one in enumerate(own["inner"] or ())]
+        if len(below) > 2:
+            raise DamagedFile("a relation has at most two networks below its towers")
+        if below:
+            made = [dataclasses.replace(t, inner=n) for t, n in zip(made, (below[0], below[-1]), strict=False)]
         towers = (made[0], made[-1])
     if tensors:
         raise DamagedFile(f"tensor {next(iter(tensors))} belongs to nothing")
     return features, towers
+
+
+def _network(structure: Mapping[str, Any], prefix: str, tensors: dict[str, AnyArray]) -> Network:
+    mine = {name: tensors.pop(name) for name in list(tensors) if name.startswith(prefix)}
+    return network_of(structure, {name.removeprefix(prefix): array for name, array in mine.items()})
 
 
 def _tower(side: str, variables: int, blocks: int, take: Any, mlp: bool) -> TowerWeights:

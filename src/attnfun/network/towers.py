@@ -54,12 +54,15 @@ class Keys:
 class TowerWeights:
     """One side: keys of every variable, values of every block, (keys_1, …, keys_a, columns).
 
-    `lines` (2, columns) makes it a tower of ReLU units: slopes and offsets of the affine parts.
+    `lines` (2, columns) makes it a tower of ReLU units: slopes and offsets of the affine parts. `inner` is the network
+    below it, whose outputs are the core's variables (`stack`); None where these are the relation's own or come from
+    outside.
     """
 
     keys: tuple[Keys, ...]
     values: tuple[Array, ...]
     lines: Array | None = None
+    inner: Network | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", tuple(frozen(v) for v in self.values))

@@ -40,6 +40,19 @@ def range_of(
     `known`: nodes of the graph that are defined on the whole box, with ranges already proved. `within`: ends that are
     worth some effort not to pass, if the samples do not; 0 is always one.
     """
+    return list(_ranges(graph, box, tolerance, budget, tuple((known or {}).items()), within))
+
+
+@lru_cache(maxsize=256)  # a plan, its proof and the proof of what stands above it ask for the same ranges
+def _ranges(
+    graph: Graph,
+    box: Box,
+    tolerance: float,
+    budget: int,
+    pairs: tuple[tuple[int, tuple[float, float]], ...],
+    within: tuple[float, float],
+) -> tuple[tuple[float, float], ...]:
+    known = dict(pairs)
     used = set(graph.variables)
     keep = [k for k, n in enumerate(box.names) if n in used]
     names = [box.names[k] for k in keep]
@@ -47,11 +60,11 @@ def range_of(
     with precision(64):
         if not keep:
             values = run(graph, BallAlgebra(clip_sqrt=True), {})
-            return [
+            return tuple(
                 (float(lowers(np.array([v], dtype=object))[0]), float(uppers(np.array([v], dtype=object))[0]))
                 for v in values
-            ]
-        return [_one(graph, o, names, low, high, tolerance, budget, known or {}, within) for o in graph.outputs]
+            )
+        return tuple(_one(graph, o, names, low, high, tolerance, budget, known, within) for o in graph.outputs)
 
 
 def is_tight(graph: Graph, box: Box, low: float, high: float, tolerance: float = 0.1) -> bool:

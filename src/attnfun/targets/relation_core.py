@@ -28,13 +28,18 @@ _WORK = 60_000  # nodes × sub-boxes spent on the range of an inner function
 
 @dataclass(frozen=True)
 class Core:
-    """g over `left` and `right`; `left_inner`, `right_inner`: the functions u(x), v(y) (None: the variables)."""
+    """g over `left` and `right`; `left_inner`, `right_inner`: the functions u(x), v(y) (None: the variables).
+
+    `left_range`, `right_range` are the proved ranges of u and v; `left` and `right` hold them, and may be wider.
+    """
 
     graph: Graph
     left: Box
     right: Box
     left_inner: Graph | None = None
     right_inner: Graph | None = None
+    left_range: Box | None = None
+    right_range: Box | None = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +102,7 @@ def core_of(relation: Relation) -> Core:
         return plain_core(relation)
     if relation.symmetric:
         right = Box(tuple(names_v), left.low, left.high)
-    return Core(core, left, right, left_inner, right_inner)
+    return Core(core, left, right, left_inner, right_inner, left, right)
 
 
 def _range_box(inner: Graph, box: Box, names: list[str]) -> Box | None:

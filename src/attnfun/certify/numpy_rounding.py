@@ -1,0 +1,156 @@
+"""What NumPy loses when it computes an expression: one forward pass of (enclosure, error) through the graph.
+
+For every node v: R ∋ v on the whole box (balls), and E ≥ |computed − v|, the computation being that of
+`expressions.ArrayAlgebra` in float64 at points of the box. With u = 2^-53 and |·| the largest size on the box:
+
+| operation | E |
+| --- | --- |
+| constant | u|c| |
+| x ± y | E_x + E_y, and u of the result |
+| x y | E_x|y| + E_y|x| + E_x E_y, and u of the result |
+| x/y | (E_x + |x/y| E_y)/(min|y| − E_y), and u of the result |
+| x^n | products for n ≤ 4, and 1/x^|n| for n < 0, as they are computed; else as f |
+| f(x) | sup |f'| E_x over R_x widened by E_x, and 4 ulp, at most 8u, of the result (a hypothesis) |
+
+Every rounding adds 2^-1070 for underflow. Failure modes: Undecided for operations that NumPy composes of several
+(sigmoid has its own count: exp, a sum, a quotient), where a divisor may vanish, or where anything is not bounded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from attnfun.certify.view import Array, Undecided
+from attnfun.expressions import BallAlgebra, GradientAlgebra, Graph, precision, run
+from attnfun.expressions.enclosures import abs_lower, abs_upper, ball, lower, upper
+from attnfun.expressions.gradient import Dual
+from attnfun.targets import Box
+
+_U = 2.0**-53
+_TINY = 2.0**-1070
+_LARGE = 2.0**900
+_LIBM = 8 * _U  # four units in the last place
+_WAVES = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh")
+_FUNCTIONS = (*_WAVES, "exp", "expm1", "log", "log1p", "sqrt")
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """An exact value in `exact` on all of the box, and a bound of the error of the computed one."""
+
+    exact: Any
+    error: float
+
+    @property
+    def size(self) -> float:
+        return abs_upper(self.exact)
+
+
+class RoundingAlgebra:
+    """The operations of the language on `Rounded` values; what is missing is Undecided."""
+
+    def __init__(self) -> None:
+        self.base = BallAlgebra()
+        for name in _FUNCTIONS:
+            setattr(self, name, self._function(name))
+
+    def __getattr__(self, name: str) -> Any:
+        raise Undecided(f"what NumPy loses in {name} is not bounded here")
+
+    def constant(self, value: Fraction) -> Rounded:
+        exact = self.base.constant(value)
+        return Rounded(exact, 0.0 if Fraction(float(value)) == value else _U * abs_upper(exact) + _TINY)
+
+    def pi(self) -> Rounded:
+        return self._result(self.base.pi(), 0.0)
+
+    def e(self) -> Rounded:
+        return self._result(self.base.e(), 0.0)
+
+    def neg(self, x: Rounded) -> Rounded:
+        return Rounded(self.base.neg(x.exact), x.error)
+
+    def add(self, x: Rounded, y: Rounded) -> Rounded:
+        return self._result(self.base.add(x.exact, y.exact), x.error + y.error)
+
+    def sub(self, x: Rounded, y: Rounded) -> Rounded:
+        return self._result(self.base.sub(x.exact, y.exact), x.error + y.error)
+
+    def mul(self, x: Rounded, y: Rounded) -> Rounded:
+        return self._times(x, y, self.base.mul(x.exact, y.exact))
+
+    def _times(self, x: Rounded, y: Rounded, exact: Any) -> Rounded:
+        return self._result(exact, x.error * y.size + y.error * x.size + x.error * y.error)
+
+    def div(self, x: Rounded, y: Rounded) -> Rounded:
+        exact = self.base.div(x.exact, y.exact)
+        least = abs_lower(y.exact) * (1 - 1e-12) - y.error
+        if not least > 0:
+            raise Undecided("what NumPy divides by may vanish")
+        return self._result(exact, (x.error + abs_upper(exact) * y.error) / least)
+
+    def powi(self, x: Rounded, n: int) -> Rounded:
+        if n < 0:
+            below = self.powi(x, -n)
+            return self.div(Rounded(self.base.constant(Fraction(1)), 0.0), below)
+        if n == 0:
+            return Rounded(self.base.constant(Fraction(1)), 0.0)
+        if n == 1:
+            return x
+        exact = self.base.powi(x.exact, n)
+        if n > 4:
+            return self._applied(x, lambda d: GradientAlgebra(self.base, 1).powi(d, n))
+        square = self._times(x, x, self.base.powi(x.exact, 2))
+        return square if n == 2 else self._times(square, x if n == 3 else square, exact)
+
+    def sigmoid(self, x: Rounded) -> Rounded:
+        """exp of −|x|, within 4 ulp, one sum and one quotient: relative errors of at most 8u, 9u and 18u together."""
+        moved = self._applied(x, lambda d: GradientAlgebra(self.base, 1).sigmoid(d))
+        return Rounded(moved.exact, moved.error + 20 * _U * (moved.size + moved.error))
+
+    def abs(self, x: Rounded) -> Rounded:
+        return Rounded(self.base.abs(x.exact), x.error)
+
+    def relu(self, x: Rounded) -> Rounded:
+        return Rounded(self.base.relu(x.exact), x.error)
+
+    def max(self, x: Rounded, y: Rounded) -> Rounded:
+        return Rounded(self.base.max(x.exact, y.exact), max(x.error, y.error))
+
+    def min(self, x: Rounded, y: Rounded) -> Rounded:
+        return Rounded(self.base.min(x.exact, y.exact), max(x.error, y.error))
+
+    def _function(self, name: str) -> Callable[[Rounded], Rounded]:
+        return lambda x: self._applied(x, getattr(GradientAlgebra(self.base, 1), name))
+
+    def _applied(self, x: Rounded, function: Callable[[Any], Any]) -> Rounded:
+        """A library function of one argument: its mean value inequality, then its own error."""
+        low, high = lower(x.exact), upper(x.exact)
+        wide = ball(math.nextafter(low - x.error, -math.inf), math.nextafter(high + x.error, math.inf))
+        if x.error == 0.0:
+            moved = 0.0
+        else:
+            slope = function(Dual(wide, (self.base.constant(Fraction(1)),))).partials[0]
+            moved = abs_upper(slope) * x.error if slope is not None else 0.0
+        return self._result(function(Dual(x.exact, ())).value, moved, _LIBM)
+
+    def _result(self, exact: Any, carried: float, unit: float = _U) -> Rounded:
+        size = abs_upper(exact) + carried
+        total = (carried + unit * size) * (1 + 1e-12) + _TINY
+        if not (math.isfinite(total) and size < _LARGE):
+            raise Undecided("what NumPy loses is not bounded")
+        return Rounded(exact, total)
+
+
+def numpy_rounding(graph: Graph, box: Box) -> Array:
+    """(outputs,) bounds of |computed − exact| on the whole box; raises Undecided."""
+    with precision(128):
+        ends = zip(box.names, box.low, box.high, strict=True)
+        found = run(graph, RoundingAlgebra(), {name: Rounded(ball(a, b), 0.0) for name, a, b in ends})
+    return np.array([v.error for v in found])

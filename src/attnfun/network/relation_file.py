@@ -164,4 +164,4 @@ def _tower(side: str, variables: int, blocks: int, take: Any, mlp: bool) -> Towe
     return TowerWeights(tuple(keys), values, take(f"{side}/lines") if mlp else None)
 
 
-packed, unpacked = _parts, _built  # for files that hold a relation among other things
+packed, unpacked, OWN = _parts, _built, _OWN  # for files that hold a relation among other things

@@ -24,11 +24,11 @@ from attnfun.errors import DamagedFile
 from attnfun.network import sealed
 from attnfun.network.features import Features
 from attnfun.network.head import AnyArray
-from attnfun.network.relation_file import Towers, packed, unpacked
+from attnfun.network.relation_file import OWN, Towers, packed, unpacked
 from attnfun.network.retrieval import RetrievalWeights
 
 FORMAT = "retrieval 1"
-_OWN = ("format", "blocks", "mlp", "dtype", "outputs", "ids")
+_OWN = (*OWN, "outputs", "ids")
 _NAMES = ("points", "vectors", "values", "beta")
 
 

@@ -26,7 +26,8 @@ denominator are summed in any order and divided: 2g/(1 − g) max|V|, g = γ_{n+
 No route but dense applies: without biases all lines of a head of rank 1 cross in one point, and windows need order.
 
 Everything else (winner weight, regret, β) is `retrieval_bounds` with the error e + κ/β. Nothing is assumed of the
-vectors: were they another relation's, θ would show it.
+vectors: were they another relation's, θ would show it. Where features are functions of u(x) and v(y),
+|g(ũ, v') − g(u, v)| for u as a network computes it and v as NumPy does is added to e (`inner`).
 
 Failure modes: Undecided where the relation is, where a logit may overflow, and for keys outside the right box.
 """
@@ -41,9 +42,11 @@ from typing import Any
 import numpy as np
 
 from attnfun.certify.certificate import Certificate, Status
+from attnfun.certify.inner import inner_part, numpy_part
 from attnfun.certify.relation import (
     GIVEN,
     LIBM,
+    NUMPY,
     Parts,
     construction_error,
     core_points,
@@ -77,6 +80,7 @@ class HeadError:
     sums: float
     spread: float
     parts: dict[str, float]
+    assumed: tuple[str, ...] = ()
 
     def error(self, beta: float) -> float:
         """e + κ/β, rounded up: what the formulas of `retrieval_bounds` take as the error of the scores."""
@@ -124,7 +128,7 @@ def prove_by_retrieval(
     if eps is not None and not found.score <= eps:
         status = Status.REFUTED if low > eps else Status.UNDECIDED
         reason = f"the bound {found.score:.3g} of the scores is above eps={eps:.3g}"
-    if status is Status.PROVED and parts.given:
+    if status is Status.PROVED and GIVEN in found.assumed:
         status = Status.CONDITIONAL
     libm = any(e.libm for e in parts.expansions)
     details: dict[str, Any] = {"keys": n, "beta": beta, "tv": bound.tv, "output_error": found.output_error(n, beta)}
@@ -136,7 +140,7 @@ def prove_by_retrieval(
         status,
         (low, found.score),
         parts=found.parts,
-        hypotheses=(*hypotheses("float64"), *((GIVEN,) if parts.given else ()), *((LIBM,) if libm else ())),
+        hypotheses=tuple(dict.fromkeys((*hypotheses("float64"), *found.assumed, *((LIBM,) if libm else ())))),
         witness=None if at is None else tuple(float(v) for v in at),
         reason=reason,
         details={k: v for k, v in details.items() if not isinstance(v, float) or math.isfinite(v)},
@@ -161,6 +165,7 @@ def head_error(
     if towers is not None and towers[0].mlp:
         raise Undecided("a retrieval head stands behind an attention tower")
     construction, _, _ = construction_error(parts, features)
+    below, assumed = _inner(relation, features, towers, parts)
     if towers is None:
         eta, a = side_errors(features, "left")
     else:
@@ -181,7 +186,7 @@ def head_error(
             dot = _larger(dot, float(np.max(size @ (a + eta))))
         lost = (gamma(rank + 4, _U) * dot + (2 * rank + 8) * _TINY) * safe
         carried *= safe
-        total = (construction + carried + lost / beta * (1 + 4 * _U)) * (1 + 8 * _U)
+        total = (construction + below + carried + lost / beta * (1 + 4 * _U)) * (1 + 8 * _U)
     V = weights.values
     largest = float(np.abs(V).max())
     fits = all(size < LARGEST["float64"] for size in (dot * safe, n * largest, float((a + eta).max())))
@@ -195,7 +200,30 @@ def head_error(
     if not (math.isfinite(sums) and math.isfinite(spread)):
         raise Undecided("the sums of the head are not bounded")
     named = {"features": construction, "tower and keys": carried, "rounding": lost / beta}
-    return HeadError(float(total), kernel, sums * (1 + 1e-9), spread, named)
+    if below:
+        named["inner functions"] = below
+    return HeadError(float(total), kernel, sums * (1 + 1e-9), spread, named, assumed)
+
+
+def _inner(
+    relation: Relation, features: Features, towers: tuple[TowerWeights, TowerWeights] | None, parts: Parts
+) -> tuple[float, tuple[str, ...]]:
+    """(what computing u(x) and v(y_j) costs, on what that rests).
+
+    v(y_j) is computed by NumPy, and u(x) by the network below the tower, or without towers by NumPy too (`inner`).
+    """
+    if not parts.given:
+        return 0.0, ()
+    if towers is not None and towers[0].inner is None:
+        return 0.0, (GIVEN,)
+    try:
+        keys = numpy_part(relation, parts.core)
+    except Undecided:
+        return 0.0, (GIVEN,)
+    if towers is None:
+        return keys, (NUMPY,)
+    below, assumed = inner_part(relation, features, towers, parts.core, lambda _text: None)
+    return (below + keys) * (1 + 4 * _U), (*assumed, NUMPY)
 
 
 def key_features(relation: Relation, features: Features, core: Core, Y: Array) -> Array:

@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench suites float32 in-context relations finite fuzz lint tables claims clean
+.PHONY: help demo test test-slow bench suites float32 in-context relations retrieval finite fuzz lint tables claims clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,10 @@ in-context: $(READY) ## ridge, lasso and logistic regression in context: needed,
 
 relations: $(READY) ## ranks and towers of relations, every certificate attacked (about ten minutes)
 	$(BIN)/python benchmarks/relations.py
+
+retrieval: $(READY) ## heads over keys: proved against measured, on random keys and on digits (a few minutes)
+	$(BIN)/python benchmarks/retrieval.py
+	$(BIN)/python benchmarks/retrieval_digits.py --png docs/retrieval-digits.png
 
 finite: $(READY) ## dimensions that finite relevance relations need (a few minutes)
 	$(BIN)/python benchmarks/finite_relations.py

@@ -13,11 +13,13 @@ from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest
 if TYPE_CHECKING:
     from attnfun.approximant import Approximant
     from attnfun.certify import Certificate, Status
+    from attnfun.certify.retrieval_bounds import RetrievalBound, retrieval_certificate
     from attnfun.lexicographic_head import LexicographicHead, lexicographic
     from attnfun.limits.embedding import EmbeddingDimension, embed_dim
     from attnfun.limits.score_rank import ScoreRank, rank_of
     from attnfun.preorders import FinitePreorder, PreorderReport, finite_preorder, preorder
     from attnfun.relations import RelationApproximant, relation
+    from attnfun.retrieval import Retrieval, retrieve
     from attnfun.sequence_approximant import SequenceApproximant
     from attnfun.sequences import sequence
     from attnfun.solver import InContextSolver, in_context
@@ -45,6 +47,8 @@ __all__ = [
     "PreorderReport",
     "Refuted",
     "RelationApproximant",
+    "Retrieval",
+    "RetrievalBound",
     "ScoreRank",
     "SequenceApproximant",
     "Status",
@@ -60,6 +64,8 @@ __all__ = [
     "preorder",
     "rank_of",
     "relation",
+    "retrieval_certificate",
+    "retrieve",
     "sequence",
     "ternary",
     "verify",
@@ -75,6 +81,8 @@ _HOMES = {
     "LexicographicHead": "attnfun.lexicographic_head",
     "PreorderReport": "attnfun.preorders",
     "RelationApproximant": "attnfun.relations",
+    "Retrieval": "attnfun.retrieval",
+    "RetrievalBound": "attnfun.certify.retrieval_bounds",
     "ScoreRank": "attnfun.limits.score_rank",
     "SequenceApproximant": "attnfun.sequence_approximant",
     "Status": "attnfun.certify",
@@ -90,6 +98,8 @@ _HOMES = {
     "preorder": "attnfun.preorders",
     "rank_of": "attnfun.limits.score_rank",
     "relation": "attnfun.relations",
+    "retrieval_certificate": "attnfun.certify.retrieval_bounds",
+    "retrieve": "attnfun.retrieval",
     "sequence": "attnfun.sequences",
     "ternary": "attnfun.trilinear",
     "verify": "attnfun.verbs",

@@ -328,6 +328,22 @@ TESTED = (
         ),
     ),
     Tested(
+        "the winner weight and the total variation of retrieval are attained by adversaries to 1e-12 and violated by no"
+        " random scores; no query is beyond the certificate of a head, at any temperature, for spoilt and forged keys;"
+        " keys that are proved to be the best are",
+        (
+            "tests/retrieval/test_bounds.py::test_an_adversary_attains_the_winner_weight",
+            "tests/retrieval/test_bounds.py::test_an_adversary_attains_the_total_variation",
+            "tests/retrieval/test_bounds.py::test_two_thousand_random_trials_without_a_violation",
+            "tests/retrieval/test_bounds.py::test_intervals_cover_every_probability_often_enough",
+            "tests/retrieval/test_head.py::test_no_query_is_beyond_the_certificate_at_any_temperature",
+            "tests/retrieval/test_head.py::test_spoilt_key_vectors_are_seen_by_the_proof",
+            "tests/retrieval/test_head.py::"
+            "test_vectors_of_other_keys_or_of_another_temperature_are_not_within_eps",
+            "tests/retrieval/test_head.py::test_answers_that_are_proved_are_right",
+        ),
+    ),
+    Tested(
         "an order of documents is found iff there is one: end pieces, intervals, arcs",
         ("tests/limits/embedding/test_orders.py::test_an_order_is_found_iff_some_permutation_is_one",),
     ),
@@ -365,6 +381,7 @@ SAMPLED = (
     ("that a comparison callable is a continuous preorder (no violation found)", "src/attnfun/preorders.py"),
     ("how often a utility on a net agrees with its callable", "src/attnfun/constructions/preorders/net.py"),
     ("which features of a relation are taken, and how their towers are fitted", "src/attnfun/relation_search.py"),
+    ("which margin the default beta of a retrieval head serves, and its wrong picks", "src/attnfun/retrieval_study.py"),
     ("how exact networks for inner functions of a relation have to be", "src/attnfun/relation_inner.py"),
     ("errors and supports of lasso and logistic regression in context", "src/attnfun/certify/in_context_verdict.py"),
     ("the predicted budget of an in-context network", "src/attnfun/rehearsal.py"),

@@ -51,14 +51,16 @@ class Tower:
 
     def __call__(self, X: ArrayLike, dtype: str = "float64") -> NDArray[Any]:
         """(n, variables) → (n, rank); `dtype` is for towers without a network, which run in any."""
-        points = _points(X, self.box)
         if self.weights is None:
-            return self.features.side(self.side, self._inner(points), dtype)
-        values = evaluate(self.network, points if self.weights.inner is not None else self._inner(points))
+            return self.features.side(self.side, self.inputs(X), dtype)
+        values = evaluate(self.network, self.inputs(X))
         return np.asarray(values * self.features.product_signs if self._mirrored else values)
 
-    def _inner(self, points: Array) -> Array:
-        """u(x), cut to the box of the features: their own rounding may pass it by an ulp."""
+    def inputs(self, X: ArrayLike) -> Array:
+        """What the network reads: x if it computes u(x) itself, else u(x), cut to the box of the features."""
+        points = _points(X, self.box)
+        if self.weights is not None and self.weights.inner is not None:
+            return points
         low, high = self.features.left_box if self.side == "left" else self.features.right_box
         return np.clip(core_points(self.core, self.side, points, self.box.names), low, high)
 

@@ -17,6 +17,7 @@ from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.network import Network, evaluate
 from attnfun.network import load as load_file
 from attnfun.network.relation_file import FORMAT as RELATION
+from attnfun.network.retrieval_file import FORMAT as RETRIEVAL
 from attnfun.network.sealed import format_of
 from attnfun.network.sequence_file import FORMAT as SEQUENCE
 from attnfun.network.token_file import FORMAT as TOKENS
@@ -293,8 +294,8 @@ def _jsonable(value: Any) -> Any:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The Approximant of a file, its SequenceApproximant, RelationApproximant, TrilinearForm or InContextSolver;
-    damaged or foreign files raise DamagedFile. Its certificate is the stored one, not proved anew.
+    """The Approximant of a file, its SequenceApproximant, RelationApproximant, Retrieval, TrilinearForm or
+    InContextSolver; damaged or foreign files raise DamagedFile. Its certificate is the stored one, not proved anew.
     """
     kind = format_of(path)
     if kind == SEQUENCE:
@@ -305,6 +306,10 @@ def load(path: str | os.PathLike[str]) -> Any:
         from attnfun.relations import load_towers
 
         return load_towers(path)
+    if kind == RETRIEVAL:
+        from attnfun.retrieval import load_head
+
+        return load_head(path)
     if kind == TERNARY:
         from attnfun.trilinear import load_form
 
@@ -342,6 +347,12 @@ def verify(
         if target is not None:
             raise InvalidRequest("the file of a relation is proved against the relation it holds: leave target out")
         return verify_towers(path, progress)
+    if kind == RETRIEVAL:
+        from attnfun.retrieval import verify_head
+
+        if target is not None:
+            raise InvalidRequest("the file of a retrieval head is proved against its own utility: leave target out")
+        return verify_head(path, progress)
     if kind == TERNARY:
         from attnfun.trilinear import verify_form
 

@@ -196,6 +196,13 @@ def _tower_parts(
     return carried, inner, rounding_hypotheses("float64", softmax=not towers[0].mlp)
 
 
+def parts_that_fit(relation: Relation, features: Features, eps: float | None) -> Parts:
+    """The relation taken apart as the stored features are; raises Undecided where they are another relation's."""
+    parts = _fitting(relation, features, eps)
+    _require_fit(relation, features, parts)
+    return parts
+
+
 def _numpy(relation: Relation, parts: Parts) -> float:
     """`numpy_part`, infinite where it is not bounded."""
     try:
@@ -419,18 +426,20 @@ def _block_errors(features: Features, side: str = "left") -> tuple[list[Array], 
     return [sizes for sizes, _ in found], [offs for _, offs in found]
 
 
+def side_errors(features: Features, side: str) -> tuple[Array, Array]:
+    """(rank,) bounds of |computed − φ_i| and of |φ_i| on the box, for one side by `Features.side` in float64."""
+    sizes, offs = _block_errors(features, side)
+    size, off = np.ones(features.rank), np.zeros(features.rank)
+    for k in range(len(sizes)):
+        s, o = sizes[k][features.selection[:, k]], offs[k][features.selection[:, k]]
+        off = (off * (s + o) + size * o) + 1.01 * _U * (size + off) * (s + o)
+        size = size * s
+    return off * (1 + 1e-9), size
+
+
 def rounding(features: Features) -> float:
     """A bound of |computed score − ⟨φ, ψ⟩| when both sides are computed by `Features.side` in float64."""
-    made = []
-    for side in ("left", "right"):
-        sizes, offs = _block_errors(features, side)
-        size, off = np.ones(features.rank), np.zeros(features.rank)
-        for k in range(len(sizes)):
-            s, o = sizes[k][features.selection[:, k]], offs[k][features.selection[:, k]]
-            off = (off * (s + o) + size * o) + 1.01 * _U * (size + off) * (s + o)
-            size = size * s
-        made.append((size, off * (1 + 1e-9)))
-    (a, da), (b, db) = made
+    (da, a), (db, b) = side_errors(features, "left"), side_errors(features, "right")
     products_off = float(da @ (b + db) + db @ a)
     return (products_off + 1.01 * (features.rank + 2) * _U * float((a + da) @ (b + db))) * (1 + 1e-9)
 

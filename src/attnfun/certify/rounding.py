@@ -136,6 +136,11 @@ def line_fits(axis: LineAxis, values: Array, q: float, dtype: str) -> bool:
         return bool(logit < LARGEST[dtype] and axis.size * float(np.abs(values).max()) < LARGEST[dtype])
 
 
+def kernel_move(n: int, u: float) -> float:
+    """Step 4 of the model for one axis of n keys: what exp and rescaled sums do to the logarithm of a term."""
+    return (_EXP_ULPS * 2 + 2) * (1 + n // 64) * u
+
+
 def gamma(n: float, u: float) -> float:
     """n u/(1 − n u), rounded up; infinity where it means nothing."""
     return n * u / (1 - n * u) * _SAFE if n * u < 0.5 else math.inf
@@ -284,7 +289,7 @@ def _on_boxes(
     n, values = axis.size, head.values
     spread, size = values.max(0) - values.min(0), np.abs(values).max(0)
     g = gamma(n + _TERM, u)
-    common = (_EXP_ULPS * 2 + 2) * (1 + n // 64) * u
+    common = kernel_move(n, u)
     k, b, slope = np.abs(axis.slopes), np.abs(axis.biases), axis.slopes * axis.w
     left, right = boxes[:, :1], boxes[:, 1:]
     far = np.maximum(np.abs(left), np.abs(right))

@@ -34,6 +34,7 @@ from attnfun.cli.records import (
 )
 from attnfun.cli.relation import show_relation
 from attnfun.cli.render import EXIT, console, facts, grid, literal, number, print_json, progress_bar
+from attnfun.cli.retrieve import promise_rows, show_retrieval
 from attnfun.cli.sequence import FlatSequence, sequence_command, show_sequence
 from attnfun.cli.ternary import show_ternary
 from attnfun.errors import InvalidRequest
@@ -185,7 +186,8 @@ def verify_command(
     if as_json:
         print_json(record)
     else:
-        console().print(facts("", [*proof_rows(record), ("seconds", number(record["seconds"]))]))
+        rows = [*proof_rows(record), *promise_rows(record)]
+        console().print(facts("", [*rows, ("seconds", number(record["seconds"]))]))
     if EXIT[status]:
         why = record.get("reason") or getattr(certificate.status, "meaning", "")
         print(f"attnfun: {status}: {path}: {' '.join(str(why).split())}", file=sys.stderr)
@@ -214,6 +216,7 @@ def show_command(
     from attnfun import verbs
     from attnfun.approximant import Approximant
     from attnfun.relations import RelationApproximant
+    from attnfun.retrieval import Retrieval
     from attnfun.sequence_approximant import SequenceApproximant
     from attnfun.trilinear import TrilinearForm
 
@@ -225,6 +228,8 @@ def show_command(
         return show_sequence(net, path, picture, as_json)
     if isinstance(net, RelationApproximant):
         return show_relation(net, path, png, as_json)
+    if isinstance(net, Retrieval):
+        return show_retrieval(net, path, png, as_json)
     if isinstance(net, TrilinearForm):
         return show_ternary(net, path, png, as_json)
     if not isinstance(net, Approximant):
@@ -370,8 +375,11 @@ def _function_of(net: Any, path: str) -> Any:
     """`net`, if it approximates a function; other kinds of networks have commands of their own."""
     from attnfun.approximant import Approximant
     from attnfun.relations import RelationApproximant
+    from attnfun.retrieval import Retrieval
     from attnfun.trilinear import TrilinearForm
 
+    if isinstance(net, Retrieval):
+        raise InvalidRequest(f"{path} holds a retrieval head: load it in Python, its call gives what it hands out")
     if isinstance(net, TrilinearForm):
         raise InvalidRequest(f"{path} holds a trilinear form: load it in Python, its call takes x, y and z")
     if isinstance(net, RelationApproximant):

@@ -162,3 +162,6 @@ def _tower(side: str, variables: int, blocks: int, take: Any, mlp: bool) -> Towe
         keys.append(Keys(float(w), float(c), take(f"{side}/keys{v}/slopes"), take(f"{side}/keys{v}/biases")))
     values = tuple(take(f"{side}/values{k}") for k in range(blocks))
     return TowerWeights(tuple(keys), values, take(f"{side}/lines") if mlp else None)
+
+
+packed, unpacked, OWN = _parts, _built, _OWN  # for files that hold a relation among other things

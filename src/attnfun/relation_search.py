@@ -17,6 +17,7 @@ from attnfun.expressions.enclosures import abs_lower, point_balls
 from attnfun.network.features import Block, Features
 from attnfun.network.head import Array
 from attnfun.network.relation_file import Towers
+from attnfun.network.towers import TowerWeights
 from attnfun.targets.relation import Relation
 from attnfun.targets.relation_core import core_of, plain_core
 
@@ -76,14 +77,17 @@ def _sensitivity(features: Features) -> float:
 
 def _towers(features: Features, realise: str, tolerance: float) -> Towers:
     from attnfun.constructions.relations.bernstein_towers import attention_tower
+    from attnfun.constructions.relations.product_towers import product_tower
     from attnfun.constructions.relations.relu_towers import relu_tower
 
-    make = attention_tower if realise == "attention" else relu_tower
-    most = max(len(features.left_box[0]), len(features.right_box[0]))
-    if realise == "attention" and most > 3:
-        raise Infeasible(f"towers of {most} variables are out of reach", {"features_only": True})
-    left = make(features, "left", tolerance)
-    return (left, left) if features.signs is not None else (left, make(features, "right", tolerance))
+    def make(side: str) -> TowerWeights:
+        if realise == "mlp":
+            return relu_tower(features, side, tolerance)
+        box = features.left_box if side == "left" else features.right_box
+        return (attention_tower if len(box[0]) <= 3 else product_tower)(features, side, tolerance)
+
+    left = make("left")
+    return (left, left) if features.signs is not None else (left, make("right"))
 
 
 # ---------------------------------------------------------------- before the work

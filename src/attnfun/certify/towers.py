@@ -16,6 +16,8 @@ Feature i is off by |Π_b (P + δ) − Π_b P| ≤ Σ_b δ_b Π_{before} s Π_{a
 that make the head's values, (B − 1) u max_j|V_ji| (weights are an average), plus the rounding of the network computed
 in float64 by any route, `rounding`, and of its read-out.
 
+**Attention in two layers** (`TowerWeights.groups`): `tower_products`.
+
 **MLP.** A tower of ReLU units of one variable is proved column by column by `pieces` against the polynomial itself.
 
 **Score.** With η_i, θ_i the errors of φ_i, ψ_i and a_i, b_i ≥ sup |φ_i|, sup |ψ_i|:
@@ -31,12 +33,12 @@ import numpy as np
 from flint import arb
 
 from attnfun.certify.coefficients import ball_matrix, sup_of_columns
-from attnfun.certify.ellipse import axis_factor
 from attnfun.certify.exact import weight_table
 from attnfun.certify.nodes import chebyshev_nodes
 from attnfun.certify.pieces import BrokenLine, prove_by_pieces
 from attnfun.certify.relu_rounding import block_fits, block_rounding
 from attnfun.certify.rounding import gamma, line_bounds, product_bounds, product_fits
+from attnfun.certify.tower_products import head_ellipse, product_tower_errors
 from attnfun.certify.view import Array, LineAxis, Undecided, view
 from attnfun.expressions import precision
 from attnfun.expressions.enclosures import upper
@@ -45,13 +47,14 @@ from attnfun.network.features import Features, Index, polynomial_graph
 from attnfun.network.towers import TowerWeights, tower_network
 
 _U = 2.0**-53
-_RHO = (1.3, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0)
 
 
 def tower_errors(
     features: Features, side: str, weights: TowerWeights, names: tuple[str, ...]
 ) -> tuple[Array, Array, int]:
     """(rank,) bounds of |tower computed − φ|, (rank,) bounds of sup |φ|, and keys; raises Undecided."""
+    if weights.groups:
+        return product_tower_errors(features, side, weights)
     network = tower_network(features, side, weights, names)
     selection = features.selection
     with precision(128):
@@ -135,18 +138,7 @@ def _weight_coefficients(axis: LineAxis, low: float, high: float) -> tuple[Array
     """(H (N', keys) coefficients of the softmax weights, (keys,) Σ_i their radii, bound of the interpolation tail)."""
     if axis.size == 1:
         return np.ones((1, 1)), np.zeros(1), arb(0)
-    half = math.nextafter((high - low) / 2, math.inf)
-    best: tuple[int, float, arb] | None = None
-    for rho in _RHO:
-        factor = axis_factor(axis, half, (arb(rho) - 1 / arb(rho)) / 2)
-        if factor is None:
-            continue
-        n = math.ceil(math.log(4 * upper(factor) / (1e-17 * (rho - 1))) / math.log(rho)) + 1
-        if best is None or n < best[0]:
-            best = (max(2, n), rho, factor)
-    if best is None or best[0] > 600:
-        raise Undecided("towers: no ellipse is known on which the weights of a head are analytic")
-    n, rho, factor = best
+    n, rho, factor = head_ellipse(axis, low, high, 1e-17)
     table = ball_matrix(n) * weight_table(axis, chebyshev_nodes(n, low, high))
     entries = np.empty(n * axis.size, dtype=object)
     entries[:] = table.entries()

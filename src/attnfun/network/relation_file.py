@@ -8,13 +8,14 @@
 | request, certificate, method, rank_lower | may be deleted without harm to the rest |
 
 Tensors, all float64: block<k>/left, block<k>/right (or block<k>/signs instead of right for one tower), selection, the
-boxes, and, if towers are realised, <side>/keys<v>/{map, slopes, biases}, <side>/values<k>, <side>/lines.
+boxes, and, if towers are realised, <side>/keys<v>/{map, slopes, biases}, <side>/values<k>, <side>/lines; of towers of two
+layers <side>/scales and <side>/groups: the group of every block, −1 for none, blocks in order within a group.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,9 @@ def _tensors(features: Features, towers: Towers | None) -> dict[str, Array]:
                 out[f"{side}/values{k}"] = values
             if tower.lines is not None:
                 out[f"{side}/lines"] = tower.lines
+            if tower.scales is not None:
+                out[f"{side}/scales"] = tower.scales
+                out[f"{side}/groups"] = _group_of_blocks(tower, len(features.blocks))
     return out
 
 
@@ -116,7 +120,7 @@ def _built(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> tuple[Featur
     towers: Towers | None = None
     if own["mlp"] is not None:
         made = [
-            _tower(side, len(box[0]), len(blocks), take, bool(own["mlp"]))
+            _tower(side, len(box[0]), len(blocks), take, tensors, bool(own["mlp"]))
             for side, box in (("left", boxes[0]), ("right", boxes[1]))
             if f"{side}/values0" in tensors
         ]
@@ -128,10 +132,24 @@ def _built(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> tuple[Featur
     return features, towers
 
 
-def _tower(side: str, variables: int, blocks: int, take: Any, mlp: bool) -> TowerWeights:
+def _tower(side: str, variables: int, blocks: int, take: Any, present: Collection[str], mlp: bool) -> TowerWeights:
     keys = []
     for v in range(variables):
         w, c = take(f"{side}/keys{v}/map")
         keys.append(Keys(float(w), float(c), take(f"{side}/keys{v}/slopes"), take(f"{side}/keys{v}/biases")))
-    values = tuple(take(f"{side}/values{k}") for k in range(blocks))
-    return TowerWeights(tuple(keys), values, take(f"{side}/lines") if mlp else None)
+    if f"{side}/scales" not in present:
+        values = tuple(take(f"{side}/values{k}") for k in range(blocks))
+        return TowerWeights(tuple(keys), values, take(f"{side}/lines") if mlp else None)
+    scales, of = take(f"{side}/scales"), take(f"{side}/groups").tolist()
+    groups = tuple(tuple(b for b, g in enumerate(of) if g == k) for k in range(len(scales)))
+    if len(of) != blocks or mlp or sum(map(len, groups)) + of.count(-1.0) != blocks:
+        raise DamagedFile("the groups of a tower are not those of its blocks")
+    values = tuple(take(f"{side}/values{k}") for k in range(len(groups)))
+    return TowerWeights(tuple(keys), values, None, groups, scales)
+
+
+def _group_of_blocks(tower: TowerWeights, blocks: int) -> Array:
+    out = np.full(blocks, -1.0)
+    for k, group in enumerate(tower.groups):
+        out[list(group)] = k
+    return out

@@ -8,25 +8,37 @@ product of these keys: its softmax is the product of the small ones, so with the
 coordinate i of the head is Π_b (Σ_j weights_j V_b[j, S_ib]), a product of functions of few variables each, exactly.
 Only the V_b are stored; `tower_network` multiplies them out.
 
+Attention in two layers, where that product has too many keys: the blocks fall into `groups` of few variables each.
+Layer 1 has a head for every group g, on the product of its variables' keys, with an output p_gc for every tuple c of
+columns that some feature takes from the group. Layer 2 has a head for every feature, whose keys are the corners σ of
+the cube {−1, 1}^m, m groups, with logits Σ_g σ_g p_g and values S_i Πσ_g. A sum over corners factorises, so
+
+    Σ_σ e^{σ·p} Πσ / Σ_σ e^{σ·p} = Π_g (e^{p_g} − e^{−p_g})/(e^{p_g} + e^{−p_g}) = Π_g tanh p_g,
+
+a product without error. p_gc is near atanh(δ_g Π_{b∈g} P_bc), δ_g = `scales`[g], and S_i = Π_g 1/δ_g, times the
+factors of blocks without a variable on this side. Stored are the keys, the values of layer 1 and the scales.
+
 MLP (one variable a side): one block of ReLU units relu(k_j (w x + c) + b_j) with values (units, columns), and the
 affine parts (slope, offset) of the columns in the read-out.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.network.features import Features
+from attnfun.network.features import Features, Index
 from attnfun.network.head import Array, Axis, Head, frozen
 from attnfun.network.network import Layer, Network
 from attnfun.network.relu import ReluBlock
 
 MOST_KEYS = 200_000
 MOST_VALUES = 40_000_000
+MOST_GROUPS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,29 +67,121 @@ class TowerWeights:
     """One side: keys of every variable, values of every block, (keys_1, …, keys_a, columns).
 
     `lines` (2, columns) makes it a tower of ReLU units: slopes and offsets of the affine parts.
+    `groups` (places of blocks) and `scales` (a group each) make it one of two layers of attention; `values` then belong
+    to the groups, (keys of their variables..., tuples), tuples in the order of `distinct`.
     """
 
     keys: tuple[Keys, ...]
     values: tuple[Array, ...]
     lines: Array | None = None
+    groups: tuple[tuple[int, ...], ...] = ()
+    scales: Array | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", tuple(frozen(v) for v in self.values))
-        if self.lines is not None:
-            object.__setattr__(self, "lines", frozen(self.lines))
+        for name in ("lines", "scales"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, frozen(getattr(self, name)))
+        if self.scales is not None and (self.lines is not None or self.scales.shape != (len(self.groups),)):
+            raise InvalidRequest("the groups of a tower do not fit their scales")
+        if (self.scales is None) != (not self.groups):
+            raise InvalidRequest("the groups of a tower do not fit their scales")
 
     @property
     def mlp(self) -> bool:
         return self.lines is not None
 
 
+def places_of(features: Features, side: str, blocks: tuple[int, ...]) -> list[int]:
+    """The variables of these blocks on one side, in order."""
+    own = [features.blocks[b] for b in blocks]
+    return [v for block in own for v in (block.left_vars if side == "left" else block.right_vars)]
+
+
+def distinct(features: Features, blocks: tuple[int, ...]) -> tuple[Index, Index]:
+    """((n, blocks) the tuples of columns that features take from these blocks, (rank,) which of them each takes)."""
+    found, place = np.unique(features.selection[:, list(blocks)], axis=0, return_inverse=True)
+    return found, place.reshape(-1)
+
+
+def corners(m: int) -> tuple[Array, Array]:
+    """((2^m, m) the corners of the cube, (2^m,) the products of their signs)."""
+    sigma = np.array(list(itertools.product((1.0, -1.0), repeat=m)))
+    return sigma, sigma.prod(axis=1)
+
+
+def product_scales(features: Features, side: str, weights: TowerWeights) -> Array:
+    """(rank,) S_i as layer 2 has them: one division a group and one product a block without variables, in order."""
+    assert weights.scales is not None
+    out = np.ones(features.rank)
+    for scale in weights.scales:
+        out = out / scale
+    for b in range(len(features.blocks)):
+        if not places_of(features, side, (b,)):
+            block = features.blocks[b]
+            out = out * (block.left if side == "left" else block.right)[features.selection[:, b]]
+    return out
+
+
+def group_heads(features: Features, side: str, weights: TowerWeights) -> tuple[Head, ...]:
+    """Layer 1 of a tower of two layers: a head for every group; it writes g<group>_<tuple>."""
+    named = [b for group in weights.groups for b in group]
+    alive = [b for b in range(len(features.blocks)) if places_of(features, side, (b,))]
+    d = len(features.left_box[0] if side == "left" else features.right_box[0])
+    fits = sorted(named) == alive and len(weights.values) == len(weights.groups) and len(weights.keys) == d
+    fits = fits and all(group and group == tuple(sorted(group)) for group in weights.groups)
+    if not fits or not 2 <= len(weights.groups) <= MOST_GROUPS:
+        raise InvalidRequest("the groups of a tower do not hold the blocks once each")
+    heads = []
+    for g, (group, own) in enumerate(zip(weights.groups, weights.values, strict=True)):
+        places, tuples = places_of(features, side, group), len(distinct(features, group)[0])
+        shape = tuple(len(weights.keys[v].slopes) for v in places)
+        if own.shape != (*shape, tuples):
+            raise InvalidRequest("the values of a tower do not fit its keys")
+        if math.prod(shape) > MOST_KEYS or own.size > MOST_VALUES:
+            raise Infeasible(f"a head of {' × '.join(map(str, shape))} keys is out of reach", {"features_only": True})
+        axes = tuple(weights.keys[v].axis(v, d) for v in places)
+        heads.append(Head(f"group {g + 1}", axes, own, tuple(f"g{g + 1}_{c + 1}" for c in range(tuples))))
+    return tuple(heads)
+
+
+def _product_network(
+    features: Features, side: str, weights: TowerWeights, names: tuple[str, ...], writes: tuple[str, ...]
+) -> Network:
+    first = Layer(group_heads(features, side, weights))
+    d, m, rank = len(names), len(weights.groups), features.rank
+    width = d + len(first.writes)
+    sigma, parity = corners(m)
+    if len(sigma) * rank > MOST_VALUES:
+        raise Infeasible(f"a tower of {rank} products of {m} factors is out of reach", {"features_only": True})
+    read, start = np.zeros((rank, m), dtype=np.int64), d
+    for g, group in enumerate(weights.groups):
+        tuples, place = distinct(features, group)
+        read[:, g] = start + place
+        start += len(tuples)
+    scales, none = product_scales(features, side, weights), np.zeros(len(sigma))
+    heads = []
+    for i in range(rank):
+        query = np.zeros((m, width))
+        query[np.arange(m), read[i]] = 1.0
+        axis = Axis(query, np.zeros(m), sigma, none)
+        heads.append(Head(f"product {i + 1}", (axis,), (parity * scales[i])[:, None], writes[i : i + 1]))
+    readout = np.hstack([np.zeros((rank, width)), np.eye(rank)])
+    box = features.left_box if side == "left" else features.right_box
+    return Network(names, (first, Layer(tuple(heads))), readout, np.zeros(rank), writes, box)
+
+
 def tower_network(features: Features, side: str, weights: TowerWeights, names: tuple[str, ...]) -> Network:
-    """The tower as a network of one layer with `rank` outputs; its inputs are the core's variables."""
+    """The tower as a network of `rank` outputs and one layer, or two with groups; inputs are the core's variables."""
     low, high = features.left_box if side == "left" else features.right_box
     d, rank = len(names), features.rank
-    if len(weights.keys) != d or len(low) != d or len(weights.values) != len(features.blocks):
+    if len(weights.keys) != d or len(low) != d:
         raise InvalidRequest("the weights of a tower do not fit its features")
     writes = tuple(f"phi{i + 1}" if side == "left" else f"psi{i + 1}" for i in range(rank))
+    if weights.groups:
+        return _product_network(features, side, weights, names, writes)
+    if len(weights.values) != len(features.blocks):
+        raise InvalidRequest("the weights of a tower do not fit its features")
     readout = np.hstack([np.zeros((rank, d)), np.eye(rank)])
     box = (low, high)
     if weights.lines is not None:

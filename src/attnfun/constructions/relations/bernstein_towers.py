@@ -5,7 +5,8 @@ head is a polynomial in s, which for small τ is nearly linear in t; least squar
 Source: `bernstein` (its docstring); Bernstein 1912.
 Size: m + 1 keys a variable, a little more than the degree that the features really have. Values stay of the features'
 own size for τ about 1: they are float32-safe.
-Bound: `certify.towers`, from the stored weights. Failure mode: more than three variables, or tolerances near rounding.
+Bound: `certify.towers`, from the stored weights. Failure mode: more than three variables (`product_towers`), or
+tolerances near rounding.
 """
 
 from __future__ import annotations
@@ -39,20 +40,20 @@ def attention_tower(features: Features, side: str, tolerance: float) -> TowerWei
         out[..., used] = P[..., used]
         for j, v in enumerate(places):
             weight = np.moveaxis(out, j, 0).reshape(out.shape[j], -1)
-            chosen, matrix = _fit(weight, tolerance / max(1, len(places)))
-            keys[v] = _keys(chosen, len(matrix), float(low[v]), float(high[v]))
+            chosen, matrix = fit_weights(weight, tolerance / max(1, len(places)))
+            keys[v] = bernstein_keys(chosen, len(matrix), float(low[v]), float(high[v]))
             out = np.moveaxis(np.tensordot(matrix, out, axes=(1, j)), 0, j)
         values.append(out)
     return TowerWeights(tuple(keys[v] for v in range(len(low))), tuple(values))
 
 
-def _keys(tau: float, count: int, low: float, high: float) -> Keys:
+def bernstein_keys(tau: float, count: int, low: float, high: float) -> Keys:
     j = np.arange(count, dtype=np.float64)
     biases = [math.lgamma(count) - math.lgamma(i + 1) - math.lgamma(count - i) for i in range(count)]
     return Keys(2 / (high - low), -(high + low) / (high - low), tau * (j - (count - 1) / 2), np.array(biases))
 
 
-def _fit(coefficients: Array, tolerance: float) -> tuple[float, Array]:
+def fit_weights(coefficients: Array, tolerance: float) -> tuple[float, Array]:
     """(τ, A (keys, N)): softmax weights @ A ≈ T_0 … T_{N−1}, as far as the coefficients (N, m) ask for it."""
     size = np.abs(coefficients).max(axis=1)
     n = len(size)
@@ -65,7 +66,7 @@ def _fit(coefficients: Array, tolerance: float) -> tuple[float, Array]:
         T = chebyshev_columns(t, n)
         goal = T @ coefficients
         for tau in _STEPS if degree < 24 else _WIDE:
-            keys = _keys(tau, count, -1.0, 1.0)
+            keys = bernstein_keys(tau, count, -1.0, 1.0)
             logits = np.outer(t, keys.slopes) + keys.biases
             weights = np.exp(logits - logits.max(axis=1, keepdims=True))
             weights /= weights.sum(axis=1, keepdims=True)

@@ -24,6 +24,7 @@ from attnfun.network.towers import Keys, TowerWeights
 _STEPS = (1.0, 1.5, 0.75, 2.0, 0.5)
 _CUTS = (1e-4, 1e-6, 1e-8, 1e-10, 1e-12, 1e-14)
 _WIDE = (2.0, 3.0, 4.5, 1.0, 1.5)  # for steep features: a key is as wide as 2/(τ √keys)
+_ROOM = 10.0  # how much larger than the features the values of several variables may be
 _MOST = {6.0: 160, 400.0: 260}  # keys a variable, by how much larger than the features the values may be
 
 
@@ -38,13 +39,31 @@ def attention_tower(features: Features, side: str, tolerance: float) -> TowerWei
         used = np.unique(features.selection[:, k])
         out = np.zeros(P.shape)
         out[..., used] = P[..., used]
-        for j, v in enumerate(places):
-            weight = np.moveaxis(out, j, 0).reshape(out.shape[j], -1)
-            chosen, matrix = fit_weights(weight, tolerance / max(1, len(places)))
-            keys[v] = bernstein_keys(chosen, len(matrix), float(low[v]), float(high[v]))
-            out = np.moveaxis(np.tensordot(matrix, out, axes=(1, j)), 0, j)
-        values.append(out)
+        fits, own = fitted(out, tolerance)
+        for v, (tau, count) in zip(places, fits, strict=True):
+            keys[v] = bernstein_keys(tau, count, float(low[v]), float(high[v]))
+        values.append(own)
     return TowerWeights(tuple(keys[v] for v in range(len(low))), tuple(values))
+
+
+def fitted(table: Array, tolerance: float) -> tuple[list[tuple[float, int]], Array]:
+    """(τ and number of keys of every variable, values (keys…, m)) for Chebyshev coefficients (N_1, …, N_a, m).
+
+    Variables are fitted each by itself to the coefficients. Where the values then come out large, because what is large
+    in one variable meets what is large in the next, each variable is fitted to the values that the ones before left.
+    """
+    a = table.ndim - 1
+    seen = max(float(np.abs(table).sum(axis=tuple(range(a))).max()), 1e-300)
+    for apart in (True, False):
+        out, fits = table, []
+        for j in range(a):
+            goal = table if apart else out
+            tau, matrix = _fit(np.moveaxis(goal, j, 0).reshape(goal.shape[j], -1), tolerance / a)
+            out = np.moveaxis(np.tensordot(matrix, out, axes=(1, j)), 0, j)
+            fits.append((tau, len(matrix)))
+        if a < 2 or np.abs(out).max() <= _ROOM * seen:
+            break
+    return fits, out
 
 
 def bernstein_keys(tau: float, count: int, low: float, high: float) -> Keys:
@@ -53,7 +72,7 @@ def bernstein_keys(tau: float, count: int, low: float, high: float) -> Keys:
     return Keys(2 / (high - low), -(high + low) / (high - low), tau * (j - (count - 1) / 2), np.array(biases))
 
 
-def fit_weights(coefficients: Array, tolerance: float) -> tuple[float, Array]:
+def _fit(coefficients: Array, tolerance: float) -> tuple[float, Array]:
     """(τ, A (keys, N)): softmax weights @ A ≈ T_0 … T_{N−1}, as far as the coefficients (N, m) ask for it."""
     size = np.abs(coefficients).max(axis=1)
     n = len(size)

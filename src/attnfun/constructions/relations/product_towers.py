@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attnfun.constructions.relations.bernstein_towers import bernstein_keys, fit_weights
+from attnfun.constructions.relations.bernstein_towers import bernstein_keys, fitted
 from attnfun.errors import Infeasible
 from attnfun.network.features import Features, chebyshev_columns
 from attnfun.network.head import Array
@@ -39,12 +39,10 @@ def product_tower(features: Features, side: str, tolerance: float) -> TowerWeigh
         places = places_of(features, side, group)
         scale = math.prod(_scale(features, side, b) for b in group) * _LARGEST
         out = _targets(features, side, group, scale, [sizes[v] for v in places])
-        for j, v in enumerate(places):
-            weight = np.moveaxis(out, j, 0).reshape(out.shape[j], -1)
-            tau, matrix = fit_weights(weight, tolerance * scale / len(places))
-            keys[v] = bernstein_keys(tau, len(matrix), float(low[v]), float(high[v]))
-            out = np.moveaxis(np.tensordot(matrix, out, axes=(1, j)), 0, j)
-        values.append(out)
+        fits, own = fitted(out, tolerance * scale)
+        for v, (tau, count) in zip(places, fits, strict=True):
+            keys[v] = bernstein_keys(tau, count, float(low[v]), float(high[v]))
+        values.append(own)
         scales.append(scale)
     return TowerWeights(tuple(keys[v] for v in range(len(low))), tuple(values), None, groups, np.array(scales))
 

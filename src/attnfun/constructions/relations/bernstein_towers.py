@@ -18,7 +18,7 @@ import numpy as np
 
 from attnfun.errors import Infeasible
 from attnfun.network.features import Features, chebyshev_columns
-from attnfun.network.head import Array
+from attnfun.network.head import Array, rounded
 from attnfun.network.towers import Keys, TowerWeights
 
 _STEPS = (1.0, 1.5, 0.75, 2.0, 0.5)
@@ -68,8 +68,11 @@ def fitted(table: Array, tolerance: float) -> tuple[list[tuple[float, int]], Arr
 
 def bernstein_keys(tau: float, count: int, low: float, high: float) -> Keys:
     j = np.arange(count, dtype=np.float64)
-    biases = [math.lgamma(count) - math.lgamma(i + 1) - math.lgamma(count - i) for i in range(count)]
-    return Keys(2 / (high - low), -(high + low) / (high - low), tau * (j - (count - 1) / 2), np.array(biases))
+    biases = np.array([-math.lgamma(i + 1) - math.lgamma(count - i) for i in range(count)])
+    biases = rounded(biases - biases.max(), "float32")
+    # float32 holds every key, and those that weigh most have small logits: what float32 towers lose is little
+    slopes = tau * (j - (count - 1) / 2)
+    return Keys(2 / (high - low), -(high + low) / (high - low), slopes, biases)
 
 
 def _fit(coefficients: Array, tolerance: float) -> tuple[float, Array]:

@@ -223,7 +223,7 @@ def _fewest(
                 high = middle
             else:
                 low = middle
-        best = chosen(order[:high])
+        best = chosen(order[:high][::-1])
     if best is None:
         raise Infeasible(
             f"eps={eps:.3g} for {asked.text[:120]}: all {top:,} features together are not proved to reach it"

@@ -123,8 +123,8 @@ def _axis(graph: Graph, names: tuple[str, ...], low: Array, high: Array, k: int,
     trials = []
     for i in range(good + 1):
         r, size = float(_RHO[i]), sampled_maximum(graph, names, low, high, ellipse(i))
-        if math.isfinite(size):
-            n = math.log(max(4 * size, 1e-300) / (tolerance * (r - 1))) / math.log(r)
+        if size < 1e300:
+            n = (math.log(max(4 * size, 1e-300)) - math.log(tolerance * (r - 1))) / math.log(r)
             trials.append((max(2, math.ceil(n) + 1), i, r, size))
     for n, i, r, size in sorted(trials)[:8]:
         bound = bound_on_boundary(graph, names, low, high, ellipse(i), size)

@@ -8,8 +8,9 @@
 | request, certificate, method, rank_lower | may be deleted without harm to the rest |
 
 Tensors, all float64: block<k>/left, block<k>/right (or block<k>/signs instead of right for one tower), selection, the
-boxes, and, if towers are realised, <side>/keys<v>/{map, slopes, biases}, <side>/values<k>, <side>/lines; of towers of two
-layers <side>/scales and <side>/groups: the group of every block, −1 for none, blocks in order within a group.
+boxes, and, if towers are realised, <side>/keys<v>/{map, slopes, biases}, <side>/values<k>, <side>/lines; <side>/affine and
+<side>/ramp<v> where an affine part is in the read-out; of towers of two layers <side>/scales and <side>/groups: the
+group of every block, −1 for none, blocks in order within a group.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from attnfun.errors import DamagedFile
 from attnfun.network import sealed
 from attnfun.network.features import Block, Features
 from attnfun.network.head import AnyArray, Array
-from attnfun.network.towers import Keys, TowerWeights
+from attnfun.network.towers import Affine, Keys, TowerWeights
 
 FORMAT = "relation 1"
 Towers = tuple[TowerWeights, TowerWeights]
@@ -89,6 +90,10 @@ def _tensors(features: Features, towers: Towers | None) -> dict[str, Array]:
                 out[f"{side}/values{k}"] = values
             if tower.lines is not None:
                 out[f"{side}/lines"] = tower.lines
+            if tower.affine is not None:
+                out[f"{side}/affine"] = tower.affine.lines
+                for v, ramp in enumerate(tower.affine.ramps):
+                    out[f"{side}/ramp{v}"] = ramp
             if tower.scales is not None:
                 out[f"{side}/scales"] = tower.scales
                 out[f"{side}/groups"] = _group_of_blocks(tower, len(features.blocks))
@@ -139,7 +144,11 @@ def _tower(side: str, variables: int, blocks: int, take: Any, present: Collectio
         keys.append(Keys(float(w), float(c), take(f"{side}/keys{v}/slopes"), take(f"{side}/keys{v}/biases")))
     if f"{side}/scales" not in present:
         values = tuple(take(f"{side}/values{k}") for k in range(blocks))
-        return TowerWeights(tuple(keys), values, take(f"{side}/lines") if mlp else None)
+        affine = None
+        if f"{side}/affine" in present:
+            ramps = tuple(take(f"{side}/ramp{v}") for v in range(variables))
+            affine = Affine(take(f"{side}/affine"), ramps)
+        return TowerWeights(tuple(keys), values, take(f"{side}/lines") if mlp else None, affine=affine)
     scales, of = take(f"{side}/scales"), take(f"{side}/groups").tolist()
     groups = tuple(tuple(b for b, g in enumerate(of) if g == k) for k in range(len(scales)))
     if len(of) != blocks or mlp or sum(map(len, groups)) + of.count(-1.0) != blocks:

@@ -6,7 +6,12 @@ product of these keys: its softmax is the product of the small ones, so with the
     V[j, i] = Π_b V_b[j_b, S_ib]      (b: blocks of the features, S: their selection)
 
 coordinate i of the head is Π_b (Σ_j weights_j V_b[j, S_ib]), a product of functions of few variables each, exactly.
-Only the V_b are stored; `tower_network` multiplies them out.
+Only the V_b are stored; `tower_network` multiplies them out. An affine part of every feature may be left to the
+read-out, which has the variables in the residual stream (`Affine`): with ramps R_k, values for which a head is near x_k,
+
+    V[j, i] = Π_b V_b[j_b, S_ib] − offset_i − Σ_k slope_ik R_k[j_k],     φ_i = head_i + Σ_k slope_ik x_k + offset_i.
+
+The head is then of the size of what is curved in the feature, and so is its rounding: float32 towers are closer.
 
 Attention in two layers, where that product has too many keys: the blocks fall into `groups` of few variables each.
 Layer 1 has a head for every group g, on the product of its variables' keys, with an output p_gc for every tuple c of
@@ -63,6 +68,18 @@ class Keys:
 
 
 @dataclass(frozen=True, eq=False)
+class Affine:
+    """Parts of the features in the read-out: (rank, variables + 1) slopes, then offsets; a ramp of every variable."""
+
+    lines: Array
+    ramps: tuple[Array, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lines", frozen(self.lines))
+        object.__setattr__(self, "ramps", tuple(frozen(r) for r in self.ramps))
+
+
+@dataclass(frozen=True, eq=False)
 class TowerWeights:
     """One side: keys of every variable, values of every block, (keys_1, …, keys_a, columns).
 
@@ -76,6 +93,7 @@ class TowerWeights:
     lines: Array | None = None
     groups: tuple[tuple[int, ...], ...] = ()
     scales: Array | None = None
+    affine: Affine | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", tuple(frozen(v) for v in self.values))
@@ -84,6 +102,8 @@ class TowerWeights:
                 object.__setattr__(self, name, frozen(getattr(self, name)))
         if self.scales is not None and (self.lines is not None or self.scales.shape != (len(self.groups),)):
             raise InvalidRequest("the groups of a tower do not fit their scales")
+        if self.affine is not None and (self.lines is not None or self.groups):
+            raise InvalidRequest("only towers of one head leave an affine part to the read-out")
         if (self.scales is None) != (not self.groups):
             raise InvalidRequest("the groups of a tower do not fit their scales")
 
@@ -207,8 +227,18 @@ def tower_network(features: Features, side: str, weights: TowerWeights, names: t
             raise InvalidRequest("the values of a tower do not fit its keys")
         chosen = own.reshape(-1, block.columns)[:, features.selection[:, k]]
         values = (values[:, None, :] * chosen[None]).reshape(-1, rank)
+    bias = np.zeros(rank)
+    if weights.affine is not None:
+        lines, ramps = weights.affine.lines, weights.affine.ramps
+        if lines.shape != (rank, d + 1) or [r.shape for r in ramps] != [k.slopes.shape for k in weights.keys]:
+            raise InvalidRequest("the affine part of a tower does not fit its features")
+        shaped = values.reshape(*sizes, rank) - lines[:, d]
+        for place, v in enumerate(places):
+            at = [-1 if i == place else 1 for i in range(len(places) + 1)]
+            shaped = shaped - ramps[v].reshape(at) * lines[:, v]
+        values, readout[:, :d], bias = shaped.reshape(-1, rank), lines[:, :d], lines[:, d]
     used = [v for v in places if len(weights.keys[v].slopes) > 1] or places[:1]
     shape = [len(weights.keys[v].slopes) for v in used]
     axes = tuple(weights.keys[v].axis(v, d) for v in used)
     head = Head("features", axes, values.reshape(*shape, rank), writes)
-    return Network(names, (Layer((head,)),), readout, np.zeros(rank), writes, box)
+    return Network(names, (Layer((head,)),), readout, bias, writes, box)

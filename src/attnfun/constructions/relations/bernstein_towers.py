@@ -19,7 +19,7 @@ import numpy as np
 from attnfun.errors import Infeasible
 from attnfun.network.features import Features, chebyshev_columns
 from attnfun.network.head import Array, rounded
-from attnfun.network.towers import Keys, TowerWeights
+from attnfun.network.towers import Affine, Keys, TowerWeights
 
 _STEPS = (1.0, 1.5, 0.75, 2.0, 0.5)
 _CUTS = (1e-4, 1e-6, 1e-8, 1e-10, 1e-12, 1e-14)
@@ -32,6 +32,7 @@ def attention_tower(features: Features, side: str, tolerance: float) -> TowerWei
     """Keys and values with every block's columns within about `tolerance` of the features'."""
     low, high = features.left_box if side == "left" else features.right_box
     keys: dict[int, Keys] = {}
+    ramps: dict[int, Array] = {}
     values = []
     for k, block in enumerate(features.blocks):
         P = block.left if side == "left" else block.right
@@ -40,14 +41,37 @@ def attention_tower(features: Features, side: str, tolerance: float) -> TowerWei
         out = np.zeros(P.shape)
         out[..., used] = P[..., used]
         fits, own = fitted(out, tolerance)
-        for v, (tau, count) in zip(places, fits, strict=True):
-            keys[v] = bernstein_keys(tau, count, float(low[v]), float(high[v]))
+        for v, (tau, matrix) in zip(places, fits, strict=True):
+            keys[v] = bernstein_keys(tau, len(matrix), float(low[v]), float(high[v]))
+            line = np.array([(low[v] + high[v]) / 2, (high[v] - low[v]) / 2])[: matrix.shape[1]]
+            ramps[v] = matrix[:, : len(line)] @ line
         values.append(own)
-    return TowerWeights(tuple(keys[v] for v in range(len(low))), tuple(values))
+    every = range(len(low))
+    affine = Affine(_lines(features, side), tuple(ramps[v] for v in every))
+    return TowerWeights(tuple(keys[v] for v in every), tuple(values), affine=affine)
 
 
-def fitted(table: Array, tolerance: float) -> tuple[list[tuple[float, int]], Array]:
-    """(τ and number of keys of every variable, values (keys…, m)) for Chebyshev coefficients (N_1, …, N_a, m).
+def _lines(features: Features, side: str) -> Array:
+    """(rank, variables + 1) the affine parts of the Chebyshev series, as float32 holds them."""
+    low, high = features.left_box if side == "left" else features.right_box
+    lines = np.zeros((features.rank, len(low) + 1))
+    firsts, steps = [], []  # per block: the constant coefficient, and that of every variable alone
+    for b, block in enumerate(features.blocks):
+        P = (block.left if side == "left" else block.right)[..., features.selection[:, b]]
+        a = P.ndim - 1
+        firsts.append(P[(0,) * a])
+        steps.append([P[tuple(int(i == j) for i in range(a))] if P.shape[j] > 1 else 0 * P[(0,) * a] for j in range(a)])
+    for b, block in enumerate(features.blocks):
+        others = math.prod((f for i, f in enumerate(firsts) if i != b), start=np.ones(features.rank))
+        for v, step in zip(block.left_vars if side == "left" else block.right_vars, steps[b], strict=True):
+            lines[:, v] = rounded(others * step / ((high[v] - low[v]) / 2), "float32")
+    middle = math.prod(firsts, start=np.ones(features.rank))
+    lines[:, -1] = rounded(middle - lines[:, :-1] @ ((low + high) / 2), "float32")
+    return lines
+
+
+def fitted(table: Array, tolerance: float) -> tuple[list[tuple[float, Array]], Array]:
+    """(τ and the matrix (keys, N) of every variable, values (keys…, m)) for Chebyshev coefficients (N_1, …, N_a, m).
 
     Variables are fitted each by itself to the coefficients. Where the values then come out large, because what is large
     in one variable meets what is large in the next, each variable is fitted to the values that the ones before left.
@@ -60,7 +84,7 @@ def fitted(table: Array, tolerance: float) -> tuple[list[tuple[float, int]], Arr
             goal = table if apart else out
             tau, matrix = _fit(np.moveaxis(goal, j, 0).reshape(goal.shape[j], -1), tolerance / a)
             out = np.moveaxis(np.tensordot(matrix, out, axes=(1, j)), 0, j)
-            fits.append((tau, len(matrix)))
+            fits.append((tau, matrix))
         if a < 2 or np.abs(out).max() <= _ROOM * seen:
             break
     return fits, out
@@ -78,6 +102,7 @@ def bernstein_keys(tau: float, count: int, low: float, high: float) -> Keys:
 def _fit(coefficients: Array, tolerance: float) -> tuple[float, Array]:
     """(τ, A (keys, N)): softmax weights @ A ≈ T_0 … T_{N−1}, as far as the coefficients (N, m) ask for it."""
     size = np.abs(coefficients).max(axis=1)
+    size = np.maximum(size, 1e-30 * max(float(size.max()), 1e-200))  # every T_j has its values, for the ramps at least
     n = len(size)
     if n == 1:
         return 1.0, np.ones((1, 1))
@@ -98,7 +123,7 @@ def _fit(coefficients: Array, tolerance: float) -> tuple[float, Array]:
             for cut in _CUTS:  # a better fit than is asked for costs larger values
                 kept = s > cut * s[0]
                 A = W[kept].T @ (right[kept] / s[kept, None])
-                A = np.where(size > 0, A / np.where(size > 0, size, 1.0), 0.0)
+                A = A / size
                 V = A @ coefficients
                 if np.abs(weights @ V - goal).max() <= tolerance:
                     if np.abs(V).max() <= room * seen:

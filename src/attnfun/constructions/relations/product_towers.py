@@ -40,8 +40,8 @@ def product_tower(features: Features, side: str, tolerance: float) -> TowerWeigh
         scale = math.prod(_scale(features, side, b) for b in group) * _LARGEST
         out = _targets(features, side, group, scale, [sizes[v] for v in places])
         fits, own = fitted(out, tolerance * scale)
-        for v, (tau, count) in zip(places, fits, strict=True):
-            keys[v] = bernstein_keys(tau, count, float(low[v]), float(high[v]))
+        for v, (tau, matrix) in zip(places, fits, strict=True):
+            keys[v] = bernstein_keys(tau, len(matrix), float(low[v]), float(high[v]))
         values.append(own)
         scales.append(scale)
     return TowerWeights(tuple(keys[v] for v in range(len(low))), tuple(values), None, groups, np.array(scales))

@@ -22,6 +22,7 @@ from attnfun.targets.relation import Relation
 from attnfun.targets.relation_core import core_of, plain_core
 
 _SHARES = (0.98, 0.8, 0.5)  # of eps for the features; the rest is for their towers
+_MLP_SHARES = (0.6, 0.4)  # units grow with the root of what is left, so more is left
 _MOST_FEATURES = 200_000
 _TRIES = 5
 
@@ -37,7 +38,7 @@ def search(
             _require_positive(asked)
     parts = _parts(asked, eps, say)
     best, why = math.inf, ""
-    for share in (0.999,) if realise is None else _SHARES:
+    for share in (0.999,) if realise is None else _MLP_SHARES if realise == "mlp" else _SHARES:
         features, how = _least(asked, parts, eps * share, method, signed, say)
         tolerance, before = 0.4 * eps * (1 - share) / _sensitivity(features), math.inf
         for _ in range(_TRIES):

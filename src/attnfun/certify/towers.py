@@ -19,7 +19,8 @@ in float64 by any route, `rounding`, and of its read-out. An affine part left to
 
 **Attention in two layers** (`TowerWeights.groups`): `tower_products`.
 
-**MLP.** A tower of ReLU units of one variable is proved column by column by `pieces` against the polynomial itself.
+**MLP.** A tower of ReLU units of one variable is proved column by column by `pieces` against the polynomial itself;
+several variables: `relu_products`.
 
 **Score.** With η_i, θ_i the errors of φ_i, ψ_i and a_i, b_i ≥ sup |φ_i|, sup |ψ_i|:
 |⟨φ̂, ψ̂⟩ − ⟨φ, ψ⟩| ≤ Σ_i (η_i b_i + θ_i a_i + η_i θ_i), the δ(2R + δ) of the theory coordinate by coordinate; the inner
@@ -36,15 +37,14 @@ from flint import arb
 from attnfun.certify.coefficients import ball_matrix, sup_of_columns
 from attnfun.certify.exact import weight_table
 from attnfun.certify.nodes import chebyshev_nodes
-from attnfun.certify.pieces import BrokenLine, prove_by_pieces
-from attnfun.certify.relu_rounding import block_fits, block_rounding
+from attnfun.certify.relu_products import column_error, squares_errors
 from attnfun.certify.rounding import LARGEST, gamma, line_bounds, product_bounds, product_fits
 from attnfun.certify.tower_products import head_ellipse, product_tower_errors
 from attnfun.certify.view import Array, LineAxis, Undecided, view
 from attnfun.expressions import precision
 from attnfun.expressions.enclosures import upper
 from attnfun.network import Network
-from attnfun.network.features import Features, Index, polynomial_graph
+from attnfun.network.features import Features, Index
 from attnfun.network.towers import TowerWeights, tower_network
 
 _U = 2.0**-53
@@ -54,6 +54,8 @@ def tower_errors(
     features: Features, side: str, weights: TowerWeights, names: tuple[str, ...]
 ) -> tuple[Array, Array, int]:
     """(rank,) bounds of |tower computed − φ|, (rank,) bounds of sup |φ|, and keys; raises Undecided."""
+    if weights.squares is not None:
+        return squares_errors(features, side, weights, names)
     if weights.groups:
         return product_tower_errors(features, side, weights)
     network = tower_network(features, side, weights, names)
@@ -210,32 +212,13 @@ def _attention_rounding(network: Network, rank: int) -> Array:
 # ---------------------------------------------------------------- ReLU units
 
 
-def _relu_lines(weights: TowerWeights, used: Index) -> list[BrokenLine]:
-    """The broken line of every used column, with the units that speak in it."""
-    assert weights.lines is not None
-    keys = weights.keys[0]
-    out = []
-    for c in used:
-        v = weights.values[0][:, c]
-        mine = v != 0
-        slope, offset = float(weights.lines[0, c]), float(weights.lines[1, c])
-        out.append(BrokenLine(slope, offset, keys.w, keys.c, keys.slopes[mine], keys.biases[mine], v[mine]))
-    return out
-
-
 def _relu_deltas(weights: TowerWeights, P: Array, used: Index, low: float, high: float) -> Array:
     """(used,) sup |broken line − polynomial|, and the rounding of the line computed in float64."""
-    keys = weights.keys[0]
-    if keys.w != 1.0 or keys.c != 0.0:
-        raise Undecided("towers: ReLU units must read the variable itself")
-    out = []
-    far = max(abs(low), abs(high))
-    for line, c in zip(_relu_lines(weights, used), used, strict=True):
-        if not block_fits(keys.slopes, keys.biases, weights.values[0][:, c], far, "float64"):  # silent units too
-            raise Undecided("towers: ReLU units may overflow")
-        dropped = float(np.abs(np.where(np.abs(P[:, c]) > 1e-250, 0.0, P[:, c])).sum())
-        bound = prove_by_pieces(line, polynomial_graph(P[:, c], low, high), low, high, 0.0).high + dropped
-        lost, size = block_rounding(line, low, high, "float64")
-        lost += gamma(5, _U) * (size + lost + abs(line.slope) * far + abs(line.offset)) + 8 * 2.0**-1074
-        out.append((bound + lost) * (1 + 1e-12))
-    return np.array(out)
+    assert weights.lines is not None
+    lines, values = weights.lines, weights.values[0]
+    return np.array(
+        [
+            column_error(weights.keys[0], values[:, c], P[:, c], low, high, float(lines[0, c]), float(lines[1, c]))
+            for c in used
+        ]
+    )

@@ -10,7 +10,8 @@
 Tensors, all float64: block<k>/left, block<k>/right (or block<k>/signs instead of right for one tower), selection, the
 boxes, and, if towers are realised, <side>/keys<v>/{map, slopes, biases}, <side>/values<k>, <side>/lines; <side>/affine and
 <side>/ramp<v> where an affine part is in the read-out; of towers of two layers <side>/scales and <side>/groups: the
-group of every block, −1 for none, blocks in order within a group.
+group of every block, −1 for none, blocks in order within a group; of ReLU towers that multiply
+<side>/template<t> and <side>/step<k>.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from attnfun.errors import DamagedFile
 from attnfun.network import sealed
 from attnfun.network.features import Block, Features
 from attnfun.network.head import AnyArray, Array
-from attnfun.network.towers import Affine, Keys, TowerWeights
+from attnfun.network.towers import Affine, Keys, Squares, TowerWeights
 
 FORMAT = "relation 1"
 Towers = tuple[TowerWeights, TowerWeights]
@@ -90,6 +91,9 @@ def _tensors(features: Features, towers: Towers | None) -> dict[str, Array]:
                 out[f"{side}/values{k}"] = values
             if tower.lines is not None:
                 out[f"{side}/lines"] = tower.lines
+            if tower.squares is not None:
+                for kind, arrays in (("template", tower.squares.templates), ("step", tower.squares.steps)):
+                    out.update((f"{side}/{kind}{k}", array) for k, array in enumerate(arrays))
             if tower.affine is not None:
                 out[f"{side}/affine"] = tower.affine.lines
                 for v, ramp in enumerate(tower.affine.ramps):
@@ -142,6 +146,15 @@ def _tower(side: str, variables: int, blocks: int, take: Any, present: Collectio
     for v in range(variables):
         w, c = take(f"{side}/keys{v}/map")
         keys.append(Keys(float(w), float(c), take(f"{side}/keys{v}/slopes"), take(f"{side}/keys{v}/biases")))
+    if f"{side}/template0" in present:
+        counts = [sum(name.startswith(f"{side}/{kind}") for name in present) for kind in ("values", "template", "step")]
+        own, templates, steps = (
+            tuple(take(f"{side}/{kind}{k}") for k in range(count))
+            for kind, count in zip(("values", "template", "step"), counts, strict=True)
+        )
+        if not mlp:
+            raise DamagedFile("a tower of squares is made of ReLU units")
+        return TowerWeights(tuple(keys), own, squares=Squares(templates, steps))
     if f"{side}/scales" not in present:
         values = tuple(take(f"{side}/values{k}") for k in range(blocks))
         affine = None

@@ -23,8 +23,8 @@ the cube {−1, 1}^m, m groups, with logits Σ_g σ_g p_g and values S_i Πσ_g.
 a product without error. p_gc is near atanh(δ_g Π_{b∈g} P_bc), δ_g = `scales`[g], and S_i = Π_g 1/δ_g, times the
 factors of blocks without a variable on this side. Stored are the keys, the values of layer 1 and the scales.
 
-MLP (one variable a side): one block of ReLU units relu(k_j (w x + c) + b_j) with values (units, columns), and the
-affine parts (slope, offset) of the columns in the read-out.
+MLP, one variable: one block of ReLU units relu(k_j (w x + c) + b_j) with values (units, columns), and the affine parts
+(slope, offset) of the columns in the read-out. MLP, several variables, one a block: `relu_products`.
 """
 
 from __future__ import annotations
@@ -80,6 +80,26 @@ class Affine:
 
 
 @dataclass(frozen=True, eq=False)
+class Squares:
+    """How an MLP multiplies: `templates`, broken lines (3, units) of slopes, biases and values near u² on [−1, 1], and
+    for every product but the first factor of it `steps`, (4, tuples) of two reading weights, a gain and a template.
+    """
+
+    templates: tuple[Array, ...]
+    steps: tuple[Array, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("templates", "steps"):
+            object.__setattr__(self, name, tuple(frozen(a) for a in getattr(self, name)))
+        if not all(a.ndim == 2 and len(a) == 3 and a.size for a in self.templates):
+            raise InvalidRequest("a template of a tower is no broken line")
+        for a in self.steps:
+            known = a.ndim == 2 and len(a) == 4 and np.isin(a[3], np.arange(len(self.templates))).all()
+            if not known:
+                raise InvalidRequest("the products of a tower do not fit their templates")
+
+
+@dataclass(frozen=True, eq=False)
 class TowerWeights:
     """One side: keys of every variable, values of every block, (keys_1, …, keys_a, columns).
 
@@ -94,6 +114,7 @@ class TowerWeights:
     groups: tuple[tuple[int, ...], ...] = ()
     scales: Array | None = None
     affine: Affine | None = None
+    squares: Squares | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", tuple(frozen(v) for v in self.values))
@@ -102,6 +123,8 @@ class TowerWeights:
                 object.__setattr__(self, name, frozen(getattr(self, name)))
         if self.scales is not None and (self.lines is not None or self.scales.shape != (len(self.groups),)):
             raise InvalidRequest("the groups of a tower do not fit their scales")
+        if self.squares is not None and (self.lines is not None or self.groups or self.affine is not None):
+            raise InvalidRequest("a tower that multiplies by squares has nothing else")
         if self.affine is not None and (self.lines is not None or self.groups):
             raise InvalidRequest("only towers of one head leave an affine part to the read-out")
         if (self.scales is None) != (not self.groups):
@@ -109,7 +132,7 @@ class TowerWeights:
 
     @property
     def mlp(self) -> bool:
-        return self.lines is not None
+        return self.lines is not None or self.squares is not None
 
 
 def places_of(features: Features, side: str, blocks: tuple[int, ...]) -> list[int]:
@@ -198,6 +221,10 @@ def tower_network(features: Features, side: str, weights: TowerWeights, names: t
     if len(weights.keys) != d or len(low) != d:
         raise InvalidRequest("the weights of a tower do not fit its features")
     writes = tuple(f"phi{i + 1}" if side == "left" else f"psi{i + 1}" for i in range(rank))
+    if weights.squares is not None:
+        from attnfun.network.relu_products import squares_network
+
+        return squares_network(features, side, weights, names, writes)
     if weights.groups:
         return _product_network(features, side, weights, names, writes)
     if len(weights.values) != len(features.blocks):

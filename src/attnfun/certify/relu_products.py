@@ -9,9 +9,9 @@
 
 **Layer 1.** Column by column: `pieces` against the stored polynomial, and the rounding of the block (`relu_rounding`).
 
-**A product.** Let â, b̂ be what the stream holds, |â| ≤ s_a + ε_a and likewise b̂. q^± = λâ ± μb̂ is computed with an error of
-at most dq = γ_4 (λ|â| + μ|b̂|) + 8η; it must stay in [−1, 1], or Undecided. The constant o cancels in s(q⁺) − s(q⁻), and
-q⁺² − q⁻² = 4λμ âb̂, so with κ ≥ |4gλμ − 1|
+**A product.** Let â, b̂ be what the stream holds, |â| ≤ s_a + ε_a and likewise b̂. q^± = λâ ± μb̂ is computed with an
+error of at most dq = γ_4 (λ|â| + μ|b̂|) + 8η; it must stay in [−1, 1], or Undecided. The constant o cancels in
+s(q⁺) − s(q⁻), and q⁺² − q⁻² = 4λμ âb̂, so with κ ≥ |4gλμ − 1|
 
     |computed − ab| ≤ |âb̂ − ab| + κ|âb̂| + g (2E + 2L dq) + ρ,     |âb̂ − ab| ≤ ε_a s_b + ε_b s_a + ε_a ε_b,
 
@@ -51,6 +51,10 @@ def squares_errors(
         (v,) = places_of(features, side, (b,))
         P = features.blocks[b].left if side == "left" else features.blocks[b].right
         used = np.unique(features.selection[:, b])
+        far = max(abs(float(low[v])), abs(float(high[v])))
+        for c in range(P.shape[-1]):  # what no product reads must not overflow either: 0 times infinity is no 0
+            if not block_fits(weights.keys[v].slopes, weights.keys[v].biases, values[:, c], far, "float64"):
+                raise Undecided("towers: ReLU units may overflow")
         off = np.full(P.shape[-1], math.inf)
         off[used] = [column_error(weights.keys[v], values[:, c], P[:, c], float(low[v]), float(high[v])) for c in used]
         sups.append(sup_of_columns(P))
@@ -85,7 +89,9 @@ def squares_errors(
     return out, most, keys
 
 
-def column_error(keys: Keys, values: Array, P: Array, low: float, high: float, slope: float = 0.0, offset: float = 0.0) -> float:
+def column_error(
+    keys: Keys, values: Array, P: Array, low: float, high: float, slope: float = 0.0, offset: float = 0.0
+) -> float:
     """sup |broken line − polynomial|, and the rounding of the line computed in float64."""
     if keys.w != 1.0 or keys.c != 0.0:
         raise Undecided("towers: ReLU units must read the variable itself")

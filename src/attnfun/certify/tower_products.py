@@ -8,15 +8,15 @@
 | e_gc | ≥ sup |tanh p̂_gc − z_gc|, p̂ the head as computed |
 | S_i | the stored value of layer 2: Π 1/δ_g times the factors of blocks without variables, up to (k + 2) u relatively |
 
-**Layer 1.** tanh and its inverse g = atanh: |tanh p − z| ≤ |p − g(z)|, for tanh has slope at most 1. Both p and g(z) are
-analytic in each variable while the others are real:
-  |p| ≤ max|V| F_v on the ellipse E_ρ of variable v (`ellipse.axis_factor`: the weights there sum to at most F_v in size);
+**Layer 1.** tanh and its inverse g = atanh: |tanh p − z| ≤ |p − g(z)|, for tanh has slope at most 1. Both p and g(z)
+are analytic in each variable while the others are real:
+  |p| ≤ max|V| F_v on the ellipse E_ρ of variable v (`ellipse.axis_factor`: the weights there sum to F_v at most);
   |g(z)| ≤ atanh(δ A_v Π s) where that argument is below 1, with A_v = Σ_J |P_J| ρ^{J_v} for the block that holds v and
   s ≥ sup |P_b| for the others, because g has a power series of positive coefficients and |T_j| ≤ ρ^j on E_ρ.
-So each is within t = Σ_v (Π_{before} Λ) 4 M_v ρ_v^{−(n_v−1)}/(ρ_v − 1) of a polynomial of degree below n_v in variable v
-(interpolation at n_v Chebyshev nodes, Λ ≤ 1 + (2/π) ln n its norm). The difference of the two polynomials is taken at
-K n_v nodes an axis: there it keeps Π_v cos((n_v − 1)π/(2 K n_v)) of its maximum (Ehlich and Zeller 1964), and it differs
-from p − g(z) by at most t_p + t_g, hence
+So each is within t = Σ_v (Π_{before} Λ) 4 M_v ρ_v^{−(n_v−1)}/(ρ_v − 1) of a polynomial of degree below n_v in every
+variable (interpolation at n_v Chebyshev nodes, Λ ≤ 1 + (2/π) ln n its norm). The difference of the two polynomials is
+taken at K n_v nodes an axis: there it keeps Π_v cos((n_v − 1)π/(2 K n_v)) of its maximum (Ehlich and Zeller 1964), and
+it differs from p − g(z) by at most t_p + t_g, hence
 
     sup |p − g(z)| ≤ (max_grid |p − g(z)| + t_p + t_g)/Π cos + t_p + t_g.
 
@@ -45,7 +45,7 @@ from attnfun.certify.rounding import LARGEST, gamma, product_bounds, product_fit
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
 from attnfun.expressions import precision
 from attnfun.expressions.enclosures import upper
-from attnfun.network.features import Features
+from attnfun.network.features import Features, Index
 from attnfun.network.towers import TowerWeights, distinct, group_heads, places_of, product_scales
 
 _U = 2.0**-53
@@ -223,7 +223,7 @@ def _degrees(
     homes: list[tuple[int, int]],
     tables: list[Array],
     sups: list[Array],
-    tuples: Array,
+    tuples: Index,
     delta: float,
     low: Array,
     high: Array,
@@ -258,7 +258,7 @@ def _degrees(
     raise Undecided("towers: the grid of a group is out of reach")
 
 
-def _target_ellipse(P: Array, j: int, columns: Array, rest: Array, goal: float) -> tuple[int, float, Array]:
+def _target_ellipse(P: Array, j: int, columns: Index, rest: Array, goal: float) -> tuple[int, float, Array]:
     """(n, ρ, (tuples,) M ≥ sup |atanh z| on E_ρ in variable j of the block): the fewest nodes for `goal`."""
     if P.shape[j] == 1:
         return 1, 2.0, np.zeros(len(columns))

@@ -45,7 +45,7 @@ def alike(layer: Layer) -> bool:
     if len(shapes) != 1 or len(layer.writes) != len(heads):
         return False
     (shape, outputs) = shapes.pop()
-    return outputs == 1 and 2 <= shape[1] and shape[0] <= 4096
+    return outputs == 1 and shape[1] >= 2 and shape[0] <= 4096
 
 
 def _stack(layer: Layer, dtype: str) -> _Stack:

@@ -8,8 +8,8 @@
 | request, certificate, method, rank_lower | may be deleted without harm to the rest |
 
 Tensors, all float64: block<k>/left, block<k>/right (or block<k>/signs instead of right for one tower), selection, the
-boxes, and, if towers are realised, <side>/keys<v>/{map, slopes, biases}, <side>/values<k>, <side>/lines; <side>/affine and
-<side>/ramp<v> where an affine part is in the read-out; of towers of two layers <side>/scales and <side>/groups: the
+boxes, and, if towers are realised, <side>/keys<v>/{map, slopes, biases}, <side>/values<k>, <side>/lines; <side>/affine
+and <side>/ramp<v> where an affine part is in the read-out; of towers of two layers <side>/scales and <side>/groups: the
 group of every block, −1 for none, blocks in order within a group; of ReLU towers that multiply
 <side>/template<t> and <side>/step<k>.
 """

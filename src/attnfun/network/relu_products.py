@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.network.features import Features
+from attnfun.network.features import Features, Index
 from attnfun.network.head import Array, Axis
 from attnfun.network.network import Layer, Network
 from attnfun.network.relu import ReluBlock
@@ -38,7 +38,7 @@ def constants(features: Features, side: str) -> Array:
     return out
 
 
-def parents(features: Features, blocks: tuple[int, ...], k: int) -> tuple[np.ndarray, np.ndarray]:
+def parents(features: Features, blocks: tuple[int, ...], k: int) -> tuple[Index, Index]:
     """For every tuple of the first k + 1 blocks: the place of its first k columns, and its last column."""
     found = distinct(features, blocks[: k + 1])[0]
     before = distinct(features, blocks[:k])[0]

@@ -7,7 +7,7 @@ product of these keys: its softmax is the product of the small ones, so with the
 
 coordinate i of the head is Π_b (Σ_j weights_j V_b[j, S_ib]), a product of functions of few variables each, exactly.
 Only the V_b are stored; `tower_network` multiplies them out. An affine part of every feature may be left to the
-read-out, which has the variables in the residual stream (`Affine`): with ramps R_k, values for which a head is near x_k,
+read-out, which has the variables in the residual stream (`Affine`): with ramps R_k, for which a head is near x_k,
 
     V[j, i] = Π_b V_b[j_b, S_ib] − offset_i − Σ_k slope_ik R_k[j_k],     φ_i = head_i + Σ_k slope_ik x_k + offset_i.
 

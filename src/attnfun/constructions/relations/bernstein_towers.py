@@ -25,6 +25,7 @@ _STEPS = (1.0, 1.5, 0.75, 2.0, 0.5)
 _CUTS = (1e-4, 1e-6, 1e-8, 1e-10, 1e-12, 1e-14)
 _WIDE = (2.0, 3.0, 4.5, 1.0, 1.5)  # for steep features: a key is as wide as 2/(τ √keys)
 _ROOM = 10.0  # how much larger than the features the values of several variables may be
+_STEEP = 1e30  # slopes past it stay in the head: float32 could not hold them
 _MOST = {6.0: 160, 400.0: 260}  # keys a variable, by how much larger than the features the values may be
 
 
@@ -64,7 +65,9 @@ def _lines(features: Features, side: str) -> Array:
     for b, block in enumerate(features.blocks):
         others = math.prod((f for i, f in enumerate(firsts) if i != b), start=np.ones(features.rank))
         for v, step in zip(block.left_vars if side == "left" else block.right_vars, steps[b], strict=True):
-            lines[:, v] = rounded(others * step / ((high[v] - low[v]) / 2), "float32")
+            lines[:, v] = others * step / ((high[v] - low[v]) / 2)
+    lines[~(np.abs(lines) < _STEEP)] = 0.0
+    lines = rounded(lines, "float32")
     middle = math.prod(firsts, start=np.ones(features.rank))
     lines[:, -1] = rounded(middle - lines[:, :-1] @ ((low + high) / 2), "float32")
     return lines

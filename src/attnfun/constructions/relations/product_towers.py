@@ -87,7 +87,7 @@ def _degrees(features: Features, side: str, tolerance: float) -> dict[int, int]:
             continue
         if len(places) > _VARIABLES:
             raise Infeasible(
-                f"a factor of {len(places)} variables is out of a tower's reach; at most {_VARIABLES} that belong together",
+                f"a factor of {len(places)} variables is out of a tower's reach; {_VARIABLES} may belong together",
                 {"features_only": True},
             )
         P, scale = _table(features, side, b), _scale(features, side, b) * _LARGEST
@@ -124,7 +124,7 @@ def _grouping(features: Features, side: str, sizes: dict[int, int]) -> tuple[Gro
     alive = [b for b in range(len(features.blocks)) if places_of(features, side, (b,))]
     if len(alive) < 2:
         raise Infeasible(
-            "a tower of two layers multiplies factors; these features have one that is too large", {"features_only": True}
+            "a tower of two layers multiplies factors, and these features have only one", {"features_only": True}
         )
     counted: dict[Group, tuple[float, int]] = {}
 

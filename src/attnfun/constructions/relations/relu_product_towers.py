@@ -15,7 +15,7 @@ import numpy as np
 
 from attnfun.constructions.unary.spline import fit_spline
 from attnfun.errors import Infeasible
-from attnfun.network.features import Features, polynomial_graph
+from attnfun.network.features import Features, Index, polynomial_graph
 from attnfun.network.head import Array
 from attnfun.network.relu_products import chain, parents
 from attnfun.network.towers import Keys, Squares, TowerWeights, distinct, places_of
@@ -75,7 +75,7 @@ def _square(level: int) -> Array:
     return np.stack([slopes, np.r_[-places, -places], np.r_[rise, rise]])
 
 
-def _factor(P: Array, used: Array, low: float, high: float, tolerance: float) -> tuple[Keys, Array]:
+def _factor(P: Array, used: Index, low: float, high: float, tolerance: float) -> tuple[Keys, Array]:
     """The units of one variable, and values (units, columns): broken lines, then relu(x − low) and relu(1)."""
     slopes, biases, parts = [], [], []
     lines = np.zeros((2, P.shape[-1]))
@@ -95,4 +95,4 @@ def _factor(P: Array, used: Array, low: float, high: float, tolerance: float) ->
 def usable(low: float, high: float) -> bool:
     """Can breakpoints stand in the box? Not where its width is lost beside its place or beside 1."""
     far = max(abs(low), abs(high))
-    return math.isfinite(far) and 1e-30 < high - low and far < 1e30 and high - low > 1e-9 * far
+    return math.isfinite(far) and high - low > 1e-30 and far < 1e30 and high - low > 1e-9 * far

@@ -23,6 +23,7 @@ from attnfun.targets.relation_core import core_of, plain_core
 
 _SHARES = (0.98, 0.8, 0.5)  # of eps for the features; the rest is for their towers
 _MLP_SHARES = (0.6, 0.4)  # units grow with the root of what is left, so more is left
+_PRODUCTS = 25.0  # groups are off together far less than their worst columns one by one; tried first, then closer
 _MOST_FEATURES = 200_000
 _TRIES = 5
 
@@ -85,7 +86,9 @@ def _towers(features: Features, realise: str, tolerance: float) -> Towers:
         if realise == "mlp":
             return relu_tower(features, side, tolerance)
         box = features.left_box if side == "left" else features.right_box
-        return (attention_tower if len(box[0]) <= 3 else product_tower)(features, side, tolerance)
+        if len(box[0]) <= 3:
+            return attention_tower(features, side, tolerance)
+        return product_tower(features, side, _PRODUCTS * tolerance)
 
     left = make("left")
     return (left, left) if features.signs is not None else (left, make("right"))

@@ -44,6 +44,7 @@ from attnfun.network.relu import ReluBlock
 MOST_KEYS = 200_000
 MOST_VALUES = 40_000_000
 MOST_GROUPS = 10
+MOST_READOUT = 60_000_000  # the read-out is a matrix: features × coordinates of the stream
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,6 +167,14 @@ def product_scales(features: Features, side: str, weights: TowerWeights) -> Arra
     return out
 
 
+def require_room(features: Features, groups: tuple[tuple[int, ...], ...], d: int) -> None:
+    """Infeasible unless a network of two layers with these groups can be written down."""
+    rank, m = features.rank, len(groups)
+    width = d + sum(len(distinct(features, group)[0]) for group in groups)
+    if rank * (width * (m + 1) + rank) > MOST_READOUT or rank * 2**m > MOST_VALUES:
+        raise Infeasible(f"a tower of {rank:,} products of {m} factors is out of reach", {"features_only": True})
+
+
 def group_heads(features: Features, side: str, weights: TowerWeights) -> tuple[Head, ...]:
     """Layer 1 of a tower of two layers: a head for every group; it writes g<group>_<tuple>."""
     named = [b for group in weights.groups for b in group]
@@ -175,6 +184,7 @@ def group_heads(features: Features, side: str, weights: TowerWeights) -> tuple[H
     fits = fits and all(group and group == tuple(sorted(group)) for group in weights.groups)
     if not fits or not 2 <= len(weights.groups) <= MOST_GROUPS:
         raise InvalidRequest("the groups of a tower do not hold the blocks once each")
+    require_room(features, weights.groups, d)
     heads = []
     for g, (group, own) in enumerate(zip(weights.groups, weights.values, strict=True)):
         places, tuples = places_of(features, side, group), len(distinct(features, group)[0])
@@ -195,8 +205,6 @@ def _product_network(
     d, m, rank = len(names), len(weights.groups), features.rank
     width = d + len(first.writes)
     sigma, parity = corners(m)
-    if len(sigma) * rank > MOST_VALUES:
-        raise Infeasible(f"a tower of {rank} products of {m} factors is out of reach", {"features_only": True})
     read, start = np.zeros((rank, m), dtype=np.int64), d
     for g, group in enumerate(weights.groups):
         tuples, place = distinct(features, group)

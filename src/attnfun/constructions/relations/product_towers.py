@@ -19,7 +19,7 @@ from attnfun.constructions.relations.bernstein_towers import bernstein_keys, fit
 from attnfun.errors import Infeasible
 from attnfun.network.features import Features, chebyshev_columns
 from attnfun.network.head import Array
-from attnfun.network.towers import MOST_GROUPS, Keys, TowerWeights, distinct, places_of
+from attnfun.network.towers import MOST_GROUPS, Keys, TowerWeights, distinct, places_of, require_room
 
 _LARGEST = 0.35  # of |δ Π P|: atanh is then nearly linear, and needs few keys more than the factors themselves
 _NODES = 64
@@ -33,6 +33,7 @@ def product_tower(features: Features, side: str, tolerance: float) -> TowerWeigh
     low, high = features.left_box if side == "left" else features.right_box
     sizes = _degrees(features, side, tolerance)
     groups = _grouping(features, side, sizes)
+    require_room(features, groups, len(low))
     keys: dict[int, Keys] = {}
     values, scales = [], []
     for group in groups:

@@ -39,7 +39,7 @@ def expression(name: str, d: int) -> str:
 
 
 def attack(found: af.RelationApproximant, points: int) -> tuple[float, float]:
-    """(largest error in float64, largest error of float32 towers with their inner product) at random and boundary points.
+    """(largest error in float64, that of float32 towers and their inner product) at random and boundary points.
 
     Points of the second are those that float32 holds; NaN without torch or without towers.
     """

@@ -24,6 +24,7 @@ from attnfun.targets.relation_core import core_of, plain_core
 _SHARES = (0.98, 0.8, 0.5)  # of eps for the features; the rest is for their towers
 _MLP_SHARES = (0.6, 0.4)  # units grow with the root of what is left, so more is left
 _PRODUCTS = 25.0  # groups are off together far less than their worst columns one by one; tried first, then closer
+_ONE_HEAD = 2_000_000  # values of a head; past them two layers are leaner, where features are products
 _MOST_FEATURES = 200_000
 _TRIES = 5
 
@@ -86,9 +87,16 @@ def _towers(features: Features, realise: str, tolerance: float) -> Towers:
         if realise == "mlp":
             return relu_tower(features, side, tolerance)
         box = features.left_box if side == "left" else features.right_box
-        if len(box[0]) <= 3:
-            return attention_tower(features, side, tolerance)
-        return product_tower(features, side, _PRODUCTS * tolerance)
+        if len(box[0]) > 3:
+            return product_tower(features, side, _PRODUCTS * tolerance)
+        one = attention_tower(features, side, tolerance)
+        values = math.prod(len(keys.slopes) for keys in one.keys) * features.rank
+        if values <= _ONE_HEAD:
+            return one
+        try:
+            return product_tower(features, side, _PRODUCTS * tolerance)
+        except Infeasible:
+            return one
 
     left = make("left")
     return (left, left) if features.signs is not None else (left, make("right"))

@@ -203,9 +203,10 @@ def relation(
     positive semidefinite is then refused with a witness (`NotPositive`) unless `signed=True` allows ⟨φ, Jφ⟩ with a
     diagonal J of signs. `method`: "auto" (the least rank), "chebyshev", "tensor" (products of the factors'
     features) or "cholesky". `realise`: "attention" (one head a tower; two layers past three variables, for relations
-    that separate) or "mlp" (ReLU units; several variables where they separate). `band`: for relations that jump (sums of sign() and continuous terms), which are refused otherwise: the
-    error is then within eps wherever the arguments of all signs are at least `band` in size; `.band` has the measure of
-    the rest, `.target` is the smooth relation that was met at eps/2, and no lower bound on the rank is given.
+    that separate) or "mlp" (ReLU units; several variables where they separate). `band`: for relations that jump (sums
+    of sign() and continuous terms), which are refused otherwise: the error is then within eps wherever the arguments of
+    all signs are at least `band` in size; `.band` has the measure of the rest, `.target` is the smooth relation that
+    was met at eps/2, and no lower bound on the rank is given.
     `features_only=True` leaves the towers out:
     the certificate is then about the features as polynomials.
     """

@@ -22,7 +22,7 @@ from attnfun.targets.relation import Relation
 from attnfun.targets.relation_core import core_of, plain_core
 
 _SHARES = (0.98, 0.8, 0.5)  # of eps for the features; the rest is for their towers
-_MLP_SHARES = (0.6, 0.4)  # units grow with the root of what is left, so more is left
+_MLP_SHARES = (0.9, 0.6, 0.4)  # units grow with the root of what is left, so more is left
 _PRODUCTS = 25.0  # groups are off together far less than their worst columns one by one; tried first, then closer
 _ONE_HEAD = 2_000_000  # values of a head; past them two layers are leaner, where features are products
 _MOST_FEATURES = 200_000
@@ -42,7 +42,10 @@ def search(
     best, why = math.inf, ""
     for share in (0.999,) if realise is None else _MLP_SHARES if realise == "mlp" else _SHARES:
         features, how = _least(asked, parts, eps * share, method, signed, say)
-        tolerance, before = 0.4 * eps * (1 - share) / _sensitivity(features), math.inf
+        room = eps * (1 - share)
+        if realise == "mlp":  # what the features do not use is the units' too
+            room = max(room, eps - construction_error(parts, features)[0])
+        tolerance, before = 0.4 * room / _sensitivity(features), math.inf
         for _ in range(_TRIES):
             towers = None
             if realise is not None:

@@ -148,7 +148,8 @@ class RelationApproximant:
         if self.towers is not None:
             word = "neurons" if self.towers[0].mlp else "keys"
             one = self.stored.signs is not None
-            sizes = {word: self.left.network.cost.keys + (0 if one else self.right.network.cost.keys)}
+            sizes = {"layers": max(self.left.network.cost.layers, self.right.network.cost.layers)}
+            sizes[word] = self.left.network.cost.keys + (0 if one else self.right.network.cost.keys)
             sizes["max_value"] = max(self.left.network.cost.max_value, self.right.network.cost.max_value)
             if self.towers[0].mlp:
                 sizes["neurons_paper"] = paper_neurons(self)

@@ -69,8 +69,9 @@ def _lines(features: Features, side: str) -> Array:
     lines[~(np.abs(lines) < _STEEP)] = 0.0
     lines = rounded(lines, "float32")
     middle = math.prod(firsts, start=np.ones(features.rank))
-    lines[:, -1] = rounded(middle - lines[:, :-1] @ ((low + high) / 2), "float32")
-    return lines
+    lines[:, -1] = middle - lines[:, :-1] @ ((low + high) / 2)
+    lines[~(np.abs(lines) < _STEEP)] = 0.0
+    return rounded(lines, "float32")
 
 
 def fitted(table: Array, tolerance: float) -> tuple[list[tuple[float, Array]], Array]:

@@ -17,11 +17,15 @@ from attnfun.expressions.enclosures import abs_lower, point_balls
 from attnfun.network.features import Block, Features
 from attnfun.network.head import Array
 from attnfun.network.relation_file import Towers
+from attnfun.network.towers import TowerWeights
 from attnfun.relation_inner import Inner, inner_networks, on_top
 from attnfun.targets.relation import Relation
 from attnfun.targets.relation_core import core_of, plain_core
 
 _SHARES = (0.98, 0.8, 0.5)  # of eps for the features; the rest is for their towers
+_MLP_SHARES = (0.9, 0.6, 0.4)  # units grow with the root of what is left, so more is left
+_PRODUCTS = 25.0  # groups are off together far less than their worst columns one by one; tried first, then closer
+_ONE_HEAD = 2_000_000  # values of a head; past them two layers are leaner, where features are products
 _MOST_FEATURES = 200_000
 _TRIES = 5
 
@@ -37,15 +41,18 @@ def search(
             _require_positive(asked)
     parts, inner = _parts(asked, eps, realise, say)
     best, why = math.inf, ""
-    for share in (0.999,) if realise is None else _SHARES:
+    for share in (0.999,) if realise is None else _MLP_SHARES if realise == "mlp" else _SHARES:
         features, how = _least(asked, parts, eps * share, method, signed, say)
-        tolerance, before = 0.4 * eps * (1 - share) / _sensitivity(features), math.inf
+        room = eps * (1 - share)
+        if realise == "mlp":  # what the features do not use is the units' too
+            room = max(room, eps - construction_error(parts, features)[0])
+        tolerance, before = 0.4 * room / _sensitivity(features), math.inf
         for _ in range(_TRIES):
             towers = None
             if realise is not None:
                 say(f"towers of {features.rank} features ({realise})")
                 try:
-                    towers = on_top(_towers(features, realise, tolerance), inner)
+                    towers = on_top(_towers(features, realise, tolerance, inner is not None), inner)
                 except Infeasible as reason:
                     if before == math.inf:
                         raise
@@ -75,16 +82,31 @@ def _sensitivity(features: Features) -> float:
     return max(total, 1e-300)
 
 
-def _towers(features: Features, realise: str, tolerance: float) -> Towers:
+def _towers(features: Features, realise: str, tolerance: float, stacked: bool) -> Towers:
+    """Towers of both sides; `stacked`: on top of networks, so of one head that all is read from."""
     from attnfun.constructions.relations.bernstein_towers import attention_tower
+    from attnfun.constructions.relations.product_towers import product_tower
     from attnfun.constructions.relations.relu_towers import relu_tower
 
-    make = attention_tower if realise == "attention" else relu_tower
-    most = max(len(features.left_box[0]), len(features.right_box[0]))
-    if realise == "attention" and most > 3:
-        raise Infeasible(f"towers of {most} variables are out of reach", {"features_only": True})
-    left = make(features, "left", tolerance)
-    return (left, left) if features.signs is not None else (left, make(features, "right", tolerance))
+    def make(side: str) -> TowerWeights:
+        if realise == "mlp":
+            return relu_tower(features, side, tolerance)
+        if stacked:
+            return attention_tower(features, side, tolerance, affine=False)
+        box = features.left_box if side == "left" else features.right_box
+        if len(box[0]) > 3:
+            return product_tower(features, side, _PRODUCTS * tolerance)
+        one = attention_tower(features, side, tolerance)
+        values = math.prod(len(keys.slopes) for keys in one.keys) * features.rank
+        if values <= _ONE_HEAD:
+            return one
+        try:
+            return product_tower(features, side, _PRODUCTS * tolerance)
+        except Infeasible:
+            return one
+
+    left = make("left")
+    return (left, left) if features.signs is not None else (left, make("right"))
 
 
 # ---------------------------------------------------------------- before the work
@@ -232,7 +254,7 @@ def _fewest(
                 high = middle
             else:
                 low = middle
-        best = chosen(order[:high])
+        best = chosen(order[:high][::-1])
     if best is None:
         raise Infeasible(
             f"eps={eps:.3g} for {asked.text[:120]}: all {top:,} features together are not proved to reach it"

@@ -156,8 +156,8 @@ class RelationApproximant:
         if self.towers is not None:
             word = "neurons" if self.towers[0].mlp else "keys"
             one = self.stored.signs is not None
-            sizes = {word: self.left.network.cost.keys + (0 if one else self.right.network.cost.keys)}
-            sizes["layers"] = max(len(self.left.network.layers), len(self.right.network.layers))
+            sizes = {"layers": max(self.left.network.cost.layers, self.right.network.cost.layers)}
+            sizes[word] = self.left.network.cost.keys + (0 if one else self.right.network.cost.keys)
             sizes["max_value"] = max(self.left.network.cost.max_value, self.right.network.cost.max_value)
             if self.towers[0].mlp:
                 sizes["neurons_paper"] = paper_neurons(self)
@@ -212,10 +212,11 @@ def relation(
     `symmetric`: left and right variables correspond in order and one tower serves both; a relation that is not
     positive semidefinite is then refused with a witness (`NotPositive`) unless `signed=True` allows ⟨φ, Jφ⟩ with a
     diagonal J of signs. `method`: "auto" (the least rank), "chebyshev", "tensor" (products of the factors'
-    features) or "cholesky". `realise`: "attention" (one head a tower, up to three variables) or "mlp" (ReLU units, one
-    variable). `band`: for relations that jump (sums of sign() and continuous terms), which are refused otherwise: the
-    error is then within eps wherever the arguments of all signs are at least `band` in size; `.band` has the measure of
-    the rest, `.target` is the smooth relation that was met at eps/2, and no lower bound on the rank is given.
+    features) or "cholesky". `realise`: "attention" (one head a tower; two layers past three variables, for relations
+    that separate) or "mlp" (ReLU units; several variables where they separate). `band`: for relations that jump (sums
+    of sign() and continuous terms), which are refused otherwise: the error is then within eps wherever the arguments of
+    all signs are at least `band` in size; `.band` has the measure of the rest, `.target` is the smooth relation that
+    was met at eps/2, and no lower bound on the rank is given.
     `features_only=True` leaves the towers out:
     the certificate is then about the features as polynomials.
     """

@@ -73,6 +73,8 @@ def inner_part(
     for outside, box, graph, proved, side, tower in sides:
         if tower.inner is None or graph is None or proved is None or tower.mlp:
             raise Undecided("inner networks belong to both towers of a relation g(u(x), v(y)), or to none")
+        if tower.affine is not None or tower.groups:
+            raise Undecided("a tower on top of a network is one head, and all that is read")
         certificate = inner_certificate(tower.inner, graph, outside, say)
         plain = tower_network(features, "left" if one else side, tower, box.names)
         moved = inner_shifts(tower.inner, plain, tower.keys, certificate)

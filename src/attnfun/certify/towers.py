@@ -14,9 +14,13 @@ on E_ρ. Their Chebyshev interpolants of N' nodes are enclosed in balls; so h_bc
 the tail as in `coefficients`, for a head is an average of its values where the other variables are real.
 Feature i is off by |Π_b (P + δ) − Π_b P| ≤ Σ_b δ_b Π_{before} s Π_{after} (s + δ), plus the rounding of the products
 that make the head's values, (B − 1) u max_j|V_ji| (weights are an average), plus the rounding of the network computed
-in float64 by any route, `rounding`, and of its read-out.
+in float64 by any route, `rounding`, and of its read-out. An affine part left to the read-out adds Σ_k |slope_ik| λ_k,
+λ_k ≥ sup |Σ_j weights_j R_k[j] − x_k| found in the same way, and the rounding of the differences.
 
-**MLP.** A tower of ReLU units of one variable is proved column by column by `pieces` against the polynomial itself.
+**Attention in two layers** (`TowerWeights.groups`): `tower_products`.
+
+**MLP.** A tower of ReLU units of one variable is proved column by column by `pieces` against the polynomial itself;
+several variables: `relu_products`.
 
 **Score.** With η_i, θ_i the errors of φ_i, ψ_i and a_i, b_i ≥ sup |φ_i|, sup |ψ_i|:
 |⟨φ̂, ψ̂⟩ − ⟨φ, ψ⟩| ≤ Σ_i (η_i b_i + θ_i a_i + η_i θ_i), the δ(2R + δ) of the theory coordinate by coordinate; the inner
@@ -31,27 +35,29 @@ import numpy as np
 from flint import arb
 
 from attnfun.certify.coefficients import ball_matrix, sup_of_columns
-from attnfun.certify.ellipse import axis_factor
 from attnfun.certify.exact import weight_table
 from attnfun.certify.nodes import chebyshev_nodes
-from attnfun.certify.pieces import BrokenLine, prove_by_pieces
-from attnfun.certify.relu_rounding import block_fits, block_rounding
-from attnfun.certify.rounding import gamma, line_bounds, product_bounds, product_fits
+from attnfun.certify.relu_products import column_error, squares_errors
+from attnfun.certify.rounding import LARGEST, gamma, line_bounds, product_bounds, product_fits
+from attnfun.certify.tower_products import head_ellipse, product_tower_errors
 from attnfun.certify.view import Array, LineAxis, Undecided, view
 from attnfun.expressions import precision
 from attnfun.expressions.enclosures import upper
 from attnfun.network import Network
-from attnfun.network.features import Features, Index, polynomial_graph
+from attnfun.network.features import Features, Index
 from attnfun.network.towers import TowerWeights, tower_network
 
 _U = 2.0**-53
-_RHO = (1.3, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0)
 
 
 def tower_errors(
     features: Features, side: str, weights: TowerWeights, names: tuple[str, ...]
 ) -> tuple[Array, Array, int]:
     """(rank,) bounds of |tower computed − φ|, (rank,) bounds of sup |φ|, and keys; raises Undecided."""
+    if weights.squares is not None:
+        return squares_errors(features, side, weights, names)
+    if weights.groups:
+        return product_tower_errors(features, side, weights)
     network = tower_network(features, side, weights, names)
     selection = features.selection
     with precision(128):
@@ -64,9 +70,9 @@ def tower_errors(
         size = size * s
     off, size = off * (1 + 1e-12), size * (1 + 1e-12)
     if not weights.mlp:
-        flat = network.heads[0].values.reshape(-1, features.rank)
-        off = off + (len(features.blocks) + 1) * _U * np.abs(flat).max(axis=0)
-        off = off + _attention_rounding(network, features.rank)
+        off = off + _value_rounding(features, weights) + _attention_rounding(network, features.rank)
+        if weights.affine is not None:
+            off = off + _ramp_errors(features, side, weights)
     if not (np.isfinite(off).all() and np.isfinite(size).all()):
         raise Undecided("towers: the error of a tower is not bounded")
     return off, size, network.cost.keys
@@ -91,19 +97,25 @@ def _block_delta(features: Features, side: str, weights: TowerWeights, b: int) -
     low, high = features.left_box if side == "left" else features.right_box
     used = np.unique(features.selection[:, b])
     out = np.full(block.columns, math.inf)
-    V = weights.values[b][..., used]
     if weights.mlp:
         out[used] = _relu_deltas(weights, P, used, float(low[0]), float(high[0]))
         return out
+    out[used] = _head_gap(weights, places, (low, high), weights.values[b][..., used], P[..., used])
+    return out
+
+
+def _head_gap(weights: TowerWeights, places: tuple[int, ...], box: tuple[Array, Array], V: Array, P: Array) -> Array:
+    """(m,) sup |Σ_j weights_j V_j − P| for values (keys…, m) and Chebyshev coefficients (N…, m) of these variables."""
+    m = V.shape[-1]
     tables, rads, tails = [], [], []
     for v in places:
         keys = weights.keys[v]
         axis = LineAxis(0, keys.w, keys.c, keys.slopes, keys.biases)
-        H, rad, tail = _weight_coefficients(axis, float(low[v]), float(high[v]))
+        H, rad, tail = _weight_coefficients(axis, float(box[0][v]), float(box[1][v]))
         tables.append(H)
         rads.append(rad)
         tails.append(tail)
-    top = np.abs(V.reshape(-1, len(used))).max(axis=0)
+    top = np.abs(V.reshape(-1, m)).max(axis=0)
     total, lebesgue = arb(0), arb(1)
     for tail, H in zip(tails, tables, strict=True):
         total += lebesgue * tail
@@ -120,33 +132,48 @@ def _block_delta(features: Features, side: str, weights: TowerWeights, b: int) -
         weight = weight * size.reshape(at)
         spread = spread * both.reshape(at)
         relative += (H.shape[1] + 2) * _U
-    flat = (weight.reshape(-1, len(used)).sum(axis=0), spread.reshape(-1, len(used)).sum(axis=0))
-    relative = 1.01 * relative + (V.size // len(used) + 8) * 2 * _U
+    flat = (weight.reshape(-1, m).sum(axis=0), spread.reshape(-1, m).sum(axis=0))
+    relative = 1.01 * relative + (V.size // m + 8) * 2 * _U
     enclosed = np.maximum(flat[1] - flat[0], 0.0) + relative * flat[1]
     pad = [(0, n - m) for n, m in zip(shape, value.shape, strict=False)] + [(0, 0)]
     mine = np.pad(value, pad)
     pad = [(0, n - m) for n, m in zip(shape, P.shape, strict=False)] + [(0, 0)]
-    gap = np.abs(mine - np.pad(P[..., used], pad)).reshape(-1, len(used)).sum(axis=0) * (1 + (mine.size + 8) * _U)
-    out[used] = (gap + enclosed + top * upper(total)) * (1 + 1e-9) + 1e-290
-    return out
+    gap = np.abs(mine - np.pad(P, pad)).reshape(-1, m).sum(axis=0) * (1 + (mine.size + 8) * _U)
+    return np.asarray((gap + enclosed + top * upper(total)) * (1 + 1e-9) + 1e-290)
+
+
+def _value_rounding(features: Features, weights: TowerWeights) -> Array:
+    """(rank,) what the products and differences that make the head's values lose: its weights are an average."""
+    size = np.ones(features.rank)
+    for b, V in enumerate(weights.values):
+        size = size * np.abs(V.reshape(-1, V.shape[-1])).max(axis=0)[features.selection[:, b]]
+    steps = len(features.blocks) + 1
+    if weights.affine is not None:
+        lines = np.abs(weights.affine.lines)
+        size = size + lines[:, -1] + lines[:, :-1] @ np.array([np.abs(r).max() for r in weights.affine.ramps])
+        steps += 2 * lines.shape[1] + 2
+    return np.asarray(steps * _U * size * (1 + 1e-9) + steps * 2.0**-1074)
+
+
+def _ramp_errors(features: Features, side: str, weights: TowerWeights) -> Array:
+    """(rank,) Σ_k |slope_ik| λ_k, λ_k ≥ sup |Σ_j weights_j R_k[j] − x_k|."""
+    assert weights.affine is not None
+    low, high = features.left_box if side == "left" else features.right_box
+    total = np.zeros(features.rank)
+    with precision(128):
+        for v, ramp in enumerate(weights.affine.ramps):
+            line = np.array([low[v] / 2 + high[v] / 2, high[v] / 2 - low[v] / 2])
+            gap = float(_head_gap(weights, (v,), (low, high), ramp[:, None], line[:, None])[0])
+            gap += 4 * _U * (abs(low[v]) + abs(high[v])) + 2.0**-1070
+            total = total + np.abs(weights.affine.lines[:, v]) * gap
+    return np.asarray(total * (1 + 1e-9))
 
 
 def _weight_coefficients(axis: LineAxis, low: float, high: float) -> tuple[Array, Array, arb]:
     """(H (N', keys) coefficients of the softmax weights, (keys,) Σ_i their radii, bound of the interpolation tail)."""
     if axis.size == 1:
         return np.ones((1, 1)), np.zeros(1), arb(0)
-    half = math.nextafter((high - low) / 2, math.inf)
-    best: tuple[int, float, arb] | None = None
-    for rho in _RHO:
-        factor = axis_factor(axis, half, (arb(rho) - 1 / arb(rho)) / 2)
-        if factor is None:
-            continue
-        n = math.ceil(math.log(4 * upper(factor) / (1e-17 * (rho - 1))) / math.log(rho)) + 1
-        if best is None or n < best[0]:
-            best = (max(2, n), rho, factor)
-    if best is None or best[0] > 600:
-        raise Undecided("towers: no ellipse is known on which the weights of a head are analytic")
-    n, rho, factor = best
+    n, rho, factor = head_ellipse(axis, low, high, 1e-17)
     table = ball_matrix(n) * weight_table(axis, chebyshev_nodes(n, low, high))
     entries = np.empty(n * axis.size, dtype=object)
     entries[:] = table.entries()
@@ -173,39 +200,25 @@ def _attention_rounding(network: Network, rank: int) -> Array:
     else:
         small = rank * math.prod(a.size for a in head.axes) < 2_000_000
         errors, sizes = product_bounds(seen, head, "float64", envelope=small)
-    # the read-out adds exact zeros to one product by 1; two roundings to spare
-    return np.asarray(errors + gamma(4, _U) * (sizes + errors) + (rank + 8) * 2.0**-1074)
+    # the read-out: a product by 1, the affine part, exact zeros; two roundings to spare
+    reaches = np.maximum(np.abs(seen.low), np.abs(seen.high))
+    with np.errstate(over="ignore", invalid="ignore"):
+        carried = sizes + errors + np.abs(seen.bias) + np.abs(seen.affine) @ reaches
+    if not (carried < LARGEST["float64"]).all():
+        raise Undecided("towers: a read-out may overflow")
+    return np.asarray(errors + gamma(seen.dim + 5, _U) * carried + (rank + 4 * seen.dim + 8) * 2.0**-1074)
 
 
 # ---------------------------------------------------------------- ReLU units
 
 
-def _relu_lines(weights: TowerWeights, used: Index) -> list[BrokenLine]:
-    """The broken line of every used column, with the units that speak in it."""
-    assert weights.lines is not None
-    keys = weights.keys[0]
-    out = []
-    for c in used:
-        v = weights.values[0][:, c]
-        mine = v != 0
-        slope, offset = float(weights.lines[0, c]), float(weights.lines[1, c])
-        out.append(BrokenLine(slope, offset, keys.w, keys.c, keys.slopes[mine], keys.biases[mine], v[mine]))
-    return out
-
-
 def _relu_deltas(weights: TowerWeights, P: Array, used: Index, low: float, high: float) -> Array:
     """(used,) sup |broken line − polynomial|, and the rounding of the line computed in float64."""
-    keys = weights.keys[0]
-    if keys.w != 1.0 or keys.c != 0.0:
-        raise Undecided("towers: ReLU units must read the variable itself")
-    out = []
-    far = max(abs(low), abs(high))
-    for line, c in zip(_relu_lines(weights, used), used, strict=True):
-        if not block_fits(keys.slopes, keys.biases, weights.values[0][:, c], far, "float64"):  # silent units too
-            raise Undecided("towers: ReLU units may overflow")
-        dropped = float(np.abs(np.where(np.abs(P[:, c]) > 1e-250, 0.0, P[:, c])).sum())
-        bound = prove_by_pieces(line, polynomial_graph(P[:, c], low, high), low, high, 0.0).high + dropped
-        lost, size = block_rounding(line, low, high, "float64")
-        lost += gamma(5, _U) * (size + lost + abs(line.slope) * far + abs(line.offset)) + 8 * 2.0**-1074
-        out.append((bound + lost) * (1 + 1e-12))
-    return np.array(out)
+    assert weights.lines is not None
+    lines, values = weights.lines, weights.values[0]
+    return np.array(
+        [
+            column_error(weights.keys[0], values[:, c], P[:, c], low, high, float(lines[0, c]), float(lines[1, c]))
+            for c in used
+        ]
+    )

@@ -39,6 +39,7 @@ All its terms are negative, so nothing cancels and no maximum is subtracted; for
 Then, all routes: heads that write one coordinate are added in order, starting from 0 (exact); the read-out is a sum of
 (nonzeros of its row) products, then one addition of its bias.
 
+Layers of many small heads of one shape take the dense route for all heads at once (`alike.py`).
 Blocks of ReLU units have one route, called dense too; its operations are in `relu.py`.
 
 Failure mode: points far outside the box can overflow the logits and give NaN; NaN or infinite points are refused.
@@ -57,6 +58,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.network.alike import alike, evaluate_alike
 from attnfun.network.head import DENSE_KEYS, AnyArray, Head
 from attnfun.network.local import LocalPlan, local_plan
 from attnfun.network.network import Network
@@ -144,6 +146,9 @@ def stream(network: Network, X: npt.ArrayLike, route: str = "auto") -> AnyArray:
         raise InvalidRequest("points must be finite real numbers")
     current = given.reshape(-1, given.shape[-1]).astype(network.dtype)
     for layer in network.layers:
+        if route in ("auto", "dense") and alike(layer):
+            current = np.concatenate([current, evaluate_alike(layer, current, network.dtype)], axis=1)
+            continue
         place = {name: index for index, name in enumerate(layer.writes)}
         new = np.zeros((len(current), len(place)), dtype=current.dtype)
         for head in layer.heads:

@@ -9,15 +9,17 @@
 | request, certificate, method, rank_lower | may be deleted without harm to the rest |
 
 Tensors, all float64: block<k>/left, block<k>/right (or block<k>/signs instead of right for one tower), selection, the
-boxes, and, if towers are realised, <side>/keys<v>/{map, slopes, biases}, <side>/values<k>, <side>/lines; those of
-network k below them under inner<k>/.
+boxes, and, if towers are realised, <side>/keys<v>/{map, slopes, biases}, <side>/values<k>, <side>/lines; <side>/affine
+and <side>/ramp<v> where an affine part is in the read-out; of towers of two layers <side>/scales and <side>/groups: the
+group of every block, −1 for none, blocks in order within a group; of ReLU towers that multiply
+<side>/template<t> and <side>/step<k>; those of network k below the towers under inner<k>/.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from attnfun.network.features import Block, Features
 from attnfun.network.file import network_of, structure_of, tensors_of
 from attnfun.network.head import AnyArray, Array
 from attnfun.network.network import Network
-from attnfun.network.towers import Keys, TowerWeights
+from attnfun.network.towers import Affine, Keys, Squares, TowerWeights
 
 FORMAT = "relation 1"
 Towers = tuple[TowerWeights, TowerWeights]
@@ -103,6 +105,16 @@ def _tensors(features: Features, towers: Towers | None) -> dict[str, Array]:
                 out[f"{side}/values{k}"] = values
             if tower.lines is not None:
                 out[f"{side}/lines"] = tower.lines
+            if tower.squares is not None:
+                for kind, arrays in (("template", tower.squares.templates), ("step", tower.squares.steps)):
+                    out.update((f"{side}/{kind}{k}", array) for k, array in enumerate(arrays))
+            if tower.affine is not None:
+                out[f"{side}/affine"] = tower.affine.lines
+                for v, ramp in enumerate(tower.affine.ramps):
+                    out[f"{side}/ramp{v}"] = ramp
+            if tower.scales is not None:
+                out[f"{side}/scales"] = tower.scales
+                out[f"{side}/groups"] = _group_of_blocks(tower, len(features.blocks))
     for k, network in enumerate(_below(towers)):
         out |= {f"inner{k}/{name}": array for name, array in tensors_of(network).items()}
     return out
@@ -133,7 +145,7 @@ def _built(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> tuple[Featur
     towers: Towers | None = None
     if own["mlp"] is not None:
         made = [
-            _tower(side, len(box[0]), len(blocks), take, bool(own["mlp"]))
+            _tower(side, len(box[0]), len(blocks), take, tensors, bool(own["mlp"]))
             for side, box in (("left", boxes[0]), ("right", boxes[1]))
             if f"{side}/values0" in tensors
         ]
@@ -155,13 +167,40 @@ def _network(structure: Mapping[str, Any], prefix: str, tensors: dict[str, AnyAr
     return network_of(structure, {name.removeprefix(prefix): array for name, array in mine.items()})
 
 
-def _tower(side: str, variables: int, blocks: int, take: Any, mlp: bool) -> TowerWeights:
+def _tower(side: str, variables: int, blocks: int, take: Any, present: Collection[str], mlp: bool) -> TowerWeights:
     keys = []
     for v in range(variables):
         w, c = take(f"{side}/keys{v}/map")
         keys.append(Keys(float(w), float(c), take(f"{side}/keys{v}/slopes"), take(f"{side}/keys{v}/biases")))
-    values = tuple(take(f"{side}/values{k}") for k in range(blocks))
-    return TowerWeights(tuple(keys), values, take(f"{side}/lines") if mlp else None)
+    if f"{side}/template0" in present:
+        counts = [sum(name.startswith(f"{side}/{kind}") for name in present) for kind in ("values", "template", "step")]
+        own, templates, steps = (
+            tuple(take(f"{side}/{kind}{k}") for k in range(count))
+            for kind, count in zip(("values", "template", "step"), counts, strict=True)
+        )
+        if not mlp:
+            raise DamagedFile("a tower of squares is made of ReLU units")
+        return TowerWeights(tuple(keys), own, squares=Squares(templates, steps))
+    if f"{side}/scales" not in present:
+        values = tuple(take(f"{side}/values{k}") for k in range(blocks))
+        affine = None
+        if f"{side}/affine" in present:
+            ramps = tuple(take(f"{side}/ramp{v}") for v in range(variables))
+            affine = Affine(take(f"{side}/affine"), ramps)
+        return TowerWeights(tuple(keys), values, take(f"{side}/lines") if mlp else None, affine=affine)
+    scales, of = take(f"{side}/scales"), take(f"{side}/groups").tolist()
+    groups = tuple(tuple(b for b, g in enumerate(of) if g == k) for k in range(len(scales)))
+    if len(of) != blocks or mlp or sum(map(len, groups)) + of.count(-1.0) != blocks:
+        raise DamagedFile("the groups of a tower are not those of its blocks")
+    values = tuple(take(f"{side}/values{k}") for k in range(len(groups)))
+    return TowerWeights(tuple(keys), values, None, groups, scales)
+
+
+def _group_of_blocks(tower: TowerWeights, blocks: int) -> Array:
+    out = np.full(blocks, -1.0)
+    for k, group in enumerate(tower.groups):
+        out[list(group)] = k
+    return out
 
 
 packed, unpacked, OWN = _parts, _built, _OWN  # for files that hold a relation among other things

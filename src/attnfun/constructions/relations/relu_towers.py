@@ -4,14 +4,15 @@ Statement: `unary.spline` gives each feature the fewest breakpoints that keep it
 units of all features stand beside each other in one hidden layer, the affine parts in the read-out.
 Source: the ReLU spline walk of `realise="mlp"`; compare Altabaa and Lafferty, arXiv 2402.08856, who count neurons by
 Barron's theorem: of order r² κ² C²/ε² for r features of Barron norm C (κ² = sup r(x, x)).
-Size: ¼ ∫ √|φ''|/√E a feature. Bound: `certify.towers` (*pieces*). Failure mode: several variables
-are refused.
+Size: ¼ ∫ √|φ''|/√E a feature. Bound: `certify.towers` (*pieces*). Failure mode: boxes past breakpoints.
+Several variables: `relu_product_towers`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from attnfun.constructions.relations.relu_product_towers import relu_product_tower, usable
 from attnfun.constructions.unary.spline import fit_spline
 from attnfun.errors import Infeasible
 from attnfun.network.features import Features, polynomial_graph
@@ -21,10 +22,15 @@ from attnfun.network.towers import Keys, TowerWeights
 def relu_tower(features: Features, side: str, tolerance: float) -> TowerWeights:
     """Units and lines with every used column within about `tolerance` of the feature."""
     low, high = features.left_box if side == "left" else features.right_box
-    if len(low) != 1 or len(features.blocks) != 1:
-        raise Infeasible(
-            f"realise='mlp': a tower of {len(low)} variables; ReLU towers are built for one", {"realise": "attention"}
-        )
+    for v in range(len(low)):
+        if not usable(float(low[v]), float(high[v])):
+            raise Infeasible(
+                f"realise='mlp': no breakpoints can stand in [{low[v]:.3g}, {high[v]:.3g}]", {"realise": "attention"}
+            )
+    if len(low) > 1:
+        return relu_product_tower(features, side, tolerance)
+    if len(features.blocks) != 1:
+        raise Infeasible("realise='mlp': several factors of one variable", {"realise": "attention"})
     block = features.blocks[0]
     P = block.left if side == "left" else block.right
     used = np.unique(features.selection[:, 0])

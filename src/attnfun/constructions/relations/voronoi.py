@@ -1,0 +1,217 @@
+"""Quantisation by soft Voronoi cells: r at pairs of centres, factored, in the values of two softmax heads.
+
+| symbol | meaning |
+| --- | --- |
+| v_i, w_j | centres of the cells of the left and of the right box, on product grids of widths h_k |
+| R_ij = r(v_i, w_j) | the table of the relation |
+| S = β h² | sharpness: logits β(2vx − v²), one softmax a variable |
+| c | a constant taken off the residual, the middle of its range: one feature more, up to half the error less |
+
+Statement: R ≈ P Qᵀ of rank k, φ(x) = Pᵀ p(x), ψ(y) = Qᵀ q(y) with the soft indicators p, q of the cells. For continuous
+r the error tends to the oscillation of r over half a cell on both sides, plus max_ij |R − P Qᵀ|_ij.
+Source: Altabaa and Lafferty, arXiv 2402.08856 (one-hot cells, R = PᵀQ); a continuous tower cannot be one-hot, so cells
+are soft here, and the walls between them are in the bound.
+Derivation: weights of a softmax are an average, so the score is an average of entries of P Qᵀ at cells near x and y.
+The factors are those of the singular value decomposition (for one tower of the eigendecomposition, negative eigenvalues
+left out unless signs are allowed), cut where the largest *entry* of the residual, less c, is within its share.
+Size: Π_k (b_k − a_k)/h_k keys a side, h_k from the sampled oscillation; rank as it comes: more cells leave more of ε to
+the truncation, so rank falls as cells grow. Bound: `certify.relation_cells`.
+Failure mode: cells grow like (D L/2ε)^d a side for D variables in all. Refused before building, with the ε that fits.
+Example: abs(x − y) on [0, 1]² at 1e-2: 400 cells a side and some thirty features.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnfun.errors import Infeasible
+from attnfun.network.cells import Cells
+from attnfun.network.head import Array
+from attnfun.network.towers import Keys
+from attnfun.targets import Box
+from attnfun.targets.relation import Relation
+
+MOST_CELLS = 2_100  # a side: the table is decomposed
+MOST_PAIRS = 4_200_000
+_EXPONENT = 27.0  # λ assumed when choosing S; the checker chooses its own
+_U = 2.0**-53
+_SAMPLES = 3000
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """Cells of every left and right variable, and what they may leave of the error (sampled)."""
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        return math.prod(self.left), math.prod(self.right)
+
+    @property
+    def fits(self) -> bool:
+        left, right = self.counts
+        return max(left, right) <= MOST_CELLS and left * right <= MOST_PAIRS
+
+
+class Oscillation:
+    """The sampled change of a relation over half a cell, and how cells share it among the variables."""
+
+    def __init__(self, relation: Relation) -> None:
+        self.relation = relation
+        box = relation.joint
+        rng = np.random.default_rng(0)
+        Z = box.probe(_SAMPLES, rng)
+        Z = Z[rng.permutation(len(Z))[: _SAMPLES + 500]]
+        if relation.left.dim == relation.right.dim:  # relations are often roughest where both sides meet
+            half = len(Z) // 3
+            Z[:half, relation.left.dim :] = np.clip(
+                Z[:half, : relation.left.dim], relation.right.low_array, relation.right.high_array
+            )
+        self.points = Z
+        self.base = self._at(Z)
+        width = box.high_array - box.low_array
+        slopes = []
+        for k in range(box.dim):
+            moved = Z.copy()
+            moved[:, k] = np.where(Z[:, k] + 1e-3 * width[k] <= box.high[k], Z[:, k] + 1e-3 * width[k], box.high[k])
+            change = np.abs(self._at(moved) - self.base)
+            slopes.append(float(np.max(np.where(np.isfinite(change), change, 0.0))))
+        if relation.symmetric:
+            d = relation.left.dim
+            slopes = [max(a, b) for a, b in zip(slopes[:d], slopes[d:], strict=True)] * 2
+        top = max(slopes) or 1.0
+        self.shares = np.array([s / top for s in slopes])
+        corners = (np.arange(2**box.dim)[:, None] >> np.arange(box.dim)) & 1 if box.dim <= 6 else None
+        self.corners = rng.integers(0, 2, (64, box.dim)) if corners is None else corners
+
+    def _at(self, Z: Array) -> Array:
+        d = self.relation.left.dim
+        return self.relation.values(Z[:, :d], Z[:, d:])
+
+    @property
+    def spread(self) -> float:
+        """The sampled range of the relation."""
+        good = self.base[np.isfinite(self.base)]
+        return float(np.ptp(good)) if len(good) else 1.0
+
+    def over(self, scale: float) -> float:
+        """The largest change from a centre to a corner of a cell of widths width_k/(scale · share_k), sampled."""
+        box = self.relation.joint
+        half = 0.5 * (box.high_array - box.low_array) / np.maximum(1.0, scale * self.shares)
+        worst = 0.0
+        for corner in self.corners:
+            Z = np.clip(self.points + np.where(corner == 1, half, -half), box.low_array, box.high_array)
+            change = np.abs(self._at(Z) - self.base)
+            worst = max(worst, float(np.max(np.where(np.isfinite(change), change, 0.0))))
+        return worst
+
+    def plan(self, error: float) -> CellPlan:
+        """The fewest cells whose sampled oscillation is within `error`; at most 10^9 a variable."""
+        low, high = 0.5, 1.0
+        while high < 1e9 and not self.over(high) <= error:
+            low, high = high, 4 * high
+        while high / low > 1.01:
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if self.over(middle) <= error else (middle, high)
+        counts = [max(1, math.ceil(high * s - 1e-9)) for s in self.shares]
+        d = self.relation.left.dim
+        return CellPlan(tuple(counts[:d]), tuple(counts[d:]))
+
+
+def cell_towers(relation: Relation, plan: CellPlan, truncation: float, signed: bool, eps: float) -> Cells:
+    """Soft cells of `plan` with the fewest features whose table is within `truncation` of R in every entry."""
+    if not plan.fits:
+        raise Infeasible(f"voronoi: {plan.counts[0]:,} and {plan.counts[1]:,} cells are out of reach")
+    left, points = _grid(relation.left, plan.left, eps)
+    boxes = [(b.low_array, b.high_array) for b in (relation.left, relation.right)]
+    if relation.symmetric:
+        P, signs = _one_tower(relation.table(points, points), truncation, signed)
+        values = P.reshape(*plan.left, -1)
+        return Cells(left, left, values, values * signs, boxes[0], boxes[1], signs)
+    right, others = _grid(relation.right, plan.right, eps)
+    P, Q = _two_towers(relation.table(points, others), truncation)
+    return Cells(left, right, P.reshape(*plan.left, -1), Q.reshape(*plan.right, -1), boxes[0], boxes[1])
+
+
+def _grid(box: Box, counts: tuple[int, ...], eps: float) -> tuple[tuple[Keys, ...], Array]:
+    """Keys of every variable and the centres of all cells, (cells, variables)."""
+    keys, lines = [], []
+    for low, high, count in zip(box.low, box.high, counts, strict=True):
+        h = (high - low) / count
+        if not h**2 > 1e-300:
+            raise Infeasible(f"voronoi: cells of width {h:.3g} are too narrow: slopes are 2S/h²")
+        middle = low + (high - low) / 2
+        v: Array = (np.arange(count, dtype=np.float64) + 0.5) * h + (low - middle)
+        # walls of λ/2S cells against the rounding of logits of size S P²/4
+        sharp = math.sqrt(max(eps, 1e-12) * _EXPONENT / (16 * _U * (count / 2 + 1) ** 2))
+        beta = float(np.clip(sharp, 64.0, 65536.0)) / h**2
+        keys.append(Keys(1.0, -middle, np.asarray(2 * beta * v), np.asarray(-beta * v * v)))
+        lines.append(np.clip(v + middle, low, high))
+    grid = np.stack([g.ravel() for g in np.meshgrid(*lines, indexing="ij")], axis=1)
+    return tuple(keys), grid
+
+
+def _two_towers(R: Array, truncation: float) -> tuple[Array, Array]:
+    if not np.isfinite(R).all():
+        raise Infeasible("voronoi: the relation is not finite at the centres of its cells")
+    a, values, b = np.linalg.svd(R, full_matrices=False)
+    P, Q = a * np.sqrt(values), b.T * np.sqrt(values)
+    k, c = _fewest(R, P, Q, truncation, both=True)
+    if c == 0.0:
+        return P[:, :k], Q[:, :k]
+    root = math.sqrt(abs(c))
+    left = np.column_stack([P[:, :k], np.full(len(P), root)])
+    return left, np.column_stack([Q[:, :k], np.full(len(Q), math.copysign(root, c))])
+
+
+def _one_tower(R: Array, truncation: float, signed: bool) -> tuple[Array, Array]:
+    if not np.isfinite(R).all():
+        raise Infeasible("voronoi: the relation is not finite at the centres of its cells")
+    values, vectors = np.linalg.eigh((R + R.T) / 2)
+    order = np.argsort(-np.abs(values))
+    order = order if signed else order[values[order] > 0]
+    values, vectors = values[order], vectors[:, order]
+    P = vectors * np.sqrt(np.abs(values))
+    signs = np.where(values < 0, -1.0, 1.0)
+    k, c = _fewest(R, P, P * signs, truncation, both=signed)
+    P, signs = P[:, :k], signs[:k]
+    if c != 0.0:
+        P = np.column_stack([P, np.full(len(P), math.sqrt(abs(c)))])
+        signs = np.append(signs, math.copysign(1.0, c))
+    if not P.shape[1]:
+        P, signs = np.zeros((len(R), 1)), np.ones(1)
+    return P, signs
+
+
+def _fewest(R: Array, P: Array, Q: Array, truncation: float, both: bool) -> tuple[int, float]:
+    """(k, c): the first k columns and the constant c (0: none) within `truncation` of R, of least k + (c ≠ 0).
+
+    `both`: c may have either sign; else it is not negative.
+    """
+
+    def tried(k: int) -> tuple[float, float, float]:
+        rest = R - P[:, :k] @ Q[:, :k].T
+        low, high = float(rest.min()), float(rest.max())
+        middle = (low + high) / 2
+        middle = middle if both else max(0.0, middle)
+        return max(high, -low), middle, max(high - middle, middle - low)
+
+    best: list[tuple[int, int, float]] = []
+    for shifted in (True, False):
+        low, high = -1, P.shape[1]
+        if not tried(high)[2 if shifted else 0] <= truncation:
+            continue
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if tried(middle)[2 if shifted else 0] <= truncation else (middle, high)
+        c = tried(high)[1] if shifted else 0.0
+        best.append((high + (c != 0.0), high, c))
+    if not best:
+        raise Infeasible("voronoi: the table of the relation has no such factors (it is not positive semidefinite)")
+    _, k, c = min(best)
+    return (k, c) if k or c else (1, 0.0)

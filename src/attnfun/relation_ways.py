@@ -1,7 +1,8 @@
 """Which way a relation is met: features that are polynomials, soft cells, or slices that are only measured.
 
 Order of `auto`: what can be proved with polynomials (`relation_search`); where the relation has no table of
-coefficients (a kink, too many variables) soft cells, proved; where these are out of reach and `accept` allows it slices, `sampled`.
+coefficients (a kink, too many variables) soft cells, proved; where these are out of reach and `accept` allows it
+slices, `sampled`.
 By default slices are allowed where no tolerance of interest can be proved: a smooth relation of too many variables, or
 cells that would not even tell the relation from a constant. A kinked relation in few variables is refused, with the
 nearest eps that can be proved.
@@ -12,6 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from attnfun.certify import Certificate, Status
 from attnfun.certify.relation_cells import prove_by_cell_pairs
@@ -67,7 +70,7 @@ def find(
     except Infeasible as refused:
         kinked = any(node.op in NOT_ANALYTIC for node in asked.graph.nodes)
         nearest = (refused.nearest or {}).get("eps", math.inf)
-        hopeless = not kinked or not nearest < 0.5 * _spread(asked)
+        hopeless = realise != "mlp" and (not kinked or not nearest < 0.5 * _spread(asked))
         if accept == "proved" or (accept is None and not hopeless):
             raise Infeasible(f"{why}; {refused}", refused.nearest) from None
     return by_slices(asked, eps, signed, f"{why}; soft cells are {_OUT}", say)
@@ -77,10 +80,11 @@ def by_cells(asked: Relation, eps: float, realise: str | None, signed: bool, say
     """Soft cells of the least rank that is found, proved."""
     from attnfun.constructions.relations.voronoi import Oscillation, cell_towers
 
-    if realise == "mlp":
-        raise Infeasible("cells are softmax heads: realise='mlp' has none", {"realise": "attention"})
     say("how many cells?")
     rough = Oscillation(asked)
+    if realise == "mlp":
+        fits = rough.plan(_ROOM * _LARGE_SHARES[0] * eps).fits
+        raise Infeasible("cells are softmax heads, and no ReLU units", {"realise": "attention"} if fits else None)
     best: tuple[Cells, Certificate] | None = None
     reached, why = math.inf, ""
     for share in (*_SHARES, *_LARGE_SHARES):
@@ -109,10 +113,11 @@ def by_cells(asked: Relation, eps: float, realise: str | None, signed: bool, say
             error *= 0.8
     if best is not None:
         return _cell_way(asked, best)
-    nearest = _nearest(rough, eps)
+    best_eps = max(rough.smallest() / (0.85 * _LARGE_SHARES[-1]), reached if math.isfinite(reached) else 0.0)
+    nearest = float(f"{1.05 * max(best_eps, eps):.2g}")
     raise Infeasible(
-        f"voronoi: eps={eps:.3g} for {asked.text[:120]} takes {why or _OUT}",
-        {"eps": nearest, "method": "voronoi"} if nearest else None,
+        f"voronoi: eps={eps:.3g} for {asked.text[:120]} is out of reach: {why}",
+        {"eps": nearest, "method": "voronoi"} if math.isfinite(nearest) else None,
     )
 
 
@@ -131,20 +136,12 @@ def _cells_text(counts: tuple[int, int]) -> str:
     return f"about {counts[0]:.3g} and {counts[1]:.3g} cells, {_OUT}"
 
 
-def _nearest(rough: Any, eps: float) -> float | None:
-    """An eps of two digits at which cells fit with room to spare."""
-    tried = eps
-    for _ in range(400):
-        tried *= 1.08
-        if rough.plan(0.85 * _LARGE_SHARES[-1] * tried).fits:
-            return float(f"{tried * 1.05:.2g}")
-    return None
-
-
 def _spread(asked: Relation) -> float:
-    from attnfun.constructions.relations.voronoi import Oscillation
-
-    return Oscillation(asked).spread
+    """The range of the relation, as sampled."""
+    Z = asked.joint.probe(2000, np.random.default_rng(0))
+    values = asked.values(Z[:, : asked.left.dim], Z[:, asked.left.dim :])
+    values = values[np.isfinite(values)]
+    return float(np.ptp(values)) if len(values) else 0.0
 
 
 def by_slices(asked: Relation, eps: float, signed: bool, why: str, say: Callable[[str], None]) -> Way:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -93,12 +94,6 @@ class Oscillation:
         d = self.relation.left.dim
         return self.relation.values(Z[:, :d], Z[:, d:])
 
-    @property
-    def spread(self) -> float:
-        """The sampled range of the relation."""
-        good = self.base[np.isfinite(self.base)]
-        return float(np.ptp(good)) if len(good) else 1.0
-
     def over(self, scale: float) -> float:
         """The largest change from a centre to a corner of a cell of widths width_k/(scale · share_k), sampled."""
         box = self.relation.joint
@@ -118,9 +113,19 @@ class Oscillation:
         while high / low > 1.01:
             middle = math.sqrt(low * high)
             low, high = (low, middle) if self.over(middle) <= error else (middle, high)
-        counts = [max(1, math.ceil(high * s - 1e-9)) for s in self.shares]
+        return self._plan(high)
+
+    def _plan(self, scale: float) -> CellPlan:
+        counts = [max(1, math.ceil(scale * s - 1e-9)) for s in self.shares]
         d = self.relation.left.dim
         return CellPlan(tuple(counts[:d]), tuple(counts[d:]))
+
+    def smallest(self) -> float:
+        """The sampled oscillation over the smallest cells that can be built."""
+        scale = 1.0
+        while scale < 1e9 and self._plan(1.02 * scale).fits:
+            scale *= 1.02
+        return self.over(scale)
 
 
 def cell_towers(relation: Relation, plan: CellPlan, truncation: float, signed: bool, eps: float) -> Cells:
@@ -194,6 +199,7 @@ def _fewest(R: Array, P: Array, Q: Array, truncation: float, both: bool) -> tupl
     `both`: c may have either sign; else it is not negative.
     """
 
+    @lru_cache(maxsize=None)
     def tried(k: int) -> tuple[float, float, float]:
         rest = R - P[:, :k] @ Q[:, :k].T
         low, high = float(rest.min()), float(rest.max())
@@ -202,14 +208,19 @@ def _fewest(R: Array, P: Array, Q: Array, truncation: float, both: bool) -> tupl
         return max(high, -low), middle, max(high - middle, middle - low)
 
     best: list[tuple[int, int, float]] = []
-    for shifted in (True, False):
-        low, high = -1, P.shape[1]
-        if not tried(high)[2 if shifted else 0] <= truncation:
+    most = P.shape[1]
+    least = 0
+    for kind in (2, 0):  # with the constant first: without it no fewer columns do
+        low, high = least - 1, min(most, max(4, 2 * least))
+        while high < most and not tried(high)[kind] <= truncation:
+            low, high = high, min(most, 2 * high)
+        if not tried(high)[kind] <= truncation:
             continue
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if tried(middle)[2 if shifted else 0] <= truncation else (middle, high)
-        c = tried(high)[1] if shifted else 0.0
+            low, high = (low, middle) if tried(middle)[kind] <= truncation else (middle, high)
+        least = high
+        c = tried(high)[1] if kind == 2 else 0.0
         best.append((high + (c != 0.0), high, c))
     if not best:
         raise Infeasible("voronoi: the table of the relation has no such factors (it is not positive semidefinite)")

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from attnfun.certify import Certificate
-from attnfun.certify.relation import prove_by_relation
-from attnfun.certify.relation_cells import prove_by_cell_pairs
+from attnfun.certify.relation import core_that_fits, prove_by_relation
+from attnfun.certify.relation_cells import core_of_cells, prove_by_cell_pairs
 from attnfun.certify.relation_sampled import sampled_certificate
 from attnfun.network.cells import Cells
 from attnfun.network.relation_file import FORMAT, Towers, load_relation
@@ -17,6 +17,7 @@ from attnfun.network.sealed import format_of
 from attnfun.network.slices import Slices
 from attnfun.relation_ways import Stored, towers_of
 from attnfun.targets.relation import Relation
+from attnfun.targets.relation_core import Core, plain_core
 
 FORMATS = (FORMAT, CELLS, SLICES)
 
@@ -33,6 +34,13 @@ def read_relation(path: str | os.PathLike[str]) -> tuple[Relation, Stored, Tower
         return asked, slices, None, rest
     target, features, towers, rest = load_relation(path)
     return Relation.from_json(target), features, towers, rest
+
+
+def stored_core(asked: Relation, stored: Stored) -> Core:
+    """The core whose features, cells or slices are stored."""
+    if isinstance(stored, Cells):
+        return core_of_cells(asked, stored)
+    return plain_core(asked) if isinstance(stored, Slices) else core_that_fits(asked, stored)
 
 
 def prove_again(

@@ -28,7 +28,7 @@ from attnfun.network.slices import Slices
 from attnfun.network.towers import TowerWeights
 from attnfun.relation_search import NoCoefficients, require_kernel, search
 from attnfun.targets.relation import Relation
-from attnfun.targets.relation_core import Core, plain_core
+from attnfun.targets.relation_core import Core, core_of, plain_core
 
 Stored = Features | Cells | Slices
 Way = tuple[Stored, Towers | None, Core, Certificate, str]
@@ -77,11 +77,24 @@ def find(
 
 
 def by_cells(asked: Relation, eps: float, realise: str | None, signed: bool, say: Callable[[str], None]) -> Way:
-    """Soft cells of the least rank that is found, proved."""
+    """Soft cells of the least rank that is found, of the relation itself or else of its core, proved."""
+    core = core_of(asked)
+    try:
+        return _cells_of(asked, plain_core(asked), eps, realise, signed, say)
+    except Infeasible:
+        if core.left_inner is None and core.right_inner is None:
+            raise
+    return _cells_of(asked, core, eps, realise, signed, say)
+
+
+def _cells_of(
+    asked: Relation, core: Core, eps: float, realise: str | None, signed: bool, say: Callable[[str], None]
+) -> Way:
     from attnfun.constructions.relations.voronoi import Oscillation, cell_towers
 
     say("how many cells?")
-    rough = Oscillation(asked)
+    inner = Relation(core.graph, core.left, core.right, asked.symmetric)
+    rough = Oscillation(inner)
     if realise == "mlp":
         fits = rough.plan(_ROOM * _LARGE_SHARES[0] * eps).fits
         raise Infeasible("cells are softmax heads, and no ReLU units", {"realise": "attention"} if fits else None)
@@ -99,20 +112,20 @@ def by_cells(asked: Relation, eps: float, realise: str | None, signed: bool, say
                 break
             say(f"{plan.counts[0]:,} and {plan.counts[1]:,} cells")
             try:
-                made = cell_towers(asked, plan, short, signed, eps)
+                made = cell_towers(inner, plan, short, signed, eps)
             except Infeasible as reason:
                 why = str(reason)
                 break
             if best is not None and not made.rank < 0.97 * best[0].rank:
-                return _cell_way(asked, best)
+                return _cell_way(core, best)
             certificate = prove_by_cell_pairs(asked, made, eps, "voronoi", say)
-            if certificate.status is Status.PROVED:
+            if certificate.status in (Status.PROVED, Status.CONDITIONAL):
                 best = made, certificate
                 break
             reached, why = min(reached, certificate.error[1]), str(certificate.reason)
             error *= 0.8
     if best is not None:
-        return _cell_way(asked, best)
+        return _cell_way(core, best)
     best_eps = max(rough.smallest() / (0.85 * _LARGE_SHARES[-1]), reached if math.isfinite(reached) else 0.0)
     nearest = float(f"{1.05 * max(best_eps, eps):.2g}")
     raise Infeasible(
@@ -121,9 +134,9 @@ def by_cells(asked: Relation, eps: float, realise: str | None, signed: bool, say
     )
 
 
-def _cell_way(asked: Relation, found: tuple[Cells, Certificate]) -> Way:
+def _cell_way(core: Core, found: tuple[Cells, Certificate]) -> Way:
     cells, certificate = found
-    return cells, towers_of(cells), plain_core(asked), certificate, "voronoi"
+    return cells, towers_of(cells), core, certificate, "voronoi"
 
 
 def towers_of(cells: Cells) -> Towers:

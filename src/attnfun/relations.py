@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate
-from attnfun.certify.relation import core_points, core_that_fits
+from attnfun.certify.relation import core_points
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.limits.quantisation import voronoi_cells
 from attnfun.network import Network, evaluate, to_torch
@@ -28,7 +28,7 @@ from attnfun.network.towers import TowerWeights, tower_network
 from attnfun.targets import Box, require_defined
 from attnfun.targets.jumps import Band, smoothed
 from attnfun.targets.relation import Relation
-from attnfun.targets.relation_core import Core, plain_core
+from attnfun.targets.relation_core import Core
 
 if TYPE_CHECKING:
     import torch
@@ -264,12 +264,12 @@ def relation(
 
 def load_towers(path: str | os.PathLike[str]) -> RelationApproximant:
     """The relation of a file; its certificate is the stored one, not proved anew."""
-    from attnfun.relation_files import read_relation
+    from attnfun.relation_files import read_relation, stored_core
 
     asked, features, towers, rest = read_relation(path)
     about = math.inf, "float64", asked.text, asked.domain_text
     certificate = Certificate.stored(rest.get("certificate"), *about)
-    core = core_that_fits(asked, features) if isinstance(features, Features) else plain_core(asked)
+    core = stored_core(asked, features)
     least, how = rest.get("rank_lower"), rest.get("method")
     request = rest.get("request")
     return RelationApproximant(

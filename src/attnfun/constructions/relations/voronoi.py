@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -199,7 +199,7 @@ def _fewest(R: Array, P: Array, Q: Array, truncation: float, both: bool) -> tupl
     `both`: c may have either sign; else it is not negative.
     """
 
-    @lru_cache(maxsize=None)
+    @cache
     def tried(k: int) -> tuple[float, float, float]:
         rest = R - P[:, :k] @ Q[:, :k].T
         low, high = float(rest.min()), float(rest.max())

@@ -8,7 +8,7 @@ from typing import Any
 
 from attnfun.certify import Certificate
 from attnfun.certify.relation import core_that_fits, prove_by_relation
-from attnfun.certify.relation_cells import core_of_cells, prove_by_cell_pairs
+from attnfun.certify.relation_cells import core_of_cells, prove_by_relation_cells
 from attnfun.certify.relation_sampled import sampled_certificate
 from attnfun.network.cells import Cells
 from attnfun.network.relation_file import FORMAT, Towers, load_relation
@@ -53,7 +53,7 @@ def prove_again(
 ) -> Certificate:
     """The certificate of a stored form; slices are measured again."""
     if isinstance(stored, Cells):
-        return prove_by_cell_pairs(asked, stored, eps, how, progress)
+        return prove_by_relation_cells(asked, stored, eps, how, progress)
     if isinstance(stored, Slices):
         return sampled_certificate(asked, stored, eps, how, "", progress)
     return prove_by_relation(asked, stored, eps, how, progress, None, towers)

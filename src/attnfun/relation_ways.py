@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.certify import Certificate, Status
-from attnfun.certify.relation_cells import prove_by_cell_pairs
+from attnfun.certify.relation_cells import prove_by_relation_cells
 from attnfun.certify.relation_sampled import measured, sampled_certificate
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.expressions.graph import NOT_ANALYTIC
@@ -118,7 +118,7 @@ def _cells_of(
                 break
             if best is not None and not made.rank < 0.97 * best[0].rank:
                 return _cell_way(core, best)
-            certificate = prove_by_cell_pairs(asked, made, eps, "voronoi", say)
+            certificate = prove_by_relation_cells(asked, made, eps, "voronoi", say)
             if certificate.status in (Status.PROVED, Status.CONDITIONAL):
                 best = made, certificate
                 break

@@ -12,7 +12,7 @@ import pytest
 
 import attnfun as af
 from attnfun.certify import Status
-from attnfun.certify.relation_cells import prove_by_cell_pairs
+from attnfun.certify.relation_cells import prove_by_relation_cells
 from attnfun.cli import main
 from attnfun.limits.relation_rank import rank_lower
 from attnfun.network.cells import Cells
@@ -123,7 +123,7 @@ def test_a_spike_between_the_cells_is_never_proved_away() -> None:
         assert abs(found.pairs(*at)[0] - found.target.values(*at)[0]) <= found.certificate.error[1] <= 5e-2
     bare = af.relation("abs(x-y)", *ONE, 5e-2, method="voronoi").stored
     spiked = Relation.read("abs(x-y) + 0.5*exp(-1e10*((x-0.3217)**2 + (y-0.7719)**2))", *ONE)
-    judged = prove_by_cell_pairs(spiked, bare, 5e-2)
+    judged = prove_by_relation_cells(spiked, bare, 5e-2)
     assert judged.status is not Status.PROVED and judged.error[1] >= 0.45
 
 
@@ -151,7 +151,7 @@ def test_the_bound_is_above_the_error_of_spoilt_weights(case: int, where: str) -
     proved = 0
     for size in (1e-14, 1e-9, 1e-6, 1e-4, 1e-2, 1e-1):
         other = dataclasses.replace(found, stored=spoilt(found.stored, where, size, rng))
-        judged = prove_by_cell_pairs(found.target, other.stored)
+        judged = prove_by_relation_cells(found.target, other.stored)
         if judged.status is Status.PROVED:
             proved += 1
             assert worst(other, 1500) <= judged.error[1] and judged.error[0] <= judged.error[1]
@@ -165,16 +165,16 @@ def test_forged_centres_and_boxes_are_seen() -> None:
     cells = found.stored
     (key,) = cells.left_keys
     moved = dataclasses.replace(cells, left_keys=(Keys(key.w, key.c + 0.2, key.slopes, key.biases),))
-    judged = prove_by_cell_pairs(found.target, moved, 5e-2)
+    judged = prove_by_relation_cells(found.target, moved, 5e-2)
     assert judged.status is Status.REFUTED and judged.error[1] >= 0.2
     mirrored = dataclasses.replace(cells, left_keys=(Keys(-key.w, -key.c, key.slopes, key.biases),))
-    assert prove_by_cell_pairs(found.target, mirrored, 5e-2).status is Status.UNDECIDED
+    assert prove_by_relation_cells(found.target, mirrored, 5e-2).status is Status.UNDECIDED
     blunt = dataclasses.replace(cells, left_keys=(Keys(key.w, key.c, key.slopes * 1e-5, key.biases * 1e-5),))
-    assert prove_by_cell_pairs(found.target, blunt, 5e-2).status is not Status.PROVED
+    assert prove_by_relation_cells(found.target, blunt, 5e-2).status is not Status.PROVED
     other = Relation.read("abs(x-y)", {"x": (0.0, 1.5)}, {"y": (0.0, 1.0)})
-    assert prove_by_cell_pairs(other, cells, 5e-2).status is Status.UNDECIDED
+    assert prove_by_relation_cells(other, cells, 5e-2).status is Status.UNDECIDED
     lone = Relation.read("abs(x-y)", *ONE, True)
-    assert prove_by_cell_pairs(lone, cells, 5e-2).status is Status.UNDECIDED
+    assert prove_by_relation_cells(lone, cells, 5e-2).status is Status.UNDECIDED
     with pytest.raises(af.InvalidRequest):
         dataclasses.replace(cells, left_values=cells.left_values * np.nan)
 

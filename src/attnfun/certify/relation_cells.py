@@ -64,7 +64,7 @@ class _Found:
     details: dict[str, Any]
 
 
-def prove_by_cell_pairs(
+def prove_by_relation_cells(
     relation: Relation,
     cells: Cells,
     eps: float | None = None,

@@ -273,8 +273,8 @@ TESTED = (
     ),
     Tested(
         "no certificate of soft cells is below an error seen at random points, corners, kinks, walls or by local"
-        " search, for kinked relations and for weights perturbed by 1e-14 to 1e-1; spikes between cells, forged centres and"
-        " other relations are not proved; slices are never called proved",
+        " search, for kinked relations and for weights perturbed by 1e-14 to 1e-1; spikes between cells, forged centres"
+        " and other relations are not proved; slices are never called proved",
         (
             "tests/relations/test_quantised.py::"
             "test_kinked_relations_are_proved_and_no_error_is_above_the_bound",

@@ -56,6 +56,10 @@ def find(
         if accept == "proved":
             raise InvalidRequest("method='cross' is measured, never proved: write accept='sampled' or leave it out")
         return by_slices(asked, eps, signed, "", say)
+    if method == "hats":
+        if realise == "attention":
+            raise InvalidRequest("method='hats' makes ReLU units: write realise='mlp'")
+        return by_hats(asked, eps, signed, say)
     if method == "voronoi":
         return by_cells(asked, eps, realise, signed, say)
     try:
@@ -66,7 +70,7 @@ def find(
             raise
         why = str(reason)
     try:
-        return by_cells(asked, eps, realise, signed, say)
+        return by_hats(asked, eps, signed, say) if realise == "mlp" else by_cells(asked, eps, realise, signed, say)
     except Infeasible as refused:
         kinked = any(node.op in NOT_ANALYTIC for node in asked.graph.nodes)
         nearest = (refused.nearest or {}).get("eps", math.inf)
@@ -96,8 +100,7 @@ def _cells_of(
     inner = Relation(core.graph, core.left, core.right, asked.symmetric)
     rough = Oscillation(inner)
     if realise == "mlp":
-        fits = rough.plan(_ROOM * _LARGE_SHARES[0] * eps).fits
-        raise Infeasible("cells are softmax heads, and no ReLU units", {"realise": "attention"} if fits else None)
+        raise InvalidRequest("method='voronoi' makes softmax heads: write realise='attention'")
     best: tuple[Cells, Certificate] | None = None
     reached, why = math.inf, ""
     for share in (*_SHARES, *_LARGE_SHARES):
@@ -134,6 +137,50 @@ def _cells_of(
     )
 
 
+def by_hats(asked: Relation, eps: float, signed: bool, say: Callable[[str], None]) -> Way:
+    """Broken lines of the least rank that is found, of the relation or of its core, proved."""
+    from attnfun.constructions.relations.hats import MOST_NODES, hat_towers, smallest
+
+    core = core_of(asked)
+    if (core.left.dim, core.right.dim) != (1, 1):
+        text = f"hats: ReLU units of {core.left.dim} and {core.right.dim} variables; one a side is built"
+        raise Infeasible(text, {"realise": "attention"} if _cells_fit(asked, core, eps) else None)
+    inner = Relation(core.graph, core.left, core.right, asked.symmetric)
+    best: tuple[Cells, Certificate] | None = None
+    nodes, failed, reached = 5, 0, 0.0
+    while nodes <= MOST_NODES and failed < _TRIES:
+        for room in (_ROOM, 0.9):
+            try:
+                made = hat_towers(inner, nodes, room * eps, signed)
+            except Infeasible:
+                break
+            if best is not None and not made.rank < 0.97 * best[0].rank:
+                return (*_cell_way(core, best)[:4], "hats")
+            say(f"{nodes} nodes a side, {made.rank} features")
+            certificate = prove_by_relation_cells(asked, made, eps, "hats", say)
+            if certificate.status in (Status.PROVED, Status.CONDITIONAL):
+                best = made, certificate
+                break
+            failed, reached = failed + 1, certificate.error[1]
+        nodes = math.ceil(nodes * 1.4)
+    if best is not None:
+        return (*_cell_way(core, best)[:4], "hats")
+    nearest = float(f"{1.15 * max(eps, smallest(inner), reached):.2g}")
+    why = f"could not be proved with {nodes} nodes" if failed else f"takes more than {MOST_NODES} nodes a side"
+    raise Infeasible(
+        f"hats: eps={eps:.3g} for {asked.text[:120]} {why}",
+        {"eps": nearest, "realise": "mlp"} if math.isfinite(nearest) else None,
+    )
+
+
+def _cells_fit(asked: Relation, core: Core, eps: float) -> bool:
+    from attnfun.constructions.relations.voronoi import Oscillation
+
+    forms = (plain_core(asked), core)
+    relations = (Relation(one.graph, one.left, one.right, asked.symmetric) for one in forms)
+    return any(Oscillation(one).plan(_ROOM * _LARGE_SHARES[0] * eps).fits for one in relations)
+
+
 def _cell_way(core: Core, found: tuple[Cells, Certificate]) -> Way:
     cells, certificate = found
     return cells, towers_of(cells), core, certificate, "voronoi"
@@ -141,8 +188,10 @@ def _cell_way(core: Core, found: tuple[Cells, Certificate]) -> Way:
 
 def towers_of(cells: Cells) -> Towers:
     """The weights of both sides as towers."""
-    left = TowerWeights(cells.left_keys, (cells.left_values,))
-    return left, left if cells.signs is not None else TowerWeights(cells.right_keys, (cells.right_values,))
+    left = TowerWeights(cells.left_keys, (cells.left_values,), cells.left_lines)
+    if cells.signs is not None:
+        return left, left
+    return left, TowerWeights(cells.right_keys, (cells.right_values,), cells.right_lines)
 
 
 def _cells_text(counts: tuple[int, int]) -> str:

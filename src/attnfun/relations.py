@@ -33,7 +33,7 @@ from attnfun.targets.relation_core import Core
 if TYPE_CHECKING:
     import torch
 
-METHODS = ("auto", "chebyshev", "tensor", "cholesky", "voronoi", "cross")
+METHODS = ("auto", "chebyshev", "tensor", "cholesky", "voronoi", "hats", "cross")
 REALISE = ("attention", "mlp")
 
 
@@ -216,7 +216,8 @@ def relation(
     `symmetric`: left and right variables correspond in order and one tower serves both; a relation that is not
     positive semidefinite is then refused with a witness (`NotPositive`) unless `signed=True` allows ⟨φ, Jφ⟩ with a
     diagonal J of signs. `method`: "auto" (the least rank), "chebyshev", "tensor" (products of the factors'
-    features), "cholesky", "voronoi" (two look-up tables over soft cells: kinks too) or "cross" (slices of the relation,
+    features), "cholesky", "voronoi" (two look-up tables over soft cells: kinks too), "hats" (broken
+    lines as ReLU units, one variable a side: kinks too) or "cross" (slices of the relation,
     measured and never proved: status `sampled`). `accept`: "proved", or "sampled" to let auto fall back to "cross"
     wherever nothing was proved; by default it does so where no tolerance of interest can be (see `relation_ways`).
     `realise`: "attention" (one head a tower, up to three variables) or "mlp" (ReLU units, one

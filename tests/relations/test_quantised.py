@@ -52,7 +52,9 @@ def worst(found: af.RelationApproximant, count: int = 6000) -> float:
         Z = np.concatenate([Z, near])
     walls = Z.copy()  # breakpoints of the keys, and points within an ulp or a wall of them
     for v, keys in enumerate(found.stored.left_keys + found.stored.right_keys):
-        if len(keys.slopes) > 1:
+        if found.stored.mlp:
+            walls[:, v] = rng.choice(-keys.biases, len(walls)) + rng.normal(size=len(walls)) * 10.0 ** rng.uniform(-16, -2)
+        elif len(keys.slopes) > 1:
             at = (keys.biases[:-1] - keys.biases[1:]) / np.diff(keys.slopes) - keys.c
             walls[:, v] = rng.choice(at, len(walls)) + rng.normal(size=len(walls)) * 10.0 ** rng.uniform(-16, -2)
     Z = np.clip(np.concatenate([Z, walls]), box.low_array, box.high_array)
@@ -218,10 +220,68 @@ def test_a_refusal_names_the_cells_and_a_request_that_succeeds(text, left, right
     assert found.certificate.status is Status.PROVED
 
 
-def test_relu_units_are_refused_for_cells() -> None:
+@pytest.mark.parametrize("case", [0, 1, 2, 4, 6, 7, 8])
+def test_broken_lines_meet_kinks_with_few_features(case: int, tmp_path: Path) -> None:
+    text, left, right, symmetric, eps = CASES[case]
+    found = af.relation(text, left, right, eps, symmetric=symmetric, realise="mlp")
+    low, high = found.certificate.error
+    assert found.certificate.status is Status.PROVED and found.method == "hats" and found.record()["realise"] == "mlp"
+    assert 0 < low <= high <= eps and worst(found) <= high
+    assert found.rank_lower <= found.rank <= found.record()["neurons"] + 2
+    path = tmp_path / "h.safetensors"
+    found.save(path)
+    again, back = af.verify(path), af.load(path)
+    assert again.error == found.certificate.error and again.status is Status.PROVED
+    X, Y = (box.probe(40, np.random.default_rng(0)) for box in (found.target.left, found.target.right))
+    assert np.array_equal(back(X, Y), found(X, Y))
+
+
+@pytest.mark.parametrize("case", [1, 7])
+def test_the_bound_is_above_the_error_of_spoilt_lines(case: int) -> None:
+    text, left, right, symmetric, eps = CASES[case]
+    found = af.relation(text, left, right, eps, symmetric=symmetric, realise="mlp")
+    rng = np.random.default_rng(4)
+    for size in (1e-14, 1e-9, 1e-6, 1e-4, 1e-2, 1e-1):
+        for where in ("values", "biases", "lines"):
+            if where == "lines":
+                lines = found.stored.left_lines * (1 + size * rng.normal(size=(2, found.rank)))
+                stored = dataclasses.replace(found.stored, left_lines=lines)
+            else:
+                stored = spoilt(found.stored, where, size, rng)
+            judged = prove_by_relation_cells(found.target, stored)
+            assert judged.status is Status.PROVED
+            assert worst(dataclasses.replace(found, stored=stored), 1500) <= judged.error[1]
+    steep = spoilt(found.stored, "slopes", 1e-3, rng)
+    assert prove_by_relation_cells(found.target, steep).status is Status.UNDECIDED
+    spiked = Relation.read(f"{text} + 0.5*exp(-1e10*((x-0.3217)**2 + (y-0.1719)**2))", left, right, symmetric)
+    judged = prove_by_relation_cells(spiked, found.stored, eps)
+    assert judged.status is not Status.PROVED and judged.error[1] >= 0.4
+
+
+def test_what_belongs_to_heads_and_what_to_units_is_told_apart() -> None:
+    for method, realise in (("voronoi", "mlp"), ("hats", "attention")):
+        with pytest.raises(af.InvalidRequest, match="realise"):
+            af.relation("abs(x-y)", *ONE, 5e-2, method=method, realise=realise)
     with pytest.raises(af.Infeasible) as refused:
-        af.relation("abs(x-y)", *ONE, 5e-2, realise="mlp")
+        af.relation("max(x1*y1, x2*y2)", *TWO, 2e-1, realise="mlp")
     assert refused.value.nearest == {"realise": "attention"}
+    assert af.relation("max(x1*y1, x2*y2)", *TWO, 2e-1).certificate.status is Status.PROVED
+    with pytest.raises(af.Infeasible, match="nodes") as refused:
+        af.relation("abs(x-y)", *ONE, 1e-5, realise="mlp")
+    assert af.relation("abs(x-y)", *ONE, **refused.value.nearest).certificate.status is Status.PROVED
+
+
+def test_kinks_in_many_variables_follow_the_inner_dimension() -> None:
+    left, right = ({f"{n}{k}": (0.0, 1.0) for k in range(4)} for n in "xy")
+    text = "relu(x0 + 2*x1*x2 - x3 - (y0 + y1 + y2*y3))"
+    for realise in ("attention", "mlp"):
+        found = af.relation(text, left, right, 5e-2, realise=realise)
+        assert found.certificate.status is Status.CONDITIONAL
+        assert any("given exactly" in h for h in found.certificate.hypotheses)
+        assert len(found.stored.left_keys) == len(found.stored.right_keys) == 1
+        sides = found.target.left, found.target.right
+        X, Y = (box.probe(3000, np.random.default_rng(k)) for k, box in enumerate(sides))
+        assert np.abs(found.pairs(X, Y) - found.target.values(X, Y)).max() <= found.certificate.error[1] <= 5e-2
 
 
 def test_the_lower_bound_knows_kinks() -> None:

@@ -31,6 +31,7 @@ from attnfun.certify.cells import Cells as Grid
 from attnfun.certify.cells import Walls, leak, walls
 from attnfun.certify.cells import cells as inflated
 from attnfun.certify.certificate import Certificate, Status
+from attnfun.certify.relation_hats import pieces_bound, units_rounding
 from attnfun.certify.rounding import gamma, product_bounds, product_fits
 from attnfun.certify.rounding import hypotheses as rounding_hypotheses
 from attnfun.certify.towers import score_error
@@ -55,12 +56,11 @@ LIBM = "NumPy's elementary functions err by at most 4 units in the last place (r
 
 @dataclass(frozen=True)
 class _Found:
-    """Bound of the construction, its leak, the grids and the worst pair (positions in the grids)."""
+    """Bound of the construction, and the ends of the worst pair of cells."""
 
     high: float
-    lost: float
-    grids: list[Grid]
-    worst: tuple[int, ...]
+    low_ends: tuple[float, ...]
+    high_ends: tuple[float, ...]
     details: dict[str, Any]
 
 
@@ -80,9 +80,10 @@ def prove_by_relation_cells(
         given = core.left_inner is not None or core.right_inner is not None
         inner = _judged(relation, core, cells, given)
         say("rounding of the towers")
-        loss = _rounding(inner, cells)
+        loss = units_rounding(inner, cells) if cells.mlp else _rounding(inner, cells)
         say("ranges over pairs of cells")
-        found = _bound(inner, cells, None if eps is None else eps - loss)
+        goal = None if eps is None else eps - loss
+        found = _pieces(inner, cells, goal) if cells.mlp else _bound(inner, cells, goal)
     except Undecided as why:
         return Certificate(Status.UNDECIDED, (0.0, math.inf), method="pairs of cells", reason=str(why), **fields)
     total = math.nextafter(found.high + loss, math.inf) if found.high + loss < math.inf else math.inf
@@ -101,9 +102,9 @@ def prove_by_relation_cells(
     return Certificate(
         status,
         (low, total),
-        method="pairs of cells",
+        method="pairs of pieces" if cells.mlp else "pairs of cells",
         parts={"construction": found.high, "rounding": loss},
-        hypotheses=(*rounding_hypotheses("float64"), LIBM, *((GIVEN,) if given else ())),
+        hypotheses=(*rounding_hypotheses("float64", softmax=not cells.mlp), LIBM, *((GIVEN,) if given else ())),
         witness=None if at is None else tuple(float(v) for v in at),
         reason=reason,
         details=found.details,
@@ -162,7 +163,16 @@ def _bound(relation: Relation, cells: Cells, goal: float | None) -> _Found:
     if not math.isfinite(high):
         raise Undecided("the range of the relation over a pair of cells is not finite")
     details = {"cells": list(cells.counts), "lambda": lam, "leak": lost}
-    return _Found(high, lost, grids, place, details)
+    low_ends, high_ends = (tuple(float(e[i]) for e, i in zip(ends, place, strict=True)) for ends in (
+        [g.low for g in grids], [g.high for g in grids]
+    ))
+    return _Found(high, low_ends, high_ends, details)
+
+
+def _pieces(relation: Relation, cells: Cells, goal: float | None) -> _Found:
+    """The same for ReLU units, by `relation_hats`."""
+    high, low_ends, high_ends = pieces_bound(relation, cells, goal)
+    return _Found(high, low_ends, high_ends, {"pieces": list(cells.counts)})
 
 
 def _wall_exponent(structure: list[Walls], spread: float, eps: float) -> float:
@@ -315,8 +325,7 @@ def _rounding(relation: Relation, cells: Cells) -> float:
 def _witness(relation: Relation, cells: Cells, found: _Found, loss: float) -> tuple[float, Array | None]:
     """(low, point): a proved lower bound of the error of the score in real arithmetic, near the worst pair of cells."""
     joint = relation.joint
-    ends = [(float(g.low[i]), float(g.high[i])) for g, i in zip(found.grids, found.worst, strict=True)]
-    low, high = np.array([a for a, _ in ends]), np.array([b for _, b in ends])
+    low, high = np.array(found.low_ends), np.array(found.high_ends)
     rng = np.random.default_rng(0)
     share = rng.random((400, joint.dim))
     share = np.where(rng.random(share.shape) < 0.5, share, np.round(share))

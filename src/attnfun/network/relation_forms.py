@@ -4,11 +4,12 @@
 | --- | --- |
 | format | "relation cells 1" or "relation slices 1" |
 | target | the relation (hashed) |
-| variables, symmetric | how many variables a side has; whether one tower serves both |
+| variables, symmetric, mlp | variables of both sides; whether one tower serves both; whether cells are ReLU units |
 | request, certificate, method, rank_lower | may be deleted without harm to the rest |
 
 Tensors, all float64: the boxes, `signs` of a symmetric relation, and for cells <side>/keys<v>/{map, slopes, biases} and
-<side>/values, for slices rows, columns, left_core, right_core (the right side only where it is not the left one's).
+<side>/values (and <side>/lines of ReLU units), for slices rows, columns, left_core, right_core (the right side only
+where it is not the left one's).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from attnfun.network.slices import Slices
 from attnfun.network.towers import Keys
 
 CELLS, SLICES = "relation cells 1", "relation slices 1"
-_OWN = ("format", "variables", "symmetric", "dtype")
+_OWN = ("format", "variables", "symmetric", "mlp", "dtype")
 Form = Cells | Slices
 Names = tuple[tuple[str, ...], tuple[str, ...]]
 
@@ -87,6 +88,9 @@ def _parts(form: Form) -> tuple[dict[str, Any], dict[str, AnyArray]]:
                 out[f"{side}/keys{v}/map"] = np.array([key.w, key.c])
                 out[f"{side}/keys{v}/slopes"], out[f"{side}/keys{v}/biases"] = key.slopes, key.biases
             out[f"{side}/values"] = values
+            lines = form.left_lines if side == "left" else form.right_lines
+            if lines is not None:
+                out[f"{side}/lines"] = lines
     else:
         kind = SLICES
         out |= {"rows": form.rows, "left_core": form.left_core}
@@ -96,6 +100,7 @@ def _parts(form: Form) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         "format": kind,
         "variables": [len(form.left_box[0]), len(form.right_box[0])],
         "symmetric": one,
+        "mlp": isinstance(form, Cells) and form.mlp,
         "dtype": "float64",
     }
     return structure, {name: np.ascontiguousarray(a, dtype="<f8") for name, a in out.items()}
@@ -119,6 +124,7 @@ def _cells(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> Cells:
     boxes, signs = _common(own, tensors)
     keys: list[tuple[Keys, ...]] = []
     values: list[Array] = []
+    lines: list[Array | None] = []
     for side, box in list(zip(("left", "right"), boxes, strict=True))[: 1 if signs is not None else 2]:
         mine = []
         for v in range(len(box[0])):
@@ -127,9 +133,12 @@ def _cells(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> Cells:
             mine.append(Keys(float(w), float(c), slopes, biases))
         keys.append(tuple(mine))
         values.append(_take(tensors, f"{side}/values"))
+        lines.append(_take(tensors, f"{side}/lines") if own["mlp"] else None)
     _nothing_left(tensors)
     second = values[0] * signs if signs is not None else values[1]
-    return Cells(keys[0], keys[-1], values[0], second, boxes[0], boxes[1], signs)
+    last = lines[-1]
+    last = last * signs if signs is not None and last is not None else last
+    return Cells(keys[0], keys[-1], values[0], second, boxes[0], boxes[1], signs, lines[0], last)
 
 
 def _slices(own: Mapping[str, Any], tensors: dict[str, AnyArray], graph: Graph, names: Names) -> Slices:

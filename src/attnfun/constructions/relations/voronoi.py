@@ -135,11 +135,12 @@ def cell_towers(relation: Relation, plan: CellPlan, truncation: float, signed: b
     left, points = _grid(relation.left, plan.left, eps)
     boxes = [(b.low_array, b.high_array) for b in (relation.left, relation.right)]
     if relation.symmetric:
-        P, signs = _one_tower(relation.table(points, points), truncation, signed)
+        P, _, signs = factors(relation.table(points, points), truncation, True, signed)
         values = P.reshape(*plan.left, -1)
+        assert signs is not None
         return Cells(left, left, values, values * signs, boxes[0], boxes[1], signs)
     right, others = _grid(relation.right, plan.right, eps)
-    P, Q = _two_towers(relation.table(points, others), truncation)
+    P, Q, _ = factors(relation.table(points, others), truncation, False, False)
     return Cells(left, right, P.reshape(*plan.left, -1), Q.reshape(*plan.right, -1), boxes[0], boxes[1])
 
 
@@ -161,36 +162,46 @@ def _grid(box: Box, counts: tuple[int, ...], eps: float) -> tuple[tuple[Keys, ..
     return tuple(keys), grid
 
 
-def _two_towers(R: Array, truncation: float) -> tuple[Array, Array]:
-    if not np.isfinite(R).all():
-        raise Infeasible("voronoi: the relation is not finite at the centres of its cells")
-    a, values, b = np.linalg.svd(R, full_matrices=False)
-    P, Q = a * np.sqrt(values), b.T * np.sqrt(values)
-    k, c = _fewest(R, P, Q, truncation, both=True)
-    if c == 0.0:
-        return P[:, :k], Q[:, :k]
-    root = math.sqrt(abs(c))
-    left = np.column_stack([P[:, :k], np.full(len(P), root)])
-    return left, np.column_stack([Q[:, :k], np.full(len(Q), math.copysign(root, c))])
+def factors(
+    R: Array,
+    truncation: float,
+    symmetric: bool,
+    signed: bool,
+    fine: Array | None = None,
+    left: Array | None = None,
+    right: Array | None = None,
+) -> tuple[Array, Array, Array | None]:
+    """(P, Q, signs): R ≈ P Qᵀ, a constant column last where it pays, of the fewest columns within `truncation`.
 
-
-def _one_tower(R: Array, truncation: float, signed: bool) -> tuple[Array, Array]:
-    if not np.isfinite(R).all():
-        raise Infeasible("voronoi: the relation is not finite at the centres of its cells")
-    values, vectors = np.linalg.eigh((R + R.T) / 2)
-    order = np.argsort(-np.abs(values))
-    order = order if signed else order[values[order] > 0]
-    values, vectors = values[order], vectors[:, order]
-    P = vectors * np.sqrt(np.abs(values))
-    signs = np.where(values < 0, -1.0, 1.0)
-    k, c = _fewest(R, P, P * signs, truncation, both=signed)
-    P, signs = P[:, :k], signs[:k]
+    With `fine`, `left`, `right` it is |fine − left P Qᵀ rightᵀ| that is within it. `signs`: Q = P · signs (symmetric).
+    """
+    if not np.isfinite(R).all() or (fine is not None and not np.isfinite(fine).all()):
+        raise Infeasible("the relation is not finite at the points of its table")
+    signs: Array | None = None
+    if symmetric:
+        values, vectors = np.linalg.eigh((R + R.T) / 2)
+        order = np.argsort(-np.abs(values))
+        order = order if signed else order[values[order] > 0]
+        values, vectors = values[order], vectors[:, order]
+        signs = np.where(values < 0, -1.0, 1.0)
+        P = vectors * np.sqrt(np.abs(values))
+        Q = P * signs
+    else:
+        a, values, b = np.linalg.svd(R, full_matrices=False)
+        P, Q = a * np.sqrt(values), b.T * np.sqrt(values)
+    seen = P if left is None else left @ P, Q if right is None else right @ Q
+    k, c = _fewest(R if fine is None else fine, *seen, truncation, both=signed or not symmetric)
+    P, Q = P[:, :k], Q[:, :k]
     if c != 0.0:
-        P = np.column_stack([P, np.full(len(P), math.sqrt(abs(c)))])
-        signs = np.append(signs, math.copysign(1.0, c))
+        root = math.sqrt(abs(c))
+        P = np.column_stack([P, np.full(len(P), root)])
+        Q = np.column_stack([Q, np.full(len(Q), math.copysign(root, c))])
     if not P.shape[1]:
-        P, signs = np.zeros((len(R), 1)), np.ones(1)
-    return P, signs
+        P, Q = np.zeros((len(P), 1)), np.zeros((len(Q), 1))
+    if signs is not None:
+        signs = np.append(signs[:k], [math.copysign(1.0, c)] if c != 0.0 else [])
+        signs = signs if len(signs) else np.ones(1)
+    return P, Q, signs
 
 
 def _fewest(R: Array, P: Array, Q: Array, truncation: float, both: bool) -> tuple[int, float]:
@@ -223,6 +234,6 @@ def _fewest(R: Array, P: Array, Q: Array, truncation: float, both: bool) -> tupl
         c = tried(high)[1] if kind == 2 else 0.0
         best.append((high + (c != 0.0), high, c))
     if not best:
-        raise Infeasible("voronoi: the table of the relation has no such factors (it is not positive semidefinite)")
+        raise Infeasible("the table of the relation has no factors that are near enough")
     _, k, c = min(best)
-    return (k, c) if k or c else (1, 0.0)
+    return k, c

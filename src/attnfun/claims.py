@@ -281,6 +281,7 @@ TESTED = (
             "tests/relations/test_quantised.py::test_the_bound_is_above_the_error_of_spoilt_weights",
             "tests/relations/test_quantised.py::test_a_spike_between_the_cells_is_never_proved_away",
             "tests/relations/test_quantised.py::test_forged_centres_and_boxes_are_seen",
+            "tests/relations/test_quantised.py::test_the_bound_is_above_the_error_of_spoilt_lines",
             "tests/relations/test_cross.py::test_auto_never_samples_what_it_can_prove",
         ),
     ),

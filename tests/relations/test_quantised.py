@@ -53,7 +53,8 @@ def worst(found: af.RelationApproximant, count: int = 6000) -> float:
     walls = Z.copy()  # breakpoints of the keys, and points within an ulp or a wall of them
     for v, keys in enumerate(found.stored.left_keys + found.stored.right_keys):
         if found.stored.mlp:
-            walls[:, v] = rng.choice(-keys.biases, len(walls)) + rng.normal(size=len(walls)) * 10.0 ** rng.uniform(-16, -2)
+            jitter = rng.normal(size=len(walls)) * 10.0 ** rng.uniform(-16, -2)
+            walls[:, v] = rng.choice(-keys.biases, len(walls)) + jitter
         elif len(keys.slopes) > 1:
             at = (keys.biases[:-1] - keys.biases[1:]) / np.diff(keys.slopes) - keys.c
             walls[:, v] = rng.choice(at, len(walls)) + rng.normal(size=len(walls)) * 10.0 ** rng.uniform(-16, -2)

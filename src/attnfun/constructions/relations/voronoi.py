@@ -166,8 +166,9 @@ def _grid(box: Box, counts: tuple[int, ...], eps: float) -> tuple[tuple[Keys, ..
             raise Infeasible(f"voronoi: cells of width {h:.3g} are too narrow: slopes are 2S/h²")
         middle = low + (high - low) / 2
         v: Array = (np.arange(count, dtype=np.float64) + 0.5) * h + (low - middle)
-        # walls of λ/2S cells against the rounding of logits of size S P²/4
-        sharp = math.sqrt(max(eps, 1e-12) * _EXPONENT / (16 * _U * (count / 2 + 1) ** 2))
+        # walls of λ/2S cells against the rounding of logits of size S P²/4, and of queries far from 0
+        far = 1 + 2 * max(abs(low), abs(high)) / (high - low)
+        sharp = math.sqrt(max(eps, 1e-12) * _EXPONENT / (16 * _U * far * (count / 2 + 1) ** 2))
         beta = float(np.clip(sharp, 64.0, 65536.0)) / h**2
         keys.append(Keys(1.0, -middle, np.asarray(2 * beta * v), np.asarray(-beta * v * v)))
         lines.append(np.clip(v + middle, low, high))

@@ -102,9 +102,10 @@ def _cells_of(
     if realise == "mlp":
         raise InvalidRequest("method='voronoi' makes softmax heads: write realise='attention'")
     best: tuple[Cells, Certificate] | None = None
-    reached, why = math.inf, ""
+    fewest = rough.plan(_ROOM * _LARGE_SHARES[-1] * eps)
+    reached, why = math.inf, "" if fewest.fits else _cells_text(fewest.counts)
     for share in (*_SHARES, *_LARGE_SHARES):
-        if best is not None and share in _LARGE_SHARES:
+        if not fewest.fits or (best is not None and share in _LARGE_SHARES):
             break
         error, short = _ROOM * share * eps, _ROOM * (1 - share) * eps
         for _ in range(_TRIES):

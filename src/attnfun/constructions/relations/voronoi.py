@@ -90,7 +90,7 @@ class Oscillation:
         top = max(slopes) or 1.0
         self.shares = np.array([s / top for s in slopes])
         corners = (np.arange(2**box.dim)[:, None] >> np.arange(box.dim)) & 1 if box.dim <= 6 else None
-        self.corners = rng.integers(0, 2, (64, box.dim)) if corners is None else corners
+        self.corners = rng.integers(0, 2, (24, box.dim)) if corners is None else corners
 
     def _at(self, Z: Array) -> Array:
         d = self.relation.left.dim
@@ -112,7 +112,7 @@ class Oscillation:
         low, high = 0.5, 1.0
         while high < 1e9 and not self.over(high) <= error:
             low, high = high, 4 * high
-        while high / low > 1.01:
+        while high / low > (1.01 if self._plan(low).fits else 1.3):  # how far out of reach need not be known closely
             middle = math.sqrt(low * high)
             low, high = (low, middle) if self.over(middle) <= error else (middle, high)
         return self._plan(high)

@@ -63,6 +63,7 @@ def relation_command(
       attnfun relation 'exp(-2*(x-y)**2)' --left x=0:1 --right y=0:1 --eps 1e-4 --symmetric
       attnfun relation 'exp(x1*y1 + x2*y2)' --left 'x1=0:1;x2=0:1' --right 'y1=0:1;y2=0:1' --eps 1e-6 -o r.safetensors
       attnfun relation 'tanh(5*(x-y))' --left x=0:1 --right y=0:1 --eps 1e-2 --realise mlp --json
+      attnfun relation 'exp(-2*abs(x-y))' --left x=0:1 --right y=0:1 --eps 1e-2 --symmetric --method voronoi
     """
     check_writable(output)
     tolerance = read_eps(eps)

@@ -299,6 +299,20 @@ TESTED = (
         ),
     ),
     Tested(
+        "no certificate of soft cells is below an error seen at random points, corners, kinks, walls or by local"
+        " search, for kinked relations and for weights perturbed by 1e-14 to 1e-1; spikes between cells, forged centres"
+        " and other relations are not proved; slices are never called proved",
+        (
+            "tests/relations/test_quantised.py::"
+            "test_kinked_relations_are_proved_and_no_error_is_above_the_bound",
+            "tests/relations/test_quantised.py::test_the_bound_is_above_the_error_of_spoilt_weights",
+            "tests/relations/test_quantised.py::test_a_spike_between_the_cells_is_never_proved_away",
+            "tests/relations/test_quantised.py::test_forged_centres_and_boxes_are_seen",
+            "tests/relations/test_quantised.py::test_the_bound_is_above_the_error_of_spoilt_lines",
+            "tests/relations/test_cross.py::test_auto_never_samples_what_it_can_prove",
+        ),
+    ),
+    Tested(
         "relations that are not positive semidefinite are refused with a witness that is checked in balls and again in"
         " rationals; the lower bound on the rank is never above a rank that was reached",
         (
@@ -386,6 +400,8 @@ SAMPLED = (
     ("which features of a relation are taken, and how their towers are fitted", "src/attnfun/relation_search.py"),
     ("which margin the default beta of a retrieval head serves, and its wrong picks", "src/attnfun/retrieval_study.py"),
     ("how exact networks for inner functions of a relation have to be", "src/attnfun/relation_inner.py"),
+    ("relations by slices, status `sampled`", "src/attnfun/certify/relation_sampled.py"),
+    ("how many soft cells a relation takes, before they are proved", "src/attnfun/constructions/relations/voronoi.py"),
     ("errors and supports of lasso and logistic regression in context", "src/attnfun/certify/in_context_verdict.py"),
     ("the predicted budget of an in-context network", "src/attnfun/rehearsal.py"),
     ("how a construction chooses degrees, steps, cell counts and temperatures", "src/attnfun/constructions/auto.py"),
@@ -410,7 +426,8 @@ OPEN = (
     "MLPs without labels, in L^p, or with several blocks for one coordinate; lower bounds on the units of any MLP",
     "sequence maps whose expressions are not defined on the whole box of their features, or in L^p",
     "relations g(u(x), v(y)) whose u or v do not compile, or with towers of ReLU units: conditional on u and v",
-    "relations with kinks, or with more than six variables that do not separate; towers of more than three variables,"
+    "relations with kinks past some thousand cells a side, or with more than six variables that do not separate;"
+    " towers of more than three variables that do not separate, of ReLU units likewise past one,"
     " of ReLU units of more than one, and proofs of towers in float32",
     "that a relation is positive semidefinite: a witness against it is proved, its absence proves nothing",
     "kinks in two and more variables, except for partitions and for composed networks",

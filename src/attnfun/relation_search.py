@@ -33,12 +33,10 @@ _TRIES = 5
 def search(
     asked: Relation, eps: float, method: str, realise: str | None, signed: bool, say: Callable[[str], None]
 ) -> tuple[Features, Towers | None, Parts, Certificate, str]:
-    """(features, towers, parts, certificate, method); raises Infeasible with what was reached."""
-    if asked.symmetric:
-        _require_symmetric(asked)
-        if not signed:
-            say("is it positive semidefinite?")
-            _require_positive(asked)
+    """(features, towers, parts, certificate, method); raises Infeasible with what was reached.
+
+    A symmetric relation has passed `require_kernel`.
+    """
     parts, inner = _parts(asked, eps, realise, say)
     best, why = math.inf, ""
     for share in (0.999,) if realise is None else _MLP_SHARES if realise == "mlp" else _SHARES:
@@ -112,6 +110,19 @@ def _towers(features: Features, realise: str, tolerance: float, stacked: bool) -
 # ---------------------------------------------------------------- before the work
 
 
+class NoCoefficients(Infeasible):
+    """The relation has no table of Chebyshev coefficients that could be proved: a kink, or too many variables."""
+
+
+def require_kernel(asked: Relation, signed: bool, say: Callable[[str], None]) -> None:
+    """Refuse what was asked for as symmetric and is not, or is not positive semidefinite, with a witness."""
+    if asked.symmetric:
+        _require_symmetric(asked)
+        if not signed:
+            say("is it positive semidefinite?")
+            _require_positive(asked)
+
+
 def _require_symmetric(asked: Relation) -> None:
     if asked.mirrored() == asked.graph:
         return
@@ -168,7 +179,7 @@ def _parts(
                 return plain, None
         except Undecided as reason:
             why = why or str(reason)
-    raise Infeasible(f"{asked.text[:120]}: {why}")
+    raise NoCoefficients(f"{asked.text[:120]}: {why}")
 
 
 # ---------------------------------------------------------------- the least rank

@@ -15,13 +15,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate
-from attnfun.certify.relation import core_points, core_that_fits, prove_by_relation
+from attnfun.certify.relation import core_points
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.limits.quantisation import voronoi_cells
 from attnfun.network import Network, evaluate, to_torch
+from attnfun.network.cells import Cells
 from attnfun.network.features import Features
 from attnfun.network.head import Array
-from attnfun.network.relation_file import Towers, load_relation, save_relation
+from attnfun.network.relation_file import Towers, save_relation
+from attnfun.network.relation_forms import save_form
+from attnfun.network.slices import Slices
 from attnfun.network.stack import stacked
 from attnfun.network.towers import TowerWeights, tower_network
 from attnfun.targets import Box, require_defined
@@ -32,7 +35,7 @@ from attnfun.targets.relation_core import Core
 if TYPE_CHECKING:
     import torch
 
-METHODS = ("auto", "chebyshev", "tensor", "cholesky")
+METHODS = ("auto", "chebyshev", "tensor", "cholesky", "voronoi", "hats", "cross")
 REALISE = ("attention", "mlp")
 
 
@@ -43,7 +46,7 @@ class Tower:
     With `weights` it runs its network; without, the features are polynomials (`features_only`).
     """
 
-    features: Features
+    features: Features | Cells | Slices
     side: str
     box: Box
     core: Core
@@ -78,6 +81,9 @@ class Tower:
             raise InvalidRequest("these features were asked for without towers (features_only=True)")
         one = self.features.signs is not None
         names = self.core.left.names if self.side == "left" else self.core.right.names
+        if isinstance(self.features, Cells):
+            return self.features.network("left" if one else self.side, names)
+        assert isinstance(self.features, Features)
         head = tower_network(self.features, "left" if one else self.side, self.weights, names)
         return head if self.weights.inner is None else stacked(self.weights.inner, head)
 
@@ -87,7 +93,9 @@ class Tower:
 
     @property
     def coefficients(self) -> list[Array]:
-        """Chebyshev coefficients of the factors' functions, (N_1, …, N_a, columns) each."""
+        """Chebyshev coefficients of the factors' functions, (N_1, …, N_a, columns) each; none of cells and slices."""
+        if not isinstance(self.features, Features):
+            return []
         return [b.left if self.side == "left" else b.right for b in self.features.blocks]
 
 
@@ -96,7 +104,7 @@ class RelationApproximant:
     """Two towers and their inner product, with what is proved of them."""
 
     target: Relation
-    stored: Features
+    stored: Features | Cells | Slices
     towers: Towers | None
     core: Core
     certificate: Certificate
@@ -145,7 +153,10 @@ class RelationApproximant:
         """Features, towers, relation, request and certificate in one safetensors file."""
         meta: dict[str, Any] = {"request": dict(self.request), "certificate": self.certificate.to_json()}
         meta |= {"method": self.method, "rank_lower": self.rank_lower}
-        save_relation(path, self.target.to_json(), self.stored, self.towers, meta)
+        if isinstance(self.stored, Features):
+            save_relation(path, self.target.to_json(), self.stored, self.towers, meta)
+        else:
+            save_form(path, self.target.to_json(), self.stored, meta)
 
     def record(self) -> dict[str, Any]:
         """What `attnfun relation --json` prints."""
@@ -161,6 +172,8 @@ class RelationApproximant:
             sizes["max_value"] = max(self.left.network.cost.max_value, self.right.network.cost.max_value)
             if self.towers[0].mlp:
                 sizes["neurons_paper"] = paper_neurons(self)
+        if isinstance(self.stored, Cells):
+            sizes["cells"] = list(self.stored.counts)
         return {
             "status": certificate.pop("status"),
             "error": certificate.pop("error"),
@@ -202,6 +215,7 @@ def relation(
     features_only: bool = False,
     signed: bool = False,
     band: float | None = None,
+    accept: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> RelationApproximant:
     """Towers with |target(x, y) − ⟨φ(x), ψ(y)⟩| ≤ eps for all x in `left`, y in `right`, proved.
@@ -212,15 +226,19 @@ def relation(
     `symmetric`: left and right variables correspond in order and one tower serves both; a relation that is not
     positive semidefinite is then refused with a witness (`NotPositive`) unless `signed=True` allows ⟨φ, Jφ⟩ with a
     diagonal J of signs. `method`: "auto" (the least rank), "chebyshev", "tensor" (products of the factors'
-    features) or "cholesky". `realise`: "attention" (one head a tower; two layers past three variables, for relations
-    that separate) or "mlp" (ReLU units; several variables where they separate). `band`: for relations that jump (sums
-    of sign() and continuous terms), which are refused otherwise: the error is then within eps wherever the arguments of
-    all signs are at least `band` in size; `.band` has the measure of the rest, `.target` is the smooth relation that
-    was met at eps/2, and no lower bound on the rank is given.
+    features), "cholesky", "voronoi" (two look-up tables over soft cells: kinks too), "hats" (broken lines as ReLU
+    units, one variable a side: kinks too) or "cross" (slices of the relation, measured and never proved: status
+    `sampled`). `accept`: "proved", or "sampled" to let auto fall back to "cross" wherever nothing was proved; by
+    default it does so where no tolerance of interest can be (see `relation_ways`). `realise`: "attention" (one head a
+    tower; two layers past three variables, for relations that separate) or "mlp" (ReLU units; several variables where
+    they separate). `band`: for relations that jump (sums of sign() and continuous terms), which are refused otherwise:
+    the error is then within eps wherever the arguments of all signs are at least `band` in size; `.band` has the
+    measure of the rest, `.target` is the smooth relation that was met at eps/2, and no lower bound on the rank is
+    given.
     `features_only=True` leaves the towers out:
     the certificate is then about the features as polynomials.
     """
-    from attnfun.relation_search import search
+    from attnfun.relation_ways import ACCEPT, find
     from attnfun.verbs import check_request, one_thread
 
     start = time.perf_counter()
@@ -230,6 +248,8 @@ def relation(
         raise InvalidRequest(f"method={method!r}: write {', '.join(METHODS)}")
     if realise not in REALISE:
         raise InvalidRequest(f"realise={realise!r}: write attention or mlp")
+    if accept not in ACCEPT:
+        raise InvalidRequest(f"accept={accept!r}: write proved or sampled")
     if signed and not symmetric:
         raise InvalidRequest("signed=True belongs to symmetric=True: two towers need no signs")
     asked = Relation.read(target, left, right, symmetric)
@@ -241,7 +261,7 @@ def relation(
     require_defined(asked.graph, asked.joint)
     with one_thread():
         kind = None if features_only else realise
-        features, towers, parts, certificate, how = search(asked, goal, method, kind, signed, say)
+        features, towers, core, certificate, how = find(asked, goal, method, kind, signed, accept, say)
         say("a lower bound on the rank")
         from attnfun.limits.relation_rank import rank_lower
 
@@ -251,16 +271,17 @@ def relation(
     request = {"eps": goal, "method": method, "symmetric": symmetric, "signed": signed}
     request |= {"realise": realise, "features_only": features_only}
     seconds = time.perf_counter() - start
-    return RelationApproximant(asked, features, towers, parts.core, certificate, least, how, request, seconds, edge)
+    return RelationApproximant(asked, features, towers, core, certificate, least, how, request, seconds, edge)
 
 
 def load_towers(path: str | os.PathLike[str]) -> RelationApproximant:
     """The relation of a file; its certificate is the stored one, not proved anew."""
-    target, features, towers, rest = load_relation(path)
-    asked = Relation.from_json(target)
+    from attnfun.relation_files import read_relation, stored_core
+
+    asked, features, towers, rest = read_relation(path)
     about = math.inf, "float64", asked.text, asked.domain_text
     certificate = Certificate.stored(rest.get("certificate"), *about)
-    core = core_that_fits(asked, features)
+    core = stored_core(asked, features)
     least, how = rest.get("rank_lower"), rest.get("method")
     request = rest.get("request")
     _stored_eps(request)
@@ -288,15 +309,15 @@ def _stored_eps(request: Any) -> float | None:
 
 def verify_towers(path: str | os.PathLike[str], progress: Callable[[str], None] | None = None) -> Certificate:
     """Prove the bound again from the stored features, towers and relation; no number of the certificate is read."""
+    from attnfun.relation_files import prove_again, read_relation
     from attnfun.verbs import one_thread
 
-    target, features, towers, rest = load_relation(path)
-    asked = Relation.from_json(target)
+    asked, features, towers, rest = read_relation(path)
     goal = _stored_eps(rest.get("request"))
     require_defined(asked.graph, asked.joint)
     how = rest.get("method")
     with one_thread():
-        return prove_by_relation(asked, features, goal, how if isinstance(how, str) else "", progress, None, towers)
+        return prove_again(asked, features, towers, goal, how if isinstance(how, str) else "", progress)
 
 
 def _points(X: ArrayLike, box: Box) -> Array:

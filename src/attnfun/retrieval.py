@@ -26,6 +26,7 @@ from attnfun.certify.retrieval_margins import HYPOTHESIS, places_of, query_margi
 from attnfun.certify.view import Undecided
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.network import Network, evaluate, to_torch
+from attnfun.network.features import Features
 from attnfun.network.head import Array
 from attnfun.network.retrieval import RetrievalWeights, key_vectors, require_size, retrieval_network
 from attnfun.network.retrieval_file import StoredRetrieval, load_retrieval, save_retrieval
@@ -136,6 +137,7 @@ class Retrieval:
         meta |= {"method": self.relation.method, "rank_lower": self.relation.rank_lower}
         if self.study is not None:
             meta["study"] = asdict(self.study)
+        assert isinstance(self.relation.stored, Features)  # `retrieve` makes no other
         stored = StoredRetrieval(self.relation.stored, self.relation.towers, self.weights, self.ids)
         save_retrieval(path, self.relation.target.to_json(), stored, meta)
 
@@ -241,10 +243,12 @@ def retrieve(
         found = utility
     else:
         options: dict[str, Any] = {"symmetric": symmetric, "signed": signed, "method": method}
-        options |= {"features_only": features_only, "progress": progress}
+        options |= {"features_only": features_only, "progress": progress, "accept": "proved"}
         found = relation(utility, left, right, float(eps or 0), **options)
     if found.band is not None or (found.towers is not None and found.towers[0].mlp):
         raise InvalidRequest("a head needs attention towers of a relation without a band")
+    if not isinstance(found.stored, Features):
+        raise Infeasible(f"method={found.method}: a head needs features; cells and slices of kinked relations have none")
     require_size(len(table.values), found.rank)
     with one_thread(), _decided():
         say(f"margins at {len(sample):,} queries")
@@ -349,6 +353,7 @@ def _decided() -> Iterator[None]:
 def _parts(found: RelationApproximant) -> tuple[Any, float]:
     from attnfun.certify.relation import parts_that_fit
 
+    assert isinstance(found.stored, Features)
     goal = float(found.request.get("eps", found.certificate.error[1]))
     return parts_that_fit(found.target, found.stored, goal), goal
 

@@ -17,6 +17,7 @@ from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.network import Network, evaluate
 from attnfun.network import load as load_file
 from attnfun.network.relation_file import FORMAT as RELATION
+from attnfun.network.relation_forms import CELLS, SLICES
 from attnfun.network.retrieval_file import FORMAT as RETRIEVAL
 from attnfun.network.sealed import format_of
 from attnfun.network.sequence_file import FORMAT as SEQUENCE
@@ -302,7 +303,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         from attnfun.sequences import load_sequence_approximant
 
         return load_sequence_approximant(path)
-    if kind == RELATION:
+    if kind in (RELATION, CELLS, SLICES):
         from attnfun.relations import load_towers
 
         return load_towers(path)
@@ -341,7 +342,7 @@ def verify(
         from attnfun.sequences import verify_sequence
 
         return verify_sequence(path, target, progress=progress)
-    if kind == RELATION:
+    if kind in (RELATION, CELLS, SLICES):
         from attnfun.relations import verify_towers
 
         if target is not None:

@@ -37,7 +37,9 @@ def relation_command(
     signed: Annotated[
         bool, typer.Option("--signed", help="With --symmetric: allow signs, the inner product of φ and Jφ.")
     ] = False,
-    method: Annotated[str, typer.Option("--method", help="auto, chebyshev, tensor or cholesky.")] = "auto",
+    method: Annotated[
+        str, typer.Option("--method", help="auto, chebyshev, tensor, cholesky, voronoi, hats or cross.")
+    ] = "auto",
     realise: Annotated[str, typer.Option("--realise", help="attention, or mlp: towers of ReLU units.")] = "attention",
     features_only: Annotated[
         bool, typer.Option("--features-only", help="Polynomial features without towers; the result says so.")
@@ -47,6 +49,9 @@ def relation_command(
         typer.Option(
             "--band", metavar="WIDTH", help="For jumps: leave out where a sign's argument is smaller than this."
         ),
+    ] = None,
+    accept: Annotated[
+        str | None, typer.Option("--accept", help="proved, or sampled: measured is enough where nothing is proved.")
     ] = None,
     output: Annotated[str | None, typer.Option("-o", "--output", metavar="FILE", help="Save it here.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout and nothing else there.")] = False,
@@ -58,6 +63,7 @@ def relation_command(
       attnfun relation 'exp(-2*(x-y)**2)' --left x=0:1 --right y=0:1 --eps 1e-4 --symmetric
       attnfun relation 'exp(x1*y1 + x2*y2)' --left 'x1=0:1;x2=0:1' --right 'y1=0:1;y2=0:1' --eps 1e-6 -o r.safetensors
       attnfun relation 'tanh(5*(x-y))' --left x=0:1 --right y=0:1 --eps 1e-2 --realise mlp --json
+      attnfun relation 'exp(-2*abs(x-y))' --left x=0:1 --right y=0:1 --eps 1e-2 --symmetric --method voronoi
     """
     check_writable(output)
     tolerance = read_eps(eps)
@@ -75,6 +81,7 @@ def relation_command(
             realise=realise,
             features_only=features_only,
             band=band,
+            accept=accept,
             progress=progress,
         )
     record = found.record()
@@ -112,19 +119,24 @@ def show_relation(found: Any, path: str, png: str | None, as_json: bool) -> int:
 def _print(record: dict[str, Any]) -> None:
     towers = "none: features only" if record["features_only"] else f"{record['realise']}"
     word = "neurons" if "neurons" in record else "keys"
+    sampled = record["status"] == "sampled"
     what = record["status"] if record["status"] in ("proved", "conditional") else "not proved"
+    size = "" if record["error"] is None else f"[bold]{number(record['error'], 4)}[/]"
+    size = f"about {size}  measured, no bound" if sampled else f"≤ {size}  {what}"
     rows = [
         ("relation", literal(str(record["target"]))),
         ("domain", literal(str(record["domain"]))),
         ("status", status_text(str(record["status"]))),
-        ("error", f"≤ [bold]{number(record['error'], 4)}[/]  {what}" if record["error"] is not None else None),
+        ("error", size if record["error"] is not None else None),
+        ("reason", literal(str(record["reason"])) if record["reason"] else None),
         ("rank", f"[bold]{number(record['rank'])}[/]  (any method needs at least {number(record['rank_lower'])})"),
         ("method", f"{record['method']}{', signed' if record['signed'] else ''}"),
         ("towers", towers),
         (word, number(record[word]) if word in record else None),
         ("published neurons", number(record["neurons_paper"]) if "neurons_paper" in record else None),
         ("band", _band(record.get("band"))),
-        ("Voronoi cells", " and ".join(number(c) for c in record["voronoi_cells"])),
+        ("cells", " and ".join(number(c) for c in record["cells"]) if "cells" in record else None),
+        ("published cells", " and ".join(number(c) for c in record["voronoi_cells"])),
         ("parts", " + ".join(f"{k} {number(v)}" for k, v in record["parts"].items())),
         ("proof", literal(str(record["proof"]))),
         ("hypotheses", literal("\n".join(record["hypotheses"])) if record["hypotheses"] else None),

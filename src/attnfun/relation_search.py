@@ -39,6 +39,7 @@ def search(
     """
     parts, inner = _parts(asked, eps, realise, say)
     best, why = math.inf, ""
+    refused: Infeasible | None = None
     for share in (0.999,) if realise is None else _MLP_SHARES if realise == "mlp" else _SHARES:
         features, how = _least(asked, parts, eps * share, method, signed, say)
         room = eps * (1 - share)
@@ -51,10 +52,8 @@ def search(
                 say(f"towers of {features.rank} features ({realise})")
                 try:
                     towers = on_top(_towers(features, realise, tolerance, inner is not None), inner)
-                except Infeasible as reason:
-                    if before == math.inf:
-                        raise
-                    why = str(reason)
+                except Infeasible as reason:  # features that leave more of eps to the towers may do
+                    refused, why = reason, why or str(reason)
                     break
             certificate = prove_by_relation(asked, features, eps, how, say, parts, towers)
             if certificate.status in (Status.PROVED, Status.CONDITIONAL):
@@ -64,6 +63,8 @@ def search(
             if realise is None or not reached < before - 0.1 * (1 - share) * eps:
                 break  # rounding, which better towers do not mend
             tolerance, before = 0.2 * tolerance, reached
+    if refused is not None and not math.isfinite(best):
+        raise refused
     nearest = {"eps": float(f"{best * 1.05:.2g}")} if math.isfinite(best) else {"features_only": True}
     raise Infeasible(f"eps={eps:.3g} for {asked.text[:120]} could not be proved: {why}", nearest)
 

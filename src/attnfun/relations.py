@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate
 from attnfun.certify.relation import core_points
-from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest
 from attnfun.limits.quantisation import voronoi_cells
 from attnfun.network import Network, evaluate, to_torch
 from attnfun.network.cells import Cells
@@ -28,7 +28,7 @@ from attnfun.network.slices import Slices
 from attnfun.network.stack import stacked
 from attnfun.network.towers import TowerWeights, tower_network
 from attnfun.targets import Box, require_defined
-from attnfun.targets.jumps import Band, smoothed
+from attnfun.targets.jumps import Band, likely_band, smoothed
 from attnfun.targets.relation import Relation
 from attnfun.targets.relation_core import Core
 
@@ -258,7 +258,7 @@ def relation(
         asked, edge = smoothed(asked, band, goal)
         goal = goal / 2
     say("is the relation defined on the domain?")
-    require_defined(asked.graph, asked.joint)
+    _require_continuous(asked)
     with one_thread():
         kind = None if features_only else realise
         features, towers, core, certificate, how = find(asked, goal, method, kind, signed, accept, say)
@@ -272,6 +272,21 @@ def relation(
     request |= {"realise": realise, "features_only": features_only}
     seconds = time.perf_counter() - start
     return RelationApproximant(asked, features, towers, core, certificate, least, how, request, seconds, edge)
+
+
+def _require_continuous(asked: Relation) -> None:
+    """Refuse what is not defined, and what jumps: no continuous scores are near a jump in the sup norm."""
+    require_defined(asked.graph, asked.joint, continuous=False)
+    if not any(node.op == "sign" for node in asked.graph.nodes):
+        return
+    try:
+        require_defined(asked.graph, asked.joint)
+    except AttnfunError as jump:
+        width = likely_band(asked)
+        what = str(jump).split(": a jump")[0]
+        text = f"{asked.text[:120]}: {what}: a jump, which no continuous scores follow in the sup norm"
+        more = "; band=δ asks for eps where its signs see δ or more" if width is not None else ""
+        raise Infeasible(text + more, None if width is None else {"band": width}) from None
 
 
 def load_towers(path: str | os.PathLike[str]) -> RelationApproximant:

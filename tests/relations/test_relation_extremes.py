@@ -13,6 +13,7 @@ import pytest
 import attnfun as af
 from attnfun.certify import Status
 from attnfun.certify.coefficients import expansion
+from attnfun.errors import Infeasible
 from attnfun.expressions import parse, precision
 from attnfun.limits.relation_rank import rank_lower
 from attnfun.targets.jumps import smoothed
@@ -130,3 +131,29 @@ def test_one_large_factor_asks_for_more_of_the_others(text: str, left: tuple[flo
     exact = found.target.values(X, Y)
     assert found.certificate.status is Status.PROVED and found.rank == 1
     assert np.abs(found.pairs(X, Y) - exact).max() <= found.certificate.error[1] + 4e-16 * np.abs(exact).max()
+
+
+def test_a_jump_is_refused_with_a_band_that_succeeds() -> None:
+    with pytest.raises(Infeasible) as refused:
+        af.relation("sign(x - y) + x", {"x": (0, 1)}, {"y": (0, 1)}, 0.3)
+    assert "jump" in str(refused.value) and "norm" not in str(refused.value).replace("sup norm", "")
+    assert refused.value.nearest is not None and set(refused.value.nearest) == {"band"}
+    found = af.relation("sign(x - y) + x", {"x": (0, 1)}, {"y": (0, 1)}, 0.3, **refused.value.nearest)
+    assert found.certificate.status == "proved" and found.band is not None
+    X, Y = np.random.default_rng(0).random((2, 4000))
+    away = np.abs(X - Y) >= found.band.delta
+    assert np.abs(found.pairs(X, Y) - np.sign(X - Y) - X)[away].max() <= 0.3
+
+
+def test_a_jump_inside_a_product_has_no_band_to_offer() -> None:
+    with pytest.raises(Infeasible) as refused:
+        af.relation("sign(x - y)*x", {"x": (0, 1)}, {"y": (0, 1)}, 0.1)
+    assert refused.value.nearest is None
+
+
+def test_towers_too_dear_for_most_of_eps_get_more_of_it() -> None:
+    """tanh(15 (x − y)) at 1e-2: what the first share of eps leaves to the towers takes more keys than there are."""
+    found = af.relation("tanh(15*(x - y))", {"x": (0, 1)}, {"y": (0, 1)}, 1e-2)
+    assert found.certificate.status == "proved" and not found.features_only
+    X, Y = np.random.default_rng(1).random((2, 4000))
+    assert np.abs(found.pairs(X, Y) - np.tanh(15 * (X - Y))).max() <= found.certificate.error[1] <= 1e-2

@@ -30,6 +30,7 @@ product of r terms in float64 adds γ_{r+1} Σ (a + η)(b + θ).
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from flint import arb
@@ -45,6 +46,7 @@ from attnfun.expressions import precision
 from attnfun.expressions.enclosures import upper
 from attnfun.network import Network
 from attnfun.network.features import Features, Index
+from attnfun.network.head import frozen
 from attnfun.network.towers import TowerWeights, tower_network
 
 _U = 2.0**-53
@@ -173,6 +175,13 @@ def _weight_coefficients(axis: LineAxis, low: float, high: float) -> tuple[Array
     """(H (N', keys) coefficients of the softmax weights, (keys,) Σ_i their radii, bound of the interpolation tail)."""
     if axis.size == 1:
         return np.ones((1, 1)), np.zeros(1), arb(0)
+    return _weights_of(axis.w, axis.c, axis.slopes.tobytes(), axis.biases.tobytes(), low, high)
+
+
+@lru_cache(maxsize=8)
+def _weights_of(w: float, c: float, slopes: bytes, biases: bytes, low: float, high: float) -> tuple[Array, Array, arb]:
+    """The same by content: blocks, ramps and both sides often have the same keys."""
+    axis = LineAxis(0, w, c, np.frombuffer(slopes), np.frombuffer(biases))
     n, rho, factor = head_ellipse(axis, low, high, 1e-17)
     table = ball_matrix(n) * weight_table(axis, chebyshev_nodes(n, low, high))
     entries = np.empty(n * axis.size, dtype=object)
@@ -180,7 +189,7 @@ def _weight_coefficients(axis: LineAxis, low: float, high: float) -> tuple[Array
     mids = np.array([float(v.mid()) for v in entries])
     rads = np.array([upper(abs(v - arb(float(m)))) for v, m in zip(entries, mids, strict=True)])
     tail = 4 * factor * arb(rho) ** (1 - n) / (arb(rho) - 1)
-    return mids.reshape(n, -1), rads.reshape(n, -1).sum(axis=0) * (1 + 1e-9), tail
+    return frozen(mids.reshape(n, -1)), frozen(rads.reshape(n, -1).sum(axis=0) * (1 + 1e-9)), tail
 
 
 def _attention_rounding(network: Network, rank: int) -> Array:

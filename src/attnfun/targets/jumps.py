@@ -20,7 +20,7 @@ import numpy as np
 from flint import arb
 
 from attnfun.errors import InvalidRequest
-from attnfun.expressions import BallAlgebra, Builder, Graph, precision, run
+from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, Graph, precision, run
 from attnfun.expressions.enclosures import abs_lowers, balls
 from attnfun.targets.domain import Box, halved
 from attnfun.targets.relation import Relation
@@ -59,6 +59,22 @@ def smoothed(relation: Relation, delta: float, eps: float) -> tuple[Relation, Ba
     arguments = relation.graph.reachable([relation.graph.nodes[i].args[0] for i in found])
     band = Band(float(delta), float(eps), _measure(arguments, relation.joint, float(delta)), relation.text)
     return Relation(graph, relation.left, relation.right, relation.symmetric), band
+
+
+def likely_band(relation: Relation) -> float | None:
+    """A tenth of what the arguments of the signs reach at samples, in one digit; None where no band helps."""
+    found: dict[int, Fraction] = {}
+    try:
+        _collect(relation.graph, relation.graph.outputs[0], Fraction(1), found)
+    except InvalidRequest:
+        return None
+    box = relation.joint
+    Z = box.probe(256, np.random.default_rng(0))
+    arguments = relation.graph.reachable([relation.graph.nodes[i].args[0] for i in found])
+    with np.errstate(all="ignore"):
+        values = run(arguments, ArrayAlgebra(), {name: Z[:, k] for k, name in enumerate(box.names)})
+    reach = max((float(np.nanmax(np.abs(v))) for v in values), default=0.0)
+    return float(f"{reach / 10:.0e}") if 0 < reach < 1e300 else None
 
 
 def _collect(graph: Graph, i: int, factor: Fraction, found: dict[int, Fraction]) -> None:

@@ -26,7 +26,8 @@ _CUTS = (1e-4, 1e-6, 1e-8, 1e-10, 1e-12, 1e-14)
 _WIDE = (2.0, 3.0, 4.5, 1.0, 1.5)  # for steep features: a key is as wide as 2/(τ √keys)
 _ROOM = 10.0  # how much larger than the features the values of several variables may be
 _STEEP = 1e30  # slopes past it stay in the head: float32 could not hold them
-_MOST = {6.0: 160, 400.0: 260}  # keys a variable, by how much larger than the features the values may be
+_MOST = ((6.0, 160, 16), (400.0, 260, 16), (400.0, 900, 3))  # room of the values, keys up to, a step is 1/this of them
+_STEEPEST = 260  # past it only features too steep for fewer keys: few steps are tried
 
 
 def attention_tower(features: Features, side: str, tolerance: float, affine: bool = True) -> TowerWeights:
@@ -115,11 +116,11 @@ def _fit(coefficients: Array, tolerance: float) -> tuple[float, Array]:
         return 1.0, np.ones((1, 1))
     degree = max(1, int(np.count_nonzero(np.cumsum(size[::-1])[::-1] > tolerance / 4)))
     for count, room in _trials(max(2, degree - 2)):
-        points = 5 * count
+        points = 5 * count if count <= _STEEPEST else 3 * count
         t = np.cos((2 * np.arange(points) + 1) * np.pi / (2 * points))
         T = chebyshev_columns(t, n)
         goal = T @ coefficients
-        for tau in _STEPS if degree < 24 else _WIDE:
+        for tau in _STEPS if degree < 24 else _WIDE if count <= _STEEPEST else _WIDE[:2]:
             keys = bernstein_keys(tau, count, -1.0, 1.0)
             logits = np.outer(t, keys.slopes) + keys.biases
             weights = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -136,14 +137,16 @@ def _fit(coefficients: Array, tolerance: float) -> tuple[float, Array]:
                     if np.abs(V).max() <= room * seen:
                         return tau, A
                     break
-    most = max(_MOST.values())
+    most = max(most for _, most, _ in _MOST)
     raise Infeasible(f"towers: no head of up to {most} keys comes within {tolerance:.2g}", {"features_only": True})
 
 
 def _trials(first: int) -> Iterator[tuple[int, float]]:
     """Numbers of keys to try, with the size that values may have: in growing steps."""
-    for room, most in _MOST.items():
-        count = first
+    for room, most, part in _MOST:
+        count = first if most <= _STEEPEST else max(first, _STEEPEST + 80)
+        if most > _STEEPEST and first < 40:
+            return  # few keys are enough for such features, or none
         while count < most:
             yield count, room
-            count += 1 + count // 16
+            count += 1 + count // (part if first < 80 else min(part, 4))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest, NotPositive, Refuted
 
 if TYPE_CHECKING:
+    from attnfun import bounds
     from attnfun.approximant import Approximant
     from attnfun.certify import Certificate, Status
     from attnfun.limits.embedding import EmbeddingDimension, embed_dim
@@ -43,6 +44,7 @@ __all__ = [
     "SequenceApproximant",
     "Status",
     "TrilinearForm",
+    "bounds",
     "compile",
     "embed_dim",
     "in_context",
@@ -82,6 +84,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "bounds":
+        return import_module("attnfun.bounds")
     if name not in _HOMES:
         raise AttributeError(f"module 'attnfun' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)
@@ -90,4 +94,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_HOMES]
+    return [*globals(), *_HOMES, "bounds"]

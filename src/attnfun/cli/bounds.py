@@ -88,7 +88,8 @@ def count(value: int | None, log10: float | None) -> str:
 
 
 def _print(record: dict[str, Any]) -> None:
-    problem = f"{record['heads']:,} heads of rank {record['rank']:,} in dimension {record['dim']:,}: {record['setting']}"
+    problem = f"{record['heads']:,} heads of rank {record['rank']:,} in dimension {record['dim']:,}"
+    problem += f": {record['setting']}"
     needed = None
     if record["eps"] is not None:
         needed = f"[bold]{count(record['heads_needed'], record['heads_needed_log10'])}[/] at least"

@@ -29,15 +29,17 @@ class Asked(Protocol):
 
 
 def draw_rank_map(asked: Asked, path: str | os.PathLike[str] | None = None) -> Any:
-    """Colour: the proved lower bound. Grey lines: constant rank × heads, what equal parameters buy. Dot: what was asked."""
+    """Colour: the proved lower bound. Dotted: constant rank × heads, what equal parameters buy. Ring: what was asked."""
     from matplotlib.figure import Figure
 
     ranks = np.unique(np.geomspace(1, asked.dim, 25).round().astype(int))
     most = max(4 * asked.dim, 4 * asked.heads, 64)
     heads = np.unique(np.geomspace(1, most, 33).round().astype(int))
-    table = np.array(
-        [[rank_bound(asked.dim, int(r), int(h), setting=asked.setting, bias=asked.bias).lower for r in ranks] for h in heads]
-    )
+
+    def lower(r: int, h: int) -> float:
+        return rank_bound(asked.dim, int(r), int(h), setting=asked.setting, bias=asked.bias).lower
+
+    table = np.array([[lower(r, h) for r in ranks] for h in heads])
     figure = Figure(figsize=(7.6, 5.4), dpi=130, layout="constrained")
     ax = figure.subplots()
     shown = ax.pcolormesh(ranks, heads, table, cmap="magma_r", shading="nearest", vmin=0.0)
@@ -47,9 +49,10 @@ def draw_rank_map(asked: Asked, path: str | os.PathLike[str] | None = None) -> A
     for power in range(int(np.log2(asked.dim * most)) + 1):
         if power % 2 == 0:
             ax.plot(ranks, 2.0**power / ranks, color=FAINT, lw=0.8, ls=":")
-    ax.plot([asked.rank], [asked.heads], "o", mfc="none", mec="#2f7fbf", mew=2, ms=9)
+    ax.plot([asked.rank], [asked.heads], "o", mfc="none", mec="#2f7fbf", mew=2.5, ms=9)
     label = f"asked: error ≥ {asked.lower:.3g}"
-    ax.annotate(label, (asked.rank, asked.heads), xytext=(8, 8), textcoords="offset points", fontsize=8, color="#2f7fbf")
+    where = {"xytext": (8, 8), "textcoords": "offset points"}
+    ax.annotate(label, (asked.rank, asked.heads), fontsize=9, fontweight="bold", color="#2f7fbf", **where)
     ax.set(xscale="log", yscale="log", xlim=(1, asked.dim), ylim=(1, most), xlabel="rank of a head", ylabel="heads")
     title(ax, f"error no heads avoid, dimension {asked.dim} ({asked.setting}); dotted: equal rank × heads")
     figure.colorbar(shown, ax=ax, label="proved lower bound of the error")

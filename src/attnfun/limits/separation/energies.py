@@ -11,10 +11,11 @@ e_{ℓ+2}/e_ℓ = (ℓ/(ℓ+d))² N(d, ℓ+2)/N(d, ℓ). Closed form for ℓ = 2
 
     λ_ℓ = 2 Γ(d/2)/(√π Γ((d−1)/2) (d−1)) · (1−b²)^{(d−1)/2} · P_{ℓ−1}^{(d+2)}(b),      λ_0 = 1 − 2 P(t < b).
 
-Source: Amsel, Yehudai and Bruna 2024 (arXiv 2407.16153) for the use of energies; the formulas are classical (Müller 1966).
+Source: Amsel, Yehudai and Bruna 2024 (arXiv 2407.16153) for the use of energies; the formulas are classical
+(Müller 1966).
 Bound: computed in balls; `low` and `high` are doubles rounded outward, and so is `rest`, what all higher degrees have
-together, 1 − Σ. Size: 20,001 degrees for b = 0, 2,001 otherwise (each step of its recurrence may double a radius, so the
-balls carry two bits a degree). Failure mode: at |b| → 1 everything is in the constant.
+together, 1 − Σ. Size: 20,001 degrees for b = 0, 2,001 otherwise (each step of its recurrence may double a radius, so
+the balls carry two bits a degree). Failure mode: at |b| → 1 everything is in the constant.
 """
 
 from __future__ import annotations

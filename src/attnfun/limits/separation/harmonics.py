@@ -33,7 +33,7 @@ def harmonics(dim: int, degree: int) -> int:
 
 
 def seen_harmonics(dim: int, rank: int, degree: int) -> int:
-    """M(r, ℓ): harmonics of degree ℓ on the sphere in R^dim that a projection of rank r sees; 0 for negative degrees."""
+    """M(r, ℓ): harmonics of degree ℓ in R^dim that a projection of rank r sees; 0 for negative degrees."""
     if degree < 0:
         return 0
     return harmonics(dim, degree) if rank >= dim else math.comb(rank + degree - 1, degree)

@@ -29,7 +29,7 @@ class Asked(Protocol):
 
 
 def draw_rank_map(asked: Asked, path: str | os.PathLike[str] | None = None) -> Any:
-    """Colour: the proved lower bound. Dotted: constant rank × heads, what equal parameters buy. Ring: what was asked."""
+    """Colour: the proved lower bound. Dotted: constant rank × heads, what equal parameters buy. Ring: the request."""
     from matplotlib.figure import Figure
 
     ranks = np.unique(np.geomspace(1, asked.dim, 25).round().astype(int))

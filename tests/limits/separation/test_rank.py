@@ -166,7 +166,9 @@ def test_any_number_of_heads_in_any_dimension() -> None:
             found = af.bounds.rank(4096, rank, heads)
             assert found.upper is not None and 0 <= found.lower <= found.upper <= 1
     assert af.bounds.rank(4096, 1, 10**5000).lower == 0.0
-    assert af.bounds.rank(4096, 1, 10**300).lower > 0.04
+    found = energies(4096)
+    untouched = [e for e, n in zip(found.low, found.counts, strict=True) if n > 10**310]
+    assert af.bounds.rank(4096, 1, 10**300).lower >= sum(untouched) * (1 - 1e-8) > 0
 
 
 def test_biased_half_spaces_need_heads_of_even_degree_too() -> None:

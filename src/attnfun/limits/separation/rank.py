@@ -1,8 +1,8 @@
 """What rank and heads buy on the furthest of two points: an error no heads avoid, and one that some attain.
 
 The scalar problem: sign(⟨z, y⟩ − b) by Σ_{h ≤ H} φ_h(K_hᵀz, y) with K_h of rank r, any φ_h; z, y uniform on the sphere
-in R^d; error relative in mean square. In a real layer two candidates x1, x2 and a query y are independent and uniform, the
-target f is the candidate further from y, E|f|² = 1, and the heads put out Σ_h V_h (their averages); error E|f − g|².
+in R^d; error relative in mean square. In a real layer two candidates x1, x2 and a query y are independent and uniform,
+the target f is the candidate further from y, E|f|² = 1, and the heads put out Σ_h V_h (their averages); error E|f − g|².
 
 | setting | lower bound of the error | counted per head in degree ℓ |
 | --- | --- | --- |
@@ -13,14 +13,14 @@ target f is the candidate further from y, E|f|² = 1, and the heads put out Σ_h
 | softmax-any-v | the same | M(r, ℓ−2) + M(r, ℓ) + M(r, ℓ+2) |
 
 *scalar*: on the harmonics of degree ℓ of z and of y the target is λ_ℓ times the identity, the approximant has rank at
-most H M(r, ℓ) (`harmonics`), and no operator of rank k is nearer to λ Id_N than λ² (N − k) (Eckart and Young); degrees are
-orthogonal, and e_ℓ = N λ_ℓ² (`energies`). It is attained whenever the heads' harmonics are independent.
+most H M(r, ℓ) (`harmonics`), and no operator of rank k is nearer to λ Id_N than λ² (N − k) (Eckart and Young); degrees
+are orthogonal, and e_ℓ = N λ_ℓ² (`energies`). It is attained whenever the heads' harmonics are independent.
 *scalar, upper*: with K_h drawn from the uniform distribution, Π_h the projectors on what head h sees and
 g = Σ_ℓ λ_ℓ c_ℓ Σ_h Π_h, c_ℓ = N/(N + (H−1)M), the mean error is Σ e_ℓ (N − M)/(N + (H−1)M): some directions do as well.
 *layer*: with s = x1 + x2, w = x1 − x2, z = w/|w|: s ⟂ w, |w| is a function of s, and given s both z and the part of y
 orthogonal to s are uniform in s^⊥, of dimension d−1; f = s/2 − sign(⟨w, y⟩) w/2 with E|w|²/4 = 1/2. Along z a scalar
-V leaves functions of K_hᵀz (s being given); any V multiplies them by a linear form (zᵀVs) or a quadratic one (zᵀVz), and a
-product with degree j lives in j±1, or j and j±2.
+V leaves functions of K_hᵀz (s being given); any V multiplies them by a linear form (zᵀVs) or a quadratic one (zᵀVz),
+and a product with degree j lives in j±1, or j and j±2.
 *softmax*: where the weights of a head sum to 1 and depend on x1, x2 through K_hᵀ(x1 − x2) only, the midpoint averages
 out, and the same argument runs in dimension d without linear forms.
 *self*: a head that also attends to y adds V y, along z again a linear form: (M(r, ℓ−1) + M(r, ℓ+1)) min(d−1, rank V)
@@ -57,7 +57,7 @@ _TARGET = "x1, x2, y independent and uniform on the unit sphere; the target is t
 _HYPOTHESES = {
     "scalar": (
         "z and y are independent and uniform on the unit sphere; the error is relative, in mean square",
-        "head h is any square-integrable function of K_h^T z and y, K_h of rank r; heads are summed, nothing after them",
+        "head h is any square-integrable function of K_h^T z and y, K_h of rank r; a sum of heads, nothing after it",
     ),
     "layer-scalar-v": (
         _TARGET,

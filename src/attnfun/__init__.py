@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest, NotPositive, NoUtility, Refuted
 
 if TYPE_CHECKING:
+    from attnfun import bounds
     from attnfun.approximant import Approximant
     from attnfun.certify import Certificate, Status
     from attnfun.certify.retrieval_bounds import RetrievalBound, retrieval_certificate
@@ -53,6 +54,7 @@ __all__ = [
     "SequenceApproximant",
     "Status",
     "TrilinearForm",
+    "bounds",
     "compile",
     "embed_dim",
     "finite_preorder",
@@ -107,6 +109,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "bounds":
+        return import_module("attnfun.bounds")
     if name not in _HOMES:
         raise AttributeError(f"module 'attnfun' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)
@@ -115,4 +119,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_HOMES]
+    return [*globals(), *_HOMES, "bounds"]

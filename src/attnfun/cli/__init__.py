@@ -21,7 +21,17 @@ from collections.abc import Sequence
 
 import typer
 
-from attnfun.cli import finite_relations, in_context, interpolation, networks, preorder, relation, retrieve, ternary
+from attnfun.cli import (
+    bounds,
+    finite_relations,
+    in_context,
+    interpolation,
+    networks,
+    preorder,
+    relation,
+    retrieve,
+    ternary,
+)
 from attnfun.cli.arguments import shield
 from attnfun.cli.render import fail, failure
 
@@ -61,6 +71,7 @@ preorder.register(app)
 retrieve.register(app)
 ternary.register(app)
 finite_relations.register(app)
+bounds.register(app)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -29,6 +29,8 @@ def shield(group: Any, tokens: Sequence[str]) -> list[str]:
     command = getattr(group, "commands", {}).get(tokens[at]) if at is not None else None
     if at is None or command is None:
         return tokens
+    if hasattr(command, "commands"):  # a group of commands, as `bounds`
+        return tokens[: at + 1] + shield(command, tokens[at + 1 :])
     takes_value = {"--help": False, "-h": False}
     for parameter in command.params:
         if parameter.param_type_name == "option":

@@ -1,0 +1,1 @@
+"""Separations: what rank, heads and pairs cannot do, counted by spherical harmonics, and what does as well."""

@@ -38,6 +38,7 @@ MOST_HEADS = 20_000
 _MOST_PARAMETERS = 2 * 10**8
 _BLOCK = 1 << 22  # entries of tokens at a time
 _DEFAULT_EPS = 1e-3
+_FIGURES = ("error", "uncertainty", "proved", "accuracy", "accuracy_proved")
 
 Array = NDArray[np.float64]
 
@@ -115,8 +116,14 @@ class Neighbours:
             if progress is not None:
                 progress(min(1.0, (k + step) / sets))
         root = math.sqrt(sets)
-        figures = (errors.mean(), errors.std(ddof=1) / root, right.mean(), right.std(ddof=1) / root)
-        return Measured(*map(float, figures), queries=sets * per, seed=start)
+        return Measured(
+            error=float(errors.mean()),
+            error_se=float(errors.std(ddof=1) / root),
+            accuracy=float(right.mean()),
+            accuracy_se=float(right.std(ddof=1) / root),
+            queries=sets * per,
+            seed=start,
+        )
 
     def _judged(self, points: Array) -> tuple[Array, Array]:
         """Per set of points: mean squared error and share of right answers."""
@@ -175,7 +182,9 @@ class Neighbours:
             "which": self.which,
             "dim": self.dim,
             "points": self.points,
-            **dict(self.request),
+            "eps": self.request.get("eps"),
+            "beta": self.request.get("beta"),
+            "request": dict(self.request),
             "predicted": {**asdict(self.predicted), "details": dict(self.predicted.details)},
             "limit": self.limit,
             "layers": c.layers,
@@ -192,7 +201,8 @@ class Neighbours:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Weights, target, request and prediction in one safetensors file."""
         target = {"kind": KIND, "dim": self.dim, "points": self.points, "which": self.which, "method": self.method}
-        save_tokens(path, self.network, {"target": target, "request": dict(self.request)})
+        prediction = {**asdict(self.predicted), "details": dict(self.predicted.details)}
+        save_tokens(path, self.network, {"target": target, "request": dict(self.request), "prediction": prediction})
 
 
 def neighbours(
@@ -217,14 +227,27 @@ def neighbours(
     | "scores" | two layers of rank-1 heads; the last point is the query | any | eps or beta |
     | "tally" | two layers, dim rank-1 heads | 3 | eps or beta |
     | "majority_vote" | two layers, votes of random rank-1 heads | 3 | eps or heads (odd) |
-    | "random_heads" | one layer, random heads of rank `rank`, `sampler` "same", "independent", "compromise" | 3 | heads |
+    | "random_heads" | one layer, heads of rank `rank`, `sampler` "same", "independent" or "compromise" | 3 | heads |
     | "biased" | the sign of ⟨z, y⟩ − `bias`, one head | 2 | eps or beta |
 
     `points` counts the query. `eps` bounds E|target − output|² for independent uniform points (E|target|² = 1): proved,
-    but for "majority_vote", where it is computed; with "random_heads" of rank 1, heads are hard and the error is in closed
-    form. Raises Infeasible, with the nearest request that would do, where eps is not reached.
+    but for "majority_vote" and "random_heads", where it is computed (random heads of rank 1 are hard, their error in
+    closed form). Raises Infeasible, with the nearest request that would do, where eps is not reached.
     """
-    return _Asked(dim, points, method, eps, heads, rank, which, beta, sampler, bias, seed).made()
+    asked = _Asked(
+        dim,
+        points,
+        method,
+        eps=eps,
+        heads=heads,
+        rank=rank,
+        which=which,
+        beta=beta,
+        sampler=sampler,
+        bias=bias,
+        seed=seed,
+    )
+    return asked.made()
 
 
 class _Asked:
@@ -235,14 +258,15 @@ class _Asked:
         dim: Any,
         points: Any,
         method: Any,
-        eps: Any,
-        heads: Any,
-        rank: Any,
-        which: Any,
-        beta: Any,
-        sampler: Any,
-        bias: Any,
-        seed: Any,
+        *,
+        eps: Any = None,
+        heads: Any = None,
+        rank: Any = 1,
+        which: Any = "furthest",
+        beta: Any = None,
+        sampler: Any = "same",
+        bias: Any = 0.0,
+        seed: Any = 0,
     ) -> None:
         self.method = method.replace("-", "_") if isinstance(method, str) else method
         if self.method not in METHODS:
@@ -319,7 +343,8 @@ class _Asked:
         target = _DEFAULT_EPS if self.eps is None else self.eps
         beta = self.beta or tally.beta_for(self.dim, target)
         if beta < tally.LEAST_BETA:
-            raise Infeasible(f"eps={target:g} needs beta={beta:.2g}, which rounding drowns: {tally.LEAST_BETA:g} at least")
+            nearest = {"eps": _up(tally.predict(self.dim, tally.LEAST_BETA).proved)}
+            raise Infeasible(f"eps={target:g} needs beta={beta:.2g}, which rounding drowns", nearest=nearest)
         return {"beta": beta}, tally.build(self.dim, beta, self.nearest), tally.predict(self.dim, beta)
 
     def _majority_vote(self) -> tuple[dict[str, Any], TokenNetwork, Prediction]:
@@ -365,25 +390,23 @@ class _Asked:
 
 
 def load_neighbours(path: str | os.PathLike[str]) -> Neighbours:
-    """The network of a file that `Neighbours.save` wrote, with the prediction made anew from its request."""
+    """The network of a file that `Neighbours.save` wrote, with the stored prediction, not made anew."""
     network, meta = load_tokens(path)
-    target, request = meta.get("target"), meta.get("request")
+    target, request, stored = (meta.get(key) for key in ("target", "request", "prediction"))
     if not isinstance(target, dict) or target.get("kind") != KIND or not isinstance(request, dict):
         raise DamagedFile(f"{path} holds no network of neighbours")
-    options = {key: request[key] for key in ("heads", "rank", "sampler", "bias", "beta", "seed") if key in request}
     try:
-        made = neighbours(
-            target["dim"], target["points"], target["method"], which=target["which"], **options
-        )
-    except (KeyError, TypeError, InvalidRequest, Infeasible) as error:
-        raise DamagedFile(f"{path} asks for what cannot be: {error}") from error
-    same = network.coordinates == made.network.coordinates and network.outputs == made.network.outputs
-    if not same or not all(
-        a[0] == b[0] and np.array_equal(a[1], b[1])
-        for a, b in zip(network.arrays(), made.network.arrays(), strict=False)
-    ):
-        raise DamagedFile(f"{path}: its weights are not those that its request gives, so nothing is predicted of them")
-    return Neighbours(made.method, made.dim, made.points, made.which, network, made.predicted, dict(request))
+        dim, points, method, which = (target[key] for key in ("dim", "points", "method", "which"))
+        _Asked(dim, points, method, which=which, bias=request.get("bias", 0.0))
+        predicted = Prediction(**dict(stored or {}))
+        found = Neighbours(method, dim, points, which, network, predicted, request)
+        numbers = [getattr(predicted, name) for name in _FIGURES]
+        fits = found.tokens(np.eye(dim)[None, np.zeros(points, dtype=int)]).shape[2] == network.width
+    except (KeyError, TypeError, ValueError, AttributeError, InvalidRequest) as error:
+        raise DamagedFile(f"{path} says of its network what cannot be") from error
+    if not fits or not all(value is None or type(value) in (int, float) for value in numbers):
+        raise DamagedFile(f"{path} says of its network what cannot be")
+    return found
 
 
 def _up(value: float | None) -> float | None:

@@ -17,7 +17,7 @@ from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.network import Network, evaluate
 from attnfun.network import load as load_file
 from attnfun.network.relation_file import FORMAT as RELATION
-from attnfun.network.sealed import format_of
+from attnfun.network.sealed import format_of, target_kind
 from attnfun.network.sequence_file import FORMAT as SEQUENCE
 from attnfun.network.token_file import FORMAT as TOKENS
 from attnfun.targets import Box, Function, require_defined
@@ -292,8 +292,8 @@ def _jsonable(value: Any) -> Any:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The Approximant of a file, its SequenceApproximant, RelationApproximant or InContextSolver; damaged or foreign
-    files raise DamagedFile. Its certificate is the stored one, not proved anew.
+    """The Approximant of a file, its SequenceApproximant, RelationApproximant, InContextSolver or Neighbours; damaged
+    or foreign files raise DamagedFile. Its certificate is the stored one, not proved anew.
     """
     kind = format_of(path)
     if kind == SEQUENCE:
@@ -304,6 +304,10 @@ def load(path: str | os.PathLike[str]) -> Any:
         from attnfun.relations import load_towers
 
         return load_towers(path)
+    if kind == TOKENS and target_kind(path) == "neighbours":
+        from attnfun.neighbours import load_neighbours
+
+        return load_neighbours(path)
     if kind == TOKENS:
         from attnfun.solver import load_in_context
 
@@ -337,6 +341,8 @@ def verify(
         if target is not None:
             raise InvalidRequest("the file of a relation is proved against the relation it holds: leave target out")
         return verify_towers(path, progress)
+    if kind == TOKENS and target_kind(path) == "neighbours":
+        raise InvalidRequest("the file holds a network of neighbours: its error is a mean, not verified")
     if kind == TOKENS:
         from attnfun.solver import verify_in_context
 

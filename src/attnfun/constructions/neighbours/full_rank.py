@@ -9,7 +9,7 @@ For independent uniform points, n = N−1 candidates, f, F, S as in `sphere`, th
         + 2(n−1) c (1−t) m_s φ^{n−2} + 2 c² (1−t) φ^{n−1} ] dλ dt,
 
 t the least score, g = s − t for a score s of density f/S(t) on [t, 1], W = e^{−βg}, D = e^{−λW}, φ = E D, m_1 = E W D,
-m_g = E g W D, m_2 = E 2(1 − ts) W² D, m_s = E (1+s) W D, and c = e^{−β(1−t)} for the token itself (0 if it is shut out).
+m_g = E g W D, m_2 = E 2(1 − ts) W² D, m_s = E (1+s) W D, and c = e^{−β(1−t)} for the token itself (0 if shut out).
 
 Source: Amsel, Yehudai and Bruna 2024 (arXiv 2407.16153) for the head; the error is derived here.
 Derivation. target − output = Σ_{i≥2} p_i (x_1 − x_i) with x_1 the target and p_i = W_i/(1 + c + Σ W_j). Given the
@@ -26,8 +26,8 @@ p_i² ≤ σ(−βg_i)², ∫_0^∞ σ(−x)² dx = ln 2 − 1/2, and 1 − ts �
 p_i p_j ≤ e^{−β(g_i+g_j)}/(1 + e^{−βg_i} + e^{−βg_j})², whose integral over g_i, g_j ≥ 0 is ln(4/3)/β², and ∫∫ of it
 times g_i g_j is at most β^{−4}; densities are at most f(0). The token itself (last two terms) costs at most
 2u p² + 4u p, u = 1−t, p ≤ σ(−βu): at most 12 e^{−β} for t ≤ 0; t > 0 has density at most n f(0) 2^{1−n}, and
-∫_0^∞ 2x σ(−x)² + 4x σ(−x) dx < 3.56. To first order in 1/β the error is C/β, C = (2 ln 2 − 1) n(n−1) ∫ f² S^{n−2} (1−t²),
-for ties decide: P(gap < δ) ≈ p0 δ, p0 = n(n−1) ∫ f² S^{n−2}.
+∫_0^∞ 2x σ(−x)² + 4x σ(−x) dx < 3.56. To first order in 1/β the error is C/β with
+C = (2 ln 2 − 1) n(n−1) ∫ f² S^{n−2} (1−t²), for ties decide: P(gap < δ) ≈ p0 δ, p0 = n(n−1) ∫ f² S^{n−2}.
 Failure mode: the error falls as 1/β and no faster; exact ties give the average.
 """
 
@@ -188,7 +188,7 @@ def beta_for(dim: int, points: int, eps: float, nearest: bool) -> float:
         return math.log(proved_error(dim, points, math.exp(log), not nearest)) - math.log(eps)
 
     top = math.log(MOST_BETA)
-    if points == 2 and nearest or excess(0.0) <= 0:
+    if (points == 2 and nearest) or excess(0.0) <= 0:
         return 1.0
     if not excess(top) <= 0:
         raise InvalidRequest(f"eps={eps:g} needs beta above {MOST_BETA:g}, whose logits float64 does not resolve")

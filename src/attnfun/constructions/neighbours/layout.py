@@ -55,7 +55,9 @@ def looking(stream: Stream, name: str, of_query: Array, of_key: Array, value: Ar
     at = stream.at("q1")
     query[at : at + d, :r] = of_query
     key[:d, :r] = of_key
-    query[stream.at("one"), r] = -(2 * float(np.abs(of_query).sum() * np.abs(of_key).max()) + GAP)
+    # no logit of unit vectors is larger
+    largest = float(np.sum(np.linalg.norm(of_query, axis=0) * np.linalg.norm(of_key, axis=0)))
+    query[stream.at("one"), r] = -(2 * largest + GAP)
     key[stream.at("query"), r] = 1.0
     return TokenHead(name, query, key, value, output)
 

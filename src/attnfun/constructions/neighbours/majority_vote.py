@@ -2,15 +2,15 @@
 
 Statement. Candidates x_1, x_2 carry the index +1, −1. Layer 1: H heads (H odd) with random directions q_h choose by
 −(x·q_h)(q_h·y), hard, and write the index of their choice, over H, to the query's scratch. Layer 2, one head: logits
-index · scratch, values x. Given t = |⟨z, y⟩|, z = (x_1−x_2)/|x_1−x_2|, a vote is right with probability 1/2 + arcsin(t)/π,
-independently over directions; so, averaged over directions,
+index · scratch, values x. Given t = ⟨z, y⟩, z = (x_1−x_2)/|x_1−x_2|, a vote is right with probability
+1/2 + arcsin|t|/π, independently over directions; so, averaged over directions,
 
     P(right) = 1 − E_t P(Bin(H, 1/2 + arcsin|t|/π) < H/2),          E|target − output|² = 2 P(wrong).
 
 Source: Amsel, Yehudai and Bruna 2024 (arXiv 2407.16153) for the construction; accuracy derived here.
 Derivation. sign(q·z) sign(q·y) = sign(z·y) unless q falls between the two hyperplanes. A wrong vote puts out the other
 point, |x_1−x_2|² away, whose mean 2 is independent of all signs.
-Size: 2 layers, H + 1 heads; rank 2 in layer 1 (rank 1 in cross-attention: the second shuts the query out), 1 in layer 2.
+Size: 2 layers, H + 1 heads; rank 2 in layer 1 (1 in cross-attention: the second shuts the query out), 1 in layer 2.
 Bound: none is proved of the drawn directions: the integral is the mean over draws. Closed approximation
 1 − arctan((π/2)√(d/H))/π; the error is about √(d/H), so ε costs about d/ε² heads. "H above d²" is exponentially good
 only given a margin |t| of order 1/√d (`accuracy(..., margin)`).

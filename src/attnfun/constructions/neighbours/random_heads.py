@@ -1,22 +1,23 @@
 """The further of two points by random heads of low rank with the best output weights: what one layer of them reaches.
 
 Statement. H heads look at candidates x_1, x_2 with logits −β (K_hᵀx)·(Q_hᵀy), K_h, Q_h of d × r, values a_h x, and one
-head averages them; the output weights are the best in mean square. With s = x_1+x_2, w = x_1−x_2, z = w/|w|, the target is
-s/2 − sign(⟨w, y⟩) w/2 and head h is s/2 − T_h w/2, T_h = tanh(β wᵀK_hQ_hᵀy/2): with the weight 1 − Σ a_h on the average,
-the error is E|w|² (sign − Σ a_h T_h)²/4. For *hard* heads of rank 1 (β → ∞), T_h = sign(k_h·z) sign(q_h·y), it is
+head averages them; the output weights are the best in mean square. With s = x_1+x_2, w = x_1−x_2, z = w/|w|, the
+target is s/2 − sign(⟨w, y⟩) w/2 and head h is s/2 − T_h w/2, T_h = tanh(β wᵀK_hQ_hᵀy/2): with the weight 1 − Σ a_h on
+the average, the error is E|w|² (sign − Σ a_h T_h)²/4. For *hard* heads of rank 1 (β → ∞),
+T_h = sign(k_h·z) sign(q_h·y), it is
 
     ½ (1 − 2 a·b + aᵀGa),   G_ij = (4/π²) asin⟨k_i, k_j⟩ asin⟨q_i, q_j⟩,   b_h = Σ_{ℓ odd} N_ℓ λ_ℓ³ P_ℓ(⟨k_h, q_h⟩),
 
 and the best a = G⁻¹b. Directions: "same" (k = q), "independent", or "compromise" (⟨k, q⟩ uniform on [−1, 1]).
-Source: Amsel, Yehudai and Bruna 2024 (arXiv 2407.16153) and its public code for the Gram matrix and the samplers; series
-and floor derived here.
+Source: Amsel, Yehudai and Bruna 2024 (arXiv 2407.16153) and its public code for the Gram matrix and the samplers;
+series and floor derived here.
 Derivation. E sign(k_i·z) sign(k_j·z) = (2/π) asin⟨k_i, k_j⟩; sign(⟨z, y⟩) = Σ λ_ℓ Σ_j Y_ℓj(z) Y_ℓj(y), and the addition
 theorem gives b; |w| is independent of z and E|w|² = 2. For k = q and any number of heads the sum can only come near a
 multiple of asin⟨z, y⟩ = (π/2) Σ N λ² P_ℓ: the error never falls below ½ (1 − (Σ Nλ³)²/Σ Nλ⁴).
 Size: 1 layer, H + 1 heads of rank r + 1 (r in cross-attention: one column shuts the query out).
 Bound: for hard heads the formula is exact at the stored weights, up to the tail of the series (at most |λ_L| times the
-energy beyond L) and the softness at β = 1e8; soft heads: least squares on 20 H + 2000 samples, whose error, times
-(n+H)/(n−H), is an estimate.
+energy beyond L) and the softness at β = 1e8; soft heads: weights by least squares on 20 H + 2000 samples, the error
+estimated on 20,000 others.
 Failure mode: the weights of many nearly parallel heads are large; the stored ones are rounded, and the formula is
 evaluated at them.
 """
@@ -24,6 +25,7 @@ evaluated at them.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +37,8 @@ from attnfun.constructions.neighbours.prediction import Prediction
 from attnfun.network import TokenLayer, TokenNetwork
 
 SAMPLERS = ("same", "independent", "compromise")
-_SOFT = (0.3, 30.0)  # log-uniform inverse temperatures of soft heads
+_SOFT = (0.3, 30.0)  # log-uniform inverse temperatures of soft heads, times √d
+_FRESH = 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +79,7 @@ def hard_heads(dim: int, heads: int, sampler: str, seed: int) -> Heads:
     gram = (4 / math.pi**2) * np.arcsin(np.clip(k @ k.T, -1, 1)) * np.arcsin(np.clip(q @ q.T, -1, 1))
     np.fill_diagonal(gram, 1.0)
     b, tail = overlap(dim, np.sum(k * q, axis=1))
-    a = np.linalg.lstsq(gram, b, rcond=1e-12)[0]
+    a = np.asarray(np.linalg.lstsq(gram, b, rcond=1e-12)[0], dtype=np.float64)
     error = 0.5 * float(1 - 2 * a @ b + a @ gram @ a)
     return Heads(keys, queries, np.full(heads, HARD), a, error, tail * float(np.abs(a).sum()))
 
@@ -106,26 +109,26 @@ def soft_heads(dim: int, rank: int, heads: int, sampler: str, seed: int) -> Head
     """Any rank, β log-uniform, the weights by least squares on samples."""
     rng = np.random.default_rng([seed, 3])
     keys, queries = draw(dim, rank, heads, sampler, rng)
-    betas = np.exp(rng.uniform(*np.log(_SOFT), heads)) * math.sqrt(dim)
-    count = 20 * heads + 2000
-    gram, b, total = np.zeros((heads, heads)), np.zeros(heads), 0.0
-    done = 0
-    while done < count:
-        batch = min(4096, count - done)
-        x = sphere.uniform_points(rng, batch, 3, dim)
-        w, y = x[:, 0] - x[:, 1], x[:, 2]
-        product = np.einsum("bhr,bhr->bh", np.tensordot(w, keys, (1, 1)), np.tensordot(y, queries, (1, 1)))
-        T = np.tanh(betas * product / 2)
-        weight = np.sum(w * w, axis=1) / 4
-        sign = np.sign(np.sum(w * y, axis=1))
+    betas = np.exp(rng.uniform(math.log(_SOFT[0]), math.log(_SOFT[1]), heads)) * math.sqrt(dim)
+    gram, b = np.zeros((heads, heads)), np.zeros(heads)
+    for T, sign, weight in _sampled(rng, keys, queries, betas, 20 * heads + 2000):
         gram += T.T @ (weight[:, None] * T)
         b += T.T @ (weight * sign)
-        total += float(weight.sum())
-        done += batch
-    a = np.linalg.lstsq(gram, b, rcond=1e-12)[0]
-    fitted = float(total - 2 * a @ b + a @ gram @ a) / count
-    error = fitted * (count + heads) / (count - heads)
-    return Heads(keys, queries, betas, a, error, error * math.sqrt(4 / count))
+    a = np.asarray(np.linalg.lstsq(gram, b, rcond=1e-12)[0], dtype=np.float64)
+    fresh = [weight * (sign - T @ a) ** 2 for T, sign, weight in _sampled(rng, keys, queries, betas, _FRESH)]
+    losses = np.concatenate(fresh)
+    return Heads(keys, queries, betas, a, float(losses.mean()), float(losses.std(ddof=1) / math.sqrt(_FRESH)))
+
+
+def _sampled(
+    rng: np.random.Generator, keys: Array, queries: Array, betas: Array, count: int
+) -> Iterator[tuple[Array, Array, Array]]:
+    """(T, sign, |w|²/4) of random points, in blocks."""
+    for start in range(0, count, 4096):
+        x = sphere.uniform_points(rng, min(4096, count - start), 3, keys.shape[1])
+        w, y = x[:, 0] - x[:, 1], x[:, 2]
+        product = np.einsum("bhr,bhr->bh", np.tensordot(w, keys, (1, 1)), np.tensordot(y, queries, (1, 1)))
+        yield np.tanh(betas * product / 2), np.sign(np.sum(w * y, axis=1)), np.sum(w * w, axis=1) / 4
 
 
 def build(dim: int, found: Heads, nearest: bool) -> TokenNetwork:
@@ -150,7 +153,7 @@ def build(dim: int, found: Heads, nearest: bool) -> TokenNetwork:
 
 def predict(dim: int, found: Heads, hard: bool) -> Prediction:
     how = "the closed form at the stored weights (uncertainty: the tail of its series)"
-    soft = "least squares, corrected for its own sample (uncertainty: about two standard errors)"
+    soft = "least squares on samples; the error on 20,000 others (uncertainty: its standard error)"
     return Prediction(
         error=found.error,
         uncertainty=found.uncertainty,

@@ -1,10 +1,10 @@
 """The furthest of N−1 points by heads of rank 1: scores first, written to the candidates, then one choice.
 
-Statement. n = N−1 candidates and a query y. Layer 1: 2d heads of rank 1, ±β for every entry k: the *candidate* x_i asks,
-logits ±β x_ik y_k at the query's token and 0 at all candidates, values 1 at the query and −1/n elsewhere. Their sum,
-scaled, is ⟨x_i, y⟩ up to β² and stands in the candidate's own scratch. Layer 2: one head of rank 1, logits −B·scratch
-for every asker, the query's token shut out, values x. So two layers of rank-1 heads do for any number of points what one
-layer needs full rank for.
+Statement. n = N−1 candidates and a query y. Layer 1: 2d heads of rank 1, ±β for every entry k: the *candidate* x_i
+asks, logits ±β x_ik y_k at the query's token and 0 at all candidates, values 1 at the query and −1/n elsewhere. Their
+sum, scaled, is ⟨x_i, y⟩ up to β² and stands in the candidate's own scratch. Layer 2: one head of rank 1, logits
+−B·scratch for every asker, the query's token shut out, values x. So two layers of rank-1 heads do for one query and any
+number of points what one layer needs full rank for.
 
 Source: derived here.
 Derivation. A head puts out h(±a) with a = β x_ik y_k, h(a) = (e^a − 1)/(e^a + n) = (1 + 1/n) σ(a − ln n) − 1/n and

@@ -13,14 +13,16 @@ Size: 2 layers, d + 1 heads, every one of rank 1, no mask; width 2d + 4.
 Bound (proved, real arithmetic): the scratch is −(β/3)(τ + B), τ = ⟨x_1−x_2, y⟩, |B| ≤ 3β. The density of τ is at most
 ∫ f² (`sphere.collision`), so P(wrong sign) ≤ 6β ∫ f², and E|target − output|² ≤ 8 (3β + δ) ∫ f² + 16 e^{−50} with
 δ = 50/sharpness: elsewhere the look-up gives the other tokens at most 2 e^{−50}. To first order (computed) P(wrong) is
-∫ f² E|B|, B ≈ (β/6) Σ y_k² (x_1k² − x_2k²), of variance (β/6)² 8(d−1)/(d(d+2))²; |B| taken as that of a normal
-variable.
+∫ f² E|B| and the error ∫ f² E|x_1−x_2|²|B| at ties τ = 0, B ≈ (β/6) Σ y_k² (x_1k² − x_2k²): means over 20,000 drawn
+ties, where x_1 and x_2 have the same score, of density f²/∫f². Over all points B has the standard deviation
+(β/6) √(8(d−1))/(d(d+2)).
 Failure mode: the scratch is of size β/√d and must be resolved: in float64 rounding costs about 48 d u/β on τ.
 """
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -33,6 +35,7 @@ from attnfun.network import TokenHead, TokenLayer, TokenNetwork
 
 SHARPNESS = 1e10  # of the look-up, in units of τ
 LEAST_BETA = 1e-7
+_TIES = 20_000
 
 
 def build(dim: int, beta: float, nearest: bool) -> TokenNetwork:
@@ -55,18 +58,38 @@ def build(dim: int, beta: float, nearest: bool) -> TokenNetwork:
 
 def predict(dim: int, beta: float) -> Prediction:
     at_tie = sphere.collision(dim)
-    spread = beta / 6 * math.sqrt(8 * (dim - 1)) / (dim * (dim + 2))
-    wrong = min(0.5, at_tie * math.sqrt(2 / math.pi) * spread)
+    size, loss, doubt = (beta * at_tie * figure for figure in _at_ties(dim))
+    wrong = min(0.5, size)
     most = 6 * beta * at_tie * (1 + 1e-9)
     proved = 8 * (3 * beta + 50 / SHARPNESS) * at_tie * (1 + 1e-9) + 16 * math.exp(-50)
     return Prediction(
-        error=2 * wrong,
+        error=min(1.0, loss),
+        uncertainty=doubt,
         accuracy=1 - wrong,
         accuracy_proved=max(0.0, 1 - most),
         proved=min(4.0, proved),
-        how="to first order in beta, a normal law for the second-order term; `proved` bounds that term everywhere",
+        how="to first order in beta, its constant a mean over drawn ties (uncertainty: its standard error);"
+        " `proved` bounds the second order everywhere",
         details={"beta": beta, "rounding": 48 * dim * 2.0**-53 / beta},
     )
+
+
+@lru_cache(maxsize=16)
+def _at_ties(dim: int) -> tuple[float, float, float]:
+    """E|B|/β and E|x_1−x_2|²|B|/β given τ = 0, and the standard error of the second."""
+    rng = np.random.default_rng([dim, 5])
+    # f² ∝ (1 − s²)^{d−3} is the law of an inner product in dimension 2d − 3
+    score = sphere.uniform_points(rng, _TIES, 2 * dim - 3)[:, :1]
+    y = sphere.uniform_points(rng, _TIES, dim)
+    x = []
+    for _ in range(2):
+        away = rng.standard_normal((_TIES, dim))
+        away -= np.sum(away * y, axis=1, keepdims=True) * y
+        away /= np.linalg.norm(away, axis=1, keepdims=True)
+        x.append(score * y + np.sqrt(1 - score**2) * away)
+    B = np.abs(np.sum(y * y * (x[0] ** 2 - x[1] ** 2), axis=1)) / 6
+    loss = B * np.sum((x[0] - x[1]) ** 2, axis=1)
+    return float(B.mean()), float(loss.mean()), float(loss.std(ddof=1) / math.sqrt(_TIES))
 
 
 def beta_for(dim: int, eps: float) -> float:

@@ -19,12 +19,16 @@ E|x_1 − x_i|² = 2(1 − t s_i); with y itself: (1−t)(1+s_i) and 2(1−t). G
 Size: 1 layer, 1 head, rank d (nearest: d + N), width d (d + N).
 Bound (proved, β ≥ 1, real arithmetic): the error is at most
 
-    (2 ln 2 − 1) n(n−1) U/β + 4(n−1) e^{−2βG} + n(n−1) f(0)² (ln(4/3)/β² + 1/β⁴) + 12 e^{−β} + 3.56 n f(0) 2^{1−n}/β²
+    (2 ln 2 − 1) n(n−1) U/β + 4(n−1) e^{−2βG}                                                          squares
+    + n(n−1)(n−2) V (ln(4/3)/β² + 1/β⁴) + 10 (n−1) e^{−βG'}                                            pairs
+    + 12 e^{−β} + 3.56 n f(0) 2^{1−n}/β²                                                               the token itself
 
-for every G > 0 with U ≥ ∫ f(t) S(t)^{n−2} sup_{0≤g≤G} f(t+g)(1 − t² + |t| G) dt, an upper Riemann sum here. Squares:
+for all G, G' > 0 with U ≥ ∫ f(t) S(t)^{n−2} sup_{0≤g≤G} f(t+g) (1 − t² + |t| G) dt and
+V ≥ ∫ f(t) S(t)^{n−3} (sup_{0≤g≤G'} f(t+g))² dt, upper Riemann sums here. Squares:
 p_i² ≤ σ(−βg_i)², ∫_0^∞ σ(−x)² dx = ln 2 − 1/2, and 1 − ts ≤ 1 − t² + |t| G for g ≤ G; beyond G, σ² ≤ e^{−2βG}. Pairs:
 p_i p_j ≤ e^{−β(g_i+g_j)}/(1 + e^{−βg_i} + e^{−βg_j})², whose integral over g_i, g_j ≥ 0 is ln(4/3)/β², and ∫∫ of it
-times g_i g_j is at most β^{−4}; densities are at most f(0). The token itself (last two terms) costs at most
+times g_i g_j is at most β^{−4}; where g_i > G', Σ_i p_i ≤ (n−1) e^{−βG'}, twice, and 1 − t² + g_i g_j ≤ 5. The token
+itself costs at most
 2u p² + 4u p, u = 1−t, p ≤ σ(−βu): at most 12 e^{−β} for t ≤ 0; t > 0 has density at most n f(0) 2^{1−n}, and
 ∫_0^∞ 2x σ(−x)² + 4x σ(−x) dx < 3.56. To first order in 1/β the error is C/β with
 C = (2 ln 2 − 1) n(n−1) ∫ f² S^{n−2} (1−t²), for ties decide: P(gap < δ) ≈ p0 δ, p0 = n(n−1) ∫ f² S^{n−2}.
@@ -100,12 +104,14 @@ def first_order(dim: int, points: int) -> tuple[float, float, float]:
 def exact_error(dim: int, points: int, beta: float, attends_self: bool, nodes: int = 12) -> float:
     """The integral of the statement: Gauss–Legendre in the angles of t and s, the trapezoidal rule in ln λ."""
     n = points - 1
-    lo, hi = math.acos(sphere.reach(dim)), math.acos(-sphere.reach(dim))
-    theta, weight = sphere.panels(np.linspace(lo, hi, 13), nodes)
+    # the angles at which the least score has any weight
+    coarse = np.linspace(math.acos(sphere.reach(dim)), math.acos(-sphere.reach(dim)), 4001)[1:-1]
+    chances = _least_score(dim, n, coarse)
+    inside = np.flatnonzero(chances > 1e-18 * chances.max())
+    step = coarse[1] - coarse[0]
+    theta, weight = sphere.panels(np.linspace(coarse[inside[0]] - step, coarse[inside[-1]] + step, 13), nodes)
+    least = weight * _least_score(dim, n, theta)
     t = np.cos(theta)[:, None]
-    least = n * sphere.peak(dim) * np.sin(theta) ** (dim - 2) * weight * sphere.above(dim, t[:, 0]) ** (n - 1)
-    keep = least > 1e-18 * least.max()
-    theta, t, least = theta[keep], t[keep], least[keep]
     # s = cos(theta·(1 − u)): from s = t at u = 0 to 1, on intervals of u that shrink to the scale of 1/β
     steps = int(math.log2(max(2.0, 8 * beta))) + 4
     u, w = sphere.panels(np.concatenate([[0.0], 2.0 ** -np.arange(steps, -1, -1.0)]), nodes)
@@ -137,6 +143,11 @@ def exact_error(dim: int, points: int, beta: float, attends_self: bool, nodes: i
     return float(np.sum(least * total) * (logs[1] - logs[0]))
 
 
+def _least_score(dim: int, n: int, theta: Array) -> Array:
+    """The density of the angle whose cosine is the least of n scores."""
+    return np.asarray(n * sphere.peak(dim) * np.sin(theta) ** (dim - 2) * sphere.above(dim, np.cos(theta)) ** (n - 1))
+
+
 def proved_error(dim: int, points: int, beta: float, attends_self: bool) -> float:
     """The bound of the docstring, rounded up; infinity where it says nothing."""
     n = points - 1
@@ -150,13 +161,22 @@ def proved_error(dim: int, points: int, beta: float, attends_self: bool) -> floa
     edges, tails = _tails(dim)
     a, b = edges[:-1], edges[1:]
     inner = np.where((a <= 0) & (b >= 0), 0.0, np.minimum(np.abs(a), np.abs(b)))  # the cell's point nearest to 0
-    reached = np.clip(0.0, a, np.minimum(1.0, b + G))  # where f is largest on [a, b + G]
     outer = np.maximum(np.abs(a), np.abs(b))
-    shape = ((1 - inner) * (1 + inner)) ** ((dim - 3) / 2) * ((1 - reached) * (1 + reached)) ** ((dim - 3) / 2)
-    cells = (b - a) * shape * tails[:-1] ** (n - 2) * (1 - inner**2 + outer * G)
-    U = top**2 * float(np.sum(cells))
+
+    def shape(width: float) -> Array:
+        """The largest value of f/f(0) on [a, b + width], of every cell."""
+        top_at = np.clip(0.0, a, np.minimum(1.0, b + width))
+        return np.asarray(((1 - top_at) * (1 + top_at)) ** ((dim - 3) / 2))
+
+    here = (b - a) * ((1 - inner) * (1 + inner)) ** ((dim - 3) / 2)
+    U = top**2 * float(np.sum(here * shape(G) * tails[:-1] ** (n - 2) * (1 - inner**2 + outer * G)))
     squares = _LOSS * n * (n - 1) * U / beta + 4 * (n - 1) * math.exp(-2 * beta * G)
-    pairs = n * (n - 1) * top**2 * (math.log(4 / 3) / beta**2 + beta**-4) if n > 2 else 0.0
+    pairs = 0.0
+    if n > 2:
+        further = math.log(1e6 * (n - 1) * beta) / beta
+        V = top**3 * float(np.sum(here * shape(further) ** 2 * tails[:-1] ** (n - 3)))
+        pairs = n * (n - 1) * (n - 2) * V * (math.log(4 / 3) / beta**2 + beta**-4)
+        pairs += 10 * (n - 1) * math.exp(-beta * further)
     return (squares + pairs + own) * _ROUNDING
 
 

@@ -102,7 +102,7 @@ def overlap(dim: int, cosine: Array) -> tuple[Array, float]:
 def floor(dim: int) -> float:
     """What hard heads of rank 1 with k = q never get below, however many: ½ (1 − (ΣNλ³)²/ΣNλ⁴)."""
     lam, energy = sphere.sign_coefficients(dim)
-    return 0.5 * (1 - float(np.sum(energy * np.abs(lam) * np.sign(lam))) ** 2 / float(np.sum(energy * lam * lam)))
+    return 0.5 * (1 - float(np.sum(energy * lam)) ** 2 / float(np.sum(energy * lam * lam)))
 
 
 def soft_heads(dim: int, rank: int, heads: int, sampler: str, seed: int) -> Heads:

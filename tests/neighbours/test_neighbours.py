@@ -115,7 +115,12 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     assert main([*asked, "--queries", "2000", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert record["predicted"]["proved"] <= 1e-2 and record["measured"]["queries"] == 2000
-    assert record["rank"] == 8 and path.exists()
+    assert record["rank"] == 8
+    assert main(["show", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["predicted"] == record["predicted"]
+    assert main(["show", str(path)]) == 0 and "proved" in capsys.readouterr().out
+    for refused in (["verify", str(path)], ["eval", str(path), "--at", "x=1"], ["show", str(path), "--png", "a.png"]):
+        assert main(refused) == 2 and "neighbours" in capsys.readouterr().err
     for method in ("scores", "tally", "majority-vote", "random-heads", "biased"):
         assert main(["neighbours", "--dim", "6", "--method", method, "--queries", "200"]) == 0
         assert "predicted" in capsys.readouterr().out

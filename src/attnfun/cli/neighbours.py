@@ -9,6 +9,7 @@ import typer
 
 from attnfun.cli.arguments import check_writable, read_eps
 from attnfun.cli.render import console, facts, literal, number, print_json, progress_bar
+from attnfun.errors import InvalidRequest
 
 PANEL = "Limits"
 
@@ -87,6 +88,18 @@ def neighbours_command(
     if output:
         found.save(output)
         record["file"] = output
+    if as_json:
+        print_json(record)
+    else:
+        _print(record)
+    return 0
+
+
+def show_neighbours(found: Any, path: str, png: str | None, as_json: bool) -> int:
+    """What `attnfun show` prints of such a file: the stored prediction, nothing measured."""
+    if png is not None:
+        raise InvalidRequest(f"{path} finds neighbours; --png draws networks of functions")
+    record = {**found.record(), "measured": None, "file": path}
     if as_json:
         print_json(record)
     else:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from attnfun.certify import Certificate, Status
     from attnfun.limits.embedding import EmbeddingDimension, embed_dim
     from attnfun.limits.score_rank import ScoreRank, rank_of
-    from attnfun.neighbours import Neighbours, neighbours
+    from attnfun.neighbour_networks import Neighbours, neighbours
     from attnfun.relations import RelationApproximant, relation
     from attnfun.sequence_approximant import SequenceApproximant
     from attnfun.sequences import sequence
@@ -67,7 +67,7 @@ _HOMES = {
     "Certificate": "attnfun.certify",
     "EmbeddingDimension": "attnfun.limits.embedding",
     "InContextSolver": "attnfun.solver",
-    "Neighbours": "attnfun.neighbours",
+    "Neighbours": "attnfun.neighbour_networks",
     "RelationApproximant": "attnfun.relations",
     "ScoreRank": "attnfun.limits.score_rank",
     "SequenceApproximant": "attnfun.sequence_approximant",
@@ -79,7 +79,7 @@ _HOMES = {
     "interpolation": "attnfun.truncated_linear",
     "interpolation_table": "attnfun.truncated_linear",
     "load": "attnfun.verbs",
-    "neighbours": "attnfun.neighbours",
+    "neighbours": "attnfun.neighbour_networks",
     "rank_of": "attnfun.limits.score_rank",
     "relation": "attnfun.relations",
     "sequence": "attnfun.sequences",

@@ -333,7 +333,7 @@ _NEIGHBOURS = ("full_rank", "scores", "tally", "majority_vote", "random_heads", 
 SAMPLED = (
     ("which features of a relation are taken, and how their towers are fitted", "src/attnfun/relation_search.py"),
     ("errors and supports of lasso and logistic regression in context", "src/attnfun/certify/in_context_verdict.py"),
-    ("`measured` errors of neighbours, and those predicted of soft heads", "src/attnfun/neighbours.py"),
+    ("`measured` errors of neighbours, and those predicted of soft heads", "src/attnfun/neighbour_networks.py"),
     ("the predicted budget of an in-context network", "src/attnfun/rehearsal.py"),
     ("how a construction chooses degrees, steps, cell counts and temperatures", "src/attnfun/constructions/auto.py"),
     ("how few keys a tangent head needs, and its error before the proof", "src/attnfun/constructions/unary/search.py"),

@@ -305,7 +305,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
         return load_towers(path)
     if kind == TOKENS and target_kind(path) == "neighbours":
-        from attnfun.neighbours import load_neighbours
+        from attnfun.neighbour_networks import load_neighbours
 
         return load_neighbours(path)
     if kind == TOKENS:

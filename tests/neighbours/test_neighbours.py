@@ -98,6 +98,17 @@ def test_what_cannot_be_reached_is_refused_with_what_can() -> None:
     assert net.predicted.error is not None and net.predicted.error <= refused.value.nearest["eps"]
     with pytest.raises(af.Infeasible):
         af.neighbours(4096, 3, "random_heads", heads=1000)
+    for method, points in (("full_rank", 3), ("biased", 2)):
+        with pytest.raises(af.Infeasible) as refused:
+            af.neighbours(8, points, method, eps=1e-15)
+        assert refused.value.nearest is not None
+        af.neighbours(8, points, method, eps=refused.value.nearest["eps"])
+
+
+def test_the_verb_stays_a_verb_whatever_was_imported_before() -> None:
+    from attnfun.neighbour_networks import Neighbours
+
+    assert isinstance(af.neighbours(4, 3, beta=2.0), Neighbours) and af.Neighbours is Neighbours
 
 
 @pytest.mark.parametrize(

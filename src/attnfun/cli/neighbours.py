@@ -124,7 +124,7 @@ def _print(record: dict[str, Any]) -> None:
     rows = [
         ("problem", literal(problem)),
         ("error", proved),
-        ("predicted", f"{number(said['error'], 4)} ± {number(said['uncertainty'], 1)}"),
+        ("predicted", None if said["error"] is None else f"{said['error']:.4g} ± {said['uncertainty']:.1g}"),
         ("how", literal(said["how"])),
         ("right", right),
         ("measured", measured),

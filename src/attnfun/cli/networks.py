@@ -213,7 +213,7 @@ def show_command(
     """
     from attnfun import verbs
     from attnfun.approximant import Approximant
-    from attnfun.neighbours import Neighbours
+    from attnfun.neighbour_networks import Neighbours
     from attnfun.relations import RelationApproximant
     from attnfun.sequence_approximant import SequenceApproximant
 
@@ -369,7 +369,7 @@ def export_command(
 def _function_of(net: Any, path: str) -> Any:
     """`net`, if it approximates a function; other kinds of networks have commands of their own."""
     from attnfun.approximant import Approximant
-    from attnfun.neighbours import Neighbours
+    from attnfun.neighbour_networks import Neighbours
     from attnfun.relations import RelationApproximant
 
     if isinstance(net, Neighbours):

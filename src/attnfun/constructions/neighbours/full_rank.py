@@ -47,7 +47,7 @@ from attnfun.constructions.in_context.stream import GAP, Stream
 from attnfun.constructions.neighbours import sphere
 from attnfun.constructions.neighbours.prediction import Prediction
 from attnfun.constructions.neighbours.sphere import Array
-from attnfun.errors import InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.expressions import precision
 from attnfun.expressions.enclosures import arb, upper
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork
@@ -211,7 +211,10 @@ def beta_for(dim: int, points: int, eps: float, nearest: bool) -> float:
     if (points == 2 and nearest) or excess(0.0) <= 0:
         return 1.0
     if not excess(top) <= 0:
-        raise InvalidRequest(f"eps={eps:g} needs beta above {MOST_BETA:g}, whose logits float64 does not resolve")
+        least = proved_error(dim, points, MOST_BETA, not nearest)
+        raise Infeasible(
+            f"eps={eps:g} needs beta above {MOST_BETA:g}, whose logits float64 does not resolve", nearest={"eps": 2 * least}
+        )
     beta = math.exp(brentq(excess, 0.0, top, xtol=1e-6))
     digits = 10.0 ** (math.floor(math.log10(beta)) - 2)
     for _ in range(4):
@@ -219,4 +222,4 @@ def beta_for(dim: int, points: int, eps: float, nearest: bool) -> float:
         if proved_error(dim, points, beta, not nearest) <= eps:
             return float(beta)
         beta += digits / 2
-    raise InvalidRequest(f"no beta is proved to reach eps={eps:g}")
+    raise Infeasible(f"no beta is proved to reach eps={eps:g}")

@@ -36,6 +36,7 @@ from attnfun.network import TokenHead, TokenLayer, TokenNetwork
 SHARPNESS = 1e10  # of the look-up, in units of τ
 LEAST_BETA = 1e-7
 _TIES = 20_000
+_WARM = 1.0  # beyond it the first order says nothing
 
 
 def build(dim: int, beta: float, nearest: bool) -> TokenNetwork:
@@ -58,14 +59,13 @@ def build(dim: int, beta: float, nearest: bool) -> TokenNetwork:
 
 def predict(dim: int, beta: float) -> Prediction:
     at_tie = sphere.collision(dim)
-    size, loss, doubt = (beta * at_tie * figure for figure in _at_ties(dim))
-    wrong = min(0.5, size)
+    wrong, loss, doubt = (beta * at_tie * figure for figure in _at_ties(dim))
     most = 6 * beta * at_tie * (1 + 1e-9)
     proved = 8 * (3 * beta + 50 / SHARPNESS) * at_tie * (1 + 1e-9) + 16 * math.exp(-50)
     return Prediction(
-        error=min(1.0, loss),
+        error=loss if beta <= _WARM else None,
         uncertainty=doubt,
-        accuracy=1 - wrong,
+        accuracy=1 - wrong if beta <= _WARM else None,
         accuracy_proved=max(0.0, 1 - most),
         proved=min(4.0, proved),
         how="to first order in beta, its constant a mean over drawn ties (uncertainty: its standard error);"

@@ -279,7 +279,7 @@ class _Asked:
         fixed = {"biased": 2, "scores": None, "full_rank": None}.get(self.method, 3)
         if fixed is not None and self.points != fixed:
             raise InvalidRequest(f"points={points}: {self.method} takes {fixed}, the query included")
-        if fixed is None and self.method == "scores" and self.points < 3:
+        if fixed is None and self.points < 3:
             raise InvalidRequest(f"points={points}: one candidate leaves nothing to choose; at least 3")
         self.eps, self.beta = _positive("eps", eps), _positive("beta", beta)
         self.heads = None if heads is None else _whole("heads", heads, 1, MOST_HEADS)
@@ -384,7 +384,8 @@ class _Asked:
         target = _DEFAULT_EPS if self.eps is None else self.eps
         beta = self.beta or biased.beta_for(self.dim, target)
         if beta > full_rank.MOST_BETA:
-            raise InvalidRequest(f"eps={target:g} needs beta above {full_rank.MOST_BETA:g}")
+            least = biased.predict(self.dim, self.bias, full_rank.MOST_BETA).proved
+            raise Infeasible(f"eps={target:g} needs beta above {full_rank.MOST_BETA:g}", nearest={"eps": _up(least)})
         network = biased.build(self.dim, self.bias, beta)
         return {"beta": beta, "bias": self.bias}, network, biased.predict(self.dim, self.bias, beta)
 

@@ -23,14 +23,14 @@ ROWS: list[Row] = [
     ("full rank, 1e-3", {"dim": 64, "points": 3, "eps": 1e-3}, 1_000_000),
     ("full rank, 1e-3", {"dim": 8, "points": 3, "eps": 1e-3}, 1_000_000),
     ("full rank, nearest", {"dim": 16, "points": 8, "eps": 1e-3, "which": "nearest"}, 1_000_000),
-    ("scores, rank 1", {"dim": 16, "points": 8, "method": "scores", "eps": 1e-2}, 100_000),
-    ("scores, rank 1", {"dim": 64, "points": 16, "method": "scores", "eps": 1e-2}, 20_000),
+    ("scores, rank 1", {"dim": 16, "points": 8, "method": "scores", "eps": 1e-2}, 40_000),
+    ("scores, rank 1", {"dim": 64, "points": 16, "method": "scores", "eps": 1e-2}, 5_000),
     ("scores, nearest", {"dim": 8, "points": 64, "method": "scores", "eps": 1e-2, "which": "nearest"}, 5_000),
     *((f"tally, {d} heads", {"dim": d, "method": "tally", "eps": 1e-3}, 20_000) for d in (8, 16, 64)),
-    ("tally, β = 1", {"dim": 16, "method": "tally", "beta": 1.0}, 200_000),
+    ("tally, β = 1", {"dim": 16, "method": "tally", "beta": 1.0}, 100_000),
     *((f"vote of {h}", {"dim": 8, "method": "majority_vote", "heads": h}, 20_000) for h in (9, 33, 65, 257, 1025)),
     ("vote of 257", {"dim": 16, "method": "majority_vote", "heads": 257}, 20_000),
-    ("vote of 4097", {"dim": 64, "method": "majority_vote", "heads": 4097}, 4_000),
+    ("vote of 4097", {"dim": 64, "method": "majority_vote", "heads": 4097}, 3_000),
     *(
         (f"{h} random hard heads, {s}", {"dim": 8, "method": "random_heads", "heads": h, "sampler": s}, 20_000)
         for h in (16, 64, 256)

@@ -38,7 +38,7 @@ def test_the_constant_of_the_first_order_law(dim: int, points: int) -> None:
         (4, 4, 2.0, "furthest"),
         (3, 5, 1.0, "nearest"),
         (16, 8, 30.0, "nearest"),
-        (5, 2, 1.5, "furthest"),
+        (5, 3, 1.5, "furthest"),
     ],
 )
 def test_the_integral_is_the_error_of_the_network(dim: int, points: int, beta: float, which: str) -> None:

@@ -60,6 +60,7 @@ def test_the_same_seed_gives_the_same_bits() -> None:
         {"dim": 5.0},
         {"dim": True},
         {"points": 1},
+        {"points": 2},
         {"method": "best"},
         {"method": 3},
         {"which": "middle"},

@@ -16,7 +16,7 @@ Derivation. target − output = Σ_{i≥2} p_i (x_1 − x_i) with x_1 the target
 scores, directions orthogonal to y are independent with mean 0, so E⟨x_1 − x_i, x_1 − x_j⟩ = 1 − t² + g_i g_j, and
 E|x_1 − x_i|² = 2(1 − t s_i); with y itself: (1−t)(1+s_i) and 2(1−t). Given t the other scores are independent, and
 (1 + c + ΣW)^{−2} = ∫ λ e^{−λ(1+c+ΣW)} dλ separates them.
-Size: 1 layer, 1 head, rank d (nearest: d + N), width d (d + N).
+Size: 1 layer, 1 head, rank d (nearest: d + N), width d (d + N); N ≥ 3.
 Bound (proved, β ≥ 1, real arithmetic): the error is at most
 
     (2 ln 2 − 1) n(n−1) U/β + 4(n−1) e^{−2βG}                                                          squares
@@ -89,8 +89,6 @@ def predict(dim: int, points: int, beta: float, nearest: bool) -> Prediction:
 def first_order(dim: int, points: int) -> tuple[float, float, float]:
     """(C, p0, what fewer nodes change of C)."""
     n = points - 1
-    if n < 2:
-        return 0.0, 0.0, 0.0
 
     def times(weight: int) -> tuple[float, float]:
         return sphere.mean(
@@ -133,9 +131,8 @@ def exact_error(dim: int, points: int, beta: float, attends_self: bool, nodes: i
         phi = np.maximum(phi, 1e-300)
         WD = chance * W * D
         inner = 2 * c * c * far * phi ** (n - 1)
-        if n >= 2:
-            m_2 = np.sum(2 * (1 - t * s) * WD * W, axis=1)
-            inner += (n - 1) * (m_2 + 2 * c * far * np.sum((1 + s) * WD, axis=1)) * phi ** (n - 2)
+        m_2 = np.sum(2 * (1 - t * s) * WD * W, axis=1)
+        inner += (n - 1) * (m_2 + 2 * c * far * np.sum((1 + s) * WD, axis=1)) * phi ** (n - 2)
         if n >= 3:
             pair = (1 - t[:, 0] ** 2) * np.sum(WD, axis=1) ** 2 + np.sum(g * WD, axis=1) ** 2
             inner += (n - 1) * (n - 2) * pair * phi ** (n - 3)
@@ -155,8 +152,6 @@ def proved_error(dim: int, points: int, beta: float, attends_self: bool) -> floa
         raise InvalidRequest(f"beta={beta!r}: the bound is proved for finite beta of at least 1")
     top = _peak_above(dim)
     own = 12 * math.exp(-beta) + 3.56 * n * top * 2.0 ** (1 - n) / beta**2 if attends_self else 0.0
-    if n < 2:
-        return own * _ROUNDING
     G = math.log(4e4 * (n - 1) * beta) / (2 * beta)
     edges, tails = _tails(dim)
     a, b = edges[:-1], edges[1:]
@@ -208,13 +203,12 @@ def beta_for(dim: int, points: int, eps: float, nearest: bool) -> float:
         return math.log(proved_error(dim, points, math.exp(log), not nearest)) - math.log(eps)
 
     top = math.log(MOST_BETA)
-    if (points == 2 and nearest) or excess(0.0) <= 0:
+    if excess(0.0) <= 0:
         return 1.0
     if not excess(top) <= 0:
         least = proved_error(dim, points, MOST_BETA, not nearest)
-        raise Infeasible(
-            f"eps={eps:g} needs beta above {MOST_BETA:g}, whose logits float64 does not resolve", nearest={"eps": 2 * least}
-        )
+        text = f"eps={eps:g} needs beta above {MOST_BETA:g}, whose logits float64 does not resolve"
+        raise Infeasible(text, nearest={"eps": 2 * least})
     beta = math.exp(brentq(excess, 0.0, top, xtol=1e-6))
     digits = 10.0 ** (math.floor(math.log10(beta)) - 2)
     for _ in range(4):

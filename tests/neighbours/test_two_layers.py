@@ -133,3 +133,11 @@ def test_votes_for_an_error_and_what_they_cannot_do() -> None:
     nearest = drowned.value.nearest["eps"]
     assert tally.beta_for(8, nearest) >= tally.LEAST_BETA
     af.neighbours(8, 3, "tally", eps=nearest)
+
+
+@pytest.mark.parametrize("which", ["furthest", "nearest"])
+def test_scores_put_out_what_a_head_of_full_rank_does(which: str) -> None:
+    points = sphere.uniform_points(np.random.default_rng(12), 300, 30, 8)
+    one = af.neighbours(8, 30, "scores", beta=300.0, which=which)(points)
+    other = af.neighbours(8, 30, "full_rank", beta=300.0, which=which)(points)[:, -1]
+    assert np.abs(one - other).max() <= 300 * (scores.SCORE_ERROR + 1e-9)

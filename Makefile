@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench suites float32 in-context relations retrieval finite fuzz lint tables claims clean
+.PHONY: help demo test test-slow bench suites float32 in-context relations retrieval finite neighbours fuzz lint tables claims clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ retrieval: $(READY) ## heads over keys: proved against measured, on random keys 
 
 finite: $(READY) ## dimensions that finite relevance relations need (a few minutes)
 	$(BIN)/python benchmarks/finite_relations.py
+
+neighbours: $(READY) ## furthest and nearest neighbours: proved, predicted and measured (a few minutes)
+	$(BIN)/python benchmarks/neighbours.py
 
 fuzz: $(READY) ## 2,000 soundness cases against the checker, with figures
 	$(BIN)/python tests/certify/test_fuzz.py

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from attnfun.lexicographic_head import LexicographicHead, lexicographic
     from attnfun.limits.embedding import EmbeddingDimension, embed_dim
     from attnfun.limits.score_rank import ScoreRank, rank_of
+    from attnfun.neighbour_networks import Neighbours, neighbours
     from attnfun.preorders import FinitePreorder, PreorderReport, finite_preorder, preorder
     from attnfun.relations import RelationApproximant, relation
     from attnfun.retrieval import Retrieval, retrieve
@@ -44,6 +45,7 @@ __all__ = [
     "InvalidRequest",
     "LexicographicHead",
     "NoUtility",
+    "Neighbours",
     "NotPositive",
     "PreorderReport",
     "Refuted",
@@ -64,6 +66,7 @@ __all__ = [
     "lexicographic",
     "load",
     "preorder",
+    "neighbours",
     "rank_of",
     "relation",
     "retrieval_certificate",
@@ -82,6 +85,7 @@ _HOMES = {
     "InContextSolver": "attnfun.solver",
     "LexicographicHead": "attnfun.lexicographic_head",
     "PreorderReport": "attnfun.preorders",
+    "Neighbours": "attnfun.neighbour_networks",
     "RelationApproximant": "attnfun.relations",
     "Retrieval": "attnfun.retrieval",
     "RetrievalBound": "attnfun.certify.retrieval_bounds",
@@ -98,6 +102,7 @@ _HOMES = {
     "lexicographic": "attnfun.lexicographic_head",
     "load": "attnfun.verbs",
     "preorder": "attnfun.preorders",
+    "neighbours": "attnfun.neighbour_networks",
     "rank_of": "attnfun.limits.score_rank",
     "relation": "attnfun.relations",
     "retrieval_certificate": "attnfun.certify.retrieval_bounds",

@@ -384,6 +384,20 @@ TESTED = (
         ),
     ),
     Tested(
+        "furthest and nearest neighbours: the integral of a full-rank head is its measured error and never above the"
+        " proved bound; votes, tallies, scores, random heads and half-spaces are as good as predicted",
+        (
+            "tests/neighbours/test_full_rank.py::test_the_integral_is_the_error_of_the_network",
+            "tests/neighbours/test_full_rank.py::"
+            "test_the_proved_bound_is_never_below_the_integral_and_becomes_sharp",
+            "tests/neighbours/test_two_layers.py::test_accuracy_of_votes",
+            "tests/neighbours/test_two_layers.py::test_no_tally_is_farther_off_than_its_bound",
+            "tests/neighbours/test_two_layers.py::test_no_score_is_farther_off_than_its_bound",
+            "tests/neighbours/test_random_heads.py::test_the_closed_form_is_the_error_of_the_network",
+            "tests/neighbours/test_random_heads.py::test_a_biased_half_space",
+        ),
+    ),
+    Tested(
         "a crash or a time-out of one target of a suite costs its own row and no other",
         (
             "tests/cli/test_suite.py::test_a_crash_costs_its_own_row_and_no_other",
@@ -393,6 +407,7 @@ TESTED = (
 )
 
 _IN_CONTEXT = ("linear", "lasso", "logistic", "richardson")
+_NEIGHBOURS = ("full_rank", "scores", "tally", "majority_vote", "random_heads", "biased")
 
 SAMPLED = (
     ("that a comparison callable is a continuous preorder (no violation found)", "src/attnfun/preorders.py"),
@@ -403,6 +418,7 @@ SAMPLED = (
     ("relations by slices, status `sampled`", "src/attnfun/certify/relation_sampled.py"),
     ("how many soft cells a relation takes, before they are proved", "src/attnfun/constructions/relations/voronoi.py"),
     ("errors and supports of lasso and logistic regression in context", "src/attnfun/certify/in_context_verdict.py"),
+    ("`measured` errors of neighbours, and those predicted of soft heads", "src/attnfun/neighbour_networks.py"),
     ("the predicted budget of an in-context network", "src/attnfun/rehearsal.py"),
     ("how a construction chooses degrees, steps, cell counts and temperatures", "src/attnfun/constructions/auto.py"),
     ("how few keys a tangent head needs, and its error before the proof", "src/attnfun/constructions/unary/search.py"),
@@ -439,6 +455,7 @@ OPEN = (
     "bounds for lasso and logistic regression in context; useful ones for linear regression in float32",
     "reduced-precision and GPU arithmetic",
     "the dimension of a relevance relation between its two ends: from dimension 2 on nothing decides it",
+    "neighbours of all points at once by two layers of rank below the dimension and the number of points",
     "lower bounds on the number of keys: a certificate never says that fewer would not do",
 )
 
@@ -513,10 +530,11 @@ def _lines() -> Iterator[str]:
         for label in ("Source", "Size", "Bound", "Failure mode"):
             yield f"- {label}: {_flat(parts[label])}"
         yield f"- Code: `{_path(module)}`"
-    for name in _IN_CONTEXT:
-        module = importlib.import_module(f"attnfun.constructions.in_context.{name}")
+    groups = (("in context", "in_context", _IN_CONTEXT), ("neighbours", "neighbours", _NEIGHBOURS))
+    for group, folder, name in ((group, folder, name) for group, folder, names in groups for name in names):
+        module = importlib.import_module(f"attnfun.constructions.{folder}.{name}")
         parts = labelled(module.__doc__ or "")
-        yield from ("", f"### in context, `{name}`: {_flat((module.__doc__ or '').split(chr(10))[0])}", "")
+        yield from ("", f"### {group}, `{name}`: {_flat((module.__doc__ or '').split(chr(10))[0])}", "")
         yield from _blocks(parts["Statement"])
         yield ""
         for label in ("Source", "Size", "Bound", "Failure mode"):

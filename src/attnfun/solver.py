@@ -386,7 +386,7 @@ def load_in_context(path: str | os.PathLike[str]) -> InContextSolver:
     return InContextSolver(task, network, certificate, _stored_request(meta))
 
 
-def verify_in_context(path: str | os.PathLike[str]) -> Certificate:
+def verify_in_context(path: str | os.PathLike[str], _progress: Any = None) -> Certificate:
     """Judge the file again from its weights and its task; no number of the stored certificate is read."""
     network, meta = load_tokens(path, ignore=("certificate",))
     task = _stored_task(path, network, meta)

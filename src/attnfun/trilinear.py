@@ -146,7 +146,7 @@ def load_form(path: str | os.PathLike[str]) -> TrilinearForm:
     )
 
 
-def verify_form(path: str | os.PathLike[str]) -> Certificate:
+def verify_form(path: str | os.PathLike[str], _progress: Any = None) -> Certificate:
     """Prove the bound again from the stored coefficients and relation; no number of the certificate is read."""
     from attnfun.verbs import one_thread
 

@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -14,15 +14,9 @@ from attnfun.approximant import Approximant
 from attnfun.certify import Certificate, Status, prove
 from attnfun.certify.ranges import witnessed_range
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
+from attnfun.file_kinds import kind_of
 from attnfun.network import Network, evaluate
 from attnfun.network import load as load_file
-from attnfun.network.relation_file import FORMAT as RELATION
-from attnfun.network.relation_forms import CELLS, SLICES
-from attnfun.network.retrieval_file import FORMAT as RETRIEVAL
-from attnfun.network.sealed import format_of
-from attnfun.network.sequence_file import FORMAT as SEQUENCE
-from attnfun.network.token_file import FORMAT as TOKENS
-from attnfun.network.trilinear import FORMAT as TERNARY
 from attnfun.targets import Box, Function, require_defined
 from attnfun.targets.mlp import read_mlp
 
@@ -295,30 +289,13 @@ def _jsonable(value: Any) -> Any:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The Approximant of a file, its SequenceApproximant, RelationApproximant, Retrieval, TrilinearForm or
-    InContextSolver; damaged or foreign files raise DamagedFile. Its certificate is the stored one, not proved anew.
+    """The Approximant of a file, or what another kind of file holds (`file_kinds`: a SequenceApproximant, a
+    RelationApproximant, a Retrieval, a TrilinearForm, an InContextSolver, …); damaged or foreign files raise
+    DamagedFile. Its certificate is the stored one, not proved anew.
     """
-    kind = format_of(path)
-    if kind == SEQUENCE:
-        from attnfun.sequences import load_sequence_approximant
-
-        return load_sequence_approximant(path)
-    if kind in (RELATION, CELLS, SLICES):
-        from attnfun.relations import load_towers
-
-        return load_towers(path)
-    if kind == RETRIEVAL:
-        from attnfun.retrieval import load_head
-
-        return load_head(path)
-    if kind == TERNARY:
-        from attnfun.trilinear import load_form
-
-        return load_form(path)
-    if kind == TOKENS:
-        from attnfun.solver import load_in_context
-
-        return load_in_context(path)
+    kind = kind_of(path)
+    if kind is not None:
+        return kind.loaded(path)
     network, meta = load_file(path)
     function = _function(network, meta)
     about = _stored_norm(meta), network.dtype, function.text, function.box.text
@@ -337,36 +314,17 @@ def verify(
     The verdict is about the stored eps (its absolute value, recomputed for relative requests); without one, any finite
     bound is proved.
     """
-    kind = format_of(path)
-    if kind == SEQUENCE:
-        from attnfun.sequences import verify_sequence
-
-        return verify_sequence(path, target, progress=progress)
-    if kind in (RELATION, CELLS, SLICES):
-        from attnfun.relations import verify_towers
-
+    kind = kind_of(path)
+    if kind is not None:
+        again = kind.verifier
+        if again is None:
+            raise InvalidRequest(str(kind.proof))
+        if kind.proof is None:
+            return cast(Certificate, again(path, target, progress=progress))
         if target is not None:
-            raise InvalidRequest("the file of a relation is proved against the relation it holds: leave target out")
-        return verify_towers(path, progress)
-    if kind == RETRIEVAL:
-        from attnfun.retrieval import verify_head
-
-        if target is not None:
-            raise InvalidRequest("the file of a retrieval head is proved against its own utility: leave target out")
-        return verify_head(path, progress)
-    if kind == TERNARY:
-        from attnfun.trilinear import verify_form
-
-        if target is not None:
-            raise InvalidRequest("a trilinear form's file is proved against the relation it holds: leave target out")
-        return verify_form(path)
-    if kind == TOKENS:
-        from attnfun.solver import verify_in_context
-
-        if target is not None:
-            raise InvalidRequest("the file holds a network that solves a regression in context: it has no expression")
+            raise InvalidRequest(f"{kind.proof}: leave target out")
         with one_thread():
-            return verify_in_context(path)
+            return cast(Certificate, again(path, progress))
     network, meta = load_file(path, ignore=("certificate",))
     function = _function(network, meta)
     if target is not None:

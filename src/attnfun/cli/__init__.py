@@ -26,6 +26,7 @@ from attnfun.cli import (
     finite_relations,
     in_context,
     interpolation,
+    neighbours,
     networks,
     preorder,
     relation,
@@ -72,6 +73,7 @@ retrieve.register(app)
 ternary.register(app)
 finite_relations.register(app)
 bounds.register(app)
+neighbours.register(app)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

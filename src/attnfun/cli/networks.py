@@ -22,6 +22,7 @@ from attnfun.cli.arguments import (
     read_points,
     unshield,
 )
+from attnfun.cli.neighbours import show_neighbours
 from attnfun.cli.records import (
     certificate_record,
     cost_rows,
@@ -215,6 +216,7 @@ def show_command(
     """
     from attnfun import verbs
     from attnfun.approximant import Approximant
+    from attnfun.neighbour_networks import Neighbours
     from attnfun.relations import RelationApproximant
     from attnfun.retrieval import Retrieval
     from attnfun.sequence_approximant import SequenceApproximant
@@ -232,6 +234,8 @@ def show_command(
         return show_retrieval(net, path, png, as_json)
     if isinstance(net, TrilinearForm):
         return show_ternary(net, path, png, as_json)
+    if isinstance(net, Neighbours):
+        return show_neighbours(net, path, png, as_json)
     if not isinstance(net, Approximant):
         return in_context.show(net, path, picture, as_json)
     heads, steps = head_rows(net.network), step_rows(net)
@@ -374,6 +378,7 @@ def export_command(
 def _function_of(net: Any, path: str) -> Any:
     """`net`, if it approximates a function; other kinds of networks have commands of their own."""
     from attnfun.approximant import Approximant
+    from attnfun.neighbour_networks import Neighbours
     from attnfun.relations import RelationApproximant
     from attnfun.retrieval import Retrieval
     from attnfun.trilinear import TrilinearForm
@@ -382,6 +387,8 @@ def _function_of(net: Any, path: str) -> Any:
         raise InvalidRequest(f"{path} holds a retrieval head: load it in Python, its call gives what it hands out")
     if isinstance(net, TrilinearForm):
         raise InvalidRequest(f"{path} holds a trilinear form: load it in Python, its call takes x, y and z")
+    if isinstance(net, Neighbours):
+        raise InvalidRequest(f"{path} finds neighbours: load it in Python and call it on points")
     if isinstance(net, RelationApproximant):
         raise InvalidRequest(f"{path} holds two towers: load it in Python, its call gives the scores of all pairs")
     if not isinstance(net, Approximant):

@@ -171,6 +171,12 @@ def format_of(path: str | os.PathLike[str]) -> Any:
     return read(Path(path))[1].get("format")
 
 
+def target_kind(path: str | os.PathLike[str]) -> Any:
+    """What kind of target the file says it has, where its format serves several."""
+    target = read(Path(path))[1].get("target")
+    return target.get("kind") if isinstance(target, dict) else None
+
+
 def _arrays(where: Path, header: Mapping[str, Any], body: memoryview) -> dict[str, AnyArray]:
     tensors: dict[str, AnyArray] = {}
     covered = 0

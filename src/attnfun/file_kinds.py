@@ -1,0 +1,89 @@
+"""What files there are besides those of functions: who loads them and who proves them again.
+
+A file says its format; networks on token matrices share one and say their target's kind besides.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from attnfun.network import relation_file, relation_forms, retrieval_file, sequence_file, token_file, trilinear
+from attnfun.network.sealed import format_of, target_kind
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """`load` and `verify` are functions of `module`; `verify` takes (path, progress), or is empty: `proof` says why.
+
+    `proof`: against what the file is proved, in words; None where an expression may be given to compare with.
+    """
+
+    formats: tuple[str, ...]
+    module: str
+    load: str
+    verify: str
+    proof: str | None
+    target: str | None = None
+
+    def loaded(self, path: str | os.PathLike[str]) -> Any:
+        return getattr(import_module(self.module), self.load)(path)
+
+    @property
+    def verifier(self) -> Callable[..., Any] | None:
+        found: Callable[..., Any] | None = getattr(import_module(self.module), self.verify) if self.verify else None
+        return found
+
+
+_KINDS = (
+    FileKind((sequence_file.FORMAT,), "attnfun.sequences", "load_sequence_approximant", "verify_sequence", None),
+    FileKind(
+        (relation_file.FORMAT, relation_forms.CELLS, relation_forms.SLICES),
+        "attnfun.relations",
+        "load_towers",
+        "verify_towers",
+        "the file of a relation is proved against the relation it holds",
+    ),
+    FileKind(
+        (retrieval_file.FORMAT,),
+        "attnfun.retrieval",
+        "load_head",
+        "verify_head",
+        "the file of a retrieval head is proved against its own utility",
+    ),
+    FileKind(
+        (trilinear.FORMAT,),
+        "attnfun.trilinear",
+        "load_form",
+        "verify_form",
+        "a trilinear form's file is proved against the relation it holds",
+    ),
+    FileKind(
+        (token_file.FORMAT,),
+        "attnfun.neighbour_networks",
+        "load_neighbours",
+        "",
+        "the file holds a network of neighbours: its error is a mean, not verified",
+        target="neighbours",
+    ),
+    FileKind(
+        (token_file.FORMAT,),
+        "attnfun.solver",
+        "load_in_context",
+        "verify_in_context",
+        "the file holds a network that solves a regression in context: it has no expression",
+    ),
+)
+
+
+def kind_of(path: str | os.PathLike[str]) -> FileKind | None:
+    """The kind of a file; None for that of a function's network."""
+    form = format_of(path)
+    fitting = [kind for kind in _KINDS if form in kind.formats]
+    if len(fitting) < 2:
+        return fitting[0] if fitting else None
+    target = target_kind(path)
+    return next((kind for kind in fitting if kind.target == target), fitting[-1])

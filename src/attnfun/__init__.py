@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from attnfun.relations import RelationApproximant, relation
     from attnfun.sequence_approximant import SequenceApproximant
     from attnfun.sequences import sequence
+    from attnfun.set_functions import SetApproximant, set_function
     from attnfun.solver import InContextSolver, in_context
     from attnfun.targets import Box
     from attnfun.trilinear import TrilinearForm, ternary
@@ -42,6 +43,7 @@ __all__ = [
     "RelationApproximant",
     "ScoreRank",
     "SequenceApproximant",
+    "SetApproximant",
     "Status",
     "TrilinearForm",
     "bounds",
@@ -54,6 +56,7 @@ __all__ = [
     "rank_of",
     "relation",
     "sequence",
+    "set_function",
     "ternary",
     "verify",
 ]
@@ -67,6 +70,7 @@ _HOMES = {
     "RelationApproximant": "attnfun.relations",
     "ScoreRank": "attnfun.limits.score_rank",
     "SequenceApproximant": "attnfun.sequence_approximant",
+    "SetApproximant": "attnfun.set_functions",
     "Status": "attnfun.certify",
     "TrilinearForm": "attnfun.trilinear",
     "compile": "attnfun.verbs",
@@ -78,6 +82,7 @@ _HOMES = {
     "rank_of": "attnfun.limits.score_rank",
     "relation": "attnfun.relations",
     "sequence": "attnfun.sequences",
+    "set_function": "attnfun.set_functions",
     "ternary": "attnfun.trilinear",
     "verify": "attnfun.verbs",
 }

@@ -35,6 +35,7 @@ from attnfun.cli.records import (
 from attnfun.cli.relation import show_relation
 from attnfun.cli.render import EXIT, console, facts, grid, literal, number, print_json, progress_bar
 from attnfun.cli.sequence import FlatSequence, sequence_command, show_sequence
+from attnfun.cli.set_function import set_function_command
 from attnfun.errors import InvalidRequest
 
 PANEL = "Networks"
@@ -50,6 +51,7 @@ def register(app: typer.Typer) -> None:
     for name, command in (
         ("compile", compile_command),
         ("sequence", sequence_command),
+        ("set-function", set_function_command),
         ("verify", verify_command),
         ("show", show_command),
         ("eval", eval_command),

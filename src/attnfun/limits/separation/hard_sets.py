@@ -1,4 +1,4 @@
-"""The hard set functions themselves: by power sums, by pairs, as expressions of cosines and sines; points to try them on.
+"""The hard set functions themselves: by power sums, by pairs, as expressions; and points to try them on.
 
 | setting | g by pairs | by power sums |
 | --- | --- | --- |
@@ -9,9 +9,10 @@ The two columns are equal identically: p_α² = Σ_{n,n'} (x_n x_n')^α, and Π_
 `features` keeps the first H terms of the second column, the best that H features do.
 
 For networks a complex coordinate is two real ones, c_d = cos and s_d = sin, and g two outputs, its real and imaginary
-part; `expressions` writes both columns in the language of set functions (`targets.set_function`).
-Sampling caveat: products of many power sums have heavy tails under the unitary measure; only means of few factors
-converge at sizes one can draw.
+part; `expressions` writes both columns in the language of set functions (`targets.set_function`). `angle_expressions`
+takes the angles instead, which makes the kernel of pairs cheap: a function of sums of angles. Sampling caveat:
+products of many power sums have heavy tails under the unitary measure; only means of few factors converge at sizes
+one can draw.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class HardSet:
         return {name: (-1.0, 1.0) for d in range(1, self.dim + 1) for name in (f"c{d}", f"s{d}")}
 
     def expressions(self, features: int | None = None) -> list[str]:
-        """[real part, imaginary part] of g by one sum over pairs, or of its first `features` squares by sums over elements."""
+        """[real part, imaginary part] of g by one sum over pairs, or of its first squares by sums over elements."""
         if features is None:
             return [f"sum({part})/sqrt({self.divisor})" for part in self._kernel()]
         if not 1 <= features <= self.terms:
@@ -114,11 +115,32 @@ class HardSet:
             im.append(f"2*sum({power[0]})*sum({power[1]}){under}")
         return [f"({' + '.join(parts)})/sqrt({self.divisor})" for parts in (re, im)]
 
+    def angles(self, X: Complex) -> Array:
+        """(sets, points, dim) complex → angles t1, t2, … in [−π, π]."""
+        return np.asarray(np.angle(X))
+
+    @property
+    def angle_domain(self) -> dict[str, tuple[float, float]]:
+        return {f"t{d}": (-math.pi, math.pi) for d in range(1, self.dim + 1)}
+
+    def angle_expressions(self) -> list[str]:
+        """[real part, imaginary part] of g by one sum over pairs, in angles: 1 + e^{ia} = 2 cos(a/2) e^{ia/2}, so that
+        the kernel is 2^D Π_d cos(a_d/2) times the cosine or sine of Σ_d a_d/2, a_d = t_nd + t_n'd.
+        """
+        sums = [f"(t{d}_i + t{d}_j)" for d in range(1, self.dim + 1)]
+        parts = []
+        for wave, less in (("cos", " - 1"), ("sin", "")):
+            if self.dim == 1:
+                kernel = " + ".join(f"{wave}({k}*{sums[0]})/{k}" for k in range(1, self.terms + 1))
+            else:
+                product_ = "*".join(f"cos({a}/2)" for a in sums)
+                kernel = f"{2**self.dim}*{product_}*{wave}(({' + '.join(sums)})/2){less}"
+            parts.append(f"sum({kernel})/sqrt({self.divisor})")
+        return parts
+
     def _kernel(self) -> tuple[str, str]:
         """κ(x, x') as real and imaginary part, nested so that it grows with K or D and not with 2^D."""
-        w = [
-            (f"(c{d}_i*c{d}_j - s{d}_i*s{d}_j)", f"(c{d}_i*s{d}_j + s{d}_i*c{d}_j)") for d in range(1, self.dim + 1)
-        ]
+        w = [(f"(c{d}_i*c{d}_j - s{d}_i*s{d}_j)", f"(c{d}_i*s{d}_j + s{d}_i*c{d}_j)") for d in range(1, self.dim + 1)]
         if self.dim == 1:
             powers, power = [], _ONE
             for k in range(1, self.terms + 1):

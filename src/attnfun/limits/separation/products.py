@@ -11,11 +11,12 @@ Statement. For N ≥ |δ|, in the coordinates F_αα and √2 F_αβ of a symmet
 
     S_δ^{-1} = Σ_k Aᵀ_k diag(1/mult!) A_k / (N (N−1) … (N−k+1)),   A_k[μ, {α, β}] the coefficient of p_α p_β in m̃_μ.
 
-Proof. The m̃_μ are orthogonal with |m̃_μ|² = N(N−1)…(N−k+1) Π mult! (mult the multiplicities of the parts), and none is 0
-as k ≤ |δ| ≤ N. Write m̃ = Q p; then p = Q^{-1} m̃ has the Gram matrix Q^{-1} W Q^{-T}, W = diag |m̃|². The Schur complement
-of a block of a positive definite matrix is the inverse of that block of the inverse QᵀW^{-1}Q, which is the sum above.
-By Möbius inversion in the lattice of set partitions m̃_μ = Σ_π Π_{b in π} (−1)^{|b|−1} (|b|−1)! p_{sum of b}, so A is
-counted from the ways to split the parts of μ in two; no matrix is inverted. Different δ are orthogonal.
+Proof. The m̃_μ are orthogonal with |m̃_μ|² = N(N−1)…(N−k+1) Π mult! (mult the multiplicities of the parts), and none
+is 0 as k ≤ |δ| ≤ N. Write m̃ = Q p; then p = Q^{-1} m̃ has the Gram matrix Q^{-1} W Q^{-T}, W = diag |m̃|². The Schur
+complement of a block of a positive definite matrix is the inverse of that block of the inverse QᵀW^{-1}Q, which is
+the sum above. By Möbius inversion in the lattice of set partitions m̃_μ = Σ_π Π_{b in π} (−1)^{|b|−1} (|b|−1)! p_{sum
+of b}, so A is counted from the ways to split the parts of μ in two; no matrix is inverted. Different δ are
+orthogonal.
 
 For N < |δ| the m̃_μ of |δ| unit vectors is 0, and every p_α p_β occurs in it with the same sign: some F ≠ 0 has
 distance 0, and so has its part in B below.
@@ -23,9 +24,9 @@ distance 0, and so has its part in B below.
 Where only the entries of F with α, β in a set B matter, the others are free, and the form that is left has the inverse
 (S_δ^{-1}) restricted to B.
 
-Source: derived here; the orthogonality of augmented monomials and the Möbius function are classical.
-Size: the vector partitions of δ: 9, 66, 712, 10,457 for (2, …, 2) of length 2 to 5. All numbers exact but the least
-eigenvalue, which is enclosed: θ − S^{-1} has positive pivots in balls, a Rayleigh quotient in rationals on the other side.
+Source: derived here; the orthogonality of augmented monomials and the Möbius function are classical. Size: the vector
+partitions of δ: 9, 66, 712, 10,457 for (2, …, 2) of length 2 to 5. All numbers exact but the least eigenvalue, which
+is enclosed: θ − S^{-1} has positive pivots in balls, a Rayleigh quotient in rationals on the other side.
 """
 
 from __future__ import annotations
@@ -131,9 +132,7 @@ def inverse_form(total: Vector, points: int, inside: frozenset[Vector] | None = 
     columns restricted to pairs of `inside` if given.
     """
     found = forms(total)
-    kept = [
-        i for i, (a, b) in enumerate(found.pairs) if inside is None or (a in inside and b in inside)
-    ]
+    kept = [i for i, (a, b) in enumerate(found.pairs) if inside is None or (a in inside and b in inside)]
     out = [[Fraction(0)] * len(kept) for _ in kept]
     falling = points
     for k in range(2, sum(total) + 1):
@@ -155,12 +154,15 @@ def least_eigenvalue(total: Vector, points: int, inside: frozenset[Vector] | Non
     values, vectors = np.linalg.eigh(floats)
     guess = Fraction(float(values[-1]))
     v = [Fraction(float(c)) for c in vectors[:, -1] / roots]  # x = E^{-1} v has xᵀ(E X E)x = vᵀXv, |x|² = Σ weight v²
-    top = sum(a * sum(x * b for x, b in zip(row, v, strict=True)) for a, row in zip(v, X, strict=True))
-    bottom = sum(w * a * a for w, a in zip(weights, v, strict=True))
+    zero = Fraction(0)
+    top = sum((a * sum((x * b for x, b in zip(row, v, strict=True)), zero) for a, row in zip(v, X, strict=True)), zero)
+    bottom = sum((w * a * a for w, a in zip(weights, v, strict=True)), zero)
     for slack in (Fraction(1, 10**12), Fraction(1, 10**9), Fraction(1, 10**6), Fraction(1, 1000), Fraction(1)):
         theta = guess * (1 + slack)
-        if _positive([[(w if i == j else 0) * theta - x for j, x in enumerate(row)] for (i, row), w in
-                      zip(enumerate(X), weights, strict=True)]):
+        shifted = [[-x for x in row] for row in X]
+        for i, w in enumerate(weights):
+            shifted[i][i] += w * theta
+        if _positive(shifted):
             return 1 / theta, bottom / top
     return Fraction(0), bottom / top
 

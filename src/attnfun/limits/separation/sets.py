@@ -1,33 +1,34 @@
 """What sums over elements cannot do and sums over pairs can: DeepSets of H features on two hard functions.
 
-DeepSets: f(X) = ρ(φ_1 … φ_H), φ_h = Σ_n ψ_h(x_n), ρ and ψ_h analytic. Expanded in products of power sums p_α, its part
-with exactly two factors is Σ F_αβ p_α p_β with F = Cᵀ (Hess ρ/2) C, C the coefficients of the ψ_h: of rank at most H. A target
-whose two-factor matrix G is a multiple of the identity of size K is missed by at least the share 1 − H/K of |G|_F²
-(Eckart and Young); one pair feature Σ_{n,n'} κ(x_n, x_n') computes it.
+DeepSets: f(X) = ρ(φ_1 … φ_H), φ_h = Σ_n ψ_h(x_n), ρ and ψ_h analytic. Expanded in products of power sums p_α, its
+part with exactly two factors is Σ F_αβ p_α p_β with F = Cᵀ (Hess ρ/2) C, C the coefficients of the ψ_h: of rank at
+most H. A target whose two-factor matrix G is a multiple of the identity of size K is missed by at least the share 1 −
+H/K of |G|_F² (Eckart and Young); one pair feature Σ_{n,n'} κ(x_n, x_n') computes it.
 
 | setting | measure | target | K | error |
 | --- | --- | --- | --- | --- |
 | unitary | eigenvalues of a Haar unitary N×N matrix (D = 1) | (2K)^{-1/2} Σ_{k ≤ K} p_k²/k | ⌊N/2⌋ | = 1 − H/K |
-| torus | all N D coordinates uniform on the circle | Σ_{α in B} p_α² / sqrt((2N²−N) K), B = {0,1}^D \\ 0 | 2^D − 1 | ≥ c (1 − H/K) |
+| torus | all coordinates uniform on the circle | Σ_{α in B} p_α²/sqrt((2N²−N)K), B = {0,1}^D∖0 | 2^D−1 | ≥ c (1 − H/K) |
 | torus, degree k | the same | the same, B = {α in {0,1}^D : Σ α = k} | C(D, k) | ≥ c (1 − H/K) |
 
-*unitary*: with |λ|, |μ| ≤ N the products of power sums are orthogonal with <p_λ, p_λ> = Π k^m m! (Diaconis and Shahshahani
-1994), so |Σ (F − G)_kl p_k p_l/sqrt(kl)|² = 2 |F − G|_F² over k, l ≤ K, and nothing else of f helps: equality, by K − H
-missing terms.
-*torus*: products of two power sums are not orthogonal to those of one, three or more. Of a multidegree δ the distance
-from all of these is a quadratic form S_δ (`products`), so with δ running over the sums α + β, α, β in B,
+*unitary*: with |λ|, |μ| ≤ N the products of power sums are orthogonal with <p_λ, p_λ> = Π k^m m! (Diaconis and
+Shahshahani 1994), so |Σ (F − G)_kl p_k p_l/sqrt(kl)|² = 2 |F − G|_F² over k, l ≤ K, and nothing else of f helps:
+equality, by K − H missing terms.
+*torus*: products of two power sums are not orthogonal to those of one, three or
+more. Of a multidegree δ the distance from all of these is a quadratic form S_δ (`products`), so with δ running over
+the sums α + β, α, β in B,
 
     |f − g|² ≥ min_δ λ_min(S_δ) |F − G|_F²  ≥  c (1 − H/K),        c = min_δ λ_min(S_δ)/(2N² − N),
 
-|p_α²|² being 2N² − N. `sharper_constant` is the same with the entries of F outside B × B left free (they do not count in
-|F − G|), which is larger. S_δ depends on δ up to order and zeros only: (2^a, 1^b). Both are 0 for N below the degree of g.
-Upper side, both: f = the sum over H of the K terms has the error 1 − H/K exactly.
+|p_α²|² being 2N² − N. `sharper_constant` is the same with the entries of F outside B × B left free (they do not count
+in |F − G|), which is larger. S_δ depends on δ up to order and zeros only: (2^a, 1^b). Both are 0 for N below the
+degree of g. Upper side, both: f = the sum over H of the K terms has the error 1 − H/K exactly.
 
 Sources: Zweig and Bruna 2022, arXiv 2206.01266 (the separation; their measure and constant are other ones, quoted in
 `published`); targets, constants and proofs here are derived anew. Size: exact rationals, D ≤ 5 or k ≤ 4, seconds.
-Bound: rounded down below, up above; eigenvalues enclosed. Failure mode: InvalidRequest past these sizes. The
-lower bounds are about functions that are analytic in the complex coordinates: not about ReLU networks, and not about real-analytic
-functions of cosines and sines.
+Bound: rounded down below, up above; eigenvalues enclosed. Failure mode: InvalidRequest past these sizes. The lower
+bounds are about functions that are analytic in the complex coordinates: not about ReLU networks, and not about
+real-analytic functions of cosines and sines.
 """
 
 from __future__ import annotations
@@ -95,13 +96,11 @@ class SetBound:
     to_json = record
 
 
-def sets(
-    points: int, dim: int, features: int, *, degree: int | None = None, setting: str | None = None
-) -> SetBound:
+def sets(points: int, dim: int, features: int, *, degree: int | None = None, setting: str | None = None) -> SetBound:
     """Bounds on the error of DeepSets with `features` features on the hard function of `points` points.
 
-    `setting`: "unitary" (dim 1; the default there) or "torus". `degree`: only power sums of degree k in the torus target,
-    for which the constant does not fall with the dimension.
+    `setting`: "unitary" (dim 1; the default there) or "torus". `degree`: only power sums of degree k in the torus
+    target, for which the constant does not fall with the dimension.
     """
     n, d, h = _whole("points", points, 2, _MOST), _whole("dim", dim, 1, _MOST), _whole("features", features, 0, None)
     if setting is None:

@@ -141,7 +141,8 @@ def _estimated(target: SetFunction, written: dict[str, Any], why: str, seed: int
     blocks = np.zeros((m, m, second.shape[1]))
     blocks[a, b], blocks[b, a] = second, second
     singular = np.linalg.svd(blocks.reshape(m, -1), compute_uv=False)
-    found = int(np.sum(singular > _RELATIVE * singular[0])) if singular[0] > 0 else 0
+    noise = 8 * m * 2.0**-52 * float(np.abs(values).max()) / _STEP**2  # of the differences, which are of rounded values
+    found = int(np.sum(singular > max(_RELATIVE * singular[0], noise)))
     at_least = "at least " if found == m else ""
     return SetAnalysis(
         "estimated",

@@ -67,9 +67,7 @@ class SequenceMap:
         box = Box.parse(domain)
         count = _count(tokens)
         rows = _texts(target, count)
-        names = [*box.names, *(entry(name, j) for j in range(count) for name in box.names)]
-        if len(set(names)) != len(names):
-            raise InvalidRequest(f"the coordinates {', '.join(box.names)} clash with entries such as {names[box.dim]}")
+        names = _names(box, count)
         collected = _Aggregates(box.names)
         graphs = tuple(parse(row, names, collected) for row in rows)
         if len(graphs) > 1:  # a row is one token's: its own coordinates are entries like all others
@@ -78,7 +76,7 @@ class SequenceMap:
 
     def checked(self) -> SequenceMap:
         """Itself, if everything fits together."""
-        known = {*self.box.names, *(entry(name, j) for j in range(self.tokens) for name in self.box.names)}
+        known = set(_names(self.box, self.tokens))
         fetched = {source_name(name, k) for k in range(MAX_TOKENS) for name in self.box.names}
         taken = fetched & {*known, *(d.name for d in self.definitions)}
         if taken:  # else a fetched token could pass for an aggregate
@@ -365,6 +363,14 @@ def _written(graph: Graph, output: int, shown: Mapping[str, str]) -> str:
 
     text = graph.text(graph.outputs[output])
     return re.sub(r"[A-Za-z_][A-Za-z_0-9]*", lambda m: shown.get(m.group(), m.group()), text)
+
+
+def _names(box: Box, tokens: int) -> list[str]:
+    """Coordinates, then entries; all different."""
+    names = [*box.names, *(entry(name, j) for j in range(tokens) for name in box.names)]
+    if len(set(names)) != len(names):
+        raise InvalidRequest(f"the coordinates {', '.join(box.names)} clash with entries such as {names[box.dim]}")
+    return names
 
 
 def _count(tokens: Any, most: int = MAX_TOKENS) -> int:

@@ -8,7 +8,7 @@ H/K of |G|_F² (Eckart and Young); one pair feature Σ_{n,n'} κ(x_n, x_n') comp
 | setting | measure | target | K | error |
 | --- | --- | --- | --- | --- |
 | unitary | eigenvalues of a Haar unitary N×N matrix (D = 1) | (2K)^{-1/2} Σ_{k ≤ K} p_k²/k | ⌊N/2⌋ | = 1 − H/K |
-| torus | all coordinates uniform on the circle | Σ_{α in B} p_α²/sqrt((2N²−N)K), B = {0,1}^D∖0 | 2^D−1 | ≥ c (1 − H/K) |
+| torus | coordinates uniform on the circle | Σ_{α in B} p_α²/sqrt((2N²−N)K), B = {0,1}^D∖0 | 2^D−1 | ≥ c (1 − H/K) |
 | torus, degree k | the same | the same, B = {α in {0,1}^D : Σ α = k} | C(D, k) | ≥ c (1 − H/K) |
 
 *unitary*: with |λ|, |μ| ≤ N the products of power sums are orthogonal with <p_λ, p_λ> = Π k^m m! (Diaconis and
@@ -65,7 +65,8 @@ class SetBound:
     """No DeepSets of `features` features has an error below `lower` on the hard target; some has exactly `upper`.
 
     `terms` is K, `constant` the proved c (1 where the bound is exact); `sharper_lower` is the same with
-    `sharper_constant`: proved as well, and never smaller. One pair feature has error 0.
+    `sharper_constant`: proved as well, and never smaller. One pair feature has error 0. `features_needed`: the fewest
+    that the sharper bound does not exclude at error `eps`; `features_sufficient`: that have it.
     """
 
     points: int
@@ -80,6 +81,9 @@ class SetBound:
     constant: float
     sharper_constant: float
     sharper_lower: float
+    eps: float | None
+    features_needed: int | None
+    features_sufficient: int | None
     hypotheses: tuple[str, ...]
     source: str
 
@@ -96,13 +100,24 @@ class SetBound:
     to_json = record
 
 
-def sets(points: int, dim: int, features: int, *, degree: int | None = None, setting: str | None = None) -> SetBound:
-    """Bounds on the error of DeepSets with `features` features on the hard function of `points` points.
+def sets(
+    points: int,
+    dim: int,
+    features: int,
+    eps: float | None = None,
+    *,
+    degree: int | None = None,
+    setting: str | None = None,
+) -> SetBound:
+    """Bounds on the error of DeepSets with `features` features on the hard function of `points` points, and the
+    features that `eps` takes.
 
     `setting`: "unitary" (dim 1; the default there) or "torus". `degree`: only power sums of degree k in the torus
     target, for which the constant does not fall with the dimension.
     """
     n, d, h = _whole("points", points, 2, _MOST), _whole("dim", dim, 1, _MOST), _whole("features", features, 0, None)
+    if eps is not None and not (isinstance(eps, (int, float)) and math.isfinite(eps) and eps > 0):
+        raise InvalidRequest(f"eps={eps!r}: a positive number is needed")
     if setting is None:
         setting = "unitary" if d == 1 and degree is None else "torus"
     if setting not in SETTINGS:
@@ -129,7 +144,15 @@ def sets(points: int, dim: int, features: int, *, degree: int | None = None, set
         measure = "all coordinates of all points are independent and uniform on the unit circle"
     share = max(Fraction(0), 1 - Fraction(h, terms))
     numbers = _down(low * share), _up(share), _down(low), _down(sharp), _down(sharp * share)
-    return SetBound(n, d, h, degree, setting, text, terms, *numbers, (measure, *_COMMON), _SOURCE)
+    asked = None if eps is None else float(eps), _features(terms, sharp, eps), _features(terms, Fraction(1), eps)
+    return SetBound(n, d, h, degree, setting, text, terms, *numbers, *asked, (measure, *_COMMON), _SOURCE)
+
+
+def _features(terms: int, constant: Fraction, eps: float | None) -> int | None:
+    """The least H with c (1 − H/K) ≤ eps."""
+    if eps is None:
+        return None
+    return 0 if constant <= Fraction(eps) else math.ceil(terms * (1 - Fraction(eps) / constant))
 
 
 Bracket = tuple[Fraction, Fraction]

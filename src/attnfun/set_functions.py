@@ -31,7 +31,7 @@ from attnfun.sequence_approximant import SequenceApproximant
 from attnfun.sequences import sequence
 from attnfun.targets.power_sums import PowerSums, as_sums_over_elements
 from attnfun.targets.sequence import SequenceMap
-from attnfun.targets.set_function import MAX_PAIRS, SetFunction, pair_tokens
+from attnfun.targets.set_function import SetFunction, pair_tokens
 from attnfun.verbs import check_request
 
 if TYPE_CHECKING:
@@ -165,9 +165,8 @@ def _order(target: SetFunction, analysis: SetAnalysis, found: PowerSums | None) 
     powers = () if found is None else ("power-sums",)
     if not target.has_pairs:
         return ("elements", *powers)
-    pairs = ("pairs",) if target.points**2 <= MAX_PAIRS else ()
     enough = analysis.features_sufficient is not None and analysis.features_sufficient <= target.points
-    return (*powers, *pairs) if enough else (*pairs, *powers)
+    return (*powers, "pairs") if enough else ("pairs", *powers)
 
 
 def _form(target: SetFunction, found: PowerSums | None, method: str) -> SequenceMap:

@@ -84,8 +84,11 @@ def test_requests_that_do_not_fit_are_refused() -> None:
     for options in ({"method": "sums"}, {"method": "elements"}, {"method": "power-sums"}):
         with pytest.raises(af.InvalidRequest):
             af.set_function("sum(exp(x_i*x_j))", 4, LINE, 1e-2, **options)  # type: ignore[arg-type]
-    with pytest.raises(af.InvalidRequest):
-        af.set_function("sum(exp(x_i*x_j))", 40, LINE, 1e-2, method="pairs")
+    for method in ("auto", "pairs"):
+        with pytest.raises(af.Infeasible, match="1,600 pairs") as why:
+            af.set_function("sum(exp(x_i*x_j))", 40, LINE, 1e-2, method=method)
+        assert why.value.nearest == {"points": 32}
+    assert af.set_function("sum(x_i*x_j**2)", 40, LINE, 1e-1).method == "power-sums"
 
 
 def test_many_points_make_many_pairs() -> None:

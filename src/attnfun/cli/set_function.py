@@ -35,7 +35,7 @@ def set_function_command(
     """Build an attention network for a function of a set, prove it, and say whether DeepSets is enough.
 
     Points occur inside sums only: sum, mean, max, min of an expression in x (over elements) or in x_i and x_j (over
-    all ordered pairs); pairs(e) and distinct(e) sum over pairs, the second over i different from j. x[i] is x_i.
+    all ordered pairs); pairs(e) and distinct(e) sum over pairs, the second over i different from j. x\\[i] is x_i.
 
     \b
     [bold]Examples[/bold]

@@ -108,12 +108,17 @@ def analyse(target: SetFunction, seed: int = 0) -> tuple[SetAnalysis, PowerSums 
 
 
 def _verdict(target: SetFunction, needed: int, sufficient: int | None, word: str) -> str:
+    written = _sums(len(target.sums))
     if not target.has_pairs:
-        return f"DeepSets as written: {len(target.sums)} sums over elements; {word} {needed} are needed"
+        return f"DeepSets as written: {written} over elements; needed: {word} {needed}"
     if sufficient is not None and sufficient <= target.points:
-        return f"DeepSets is enough: {sufficient} sums over elements compute it exactly, {word} {needed} are needed"
-    many = "" if sufficient is None else f", {sufficient} do"
-    return f"pairs pay: {len(target.sums)} sums as written, against {word} {needed} sums over elements{many}"
+        return f"DeepSets is enough: {_sums(sufficient)} over elements, exactly; needed: {word} {needed}"
+    exact = "" if sufficient is None else f", exactly {sufficient} in power sums"
+    return f"pairs pay: {written} as written; over elements alone, needed: {word} {needed}{exact}"
+
+
+def _sums(count: int) -> str:
+    return f"{count} sum{'' if count == 1 else 's'}"
 
 
 def _estimated(target: SetFunction, written: dict[str, Any], why: str, seed: int) -> SetAnalysis:

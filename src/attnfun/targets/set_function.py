@@ -16,11 +16,13 @@ arguments are the ordinary ones.
 
 `on_elements` and `on_pairs` write the function as a sequence map: of n tokens, one an element, where there are only
 sums over elements; of n² tokens, one an ordered pair, always (the sum of e over elements is n times the mean over
-pairs). Failure mode: InvalidRequest, in one line, for points outside of sums, sums of constants, names that clash.
+pairs). Failure mode: InvalidRequest, in one line, for points outside of sums, sums of constants, names that clash;
+Infeasible for more pairs than tokens.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.expressions import ArrayAlgebra, Builder, Graph, parse, run
 from attnfun.targets.domain import Array, Box
 from attnfun.targets.sequence import Definition, SequenceMap, renamed
@@ -136,7 +138,8 @@ class SetFunction:
         """The same function at each of n² tokens, one an ordered pair of elements."""
         n = self.points
         if n * n > MAX_PAIRS:
-            raise InvalidRequest(f"{n} points make {n * n:,} pairs; a network has at most {MAX_PAIRS:,} such tokens")
+            most = {"points": math.isqrt(MAX_PAIRS)}
+            raise Infeasible(f"{n} points make {n * n:,} pairs; a network has at most {MAX_PAIRS:,} such tokens", most)
         box = Box((*first(self.box), *second(self.box)), self.box.low * 2, self.box.high * 2)
         definitions: list[Definition] = []
         for number, s in enumerate(self.sums, start=1):

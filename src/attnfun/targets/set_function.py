@@ -151,9 +151,6 @@ class SetFunction:
             definitions += _definitions(s, number, kind, graph, box.names)
         return SequenceMap(box, n * n, tuple(definitions), (self.row,)).checked()
 
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": "set", "points": self.points, "texts": list(self.texts), "domain": self.box.text}
-
 
 def pair_tokens(X: Array) -> Array:
     """(batch, n, d) → (batch, n², 2d): token n·i + j holds the elements i and j."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from attnfun.retrieval import Retrieval, retrieve
     from attnfun.sequence_approximant import SequenceApproximant
     from attnfun.sequences import sequence
+    from attnfun.set_functions import SetApproximant, set_function
     from attnfun.solver import InContextSolver, in_context
     from attnfun.targets import Box
     from attnfun.trilinear import TrilinearForm, ternary
@@ -54,6 +55,7 @@ __all__ = [
     "RetrievalBound",
     "ScoreRank",
     "SequenceApproximant",
+    "SetApproximant",
     "Status",
     "TrilinearForm",
     "bounds",
@@ -72,6 +74,7 @@ __all__ = [
     "retrieval_certificate",
     "retrieve",
     "sequence",
+    "set_function",
     "ternary",
     "verify",
 ]
@@ -91,6 +94,7 @@ _HOMES = {
     "RetrievalBound": "attnfun.certify.retrieval_bounds",
     "ScoreRank": "attnfun.limits.score_rank",
     "SequenceApproximant": "attnfun.sequence_approximant",
+    "SetApproximant": "attnfun.set_functions",
     "Status": "attnfun.certify",
     "TrilinearForm": "attnfun.trilinear",
     "compile": "attnfun.verbs",
@@ -108,6 +112,7 @@ _HOMES = {
     "retrieval_certificate": "attnfun.certify.retrieval_bounds",
     "retrieve": "attnfun.retrieval",
     "sequence": "attnfun.sequences",
+    "set_function": "attnfun.set_functions",
     "ternary": "attnfun.trilinear",
     "verify": "attnfun.verbs",
 }

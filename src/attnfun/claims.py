@@ -361,6 +361,26 @@ TESTED = (
         ),
     ),
     Tested(
+        "what DeepSets needs: the counted quadratic forms are the exact Schur complements, no descent finds a function"
+        " of few features below the bound, and no target made of H sums is said to need more",
+        (
+            "tests/limits/separation/test_sets.py::"
+            "test_the_counted_form_is_the_inverse_of_the_schur_complement_exactly",
+            "tests/limits/separation/test_sets.py::test_no_function_of_few_features_is_nearer_than_the_bound",
+            "tests/sets/test_target.py::test_no_more_features_are_called_needed_than_a_deep_sets_has",
+        ),
+    ),
+    Tested(
+        "networks on sets: the order of the points does not matter, power sums give the target's exact values, and no"
+        " bound is below the worst error found, in NumPy or torch",
+        (
+            "tests/sets/test_networks.py::test_the_bound_is_proved_and_not_below_the_worst_error_found",
+            "tests/sets/test_networks.py::test_the_order_of_the_points_does_not_matter",
+            "tests/sets/test_networks.py::test_torch_runs_the_same_network",
+            "tests/sets/test_target.py::test_power_sums_give_the_exact_values",
+        ),
+    ),
+    Tested(
         "an order of documents is found iff there is one: end pieces, intervals, arcs",
         ("tests/limits/embedding/test_orders.py::test_an_order_is_found_iff_some_permutation_is_one",),
     ),
@@ -412,6 +432,7 @@ _NEIGHBOURS = ("full_rank", "scores", "tally", "majority_vote", "random_heads", 
 SAMPLED = (
     ("that a comparison callable is a continuous preorder (no violation found)", "src/attnfun/preorders.py"),
     ("how often a utility on a net agrees with its callable", "src/attnfun/constructions/preorders/net.py"),
+    ("ranks of set functions that are no polynomials", "src/attnfun/limits/set_rank.py"),
     ("which features of a relation are taken, and how their towers are fitted", "src/attnfun/relation_search.py"),
     ("which margin the default beta of a retrieval head serves, and its wrong picks", "src/attnfun/retrieval_study.py"),
     ("how exact networks for inner functions of a relation have to be", "src/attnfun/relation_inner.py"),

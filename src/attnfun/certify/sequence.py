@@ -299,13 +299,20 @@ def prove_by_sequence(
     )
 
 
-def witnessed(network: SequenceNetwork, target: SequenceMap) -> tuple[float, Array | None]:
-    """A lower bound of the error as computed by the reference, and the sequence behind it (the target in balls)."""
-    X = probes(target, _PROBES, np.random.default_rng(0))
+def witnessed(
+    network: SequenceNetwork, target: SequenceMap, X: Array | None = None, only: int | None = None
+) -> tuple[float, Array | None]:
+    """A lower bound of the error as computed by the reference, and the sequence behind it (the target in balls): of
+    the sequences X if given, at `only` one token if given.
+    """
+    if X is None:  # fewer for more tokens: attention takes their square
+        count = max(40, min(_PROBES, _PROBES * 64**2 // target.tokens**2))
+        X = probes(target, count, np.random.default_rng(0))
+    shown = slice(None) if only is None else slice(only, only + 1)
     try:
         with np.errstate(all="ignore"):
-            Y = network.run(X).astype(np.float64)
-            error = np.abs(Y - target.values(X)).reshape(len(X), -1)
+            Y = network.run(X).astype(np.float64)[:, shown]
+            error = np.abs(Y - target.values(X)[:, shown]).reshape(len(X), -1)
     except AttnfunError:
         return 0.0, None
     error = np.where(np.isfinite(error), error, 0.0).max(axis=1)
@@ -313,7 +320,7 @@ def witnessed(network: SequenceNetwork, target: SequenceMap) -> tuple[float, Arr
     for k in np.argsort(error)[-3:][::-1]:
         with precision(128):
             tokens = [{c: arb(float(v)) for c, v in zip(target.box.names, x, strict=True)} for x in X[k]]
-            rows = run_sequence(target, BallAlgebra(clip_sqrt=True), tokens)
+            rows = run_sequence(target, BallAlgebra(clip_sqrt=True), tokens, only=only)
             for i, row in enumerate(rows):
                 for o, value in enumerate(row):
                     found = abs_lower(value - arb(float(Y[k, i, o]))) if math.isfinite(Y[k, i, o]) else 0.0
@@ -324,7 +331,11 @@ def witnessed(network: SequenceNetwork, target: SequenceMap) -> tuple[float, Arr
 
 def probes(target: SequenceMap, count: int, rng: np.random.Generator) -> Array:
     """(m, n, d) sequences for attacking a claim: random ones, corners, tokens that are equal or nearly so."""
-    n, box = target.tokens, target.box
+    return probe_sequences(target.box, target.tokens, count, rng)
+
+
+def probe_sequences(box: Box, n: int, count: int, rng: np.random.Generator) -> Array:
+    """What `probes` says, for n tokens of a box."""
     width = box.high_array - box.low_array
     inner = box.sample(count * n, rng).reshape(count, n, box.dim)
     corners = np.where(rng.random((count // 2, n, box.dim)) < 0.5, box.low_array, box.high_array)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from attnfun.cli import bounds_sets
 from attnfun.cli.arguments import check_writable, picture_path, read_eps
 from attnfun.cli.render import console, facts, literal, number, print_json
 
@@ -24,6 +25,7 @@ group = typer.Typer(
 def register(app: typer.Typer) -> None:
     """Hang the group on the app."""
     group.command("rank")(rank_command)
+    bounds_sets.register(group)
     app.add_typer(group, name="bounds", rich_help_panel=PANEL)
 
 

@@ -37,6 +37,7 @@ from attnfun.cli.relation import show_relation
 from attnfun.cli.render import EXIT, console, facts, grid, literal, number, print_json, progress_bar
 from attnfun.cli.retrieve import promise_rows, show_retrieval
 from attnfun.cli.sequence import FlatSequence, sequence_command, show_sequence
+from attnfun.cli.set_function import set_function_command
 from attnfun.cli.ternary import show_ternary
 from attnfun.errors import InvalidRequest
 
@@ -53,6 +54,7 @@ def register(app: typer.Typer) -> None:
     for name, command in (
         ("compile", compile_command),
         ("sequence", sequence_command),
+        ("set-function", set_function_command),
         ("verify", verify_command),
         ("show", show_command),
         ("eval", eval_command),

@@ -36,6 +36,7 @@ T = TypeVar("T")
 
 AGGREGATES = ("mean", "sum", "max", "min", "softmax_mean")
 MAX_TOKENS = 64
+MANY_TOKENS = 1024  # of maps that treat all tokens alike, written by a program and not by hand: pairs of a set's points
 _EXPRESSION = "expression"
 
 
@@ -66,17 +67,16 @@ class SequenceMap:
         box = Box.parse(domain)
         count = _count(tokens)
         rows = _texts(target, count)
-        names = [*box.names, *(entry(name, j) for j in range(count) for name in box.names)]
-        if len(set(names)) != len(names):
-            raise InvalidRequest(f"the coordinates {', '.join(box.names)} clash with entries such as {names[box.dim]}")
+        names = _names(box, count)
         collected = _Aggregates(box.names)
         graphs = tuple(parse(row, names, collected) for row in rows)
         if len(graphs) > 1:  # a row is one token's: its own coordinates are entries like all others
-            graphs = tuple(_renamed(g, {c: entry(c, i) for c in box.names}) for i, g in enumerate(graphs))
-        return cls(box, count, tuple(collected.definitions), graphs)._checked()
+            graphs = tuple(renamed(g, {c: entry(c, i) for c in box.names}) for i, g in enumerate(graphs))
+        return cls(box, count, tuple(collected.definitions), graphs).checked()
 
-    def _checked(self) -> SequenceMap:
-        known = {*self.box.names, *(entry(name, j) for j in range(self.tokens) for name in self.box.names)}
+    def checked(self) -> SequenceMap:
+        """Itself, if everything fits together."""
+        known = set(_names(self.box, self.tokens))
         fetched = {source_name(name, k) for k in range(MAX_TOKENS) for name in self.box.names}
         taken = fetched & {*known, *(d.name for d in self.definitions)}
         if taken:  # else a fetched token could pass for an aggregate
@@ -95,6 +95,8 @@ class SequenceMap:
             raise InvalidRequest(f"{len(self.rows)} rows for {self.tokens} tokens: give one row, or one a token")
         if len({len(row.outputs) for row in self.rows}) != 1:
             raise InvalidRequest("every token must have the same number of outputs")
+        if not 1 <= self.tokens <= (MANY_TOKENS if self.equivariant else MAX_TOKENS):
+            raise InvalidRequest(f"{self.tokens:,} tokens are more than {MAX_TOKENS}")
         return self
 
     @property
@@ -163,7 +165,7 @@ class SequenceMap:
                 for d in data["definitions"]
             )
             rows = tuple(Graph.from_json(row) for row in data["rows"])
-            return cls(box, _count(data["tokens"]), definitions, rows)._checked()
+            return cls(box, _count(data["tokens"], MANY_TOKENS), definitions, rows).checked()
         except (KeyError, TypeError, ValueError, IndexError, InvalidRequest) as error:
             raise DamagedFile(f"the file's target is no sequence map that attnfun knows ({error})") from None
 
@@ -345,7 +347,8 @@ class _Aggregates:
         return self.definitions[-1].name
 
 
-def _renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
+def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
+    """The graph with other names for some of its variables."""
     builder = Builder()
     at: list[int] = []
     for node in graph.nodes:
@@ -362,9 +365,17 @@ def _written(graph: Graph, output: int, shown: Mapping[str, str]) -> str:
     return re.sub(r"[A-Za-z_][A-Za-z_0-9]*", lambda m: shown.get(m.group(), m.group()), text)
 
 
-def _count(tokens: Any) -> int:
-    if isinstance(tokens, bool) or not isinstance(tokens, (int, np.integer)) or not 1 <= tokens <= MAX_TOKENS:
-        raise InvalidRequest(f"tokens={tokens!r:.30}: a whole number from 1 to {MAX_TOKENS} is needed")
+def _names(box: Box, tokens: int) -> list[str]:
+    """Coordinates, then entries; all different."""
+    names = [*box.names, *(entry(name, j) for j in range(tokens) for name in box.names)]
+    if len(set(names)) != len(names):
+        raise InvalidRequest(f"the coordinates {', '.join(box.names)} clash with entries such as {names[box.dim]}")
+    return names
+
+
+def _count(tokens: Any, most: int = MAX_TOKENS) -> int:
+    if isinstance(tokens, bool) or not isinstance(tokens, (int, np.integer)) or not 1 <= tokens <= most:
+        raise InvalidRequest(f"tokens={tokens!r:.30}: a whole number from 1 to {most} is needed")
     return int(tokens)
 
 

@@ -1,0 +1,226 @@
+"""SetFunction: what is asked of a network that maps a set of n points of a box to numbers, whatever their order.
+
+An expression uses the points inside *sums* only, so it is symmetric by construction:
+
+| written | means |
+| --- | --- |
+| sum(e), mean(e), max(e), min(e) | over the elements, e in the coordinates x (or x_i, or x[i]) |
+| the same with x_i and x_j (or x[i], x[j]) in e | over all ordered pairs (i, j), i = j included |
+| pairs(e) | the sum over all ordered pairs, whatever e uses |
+| distinct(e) | the sum over all ordered pairs with i ≠ j |
+
+A sum runs over every index that is used inside it and in no sum within it. Sums may be nested; max and min of several
+arguments are the ordinary ones.
+
+    sum(x**2) + sum(x[i]*x[j])          sqrt(sum((x_i - x_j)**2 + (y_i - y_j)**2) + 1)
+
+`on_elements` and `on_pairs` write the function as a sequence map: of n tokens, one an element, where there are only
+sums over elements; of n² tokens, one an ordered pair, always (the sum of e over elements is n times the mean over
+pairs). Failure mode: InvalidRequest, in one line, for points outside of sums, sums of constants, names that clash;
+Infeasible for more pairs than tokens.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.expressions import ArrayAlgebra, Builder, Graph, parse, run
+from attnfun.targets.domain import Array, Box
+from attnfun.targets.sequence import Definition, SequenceMap, renamed
+
+SUMS = ("sum", "mean", "max", "min", "pairs", "distinct")
+MAX_POINTS = 64
+MAX_PAIRS = 1024  # tokens of a network on pairs: 32 points
+_INDEXED = re.compile(r"([A-Za-z_][A-Za-z_0-9]*) *\[ *([ij]) *\]")
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A sum, mean, max or min (`kind`) over elements or pairs of a graph in x_i, x_j and earlier sums."""
+
+    name: str
+    kind: str
+    pairs: bool
+    graph: Graph
+
+
+@dataclass(frozen=True)
+class SetFunction:
+    """See the module's statement; `row` holds the outputs as expressions of the sums alone."""
+
+    box: Box
+    points: int
+    sums: tuple[Sum, ...]
+    row: Graph
+    texts: tuple[str, ...] = field(compare=False)
+
+    @classmethod
+    def read(cls, target: Any, domain: Any, points: Any) -> SetFunction:
+        """From an expression or a list of expressions (the outputs)."""
+        if isinstance(target, SetFunction):
+            return target
+        box = Box.parse(domain)
+        n = _count(points)
+        given = [target] if isinstance(target, str) else target
+        if not isinstance(given, Sequence) or not given or not all(isinstance(text, str) for text in given):
+            raise InvalidRequest(f"target {target!r:.80}: give an expression or a list of expressions")
+        names = [*box.names, *first(box), *second(box)]
+        if len(set(names)) != len(names):
+            raise InvalidRequest(f"the coordinates {', '.join(box.names)} clash with indices such as {first(box)[0]}")
+        texts = tuple(str(text).strip() for text in given)
+        found = _Sums(box)
+        row = parse([_INDEXED.sub(r"\1_\2", text) for text in texts], names, found)
+        clash = {s.name for s in found.sums} & set(names)
+        if clash:
+            raise InvalidRequest(f"the name {min(clash)} is kept for sums; call the coordinate something else")
+        loose = sorted(set(row.variables) & set(names))
+        if loose:
+            raise InvalidRequest(
+                f"{loose[0]} stands outside of every sum; a set function sees its points through sum, mean, max, min, "
+                "pairs and distinct only"
+            )
+        return cls(box, n, tuple(found.sums), row, texts)
+
+    @property
+    def text(self) -> str:
+        return self.texts[0] if len(self.texts) == 1 else "[" + ", ".join(self.texts) + "]"
+
+    @property
+    def outputs(self) -> int:
+        return len(self.row.outputs)
+
+    @property
+    def has_pairs(self) -> bool:
+        return any(s.pairs for s in self.sums)
+
+    def values(self, X: Array, weights: Array | None = None) -> Array:
+        """(batch, n, d) → (batch, outputs) in float64 as NumPy computes it; never evidence. With `weights` (batch, n)
+        of the points the sums are weighted, and n may be any number (means stay over self.points).
+        """
+        env: dict[str, Any] = {}
+        for k, (a, b) in enumerate(zip(first(self.box), second(self.box), strict=True)):
+            env[a], env[b] = X[:, :, None, k], X[:, None, :, k]
+        w = np.ones(X.shape[:2]) if weights is None else weights
+        with np.errstate(all="ignore"):
+            for s in self.sums:
+                value = np.asarray(run(s.graph, ArrayAlgebra(), env)[0])
+                value = np.broadcast_to(value, (len(X), X.shape[1], X.shape[1] if s.pairs else 1))
+                if s.kind in ("max", "min"):
+                    total = (np.max if s.kind == "max" else np.min)(value, axis=(1, 2), keepdims=True)
+                else:
+                    weight = w[:, :, None] * w[:, None, :] if s.pairs else w[:, :, None]
+                    total = np.sum(value * weight, axis=(1, 2), keepdims=True)
+                    if s.kind == "mean":
+                        total = total / self.points ** (2 if s.pairs else 1)
+                env[s.name] = total
+            outputs = run(self.row, ArrayAlgebra(), env)
+        return np.stack([np.broadcast_to(np.asarray(v).reshape(-1), (len(X),)) for v in outputs], axis=1)
+
+    def on_elements(self) -> SequenceMap:
+        """The same function at each of n tokens, one an element; there must be no pairs."""
+        if self.has_pairs:
+            raise InvalidRequest(f"{self.text[:80]} has sums over pairs; a token that holds one element has no pairs")
+        names = dict(zip(first(self.box), self.box.names, strict=True))
+        definitions: list[Definition] = []
+        for number, s in enumerate(self.sums, start=1):
+            definitions += _definitions(s, number, s.kind, renamed(s.graph, names), self.box.names)
+        return SequenceMap(self.box, self.points, tuple(definitions), (self.row,)).checked()
+
+    def on_pairs(self) -> SequenceMap:
+        """The same function at each of n² tokens, one an ordered pair of elements."""
+        n = self.points
+        if n * n > MAX_PAIRS:
+            most = {"points": math.isqrt(MAX_PAIRS)}
+            raise Infeasible(f"{n} points make {n * n:,} pairs; a network has at most {MAX_PAIRS:,} such tokens", most)
+        box = Box((*first(self.box), *second(self.box)), self.box.low * 2, self.box.high * 2)
+        definitions: list[Definition] = []
+        for number, s in enumerate(self.sums, start=1):
+            graph, kind = s.graph, s.kind
+            if kind == "sum" and not s.pairs:  # every element is the first of n pairs: the sum is n times their mean
+                builder = Builder()
+                times = builder.apply("mul", builder.const(Fraction(n)), inlined(builder, graph))
+                graph, kind = builder.graph([times]), "mean"
+            definitions += _definitions(s, number, kind, graph, box.names)
+        return SequenceMap(box, n * n, tuple(definitions), (self.row,)).checked()
+
+
+def pair_tokens(X: Array) -> Array:
+    """(batch, n, d) → (batch, n², 2d): token n·i + j holds the elements i and j."""
+    batch, n, d = X.shape
+    left, right = np.repeat(X, n, axis=1), np.tile(X, (1, n, 1))
+    return np.concatenate([left, right], axis=2).reshape(batch, n * n, 2 * d)
+
+
+def first(box: Box) -> tuple[str, ...]:
+    """The coordinates of element i."""
+    return tuple(f"{name}_i" for name in box.names)
+
+
+def second(box: Box) -> tuple[str, ...]:
+    """The coordinates of element j."""
+    return tuple(f"{name}_j" for name in box.names)
+
+
+def _definitions(s: Sum, number: int, kind: str, graph: Graph, coordinates: Sequence[str]) -> list[Definition]:
+    node = graph.nodes[graph.outputs[0]]
+    if node.op == "var" and node.value in coordinates:
+        return [Definition(s.name, kind, (str(node.value),))]
+    inner = f"inner_of_{number}"
+    return [Definition(inner, "expression", (), graph), Definition(s.name, kind, (inner,))]
+
+
+def inlined(builder: Builder, graph: Graph) -> int:
+    """The node of another builder's expression, written anew here."""
+    at: list[int] = []
+    for node in graph.nodes:
+        at.append(builder.apply(node.op, *(at[arg] for arg in node.args), value=node.value))
+    return at[graph.outputs[0]]
+
+
+class _Sums:
+    """The parser's `calls`: a sum becomes a variable."""
+
+    def __init__(self, box: Box) -> None:
+        self.plain, self.first, self.second = box.names, first(box), second(box)
+        self.sums: list[Sum] = []
+
+    def __call__(self, name: str, args: list[int], builder: Builder) -> int | None:
+        if name not in SUMS or (name in ("max", "min") and len(args) != 1):
+            return None
+        if len(args) != 1:
+            raise InvalidRequest(f"{name} takes 1 argument, not {len(args)}")
+        graph = renamed(builder.graph([args[0]]), dict(zip(self.plain, self.first, strict=True)))
+        uses_first, uses_second = (bool(set(graph.variables) & set(names)) for names in (self.first, self.second))
+        if not uses_first and not uses_second:
+            raise InvalidRequest(f"{name} of something that is the same for every point")
+        if name == "distinct":
+            same = renamed(graph, dict(zip(self.second, self.first, strict=True)))
+            whole, own = self._named("sum", True, graph), self._named("sum", False, same)
+            return builder.apply("sub", builder.var(whole), builder.var(own))
+        over = name == "pairs" or (uses_first and uses_second)
+        if not over and uses_second:
+            graph = renamed(graph, dict(zip(self.second, self.first, strict=True)))
+        return builder.var(self._named("sum" if name == "pairs" else name, over, graph))
+
+    def _named(self, kind: str, pairs: bool, graph: Graph) -> str:
+        for s in self.sums:
+            if (s.kind, s.pairs, s.graph) == (kind, pairs, graph):
+                return s.name
+        over = "pairs" if pairs else "elements"
+        name = f"{kind}_over_{over}_{1 + sum((s.kind, s.pairs) == (kind, pairs) for s in self.sums)}"
+        self.sums.append(Sum(name, kind, pairs, graph))
+        return name
+
+
+def _count(points: Any) -> int:
+    if isinstance(points, bool) or not isinstance(points, (int, np.integer)) or not 1 <= points <= MAX_POINTS:
+        raise InvalidRequest(f"points={points!r:.30}: a whole number from 1 to {MAX_POINTS} is needed")
+    return int(points)

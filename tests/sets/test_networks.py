@@ -1,0 +1,143 @@
+"""Networks on sets: proved, symmetric, the same in torch and from the file; the hard functions among them."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attnfun as af
+from attnfun.certify.sequence import probe_sequences
+from attnfun.cli import main
+from attnfun.limits.separation.hard_sets import HardSet
+
+LINE = {"x": (-1, 1)}
+CASES = [
+    ("sum(x[i]**2) + sum(x[i]*x[j])", LINE, 5, 1e-4, "auto", "power-sums"),
+    ("sum(x[i]**2) + sum(x[i]*x[j])", LINE, 5, 1e-4, "pairs", "pairs"),
+    ("sum((x_i-x_j)**2 + (y_i-y_j)**4)", {"x": (1, 2), "y": (-1, 1)}, 4, 1e-3, "auto", "pairs"),
+    ("sum(exp(-(x_i-x_j)**2))", LINE, 6, 1e-3, "auto", "pairs"),
+    ("sqrt(1 + sum(sin(x)))", {"x": (0, 1)}, 6, 1e-3, "auto", "elements"),
+    ("max(x_i - x_j) - mean(x)", LINE, 6, 1e-2, "auto", "pairs"),
+]
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case[0]}, {case[4]}")
+def net(request: pytest.FixtureRequest) -> af.SetApproximant:
+    text, domain, points, eps, method, expected = request.param
+    made = af.set_function(text, points, domain, eps, method=method)
+    assert made.method == expected
+    return made
+
+
+def test_the_bound_is_proved_and_not_below_the_worst_error_found(net: af.SetApproximant) -> None:
+    certificate = net.certificate
+    assert certificate.status is af.Status.PROVED and certificate.eps is not None
+    low, high = certificate.error
+    assert low <= high <= certificate.eps
+    X = probe_sequences(net.target.box, net.target.points, 800, np.random.default_rng(7))
+    worst = np.abs(net(X) - net.target.values(X)[:, 0]).max()
+    assert worst <= high
+    assert certificate.witness is not None
+    point = np.array(certificate.witness).reshape(1, net.target.points, -1)
+    assert np.abs(net(point) - net.target.values(point)[:, 0])[0] == pytest.approx(low, abs=1e-9)
+
+
+def test_the_order_of_the_points_does_not_matter(net: af.SetApproximant) -> None:
+    rng = np.random.default_rng(3)
+    X = probe_sequences(net.target.box, net.target.points, 50, rng)
+    turned = X[:, rng.permutation(net.target.points)]
+    np.testing.assert_allclose(net(turned), net(X), atol=1e-10)
+
+
+def test_torch_runs_the_same_network(net: af.SetApproximant) -> None:
+    torch = pytest.importorskip("torch")
+    X = probe_sequences(net.target.box, net.target.points, 60, np.random.default_rng(4))
+    with torch.no_grad():
+        Y = net.to_torch()(torch.tensor(X)).numpy()[:, 0]
+    assert np.abs(Y - net.target.values(X)[:, 0]).max() <= net.certificate.error[1]
+    np.testing.assert_allclose(Y, net(X), atol=1e-9)
+
+
+def test_the_file_is_proved_again(net: af.SetApproximant, tmp_path: Path) -> None:
+    path = tmp_path / "set.safetensors"
+    net.save(path)
+    again = af.verify(path)
+    assert again.status is af.Status.PROVED and again.error[1] <= net.certificate.error[1] * (1 + 1e-9)
+
+
+def test_a_set_is_one_matrix_or_many(net: af.SetApproximant) -> None:
+    X = probe_sequences(net.target.box, net.target.points, 4, np.random.default_rng(5))
+    assert net(X).shape == (len(X),) and net(X[0]).shape == ()
+    assert float(net(X[0])) == pytest.approx(float(net(X)[0]), abs=1e-12)
+    with pytest.raises(af.InvalidRequest):
+        net(X[:, :-1])
+    with pytest.raises(af.InvalidRequest):
+        net(X + 100)
+    assert net.analysis.verdict in net.explain() or net.analysis.verdict[1:] in net.explain()
+
+
+def test_requests_that_do_not_fit_are_refused() -> None:
+    for options in ({"method": "sums"}, {"method": "elements"}, {"method": "power-sums"}):
+        with pytest.raises(af.InvalidRequest):
+            af.set_function("sum(exp(x_i*x_j))", 4, LINE, 1e-2, **options)  # type: ignore[arg-type]
+    for method in ("auto", "pairs"):
+        with pytest.raises(af.Infeasible, match="1,600 pairs") as why:
+            af.set_function("sum(exp(x_i*x_j))", 40, LINE, 1e-2, method=method)
+        assert why.value.nearest == {"points": 32}
+    assert af.set_function("sum(x_i*x_j**2)", 40, LINE, 1e-1).method == "power-sums"
+
+
+def test_many_points_make_many_pairs() -> None:
+    made = af.set_function("log(1 + sum((x_i-x_j)**2))", 10, LINE, 1e-2)
+    assert made.method == "pairs" and made.network.tokens == 100
+    assert made.certificate.status is af.Status.PROVED
+
+
+@pytest.mark.parametrize(
+    ("points", "dim", "eps"),
+    [(4, 1, 1e-2), pytest.param(8, 1, 1e-3, marks=pytest.mark.slow), pytest.param(4, 2, 1e-3, marks=pytest.mark.slow)],
+)
+def test_one_feature_of_pairs_computes_the_hard_function(points: int, dim: int, eps: float) -> None:
+    g = HardSet(points, dim)
+    expressions, domain = (g.angle_expressions(), g.angle_domain) if dim == 1 else (g.expressions(), g.domain)
+    made = af.set_function(expressions, points, domain, eps, method="pairs")
+    assert made.certificate.status is af.Status.PROVED
+    X = g.sample(200, seed=6)
+    Y = made(g.angles(X) if dim == 1 else g.real(X))
+    assert np.abs(Y[:, 0] + 1j * Y[:, 1] - g.by_power_sums(X)).max() <= math.sqrt(2) * made.certificate.error[1]
+
+
+def test_deep_sets_with_some_of_the_features_attains_its_error() -> None:
+    g = HardSet(5, 2)
+    X = g.sample(4000, seed=8)
+    whole = g.by_pairs(X)
+    for features in (1, 2, 3):
+        made = af.set_function(g.expressions(features), 5, g.domain, 1e-3)
+        assert made.method == "elements" and made.analysis.features_needed == 2 * features
+        Y = made(g.real(X))
+        missing = np.abs(Y[:, 0] + 1j * Y[:, 1] - whole) ** 2
+        expected = af.bounds.sets(5, 2, features).upper
+        spread = 5 * missing.std() / math.sqrt(len(X))
+        off = math.sqrt(2) * made.certificate.error[1]
+        assert abs(missing.mean() - expected) <= spread + 2 * off * math.sqrt(missing.mean()) + off**2
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = str(tmp_path / "s.safetensors")
+    words = ["set-function", "-sum(x**2) + sum(x[i]*x[j])", "--points", "4", "--domain", "x=-1:1", "--eps", "1e-3"]
+    assert main([*words, "--json", "-o", path]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["status"] == "proved" and record["error"] <= 1e-3 and record["method"] == "power-sums"
+    assert record["analysis"]["kind"] == "exact" and record["analysis"]["two_factor_rank"] == 1
+    assert {"name", "eps", "layers", "heads", "rank", "keys", "parameters", "seconds", "points"} <= set(record)
+    assert main(["verify", path, "--json"]) == 0
+    capsys.readouterr()
+    assert main(words) == 0
+    assert "DeepSets is enough" in " ".join(capsys.readouterr().out.split())
+    for bad in (["set-function", "x", *words[2:]], words[:2], [*words[:-1], "nan"]):
+        assert main(bad) == 2
+        assert capsys.readouterr().err.count("\n") == 1

@@ -1,10 +1,12 @@
 """What rank, heads, pairs and bits cannot do: calculators, each answer with its hypotheses and source.
 
     af.bounds.rank(dim=64, rank=8, heads=16)          the furthest of two points
+    af.bounds.matching(tokens=8192, rank=64, bits=32) triples that sum to 0, by bits
 """
 
 from __future__ import annotations
 
+from attnfun.limits.separation.matching import MatchingBound, matching
 from attnfun.limits.separation.rank import RankBound, rank
 
-__all__ = ["RankBound", "rank"]
+__all__ = ["MatchingBound", "RankBound", "matching", "rank"]

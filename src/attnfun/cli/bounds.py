@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from attnfun.cli.arguments import check_writable, picture_path, read_eps
+from attnfun.cli.bounds_matching import matching_command
 from attnfun.cli.render import console, facts, literal, number, print_json
 
 PANEL = "Limits"
@@ -24,6 +25,7 @@ group = typer.Typer(
 def register(app: typer.Typer) -> None:
     """Hang the group on the app."""
     group.command("rank")(rank_command)
+    group.command("matching")(matching_command)
     app.add_typer(group, name="bounds", rich_help_panel=PANEL)
 
 

@@ -13,9 +13,12 @@ from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest
 if TYPE_CHECKING:
     from attnfun import bounds
     from attnfun.approximant import Approximant
+    from attnfun.averages import SparseAverage, sparse_average
     from attnfun.certify import Certificate, Status
     from attnfun.limits.embedding import EmbeddingDimension, embed_dim
     from attnfun.limits.score_rank import ScoreRank, rank_of
+    from attnfun.matching import Matching, matching
+    from attnfun.planner import Plan, plan
     from attnfun.relations import RelationApproximant, relation
     from attnfun.sequence_approximant import SequenceApproximant
     from attnfun.sequences import sequence
@@ -37,11 +40,14 @@ __all__ = [
     "InContextSolver",
     "Infeasible",
     "InvalidRequest",
+    "Matching",
     "NotPositive",
+    "Plan",
     "Refuted",
     "RelationApproximant",
     "ScoreRank",
     "SequenceApproximant",
+    "SparseAverage",
     "Status",
     "TrilinearForm",
     "bounds",
@@ -51,9 +57,12 @@ __all__ = [
     "interpolation",
     "interpolation_table",
     "load",
+    "matching",
+    "plan",
     "rank_of",
     "relation",
     "sequence",
+    "sparse_average",
     "ternary",
     "verify",
 ]
@@ -64,9 +73,12 @@ _HOMES = {
     "Certificate": "attnfun.certify",
     "EmbeddingDimension": "attnfun.limits.embedding",
     "InContextSolver": "attnfun.solver",
+    "Matching": "attnfun.matching",
+    "Plan": "attnfun.planner",
     "RelationApproximant": "attnfun.relations",
     "ScoreRank": "attnfun.limits.score_rank",
     "SequenceApproximant": "attnfun.sequence_approximant",
+    "SparseAverage": "attnfun.averages",
     "Status": "attnfun.certify",
     "TrilinearForm": "attnfun.trilinear",
     "compile": "attnfun.verbs",
@@ -75,9 +87,12 @@ _HOMES = {
     "interpolation": "attnfun.truncated_linear",
     "interpolation_table": "attnfun.truncated_linear",
     "load": "attnfun.verbs",
+    "matching": "attnfun.matching",
+    "plan": "attnfun.planner",
     "rank_of": "attnfun.limits.score_rank",
     "relation": "attnfun.relations",
     "sequence": "attnfun.sequences",
+    "sparse_average": "attnfun.averages",
     "ternary": "attnfun.trilinear",
     "verify": "attnfun.verbs",
 }

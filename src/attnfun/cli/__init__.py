@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 import typer
 
-from attnfun.cli import bounds, finite_relations, in_context, interpolation, networks, relation
+from attnfun.cli import bounds, finite_relations, in_context, interpolation, networks, plan, relation
 from attnfun.cli.arguments import shield
 from attnfun.cli.render import fail, failure
 
@@ -59,6 +59,7 @@ in_context.register(app)
 relation.register(app)
 finite_relations.register(app)
 bounds.register(app)
+plan.register(app)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

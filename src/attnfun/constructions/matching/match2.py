@@ -1,6 +1,6 @@
 """Pairs that sum to 0 mod M, by one softmax head of rank 2 and a null token.
 
-Statement: N tokens x_1, ..., x_N in Z_M; target [∃ j: x_i + x_j ≡ 0 mod M] for every i. On tokens (cos 2πx/M, sin 2πx/M)
+Statement: N tokens in Z_M; target [∃ j: x_i + x_j ≡ 0 mod M] for every i. On tokens (cos 2πx/M, sin 2πx/M)
 
     out_i = Σ_j e^{a cos(2π(x_i + x_j)/M)} / (e^b + Σ_j e^{a cos(2π(x_i + x_j)/M)}),    b = a (1 − δ/2),
 

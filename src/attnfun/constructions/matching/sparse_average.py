@@ -1,4 +1,4 @@
-"""Averages over q named tokens of N (sparse averaging), by one head whose keys are codes of positions.
+"""Averages over q named tokens of N (sparse averaging), by heads whose keys are codes of positions.
 
 Statement: token i holds z_i, its position i and a set S_i of q positions; target (1/q) Σ_{j ∈ S_i} z_j. If keys u_j in R^m
 and a query w_S satisfy ⟨w_S, u_j⟩ = 1 on S and at most 1 − μ elsewhere, the head with logits β⟨w_S, u_j⟩ and values z_j
@@ -14,14 +14,18 @@ Derivation: weights on S are equal, and e^{−βμ} of them at most elsewhere. T
 which is 0 on S and negative elsewhere, without its constant and scaled to 1 on S: exact for every set of every N, with
 a margin that falls like N^{−2q}.
 
-Size: 1 layer, 1 head of rank m; tokens of width 2m + 2 dim; β = ln((N − q)/(q ε))/μ, raised to a power of two.
+*several heads*: H heads, H a divisor of q, average over q/H of the positions each, and the output is their mean. With
+H = q and the curve a head of rank 2 copies one position, with margin 1 − cos(2π/N) only: as many coordinates of queries
+as one head on the curve (2q), at 2 log2 N bits instead of 2q log2 N.
+
+Size: 1 layer, H heads of rank m; tokens of width m + H m + 2 dim; β = ln((N − q)/(q ε))/μ, raised to a power of two.
 
 Bound: `certify.sparse_average`, from the numbers of the tokens and weights, for every set that is encoded.
 
 Failure mode: μ ≤ 0 (random keys of too small m), or a margin that rounding eats (curves with large N, q): Infeasible.
 The query w_S is computed by the encoder from S (a linear solve or a product), not by the network.
 
-Example: `sparse_average_network(44, 1, 32.0)` has rank 44 and reads tokens of width 90.
+Example: `sparse_average_network(44, 1, 32.0)` has one head of rank 44 and reads tokens of width 90.
 """
 
 from __future__ import annotations
@@ -47,8 +51,7 @@ def random_sign_keys(tokens: int, width: int, seed: int) -> Array:
 
 def least_norm_query(keys: Array, subset: NDArray[np.int64]) -> Array:
     """w of least norm with ⟨w, u_j⟩ = 1 on the subset (least squares where there is none)."""
-    found: Array = np.linalg.lstsq(keys[subset], np.ones(len(subset)), rcond=None)[0]
-    return found
+    return np.asarray(np.linalg.lstsq(keys[subset], np.ones(len(subset)), rcond=None)[0], dtype=np.float64)
 
 
 def curve_keys(tokens: int, q: int) -> Array:
@@ -68,22 +71,25 @@ def curve_query(tokens: int, subset: NDArray[np.int64]) -> Array:
     return np.concatenate([-2 * upper.real, 2 * upper.imag]) / constant
 
 
-def sparse_average_network(width: int, dim: int, beta: float) -> TokenNetwork:
-    """The head on tokens (key code, query code, z, room for the average)."""
-    names = [f"key {k + 1}" for k in range(width)] + [f"query {k + 1}" for k in range(width)]
+def sparse_average_network(width: int, dim: int, beta: float, heads: int = 1) -> TokenNetwork:
+    """Heads on tokens (key code, a query code a head, z, room for the average)."""
+    names = [f"key {k + 1}" for k in range(width)]
+    names += [f"query {h + 1}.{k + 1}" for h in range(heads) for k in range(width)]
     names += [f"z{k + 1}" for k in range(dim)] + [f"mean{k + 1}" for k in range(dim)]
-    total = len(names)
-    eye = np.eye(total)
-    codes, queries = eye[:, :width], eye[:, width : 2 * width]
-    values, means = eye[:, 2 * width : 2 * width + dim], eye[:, 2 * width + dim :]
-    head = TokenHead("average", queries, beta * codes, values, means.T)
+    eye = np.eye(len(names))
+    start = (1 + heads) * width
+    values, means = eye[:, start : start + dim], eye[:, start + dim :]
+    made = []
+    for h in range(heads):
+        queries = eye[:, (1 + h) * width : (2 + h) * width]
+        made.append(TokenHead(f"average {h + 1}", queries, beta * eye[:, :width], values, means.T / heads))
     outputs = tuple(f"mean{k + 1}" for k in range(dim))
-    return TokenNetwork(tuple(names), (TokenLayer((head,)),), np.zeros((0, total)), means, outputs)
+    return TokenNetwork(tuple(names), (TokenLayer(tuple(made)),), np.zeros((0, len(names))), means, outputs)
 
 
 def encode_average(keys: Array, queries: Array, z: Array) -> Array:
-    """(N, m), (N, m), (N, dim) -> (N, 2m + 2 dim) tokens."""
-    return np.concatenate([keys, queries, z, np.zeros_like(z)], axis=1)
+    """(N, m), (N, H, m), (N, dim) -> (N, m + H m + 2 dim) tokens."""
+    return np.concatenate([keys, queries.reshape(len(keys), -1), z, np.zeros_like(z)], axis=1)
 
 
 def check_subsets(subsets: Any, tokens: int, q: int) -> tuple[tuple[int, ...], ...]:

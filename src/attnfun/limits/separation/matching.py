@@ -1,4 +1,4 @@
-"""How many heads one layer of attention needs for triples, by the bits that two parties must exchange; and for averages.
+"""Heads that one layer of attention needs for triples, by the bits that two parties must exchange; and for averages.
 
 Statement. If a layer of H heads with value width r decides, for every N tokens of Z_M with M = 10(N−1) (N odd; one less
 if even), whether token 0 is in a triple that sums to 0, and if its decision survives rounding the largest logit, the
@@ -41,8 +41,8 @@ _HYPOTHESES = (
     "r is the width of a head's values; what follows the layer at that token may be any function",
 )
 _SOURCE = (
-    "Sanford, Hsu, Telgarsky 2023 (arXiv 2306.02896) for the reduction from disjointness; the count H (r + 2) p >= n is "
-    "derived in attnfun.limits.separation.matching"
+    "Sanford, Hsu, Telgarsky 2023 (arXiv 2306.02896) for the reduction from disjointness; the count H (r + 2) p >= n "
+    "is derived in attnfun.limits.separation.matching"
 )
 
 

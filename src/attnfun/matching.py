@@ -129,8 +129,8 @@ def matching(
 ) -> Matching:
     """A network that finds pairs (order 2) or triples (order 3) summing to 0 mod `modulus` among up to `tokens` tokens.
 
-    Proved, rounding included: at least 0.8 on a match, at most 0.2 otherwise. `self_allowed=False` (pairs only): a token
-    is no partner of itself. Raises Infeasible, with the largest modulus, where the dtype cannot tell 0 from ±1.
+    Proved, rounding included: at least 0.8 on a match, at most 0.2 otherwise. `self_allowed=False` (pairs only): a
+    token is no partner of itself. Raises Infeasible, with the largest modulus, where the dtype cannot tell 0 from ±1.
     """
     N = _whole("tokens", tokens, 1)
     M = _whole("modulus", modulus, 2)
@@ -141,7 +141,7 @@ def matching(
     if dtype not in DTYPES:
         raise InvalidRequest(f"dtype={dtype!r}: {' or '.join(DTYPES)}")
     most = _MOST_TOKENS[order]
-    if N > most:
+    if most < N:
         nearest = {"tokens": most}
         raise Infeasible(f"tokens={N:,}: attention over {N**order:,} products is not run here", nearest)
     found = _built(N, M, order, self_allowed, dtype)

@@ -86,7 +86,7 @@ def _furthest(dim: int, context: int, eps: float, setting: str) -> Family:
         if rank >= dim:
             return "constructed", f"one head of full rank, W_Q W_K^T = -β I, β ≈ {beta:.3g}"
         if layers == 1 and heads < heads_needed(rank):
-            return "impossible", f"rank {rank} needs {_many(heads_needed(rank))} heads at least (bounds.rank, {setting})"
+            return "impossible", f"rank {rank} needs {_many(heads_needed(rank))} heads (bounds.rank, {setting})"
         if layers == 2 and context == 3 and heads >= dim:
             return "constructed", f"tally: {dim} heads of rank 1 at small β, then a look-up by sign"
         return "unknown", UNKNOWN

@@ -1,7 +1,7 @@
 """Triples that sum to 0 mod M, by third-order attention: a softmax over pairs of tokens.
 
-Statement: N tokens in Z_M; target [∃ j, k: x_i + x_j + x_k ≡ 0 mod M] for every i (i, j, k need not differ). With logits
-a cos(2π(x_i + x_j + x_k)/M) over all N² pairs and a null of logit b = a(1 − δ/2), value 0, a ≥ (2/δ) ln(4N²),
+Statement: N tokens in Z_M; target [∃ j, k: x_i + x_j + x_k ≡ 0 mod M] for every i (i, j, k need not differ). With
+logits a cos(2π(x_i + x_j + x_k)/M) over all N² pairs and a null of logit b = a(1 − δ/2), value 0, a ≥ (2/δ) ln(4N²),
 δ = 1 − cos(2π/M): at least 4N²/(4N²+1) where there is a match, at most 1/5 where not.
 
 Source: C. Sanford, D. Hsu, M. Telgarsky 2023, arXiv 2306.02896 (third-order tensor attention); constants derived here.
@@ -11,8 +11,9 @@ cos(α+β+γ) = ccc − css − scs − ssc: a trilinear form of four terms.
 
 Construction: two forms of the same thing. `third_order` evaluates the trilinear form on single encodings and takes the
 softmax over pairs: that is third-order attention, and no plain attention layer. `match3` is plain softmax attention
-that torch runs unchanged, with one key token a pair, (cos, sin) of x_j + x_k: those products of encodings are not linear
-in the tokens, and no layer here computes them; the encoder looks them up. So the plain network has N + N² tokens.
+that torch runs unchanged, with one key token a pair, (cos, sin) of x_j + x_k: those products of encodings are not
+linear in the tokens, and no layer here computes them; the encoder looks them up. So the plain network has N + N²
+tokens.
 
 Size: 1 head, 1 constant token, rank 2 between tokens and pairs (3 with the null's coordinate); O(N³) products for
 `third_order`, (N + N²)² for the plain network.

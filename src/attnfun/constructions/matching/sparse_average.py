@@ -1,8 +1,8 @@
 """Averages over q named tokens of N (sparse averaging), by heads whose keys are codes of positions.
 
-Statement: token i holds z_i, its position i and a set S_i of q positions; target (1/q) Σ_{j ∈ S_i} z_j. If keys u_j in R^m
-and a query w_S satisfy ⟨w_S, u_j⟩ = 1 on S and at most 1 − μ elsewhere, the head with logits β⟨w_S, u_j⟩ and values z_j
-is off by at most ((N − q)/q) e^{−βμ} (max z − min z).
+Statement: token i holds z_i, its position i and a set S_i of q positions; target (1/q) Σ_{j ∈ S_i} z_j. If keys u_j in
+R^m and a query w_S satisfy ⟨w_S, u_j⟩ = 1 on S and at most 1 − μ elsewhere, the head with logits β⟨w_S, u_j⟩ and values
+z_j is off by at most ((N − q)/q) e^{−βμ} (max z − min z).
 
 Source: C. Sanford, D. Hsu, M. Telgarsky 2023, arXiv 2306.02896: m of the order of q log N at bounded precision, m = 2q
 exactly without bound on precision; m p must be at least of the order of q (quoted, constant unknown).

@@ -7,13 +7,13 @@ Derivation. Alice's tokens A lie in 3n..4n, Bob's are M−1−B with B in 3n+1..
 then is 3n+i with a_i = b_i = 1. No other triple with token 0 sums to a multiple of M: 1+A+A' ≤ 8n+1; two of Bob's give
 2M−1−B−B', from 32n−3 to 34n−3; and 1+1+x is 3, at most 4n+2, or M+1−B, none of them 0 mod 20n for n ≥ 1.
 
-Statement (protocol). One attention layer, a token that both parties know, Alice's tokens and Bob's. For every head Alice
-sends the largest logit of her tokens, their normaliser and its r averages of values, p bits each; Bob does the rest.
-That is H(r+2)p bits, and the output is the layer's but for rounding them.
+Statement (protocol). One attention layer, a token that both parties know, Alice's tokens and Bob's. For every head
+Alice sends the largest logit of her tokens, their normaliser and its r averages of values, p bits each; Bob does the
+rest. That is H(r+2)p bits, and the output is the layer's but for rounding them.
 Derivation. Softmax sums over a union of tokens are sums over the parts after a common shift. Each number is sent as one
 of 2^p equally spaced ones in a range that both parties know: a logit in ±L, L from the weights and a bound of the
-entries of the tokens (rounded up, and the sums are taken after that rounding, so it costs nothing); the logarithm of the
-normaliser between −(step of the logit) and ln n; averages in ±V. Their errors are half a step each.
+entries of the tokens (rounded up, and the sums are taken after that rounding, so it costs nothing); the logarithm of
+the normaliser between −(step of the logit) and ln n; averages in ±V. Their errors are half a step each.
 
 Source. Idea: C. Sanford, D. Hsu, M. Telgarsky 2023, arXiv 2306.02896. The numbers of the reduction are checked here.
 Size. 2n+1 tokens; H(r+2)p bits. Bound: none; the error is measured. Failure mode: few bits, or ranges so large that 2^p

@@ -10,8 +10,8 @@ disjoint, and no two of them may have the same transcript, for one of the two cr
 follows the layer at token 0, an MLP of any size, is free.
 
 Statement (averages). If one layer with a linear read-out averages over every q-subset of N positions within ε < w/(4q),
-w the width of the range of z, with queries of H r numbers of p bits, and keys and values that are functions of z_j and j
-(not of the sets tokens name), then H r p ≥ log2 C(N, q).
+w the width of the range of z, with queries of H r numbers of p bits, and keys and values that are functions of z_j and
+j (not of the sets tokens name), then H r p ≥ log2 C(N, q).
 
 Derivation. Two sets S ≠ S' of equal query numbers, named by token i: what the heads add is the same function of all z,
 and what the residual stream adds depends on z_i alone. Some j ≠ i is in one of the two and not in the other; moving z_j

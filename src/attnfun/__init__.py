@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from attnfun.certify import Certificate, Status
     from attnfun.limits.embedding import EmbeddingDimension, embed_dim
     from attnfun.limits.score_rank import ScoreRank, rank_of
-    from attnfun.matching import Matching, matching
+    from attnfun.matcher import Matching, matching
     from attnfun.planner import Plan, plan
     from attnfun.relations import RelationApproximant, relation
     from attnfun.sequence_approximant import SequenceApproximant
@@ -73,7 +73,7 @@ _HOMES = {
     "Certificate": "attnfun.certify",
     "EmbeddingDimension": "attnfun.limits.embedding",
     "InContextSolver": "attnfun.solver",
-    "Matching": "attnfun.matching",
+    "Matching": "attnfun.matcher",
     "Plan": "attnfun.planner",
     "RelationApproximant": "attnfun.relations",
     "ScoreRank": "attnfun.limits.score_rank",
@@ -87,7 +87,7 @@ _HOMES = {
     "interpolation": "attnfun.truncated_linear",
     "interpolation_table": "attnfun.truncated_linear",
     "load": "attnfun.verbs",
-    "matching": "attnfun.matching",
+    "matching": "attnfun.matcher",
     "plan": "attnfun.planner",
     "rank_of": "attnfun.limits.score_rank",
     "relation": "attnfun.relations",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnfun.certify.sparse_average import AverageBound, prove_sparse_average
+from attnfun.certify.sparse_average import AverageBound, prove_by_sparse_average
 from attnfun.certify.view import Undecided
 from attnfun.constructions.matching.sparse_average import (
     KEYS,
@@ -230,7 +230,7 @@ def _proved(
     eps: float,
 ) -> AverageBound:
     try:
-        bound = prove_sparse_average(network, codes, queries, named, z_range)
+        bound = prove_by_sparse_average(network, codes, queries, named, z_range)
     except Undecided as why:
         raise Infeasible(f"eps={eps:g}: {why}") from None
     if not bound.error <= eps:

@@ -81,13 +81,14 @@ def _furthest(dim: int, context: int, eps: float, setting: str) -> Family:
         return needed[rank]
 
     beta = full_rank_constant(dim, context - 1) / eps
+    tally = context == 3 and eps >= 1e-3  # two candidates; below, its small scores meet rounding
 
     def judge(rank: int, heads: int, layers: int) -> tuple[str, str]:
         if rank >= dim:
             return "constructed", f"one head of full rank, W_Q W_K^T = -β I, β ≈ {beta:.3g}"
         if layers == 1 and heads < heads_needed(rank):
             return "impossible", f"rank {rank} needs {_many(heads_needed(rank))} heads (bounds.rank, {setting})"
-        if layers == 2 and context == 3 and heads >= dim:
+        if layers == 2 and tally and heads >= dim:
             return "constructed", f"tally: {dim} heads of rank 1 at small β, then a look-up by sign"
         return "unknown", UNKNOWN
 
@@ -100,7 +101,7 @@ def _furthest(dim: int, context: int, eps: float, setting: str) -> Family:
         answer += f"in one layer must be at least {_many(thin)}"
     else:
         answer += f"in one layer must be at least {_many(thin)}, and heads of rank {dim // 2} at least {_many(half)}"
-    if context == 3 and thin > 1:
+    if tally and thin > 1:
         answer += f"; with a second layer {dim} thin heads do"
     answer += ". (Family: the further or nearest point, a task of full rank.)"
     more = (
@@ -108,7 +109,7 @@ def _furthest(dim: int, context: int, eps: float, setting: str) -> Family:
         "holds for them",
     )
     built = [f"one head of rank {dim}, β about {beta:.3g} (C/ε, first order in 1/β; computed)"]
-    if context == 3:
+    if tally:
         built.append(f"tally: 2 layers, {dim} + 1 heads of rank 1, two candidates")
     return Family(
         "nearest and furthest points: full rank",
@@ -232,7 +233,7 @@ def _averages(dim: int, context: int, eps: float, bits: int, q: int, say: Callab
 
     fewest = min(found, default=None)
     if fewest is None:
-        answer = f"Nothing is constructed at {bits} bits for averages over {q} of {context:,}"
+        answer = f"No heads are constructed at {bits} bits for averages over {q} of {context:,}, thin or fat"
     else:
         last = max(found)
         options = [

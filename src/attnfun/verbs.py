@@ -292,8 +292,8 @@ def _jsonable(value: Any) -> Any:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The Approximant of a file, its SequenceApproximant, RelationApproximant or InContextSolver; damaged or foreign
-    files raise DamagedFile. Its certificate is the stored one, not proved anew.
+    """The Approximant of a file, its SequenceApproximant, RelationApproximant, InContextSolver or Matching; damaged or
+    foreign files raise DamagedFile. Its certificate is the stored one, not proved anew.
     """
     kind = format_of(path)
     if kind == SEQUENCE:
@@ -305,8 +305,11 @@ def load(path: str | os.PathLike[str]) -> Any:
 
         return load_towers(path)
     if kind == TOKENS:
+        from attnfun.matcher import is_matching, load_matching
         from attnfun.solver import load_in_context
 
+        if is_matching(path):
+            return load_matching(path)
         return load_in_context(path)
     network, meta = load_file(path)
     function = _function(network, meta)
@@ -338,8 +341,11 @@ def verify(
             raise InvalidRequest("the file of a relation is proved against the relation it holds: leave target out")
         return verify_towers(path, progress)
     if kind == TOKENS:
+        from attnfun.matcher import is_matching, load_matching
         from attnfun.solver import verify_in_context
 
+        if target is None and is_matching(path):
+            return load_matching(path).certificate
         if target is not None:
             raise InvalidRequest("the file holds a network that solves a regression in context: it has no expression")
         with one_thread():

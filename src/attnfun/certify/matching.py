@@ -61,7 +61,7 @@ class MatchBound:
         return min(self.match - 0.5, 0.5 - self.other)
 
 
-def prove_matching(
+def prove_by_matching(
     network: TokenNetwork, tokens: int, modulus: int, order: int, *, self_allowed: bool = True, trilinear: bool = False
 ) -> MatchBound:
     """The bound for `tokens` tokens; `trilinear`: of third-order attention with the network's a and b."""
@@ -87,9 +87,7 @@ def prove_matching(
         match, other = (one - lost) / (one + (-above).exp()), (one + lost) * leak / (one + leak)
         if not self_allowed:
             match, other = _without_self(network, tokens, match, other, lost, E, a, b)
-        return MatchBound(
-            _down(match), _up(other), a, b, float((arb(a) * kappa).upper()), _hypotheses(network.dtype)
-        )
+        return MatchBound(_down(match), _up(other), a, b, float((arb(a) * kappa).upper()), _hypotheses(network.dtype))
 
 
 def _hypotheses(dtype: str) -> tuple[str, ...]:

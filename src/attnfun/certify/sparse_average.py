@@ -49,7 +49,7 @@ class AverageBound:
     hypotheses: tuple[str, ...]
 
 
-def prove_sparse_average(
+def prove_by_sparse_average(
     network: TokenNetwork,
     keys: Array,
     queries: Array,

@@ -13,12 +13,8 @@ def matching_command(
     tokens: Annotated[int, typer.Option("--tokens", metavar="N", help="Tokens in the context.", show_default=False)],
     rank: Annotated[int, typer.Option("--rank", metavar="R", help="Width of a head's values.", show_default=False)],
     bits: Annotated[int, typer.Option("--bits", metavar="P", help="Bits of a number.", show_default=False)],
-    heads: Annotated[
-        int | None, typer.Option("--heads", metavar="H", help="Also: are so many heads too few?")
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object on stdout and nothing else there.")
-    ] = False,
+    heads: Annotated[int | None, typer.Option("--heads", metavar="H", help="Also: are so many heads too few?")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout and nothing else there.")] = False,
 ) -> int:
     """The heads that one layer needs to find three tokens that sum to 0, by the bits it can carry.
 

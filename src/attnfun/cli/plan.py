@@ -41,9 +41,7 @@ def plan_command(
         str, typer.Option("--setting", help="furthest-neighbour: the setting of `attnfun bounds rank`.")
     ] = "softmax-any-v",
     png: Annotated[str | None, typer.Option("--png", metavar="FILE", help="Draw the map of rank × heads.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object on stdout and nothing else there.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout and nothing else there.")] = False,
 ) -> int:
     """Many thin heads or few fat ones? Which rank, heads and layers are impossible, constructed, or unknown.
 

@@ -75,7 +75,7 @@ def converse(
     known, mine, theirs = (np.asarray(x, dtype=np.float64) for x in (common, alice, bob))
     if known.shape != (network.width,) or any(x.ndim != 2 or x.shape[1] != network.width for x in (mine, theirs)):
         raise InvalidRequest(f"tokens of width {network.width} are needed: one common, and those of either party")
-    if len(mine) == 0 or not max(float(np.abs(x).max(initial=0.0)) for x in (known, mine, theirs)) <= largest:
+    if len(mine) == 0 or not all((np.abs(x) <= largest).all() for x in (known, mine, theirs)):  # NaN must not pass
         raise InvalidRequest(f"Alice needs a token, and no entry of a token may exceed largest={largest:g}")
     layer = network.layers[0]
     own = np.concatenate([known[None], theirs, network.constants])

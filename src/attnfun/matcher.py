@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,18 +10,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnfun.certify.matching import MatchBound, prove_matching
+from attnfun.certify import Certificate, Status
+from attnfun.certify.matching import MatchBound, prove_by_matching
 from attnfun.certify.view import Undecided
 from attnfun.constructions.matching.encoding import residues
 from attnfun.constructions.matching.match2 import encode2, least_scale, match2
 from attnfun.constructions.matching.match3 import encode3, match3, third_order
-from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.network import Cost, TokenNetwork, save_tokens, tokens_to_torch
+from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
+from attnfun.network import Cost, TokenNetwork, load_tokens, save_tokens, tokens_to_torch
 from attnfun.network.network import DTYPES
 
 if TYPE_CHECKING:
     import torch
 
+KIND = "matching"
 MARGIN = 0.3
 _MOST_TOKENS = {2: 1 << 14, 3: 128}
 _DOUBLINGS = 24
@@ -85,9 +88,29 @@ class Matching:
         return tokens_to_torch(self.network, dtype)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Weights and target as one safetensors file (`network.load_tokens` reads it)."""
-        target = {"kind": "matching", "tokens": self.tokens, "modulus": self.modulus, "order": self.order}
-        save_tokens(path, self.network, {"target": {**target, "self_allowed": self.self_allowed}})
+        """Weights, target and certificate as one safetensors file."""
+        target = {"kind": KIND, "tokens": self.tokens, "modulus": self.modulus, "order": self.order}
+        target["self_allowed"] = self.self_allowed
+        save_tokens(path, self.network, {"target": target, "certificate": self.certificate.to_json()})
+
+    @property
+    def certificate(self) -> Certificate:
+        """`error`: how far an output may be below 1 on a match or above 0 otherwise (above 1 on a match is right)."""
+        status = Status.PROVED if self.margin > 0 else Status.UNDECIDED
+        wanted = "x_i + x_j" if self.order == 2 else "x_i + x_j + x_k"
+        return Certificate(
+            status,
+            (0.0, 0.5 - self.margin if self.margin > 0 else math.inf),
+            None,
+            math.inf,
+            self.network.dtype,
+            "matching",
+            f"[some {wanted} = 0 mod {self.modulus}]" + ("" if self.self_allowed else ", j other than i"),
+            f"{self.tokens} tokens of Z_{self.modulus}",
+            f"match{self.order}",
+            hypotheses=self.bound.hypotheses,
+            reason=None if self.margin > 0 else "rounding eats the gap between a sum of 0 and one of 1",
+        )
 
     def record(self) -> dict[str, Any]:
         return {
@@ -152,6 +175,29 @@ def matching(
     return found
 
 
+def is_matching(path: str | os.PathLike[str]) -> bool:
+    """Does this file of a token network hold one that matches."""
+    target = load_tokens(path, ignore=("certificate",))[1].get("target")
+    return isinstance(target, dict) and target.get("kind") == KIND
+
+
+def load_matching(path: str | os.PathLike[str]) -> Matching:
+    """The network of a file, proved anew from its weights and its target: the stored certificate is not read."""
+    network, meta = load_tokens(path, ignore=("certificate",))
+    target = meta["target"]
+    asked = [target.get(name) for name in ("tokens", "modulus", "order")]
+    allowed = target.get("self_allowed")
+    if not (all(type(n) is int and n >= 1 for n in asked) and asked[2] in (2, 3) and type(allowed) is bool):
+        raise DamagedFile("the file does not say what its network matches")
+    N, M, order = asked
+    try:
+        bound = prove_by_matching(network, N, M, order, self_allowed=allowed)
+        other = prove_by_matching(network, N, M, order, trilinear=True) if order == 3 else None
+    except Undecided as why:
+        raise DamagedFile(f"the file's network does not match anything: {why}") from None
+    return Matching(N, M, order, allowed, network, bound, other)
+
+
 def _built(N: int, M: int, order: int, self_allowed: bool, dtype: str) -> Matching | None:
     if M >= 1 << 60:
         return None
@@ -164,8 +210,8 @@ def _built(N: int, M: int, order: int, self_allowed: bool, dtype: str) -> Matchi
         else:
             network = match3(N, M, scale=scale, dtype=dtype)
         try:
-            bound = prove_matching(network, N, M, order, self_allowed=self_allowed)
-            other = prove_matching(network, N, M, order, trilinear=True) if order == 3 else None
+            bound = prove_by_matching(network, N, M, order, self_allowed=self_allowed)
+            other = prove_by_matching(network, N, M, order, trilinear=True) if order == 3 else None
         except Undecided:
             return None
         made = Matching(N, M, order, self_allowed, network, bound, other)

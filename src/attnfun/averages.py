@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import torch
 
 _MOST_SUBSETS = 20_000
+_MOST_TOKENS = 8192
+_MOST_SCORES = 1 << 26  # sets × heads × tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +160,12 @@ def sparse_average(
         raise InvalidRequest(f"z_range={z_range!r:.60}: a lower and a higher number")
     if not 1 <= _whole("heads", heads, 1) <= q or q % heads:
         raise InvalidRequest(f"heads={heads}: a divisor of q={q} is needed")
+    if N > _MOST_TOKENS:
+        raise Infeasible(f"tokens={N:,}: attention over {N**2:,} pairs is not run here", {"tokens": _MOST_TOKENS})
     named = _sets(subsets, N, q, seed)
+    if len(named) * heads * N > _MOST_SCORES:
+        most = _MOST_SCORES // (heads * N)
+        raise Infeasible(f"{len(named):,} sets of {N:,} tokens are too many scores to prove", {"subsets": most})
     share = q // heads
     if keys == "curve":
         if width not in (None, 2 * share):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 KIND = "matching"
 MARGIN = 0.3
-_MOST_TOKENS = {2: 1 << 14, 3: 128}
+_MOST_TOKENS = {2: 4096, 3: 64}
 _DOUBLINGS = 24
 
 

@@ -85,7 +85,7 @@ def _furthest(dim: int, context: int, eps: float, setting: str) -> Family:
 
     def judge(rank: int, heads: int, layers: int) -> tuple[str, str]:
         if rank >= dim:
-            return "constructed", f"one head of full rank, W_Q W_K^T = -β I, β ≈ {beta:.3g}"
+            return "constructed", f"full_rank: one head, W_Q W_K^T = -β I, β ≈ {beta:.3g}"
         if layers == 1 and heads < heads_needed(rank):
             return "impossible", f"rank {rank} needs {_many(heads_needed(rank))} heads (bounds.rank, {setting})"
         if layers == 2 and tally and heads >= dim:
@@ -96,8 +96,8 @@ def _furthest(dim: int, context: int, eps: float, setting: str) -> Family:
     answer = f"Few fat heads: one head of rank {dim} does it (β ≈ {beta:.3g}), while heads of rank 1 "
     if thin <= 1:
         answer = f"At eps={eps:g} no bound tells thin heads from fat ones; one head of rank {dim} does it "
-        answer += f"(β ≈ {beta:.3g}); the error of thin heads is bounded from below at smaller eps only"
-    elif half <= 1:
+        answer += f"(β ≈ {beta:.3g})"
+    elif half <= 1 or dim < 4:
         answer += f"in one layer must be at least {_many(thin)}"
     else:
         answer += f"in one layer must be at least {_many(thin)}, and heads of rank {dim // 2} at least {_many(half)}"
@@ -108,7 +108,7 @@ def _furthest(dim: int, context: int, eps: float, setting: str) -> Family:
         f"prompts of 3 up to {context} tokens: the same heads must serve every length, so the bound for two candidates "
         "holds for them",
     )
-    built = [f"one head of rank {dim}, β about {beta:.3g} (C/ε, first order in 1/β; computed)"]
+    built = [f"full_rank: one head of rank {dim}, β about {beta:.3g} (C/ε, first order in 1/β; computed)"]
     if tally:
         built.append(f"tally: 2 layers, {dim} + 1 heads of rank 1, two candidates")
     return Family(
@@ -250,6 +250,8 @@ def _averages(dim: int, context: int, eps: float, bits: int, q: int, say: Callab
         f"constructed cells are proved for {_TRIALS} sets: random ones (seed 0), one of neighbours, one spread evenly; "
         "any other set is proved, or refused, when it is encoded",
     ]
+    if not tries:
+        hypotheses.append(f"no construction was tried: the context is longer than {_MOST_TRIED:,} tokens")
     if small:
         hypotheses.append("impossible: one layer, linear read-out, keys and values that do not depend on the sets")
     else:

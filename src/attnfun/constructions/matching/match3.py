@@ -21,7 +21,7 @@ Size: 1 head, 1 constant token, rank 2 between tokens and pairs (3 with the null
 Bound: `certify.matching`, rounding included, for either form: out ≥ 0.8 on a match and ≤ 0.2 otherwise.
 
 Failure mode: logits are off by 4 u a (pair tokens) or 11.4 u a (trilinear): Infeasible, with the largest M, where δ/2
-does not exceed that. Memory: N + N² tokens, refused past N = 128 for the plain network's run.
+does not exceed that. Memory: N + N² tokens, refused past N = 64.
 
 Example: `match3(8, 17)` on `encode3(x, 17)`, x of shape (8,), reads out 8 single tokens first, then pairs (no answer).
 """

@@ -114,7 +114,7 @@ class Matching:
 
     def record(self) -> dict[str, Any]:
         return {
-            "status": "proved",
+            "status": self.certificate.status.value,
             "tokens": self.tokens,
             "modulus": self.modulus,
             "order": self.order,

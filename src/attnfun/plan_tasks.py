@@ -41,6 +41,7 @@ class Family:
     constructions: tuple[str, ...]
     hypotheses: tuple[str, ...]
     sources: tuple[str, ...]
+    context: int | None = None  # where the task has its own
 
 
 def family_of(
@@ -326,6 +327,7 @@ def _relation(matrix: Any, eps: float, say: Callable[[str], None]) -> Family:
             "Eckart and Young 1936 (attnfun.limits.score_rank); for many relations: arXiv 2509.22840, total key "
             "dimension of the order of relations/dim, quoted",
         ),
+        columns,
     )
 
 

@@ -128,7 +128,7 @@ def plan(
     return Plan(
         task,
         family.dim,
-        n,
+        n if family.context is None else family.context,
         float(eps),
         p,
         most,

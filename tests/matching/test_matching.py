@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 import attnfun as af
 from attnfun.certify.matching import prove_by_matching
 from attnfun.certify.view import Undecided
+from attnfun.cli import main
 from attnfun.constructions.matching.encoding import circle
 from attnfun.constructions.matching.match2 import encode2, gap, least_scale, match2
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
@@ -191,6 +193,19 @@ def test_files_are_proved_anew(tmp_path: Path) -> None:
     replace(made, order=2).save(path)
     with pytest.raises(DamagedFile):
         af.load(path)
+
+
+def test_files_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "match.safetensors")
+    made = af.matching(8, 101)
+    made.save(path)
+    assert main(["verify", path]) == 0 and main(["show", path]) == 0
+    assert "on a match" in capsys.readouterr().out
+    assert main(["show", path, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["margin"] == made.margin
+    for words in (["eval", path, "--at", "x=1"], ["show", path, "--png", str(tmp_path / "p.png")]):
+        assert main(words) == 2
+        assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize(

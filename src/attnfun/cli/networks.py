@@ -22,6 +22,7 @@ from attnfun.cli.arguments import (
     read_points,
     unshield,
 )
+from attnfun.cli.matching_file import show_matching
 from attnfun.cli.records import (
     certificate_record,
     cost_rows,
@@ -212,6 +213,7 @@ def show_command(
     """
     from attnfun import verbs
     from attnfun.approximant import Approximant
+    from attnfun.matcher import Matching
     from attnfun.relations import RelationApproximant
     from attnfun.sequence_approximant import SequenceApproximant
 
@@ -223,6 +225,8 @@ def show_command(
         return show_sequence(net, path, picture, as_json)
     if isinstance(net, RelationApproximant):
         return show_relation(net, path, png, as_json)
+    if isinstance(net, Matching):
+        return show_matching(net, path, picture, as_json)
     if not isinstance(net, Approximant):
         return in_context.show(net, path, picture, as_json)
     heads, steps = head_rows(net.network), step_rows(net)
@@ -365,8 +369,11 @@ def export_command(
 def _function_of(net: Any, path: str) -> Any:
     """`net`, if it approximates a function; other kinds of networks have commands of their own."""
     from attnfun.approximant import Approximant
+    from attnfun.matcher import Matching
     from attnfun.relations import RelationApproximant
 
+    if isinstance(net, Matching):
+        raise InvalidRequest(f"{path} matches whole numbers: load it in Python, its call takes them")
     if isinstance(net, RelationApproximant):
         raise InvalidRequest(f"{path} holds two towers: load it in Python, its call gives the scores of all pairs")
     if not isinstance(net, Approximant):

@@ -178,7 +178,7 @@ def _triples(dim: int, context: int, bits: int) -> Family:
     answer = (
         f"Neither: in one layer of plain heads only the bits H (r+2) p count, at least {one.bits_needed:,} here "
         f"({_many(one.heads_needed)} thin heads of rank 1, or {_many(fat.heads_needed)} of rank {dim}), and no plain "
-        "construction is known here; one third-order head, of rank 2 over pairs, does it. (Family: matching of triples.)"
+        "construction is known here; one third-order head of rank 2 over pairs does it. (Family: matching of triples.)"
     )
     return Family(
         "triples that sum to 0: bits",

@@ -13,12 +13,15 @@ from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest
 if TYPE_CHECKING:
     from attnfun import bounds
     from attnfun.approximant import Approximant
+    from attnfun.averages import SparseAverage, sparse_average
     from attnfun.certify import Certificate, Status
     from attnfun.certify.retrieval_bounds import RetrievalBound, retrieval_certificate
     from attnfun.lexicographic_head import LexicographicHead, lexicographic
     from attnfun.limits.embedding import EmbeddingDimension, embed_dim
     from attnfun.limits.score_rank import ScoreRank, rank_of
+    from attnfun.matcher import Matching, matching
     from attnfun.neighbour_networks import Neighbours, neighbours
+    from attnfun.planner import Plan, plan
     from attnfun.preorders import FinitePreorder, PreorderReport, finite_preorder, preorder
     from attnfun.relations import RelationApproximant, relation
     from attnfun.retrieval import Retrieval, retrieve
@@ -49,6 +52,8 @@ __all__ = [
     "Neighbours",
     "NotPositive",
     "PreorderReport",
+    "Matching",
+    "Plan",
     "Refuted",
     "RelationApproximant",
     "Retrieval",
@@ -56,6 +61,7 @@ __all__ = [
     "ScoreRank",
     "SequenceApproximant",
     "SetApproximant",
+    "SparseAverage",
     "Status",
     "TrilinearForm",
     "bounds",
@@ -69,12 +75,15 @@ __all__ = [
     "load",
     "preorder",
     "neighbours",
+    "matching",
+    "plan",
     "rank_of",
     "relation",
     "retrieval_certificate",
     "retrieve",
     "sequence",
     "set_function",
+    "sparse_average",
     "ternary",
     "verify",
 ]
@@ -89,12 +98,15 @@ _HOMES = {
     "LexicographicHead": "attnfun.lexicographic_head",
     "PreorderReport": "attnfun.preorders",
     "Neighbours": "attnfun.neighbour_networks",
+    "Matching": "attnfun.matcher",
+    "Plan": "attnfun.planner",
     "RelationApproximant": "attnfun.relations",
     "Retrieval": "attnfun.retrieval",
     "RetrievalBound": "attnfun.certify.retrieval_bounds",
     "ScoreRank": "attnfun.limits.score_rank",
     "SequenceApproximant": "attnfun.sequence_approximant",
     "SetApproximant": "attnfun.set_functions",
+    "SparseAverage": "attnfun.averages",
     "Status": "attnfun.certify",
     "TrilinearForm": "attnfun.trilinear",
     "compile": "attnfun.verbs",
@@ -107,12 +119,15 @@ _HOMES = {
     "load": "attnfun.verbs",
     "preorder": "attnfun.preorders",
     "neighbours": "attnfun.neighbour_networks",
+    "matching": "attnfun.matcher",
+    "plan": "attnfun.planner",
     "rank_of": "attnfun.limits.score_rank",
     "relation": "attnfun.relations",
     "retrieval_certificate": "attnfun.certify.retrieval_bounds",
     "retrieve": "attnfun.retrieval",
     "sequence": "attnfun.sequences",
     "set_function": "attnfun.set_functions",
+    "sparse_average": "attnfun.averages",
     "ternary": "attnfun.trilinear",
     "verify": "attnfun.verbs",
 }

@@ -418,6 +418,26 @@ TESTED = (
         ),
     ),
     Tested(
+        "networks that match pairs and triples are right on adversarial tokens, within their proved margins, in NumPy"
+        " and torch, up to the modulus that the dtype allows; spoilt weights are not proved; sparse averages keep their"
+        " bound for every set",
+        (
+            "tests/matching/test_matching.py::test_every_output_is_on_its_side_of_the_proved_bounds",
+            "tests/matching/test_matching.py::test_the_largest_modulus_of_a_dtype_holds_and_rounding_does_break_later",
+            "tests/matching/test_matching.py::test_a_spoilt_entry_is_never_proved",
+            "tests/matching/test_averages.py::test_averages_are_within_the_proved_error",
+        ),
+    ),
+    Tested(
+        "sets meet iff token 0 of the reduction has a triple; two parties reproduce a layer; no cell of a plan is both"
+        " excluded and constructed",
+        (
+            "tests/limits/separation/test_matching.py::test_sets_meet_iff_token_0_has_a_triple",
+            "tests/limits/separation/test_matching.py::test_two_parties_put_the_layer_together",
+            "tests/test_planner.py::test_what_is_excluded_is_never_constructed",
+        ),
+    ),
+    Tested(
         "a crash or a time-out of one target of a suite costs its own row and no other",
         (
             "tests/cli/test_suite.py::test_a_crash_costs_its_own_row_and_no_other",
@@ -428,6 +448,7 @@ TESTED = (
 
 _IN_CONTEXT = ("linear", "lasso", "logistic", "richardson")
 _NEIGHBOURS = ("full_rank", "scores", "tally", "majority_vote", "random_heads", "biased")
+_MATCHING = ("match2", "match3", "sparse_average")
 
 SAMPLED = (
     ("that a comparison callable is a continuous preorder (no violation found)", "src/attnfun/preorders.py"),
@@ -449,6 +470,7 @@ SAMPLED = (
     ("the sharpness of interpolation points, and how many are needed", "src/attnfun/constructions/unary/grid.py"),
     ("the temperature “of the smallest true error”", "src/attnfun/constructions/partition.py"),
     ("how a proof chooses ellipses and node counts (what they give is then proved)", "src/attnfun/certify/nodes.py"),
+    ("the temperature of a full-rank head in a plan, and the sets a plan tries", "src/attnfun/plan_tasks.py"),
     ("`cost.rank`, a numerical rank", "src/attnfun/network/head.py"),
     ("margins while embeddings are searched for (those printed are proved)", "src/attnfun/limits/embedding/search.py"),
     ('certificates with status `sampled`, from `compile(accept="sampled")`', "src/attnfun/verbs.py"),
@@ -477,6 +499,7 @@ OPEN = (
     "reduced-precision and GPU arithmetic",
     "the dimension of a relevance relation between its two ends: from dimension 2 on nothing decides it",
     "neighbours of all points at once by two layers of rank below the dimension and the number of points",
+    "triples by one layer of plain heads, without pair tokens: excluded by bits or not known; by two layers, not known",
     "lower bounds on the number of keys: a certificate never says that fewer would not do",
 )
 
@@ -556,6 +579,12 @@ def _lines() -> Iterator[str]:
         module = importlib.import_module(f"attnfun.constructions.{folder}.{name}")
         parts = labelled(module.__doc__ or "")
         yield from ("", f"### {group}, `{name}`: {_flat((module.__doc__ or '').split(chr(10))[0])}", "")
+    rooms = [("in_context", name) for name in _IN_CONTEXT] + [("matching", name) for name in _MATCHING]
+    for room, name in rooms:
+        module = importlib.import_module(f"attnfun.constructions.{room}.{name}")
+        parts = labelled(module.__doc__ or "")
+        title = _flat((module.__doc__ or "").split("\n")[0])
+        yield from ("", f"### {room.replace('_', ' ')}, `{name}`: {title}", "")
         yield from _blocks(parts["Statement"])
         yield ""
         for label in ("Source", "Size", "Bound", "Failure mode"):

@@ -71,6 +71,14 @@ _KINDS = (
     ),
     FileKind(
         (token_file.FORMAT,),
+        "attnfun.matcher",
+        "load_matching",
+        "verify_matching",
+        "the file of a matching network is proved against what it matches",
+        target="matching",
+    ),
+    FileKind(
+        (token_file.FORMAT,),
         "attnfun.solver",
         "load_in_context",
         "verify_in_context",

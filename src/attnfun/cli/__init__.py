@@ -28,6 +28,7 @@ from attnfun.cli import (
     interpolation,
     neighbours,
     networks,
+    plan,
     preorder,
     relation,
     retrieve,
@@ -74,6 +75,7 @@ ternary.register(app)
 finite_relations.register(app)
 bounds.register(app)
 neighbours.register(app)
+plan.register(app)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,6 +8,7 @@ import typer
 
 from attnfun.cli import bounds_sets
 from attnfun.cli.arguments import check_writable, picture_path, read_eps
+from attnfun.cli.bounds_matching import matching_command
 from attnfun.cli.render import console, facts, literal, number, print_json
 
 PANEL = "Limits"
@@ -26,6 +27,7 @@ def register(app: typer.Typer) -> None:
     """Hang the group on the app."""
     group.command("rank")(rank_command)
     bounds_sets.register(group)
+    group.command("matching")(matching_command)
     app.add_typer(group, name="bounds", rich_help_panel=PANEL)
 
 

@@ -22,6 +22,7 @@ from attnfun.cli.arguments import (
     read_points,
     unshield,
 )
+from attnfun.cli.matching_file import show_matching
 from attnfun.cli.neighbours import show_neighbours
 from attnfun.cli.records import (
     certificate_record,
@@ -218,6 +219,7 @@ def show_command(
     """
     from attnfun import verbs
     from attnfun.approximant import Approximant
+    from attnfun.matcher import Matching
     from attnfun.neighbour_networks import Neighbours
     from attnfun.relations import RelationApproximant
     from attnfun.retrieval import Retrieval
@@ -238,6 +240,8 @@ def show_command(
         return show_ternary(net, path, png, as_json)
     if isinstance(net, Neighbours):
         return show_neighbours(net, path, png, as_json)
+    if isinstance(net, Matching):
+        return show_matching(net, path, picture, as_json)
     if not isinstance(net, Approximant):
         return in_context.show(net, path, picture, as_json)
     heads, steps = head_rows(net.network), step_rows(net)
@@ -380,6 +384,7 @@ def export_command(
 def _function_of(net: Any, path: str) -> Any:
     """`net`, if it approximates a function; other kinds of networks have commands of their own."""
     from attnfun.approximant import Approximant
+    from attnfun.matcher import Matching
     from attnfun.neighbour_networks import Neighbours
     from attnfun.relations import RelationApproximant
     from attnfun.retrieval import Retrieval
@@ -391,6 +396,8 @@ def _function_of(net: Any, path: str) -> Any:
         raise InvalidRequest(f"{path} holds a trilinear form: load it in Python, its call takes x, y and z")
     if isinstance(net, Neighbours):
         raise InvalidRequest(f"{path} finds neighbours: load it in Python and call it on points")
+    if isinstance(net, Matching):
+        raise InvalidRequest(f"{path} matches whole numbers: load it in Python, its call takes them")
     if isinstance(net, RelationApproximant):
         raise InvalidRequest(f"{path} holds two towers: load it in Python, its call gives the scores of all pairs")
     if not isinstance(net, Approximant):

@@ -77,3 +77,9 @@ def matching_heads(tokens: int, rank: int, bits: int) -> Quoted:
     """N/(p r): heads that one layer needs for matching triples, up to constants and log log N."""
     caveat = "the constant and a factor log log N are hidden; one layer, p-bit numbers"
     return Quoted("triples", "p r H is at least of the order of N", tokens / (bits * rank), None, caveat, _SHT)
+
+
+def sparse_average_width(q: int, bits: int) -> Quoted:
+    """q/p: coordinates that averages over q tokens need at p bits, up to constants."""
+    caveat = "the constant is hidden; one layer, p-bit numbers, any output network"
+    return Quoted("sparse averages", "m p is at least of the order of q", q / bits, None, caveat, _SHT)

@@ -1,0 +1,53 @@
+"""Whole numbers as points of a circle: the look-up x → (cos 2πx/M, sin 2πx/M) that stands before matching networks.
+
+It is a table of whole numbers, not a layer: every entry is worked out in balls from the residue of x and is within
+1.01 u (relative, u the unit roundoff of the dtype) of the true cosine or sine, exactly 0 and ±1 where they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from flint import arb, fmpq
+
+from attnfun.errors import InvalidRequest
+from attnfun.expressions import precision
+from attnfun.network.head import Array
+
+_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
+_MOST = 1 << 62
+
+
+def residues(x: npt.ArrayLike, modulus: int) -> npt.NDArray[np.int64]:
+    """Whole numbers mod M, in any shape; InvalidRequest for anything but whole numbers."""
+    given = np.asarray(x)
+    if given.dtype.kind not in "iu" and not (given.dtype == object and all(type(v) is int for v in given.flat)):
+        raise InvalidRequest(f"tokens to match are whole numbers, and not {given.dtype}")
+    if not 2 <= modulus < _MOST:
+        raise InvalidRequest(f"modulus={modulus!r}: a whole number from 2 on is needed")
+    return np.asarray(np.mod(given, modulus), dtype=np.int64)
+
+
+def circle(x: npt.NDArray[np.int64], modulus: int, dtype: str) -> tuple[Array, Array]:
+    """(cos 2πx/M, sin 2πx/M) of residues, as numbers of the dtype held in float64."""
+    different, places = np.unique(x, return_inverse=True)
+    table = np.empty((len(different), 2))
+    with precision(160):
+        for row, value in enumerate(different.tolist()):
+            angle = fmpq(2 * value, modulus)
+            table[row] = [_nearest(one(angle), dtype) for one in (arb.cos_pi_fmpq, arb.sin_pi_fmpq)]
+    found = table[places].reshape((*x.shape, 2))
+    return found[..., 0], found[..., 1]
+
+
+def _nearest(ball: Any, dtype: str) -> float:
+    """A number of the dtype within 1.01 u of the ball, relative; checked."""
+    kind = np.dtype(dtype).type
+    guess = kind(float(ball.mid()))
+    for number in (guess, np.nextafter(guess, kind(np.inf)), np.nextafter(guess, kind(-np.inf))):
+        value = float(number)
+        if abs(ball - arb(value)) <= arb(1.01 * _ROUNDOFF[dtype]) * abs(ball) or (ball == 0 and value == 0):
+            return value
+    raise AssertionError("a ball of 160 bits has a nearest float")

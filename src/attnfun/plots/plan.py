@@ -1,0 +1,97 @@
+"""The picture of a plan: rank × heads in three colours, one panel a number of layers."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from attnfun.plots.panels import INK, title
+
+COLOURS = {"impossible": "#e0a39a", "unknown": "#eceff2", "constructed": "#8fc1a3"}
+
+
+class PlannedCell(Protocol):
+    """What is read of a cell."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def layers(self) -> int: ...
+    @property
+    def verdict(self) -> str: ...
+
+
+class Planned(Protocol):
+    """What is read of a plan."""
+
+    @property
+    def task(self) -> str: ...
+    @property
+    def dim(self) -> int: ...
+    @property
+    def context(self) -> int: ...
+    @property
+    def eps(self) -> float: ...
+    @property
+    def budget(self) -> int | None: ...
+    @property
+    def cells(self) -> Sequence[Any]: ...
+    @property
+    def answer(self) -> str: ...
+
+
+def draw_plan(plan: Planned, path: str | os.PathLike[str] | None = None) -> Any:
+    """Three colours for what is impossible, constructed, unknown; dotted: constant rank × heads."""
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    cells: Sequence[PlannedCell] = plan.cells
+    depths = sorted({cell.layers for cell in cells})
+    width = 5.4 * len(depths) + 1.2
+    figure = Figure(figsize=(width, 5.6), dpi=130, layout="constrained")
+    names = list(COLOURS)
+    shades, norm = ListedColormap(list(COLOURS.values())), BoundaryNorm([-0.5, 0.5, 1.5, 2.5], 3)
+    ranks, heads = sorted({c.rank for c in cells}), sorted({c.heads for c in cells})
+    for ax, layers in zip(figure.subplots(1, len(depths), squeeze=False)[0], depths, strict=True):
+        table = np.full((len(heads), len(ranks)), np.nan)
+        for cell in cells:
+            if cell.layers == layers:
+                table[heads.index(cell.heads), ranks.index(cell.rank)] = names.index(cell.verdict)
+        ax.pcolormesh(table, cmap=shades, norm=norm, edgecolors="white", linewidth=0.8)
+        _lines(ax, ranks, heads)
+        ax.set_xticks(np.arange(len(ranks)) + 0.5, labels=[f"{r:,}" for r in ranks], fontsize=8)
+        ax.set_yticks(np.arange(len(heads)) + 0.5, labels=[f"{h:,}" for h in heads], fontsize=8)
+        ax.set(xlim=(0, len(ranks)), ylim=(0, len(heads)), xlabel="rank of a head", ylabel="heads in a layer")
+        title(ax, f"{layers} layer{'s' * (layers > 1)}")
+    within = f", at most {plan.budget:,} parameters" if plan.budget else ""
+    head = f"{plan.task}: width {plan.dim}, context {plan.context:,}, eps {plan.eps:g}{within}"
+    figure.suptitle(f"{head}\n{textwrap.fill(plan.answer, int(14 * width))}", fontsize=9, x=0.02, ha="left")
+    patches = [Patch(facecolor=colour, edgecolor="#9aa5b1", label=name) for name, colour in COLOURS.items()]
+    lines = figure.axes[0].plot([], [], color=INK, lw=0.8, ls=":", label="equal rank × heads")
+    figure.legend(handles=[*patches, *lines], loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+    if path is not None:
+        figure.savefig(path)
+    return figure
+
+
+def _lines(ax: Any, ranks: Sequence[int], heads: Sequence[int]) -> None:
+    """Equal rank × heads; cells are equally large, so places go by the logarithm between neighbouring sizes."""
+    fine = np.geomspace(ranks[0], ranks[-1], 200) if len(ranks) > 1 else np.array([float(ranks[0])])
+    product = 1.0
+    while product <= ranks[-1] * heads[-1]:
+        across, up = product / fine, fine
+        inside = (across >= heads[0]) & (across <= heads[-1])
+        if inside.sum() > 1:
+            ax.plot(_place(up[inside], ranks), _place(across[inside], heads), color=INK, lw=0.8, ls=":", alpha=0.7)
+        product *= 4
+
+
+def _place(values: Any, sizes: Sequence[int]) -> Any:
+    return np.interp(np.log(values), np.log(np.array(sizes, dtype=np.float64)), np.arange(len(sizes)) + 0.5)

@@ -13,7 +13,6 @@ import attnfun as af
 from attnfun.cli import main
 from attnfun.errors import InvalidRequest
 from attnfun.limits.separation.matching import average_bits
-from attnfun.plan_tasks import full_rank_constant
 
 SCORES = np.random.default_rng(0).normal(size=(20, 5)) @ np.random.default_rng(1).normal(size=(5, 15))
 ASKED: list[dict[str, Any]] = [
@@ -78,20 +77,17 @@ def test_the_constructions_a_plan_names_are_there() -> None:
     assert all(c.verdict == "unknown" for c in af.plan("matching", order=2).cells if c.rank == 1)
 
 
-def test_the_temperature_of_the_full_rank_head() -> None:
-    """Error of a head W_Q W_K^T = -beta I on uniform points, measured, against C/beta."""
-    random = np.random.default_rng(0)
-    dim, n, beta, samples = 8, 2, 64.0, 200_000
-    X = random.normal(size=(samples, n, dim))
-    X /= np.linalg.norm(X, axis=2, keepdims=True)
-    y = np.eye(dim)[0]
-    scores = -X @ y
-    weights = np.exp(beta * (scores - scores.max(axis=1, keepdims=True)))
-    weights /= weights.sum(axis=1, keepdims=True)
-    best = np.take_along_axis(X, scores.argmax(axis=1)[:, None, None], axis=1)[:, 0]
-    errors = ((np.einsum("sn,snd->sd", weights, X) - best) ** 2).sum(axis=1)
-    spread = 4 * errors.std() / np.sqrt(samples)
-    assert abs(errors.mean() - full_rank_constant(dim, n) / beta) <= spread + 0.05 * errors.mean()
+def test_the_neighbours_a_plan_names_are_proved_to_do() -> None:
+    dim, context, eps = 8, 5, 0.05
+    found = af.plan("furthest-neighbour", dim=dim, context=context, eps=eps)
+    for method, layers, heads, rank in (("full_rank", 1, 1, dim), ("scores", 2, 2 * dim, 1)):
+        cells = [c for c in found.cells if (c.layers, c.heads, c.rank) == (layers, heads, rank)]
+        assert [c.verdict for c in cells] == ["constructed"] and method in cells[0].why
+        made = af.neighbours(dim, context, method=method, eps=eps)
+        assert made.predicted.proved is not None and made.predicted.proved <= eps
+        assert max(len(layer.heads) for layer in made.network.layers) == heads
+    thinner = [c for c in found.cells if c.layers == 2 and c.heads < 2 * dim and c.rank < dim]
+    assert thinner and all(c.verdict == "unknown" for c in thinner)
 
 
 @pytest.mark.parametrize("asked", ASKED)

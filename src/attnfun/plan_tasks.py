@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from attnfun.constructions.neighbours import full_rank, scores
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.limits.separation.matching import average_bits
 from attnfun.limits.separation.matching import matching as matching_bound
@@ -81,37 +82,40 @@ def _furthest(dim: int, context: int, eps: float, setting: str) -> Family:
             needed[rank] = int(rank_bound(dim, rank, 1, eps, setting).heads_needed or 0)
         return needed[rank]
 
-    beta = full_rank_constant(dim, context - 1) / eps
-    tally = context == 3 and eps >= 1e-3  # two candidates; below, its small scores meet rounding
+    beta = _temperature(full_rank.beta_for, dim, context, eps, False)
+    later = _temperature(scores.beta_for, dim, context, eps)
 
     def judge(rank: int, heads: int, layers: int) -> tuple[str, str]:
-        if rank >= dim:
-            return "constructed", f"full_rank: one head, W_Q W_K^T = -β I, β ≈ {beta:.3g}"
+        if rank >= dim and beta is not None:
+            return "constructed", f"full_rank: one head, W_Q W_K^T = -β I, β = {beta:.3g}"
         if layers == 1 and heads < heads_needed(rank):
             return "impossible", f"rank {rank} needs {_many(heads_needed(rank))} heads (bounds.rank, {setting})"
-        if layers == 2 and tally and heads >= dim:
-            return "constructed", f"tally: {dim} heads of rank 1 at small β, then a look-up by sign"
+        if layers == 2 and later is not None and heads >= 2 * dim:
+            return "constructed", f"scores: {2 * dim} heads of rank 1 at small β, then one by the score"
         return "unknown", UNKNOWN
 
     thin, half = heads_needed(1), heads_needed(max(1, dim // 2))
-    answer = f"Few fat heads: one head of rank {dim} does it (β ≈ {beta:.3g}), while heads of rank 1 "
+    fat = f"one head of rank {dim} does it (β = {beta:.3g})" if beta is not None else "no head is proved to do it"
+    answer = f"Few fat heads: {fat}, while heads of rank 1 "
     if thin <= 1:
-        answer = f"At eps={eps:g} no bound tells thin heads from fat ones; one head of rank {dim} does it "
-        answer += f"(β ≈ {beta:.3g})"
+        answer = f"At eps={eps:g} no bound tells thin heads from fat ones; {fat}"
     elif half <= 1 or dim < 4:
         answer += f"in one layer must be at least {_many(thin)}"
     else:
         answer += f"in one layer must be at least {_many(thin)}, and heads of rank {dim // 2} at least {_many(half)}"
-    if tally and thin > 1:
-        answer += f"; with a second layer {dim} thin heads do"
+    if later is not None and thin > 1:
+        answer += f"; with a second layer {2 * dim} thin heads do for one query"
     answer += ". (Family: the further or nearest point, a task of full rank.)"
     more = (
         f"prompts of 3 up to {context} tokens: the same heads must serve every length, so the bound for two candidates "
         "holds for them",
     )
-    built = [f"full_rank: one head of rank {dim}, β about {beta:.3g} (C/ε, first order in 1/β; computed)"]
-    if tally:
-        built.append(f"tally: 2 layers, {dim} + 1 heads of rank 1, two candidates")
+    built = []
+    if beta is not None:
+        built.append(f"neighbours({dim}, {context}, method='full_rank'): one head of rank {dim}, every point a query")
+    if later is not None:
+        thin_heads = f"2 layers, {2 * dim} + 1 heads of rank 1, one query"
+        built.append(f"neighbours({dim}, {context}, method='scores'): {thin_heads}")
     return Family(
         "nearest and furthest points: full rank",
         dim,
@@ -128,19 +132,13 @@ def _furthest(dim: int, context: int, eps: float, setting: str) -> Family:
     )
 
 
-def full_rank_constant(dim: int, candidates: int) -> float:
-    """C with error ≈ C/β for one full-rank head on `candidates` uniform points (computed, first order in 1/β).
-
-    C = (2 ln 2 − 1) n(n−1) ∫ f² (1−F)^{n−2} (1−t²) dt, f and F the density and distribution of one coordinate.
-    """
-    n = candidates
-    angle = (np.arange(40_000) + 0.5) * (math.pi / 40_000)  # t = cos angle
-    log_f = (dim - 3) / 2 * np.log(np.sin(angle) ** 2) + math.lgamma(dim / 2) - math.lgamma((dim - 1) / 2)
-    f = np.exp(log_f) / math.sqrt(math.pi)
-    weight = np.sin(angle) * (math.pi / 40_000)
-    above = np.cumsum(f * weight) - 0.5 * f * weight  # 1 − F(cos angle)
-    total = float(np.sum(f * f * np.clip(above, 0, 1) ** (n - 2) * np.sin(angle) ** 2 * weight))
-    return (2 * math.log(2) - 1) * n * (n - 1) * total
+def _temperature(find: Callable[..., float], *sizes: Any) -> float | None:
+    """The inverse temperature with a mean error proved to be within eps; None where there is none."""
+    try:
+        beta = find(*sizes)
+    except Infeasible:
+        return None
+    return beta if math.isfinite(beta) else None
 
 
 def _pairs(dim: int, context: int) -> Family:

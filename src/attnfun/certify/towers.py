@@ -81,8 +81,9 @@ def tower_errors(
 def score_error(left: tuple[Array, Array], right: tuple[Array, Array]) -> tuple[float, float]:
     """(what the towers' errors cost, what the inner product costs in float64) from (errors, sizes) of both sides."""
     (eta, a), (theta, b) = left, right
-    carried = float(eta @ b + theta @ a + eta @ theta) * (1 + (3 * len(a) + 8) * _U)
-    inner = gamma(len(a) + 1, _U) * float((a + eta) @ (b + theta)) * (1 + (2 * len(a) + 8) * _U)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is no bound, and callers look
+        carried = float(eta @ b + theta @ a + eta @ theta) * (1 + (3 * len(a) + 8) * _U)
+        inner = gamma(len(a) + 1, _U) * float((a + eta) @ (b + theta)) * (1 + (2 * len(a) + 8) * _U)
     return carried, inner
 
 

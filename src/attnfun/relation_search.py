@@ -308,6 +308,6 @@ def _blocks(
         P, Q, sign = P[:, :m], Q[:, :m], sign[:m]
         blocks.append(Block(factor.left, factor.right, P.reshape(*rows, m), Q.reshape(*columns, m)))
         signs.append(sign)
-        norms = np.sqrt((P * P).sum(axis=0) * (Q * Q).sum(axis=0))
+        norms = np.sqrt((P * P).sum(axis=0)) * np.sqrt((Q * Q).sum(axis=0))
         sigmas.append(np.arange(m, 0, -1, dtype=np.float64) if pivoted and single else norms)
     return blocks, signs if asked.symmetric else None, sigmas

@@ -4,8 +4,8 @@ Order of `auto`: what can be proved with polynomials (`relation_search`); where 
 coefficients (a kink, too many variables) soft cells, proved; where these are out of reach and `accept` allows it
 slices, `sampled`.
 By default slices are allowed where no tolerance of interest can be proved: a smooth relation of too many variables, or
-cells that would not even tell the relation from a constant. A kinked relation in few variables is refused, with the
-nearest eps that can be proved.
+cells that would not even tell the relation from a constant. A relation in few variables with a kink, or with a root or
+an arcsine that may be singular at an end of its domain, is refused, with the nearest eps that can be proved.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ _LARGE_SHARES = (0.7, 0.9)
 _QUICK_PAIRS = 1_100_000
 _ROOM = 0.97
 _TRIES = 3
+_SINGULAR = frozenset({"sqrt", "powr", "pow", "asin", "acos"})  # at an end of their domain
 _OUT = "more than can be built"
 
 
@@ -72,7 +73,7 @@ def find(
     try:
         return by_hats(asked, eps, signed, say) if realise == "mlp" else by_cells(asked, eps, realise, signed, say)
     except Infeasible as refused:
-        kinked = any(node.op in NOT_ANALYTIC for node in asked.graph.nodes)
+        kinked = any(node.op in NOT_ANALYTIC | _SINGULAR for node in asked.graph.nodes)
         nearest = (refused.nearest or {}).get("eps", math.inf)
         hopeless = realise != "mlp" and (not kinked or not nearest < 0.5 * _spread(asked))
         if accept == "proved" or (accept is None and not hopeless):
@@ -127,6 +128,8 @@ def _cells_of(
                 best = made, certificate
                 break
             reached, why = min(reached, certificate.error[1]), str(certificate.reason)
+            if not math.isfinite(certificate.error[1]):
+                raise Infeasible(f"voronoi: {asked.text[:120]}: {why}")  # no eps would do
             error *= 0.8
     if best is not None:
         return _cell_way(core, best)

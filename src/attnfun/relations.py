@@ -88,8 +88,10 @@ class Tower:
         return head if self.weights.inner is None else stacked(self.weights.inner, head)
 
     def to_torch(self, dtype: Any = None) -> torch.nn.Module:
-        """The tower as a torch module, (n, inputs of `network`) → (n, rank)."""
-        return to_torch(self.network, dtype)
+        """The tower as a torch module, (n, inputs of `network`) → (n, rank), rank 1 too."""
+        module: Any = to_torch(self.network, dtype)
+        module.rows = True
+        return module  # type: ignore[no-any-return]
 
     @property
     def coefficients(self) -> list[Array]:

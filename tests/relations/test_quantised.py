@@ -311,3 +311,19 @@ def test_the_command_shows_cells(capsys, tmp_path: Path) -> None:
     assert json.loads(capsys.readouterr().out)["error"] == record["error"]
     assert main(["show", str(path)]) == 0
     assert "cells" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["sqrt(x + y)", "sqrt(x*y)"])
+def test_a_root_that_cells_can_prove_later_is_refused_not_sampled(text: str) -> None:
+    with pytest.raises(af.Infeasible) as refused:
+        af.relation(text, {"x": (0, 1)}, {"y": (0, 1)}, 1e-2)
+    nearest = refused.value.nearest or {}
+    assert 1e-2 < nearest["eps"] < 0.1
+    assert af.relation(text, {"x": (0, 1)}, {"y": (0, 1)}, 1e-2, accept="sampled").certificate.status == "sampled"
+
+
+def test_an_arcsine_up_to_its_end_is_proved() -> None:
+    found = af.relation("asin(x*y)", {"x": (0, 1)}, {"y": (0, 1)}, 0.2)
+    assert found.certificate.status == "proved"
+    line = np.linspace(0, 1, 301)
+    assert np.abs(found(line, line) - np.arcsin(np.outer(line, line))).max() <= found.certificate.error[1]

@@ -250,3 +250,13 @@ def test_boxes_without_room_for_breakpoints_are_refused_at_once() -> None:
 def test_neurons_of_several_variables_stand_beside_the_papers() -> None:
     record = made("mlp2").record()
     assert record["realise"] == "mlp" and 0 < record["neurons"] < record["neurons_paper"]
+
+
+@pytest.mark.parametrize("realise", ["attention", "mlp"])
+def test_torch_has_a_row_of_features_a_point_even_of_rank_one(realise: str) -> None:
+    torch = pytest.importorskip("torch")
+    found = af.relation("1/(3 + x*y)", {"x": (0, 1)}, {"y": (0, 1)}, 0.1, realise=realise)
+    assert found.rank == 1
+    X, Y = (points(np.zeros(1), np.ones(1), 20, s) for s in (0, 9))
+    a, b = (t.to_torch(torch.float64)(torch.tensor(p)).numpy() for t, p in ((found.left, X), (found.right, Y)))
+    assert a.shape == (len(X), 1) and np.abs(a @ b.T - found.target.table(X, Y)).max() <= found.certificate.error[1]

@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache, reduce
+from typing import Any
 
 import flint
 import numpy as np
@@ -256,8 +257,16 @@ def sup_of_columns(coefficients: Array, over: int = 32) -> Array:
         keep *= math.cos((n - 1) * math.pi / (2 * fine)) * (1 - 1e-12)
         steps += n + 4
     most = np.abs(values).reshape(-1, coefficients.shape[-1]).max(axis=0)
-    rough = (most + 1.01 * steps * _U * ones) / keep * (1 + 1e-12)
+    rough = (most + 1.01 * steps * _U * ones) / keep * (1 + 1e-12) + 2.0**-1000  # for products that underflow
     return np.asarray(np.minimum(ones, np.where(np.isfinite(rough), rough, np.inf)))
+
+
+LEAST = 2.0**-1060
+
+
+def times(a: Any, b: Any) -> Any:
+    """a b rounded up, for bounds a, b ≥ 0: never 0 by underflow, for a later factor may be as large as 1/0 is small."""
+    return a * b * (1 + 4 * _U) + LEAST
 
 
 def cosine_rows(fine: int, n: int) -> Array:

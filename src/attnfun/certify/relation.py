@@ -46,7 +46,16 @@ from typing import Any
 import numpy as np
 
 from attnfun.certify.certificate import Certificate, Status
-from attnfun.certify.coefficients import Expansion, column_errors, cosine_rows, expansion, outer, sup_of_columns
+from attnfun.certify.coefficients import (
+    LEAST,
+    Expansion,
+    column_errors,
+    cosine_rows,
+    expansion,
+    outer,
+    sup_of_columns,
+    times,
+)
 from attnfun.certify.inner import inner_part, numpy_part
 from attnfun.certify.rounding import hypotheses as rounding_hypotheses
 from attnfun.certify.towers import score_error, tower_errors
@@ -289,7 +298,9 @@ def _telescoped(off: list[float], before: list[float], after: list[float]) -> fl
     """Σ_k off_k Π_{j<k} before_j Π_{j>k} after_j, rounded up."""
     total = 0.0
     for k, one in enumerate(off):
-        total += one * math.prod(before[:k]) * math.prod(after[k + 1 :])
+        for factor in (*before[:k], *after[k + 1 :]):
+            one = times(one, factor)
+        total += one
     return total * (1 + 8 * (len(off) + 2) ** 2 * _U)
 
 
@@ -336,8 +347,16 @@ def _by_coefficients(
         block = np.kron(tables[0][i : i + 1], rest) - L[i * inner : (i + 1) * inner] @ R.T
         total += float(np.abs(block).sum())
     k = len(tables)
-    lost = 1.01 * _U * ((k + 2) * math.prod(size) + (rank + 2 * k + 4) * weight)
+    lost = 1.01 * _U * ((k + 2) * _telescoped([1.0], [], [1.0, *size]) + (rank + 2 * k + 4) * weight)
+    left, right = rows * _vanished([p for p, _ in padded]), columns * _vanished([q for _, q in padded])
+    lost += left * float(np.abs(R).sum()) + right * float(np.abs(L).sum()) + 2 * rank * left * right
+    lost += rows * columns * (_vanished(tables) + (rank + 2) * LEAST)
     return (total + lost) * (1 + (rows * columns + L.size + R.size + 8) * _U) + 1e-290
+
+
+def _vanished(arrays: list[Array]) -> float:
+    """What underflow may take off an entry of the Kronecker product: later factors enlarge what earlier ones lost."""
+    return math.prod(max(1.0, float(np.abs(a).max())) for a in arrays) * len(arrays) * LEAST if len(arrays) > 1 else 0.0
 
 
 def products(columns: list[Array], selection: Index) -> Array:
@@ -354,7 +373,7 @@ def factor_weights(features: Features) -> list[Array]:
     for block in features.blocks:
         left = sup_of_columns(block.left)
         right = left if features.signs is not None else sup_of_columns(block.right)
-        out.append(left * right * (1 + 4 * _U))
+        out.append(np.where((left > 0) & (right > 0), times(left, right), 0.0))
     return out
 
 
@@ -365,7 +384,7 @@ def _by_factors(features: Features) -> float:
         return math.inf
     table = weights[0]
     for w in weights[1:]:
-        table = np.multiply.outer(table, w)
+        table = times(table[..., None], w)
     table = np.array(table)
     table[tuple(features.selection.T)] = 0.0
     return float(table.sum()) * (1 + (table.size + 4 * len(weights) + 4) * _U) + 1e-290
@@ -393,14 +412,15 @@ def _by_diagonal(features: Features) -> float:
         grids.append(len(values[-1]))
     abs_sizes, offs = _block_errors(features)
     # absolute error of Σφ² in float64: each function within its `offs`, sums and products relatively
-    lost, weight = 0.0, 1.0
+    lost, weight, large = 0.0, 1.0, 1.0
     for size, off in zip(abs_sizes, offs, strict=True):
         square = float((size + off) @ (size + off)) * (1 + 1e-9)
         change = float((2 * size + off) @ off) * (1 + 1e-9)
-        lost = lost * (square + change) + weight * change
-        weight *= square
+        lost = lost * (square + change) + times(weight, change)
+        weight = times(weight, square)
+        large *= max(1.0, square)
     steps = features.rank + sum(v.shape[1] for v in values) + 8 * len(values)
-    lost = 2 * lost + 4.04 * _U * steps * weight
+    lost = 2 * lost + 4.04 * _U * steps * weight + 8 * steps * large * LEAST
     biggest = -math.inf
     whole = [np.sum(v * v, axis=1) for v in values]
     first = values[0]
@@ -432,8 +452,8 @@ def side_errors(features: Features, side: str) -> tuple[Array, Array]:
     size, off = np.ones(features.rank), np.zeros(features.rank)
     for k in range(len(sizes)):
         s, o = sizes[k][features.selection[:, k]], offs[k][features.selection[:, k]]
-        off = (off * (s + o) + size * o) + 1.01 * _U * (size + off) * (s + o)
-        size = size * s
+        off = (off * (s + o) + size * o) + 1.01 * _U * (size + off) * (s + o) + LEAST
+        size = times(size, s)
     return off * (1 + 1e-9), size
 
 

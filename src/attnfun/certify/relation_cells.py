@@ -148,7 +148,7 @@ def _bound(relation: Relation, cells: Cells, goal: float | None) -> _Found:
         P = cells.left_values.reshape(-1, cells.rank)
         Q = cells.right_values.reshape(-1, cells.rank)
         M = P @ Q.T
-        norms = [math.sqrt(float((V * V).sum(axis=1).max())) for V in (P, Q)]
+        norms = [_largest_row(V) for V in (P, Q)]
         off = gamma(cells.rank + 4, _U) * norms[0] * norms[1] * (1 + 1e-9) + (cells.rank + 4) * 1e-300
         spread = (float(M.max()) - float(M.min()) + 2 * off) * (1 + 1e-12)
         if not math.isfinite(spread):
@@ -167,6 +167,13 @@ def _bound(relation: Relation, cells: Cells, goal: float | None) -> _Found:
         [g.low for g in grids], [g.high for g in grids]
     ))
     return _Found(high, low_ends, high_ends, details)
+
+
+def _largest_row(V: Array) -> float:
+    """max_i |V_i|, rounded up; scaled, so that no square underflows that counts."""
+    top = max(float(np.abs(V).max()), 2.0**-1000)
+    scaled = V / top
+    return math.sqrt(float((scaled * scaled).sum(axis=1).max())) * top * (1 + (V.shape[1] + 8) * _U)
 
 
 def _pieces(relation: Relation, cells: Cells, goal: float | None) -> _Found:

@@ -25,7 +25,7 @@ import math
 
 import numpy as np
 
-from attnfun.certify.coefficients import sup_of_columns
+from attnfun.certify.coefficients import sup_of_columns, times
 from attnfun.certify.pieces import BrokenLine, prove_by_pieces
 from attnfun.certify.relu_rounding import block_fits, block_rounding
 from attnfun.certify.rounding import LARGEST, gamma
@@ -78,11 +78,16 @@ def squares_errors(
         rounded = gain * (lost + 2 * _U * whole)
         off = ea * sb + eb * sa + ea * eb + kappa * a * b + gain * (2 * E + 2 * L * dq) + rounded
         off = off * (1 + 1e-12) + 1e-290
-        size = sa * sb * (1 + 4 * _U)
+        size = times(sa, sb)
     place, scale = distinct(features, blocks)[1], np.abs(constants(features, side))
     slack = (len(features.blocks) + 4) * _U
-    out = scale * off[place] * (1 + 1e-12)
-    most = scale * size[place] * (1 + slack)
+    vanished = np.zeros(features.rank)  # what underflow may take off a constant, enlarged by those after it
+    for b, block in enumerate(features.blocks):
+        if b not in blocks:
+            vanished = times(vanished, np.abs(block.left if side == "left" else block.right)[features.selection[:, b]])
+    scale = scale * (1 + slack) + vanished
+    out = times(scale, off[place]) * (1 + 1e-12) + times(vanished, size[place])
+    most = times(scale, size[place]) * (1 + slack)
     out = (out + 2 * slack * (most + out)) * (1 + 1e-12) + 1e-290  # the constants' products and the read-out
     if not (np.isfinite(out).all() and (most + out < LARGEST["float64"]).all()):
         raise Undecided("towers: the error of a tower is not bounded")

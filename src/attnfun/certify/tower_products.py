@@ -37,7 +37,7 @@ import math
 import numpy as np
 from flint import arb
 
-from attnfun.certify.coefficients import cosine_rows, sup_of_columns
+from attnfun.certify.coefficients import LEAST, cosine_rows, sup_of_columns, times
 from attnfun.certify.ellipse import axis_factor
 from attnfun.certify.exact import weight_table
 from attnfun.certify.nodes import chebyshev_nodes
@@ -66,7 +66,8 @@ def product_tower_errors(features: Features, side: str, weights: TowerWeights) -
     if not (np.isfinite(weights.scales).all() and (weights.scales > 0).all() and stored.max() < LARGEST["float64"]):
         raise Undecided("towers: the scales of a product are not usable")
     slack = (len(features.blocks) + len(weights.groups) + 4) * 2 * _U
-    off, size, reach = np.zeros(rank), stored * (1 + slack), np.zeros(rank)
+    vanished = _vanished(features, side, weights)
+    off, size, reach = vanished, stored * (1 + slack) + vanished, np.zeros(rank)
     keys = rank * 2**m
     for g, head in enumerate(heads):
         axes = tuple(_line(weights, v) for v in places_of(features, side, weights.groups[g]))
@@ -76,8 +77,8 @@ def product_tower_errors(features: Features, side: str, weights: TowerWeights) -
         e = (apart + rounded) * (1 + 1e-12)
         place = distinct(features, weights.groups[g])[1]
         d, s = e[place], zeta[place]
-        off = off * (s + d) + size * d
-        size = size * s
+        off = off * (s + d) + times(size, d)
+        size = times(size, s)
         reach = reach + np.arctanh(s) * (1 + 1e-9) + d
         keys += head.keys
     off = (off + slack * (size + off)) * (1 + 1e-12)
@@ -93,6 +94,18 @@ def product_tower_errors(features: Features, side: str, weights: TowerWeights) -
     if not (np.isfinite(off).all() and np.isfinite(size).all()):
         raise Undecided("towers: the error of a tower is not bounded")
     return off, size * (1 + 1e-12), keys
+
+
+def _vanished(features: Features, side: str, weights: TowerWeights) -> Array:
+    """(rank,) what underflow may take off S: every step's loss, enlarged by those after it (`product_scales`)."""
+    assert weights.scales is not None
+    out = np.zeros(features.rank)
+    for scale in weights.scales:
+        out = out / scale * (1 + 4 * _U) + LEAST
+    for b, block in enumerate(features.blocks):
+        if not places_of(features, side, (b,)):
+            out = times(out, np.abs(block.left if side == "left" else block.right)[features.selection[:, b]])
+    return out
 
 
 def _line(weights: TowerWeights, v: int) -> LineAxis:
@@ -123,7 +136,7 @@ def _group_error(
     ones = [np.abs(P.reshape(-1, P.shape[-1])).sum(axis=0) * (1 + (P.size + 4) * _U) for P in tables]
     zeta = np.full(len(tuples), delta)
     for k, s in enumerate(sups):
-        zeta = zeta * s[tuples[:, k]]
+        zeta = times(zeta, s[tuples[:, k]])
     zeta = zeta * (1 + 8 * (len(tables) + 2) * _U)
     if not (zeta <= _ZETA).all():
         raise Undecided("towers: a factor is too large for its scale")
@@ -150,8 +163,8 @@ def _group_error(
         values.append(value)
         own = 1.01 * _U * sum(n + 4 for n in P.shape[:-1]) * ones[k][tuples[:, k]]
         s = sups[k][tuples[:, k]]
-        lost_z = lost_z * (s + own) + whole * own
-        whole = whole * s
+        lost_z = lost_z * (s + own) + times(whole, own)
+        whole = times(whole, s)
     lost_z = (lost_z + 2 * _U * (len(tables) + 1) * (whole + lost_z)) * (1 + 1e-9)
     biggest = np.zeros(len(tuples))
     step = max(1, _GRID // (4 * math.prod(fine)))
@@ -236,7 +249,7 @@ def _degrees(
             lo, hi = float(low[axis.variable]), float(high[axis.variable])
             rest = np.full(len(tuples), delta * (1 + 1e-12))
             for i, s in enumerate(sups):
-                rest = rest if i == k else rest * s[tuples[:, i]] * (1 + 4 * _U)
+                rest = rest if i == k else times(rest, s[tuples[:, i]])
             n, rho, M = _target_ellipse(tables[k], j, tuples[:, k], rest, goal)
             if axis.size > 1:
                 own, wide, factor = head_ellipse(axis, lo, hi, goal)
@@ -267,7 +280,7 @@ def _target_ellipse(P: Array, j: int, columns: Index, rest: Array, goal: float) 
     for rho in _RHO:
         powers = rho ** np.arange(len(lines))
         with np.errstate(over="ignore", invalid="ignore"):
-            far = (powers @ lines)[columns] * rest * (1 + (4 * len(lines) + P.size + 16) * _U)
+            far = (powers @ lines)[columns] * rest * (1 + (4 * len(lines) + P.size + 16) * _U) + LEAST
         if not (far <= 0.95).all():
             break
         M = np.arctanh(far) * (1 + 1e-12)

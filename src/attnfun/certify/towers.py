@@ -35,7 +35,7 @@ from functools import lru_cache
 import numpy as np
 from flint import arb
 
-from attnfun.certify.coefficients import ball_matrix, sup_of_columns
+from attnfun.certify.coefficients import ball_matrix, sup_of_columns, times
 from attnfun.certify.exact import weight_table
 from attnfun.certify.nodes import chebyshev_nodes
 from attnfun.certify.relu_products import column_error, squares_errors
@@ -68,8 +68,8 @@ def tower_errors(
     off, size = np.zeros(features.rank), np.ones(features.rank)
     for b, (delta, sup) in enumerate(zip(deltas, sups, strict=True)):
         d, s = delta[selection[:, b]], sup[selection[:, b]]
-        off = off * (s + d) + size * d
-        size = size * s
+        off = off * (s + d) + times(size, d)
+        size = times(size, s)
     off, size = off * (1 + 1e-12), size * (1 + 1e-12)
     if not weights.mlp:
         off = off + _value_rounding(features, weights) + _attention_rounding(network, features.rank)
@@ -83,8 +83,9 @@ def tower_errors(
 def score_error(left: tuple[Array, Array], right: tuple[Array, Array]) -> tuple[float, float]:
     """(what the towers' errors cost, what the inner product costs in float64) from (errors, sizes) of both sides."""
     (eta, a), (theta, b) = left, right
-    carried = float(eta @ b + theta @ a + eta @ theta) * (1 + (3 * len(a) + 8) * _U)
-    inner = gamma(len(a) + 1, _U) * float((a + eta) @ (b + theta)) * (1 + (2 * len(a) + 8) * _U)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is no bound, and callers look
+        carried = float(eta @ b + theta @ a + eta @ theta) * (1 + (3 * len(a) + 8) * _U)
+        inner = gamma(len(a) + 1, _U) * float((a + eta) @ (b + theta)) * (1 + (2 * len(a) + 8) * _U)
     return carried, inner
 
 
@@ -146,15 +147,16 @@ def _head_gap(weights: TowerWeights, places: tuple[int, ...], box: tuple[Array, 
 
 def _value_rounding(features: Features, weights: TowerWeights) -> Array:
     """(rank,) what the products and differences that make the head's values lose: its weights are an average."""
-    size = np.ones(features.rank)
+    size, vanished = np.ones(features.rank), np.zeros(features.rank)
     for b, V in enumerate(weights.values):
-        size = size * np.abs(V.reshape(-1, V.shape[-1])).max(axis=0)[features.selection[:, b]]
+        top = np.abs(V.reshape(-1, V.shape[-1])).max(axis=0)[features.selection[:, b]]
+        size, vanished = times(size, top), times(vanished, top)  # what underflows is enlarged by later factors
     steps = len(features.blocks) + 1
     if weights.affine is not None:
         lines = np.abs(weights.affine.lines)
         size = size + lines[:, -1] + lines[:, :-1] @ np.array([np.abs(r).max() for r in weights.affine.ramps])
         steps += 2 * lines.shape[1] + 2
-    return np.asarray(steps * _U * size * (1 + 1e-9) + steps * 2.0**-1074)
+    return np.asarray(steps * _U * size * (1 + 1e-9) + vanished + steps * 2.0**-1074)
 
 
 def _ramp_errors(features: Features, side: str, weights: TowerWeights) -> Array:

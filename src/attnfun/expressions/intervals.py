@@ -128,7 +128,8 @@ def _point(x: Floats) -> Interval:
 class IntervalAlgebra:
     """The operations of the expression language on `Interval`s of float64 arrays (broadcasting).
 
-    clip_sqrt: arguments of sqrt and of positive real powers are known to be >= 0; what reaches below 0 is cut there.
+    clip_sqrt: arguments of sqrt and of positive real powers are known to be >= 0, those of asin and acos to be in
+    [-1, 1]; what reaches beyond is cut there.
     """
 
     def __init__(self, clip_sqrt: bool = False) -> None:
@@ -242,12 +243,21 @@ class IntervalAlgebra:
         with self._ignore():
             return _rising(np.tan, x, good=~_reaches(x, np.pi / 2, np.pi))
 
+    def _cut(self, x: Interval) -> Interval:
+        """The part of x in [-1, 1] where there is one and `clip_sqrt` allows it."""
+        if not self.clip_sqrt:
+            return x
+        some = (x.lo <= 1) & (x.hi >= -1)
+        return Interval(np.where(some, np.maximum(x.lo, -1.0), x.lo), np.where(some, np.minimum(x.hi, 1.0), x.hi))
+
     def asin(self, x: Interval) -> Interval:
         with self._ignore():
+            x = self._cut(x)
             return _rising(np.arcsin, x, good=(x.lo >= -1) & (x.hi <= 1))
 
     def acos(self, x: Interval) -> Interval:
         with self._ignore():
+            x = self._cut(x)
             falling = _rising(lambda t: -np.arccos(t), x, ceiling=0.0, good=(x.lo >= -1) & (x.hi <= 1))
             return self.neg(falling)
 

@@ -32,6 +32,8 @@ _BLOCK = 1 << 22
 
 
 class _Buffers(nn.Module):
+    rows = False
+
     def __init__(self, dtype: str) -> None:
         super().__init__()
         self.dtype: torch.dtype = getattr(torch, dtype)
@@ -41,6 +43,10 @@ class _Buffers(nn.Module):
 
     def _get(self, name: str) -> Tensor:
         return self.get_buffer(name)
+
+    def _shaped(self, result: Tensor) -> Tensor:
+        """One output is a number a point, not a row of one, unless rows are asked for."""
+        return result.squeeze(-1) if result.shape[-1] == 1 and not self.rows else result
 
     def _tensor(self, points: object, columns: int) -> Tensor:
         tensor = torch.as_tensor(points).to(self._get("readout"))
@@ -109,7 +115,7 @@ class CrossAttention(_Buffers):
             stream = torch.cat([stream, torch.cat(blocks)], dim=1)
         result = stream @ self._get("readout") + self._get("readout_bias")
         result = result.reshape(*x.shape[:-1], result.shape[-1])
-        return result.squeeze(-1) if result.shape[-1] == 1 else result
+        return self._shaped(result)
 
     def _attend(self, number: int, stream: Tensor) -> Tensor:
         n, H = len(stream), self.heads[number]
@@ -159,7 +165,7 @@ class SelfAttention(_Buffers):
         else:
             step = max(1, _BLOCK // (max(self.heads, default=1) * max(tokens, 1)))
         result = torch.cat([self._sequence(block) for block in x.split(step)])
-        return result.squeeze(-1) if result.shape[-1] == 1 else result
+        return self._shaped(result)
 
     @staticmethod
     def _split(rows: Tensor, heads: int) -> Tensor:
@@ -213,7 +219,7 @@ class ReluNetwork(_Buffers):
         step = max(1, _BLOCK // max(self.units, default=1))
         result = torch.cat([self.block(rows) for rows in x.reshape(-1, self.inputs).split(step)])
         result = result.reshape(*x.shape[:-1], result.shape[-1])
-        return result.squeeze(-1) if result.shape[-1] == 1 else result
+        return self._shaped(result)
 
     def block(self, stream: Tensor) -> Tensor:
         """(n, inputs) -> (n, outputs), all points at once."""

@@ -25,7 +25,8 @@ def ordered_products(weights: list[Array], signs: list[Array] | None, most: int)
         raise Infeasible(f"tensor: {' × '.join(str(len(w)) for w in weights)} products of features are out of reach")
     table = weights[0]
     for w in weights[1:]:
-        table = np.multiply.outer(table, w)
+        with np.errstate(over="ignore"):
+            table = np.minimum(np.multiply.outer(table, w), 1e300)  # an order is asked for, not a bound
     if signs is not None:
         side = signs[0]
         for s in signs[1:]:

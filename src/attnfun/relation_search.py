@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from attnfun.certify import Certificate, Status
-from attnfun.certify.relation import Parts, construction_error, factor_weights, prove_by_relation, rounding, take_apart
+from attnfun.certify.relation import prove_by_relation
+from attnfun.certify.relation_features import Parts, construction_error, factor_weights, rounding, take_apart
 from attnfun.certify.view import Undecided
 from attnfun.errors import Infeasible, InvalidRequest, NotPositive
 from attnfun.expressions import BallAlgebra, precision, run

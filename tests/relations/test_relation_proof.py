@@ -12,7 +12,8 @@ import pytest
 import attnfun as af
 from attnfun.certify import Status
 from attnfun.certify.coefficients import expansion, sup_of_columns
-from attnfun.certify.relation import KINDS, construction_error, prove_by_relation, rounding, take_apart
+from attnfun.certify.relation import prove_by_relation
+from attnfun.certify.relation_features import KINDS, construction_error, rounding, take_apart
 from attnfun.certify.towers import tower_errors
 from attnfun.expressions import parse, precision
 from attnfun.network.features import Block, Features, contracted

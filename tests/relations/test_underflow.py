@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 
 import attnfun as af
-from attnfun.certify.relation import side_errors
+from attnfun.certify.relation_features import side_errors
 from attnfun.certify.towers import tower_errors
 from attnfun.network import evaluate
 from attnfun.network.features import Block, Features

@@ -47,12 +47,10 @@ from attnfun.certify.relation import (
     GIVEN,
     LIBM,
     NUMPY,
-    Parts,
-    construction_error,
     core_points,
     parts_that_fit,
-    side_errors,
 )
+from attnfun.certify.relation_features import Parts, construction_error, side_errors
 from attnfun.certify.retrieval_bounds import RetrievalBound, retrieval_certificate
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma, hypotheses, kernel_move
 from attnfun.certify.towers import tower_errors

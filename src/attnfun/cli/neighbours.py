@@ -11,6 +11,7 @@ from attnfun.cli.arguments import check_writable, read_eps
 from attnfun.cli.render import console, facts, literal, number, print_json, progress_bar
 from attnfun.errors import InvalidRequest
 
+_MEAN = "in the mean over independent uniform points, in real arithmetic"
 PANEL = "Limits"
 
 
@@ -112,7 +113,7 @@ def _print(record: dict[str, Any]) -> None:
     problem = f"{record['which']} of {record['points']:,} points in dimension {record['dim']:,}: {record['method']}"
     if record["method"] == "biased":
         problem = f"sign of <z, y> - {record['request']['bias']:g} in dimension {record['dim']:,}"
-    proved = None if said["proved"] is None else f"≤ [bold]{number(said['proved'], 4)}[/]  proved"
+    proved = None if said["proved"] is None else f"≤ [bold]{number(said['proved'], 4)}[/]  proved, {_MEAN}"
     right = None if said["accuracy"] is None else f"{said['accuracy']:.6f}"
     if right and said["accuracy_proved"] is not None:
         right += f"  (≥ {said['accuracy_proved']:.6f} proved)"

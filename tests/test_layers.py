@@ -9,6 +9,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
 
 
 def module_name(path: Path) -> tuple[str, ...]:
@@ -129,7 +135,7 @@ def test_the_rule_allows_what_lies_below(file: str, source: str) -> None:
 def test_the_checker_imports_nothing_by_a_computed_name() -> None:
     """A name built at run time would escape the rule above, so `certify/` may not import that way at all."""
     for path in (PACKAGE / "certify").glob("**/*.py"):
-        names = {getattr(n, "id", getattr(n, "attr", "")) for n in ast.walk(ast.parse(path.read_text("utf-8")))}
+        names = {getattr(n, "id", getattr(n, "attr", "")) for n in ast.walk(parsed(path))}
         assert not names & {"import_module", "__import__", "importlib"}, path
 
 
@@ -140,7 +146,7 @@ BANNED_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal
 def test_no_code_is_ever_evaluated_or_unpickled() -> None:
     found = []
     for path in FILES:
-        tree = ast.parse(path.read_text("utf-8"))
+        tree = parsed(path)
         own = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
         own |= {a.asname or a.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}
         for node in ast.walk(tree):
@@ -168,7 +174,7 @@ def test_complex_branches_are_only_taken_with_the_analytic_flag() -> None:
     Complex balls are made in three files only; roots and logarithms are taken in one of them, always with the flag, and
     its asin, acos, atan stand beside a predicate that keeps them off their cuts.
     """
-    trees = {str(path.relative_to(PACKAGE)): ast.parse(path.read_text("utf-8")) for path in FILES}
+    trees = {str(path.relative_to(PACKAGE)): parsed(path) for path in FILES}
     names = {
         file: {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
         | {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}

@@ -106,14 +106,14 @@ def trained(
     torch.set_num_threads(1)
     try:
         source = torch.Generator().manual_seed(seed)
-        K = torch.randn((heads, dim, rank), generator=source) * dim**-0.5
-        V = torch.eye(dim).repeat(heads, 1, 1) / heads
-        weights = [part.clone().requires_grad_() for part in (K, -K, V)]
-        adam = torch.optim.Adam(weights, lr=RATE)
+        start = torch.randn((heads, dim, rank), generator=source) * dim**-0.5
+        values = torch.eye(dim).repeat(heads, 1, 1) / heads
+        K, Q, V = (part.clone().requires_grad_() for part in (start, -start, values))
+        adam = torch.optim.Adam([K, Q, V], lr=RATE)
         rate = torch.optim.lr_scheduler.OneCycleLR(adam, RATE, total_steps=steps)
         for step in range(steps):
             w, x2, y, f = samples(torch, source, BATCH, dim, torch.float32)
-            loss = (f - output(torch, *weights, w, x2, y)).square().sum(-1).mean()
+            loss = (f - output(torch, K, Q, V, w, x2, y)).square().sum(-1).mean()
             adam.zero_grad()
             loss.backward()
             adam.step()
@@ -122,10 +122,10 @@ def trained(
                 report(step / steps)
         fresh, errors = torch.Generator().manual_seed(seed + 2**32), []
         with torch.no_grad():
-            stored = [part.double() for part in weights]
-            for start in range(0, count, CHUNK):
-                w, x2, y, f = samples(torch, fresh, min(CHUNK, count - start), dim, torch.float64)
-                errors.append((f - output(torch, *stored, w, x2, y)).square().sum(-1))
+            K, Q, V = K.double(), Q.double(), V.double()
+            for done in range(0, count, CHUNK):
+                w, x2, y, f = samples(torch, fresh, min(CHUNK, count - done), dim, torch.float64)
+                errors.append((f - output(torch, K, Q, V, w, x2, y)).square().sum(-1))
         found = torch.cat(errors)
         return float(found.mean()), float(found.std()) / math.sqrt(count)
     finally:
@@ -138,11 +138,18 @@ def row_of(dim: int, rank: int, heads: int, *, steps: int, count: int, seed: int
     start = time.perf_counter()
     error, error_se = trained(dim, rank, heads, steps, count, seed, report)
     seconds = time.perf_counter() - start
-    settings = ("layer-any-v", "softmax-any-v", "layer-scalar-v", "softmax-scalar-v")
-    lower = [af.bounds.rank(dim, rank, heads, setting=setting).lower for setting in settings]
+    limits = {
+        name: af.bounds.rank(dim, rank, heads, setting=setting).lower
+        for name, setting in (
+            ("layer_any", "layer-any-v"),
+            ("softmax_any", "softmax-any-v"),
+            ("layer_scalar", "layer-scalar-v"),
+            ("softmax_scalar", "softmax-scalar-v"),
+        )
+    }
     upper = af.bounds.rank(dim, rank, heads).upper
     assert upper is not None  # the scalar problem always has one
-    return Row(dim, rank, heads, error, error_se, *lower, upper / 2, seconds)
+    return Row(dim, rank, heads, error, error_se, **limits, half_upper=upper / 2, seconds=seconds)
 
 
 def verdict(rows: Sequence[Row]) -> str:

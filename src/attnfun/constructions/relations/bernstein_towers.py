@@ -26,7 +26,7 @@ _CUTS = (1e-4, 1e-6, 1e-8, 1e-10, 1e-12, 1e-14)
 _WIDE = (2.0, 3.0, 4.5, 1.0, 1.5)  # for steep features: a key is as wide as 2/(τ √keys)
 _ROOM = 10.0  # how much larger than the features the values of several variables may be
 _STEEP = 1e30  # slopes past it stay in the head: float32 could not hold them
-_MOST = ((6.0, 160, 16), (400.0, 260, 16), (400.0, 900, 3))  # room of the values, keys up to, a step is 1/this of them
+_MOST = ((20.0, 160, 16), (400.0, 260, 16), (400.0, 900, 3))  # room of the values, keys up to, a step is 1/this of them
 _STEEPEST = 260  # past it only features too steep for fewer keys: few steps are tried
 
 

@@ -64,8 +64,10 @@ def prove_by_sparse_average(
     u = ROUNDOFF[network.dtype]
     if queries.shape != (len(subsets), heads, m) or not (np.isfinite(keys).all() and np.isfinite(queries).all()):
         raise Undecided("keys and queries do not fit, or are not finite")
-    if any(len(s) % heads or len(set(s)) != len(s) for s in subsets):
+    if not subsets or any(not s or len(s) % heads or len(set(s)) != len(s) for s in subsets):
         raise Undecided("the heads do not share the positions equally")
+    if not all(0 <= j < N for s in subsets for j in s):
+        raise Undecided("a set names a position that there is not")
     low, high = z_range
     if not low <= high:  # NaN must not pass
         raise Undecided("the range of z is empty")

@@ -151,7 +151,7 @@ def proved_error(dim: int, points: int, beta: float, attends_self: bool) -> floa
     if not (beta >= 1 and math.isfinite(beta)):
         raise InvalidRequest(f"beta={beta!r}: the bound is proved for finite beta of at least 1")
     if dim < 3:
-        raise InvalidRequest(f"dim={dim}: the bound is proved for 3 dimensions and more, where the density has its top at 0")
+        raise InvalidRequest(f"dim={dim}: proved for 3 dimensions and more: a score's density must have its top at 0")
     top = _peak_above(dim)
     own = 12 * math.exp(-beta) + 3.56 * n * top * 2.0 ** (1 - n) / beta**2 if attends_self else 0.0
     G = math.log(4e4 * (n - 1) * beta) / (2 * beta)

@@ -14,6 +14,7 @@ from attnfun.cli import main
 from attnfun.constructions.neighbours import full_rank
 from attnfun.errors import InvalidRequest
 from attnfun.limits.separation.matching import average_bits
+from attnfun.plan_tasks import _trials
 
 SCORES = np.random.default_rng(0).normal(size=(20, 5)) @ np.random.default_rng(1).normal(size=(5, 15))
 ASKED: list[dict[str, Any]] = [
@@ -172,23 +173,16 @@ def test_no_head_is_said_to_do_where_none_is_proved_to() -> None:
 
 @pytest.mark.parametrize("heads", [1, 2, 4])
 def test_averages_are_within_eps_with_queries_of_as_many_bits_as_the_plan_says(heads: int) -> None:
-    """Rounded queries: the heads' own error and that of the bits are within the plan's eps together."""
-    eps = 0.1
-    found = af.plan("sparse-averaging", context=16, q=4, eps=eps, bits=32)
+    """Queries rounded to 2^p equally spaced numbers: the heads' error and that of the bits are within eps together."""
+    eps, context = 0.1, 16
+    found = af.plan("sparse-averaging", context=context, q=4, eps=eps, bits=32)
     how = next(text for text in found.constructions if text.startswith(f"{heads} head"))
     width, bits = int(how.split("rank ")[1].split(",")[0]), int(how.split(" bits")[0].split()[-1])
     keys = "curve" if "curve" in how else "random"
-    made = af.sparse_average(16, 4, keys=keys, heads=heads, width=width, eps=eps / 2, subsets=64)
-    assert made.bits <= bits + 1  # the sets are others than the plan's
-    rounding = made.bound.beta * made.bound.reach / (2**made.bits - 1)
-    assert made.bound.error + 2 * np.tanh(rounding / 2) <= eps
-    random = np.random.default_rng(0)
-    z = np.where(random.random(16) < 0.5, -1.0, 1.0)
-    sets = [made.subsets[k] for k in range(16)]
-    tokens = made.encode(z, sets)
-    codes = tokens[:, width : width * (1 + heads)]
-    largest, places = np.abs(codes).max(), 2**made.bits - 1
-    rounded = (np.rint((codes / largest + 1) / 2 * places) / places * 2 - 1) * largest
-    assert len(np.unique(rounded)) <= 2**made.bits
-    tokens[:, width : width * (1 + heads)] = rounded
-    assert np.abs(made.network.run(tokens) - made.exact(z, sets)).max() <= eps
+    made = af.sparse_average(context, 4, keys=keys, heads=heads, width=width, eps=eps / 2, subsets=_trials(context, 4))
+    codes = [
+        made.encode(np.zeros(context), made.subsets[k : k + context])[:, width : width * (1 + heads)]
+        for k in range(0, len(made.subsets), context)
+    ]
+    moved = np.max(np.abs(codes)) * np.abs(made.codes).sum(axis=1).max() / (2**bits - 1)
+    assert made.bound.error + 2 * np.tanh(made.bound.beta * moved / 2) <= eps

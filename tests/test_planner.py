@@ -11,8 +11,10 @@ import pytest
 
 import attnfun as af
 from attnfun.cli import main
+from attnfun.constructions.neighbours import full_rank
 from attnfun.errors import InvalidRequest
 from attnfun.limits.separation.matching import average_bits
+from attnfun.plan_tasks import _trials
 
 SCORES = np.random.default_rng(0).normal(size=(20, 5)) @ np.random.default_rng(1).normal(size=(5, 15))
 ASKED: list[dict[str, Any]] = [
@@ -159,3 +161,28 @@ def test_pictures(asked: dict[str, Any], tmp_path: Path) -> None:
     figure = found.plot(tmp_path / "plan.png")
     assert len(figure.axes) == len({c.layers for c in found.cells})
     assert (tmp_path / "plan.png").stat().st_size > 5000
+
+
+def test_no_head_is_said_to_do_where_none_is_proved_to() -> None:
+    """On the circle the density of a score has its top at the ends: no bound of the error is proved there."""
+    found = af.plan("furthest-neighbour", dim=2, context=3, eps=0.01)
+    assert not any(c.verdict == "constructed" for c in found.cells) and not found.constructions
+    with pytest.raises(InvalidRequest, match="3 dimensions"):
+        full_rank.proved_error(2, 3, 100.0, False)
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_averages_are_within_eps_with_queries_of_as_many_bits_as_the_plan_says(heads: int) -> None:
+    """Queries rounded to 2^p equally spaced numbers: the heads' error and that of the bits are within eps together."""
+    eps, context = 0.1, 16
+    found = af.plan("sparse-averaging", context=context, q=4, eps=eps, bits=32)
+    how = next(text for text in found.constructions if text.startswith(f"{heads} head"))
+    width, bits = int(how.split("rank ")[1].split(",")[0]), int(how.split(" bits")[0].split()[-1])
+    keys = "curve" if "curve" in how else "random"
+    made = af.sparse_average(context, 4, keys=keys, heads=heads, width=width, eps=eps / 2, subsets=_trials(context, 4))
+    codes = [
+        made.encode(np.zeros(context), made.subsets[k : k + context])[:, width : width * (1 + heads)]
+        for k in range(0, len(made.subsets), context)
+    ]
+    moved = np.max(np.abs(codes)) * np.abs(made.codes).sum(axis=1).max() / (2**bits - 1)
+    assert made.bound.error + 2 * np.tanh(made.bound.beta * moved / 2) <= eps

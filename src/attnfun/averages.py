@@ -87,11 +87,13 @@ class SparseAverage:
 
     @property
     def bits(self) -> int:
-        """Bits of a query's numbers: rounded to 2^−bits, relative, they move logits by D = β reach 2^−bits at most,
-        which costs at most (range) tanh(D/2) ≤ eps.
+        """Bits of a query's numbers, sign and all: each the nearest of 2^bits equally spaced ones from −W to W, W the
+        largest of them. That moves logits by D = β reach/(2^bits − 1) at most, and costs at most (range) tanh(D/2) ≤
+        eps on top of the proved error.
         """
         width = self.z_range[1] - self.z_range[0]
-        return max(1, math.ceil(math.log2(self.bound.beta * self.bound.reach * width / (2 * self.eps))))
+        steps = self.bound.beta * self.bound.reach * width / (2 * self.eps) * (1 + 1e-9)
+        return max(1, math.ceil(math.log2(steps + 1)))
 
     @property
     def published(self) -> Quoted:

@@ -82,8 +82,9 @@ def _furthest(dim: int, context: int, eps: float, setting: str) -> Family:
             needed[rank] = int(rank_bound(dim, rank, 1, eps, setting).heads_needed or 0)
         return needed[rank]
 
-    beta = _temperature(full_rank.beta_for, dim, context, eps, False)
-    later = _temperature(scores.beta_for, dim, context, eps)
+    # the error of these heads is proved from dimension 3 on
+    beta = _temperature(full_rank.beta_for, dim, context, eps, False) if dim >= 3 else None
+    later = _temperature(scores.beta_for, dim, context, eps) if dim >= 3 else None
 
     def judge(rank: int, heads: int, layers: int) -> tuple[str, str]:
         if rank >= dim and beta is not None:
@@ -214,7 +215,8 @@ def _averages(dim: int, context: int, eps: float, bits: int, q: int, say: Callab
         for keys, width in sorted(widths, key=lambda pair: pair[1]):
             say(f"{heads} heads of rank {width}")
             try:
-                made = sparse_average(context, q, subsets=sets, width=width, keys=keys, heads=heads, eps=eps)
+                # half of eps for the heads, half for queries of so few bits (`SparseAverage.bits`)
+                made = sparse_average(context, q, subsets=sets, width=width, keys=keys, heads=heads, eps=eps / 2)
             except Infeasible:
                 continue
             if made.bits <= bits:

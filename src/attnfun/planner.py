@@ -2,7 +2,7 @@
 
 | task | excluded by | constructed |
 | --- | --- | --- |
-| furthest-neighbour | `bounds.rank`, one layer | one head of full rank; a tally of d heads of rank 1, two layers |
+| furthest-neighbour | `bounds.rank`, one layer | one head of full rank; 2d heads of rank 1, then one (two layers) |
 | matching, order 2 | nothing is known | one head of rank 2 (`matching`) |
 | matching, order 3 | `bounds.matching`, one layer, by bits | third-order attention: outside the grid of plain heads |
 | sparse-averaging | the bits of the query, one layer | `sparse_average`, one head or several |

@@ -159,3 +159,23 @@ def test_bad_inputs() -> None:
     ):
         with pytest.raises(InvalidRequest):
             made(z, named)
+
+
+@pytest.mark.parametrize("named", [(0, -8), (-8,), (8,), ()])
+def test_sets_of_positions_that_are_not_there_prove_nothing(named: tuple[int, ...]) -> None:
+    """-8 is position 0 again for an array of 8: two names of one position would halve what leaks."""
+    codes = curve_keys(8, 1)
+    query = np.array([[curve_query(8, np.array([0]))]])
+    network = sparse_average_network(codes.shape[1], 1, 64.0)
+    assert prove_by_sparse_average(network, codes, query, ((0,),), (-1.0, 1.0)).error < 0.1
+    with pytest.raises(Undecided):
+        prove_by_sparse_average(network, codes, query, (named,), (-1.0, 1.0))
+
+
+def test_a_range_upside_down_proves_nothing() -> None:
+    codes = curve_keys(8, 2)
+    query = np.array([[curve_query(8, np.array([0, 1]))]])
+    network = sparse_average_network(codes.shape[1], 1, 64.0)
+    for ends in ((1.0, -1.0), (float("nan"), 1.0)):
+        with pytest.raises(Undecided):
+            prove_by_sparse_average(network, codes, query, ((0, 1),), ends)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -236,3 +237,11 @@ def test_too_much_is_refused() -> None:
             made(x)
     with pytest.raises(InvalidRequest):
         made.third_order([1, 2])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint64])
+def test_whole_numbers_of_any_width(dtype: Any) -> None:
+    """A modulus may be larger than what the type of the tokens holds."""
+    made = af.matching(4, 40_009)
+    numbers = np.array([1, 0, 100, 7], dtype=dtype)
+    assert np.array_equal(made.decide(numbers), made.exact(numbers.astype(np.int64)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -141,3 +142,20 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     for bad in (["set-function", "x", *words[2:]], words[:2], [*words[:-1], "nan"]):
         assert main(bad) == 2
         assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "kernel"),
+    [
+        ("distinct(abs(x_i - x_j))", lambda a, b: np.abs(a - b)),
+        ("distinct(cos(x_i - x_j))", lambda a, b: np.cos(a - b)),
+    ],
+)
+def test_pairs_of_different_elements_that_differ_by_nothing(text: str, kernel: Any) -> None:
+    """What depends on differences alone is the same for every element beside itself: no sum of it is built."""
+    net = af.set_function(text, 3, {"x": (0, 1)}, 0.02)
+    assert net.certificate.status.value == "proved" and len(net.target.sums) == 1
+    X = np.random.default_rng(0).random((200, 3))
+    X[:50, 2] = X[:50, 0]
+    wanted = sum(kernel(X[:, i], X[:, j]) for i in range(3) for j in range(3) if i != j)
+    assert np.abs(net(X[:, :, None]) - wanted).max() <= net.certificate.error[1]

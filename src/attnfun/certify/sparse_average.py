@@ -39,7 +39,8 @@ _SAFE = 1 + 1e-9
 class AverageBound:
     """Outputs are within `error` of the means; outside their sets codes score at most 1 − `margin` of those inside.
 
-    `reach`: the largest Σ|w||u|, by which relative errors of a query's numbers become errors of scores.
+    `reach`: the largest |w| of all queries times the largest Σ|u_j|; queries rounded by a part s of their largest
+    number move scores by s · reach at most.
     """
 
     error: float
@@ -63,24 +64,29 @@ def prove_by_sparse_average(
     u = ROUNDOFF[network.dtype]
     if queries.shape != (len(subsets), heads, m) or not (np.isfinite(keys).all() and np.isfinite(queries).all()):
         raise Undecided("keys and queries do not fit, or are not finite")
-    if any(len(s) % heads or len(set(s)) != len(s) for s in subsets):
+    if not subsets or any(not s or len(s) % heads or len(set(s)) != len(s) for s in subsets):
         raise Undecided("the heads do not share the positions equally")
+    if not all(0 <= j < N for s in subsets for j in s):
+        raise Undecided("a set names a position that there is not")
     low, high = z_range
+    if not low <= high:  # NaN must not pass
+        raise Undecided("the range of z is empty")
     width, size = (high - low) * _SAFE, max(abs(low), abs(high))
-    worst, margin, largest = 0.0, math.inf, 0.0
+    worst, margin = 0.0, math.inf
     for head in range(heads):
         found = _one_head(keys, queries[:, head], tuple(s[head::heads] for s in subsets), beta, u)
-        worst, margin, largest = max(worst, found[0]), min(margin, found[1]), max(largest, found[2])
+        worst, margin = max(worst, found[0]), min(margin, found[1])
     error = (width * worst + (2 * gamma(N + 24, u) + 2 * gamma(heads + 4, u)) * size) * _SAFE
     if not error < math.inf:
         raise Undecided("the bound is infinite")
-    return AverageBound(error, margin, beta, largest, hypotheses(network.dtype))
+    reach = float(np.abs(queries).max() * np.abs(keys).sum(axis=1).max()) * _SAFE
+    return AverageBound(error, margin, beta, reach, hypotheses(network.dtype))
 
 
 def _one_head(
     keys: Array, queries: Array, subsets: tuple[tuple[int, ...], ...], beta: float, u: float
-) -> tuple[float, float, float]:
-    """(bound for z of width 1 but for the rounding of sums, margin, reach)."""
+) -> tuple[float, float]:
+    """(bound for z of width 1 but for the rounding of sums, margin)."""
     N, m = keys.shape
     scores = queries @ keys.T
     sizes = np.abs(queries) @ np.abs(keys).T
@@ -97,7 +103,7 @@ def _one_head(
     uneven = np.tanh((t_max - t_min) * _SAFE / 4 + E)
     rest = np.where(inside, -np.inf, scores + off).max(axis=1)
     margin = float((1 - rest / np.where(inside, scores, np.inf).min(axis=1)).min())
-    return float((leak + uneven).max()) * _SAFE, margin, float(sizes.max())
+    return float((leak + uneven).max()) * _SAFE, margin
 
 
 def _members(subsets: tuple[tuple[int, ...], ...], tokens: int) -> NDArray[np.bool_]:

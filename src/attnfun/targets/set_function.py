@@ -76,7 +76,7 @@ class SetFunction:
         if len(set(names)) != len(names):
             raise InvalidRequest(f"the coordinates {', '.join(box.names)} clash with indices such as {first(box)[0]}")
         texts = tuple(str(text).strip() for text in given)
-        found = _Sums(box)
+        found = _Sums(box, n)
         row = parse([_INDEXED.sub(r"\1_\2", text) for text in texts], names, found)
         clash = {s.name for s in found.sums} & set(names)
         if clash:
@@ -188,8 +188,9 @@ def inlined(builder: Builder, graph: Graph) -> int:
 class _Sums:
     """The parser's `calls`: a sum becomes a variable."""
 
-    def __init__(self, box: Box) -> None:
+    def __init__(self, box: Box, points: int) -> None:
         self.plain, self.first, self.second = box.names, first(box), second(box)
+        self.points = points
         self.sums: list[Sum] = []
 
     def __call__(self, name: str, args: list[int], builder: Builder) -> int | None:
@@ -202,9 +203,12 @@ class _Sums:
         if not uses_first and not uses_second:
             raise InvalidRequest(f"{name} of something that is the same for every point")
         if name == "distinct":
-            same = renamed(graph, dict(zip(self.second, self.first, strict=True)))
-            whole, own = self._named("sum", True, graph), self._named("sum", False, same)
-            return builder.apply("sub", builder.var(whole), builder.var(own))
+            same = _on_diagonal(graph, dict(zip(self.second, self.first, strict=True)))
+            whole = builder.var(self._named("sum", True, graph))
+            if set(same.variables) & set(self.first):
+                return builder.apply("sub", whole, builder.var(self._named("sum", False, same)))
+            own = builder.apply("mul", builder.const(Fraction(self.points)), inlined(builder, same))
+            return builder.apply("sub", whole, own)
         over = name == "pairs" or (uses_first and uses_second)
         if not over and uses_second:
             graph = renamed(graph, dict(zip(self.second, self.first, strict=True)))
@@ -218,6 +222,23 @@ class _Sums:
         name = f"{kind}_over_{over}_{1 + sum((s.kind, s.pairs) == (kind, pairs) for s in self.sums)}"
         self.sums.append(Sum(name, kind, pairs, graph))
         return name
+
+
+def _on_diagonal(graph: Graph, names: dict[str, str]) -> Graph:
+    """A graph of pairs at pairs of an element with itself: renamed, with a − a = 0 and 0 · a = 0 worked out, so that
+    what depends on differences alone is seen to be constant there.
+    """
+    builder, at = Builder(), list[int]()
+    zero = builder.const(Fraction(0))
+    for node in graph.nodes:
+        args = [at[arg] for arg in node.args]
+        if (node.op == "sub" and args[0] == args[1]) or (node.op == "mul" and zero in args):
+            at.append(zero)
+        elif node.op == "var":
+            at.append(builder.var(names.get(str(node.value), str(node.value))))
+        else:
+            at.append(builder.apply(node.op, *args, value=node.value))
+    return builder.graph([at[graph.outputs[0]]])
 
 
 def _count(points: Any) -> int:

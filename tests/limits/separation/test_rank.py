@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -217,3 +218,12 @@ def test_command(capsys: pytest.CaptureFixture[str], tmp_path: object) -> None:
     assert capsys.readouterr().err.count("\n") == 1
     assert main(["bounds", "rank", "--dim", "4096", "--rank", "8", "--heads", "16", "--eps", "1e-4", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["heads_needed_log10"] > 4000
+
+
+@pytest.mark.parametrize("asked", [{"setting": "layer-scalar-v", "attends_self": True}, {"setting": "layer-any-v"}])
+def test_a_rank_of_values_is_for_any_values_that_attend_to_the_query(asked: dict[str, Any]) -> None:
+    """Values c I have full rank: fewer would give a bound above what such a layer is held to."""
+    full = af.bounds.rank(8, 1, 1, setting="layer-any-v", attends_self=True).lower
+    assert full < af.bounds.rank(8, 1, 1, setting="layer-any-v", attends_self=True, value_rank=1).lower
+    with pytest.raises(InvalidRequest, match="value_rank"):
+        af.bounds.rank(8, 1, 1, value_rank=1, **asked)

@@ -117,6 +117,12 @@ def test_the_constants_of_one_degree_do_not_depend_on_the_dimension() -> None:
             assert far.terms == math.comb(1000, degree)
 
 
+def test_a_degree_in_a_very_high_dimension_is_as_in_a_low_one() -> None:
+    low, high = af.bounds.sets(10, 4, 3, degree=2), af.bounds.sets(10, 10**9, 3, degree=2)
+    assert (high.constant, high.sharper_constant) == (low.constant, low.sharper_constant)
+    assert high.terms == math.comb(10**9, 2)
+
+
 def test_below_the_degree_nothing_is_excluded() -> None:
     for dim in (1, 2, 3):
         for points in range(2, 2 * dim):

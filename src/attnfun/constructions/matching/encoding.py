@@ -27,7 +27,8 @@ def residues(x: npt.ArrayLike, modulus: int) -> npt.NDArray[np.int64]:
         raise InvalidRequest(f"tokens to match are whole numbers, and not {given.dtype}")
     if not 2 <= modulus < _MOST:
         raise InvalidRequest(f"modulus={modulus!r}: a whole number from 2 on is needed")
-    return np.asarray(np.mod(given, modulus), dtype=np.int64)
+    wide = {"i": np.int64, "u": np.uint64}.get(given.dtype.kind)  # a modulus may not fit into the type given
+    return np.asarray(np.mod(given if wide is None else given.astype(wide), modulus), dtype=np.int64)
 
 
 def circle(x: npt.NDArray[np.int64], modulus: int, dtype: str) -> tuple[Array, Array]:

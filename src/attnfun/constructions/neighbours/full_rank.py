@@ -17,7 +17,7 @@ scores, directions orthogonal to y are independent with mean 0, so E⟨x_1 − x
 E|x_1 − x_i|² = 2(1 − t s_i); with y itself: (1−t)(1+s_i) and 2(1−t). Given t the other scores are independent, and
 (1 + c + ΣW)^{−2} = ∫ λ e^{−λ(1+c+ΣW)} dλ separates them.
 Size: 1 layer, 1 head, rank d (nearest: d + N), width d (d + N); N ≥ 3.
-Bound (proved, β ≥ 1, real arithmetic): the error is at most
+Bound (proved, d ≥ 3, β ≥ 1, real arithmetic): the error is at most
 
     (2 ln 2 − 1) n(n−1) U/β + 4(n−1) e^{−2βG}                                                          squares
     + n(n−1)(n−2) V (ln(4/3)/β² + 1/β⁴) + 10 (n−1) e^{−βG'}                                            pairs
@@ -150,6 +150,8 @@ def proved_error(dim: int, points: int, beta: float, attends_self: bool) -> floa
     n = points - 1
     if not (beta >= 1 and math.isfinite(beta)):
         raise InvalidRequest(f"beta={beta!r}: the bound is proved for finite beta of at least 1")
+    if dim < 3:
+        raise InvalidRequest(f"dim={dim}: proved for 3 dimensions and more: a score's density must have its top at 0")
     top = _peak_above(dim)
     own = 12 * math.exp(-beta) + 3.56 * n * top * 2.0 ** (1 - n) / beta**2 if attends_self else 0.0
     G = math.log(4e4 * (n - 1) * beta) / (2 * beta)

@@ -141,8 +141,8 @@ def rank(
     """Bounds on the error of `heads` heads of rank `rank` in dimension `dim`, and the heads that `eps` needs.
 
     `setting`: "scalar" (sign(⟨z, y⟩ − bias)), "layer-scalar-v", "layer-any-v", "softmax-scalar-v" or "softmax-any-v"
-    (the table above). `attends_self` (layer settings): the query is a key as well, with values of rank `value_rank`
-    (dim if not given).
+    (the table above). `attends_self` (layer settings): the query is a key as well, with values of rank dim, or of rank
+    `value_rank` where the setting is "layer-any-v".
     """
     d, r, h = _whole("dim", dim, 2, MOST_DIM), _whole("rank", rank, 1), _whole("heads", heads, 0)
     if setting not in SETTINGS:
@@ -153,6 +153,8 @@ def rank(
         raise InvalidRequest("bias belongs to setting='scalar': the layer's target has none")
     if attends_self and not setting.startswith("layer"):
         raise InvalidRequest("attends_self belongs to the layer settings")
+    if value_rank is not None and not (attends_self and setting == "layer-any-v"):
+        raise InvalidRequest("value_rank belongs to setting='layer-any-v' with attends_self; scalar values are full")
     if eps is not None and not (isinstance(eps, (int, float)) and math.isfinite(eps) and eps > 0):
         raise InvalidRequest(f"eps={eps!r}: a positive number is needed")
     values = d if value_rank is None else _whole("value_rank", value_rank, 0)

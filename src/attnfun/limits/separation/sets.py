@@ -163,21 +163,22 @@ def constants(points: int, dim: int, degree: int | None = None) -> tuple[Bracket
     """Brackets (low, high) of c and of its sharper version for the torus, both ends proved."""
     plain: list[Bracket] = []
     sharp: list[Bracket] = []
-    for twos in range(dim + 1):
-        for ones in range(dim - twos + 1):
-            wanted = 2 * twos + ones >= 2 if degree is None else 2 * twos + ones == 2 * degree
-            if not wanted:
-                continue
-            total = (2,) * twos + (1,) * ones
-            inside = frozenset(
-                a for a in product((0, 1), repeat=len(total)) if any(a) and (degree is None or sum(a) == degree)
-            )
-            plain.append(least_eigenvalue(total, points))
-            sharp.append(least_eigenvalue(total, points, inside))
-        if degree is not None and twos >= degree:
-            break
+    for twos, ones in _shapes(dim, degree):
+        total = (2,) * twos + (1,) * ones
+        inside = frozenset(
+            a for a in product((0, 1), repeat=len(total)) if any(a) and (degree is None or sum(a) == degree)
+        )
+        plain.append(least_eigenvalue(total, points))
+        sharp.append(least_eigenvalue(total, points, inside))
     size = 2 * points**2 - points
     return _least(plain, size), _least(sharp, size)
+
+
+def _shapes(dim: int, degree: int | None) -> list[tuple[int, int]]:
+    """(a, b) of all δ = (2^a, 1^b): of any degree from 2 on, or of degree 2k, which takes no more than dim entries."""
+    if degree is None:
+        return [(a, b) for a in range(dim + 1) for b in range(dim - a + 1) if 2 * a + b >= 2]
+    return [(a, 2 * (degree - a)) for a in range(degree + 1) if 2 * degree - a <= dim]
 
 
 def _least(brackets: list[Bracket], size: int) -> Bracket:

@@ -3,12 +3,27 @@
     af.bounds.rank(dim=64, rank=8, heads=16)          the furthest of two points
     af.bounds.sets(points=16, dim=3, features=2)      sums over elements against sums over pairs
     af.bounds.matching(tokens=8192, rank=64, bits=32) triples that sum to 0, by bits
+
+and what `rank` is made of: `harmonics(dim, degree)`, `seen_harmonics(dim, rank, degree)`, `energies(dim, bias)`.
 """
 
 from __future__ import annotations
 
+from attnfun.limits.separation.energies import Energies, energies
+from attnfun.limits.separation.harmonics import harmonics, seen_harmonics
 from attnfun.limits.separation.matching import MatchingBound, matching
 from attnfun.limits.separation.rank import RankBound, rank
 from attnfun.limits.separation.sets import SetBound, sets
 
-__all__ = ["MatchingBound", "RankBound", "SetBound", "matching", "rank", "sets"]
+__all__ = [
+    "Energies",
+    "MatchingBound",
+    "RankBound",
+    "SetBound",
+    "energies",
+    "harmonics",
+    "matching",
+    "rank",
+    "seen_harmonics",
+    "sets",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from attnfun.cli import bounds_sets
 from attnfun.cli.arguments import check_writable, picture_path, read_eps
 from attnfun.cli.bounds_matching import matching_command
-from attnfun.cli.render import console, facts, literal, number, print_json
+from attnfun.cli.render import console, facts, grid, literal, number, print_json
 
 PANEL = "Limits"
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout and nothing else there.")]
@@ -26,6 +27,7 @@ group = typer.Typer(
 def register(app: typer.Typer) -> None:
     """Hang the group on the app."""
     group.command("rank")(rank_command)
+    group.command("energies")(energies_command)
     bounds_sets.register(group)
     group.command("matching")(matching_command)
     app.add_typer(group, name="bounds", rich_help_panel=PANEL)
@@ -82,6 +84,49 @@ def rank_command(
     else:
         _print(record)
     return 0
+
+
+def energies_command(
+    dim: Annotated[int, typer.Option("--dim", metavar="D", help="Dimension of the sphere's space.", show_default=False)],
+    rank: Annotated[int, typer.Option("--rank", metavar="R", help="Rank of a projection.")] = 1,
+    bias: Annotated[float, typer.Option("--bias", help="Threshold b of sign(t - b).")] = 0.0,
+    degrees: Annotated[int, typer.Option("--degrees", metavar="N", help="How many degrees to list.")] = 10,
+    as_json: Json = False,
+) -> int:
+    """How much of sign(<z, y> - b) lies in each degree, and how many harmonics a projection of rank r sees there.
+
+    \b
+    [bold]Examples[/bold]
+      attnfun bounds energies --dim 64
+      attnfun bounds energies --dim 16 --rank 4 --bias 0.3 --degrees 20 --json
+    """
+    from attnfun import bounds
+    from attnfun.errors import InvalidRequest
+
+    if rank < 1 or degrees < 1 or dim > 4096:
+        raise InvalidRequest(f"dim={dim}, rank={rank}, degrees={degrees}: dim up to 4,096, the others at least 1")
+    found = bounds.energies(dim, bias)
+    rows = []
+    for degree, low, high, n in list(zip(found.degrees, found.low, found.high, found.counts, strict=True))[:degrees]:
+        seen = bounds.seen_harmonics(dim, rank, int(degree))
+        rows.append({"degree": int(degree), "energy": float(high), "energy_low": float(low), "harmonics": n, "seen": seen})
+    listed = sum(row["energy_low"] for row in rows)
+    record = {"dim": dim, "rank": rank, "bias": bias, "rows": rows, "rest": max(0.0, 1 - listed)}
+    if as_json:
+        print_json(record)
+        return 0
+    columns = [("degree", "right"), ("energy", "right"), ("harmonics", "right"), (f"seen by rank {rank}", "right")]
+    body = [
+        [number(r["degree"]), f"{r['energy']:.6f}", _count(r["harmonics"]), _count(r["seen"])]
+        for r in rows
+    ]
+    console().print(grid(f"energies of sign(t - {bias:g}) in dimension {dim:,}", columns, body))
+    console().print(literal(f"all other degrees together: {record['rest']:.6f}"))
+    return 0
+
+
+def _count(value: int) -> str:
+    return count(value, math.log10(value))
 
 
 def count(value: int | None, log10: float | None) -> str:

@@ -178,6 +178,18 @@ def test_biased_half_spaces_need_heads_of_even_degree_too() -> None:
     assert af.bounds.rank(16, 16, 1, bias=0.3).lower == 0.0
 
 
+def test_energies_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bounds", "energies", "--dim", "16", "--rank", "4", "--degrees", "3", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert [r["degree"] for r in record["rows"]] == [1, 3, 5]
+    assert [r["seen"] for r in record["rows"]] == [af.bounds.seen_harmonics(16, 4, k) for k in (1, 3, 5)]
+    assert [r["harmonics"] for r in record["rows"]] == [af.bounds.harmonics(16, k) for k in (1, 3, 5)]
+    assert abs(sum(r["energy"] for r in record["rows"]) + record["rest"] - 1) <= 1e-12
+    assert main(["bounds", "energies", "--dim", "4096", "--bias", "0.01", "--degrees", "400"]) == 0
+    assert "all other degrees" in capsys.readouterr().out
+    assert main(["bounds", "energies", "--dim", "1"]) == 2 and main(["bounds", "energies", "--dim", "9999"]) == 2
+
+
 @pytest.mark.parametrize(
     "bad",
     [

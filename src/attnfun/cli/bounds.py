@@ -87,7 +87,7 @@ def rank_command(
 
 
 def energies_command(
-    dim: Annotated[int, typer.Option("--dim", metavar="D", help="Dimension of the sphere's space.", show_default=False)],
+    dim: Annotated[int, typer.Option("--dim", metavar="D", help="Dimension of the sphere.", show_default=False)],
     rank: Annotated[int, typer.Option("--rank", metavar="R", help="Rank of a projection.")] = 1,
     bias: Annotated[float, typer.Option("--bias", help="Threshold b of sign(t - b).")] = 0.0,
     degrees: Annotated[int, typer.Option("--degrees", metavar="N", help="How many degrees to list.")] = 10,
@@ -106,10 +106,11 @@ def energies_command(
     if rank < 1 or degrees < 1 or dim > 4096:
         raise InvalidRequest(f"dim={dim}, rank={rank}, degrees={degrees}: dim up to 4,096, the others at least 1")
     found = bounds.energies(dim, bias)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for degree, low, high, n in list(zip(found.degrees, found.low, found.high, found.counts, strict=True))[:degrees]:
         seen = bounds.seen_harmonics(dim, rank, int(degree))
-        rows.append({"degree": int(degree), "energy": float(high), "energy_low": float(low), "harmonics": n, "seen": seen})
+        energy = {"energy": float(high), "energy_low": float(low)}
+        rows.append({"degree": int(degree), **energy, "harmonics": n, "seen": seen})
     listed = sum(row["energy_low"] for row in rows)
     record = {"dim": dim, "rank": rank, "bias": bias, "rows": rows, "rest": max(0.0, 1 - listed)}
     if as_json:

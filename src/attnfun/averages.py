@@ -26,6 +26,7 @@ from attnfun.constructions.matching.sparse_average import (
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.limits.separation.published import Quoted, sparse_average_width
 from attnfun.network import Cost, TokenNetwork, tokens_to_torch
+from attnfun.targets.numbers import whole_number
 
 if TYPE_CHECKING:
     import torch
@@ -150,8 +151,8 @@ def sparse_average(
     "random" (signs in `width` dimensions, 4 q ln N if not given) or "curve" (2q dimensions, tiny margins). `heads`, a
     divisor of q, share the positions: q stands for q/heads in both.
     """
-    N, size = _whole("tokens", tokens, 2), _whole("dim", dim, 1)
-    if not 1 <= _whole("q", q, 1) < N:
+    N, size = whole_number("tokens", tokens, 2), whole_number("dim", dim, 1)
+    if not 1 <= whole_number("q", q, 1) < N:
         raise InvalidRequest(f"q={q}: at least 1 and fewer than the {N} tokens")
     if keys not in KEYS:
         raise InvalidRequest(f"keys={keys!r}: {' or '.join(KEYS)}")
@@ -160,7 +161,7 @@ def sparse_average(
     low, high = (float(end) for end in z_range)
     if not (-1e100 < low < high < 1e100):
         raise InvalidRequest(f"z_range={z_range!r:.60}: a lower and a higher number")
-    if not 1 <= _whole("heads", heads, 1) <= q or q % heads:
+    if not 1 <= whole_number("heads", heads, 1) <= q or q % heads:
         raise InvalidRequest(f"heads={heads}: a divisor of q={q} is needed")
     if N > _MOST_TOKENS:
         raise Infeasible(f"tokens={N:,}: attention over {N**2:,} pairs is not run here", {"tokens": _MOST_TOKENS})
@@ -174,7 +175,7 @@ def sparse_average(
             raise InvalidRequest(f"width={width}: codes on the curve have 2q/heads = {2 * share} coordinates")
         codes = curve_keys(N, share)
     else:
-        codes = random_sign_keys(N, _whole("width", rule_of_thumb(N, share) if width is None else width, 1), seed)
+        codes = random_sign_keys(N, whole_number("width", rule_of_thumb(N, share) if width is None else width, 1), seed)
     queries = _queries(codes, keys, named, heads)
     mu = _margin(codes, queries, named)
     if not mu > 0:
@@ -245,9 +246,3 @@ def _proved(
     if not bound.error <= eps:
         raise Infeasible(f"eps={eps:g}: only {bound.error:.3g} is proved for these sets")
     return bound
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or int(value) < least:
-        raise InvalidRequest(f"{name}={value!r:.40}: a whole number of at least {least} is needed")
-    return int(value)

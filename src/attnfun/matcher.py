@@ -19,6 +19,7 @@ from attnfun.constructions.matching.match3 import encode3, match3, third_order
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.network import Cost, TokenNetwork, load_tokens, save_tokens, tokens_to_torch
 from attnfun.network.network import DTYPES
+from attnfun.targets.numbers import whole_number
 
 if TYPE_CHECKING:
     import torch
@@ -155,8 +156,8 @@ def matching(
     Proved, rounding included: at least 0.8 on a match, at most 0.2 otherwise. `self_allowed=False` (pairs only): a
     token is no partner of itself. Raises Infeasible, with the largest modulus, where the dtype cannot tell 0 from ±1.
     """
-    N = _whole("tokens", tokens, 1)
-    M = _whole("modulus", modulus, 2)
+    N = whole_number("tokens", tokens, 1)
+    M = whole_number("modulus", modulus, 2)
     if order not in (2, 3):
         raise InvalidRequest(f"order={order!r}: 2 for pairs, 3 for triples")
     if order == 3 and not self_allowed:
@@ -229,9 +230,3 @@ def _largest_modulus(N: int, M: int, order: int, self_allowed: bool, dtype: str)
         middle = (low + high) // 2 if high < 4 * low else 2 * low
         low, high = (low, middle) if _built(N, middle, order, self_allowed, dtype) is None else (middle, high)
     return low
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or int(value) < least:
-        raise InvalidRequest(f"{name}={value!r:.40}: a whole number of at least {least} is needed")
-    return int(value)

@@ -27,6 +27,7 @@ from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.limits.separation.rank import MOST_DIM
 from attnfun.limits.separation.rank import rank as rank_bound
 from attnfun.network import Cost, TokenNetwork, load_tokens, save_tokens, tokens_to_torch
+from attnfun.targets.numbers import whole_number
 
 if TYPE_CHECKING:
     import torch
@@ -104,7 +105,7 @@ class Neighbours:
 
     def measured(self, n: int = 10_000, seed: int = 0, progress: Callable[..., None] | None = None) -> Measured:
         """Run the network on at least `n` queries of independent uniform points."""
-        count, start = _whole("n", n, 2), _whole("seed", seed, 0)
+        count, start = whole_number("n", n, 2), whole_number("seed", seed, 0)
         per = self.points if self.method == "full_rank" else 1
         sets = max(2, -(-count // per))
         rng = np.random.default_rng([start, 7])
@@ -275,15 +276,15 @@ class _Asked:
             raise InvalidRequest(f"which={which!r}: write furthest or nearest")
         if sampler not in random_heads.SAMPLERS:
             raise InvalidRequest(f"sampler={sampler!r}: write {', '.join(random_heads.SAMPLERS)}")
-        self.dim, self.points = _whole("dim", dim, 3, MOST_DIM), _whole("points", points, 2, MOST_POINTS)
+        self.dim, self.points = whole_number("dim", dim, 3, MOST_DIM), whole_number("points", points, 2, MOST_POINTS)
         fixed = {"biased": 2, "scores": None, "full_rank": None}.get(self.method, 3)
         if fixed is not None and self.points != fixed:
             raise InvalidRequest(f"points={points}: {self.method} takes {fixed}, the query included")
         if fixed is None and self.points < 3:
             raise InvalidRequest(f"points={points}: one candidate leaves nothing to choose; at least 3")
         self.eps, self.beta = _positive("eps", eps), _positive("beta", beta)
-        self.heads = None if heads is None else _whole("heads", heads, 1, MOST_HEADS)
-        self.rank, self.seed = _whole("rank", rank, 1, self.dim), _whole("seed", seed, 0)
+        self.heads = None if heads is None else whole_number("heads", heads, 1, MOST_HEADS)
+        self.rank, self.seed = whole_number("rank", rank, 1, self.dim), whole_number("seed", seed, 0)
         if isinstance(bias, bool) or not isinstance(bias, (int, float)) or not -1 < bias < 1:
             raise InvalidRequest(f"bias={bias!r}: a half-space that cuts the sphere has -1 < bias < 1")
         self.bias, self.which, self.sampler = float(bias), which, sampler
@@ -425,11 +426,3 @@ def _positive(name: str, value: Any) -> float | None:
     if not number or not (math.isfinite(value) and value > 0):
         raise InvalidRequest(f"{name}={value!r}: a positive number is needed")
     return float(value)
-
-
-def _whole(name: str, value: Any, least: int, most: int | None = None) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or int(value) < least:
-        raise InvalidRequest(f"{name}={value!r}: a whole number of at least {least} is needed")
-    if most is not None and int(value) > most:
-        raise InvalidRequest(f"{name}={value}: at most {most:,}")
-    return int(value)

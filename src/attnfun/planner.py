@@ -25,6 +25,7 @@ import numpy as np
 
 from attnfun.errors import InvalidRequest
 from attnfun.plan_tasks import Family, family_of
+from attnfun.targets.numbers import whole_number
 
 TASKS = ("furthest-neighbour", "matching", "sparse-averaging", "relation")
 VERDICTS = ("impossible", "constructed", "unknown")
@@ -114,9 +115,9 @@ def plan(
     """
     if task not in TASKS:
         raise InvalidRequest(f"task={task!r:.40}: write {', '.join(TASKS)}")
-    d, n = _whole("dim", dim, 2), _whole("context", context, 2)
-    p = _whole("bits", bits, 1)
-    most = None if budget is None else _whole("budget", budget, 1)
+    d, n = whole_number("dim", dim, 2), whole_number("context", context, 2)
+    p = whole_number("bits", bits, 1)
+    most = None if budget is None else whole_number("budget", budget, 1)
     if isinstance(eps, bool) or not isinstance(eps, (int, float, np.floating)) or not 0 < eps < math.inf:
         raise InvalidRequest(f"eps={eps!r:.40}: a positive number is needed")
     if (matrix is not None) != (task == "relation"):
@@ -161,9 +162,3 @@ def _steps(most: int, special: tuple[int, ...]) -> list[int]:
     """Powers of two up to `most`, `most` itself, and the sizes where something happens."""
     powers = [1 << k for k in range(most.bit_length()) if 1 << k <= most]
     return sorted({*powers, most, *(s for s in special if 1 <= s <= most)})
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or int(value) < least:
-        raise InvalidRequest(f"{name}={value!r:.40}: a whole number of at least {least} is needed")
-    return int(value)

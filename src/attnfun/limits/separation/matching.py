@@ -30,10 +30,9 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from attnfun.errors import InvalidRequest
 from attnfun.limits.separation.published import Quoted, matching_heads
+from attnfun.targets.numbers import whole_number
 
 _HYPOTHESES = (
     "one attention layer; triples that sum to 0 mod M, with M = 20 n, n = (tokens - 1)//2, at one token of the context",
@@ -73,8 +72,8 @@ class MatchingBound:
 
 def matching(tokens: int, rank: int, bits: int, heads: int | None = None) -> MatchingBound:
     """Heads that one layer needs for triples among `tokens` tokens: values of width `rank`, numbers of `bits` bits."""
-    N, r, p = _whole("tokens", tokens, 1), _whole("rank", rank, 1), _whole("bits", bits, 1)
-    h = None if heads is None else _whole("heads", heads, 0)
+    N, r, p = whole_number("tokens", tokens, 1), whole_number("rank", rank, 1), whole_number("bits", bits, 1)
+    h = None if heads is None else whole_number("heads", heads, 0)
     n = (N - 1) // 2
     needed = -(-n // (p * (r + 2)))
     return MatchingBound(N, r, p, h, n, needed, None if h is None else h < needed, _HYPOTHESES, _SOURCE)
@@ -82,14 +81,8 @@ def matching(tokens: int, rank: int, bits: int, heads: int | None = None) -> Mat
 
 def average_bits(tokens: int, q: int) -> int:
     """⌈log2 C(N, q)⌉: bits H r p with which a layer must see the query, at an error below w/(4q)."""
-    N, k = _whole("tokens", tokens, 1), _whole("q", q, 1)
+    N, k = whole_number("tokens", tokens, 1), whole_number("q", q, 1)
     if k > N:
         raise InvalidRequest(f"q={k}: there are {N} tokens")
     count = math.comb(N, k)
     return (count - 1).bit_length()
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or int(value) < least:
-        raise InvalidRequest(f"{name}={value!r:.40}: a whole number of at least {least} is needed")
-    return int(value)

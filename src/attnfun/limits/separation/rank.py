@@ -49,6 +49,7 @@ from attnfun.errors import InvalidRequest
 from attnfun.limits.separation.energies import Energies, energies
 from attnfun.limits.separation.harmonics import all_seen
 from attnfun.limits.separation.published import Quoted, high_precision_heads, low_precision_heads, majority_heads
+from attnfun.targets.numbers import whole_number
 
 Array = NDArray[np.float64]
 SETTINGS = ("scalar", "layer-scalar-v", "layer-any-v", "softmax-scalar-v", "softmax-any-v")
@@ -144,7 +145,7 @@ def rank(
     (the table above). `attends_self` (layer settings): the query is a key as well, with values of rank dim, or of rank
     `value_rank` where the setting is "layer-any-v".
     """
-    d, r, h = _whole("dim", dim, 2, MOST_DIM), _whole("rank", rank, 1), _whole("heads", heads, 0)
+    d, r, h = whole_number("dim", dim, 2, MOST_DIM), whole_number("rank", rank, 1), whole_number("heads", heads, 0)
     if setting not in SETTINGS:
         raise InvalidRequest(f"setting={setting!r}: write {', '.join(SETTINGS)}")
     if setting.startswith("layer") and d < 3:
@@ -157,7 +158,7 @@ def rank(
         raise InvalidRequest("value_rank belongs to setting='layer-any-v' with attends_self; scalar values are full")
     if eps is not None and not (isinstance(eps, (int, float)) and math.isfinite(eps) and eps > 0):
         raise InvalidRequest(f"eps={eps!r}: a positive number is needed")
-    values = d if value_rank is None else _whole("value_rank", value_rank, 0)
+    values = d if value_rank is None else whole_number("value_rank", value_rank, 0)
     ladder = _ladder(d, r, setting, float(bias), min(values, d - 1) if attends_self else 0)
     upper = ladder.upper(h) if setting == "scalar" else None
     hypotheses = _HYPOTHESES[setting] + ((_SELF.format(rank=values),) if attends_self else ())
@@ -271,11 +272,3 @@ def _taken(heads: int, share: Array | float, logs: Array | float, way: int) -> A
         return float(heads) * share * (1 + way * 8 * _U)
     power = math.log2(heads) - logs  # absolute error below 1e-11, for both are below 2^18
     return np.where(power > -900, np.exp2(np.clip(power, -900, 900)), 0.0) * (1 + way * 1e-10)
-
-
-def _whole(name: str, value: Any, least: int, most: int | None = None) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or int(value) < least:
-        raise InvalidRequest(f"{name}={value!r}: a whole number of at least {least} is needed")
-    if most is not None and int(value) > most:
-        raise InvalidRequest(f"{name}={value}: at most {most:,}")
-    return int(value)

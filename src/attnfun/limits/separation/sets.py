@@ -40,11 +40,10 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
-import numpy as np
-
 from attnfun.errors import InvalidRequest
 from attnfun.limits.separation.products import least_eigenvalue
 from attnfun.limits.separation.published import Quoted, deep_sets_error, deep_sets_features
+from attnfun.targets.numbers import whole_number
 
 SETTINGS = ("unitary", "torus")
 MOST_DIM = 5
@@ -115,7 +114,8 @@ def sets(
     `setting`: "unitary" (dim 1; the default there) or "torus". `degree`: only power sums of degree k in the torus
     target, for which the constant does not fall with the dimension.
     """
-    n, d, h = _whole("points", points, 2, _MOST), _whole("dim", dim, 1, _MOST), _whole("features", features, 0, None)
+    n, d = whole_number("points", points, 2, _MOST), whole_number("dim", dim, 1, _MOST)
+    h = whole_number("features", features, 0, None)
     if eps is not None and not (isinstance(eps, (int, float)) and math.isfinite(eps) and eps > 0):
         raise InvalidRequest(f"eps={eps!r}: a positive number is needed")
     if setting is None:
@@ -129,7 +129,7 @@ def sets(
         text = "(2K)^(-1/2) sum_{k<=K} p_k^2/k, K = floor(N/2)"
         measure = "the points are the eigenvalues of a Haar-distributed unitary N x N matrix"
     else:
-        k = None if degree is None else _whole("degree", degree, 1, MOST_DEGREE)
+        k = None if degree is None else whole_number("degree", degree, 1, MOST_DEGREE)
         if k is None and d > MOST_DIM:
             raise InvalidRequest(
                 f"dim={d}: the constant of the whole cube is computed up to dim={MOST_DIM}; pass degree=2 or 3, whose "
@@ -193,11 +193,3 @@ def _down(value: Fraction) -> float:
 def _up(value: Fraction) -> float:
     near = float(value)
     return near if Fraction(near) >= value else math.nextafter(near, math.inf)
-
-
-def _whole(name: str, value: Any, least: int, most: int | None) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or int(value) < least:
-        raise InvalidRequest(f"{name}={value!r}: a whole number of at least {least} is needed")
-    if most is not None and int(value) > most:
-        raise InvalidRequest(f"{name}={value}: at most {most:,}")
-    return int(value)

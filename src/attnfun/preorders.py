@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnfun.certify.retrieval_bounds import clopper_pearson
 from attnfun.constructions.preorders.net import NetUtility, build_net
 from attnfun.errors import Infeasible, InvalidRequest, NoUtility
 from attnfun.limits.finite_preorder import check_cycle, levels, read_comparisons
@@ -263,8 +264,6 @@ def finite_preorder(comparisons: Any) -> FinitePreorder:
 
 def measure_agreement(preorder: Preorder, net: NetUtility, seed: int, pairs: int = _FRESH) -> Agreement:
     """Independent random (query, a, b): does the sign of u(a) − u(b) agree where the callable prefers strictly?"""
-    from scipy.special import betaincinv
-
     rng = np.random.default_rng([seed, 4])
     agreed = strict = 0
     for _ in range(pairs):
@@ -274,8 +273,7 @@ def measure_agreement(preorder: Preorder, net: NetUtility, seed: int, pairs: int
         u = net(query, K)
         strict += order != 0
         agreed += order != 0 and bool(np.sign(u[0] - u[1]) == order)
-    low = float(betaincinv(agreed, strict - agreed + 1, 0.025)) if agreed else 0.0
-    high = float(betaincinv(agreed + 1, strict - agreed, 0.975)) if agreed < strict else 1.0
+    low, high = clopper_pearson(agreed, strict, 0.95) if strict else (0.0, 1.0)
     return Agreement(strict, agreed, pairs - strict, low, high)
 
 

@@ -327,3 +327,9 @@ def test_an_arcsine_up_to_its_end_is_proved() -> None:
     assert found.certificate.status == "proved"
     line = np.linspace(0, 1, 301)
     assert np.abs(found(line, line) - np.arcsin(np.outer(line, line))).max() <= found.certificate.error[1]
+
+
+@pytest.mark.parametrize("text", ["x*y", "exp(x+y)", "3 + 0*x*y"])
+def test_mlp_towers_of_one_variable_a_side_take_factors_of_one_side(text: str) -> None:
+    found = af.relation(text, *ONE, 1e-2, realise="mlp")
+    assert found.certificate.status is Status.PROVED and worst(found) <= found.certificate.error[1] <= 1e-2

@@ -105,8 +105,8 @@ def column_error(
     if not block_fits(keys.slopes, keys.biases, values, far, "float64"):  # silent units too
         raise Undecided("towers: ReLU units may overflow")
     dropped = float(np.abs(np.where(np.abs(P) > 1e-250, 0.0, P)).sum())
-    bound = prove_by_pieces(line, polynomial_graph(P, low, high), low, high, 0.0).high + dropped
     lost, size = block_rounding(line, low, high, "float64")
+    bound = prove_by_pieces(line, polynomial_graph(P, low, high), low, high, lost).high + dropped
     lost += gamma(5, _U) * (size + lost + abs(slope) * far + abs(offset)) + 8 * _TINY
     return (bound + lost) * (1 + 1e-12)
 

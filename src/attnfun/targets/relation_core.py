@@ -209,7 +209,12 @@ def _gather(builder: Builder, parts: list[tuple[int, bool]], at: list[int], side
 
 
 def factors_of(core: Core, symmetric: bool) -> list[Factor]:
-    """Factors of g without common variables; [g itself] where there are none."""
+    """Factors of g without common variables; [g itself] where there are none.
+
+    One variable a side is one factor: a(x) b(y) has rank 1 as it is, and no factor is then without a side.
+    """
+    if core.left.dim == core.right.dim == 1:
+        return [Factor(core.graph, (0,), (0,))]
     builder = Builder()
     at = builder.copy(core.graph.nodes)
     parts = _factors(builder, at[core.graph.outputs[0]])

@@ -22,8 +22,8 @@ _COLUMNS = ("name", "keys", "heads", "layers", "parameters", "sup", "l2", "prove
 class Entry:
     """One network: its size, its errors measured on the points of the comparison, and its proved bound or None.
 
-    `l2` is the root of the mean squared error at the uniform points (of all outputs together); `steps` and `seconds` are None
-    for networks that were not trained.
+    `l2` is the root of the mean squared error at the uniform points (of all outputs together); `steps` and `seconds`
+    are None for networks that were not trained.
     """
 
     name: str

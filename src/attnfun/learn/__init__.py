@@ -1,4 +1,4 @@
-"""The same architectures, trained: free weights, a bounded number of steps, a history. torch is imported by `fit` alone."""
+"""The same architectures, trained: free weights, a bounded number of steps, a history. Only `fit` imports torch."""
 
 from __future__ import annotations
 

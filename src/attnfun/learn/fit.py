@@ -1,12 +1,12 @@
 """`fit`: one training run, from a start to the best network it met.
 
-The error that is kept low is the sup error on the probe: what is returned is the network of the row of the history where
-it was least, the start among them, so training never returns something worse on the probe than it was given. What is
-descended on is the mean squared error, in units in which inputs and outputs are of size 1.
+What is descended on is the mean squared error, in units in which inputs and outputs are of size 1. What is returned is
+the network whose sup error on the probe was least of all rows of the history, the start among them: training never
+returns something worse on the probe than it was given.
 
-A run is a function of (architecture, target, recipe, start) and of the machine: batches are drawn from (seed, step), rates
-are functions of the step, torch works on one thread with deterministic algorithms. So a run that was interrupted and
-goes on from its checkpoint ends in the same bits as one that was not.
+A run is a function of (architecture, target, recipe, start) and of the machine: batches are drawn from (seed, step),
+rates are functions of the step, torch works on one thread with deterministic algorithms. So a run that was interrupted
+and goes on from its checkpoint ends in the same bits as one that was not.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Progress:
     def __str__(self) -> str:
         left = f"about {self.left:.0f} s left" if math.isfinite(self.left) else "time left unknown"
         return (
-            f"step {self.row.step:,} of {self.total:,}: rms {self.row.loss**0.5:.3g}, sup {self.row.sup:.3g} on the probe,"
-            f" {self.seconds:.0f} s, {left}"
+            f"step {self.row.step:,} of {self.total:,}: rms {self.row.loss**0.5:.3g}, sup {self.row.sup:.3g} "
+            f"on the probe, {self.seconds:.0f} s, {left}"
         )
 
 

@@ -3,7 +3,7 @@
 | column | what |
 | --- | --- |
 | loss, sup | mean squared error and largest error on the probe points, of the network as NumPy evaluates it |
-| key_norm_mean, key_norm_max | over all keys j of all heads: the Euclidean norm of W_Qᵀ k_j, the gradient of the logit |
+| key_norm_mean, key_norm_max | over all keys j of all heads: the Euclidean norm of W_Qᵀ k_j, its logit's gradient |
 | value_max | the largest value of any head |
 | effective_keys | exp(entropy of the attention weights), averaged over points and heads; None for an MLP |
 
@@ -13,6 +13,7 @@ scaled and its keys are scaled back.
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -39,6 +40,10 @@ class Row:
     value_max: float
     effective_keys: float | None
 
+    @property
+    def finite(self) -> bool:
+        return all(math.isfinite(v) for v in asdict(self).values() if isinstance(v, float))
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -58,12 +63,13 @@ def errors(network: Network, function: Function, X: Array) -> Array:
 
 
 def measure(network: Network, function: Function, X: Array, step: int, phase: str) -> Row:
-    error = errors(network, function, X)
-    with np.errstate(over="ignore"):
+    """A row of a history. Of a network that has diverged the numbers may be infinite or NaN."""
+    with np.errstate(all="ignore"):
+        error = errors(network, function, X)
         loss = float(np.mean(error**2))
-    mean, top = key_norms(network)
-    value = max((head.max_value for head in network.heads), default=0.0)
-    return Row(step, phase, loss, float(error.max()), mean, top, value, effective_keys(network, X[:_FEW]))
+        mean, top = key_norms(network)
+        value = max((head.max_value for head in network.heads), default=0.0)
+        return Row(step, phase, loss, float(error.max()), mean, top, value, effective_keys(network, X[:_FEW]))
 
 
 def key_norms(network: Network) -> tuple[float | None, float | None]:

@@ -47,8 +47,8 @@ class Recipe:
             value = getattr(self, name)
             number = isinstance(value, (int, float, np.floating)) and not isinstance(value, bool)
             if not (number and math.isfinite(value) and (value > 0 or (value == 0 and name != "lr"))):
-                least = "a positive finite number" if name == "lr" else "a finite number from 0 on"
-                raise InvalidRequest(f"{name}={value!r:.30}: {least} is needed")
+                kind = "a positive finite number" if name == "lr" else "a finite number from 0 on"
+                raise InvalidRequest(f"{name}={value!r:.30}: {kind} is needed")
             object.__setattr__(self, name, float(value))
         for name, known in (("optimiser", OPTIMISERS), ("schedule", SCHEDULES)):
             if getattr(self, name) not in known:

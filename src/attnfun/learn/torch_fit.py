@@ -1,7 +1,7 @@
 """The steps of a run; importing this file imports torch.
 
-A `Run` is the only mutable thing in this folder. Its phases follow each other: "gradient" (Adam or AdamW on fresh batches),
-"polish" (LBFGS on one fixed sample, from the best weights so far), "done".
+A `Run` is the only mutable thing in this folder. Its phases follow each other: "gradient" (Adam or AdamW on fresh
+batches), "polish" (LBFGS on one fixed sample, from the best weights so far), "done".
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class Run:
             row = measure(network, self.function, self.points, self.step, self.phase)
         except InvalidRequest:
             row = None
-        if row is None or not (np.isfinite(row.loss) and np.isfinite(row.sup)):
+        if row is None or not row.finite:
             self.stopped = "diverged"
             self._enter("done")
             return

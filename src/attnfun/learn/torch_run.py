@@ -57,7 +57,7 @@ def _head(
     contracted = weights[f"{here}/values"]
     for k, axis in enumerate(head.axes):
         own = [weights[f"{here}/axis{k}/{part}"] for part in ("query", "offset", "slopes", "biases")]
-        read = stream if len(axis.reads) == stream.shape[1] else stream[:, list(axis.reads)]
+        read = _columns(stream, axis.reads)
         logits = (read @ own[0].T + own[1]) @ own[2].T + own[3]
         active = torch.relu(logits) if architecture.kind == "block" else torch.softmax(logits, dim=1)
         if k == 0:
@@ -65,3 +65,10 @@ def _head(
         else:
             contracted = torch.bmm(active[:, None, :], contracted.reshape(len(active), axis.keys, -1))[:, 0]
     return contracted
+
+
+def _columns(stream: Tensor, reads: tuple[int, ...]) -> Tensor:
+    """The coordinates that are read; a slice where they are neighbours, whose gradient costs less."""
+    if reads and reads[-1] - reads[0] + 1 == len(reads):
+        return stream[:, reads[0] : reads[-1] + 1]
+    return stream[:, list(reads)]

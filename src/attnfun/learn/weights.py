@@ -45,7 +45,7 @@ def _power_of_two(size: Array | float) -> Array:
 
 
 def layout(architecture: Architecture) -> Iterator[Part]:
-    """Name and shape of every free array, in the order of the vector; names as in `Network.arrays`."""
+    """Name and shape of every free array, in the order of the vector."""
     for number, layer in enumerate(architecture.layers):
         for place, head in enumerate(layer):
             here = f"layer{number}/{architecture.kind}{place}"

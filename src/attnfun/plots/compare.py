@@ -26,7 +26,7 @@ class Entry(Protocol):
 
 
 def draw_comparison(entries: Sequence[Entry], about: str, path: str | os.PathLike[str] | None = None) -> Any:
-    """Measured errors as circles (sup full, L2 hollow), proved bounds as bars; an error of 0 stands at the left edge."""
+    """Measured errors as circles (sup full, L2 hollow), proved bounds as bars; an error of 0 is at the left edge."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.5, 1.7 + 0.5 * len(entries)), dpi=130, layout="constrained")

@@ -89,7 +89,9 @@ def test_shapes_that_do_not_meet_are_refused(layers: tuple[tuple[HeadShape, ...]
         Architecture(("x",), layers, ("f",))
 
 
-@pytest.mark.parametrize(("keys", "dim", "reads"), [(0, 1, ()), (1, 0, ()), (1, 1, (1, 0)), (1, 1, (-1,)), (True, 1, ())])
+@pytest.mark.parametrize(
+    ("keys", "dim", "reads"), [(0, 1, ()), (1, 0, ()), (1, 1, (1, 0)), (1, 1, (-1,)), (True, 1, ())]
+)
 def test_axes_that_cannot_be_are_refused(keys: int, dim: int, reads: tuple[int, ...]) -> None:
     with pytest.raises(af.InvalidRequest):
         AxisShape(keys, dim, reads)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run is; as text, one line."""
+    """Where a run is: its last row, and the time that is left by the pace so far. As text, one line."""
 
     row: Row
     total: int
@@ -38,11 +38,9 @@ class Progress:
     left: float
 
     def __str__(self) -> str:
-        left = f"about {self.left:.0f} s left" if math.isfinite(self.left) else "time left unknown"
-        return (
-            f"step {self.row.step:,} of {self.total:,}: rms {self.row.loss**0.5:.3g}, sup {self.row.sup:.3g} "
-            f"on the probe, {self.seconds:.0f} s, {left}"
-        )
+        left = f", {self.left:.0f} s left" if math.isfinite(self.left) else ""
+        at = f"{self.row.step:,} of {self.total:,} steps"
+        return f"{at}, rms {self.row.loss**0.5:.2g}, sup {self.row.sup:.2g}{left}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from attnfun.certify import Status
 from attnfun.errors import InvalidRequest
 from attnfun.learn.probe import errors, key_norms
 from attnfun.network.head import Array
-from attnfun.training import MEASURED, Learned, measuring_points
+from attnfun.training import MEASURED, Learned, measuring_points, require_callable
 
 _COLUMNS = ("name", "keys", "heads", "layers", "parameters", "sup", "l2", "proved", "key norm", "steps", "seconds")
 
@@ -79,6 +79,8 @@ def compare(*networks: Approximant | Learned, names: tuple[str, ...] | None = No
     if not networks or not all(isinstance(n, (Approximant, Learned)) for n in networks):
         raise InvalidRequest("compare takes networks that `compile`, `load` or `train` returned")
     target = networks[0].target
+    for network in networks:
+        require_callable(network.target)
     for other in networks[1:]:
         same = other.target.box == target.box and other.target.text == target.text
         if not same or len(other.target.outputs) != len(target.outputs):

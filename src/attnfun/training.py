@@ -110,6 +110,7 @@ def train(
     recipe = Recipe(steps, seed, optimiser, lr, schedule, batch, polish, patience, noise, weight_decay)
     architecture = network if isinstance(network, Architecture) else _weights(network, "the network").architecture
     function = _function(network, target, domain, lipschitz)
+    require_callable(function)
     if function.graph is not None:
         require_defined(function.graph, function.box, continuous=False)
     with one_thread():
@@ -160,6 +161,12 @@ def _function(network: Any, target: Any, domain: Any, lipschitz: float | None) -
     mlp = read_mlp(target)
     box = Box.parse(domain) if mlp is None else mlp.box(domain)
     return Function.read(target if mlp is None else mlp, box, lipschitz)
+
+
+def require_callable(function: Function) -> None:
+    """Refuse a black box that was read from a file, which holds no Python function."""
+    if function.graph is None and function.call is None:
+        raise InvalidRequest("the target is a Python function that is not in the file; pass it as target, with its domain")
 
 
 def measuring_points(box: Box) -> NDArray[np.float64]:

@@ -188,6 +188,19 @@ def test_what_cannot_be_proved_is_sampled_and_says_why() -> None:
     assert np.abs(learned(X) - X[:, 0] * X[:, 1]).max() <= 1.2 * learned.certificate.error[1]
 
 
+def test_a_black_box_is_trained_but_not_from_its_file_alone(tmp_path: Path) -> None:
+    def target(x: float) -> float:
+        return math.sin(float(x))
+
+    learned = af.train(LINE, target, "x=0:1", lipschitz=1.0, steps=5)
+    assert learned.certificate.status is not af.Status.PROVED
+    learned.save(tmp_path / "f.safetensors")
+    with pytest.raises(af.InvalidRequest, match="not in the file"):
+        af.train(af.load(tmp_path / "f.safetensors"), steps=5)
+    with pytest.raises(af.InvalidRequest, match="not in the file"):
+        af.compare(af.load(tmp_path / "f.safetensors"))
+
+
 @pytest.mark.parametrize("realise", ["attention", "mlp"])
 def test_torch_trains_the_network_that_numpy_evaluates(realise: str) -> None:
     """Several layers, several heads: what is trained is what is returned, in torch's own module too."""

@@ -50,6 +50,8 @@ def train_command(
     """
     picture = picture_path(png, "compared")
     check_writable(picture, out, checkpoint)
+    if checkpoint is not None and checkpoint in (out, file):
+        raise InvalidRequest(f"--checkpoint {checkpoint!r} is the file of a network: name another one")
     from attnfun import comparison, training, verbs
     from attnfun.approximant import Approximant
     from attnfun.learn import Progress

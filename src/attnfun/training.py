@@ -166,7 +166,7 @@ def _function(network: Any, target: Any, domain: Any, lipschitz: float | None) -
 def require_callable(function: Function) -> None:
     """Refuse a black box that was read from a file, which holds no Python function."""
     if function.graph is None and function.call is None:
-        raise InvalidRequest("the target is a Python function that is not in the file; pass it as target, with its domain")
+        raise InvalidRequest("the target is a Python function that is not in the file; pass it as target")
 
 
 def measuring_points(box: Box) -> NDArray[np.float64]:

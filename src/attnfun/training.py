@@ -102,10 +102,11 @@ def train(
 
     `network` gives the architecture: one, or a network whose architecture is taken. `target` and `domain` are those of
     `compile`, and may be left out where the network or the target has its own. `start`: "random" (by `seed`),
-    "constructed" (the weights of `network`) or a network of the same architecture. `steps` of "adam" or "adamw" on
-    fresh batches, then `polish` steps of LBFGS; other options as in `learn.Recipe`. Bounded by steps, never by seconds;
-    the same request gives the same bits on one machine. With `checkpoint` an interrupted run goes on where it was.
-    `proof=False` leaves the proof out. `progress` is called about a hundred times with a `Progress`, as text one line.
+    "constructed" (the weights of `network`) or a network whose weights the architecture holds. `steps` of "adam" or
+    "adamw" on fresh batches, then `polish` steps of LBFGS; other options as in `learn.Recipe`. Bounded by steps, never
+    by seconds; the same request gives the same bits on one machine. With `checkpoint` an interrupted run goes on where
+    it was. `proof=False` leaves the proof out. `progress` is called about a hundred times with a `Progress`, one line
+    as text.
     """
     recipe = Recipe(steps, seed, optimiser, lr, schedule, batch, polish, patience, noise, weight_decay)
     architecture = network if isinstance(network, Architecture) else _weights(network, "the network").architecture

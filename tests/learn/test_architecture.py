@@ -41,6 +41,8 @@ def test_networks_of_equal_shape_have_equal_architectures(shape: Architecture) -
     assert Architecture.from_json(json.loads(json.dumps(shape.to_json()))) == shape
     assert shape.free_weights == sum(int(np.prod(part)) for _, part in layout(shape))
     assert shape.dense().dense() == shape.dense()
+    assert shape.dense().holds(shape) and shape.holds(shape)
+    assert shape == shape.dense() or not shape.holds(shape.dense())
 
 
 def test_another_shape_is_another_architecture() -> None:
@@ -54,6 +56,7 @@ def test_another_shape_is_another_architecture() -> None:
         replace(shape, kind="block"),
     ]
     assert len({shape, *others}) == 7
+    assert not any(shape.holds(other) or other.holds(shape) for other in others)
 
 
 def test_the_wiring_is_part_of_the_shape() -> None:
@@ -101,6 +104,6 @@ def test_units_change_the_weights_and_not_the_network() -> None:
     box = af.Box.parse("x=-1:1;y=2:9")
     units = Units(np.array([0.0, 5.5]), np.array([1.0, 4.0]), 16.0)
     net = filled(SHAPES[3], 3)
-    again = network_of(SHAPES[3], vector_of(net, units), box, units)
+    again = network_of(SHAPES[3], vector_of(net, SHAPES[3], units), box, units)
     X = box.sample(50, np.random.default_rng(0))
     np.testing.assert_allclose(evaluate(again, X), evaluate(net, X), rtol=1e-12)

@@ -160,6 +160,25 @@ def test_a_start_may_be_a_network_that_was_trained_before() -> None:
         af.train(Architecture.one_head(("x",), 7), "abs(x)", "x=-1:1", start=first, steps=4)
 
 
+def test_a_start_may_read_less_than_what_is_trained() -> None:
+    grid = Architecture.one_head(("x", "y"), (3, 3))
+    first = af.train(grid, "x*sin(y)", "x=-1:1;y=-1:1", steps=5, proof=False)
+    then = af.train(grid.dense(), first.target, start=first, steps=60, proof=False)
+    assert then.history[0].sup == sup(first.network, first.target) and then.fit.best_step > 0
+    assert then.architecture == grid.dense() != grid
+    with pytest.raises(af.InvalidRequest):
+        af.train(grid, first.target, start=then, steps=5)
+
+
+def test_a_single_head_is_written_with_its_read_out_in_its_values() -> None:
+    """So that a trained partition has the form of the theorem, and a kinked target in two variables its proof."""
+    built = af.compile("abs(x) + y", "x=-1:1;y=-1:1", 0.5, method="partition")
+    learned = af.train(built, start="constructed", steps=20, lr=1e-4)
+    assert learned.fit.best_step > 0 and not learned.network.readout_bias.any()
+    assert learned.certificate.status is af.Status.PROVED and learned.certificate.method == "cells"
+    assert_sound(learned.certificate, learned.network, learned.target)
+
+
 CASES = [
     pytest.param(LINE, "sin(3*x)", "x=-1:1", id="analytic"),
     pytest.param(LINE, "abs(x - 0.2)", "x=-1:1", id="kink"),
@@ -210,7 +229,7 @@ def test_torch_trains_the_network_that_numpy_evaluates(realise: str) -> None:
     net = af.compile("exp(x)*sin(y)", "x=-1:1;y=2:3", 0.1, method="compose", realise=realise)
     X = net.target.box.sample(64, np.random.default_rng(1))
     units = Units.of(net.target, X)
-    theta = torch.tensor(vector_of(net.network, units))
+    theta = torch.tensor(vector_of(net.network, net.architecture, units))
     mine = run(net.architecture, theta, torch.tensor((X - units.centre) / units.half)).numpy() * units.scale
     np.testing.assert_allclose(mine, evaluate(net.network, X), rtol=0, atol=1e-11)
     learned = af.train(net, steps=20, start="constructed", lr=1e-5)

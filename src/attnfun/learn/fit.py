@@ -67,12 +67,12 @@ def fit(
     checkpoint: str | os.PathLike[str] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Fit:
-    """Train `start`, whose architecture must be `architecture`, towards `function` on its box.
+    """Train `start`, whose weights `architecture` must hold, towards `function` on its box.
 
     With `checkpoint` the state is kept in that file at every row of the history (a hundred a run), and a run that finds
     its own file goes on from there.
     """
-    if start.architecture != architecture:
+    if not architecture.holds(start.architecture):
         raise InvalidRequest("the start is not a network of the architecture that is to be trained")
     if start.inputs != function.box.names or len(start.outputs) != len(function.outputs):
         raise InvalidRequest(

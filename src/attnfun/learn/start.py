@@ -31,9 +31,8 @@ def random_network(architecture: Architecture, function: Function, seed: int) ->
         elif kind == "offset":
             arrays[name] = np.zeros(shape)
         elif kind == "readout":
-            d = len(architecture.inputs)
-            signs = rng.choice((-1.0, 1.0), size=shape)
-            arrays[name] = np.where(np.arange(shape[1]) < d, 0.0, signs / np.sqrt(max(1, shape[1] - d)))
+            written = np.array(architecture.readout) >= len(architecture.inputs)
+            arrays[name] = rng.choice((-1.0, 1.0), size=shape) * written / np.sqrt(max(1, written.sum()))
         elif kind == "readout_bias":
             with np.errstate(all="ignore"):
                 mean = np.mean(function.values(points), axis=0) / units.scale

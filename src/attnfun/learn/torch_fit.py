@@ -67,7 +67,7 @@ class Run:
         units = Units.of(function, points)
         name = "" if path is None else checkpoint.run_of(architecture, function, recipe, start)
         found = None if path is None else checkpoint.read(path, name)
-        vector = vector_of(start, units) if found is None else found[1]["weights"]
+        vector = vector_of(start, architecture, units) if found is None else found[1]["weights"]
         dtype = getattr(torch, architecture.dtype)
         theta = torch.tensor(np.array(vector), dtype=dtype, device="cpu", requires_grad=True)
         best = theta.detach().numpy().copy()

@@ -48,7 +48,7 @@ def run(architecture: Architecture, vector: Tensor, t: Tensor) -> Tensor:
             for k, column in enumerate(head.writes):
                 columns[column].append(out[:, k])
         stream = torch.cat([stream, torch.stack([sum(terms[1:], terms[0]) for terms in columns], dim=1)], dim=1)
-    return stream @ weights["readout"].T + weights["readout_bias"]
+    return _columns(stream, architecture.readout) @ weights["readout"].T + weights["readout_bias"]
 
 
 def _head(

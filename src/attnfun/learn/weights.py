@@ -55,7 +55,7 @@ def layout(architecture: Architecture) -> Iterator[Part]:
                 yield f"{here}/axis{k}/slopes", (axis.keys, axis.dim)
                 yield f"{here}/axis{k}/biases", (axis.keys,)
             yield f"{here}/values", (*head.grid, len(head.writes))
-    yield "readout", (len(architecture.outputs), architecture.widths[-1])
+    yield "readout", (len(architecture.outputs), len(architecture.readout))
     yield "readout_bias", (len(architecture.outputs),)
 
 
@@ -73,10 +73,9 @@ def split(architecture: Architecture, vector: Array) -> dict[str, Array]:
     return arrays
 
 
-def vector_of(network: Network, units: Units) -> Array:
-    """The weights of a network in these units."""
+def vector_of(network: Network, architecture: Architecture, units: Units) -> Array:
+    """The weights of a network in these units, as those of an architecture that holds its own."""
     d, arrays = len(network.inputs), {}
-    architecture = network.architecture
     for number, (layer, shapes) in enumerate(zip(network.layers, architecture.layers, strict=True)):
         for place, (head, shape) in enumerate(zip(layer.heads, shapes, strict=True)):
             here = f"layer{number}/{architecture.kind}{place}"
@@ -89,8 +88,11 @@ def vector_of(network: Network, units: Units) -> Array:
             arrays[f"{here}/values"] = head.values
     readout = network.readout / units.scale
     arrays["readout_bias"] = network.readout_bias / units.scale + readout[:, :d] @ units.centre
+    if pure(architecture):  # its values are as large as the target, its read-out is the identity
+        readout = network.readout.copy()
+        arrays["layer0/head0/values"] = arrays["layer0/head0/values"] / units.scale
     readout[:, :d] *= units.half
-    arrays["readout"] = readout
+    arrays["readout"] = readout[:, list(architecture.readout)]
     return joined(architecture, arrays)
 
 
@@ -124,15 +126,32 @@ def network_of(architecture: Architecture, vector: Array, box: Box, units: Units
                 keys = "key " + ", ".join(f"{{{k}}}" for k in range(len(axes)))
                 heads.append(Head("learned", tuple(axes), values, names, keys))
         layers.append(Layer(tuple(heads)))
-    readout = arrays["readout"].copy()
+    readout = np.zeros((len(architecture.outputs), architecture.widths[-1]))
+    readout[:, list(architecture.readout)] = arrays["readout"]
     readout[:, :d] /= units.half
     readout = kept(readout * units.scale)
     bias = kept(arrays["readout_bias"] * units.scale - readout[:, :d] @ units.centre)
     ends = box.low_array, box.high_array
+    if pure(architecture):
+        (head,) = layers[0].attention
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = kept(head.values @ readout[:, d:].T + bias)
+        layers = [Layer((Head(head.name, head.axes, values, head.writes, head.key_names),))]
+        readout, bias = np.eye(len(bias), architecture.widths[-1], d), np.zeros(len(bias))
     return Network(architecture.inputs, tuple(layers), readout, bias, architecture.outputs, ends, dtype)
+
+
+def pure(architecture: Architecture) -> bool:
+    """One head whose values can be the outputs: it averages, so any affine read-out of it alone goes into its values.
+
+    Networks of this shape are written so, as the theorems have them and as *cells* wants them.
+    """
+    d, outputs = len(architecture.inputs), len(architecture.outputs)
+    alone = architecture.kind == "head" and len(architecture.heads) == 1 and architecture.widths[-1] == d + outputs
+    return alone and architecture.readout == tuple(range(d, d + outputs))
 
 
 def unlabelled(network: Network, box: Box) -> Network:
     """The very weights of `network` on `box`, without the names and labels that say what a construction meant."""
     units = Units(np.zeros(box.dim), np.ones(box.dim), 1.0)
-    return network_of(network.architecture, vector_of(network, units), box, units)
+    return network_of(network.architecture, vector_of(network, network.architecture, units), box, units)

@@ -2,10 +2,11 @@
 
 Two networks have equal architectures when their weights can be exchanged: inputs, outputs and dtype, and layer by layer
 the kind of the heads (softmax heads, or the blocks of units of an MLP), the keys and the query dimension of every axis,
-the coordinates each axis reads, and the coordinates each head writes.
+the coordinates each axis reads, and the coordinates each head writes; then the coordinates that the read-out reads.
 
-`reads` is the wiring: the columns of the query map that are not all zero, so that a head on a product grid, whose axes
-read one variable each, stays one when its weights are set free. `Architecture.dense` has every axis read all it can.
+`reads` is the wiring: the columns of a query map or of the read-out that are not all zero, so that a head on a product
+grid, whose axes read one variable each, stays one when its weights are set free, and a network without an affine part
+gets none. `Architecture.dense` has everything read all it can.
 Names of heads and coordinates are not part of the shape: they say what constructed weights mean.
 """
 
@@ -21,6 +22,7 @@ import numpy as np
 from attnfun.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from attnfun.network.head import Array
     from attnfun.network.network import Network
 
 KINDS = ("head", "block")
@@ -30,6 +32,10 @@ _DTYPES = ("float64", "float32")
 
 def _whole(value: Any, least: int) -> bool:
     return type(value) is int and value >= least
+
+
+def _rising(places: tuple[int, ...]) -> bool:
+    return all(_whole(k, 0) for k in places) and list(places) == sorted(set(places))
 
 
 @dataclass(frozen=True)
@@ -43,8 +49,7 @@ class AxisShape:
     def __post_init__(self) -> None:
         if not (_whole(self.keys, 1) and _whole(self.dim, 1)):
             raise InvalidRequest(f"an axis needs at least one key and one query dimension, not {self.keys}, {self.dim}")
-        rising = all(_whole(k, 0) for k in self.reads) and list(self.reads) == sorted(set(self.reads))
-        if not rising:
+        if not _rising(self.reads):
             raise InvalidRequest(f"an axis reads distinct coordinates in rising order, not {list(self.reads)}")
 
 
@@ -66,13 +71,17 @@ class HeadShape:
 
 @dataclass(frozen=True)
 class Architecture:
-    """Layers of head shapes between named inputs and outputs. Refuses with InvalidRequest what no network can have."""
+    """Layers of head shapes between named inputs and outputs; `reads` is that of the read-out, everything unless given.
+
+    Refuses with InvalidRequest what no network can have.
+    """
 
     inputs: tuple[str, ...]
     layers: tuple[tuple[HeadShape, ...], ...]
     outputs: tuple[str, ...]
     dtype: str = "float64"
     kind: str = "head"
+    reads: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS or self.dtype not in _DTYPES:
@@ -96,6 +105,10 @@ class Architecture:
             width += len(written)
         if any(head.keys > _KEYS_LIMIT for layer in self.layers for head in layer):
             raise InvalidRequest(f"a head has more than {_KEYS_LIMIT} keys")
+        reads = tuple(range(width)) if self.reads is None else self.reads
+        if not (_rising(reads) and all(k < width for k in reads)):
+            raise InvalidRequest(f"the read-out of a stream of {width} cannot read {list(reads)}")
+        object.__setattr__(self, "reads", reads)
 
     @classmethod
     def of(cls, network: Network) -> Architecture:
@@ -104,26 +117,34 @@ class Architecture:
             place = {name: k for k, name in enumerate(layer.writes)}
             heads = []
             for head in layer.heads:
-                reads = [tuple(int(k) for k in np.flatnonzero(axis.query.any(axis=0))) for axis in head.axes]
-                axes = tuple(AxisShape(a.keys, a.dim, r) for a, r in zip(head.axes, reads, strict=True))
+                axes = tuple(AxisShape(a.keys, a.dim, _used(a.query)) for a in head.axes)
                 heads.append(HeadShape(axes, tuple(place[name] for name in head.writes)))
             layers.append(tuple(heads))
         kind = "block" if network.is_mlp else "head"
-        return cls(network.inputs, tuple(layers), network.outputs, network.dtype, kind)
+        return cls(network.inputs, tuple(layers), network.outputs, network.dtype, kind, _used(network.readout))
 
     @classmethod
     def one_head(
-        cls, inputs: Sequence[str], keys: int | Sequence[int], outputs: Sequence[str] = ("f",), dtype: str = "float64"
+        cls,
+        inputs: Sequence[str],
+        keys: int | Sequence[int],
+        outputs: Sequence[str] = ("f",),
+        dtype: str = "float64",
+        affine: bool = False,
     ) -> Architecture:
-        """One softmax head: `keys` unstructured keys in R^inputs, or a grid of keys with one axis an input."""
-        names = tuple(inputs)
+        """One softmax head: `keys` unstructured keys in R^inputs, or a grid of keys with one axis an input.
+
+        With `affine` the read-out takes the inputs too, which the residual stream carries past the head.
+        """
+        names, count = tuple(inputs), len(tuple(outputs))
         if isinstance(keys, int):
             axes: tuple[AxisShape, ...] = (AxisShape(keys, len(names), tuple(range(len(names)))),)
         elif len(keys) == len(names):
-            axes = tuple(AxisShape(int(count), 1, (k,)) for k, count in enumerate(keys))
+            axes = tuple(AxisShape(int(size), 1, (k,)) for k, size in enumerate(keys))
         else:
             raise InvalidRequest(f"a grid of {list(keys)} keys for {len(names)} inputs: one number an input is needed")
-        return cls(names, ((HeadShape(axes, tuple(range(len(tuple(outputs))))),),), tuple(outputs), dtype)
+        reads = None if affine else tuple(range(len(names), len(names) + count))
+        return cls(names, ((HeadShape(axes, tuple(range(count))),),), tuple(outputs), dtype, reads=reads)
 
     @property
     def heads(self) -> tuple[HeadShape, ...]:
@@ -142,21 +163,36 @@ class Architecture:
         return tuple(found)
 
     @property
+    def readout(self) -> tuple[int, ...]:
+        """The coordinates of the final stream that the read-out reads."""
+        assert self.reads is not None
+        return self.reads
+
+    @property
     def free_weights(self) -> int:
         """How many numbers training may choose."""
         axes = sum(a.dim * (len(a.reads) + 1) + a.keys * (a.dim + 1) for head in self.heads for a in head.axes)
         values = sum(head.keys * len(head.writes) for head in self.heads)
-        return axes + values + len(self.outputs) * (self.widths[-1] + 1)
+        return axes + values + len(self.outputs) * (len(self.readout) + 1)
 
     def dense(self) -> Architecture:
-        """The same, with every axis reading the whole stream before its layer."""
+        """The same, with every axis and the read-out reading the whole stream before them."""
         layers = []
         for layer, width in zip(self.layers, self.widths, strict=False):
             every = tuple(range(width))
             layers.append(
                 tuple(HeadShape(tuple(replace(a, reads=every) for a in head.axes), head.writes) for head in layer)
             )
-        return replace(self, layers=tuple(layers))
+        return replace(self, layers=tuple(layers), reads=None)
+
+    def holds(self, other: Architecture) -> bool:
+        """Whether weights of `other` are weights of this shape: the same shape, where it may read less."""
+        if self.dense() != other.dense():
+            return False
+        pairs = [(self.readout, other.readout)]
+        for mine, yours in zip(self.heads, other.heads, strict=True):
+            pairs += [(a.reads, b.reads) for a, b in zip(mine.axes, yours.axes, strict=True)]
+        return all(set(few) <= set(many) for many, few in pairs)
 
     def to_json(self) -> dict[str, Any]:
         layers = [
@@ -170,7 +206,7 @@ class Architecture:
             for layer in self.layers
         ]
         own: dict[str, Any] = {"inputs": list(self.inputs), "outputs": list(self.outputs), "layers": layers}
-        return own | {"dtype": self.dtype, "kind": self.kind}
+        return own | {"dtype": self.dtype, "kind": self.kind, "reads": list(self.readout)}
 
     @classmethod
     def from_json(cls, data: Any) -> Architecture:
@@ -186,6 +222,12 @@ class Architecture:
                 )
                 for layer in data["layers"]
             )
-            return cls(tuple(data["inputs"]), layers, tuple(data["outputs"]), data["dtype"], data["kind"])
+            names, reads = (tuple(data["inputs"]), tuple(data["outputs"])), tuple(data["reads"])
+            return cls(names[0], layers, names[1], data["dtype"], data["kind"], reads)
         except (KeyError, TypeError) as error:
             raise InvalidRequest(f"this is no architecture ({error})") from None
+
+
+def _used(matrix: Array) -> tuple[int, ...]:
+    """The columns that are not all zero."""
+    return tuple(int(k) for k in np.flatnonzero(matrix.any(axis=0)))

@@ -113,8 +113,8 @@ def _print(table: Any, learned: Any, files: dict[str, str | None]) -> None:
     ]
     screen.print(grid(None, columns, body))
     fit, first, last = learned.fit, learned.history[0], learned.history[-1]
-    ended = f"{fit.stopped} after {fit.steps:,} steps; best on the probe: step {fit.best_step:,}"
-    rows = [("ended by", literal(ended))]
+    why = {"steps": "", "patience": ", its first part ended by patience", "diverged": ", then it diverged"}[fit.stopped]
+    rows = [("steps", literal(f"{fit.steps:,}{why}; least sup error on the probe at step {fit.best_step:,}"))]
     if first.key_norm_max is not None:
         norms = f"largest {number(first.key_norm_max)} at the start, {number(last.key_norm_max)} at the end"
         rows.append(("key norms", literal(norms)))

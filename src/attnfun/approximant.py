@@ -173,7 +173,7 @@ class Approximant:
         if c.status in (Status.PROVED, Status.CONDITIONAL):
             lines.append(
                 f"{c.status.value.capitalize()} ({c.method}): the error in the {norm} is at most {high:.4g} "
-                f"and at least {low:.4g}; eps was {c.eps:.4g}."
+                f"and at least {low:.4g}{'' if c.eps is None else f'; eps was {c.eps:.4g}'}."
             )
             parts = ", ".join(f"{k} {v:.3g}" for k, v in c.parts.items())
             lines.append(f"Parts: {parts}. Hypotheses: {'; '.join(c.hypotheses)}.")

@@ -124,7 +124,8 @@ def _entry(network: Approximant | Learned, name: str, X: Array) -> Entry:
 def _name(network: Approximant | Learned) -> str:
     if isinstance(network, Learned):
         return f"learned from {network.start} start"
-    return f"constructed ({network.certificate.construction or 'network'})"
+    made = network.certificate.construction or "network"
+    return "learned, as stored" if made == "learned" else f"constructed ({made})"
 
 
 def _distinct(names: list[str]) -> tuple[str, ...]:

@@ -30,6 +30,8 @@ def test_json_has_both_networks_and_the_history(file: str, tmp_path: Path, capsy
     assert first["rows"][1]["proved"] == af.verify(out).error[1]
     assert main(argv) == 0  # from its checkpoint
     assert json.loads(capsys.readouterr().out)["history"] == first["history"]
+    for other in (["verify", out], ["show", out], ["eval", out, "--at", "x=0.5"], ["train", out, "--steps", "3"]):
+        assert main(other) == 0
 
 
 def test_the_table_names_both(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

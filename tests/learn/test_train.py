@@ -197,7 +197,9 @@ def test_a_proved_bound_of_trained_weights_holds(shape: Architecture, target: An
     learned.save(tmp_path / "f.safetensors")
     again = af.verify(tmp_path / "f.safetensors")
     assert again.error == learned.certificate.error and again.construction == "learned"
-    assert identical(af.load(tmp_path / "f.safetensors").network, learned.network)
+    loaded = af.load(tmp_path / "f.safetensors")
+    assert identical(loaded.network, learned.network) and "Proved" in loaded.explain()
+    assert af.compare(loaded).entries[0].name.startswith("learned")
 
 
 def test_what_cannot_be_proved_is_sampled_and_says_why() -> None:

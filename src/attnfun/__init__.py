@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from attnfun.averages import SparseAverage, sparse_average
     from attnfun.certify import Certificate, Status
     from attnfun.certify.retrieval_bounds import RetrievalBound, retrieval_certificate
+    from attnfun.comparison import Comparison, compare
     from attnfun.lexicographic_head import LexicographicHead, lexicographic
     from attnfun.limits.embedding import EmbeddingDimension, embed_dim
     from attnfun.limits.score_rank import ScoreRank, rank_of
     from attnfun.matcher import Matching, matching
     from attnfun.neighbour_networks import Neighbours, neighbours
+    from attnfun.network import Architecture
     from attnfun.planner import Plan, plan
     from attnfun.preorders import FinitePreorder, PreorderReport, finite_preorder, preorder
     from attnfun.relations import RelationApproximant, relation
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from attnfun.set_functions import SetApproximant, set_function
     from attnfun.solver import InContextSolver, in_context
     from attnfun.targets import Box
+    from attnfun.training import Learned, train
     from attnfun.trilinear import TrilinearForm, ternary
     from attnfun.truncated_linear import interpolation, interpolation_table
     from attnfun.verbs import compile, load, verify
@@ -38,15 +41,18 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Approximant",
+    "Architecture",
     "AttnfunError",
     "Box",
     "Certificate",
+    "Comparison",
     "DamagedFile",
     "EmbeddingDimension",
     "FinitePreorder",
     "InContextSolver",
     "Infeasible",
     "InvalidRequest",
+    "Learned",
     "LexicographicHead",
     "NoUtility",
     "Neighbours",
@@ -65,6 +71,7 @@ __all__ = [
     "Status",
     "TrilinearForm",
     "bounds",
+    "compare",
     "compile",
     "embed_dim",
     "finite_preorder",
@@ -85,16 +92,20 @@ __all__ = [
     "set_function",
     "sparse_average",
     "ternary",
+    "train",
     "verify",
 ]
 
 _HOMES = {
     "Approximant": "attnfun.approximant",
+    "Architecture": "attnfun.network",
     "Box": "attnfun.targets",
     "Certificate": "attnfun.certify",
+    "Comparison": "attnfun.comparison",
     "EmbeddingDimension": "attnfun.limits.embedding",
     "FinitePreorder": "attnfun.preorders",
     "InContextSolver": "attnfun.solver",
+    "Learned": "attnfun.training",
     "LexicographicHead": "attnfun.lexicographic_head",
     "PreorderReport": "attnfun.preorders",
     "Neighbours": "attnfun.neighbour_networks",
@@ -109,6 +120,7 @@ _HOMES = {
     "SparseAverage": "attnfun.averages",
     "Status": "attnfun.certify",
     "TrilinearForm": "attnfun.trilinear",
+    "compare": "attnfun.comparison",
     "compile": "attnfun.verbs",
     "embed_dim": "attnfun.limits.embedding",
     "finite_preorder": "attnfun.preorders",
@@ -129,6 +141,7 @@ _HOMES = {
     "set_function": "attnfun.set_functions",
     "sparse_average": "attnfun.averages",
     "ternary": "attnfun.trilinear",
+    "train": "attnfun.training",
     "verify": "attnfun.verbs",
 }
 

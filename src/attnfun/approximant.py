@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate, Status
 from attnfun.errors import InvalidRequest
-from attnfun.network import Cost, Literal, Network, evaluate, literal, save, to_torch
+from attnfun.network import Architecture, Cost, Literal, Network, evaluate, literal, save, to_torch
 from attnfun.targets import Function
 
 if TYPE_CHECKING:
@@ -82,6 +82,11 @@ class Approximant:
     @property
     def cost(self) -> Cost:
         return self.network.cost
+
+    @property
+    def architecture(self) -> Architecture:
+        """The network's shape without its weights: what `train` sets free."""
+        return self.network.architecture
 
     def to_torch(self, dtype: Any = None, form: str = "cross", second: tuple[str, ...] = ()) -> torch.nn.Module:
         """A torch module: linear maps and F.scaled_dot_product_attention(scale=1.0) with these weights and no more.
@@ -168,7 +173,7 @@ class Approximant:
         if c.status in (Status.PROVED, Status.CONDITIONAL):
             lines.append(
                 f"{c.status.value.capitalize()} ({c.method}): the error in the {norm} is at most {high:.4g} "
-                f"and at least {low:.4g}; eps was {c.eps:.4g}."
+                f"and at least {low:.4g}{'' if c.eps is None else f'; eps was {c.eps:.4g}'}."
             )
             parts = ", ".join(f"{k} {v:.3g}" for k, v in c.parts.items())
             lines.append(f"Parts: {parts}. Hypotheses: {'; '.join(c.hypotheses)}.")

@@ -323,6 +323,16 @@ TESTED = (
         ),
     ),
     Tested(
+        "trained networks: no proved bound is below an error that was seen; the same seed gives the same bits, and a"
+        " run that was interrupted, in either part, the same network and history as one that was not",
+        (
+            "tests/learn/test_train.py::test_a_proved_bound_of_trained_weights_holds",
+            "tests/learn/test_train.py::test_the_same_seed_gives_the_same_bits_and_another_seed_others",
+            "tests/learn/test_train.py::test_an_interrupted_run_ends_as_one_that_was_not",
+            "tests/learn/test_train.py::test_a_killed_process_loses_no_more_than_the_row_under_way",
+        ),
+    ),
+    Tested(
         "preorders: cycles, incomparable keys and jumps are found with witnesses that replay and cannot be forged;"
         " continuous utilities raise no alarm; nothing about a callable is called proved",
         (

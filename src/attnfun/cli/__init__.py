@@ -33,6 +33,7 @@ from attnfun.cli import (
     relation,
     retrieve,
     ternary,
+    train,
 )
 from attnfun.cli.arguments import shield
 from attnfun.cli.render import fail, failure
@@ -76,6 +77,7 @@ finite_relations.register(app)
 bounds.register(app)
 neighbours.register(app)
 plan.register(app)
+train.register(app)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from attnfun.network.architecture import Architecture, AxisShape, HeadShape
 from attnfun.network.evaluate import (
     ROUTES,
     attention,
@@ -31,6 +32,9 @@ __all__ = [
     "ReluBlock",
     "Layer",
     "Network",
+    "Architecture",
+    "AxisShape",
+    "HeadShape",
     "Cost",
     "rounded",
     "identical",

@@ -20,6 +20,7 @@ from functools import cached_property
 import numpy as np
 
 from attnfun.errors import InvalidRequest
+from attnfun.network.architecture import Architecture
 from attnfun.network.head import Array, Head, frozen, require_weights
 from attnfun.network.labels import Labels
 from attnfun.network.relu import ReluBlock
@@ -153,6 +154,11 @@ class Network:
     @property
     def heads(self) -> tuple[Head | ReluBlock, ...]:
         return tuple(head for layer in self.layers for head in layer.heads)
+
+    @cached_property
+    def architecture(self) -> Architecture:
+        """Its shape without its weights."""
+        return Architecture.of(self)
 
     @property
     def is_mlp(self) -> bool:

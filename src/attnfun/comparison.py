@@ -1,0 +1,146 @@
+"""`compare`: constructed and learned networks for one target, on one table and one axis."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from attnfun.approximant import Approximant
+from attnfun.certify import Status
+from attnfun.errors import InvalidRequest
+from attnfun.learn.probe import errors, key_norms
+from attnfun.network.head import Array
+from attnfun.training import MEASURED, Learned, measuring_points, require_callable
+
+_COLUMNS = ("name", "keys", "heads", "layers", "parameters", "sup", "l2", "proved", "key norm", "steps", "seconds")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One network: its size, its errors measured on the points of the comparison, and its proved bound or None.
+
+    `l2` is the root of the mean squared error at the uniform points (of all outputs together); `steps` and `seconds`
+    are None for networks that were not trained.
+    """
+
+    name: str
+    keys: int
+    heads: int
+    layers: int
+    parameters: int
+    sup: float
+    l2: float
+    proved: float | None
+    status: str
+    key_norm_max: float | None
+    value_max: float
+    steps: int | None
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Entries in the order given; as text, a table."""
+
+    target: str
+    domain: str
+    points: int
+    entries: tuple[Entry, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        own: dict[str, Any] = {"target": self.target, "domain": self.domain, "points": self.points}
+        return own | {"rows": [asdict(entry) for entry in self.entries]}
+
+    def __str__(self) -> str:
+        table = [_COLUMNS, *(_cells(entry) for entry in self.entries)]
+        widths = [max(len(row[k]) for row in table) for k in range(len(_COLUMNS))]
+        lines = [f"{self.target}  on  {self.domain}; errors measured at {self.points:,} points"]
+        for row in table:
+            cells = [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]
+            lines.append("  ".join(cells).rstrip())
+        return "\n".join(lines)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """Sup error, L2 error and proved bound of every network on one logarithmic axis."""
+        from attnfun.plots.compare import draw_comparison
+
+        return draw_comparison(self.entries, f"{self.target[:70]}  on  {self.domain[:50]}", path)
+
+
+def compare(*networks: Approximant | Learned, names: tuple[str, ...] | None = None) -> Comparison:
+    """What each network costs and how far it is from the target of the first, measured for all at the same points.
+
+    `networks`: what `compile`, `load` or `train` returned, all for one target on one domain. Measured errors are lower
+    ends, never bounds; `proved` is the certificate's, where it has a proof.
+    """
+    if not networks or not all(isinstance(n, (Approximant, Learned)) for n in networks):
+        raise InvalidRequest("compare takes networks that `compile`, `load` or `train` returned")
+    target = networks[0].target
+    for network in networks:
+        require_callable(network.target)
+    for other in networks[1:]:
+        same = other.target.box == target.box and other.target.text == target.text
+        if not same or len(other.target.outputs) != len(target.outputs):
+            raise InvalidRequest(
+                f"compare needs one target: {target.text[:60]} on {target.box.text}, "
+                f"not {other.target.text[:60]} on {other.target.box.text}"
+            )
+    if names is not None and len(names) != len(networks):
+        raise InvalidRequest(f"{len(names)} names for {len(networks)} networks")
+    X = measuring_points(target.box)
+    given = names or _distinct([_name(network) for network in networks])
+    return Comparison(
+        target.text,
+        target.box.text,
+        len(X),
+        tuple(_entry(network, name, X) for network, name in zip(networks, given, strict=True)),
+    )
+
+
+def _entry(network: Approximant | Learned, name: str, X: Array) -> Entry:
+    error, certificate, cost = errors(network.network, network.target, X), network.certificate, network.cost
+    proved = certificate.error[1] if certificate.status in (Status.PROVED, Status.CONDITIONAL) else None
+    trained = network.fit if isinstance(network, Learned) else None
+    return Entry(
+        name,
+        cost.keys,
+        cost.heads,
+        cost.layers,
+        cost.parameters,
+        float(error.max()),
+        float(np.sqrt(np.mean(error[:MEASURED] ** 2))),
+        proved,
+        certificate.status.value,
+        key_norms(network.network)[1],
+        cost.max_value,
+        None if trained is None else trained.steps,
+        None if trained is None else trained.seconds,
+    )
+
+
+def _name(network: Approximant | Learned) -> str:
+    if isinstance(network, Learned):
+        return f"learned from {network.start} start"
+    made = network.certificate.construction or "network"
+    return "learned, as stored" if made == "learned" else f"constructed ({made})"
+
+
+def _distinct(names: list[str]) -> tuple[str, ...]:
+    seen: dict[str, int] = {}
+    out = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        out.append(name if seen[name] == 1 else f"{name}, {seen[name]}")
+    return tuple(out)
+
+
+def _cells(entry: Entry) -> tuple[str, ...]:
+    def number(value: float | None, text: str = ".2e") -> str:
+        return "–" if value is None else format(value, text)
+
+    whole = (f"{value:,}" for value in (entry.keys, entry.heads, entry.layers, entry.parameters))
+    errors_ = number(entry.sup), number(entry.l2), number(entry.proved), number(entry.key_norm_max, ".3g")
+    return entry.name, *whole, *errors_, number(entry.steps, ",d"), number(entry.seconds, ".1f")

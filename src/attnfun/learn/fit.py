@@ -1,0 +1,108 @@
+"""`fit`: one training run, from a start to the best network it met.
+
+What is descended on is the mean squared error, in units in which inputs and outputs are of size 1. What is returned is
+the network whose sup error on the probe was least of all rows of the history, the start among them: training never
+returns something worse on the probe than it was given.
+
+A run is a function of (architecture, target, recipe, start) and of the machine: batches are drawn from (seed, step),
+rates are functions of the step, torch works on one thread with deterministic algorithms. So a run that was interrupted
+and goes on from its checkpoint ends in the same bits as one that was not.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from attnfun.errors import AttnfunError, InvalidRequest
+from attnfun.learn.probe import Row
+from attnfun.learn.recipe import Recipe
+from attnfun.network import Architecture, Network
+from attnfun.targets import Function
+
+if TYPE_CHECKING:
+    from attnfun.learn.torch_fit import Run
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is: its last row, and the time that is left by the pace so far. As text, one line."""
+
+    row: Row
+    total: int
+    seconds: float
+    left: float
+
+    def __str__(self) -> str:
+        left = f", {self.left:.0f} s left" if math.isfinite(self.left) else ""
+        at = f"{self.row.step:,} of {self.total:,} steps"
+        return f"{at}, rms {self.row.loss**0.5:.2g}, sup {self.row.sup:.2g}{left}"
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """`network` has the least sup error on the probe of all rows of `history`; it is that of step `best_step`.
+
+    `steps` counts both parts; `stopped` is "steps", "patience" or "diverged" (weights or errors that are not finite).
+    `seconds` is the time spent, earlier parts of an interrupted run included.
+    """
+
+    network: Network
+    history: tuple[Row, ...]
+    best_step: int
+    steps: int
+    stopped: str
+    seconds: float
+
+
+def fit(
+    architecture: Architecture,
+    function: Function,
+    recipe: Recipe,
+    start: Network,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Fit:
+    """Train `start`, whose weights `architecture` must hold, towards `function` on its box.
+
+    With `checkpoint` the state is kept in that file at every row of the history (a hundred a run), and a run that finds
+    its own file goes on from there.
+    """
+    if not architecture.holds(start.architecture):
+        raise InvalidRequest("the start is not a network of the architecture that is to be trained")
+    if start.inputs != function.box.names or len(start.outputs) != len(function.outputs):
+        raise InvalidRequest(
+            f"a network from {', '.join(start.inputs)} to {len(start.outputs)} output(s) cannot learn "
+            f"{function.text[:80]} on {function.box.text}"
+        )
+    try:
+        from attnfun.learn import torch_fit
+        from attnfun.learn.torch_run import steady
+    except ImportError as error:
+        raise AttnfunError("training needs torch, which is not installed: pip install 'attnfun[torch]'") from error
+    with steady():
+        run = torch_fit.Run.begin(architecture, function, recipe, start, checkpoint)
+        _through(run, progress)
+    best = run.best_network()
+    return Fit(best, tuple(run.history), run.best_step, run.step, run.stopped, run.seconds)
+
+
+def _through(run: Run, progress: Callable[[Progress], None] | None) -> None:
+    began, first, before = time.perf_counter(), run.step, run.seconds
+    while run.advance():
+        if run.history[-1].step != run.step:
+            continue
+        spent = time.perf_counter() - began
+        run.seconds = before + spent
+        run.save()
+        if progress is not None:
+            done, left = run.step - first, run.total - run.step
+            progress(Progress(run.history[-1], run.total, run.seconds, spent / done * left if done else math.inf))
+    run.seconds = before + time.perf_counter() - began
+    run.save()
+
+

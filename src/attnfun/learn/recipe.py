@@ -1,0 +1,72 @@
+"""Recipe: everything that decides a training run but the architecture, the target and the start."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from attnfun.errors import InvalidRequest
+
+OPTIMISERS = ("adam", "adamw")
+SCHEDULES = ("one-cycle", "constant")
+_WARM, _FIRST, _LAST = 0.3, 1 / 25, 1e-5  # share of the steps that rise; rates at both ends, as parts of lr
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train; bounded by steps, never by seconds, so that a slow machine gets the same weights.
+
+    `steps` of `optimiser` at the rate `lr` (the largest of a one-cycle), on `batch` fresh uniform points each; then
+    `polish` steps of LBFGS on one fixed sample. `patience`: the first part ends when so many steps have not lowered the
+    sup error on the probe. `noise`: standard deviation of noise on the inputs, in half-widths of the box; the target is
+    that of the point without noise. `weight_decay` is AdamW's.
+    """
+
+    steps: int
+    seed: int = 0
+    optimiser: str = "adam"
+    lr: float = 1e-2
+    schedule: str = "one-cycle"
+    batch: int = 512
+    polish: int = 0
+    patience: int | None = None
+    noise: float = 0.0
+    weight_decay: float = 1e-2
+
+    def __post_init__(self) -> None:
+        whole = {"steps": 0, "seed": 0, "batch": 1, "polish": 0} | ({} if self.patience is None else {"patience": 1})
+        for name, least in whole.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value < 2**53:
+                raise InvalidRequest(f"{name}={value!r:.30}: a whole number from {least} on is needed")
+            object.__setattr__(self, name, int(value))
+        for name in ("lr", "noise", "weight_decay"):
+            value = getattr(self, name)
+            number = isinstance(value, (int, float, np.floating)) and not isinstance(value, bool)
+            if not (number and math.isfinite(value) and (value > 0 or (value == 0 and name != "lr"))):
+                kind = "a positive finite number" if name == "lr" else "a finite number from 0 on"
+                raise InvalidRequest(f"{name}={value!r:.30}: {kind} is needed")
+            object.__setattr__(self, name, float(value))
+        for name, known in (("optimiser", OPTIMISERS), ("schedule", SCHEDULES)):
+            if getattr(self, name) not in known:
+                raise InvalidRequest(f"{name}={getattr(self, name)!r:.30}: write {' or '.join(known)}")
+
+    def rate(self, step: int) -> float:
+        """The rate of step `step`, counted from 0: a function of the step alone, so that nothing need be stored."""
+        if self.schedule == "constant" or self.steps < 2:
+            return self.lr
+        t = step / (self.steps - 1)
+        if t < _WARM:
+            return self.lr * _between(_FIRST, 1.0, t / _WARM)
+        return self.lr * _between(1.0, _LAST, (t - _WARM) / (1 - _WARM))
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _between(start: float, end: float, t: float) -> float:
+    """From start (t = 0) to end (t = 1) along half a cosine."""
+    return end + (start - end) * (1 + math.cos(math.pi * t)) / 2

@@ -1,0 +1,157 @@
+"""Free weights as one vector, in units in which training is well scaled, and back to a Network.
+
+    t = (x − centre) / half,    network = scale · (its read-out in the stream of t)
+
+`half` and `scale` are powers of two, so these changes of unit are exact; only a centre other than 0 rounds, in the
+offsets and in the bias of the read-out. A query map has entries for the coordinates it reads and no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from attnfun.network import Architecture, Axis, Head, Layer, Network, ReluBlock, rounded
+from attnfun.network.head import Array
+from attnfun.targets import Box, Function
+
+Part = tuple[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Centre and half-width of the inputs, size of the outputs."""
+
+    centre: Array
+    half: Array
+    scale: float
+
+    @classmethod
+    def of(cls, function: Function, points: Array) -> Units:
+        low, high = function.box.low_array, function.box.high_array
+        with np.errstate(all="ignore"):
+            values = np.abs(function.values(points))
+        finite = values[np.isfinite(values)]
+        size = float(finite.max()) if finite.size else 1.0
+        return cls(low / 2 + high / 2, _power_of_two((high - low) / 2), float(_power_of_two(size or 1.0)))
+
+
+def _power_of_two(size: Array | float) -> Array:
+    """The powers of two nearest to positive numbers, kept where their inverses are ordinary doubles."""
+    return np.ldexp(1.0, np.clip(np.round(np.log2(size)), -1000, 1000).astype(int))
+
+
+def layout(architecture: Architecture) -> Iterator[Part]:
+    """Name and shape of every free array, in the order of the vector."""
+    for number, layer in enumerate(architecture.layers):
+        for place, head in enumerate(layer):
+            here = f"layer{number}/{architecture.kind}{place}"
+            for k, axis in enumerate(head.axes):
+                yield f"{here}/axis{k}/query", (axis.dim, len(axis.reads))
+                yield f"{here}/axis{k}/offset", (axis.dim,)
+                yield f"{here}/axis{k}/slopes", (axis.keys, axis.dim)
+                yield f"{here}/axis{k}/biases", (axis.keys,)
+            yield f"{here}/values", (*head.grid, len(head.writes))
+    yield "readout", (len(architecture.outputs), len(architecture.readout))
+    yield "readout_bias", (len(architecture.outputs),)
+
+
+def joined(architecture: Architecture, arrays: Mapping[str, Array]) -> Array:
+    """The arrays of the layout as one vector."""
+    return np.concatenate([arrays[name].reshape(-1) for name, _ in layout(architecture)])
+
+
+def split(architecture: Architecture, vector: Array) -> dict[str, Array]:
+    """The vector as the arrays of the layout."""
+    arrays, start = {}, 0
+    for name, shape in layout(architecture):
+        arrays[name] = vector[start : start + prod(shape)].reshape(shape)
+        start += prod(shape)
+    return arrays
+
+
+def vector_of(network: Network, architecture: Architecture, units: Units) -> Array:
+    """The weights of a network in these units, as those of an architecture that holds its own."""
+    d, arrays = len(network.inputs), {}
+    for number, (layer, shapes) in enumerate(zip(network.layers, architecture.layers, strict=True)):
+        for place, (head, shape) in enumerate(zip(layer.heads, shapes, strict=True)):
+            here = f"layer{number}/{architecture.kind}{place}"
+            for k, (axis, own) in enumerate(zip(head.axes, shape.axes, strict=True)):
+                query = axis.query.copy()
+                query[:, :d] *= units.half
+                arrays[f"{here}/axis{k}/query"] = query[:, list(own.reads)]
+                arrays[f"{here}/axis{k}/offset"] = axis.offset + axis.query[:, :d] @ units.centre
+                arrays[f"{here}/axis{k}/slopes"], arrays[f"{here}/axis{k}/biases"] = axis.slopes, axis.biases
+            arrays[f"{here}/values"] = head.values
+    readout = network.readout / units.scale
+    arrays["readout_bias"] = network.readout_bias / units.scale + readout[:, :d] @ units.centre
+    if pure(architecture):  # its values are as large as the target, its read-out is the identity
+        readout = network.readout.copy()
+        arrays["layer0/head0/values"] = arrays["layer0/head0/values"] / units.scale
+    readout[:, :d] *= units.half
+    arrays["readout"] = readout[:, list(architecture.readout)]
+    return joined(architecture, arrays)
+
+
+def network_of(architecture: Architecture, vector: Array, box: Box, units: Units) -> Network:
+    """The network with these weights, in its dtype; InvalidRequest where a weight is not finite."""
+    arrays, d, dtype = split(architecture, vector), len(architecture.inputs), architecture.dtype
+
+    def kept(array: Array) -> Array:
+        with np.errstate(over="ignore"):
+            return rounded(array, dtype)
+
+    layers = []
+    for number, shapes in enumerate(architecture.layers):
+        heads: list[Head | ReluBlock] = []
+        for place, shape in enumerate(shapes):
+            here = f"layer{number}/{architecture.kind}{place}"
+            axes = []
+            for k, own in enumerate(shape.axes):
+                query = np.zeros((own.dim, architecture.widths[number]))
+                query[:, list(own.reads)] = arrays[f"{here}/axis{k}/query"]
+                query[:, :d] /= units.half
+                query = kept(query)
+                offset = kept(arrays[f"{here}/axis{k}/offset"] - query[:, :d] @ units.centre)
+                slopes, biases = arrays[f"{here}/axis{k}/slopes"], arrays[f"{here}/axis{k}/biases"]
+                axes.append(Axis(query, offset, kept(slopes), kept(biases)))
+            names = tuple(f"{architecture.kind} {number + 1}.{w + 1}" for w in shape.writes)
+            values = kept(arrays[f"{here}/values"])
+            if architecture.kind == "block":
+                heads.append(ReluBlock("learned", axes[0], values, names))
+            else:
+                keys = "key " + ", ".join(f"{{{k}}}" for k in range(len(axes)))
+                heads.append(Head("learned", tuple(axes), values, names, keys))
+        layers.append(Layer(tuple(heads)))
+    readout = np.zeros((len(architecture.outputs), architecture.widths[-1]))
+    readout[:, list(architecture.readout)] = arrays["readout"]
+    readout[:, :d] /= units.half
+    readout = kept(readout * units.scale)
+    bias = kept(arrays["readout_bias"] * units.scale - readout[:, :d] @ units.centre)
+    ends = box.low_array, box.high_array
+    if pure(architecture):
+        (head,) = layers[0].attention
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = kept(head.values @ readout[:, d:].T + bias)
+        layers = [Layer((Head(head.name, head.axes, values, head.writes, head.key_names),))]
+        readout, bias = np.eye(len(bias), architecture.widths[-1], d), np.zeros(len(bias))
+    return Network(architecture.inputs, tuple(layers), readout, bias, architecture.outputs, ends, dtype)
+
+
+def pure(architecture: Architecture) -> bool:
+    """One head whose values can be the outputs: it averages, so any affine read-out of it alone goes into its values.
+
+    Networks of this shape are written so, as the theorems have them and as *cells* wants them.
+    """
+    d, outputs = len(architecture.inputs), len(architecture.outputs)
+    alone = architecture.kind == "head" and len(architecture.heads) == 1 and architecture.widths[-1] == d + outputs
+    return alone and architecture.readout == tuple(range(d, d + outputs))
+
+
+def unlabelled(network: Network, box: Box) -> Network:
+    """The very weights of `network` on `box`, without the names and labels that say what a construction meant."""
+    units = Units(np.zeros(box.dim), np.ones(box.dim), 1.0)
+    return network_of(network.architecture, vector_of(network, network.architecture, units), box, units)

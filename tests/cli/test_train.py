@@ -1,0 +1,57 @@
+"""The train command: its table, its JSON, its files, its refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import attnfun as af
+from attnfun.cli import main
+
+pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("train") / "f.safetensors"
+    af.compile("sin(3*x)", "x=-1:1", 1e-2).save(path)
+    return str(path)
+
+
+def test_json_has_both_networks_and_the_history(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, run = str(tmp_path / "g.safetensors"), str(tmp_path / "run.safetensors")
+    argv = ["train", file, "--steps", "40", "--polish", "10", "-o", out, "--checkpoint", run, "--json"]
+    assert main(argv) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert [row["keys"] for row in first["rows"]] == [af.load(file).cost.keys] * 2
+    assert first["history"][0]["step"] == 0 and first["history"][-1]["step"] == 50
+    assert first["rows"][1]["proved"] == af.verify(out).error[1]
+    assert main(argv) == 0  # from its checkpoint
+    assert json.loads(capsys.readouterr().out)["history"] == first["history"]
+    for other in (["verify", out], ["show", out], ["eval", out, "--at", "x=0.5"], ["train", out, "--steps", "3"]):
+        assert main(other) == 0
+
+
+def test_the_table_names_both(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "c.png"
+    assert main(["train", file, "--steps", "5", "--start", "constructed", "--png", str(picture)]) == 0
+    out = capsys.readouterr().out
+    assert "constructed (" in out and "learned from constructed" in out and picture.exists()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["--steps", "-1"], ["--optimiser", "sgd"], ["--start", "warm"], ["--lr", "0"], ["--checkpoint", "/no/where"]],
+)
+def test_refusals_are_one_line(file: str, argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", file, *argv]) == 2
+    captured = capsys.readouterr()
+    assert not captured.out and len(captured.err.splitlines()) == 1
+
+
+def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["train", "--help"])
+    assert "attnfun train f.safetensors --steps 2000" in capsys.readouterr().out

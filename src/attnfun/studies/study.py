@@ -1,0 +1,175 @@
+"""Study: one claim, what is run to test it, the table that comes out, and a verdict that is a function of that table.
+
+A study is a list of *units*, each a small JSON dictionary that says all its run needs: units run in any order, in any
+process, on any machine, and give the same rows for the same dictionary (seeds are in it). The table is the rows of all
+units in the units' order. Times are no part of it: columns named in `timings` go to a file of their own, so that a
+table can be compared bit by bit with that of another run on the same machine, and no verdict depends on the clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from attnfun.errors import InvalidRequest
+
+HOLDS, LIMITS, REFUTED = "holds", "holds with limits", "refuted"
+VERDICTS = (HOLDS, LIMITS, REFUTED)
+SIZES = ("tiny", "quick", "full")
+
+Row = dict[str, Any]
+Unit = dict[str, Any]
+Table = Sequence[Row]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`kind`: holds, holds with limits, or refuted; `words`: a paragraph that says why, with the table's figures."""
+
+    kind: str
+    words: str
+
+    def __post_init__(self) -> None:
+        if self.kind not in VERDICTS or not self.words:
+            raise InvalidRequest(f"a verdict is one of {', '.join(VERDICTS)}, in words; not {self.kind!r}")
+
+
+@dataclass(frozen=True)
+class Study:
+    """A claim of a paper or an open question, and the experiment that answers it.
+
+    claim     one or two sentences, as the source has it (or as a question has been answered there)
+    source    author, year, where to find it; what is our own derivation says so
+    columns   name → meaning of every column of the table, times included
+    sizes     parameters for "tiny" (a test, seconds), "quick" (a minute) and "full"
+    units     parameters → units
+    run       a unit → its rows; imports what it needs itself, torch and matplotlib included
+    judge     the table → the verdict; pure, and without any figure that is not in the table or written in the claim
+    draw      the table → a matplotlib Figure
+    timings   columns that hold seconds or rates: not in the table
+    needs     extras that `run` imports: "torch", "sklearn"
+    full_time what a full run took, in words
+    """
+
+    name: str
+    title: str
+    claim: str
+    source: str
+    columns: Mapping[str, str]
+    sizes: Mapping[str, Mapping[str, Any]]
+    units: Callable[[Mapping[str, Any]], list[Unit]]
+    run: Callable[[Unit], list[Row]]
+    judge: Callable[[Table], Verdict]
+    draw: Callable[[Table], Any]
+    timings: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    full_time: str = ""
+    group: str = field(default="", compare=False)
+
+    def parameters(self, size: str) -> Mapping[str, Any]:
+        if size not in self.sizes:
+            raise InvalidRequest(f"{self.name} has no size {size!r}: write {' or '.join(self.sizes)}")
+        return self.sizes[size]
+
+    def rows(self, unit: Unit) -> list[Row]:
+        """The rows of one unit, their columns checked and their numbers made plain."""
+        rows = [{key: plain(value) for key, value in row.items()} for row in self.run(unit)]
+        for row in rows:
+            if list(row) != list(self.columns):
+                raise AssertionError(f"{self.name}: a row has the columns {list(row)}, not {list(self.columns)}")
+        return rows
+
+    def table(self, size: str) -> list[Row]:
+        """All rows, one unit after the other, in this process: for tests and notebooks."""
+        return [row for unit in self.units(self.parameters(size)) for row in self.rows(unit)]
+
+
+def plain(value: Any) -> Any:
+    """NumPy scalars as Python's; anything but a scalar is a fault of the study."""
+    value = value.item() if hasattr(value, "item") else value
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise AssertionError(f"a table holds scalars, not a {type(value).__name__}")
+
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "max-affine": ("partition-2d", "temperature", "noise", "learnability", "dimension", "perturbation"),
+    "softmax-attention": ("interpolation-rate", "multihead-rate", "seq2seq", "in-context"),
+    "relations": ("mercer", "asymmetric", "lexicographic", "neuron-bounds", "retrieval-real", "violations"),
+    "separations": ("rank-heads", "two-candidates", "random-features", "majority-vote", "sets", "match3"),
+    "open-questions": (
+        "structure",
+        "softmax-distribution",
+        "beyond-three",
+        "precision",
+        "higher-order",
+        "discrete-metric",
+        "nonanalytic-sets",
+        "depth-mlp",
+        "ffn-or-not",
+    ),
+}
+NAMES: tuple[str, ...] = tuple(name for names in GROUPS.values() for name in names)
+
+
+def find(name: str) -> Study:
+    """The study of that name; its file is studies/GROUP/NAME.py with underscores, its object STUDY."""
+    for group, names in GROUPS.items():
+        if name in names:
+            module = import_module(f"attnfun.studies.{group}.{name}".replace("-", "_"))
+            found = module.STUDY
+            assert isinstance(found, Study) and found.name == name
+            object.__setattr__(found, "group", group)
+            return found
+    raise InvalidRequest(f"there is no study {name!r:.60}; there are: {', '.join(NAMES)}")
+
+
+# What judges and pictures of several studies share.
+
+
+def where(table: Table, **wanted: Any) -> list[Row]:
+    """The rows whose columns have the wanted values."""
+    return [row for row in table if all(row[key] == value for key, value in wanted.items())]
+
+
+def values(rows: Iterable[Row], column: str) -> list[Any]:
+    return [row[column] for row in rows]
+
+
+def distinct(table: Table, column: str) -> list[Any]:
+    """The column's values in the order of first use."""
+    return list(dict.fromkeys(row[column] for row in table))
+
+
+def median(numbers: Iterable[float]) -> float:
+    found = sorted(numbers)
+    if not found:
+        return math.nan
+    half = len(found) // 2
+    return found[half] if len(found) % 2 else (found[half - 1] + found[half]) / 2
+
+
+def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
+    """Least-squares slope of log y against log x: the exponent of a power law; NaN where a number is not positive."""
+    if len(xs) < 2 or not all(0 < v < math.inf for v in (*xs, *ys)):
+        return math.nan
+    u, v = [math.log(x) for x in xs], [math.log(y) for y in ys]
+    a, b = sum(u) / len(u), sum(v) / len(v)
+    spread = sum((x - a) ** 2 for x in u)
+    return sum((x - a) * (y - b) for x, y in zip(u, v, strict=True)) / spread if spread else math.nan
+
+
+def panels(columns: int = 1, rows: int = 1, width: float = 5.2, height: float = 4.0) -> tuple[Any, Any]:
+    """(Figure, array of axes with shape (rows, columns)) in the house's style."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * columns, height * rows), dpi=130, layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for ax in axes.flat:
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(True, color="#e4e7eb", lw=0.6)
+        ax.set_axisbelow(True)
+    return figure, axes

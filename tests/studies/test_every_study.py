@@ -1,0 +1,72 @@
+"""What every study must be: its tiny run gives its columns, its verdict follows its table, and its picture is drawn.
+
+`tables/NAME.json` holds the table of a quick run. `falsified_GROUP.py` holds, for every study, a change of that table
+that the claim could not survive (or, where it was refuted, one that would have saved it).
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnfun.errors import InvalidRequest
+from attnfun.studies import GROUPS, NAMES, find
+from attnfun.studies.study import REFUTED, SIZES, VERDICTS
+
+TABLES = Path(__file__).parent / "tables"
+
+
+def recorded(name: str) -> list[dict[str, Any]]:
+    return json.loads((TABLES / f"{name}.json").read_text("utf-8"))
+
+
+def falsified(name: str) -> list[dict[str, Any]]:
+    group = next(group for group, names in GROUPS.items() if name in names)
+    change = import_module(f"studies.falsified_{group.replace('-', '_')}").FALSIFIED[name]
+    return change(copy.deepcopy(recorded(name)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_study_says_what_it_claims_and_whence(name: str) -> None:
+    study = find(name)
+    assert study.claim and study.source and study.title and set(study.sizes) == set(SIZES)
+    assert set(study.timings) <= set(study.columns)
+    for size in SIZES:
+        units = study.units(study.parameters(size))
+        texts = [json.dumps(unit, sort_keys=True) for unit in units]
+        assert units and len(set(texts)) == len(texts) and [json.loads(t) for t in texts] == units
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_verdict_follows_the_table(name: str) -> None:
+    study, table = find(name), recorded(name)
+    assert all(list(row) == [c for c in study.columns if c not in study.timings] for row in table)
+    verdict, other = study.judge(table), study.judge(falsified(name))
+    assert verdict.kind in VERDICTS and len(verdict.words) > 80
+    assert (verdict.kind == REFUTED) != (other.kind == REFUTED), (verdict, other)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_tiny_run_has_the_columns_and_is_drawn(name: str, tmp_path: Path) -> None:
+    study = find(name)
+    for extra in study.needs:
+        pytest.importorskip(extra)
+    table = study.table("tiny")
+    assert table and study.judge(table).kind in VERDICTS
+    unit = study.units(study.parameters("tiny"))[-1]
+    again = [{k: v for k, v in row.items() if k not in study.timings} for row in study.rows(unit)]
+    last = [{k: v for k, v in row.items() if k not in study.timings} for row in table[-len(again) :]]
+    assert json.dumps(again) == json.dumps(last)  # the same seed, the same numbers
+    pytest.importorskip("matplotlib")
+    study.draw(recorded(name)).savefig(tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+
+
+def test_a_name_that_is_no_study_is_answered_with_those_there_are() -> None:
+    with pytest.raises(InvalidRequest, match="partition-2d"):
+        find("partition-3d")

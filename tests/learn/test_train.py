@@ -267,7 +267,7 @@ def test_far_and_large_targets_train_like_near_and_small_ones() -> None:
         {"patience": 0},
         {"noise": -1.0},
         {"optimiser": "sgd"},
-        {"schedule": "cosine"},
+        {"schedule": "warm"},
         {"start": "warm"},
         {"start": 3},
         {"start": "constructed"},

@@ -1,10 +1,23 @@
-"""The same architectures, trained: free weights, a bounded number of steps, a history. Only `fit` imports torch."""
+"""The same architectures, trained: free weights, a bounded number of steps, a history. Runs import torch."""
 
 from __future__ import annotations
 
+from attnfun.learn.descend import descend, generator, one_torch_thread
 from attnfun.learn.fit import Fit, Progress, fit
 from attnfun.learn.probe import Row, measure, probe_points
 from attnfun.learn.recipe import Recipe
 from attnfun.learn.start import random_network
 
-__all__ = ["Fit", "Progress", "Recipe", "Row", "fit", "measure", "probe_points", "random_network"]
+__all__ = [
+    "Fit",
+    "Progress",
+    "Recipe",
+    "Row",
+    "descend",
+    "fit",
+    "generator",
+    "measure",
+    "one_torch_thread",
+    "probe_points",
+    "random_network",
+]

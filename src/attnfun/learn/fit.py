@@ -18,7 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from attnfun.errors import AttnfunError, InvalidRequest
+from attnfun.errors import InvalidRequest
+from attnfun.learn.descend import one_torch_thread
 from attnfun.learn.probe import Row
 from attnfun.learn.recipe import Recipe
 from attnfun.network import Architecture, Network
@@ -79,12 +80,9 @@ def fit(
             f"a network from {', '.join(start.inputs)} to {len(start.outputs)} output(s) cannot learn "
             f"{function.text[:80]} on {function.box.text}"
         )
-    try:
+    with one_torch_thread():
         from attnfun.learn import torch_fit
-        from attnfun.learn.torch_run import steady
-    except ImportError as error:
-        raise AttnfunError("training needs torch, which is not installed: pip install 'attnfun[torch]'") from error
-    with steady():
+
         run = torch_fit.Run.begin(architecture, function, recipe, start, checkpoint)
         _through(run, progress)
     best = run.best_network()

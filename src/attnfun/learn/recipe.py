@@ -11,7 +11,7 @@ import numpy as np
 from attnfun.errors import InvalidRequest
 
 OPTIMISERS = ("adam", "adamw")
-SCHEDULES = ("one-cycle", "constant")
+SCHEDULES = ("one-cycle", "constant", "linear", "cosine")
 _WARM, _FIRST, _LAST = 0.3, 1 / 25, 1e-5  # share of the steps that rise; rates at both ends, as parts of lr
 
 
@@ -56,15 +56,24 @@ class Recipe:
 
     def rate(self, step: int) -> float:
         """The rate of step `step`, counted from 0: a function of the step alone, so that nothing need be stored."""
-        if self.schedule == "constant" or self.steps < 2:
-            return self.lr
-        t = step / (self.steps - 1)
-        if t < _WARM:
-            return self.lr * _between(_FIRST, 1.0, t / _WARM)
-        return self.lr * _between(1.0, _LAST, (t - _WARM) / (1 - _WARM))
+        return rate_at(self.schedule, self.lr, step, self.steps)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def rate_at(schedule: str, lr: float, step: int, steps: int) -> float:
+    """The rate of step `step` of `steps`, counted from 0; "linear" and "cosine" fall from lr towards 0."""
+    if schedule == "constant" or steps < 2:
+        return lr
+    if schedule == "linear":
+        return lr * (1 - step / steps)
+    if schedule == "cosine":
+        return lr * _between(1.0, 0.0, step / steps)
+    t = step / (steps - 1)
+    if t < _WARM:
+        return lr * _between(_FIRST, 1.0, t / _WARM)
+    return lr * _between(1.0, _LAST, (t - _WARM) / (1 - _WARM))
 
 
 def _between(start: float, end: float, t: float) -> float:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from attnfun.errors import InvalidRequest
 from attnfun.learn import checkpoint
+from attnfun.learn.descend import optimiser_of
 from attnfun.learn.probe import Row, measure, probe_points
 from attnfun.learn.recipe import Recipe
 from attnfun.learn.torch_run import run as forward
@@ -110,9 +111,7 @@ class Run:
     def _enter(self, phase: str) -> None:
         self.phase, r = phase, self.recipe
         if phase == "gradient":
-            kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-            decay = r.weight_decay if r.optimiser == "adamw" else 0.0
-            self.optimiser = kinds[r.optimiser]([self.theta], lr=r.lr, weight_decay=decay)
+            self.optimiser = optimiser_of([self.theta], r.optimiser, r.lr, weight_decay=r.weight_decay)
         elif phase == "polish":
             with torch.no_grad():
                 self.theta.copy_(torch.from_numpy(self.best))

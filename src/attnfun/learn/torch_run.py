@@ -6,8 +6,6 @@ step over Π P_a keys costs what the small softmaxes and one contraction of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from math import prod
 
 import torch
@@ -15,20 +13,6 @@ from torch import Tensor
 
 from attnfun.learn.weights import layout
 from attnfun.network import Architecture, HeadShape
-
-
-@contextmanager
-def steady() -> Iterator[None]:
-    """One thread and deterministic algorithms inside, whatever was set before outside: the same seed, the same bits."""
-    threads, strict = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    try:
-        with torch.enable_grad():
-            yield
-    finally:
-        torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(strict)
 
 
 def split(architecture: Architecture, vector: Tensor) -> dict[str, Tensor]:

@@ -1,0 +1,109 @@
+"""Descent on any loss: a small loop for models that are no Network. Torch is imported when a function is called.
+
+    with one_torch_thread():
+        losses = descend(model.parameters(), lambda step: loss_of(batch(step)), steps=2000, lr=1e-2)
+
+Deterministic where `loss` is a function of the step and the parameters: draw batches from `generator(seed, step)`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnfun.errors import AttnfunError, InvalidRequest
+from attnfun.learn.recipe import OPTIMISERS, SCHEDULES, rate_at
+
+if TYPE_CHECKING:
+    import torch
+
+_REPORTS = 100
+
+
+def require_torch() -> Any:
+    """The module torch, or one sentence that says how to install it."""
+    try:
+        import torch
+    except ImportError as error:
+        raise AttnfunError("training needs torch, which is not installed: pip install 'attnfun[torch]'") from error
+    return torch
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """One thread and deterministic algorithms inside, whatever was set before outside: the same seed, the same bits."""
+    torch = require_torch()
+    threads, strict = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    try:
+        with torch.enable_grad():
+            yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(strict)
+
+
+def generator(seed: int, *stream: int) -> torch.Generator:
+    """A generator for each (seed, stream…); different numbers give independent ones, `generator(0, 1)` ≠ `(1, 0)`."""
+    path = [len(stream), seed, *stream]  # zeros at the end alone would make no difference
+    state = np.random.SeedSequence(path).generate_state(1, np.uint64)[0]
+    made = require_torch().Generator(device="cpu")
+    made.manual_seed(int(state) >> 1)
+    return made  # type: ignore[no-any-return]
+
+
+def optimiser_of(
+    parameters: Iterable[torch.Tensor],
+    optimiser: str,
+    lr: float,
+    betas: tuple[float, float] = (0.9, 0.999),
+    weight_decay: float = 0.0,
+) -> torch.optim.Optimizer:
+    """Adam (which has no decay) or AdamW (which has)."""
+    torch = require_torch()
+    if optimiser not in OPTIMISERS:
+        raise InvalidRequest(f"optimiser={optimiser!r:.30}: write {' or '.join(OPTIMISERS)}")
+    kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+    decay = weight_decay if optimiser == "adamw" else 0.0
+    return kinds[optimiser](list(parameters), lr=lr, betas=betas, weight_decay=decay)  # type: ignore[no-any-return]
+
+
+def descend(
+    parameters: Iterable[torch.Tensor],
+    loss: Callable[[int], torch.Tensor],
+    *,
+    steps: int,
+    lr: float,
+    schedule: str = "one-cycle",
+    optimiser: str = "adam",
+    betas: tuple[float, float] = (0.9, 0.999),
+    weight_decay: float = 1e-2,
+    report: Callable[[int, float], None] | None = None,
+) -> list[float]:
+    """The losses of `steps` steps on `loss(step)`, each taken before its update; `parameters` are changed in place.
+
+    `schedule`: "one-cycle", "constant", "linear" or "cosine" (both to 0), with `lr` its largest rate. `weight_decay` is
+    AdamW's. `report(step, loss)` is called about a hundred times. A loss that is not finite ends the descent: it is the
+    last of the list, no update follows it, and the list is shorter than `steps`.
+    """
+    if schedule not in SCHEDULES:
+        raise InvalidRequest(f"schedule={schedule!r:.30}: write {', '.join(SCHEDULES)}")
+    stepper, losses = optimiser_of(parameters, optimiser, lr, betas, weight_decay), list[float]()
+    for step in range(steps):
+        for group in stepper.param_groups:
+            group["lr"] = rate_at(schedule, lr, step, steps)
+        stepper.zero_grad()
+        value = loss(step)
+        losses.append(float(value.detach()))
+        if not math.isfinite(losses[-1]):
+            break
+        value.backward()  # type: ignore[no-untyped-call]
+        stepper.step()
+        if report is not None and ((step + 1) % max(1, steps // _REPORTS) == 0 or step + 1 == steps):
+            report(step + 1, losses[-1])
+    return losses

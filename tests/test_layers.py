@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("constructions", "certify"),
     ("limits",),
     ("learn",),
+    ("diagnosis",),
     ("studies",),
     ("export",),
     ("plots",),

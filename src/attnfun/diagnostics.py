@@ -14,8 +14,20 @@ from typing import Any
 import numpy as np
 
 from attnfun.approximant import Approximant
-from attnfun.diagnosis import DTYPES, Figures, Finding, Mend, Subject, findings, foreign_head, is_foreign, measure
-from attnfun.diagnosis.mends import mended
+from attnfun.certify.relation import core_points
+from attnfun.diagnosis import (
+    DTYPES,
+    Figures,
+    Finding,
+    Mend,
+    Subject,
+    findings,
+    foreign_head,
+    is_foreign,
+    measure,
+    mended,
+)
+from attnfun.diagnosis.findings import GRAVE
 from attnfun.errors import AttnfunError, InvalidRequest
 from attnfun.network import Apply, Gather, Network, SequenceNetwork, evaluate
 from attnfun.network.features import Features
@@ -26,7 +38,6 @@ from attnfun.retrieval import Retrieval
 from attnfun.sequence_approximant import SequenceApproximant
 from attnfun.set_functions import SetApproximant
 from attnfun.targets import Box, Function
-from attnfun.certify.relation import core_points
 from attnfun.targets.slopes import slope_bounds
 from attnfun.training import Learned
 from attnfun.verbs import load, one_thread
@@ -91,15 +102,14 @@ class Diagnosis:
         return "\n".join([*lines, *self.remarks])
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """Weights over the input or cells in the plane of the head that needs it most; effective keys, norms, values."""
+        """Of the head in most need: weights or cells, effective keys, error by temperature, norms."""
         if not self.heads:
             raise InvalidRequest("there is no head over fixed keys to draw")
         from attnfun.plots.diagnose import draw_diagnosis
 
         worst = self.findings[0].head
         head = next(one for one in self.heads if one.figures.name == worst)
-        figures = [one.figures for one in self.heads]
-        return draw_diagnosis(head.subject, head.figures, str(head.findings[0]), figures, self.about, path)
+        return draw_diagnosis(head.subject, head.figures, str(head.findings[0]), f"{worst}: {self.about}", path)
 
 
 def summary(f: Figures) -> str:
@@ -107,6 +117,8 @@ def summary(f: Figures) -> str:
     parts = [f"{f.keys:,} keys, {f.effective_mean:.3g} effective ({f.effective_min:.3g} to {f.effective_max:.3g})"]
     if f.sharpness is not None and f.sharpness_needed is not None:
         parts.append(f"c = R·h² {f.sharpness:.3g}, {f.sharpness_needed:.3g} for a hard look-up")
+    if f.staircase is not None and (f.sharpness or 0.0) >= 1:
+        parts.append(f"cells cost L·h/2 = {f.staircase:.3g} as a staircase (L {f.lipschitz_how})")
     parts.append(f"key norms {f.key_norm_mean:.3g}, at most {f.key_norm_max:.3g}")
     parts.append(f"values up to {f.value_max:.3g} for numbers up to {f.size:.3g}")
     return f"Layer {f.layer + 1}, {f.name}: " + "; ".join(parts) + "."
@@ -126,7 +138,7 @@ def diagnose(
     `given`: a file (of attnfun, or a plain safetensors file with tensors K, V, … as `diagnosis/foreign.py` says; that
     needs `domain`), or what `compile`, `train`, `load` and the other verbs return, or a Network. `target` and `domain`
     replace what the file says; `dtype` asks how the weights would do in float64, float32, float16 or bfloat16; `eps` is
-    the tolerance to judge by (else the file's, else 1 % of the range). Errors are seen at sampled inputs and are no bounds.
+    the tolerance to judge by (else the file's, else 1 % of the range). Errors are seen at sampled inputs: no bounds.
     """
     if dtype is not None and dtype not in DTYPES:
         raise InvalidRequest(f"dtype={dtype!r}: write {', '.join(DTYPES)}")
@@ -151,6 +163,10 @@ def diagnose(
         shown = dtype or (subjects[0].network.dtype if subjects else str(getattr(given, "dtype", "float64")))
         error = None if whole is None else _error(whole)
     points = sum(len(subject.X) for subject in subjects)
+    quiet = not any(one.severity in GRAVE for head in examined for one in head.findings)
+    if whole is not None and quiet and error is not None and whole.eps is not None and error > whole.eps:
+        off = f"The network is off by {error:.3g} where {whole.eps:.3g} was asked"
+        remarks.append(f"{off}, and no single head explains it.")
     return Diagnosis(
         about, shown, tuple(examined), tuple(remarks), points, error, None if whole is None else whole.eps
     )
@@ -196,7 +212,7 @@ def _subjects(given: Any, box: Box | None, target: Any, eps: float | None) -> tu
         return _sequence(given, eps)
     network = getattr(given, "network", None)
     if isinstance(network, TokenNetwork):
-        return type(given).__name__, [], [_tokens(network)]
+        return f"a network on tokens ({type(given).__name__})", [], [_tokens(network)]
     raise InvalidRequest(f"{type(given).__name__}: nothing in it is a softmax head over fixed keys")
 
 
@@ -274,7 +290,7 @@ def _relation(found: RelationApproximant, eps: float | None) -> tuple[str, list[
 
 
 def _features(tower: Tower) -> Callable[[Array], Array] | None:
-    """The polynomials that a tower realises, from the inputs of its network; soft cells realise nothing but themselves."""
+    """The polynomials that a tower realises, from the inputs of its network; soft cells are nothing but themselves."""
     stored = tower.features
     if not isinstance(stored, Features):
         return None
@@ -295,7 +311,11 @@ def _retrieval(found: Retrieval) -> tuple[str, list[Subject], list[str]]:
         return about, [], ["The head stands behind polynomials, not behind a tower: it is no network to look at."]
     tower = found.relation.left
     X = tower.inputs(tower.box.probe(POINTS, np.random.default_rng(45)))
-    return about, [Subject("", found.network, X, picks=frozenset({"retrieve"}))], []
+    asked = found.relation.certificate.eps
+    meets = float(np.abs(found.weights.vectors / found.beta).sum(axis=1).max())
+    share = None if asked is None else asked / max(meets, 1e-300)
+    below = Subject("tower", tower.network, X, _features(tower), eps=share)
+    return about, [below, Subject("", found.network, X, picks=frozenset({"retrieve"}))], []
 
 
 def _sequence(found: SequenceApproximant, eps: float | None) -> tuple[str, list[Subject], list[str]]:
@@ -331,7 +351,7 @@ def _tokens(network: TokenNetwork) -> str:
     u = DTYPES[network.dtype].roundoff
     return (
         f"Its heads attend over the tokens of the prompt: keys are data, there are no fixed ones to diagnose; "
-        f"{len(network.layers)} layers, weights up to {largest:.3g}, which {network.dtype} holds to within {u * largest:.1g}."
+        f"layers: {len(network.layers)}, weights up to {largest:.3g}, kept by {network.dtype} within {u * largest:.1g}."
     )
 
 

@@ -3,7 +3,7 @@
 from attnfun.diagnosis.findings import Finding, Mend, findings
 from attnfun.diagnosis.foreign import foreign_head, is_foreign
 from attnfun.diagnosis.measure import measure
-from attnfun.diagnosis.mends import dropped, refitted, scaled
+from attnfun.diagnosis.mends import mended, scaled
 from attnfun.diagnosis.record import AxisCells, Figures
 from attnfun.diagnosis.rounding import DTYPES
 from attnfun.diagnosis.subject import Subject
@@ -15,11 +15,10 @@ __all__ = [
     "Finding",
     "Mend",
     "Subject",
-    "dropped",
     "findings",
     "foreign_head",
     "is_foreign",
     "measure",
-    "refitted",
+    "mended",
     "scaled",
 ]

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnfun.diagnosis.keys import envelope, gaussian_form
 from attnfun.network import Axis, Head
@@ -96,7 +97,7 @@ def hard(head: Head, tokens: Array) -> Array:
     return np.asarray(head.values[tuple(index)])
 
 
-def alive(head: Head, peaks: tuple[Array, ...], allowed: float) -> list[Array]:
+def alive(head: Head, peaks: tuple[Array, ...], allowed: float) -> list[NDArray[np.bool_]]:
     """Per axis a mask of the keys whose weight somewhere moves the output by a hundredth of the tolerance."""
     spread = float(head.spread.max())
     floor = min(0.5, 0.01 * allowed / spread) if spread > 0 and math.isfinite(allowed) else 0.0

@@ -2,10 +2,10 @@
 
 | kind | the figures that make it |
 | --- | --- |
-| fuzzy partition | too large an error, values no larger than the target's, and a sharper softmax explains at least 30 % of it |
-| staircase | too large an error, weights nearly one-hot, and the one-hot limit has about the same error, or a softer softmax less |
+| fuzzy partition | too large an error, values of the target's size, and a sharper softmax takes off 30 % or more |
+| staircase | too large an error, weights nearly one-hot; the one-hot limit errs alike, or a softer softmax less |
 | temperature off | too large an error, values that cancel (fitted for another R), and another R explains it |
-| values too large for the dtype | rounding eats the tolerance, and what is added up is at least 4 times what comes out |
+| values too large for the dtype | rounding eats the tolerance, and 4 times what comes out, or more, is added up |
 | logits too large for the dtype | rounding eats the tolerance without such values, or weights or logits overflow |
 | unfitted values | too large an error that no temperature mends, but other values for the same keys do |
 | too few keys | too large an error that neither temperature nor values mend |
@@ -29,10 +29,19 @@ from attnfun.diagnosis.record import Figures
 LOOKS_LIKE = 1.5  # values up to this many times the target's size look like function values
 EXPLAINS = 0.7  # an error that another temperature lowers to this share is the temperature's
 APART = 1.4  # factors on keys nearer to 1 than this are no mend
-ONE_HOT = 0.8
+ONE_HOT, FEW = 0.8, 1.5  # mean of the largest weight, effective keys
+MANY_TIMES = 64.0
 CANCELS = 4.0
 ROOM = 0.3  # of the tolerance that rounding may take
 GRAVE = ("serious", "warning")
+_OF_ROUNDING = (
+    "dtype rounding rounding_scale tolerance value_max mixture size cancellation logit_size logit_max wall_shift "
+    "overflow error refit_scale refit_error refit_value"
+)
+_OF_ERRORS = (
+    "error tolerance eps eps_how hard_error best_scale best_error rival_error top_weight effective_mean sharpness "
+    "sharpness_needed value_max size staircase lipschitz refit_scale refit_error"
+)
 
 
 @dataclass(frozen=True)
@@ -62,14 +71,15 @@ class Finding:
 
     def __str__(self) -> str:
         mend = " Mend: " + "; or ".join(m.words for m in self.mends) + "." if self.mends else ""
-        return f"{self.kind} ({self.severity}): {self.words}{mend}"
+        return f"{self.kind} ({self.severity}): {self.words}.{mend}"
 
 
 def findings(f: Figures) -> tuple[Finding, ...]:
     """All that is to be said of one head, the gravest first; never empty."""
     if not f.gain > 0:
         words = f"nothing that {f.name} writes reaches the outputs"
-        return (Finding("idle head", "warning", f.name, words, (Mend("none", "leave the head out"),), {"gain": f.gain}),)
+        mend = Mend("none", "leave the head out")
+        return (Finding("idle head", "warning", f.name, words, (mend,), {"gain": f.gain}),)
     found = [one for one in (_dtype(f), _error(f), _pick(f)) if one is not None]
     grave = any(one.severity in GRAVE for one in found)
     found += [one for one in (_dead(f), _redundant(f)) if one is not None]
@@ -81,11 +91,16 @@ def findings(f: Figures) -> tuple[Finding, ...]:
 
 def regime(f: Figures) -> str:
     """How the head works, right or wrong."""
-    if f.top_weight >= ONE_HOT:
+    if _one_hot(f):
         return "look-up: nearly all weight is on one key"
+    share = f"about {_n(f.effective_mean)} keys share an input"
     if f.value_max <= LOOKS_LIKE * f.size:
-        return f"soft look-up: about {_n(f.effective_mean)} keys share an input, with values of the size of the target's"
-    return f"mixing: about {_n(f.effective_mean)} keys share an input, with fitted values that cancel"
+        return f"soft look-up: {share}, with values of the size of the target's"
+    return f"mixing: {share}, with fitted values that cancel"
+
+
+def _one_hot(f: Figures) -> bool:
+    return f.top_weight >= ONE_HOT and f.effective_mean <= FEW
 
 
 def _severity(f: Figures, amount: float) -> str:
@@ -99,15 +114,13 @@ def _dtype(f: Figures) -> Finding | None:
     stored = f.error is not None and f.error > f.tolerance and f.rounding_scale >= ROOM * f.error
     stored = stored and not (f.best_error is not None and f.error is not None and f.best_error <= EXPLAINS * f.error)
     moved = f.wall_shift is not None and f.wall_shift > ROOM and f.value_max <= LOOKS_LIKE * f.size
-    eaten = not f.rounding <= ROOM * f.tolerance or moved
-    if not (eaten or stored or f.overflow):
+    eaten = not f.rounding <= ROOM * f.tolerance
+    if not (eaten or stored or moved or f.overflow):
         return None
     amount = max(f.rounding, f.error if stored and f.error is not None else 0.0)
-    names = ("dtype", "rounding", "rounding_scale", "tolerance", "value_max", "mixture", "size", "cancellation")
-    names += ("logit_size", "logit_max", "wall_shift", "overflow", "error")
     what = f"{f.dtype} loses up to {_n(amount)} of an allowed {_n(f.tolerance)}"
     grave = "serious" if f.overflow else _severity(f, amount)
-    grave = "warning" if grave == "note" else grave
+    grave = "warning" if grave == "note" and eaten else grave
     better = {"bfloat16": "float32", "float16": "float32", "float32": "float64"}.get(f.dtype)
     if f.overflow:
         words = f"a weight or a logit (up to {_n(f.logit_max)}) leaves the range of {f.dtype}"
@@ -130,13 +143,10 @@ def _dtype(f: Figures) -> Finding | None:
         mends.append(Mend("none", "centre the domain: measure inputs from the middle of the box"))
     else:
         kind = "values too large for the dtype"
-        words_ = "larger tau or gaussian keys, whose fitted values stay small (compile with dtype='float32')"
-        if _refit_helps(f, f.tolerance) and f.refit_value is not None and f.refit_value < f.value_max / CANCELS:
-            mends.append(
-                Mend("refit", f"multiply keys and biases by {_n(f.refit_scale or 1)} and fit the values anew: they are then up to {_n(f.refit_value)}", f.refit_scale)
-            )
-        mends.append(Mend("none", words_))
-    return Finding(kind, grave, f.name, words, tuple(mends), _picked(f, *names))
+        if _refit_helps(f, EXPLAINS * amount) and f.refit_value is not None and f.refit_value < f.value_max / CANCELS:
+            mends.append(_refit(f))
+        mends.append(Mend("none", "sharper or gaussian keys with small fitted values, as compile makes for float32"))
+    return Finding(kind, grave, f.name, words, tuple(mends), _picked(f, _OF_ROUNDING))
 
 
 def _error(f: Figures) -> Finding | None:
@@ -144,10 +154,7 @@ def _error(f: Figures) -> Finding | None:
         return _could_be_softer(f)
     if f.rounding_scale >= ROOM * f.error and not (f.best_error or math.inf) <= EXPLAINS * f.error:
         return None  # rounded weights explain it: see _dtype
-    names = ("error", "tolerance", "eps", "eps_how", "hard_error", "best_scale", "best_error", "top_weight")
-    names += ("effective_mean", "sharpness", "sharpness_needed", "value_max", "size", "staircase", "lipschitz")
-    names += ("refit_scale", "refit_error")
-    grave, shown = _severity(f, f.error), _picked(f, *names)
+    grave, shown = _severity(f, f.error), _picked(f, _OF_ERRORS)
     scale = f.best_scale if f.best_scale is not None else 1.0
     helps = f.best_error is not None and f.best_error <= EXPLAINS * f.error
     off = f"it is off by {_n(f.error)} where {_n(f.tolerance)} is allowed"
@@ -155,15 +162,19 @@ def _error(f: Figures) -> Finding | None:
         return None  # another head explains it
     if helps and f.rival_error is not None and f.best_error is not None and f.rival_error < 0.95 * f.best_error:
         return None
-    c = "" if f.sharpness is None else f" (c = R·h² is {_n(f.sharpness)}; {_n(f.sharpness_needed or 0)} would settle it)"
+    c = ""
+    if f.sharpness is not None and f.sharpness_needed is not None:
+        c = f" (c = R·h² is {_n(f.sharpness)}; {_n(f.sharpness_needed)} would settle it)"
     like = f.value_max <= LOOKS_LIKE * f.size
     if helps and scale > APART and like:
-        words = f"{off}, its values look like the target's, but {_n(f.effective_mean)} keys share an input{c}: the partition is blurred"
+        words = f"{off}, its values look like the target's, but {_n(f.effective_mean)} keys share an input{c}: a blur"
         return Finding("fuzzy partition", grave, f.name, words, _mends(f, sharper=True), shown)
     flat = f.hard_error is not None and 0.8 * f.hard_error <= f.error <= 1.25 * f.hard_error
-    if f.top_weight >= ONE_HOT and (flat or (helps and scale < 1 / APART)):
-        step = "" if f.staircase is None else f"; L·h/2 is {_n(f.staircase)}, L {f.lipschitz_how}"
-        words = f"{off}, and its weights are nearly one-hot (largest weight {f.top_weight:.2f} on average{step}): the output is a staircase"
+    if _one_hot(f) and (flat or (helps and scale < 1 / APART)):
+        words = f"{off}, and its weights are nearly one-hot (the largest is {f.top_weight:.2f} on average): steps, "
+        words += f"of which hard ones cost {_n(f.hard_error or 0.0)}"
+        if f.staircase is not None:
+            words += f" and L·h/2 = {_n(f.staircase)} at most (L {f.lipschitz_how})"
         return Finding("staircase", grave, f.name, words, _mends(f, sharper=False), shown)
     if helps and (scale > APART or scale < 1 / APART):
         way = "softer" if scale > 1 else "sharper"
@@ -181,10 +192,10 @@ def _could_be_softer(f: Figures) -> Finding | None:
     """A head that is good enough and could be better for nothing."""
     if f.error is None or f.best_error is None or f.best_scale is None or f.eps_how != "asked":
         return None
-    if not (f.top_weight >= ONE_HOT and f.best_scale < 1 / APART and f.best_error <= 0.5 * f.error):
+    if not (_one_hot(f) and f.best_scale < 1 / APART and f.best_error <= 0.5 * f.error):
         return None
-    words = f"a staircase with steps that are small enough: it is off by {_n(f.error)} where {_n(f.tolerance)} is allowed"
-    shown = _picked(f, "error", "tolerance", "top_weight", "best_scale", "best_error", "sharpness")
+    words = f"its steps are small enough: it is off by {_n(f.error)} where {_n(f.tolerance)} is allowed"
+    shown = _picked(f, _OF_ERRORS)
     return Finding("staircase", "note", f.name, words, (_scale(f),), shown)
 
 
@@ -198,25 +209,29 @@ def _mends(f: Figures, sharper: bool) -> tuple[Mend, ...]:
     least = min(v for v in (f.error, f.best_error) if v is not None)
     if least > f.tolerance:
         factor = float(math.ceil(least / f.tolerance)) if f.tolerance > 0 else math.inf
-        mends.append(Mend("keys", f"{_n(factor)} times as many keys an axis, or method='bernstein'", factor))
+        more = f"about {_n(factor)} times as many keys an axis" if factor <= MANY_TIMES else "far more keys"
+        mends.append(Mend("keys", f"{more}, or fitted values (method='bernstein')", factor))
     return tuple(mends)
 
 
 def _scale(f: Figures) -> Mend:
     assert f.best_scale is not None and f.best_error is not None
     c = "" if f.sharpness is None else f" (c = {_n(f.sharpness * f.best_scale)})"
-    return Mend("scale", f"multiply keys and biases by {_n(f.best_scale)}{c}: it is then off by {_n(f.best_error)}", f.best_scale)
+    words = f"multiply keys and biases by {_n(f.best_scale)}{c}: it is then off by {_n(f.best_error)}"
+    return Mend("scale", words, f.best_scale)
 
 
 def _refit(f: Figures) -> Mend:
     scale = "" if f.refit_scale in (None, 1.0) else f"multiply keys and biases by {_n(f.refit_scale or 1)} and "
-    return Mend("refit", f"{scale}fit the values anew: it is then off by {_n(f.refit_error or 0)}", f.refit_scale)
+    size = "" if f.refit_value is None else f", with values up to {_n(f.refit_value)}"
+    off = (f.refit_error or 0.0) + f.refit_rounding
+    return Mend("refit", f"{scale}fit the values anew: it is then off by about {_n(off)}{size}", f.refit_scale)
 
 
 def _refit_helps(f: Figures, least: float) -> bool:
     if f.refit_error is None or f.refit_value is None:
         return False
-    return f.refit_error + f.roundoff * f.refit_value * (1 + f.logit_size * (f.refit_scale or 1.0)) <= least
+    return f.refit_error + f.refit_rounding <= least
 
 
 def _pick(f: Figures) -> Finding | None:
@@ -225,7 +240,7 @@ def _pick(f: Figures) -> Finding | None:
     words = f"it is to pick one of {f.keys:,} keys, and gives the best {f.top_weight:.2g} of its weight on average"
     factor = f.scale_needed
     mend = Mend("scale", f"multiply keys and biases (beta) by {_n(factor or math.inf)}", factor)
-    return Finding("soft pick", "warning", f.name, words, (mend,), _picked(f, "top_weight", "margin", "scale_needed"))
+    return Finding("soft pick", "warning", f.name, words, (mend,), _picked(f, "top_weight margin scale_needed"))
 
 
 def _dead(f: Figures) -> Finding | None:
@@ -233,7 +248,7 @@ def _dead(f: Figures) -> Finding | None:
         return None
     words = f"{f.dead:,} of {f.keys:,} keys never get enough weight to matter, as far as {f.points:,} inputs show"
     grave = "warning" if f.dead > f.keys / 2 else "note"
-    return Finding("dead keys", grave, f.name, words, (Mend("drop", "leave them out"),), _picked(f, "dead", "keys"))
+    return Finding("dead keys", grave, f.name, words, (Mend("drop", "leave them out"),), _picked(f, "dead keys"))
 
 
 def _redundant(f: Figures) -> Finding | None:
@@ -241,7 +256,7 @@ def _redundant(f: Figures) -> Finding | None:
         return None
     words = f"{f.redundant:,} of {f.keys:,} keys keep a fixed ratio to another key's weight"
     mend = Mend("merge", "merge each pair: bias ln(e^b1 + e^b2), value the weighted mean")
-    return Finding("redundant keys", "note", f.name, words, (mend,), _picked(f, "redundant", "keys"))
+    return Finding("redundant keys", "note", f.name, words, (mend,), _picked(f, "redundant keys"))
 
 
 def _healthy(f: Figures) -> Finding:
@@ -254,14 +269,17 @@ def _healthy(f: Figures) -> Finding:
     elif f.error is not None:
         words += f"; off by {_n(f.error)} where {_n(f.tolerance)} is allowed"
     else:
-        words += "; what it is for is not known, so whether this mixing is wanted cannot be told: name a target"
-    names = ("top_weight", "effective_mean", "value_max", "size", "error", "tolerance", "rounding")
-    return Finding("healthy" if known else "not judged", "healthy", f.name, words, (), _picked(f, *names))
+        words += "; what it is for is not known here, so whether that is too soft or too coarse cannot be told"
+        if f.scale_needed is not None and f.scale_needed > 1:
+            words += f" (a hard look-up would need keys and biases {_n(f.scale_needed)} times as large)"
+    shown = _picked(f, "top_weight effective_mean value_max size error tolerance rounding")
+    kind, severity = ("healthy", "healthy") if known else ("not judged", "note")
+    return Finding(kind, severity, f.name, words, (), shown)
 
 
-def _picked(f: Figures, *names: str) -> dict[str, Any]:
-    return {name: getattr(f, name) for name in names if getattr(f, name) is not None}
+def _picked(f: Figures, names: str) -> dict[str, Any]:
+    return {name: getattr(f, name) for name in names.split() if getattr(f, name) is not None}
 
 
 def _n(value: float) -> str:
-    return f"{value:,.0f}" if 100 <= abs(value) < 1e5 else f"{value:.2g}"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e5 else f"{value:.3g}"

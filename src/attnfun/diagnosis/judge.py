@@ -2,11 +2,12 @@
 
 | a head whose coordinates have | is compared with | in units of |
 | --- | --- | --- |
-| labels (composed networks) | φ − aU − b of its coordinate, less what other heads write there, at inputs as they would be if all heads below were right | the coordinate |
+| labels (composed networks) | φ − aU − b of its coordinate (*), less what other heads write | the coordinate |
 | no labels, in the last layer | the target, through the linear read-out | outputs / gain |
 | no labels, layers above it | the target, through those layers | outputs / gain |
 | no target at all | nothing: errors are None | |
 
+(*) at inputs as they would be if all heads below were right: a head is not blamed for what it is fed.
 Gain: how much a change of what the head writes moves the outputs; exact behind the last layer (the read-out is linear),
 else sampled by moving each coordinate by a thousandth of its size. Everything is computed in float64 from the stored
 weights.

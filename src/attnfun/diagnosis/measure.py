@@ -12,14 +12,14 @@ from attnfun.diagnosis.attention import Attention, alive, attend, hard, places, 
 from attnfun.diagnosis.judge import Judge, ideal, judge, soft, tolerance
 from attnfun.diagnosis.keys import axis_cells, doubled
 from attnfun.diagnosis.record import AxisCells, Figures
-from attnfun.diagnosis.rounding import DTYPES, Dtype, in_dtype
-from attnfun.diagnosis.scaling import fit, scaled_head
+from attnfun.diagnosis.rounding import DTYPES, Dtype, extended, in_dtype
+from attnfun.diagnosis.scaling import RIDGES, fit, scaled_head
 from attnfun.diagnosis.subject import Subject, tokens_of
 from attnfun.network import Axis, Head
 from attnfun.network.evaluate import evaluate
 from attnfun.network.head import Array
 
-_SCALES = tuple(2.0**k for k in range(-10, 11))
+_SCALES = tuple(2.0**k for k in range(-14, 11))
 _SWEPT = 1 << 22  # keys of a head whose temperature is still varied
 _FINE, _COARSE = 24, 5  # steps of the search for the best temperature
 _REFIT = 400  # keys of a head whose values are fitted anew
@@ -40,16 +40,18 @@ def measure(
     found, total, done = [], len(network.heads), 0
     for depth, layer in enumerate(network.layers):
         for place, head in enumerate(layer.attention):
+            if subject.picks and head.name not in subject.picks:
+                continue
             if progress is not None:
                 progress(head.name, done / total)
             verdict = judge(exact, depth, place, streams[-1] if right is None else right, right is not None)
             found.append(_figures(exact, head, depth, place, verdict, streams[depth], eps, how, kind))
             done += 1
-    return _rivals(found, [head.writes for head in network.heads], right is not None)
+    return _rivals(found, [network.layers[f.layer].heads[f.place].writes for f in found], right is not None)
 
 
 def _rivals(found: list[Figures], writes: list[tuple[str, ...]], labelled: bool) -> list[Figures]:
-    """With `rival_error`: heads share an error where they write one labelled coordinate, or where nothing is labelled."""
+    """Heads share an error where they write one labelled coordinate, or where nothing is labelled: `rival_error`."""
     out = []
     for mine, coordinates in zip(found, writes, strict=True):
         left = [
@@ -153,19 +155,20 @@ def _compared(own: Figures, subject: Subject, head: Head, verdict: Judge) -> Fig
     own = replace(own, error=at(1.0), hard_error=subject.size(errors(hard(head, tokens))))
     if head.keys <= _SWEPT:
         tried = {factor: at(factor) for factor in _SCALES}
-        best = min(tried, key=lambda factor: (tried[factor], abs(math.log(factor))))
+        best = min(tried, key=lambda factor: tried[factor])
         steps = _FINE if head.keys * len(tokens) <= 1 << 24 else _COARSE
         if best != 1.0 or tried[1.0] > own.tolerance:
             tried |= _narrowed(at, best / 2, best * 2, steps)
-        best = min(tried, key=lambda factor: (tried[factor], abs(math.log(factor))))
-        if not tried[best] <= 0.98 * tried[1.0]:  # nothing to win
-            best = 1.0
-        own = replace(own, best_scale=best, best_error=tried[best])
+        enough = 1.02 * min(tried.values())  # on a plateau, the factor nearest to what there is
+        best = min((f for f in tried if tried[f] <= enough), key=lambda f: abs(math.log(f)), default=1.0)
+        own = replace(own, best_scale=best, best_error=tried[best], sweep=tuple(sorted(tried.items())))
     if verdict.wanted is not None and head.keys <= min(_REFIT, len(tokens) // 4):
-        scales = {1.0} | ({c / own.sharpness for c in _SOFT} if own.sharpness else set())
-        found = [(*refit_error(subject, scaled_head(head, factor), verdict), factor) for factor in sorted(scales)]
-        least, value, factor = min(found)
-        own = replace(own, refit_scale=factor, refit_error=least, refit_value=value)
+        scales = {0.5, 1.0, 2.0, 4.0} | ({c / own.sharpness for c in _SOFT} if own.sharpness else set())
+        tried_fits = [one for factor in sorted(scales) for one in _fits(own, subject, head, verdict, factor)]
+        enough = max(1.5 * min(tried_fits)[0], 0.5 * own.tolerance)  # of those that do, the one with the least values
+        _, least, rounding, value, factor, ridge = min((t for t in tried_fits if t[0] <= enough), key=lambda t: t[3])
+        own = replace(own, refit_scale=factor, refit_error=least, refit_rounding=rounding)
+        own = replace(own, refit_value=value, refit_ridge=ridge)
     return own
 
 
@@ -188,12 +191,20 @@ def _narrowed(at: Callable[[float], float], low: float, high: float, steps: int)
     return found
 
 
-def refit_error(subject: Subject, head: Head, verdict: Judge) -> tuple[float, float]:
-    """(error at the points not fitted to, largest value) of this head with values fitted at every other point."""
+def _fits(own: Figures, subject: Subject, head: Head, verdict: Judge, factor: float) -> list[tuple[float, ...]]:
+    """(error and rounding together, error, rounding, largest value, factor, ridge) of values fitted at every other
+    point: the error at the other ones, the rounding predicted.
+    """
     assert verdict.errors is not None and verdict.wanted is not None
-    weights = weights_of(head, verdict.tokens)
-    values = fit(weights[::2], verdict.wanted[::2])
-    return subject.size(verdict.errors(weights @ values)[1::2]), float(np.abs(values).max())
+    weights = weights_of(scaled_head(head, factor), verdict.tokens)
+    out: list[tuple[float, ...]] = []
+    for ridge in RIDGES:
+        values = fit(weights[::2], verdict.wanted[::2], ridge)
+        mixture = float((weights @ np.abs(values)).max())
+        error = subject.size(verdict.errors(weights @ values)[1::2])
+        rounding = own.roundoff * mixture * (1 + factor * own.logit_size)
+        out.append((error + rounding, error, rounding, float(np.abs(values).max()), factor, ridge))
+    return out
 
 
 def seen_keys(cells: tuple[AxisCells, ...], head: Head) -> int:
@@ -202,9 +213,12 @@ def seen_keys(cells: tuple[AxisCells, ...], head: Head) -> int:
 
 
 def _rounding(head: Head, tokens: Array, output: Array, dtype: Dtype, seen: Attention) -> tuple[float, bool]:
-    step = max(1, len(tokens) * head.keys // (1 << 27))
+    step = max(1, len(tokens) * head.keys // (1 << (21 if dtype.name == "float64" else 27)))
     with np.errstate(all="ignore"):
         found = in_dtype(head, tokens[::step], dtype)
+        if dtype.name == "float64":
+            output = np.zeros((len(tokens), head.outputs))
+            output[::step] = extended(head, tokens[::step])
     if found is None or seen.logit_max > dtype.largest or not np.isfinite(found).all():
         return math.inf, True
     return float(np.abs(found - output[::step]).max()), False

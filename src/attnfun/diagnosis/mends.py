@@ -1,20 +1,21 @@
-"""What a mend does to the weights: networks like the given one, but for one head. Labels stay: they say what was meant."""
+"""What a mend does to the weights: the same network but for one head. Labels stay: they say what was meant."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnfun.diagnosis.attention import alive, attend, places, weights_of
 from attnfun.diagnosis.findings import Mend
 from attnfun.diagnosis.judge import ideal, judge
 from attnfun.diagnosis.record import Figures
-from attnfun.diagnosis.scaling import fit, scaled_head
+from attnfun.diagnosis.scaling import RIDGES, fit, scaled_head
 from attnfun.diagnosis.subject import Subject, tokens_of
 from attnfun.errors import InvalidRequest
 from attnfun.network import Head, Network
-from attnfun.network.head import Array, Axis, rounded
+from attnfun.network.head import Axis, rounded
 from attnfun.network.network import Layer
 
 
@@ -23,13 +24,7 @@ def scaled(network: Network, layer: int, place: int, factor: float) -> Network:
     return replaced(network, layer, place, scaled_head(_head(network, layer, place), factor))
 
 
-def refitted(network: Network, layer: int, place: int, factor: float, weights: Array, wanted: Array) -> Network:
-    """Logits times `factor`, and values fitted anew: `weights` (n, keys) at that factor, `wanted` (n, outputs)."""
-    head = scaled_head(_head(network, layer, place), factor)
-    return replaced(network, layer, place, replace(head, values=fit(weights, wanted).reshape(head.values.shape)))
-
-
-def dropped(network: Network, layer: int, place: int, axis: int, keep: Array) -> Network:
+def dropped(network: Network, layer: int, place: int, axis: int, keep: NDArray[np.bool_]) -> Network:
     """The network with only the keys `keep` (a mask) of one axis of one head."""
     head = _head(network, layer, place)
     one = head.axes[axis]
@@ -76,8 +71,9 @@ def mended(subject: Subject, f: Figures, mend: Mend) -> Network:
         verdict = judge(exact, f.layer, f.place, streams[-1] if right is None else right, right is not None)
         if verdict.wanted is None:
             raise InvalidRequest("it is not known what this head should write: its values cannot be fitted")
-        weights = weights_of(scaled_head(head, factor), verdict.tokens)
-        return refitted(network, f.layer, f.place, factor, weights, verdict.wanted)
+        new = scaled_head(head, factor)
+        values = fit(weights_of(new, verdict.tokens), verdict.wanted, f.refit_ridge or RIDGES[0])
+        return replaced(network, f.layer, f.place, replace(new, values=values.reshape(head.values.shape)))
     if mend.action == "drop":
         queries = [streams[f.layer] @ axis.query.T + axis.offset for axis in head.axes]
         extra = tuple(places(axis, q) for axis, q in zip(head.axes, queries, strict=True))

@@ -1,8 +1,8 @@
 """The figures of one head: all that findings are made of.
 
 Lengths of cells are in units of the head's query, errors and tolerances in units of what the head writes. A figure that
-could not be had is None. What is *exact* comes from the weights alone; what is *sampled* was seen at `points` inputs and
-is no bound; a *predicted* figure is a formula in the others.
+could not be had is None. What is *exact* comes from the weights alone; what is *sampled* was seen at `points` inputs
+and is no bound; a *predicted* figure is a formula in the others.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ class Figures:
     | margin | median of the largest logit minus the second | sampled |
     | cells, sharpness | `AxisCells`; the least c of any axis | exact on the sampled range of the query |
     | sharpness_needed | 2 ln(p/ε₀): from this c on the mass outside two neighbours is at most ε₀ | predicted |
-    | scale_needed | what keys and biases must be multiplied by for that; by the margin where there are no cells | predicted |
+    | scale_needed | what keys and biases must be multiplied by for that; without cells by the margin | predicted |
     | lipschitz | of the target; `lipschitz_how` proved, declared or sampled | |
     | staircase | ½ Σ slope·widest cell, or ½ L h √r: what a hard look-up loses | predicted |
-    | size | the largest |wanted output| of the head, or its largest output where nothing is known to be wanted | sampled |
+    | resolution | staircase / tolerance: h against eps / L | predicted |
+    | size | the largest |wanted output| of the head, or |output| where nothing is known to be wanted | sampled |
     | value_max | the largest |V| | exact |
     | mixture | sup of Σ w_j |V_j|: what is added up to get an output | sampled |
     | deviation | sup of (Σ w_j |V_j − output|²)^½: what a wrong logit is multiplied by | sampled |
@@ -58,10 +59,11 @@ class Figures:
     | error | the largest |output − wanted|, in real arithmetic | sampled |
     | hard_error | the same of the one-hot limit R → ∞ | sampled |
     | best_scale, best_error | the factor on keys and biases with the least error, and that error | sampled |
-    | rival_error | the least error that mending the temperature of another head that shares this error would leave | sampled |
-    | refit_scale, refit_error, refit_value | the same with values fitted anew, at points not fitted to | sampled |
+    | sweep | (factor, error) of all factors that were tried | sampled |
+    | rival_error | the least that is left if another head that shares the error gets its best factor | sampled |
+    | refit_scale, refit_error, refit_value, … | the same with values fitted anew, at points not fitted to | sampled |
     | rounding | the largest |output in `dtype` − output in float64| | sampled |
-    | rounding_scale | u (mixture + logit_size · deviation): where rounding, of weights too, is to be expected | predicted |
+    | rounding_scale | u (mixture + logit_size · deviation): what rounded weights may cost | predicted |
     | logit_size | the largest |k||q| + |b| of keys that matter: logits are off by u times this | sampled |
     | wall_shift | u · logit_size / c: how far rounded logits move a wall, in cells | predicted |
     | logit_max, overflow | the largest |logit|; whether a weight or a logit leaves the dtype's range | sampled |
@@ -117,6 +119,9 @@ class Figures:
     refit_scale: float | None = None
     refit_error: float | None = None
     refit_value: float | None = None
+    refit_ridge: float | None = None
+    refit_rounding: float = 0.0
+    sweep: tuple[tuple[float, float], ...] = ()
 
     @property
     def cancellation(self) -> float:
@@ -124,8 +129,14 @@ class Figures:
         return self.mixture / self.size if self.size > 0 else (1.0 if self.mixture == 0 else float("inf"))
 
     @property
+    def resolution(self) -> float | None:
+        """How many times narrower cells would have to be for a hard look-up within the tolerance."""
+        return self.staircase / self.tolerance if self.staircase is not None and self.tolerance > 0 else None
+
+    @property
     def wall_shift(self) -> float | None:
         return self.roundoff * self.logit_size / self.sharpness if self.sharpness else None
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"cancellation": self.cancellation, "wall_shift": self.wall_shift}
+        more = {"cancellation": self.cancellation, "wall_shift": self.wall_shift, "resolution": self.resolution}
+        return asdict(self) | more

@@ -1,7 +1,8 @@
 """One head in the arithmetic of a dtype, against the same head in float64.
 
 float64 and float32: weights, inputs and every operation in the dtype. float16 and bfloat16 as accelerators run them:
-weights and inputs rounded to the dtype, sums and exp in float32. Logits are formed as torch forms them, as slopes times
+weights and inputs rounded to the dtype, sums and exp in float32. float64 itself is held against the processor's long
+double, where that is longer. Logits are formed as torch forms them, as slopes times
 query plus bias.
 """
 
@@ -58,3 +59,16 @@ def in_dtype(head: Head, tokens: Array, dtype: Dtype) -> Array | None:
     own = Head(head.name, axes, values, head.writes)
     route = "factorised" if len(axes) > 1 else "dense"
     return np.asarray(evaluate_head(own, held(tokens, dtype), dtype.runs_in, route), dtype=np.float64)
+
+
+def extended(head: Head, tokens: Array) -> Array:
+    """(n, outputs) in long double, rounded to float64 at the end; one block of (n, keys) numbers."""
+    x = tokens.astype(np.longdouble)
+    weights = np.ones((len(x), 1), dtype=np.longdouble)
+    for axis in head.axes:
+        query, offset, slopes, biases = (a.astype(np.longdouble) for a in axis.arrays.values())
+        logits = (x @ query.T + offset) @ slopes.T + biases
+        terms = np.exp(logits - logits.max(axis=1, keepdims=True))
+        own = terms / terms.sum(axis=1, keepdims=True)
+        weights = (weights[:, :, None] * own[:, None, :]).reshape(len(x), -1)
+    return (weights @ head.values.reshape(-1, head.outputs).astype(np.longdouble)).astype(np.float64)

@@ -9,7 +9,8 @@ import numpy as np
 from attnfun.network import Head
 from attnfun.network.head import Array
 
-RIDGE = 1e-12
+RIDGES = (1e-13, 1e-10, 1e-7)
+"""Shares of the trace that are added to the diagonal: more of it keeps values small and fits less."""
 
 
 def scaled_head(head: Head, factor: float) -> Head:
@@ -18,8 +19,8 @@ def scaled_head(head: Head, factor: float) -> Head:
     return replace(head, axes=axes)
 
 
-def fit(weights: Array, wanted: Array) -> Array:
-    """Values by least squares, with so little ridge that it only tames directions the weights do not reach."""
+def fit(weights: Array, wanted: Array, ridge: float) -> Array:
+    """Values by least squares, tamed in the directions that the weights hardly reach."""
     gram = weights.T @ weights
-    gram[np.diag_indices_from(gram)] += RIDGE * np.trace(gram)
+    gram[np.diag_indices_from(gram)] += ridge * np.trace(gram)
     return np.asarray(np.linalg.solve(gram, weights.T @ wanted))

@@ -19,7 +19,8 @@ class Subject:
     """`X` (n, inputs): where it is looked at. `target`: (n, inputs) → (n, outputs), or None.
 
     `slopes` (outputs, inputs): bounds of the target's partial derivatives, with `slopes_how` they were had; `eps`: what
-    was asked of the outputs in the `norm`, or None. `picks`: names of heads that are to pick one key each, whatever their values.
+    was asked of the outputs in the `norm`, or None. `picks`: names of heads that are to pick one key each, whatever
+    their values; then only these are looked at.
     """
 
     name: str

@@ -183,9 +183,11 @@ def _error(f: Figures) -> Finding | None:
     if _refit_helps(f, EXPLAINS * f.error):
         words = f"{off}; no temperature mends that, but its keys can do {_n(f.refit_error or 0)} with other values"
         return Finding("unfitted values", grave, f.name, words, (_refit(f),), shown)
-    words = f"{off}, and neither another temperature nor other values for these keys mend that"
-    more = Mend("keys", "more keys, or longer training; `attnfun compile` sizes a head for an eps")
-    return Finding("too few keys", grave, f.name, words, (more,), shown)
+    values = "" if f.refit_error is None else ", nor do other values for these keys"
+    words = f"{off}, and no other temperature mends that{values}"
+    more = Mend("none", "more keys, or longer training; `attnfun compile` sizes a head for an eps")
+    mends = tuple(m for m in _mends(f, sharper=False) if m.action == "keys") if like else (more,)
+    return Finding("too few keys", grave, f.name, words, mends or (more,), shown)
 
 
 def _could_be_softer(f: Figures) -> Finding | None:

@@ -1,12 +1,13 @@
 """How far a head is off: from what its labels say it writes, or, where it has none, through the outputs.
 
-| a head whose coordinates have | is compared with | in units of |
-| --- | --- | --- |
-| labels (composed networks) | φ − aU − b of its coordinate (*), less what other heads write | the coordinate |
-| no labels, in the last layer | the target, through the linear read-out | outputs / gain |
-| no labels, layers above it | the target, through those layers | outputs / gain |
-| no target at all | nothing: errors are None | |
+| a head whose coordinates have | is compared with |
+| --- | --- |
+| labels (composed networks) | φ − aU − b of its coordinate (*), less what other heads write |
+| no labels | the target |
+| no labels and no target | nothing: errors are None |
 
+Errors are always those that the head causes at the outputs, through the layers above it, divided by its gain, and so in
+units of what it writes.
 (*) at inputs as they would be if all heads below were right: a head is not blamed for what it is fed.
 Gain: how much a change of what the head writes moves the outputs; exact behind the last layer (the read-out is linear),
 else sampled by moving each coordinate by a thousandth of its size. Everything is computed in float64 from the stored
@@ -32,12 +33,20 @@ STAND_IN = 0.01
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """`errors`: outputs of the head (n, p) → (n,), or None; `wanted`: what it should write, where that can be said."""
+    """`outputs`: what the network gives if the head writes (n, p); `truth`: what it should, or None; `wanted`: what the
+    head should write, where that can be said.
+    """
 
     tokens: Array
     gain: float
-    errors: Callable[[Array], Array] | None
+    outputs: Callable[[Array], Array]
+    truth: Array | None
     wanted: Array | None
+
+    def errors(self, out: Array) -> Array:
+        """(n,) how far the outputs are off if the head writes `out`, in units of the head."""
+        assert self.truth is not None
+        return worst(self.outputs(out) - self.truth) / self.gain
 
 
 def ideal(subject: Subject) -> Array | None:
@@ -78,26 +87,22 @@ def judge(subject: Subject, depth: int, place: int, final: Array, labelled: bool
     else:
         gain = _gain(network, depth, final[:, : start + len(layer.writes)], own)
     rest = others(layer, place, tokens)
-    if labelled:
-        due = final[:, own] - rest[:, where]
-        return Judge(tokens, gain, lambda out: _worst(out - due), due)
-    if subject.target is None or not gain > 0:
-        return Judge(tokens, gain, None, None)
-    truth = _values(subject.target, subject.X)
     base = np.concatenate([tokens, rest], axis=1)
 
-    def through(out: Array) -> Array:
+    def outputs(out: Array) -> Array:
         moved = base.copy()
         moved[:, own] += out
-        return _worst(finish(network, depth, moved) - truth) / gain
+        return finish(network, depth, moved)
 
-    wanted = None
-    if depth == len(network.layers) - 1:
+    wanted = final[:, own] - rest[:, where] if labelled else None
+    truth = None if wanted is None else outputs(wanted)
+    if not labelled and subject.target is not None:
+        truth = _values(subject.target, subject.X)
         reads = network.readout[:, own]
-        if np.linalg.matrix_rank(reads) == len(own):
-            missing = truth - finish(network, depth, base)
+        if depth == len(network.layers) - 1 and np.linalg.matrix_rank(reads) == len(own):
+            missing = truth - outputs(np.zeros((len(tokens), len(own))))
             wanted = np.where(np.isfinite(missing), missing, 0.0) @ np.linalg.pinv(reads).T
-    return Judge(tokens, gain, through, wanted)
+    return Judge(tokens, gain, outputs, truth if gain > 0 else None, wanted)
 
 
 def tolerance(subject: Subject, outputs: Array) -> tuple[float, str]:
@@ -115,7 +120,7 @@ def _values(target: Callable[[Array], Array], X: Array) -> Array:
         return np.asarray(target(X), dtype=np.float64).reshape(len(X), -1)
 
 
-def _worst(difference: Array) -> Array:
+def worst(difference: Array) -> Array:
     """(n,) the largest over the outputs; 0 where the target has no value, infinite where the head has none."""
     size = np.abs(difference)
     return np.asarray(np.where(np.isnan(size), 0.0, size).max(axis=1))

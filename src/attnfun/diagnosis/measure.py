@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnfun.diagnosis.attention import Attention, alive, attend, hard, places, weights_of
-from attnfun.diagnosis.judge import Judge, ideal, judge, soft, tolerance
+from attnfun.diagnosis.judge import Judge, ideal, judge, soft, tolerance, worst
 from attnfun.diagnosis.keys import axis_cells, doubled
 from attnfun.diagnosis.record import AxisCells, Figures
 from attnfun.diagnosis.rounding import DTYPES, Dtype, extended, in_dtype
@@ -19,10 +19,10 @@ from attnfun.network import Axis, Head
 from attnfun.network.evaluate import evaluate
 from attnfun.network.head import Array
 
-_SCALES = tuple(2.0**k for k in range(-14, 11))
+_SCALES = tuple(4.0**k for k in range(-7, 6))
 _SWEPT = 1 << 22  # keys of a head whose temperature is still varied
-_FINE, _COARSE = 24, 5  # steps of the search for the best temperature
-_REFIT = 400  # keys of a head whose values are fitted anew
+_FINE, _COARSE = 34, 6  # steps of the search for the best temperature
+_REFIT = 600  # keys of a head whose values are fitted anew
 _SOFT = (0.5, 1.0, 2.0, 4.0)  # sharpness c at which fitted values are tried
 _DENSE = 1 << 16  # keys looked at one by one
 
@@ -87,7 +87,7 @@ def _figures(
     mixture = float(soft(replace(head, values=np.abs(head.values)), tokens).max())
     square = soft(replace(head, values=head.values**2), tokens) - output**2
     deviation = float(np.sqrt(np.maximum(square, 0.0).max()))
-    rounding, overflow = _rounding(head, tokens, output, dtype, seen)
+    rounding, overflow = _rounding(head, verdict, dtype, seen)
     spread = float(head.spread.max())
     sharp = [c.sharpness for c in cells if c.sharpness is not None]
     mass = min(0.5, allowed / (2 * spread)) if spread > 0 and math.isfinite(allowed) and allowed > 0 else 0.5
@@ -143,7 +143,7 @@ def _figures(
 
 def _compared(own: Figures, subject: Subject, head: Head, verdict: Judge) -> Figures:
     """With the errors at this and at other temperatures, and with other values."""
-    if verdict.errors is None:
+    if verdict.truth is None:
         return own
     errors, tokens = verdict.errors, verdict.tokens
 
@@ -158,11 +158,11 @@ def _compared(own: Figures, subject: Subject, head: Head, verdict: Judge) -> Fig
         best = min(tried, key=lambda factor: tried[factor])
         steps = _FINE if head.keys * len(tokens) <= 1 << 24 else _COARSE
         if best != 1.0 or tried[1.0] > own.tolerance:
-            tried |= _narrowed(at, best / 2, best * 2, steps)
+            tried |= _narrowed(at, best / 4, best * 4, steps)
         enough = 1.02 * min(tried.values())  # on a plateau, the factor nearest to what there is
         best = min((f for f in tried if tried[f] <= enough), key=lambda f: abs(math.log(f)), default=1.0)
         own = replace(own, best_scale=best, best_error=tried[best], sweep=tuple(sorted(tried.items())))
-    if verdict.wanted is not None and head.keys <= min(_REFIT, len(tokens) // 4):
+    if verdict.wanted is not None and head.keys <= min(_REFIT, len(tokens) // 3):
         scales = {0.5, 1.0, 2.0, 4.0} | ({c / own.sharpness for c in _SOFT} if own.sharpness else set())
         tried_fits = [one for factor in sorted(scales) for one in _fits(own, subject, head, verdict, factor)]
         enough = max(1.5 * min(tried_fits)[0], 0.5 * own.tolerance)  # of those that do, the one with the least values
@@ -195,7 +195,7 @@ def _fits(own: Figures, subject: Subject, head: Head, verdict: Judge, factor: fl
     """(error and rounding together, error, rounding, largest value, factor, ridge) of values fitted at every other
     point: the error at the other ones, the rounding predicted.
     """
-    assert verdict.errors is not None and verdict.wanted is not None
+    assert verdict.wanted is not None
     weights = weights_of(scaled_head(head, factor), verdict.tokens)
     out: list[tuple[float, ...]] = []
     for ridge in RIDGES:
@@ -212,16 +212,20 @@ def seen_keys(cells: tuple[AxisCells, ...], head: Head) -> int:
     return max(max(head.grid), *(c.owners for c in cells))
 
 
-def _rounding(head: Head, tokens: Array, output: Array, dtype: Dtype, seen: Attention) -> tuple[float, bool]:
-    step = max(1, len(tokens) * head.keys // (1 << (21 if dtype.name == "float64" else 27)))
+def _rounding(head: Head, verdict: Judge, dtype: Dtype, seen: Attention) -> tuple[float, bool]:
+    """How much the outputs move, in units of the head, if the head is computed in the dtype; does it overflow?"""
+    step = max(1, len(verdict.tokens) * head.keys // (1 << (21 if dtype.name == "float64" else 27)))
+    some = verdict.tokens[::step]
     with np.errstate(all="ignore"):
-        found = in_dtype(head, tokens[::step], dtype)
-        if dtype.name == "float64":
-            output = np.zeros((len(tokens), head.outputs))
-            output[::step] = extended(head, tokens[::step])
-    if found is None or seen.logit_max > dtype.largest or not np.isfinite(found).all():
-        return math.inf, True
-    return float(np.abs(found - output[::step]).max()), False
+        found = in_dtype(head, some, dtype)
+        if found is None or seen.logit_max > dtype.largest or not np.isfinite(found).all():
+            return math.inf, True
+        near = extended(head, some) if dtype.name == "float64" else soft(head, some)
+        clean = soft(head, verdict.tokens)
+        moved = clean.copy()
+        moved[::step] += found - near
+        lost = worst(verdict.outputs(moved) - verdict.outputs(clean)).max()
+    return float(lost) / verdict.gain if verdict.gain > 0 else 0.0, False
 
 
 def _norms(head: Head) -> tuple[float, float]:

@@ -40,6 +40,7 @@ from attnfun.set_functions import SetApproximant
 from attnfun.targets import Box, Function
 from attnfun.targets.slopes import slope_bounds
 from attnfun.training import Learned
+from attnfun.trilinear import TrilinearForm
 from attnfun.verbs import load, one_thread
 
 POINTS, GRID, FEWER, LARGE = 1500, 2001, 600, 200_000
@@ -213,7 +214,9 @@ def _subjects(given: Any, box: Box | None, target: Any, eps: float | None) -> tu
     network = getattr(given, "network", None)
     if isinstance(network, TokenNetwork):
         return f"a network on tokens ({type(given).__name__})", [], [_tokens(network)]
-    raise InvalidRequest(f"{type(given).__name__}: nothing in it is a softmax head over fixed keys")
+    if isinstance(given, TrilinearForm):
+        return "a trilinear form", [], ["It holds features of three sides: there is no head to look at."]
+    raise InvalidRequest(f"{given!r:.60}: a file, or a network that attnfun made, is needed")
 
 
 def _function(target: Any, box: Box) -> Function:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from attnfun.diagnosis import (
     mended,
 )
 from attnfun.diagnosis.findings import GRAVE
+from attnfun.diagnosis.judge import worst
 from attnfun.errors import AttnfunError, InvalidRequest
 from attnfun.network import Apply, Gather, Network, SequenceNetwork, evaluate
 from attnfun.network.features import Features
@@ -177,9 +178,8 @@ def _error(subject: Subject) -> float | None:
     if subject.target is None:
         return None
     with np.errstate(all="ignore"):
-        truth = np.asarray(subject.target(subject.X), dtype=np.float64)
-        error = np.abs(evaluate(subject.network, subject.X).astype(np.float64) - truth.reshape(len(truth), -1))
-    return subject.size(np.where(np.isnan(error), 0.0, error).max(axis=1))
+        truth = np.asarray(subject.target(subject.X), dtype=np.float64).reshape(len(subject.X), -1)
+        return subject.size(worst(evaluate(subject.network, subject.X).astype(np.float64), truth))
 
 
 # ---------------------------------------------------------------- what becomes of each kind of file
@@ -194,26 +194,28 @@ def _subjects(given: Any, box: Box | None, target: Any, eps: float | None) -> tu
             function = _function(target if target is not None else function.expression, box or function.box)
         asked = given.certificate.eps if eps is None else eps
         about = f"{function.text[:120]}  on  {function.box.text}"
-        return about, *_plain(given.network, function, asked, given.certificate.norm)
+        network = given.network if target is None else replace(given.network, labels=None)  # labels of another target
+        return about, *_plain(network, function, asked, given.certificate.norm)
     if isinstance(given, Network):
         ends = zip(given.low.tolist(), given.high.tolist(), strict=True)
         box = box or Box.parse(dict(zip(given.inputs, ends, strict=True)))
         function_ = None if target is None else _function(target, box)
         about = f"a network on {box.text}" if function_ is None else f"{function_.text[:120]}  on  {box.text}"
-        return about, *_plain(given, function_ or box, eps, math.inf)
+        own = given if target is None else replace(given, labels=None)
+        return about, *_plain(own, function_ or box, eps, math.inf)
     if target is not None or box is not None:
         raise InvalidRequest("--target and --domain are for networks of functions and for plain heads; leave them out")
     if isinstance(given, Retrieval):
-        return _retrieval(given)
+        return _retrieval(given, eps)
     if isinstance(given, RelationApproximant):
         return _relation(given, eps)
     if isinstance(given, SetApproximant):
         given = given.sequence
     if isinstance(given, SequenceApproximant):
         return _sequence(given, eps)
-    network = getattr(given, "network", None)
-    if isinstance(network, TokenNetwork):
-        return f"a network on tokens ({type(given).__name__})", [], [_tokens(network)]
+    tokens = getattr(given, "network", None)
+    if isinstance(tokens, TokenNetwork):
+        return f"a network on tokens ({type(given).__name__})", [], [_tokens(tokens)]
     if isinstance(given, TrilinearForm):
         return "a trilinear form", [], ["It holds features of three sides: there is no head to look at."]
     raise InvalidRequest(f"{given!r:.60}: a file, or a network that attnfun made, is needed")
@@ -308,13 +310,13 @@ def _features(tower: Tower) -> Callable[[Array], Array] | None:
     return values
 
 
-def _retrieval(found: Retrieval) -> tuple[str, list[Subject], list[str]]:
+def _retrieval(found: Retrieval, eps: float | None) -> tuple[str, list[Subject], list[str]]:
     about = f"{found.relation.target.text}, a head over {found.weights.keys:,} stored keys"
     if found.relation.features_only:
         return about, [], ["The head stands behind polynomials, not behind a tower: it is no network to look at."]
     tower = found.relation.left
     X = tower.inputs(tower.box.probe(POINTS, np.random.default_rng(45)))
-    asked = found.relation.certificate.eps
+    asked = eps if eps is not None else found.relation.certificate.eps
     meets = float(np.abs(found.weights.vectors / found.beta).sum(axis=1).max())
     share = None if asked is None else asked / max(meets, 1e-300)
     below = Subject("tower", tower.network, X, _features(tower), eps=share)

@@ -19,7 +19,6 @@ from attnfun.network.head import Array
 _AT_ONCE = 1 << 22
 _WORK = 1 << 27
 _MATTERS = 1e-6
-_DENSE = 1 << 16  # keys looked at one by one
 
 
 @dataclass(frozen=True)
@@ -35,15 +34,16 @@ class Attention:
     points: int
 
 
-def attend(head: Head, tokens: Array, extra: tuple[Array, ...]) -> Attention:
-    """`extra`: further queries (n, r) of every axis, at which only the peaks are looked for."""
+def attend(head: Head, tokens: Array) -> Attention:
+    """The statistics at these tokens, of which every so many are left out where the head has very many keys."""
     most = max(axis.keys for axis in head.axes)
+    ranges = [tokens @ axis.query.T + axis.offset for axis in head.axes]
     step = max(1, len(tokens) * most // _WORK)
     tokens = tokens[::step]
     n = len(tokens)
     entropy, log_top, margin = np.zeros(n), np.zeros(n), np.full(n, np.inf)
     size, largest, peaks = np.zeros(n), np.zeros(n), []
-    for axis, more in zip(head.axes, extra, strict=True):
+    for axis, every in zip(head.axes, ranges, strict=True):
         peak = np.zeros(axis.keys)
         queries = tokens @ axis.query.T + axis.offset
         for start in range(0, n, _rows(axis)):
@@ -60,9 +60,7 @@ def attend(head: Head, tokens: Array, extra: tuple[Array, ...]) -> Attention:
             if axis.keys > 1:
                 two = np.partition(logits, axis.keys - 2, axis=1)[:, -2:]
                 margin[part] = np.minimum(margin[part], two[:, 1] - two[:, 0])
-        for start in range(0, len(more), _rows(axis)):
-            peak = np.maximum(peak, softmax(axis, more[start : start + _rows(axis)])[0].max(axis=0))
-        peaks.append(peak)
+        peaks.append(np.maximum(peak, _peaks(axis, every.min(axis=0), every.max(axis=0))))
     return Attention(np.exp(entropy), np.exp(log_top), margin, float(size.max()), float(largest.max()), tuple(peaks), n)
 
 
@@ -109,19 +107,29 @@ def alive(head: Head, peaks: tuple[Array, ...], allowed: float) -> list[NDArray[
     return masks
 
 
-def places(axis: Axis, queries: Array) -> Array:
-    """Queries at which single keys peak, within the sampled range: the samples alone would miss narrow cells."""
-    low, high = queries.min(axis=0), queries.max(axis=0)
-    if axis.keys > _DENSE:
-        return np.empty((0, axis.dim))
+def _peaks(axis: Axis, low: Array, high: Array) -> Array:
+    """(keys,) the largest weights at walls, cells' middles and centres within a range: samples miss narrow cells.
+
+    Of keys too many for that, those that own a cell there count as 1.
+    """
     if axis.dim == 1:
-        walls = np.clip(np.concatenate([low, envelope(axis)[1], high]), low, high)
-        return np.unique(np.concatenate([walls, (walls[1:] + walls[:-1]) / 2]))[:4096, None]
-    form = gaussian_form(axis.slopes, axis.biases)
-    if form is None:
-        return np.empty((0, axis.dim))
-    inside = np.all((form[1] >= low) & (form[1] <= high), axis=1)
-    return form[1][inside][:4096]
+        owners, walls = envelope(axis)
+        ends = np.clip(np.concatenate([low, walls, high]), low, high)
+        inside = ends[1:] > ends[:-1]
+        points = np.unique(np.concatenate([ends, (ends[1:] + ends[:-1]) / 2]))[:, None]
+    else:
+        form = gaussian_form(axis.slopes, axis.biases)
+        if form is None:
+            return np.zeros(axis.keys)
+        owners, inside = np.arange(axis.keys), np.all((form[1] >= low) & (form[1] <= high), axis=1)
+        points = form[1][inside]
+    peak = np.zeros(axis.keys)
+    if len(points) * axis.keys > 2 * _WORK:
+        peak[owners[inside]] = 1.0
+        return peak
+    for start in range(0, len(points), _rows(axis)):
+        peak = np.maximum(peak, softmax(axis, points[start : start + _rows(axis)])[0].max(axis=0))
+    return peak
 
 
 def _rows(axis: Axis) -> int:

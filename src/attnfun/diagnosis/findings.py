@@ -33,6 +33,7 @@ ONE_HOT, FEW = 0.8, 1.5  # mean of the largest weight, effective keys
 MANY_TIMES = 64.0
 CANCELS = 4.0
 ROOM = 0.3  # of the tolerance that rounding may take
+FAR = 100.0  # size of logits from which their offset may be to blame
 GRAVE = ("serious", "warning")
 _OF_ROUNDING = (
     "dtype rounding rounding_scale tolerance value_max mixture size cancellation logit_size logit_max wall_shift "
@@ -140,7 +141,8 @@ def _dtype(f: Figures) -> Finding | None:
         if f.best_scale is not None and f.best_scale < 1 / APART:
             lower = f"multiply keys and biases by {_n(f.best_scale)}"
             mends.insert(0, Mend("scale", lower, f.best_scale))
-        mends.append(Mend("none", "centre the domain: measure inputs from the middle of the box"))
+        if f.logit_size > FAR:
+            mends.append(Mend("none", "centre the domain: measure inputs from the middle of the box"))
     else:
         kind = "values too large for the dtype"
         if _refit_helps(f, EXPLAINS * amount) and f.refit_value is not None and f.refit_value < f.value_max / CANCELS:
@@ -206,7 +208,7 @@ def _mends(f: Figures, sharper: bool) -> tuple[Mend, ...]:
     assert f.error is not None
     if f.best_scale is not None and (f.best_scale > APART if sharper else f.best_scale < 1 / APART):
         mends.append(_scale(f))
-    if _refit_helps(f, EXPLAINS * (f.best_error if f.best_error is not None else f.error)):
+    if _refit_helps(f, max(EXPLAINS * (f.best_error if f.best_error is not None else f.error), f.tolerance / 2)):
         mends.append(_refit(f))
     least = min(v for v in (f.error, f.best_error) if v is not None)
     if least > f.tolerance:

@@ -46,7 +46,7 @@ class Judge:
     def errors(self, out: Array) -> Array:
         """(n,) how far the outputs are off if the head writes `out`, in units of the head."""
         assert self.truth is not None
-        return worst(self.outputs(out) - self.truth) / self.gain
+        return worst(self.outputs(out), self.truth) / self.gain
 
 
 def ideal(subject: Subject) -> Array | None:
@@ -112,7 +112,7 @@ def tolerance(subject: Subject, outputs: Array) -> tuple[float, str]:
     shown = outputs if subject.target is None else _values(subject.target, subject.X)
     finite = np.where(np.isfinite(shown), shown, np.nan)
     span = float(np.nan_to_num(np.nanmax(finite, axis=0) - np.nanmin(finite, axis=0)).max())
-    return STAND_IN * span, "1 % of the range"
+    return STAND_IN * (span or float(np.nan_to_num(np.abs(finite)).max()) or 1.0), "1 % of the range"
 
 
 def _values(target: Callable[[Array], Array], X: Array) -> Array:
@@ -120,10 +120,11 @@ def _values(target: Callable[[Array], Array], X: Array) -> Array:
         return np.asarray(target(X), dtype=np.float64).reshape(len(X), -1)
 
 
-def worst(difference: Array) -> Array:
-    """(n,) the largest over the outputs; 0 where the target has no value, infinite where the head has none."""
-    size = np.abs(difference)
-    return np.asarray(np.where(np.isnan(size), 0.0, size).max(axis=1))
+def worst(found: Array, truth: Array) -> Array:
+    """(n,) the largest |found − truth| over the outputs: 0 where there is no truth, infinite where found is NaN."""
+    size = np.abs(found - truth)
+    size = np.where(np.isfinite(truth), np.where(np.isnan(size), np.inf, size), 0.0)
+    return np.asarray(size.max(axis=1))
 
 
 def _gain(network: Network, depth: int, after: Array, own: list[int]) -> float:

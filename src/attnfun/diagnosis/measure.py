@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnfun.diagnosis.attention import Attention, alive, attend, hard, places, weights_of
+from attnfun.diagnosis.attention import Attention, alive, attend, hard, weights_of
 from attnfun.diagnosis.judge import Judge, ideal, judge, soft, tolerance, worst
 from attnfun.diagnosis.keys import axis_cells, doubled
 from attnfun.diagnosis.record import AxisCells, Figures
@@ -76,11 +76,11 @@ def _figures(
     dtype: Dtype,
 ) -> Figures:
     queries = tuple(tokens @ axis.query.T + axis.offset for axis in head.axes)
-    slopes = [_axis_slope(subject, axis, depth, verdict) for axis in head.axes]
+    slopes = [_axis_slope(subject, head, axis, depth, verdict) for axis in head.axes]
     cells = tuple(
         axis_cells(axis, q, slope) for axis, q, slope in zip(head.axes, queries, (s for s, _ in slopes), strict=True)
     )
-    seen = attend(head, tokens, tuple(places(axis, q) for axis, q in zip(head.axes, queries, strict=True)))
+    seen = attend(head, tokens)
     output = soft(head, tokens)
     allowed = eps / verdict.gain if verdict.gain > 0 else math.inf
     wanted = output if verdict.wanted is None else verdict.wanted
@@ -224,7 +224,7 @@ def _rounding(head: Head, verdict: Judge, dtype: Dtype, seen: Attention) -> tupl
         clean = soft(head, verdict.tokens)
         moved = clean.copy()
         moved[::step] += found - near
-        lost = worst(verdict.outputs(moved) - verdict.outputs(clean)).max()
+        lost = worst(verdict.outputs(moved), verdict.outputs(clean)).max()
     return float(lost) / verdict.gain if verdict.gain > 0 else 0.0, False
 
 
@@ -247,18 +247,30 @@ def _redundant(head: Head, queries: tuple[Array, ...], allowed: float) -> int:
     return min(single, head.keys - 1)
 
 
-def _axis_slope(subject: Subject, axis: Axis, depth: int, verdict: Judge) -> tuple[float | None, str]:
-    """How fast what is wanted of the head changes along an axis' query: proved where the axis reads one input."""
-    reads = np.flatnonzero(np.abs(axis.query).max(axis=0) > 0)
-    if depth == 0 and subject.slopes is not None and verdict.gain > 0 and len(subject.network.layers) == 1:
-        if axis.dim == 1 and len(reads) == 1 and reads[0] < subject.slopes.shape[1]:
-            slope = float(subject.slopes[:, reads[0]].max()) / abs(float(axis.query[0, reads[0]])) / verdict.gain
+def _axis_slope(
+    subject: Subject, head: Head, axis: Axis, depth: int, verdict: Judge
+) -> tuple[float | None, str]:
+    """How fast what is wanted of the head changes along an axis' query.
+
+    The target's own bound where the head alone makes each output (one number each); else sampled, where what is wanted
+    is a function of this query alone; else None.
+    """
+    network, d = subject.network, len(subject.network.inputs)
+    reads = network.readout[:, d:]
+    alone = len(network.heads) == 1 and not network.readout[:, :d].any() and reads.shape[0] == reads.shape[1]
+    if alone and subject.slopes is not None and np.array_equal(reads, np.diag(np.diag(reads))) and reads.any():
+        unit = np.abs(np.diag(reads))[:, None]
+        per = np.divide(subject.slopes, unit, out=np.zeros_like(subject.slopes), where=unit > 0)
+        used = np.flatnonzero(np.abs(axis.query).max(axis=0) > 0)
+        if axis.dim == 1 and len(used) == 1:
+            slope = float(per[:, used[0]].max()) / abs(float(axis.query[0, used[0]]))
         else:
             least = float(np.linalg.svd(axis.query, compute_uv=False).min())
-            slope = float(np.linalg.norm(subject.slopes, axis=1).max()) / max(least, 1e-300) / verdict.gain
+            slope = float(np.linalg.norm(per, axis=1).max()) / max(least, 1e-300)
         if math.isfinite(slope):
             return slope, subject.slopes_how
-    if verdict.wanted is None or axis.dim > 1 or axis.query.shape[1] < 1:
+    one = len(head.axes) == 1 and axis.dim == 1
+    if verdict.wanted is None or not one or not (network.labels is not None or (d == 1 and depth == 0)):
         return None, ""
     queries = (verdict.tokens @ axis.query.T + axis.offset)[:, 0]
     order = np.argsort(queries, kind="stable")
@@ -266,7 +278,7 @@ def _axis_slope(subject: Subject, axis: Axis, depth: int, verdict: Judge) -> tup
     far = max(1, len(q) // 500)
     step = q[far:] - q[:-far]
     good = step > 1e-3 * max(float(np.ptp(q)), 1e-300)
-    if not good.any() or (len(subject.network.inputs) > 1 and depth == 0 and len(reads) < len(subject.network.inputs)):
+    if not good.any():
         return None, ""
     change = np.abs(w[far:] - w[:-far]).max(axis=1)
     return float((change[good] / step[good]).max()), "sampled"

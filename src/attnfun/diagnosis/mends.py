@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.diagnosis.attention import alive, attend, places, weights_of
+from attnfun.diagnosis.attention import alive, attend, weights_of
 from attnfun.diagnosis.findings import Mend
 from attnfun.diagnosis.judge import ideal, judge
 from attnfun.diagnosis.record import Figures
@@ -75,9 +75,7 @@ def mended(subject: Subject, f: Figures, mend: Mend) -> Network:
         values = fit(weights_of(new, verdict.tokens), verdict.wanted, f.refit_ridge or RIDGES[0])
         return replaced(network, f.layer, f.place, replace(new, values=values.reshape(head.values.shape)))
     if mend.action == "drop":
-        queries = [streams[f.layer] @ axis.query.T + axis.offset for axis in head.axes]
-        extra = tuple(places(axis, q) for axis, q in zip(head.axes, queries, strict=True))
-        for number, live in enumerate(alive(head, attend(head, streams[f.layer], extra).peaks, f.tolerance)):
+        for number, live in enumerate(alive(head, attend(head, streams[f.layer]).peaks, f.tolerance)):
             network = dropped(network, f.layer, f.place, number, live)
         return network
     raise InvalidRequest(f"the mend {mend.action!r} is not one that is done to the weights: {mend.words}")

@@ -105,7 +105,7 @@ def _cells(ax: Any, head: Head, tokens: Array) -> None:
 
 
 def _effective(ax: Any, head: Head, tokens: Array, f: Figures) -> None:
-    seen = attend(head, tokens, tuple(np.empty((0, axis.dim)) for axis in head.axes))
+    seen = attend(head, tokens)
     low, high = float(seen.effective.min()), float(seen.effective.max())
     bins = np.linspace(low, high, 31) if high > low * (1 + 1e-9) else np.array([low * 0.9, low * 1.1])
     ax.hist(seen.effective, bins=bins, color=NETWORKS[1], alpha=0.8)

@@ -156,11 +156,12 @@ def diagnose(
             else:
                 given = load(given)
         about, subjects, remarks = _subjects(given, box, target, eps)
-        examined = [
-            Examined(subject, figures, findings(figures))
-            for subject in subjects
-            for figures in measure(subject, dtype, progress)
-        ]
+        with np.errstate(all="ignore"):  # what overflows is a finding, not a warning
+            examined = [
+                Examined(subject, figures, findings(figures))
+                for subject in subjects
+                for figures in measure(subject, dtype, progress)
+            ]
         whole = subjects[0] if len(subjects) == 1 else None
         shown = dtype or (subjects[0].network.dtype if subjects else str(getattr(given, "dtype", "float64")))
         error = None if whole is None else _error(whole)

@@ -10,6 +10,7 @@ import pytest
 
 import attnfun as af
 from attnfun.diagnosis import scaled
+from attnfun.diagnosis.judge import worst
 from attnfun.diagnostics import Diagnosis, Examined
 from attnfun.network import Axis, Head, Layer, Network
 
@@ -69,6 +70,12 @@ def test_the_figures_of_a_partition_are_those_it_was_built_with(partition: af.Ap
     assert 1 <= figures.effective_min <= figures.effective_mean <= figures.effective_max <= keys
     assert figures.key_norm_max == pytest.approx(R * (1 - 1 / keys), rel=1e-6)
     assert figures.dead == 0 and figures.redundant == 0
+
+
+def test_what_is_not_a_number_is_never_a_small_error() -> None:
+    truth = np.array([[1.0, 2.0], [1.0, np.nan], [1.0, 1.0], [np.inf, 1.0]])
+    found = np.array([[1.0, 2.5], [1.0, 7.0], [np.nan, 1.0], [3.0, 1.0]])
+    assert worst(found, truth).tolist() == [0.5, 0.0, np.inf, 0.0]
 
 
 def test_effective_keys_are_those_of_the_written_out_weights() -> None:
@@ -206,6 +213,14 @@ def test_dead_and_doubled_keys_are_counted_and_dropped() -> None:
     assert fewer.cost.keys == 13
     again = af.diagnose(fewer, target="sin(x)", eps=0.2)
     assert again.heads[0].figures.dead == 0 and again.error == pytest.approx(found.error)
+
+
+@pytest.mark.parametrize(
+    ("factor", "kind"), [(1e-290, "fuzzy partition"), (0.0, "too few keys"), (1e292, "logits too large for the dtype")]
+)
+def test_extreme_weights_are_findings_and_no_faults(partition: af.Approximant, factor: float, kind: str) -> None:
+    found = af.diagnose(spoilt(partition, factor), dtype="float32" if factor > 1 else None)
+    assert grave(found) == [("partition", kind)]
 
 
 def test_a_head_that_nothing_reads_is_idle() -> None:

@@ -55,8 +55,8 @@ def gaussian_form(slopes: Array, biases: Array) -> tuple[float, Array, float] | 
     if np.linalg.matrix_rank(design, tol=1e-10 * keys) < r + 2:
         return None
     found = np.linalg.lstsq(design, biases, rcond=None)[0]
-    alpha = float(found[0]) / scale**2
-    if not alpha > 0:
+    alpha = float(found[0]) / scale / scale
+    if not 1e-300 < alpha < 1e300:
         return None
     residual = float(np.abs(design @ found - biases).max())
     R = 1 / (2 * alpha)

@@ -154,7 +154,8 @@ def _compared(own: Figures, subject: Subject, head: Head, verdict: Judge) -> Fig
 
     own = replace(own, error=at(1.0), hard_error=subject.size(errors(hard(head, tokens))))
     if head.keys <= _SWEPT:
-        tried = {factor: at(factor) for factor in _SCALES}
+        fitting = [c / own.sharpness for c in (1.0, 5.0, 20.0)] if own.sharpness else []
+        tried = {factor: at(factor) for factor in (*_SCALES, *(f for f in fitting if 0 < f < math.inf))}
         best = min(tried, key=lambda factor: tried[factor])
         steps = _FINE if head.keys * len(tokens) <= 1 << 24 else _COARSE
         if best != 1.0 or tried[1.0] > own.tolerance:

@@ -49,13 +49,16 @@ def tokens_of(network: Network, X: Array) -> list[Array]:
 
 
 def finish(network: Network, depth: int, after: Array) -> Array:
-    """The outputs from the stream after layer `depth`."""
+    """The outputs from the stream after layer `depth`; NaN where that stream is not finite."""
     rest = network.layers[depth + 1 :]
     width = after.shape[1]
     names = tuple(f"s{k}" for k in range(width))
-    fresh = after.min(axis=0), after.max(axis=0)
-    part = Network(names, rest, network.readout, network.readout_bias, network.outputs, fresh)
-    return np.asarray(evaluate(part, after), dtype=np.float64)
+    nowhere = np.zeros(width), np.zeros(width)  # evaluation does not ask for the box
+    part = Network(names, rest, network.readout, network.readout_bias, network.outputs, nowhere)
+    out = np.full((len(after), len(network.outputs)), np.nan)
+    good = np.isfinite(after).all(axis=1)
+    out[good] = evaluate(part, after[good])
+    return out
 
 
 def others(layer: Layer, place: int, tokens: Array) -> Array:

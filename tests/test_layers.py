@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("constructions", "certify"),
     ("limits",),
     ("learn",),
+    ("diagnosis",),
     ("export",),
     ("plots",),
     ("<root>",),  # verbs, approximant, demo, claims, __init__: what puts the rooms together

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from attnfun.certify import Certificate, Status
     from attnfun.certify.retrieval_bounds import RetrievalBound, retrieval_certificate
     from attnfun.comparison import Comparison, compare
+    from attnfun.diagnostics import Diagnosis, diagnose
     from attnfun.lexicographic_head import LexicographicHead, lexicographic
     from attnfun.limits.embedding import EmbeddingDimension, embed_dim
     from attnfun.limits.score_rank import ScoreRank, rank_of
@@ -47,6 +48,7 @@ __all__ = [
     "Certificate",
     "Comparison",
     "DamagedFile",
+    "Diagnosis",
     "EmbeddingDimension",
     "FinitePreorder",
     "InContextSolver",
@@ -73,6 +75,7 @@ __all__ = [
     "bounds",
     "compare",
     "compile",
+    "diagnose",
     "embed_dim",
     "finite_preorder",
     "in_context",
@@ -102,6 +105,7 @@ _HOMES = {
     "Box": "attnfun.targets",
     "Certificate": "attnfun.certify",
     "Comparison": "attnfun.comparison",
+    "Diagnosis": "attnfun.diagnostics",
     "EmbeddingDimension": "attnfun.limits.embedding",
     "FinitePreorder": "attnfun.preorders",
     "InContextSolver": "attnfun.solver",
@@ -122,6 +126,7 @@ _HOMES = {
     "TrilinearForm": "attnfun.trilinear",
     "compare": "attnfun.comparison",
     "compile": "attnfun.verbs",
+    "diagnose": "attnfun.diagnostics",
     "embed_dim": "attnfun.limits.embedding",
     "finite_preorder": "attnfun.preorders",
     "in_context": "attnfun.solver",

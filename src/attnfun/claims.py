@@ -333,6 +333,22 @@ TESTED = (
         ),
     ),
     Tested(
+        "diagnosis: constructed heads are called healthy; a partition whose R is too small or too large, a mixing head"
+        " at another temperature, values or logits too large for a dtype and the one bad head of a composed network are"
+        " named, and the mend that is named mends; findings are functions of sampled figures and prove nothing",
+        (
+            "tests/diagnose/test_heads.py::test_constructed_heads_are_healthy",
+            "tests/diagnose/test_heads.py::"
+            "test_a_partition_whose_R_is_too_small_is_fuzzy_and_a_larger_R_mends_it",
+            "tests/diagnose/test_heads.py::"
+            "test_a_partition_whose_R_is_huge_is_a_staircase_and_a_smaller_R_mends_it",
+            "tests/diagnose/test_heads.py::"
+            "test_values_that_float32_cannot_carry_are_named_and_smaller_ones_mend_it",
+            "tests/diagnose/test_heads.py::test_the_one_bad_head_of_a_composed_network_is_found",
+            "tests/diagnose/test_findings.py::test_a_finding_follows_from_its_figures",
+        ),
+    ),
+    Tested(
         "preorders: cycles, incomparable keys and jumps are found with witnesses that replay and cannot be forged;"
         " continuous utilities raise no alarm; nothing about a callable is called proved",
         (

@@ -23,6 +23,7 @@ import typer
 
 from attnfun.cli import (
     bounds,
+    diagnose,
     finite_relations,
     in_context,
     interpolation,
@@ -78,6 +79,7 @@ bounds.register(app)
 neighbours.register(app)
 plan.register(app)
 train.register(app)
+diagnose.register(app)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

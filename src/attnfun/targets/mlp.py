@@ -234,7 +234,9 @@ def _numbers(tensor: Any) -> Array:
 
 
 def _from_file(path: Path) -> Mlp:
-    tensors = _tensors(path)
+    tensors = read_tensors(path)
+    if {"readout", "box/low"} <= set(tensors):
+        raise InvalidRequest(f"{path} holds a network that attnfun made, not the weights of an MLP: see verify")
     names = sorted({_stem(path, name) for name in tensors}, key=_natural)
     for one, other in pairwise(names):
         if _natural(one) == _natural(other):
@@ -271,7 +273,7 @@ def _natural(text: str) -> list[tuple[int, int, str]]:
 _KINDS: Final = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
-def _tensors(path: Path) -> dict[str, Array]:
+def read_tensors(path: Path) -> dict[str, Array]:
     """All tensors as float64, exactly; bfloat16, which NumPy has not, is the head of a float32."""
     from safetensors import SafetensorError, deserialize
 
@@ -284,8 +286,6 @@ def _tensors(path: Path) -> dict[str, Array]:
         raise InvalidRequest(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     except SafetensorError as error:
         raise DamagedFile(f"{path} is not a whole safetensors file: {' '.join(str(error).split())[:80]}") from None
-    if {"readout", "box/low"} <= {name for name, _ in entries}:
-        raise InvalidRequest(f"{path} holds a network that attnfun made, not the weights of an MLP: see verify")
     found: dict[str, Array] = {}
     for name, entry in entries:
         kind = _KINDS.get(entry["dtype"])

@@ -1,0 +1,24 @@
+"""What ails an attention head over fixed keys: its figures, what they mean in words, and the mend."""
+
+from attnfun.diagnosis.findings import Finding, Mend, findings
+from attnfun.diagnosis.foreign import foreign_head, is_foreign
+from attnfun.diagnosis.measure import measure
+from attnfun.diagnosis.mends import mended, scaled
+from attnfun.diagnosis.record import AxisCells, Figures
+from attnfun.diagnosis.rounding import DTYPES
+from attnfun.diagnosis.subject import Subject
+
+__all__ = [
+    "DTYPES",
+    "AxisCells",
+    "Figures",
+    "Finding",
+    "Mend",
+    "Subject",
+    "findings",
+    "foreign_head",
+    "is_foreign",
+    "measure",
+    "mended",
+    "scaled",
+]

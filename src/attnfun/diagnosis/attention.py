@@ -1,0 +1,136 @@
+"""What a head does with its keys at sampled inputs: entropies, largest weights, margins, sizes of logits.
+
+The weights of a product head are products over its axes, so entropies add up and largest weights multiply, and no more
+than one axis is ever looked at: (points, keys of the axis) numbers at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnfun.diagnosis.keys import envelope, gaussian_form
+from attnfun.network import Axis, Head
+from attnfun.network.head import Array
+
+_AT_ONCE = 1 << 22
+_WORK = 1 << 27
+_MATTERS = 1e-6
+
+
+@dataclass(frozen=True)
+class Attention:
+    """(points,) effective keys, largest weights and margins; (keys of an axis,) the largest weight of every key."""
+
+    effective: Array
+    top: Array
+    margin: Array
+    logit_size: float
+    logit_max: float
+    peaks: tuple[Array, ...]
+    points: int
+
+
+def attend(head: Head, tokens: Array) -> Attention:
+    """The statistics at these tokens, of which every so many are left out where the head has very many keys."""
+    most = max(axis.keys for axis in head.axes)
+    ranges = [tokens @ axis.query.T + axis.offset for axis in head.axes]
+    step = max(1, len(tokens) * most // _WORK)
+    tokens = tokens[::step]
+    n = len(tokens)
+    entropy, log_top, margin = np.zeros(n), np.zeros(n), np.full(n, np.inf)
+    size, largest, peaks = np.zeros(n), np.zeros(n), []
+    for axis, every in zip(head.axes, ranges, strict=True):
+        peak = np.zeros(axis.keys)
+        queries = tokens @ axis.query.T + axis.offset
+        for start in range(0, n, _rows(axis)):
+            part = slice(start, start + _rows(axis))
+            q = queries[part]
+            weights, logits = softmax(axis, q)
+            peak = np.maximum(peak, weights.max(axis=0))
+            safe = np.where(weights > 0, weights, 1.0)
+            entropy[part] -= np.sum(weights * np.log(safe), axis=1)
+            log_top[part] += np.log(weights.max(axis=1))
+            terms = np.abs(q) @ np.abs(axis.slopes).T + np.abs(axis.biases)
+            size[part] += np.where(weights > _MATTERS, terms, 0.0).max(axis=1)
+            largest[part] += np.abs(logits).max(axis=1)
+            if axis.keys > 1:
+                two = np.partition(logits, axis.keys - 2, axis=1)[:, -2:]
+                margin[part] = np.minimum(margin[part], two[:, 1] - two[:, 0])
+        peaks.append(np.maximum(peak, _peaks(axis, every.min(axis=0), every.max(axis=0))))
+    return Attention(np.exp(entropy), np.exp(log_top), margin, float(size.max()), float(largest.max()), tuple(peaks), n)
+
+
+def softmax(axis: Axis, queries: Array) -> tuple[Array, Array]:
+    """Weights and logits (n, keys) of one axis."""
+    logits = queries @ axis.slopes.T + axis.biases
+    terms = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return terms / terms.sum(axis=1, keepdims=True), logits
+
+
+def weights_of(head: Head, tokens: Array) -> Array:
+    """(n, keys) of all keys, product heads written out."""
+    out: Array | None = None
+    for axis in head.axes:
+        own = softmax(axis, tokens @ axis.query.T + axis.offset)[0]
+        out = own if out is None else (out[:, :, None] * own[:, None, :]).reshape(len(own), -1)
+    assert out is not None
+    return out
+
+
+def hard(head: Head, tokens: Array) -> Array:
+    """(n, outputs): the value of the key with the largest logit, the limit R → ∞ away from the walls."""
+    index = []
+    for axis in head.axes:
+        queries = tokens @ axis.query.T + axis.offset
+        rows = _rows(axis)
+        parts = [
+            np.argmax(queries[start : start + rows] @ axis.slopes.T + axis.biases, axis=1)
+            for start in range(0, len(queries), rows)
+        ]
+        index.append(np.concatenate(parts))
+    return np.asarray(head.values[tuple(index)])
+
+
+def alive(head: Head, peaks: tuple[Array, ...], allowed: float) -> list[NDArray[np.bool_]]:
+    """Per axis a mask of the keys whose weight somewhere moves the output by a hundredth of the tolerance."""
+    spread = float(head.spread.max())
+    floor = min(0.5, 0.01 * allowed / spread) if spread > 0 and math.isfinite(allowed) else 0.0
+    masks = []
+    for peak in peaks:
+        live = peak > floor
+        live[np.argmax(peak)] = True
+        masks.append(live)
+    return masks
+
+
+def _peaks(axis: Axis, low: Array, high: Array) -> Array:
+    """(keys,) the largest weights at walls, cells' middles and centres within a range: samples miss narrow cells.
+
+    Of keys too many for that, those that own a cell there count as 1.
+    """
+    if axis.dim == 1:
+        owners, walls = envelope(axis)
+        ends = np.clip(np.concatenate([low, walls, high]), low, high)
+        inside = ends[1:] > ends[:-1]
+        points = np.unique(np.concatenate([ends, (ends[1:] + ends[:-1]) / 2]))[:, None]
+    else:
+        form = gaussian_form(axis.slopes, axis.biases)
+        if form is None:
+            return np.zeros(axis.keys)
+        owners, inside = np.arange(axis.keys), np.all((form[1] >= low) & (form[1] <= high), axis=1)
+        points = form[1][inside]
+    peak = np.zeros(axis.keys)
+    if len(points) * axis.keys > 2 * _WORK:
+        peak[owners[inside]] = 1.0
+        return peak
+    for start in range(0, len(points), _rows(axis)):
+        peak = np.maximum(peak, softmax(axis, points[start : start + _rows(axis)])[0].max(axis=0))
+    return peak
+
+
+def _rows(axis: Axis) -> int:
+    return max(1, _AT_ONCE // axis.keys)

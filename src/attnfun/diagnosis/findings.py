@@ -1,0 +1,289 @@
+"""From figures to findings: which failure it is, how grave, and the mend. Pure functions of `Figures`.
+
+| kind | the figures that make it |
+| --- | --- |
+| fuzzy partition | too large an error, values of the target's size, and a sharper softmax takes off 30 % or more |
+| staircase | too large an error, weights nearly one-hot; the one-hot limit errs alike, or a softer softmax less |
+| temperature off | too large an error, values that cancel (fitted for another R), and another R explains it |
+| values too large for the dtype | rounding eats the tolerance, and 4 times what comes out, or more, is added up |
+| logits too large for the dtype | rounding eats the tolerance without such values, or weights or logits overflow |
+| unfitted values | too large an error that no temperature mends, but other values for the same keys do |
+| too few keys | too large an error that neither temperature nor values mend |
+| soft pick | a head that is to pick one key gives it less than half its weight on average |
+| dead keys, redundant keys | keys that could be left out, or merged |
+| idle head | nothing the head writes reaches the outputs |
+| healthy | none of the grave ones; says in which regime the head works |
+
+Severity: "serious" where a tolerance that was asked for is missed (without one: where the error is over a tenth of the
+range), "warning" where the stand-in is missed, "note" else.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from attnfun.diagnosis.record import Figures
+
+LOOKS_LIKE = 1.5  # values up to this many times the target's size look like function values
+EXPLAINS = 0.7  # an error that another temperature lowers to this share is the temperature's
+APART = 1.4  # factors on keys nearer to 1 than this are no mend
+ONE_HOT, FEW = 0.8, 1.5  # mean of the largest weight, effective keys
+MANY_TIMES = 64.0
+CANCELS = 4.0
+ROOM = 0.3  # of the tolerance that rounding may take
+FAR = 100.0  # size of logits from which their offset may be to blame
+GRAVE = ("serious", "warning")
+_OF_ROUNDING = (
+    "dtype rounding rounding_scale tolerance value_max mixture size cancellation logit_size logit_max wall_shift "
+    "overflow error refit_scale refit_error refit_value"
+)
+_OF_ERRORS = (
+    "error tolerance eps eps_how hard_error best_scale best_error rival_error top_weight effective_mean sharpness "
+    "sharpness_needed value_max size staircase lipschitz refit_scale refit_error"
+)
+
+
+@dataclass(frozen=True)
+class Mend:
+    """`action`: "scale" (keys and biases times `factor`), "refit" (and values fitted anew), "dtype" (`factor` None),
+    "keys" (`factor` times as many an axis), "drop" (dead keys), "merge" or "none".
+    """
+
+    action: str
+    words: str
+    factor: float | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was seen in one head: `figures` are those that made it, `words` the sentence, `mends` the best first."""
+
+    kind: str
+    severity: str
+    head: str
+    words: str
+    mends: tuple[Mend, ...]
+    figures: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        mend = " Mend: " + "; or ".join(m.words for m in self.mends) + "." if self.mends else ""
+        return f"{self.kind} ({self.severity}): {self.words}.{mend}"
+
+
+def findings(f: Figures) -> tuple[Finding, ...]:
+    """All that is to be said of one head, the gravest first; never empty."""
+    if not f.gain > 0:
+        words = f"nothing that {f.name} writes reaches the outputs"
+        mend = Mend("none", "leave the head out")
+        return (Finding("idle head", "warning", f.name, words, (mend,), {"gain": f.gain}),)
+    found = [one for one in (_dtype(f), _error(f), _pick(f)) if one is not None]
+    grave = any(one.severity in GRAVE for one in found)
+    found += [one for one in (_dead(f), _redundant(f)) if one is not None]
+    if not grave:
+        found.insert(0, _healthy(f))
+    order = ("serious", "warning", "healthy", "note")
+    return tuple(sorted(found, key=lambda one: order.index(one.severity)))
+
+
+def regime(f: Figures) -> str:
+    """How the head works, right or wrong."""
+    if _one_hot(f):
+        return "look-up: nearly all weight is on one key"
+    share = f"about {_n(f.effective_mean)} keys share an input"
+    if f.value_max <= LOOKS_LIKE * f.size:
+        return f"soft look-up: {share}, with values of the size of the target's"
+    return f"mixing: {share}, with fitted values that cancel"
+
+
+def _one_hot(f: Figures) -> bool:
+    return f.top_weight >= ONE_HOT and f.effective_mean <= FEW
+
+
+def _severity(f: Figures, amount: float) -> str:
+    if not amount > f.tolerance:
+        return "note"
+    return "serious" if f.eps_how == "asked" or amount > 10 * f.tolerance else "warning"
+
+
+def _dtype(f: Figures) -> Finding | None:
+    """Rounding: what was measured in the dtype, and what rounded weights explain of the error."""
+    stored = f.error is not None and f.error > f.tolerance and f.rounding_scale >= ROOM * f.error
+    stored = stored and not (f.best_error is not None and f.error is not None and f.best_error <= EXPLAINS * f.error)
+    moved = f.wall_shift is not None and f.wall_shift > ROOM and f.value_max <= LOOKS_LIKE * f.size
+    eaten = not f.rounding <= ROOM * f.tolerance
+    if not (eaten or stored or moved or f.overflow):
+        return None
+    amount = max(f.rounding, f.error if stored and f.error is not None else 0.0)
+    what = f"{f.dtype} loses up to {_n(amount)} of an allowed {_n(f.tolerance)}"
+    grave = "serious" if f.overflow else _severity(f, amount)
+    grave = "warning" if grave == "note" and eaten else grave
+    better = {"bfloat16": "float32", "float16": "float32", "float32": "float64"}.get(f.dtype)
+    if f.overflow:
+        words = f"a weight or a logit (up to {_n(f.logit_max)}) leaves the range of {f.dtype}"
+    elif f.cancellation >= CANCELS:
+        words = (
+            f"{what}: values up to {_n(f.value_max)} are mixed to get numbers up to {_n(f.size)}, "
+            f"{_n(f.cancellation)} times more is added up than comes out"
+        )
+    else:
+        words = (
+            f"{what}: logits are differences of numbers up to {_n(f.logit_size)}, "
+            f"so they are off by {_n(f.roundoff * f.logit_size)} and cell walls move"
+        )
+    mends = [Mend("dtype", f"run it in {better}")] if better else []
+    if f.overflow or f.cancellation < CANCELS:
+        kind = "logits too large for the dtype"
+        if f.best_scale is not None and f.best_scale < 1 / APART:
+            lower = f"multiply keys and biases by {_n(f.best_scale)}"
+            mends.insert(0, Mend("scale", lower, f.best_scale))
+        if f.logit_size > FAR:
+            mends.append(Mend("none", "centre the domain: measure inputs from the middle of the box"))
+    else:
+        kind = "values too large for the dtype"
+        if _refit_helps(f, EXPLAINS * amount) and f.refit_value is not None and f.refit_value < f.value_max / CANCELS:
+            mends.append(_refit(f))
+        mends.append(Mend("none", "sharper or gaussian keys with small fitted values, as compile makes for float32"))
+    return Finding(kind, grave, f.name, words, tuple(mends), _picked(f, _OF_ROUNDING))
+
+
+def _error(f: Figures) -> Finding | None:
+    if f.error is None or not f.error > f.tolerance:
+        return _could_be_softer(f)
+    if f.rounding_scale >= ROOM * f.error and not (f.best_error or math.inf) <= EXPLAINS * f.error:
+        return None  # rounded weights explain it: see _dtype
+    grave, shown = _severity(f, f.error), _picked(f, _OF_ERRORS)
+    scale = f.best_scale if f.best_scale is not None else 1.0
+    helps = f.best_error is not None and f.best_error <= EXPLAINS * f.error
+    off = f"it is off by {_n(f.error)} where {_n(f.tolerance)} is allowed"
+    if not helps and f.rival_error is not None and f.rival_error <= EXPLAINS * f.error:
+        return None  # another head explains it
+    if helps and f.rival_error is not None and f.best_error is not None and f.rival_error < 0.95 * f.best_error:
+        return None
+    c = ""
+    if f.sharpness is not None and f.sharpness_needed is not None:
+        c = f" (c = R·h² is {_n(f.sharpness)}; {_n(f.sharpness_needed)} would settle it)"
+    like = f.value_max <= LOOKS_LIKE * f.size
+    if helps and scale > APART and like:
+        words = f"{off}, its values look like the target's, but {_n(f.effective_mean)} keys share an input{c}: a blur"
+        return Finding("fuzzy partition", grave, f.name, words, _mends(f, sharper=True), shown)
+    flat = f.hard_error is not None and 0.8 * f.hard_error <= f.error <= 1.25 * f.hard_error
+    if _one_hot(f) and (flat or (helps and scale < 1 / APART)):
+        words = f"{off}, and its weights are nearly one-hot (the largest is {f.top_weight:.2f} on average): steps, "
+        words += f"of which hard ones cost {_n(f.hard_error or 0.0)}"
+        if f.staircase is not None:
+            words += f" and L·h/2 = {_n(f.staircase)} at most (L {f.lipschitz_how})"
+        return Finding("staircase", grave, f.name, words, _mends(f, sharper=False), shown)
+    if helps and (scale > APART or scale < 1 / APART):
+        way = "softer" if scale > 1 else "sharper"
+        words = f"{off}, and it is {way} than its values were fitted for"
+        return Finding("temperature off", grave, f.name, words, (_scale(f),), shown)
+    if _refit_helps(f, EXPLAINS * f.error):
+        words = f"{off}; no temperature mends that, but its keys can do {_n(f.refit_error or 0)} with other values"
+        return Finding("unfitted values", grave, f.name, words, (_refit(f),), shown)
+    values = "" if f.refit_error is None else ", nor do other values for these keys"
+    words = f"{off}, and no other temperature mends that{values}"
+    more = Mend("none", "more keys, or longer training; `attnfun compile` sizes a head for an eps")
+    mends = tuple(m for m in _mends(f, sharper=False) if m.action == "keys") if like else (more,)
+    return Finding("too few keys", grave, f.name, words, mends or (more,), shown)
+
+
+def _could_be_softer(f: Figures) -> Finding | None:
+    """A head that is good enough and could be better for nothing."""
+    if f.error is None or f.best_error is None or f.best_scale is None or f.eps_how != "asked":
+        return None
+    if not (_one_hot(f) and f.best_scale < 1 / APART and f.best_error <= 0.5 * f.error):
+        return None
+    words = f"its steps are small enough: it is off by {_n(f.error)} where {_n(f.tolerance)} is allowed"
+    shown = _picked(f, _OF_ERRORS)
+    return Finding("staircase", "note", f.name, words, (_scale(f),), shown)
+
+
+def _mends(f: Figures, sharper: bool) -> tuple[Mend, ...]:
+    mends = []
+    assert f.error is not None
+    if f.best_scale is not None and (f.best_scale > APART if sharper else f.best_scale < 1 / APART):
+        mends.append(_scale(f))
+    if _refit_helps(f, max(EXPLAINS * (f.best_error if f.best_error is not None else f.error), f.tolerance / 2)):
+        mends.append(_refit(f))
+    least = min(v for v in (f.error, f.best_error) if v is not None)
+    if least > f.tolerance:
+        factor = float(math.ceil(least / f.tolerance)) if f.tolerance > 0 else math.inf
+        more = f"about {_n(factor)} times as many keys an axis" if factor <= MANY_TIMES else "far more keys"
+        mends.append(Mend("keys", f"{more}, or fitted values (method='bernstein')", factor))
+    return tuple(mends)
+
+
+def _scale(f: Figures) -> Mend:
+    assert f.best_scale is not None and f.best_error is not None
+    c = "" if f.sharpness is None else f" (c = {_n(f.sharpness * f.best_scale)})"
+    words = f"multiply keys and biases by {_n(f.best_scale)}{c}: it is then off by {_n(f.best_error)}"
+    return Mend("scale", words, f.best_scale)
+
+
+def _refit(f: Figures) -> Mend:
+    scale = "" if f.refit_scale in (None, 1.0) else f"multiply keys and biases by {_n(f.refit_scale or 1)} and "
+    size = "" if f.refit_value is None else f", with values up to {_n(f.refit_value)}"
+    off = (f.refit_error or 0.0) + f.refit_rounding
+    return Mend("refit", f"{scale}fit the values anew: it is then off by about {_n(off)}{size}", f.refit_scale)
+
+
+def _refit_helps(f: Figures, least: float) -> bool:
+    if f.refit_error is None or f.refit_value is None:
+        return False
+    return f.refit_error + f.refit_rounding <= least
+
+
+def _pick(f: Figures) -> Finding | None:
+    if not f.picks or f.top_weight >= 0.5:
+        return None
+    words = f"it is to pick one of {f.keys:,} keys, and gives the best {f.top_weight:.2g} of its weight on average"
+    factor = f.scale_needed
+    mend = Mend("scale", f"multiply keys and biases (beta) by {_n(factor or math.inf)}", factor)
+    return Finding("soft pick", "warning", f.name, words, (mend,), _picked(f, "top_weight margin scale_needed"))
+
+
+def _dead(f: Figures) -> Finding | None:
+    if not f.dead:
+        return None
+    words = f"{f.dead:,} of {f.keys:,} keys never get enough weight to matter, as far as {f.points:,} inputs show"
+    grave = "warning" if f.dead > f.keys / 2 else "note"
+    return Finding("dead keys", grave, f.name, words, (Mend("drop", "leave them out"),), _picked(f, "dead keys"))
+
+
+def _redundant(f: Figures) -> Finding | None:
+    if not f.redundant:
+        return None
+    words = f"{f.redundant:,} of {f.keys:,} keys keep a fixed ratio to another key's weight"
+    mend = Mend("merge", "merge each pair: bias ln(e^b1 + e^b2), value the weighted mean")
+    return Finding("redundant keys", "note", f.name, words, (mend,), _picked(f, "redundant keys"))
+
+
+def _healthy(f: Figures) -> Finding:
+    words = regime(f)
+    known = f.error is not None or f.picks
+    if f.picks:
+        words = f"it picks: the best of {f.keys:,} keys has {f.top_weight:.2f} of the weight on average"
+    elif f.error is not None and f.error > f.tolerance:
+        words += f"; the network is off by {_n(f.error * f.gain)} where {_n(f.eps)} is allowed, but not by this head"
+    elif f.error is not None:
+        words += f"; off by {_n(f.error)} where {_n(f.tolerance)} is allowed"
+    else:
+        words += "; what it is for is not known here, so whether that is too soft or too coarse cannot be told"
+        if f.scale_needed is not None and f.scale_needed > 1:
+            words += f" (a hard look-up would need keys and biases {_n(f.scale_needed)} times as large)"
+    shown = _picked(f, "top_weight effective_mean value_max size error tolerance rounding")
+    kind, severity = ("healthy", "healthy") if known else ("not judged", "note")
+    return Finding(kind, severity, f.name, words, (), shown)
+
+
+def _picked(f: Figures, names: str) -> dict[str, Any]:
+    return {name: getattr(f, name) for name in names.split() if getattr(f, name) is not None}
+
+
+def _n(value: float) -> str:
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e5 else f"{value:.3g}"

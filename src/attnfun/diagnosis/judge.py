@@ -1,0 +1,146 @@
+"""How far a head is off: from what its labels say it writes, or, where it has none, through the outputs.
+
+| a head whose coordinates have | is compared with |
+| --- | --- |
+| labels (composed networks) | φ − aU − b of its coordinate (*), less what other heads write |
+| no labels | the target |
+| no labels and no target | nothing: errors are None |
+
+Errors are always those that the head causes at the outputs, through the layers above it, divided by its gain, and so in
+units of what it writes.
+(*) at inputs as they would be if all heads below were right: a head is not blamed for what it is fed.
+Gain: how much a change of what the head writes moves the outputs; exact behind the last layer (the read-out is linear),
+else sampled by moving each coordinate by a thousandth of its size. Everything is computed in float64 from the stored
+weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnfun.diagnosis.subject import Subject, columns, finish, others
+from attnfun.expressions import ArrayAlgebra, run
+from attnfun.network import Head, Network
+from attnfun.network.evaluate import evaluate_head
+from attnfun.network.head import Array
+
+STAND_IN = 0.01
+"""Without an eps: this share of the range of what the network is to compute, or computes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """`outputs`: what the network gives if the head writes (n, p); `truth`: what it should, or None; `wanted`: what the
+    head should write, where that can be said.
+    """
+
+    tokens: Array
+    gain: float
+    outputs: Callable[[Array], Array]
+    truth: Array | None
+    wanted: Array | None
+
+    def errors(self, out: Array) -> Array:
+        """(n,) how far the outputs are off if the head writes `out`, in units of the head."""
+        assert self.truth is not None
+        return worst(self.outputs(out), self.truth) / self.gain
+
+
+def ideal(subject: Subject) -> Array | None:
+    """The last stream as the labels say it: (n, coordinates), or None where a coordinate has no label."""
+    network, labels = subject.network, subject.network.labels
+    if labels is None:
+        return None
+    known = {label.name: label for label in labels.coordinates}
+    names = network.coordinates[len(network.inputs) :]
+    if not all(name in known for name in names):
+        return None
+    env = {name: subject.X[:, k] for k, name in enumerate(network.inputs)}
+    nodes = tuple(index for name in names for index in (known[name].phi, known[name].argument))
+    with np.errstate(all="ignore"):
+        found = run(labels.program.reachable(nodes), ArrayAlgebra(), env)
+    out = [subject.X[:, k] for k in range(subject.X.shape[1])]
+    for name, phi, u in zip(names, found[::2], found[1::2], strict=True):
+        column = np.asarray(phi - known[name].slope * np.asarray(u) - known[name].offset, dtype=np.float64)
+        out.append(np.broadcast_to(column, (len(subject.X),)))
+    stream = np.stack(out, axis=1)
+    return stream if np.isfinite(stream).all() else None
+
+
+def judge(subject: Subject, depth: int, place: int, final: Array, labelled: bool) -> Judge:
+    """The judge of one head: `final` the stream after the last layer at subject.X, as it is or (`labelled`) as it
+    should be.
+    """
+    network = subject.network
+    layer = network.layers[depth]
+    head = layer.heads[place]
+    assert isinstance(head, Head)
+    where = columns(layer, head)
+    start = layer.width
+    tokens = final[:, :start]
+    own = [start + c for c in where]
+    if depth == len(network.layers) - 1:
+        gain = float(np.abs(network.readout[:, own]).sum(axis=1).max())
+    else:
+        gain = _gain(network, depth, final[:, : start + len(layer.writes)], own)
+    rest = others(layer, place, tokens)
+    base = np.concatenate([tokens, rest], axis=1)
+
+    def outputs(out: Array) -> Array:
+        moved = base.copy()
+        moved[:, own] += out
+        return finish(network, depth, moved)
+
+    wanted = final[:, own] - rest[:, where] if labelled else None
+    truth = None if wanted is None else outputs(wanted)
+    if not labelled and subject.target is not None:
+        truth = _values(subject.target, subject.X)
+        reads = network.readout[:, own]
+        if depth == len(network.layers) - 1 and np.linalg.matrix_rank(reads) == len(own):
+            missing = truth - outputs(np.zeros((len(tokens), len(own))))
+            wanted = np.where(np.isfinite(missing), missing, 0.0) @ np.linalg.pinv(reads).T
+    return Judge(tokens, gain, outputs, truth if gain > 0 else None, wanted)
+
+
+def tolerance(subject: Subject, outputs: Array) -> tuple[float, str]:
+    """(eps, how it was had)."""
+    if subject.eps is not None:
+        return subject.eps, "asked"
+    shown = outputs if subject.target is None else _values(subject.target, subject.X)
+    finite = np.where(np.isfinite(shown), shown, np.nan)
+    span = float(np.nan_to_num(np.nanmax(finite, axis=0) - np.nanmin(finite, axis=0)).max())
+    return STAND_IN * (span or float(np.nan_to_num(np.abs(finite)).max()) or 1.0), "1 % of the range"
+
+
+def _values(target: Callable[[Array], Array], X: Array) -> Array:
+    with np.errstate(all="ignore"):
+        return np.asarray(target(X), dtype=np.float64).reshape(len(X), -1)
+
+
+def worst(found: Array, truth: Array) -> Array:
+    """(n,) the largest |found − truth| over the outputs: 0 where there is no truth, infinite where found is NaN."""
+    size = np.abs(found - truth)
+    size = np.where(np.isfinite(truth), np.where(np.isnan(size), np.inf, size), 0.0)
+    return np.asarray(size.max(axis=1))
+
+
+def _gain(network: Network, depth: int, after: Array, own: list[int]) -> float:
+    base = finish(network, depth, after)
+    total = np.zeros(len(base))
+    for column in own:
+        step = 1e-3 * (float(np.ptp(after[:, column])) or 1.0)
+        moved = after.copy()
+        moved[:, column] += step
+        up = np.abs(finish(network, depth, moved) - base).max(axis=1)
+        moved[:, column] -= 2 * step
+        down = np.abs(finish(network, depth, moved) - base).max(axis=1)
+        total += np.maximum(up, down) / step
+    return float(total.max())
+
+
+def soft(head: Head, tokens: Array) -> Array:
+    """The head in float64, by its cheapest route."""
+    return np.asarray(evaluate_head(head, tokens), dtype=np.float64)

@@ -1,0 +1,156 @@
+"""The picture of a diagnosis: one head's weights or cells, its effective keys, its error by temperature, its norms."""
+
+from __future__ import annotations
+
+import math
+import os
+import textwrap
+from typing import Any
+
+import numpy as np
+
+from attnfun.diagnosis import Figures, Subject
+from attnfun.diagnosis.attention import attend, softmax
+from attnfun.diagnosis.subject import tokens_of
+from attnfun.network.head import Array, Head
+from attnfun.plots.panels import BOUND, FAINT, INK, NETWORKS, colour_bar, colours, title, value_bar, value_scale
+
+_LINES, _SAMPLES, _COUNT, _WALLED = 33, 801, 200, 900
+_MOST = 20_000_000  # weights computed for one panel
+
+
+def draw_diagnosis(
+    subject: Subject, f: Figures, finding: str, about: str, path: str | os.PathLike[str] | None = None
+) -> Any:
+    """Four panels for the head of these figures; `finding` is written above them."""
+    from matplotlib.figure import Figure
+
+    head = subject.network.layers[f.layer].heads[f.place]
+    assert isinstance(head, Head)
+    tokens = tokens_of(subject.network, subject.X)[f.layer]
+    figure = Figure(figsize=(12.0, 8.6), dpi=120, layout="constrained")
+    grid = figure.subplots(2, 2)
+    flat = len(head.axes) == 1 and head.axes[0].dim == 1
+    (_weights if flat else _cells)(grid[0, 0], head, tokens)
+    _effective(grid[0, 1], head, tokens, f)
+    _sweep(grid[1, 0], f)
+    _norms(grid[1, 1], head)
+    words = "\n".join(textwrap.wrap(finding, 150, max_lines=4, placeholder=" …"))
+    figure.suptitle(f"{about[:110]}\n{words}", x=0.01, ha="left", fontsize=9, color=INK, parse_math=False)
+    if path is not None:
+        figure.savefig(path)
+    return figure
+
+
+def _weights(ax: Any, head: Head, tokens: Array) -> None:
+    """One query coordinate: every key's weight as the query moves over what the head meets."""
+    axis = head.axes[0]
+    queries = (tokens @ axis.query.T + axis.offset)[:, 0]
+    q = np.linspace(queries.min(), queries.max(), max(2, min(_SAMPLES, _MOST // axis.keys)))
+    weights = softmax(axis, q[:, None])[0]
+    if axis.keys <= _LINES:
+        values = head.values[:, 0]
+        for j, colour in enumerate(colours(values, value_scale(values))):
+            ax.plot(q, weights[:, j], color=colour, lw=1.3)
+            ax.fill_between(q, weights[:, j], color=colour, alpha=0.15, lw=0)
+        ax.set_ylabel("weight")
+        ax.set_ylim(0, 1.05)
+    else:
+        edges = np.linspace(0, axis.keys, min(axis.keys, 160) + 1).round().astype(int)
+        rows = np.add.reduceat(weights, edges[:-1], axis=1).T
+        mesh = ax.pcolormesh(q, edges[:-1], rows, cmap="Blues", shading="nearest", rasterized=True)
+        ax.set_ylabel("key")
+        colour_bar(ax, mesh, "weight")
+    ax.set_xlabel("query, over the sampled inputs")
+    title(ax, "Attention", f"softmax weights of {axis.keys:,} keys; coloured by value")
+
+
+def _cells(ax: Any, head: Head, tokens: Array) -> None:
+    """Two query coordinates: the value of the strongest key in the plane, paler where it has less of the weight."""
+    query, offset = head.query_map
+    q = tokens @ query.T + offset
+    first, second = (0, 1) if q.shape[1] > 1 else (0, 0)
+    x, y = (np.linspace(q[:, k].min(), q[:, k].max(), _COUNT) for k in (first, second))
+    plane = np.repeat(np.median(q, axis=0)[None], _COUNT**2, axis=0)
+    plane[:, second] = np.repeat(y, _COUNT)
+    plane[:, first] = np.tile(x, _COUNT)
+    top, index, column = np.ones(len(plane)), [], 0
+    for axis in head.axes:
+        own = plane[:, column : column + axis.dim]
+        step = max(1, _MOST // (8 * axis.keys))
+        best = []
+        for start in range(0, len(own), step):
+            weights = softmax(axis, own[start : start + step])[0]
+            best.append(weights.argmax(axis=1))
+            top[start : start + step] *= weights.max(axis=1)
+        index.append(np.concatenate(best))
+        column += axis.dim
+    cell = np.ravel_multi_index(tuple(index), head.grid).reshape(_COUNT, _COUNT)
+    values = head.values.reshape(-1, head.outputs)[cell, 0]
+    norm = value_scale(values)
+    shade = colours(values, norm)
+    shade[..., :3] = 1 - (1 - shade[..., :3]) * top.reshape(_COUNT, _COUNT, 1)
+    found = len(np.unique(cell))
+    if found < _WALLED:
+        wall = np.zeros(cell.shape, dtype=bool)
+        wall[:, 1:] |= cell[:, 1:] != cell[:, :-1]
+        wall[1:] |= cell[1:] != cell[:-1]
+        shade[wall, :3] *= 0.75
+    ax.imshow(shade, extent=(x[0], x[-1], y[0], y[-1]), origin="lower", aspect="auto", interpolation="nearest")
+    value_bar(ax, norm)
+    ax.set_xlabel(f"query coordinate {first + 1}")
+    ax.set_ylabel(f"query coordinate {second + 1}")
+    rest = f", {q.shape[1] - 2} other coordinates at their medians" if q.shape[1] > 2 else ""
+    title(ax, "Cells", f"{found:,} of {head.keys:,} keys are strongest somewhere; pale: weight is shared{rest}")
+
+
+def _effective(ax: Any, head: Head, tokens: Array, f: Figures) -> None:
+    seen = attend(head, tokens)
+    low, high = float(seen.effective.min()), float(seen.effective.max())
+    bins = np.linspace(low, high, 31) if high > low * (1 + 1e-9) else np.array([low * 0.9, low * 1.1])
+    ax.hist(seen.effective, bins=bins, color=NETWORKS[1], alpha=0.8)
+    ax.axvline(f.effective_mean, color=INK, lw=1.2, ls="--")
+    ax.set_xlabel("effective keys, exp(entropy of the weights)")
+    ax.set_ylabel("inputs")
+    note = f"mean {f.effective_mean:.3g} of {f.keys:,}; largest weight {f.top_weight:.2f} on average"
+    title(ax, "Effective keys", note)
+
+
+def _sweep(ax: Any, f: Figures) -> None:
+    if not f.sweep:
+        title(ax, "Error by temperature", "not measured: what the head is for is not known, or it has too many keys")
+        ax.axis("off")
+        return
+    factors, errors = np.array(sorted(f.sweep)).T
+    shown = np.isfinite(errors) & (errors > 0)
+    ax.loglog(factors[shown], errors[shown], ".-", color=NETWORKS[0], lw=1.3, label="keys and biases times a factor")
+    if f.error:
+        ax.plot([1.0], [f.error], "o", color=INK, ms=7, label="as it is")
+    if f.tolerance > 0 and math.isfinite(f.tolerance):
+        ax.axhline(f.tolerance, color=BOUND, ls="--", lw=1.1, label=f"allowed ({f.eps_how})")
+    if f.hard_error:
+        ax.axhline(f.hard_error, color=FAINT, ls=":", lw=1.4, label="hard look-up")
+    if f.refit_error:
+        ax.axhline(f.refit_error, color=NETWORKS[2], ls="-.", lw=1.1, label="values fitted anew")
+    ax.set_xlabel("factor on keys and biases")
+    ax.set_ylabel("largest sampled error")
+    ax.legend(fontsize=8, frameon=False)
+    c = "" if f.sharpness is None else f"; c = R·h² is {f.sharpness:.3g} at factor 1"
+    title(ax, "Error by temperature", f"to the left softer, to the right sharper{c}")
+
+
+def _norms(ax: Any, head: Head) -> None:
+    """Key norms and sizes of values, each sorted, on one axis of ranks."""
+    if head.keys <= 1 << 16:
+        norms = np.linalg.norm(head.dense_keys()[0] @ head.query_map[0], axis=1)
+    else:
+        norms = np.concatenate([np.linalg.norm(axis.slopes @ axis.query, axis=1) for axis in head.axes])
+    values = np.abs(head.values.reshape(-1, head.outputs)).max(axis=1)
+    for numbers, colour, name in ((norms, NETWORKS[1], "key norms"), (values, NETWORKS[0], "|values|")):
+        ranked = np.sort(numbers)[::-1]
+        mark = "o-" if len(ranked) <= 60 else "-"
+        ax.plot(np.linspace(0, 1, len(ranked)), ranked, mark, ms=4, color=colour, label=name)
+    ax.set_yscale("log" if min(norms.max(), values.max()) > 0 else "linear")
+    ax.set_xlabel("share of the keys, largest first")
+    ax.legend(fontsize=8, frameon=False)
+    title(ax, "Norms", f"key norms up to {norms.max():.3g}, values up to {values.max():.3g}")

@@ -38,6 +38,10 @@ class SequenceApproximant:
         return values[0] if single else values
 
     @property
+    def equivariant(self) -> bool:
+        return self.network.equivariant
+
+    @property
     def cost(self) -> Cost:
         return self.network.cost
 

@@ -43,6 +43,12 @@ class SequenceModel:
         return self.tokens.network
 
     @property
+    def equivariant(self) -> bool:
+        """Whether all tokens are embedded alike, so that a permutation of the tokens permutes the outputs."""
+        alike = len(self.tokens.terms) == 1 and bool((self.tokens.constant == self.tokens.constant[0]).all())
+        return alike and np.array_equal(self.tokens.terms[0][0], np.eye(self.target.tokens))
+
+    @property
     def cost(self) -> Cost:
         return self.network.cost
 

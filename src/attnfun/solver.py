@@ -92,7 +92,7 @@ class InContextSolver:
             return f"{text}: they are linearly dependent; take ridge with alpha above 0, or more examples"
         bottom = max(min(_two_digits(low, math.floor), self.task.spectrum[0]), self.task.shift)
         ends = (bottom, max(_two_digits(high, math.ceil), self.task.spectrum[1]))
-        eps = self.request.get("eps") or self.certificate.error[1]
+        eps = None if self.alone else self.request.get("eps") or self.certificate.error[1]
         if not (isinstance(eps, (int, float)) and 0 < eps < math.inf):
             return f"{text}; declare spectrum=({ends[0]:g}, {ends[1]:g})"
         layers = depth(replace(self.task, spectrum=ends), self.algorithm, float(eps))
@@ -133,11 +133,14 @@ class InContextSolver:
 
     @cached_property
     def budget(self) -> Budget:
-        """What optimisation, bias and rounding are expected to cost, predicted on example prompts; not a bound."""
+        """What optimisation, bias and rounding are expected to cost, predicted on example prompts; not a bound.
+
+        Of trained weights nothing is predicted.
+        """
         from attnfun.constructions.in_context import build
 
         if self.alone:
-            raise InvalidRequest("a budget is that of a construction; this network was trained")
+            return Budget(0.0, 0.0, 0.0, 0.0, prompts=0)
         limit = build(self.task, len(self.network.layers), self.algorithm, "float64", self.heads, finer=FINER)
         return rehearse(self.network, limit, self.task)
 
@@ -158,6 +161,8 @@ class InContextSolver:
         """The error against the depth: optimisation, the floors of bias and rounding, what is proved and measured."""
         from attnfun.plots.in_context import draw_in_context
 
+        if self.alone:
+            raise InvalidRequest("the picture is that of a construction; this network was trained")
         return draw_in_context(self, path)
 
     def explain(self) -> str:

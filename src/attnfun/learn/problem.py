@@ -23,6 +23,11 @@ class Problem(Protocol):
     @property
     def dtype(self) -> str: ...
 
+    @property
+    def chosen_by(self) -> str:
+        """The column of a row, "sup" or "loss", that is least for the network that is returned."""
+        ...
+
     def identity(self) -> dict[str, Any]:
         """JSON of all that decides a run but its recipe: a checkpoint of another one is refused."""
         ...

@@ -43,8 +43,13 @@ class TokenTask(Protocol):
         """(count, n, outputs) of a network, NumPy's or torch's -> the tokens that are read."""
         ...
 
+    @property
+    def chosen_by(self) -> str:
+        """What the best network has least of, "sup" or "loss"."""
+        ...
+
     def errors(self, outputs: Array, values: Array) -> Array:
-        """(count,) the error of every draw, from what was read and what was wanted."""
+        """(count, entries): the errors of every draw, from what was read and what was wanted."""
         ...
 
 
@@ -57,6 +62,7 @@ class SequenceTask:
     target: SequenceMap
     embedding: Embedding
     dtype: str
+    chosen_by = "sup"
 
     @property
     def text(self) -> str:
@@ -85,7 +91,7 @@ class SequenceTask:
         return outputs
 
     def errors(self, outputs: Array, values: Array) -> Array:
-        return np.asarray(np.abs(outputs - values).max(axis=(1, 2)))
+        return np.asarray(np.abs(outputs - values).reshape(len(values), -1))
 
 
 def sequence_embedding(target: SequenceMap, architecture: TokenArchitecture) -> Embedding:
@@ -109,6 +115,7 @@ class PromptTask:
 
     target: InContextTask
     coordinates: tuple[str, ...]
+    chosen_by = "sup"
 
     def __post_init__(self) -> None:
         missing = [name for name in token_coordinates(self.target) if name not in self.coordinates]
@@ -136,7 +143,7 @@ class PromptTask:
         return outputs[:, 2 * self.target.examples :]
 
     def errors(self, outputs: Array, values: Array) -> Array:
-        return np.asarray(np.abs(outputs - values)[:, 0, 0])
+        return np.asarray(np.abs(outputs - values)[:, :, 0])
 
 
 def prompts(coordinates: tuple[str, ...], task: InContextTask, X: Array, y: Array, q: Array) -> Array:
@@ -164,6 +171,7 @@ class PointsTask:
     tokens: Callable[[Array], Array]
     wanted: Callable[[Array], Array]
     every: bool
+    chosen_by = "loss"  # their error is a mean: the largest says little
 
     def to_json(self) -> dict[str, Any]:
         return {"target": self.about}
@@ -179,7 +187,7 @@ class PointsTask:
         return outputs if self.every else outputs[:, -1:]
 
     def errors(self, outputs: Array, values: Array) -> Array:
-        return np.asarray(np.linalg.norm(outputs - values, axis=2).max(axis=1))
+        return np.asarray(np.linalg.norm(outputs - values, axis=2))
 
 
 def run_tokens(network: Any, tokens: AnyArray) -> Array:

@@ -154,9 +154,12 @@ class Run:
             self.stopped = "diverged"
             self._enter("done")
             return
-        if row.sup < min(old.sup for old in self.history):
+        if self._judged(row) < min(self._judged(old) for old in self.history):
             self.best, self.best_step = vector, self.step
         self.history.append(row)
+
+    def _judged(self, row: Row) -> float:
+        return float(getattr(row, self.problem.chosen_by))
 
     def save(self) -> None:
         if self.path is None:

@@ -27,6 +27,8 @@ class FunctionProblem:
     function: Function
     origin: Network
 
+    chosen_by = "sup"
+
     @property
     def dtype(self) -> str:
         return self.architecture.dtype

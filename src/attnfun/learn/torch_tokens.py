@@ -30,7 +30,7 @@ from attnfun.learn.weights import power_of_two
 from attnfun.network import TokenArchitecture
 from attnfun.network.head import Array
 
-_PROBE, _LEAST, _WORK, _FEW = 1000, 64, 1 << 20, 16
+_PROBE, _LEAST, _WORK, _FEW = 1000, 64, 1 << 19, 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +96,10 @@ class TokenProblem:
         return self.units.architecture
 
     @property
+    def chosen_by(self) -> str:
+        return self.units.task.chosen_by
+
+    @property
     def dtype(self) -> str:
         return self.architecture.dtype
 
@@ -125,7 +129,10 @@ class TokenProblem:
         )
 
     def sample(self, rng: np.random.Generator, count: int) -> tuple[Tensor, Tensor]:
-        return self.batch(rng, count, 0.0)
+        """Fewer where a token matrix is much work: a polish runs through all of them again and again."""
+        side = self.units.probe[0].shape[1] + self.architecture.constants
+        fewer = max(_LEAST, 8 * _WORK // (side * side * max(1, self.architecture.heads)))
+        return self.batch(rng, min(count, fewer), 0.0)
 
     def loss(self, theta: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
         free = theta if self._kept is None else torch.where(self._kept[1], theta, self._kept[0])
@@ -144,13 +151,21 @@ class TokenProblem:
             whole = np.where(self.units.kept[1], vector, self.units.kept[0])
         return tokens_of(self.architecture, whole, self.units.scales, self.units.size)
 
+    def _free_part(self, network: Tokens) -> Tokens:
+        """Without the entries that are held, whose norms say nothing of training."""
+        if self.units.kept is None:
+            return network
+        vector = np.where(self.units.kept[1], token_vector(network, self.units.scales, self.units.size), 0.0)
+        return tokens_of(self.architecture, vector, self.units.scales, self.units.size)
+
     def measure(self, network: Tokens, step: int, phase: str) -> Row:
         tokens, values = self.units.probe
         with np.errstate(all="ignore"):
             out, good = self.units.task.read(run_tokens(network, tokens)), np.isfinite(values).all(axis=(1, 2))
-            sup = float(self.units.task.errors(out[good], values[good]).max()) if good.any() else 0.0
-            loss = float(np.mean((out[good] - values[good]) ** 2)) if good.any() else 0.0
-            mean, top, value = token_norms(network)
+            error = self.units.task.errors(out[good], values[good]) if good.any() else np.zeros((1, 1))
+            error = np.where(np.isnan(error), np.inf, error)
+            loss, sup = float(np.mean(error**2)), float(error.max())
+            mean, top, value = token_norms(self._free_part(network))
             keys = token_effective_keys(network, tokens[:_FEW])
         return Row(step, phase, loss, sup, mean, top, value, keys)
 

@@ -26,6 +26,8 @@ class TowerProblem:
     task: TowerTask
     origin: tuple[Network, ...]
 
+    chosen_by = "sup"
+
     @property
     def dtype(self) -> str:
         return self.task.left.architecture.dtype

@@ -135,9 +135,9 @@ def _request(
         if len(shape.outputs) != 1:
             raise InvalidRequest("a regression in context has one output")
         return shape, task, lambda net: InContextSolver(asked, net, nothing, request), own, {}
-    literal: Any = None
-    if architecture is None:
-        literal = given.tokens if isinstance(given, SequenceModel) else given.literal()
+    literal = _literal(given if architecture is None else target)
+    if architecture is not None and literal is not None and literal.network.architecture != architecture:
+        literal = None
     shape = architecture or literal.network.architecture
     if len(shape.outputs) != asked.outputs:
         raise InvalidRequest(f"{len(shape.outputs)} outputs cannot learn {asked.outputs} of {asked.text[:60]}")
@@ -146,9 +146,17 @@ def _request(
         shape,
         SequenceTask(asked, embedding, shape.dtype),
         lambda net: SequenceModel(asked, TokenSequence(embedding[0], embedding[1], net), nothing, request),
-        None if literal is None else literal.network,
+        None if architecture is not None else literal.network,
         {},
     )
+
+
+def _literal(source: Any) -> Any:
+    """The tokens of a network of sequences, with its embedding; None of a map alone."""
+    source = source.approximant if isinstance(source, Learned) else source
+    if isinstance(source, SequenceApproximant):
+        return source.literal()
+    return source.tokens if isinstance(source, SequenceModel) else None
 
 
 def _target(source: Any) -> SequenceMap | InContextTask:

@@ -26,7 +26,7 @@ from attnfun.constructions.neighbours.sphere import uniform_points
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.limits.separation.rank import MOST_DIM
 from attnfun.limits.separation.rank import rank as rank_bound
-from attnfun.network import Cost, TokenNetwork, load_tokens, save_tokens, tokens_to_torch
+from attnfun.network import Cost, TokenArchitecture, TokenNetwork, load_tokens, save_tokens, tokens_to_torch
 from attnfun.targets.numbers import whole_number
 
 if TYPE_CHECKING:
@@ -160,6 +160,10 @@ class Neighbours:
     @property
     def cost(self) -> Cost:
         return self.network.cost
+
+    @property
+    def architecture(self) -> TokenArchitecture:
+        return self.network.architecture
 
     @property
     def limit(self) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate, Status
 from attnfun.errors import InvalidRequest
-from attnfun.network import Cost, Gather, SequenceNetwork, Spread, save_sequence
+from attnfun.network import Cost, Gather, SequenceNetwork, Spread, TokenArchitecture, save_sequence
 from attnfun.targets import SequenceMap
 
 if TYPE_CHECKING:
@@ -50,6 +50,11 @@ class SequenceApproximant:
         from attnfun.network.sequence_tokens import to_tokens
 
         return to_tokens(self.network, self.target.box.low_array, self.target.box.high_array)
+
+    @property
+    def architecture(self) -> TokenArchitecture:
+        """That of `literal()`: what `train` fills with other weights."""
+        return self.literal().network.architecture
 
     def to_torch(self, dtype: Any = None) -> torch.nn.Module:
         """(batch, n, d) → (batch, n, p): a linear embedding, then one F.scaled_dot_product_attention a layer."""

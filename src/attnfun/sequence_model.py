@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate
 from attnfun.errors import DamagedFile, InvalidRequest
-from attnfun.network import Cost, TokenNetwork, TokenTransformer, load_tokens, save_tokens
+from attnfun.network import Cost, TokenArchitecture, TokenNetwork, TokenTransformer, load_tokens, save_tokens
 from attnfun.network.sequence_tokens import TokenSequence, sequence_to_torch
 from attnfun.sequence_approximant import sequences_of
 from attnfun.targets import Box, SequenceMap
@@ -41,6 +41,10 @@ class SequenceModel:
     @property
     def network(self) -> TokenNetwork | TokenTransformer:
         return self.tokens.network
+
+    @property
+    def architecture(self) -> TokenArchitecture:
+        return self.network.architecture
 
     @property
     def equivariant(self) -> bool:

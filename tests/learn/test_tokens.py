@@ -153,6 +153,8 @@ def test_units_make_a_network_that_no_file_and_no_checker_takes(tmp_path: Path) 
 def test_the_literal_of_a_constructed_sequence_is_a_start_that_gets_no_worse() -> None:
     net = af.sequence(**example("swap").request(small=True))
     learned = af.train(net, start="constructed", steps=4, batch=8, lr=1e-6)
+    from_shape = af.train(net.architecture, net, start=net.literal().network, steps=4, batch=8, lr=1e-6)
+    assert same(from_shape.network, learned.network)
     X = np.stack([net.target.box.sample(2, np.random.default_rng(k)) for k in range(20)])
     assert learned.architecture == net.literal().network.architecture
     assert np.abs(learned(X) - net(X)).max() < 1e-4

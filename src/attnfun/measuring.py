@@ -26,10 +26,13 @@ from attnfun.targets import SequenceMap
 from attnfun.targets.in_context import InContextTask
 from attnfun.targets.in_context_batch import draw_prompts, exact_for_all
 from attnfun.targets.relation import Relation
+from attnfun.token_model import TokenModel
 from attnfun.tower_model import TowerModel
 
 Array = NDArray[np.float64]
-Measurable = InContextSolver | SequenceApproximant | SequenceModel | RelationApproximant | TowerModel | Neighbours
+Measurable = (
+    InContextSolver | SequenceApproximant | SequenceModel | RelationApproximant | TowerModel | Neighbours | TokenModel
+)
 _DRAWS, _LEAST, _WORK = 5000, 200, 1 << 24
 _STREAM = 77
 
@@ -57,6 +60,8 @@ def yardstick(network: Measurable) -> Yardstick:
         return _pairs(network.target, rng)
     if isinstance(network, Neighbours):
         return _points(network, rng)
+    if isinstance(network, TokenModel):
+        return _sampled(network, rng)
     raise InvalidRequest(f"{type(network).__name__} has no error that is measured here")
 
 
@@ -119,6 +124,19 @@ def _points(network: Neighbours, rng: np.random.Generator) -> Yardstick:
 
     text, where, key = described(network)
     return Yardstick(text, where, count, "sets of points", key, errors)
+
+
+def _sampled(network: TokenModel, rng: np.random.Generator) -> Yardstick:
+    task = network.target
+    tokens, values = task.draw(rng, _LEAST)
+    count = _draws(tokens.shape[1] + network.cost.keys, network.cost.heads)
+    tokens, values = task.draw(rng, count)
+
+    def errors(one: TokenModel) -> Array:
+        with np.errstate(all="ignore"):
+            return _finite(task.errors(one(tokens), values))
+
+    return Yardstick(task.text, task.domain, count, "draws of its sampler", task.to_json(), errors)
 
 
 def described(network: Neighbours) -> tuple[str, str, dict[str, Any]]:

@@ -18,7 +18,15 @@ from attnfun.errors import InvalidRequest
 from attnfun.learn import Fit, Progress, Recipe
 from attnfun.learn.descend import one_torch_thread
 from attnfun.learn.fit import descended
-from attnfun.learn.token_tasks import PointsTask, PromptTask, SequenceTask, TokenTask, sequence_embedding
+from attnfun.learn.token_tasks import (
+    PointsTask,
+    PromptTask,
+    SampledTask,
+    SequenceTask,
+    TokenTask,
+    Widened,
+    sequence_embedding,
+)
 from attnfun.learn.token_weights import Tokens
 from attnfun.learn.towers import Side, TowerTask, random_towers, relu_tower
 from attnfun.measuring import described, sampled
@@ -32,6 +40,7 @@ from attnfun.sequence_model import SequenceModel
 from attnfun.solver import InContextSolver
 from attnfun.targets import Box, SequenceMap
 from attnfun.targets.in_context import InContextTask
+from attnfun.token_model import TokenModel
 from attnfun.tower_model import TowerModel
 from attnfun.training import Learned
 from attnfun.verbs import one_thread
@@ -44,6 +53,7 @@ KINDS = (
     Neighbours,
     RelationApproximant,
     TowerModel,
+    TokenModel,
 )
 Say = Callable[[Progress], None]
 Path = str | os.PathLike[str]
@@ -127,7 +137,15 @@ def _request(
     if isinstance(given, Neighbours):
         return given.network.architecture, _points_task(given), _found(given, request), given.network, _gates(given)
     architecture = given if isinstance(given, TokenArchitecture) else None
-    asked = _target(given if architecture is None else target)
+    source = given if architecture is None else target
+    if isinstance(source, (SampledTask, TokenModel)):
+        drawn = source.target if isinstance(source, TokenModel) else source
+        shape = architecture or given.network.architecture
+        if shape.coordinates[: len(drawn.coordinates)] != drawn.coordinates or shape.outputs != drawn.outputs:
+            raise InvalidRequest("the architecture has other coordinates or outputs than the sampler")
+        model = None if architecture is not None else given.network
+        return shape, Widened(drawn, shape.width), lambda net: TokenModel(drawn, net, nothing, request), model, {}
+    asked = _target(source)
     if isinstance(asked, InContextTask):
         shape = architecture or given.network.architecture
         own = None if architecture is not None else given.network
@@ -135,7 +153,7 @@ def _request(
         if len(shape.outputs) != 1:
             raise InvalidRequest("a regression in context has one output")
         return shape, task, lambda net: InContextSolver(asked, net, nothing, request), own, {}
-    literal = _literal(given if architecture is None else target)
+    literal = _literal(source)
     if architecture is not None and literal is not None and literal.network.architecture != architecture:
         literal = None
     shape = architecture or literal.network.architecture
@@ -169,8 +187,8 @@ def _target(source: Any) -> SequenceMap | InContextTask:
     if isinstance(source, (SequenceApproximant, SequenceModel)):
         return source.target
     raise InvalidRequest(
-        "an architecture of tokens is trained towards a SequenceMap, an InContextTask, or a network that has one; "
-        f"not {source!r:.60}"
+        "an architecture of tokens is trained towards a SequenceMap, an InContextTask, a SampledTask or a network "
+        f"that has one, not {source!r:.60}"
     )
 
 
@@ -179,7 +197,7 @@ def _weights(start: Any) -> Tokens:
         return start
     if isinstance(start, SequenceApproximant):
         return start.literal().network
-    if isinstance(start, (InContextSolver, SequenceModel, Neighbours)):
+    if isinstance(start, (InContextSolver, SequenceModel, Neighbours, TokenModel)):
         return start.network
     raise InvalidRequest(f"start={start!r:.60}: random, constructed, or a network of the same kind is needed")
 

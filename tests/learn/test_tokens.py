@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.learn import Progress
+from attnfun.learn import Progress, SampledTask
 from attnfun.learn.token_tasks import PromptTask, prompts
 from attnfun.learn.token_weights import random_tokens, token_scales, token_vector, tokens_of
 from attnfun.network import TokenArchitecture
@@ -214,3 +214,26 @@ def test_odd_requests_are_refused_in_one_line(change: dict[str, Any]) -> None:
 def test_noise_on_prompts_is_refused() -> None:
     with pytest.raises(af.InvalidRequest):
         PromptTask(RIDGE, TokenArchitecture.for_target(RIDGE).coordinates).draw(np.random.default_rng(0), 2, 0.1)
+
+
+def test_any_sampler_of_tokens_is_trained_on() -> None:
+    """Pairs that match: whether the first token's number is among the others."""
+
+    def sampler(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+        numbers = rng.integers(0, 3, (count, 4))
+        tokens = np.concatenate([np.eye(3)[numbers], np.ones((count, 4, 1))], axis=2)
+        found = (numbers[:, 1:] == numbers[:, :1]).any(axis=1)
+        return tokens, found[:, None, None].astype(np.float64)
+
+    task = SampledTask("match", sampler, ("a", "b", "c", "one"), tokens=slice(0, 1), chosen_by="loss")
+    shape = TokenArchitecture.plain(task.coordinates, task.outputs, layers=1, heads=2, rank=3, width=6, ffn=8)
+    learned = af.train(shape, task, steps=150, batch=64)
+    assert learned.fit.best_step == min(learned.history, key=lambda row: row.loss).step
+    tokens, values = sampler(np.random.default_rng(9), 500)
+    assert np.mean((learned(tokens) > 0.5) == (values > 0.5)) > 0.8
+    assert learned.certificate.status is af.Status.SAMPLED and len(af.compare(learned).entries) == 1
+    assert same(af.train(learned, start=learned, steps=0).network, learned.network)
+    with pytest.raises(af.InvalidRequest, match="sampler"):
+        af.train(shape, SampledTask("odd", sampler, ("a", "b", "c", "one")), steps=1)
+    with pytest.raises(af.InvalidRequest):
+        af.train(TokenArchitecture.plain(("a",), ("f",)), task, steps=1)

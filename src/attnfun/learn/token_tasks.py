@@ -4,13 +4,14 @@
 | --- | --- | --- | --- |
 | `SequenceTask` | sequences, uniform in the box | the map's values at every token | by entry |
 | `PromptTask` | prompts of the class, one query each | the exact solver's prediction at the query | by prompt |
+| `SampledTask` | a sampler's | the sampler's | by entry |
 | `PointsTask` | uniform points on the sphere | the furthest or nearest point, or a sign | lengths, by query |
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -188,6 +189,95 @@ class PointsTask:
 
     def errors(self, outputs: Array, values: Array) -> Array:
         return np.asarray(np.linalg.norm(outputs - values, axis=2))
+
+
+@dataclass(frozen=True, eq=False)
+class SampledTask:
+    """Any sampler: `sampler(rng, count)` gives (count, n, width) tokens and (count, tokens read, outputs) values.
+
+    `tokens`: which tokens are read, a slice of the n; all of them unless given. `name` stands for the sampler in
+    checkpoints, beside the values of the probe. `coordinates` and `outputs` are those of an architecture for it
+    (`TokenArchitecture.plain(task.coordinates, task.outputs, …)`).
+    """
+
+    name: str
+    sampler: Callable[[np.random.Generator, int], tuple[Array, Array]]
+    coordinates: tuple[str, ...]
+    outputs: tuple[str, ...] = ("f",)
+    tokens: slice = field(default_factory=lambda: slice(None))
+    chosen_by: str = "sup"
+
+    def __post_init__(self) -> None:
+        if self.chosen_by not in ("sup", "loss"):
+            raise InvalidRequest(f"chosen_by={self.chosen_by!r:.30}: write sup or loss")
+
+    @property
+    def text(self) -> str:
+        return self.name
+
+    @property
+    def domain(self) -> str:
+        return "token matrices of its sampler"
+
+    def to_json(self) -> dict[str, Any]:
+        at = [self.tokens.start, self.tokens.stop, self.tokens.step]
+        return {"target": self.name, "coordinates": list(self.coordinates), "tokens": at, "chosen by": self.chosen_by}
+
+    def draw(self, rng: np.random.Generator, count: int, noise: float = 0.0) -> tuple[Array, Array]:
+        if noise:
+            raise InvalidRequest("noise on the inputs is for functions and sequence maps; leave it out")
+        tokens, values = (np.asarray(part, dtype=np.float64) for part in self.sampler(rng, count))
+        fits = tokens.ndim == values.ndim == 3 and len(tokens) == len(values) == count
+        fits = fits and tokens.shape[2] == len(self.coordinates) and values.shape[2] == len(self.outputs)
+        if not fits or values.shape[1] != len(range(tokens.shape[1])[self.tokens]):
+            raise InvalidRequest(
+                f"the sampler gives tokens of shape {tokens.shape} and values of shape {values.shape} for {count} draws"
+            )
+        return tokens, values
+
+    def read(self, outputs: Any) -> Any:
+        return outputs[:, self.tokens]
+
+    def errors(self, outputs: Array, values: Array) -> Array:
+        return np.asarray(np.abs(outputs - values).reshape(len(values), -1))
+
+
+@dataclass(frozen=True, eq=False)
+class Widened:
+    """A task whose tokens get coordinates that start at 0, up to the width of an architecture."""
+
+    task: SampledTask
+    width: int
+
+    @property
+    def text(self) -> str:
+        return self.task.text
+
+    @property
+    def domain(self) -> str:
+        return self.task.domain
+
+    @property
+    def chosen_by(self) -> str:
+        return self.task.chosen_by
+
+    def to_json(self) -> dict[str, Any]:
+        return self.task.to_json()
+
+    def draw(self, rng: np.random.Generator, count: int, noise: float = 0.0) -> tuple[Array, Array]:
+        tokens, values = self.task.draw(rng, count, noise)
+        return widened(tokens, self.width), values
+
+    def read(self, outputs: Any) -> Any:
+        return self.task.read(outputs)
+
+    def errors(self, outputs: Array, values: Array) -> Array:
+        return self.task.errors(outputs, values)
+
+
+def widened(tokens: Array, width: int) -> Array:
+    """Zeros behind the coordinates, up to `width`."""
+    return np.concatenate([tokens, np.zeros((*tokens.shape[:-1], width - tokens.shape[-1]))], axis=-1)
 
 
 def run_tokens(network: Any, tokens: AnyArray) -> Array:

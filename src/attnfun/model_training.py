@@ -121,6 +121,7 @@ def _tokens(
         origin = own if start == "constructed" and own is not None else _weights(start)
     if origin.architecture != architecture:
         raise InvalidRequest("the start is not a network of the architecture that is to be trained")
+    origin = units.holding(origin)
     if recipe.noise:
         task.draw(np.random.default_rng(0), 1, recipe.noise)  # refused here where it has no meaning
     fit = descended(TokenProblem(units, origin), recipe, checkpoint, progress)

@@ -167,8 +167,13 @@ class Neighbours:
 
     @property
     def limit(self) -> dict[str, Any] | None:
-        """For one layer of heads of low rank: what no such heads get below, from `af.bounds.rank`."""
+        """For one layer of heads of low rank: what no such heads get below, from `af.bounds.rank`.
+
+        None for trained heads: their values are matrices, which these bounds do not cover.
+        """
         asked, dim = self.request, self.dim
+        if asked.get("method") == "train":
+            return None
         if self.method == "random_heads":
             bound = rank_bound(dim, int(asked["rank"]), int(asked["heads"]), setting="softmax-scalar-v")
             scalar = rank_bound(dim, int(asked["rank"]), int(asked["heads"]))

@@ -75,12 +75,15 @@ class TokenUnits:
         return np.concatenate(values), np.concatenate(free)
 
     def random(self, seed: int) -> Tokens:
-        """A random start; what is held is as it must be."""
-        made = random_tokens(self.architecture, self.scales, self.size, seed)
+        """A random start."""
+        return self.holding(random_tokens(self.architecture, self.scales, self.size, seed))
+
+    def holding(self, network: Tokens) -> Tokens:
+        """The network with what is held as it must be."""
         if self.kept is None:
-            return made
+            return network
         values, free = self.kept
-        vector = np.where(free, token_vector(made, self.scales, self.size), values)
+        vector = np.where(free, token_vector(network, self.scales, self.size), values)
         return tokens_of(self.architecture, vector, self.scales, self.size)
 
 

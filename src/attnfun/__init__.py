@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from attnfun.limits.score_rank import ScoreRank, rank_of
     from attnfun.matcher import Matching, matching
     from attnfun.neighbour_networks import Neighbours, neighbours
-    from attnfun.network import Architecture
+    from attnfun.network import Architecture, TokenArchitecture
     from attnfun.planner import Plan, plan
     from attnfun.preorders import FinitePreorder, PreorderReport, finite_preorder, preorder
     from attnfun.relations import RelationApproximant, relation
@@ -71,6 +71,7 @@ __all__ = [
     "SetApproximant",
     "SparseAverage",
     "Status",
+    "TokenArchitecture",
     "TrilinearForm",
     "bounds",
     "compare",
@@ -123,6 +124,7 @@ _HOMES = {
     "SetApproximant": "attnfun.set_functions",
     "SparseAverage": "attnfun.averages",
     "Status": "attnfun.certify",
+    "TokenArchitecture": "attnfun.network",
     "TrilinearForm": "attnfun.trilinear",
     "compare": "attnfun.comparison",
     "compile": "attnfun.verbs",

@@ -349,6 +349,20 @@ TESTED = (
         ),
     ),
     Tested(
+        "trained networks on tokens, towers of relations and networks of neighbours: what torch trains is what NumPy"
+        " runs; the same seed gives the same bits, interrupted or not; prompts are of the declared class and their"
+        " values the exact solver's; random heads keep their rank; what was sampled is called sampled",
+        (
+            "tests/learn/test_tokens.py::"
+            "test_weights_in_units_are_the_same_weights_and_torch_trains_what_numpy_runs",
+            "tests/learn/test_tokens.py::"
+            "test_the_same_seed_gives_the_same_bits_whether_or_not_the_run_was_interrupted",
+            "tests/learn/test_tokens.py::test_prompts_are_of_the_class_and_their_values_are_the_exact_solver_s",
+            "tests/learn/test_models.py::test_towers_are_trained_in_their_own_architecture",
+            "tests/learn/test_models.py::test_random_heads_learn_and_keep_their_rank",
+        ),
+    ),
+    Tested(
         "preorders: cycles, incomparable keys and jumps are found with witnesses that replay and cannot be forged;"
         " continuous utilities raise no alarm; nothing about a callable is called proved",
         (

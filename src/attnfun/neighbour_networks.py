@@ -26,7 +26,7 @@ from attnfun.constructions.neighbours.sphere import uniform_points
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.limits.separation.rank import MOST_DIM
 from attnfun.limits.separation.rank import rank as rank_bound
-from attnfun.network import Cost, TokenNetwork, load_tokens, save_tokens, tokens_to_torch
+from attnfun.network import Cost, TokenArchitecture, TokenNetwork, load_tokens, save_tokens, tokens_to_torch
 from attnfun.targets.numbers import whole_number
 
 if TYPE_CHECKING:
@@ -162,9 +162,18 @@ class Neighbours:
         return self.network.cost
 
     @property
+    def architecture(self) -> TokenArchitecture:
+        return self.network.architecture
+
+    @property
     def limit(self) -> dict[str, Any] | None:
-        """For one layer of heads of low rank: what no such heads get below, from `af.bounds.rank`."""
+        """For one layer of heads of low rank: what no such heads get below, from `af.bounds.rank`.
+
+        None for trained heads: their values are matrices, which these bounds do not cover.
+        """
         asked, dim = self.request, self.dim
+        if asked.get("method") == "train":
+            return None
         if self.method == "random_heads":
             bound = rank_bound(dim, int(asked["rank"]), int(asked["heads"]), setting="softmax-scalar-v")
             scalar = rank_bound(dim, int(asked["rank"]), int(asked["heads"]))

@@ -21,6 +21,16 @@ def test_without_torch_training_is_one_sentence_with_the_install_command() -> No
     assert "pip install 'attnfun[torch]'" in out and len(out.splitlines()) == 1
 
 
+def test_networks_on_tokens_say_the_same() -> None:
+    out = run(
+        "import sys; sys.modules['torch'] = None\n"
+        "import attnfun as af\n"
+        "try:\n    af.train(af.neighbours(4, 3, eps=0.5), steps=1)\n"
+        "except af.AttnfunError as why:\n    print(why)"
+    )
+    assert "pip install 'attnfun[torch]'" in out and len(out.splitlines()) == 1
+
+
 def test_the_names_of_training_do_not_import_torch() -> None:
     out = run("import sys, attnfun as af; af.train, af.compare, af.Learned; print('torch' in sys.modules)")
     assert out.strip() == "False"

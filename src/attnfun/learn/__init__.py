@@ -7,12 +7,14 @@ from attnfun.learn.fit import Fit, Progress, fit
 from attnfun.learn.probe import Row, measure, probe_points
 from attnfun.learn.recipe import Recipe
 from attnfun.learn.start import random_network
+from attnfun.learn.token_tasks import SampledTask
 
 __all__ = [
     "Fit",
     "Progress",
     "Recipe",
     "Row",
+    "SampledTask",
     "descend",
     "fit",
     "generator",

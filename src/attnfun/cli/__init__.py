@@ -31,6 +31,8 @@ from attnfun.cli import (
     plan,
     preorder,
     relation,
+    report,
+    reproduce,
     retrieve,
     ternary,
     train,
@@ -78,6 +80,8 @@ bounds.register(app)
 neighbours.register(app)
 plan.register(app)
 train.register(app)
+reproduce.register(app)
+report.register(app)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -113,7 +113,13 @@ def _list(names: list[str] | None, as_json: bool) -> int:
         print_json({"studies": [{key: getattr(study, key) for key in shown} for study in studies]})
         return 0
     screen = console()
-    columns = [("study", "left"), ("units: quick", "right"), ("full", "right"), ("needs", "left"), ("a full run", "left")]
+    columns = [
+        ("study", "left"),
+        ("units: quick", "right"),
+        ("full", "right"),
+        ("needs", "left"),
+        ("a full run", "left"),
+    ]
     for group in dict.fromkeys(study.group for study in studies):
         body = []
         for study in (one for one in studies if one.group == group):

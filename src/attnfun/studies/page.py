@@ -122,7 +122,10 @@ def _details(one: Found) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     run = [
         ("size", record["size"]),
-        *((name, value if isinstance(value, str) else json.dumps(value)) for name, value in record["parameters"].items()),
+        *(
+            (name, value if isinstance(value, str) else json.dumps(value))
+            for name, value in record["parameters"].items()
+        ),
         ("units", cell(record["units"])),
         ("CPU", f"{record['cpu_seconds']:,.1f} s"),
         *([("a full run", record["full_time"])] if record["full_time"] else []),

@@ -13,7 +13,6 @@ import queue
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -23,7 +22,9 @@ from attnfun.studies.study import Study, Unit
 
 Result = dict[str, Any]
 DIED = "its process died: killed, or out of memory"
-_ANSWER = 10  # seconds for a scheduler or a worker to say anything
+_ANSWER = 10  # seconds for a scheduler and its first worker to say anything
+_PATIENCE = 60  # seconds a cluster may be without workers while they are restarted
+_GO_ON = "; --resume goes on with what was done"
 _one_at_a_time = threading.Lock()  # threads of one worker would share torch's settings and the times
 
 
@@ -141,61 +142,66 @@ class Local:
 
 
 class Cluster:
-    """The workers of a dask scheduler. joblib waits for ever for a unit that dask has given up: this one looks."""
+    """The workers of a dask scheduler.
 
-    def __init__(self, client: Any, address: str) -> None:
-        self.client, self.address = client, address
+    joblib's backend waits for ever for a unit that dask has given up after the loss of several workers, and for a
+    result that was lost with its worker on the way here. So it works in a thread, and this one looks what dask does.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address
 
     def results(self, tasks: Sequence[Task]) -> Iterator[Result]:
         news: queue.Queue[Result | BaseException | None] = queue.Queue()
-        threading.Thread(target=self._send, args=(tasks, news), daemon=True).start()
-        quiet = 0
-        while True:
-            try:
-                item = news.get(timeout=0.5)
-            except queue.Empty:
-                quiet = quiet + 1 if self._stuck() else 0
-                if quiet >= 4:
-                    raise Died(len(tasks)) from None
-                continue
-            quiet = 0
-            if item is None:
-                return
-            if isinstance(item, BaseException):
-                raise AttnfunError(f"the dask scheduler at {self.address} failed: {one_line(item)}") from item
-            yield item
-
-    def _send(self, tasks: Sequence[Task], news: queue.Queue[Any]) -> None:
-        from joblib import Parallel, delayed, parallel_config
-
-        try:
-            with parallel_config(backend="dask", client=self.client):
-                parallel = Parallel(batch_size=1, pre_dispatch="all", return_as="generator_unordered")
-                for result in parallel(delayed(run_task)(task, None) for task in tasks):
-                    news.put(result)
-            news.put(None)
-        except BaseException as error:
-            news.put(error)
-
-    def _stuck(self) -> bool:
-        """Whether nothing is under way any more; a scheduler that has gone is an error at once."""
-        if self.client.status in ("closed", "closing"):
-            raise AttnfunError(f"the dask scheduler at {self.address} has gone; --resume goes on with what was done")
-        states = {state.status for state in self.client.futures.values()}
-        return bool(states - {"finished"}) and "pending" not in states
+        with _client(self.address) as client:  # a new one each time: it knows no units but these
+            threading.Thread(target=_send, args=(client, tasks, news), daemon=True).start()
+            idle, alone = 0, 0
+            while True:
+                try:
+                    item = news.get(timeout=1.0)
+                except queue.Empty:
+                    states = {state.status for state in client.futures.values()}
+                    idle = idle + 1 if states and "pending" not in states else 0
+                    alone = alone + 1 if client.status != "running" or not client.nthreads() else 0
+                    if idle >= 3:
+                        raise Died(len(tasks)) from None
+                    if alone >= _PATIENCE:
+                        raise AttnfunError(f"the scheduler at {self.address} has no workers left{_GO_ON}") from None
+                    continue
+                idle, alone = 0, 0
+                if item is None:
+                    return
+                if isinstance(item, BaseException):
+                    raise AttnfunError(f"the cluster at {self.address} failed: {one_line(item):.200}{_GO_ON}") from item
+                yield item
 
 
-@contextmanager
-def connected(address: str, studies: Sequence[Study]) -> Iterator[Cluster]:
-    """The scheduler at the address, its workers looked at: there are some, single-threaded, with this very attnfun."""
+def _send(client: Any, tasks: Sequence[Task], news: queue.Queue[Any]) -> None:
+    from joblib import Parallel, delayed, parallel_config
+
+    try:
+        with parallel_config(backend="dask", client=client, wait_for_workers_timeout=_PATIENCE):
+            parallel = Parallel(batch_size=1, pre_dispatch="all", return_as="generator_unordered")
+            for result in parallel(delayed(run_task)(task, None) for task in tasks):
+                news.put(result)
+        news.put(None)
+    except BaseException as error:
+        news.put(error)
+
+
+def _client(address: str) -> Any:
     from distributed import Client
 
     try:
-        client = Client(address, timeout=_ANSWER, set_as_default=False)
+        return Client(address, timeout=_ANSWER, set_as_default=False)
     except Exception as error:
         raise InvalidRequest(f"no dask scheduler answers at {address!r} ({one_line(error):.120})") from None
-    with client:
-        start = f"dask worker {address} --nthreads 1 --nworkers N"
+
+
+def connected(address: str, studies: Sequence[Study]) -> Cluster:
+    """The scheduler at the address, its workers looked at: there are some, single-threaded, with this very attnfun."""
+    start = f"dask worker {address} --nthreads 1 --nworkers N"
+    with _client(address) as client:
         try:
             client.wait_for_workers(1, timeout=_ANSWER)
         except Exception:
@@ -208,7 +214,7 @@ def connected(address: str, studies: Sequence[Study]) -> Iterator[Cluster]:
             raise InvalidRequest(f"workers at {address} lack what a unit needs: {one_line(error):.200}") from None
         if any(found != _fingerprints(studies) for found in theirs):
             raise InvalidRequest(f"workers at {address} have another attnfun, Python, NumPy, SciPy or torch than this")
-        yield Cluster(client, address)
+    return Cluster(address)
 
 
 def _fingerprints(studies: Sequence[Study]) -> list[str]:

@@ -78,7 +78,9 @@ class Laboratory:
         """How many studies there are, and of which verdict."""
         badges = [one.badge for one in self.found]
         kinds = (*VERDICTS, FAILED, UNFINISHED, DAMAGED)
-        counts = ", ".join(f"{badges.count(kind)} {_plural(kind, badges.count(kind))}" for kind in kinds if kind in badges)
+        counts = ", ".join(
+            f"{badges.count(kind)} {_plural(kind, badges.count(kind))}" for kind in kinds if kind in badges
+        )
         left = f"; {len(self.missing)} not run here" if self.missing else ""
         return f"{len(badges)} {'study' if len(badges) == 1 else 'studies'}: {counts}{left}."
 

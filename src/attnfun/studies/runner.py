@@ -7,7 +7,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -101,8 +100,8 @@ def reproduce(
     if jobs is not None and cluster is not None:
         raise InvalidRequest("jobs are processes of this machine: the number of a cluster's workers is its own")
     studies = installed(studies, cluster is not None, skip_missing)
-    with nullcontext(Local(jobs)) if cluster is None else connected(cluster, studies) as pool:
-        return _run([_Run(one, size, Path(out) / one.name, resume) for one in studies], pool, progress)
+    pool = Local(jobs) if cluster is None else connected(cluster, studies)
+    return _run([_Run(one, size, Path(out) / one.name, resume) for one in studies], pool, progress)
 
 
 def chosen(names: str | Study | Iterable[str | Study]) -> list[Study]:

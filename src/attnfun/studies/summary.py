@@ -9,7 +9,10 @@ _ROWS = 16  # a longer table is named, not shown
 
 def summary(laboratory: Laboratory) -> str:
     """A heading, the overview, and a section a study: claim, verdict, paragraph, small tables, how to run it again."""
-    parts = ["# Studies\n", f"{laboratory.sentence()} Written by `attnfun report --markdown`; each verdict is a function of"]
+    parts = [
+        "# Studies\n",
+        f"{laboratory.sentence()} Written by `attnfun report --markdown`; each verdict is a function of",
+    ]
     parts.append("its study's table.\n")
     parts += ["| study | what it asks | verdict |", "| --- | --- | --- |"]
     for _, here, absent in laboratory.groups():

@@ -53,7 +53,7 @@ def page(laboratory: Laboratory) -> str:
 
 
 def _overview(laboratory: Laboratory) -> str:
-    parts = ['<div class="wide"><table class="overview">\n']
+    parts = ['<table class="overview">\n']
     for title, here, absent in laboratory.groups():
         parts.append(f'<tbody>\n<tr><th colspan="2" scope="rowgroup">{escape(title)}</th></tr>\n')
         for one in here:
@@ -64,7 +64,7 @@ def _overview(laboratory: Laboratory) -> str:
             names = ", ".join(escape(name) for name in absent)
             parts.append(f'<tr><td class="absent">{names}</td><td>{_badge("not run")}</td></tr>\n')
         parts.append("</tbody>\n")
-    return "".join(parts) + "</table></div>\n"
+    return "".join(parts) + "</table>\n"
 
 
 def _badge(kind: str) -> str:
@@ -95,7 +95,7 @@ def _picture(one: Found) -> str:
     alt = escape(f"Figure of {one.name}: {one.record['title']}. Verdict: {one.badge}.")
     least = round(0.6 * width)  # below this the lettering is too small: a phone scrolls sideways instead
     return (
-        f'<div class="wide figure"><img src="data:image/png;base64,{data}" alt="{alt}" width="{width}" '
+        f'<div class="wide figure" tabindex="0"><img src="data:image/png;base64,{data}" alt="{alt}" width="{width}" '
         f'height="{height}" style="min-width:{least}px"></div>\n'
     )
 
@@ -112,7 +112,7 @@ def _table(one: Found) -> str:
     meanings = _pairs([(c, str(one.record["columns"][c])) for c in columns])
     return (
         f"<details>\n<summary>Table: {len(one.table):,} rows</summary>\n"
-        f'<div class="wide"><table class="rows">\n<thead><tr>{head}</tr></thead>\n'
+        f'<div class="wide" tabindex="0"><table class="rows">\n<thead><tr>{head}</tr></thead>\n'
         f"<tbody>\n{body}</tbody>\n</table></div>\n{more}{meanings}</details>\n"
     )
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnfun.cli.render import console, facts, grid, literal, number, print_json, progress_bar, shortened
+from attnfun.cli.render import console, facts, fail, grid, literal, number, print_json, progress_bar, shortened
 from attnfun.errors import InvalidRequest
 
 PANEL = "Laboratory"
@@ -66,16 +66,20 @@ def reproduce_command(
         def news(at: runner.Progress) -> None:
             progress(str(at), at.done / max(at.total, 1))
 
-        outcomes = runner.reproduce(
-            "all" if names == ["all"] else names,
-            "full" if full else "quick",
-            out,
-            resume=resume,
-            jobs=jobs,
-            cluster=cluster,
-            skip_missing=skip_missing,
-            progress=news,
-        )
+        try:
+            outcomes = runner.reproduce(
+                "all" if names == ["all"] else names,
+                "full" if full else "quick",
+                out,
+                resume=resume,
+                jobs=jobs,
+                cluster=cluster,
+                skip_missing=skip_missing,
+                progress=news,
+            )
+        except KeyboardInterrupt:
+            fail({"status": "error", "reason": f"interrupted; --resume goes on with what is in {out}"}, as_json)
+            return 130
     failed = [outcome for outcome in outcomes if outcome.verdict is None]
     if as_json:
         status = "error" if failed else "done"

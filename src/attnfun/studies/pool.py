@@ -10,10 +10,12 @@ from __future__ import annotations
 import gc
 import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Protocol
 
 from attnfun.errors import AttnfunError, InvalidRequest
@@ -30,11 +32,16 @@ _one_at_a_time = threading.Lock()  # threads of one worker would share torch's s
 
 @dataclass(frozen=True)
 class Task:
-    """One unit of a study, and the key under which its result is kept."""
+    """One unit of a study, and the key under which its result is kept.
+
+    `imports` are the packages that any unit of the run needs. A worker imports them before its first one: joblib starts
+    a worker anew that has grown much since then (a leak, it thinks), and a late import of torch would look like it.
+    """
 
     study: Study
     unit: Unit
     key: str
+    imports: tuple[str, ...] = ()
 
 
 class Died(Exception):
@@ -80,10 +87,10 @@ def run_task(task: Task, parent: int | None) -> Result:
         if task.key != unit_key(task.study, task.unit, fingerprint(task.study)):
             return {"key": task.key, "error": "the worker has another version of attnfun or of a package it stands on"}
         try:
-            if "torch" in task.study.needs:
-                import torch
-
-                torch.set_num_threads(1)
+            for name in task.imports:
+                import_module(name)
+            if "torch" in sys.modules:
+                sys.modules["torch"].set_num_threads(1)
             clock, cpu = time.perf_counter(), time.process_time()
             rows = task.study.rows(task.unit)
             times = {"seconds": time.perf_counter() - clock, "cpu_seconds": time.process_time() - cpu}

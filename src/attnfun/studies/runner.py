@@ -101,7 +101,8 @@ def reproduce(
         raise InvalidRequest("jobs are processes of this machine: the number of a cluster's workers is its own")
     studies = installed(studies, cluster is not None, skip_missing)
     pool = Local(jobs) if cluster is None else connected(cluster, studies)
-    return _run([_Run(one, size, Path(out) / one.name, resume) for one in studies], pool, progress)
+    imports = tuple(sorted({module for one in studies for module in one.needs}))
+    return _run([_Run(one, size, Path(out) / one.name, resume, imports) for one in studies], pool, progress)
 
 
 def chosen(names: str | Study | Iterable[str | Study]) -> list[Study]:
@@ -166,7 +167,7 @@ def _run(runs: Sequence[_Run], pool: Pool, progress: Callable[[Progress], None] 
 class _Run:
     """One study under way: the units that wait, those that failed, and the folder."""
 
-    def __init__(self, study: Study, size: str, folder: Path, resume: bool) -> None:
+    def __init__(self, study: Study, size: str, folder: Path, resume: bool, imports: tuple[str, ...] = ()) -> None:
         self.study, self.size, self.folder = study, size, folder
         code = store.fingerprint(study)
         units = study.units(study.parameters(size))
@@ -174,7 +175,8 @@ class _Run:
         (folder / store.UNITS).mkdir(parents=True, exist_ok=True)
         store.clear(folder, units=not resume)
         self.kept = [key for key in self.keys if store.kept(folder, key) is not None]
-        self.waiting = {key: Task(study, unit, key) for key, unit in self.keys.items() if key not in self.kept}
+        left = [(key, unit) for key, unit in self.keys.items() if key not in self.kept]
+        self.waiting = {key: Task(study, unit, key, imports) for key, unit in left}
         self.failures: list[str] = []
         self.outcome: Outcome | None = None
         self._describe("unfinished", None, 0, 0.0)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnfun.cli.render import console, facts, fail, grid, literal, number, print_json, progress_bar, shortened
+from attnfun.cli.render import console, fail, grid, literal, number, print_json, progress_bar, shortened
 from attnfun.errors import InvalidRequest
 
 PANEL = "Laboratory"
@@ -101,7 +101,9 @@ def _print(outcomes: list[Any]) -> None:
             screen.print(literal(f"and {len(outcome.failures) - 5} more units"), style="dim")
         kept = f", {outcome.kept} of them from an earlier run" if outcome.kept else ""
         done = f"{outcome.rows:,} rows of {outcome.units:,} units{kept}; {outcome.cpu_seconds:,.1f} s of CPU"
-        screen.print(facts("", [("size", outcome.size), ("done", done), ("files", literal(f"{outcome.folder}/"))]))
+        screen.print(literal(f"{outcome.size}: {done}"), style="dim")
+        screen.print(literal(f"{outcome.folder}/"), style="dim", soft_wrap=True)
+        screen.print()
     if len(outcomes) > 1:
         kinds = [outcome.status for outcome in outcomes]
         counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in STYLE if kind in kinds)

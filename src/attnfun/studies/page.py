@@ -15,6 +15,7 @@ from attnfun.studies.study import HOLDS, LIMITS, REFUTED
 
 _CLASS = {HOLDS: "holds", LIMITS: "limits", REFUTED: "refuted"}
 _ROWS = 200  # of a table on the page; the files have all
+_PHONE = 330  # pixels a picture has on one
 _DOTS_PER_PIXEL = 1.3  # pictures are drawn at 130 dots an inch, a page has 100 to 96
 
 
@@ -94,7 +95,8 @@ def _picture(one: Found) -> str:
     data = base64.b64encode(one.figure).decode("ascii")
     alt = escape(f"Figure of {one.name}: {one.record['title']}. Verdict: {one.badge}.")
     least = round(0.6 * width)  # below this the lettering is too small: a phone scrolls sideways instead
-    return (
+    hint = '<p class="swipe">The figure goes on to the right: swipe it.</p>\n' if least > _PHONE else ""
+    return hint + (
         f'<div class="wide figure" tabindex="0"><img src="data:image/png;base64,{data}" alt="{alt}" width="{width}" '
         f'height="{height}" style="min-width:{least}px"></div>\n'
     )

@@ -137,13 +137,11 @@ class Local:
         from joblib import Parallel, delayed, parallel_config
 
         ahead = "2*n_jobs" if self.jobs > 1 else 1  # joblib runs n_jobs=1 in this process
-        with parallel_config(backend="loky", inner_max_num_threads=1):
-            parallel = Parallel(
-                n_jobs=max(2, self.jobs), batch_size=1, pre_dispatch=ahead, return_as="generator_unordered"
-            )
-            found = parallel(delayed(run_task)(task, os.getpid()) for task in tasks)
+        options = {"n_jobs": max(2, self.jobs), "batch_size": 1, "pre_dispatch": ahead}
         try:
-            yield from found
+            with parallel_config(backend="loky", inner_max_num_threads=1):
+                parallel = Parallel(**options, return_as="generator_unordered")
+            yield from parallel(delayed(run_task)(task, os.getpid()) for task in tasks)
         except BrokenProcessPool:
             raise Died(self.jobs) from None  # units are handed out in order: the first without a result were under way
 

@@ -51,7 +51,9 @@ class Found:
         if self.status == FINISHED:
             return str(self.record["verdict"]["words"])
         if self.status == FAILED:
-            return "No verdict: " + "; ".join(str(failure) for failure in self.record["failures"])
+            failures = [str(failure) for failure in self.record["failures"]]
+            more = f"; and {len(failures) - 3} more" if len(failures) > 3 else ""
+            return "No verdict: " + "; ".join(failures[:3]) + more
         if self.status == UNFINISHED:
             return f"The run has not ended; {self.record['rerun']} --resume goes on with it."
         return "The files of this study do not read back: run it again."

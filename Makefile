@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench suites float32 in-context relations retrieval finite neighbours two-candidates fuzz lint tables claims clean
+.PHONY: help demo test test-slow bench suites float32 in-context relations retrieval finite neighbours two-candidates studies fuzz lint tables claims clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -14,7 +14,7 @@ help: ## this list
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "attnfun needs Python 3.11 or newer")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,plot,test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[studies,test]'
 	touch $@
 
 demo: $(READY) ## compile, verify, evaluate and draw one function (writes demo.safetensors, demo.png)
@@ -54,6 +54,10 @@ neighbours: $(READY) ## furthest and nearest neighbours: proved, predicted and m
 two-candidates: $(READY) ## layers trained to find the further of two candidates, against the proved bound (a minute)
 	$(BIN)/python benchmarks/two_candidates.py --png docs/two-candidates.png
 
+studies: $(READY) ## every study at quick size, and one page of all of them (writes attnfun-studies/; under 20 minutes)
+	$(BIN)/attnfun reproduce all --quick --jobs $(JOBS) --out attnfun-studies; status=$$?; \
+	$(BIN)/attnfun report attnfun-studies && exit $$status
+
 fuzz: $(READY) ## 2,000 soundness cases against the checker, with figures
 	$(BIN)/python tests/certify/test_fuzz.py
 
@@ -68,5 +72,5 @@ claims: $(READY) ## write CLAIMS.md from the code's own registry
 	$(BIN)/python -m attnfun.claims > CLAIMS.md.new && mv CLAIMS.md.new CLAIMS.md
 
 clean: ## remove the environment and everything generated
-	rm -rf $(VENV) build dist demo.png demo.safetensors .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	rm -rf $(VENV) build dist demo.png demo.safetensors attnfun-studies .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from attnfun.sequences import sequence
     from attnfun.set_functions import SetApproximant, set_function
     from attnfun.solver import InContextSolver, in_context
+    from attnfun.studies.report import report
+    from attnfun.studies.runner import reproduce
     from attnfun.targets import Box
     from attnfun.training import Learned, train
     from attnfun.trilinear import TrilinearForm, ternary
@@ -90,6 +92,8 @@ __all__ = [
     "plan",
     "rank_of",
     "relation",
+    "report",
+    "reproduce",
     "retrieval_certificate",
     "retrieve",
     "sequence",
@@ -142,6 +146,8 @@ _HOMES = {
     "plan": "attnfun.planner",
     "rank_of": "attnfun.limits.score_rank",
     "relation": "attnfun.relations",
+    "report": "attnfun.studies.report",
+    "reproduce": "attnfun.studies.runner",
     "retrieval_certificate": "attnfun.certify.retrieval_bounds",
     "retrieve": "attnfun.retrieval",
     "sequence": "attnfun.sequences",

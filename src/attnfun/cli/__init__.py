@@ -32,6 +32,8 @@ from attnfun.cli import (
     plan,
     preorder,
     relation,
+    report,
+    reproduce,
     retrieve,
     ternary,
     train,
@@ -80,6 +82,8 @@ neighbours.register(app)
 plan.register(app)
 train.register(app)
 diagnose.register(app)
+reproduce.register(app)
+report.register(app)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

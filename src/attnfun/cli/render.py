@@ -49,7 +49,8 @@ def failure(error: BaseException) -> dict[str, Any]:
     if isinstance(error, OSError):
         return {"status": "invalid", "reason": text}
     if isinstance(error, ModuleNotFoundError):
-        extra = {"torch": "torch", "matplotlib": "plot"}.get((error.name or "").split(".")[0])
+        extras = {"torch": "torch", "matplotlib": "plot", "joblib": "studies", "sklearn": "studies"}
+        extra = extras.get((error.name or "").split(".")[0])
         advice = f"; install it with: pip install 'attnfun[{extra}]'" if extra else ""
         return {"status": "invalid", "reason": f"this needs the package {error.name!r}, which is not installed{advice}"}
     if isinstance(error, MemoryError):

@@ -100,7 +100,7 @@ def judge(table: Table) -> Verdict:
 def draw(table: Table) -> Any:
     from attnfun.plots.panels import NETWORKS, title
 
-    figure, axes = panels()
+    figure, axes = panels(height=4.6)
     ax = axes[0, 0]
     for colour, way in zip(NETWORKS, BUILT, strict=False):
         rows = where(table, way=way)
@@ -111,7 +111,7 @@ def draw(table: Table) -> Any:
     rows = where(table, way="learned")
     ax.loglog(values(rows, "p"), values(rows, "error"), "x", color="#7a4fbf", label="learned, each seed")
     ax.set(xlabel="keys p", ylabel="sup error")
-    ax.legend(fontsize=7, frameon=False)
+    figure.legend(loc="outside lower center", ncols=3, fontsize=7, frameon=False)
     title(ax, "clip(x, −2, 3) by one head", "constructed, proved, and learned with the same number of keys")
     return figure
 

@@ -1,0 +1,62 @@
+"""The same laboratory in words and numbers: a Markdown page without pictures."""
+
+from __future__ import annotations
+
+from attnfun.studies.report import FINISHED, Found, Laboratory, cell, is_number
+
+_ROWS = 16  # a longer table is named, not shown
+
+
+def summary(laboratory: Laboratory) -> str:
+    """A heading, the overview, and a section a study: claim, verdict, paragraph, small tables, how to run it again."""
+    parts = [
+        "# Studies\n",
+        f"{laboratory.sentence()} Written by `attnfun report --markdown`; each verdict is a function of",
+    ]
+    parts.append("its study's table.\n")
+    parts += ["| study | what it asks | verdict |", "| --- | --- | --- |"]
+    for _, here, absent in laboratory.groups():
+        for one in here:
+            title = _inline(str(one.record.get("title", "")))
+            parts.append(f"| [`{one.name}`](#{one.name}) | {title} | {one.badge} |")
+        parts += [f"| `{name}` |  | not run |" for name in absent]
+    parts.append("")
+    for title, here, _ in laboratory.groups():
+        if here:
+            parts += [f"## {title}\n", *(_study(one) for one in here)]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _study(one: Found) -> str:
+    record = one.record
+    lines = [f"### {one.name}\n"]
+    if "claim" in record:
+        lines.append(f"*{_inline(record['title'])}.*\n")
+        lines.append(f"**Claim.** {_inline(record['claim'])} ({_inline(record['source']).rstrip('.')}.)\n")
+    lines.append(f"**{one.badge.capitalize()}.** {_inline(one.words)}\n")
+    if one.status == FINISHED:
+        lines += _table(one)
+        cost = f"{record['size']}: {cell(record['units'])} units, {record['cpu_seconds']:,.0f} s of CPU"
+        full = f"; a full run: {_inline(record['full_time'])}" if record["full_time"] else ""
+        lines.append(f"`{record['rerun']}` ({cost}{full}).\n")
+    else:
+        lines.append(f"`{record['rerun']}`\n")
+    return "\n".join(lines)
+
+
+def _table(one: Found) -> list[str]:
+    columns = [name for name in one.record["columns"] if name not in one.record["timings"]]
+    if len(one.table) > _ROWS:
+        return [f"Its table has {len(one.table):,} rows: {', '.join(f'`{c}`' for c in columns)}.\n"]
+    numeric = [any(is_number(row.get(c)) for row in one.table) for c in columns]
+    head = f"| {' | '.join(_inline(c) for c in columns)} |"
+    rule = f"| {' | '.join('---:' if right else '---' for right in numeric)} |"
+    body = [f"| {' | '.join(_inline(cell(row.get(c))) for c in columns)} |" for row in one.table]
+    return [head, rule, *body, ""]
+
+
+def _inline(text: str) -> str:
+    """Text on one line that Markdown and its HTML leave as it is."""
+    for mark in "\\`*_|<[]":
+        text = text.replace(mark, "\\" + mark)
+    return " ".join(text.split())

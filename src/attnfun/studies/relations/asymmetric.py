@@ -51,8 +51,8 @@ def target_of(name: str) -> Any:
     from attnfun.targets.relation import Relation
 
     text, d = RELATIONS[name]
-    sides = ({f"{v}{k + 1}": (0.0, 1.0) for k in range(d)} for v in "xy")
-    return Relation.read(text, *sides)
+    left, right = ({f"{v}{k + 1}": (0.0, 1.0) for k in range(d)} for v in "xy")
+    return Relation.read(text, left, right)
 
 
 def half_antisymmetric(target: Any) -> float:
@@ -124,7 +124,8 @@ def judge(table: Table) -> Verdict:
         best = min(mine, key=lambda row: float(row["proved"]))
         words += (
             f"{name[0].upper()}{name[1:]}: {best['rank']} features are proved to {best['proved']:.2g} "
-            f"({best['rank_lower']} are needed by any method; cells of the published quantisation would be {best['cells']:.2g} a side). "
+            f"({best['rank_lower']} are needed by any method; cells of the "
+            f"published quantisation would be {best['cells']:.2g} a side). "
         )
         rows = where(table, relation=name, way="two towers")
         if rows:

@@ -195,7 +195,8 @@ def judge(table: Table) -> Verdict:
         f"of order there, and one level more makes {'ties' if ties else 'NO tie'}. The cascade of heads "
         f"{'copied the best key every time' if cascade else 'FAILED'}"
         f" (P = {', '.join(format(row['size'], ',') for row in where(table, part='cascade'))} in float32). "
-        f"On the continuum x1 + τ x2 misorders τ/3 − τ²/12 of all pairs, as drawn at random to {off:.1f} standard errors at most. "
+        f"On the continuum x1 + τ x2 misorders τ/3 − τ²/12 of all pairs, as drawn at random to "
+        f"{off:.1f} standard errors at most. "
     )
     trained = where(table, part="trained")
     if trained:

@@ -51,8 +51,8 @@ def target_of(name: str) -> Any:
     from attnfun.targets.relation import Relation
 
     text, interval, d = RELATIONS[name]
-    sides = ({f"{v}{k + 1}": interval for k in range(d)} for v in "xy")
-    return Relation.read(text, *sides, symmetric=True)
+    left, right = ({f"{v}{k + 1}": interval for k in range(d)} for v in "xy")
+    return Relation.read(text, left, right, symmetric=True)
 
 
 def run(unit: Unit) -> list[Row]:
@@ -100,9 +100,12 @@ def _truncated_series(target: Any, unit: Unit) -> list[Row]:
         def features(points: Any, part: slice = part) -> Any:
             return (target.table(points, Z) * root) @ V[:, part] / np.sqrt(lam[part])
 
+        def scores(A: Any, B: Any, of: Any = features) -> Any:
+            return of(A) @ of(B).T
+
         phi = features(X)
         diagonal = float((1.0 - (phi * phi).sum(axis=1)).max())
-        error = sup_error(target, lambda A, B, f=features: f(A) @ f(B).T)
+        error = sup_error(target, scores)
         rows.append(_row(unit, target, n, error, diagonal=diagonal, trace=float(lam[n:].clip(0).sum())))
     return rows
 
@@ -159,7 +162,8 @@ def judge(table: Table) -> Verdict:
         words += (
             f"The trap: the sum of the eigenvalues left out is no sup bound. At {worst_row['rank']} terms it is "
             f"{worst_row['trace']:.2g} where the error is {worst_row['error']:.2g}, "
-            f"{worst_row['error'] / worst_row['trace']:.0f} times as much; the largest residual on the diagonal, {worst_row['diagonal']:.2g}, is that error. "
+            f"{worst_row['error'] / worst_row['trace']:.0f} times as much; the largest "
+            f"residual on the diagonal, {worst_row['diagonal']:.2g}, is that error. "
         )
     for what, rows in faults:
         if rows:

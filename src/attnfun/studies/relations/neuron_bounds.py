@@ -1,8 +1,8 @@
-"""`neuron-bounds`: how many neurons a bound by Barron norms gives, how many are proved to do, and how many training needs.
+"""`neuron-bounds`: neurons by a bound with Barron norms, neurons that are proved to do, and what training needs.
 
-With n features, κ² = sup r(x, x) and features of Barron norm C, shallow towers of n (8 κ C √n/ε)² neurons do: n features
-within δ = ε/(8 κ √n) each, at (C/δ)² neurons a feature. That form is our own derivation with the published ingredients
-(decay of the spectrum, Barron norm); the paper's own exponents and constants were not compared.
+With n features, κ² = sup r(x, x) and features of Barron norm C, shallow towers of n (8 κ C √n/ε)² neurons do: n
+features within δ = ε/(8 κ √n) each, at (C/δ)² neurons a feature. That form is our own derivation with the published
+ingredients (decay of the spectrum, Barron norm); the paper's own exponents and constants were not compared.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def target_of(name: str) -> Any:
     from attnfun.targets.relation import Relation
 
     text, d, symmetric = RELATIONS[name]
-    sides = ({f"{v}{k + 1}": (0.0, 1.0) for k in range(d)} for v in "xy")
-    return Relation.read(text, *sides, symmetric=symmetric)
+    left, right = ({f"{v}{k + 1}": (0.0, 1.0) for k in range(d)} for v in "xy")
+    return Relation.read(text, left, right, symmetric=symmetric)
 
 
 def run(unit: Unit) -> list[Row]:
@@ -199,8 +199,8 @@ STUDY = Study(
         "tight in practice?"
     ),
     source=(
-        "Altabaa and Lafferty 2024, arXiv 2402.08856, for the ingredients (spectral decay, Barron norm); the form with its "
-        "constants, n (8 κ C √n/ε)², is derived here; ReLU towers and their proofs are our own."
+        "Altabaa and Lafferty 2024, arXiv 2402.08856, for the ingredients (spectral decay, Barron norm); the form with "
+        "its constants, n (8 κ C √n/ε)², is derived here; ReLU towers and their proofs are our own."
     ),
     columns={
         "relation": "on the unit interval or square",

@@ -17,7 +17,7 @@ def _softmax_distribution(rows: Rows) -> Rows:
 def _higher_order(rows: Rows) -> Rows:
     for row in rows:
         if row["part"] == "product" and row["order"] == 3:
-            row["rank"] = row["rule"] + 1
+            row["rank"] = row["rank_lower"] = row["rule"] + 1
     return rows
 
 

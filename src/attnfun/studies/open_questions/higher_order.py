@@ -173,14 +173,15 @@ def _learned(unit: Unit) -> Row:
 
 
 def judge(table: Table) -> Verdict:
-    """Refuted where a proof fails, a rank is above what counting gives, or training beats a least error.
+    """Refuted where a proof fails, more is proved to be needed than counting gives, or training beats a least error.
 
-    With limits where something could be measured only, or more than five times the terms known to be needed are used.
+    With limits where something could be measured only, a construction takes more than counting gives, or more than five
+    times the terms known to be needed.
     """
     built = [row for row in table if row["part"] != "ternary learned"]
     faults = [
         ("is off by more than was proved", above(built, "error", "proved")),
-        ("takes more features than counting gives", above(built, "rank", "rule")),
+        ("needs more features than counting gives", above(built, "rank_lower", "rule")),
         ("beats the least error of its rank", above(table, "least", "error")),
         ("has a lower bound above its rank", above(built, "rank_lower", "rank")),
     ]
@@ -217,9 +218,15 @@ def judge(table: Table) -> Verdict:
         if rows:
             row = rows[0]
             return Verdict(REFUTED, f"{words}Refuted: {row['part']} ({row['case']}, order {row['order']}) {what}.")
-    if unproved or not loose <= 5:
+    over = above(built, "rank", "rule")
+    if unproved or over or not loose <= 5:
         end = f"Counting holds; between rank and its lower bound lies a factor of up to {loose:.0f}"
-        end += f", and {len(unproved)} case was measured only." if unproved else "."
+        if over:
+            most = max(over, key=lambda row: float(row["rank"] / row["rule"]))
+            end += (
+                f"; {most['part']} ({most['case']}) was built with {most['rank']} where counting gives {most['rule']}"
+            )
+        end += f"; measured only: {', '.join(distinct(unproved, 'part'))}." if unproved else "."
         return Verdict(LIMITS, words + end)
     return Verdict(HOLDS, words + "Counting holds, and lower bounds are near.")
 

@@ -43,6 +43,10 @@ def units(size: Mapping[str, Any]) -> list[Unit]:
             for rank in part["learned"]
             for seed in range(size["seeds"])
         ]
+        out += [
+            {"relation": name, "way": "learned", "rank": part["learned"][-1], "seed": seed, "steps": steps}
+            for seed, steps in enumerate(part.get("long", []))
+        ]
         out += [{"relation": name, "way": "random features", "ranks": part["random"], "seeds": size["random_seeds"]}]
     return [{"relation": "one variable", "way": "Mercer", "ranks": size["mercer"]}, *out]
 
@@ -61,7 +65,7 @@ def run(unit: Unit) -> list[Row]:
         return [_constructed(target, unit)]
     if unit["way"] == "learned":
         found = train_on(target, unit["rank"], 64, steps=unit["steps"], seed=unit["seed"], shared=True)
-        return [_row(unit, target, unit["rank"], sup_error(target, found), seed=unit["seed"])]
+        return [_row(unit, target, unit["rank"], sup_error(target, found), seed=unit["seed"], steps=unit["steps"])]
     if unit["way"] == "Mercer":
         return _truncated_series(target, unit)
     return _random_features(target, unit)
@@ -70,7 +74,7 @@ def run(unit: Unit) -> list[Row]:
 def _row(unit: Unit, target: Any, rank: int, error: float, **more: Any) -> Row:
     from attnfun.limits.relation_rank import error_lower
 
-    empty = dict.fromkeys(("seed", "eps", "proved", "diagonal", "trace"))
+    empty = dict.fromkeys(("seed", "steps", "eps", "proved", "diagonal", "trace"))
     first = {"relation": unit["relation"], "way": unit["way"], "rank": rank}
     row = first | empty | more | {"error": error, "least": error_lower(target, rank)}
     return {name: row[name] for name in STUDY.columns}
@@ -135,7 +139,7 @@ def judge(table: Table) -> Verdict:
         ("proved above the tolerance", above(built, "proved", "eps")),
         ("below the least error of its rank", above(table, "least", "error")),
     ]
-    words, short = "", []
+    words, last = "", dict[str, float]()
     for name in distinct(table, "relation"):
         mine = where(built, relation=name)
         if not mine:
@@ -143,13 +147,14 @@ def judge(table: Table) -> Verdict:
         best = min(mine, key=lambda row: float(row["proved"]))
         words += f"The Gaussian of {name}: {best['rank']} constructed features are proved to {best['proved']:.2g}"
         words += f" (no {best['rank']} features do better than {best['least']:.2g}). "
-        for rank in distinct(where(table, relation=name, way="learned"), "rank"):
-            errors = values(where(table, relation=name, way="learned", rank=rank), "error")
-            equal = [row["proved"] for row in mine if row["rank"] <= rank]
-            if equal:
-                words += f"Rank {rank}: trained {min(errors):.2g} to {max(errors):.2g} (median {median(errors):.2g},"
-                words += f" {len(errors)} seeds), constructed {min(equal):.2g}. "
-                short.append((name, rank, median(errors) / min(equal)))
+        learned = where(table, relation=name, way="learned")
+        for rank in distinct(learned, "rank"):
+            equal = min((row["proved"] for row in mine if row["rank"] <= rank), default=None)
+            for steps in distinct(where(learned, rank=rank), "steps") if equal is not None else []:
+                errors = values(where(learned, rank=rank, steps=steps), "error")
+                words += f"Rank {rank}, {steps:,} steps: trained {min(errors):.2g} to {max(errors):.2g} (median "
+                words += f"{median(errors):.2g}, seeds: {len(errors)}), constructed {equal:.2g}. "
+                last[name] = median(errors) / equal
         rows = where(table, relation=name, way="random features")
         most = max(values(rows, "rank"), default=0)
         if rows:
@@ -169,7 +174,6 @@ def judge(table: Table) -> Verdict:
         if rows:
             row = rows[0]
             return Verdict(REFUTED, f"{words}Refuted: rank {row['rank']} ({row['way']}, {row['relation']}) is {what}.")
-    last = {name: ratio for name, _, ratio in short}
     if not all(ratio <= 10 for ratio in last.values()):
         return Verdict(
             LIMITS, words + "The weights exist and are proved; training falls short of them at larger ranks."
@@ -230,6 +234,7 @@ STUDY = Study(
         "way": "constructed, learned (one hidden layer of 64 tanh units), random features, or the Mercer series",
         "rank": "features",
         "seed": "of the random start or draw",
+        "steps": "of training by Adam; a quarter as many of LBFGS follow",
         "eps": "the tolerance asked for",
         "error": "sup error measured over all pairs of a fine grid",
         "proved": "bound proved for every pair, from the stored weights",
@@ -250,6 +255,7 @@ STUDY = Study(
                 "one variable": {
                     "eps": [0.5, 0.3, 0.1, 0.03, 1e-2, 3e-3, 1e-3, 1e-4, 1e-6],
                     "learned": [4, 6, 8, 10, 12],
+                    "long": [12000],
                     "random": [4, 8, 16, 100, 1000, 10000],
                 },
                 "two variables": {

@@ -115,7 +115,8 @@ def barron_norm(built: Any) -> float | None:
 def _needed(rows: Table, eps: float) -> int | None:
     """The fewest neurons at which the median of the trained errors is within eps."""
     sizes = sorted(distinct(rows, "neurons"))
-    good = [n for n in sizes if median(values(where(rows, neurons=n), "error")) <= eps]
+    errors = {n: values(where(rows, neurons=n), "error") for n in sizes}
+    good = [n for n in sizes if median(errors[n]) <= eps and all(error == error for error in errors[n])]
     return good[0] if good else None
 
 

@@ -293,7 +293,7 @@ STUDY = Study(
             "steps": 600,
             "rank": 8,
             "seeds": 3,
-            "bands": [0.4, 0.2, 0.1],
+            "bands": [0.4, 0.3, 0.2],
             "widths": [16, 64, 256],
             "signed": [*SIGNED, SLIGHT],
             "halves": [1, 2, 4, 8, 16],

@@ -252,6 +252,9 @@ def draw(table: Table) -> Any:
                 ax.semilogy(values(ruled, "order"), values(ruled, "rule"), ":", color=colour, label="by counting")
         ax.set(xlabel="order k" if part == "product" else "depth k", ylabel="rank")
         ax.set_xticks(distinct(where(table, part=part), "order"))
+        ranks = sorted(distinct(where(table, part=part), "rank"))
+        ax.set_yticks(ranks, [str(r) for r in ranks])
+        ax.minorticks_off()
         ax.legend(fontsize=7, frameon=False, loc="upper left")
         title(ax, head, note)
     ax = axes[0, 2]
@@ -262,8 +265,12 @@ def draw(table: Table) -> Any:
         ax.loglog(values(rows, "rank"), values(rows, "error"), "x", color=colour, label=f"{name}: trained")
         ax.loglog(values(rows, "rank"), values(rows, "least"), "_", color=BOUND, ms=9)
     ax.plot([], [], "_", color=BOUND, ms=9, label="least at that rank")
-    ax.set(xlabel="terms", ylabel="sup error")
-    ax.legend(fontsize=7, frameon=False, loc="lower left")
+    most = max(values([r for r in table if r["part"].startswith("ternary")], "rank"))
+    counts = [n for n in (2, 4, 8, 16, 32, 64, 128, 256) if n <= most]
+    ax.set_xticks(counts, [str(n) for n in counts])
+    ax.minorticks_off()
+    ax.set(xlabel="terms", ylabel="sup error", ylim=(1e-7, 0.5))
+    ax.legend(fontsize=7, frameon=False, loc="lower right")
     title(ax, "Three variables", "trilinear forms Σ a(x) b(y) c(z)")
     return figure
 

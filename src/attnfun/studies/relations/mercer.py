@@ -6,6 +6,7 @@ and the truncated Mercer series itself, all against the least error that any fea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -149,8 +150,8 @@ def judge(table: Table) -> Verdict:
         words += f" (no {best['rank']} features do better than {best['least']:.2g}). "
         learned = where(table, relation=name, way="learned")
         for rank in distinct(learned, "rank"):
-            equal = min((row["proved"] for row in mine if row["rank"] <= rank), default=None)
-            for steps in distinct(where(learned, rank=rank), "steps") if equal is not None else []:
+            equal = min((row["proved"] for row in mine if row["rank"] <= rank), default=math.nan)
+            for steps in distinct(where(learned, rank=rank), "steps"):
                 errors = values(where(learned, rank=rank, steps=steps), "error")
                 words += f"Rank {rank}, {steps:,} steps: trained {min(errors):.2g} to {max(errors):.2g} (median "
                 words += f"{median(errors):.2g}, seeds: {len(errors)}), constructed {equal:.2g}. "

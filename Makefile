@@ -43,7 +43,7 @@ relations: $(READY) ## ranks and towers of relations, every certificate attacked
 
 retrieval: $(READY) ## heads over keys: proved against measured, on random keys and on digits (a few minutes)
 	$(BIN)/python benchmarks/retrieval.py
-	$(BIN)/python benchmarks/retrieval_digits.py --png docs/retrieval-digits.png
+	$(BIN)/attnfun reproduce retrieval-real --full --out build/studies
 
 finite: $(READY) ## dimensions that finite relevance relations need (a few minutes)
 	$(BIN)/python benchmarks/finite_relations.py

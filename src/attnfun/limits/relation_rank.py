@@ -30,9 +30,20 @@ _PRODUCTS = 6_000_000
 _PAIRS = {1: 40, 2: 11, 3: 5}  # Gauss nodes a variable, by the variables of the larger side of a factor
 
 
-@np.errstate(all="ignore")  # what overflows counts as nothing
 def rank_lower(relation: Relation, eps: float) -> int:
     """No features ⟨φ, ψ⟩ of fewer coordinates than this come within `eps` everywhere; at least 0."""
+    return int(np.count_nonzero(_tails(relation) > eps))
+
+
+def error_lower(relation: Relation, rank: int) -> float:
+    """No features ⟨φ, ψ⟩ of `rank` coordinates come nearer than this everywhere; at least 0."""
+    tails = _tails(relation)
+    return float(tails[rank]) if 0 <= rank < len(tails) else 0.0
+
+
+@np.errstate(all="ignore")  # what overflows counts as nothing
+def _tails(relation: Relation) -> Array:
+    """Proved lower bounds of the sup error of n features, n = 0, 1, …; nothing is said past the last."""
     core = plain_core(relation)
     factors = factors_of(core, relation.symmetric)
     sizes = [max(len(f.left), len(f.right)) for f in factors]
@@ -54,15 +65,14 @@ def rank_lower(relation: Relation, eps: float) -> int:
     for other in parts[1:]:
         other = other[other > 0]
         if not len(other):
-            return 0
+            return np.zeros(0)
         if len(values) * len(other) > _PRODUCTS:  # leaving out small ones only lowers the bound
             values = np.sort(values)[::-1][: max(1, _PRODUCTS // len(other))]
         values = np.multiply.outer(values, other).ravel() * (1 - 4 * _U)
     values = np.minimum(np.sort(values)[::-1], 1e150)  # squares must not overflow; less only lowers the bound
     if not np.isfinite(values).all():
-        return 0
-    tails = np.sqrt(np.cumsum((values**2)[::-1])[::-1]) * (1 - (len(values) + 8) * _U)
-    return int(np.count_nonzero(tails > eps))
+        return np.zeros(0)
+    return np.asarray(np.sqrt(np.cumsum((values**2)[::-1])[::-1]) * (1 - (len(values) + 8) * _U))
 
 
 def _gauss(box: Box, places: tuple[int, ...], count: int) -> tuple[Array, Array]:

@@ -11,6 +11,8 @@ import pytest
 
 from attnfun.errors import InvalidRequest
 from attnfun.limits.separation.krawtchouk import (
+    candidate_energies,
+    candidates_lower,
     coordinates_lower,
     coordinates_upper,
     cube_coefficients,
@@ -98,6 +100,24 @@ def test_the_bound_by_values_is_the_tail_of_singular_values(dim: int) -> None:
     squares = np.linalg.svd(signs(dim), compute_uv=False) ** 2 / 4.0**dim
     for count in (1, 2, 3, 2**dim // 3, 2**dim - 1, 2**dim):
         assert float(values_lower(dim, count)) == pytest.approx(squares[count:].sum(), abs=1e-12)
+
+
+@pytest.mark.parametrize("sets", [[(0, 1)], [(0,), (1,)], [(0, 1), (1, 2)], [(0, 1, 2)]])
+def test_two_candidates_by_least_squares(sets: list[tuple[int, ...]]) -> None:
+    """All of {−1, 1}^{3 × 3}: what any functions of r coordinates of both candidates and of y leave."""
+    triples = np.array(list(product(range(8), repeat=3)))
+    z = cube(3)
+    x1, x2, y = (z[triples[:, k]] for k in range(3))
+    target = np.sign(((x1 - x2) * y).sum(axis=1)).astype(float)
+    columns = []
+    for one in sets:
+        label = packed(np.concatenate([x1[:, list(one)], x2[:, list(one)], y], axis=1))
+        columns.append((label[:, None] == np.unique(label)[None]).astype(float))
+    found = np.linalg.lstsq(np.concatenate(columns, axis=1), target, rcond=None)[0]
+    left = float(np.mean((target - np.concatenate(columns, axis=1) @ found) ** 2))
+    assert sum(candidate_energies(3)) == Fraction(int((target != 0).sum()), len(target))
+    assert left >= float(candidates_lower(3, len(sets[0]), len(sets))) - 1e-12
+    assert candidates_lower(3, len(sets[0]), len(sets)) > 0 or len(sets[0]) == 3
 
 
 def test_any_labels_are_above_the_bound_by_values() -> None:

@@ -25,10 +25,16 @@ H C(r, ℓ) sets of size ℓ. The bound is attained where no two of the R_h shar
 one head, or disjoint ones, H r ≤ d.
 *Values*: functions of κ_h(z) are a space of dimension at most v, so Σ_h φ_h is a kernel of rank at most H v in z
 against y, and the target's has the singular values |λ_ℓ|, each C(d, ℓ) times: Eckart and Young.
+*Two candidates* (`candidates_lower`): x1, x2, y uniform and independent, target sign(⟨x1 − x2, y⟩), 0 for ties, heads
+φ_h(r coordinates of x1, the same of x2, y). Given the set A of places where x1 and x2 differ, m of them, and the common
+values elsewhere, z = x1 on A is uniform on {−1, 1}^A, the target is sign(⟨z, y_A⟩), and a head knows z on R_h ∩ A only:
+its error is at least the sum of λ_{|S|}(m)² over the S ⊆ A that lie in no R_h. A set S of size ℓ lies in a random A of
+size m with probability C(m, ℓ)/C(d, ℓ). So the bound is that of `coordinates` with ē_ℓ = Σ_m C(d, m) 2^{−d} e_ℓ(m) for
+e_ℓ.
 *Upper*: for R_h drawn at random and independently S is in none with probability (1 − C(r, ℓ)/C(d, ℓ))^H; the mean of
 the least error is Σ e_ℓ (1 − C(r, ℓ)/C(d, ℓ))^H, and some choice is no worse.
 
-What it does *not* say: a head of rank r with real weights is no head that reads r coordinates. K = (1, 2, 4, …, 2^{d−1})
+What it does *not* say: a head of rank r with real weights is no head that reads r coordinates. K = (1, 2, …, 2^{d−1})
 maps the cube one-to-one to numbers, so φ(⟨K, z⟩, y) is every function of z and y, and no bound on rank alone holds on
 the cube. With weights of p bits ⟨K, z⟩ has at most d 2^p + 1 values, r of them the r-th power of that: rank counts
 through the values it can tell apart (`values`), that is, through bits.
@@ -71,10 +77,29 @@ def cube_energies(dim: int) -> tuple[Fraction, ...]:
     return tuple(math.comb(dim, k) * value**2 for k, value in enumerate(cube_coefficients(dim)))
 
 
+@lru_cache(maxsize=64)
+def candidate_energies(dim: int) -> tuple[Fraction, ...]:
+    """(ē_0, …, ē_d) of sign(⟨x1 − x2, y⟩): the mean of e_ℓ over the number of places where x1 and x2 differ."""
+    d = whole_number("dim", dim, 1, MOST_DIM)
+    out = [Fraction(0)] * (d + 1)
+    for m in range(1, d + 1):
+        for k, value in enumerate(cube_energies(m)):
+            out[k] += Fraction(math.comb(d, m), 2**d) * value
+    return tuple(out)
+
+
 def coordinates_lower(dim: int, rank: int, heads: int) -> Fraction:
     """No H heads that read r coordinates of z each, and all of y, have a smaller error."""
+    return _missed(cube_energies(dim), dim, rank, heads)
+
+
+def candidates_lower(dim: int, rank: int, heads: int) -> Fraction:
+    """No H heads that read r coordinates of both candidates each, and all of y, tell the nearer one with less."""
+    return _missed(candidate_energies(dim), dim, rank, heads)
+
+
+def _missed(energies: tuple[Fraction, ...], dim: int, rank: int, heads: int) -> Fraction:
     r, H = whole_number("rank", rank, 0, dim), whole_number("heads", heads, 0, None)
-    energies = cube_energies(dim)
     seen = (min(Fraction(1), Fraction(H * math.comb(r, k), math.comb(dim, k))) for k in range(dim + 1))
     return sum((e * (1 - share) for e, share in zip(energies, seen, strict=True)), Fraction(0))
 

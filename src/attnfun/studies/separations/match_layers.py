@@ -1,8 +1,9 @@
 """One layer of standard softmax attention with free weights, trained to mark tokens that pairs or triples complete.
 
 Tokens are residues mod M with a free embedding each; a token attends to all tokens and a null; an MLP reads the token
-and what H heads of rank r and value width r brought. The task is Match2 or Match3 at every token. Sets are drawn so
-that both answers are common (`fair_modulus`). Torch is imported when a function is called.
+and what H heads of rank r and value width r brought. The task is Match2 or Match3 at every token of uniform sets; with
+M = N/ln 2 for pairs and N(N+1)/(2 ln 2) for triples about half of the tokens have a match. Torch is imported when a
+function is called.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from attnfun.learn.descend import descend, generator, one_torch_thread, require_
 
 @dataclass(frozen=True)
 class Layer:
-    """What is trained: `order` 2 or 3, N tokens of Z_M, H heads of rank and value width r; `width` of embedding, MLP."""
+    """What is trained: order 2 or 3, N tokens of Z_M, H heads of rank and value width r; `width` is the embedding's."""
 
     order: int
     tokens: int
@@ -31,12 +32,6 @@ class Layer:
     samples: int = 4000
 
 
-def fair_modulus(order: int, tokens: int) -> int:
-    """The modulus at which about half of the tokens of a random set have a match: 1 − e^{−N^{order−1}/(c M)} = ½."""
-    sets = tokens if order == 2 else tokens * (tokens + 1) / 2
-    return max(3, round(sets / math.log(2)))
-
-
 def trained_accuracy(layer: Layer, seed: int) -> tuple[float, float, float]:
     """(balanced accuracy on fresh sets, its standard error, share of tokens with a match)."""
     torch = require_torch()
@@ -49,17 +44,18 @@ def trained_accuracy(layer: Layer, seed: int) -> tuple[float, float, float]:
 
         embedding, null = drawn(M, w, fan=1), drawn(1, w, fan=1)
         Q, K, V = (drawn(H, w, r, fan=w) for _ in range(3))
-        first, second = drawn(w + H * r, layer.hidden, fan=w + H * r), drawn(layer.hidden, layer.hidden, fan=layer.hidden)
-        last = drawn(layer.hidden, 1, fan=layer.hidden)
-        shifts = [torch.zeros(layer.hidden, requires_grad=True) for _ in range(2)] + [torch.zeros(1, requires_grad=True)]
+        seen, hidden = w + H * r, layer.hidden
+        first, second = drawn(seen, hidden, fan=seen), drawn(hidden, hidden, fan=hidden)
+        last = drawn(hidden, 1, fan=hidden)
+        shifts = [torch.zeros(size, requires_grad=True) for size in (hidden, hidden, 1)]
 
         def scores(x: Any) -> Any:
             tokens = embedding[x]
             keys = torch.cat([tokens, null.expand(len(x), 1, w)], dim=1)
             q, k, v = (torch.einsum("bnw,hwr->bhnr", t, m) for t, m in ((tokens, Q), (keys, K), (keys, V)))
             heads = torch.softmax(q @ k.transpose(-1, -2), dim=-1) @ v
-            seen = torch.cat([tokens, heads.transpose(1, 2).flatten(2)], dim=-1)
-            inner = torch.nn.functional.gelu(seen @ first + shifts[0])
+            both = torch.cat([tokens, heads.transpose(1, 2).flatten(2)], dim=-1)
+            inner = torch.nn.functional.gelu(both @ first + shifts[0])
             inner = torch.nn.functional.gelu(inner @ second + shifts[1])
             return (inner @ last + shifts[2])[..., 0]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from attnfun.learn.descend import descend, generator, one_torch_thread, require_torch
@@ -46,7 +47,7 @@ def trained_error(plan: Plan, seed: int) -> tuple[float, float]:
     with one_torch_thread():
         parameters, network = _network(torch, plan, seed)
 
-        def loss(step: int) -> torch.Tensor:
+        def loss(step: int) -> Any:
             x = _sets(torch, hard, plan.batch, generator(seed, 1, step))
             return _squares(torch, network(x) - _target(torch, hard, x)).mean()
 
@@ -123,7 +124,7 @@ def _mlp(torch: Any, sizes: Sequence[int], source: Any, entire: bool) -> list[tu
     A polynomial activation grows: holomorphic networks start with a quarter of that variance in either part.
     """
     layers = []
-    for fan, out in zip(sizes, sizes[1:], strict=False):
+    for fan, out in pairwise(sizes):
         parts = []
         for shape, size in (((fan, out), (3 / fan) ** 0.5), ((out,), fan**-0.5)):
             drawn = (2 * torch.rand((*shape, 2) if entire else shape, generator=source) - 1) * size

@@ -13,6 +13,7 @@ from attnfun.studies.open_questions import discrete_metric, nonanalytic_sets, pr
 
 def test_rounding_to_bits_is_that_of_the_formats() -> None:
     x = np.random.default_rng(0).normal(size=5000) * 10.0 ** np.random.default_rng(1).integers(-3, 4, 5000)
+    x = x[np.abs(x) > 1e-4]  # float16 has fewer bits for smaller ones
     assert np.array_equal(precision.rounded(x, 24), x.astype(np.float32).astype(float))
     assert np.array_equal(precision.rounded(x, 11), x.astype(np.float16).astype(float))
     assert np.array_equal(precision.rounded(x, 53), x) and precision.rounded(np.zeros(1), 3)[0] == 0

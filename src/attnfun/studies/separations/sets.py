@@ -215,9 +215,9 @@ STUDY = Study(
         "tiny": {
             "points": 4,
             "seeds": 1,
-            "deep": [[2, 2, 20], [2, 4, 20], [2, 8, 20]],
-            "pairs": [[PRODUCT, 2, 2, 20]],
-            "built_deep": [2],
+            "deep": [[2, 4, 10], [2, 8, 10]],
+            "pairs": [[PRODUCT, 2, 2, 10]],
+            "built_deep": [],
             "built_pairs": [],
         },
         "quick": {

@@ -16,9 +16,11 @@ cells.
 Ramps of width w make ψ continuous and piecewise linear, a ReLU network, and change it on sets of measure O(w) only. The
 price is bits: Q log2(N+1) of them in one feature. With 53 bits (`packed`) sums are exact in float64.
 
-*Polynomially many features and a continuous ρ* are enough without such bits: 2 N D' + 1 generic sums determine sets of
-N points of R^{D'} (Amir, Gortler, Avni, Ravina, Dym 2023; cf. Wang et al. 2023), fewer than the C(D, 2) terms of the
-target of degree 2 once D is large, where the bound for holomorphic features still holds.
+*Polynomially many features and a continuous ρ* are enough without such bits: 2 N D' + 1 sums of generic networks with
+an analytic activation determine sets of N points of R^{D'} (Amir, Gortler, Avni, Ravina, Dym 2023, arXiv 2306.06529,
+who also show that sums of piecewise linear ψ never do so exactly; cf. Wang et al. 2023, arXiv 2307.04001, for other
+embeddings). That is fewer than the C(D, 2) terms of the target of degree 2 once D is large, where the bound for
+holomorphic features still holds. Here D' = 2D: a complex coordinate is two real ones.
 """
 
 from __future__ import annotations
@@ -185,6 +187,9 @@ def judge(table: Table) -> Verdict:
             "free as ReLU's: the hypothesis that counts is that no conjugate enters."
         )
         return Verdict(REFUTED, words + end)
+    lost = sum(not math.isfinite(row["error"]) for row in trained)
+    if lost:
+        return Verdict(LIMITS, words + f"No network is seen below the bound, but {lost} trainings did not end well.")
     if not wide <= 0.1:
         return Verdict(LIMITS, words + f"ReLU networks stay above the bound, yet below GELU's by {wide:.2f}.")
     return Verdict(HOLDS, words + "No network without analyticity is below the bound.")
@@ -230,7 +235,8 @@ STUDY = Study(
     claim="The lower bound on the features that DeepSets needs, proved for analytic networks, should also hold for "
     "networks that are not analytic, such as ReLU networks (open in the source).",
     source="Zweig and Bruna 2022, arXiv 2206.01266 (analytic activations are assumed; others are left open). The "
-    "argument that one packed feature is enough is our own; injective sums: Amir et al. 2023, Wang et al. 2023.",
+    "argument that one packed feature is enough is our own; injective sums are quoted from Amir et al. 2023, "
+    "arXiv 2306.06529.",
     columns={
         "way": "activation of trained networks; packed: digits in a number; or a quoted theorem",
         "points": "N, points of a set",

@@ -151,6 +151,9 @@ def judge(table: Table) -> Verdict:
         )
     else:
         words += "No trained DeepSets lies below the proved bound for half as many holomorphic features. "
+    lost = sum(not math.isfinite(row["error"]) for row in table)
+    if lost:
+        short.append(f"{lost} trainings did not end well")
     if faults:
         return Verdict(REFUTED, words + f"Refuted: {'; '.join(faults)}.")
     if short:

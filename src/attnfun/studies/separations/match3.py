@@ -9,7 +9,7 @@ does not find is no proof that it is not there: the impossibility is the reducti
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import product
 from typing import Any
 
@@ -93,13 +93,20 @@ def _built(order: int, tokens: int, modulus: int, count: int) -> Row:
     net = af.matching(tokens, modulus, order)
     x = _sets(np.random.default_rng([order, tokens, modulus]), tokens, modulus, count)
     wanted = net.exact(x)
-    answers = [net(x)] + ([net.third_order(x)] if order == 3 else [])
+    answers = [_in_parts(net, x, (tokens + (tokens**2 if order == 3 else 1)) ** 2)]
+    answers += [_in_parts(net.third_order, x, tokens**3)] if order == 3 else []
     right = np.stack([(out > 0.5) == wanted for out in answers])
     margin = min(float(np.abs(out - 0.5).min()) for out in answers) * (1 if right.all() else -1)
     numbers = {"heads": net.cost.heads, "cases": right.size, "accuracy": float(right.mean()), "proved": net.margin}
     return _row(
         BUILT, order=order, tokens=tokens, modulus=modulus, margin=margin, share=float(wanted.mean()), rank=2, **numbers
     )
+
+
+def _in_parts(answer: Callable[[Any], Any], x: NDArray[np.int64], products: int) -> NDArray[np.float64]:
+    """Some sets at a time, so that memory stays in bounds: `products` is how many scores a set has."""
+    step = max(1, 2**22 // products)
+    return np.concatenate([answer(x[start : start + step]) for start in range(0, len(x), step)])
 
 
 def _reduced(elements: int, most: int) -> Row:
@@ -117,7 +124,7 @@ def _reduced(elements: int, most: int) -> Row:
     modulus = 20 * elements
     net = af.matching(x.shape[1], modulus, 3)
     meet = np.array([bool((a & b).any()) for a, b in pairs])
-    decided = np.concatenate([net.third_order(part)[:, 0] > 0.5 for part in np.array_split(x, -(-len(x) // 256))])
+    decided = _in_parts(net.third_order, x, x.shape[1] ** 3)[:, 0] > 0.5
     counted = net.exact(x)[:, 0]
     right = (counted == meet) & (decided == meet)
     numbers = {"tokens": x.shape[1], "modulus": modulus, "cases": len(pairs), "accuracy": float(right.mean())}

@@ -229,7 +229,7 @@ STUDY = Study(
             "deep": [[2, h, 600] for h in (1, 2, 4, 6, 8)] + [[3, h, 1200] for h in (4, 10, 20)],
             "pairs": [[FREE, 2, 2, 1800], [FREE, 2, 4, 900], [PRODUCT, 2, 2, 500], [PRODUCT, 3, 2, 500]],
             "built_deep": [2],
-            "built_pairs": [2],
+            "built_pairs": [2, 3],
         },
         "full": {
             "points": 4,

@@ -411,6 +411,19 @@ TESTED = (
         ),
     ),
     Tested(
+        "nearest neighbours on the Hamming cube: the expansion is the matrix of signs, no choice of coordinates and no"
+        " labels of few values are below their bounds, and one number with weights of powers of two sees everything",
+        (
+            "tests/limits/separation/test_krawtchouk.py::test_the_expansion_is_the_matrix",
+            "tests/limits/separation/test_krawtchouk.py::"
+            "test_no_choice_of_coordinates_is_below_and_the_mean_is_the_upper_one",
+            "tests/limits/separation/test_krawtchouk.py::test_any_labels_are_above_the_bound_by_values",
+            "tests/limits/separation/test_krawtchouk.py::test_two_candidates_by_least_squares",
+            "tests/limits/separation/test_krawtchouk.py::"
+            "test_one_number_with_weights_of_two_powers_sees_the_whole_cube",
+        ),
+    ),
+    Tested(
         "networks on sets: the order of the points does not matter, power sums give the target's exact values, and no"
         " bound is below the worst error found, in NumPy or torch",
         (

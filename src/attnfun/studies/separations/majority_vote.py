@@ -121,6 +121,8 @@ def judge(table: Table) -> Verdict:
                 f"d = {row['dim']}, H = {row['heads']}: counted {row['counted']:.4f}, {row['predicted']:.4f} due"
             )
     for row in votes:
+        if not (0 <= row["predicted"] <= 1 and 0 <= row["given_margin"] <= 1):
+            faults.append(f"d = {row['dim']}, H = {row['heads']}: the quadrature gives no probability")
         # one draw of directions is not the mean over draws: their spread comes on top
         if (
             row["network"] is not None
@@ -150,6 +152,8 @@ def judge(table: Table) -> Verdict:
         if not row["network"] >= TALLY:
             faults.append(f"the tally has {row['network']:.5f} at d = {row['dim']}")
     for row in tallies:
+        if row["predicted"] is not None and not 0 <= row["predicted"] <= 1:
+            faults.append(f"no accuracy is predicted of the tally of d = {row['dim']}, β = {row['beta']}")
         if not row["network"] + SLACK * row["network_se"] >= row["proved"]:
             faults.append(f"the tally of d = {row['dim']}, β = {row['beta']} is below its proved accuracy")
     if faults or not least:

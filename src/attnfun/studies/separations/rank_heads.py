@@ -133,6 +133,8 @@ def judge(table: Table) -> Verdict:
                 for rank in distinct(on, "rank")
             )
             words += f"With rH = {line} medians over seeds are {shares}. "
+        if not (built["error"] <= built["proved"] + SLACK * built["error_se"] and base > 0):
+            faults.append(f"the constructed head at d = {dim} errs more than proved, or the linear map has no error")
         if not worst <= LEARNED[dim]:
             faults.append(f"full rank errs {worst:.3f} at d = {dim}, above {LEARNED[dim]}")
         if not best["error"] >= NOT_LEARNED[dim]:

@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench suites float32 in-context relations retrieval finite neighbours two-candidates studies fuzz lint tables claims clean
+.PHONY: help demo test test-slow bench suites float32 in-context relations retrieval finite neighbours studies fuzz lint tables claims clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,9 +50,6 @@ finite: $(READY) ## dimensions that finite relevance relations need (a few minut
 
 neighbours: $(READY) ## furthest and nearest neighbours: proved, predicted and measured (a few minutes)
 	$(BIN)/python benchmarks/neighbours.py
-
-two-candidates: $(READY) ## layers trained to find the further of two candidates, against the proved bound (a minute)
-	$(BIN)/python benchmarks/two_candidates.py --png docs/two-candidates.png
 
 studies: $(READY) ## every study at quick size, and one page of all of them (writes attnfun-studies/; under 20 minutes)
 	$(BIN)/attnfun reproduce all --quick --jobs $(JOBS) --out attnfun-studies; status=$$?; \

@@ -83,20 +83,24 @@ def descend(
     optimiser: str = "adam",
     betas: tuple[float, float] = (0.9, 0.999),
     weight_decay: float = 1e-2,
+    warm: float = 0.3,
     report: Callable[[int, float], None] | None = None,
 ) -> list[float]:
     """The losses of `steps` steps on `loss(step)`, each taken before its update; `parameters` are changed in place.
 
-    `schedule`: "one-cycle", "constant", "linear" or "cosine" (both to 0), with `lr` its largest rate. `weight_decay` is
-    AdamW's. `report(step, loss)` is called about a hundred times. A loss that is not finite ends the descent: it is the
-    last of the list, no update follows it, and the list is shorter than `steps`.
+    `schedule`: "one-cycle", "constant", "linear" or "cosine" (both to 0), with `lr` its largest rate; a one-cycle rises
+    for the share `warm` of the steps. `weight_decay` is AdamW's. `report(step, loss)` is called about a hundred times.
+    A loss that is not finite ends the descent: it is the last of the list, no update follows it, and the list is
+    shorter than `steps`.
     """
     if schedule not in SCHEDULES:
         raise InvalidRequest(f"schedule={schedule!r:.30}: write {', '.join(SCHEDULES)}")
+    if not 0 <= warm < 1:
+        raise InvalidRequest(f"warm={warm!r:.30}: a share of the steps, from 0 to below 1")
     stepper, losses = optimiser_of(parameters, optimiser, lr, betas, weight_decay), list[float]()
     for step in range(steps):
         for group in stepper.param_groups:
-            group["lr"] = rate_at(schedule, lr, step, steps)
+            group["lr"] = rate_at(schedule, lr, step, steps, warm)
         stepper.zero_grad()
         value = loss(step)
         losses.append(float(value.detach()))

@@ -62,8 +62,11 @@ class Recipe:
         return asdict(self)
 
 
-def rate_at(schedule: str, lr: float, step: int, steps: int) -> float:
-    """The rate of step `step` of `steps`, counted from 0; "linear" and "cosine" fall from lr towards 0."""
+def rate_at(schedule: str, lr: float, step: int, steps: int, warm: float = _WARM) -> float:
+    """The rate of step `step` of `steps`, counted from 0; "linear" and "cosine" fall from lr towards 0.
+
+    `warm`: the share of the steps in which a one-cycle rises.
+    """
     if schedule == "constant" or steps < 2:
         return lr
     if schedule == "linear":
@@ -71,9 +74,9 @@ def rate_at(schedule: str, lr: float, step: int, steps: int) -> float:
     if schedule == "cosine":
         return lr * _between(1.0, 0.0, step / steps)
     t = step / (steps - 1)
-    if t < _WARM:
-        return lr * _between(_FIRST, 1.0, t / _WARM)
-    return lr * _between(1.0, _LAST, (t - _WARM) / (1 - _WARM))
+    if t < warm:
+        return lr * _between(_FIRST, 1.0, t / warm)
+    return lr * _between(1.0, _LAST, (t - warm) / (1 - warm))
 
 
 def _between(start: float, end: float, t: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ pytest.importorskip("matplotlib")
 @pytest.fixture(autouse=True)
 def two_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     """A registry of two made-up studies, of which one fails."""
-    studies = {"roots": made_up.study("roots", 3), "raising": made_up.study("raising", 3, raises=1)}
+    studies = {"roots": made_up.study("roots", 3), "raising": made_up.study("raising", 3, ("statistics",), raises=1)}
     monkeypatch.setattr(registry, "GROUPS", {"open-questions": tuple(studies)})
     monkeypatch.setattr(registry, "NAMES", tuple(studies))
     real = registry.find
@@ -42,6 +43,17 @@ def test_a_run_and_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "2 studies: 1 holds, 1 failed." in text and "report.html" in text and "s.md" in text
     assert main(["report", out, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["studies"] == {"roots": "holds", "raising": "failed"}
+
+
+def test_studies_without_their_packages_can_be_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "statistics", None)
+    argv = ["reproduce", "all", "--out", str(tmp_path / "out"), "--jobs", "2", "--json"]
+    assert main(argv) == 2 and not (tmp_path / "out").exists()
+    assert "raising needs statistics" in capsys.readouterr().err
+    assert main([*argv, "--skip-missing"]) == 0
+    assert json.loads(capsys.readouterr().out)["skipped"] == ["raising"]
 
 
 def test_the_list_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:

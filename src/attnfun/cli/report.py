@@ -50,5 +50,5 @@ def report_command(
     screen = console()
     screen.print(literal(found.sentence()))
     for path in files.values():
-        screen.print(literal(f"{path}  ({Path(path).stat().st_size / 1e6:.1f} MB)"))
+        screen.print(literal(f"{path}  ({Path(path).stat().st_size / 1e6:.1f} MB)"), soft_wrap=True)
     return 0

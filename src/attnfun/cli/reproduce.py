@@ -61,6 +61,7 @@ def reproduce_command(
         raise InvalidRequest("--jobs counts processes of this machine: leave it out with --cluster")
     from attnfun.studies import runner
 
+    asked: str | list[str] = "all" if names == ["all"] else names
     with progress_bar("reproduce") as progress:
 
         def news(at: runner.Progress) -> None:
@@ -68,7 +69,7 @@ def reproduce_command(
 
         try:
             outcomes = runner.reproduce(
-                "all" if names == ["all"] else names,
+                asked,
                 "full" if full else "quick",
                 out,
                 resume=resume,
@@ -81,11 +82,15 @@ def reproduce_command(
             fail({"status": "error", "reason": f"interrupted; --resume goes on with what is in {out}"}, as_json)
             return 130
     failed = [outcome for outcome in outcomes if outcome.verdict is None]
+    ran = [outcome.name for outcome in outcomes]
+    skipped = [study.name for study in runner.chosen(asked) if study.name not in ran]
     if as_json:
-        status = "error" if failed else "done"
-        print_json({"status": status, "out": out, "studies": [outcome.to_json() for outcome in outcomes]})
+        record = {"status": "error" if failed else "done", "out": out, "skipped": skipped}
+        print_json({**record, "studies": [outcome.to_json() for outcome in outcomes]})
     else:
         _print(outcomes)
+        if skipped:
+            console().print(literal(f"left out, for want of packages: {', '.join(skipped)}"))
     return 1 if failed else 0
 
 

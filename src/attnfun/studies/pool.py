@@ -8,6 +8,7 @@ the units of a lost worker to the others by itself.
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import queue
 import sys
@@ -197,6 +198,8 @@ def _send(client: Any, tasks: Sequence[Task], news: queue.Queue[Any]) -> None:
 def _client(address: str) -> Any:
     from distributed import Client
 
+    for name in ("distributed", "distributed.client"):  # what becomes of lost workers is said here, once
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         return Client(address, timeout=_ANSWER, set_as_default=False)
     except Exception as error:

@@ -2,9 +2,9 @@
 
 Every task here is decided by scores ⟨q, k⟩. In b-bit arithmetic the stored coordinates of q and k and the score itself
 are rounded to b significant bits. With u = 2^{−b} a score moves by at most ((1+u)³ − 1) Σ|q_i k_i|, and its sum in
-float64 by d 2^{−53} Σ|q_i k_i|: together at most 3.1 u Σ|q_i k_i| for b ≥ 9 and d 2^{b−53} ≤ 0.09. Let the *margin* be the
-largest relative error of scores that the task bears: half of the least gap between scores that must be told apart, or,
-for averages, the tolerance divided by the inverse temperature (logits that move by e move weights by tanh(e/2) in
+float64 by d 2^{−53} Σ|q_i k_i|: together at most 3.1 u Σ|q_i k_i| for b ≥ 9 and d 2^{b−53} ≤ 0.09. Let the *margin* be
+the largest relative error of scores that the task bears: half of the least gap between scores that must be told apart,
+or, for averages, the tolerance divided by the inverse temperature (logits that move by e move weights by tanh(e/2) in
 total variation); over the reach, the largest Σ|q_i k_i|. Then
 
     b ≥ log2(3.1/margin)  bits are enough.

@@ -47,7 +47,7 @@ def reproduce_command(
       attnfun reproduce --list
       attnfun reproduce interpolation-rate
       attnfun reproduce all --quick --out results --resume
-      attnfun reproduce rank-heads two-candidates --full --cluster tcp://10.0.0.1:8786
+      attnfun reproduce rank-heads two-candidates --full --cluster tcp://HOST:8786
     """
     if show:
         return _list(names, as_json)

@@ -178,8 +178,8 @@ def judge(table: Table) -> Verdict:
     passed = [row for row in table if min(row["with_average"], row["published"] or 1.0) < row["floor_degree_one"]]
     words += (
         f"Which floor is right for k = q: the nearest draw is {lowest['with_average'] / lowest['floor_same']:.3f} "
-        f"times the signed floor {lowest['floor_same']:.4f} (d = {lowest['dim']}) and none is below it; the figure "
-        f"without signs, {lowest['floor_unsigned']:.4f}, is not a floor but a slip, and ½(1 − e₁) = "
+        f"times the floor {lowest['floor_same']:.4f} (d = {lowest['dim']}) and none is below it; |λ|³ for λ³ would "
+        f"give {lowest['floor_unsigned']:.4f}, which k = q cannot reach, and ½(1 − e₁) = "
         f"{lowest['floor_degree_one']:.4f} is where the linear part is learned, passed by {len(passed)} rows. Without "
         f"an averaging head k = q stops at {lowest['floor_alone']:.4f} already. "
     )

@@ -179,7 +179,8 @@ def judge(table: Table) -> Verdict:
     for row in where(table, way=QUOTED):
         words += (
             f"And at D = {row['dim']} (target of degree 2) {row['features']:,} real features determine every set of "
-            f"{row['points']} points, while as many holomorphic ones err by {row['bound']:.3f} at least. "
+            f"{row['points']} points, by a quoted theorem, while as many holomorphic ones err by {row['bound']:.3f} at "
+            "least. "
         )
     if broken:
         row = broken[0]

@@ -5,7 +5,7 @@ difference of two of its points (column `candidates`); the harmonics are charact
 Krawtchouk polynomials, and everything is an exact fraction (`limits.separation.krawtchouk`, statements and proofs).
 Heads that read r coordinates: the bound, what random choices of coordinates leave (exact), what some choice is proved
 to reach. Heads of rank one that know ⟨K, z⟩ for real weights K: the least error of any function of that number and y,
-worked out on the whole cube, for weights of p bits and for powers of two. Softmax heads of rank r, trained.
+worked out on the whole cube, for whole-number weights of p bits and for powers of two. Softmax heads, trained.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def judge(table: Table) -> Verdict:
         error, seen, least = (median(values(rows, name)) for name in ("error", "values", "bound by values"))
         parts.append(f"p = {bits} {error:.3g} ({seen:.0f} values, {least:.3g})")
     if parts:
-        words += "One number ⟨K, z⟩ with weights of p bits, least error (what so many values allow): "
+        words += "One number ⟨K, z⟩ with whole-number weights of p bits, least error (what so many values allow): "
         words += f"{', '.join(parts)}; the bound of one coordinate is {numbers[0]['bound']:.3g}. "
     beaten = [row for row in table if row["way"] in (NUMBER, POWERS) and not row["error"] >= row["bound"] - EXACT]
     for row in where(table, way=POWERS):
@@ -230,7 +230,7 @@ def judge(table: Table) -> Verdict:
         return Verdict(REFUTED, words + f"Refuted: {where_}: the error {row['error']:.4g} breaks what is proved.")
     if beaten:
         end = (
-            "So the bound carries over for coordinates read and for values told apart, that is bits, and fails for "
+            "So the bound carries over for coordinates read and for values told apart, and fails for "
             "rank: one real projection is one-to-one."
         )
         return Verdict(LIMITS, words + end)

@@ -154,8 +154,8 @@ def judge(table: Table) -> Verdict:
         )
     else:
         words += (
-            "No trained DeepSets lies below the proved bound for half as many holomorphic features, which is above 0 for "
-            f"{sum(row['bound'] > 0 for row in deep)} of {len(deep)}. "
+            "No trained DeepSets lies below the proved bound for half as many holomorphic features, which is above 0 "
+            f"for {sum(row['bound'] > 0 for row in deep)} of {len(deep)}. "
         )
     lost = sum(not math.isfinite(row["error"]) for row in table)
     if lost:

@@ -19,6 +19,7 @@ from attnfun.constructions import Request
 from attnfun.constructions.partition import Grid, build_grid
 from attnfun.learn.probe import effective_keys, errors, key_norms
 from attnfun.network import Axis, Head, Layer, Network
+from attnfun.network.head import Array
 from attnfun.targets import Box, Function
 from attnfun.training import measuring_points
 
@@ -67,3 +68,20 @@ def sharpness(network: Network, function: Function) -> tuple[float, float, float
     shared = effective_keys(network, points)
     assert mean is not None and top is not None and shared is not None
     return mean, top, shared
+
+
+def perturbed(network: Network, eta: float, rng: np.random.Generator) -> Network:
+    """Every weight w as w (1 + η u), u uniform on [−1, 1]; labels, which would no longer be true, are dropped."""
+
+    def moved(array: Array) -> Array:
+        return array * (1.0 + eta * rng.uniform(-1.0, 1.0, array.shape))
+
+    layers = []
+    for layer in network.layers:
+        heads = []
+        for head in layer.attention:
+            axes = tuple(Axis(moved(a.query), moved(a.offset), moved(a.slopes), moved(a.biases)) for a in head.axes)
+            heads.append(Head(head.name, axes, moved(head.values), head.writes, head.key_names))
+        layers.append(Layer(tuple(heads)))
+    ends = moved(network.readout), moved(network.readout_bias)
+    return replace(network, layers=tuple(layers), readout=ends[0], readout_bias=ends[1], labels=None)

@@ -117,9 +117,9 @@ def judge(table: Table) -> Verdict:
         mean, error = spread(found)
         shared, worth = median(ratios(rows, top, "effective_keys")), median(ratios(rows, top, "value_max"))
         words += (
-            f"{start.capitalize()} start, rate {lr:g}, decay {decay:g}: noise {top:g} multiplies the mean key norm by {mean:.2f} "
-            f"(standard error {100 * error:.0f} %, seeds {found[0]:.2f} to {found[-1]:.2f}), the number of keys that "
-            f"share a point by {shared:.2f}, the largest value by {worth:.2f}. "
+            f"{start.capitalize()} start, rate {lr:g}, decay {decay:g}: noise {top:g} multiplies the mean key norm by "
+            f"{mean:.2f} (standard error {100 * error:.0f} %, seeds {found[0]:.2f} to {found[-1]:.2f}), the number of "
+            f"keys that share a point by {shared:.2f}, the largest value by {worth:.2f}. "
         )
     for start in distinct(table, "start"):
         plain = where(table, start=start, noise=0.0, lr=max(values(table, "lr")))
@@ -156,14 +156,14 @@ def draw(table: Table) -> Any:
             for place, many in zip(places, found, strict=True):
                 ax.semilogy([place] * len(many), many, "o", color=colour, ms=4, alpha=0.6)
             ax.semilogy(places, [median(m) for m in found], "-", color=colour, lw=1.2, label=label)
-    for ax, label in ((axes[0, 0], "mean key norm"), (axes[0, 1], "keys that share a point")):
+    for ax, label in ((axes[0, 0], "mean key norm"), (axes[0, 1], "effective keys")):
         ax.axhline(1.0, color="#52606d", lw=0.8)
         ax.set_xticks(range(len(noises)), [f"{noise:g}" for noise in noises])
         low, high = ax.get_ylim()
         ax.set_ylim(min(low, 0.4), max(high, 2.0))
         ax.set_yticks([0.5, 0.7, 1.0, 1.4, 2.0], ["0.5", "0.7", "1", "1.4", "2"])
         ax.minorticks_off()
-        ax.set(xlabel="noise on the inputs (half-widths of the box)", ylabel=f"{label}, over that without noise")
+        ax.set(xlabel="noise on the inputs (half-widths of the box)", ylabel=f"{label}, with noise over without")
     axes[0, 0].legend(fontsize=7, frameon=False, loc="lower left")
     title(axes[0, 0], "Key norms", "each dot a seed; lines: medians; below 1 would be blur")
     title(axes[0, 1], "Effective keys", "above 1 would be blur")
@@ -175,7 +175,7 @@ STUDY = Study(
     title="Noise on the inputs and the sharpness of a trained head",
     claim="With noise on its inputs a trained head lowers the norms of its keys and queries, so that a blurred "
     "partition averages the noise out.",
-    source="A remark on Liu, Hu, Song, Liu 2025, arXiv 2504.19901 (an experiment that is proposed there, without result).",
+    source="A remark on Liu, Hu, Song, Liu 2025, arXiv 2504.19901 (an experiment proposed there, without result).",
     columns={
         "start": "random, or the partition with as many keys at c = R h² = 20",
         "lr": "largest rate of the one-cycle",

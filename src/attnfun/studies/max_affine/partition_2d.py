@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from attnfun.studies.study import (
@@ -110,13 +111,13 @@ def judge(table: Table) -> Verdict:
         best = [min(where(here, P=P), key=lambda row: row["error"]) for P in resolutions]
         hard = [where(here, P=P, c=sharp)[0] for P in resolutions]
         finite += [b["error"] <= 0.9 * s["error"] for b, s in zip(best, hard, strict=True)]
-        stuck += [not b["error"] < a["error"] for a, b in zip(hard, hard[1:], strict=False)]
+        stuck += [not b["error"] < a["error"] for a, b in pairwise(hard)]
         rates = [slope(values(rows, "P"), values(rows, "error")) for rows in (hard, best)]
         where_best = ", ".join(f"{c:g}" for c in sorted({row["c"] for row in best}))
         words += (
             f"Centres at {layout}: with c = R h² = {sharp:g} the error falls like P^{rates[0]:.2f} to "
-            f"{hard[-1]['error']:.3g} at P = {hard[-1]['P']} (worst case {hard[-1]['worst_case']:.3g}); the best c of the "
-            f"sweep is {where_best}, where it falls like P^{rates[1]:.2f} to {best[-1]['error']:.3g}, proved "
+            f"{hard[-1]['error']:.3g} at P = {hard[-1]['P']} (worst case {hard[-1]['worst_case']:.3g}); the best c of "
+            f"the sweep is {where_best}, where it falls like P^{rates[1]:.2f} to {best[-1]['error']:.3g}, proved "
             f"{best[-1]['proved']:.3g}: {hard[-1]['error'] / best[-1]['error']:.1f} times less with the same keys. "
         )
     if wrong or above or any(stuck):
@@ -127,7 +128,7 @@ def judge(table: Table) -> Verdict:
         return Verdict(
             LIMITS,
             words + "So refining the partition does approximate, at the stated rate; but sending R to infinity is no "
-            "part of it: there is a finite best temperature, and the sharp limit loses what averaging neighbours gains.",
+            "part of it: there is a finite best temperature, the sharp limit loses what averaging neighbours gains.",
         )
     return Verdict(HOLDS, words + "The sharpest temperature is the best, and refining it approximates at the rate.")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from attnfun.studies.study import (
@@ -47,8 +48,7 @@ def _tree(names: Sequence[str]) -> str:
 
 
 def _chain(names: Sequence[str]) -> str:
-    pairs = zip(names, names[1:], strict=False)
-    return "sin(" + " + ".join(f"{a}*{b}" for a, b in pairs) + ")"
+    return "sin(" + " + ".join(f"{a}*{b}" for a, b in pairwise(names)) + ")"
 
 
 def _multilinear(names: Sequence[str]) -> str:
@@ -153,8 +153,9 @@ def judge(table: Table) -> Verdict:
         found = [row for row in rows if row["keys"] is not None]
         refused = sum(row["status"] == "refused" for row in rows)
         words += (
-            f"Without structure ({family}): {found[0]['keys']:.3g} keys at d = {found[0]['d']}, {found[-1]['keys']:.3g} "
-            f"at d = {found[-1]['d']}, exponent {growth(rows):.1f} there; {refused} of {len(rows)} refused. "
+            f"Without structure ({family}): {found[0]['keys']:.3g} keys at d = {found[0]['d']}, "
+            f"{found[-1]['keys']:.3g} at d = {found[-1]['d']}, exponent {growth(rows):.1f} there; "
+            f"{refused} of {len(rows)} refused. "
             if found
             else f"Without structure ({family}): all {len(rows)} refused. "
         )
@@ -199,8 +200,8 @@ def draw(table: Table) -> Any:
 STUDY = Study(
     name="structure",
     title="Which structure avoids the curse of dimension",
-    claim="Approximation in general needs a size exponential in the number of variables; compositional structure avoids "
-    "it. Open: which other structure does.",
+    claim="Approximation in general needs a size exponential in the number of variables; compositional structure "
+    "avoids it. Open: which other structure does.",
     source="Altabaa, Lafferty 2024, arXiv 2402.08856, discussion of the asymmetric case (for relations); the families, "
     "networks and proofs are our own.",
     columns={

@@ -126,7 +126,8 @@ def judge(table: Table) -> Verdict:
     words += (
         f"Learned heads share a point among {median(values(random, 'effective_keys')):.0f} keys (the partitions among "
         f"{median(values(sharp, 'effective_keys')):.1f}), with mean key norms of "
-        f"{median(values(random, 'norm_mean')):.1f} ({median(values(sharp, 'norm_mean')):.0f}): what is learned is no partition. "
+        f"{median(values(random, 'norm_mean')):.1f} ({median(values(sharp, 'norm_mean')):.0f}): what is learned is no "
+        "partition. "
     )
     if wrong or not all(fair):
         why = "a measured error is above its bound" if wrong else "random starts do not even reach the partition"

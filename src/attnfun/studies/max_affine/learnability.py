@@ -129,8 +129,8 @@ def judge(table: Table) -> Verdict:
     norms, far = median(values(random, "norm_mean")), median(values(sharp, "norm_mean"))
     words += (
         f"Learned heads share a point among {median(values(random, 'effective_keys')):.0f} keys (the partitions among "
-        f"{median(values(sharp, 'effective_keys')):.1f}), with mean key norms of {norms:.1f} ({far:.0f}): what is learned "
-        f"is {'no' if norms < far / 2 else 'like the'} partition. "
+        f"{median(values(sharp, 'effective_keys')):.1f}), with mean key norms of {norms:.1f} ({far:.0f}): what is "
+        f"learned is {'no' if norms < far / 2 else 'like the'} partition. "
     )
     if wrong or not all(fair):
         why = "a measured error is above its bound" if wrong else "random starts do not even reach the partition"

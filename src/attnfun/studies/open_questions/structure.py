@@ -233,7 +233,7 @@ STUDY = Study(
         "proved": "bound proved from the stored weights",
     },
     sizes={
-        "tiny": {"eps": 1e-1, "families": ["sparse", "additive"], "dimensions": [2, 3], "products": [2, 3]},
+        "tiny": {"eps": 1e-1, "families": ["sparse"], "dimensions": [2, 3], "products": [2, 3]},
         "quick": {"eps": 1e-3, "families": list(STRUCTURED), "dimensions": [2, 4, 6, 8, 10], "products": [2, 3, 4, 5]},
         "full": {
             "eps": 1e-6,

@@ -12,6 +12,7 @@ from attnfun.approximant import Approximant
 from attnfun.certify import Status
 from attnfun.errors import InvalidRequest
 from attnfun.learn.probe import errors, key_norms
+from attnfun.network import Cost
 from attnfun.network.head import Array
 from attnfun.training import MEASURED, Learned, measuring_points, require_callable
 
@@ -22,6 +23,7 @@ _COLUMNS = ("name", "keys", "heads", "layers", "parameters", "sup", "l2", "prove
 class Entry:
     """One network: its size, its errors measured on the points of the comparison, and its proved bound or None.
 
+    `key_norm_max` is the largest |W_Qᵀ k_j| of a network with keys, of one on tokens the largest norm of W_Q W_Kᵀ.
     `l2` is the root of the mean squared error at the uniform points (of all outputs together); `steps` and `seconds`
     are None for networks that were not trained.
     """
@@ -70,14 +72,21 @@ class Comparison:
         return draw_comparison(self.entries, f"{self.target[:70]}  on  {self.domain[:50]}", path)
 
 
-def compare(*networks: Approximant | Learned, names: tuple[str, ...] | None = None) -> Comparison:
+def compare(*networks: Any, names: tuple[str, ...] | None = None) -> Comparison:
     """What each network costs and how far it is from the target of the first, measured for all at the same points.
 
-    `networks`: what `compile`, `load` or `train` returned, all for one target on one domain. Measured errors are lower
-    ends, never bounds; `proved` is the certificate's, where it has a proof.
+    `networks`: what `compile`, `in_context`, `sequence`, `neighbours`, `relation`, `load` or `train` returned, all for
+    one target on one domain. Measured errors are lower ends, never bounds; `proved` is the certificate's, where it has
+    a proof.
     """
-    if not networks or not all(isinstance(n, (Approximant, Learned)) for n in networks):
-        raise InvalidRequest("compare takes networks that `compile`, `load` or `train` returned")
+    if names is not None and len(names) != len(networks):
+        raise InvalidRequest(f"{len(names)} names for {len(networks)} networks")
+    given = names or _distinct([_name(network) for network in networks])
+    inner = [network.approximant if isinstance(network, Learned) else network for network in networks]
+    if inner and not any(isinstance(one, Approximant) for one in inner):
+        return _compare_models(networks, inner, given)
+    if not inner or not all(isinstance(one, Approximant) for one in inner):
+        raise InvalidRequest("compare takes networks that `compile`, `load` or `train` returned, all for one target")
     target = networks[0].target
     for network in networks:
         require_callable(network.target)
@@ -88,21 +97,66 @@ def compare(*networks: Approximant | Learned, names: tuple[str, ...] | None = No
                 f"compare needs one target: {target.text[:60]} on {target.box.text}, "
                 f"not {other.target.text[:60]} on {other.target.box.text}"
             )
-    if names is not None and len(names) != len(networks):
-        raise InvalidRequest(f"{len(names)} names for {len(networks)} networks")
     X = measuring_points(target.box)
-    given = names or _distinct([_name(network) for network in networks])
-    return Comparison(
-        target.text,
-        target.box.text,
-        len(X),
-        tuple(_entry(network, name, X) for network, name in zip(networks, given, strict=True)),
-    )
+    entries = []
+    for network, one, name in zip(networks, inner, given, strict=True):
+        error = errors(one.network, one.target, X)
+        entries.append(_entry(network, one, name, error, error[:MEASURED], key_norms(one.network)[1]))
+    return Comparison(target.text, target.box.text, len(X), tuple(entries))
 
 
-def _entry(network: Approximant | Learned, name: str, X: Array) -> Entry:
-    error, certificate, cost = errors(network.network, network.target, X), network.certificate, network.cost
-    proved = certificate.error[1] if certificate.status in (Status.PROVED, Status.CONDITIONAL) else None
+def _compare_models(networks: tuple[Any, ...], inner: list[Any], names: tuple[str, ...]) -> Comparison:
+    """The same for networks on prompts, sequences, points and pairs."""
+    from attnfun.measuring import yardstick
+
+    sticks = [yardstick(one) for one in inner]
+    for other in sticks[1:]:
+        if other.same != sticks[0].same:
+            raise InvalidRequest(f"compare needs one target: {sticks[0].text[:60]}, not {other.text[:60]}")
+    least = min(sticks, key=lambda stick: stick.count)
+    entries = []
+    for network, one, name in zip(networks, inner, names, strict=True):
+        error = least.errors(one)
+        entries.append(_entry(network, one, name, error, error, _token_norm(one)))
+    return Comparison(least.text, least.domain, least.count, tuple(entries))
+
+
+def _token_norm(one: Any) -> float | None:
+    from attnfun.learn.token_weights import token_norms
+    from attnfun.network import TokenNetwork, TokenTransformer
+
+    network = getattr(one, "network", None)
+    if isinstance(network, (TokenNetwork, TokenTransformer)):
+        return token_norms(network)[1]
+    towers = network if isinstance(network, tuple) else _towers(one)
+    return max((top for tower in towers if (top := key_norms(tower)[1]) is not None), default=None)
+
+
+def _towers(one: Any) -> tuple[Any, ...]:
+    """The networks of a constructed relation; none of anything else."""
+    from attnfun.relations import RelationApproximant
+
+    if not isinstance(one, RelationApproximant) or one.features_only:
+        return ()
+    return (one.left.network,) if one.stored.signs is not None else (one.left.network, one.right.network)
+
+
+def _cost(one: Any) -> Cost:
+    """Of a relation that of its towers; features without any have a rank alone."""
+    found = getattr(one, "cost", None)
+    if isinstance(found, Cost):
+        return found
+    from attnfun.tower_model import cost_of
+
+    towers = _towers(one)
+    return cost_of(towers) if towers else Cost(0, 0, one.rank, 0, 0, 0, 0.0, 0)
+
+
+def _entry(network: Any, one: Any, name: str, error: Array, uniform: Array, norm: float | None) -> Entry:
+    certificate, cost = getattr(one, "certificate", None), _cost(one)
+    proved, status = None, "sampled" if certificate is None else certificate.status.value
+    if certificate is not None and certificate.status in (Status.PROVED, Status.CONDITIONAL):
+        proved = certificate.error[1]
     trained = network.fit if isinstance(network, Learned) else None
     return Entry(
         name,
@@ -111,20 +165,24 @@ def _entry(network: Approximant | Learned, name: str, X: Array) -> Entry:
         cost.layers,
         cost.parameters,
         float(error.max()),
-        float(np.sqrt(np.mean(error[:MEASURED] ** 2))),
+        float(np.sqrt(np.mean(uniform**2))),
         proved,
-        certificate.status.value,
-        key_norms(network.network)[1],
+        status,
+        norm,
         cost.max_value,
         None if trained is None else trained.steps,
         None if trained is None else trained.seconds,
     )
 
 
-def _name(network: Approximant | Learned) -> str:
+def _name(network: Any) -> str:
     if isinstance(network, Learned):
         return f"learned from {network.start} start"
-    made = network.certificate.construction or "network"
+    if getattr(network, "request", None) and network.request.get("method") == "train":
+        return "learned, as stored"
+    certificate = getattr(network, "certificate", None)
+    made = "" if certificate is None else certificate.construction
+    made = made or getattr(network, "method", "") or "network"
     return "learned, as stored" if made == "learned" else f"constructed ({made})"
 
 

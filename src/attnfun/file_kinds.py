@@ -79,6 +79,14 @@ _KINDS = (
     ),
     FileKind(
         (token_file.FORMAT,),
+        "attnfun.sequence_model",
+        "load_sequence_model",
+        "",
+        "the file holds a trained model of a sequence map: its error is sampled, and no proof of it is known",
+        target="sequence model",
+    ),
+    FileKind(
+        (token_file.FORMAT,),
         "attnfun.solver",
         "load_in_context",
         "verify_in_context",

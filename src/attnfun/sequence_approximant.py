@@ -33,40 +33,13 @@ class SequenceApproximant:
 
     def __call__(self, X: ArrayLike, outside: str = "raise") -> NDArray[np.float64]:
         """(n, d) → (n, p), or (batch, n, d) → (batch, n, p), float64."""
-        sequences, single = self._sequences(X, outside)
+        sequences, single = sequences_of(self.target, X, outside)
         values = self.network.run(sequences).astype(np.float64)
         return values[0] if single else values
 
-    def _sequences(self, X: ArrayLike, outside: str) -> tuple[NDArray[np.float64], bool]:
-        try:
-            array = np.asarray(X, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidRequest(f"sequences {X!r:.60}: an array of numbers is needed") from None
-        n, box = self.target.tokens, self.target.box
-        shape = (n, box.dim)
-        if array.shape == (n,) and box.dim == 1:
-            array = array[:, None]
-        single = array.ndim == 2
-        array = array[None] if single else array
-        if array.ndim != 3 or array.shape[1:] != shape:
-            raise InvalidRequest(
-                f"sequences of shape {np.shape(X)}: {shape} or (batch, {n}, {box.dim}) is needed, "
-                f"{n} tokens with the coordinates {', '.join(box.names)}"
-            )
-        if outside not in ("raise", "clamp", "allow"):
-            raise InvalidRequest(f"outside={outside!r}: write raise, clamp or allow")
-        if np.isnan(array).any():
-            raise InvalidRequest("an entry of a sequence is NaN")
-        inside = (box.low_array <= array) & (array <= box.high_array)
-        if outside == "raise" and not inside.all():
-            b, i, k = (int(v) for v in np.argwhere(~inside)[0])
-            raise InvalidRequest(
-                f"{box.names[k]}={array[b, i, k]:g} of token {i + 1} lies outside the domain {box.text}; "
-                "pass outside='clamp' or 'allow'"
-            )
-        if outside == "clamp":
-            array = np.clip(array, box.low_array, box.high_array)
-        return array, single
+    @property
+    def equivariant(self) -> bool:
+        return self.network.equivariant
 
     @property
     def cost(self) -> Cost:
@@ -138,3 +111,36 @@ class SequenceApproximant:
         else:
             lines.append(f"{c.status.value.capitalize()}: {c.reason or c.status.meaning}.")
         return "\n".join(lines)
+
+
+def sequences_of(target: SequenceMap, X: ArrayLike, outside: str) -> tuple[NDArray[np.float64], bool]:
+    """(batch, n, d) sequences of the target's box, and whether one alone was given; InvalidRequest for others."""
+    try:
+        array = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidRequest(f"sequences {X!r:.60}: an array of numbers is needed") from None
+    n, box = target.tokens, target.box
+    shape = (n, box.dim)
+    if array.shape == (n,) and box.dim == 1:
+        array = array[:, None]
+    single = array.ndim == 2
+    array = array[None] if single else array
+    if array.ndim != 3 or array.shape[1:] != shape:
+        raise InvalidRequest(
+            f"sequences of shape {np.shape(X)}: {shape} or (batch, {n}, {box.dim}) is needed, "
+            f"{n} tokens with the coordinates {', '.join(box.names)}"
+        )
+    if outside not in ("raise", "clamp", "allow"):
+        raise InvalidRequest(f"outside={outside!r}: write raise, clamp or allow")
+    if np.isnan(array).any():
+        raise InvalidRequest("an entry of a sequence is NaN")
+    inside = (box.low_array <= array) & (array <= box.high_array)
+    if outside == "raise" and not inside.all():
+        b, i, k = (int(v) for v in np.argwhere(~inside)[0])
+        raise InvalidRequest(
+            f"{box.names[k]}={array[b, i, k]:g} of token {i + 1} lies outside the domain {box.text}; "
+            "pass outside='clamp' or 'allow'"
+        )
+    if outside == "clamp":
+        array = np.clip(array, box.low_array, box.high_array)
+    return array, single

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnfun.certify import Certificate, Status
 from attnfun.certify.in_context_verdict import judge, measured_error, predictions
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
-from attnfun.network import Cost, TokenNetwork, load_tokens, save_tokens, tokens_to_torch
+from attnfun.network import Cost, TokenArchitecture, TokenNetwork, load_tokens, save_tokens, tokens_to_torch
 from attnfun.rehearsal import FINER, Budget, rehearse
 from attnfun.targets.in_context import InContextTask, prompt
 from attnfun.targets.in_context_exact import example_prompts
@@ -47,7 +47,7 @@ class InContextSolver:
         """
         x, t, queries = self._checked(X, y, X_query)
         parts = [
-            predictions(self.network, self.task, x, t, queries[k : k + _QUERIES])
+            predictions(self.network, self.task, x, t, queries[k : k + _QUERIES], self.alone)
             for k in range(0, len(queries), _QUERIES)
         ]
         return np.concatenate(parts)
@@ -58,6 +58,8 @@ class InContextSolver:
 
     def coefficients(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
         """(dim,) the w that the solver token holds after the last layer, read from the token matrix."""
+        if self.alone:
+            raise InvalidRequest("a learned network holds no coefficients that are known: ask it for predictions")
         x, t, queries = self._checked(X, y, np.zeros((1, self.task.dim)))
         states = self.network.stream(prompt(self.network.coordinates, self.task, x, t, queries))
         solver, dim = 2 * self.task.examples + 1, self.task.dim
@@ -90,11 +92,20 @@ class InContextSolver:
             return f"{text}: they are linearly dependent; take ridge with alpha above 0, or more examples"
         bottom = max(min(_two_digits(low, math.floor), self.task.spectrum[0]), self.task.shift)
         ends = (bottom, max(_two_digits(high, math.ceil), self.task.spectrum[1]))
-        eps = self.request.get("eps") or self.certificate.error[1]
+        eps = None if self.alone else self.request.get("eps") or self.certificate.error[1]
         if not (isinstance(eps, (int, float)) and 0 < eps < math.inf):
             return f"{text}; declare spectrum=({ends[0]:g}, {ends[1]:g})"
         layers = depth(replace(self.task, spectrum=ends), self.algorithm, float(eps))
         return f"{text}; declare spectrum=({ends[0]:g}, {ends[1]:g}): about {layers} layers for {eps:.2g}"
+
+    @property
+    def alone(self) -> bool:
+        """Whether every query has a prompt of its own: networks that were trained so have not learned another way."""
+        return self.request.get("method") == "train"
+
+    @property
+    def architecture(self) -> TokenArchitecture:
+        return self.network.architecture
 
     @property
     def algorithm(self) -> str:
@@ -122,9 +133,14 @@ class InContextSolver:
 
     @cached_property
     def budget(self) -> Budget:
-        """What optimisation, bias and rounding are expected to cost, predicted on example prompts; not a bound."""
+        """What optimisation, bias and rounding are expected to cost, predicted on example prompts; not a bound.
+
+        Of trained weights nothing is predicted.
+        """
         from attnfun.constructions.in_context import build
 
+        if self.alone:
+            return Budget(0.0, 0.0, 0.0, 0.0, prompts=0)
         limit = build(self.task, len(self.network.layers), self.algorithm, "float64", self.heads, finer=FINER)
         return rehearse(self.network, limit, self.task)
 
@@ -145,6 +161,8 @@ class InContextSolver:
         """The error against the depth: optimisation, the floors of bias and rounding, what is proved and measured."""
         from attnfun.plots.in_context import draw_in_context
 
+        if self.alone:
+            raise InvalidRequest("the picture is that of a construction; this network was trained")
         return draw_in_context(self, path)
 
     def explain(self) -> str:
@@ -155,6 +173,8 @@ class InContextSolver:
             f"Built: {cost.layers} layers, {cost.heads} heads, width {self.network.width}, {cost.keys} constant tokens,"
             f" {cost.parameters:,} parameters, {self.network.dtype}; prompts of {2 * task.examples} tokens and queries."
         )
+        if self.alone:
+            return "\n".join([*lines, "Its weights were trained.", f"{c.status.value.capitalize()}: {c.reason}."])
         lines.append(_STORIES[task.task].format(steps=self.iterations, name=self.algorithm, kappa=task.condition))
         if c.status is Status.PROVED:
             order = ("optimisation", "bias", "rounding", "input")
@@ -390,10 +410,13 @@ def verify_in_context(path: str | os.PathLike[str], _progress: Any = None) -> Ce
     """Judge the file again from its weights and its task; no number of the stored certificate is read."""
     network, meta = load_tokens(path, ignore=("certificate",))
     task = _stored_task(path, network, meta)
-    eps = _stored_request(meta).get("eps")
+    request = _stored_request(meta)
+    eps = request.get("eps")
     if eps is not None and (isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 < eps < _LARGEST):
         raise DamagedFile("the stored request has no usable eps")
-    return judge(network, task, None if eps is None else float(eps), task.task)
+    trained = request.get("method") == "train"
+    name = "learned" if trained else task.task
+    return judge(network, task, None if eps is None else float(eps), name, alone=trained)
 
 
 def _stored_request(meta: Mapping[str, Any]) -> dict[str, Any]:

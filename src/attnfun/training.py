@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from attnfun.approximant import Approximant
 from attnfun.certify import Certificate, Status, prove
@@ -32,27 +32,31 @@ MEASURED = 20_000
 class Learned:
     """A trained network, how it was trained, and what is known of it.
 
-    `certificate` is proved where the checker could prove a bound for these weights, else it is `sampled`: the error at
-    the points that were looked at, which is no bound. `fit.history` has a `Row` for about every hundredth of the run.
+    `approximant` is what the trained network is: an `Approximant`, an `InContextSolver`, a `Neighbours`, a
+    `SequenceModel` or a `TowerModel`, and is called as one. `certificate` is proved where the checker could prove a
+    bound for these weights, else it is `sampled`: the error at the points that were looked at, which is no bound.
+    `fit.history` has a `Row` for about every hundredth of the run.
     """
 
-    approximant: Approximant
+    approximant: Any
     fit: Fit
     recipe: Recipe
     start: str
     sampled: Certificate
 
     @property
-    def network(self) -> Network:
+    def network(self) -> Any:
+        """A Network; of prompts, sequences and points a TokenNetwork (or TokenTransformer); of towers a tuple."""
         return self.approximant.network
 
     @property
-    def target(self) -> Function:
-        return self.approximant.target
+    def target(self) -> Any:
+        found = self.approximant
+        return found.task if hasattr(found, "predict") else found.target
 
     @property
     def certificate(self) -> Certificate:
-        return self.approximant.certificate
+        return getattr(self.approximant, "certificate", self.sampled)
 
     @property
     def history(self) -> tuple[Row, ...]:
@@ -60,31 +64,36 @@ class Learned:
 
     @property
     def cost(self) -> Cost:
-        return self.network.cost
+        return self.approximant.cost
 
     @property
-    def architecture(self) -> Architecture:
-        return self.network.architecture
+    def architecture(self) -> Any:
+        """Its shape; of towers a tuple."""
+        own = self.network
+        return tuple(one.architecture for one in own) if isinstance(own, tuple) else own.architecture
 
-    def __call__(self, X: ArrayLike, outside: str = "raise") -> NDArray[np.float64]:
-        return self.approximant(X, outside)
+    def __call__(self, *inputs: Any, **options: Any) -> NDArray[np.float64]:
+        """What the network says: `X` of a function or sequences, (X, y, X_query) of prompts, (X, Y) of a relation."""
+        found = self.approximant
+        return found.predict(*inputs) if hasattr(found, "predict") else found(*inputs, **options)
 
-    def to_torch(self, dtype: Any = None, form: str = "cross", second: tuple[str, ...] = ()) -> torch.nn.Module:
-        return self.approximant.to_torch(dtype, form, second)
+    def to_torch(self, *options: Any, **more: Any) -> torch.nn.Module:
+        """As of any network of its kind; of towers a tuple of modules."""
+        return self.approximant.to_torch(*options, **more)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """The same file as that of any network: `load`, `verify`, `show`, `eval` and `export` take it."""
+        """The same file as that of any network of its kind: `load` takes it, and for functions all other commands."""
         self.approximant.save(path)
 
 
 def train(
-    network: Approximant | Learned | Network | Architecture,
+    network: Any,
     target: Any = None,
     domain: Any = None,
     *,
     steps: int,
     seed: int = 0,
-    start: str | Approximant | Learned | Network = "random",
+    start: Any = "random",
     optimiser: str = "adam",
     lr: float = 1e-2,
     schedule: str = "one-cycle",
@@ -95,20 +104,34 @@ def train(
     weight_decay: float = 1e-2,
     lipschitz: float | None = None,
     proof: bool = True,
+    widths: Sequence[int] | None = None,
+    rank: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Learned:
     """Train all weights of an architecture towards `target` on `domain`; the best network on the probe is returned.
 
-    `network` gives the architecture: one, or a network whose architecture is taken. `target` and `domain` are those of
-    `compile`, and may be left out where the network or the target has its own. `start`: "random" (by `seed`),
-    "constructed" (the weights of `network`) or a network whose weights the architecture holds. `steps` of "adam" or
-    "adamw" on fresh batches, then `polish` steps of LBFGS; other options as in `learn.Recipe`. Bounded by steps, never
-    by seconds; the same request gives the same bits on one machine. With `checkpoint` an interrupted run goes on where
-    it was. `proof=False` leaves the proof out. `progress` is called about a hundred times with a `Progress`, one line
-    as text.
+    `network` gives the architecture: one, or a network whose architecture is taken: of `compile`, and of `in_context`,
+    `sequence`, `neighbours` and `relation`, which bring their targets along; a `TokenArchitecture` needs a target, a
+    SequenceMap or an InContextTask. `widths` and `rank` put ReLU towers in the place of a relation's own.
+    `target` and `domain` are those of `compile`, and may be left out where the network or the target has its own.
+    `start`: "random" (by `seed`), "constructed" (the weights of `network`) or a network whose weights the architecture
+    holds. `steps` of "adam" or "adamw" on fresh batches, then `polish` steps of LBFGS; other options as in
+    `learn.Recipe`. Bounded by steps, never by seconds; the same request gives the same bits on one machine. With
+    `checkpoint` an interrupted run goes on where it was. `proof=False` leaves the proof out. `progress` is called about
+    a hundred times with a `Progress`, one line as text.
     """
     recipe = Recipe(steps, seed, optimiser, lr, schedule, batch, polish, patience, noise, weight_decay)
+    kind = network.approximant if isinstance(network, Learned) else network
+    if not isinstance(kind, (Approximant, Network, Architecture)):
+        from attnfun.model_training import KINDS, train_model
+
+        if isinstance(kind, KINDS):
+            if domain is not None or lipschitz is not None:
+                raise InvalidRequest("domain and lipschitz are for functions; leave them out")
+            return train_model(network, target, recipe, start, proof, checkpoint, progress, widths, rank)
+    if widths is not None or rank is not None:
+        raise InvalidRequest("widths and rank are those of the towers of a relation")
     architecture = network if isinstance(network, Architecture) else _weights(network, "the network").architecture
     function = _function(network, target, domain, lipschitz)
     require_callable(function)
@@ -135,7 +158,8 @@ def train(
 
 
 def _weights(given: Any, what: str) -> Network:
-    if isinstance(given, (Approximant, Learned)):
+    given = given.approximant if isinstance(given, Learned) else given
+    if isinstance(given, Approximant):
         return given.network
     if isinstance(given, Network):
         return given

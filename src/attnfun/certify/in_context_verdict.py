@@ -29,13 +29,17 @@ _HYPOTHESES = (
 )
 
 
-def measured_error(network: TokenNetwork, task: InContextTask, count: int = 5) -> tuple[float, int]:
+def measured_error(
+    network: TokenNetwork, task: InContextTask, count: int = 5, alone: bool = False
+) -> tuple[float, int]:
     """(largest error on example prompts, their number); infinity for predictions that are not finite."""
-    worst, _, tried = _measured(network, task, count)
+    worst, _, tried = _measured(network, task, count, alone)
     return worst, tried
 
 
-def _measured(network: TokenNetwork, task: InContextTask, count: int = 5) -> tuple[float, float, int]:
+def _measured(
+    network: TokenNetwork, task: InContextTask, count: int = 5, alone: bool = False
+) -> tuple[float, float, int]:
     """(largest error on example prompts, the largest that is beyond doubt, their number).
 
     Large networks get fewer prompts, at least one.
@@ -43,7 +47,7 @@ def _measured(network: TokenNetwork, task: InContextTask, count: int = 5) -> tup
     worst, sure, tried = 0.0, 0.0, 0
     work = (2 * task.examples + 20) ** 2 * len(network.heads)
     for X, y, queries in example_prompts(task, max(1, min(count, _WORK // work))):
-        got = predictions(network, task, X, y, queries)
+        got = predictions(network, task, X, y, queries, alone)
         error = np.abs(got - exact_predictions(task, X, y, queries))
         worst = max(worst, float(np.where(np.isfinite(error), error, math.inf).max()))
         beyond = error * (1 - 1e-15) - doubt(task, X, y, queries)
@@ -54,9 +58,11 @@ def _measured(network: TokenNetwork, task: InContextTask, count: int = 5) -> tup
 
 
 def predictions(
-    network: TokenNetwork, task: InContextTask, X: np.ndarray, y: np.ndarray, queries: np.ndarray
+    network: TokenNetwork, task: InContextTask, X: np.ndarray, y: np.ndarray, queries: np.ndarray, alone: bool = False
 ) -> np.ndarray:
-    """What the network says of the queries of one prompt."""
+    """What the network says of the queries of one prompt, or with `alone` of each in a prompt of its own."""
+    if alone:
+        return np.concatenate([predictions(network, task, X, y, query[None]) for query in queries])
     try:
         tokens = prompt(network.coordinates, task, X, y, queries)
     except KeyError as error:
@@ -65,8 +71,13 @@ def predictions(
         return np.asarray(network.run(tokens)[2 * task.examples :, 0], dtype=np.float64)
 
 
-def judge(network: TokenNetwork, task: InContextTask, eps: float | None, construction: str = "") -> Certificate:
-    """The certificate of `network` for `task`; nothing but these two is read."""
+def judge(
+    network: TokenNetwork, task: InContextTask, eps: float | None, construction: str = "", alone: bool = False
+) -> Certificate:
+    """The certificate of `network` for `task`; nothing but these two is read.
+
+    `alone`: measure every query in a prompt of its own, which is how networks that were trained so are used.
+    """
     common: dict[str, Any] = {
         "eps": eps,
         "norm": math.inf,
@@ -96,7 +107,7 @@ def judge(network: TokenNetwork, task: InContextTask, eps: float | None, constru
             **common,
         )
     try:
-        worst, sure, tried = _measured(network, task)
+        worst, sure, tried = _measured(network, task, alone=alone)
     except InvalidRequest as error:
         return Certificate(Status.UNDECIDED, (0.0, math.inf), method="none", reason=str(error), **common)
     if eps is not None and sure > eps:

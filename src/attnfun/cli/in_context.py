@@ -144,7 +144,7 @@ def solver_record(net: Any, seconds: float | None = None) -> dict[str, Any]:
         "keys": cost.keys,
         "parameters": cost.parameters,
         "iterations": net.iterations,
-        "algorithm": net.algorithm,
+        "algorithm": "training" if net.alone else net.algorithm,
         "task": net.task.to_json(),
         "predicted": net.budget.to_json(),
     }
@@ -159,7 +159,7 @@ def solver_rows(record: dict[str, Any]) -> list[tuple[str, Any]]:
     return [
         *proof_rows(record),
         ("size", f"{record['layers']} layers, {record['heads']} heads, {record['keys']} constant tokens"),
-        ("steps", f"{record['iterations']} of {record['algorithm']}"),
+        ("steps", None if record["algorithm"] == "training" else f"{record['iterations']} of {record['algorithm']}"),
         ("predicted", f"{number(budget['total'], 2)}, an estimate: {parts}" if budget["prompts"] else None),
         ("parameters", number(record["parameters"])),
         ("seconds", number(record["seconds"]) if "seconds" in record else None),

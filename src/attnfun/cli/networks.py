@@ -37,7 +37,7 @@ from attnfun.cli.records import (
 from attnfun.cli.relation import show_relation
 from attnfun.cli.render import EXIT, console, facts, grid, literal, number, print_json, progress_bar
 from attnfun.cli.retrieve import promise_rows, show_retrieval
-from attnfun.cli.sequence import FlatSequence, sequence_command, show_sequence
+from attnfun.cli.sequence import FlatSequence, sequence_command, show_sequence, show_sequence_model
 from attnfun.cli.set_function import set_function_command
 from attnfun.cli.ternary import show_ternary
 from attnfun.errors import InvalidRequest
@@ -224,6 +224,7 @@ def show_command(
     from attnfun.relations import RelationApproximant
     from attnfun.retrieval import Retrieval
     from attnfun.sequence_approximant import SequenceApproximant
+    from attnfun.sequence_model import SequenceModel
     from attnfun.trilinear import TrilinearForm
 
     path = unshield(file)
@@ -232,6 +233,8 @@ def show_command(
     net: Any = verbs.load(path)
     if isinstance(net, SequenceApproximant):
         return show_sequence(net, path, picture, as_json)
+    if isinstance(net, SequenceModel):
+        return show_sequence_model(net, path, picture, as_json)
     if isinstance(net, RelationApproximant):
         return show_relation(net, path, png, as_json)
     if isinstance(net, Retrieval):
@@ -300,9 +303,11 @@ def eval_command(
 
     from attnfun import verbs
     from attnfun.sequence_approximant import SequenceApproximant
+    from attnfun.sequence_model import SequenceModel
 
     net: Any = verbs.load(unshield(file))
-    net = FlatSequence(net) if isinstance(net, SequenceApproximant) else _function_of(net, unshield(file))
+    flat = isinstance(net, (SequenceApproximant, SequenceModel))
+    net = FlatSequence(net) if flat else _function_of(net, unshield(file))
     names, outputs = list(net.network.inputs), list(net.network.outputs)
     rows = read_points(unshield(points), names) if points else [read_point(text, names) for text in at or ()]
     X = np.array(rows, dtype=np.float64).reshape(len(rows), len(names))
@@ -365,9 +370,10 @@ def export_command(
     from attnfun import verbs
     from attnfun.export import export
     from attnfun.sequence_approximant import SequenceApproximant
+    from attnfun.sequence_model import SequenceModel
 
     net: Any = verbs.load(unshield(file))
-    if isinstance(net, SequenceApproximant):
+    if isinstance(net, (SequenceApproximant, SequenceModel)):
         raise InvalidRequest("export writes functions; a sequence network gives its torch module by .to_torch()")
     net = _function_of(net, unshield(file))
     with progress_bar(f"export to {to}"):

@@ -116,7 +116,7 @@ def sequence_record(net: Any, seconds: float | None = None) -> dict[str, Any]:
     record = {"name": net.target.text, **certificate_record(net.certificate), "tokens": net.target.tokens}
     record |= {"layers": cost.layers, "heads": cost.heads, "rank": cost.rank, "keys": cost.keys}
     record |= {"parameters": cost.parameters, "query_dim": cost.query_dim, "max_value": cost.max_value}
-    record |= {"equivariant": net.network.equivariant, "slack": net.certificate.slack}
+    record |= {"equivariant": net.equivariant, "slack": net.certificate.slack}
     if seconds is not None:
         record["seconds"] = round(seconds, 3)
     return dict(clean(record))
@@ -136,6 +136,20 @@ def show_sequence(net: Any, path: str, picture: str | None, as_json: bool) -> in
     screen.print(literal(record["explanation"]))
     if picture:
         screen.print(facts("", [("drawn", literal(picture))]))
+    return 0
+
+
+def show_sequence_model(net: Any, path: str, picture: str | None, as_json: bool) -> int:
+    """`attnfun show` of a trained model of a sequence map."""
+    if picture:
+        raise InvalidRequest(f"{path} holds a trained model, of which there is no picture")
+    record = {**sequence_record(net), "file": path, "coordinates": list(net.network.coordinates)}
+    record["explanation"] = net.explain()
+    if as_json:
+        print_json(record)
+        return 0
+    console().print(facts("as stored in the file", [*proof_rows(record), *cost_rows(record)]))
+    console().print(literal(record["explanation"]))
     return 0
 
 

@@ -11,6 +11,7 @@ from attnfun.cli.render import console, facts, grid, literal, number, print_json
 from attnfun.errors import InvalidRequest
 
 PANEL = "Laboratory"
+_FILE = "A network of compile, in-context, sequence, neighbours, relation or train."
 
 
 def register(app: typer.Typer) -> None:
@@ -19,17 +20,21 @@ def register(app: typer.Typer) -> None:
 
 
 def train_command(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A network of compile or train.", show_default=False)],
+    file: Annotated[str, typer.Argument(metavar="FILE", help=_FILE, show_default=False)],
     steps: Annotated[int, typer.Option("--steps", help="Steps of the optimiser.")] = 2000,
     seed: Annotated[int, typer.Option("--seed", help="Of the start and of the batches.")] = 0,
     start: Annotated[str, typer.Option("--start", help="random, or constructed: the weights of FILE.")] = "random",
     optimiser: Annotated[str, typer.Option("--optimiser", help="adam or adamw.")] = "adam",
     lr: Annotated[float, typer.Option("--lr", help="The largest rate.")] = 1e-2,
-    schedule: Annotated[str, typer.Option("--schedule", help="one-cycle or constant.")] = "one-cycle",
+    schedule: Annotated[str, typer.Option("--schedule", help="one-cycle, constant, linear or cosine.")] = "one-cycle",
     batch: Annotated[int, typer.Option("--batch", help="Points of a step.")] = 512,
     polish: Annotated[int, typer.Option("--polish", help="Steps of LBFGS afterwards.")] = 0,
     patience: Annotated[int | None, typer.Option("--patience", help="Stop after so many steps without gain.")] = None,
     noise: Annotated[float, typer.Option("--noise", help="Noise on the inputs, in half-widths of the domain.")] = 0.0,
+    widths: Annotated[
+        str | None, typer.Option("--widths", metavar="W,W", help="Of a relation: ReLU towers of these hidden layers.")
+    ] = None,
+    rank: Annotated[int | None, typer.Option("--rank", help="With --widths: the features of those towers.")] = None,
     checkpoint: Annotated[
         str | None, typer.Option("--checkpoint", metavar="FILE", help="Go on from here, and keep the state here.")
     ] = None,
@@ -46,6 +51,7 @@ def train_command(
     [bold]Examples[/bold]
       attnfun train f.safetensors --steps 2000 --seed 0
       attnfun train f.safetensors --start constructed --lr 1e-5 -o g.safetensors --json
+      attnfun train ridge.safetensors --steps 2000 --batch 64 --lr 3e-3
       attnfun train f.safetensors --steps 100000 --polish 300 --checkpoint run.safetensors --png compared.png
     """
     picture = picture_path(png, "compared")
@@ -55,10 +61,18 @@ def train_command(
     from attnfun import comparison, training, verbs
     from attnfun.approximant import Approximant
     from attnfun.learn import Progress
+    from attnfun.model_training import KINDS
+    from attnfun.relations import RelationApproximant
 
     net = verbs.load(file)
-    if not isinstance(net, Approximant):
-        raise InvalidRequest(f"{file} is no network of a function; those are what train takes")
+    if not isinstance(net, (Approximant, *KINDS)):
+        raise InvalidRequest(f"{file} is no network that train takes: {type(net).__name__}")
+    if out and isinstance(net, RelationApproximant):
+        raise InvalidRequest("trained towers have no file: leave --out out")
+    try:
+        hidden = None if widths is None else [int(width) for width in widths.split(",")]
+    except ValueError:
+        raise InvalidRequest(f"--widths {widths!r:.40}: whole numbers with commas, as in 64,64") from None
     with progress_bar("train") as progress:
 
         def news(at: Progress) -> None:
@@ -76,6 +90,8 @@ def train_command(
             polish=polish,
             patience=patience,
             noise=noise,
+            widths=hidden,
+            rank=rank,
             checkpoint=checkpoint,
             progress=news,
         )

@@ -54,7 +54,7 @@ def generator(seed: int, *stream: int) -> torch.Generator:
     state = np.random.SeedSequence(path).generate_state(1, np.uint64)[0]
     made = require_torch().Generator(device="cpu")
     made.manual_seed(int(state) >> 1)
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def optimiser_of(
@@ -70,7 +70,7 @@ def optimiser_of(
         raise InvalidRequest(f"optimiser={optimiser!r:.30}: write {' or '.join(OPTIMISERS)}")
     kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
     decay = weight_decay if optimiser == "adamw" else 0.0
-    return kinds[optimiser](list(parameters), lr=lr, betas=betas, weight_decay=decay)  # type: ignore[no-any-return]
+    return kinds[optimiser](list(parameters), lr=lr, betas=betas, weight_decay=decay)
 
 
 def descend(
@@ -102,7 +102,7 @@ def descend(
         losses.append(float(value.detach()))
         if not math.isfinite(losses[-1]):
             break
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
         stepper.step()
         if report is not None and ((step + 1) % max(1, steps // _REPORTS) == 0 or step + 1 == steps):
             report(step + 1, losses[-1])

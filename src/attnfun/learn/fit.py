@@ -16,11 +16,12 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnfun.errors import InvalidRequest
 from attnfun.learn.descend import one_torch_thread
 from attnfun.learn.probe import Row
+from attnfun.learn.problem import Problem
 from attnfun.learn.recipe import Recipe
 from attnfun.network import Architecture, Network
 from attnfun.targets import Function
@@ -48,11 +49,13 @@ class Progress:
 class Fit:
     """`network` has the least sup error on the probe of all rows of `history`; it is that of step `best_step`.
 
+    Of networks whose error is a mean (points on a sphere) it has the least mean squared error.
+
     `steps` counts both parts; `stopped` is "steps", "patience" or "diverged" (weights or errors that are not finite).
     `seconds` is the time spent, earlier parts of an interrupted run included.
     """
 
-    network: Network
+    network: Any
     history: tuple[Row, ...]
     best_step: int
     steps: int
@@ -81,10 +84,22 @@ def fit(
             f"{function.text[:80]} on {function.box.text}"
         )
     with one_torch_thread():
-        from attnfun.learn import torch_fit
+        from attnfun.learn.torch_function import FunctionProblem
 
-        run = torch_fit.Run.begin(architecture, function, recipe, start, checkpoint)
-        _through(run, progress)
+        return descended(FunctionProblem(architecture, function, start), recipe, checkpoint, progress)
+
+
+def descended(
+    problem: Problem,
+    recipe: Recipe,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Fit:
+    """One run on any problem, inside `one_torch_thread`."""
+    from attnfun.learn.torch_fit import Run
+
+    run = Run.begin(problem, recipe, checkpoint)
+    _through(run, progress)
     best = run.best_network()
     return Fit(best, tuple(run.history), run.best_step, run.step, run.stopped, run.seconds)
 

@@ -17,13 +17,10 @@ from torch import Tensor
 from attnfun.errors import InvalidRequest
 from attnfun.learn import checkpoint
 from attnfun.learn.descend import optimiser_of
-from attnfun.learn.probe import Row, measure, probe_points
+from attnfun.learn.probe import Row
+from attnfun.learn.problem import Problem
 from attnfun.learn.recipe import Recipe
-from attnfun.learn.torch_run import run as forward
-from attnfun.learn.weights import Units, network_of, unlabelled, vector_of
-from attnfun.network import Architecture, Network
 from attnfun.network.head import AnyArray, Array
-from attnfun.targets import Function
 
 _ROWS = 100
 _POLISHED = 2048  # points of the fixed sample, or four batches if that is more
@@ -34,14 +31,10 @@ _BATCHES, _SAMPLE = 1, 2  # streams of random numbers; 0 is that of the start
 class Run:
     """One run; `advance` makes the next step and a row of the history where one is due."""
 
-    architecture: Architecture
-    function: Function
+    problem: Problem
     recipe: Recipe
-    start: Network
     path: str | os.PathLike[str] | None
     name: str
-    units: Units
-    points: Array
     theta: Tensor
     best: Array
     phase: str = "gradient"
@@ -55,27 +48,18 @@ class Run:
     sample: tuple[Tensor, Tensor] | None = None
 
     @classmethod
-    def begin(
-        cls,
-        architecture: Architecture,
-        function: Function,
-        recipe: Recipe,
-        start: Network,
-        path: str | os.PathLike[str] | None,
-    ) -> Run:
+    def begin(cls, problem: Problem, recipe: Recipe, path: str | os.PathLike[str] | None) -> Run:
         """From the start, or from the checkpoint of this very run."""
-        points = probe_points(function.box)
-        units = Units.of(function, points)
-        name = "" if path is None else checkpoint.run_of(architecture, function, recipe, start)
+        name = "" if path is None else checkpoint.run_of(problem.identity(), recipe)
         found = None if path is None else checkpoint.read(path, name)
-        vector = vector_of(start, architecture, units) if found is None else found[1]["weights"]
-        dtype = getattr(torch, architecture.dtype)
+        vector = problem.start() if found is None else found[1]["weights"]
+        dtype = getattr(torch, problem.dtype)
         theta = torch.tensor(np.array(vector), dtype=dtype, device="cpu", requires_grad=True)
         best = theta.detach().numpy().copy()
-        run = cls(architecture, function, recipe, start, path, name, units, points, theta, best)
+        run = cls(problem, recipe, path, name, theta, best)
         if found is None:
             run._enter("gradient")
-            run.history.append(measure(start, function, points, 0, "gradient"))
+            run.history.append(problem.measure(problem.network(None), 0, "gradient"))
         else:
             run._resume(*found)
         return run
@@ -85,10 +69,8 @@ class Run:
         """The most steps that this run will have made."""
         return (self.recipe.steps if self.phase == "gradient" else self.step - self.polished) + self.recipe.polish
 
-    def best_network(self) -> Network:
-        if self.best_step == 0:
-            return unlabelled(self.start, self.function.box)
-        return network_of(self.architecture, self.best.astype(np.float64), self.function.box, self.units)
+    def best_network(self) -> Any:
+        return self.problem.network(None if self.best_step == 0 else self.best.astype(np.float64))
 
     def advance(self) -> bool:
         """One step; False when there is none to make."""
@@ -135,41 +117,25 @@ class Run:
         self.stopped = "patience"
         return True
 
-    def _tensors(self, X: Array, noise: Array | None = None) -> tuple[Tensor, Tensor]:
-        """Points and targets in the units of the weights; points where the target is not finite are left out."""
-        with np.errstate(all="ignore"):
-            y = self.function.values(X) / self.units.scale
-        t = (X - self.units.centre) / self.units.half
-        good = np.isfinite(y).all(axis=1)
-        t = t if noise is None else t + noise
-        dtype = self.theta.dtype
-        return torch.tensor(t[good], dtype=dtype, device="cpu"), torch.tensor(y[good], dtype=dtype, device="cpu")
-
-    def _loss(self, t: Tensor, y: Tensor) -> Tensor:
-        return torch.mean((forward(self.architecture, self.theta, t) - y) ** 2)
-
     def _descend(self) -> None:
         r = self.recipe
-        rng = np.random.default_rng([r.seed, _BATCHES, self.step])
-        X = self.function.box.sample(r.batch, rng)
-        width = (self.function.box.high_array - self.function.box.low_array) / (2 * self.units.half)
-        t, y = self._tensors(X, r.noise * width * rng.standard_normal(X.shape) if r.noise else None)
+        t, y = self.problem.batch(np.random.default_rng([r.seed, _BATCHES, self.step]), r.batch, r.noise)
         for group in self.optimiser.param_groups:
             group["lr"] = r.rate(self.step)
         self.optimiser.zero_grad()
         if len(t):
-            self._loss(t, y).backward()
+            self.problem.loss(self.theta, t, y).backward()
             self.optimiser.step()
 
     def _polish(self) -> None:
         if self.sample is None:
             rng = np.random.default_rng([self.recipe.seed, _SAMPLE])
-            self.sample = self._tensors(self.function.box.probe(max(_POLISHED, 4 * self.recipe.batch), rng))
+            self.sample = self.problem.sample(rng, max(_POLISHED, 4 * self.recipe.batch))
         t, y = self.sample
 
         def closure() -> Tensor:
             self.optimiser.zero_grad()
-            loss = self._loss(t, y)
+            loss = self.problem.loss(self.theta, t, y)
             loss.backward()
             return loss
 
@@ -181,17 +147,19 @@ class Run:
         """A row of the history; the end of the run where weights or errors are not finite."""
         vector = self.theta.detach().numpy().copy()
         try:
-            network = network_of(self.architecture, vector.astype(np.float64), self.function.box, self.units)
-            row = measure(network, self.function, self.points, self.step, self.phase)
+            row = self.problem.measure(self.problem.network(vector.astype(np.float64)), self.step, self.phase)
         except InvalidRequest:
             row = None
         if row is None or not row.finite:
             self.stopped = "diverged"
             self._enter("done")
             return
-        if row.sup < min(old.sup for old in self.history):
+        if self._judged(row) < min(self._judged(old) for old in self.history):
             self.best, self.best_step = vector, self.step
         self.history.append(row)
+
+    def _judged(self, row: Row) -> float:
+        return float(getattr(row, self.problem.chosen_by))
 
     def save(self) -> None:
         if self.path is None:
@@ -208,7 +176,7 @@ class Run:
             "history": [row.to_json() for row in self.history],
             "optimiser": state,
         }
-        checkpoint.write(self.path, self.name, place, tensors, self.architecture.dtype)
+        checkpoint.write(self.path, self.name, place, tensors, self.problem.dtype)
 
     def _resume(self, place: dict[str, Any], tensors: dict[str, AnyArray]) -> None:
         self._enter(place["phase"])

@@ -36,10 +36,10 @@ class Units:
             values = np.abs(function.values(points))
         finite = values[np.isfinite(values)]
         size = float(finite.max()) if finite.size else 1.0
-        return cls(low / 2 + high / 2, _power_of_two((high - low) / 2), float(_power_of_two(size or 1.0)))
+        return cls(low / 2 + high / 2, power_of_two((high - low) / 2), float(power_of_two(size or 1.0)))
 
 
-def _power_of_two(size: Array | float) -> Array:
+def power_of_two(size: Array | float) -> Array:
     """The powers of two nearest to positive numbers, kept where their inverses are ordinary doubles."""
     return np.ldexp(1.0, np.clip(np.round(np.log2(size)), -1000, 1000).astype(int))
 

@@ -22,7 +22,9 @@ from attnfun.network.network import Cost, Layer, Network, identical
 from attnfun.network.relu import ReluBlock, evaluate_block
 from attnfun.network.sequence import Apply, Gather, GatherHead, SequenceNetwork, Spread
 from attnfun.network.sequence_file import load_sequence, save_sequence
+from attnfun.network.token_architecture import TokenArchitecture, TokenLayerShape, token_coordinates
 from attnfun.network.token_file import load_tokens, save_tokens
+from attnfun.network.token_transformer import FeedForward, TokenTransformer
 from attnfun.network.tokens import TokenHead, TokenLayer, TokenNetwork
 from attnfun.network.torch_form import to_torch, tokens_to_torch
 
@@ -60,6 +62,11 @@ __all__ = [
     "TokenHead",
     "TokenLayer",
     "TokenNetwork",
+    "TokenArchitecture",
+    "TokenLayerShape",
+    "token_coordinates",
+    "FeedForward",
+    "TokenTransformer",
     "tokens_to_torch",
     "save_tokens",
     "load_tokens",

@@ -35,6 +35,7 @@ from attnfun.network.head import AnyArray, Array, Head, rounded
 from attnfun.network.literal import ENTRY_LIMIT, GAP, shut_out
 from attnfun.network.network import Network
 from attnfun.network.sequence import Apply, Gather, GatherHead, SequenceNetwork, Spread
+from attnfun.network.token_transformer import TokenTransformer
 from attnfun.network.tokens import TokenHead, TokenLayer, TokenNetwork
 
 if TYPE_CHECKING:
@@ -47,19 +48,24 @@ class TokenSequence:
 
     terms: tuple[tuple[Array, Array], ...]
     constant: Array
-    network: TokenNetwork
+    network: TokenNetwork | TokenTransformer
 
     def tokens(self, X: npt.ArrayLike) -> AnyArray:
         """(batch, n, d) -> the given tokens (batch, n, width)."""
-        given = np.asarray(X, dtype=self.network.dtype)
-        total: AnyArray = np.broadcast_to(self.constant.astype(given.dtype), (len(given), *self.constant.shape))
-        for A, B in self.terms:
-            total = total + A.astype(given.dtype) @ (given @ B.astype(given.dtype))
-        return total
+        return embedded(self.terms, self.constant, X, self.network.dtype)
 
     def run(self, X: npt.ArrayLike) -> AnyArray:
         """(batch, n, d) -> (batch, n, p)."""
         return self.network.run(self.tokens(X))
+
+
+def embedded(terms: tuple[tuple[Array, Array], ...], constant: Array, X: npt.ArrayLike, dtype: str) -> AnyArray:
+    """sum_k A_k X B_k + C for (batch, n, d) sequences, in `dtype`."""
+    given = np.asarray(X, dtype=dtype)
+    total: AnyArray = np.broadcast_to(constant.astype(dtype), (len(given), *constant.shape))
+    for A, B in terms:
+        total = total + A.astype(dtype) @ (given @ B.astype(dtype))
+    return total
 
 
 @dataclass

@@ -20,6 +20,7 @@ from attnfun.errors import InvalidRequest
 from attnfun.network import sealed
 from attnfun.network.head import AnyArray
 from attnfun.network.network import DTYPES
+from attnfun.network.token_transformer import TokenTransformer
 from attnfun.network.tokens import TokenHead, TokenLayer, TokenNetwork
 
 FORMAT = "tokens 1"
@@ -27,8 +28,12 @@ _OWN = ("format", "coordinates", "outputs", "layers", "dtype")
 _HEAD = ("query", "key", "value", "output")
 
 
-def save_tokens(path: str | os.PathLike[str], network: TokenNetwork, meta: Mapping[str, Any]) -> None:
+def save_tokens(
+    path: str | os.PathLike[str], network: TokenNetwork | TokenTransformer, meta: Mapping[str, Any]
+) -> None:
     """Write `network` with `meta` (JSON values: target, request, certificate, ...), all or nothing."""
+    if isinstance(network, TokenTransformer):
+        raise InvalidRequest("a network with feed-forward units has no file: keep its to_torch().state_dict()")
     sealed.write(path, _structure(network), _tensors(network), meta)
 
 

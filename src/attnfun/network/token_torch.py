@@ -4,6 +4,7 @@
 | --- | --- | --- |
 | query_l, key_l | (width, H E) | W_Q and W_K of all heads side by side, E the largest query dimension, zeros beyond |
 | value_l, output_l | (width, H P), (H P, width) | W_V and W_O alike, P the most outputs |
+| inner_l, bias_l, outer_l | (width, u), (u,), (u, width) | its ReLU units; not there where it has none |
 | carry_l | (width, width) | what becomes of the stream itself; not there where it is the identity |
 """
 
@@ -16,14 +17,16 @@ from torch import Tensor, nn
 
 from attnfun.errors import InvalidRequest
 from attnfun.network.head import AnyArray
+from attnfun.network.token_transformer import TokenTransformer
 from attnfun.network.tokens import TokenNetwork
 
 
 class TokenAttention(nn.Module):
     """(n, width) or (batch, n, width) tokens -> read-out of every given token; one attention call a layer."""
 
-    def __init__(self, network: TokenNetwork, dtype: str) -> None:
+    def __init__(self, model: TokenNetwork | TokenTransformer, dtype: str) -> None:
         super().__init__()
+        network = model.attention if isinstance(model, TokenTransformer) else model
         self.dtype: torch.dtype = getattr(torch, dtype)
         self.width, self.layers = network.width, len(network.layers)
         self.heads = [len(layer.heads) for layer in network.layers]
@@ -42,6 +45,11 @@ class TokenAttention(nn.Module):
             if layer.carry is not None:
                 self._keep(f"carry_{number}", layer.carry)
         self.carries = [layer.carry is not None for layer in network.layers]
+        blocks = model.blocks if isinstance(model, TokenTransformer) else (None,) * self.layers
+        self.units = [block is not None for block in blocks]
+        for number, block in enumerate(blocks):
+            for part, array in (block.arrays if block is not None else {}).items():
+                self._keep(f"{part}_{number}", array)
         self._keep("constants", network.constants)
         self._keep("readout", network.readout)
 
@@ -60,6 +68,9 @@ class TokenAttention(nn.Module):
             out = F.scaled_dot_product_attention(query, key, value, scale=1.0)
             kept = Z @ self.get_buffer(f"carry_{number}") if self.carries[number] else Z
             Z = kept + out.transpose(1, 2).flatten(2) @ self.get_buffer(f"output_{number}")
+            if self.units[number]:
+                inner, bias, outer = (self.get_buffer(f"{part}_{number}") for part in ("inner", "bias", "outer"))
+                Z = Z + torch.relu(Z @ inner + bias) @ outer
         result = Z[:, : X.shape[1]] @ self.get_buffer("readout")
         return result if given.ndim == 3 else result[0]
 

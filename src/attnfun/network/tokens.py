@@ -18,9 +18,10 @@ Nothing but weights lives here; arrays are float64 whose entries the network's d
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,9 @@ import numpy.typing as npt
 from attnfun.errors import InvalidRequest
 from attnfun.network.head import AnyArray, Array, frozen, require_weights
 from attnfun.network.network import DTYPES, Cost
+
+if TYPE_CHECKING:
+    from attnfun.network.token_architecture import TokenArchitecture
 
 _BLOCK = 1 << 24  # attention weights at a time
 
@@ -174,40 +178,66 @@ class TokenNetwork:
             stored=parameters,
         )
 
+    @property
+    def architecture(self) -> TokenArchitecture:
+        """Its shape: what `train` fills with other weights."""
+        from attnfun.network.token_architecture import TokenArchitecture
+
+        return TokenArchitecture.of(self)
+
     def run(self, tokens: npt.ArrayLike) -> AnyArray:
         """(n, width) or (batch, n, width) tokens -> (n, outputs) or (batch, n, outputs), computed in the dtype."""
-        given = self._tokens(tokens)
-        flat = given.reshape((-1, *given.shape[-2:]))
-        n = flat.shape[1]
-        step = max(1, _BLOCK // max(1, (n + len(self.constants)) ** 2))
-        parts = [self._stream(flat[k : k + step])[-1][:, :n] for k in range(0, len(flat), step)]
-        final = np.concatenate(parts) if parts else flat
-        result: AnyArray = (final @ self.readout.astype(self.dtype)).reshape((*given.shape[:-1], len(self.outputs)))
-        return result
+        return chunks(self, tokens, lambda Z: self.states(Z)[-1])
 
     def stream(self, tokens: npt.ArrayLike) -> list[AnyArray]:
         """The token matrix (n + m, width) before the first layer and after every layer, for one token matrix."""
-        return [Z[0] for Z in self._stream(self._tokens(tokens)[None])]
+        return [Z[0] for Z in self.states(self.joined(self.given(tokens)[None]))]
 
-    def _tokens(self, tokens: npt.ArrayLike) -> AnyArray:
+    def given(self, tokens: npt.ArrayLike) -> AnyArray:
+        """Tokens as an array of the dtype; InvalidRequest for other shapes."""
         array = np.asarray(tokens, dtype=self.dtype)
         if array.ndim not in (2, 3) or array.shape[-1] != self.width or array.shape[-2] == 0:
-            raise InvalidRequest(
-                f"tokens of shape {array.shape}: (n, {self.width}) or (batch, n, {self.width})"
-            )
+            raise InvalidRequest(f"tokens of shape {array.shape}: (n, {self.width}) or (batch, n, {self.width})")
         return array
 
-    def _stream(self, tokens: AnyArray) -> list[AnyArray]:
+    def joined(self, tokens: AnyArray) -> AnyArray:
+        """(batch, n, width) -> (batch, n + m, width): the constant tokens behind the given ones."""
         constants = np.broadcast_to(self.constants.astype(self.dtype), (len(tokens), *self.constants.shape))
-        Z = np.concatenate([tokens, constants], axis=1)
+        return np.concatenate([tokens, constants], axis=1)
+
+    def states(self, Z: AnyArray) -> list[AnyArray]:
+        """The token matrices before the first layer and after every one."""
         seen = [Z]
         for layer in self.layers:
-            new = Z if layer.carry is None else Z @ layer.carry.astype(self.dtype)
-            for head in layer.heads:
-                W_Q, W_K, W_V, W_O = (array.astype(self.dtype) for array in head.arrays.values())
-                logits = (Z @ W_Q) @ np.swapaxes(Z @ W_K, 1, 2)
-                terms = np.exp(logits - logits.max(axis=2, keepdims=True))
-                new = new + ((terms @ (Z @ W_V)) / terms.sum(axis=2, keepdims=True)) @ W_O
-            Z = new
-            seen.append(Z)
+            seen.append(layer_output(layer, seen[-1]))
         return seen
+
+
+def chunks(network: TokenNetwork, tokens: npt.ArrayLike, final: Callable[[AnyArray], AnyArray]) -> AnyArray:
+    """The read-outs of the given tokens; `final` takes token matrices through the layers, so many at a time."""
+    given = network.given(tokens)
+    flat = given.reshape((-1, *given.shape[-2:]))
+    n = flat.shape[1]
+    step = max(1, _BLOCK // max(1, (n + len(network.constants)) ** 2))
+    parts = [final(network.joined(flat[k : k + step]))[:, :n] for k in range(0, len(flat), step)]
+    last = np.concatenate(parts) if parts else flat
+    result: AnyArray = (last @ network.readout.astype(network.dtype)).reshape(
+        (*given.shape[:-1], len(network.outputs))
+    )
+    return result
+
+
+def layer_output(layer: TokenLayer, Z: AnyArray) -> AnyArray:
+    """(batch, n, width) token matrices after one layer, in their dtype."""
+    new = Z if layer.carry is None else Z @ layer.carry.astype(Z.dtype)
+    for head in layer.heads:
+        W_V, W_O = (head.value.astype(Z.dtype), head.output.astype(Z.dtype))
+        terms = attention_terms(head, Z)
+        new = new + ((terms @ (Z @ W_V)) / terms.sum(axis=2, keepdims=True)) @ W_O
+    return new
+
+
+def attention_terms(head: TokenHead, Z: AnyArray) -> AnyArray:
+    """exp(logits − their maximum), (batch, n, n): the attention weights before they are divided by their sum."""
+    logits = (Z @ head.query.astype(Z.dtype)) @ np.swapaxes(Z @ head.key.astype(Z.dtype), 1, 2)
+    return np.exp(logits - logits.max(axis=2, keepdims=True))  # type: ignore[no-any-return]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from attnfun.errors import AttnfunError, InvalidRequest
 from attnfun.network.literal import FORMS
 from attnfun.network.network import Network
+from attnfun.network.token_transformer import TokenTransformer
 from attnfun.network.tokens import TokenNetwork
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def to_torch(network: Network, dtype: Any = None, form: str = "cross", second: t
     return torch_modules.CrossAttention(network, name, form, second)
 
 
-def tokens_to_torch(network: TokenNetwork, dtype: Any = None) -> torch.nn.Module:
+def tokens_to_torch(network: TokenNetwork | TokenTransformer, dtype: Any = None) -> torch.nn.Module:
     """A token network as a module on token matrices: (n, width) or (batch, n, width) in, read-outs of every token out.
 
     One F.scaled_dot_product_attention (scale=1.0) a layer, whatever the number of heads.

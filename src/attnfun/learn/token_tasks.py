@@ -1,0 +1,196 @@
+"""What a network on tokens is trained towards: a way to draw token matrices and the values wanted of them.
+
+| task | tokens | wanted | errors are |
+| --- | --- | --- | --- |
+| `SequenceTask` | sequences, uniform in the box | the map's values at every token | by entry |
+| `PromptTask` | prompts of the class, one query each | the exact solver's prediction at the query | by prompt |
+| `PointsTask` | uniform points on the sphere | the furthest or nearest point, or a sign | lengths, by query |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from attnfun.errors import InvalidRequest
+from attnfun.network import TokenArchitecture, token_coordinates
+from attnfun.network.head import AnyArray, Array
+from attnfun.network.sequence_tokens import embedded
+from attnfun.targets import SequenceMap
+from attnfun.targets.in_context import InContextTask
+from attnfun.targets.in_context_batch import draw_prompts, exact_for_all
+
+Embedding = tuple[tuple[tuple[Array, Array], ...], Array]
+
+
+class TokenTask(Protocol):
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def domain(self) -> str: ...
+
+    def to_json(self) -> dict[str, Any]: ...
+
+    def draw(self, rng: np.random.Generator, count: int, noise: float = 0.0) -> tuple[Array, Array]:
+        """(count, n, width) tokens and (count, tokens read, outputs) values."""
+        ...
+
+    def read(self, outputs: Any) -> Any:
+        """(count, n, outputs) of a network, NumPy's or torch's -> the tokens that are read."""
+        ...
+
+    @property
+    def chosen_by(self) -> str:
+        """What the best network has least of, "sup" or "loss"."""
+        ...
+
+    def errors(self, outputs: Array, values: Array) -> Array:
+        """(count, entries): the errors of every draw, from what was read and what was wanted."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceTask:
+    """A sequence map; `embedding` has the terms and the constant (`sequence_embedding`, or a constructed network's)
+    that write sequences as tokens.
+    """
+
+    target: SequenceMap
+    embedding: Embedding
+    dtype: str
+    chosen_by = "sup"
+
+    @property
+    def text(self) -> str:
+        return self.target.text
+
+    @property
+    def domain(self) -> str:
+        return f"{self.target.tokens} tokens, {self.target.box.text}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"target": self.target.to_json(), "domain": self.target.box.text}
+
+    def sequences(self, rng: np.random.Generator, count: int) -> Array:
+        box = self.target.box
+        return box.sample(count * self.target.tokens, rng).reshape(count, self.target.tokens, box.dim)
+
+    def draw(self, rng: np.random.Generator, count: int, noise: float = 0.0) -> tuple[Array, Array]:
+        X = self.sequences(rng, count)
+        values = self.target.values(X)
+        if noise:
+            width = (self.target.box.high_array - self.target.box.low_array) / 2
+            X = X + noise * width * rng.standard_normal(X.shape)
+        return embedded(*self.embedding, X, self.dtype).astype(np.float64), values
+
+    def read(self, outputs: Any) -> Any:
+        return outputs
+
+    def errors(self, outputs: Array, values: Array) -> Array:
+        return np.asarray(np.abs(outputs - values).reshape(len(values), -1))
+
+
+def sequence_embedding(target: SequenceMap, architecture: TokenArchitecture) -> Embedding:
+    """The tokens of `token_coordinates`, zeros in all other coordinates."""
+    names, n, d = token_coordinates(target), target.tokens, target.box.dim
+    if architecture.coordinates[: len(names)] != names:
+        raise InvalidRequest(
+            f"tokens of {', '.join(architecture.coordinates)[:60]} cannot hold the sequence: "
+            "make the architecture by TokenArchitecture.for_target"
+        )
+    constant = np.zeros((n, architecture.width))
+    constant[:, d] = 1.0
+    if len(names) > d + 1:
+        constant[:, d + 1 : d + 1 + n] = np.eye(n)
+    return ((np.eye(n), np.eye(d, architecture.width)),), constant
+
+
+@dataclass(frozen=True, eq=False)
+class PromptTask:
+    """A regression in context, with tokens of these coordinates (`targets.in_context.prompt`)."""
+
+    target: InContextTask
+    coordinates: tuple[str, ...]
+    chosen_by = "sup"
+
+    def __post_init__(self) -> None:
+        missing = [name for name in token_coordinates(self.target) if name not in self.coordinates]
+        if missing:
+            raise InvalidRequest(f"tokens without {', '.join(missing)[:60]} cannot hold a prompt of {self.target.text}")
+
+    @property
+    def text(self) -> str:
+        return self.target.text
+
+    @property
+    def domain(self) -> str:
+        return self.target.domain
+
+    def to_json(self) -> dict[str, Any]:
+        return {"target": self.target.to_json(), "coordinates": list(self.coordinates)}
+
+    def draw(self, rng: np.random.Generator, count: int, noise: float = 0.0) -> tuple[Array, Array]:
+        if noise:
+            raise InvalidRequest("noise on the inputs is for functions and sequence maps; leave it out")
+        X, y, q = draw_prompts(self.target, rng, count)
+        return prompts(self.coordinates, self.target, X, y, q), exact_for_all(self.target, X, y, q)[:, None, None]
+
+    def read(self, outputs: Any) -> Any:
+        return outputs[:, 2 * self.target.examples :]
+
+    def errors(self, outputs: Array, values: Array) -> Array:
+        return np.asarray(np.abs(outputs - values)[:, :, 0])
+
+
+def prompts(coordinates: tuple[str, ...], task: InContextTask, X: Array, y: Array, q: Array) -> Array:
+    """(count, 2 examples + 1, width): `targets.in_context.prompt` for many full prompts with one query each."""
+    at = {name: k for k, name in enumerate(coordinates)}
+    xs, qs = ([at[f"{letter}{j + 1}"] for j in range(task.dim)] for letter in "xq")
+    N = task.examples
+    tokens = np.zeros((len(X), 2 * N + 1, len(coordinates)))
+    tokens[:, :N, xs], tokens[:, N : 2 * N, xs] = X, -X
+    tokens[:, :N, at["y"]], tokens[:, N : 2 * N, at["y"]] = y, -y
+    tokens[:, 2 * N, qs] = q
+    tokens[:, :, at["one"]] = 1.0
+    tokens[:, : 2 * N, at["data"]] = 1.0
+    return tokens
+
+
+@dataclass(frozen=True, eq=False)
+class PointsTask:
+    """Points on a sphere; `given` draws them, `tokens` and `wanted` are those of the network that is trained."""
+
+    text: str
+    domain: str
+    about: dict[str, Any]
+    given: Callable[[np.random.Generator, int], Array]
+    tokens: Callable[[Array], Array]
+    wanted: Callable[[Array], Array]
+    every: bool
+    chosen_by = "loss"  # their error is a mean: the largest says little
+
+    def to_json(self) -> dict[str, Any]:
+        return {"target": self.about}
+
+    def draw(self, rng: np.random.Generator, count: int, noise: float = 0.0) -> tuple[Array, Array]:
+        if noise:
+            raise InvalidRequest("noise on the inputs is for functions and sequence maps; leave it out")
+        points = self.given(rng, count)
+        goal = self.wanted(points)
+        return self.tokens(points), goal if self.every else goal.reshape(count, 1, -1)
+
+    def read(self, outputs: Any) -> Any:
+        return outputs if self.every else outputs[:, -1:]
+
+    def errors(self, outputs: Array, values: Array) -> Array:
+        return np.asarray(np.linalg.norm(outputs - values, axis=2))
+
+
+def run_tokens(network: Any, tokens: AnyArray) -> Array:
+    """The network's outputs in float64; infinities and NaN as they come."""
+    with np.errstate(all="ignore"):
+        return np.asarray(network.run(tokens), dtype=np.float64)

@@ -57,7 +57,8 @@ def run(unit: Unit) -> list[Row]:
     for H in unit["heads"]:
         variant = "optimal" if unit["way"] == "chain" else "published"
         net = af.interpolation(LOW, HIGH, unit["n"], heads=H, variant=variant, sharpness=unit["sharpness"])
-        error, bound = measured_error(net), net.certificate.error[1]
+        error: float = measured_error(net)
+        bound: float | None = net.certificate.error[1]
         if unit["way"] in LEARNED:
             start, lr = ("constructed", 1e-3) if unit["way"] == "continued" else ("random", 2e-2)
             count = unit["steps"]  # of Adam, and as many of LBFGS

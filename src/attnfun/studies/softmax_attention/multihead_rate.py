@@ -181,7 +181,8 @@ def draw(table: Table) -> Any:
     ax.set(xlabel="heads H", ylabel="sup error", xticks=distinct(table, "heads"))
     ax.set_xticks([], minor=True)
     ax.set_xticklabels([str(H) for H in distinct(table, "heads")])
-    ax.legend(fontsize=7, frameon=False)
+    ax.set_ylim(bottom=min(values(table, "error")) / 12)
+    ax.legend(fontsize=7, frameon=False, ncols=2, loc="lower left")
     title(ax, f"n = {n} points a head", "too soft a temperature, and what descent finds")
     return figure
 

@@ -28,7 +28,8 @@ from attnfun.studies.study import (
 
 WAYS = ("attention", "attention + ffn")
 EQUAL = 0.03  # how far apart parameters may be
-CLEAR = 1.5  # a median that is smaller by less than this is called a draw
+CLEAR = 1.5  # medians that differ by less than this, or errors that overlap, are called a draw
+FLOOR = 1e-5  # of the picture
 HEADS, RANK, CONSTANTS, ROOM, TEST = 4, 4, 4, 6, 1000
 
 
@@ -63,6 +64,7 @@ def run(unit: Unit) -> list[Row]:
                 "map": unit["map"],
                 "way": unit["way"],
                 "seed": seed,
+                "steps": unit["steps"],
                 "parameters": parameters,
                 "rms": np.sqrt((error**2).mean()),
                 "error": np.abs(error).max(),
@@ -107,6 +109,11 @@ def architecture_of(target: Any, units: bool) -> Any:
     return TokenArchitecture.for_target(target, dtype="float32", **shape)
 
 
+def _clearly(large: list[float], small: list[float]) -> bool:
+    """Every error of the first above all of the second, and the medians apart; errors that are no number are large."""
+    return not median(large) <= CLEAR * median(small) and not min(large) <= max(small)
+
+
 def judge(table: Table) -> Verdict:
     """Refuted when attention alone is not proved to eps on some map; with limits where units train clearly better."""
     faults, better, worse, words = [], [], [], ""
@@ -116,24 +123,20 @@ def judge(table: Table) -> Verdict:
                 faults.append(f"{name} is not proved to {row['eps']:g}")
             else:
                 words += f"{name}: attention alone proved to {row['proved']:.2g} with {row['parameters']:,} numbers"
-        middle, spread, sizes = {}, {}, {}
-        for way in WAYS:
-            errors = values(where(table, map=name, way=way), "rms")
-            if errors:
-                middle[way], spread[way] = median(errors), f"{min(errors):.2g}–{max(errors):.2g}"
-                sizes[way] = where(table, map=name, way=way)[0]["parameters"]
-        if len(middle) < len(WAYS):
+        alone, mixed = (where(table, map=name, way=way) for way in WAYS)
+        if not alone or not mixed:
             continue
-        if not abs(sizes[WAYS[1]] / sizes[WAYS[0]] - 1) <= EQUAL:
+        if not abs(mixed[0]["parameters"] / alone[0]["parameters"] - 1) <= EQUAL:
             faults.append(f"the parameters for {name} are not equal")
-        ratio = middle[WAYS[0]] / middle[WAYS[1]]
+        plain, units = values(alone, "rms"), values(mixed, "rms")
         words += (
-            f"; trained with {sizes[WAYS[0]]:,}, rms {middle[WAYS[0]]:.2g} ({spread[WAYS[0]]}) without and "
-            f"{middle[WAYS[1]]:.2g} ({spread[WAYS[1]]}) with units. "
+            f"; {alone[0]['parameters']:,} trained for {alone[0]['steps']:,} steps: rms {median(plain):.2g} "
+            f"({min(plain):.2g}–{max(plain):.2g}) without and {median(units):.2g} ({min(units):.2g}–{max(units):.2g}) "
+            "with units. "
         )
-        if not ratio <= CLEAR:
+        if _clearly(plain, units):
             better.append(name)
-        elif ratio < 1 / CLEAR:
+        elif _clearly(units, plain):
             worse.append(name)
     if faults:
         return Verdict(REFUTED, words + f"Refuted: {'; '.join(faults)}.")
@@ -150,7 +153,7 @@ def judge(table: Table) -> Verdict:
 def draw(table: Table) -> Any:
     from attnfun.plots.panels import NETWORKS, title
 
-    figure, axes = panels(width=6.4)
+    figure, axes = panels(width=8.4)
     ax = axes[0, 0]
     maps = distinct(table, "map")
     for offset, colour, mark, way in ((-0.12, NETWORKS[0], "o", WAYS[0]), (0.12, NETWORKS[1], "s", WAYS[1])):
@@ -161,13 +164,18 @@ def draw(table: Table) -> Any:
         ax.semilogy([k + offset for k in range(len(maps))], medians, "_", color=colour, ms=16, mew=2)
     rows = where(table, way="constructed")
     at = [maps.index(row["map"]) for row in rows]
-    ax.semilogy(at, values(rows, "proved"), "_", color="k", ms=22, mew=2, label="constructed, attention alone: proved")
-    ax.semilogy(at, [max(row["rms"], 1e-17) for row in rows], "k.", ms=5, label="constructed: rms")
+    proved = [max(row["proved"], FLOOR) for row in rows]
+    ax.semilogy(at, proved, "_", color="k", ms=22, mew=2, label="constructed, attention alone: proved")
+    ax.semilogy(at, [max(row["rms"], FLOOR) for row in rows], "k.", ms=5, label="constructed: rms")
     ax.semilogy(at, values(rows, "trivial"), "--", color="#52606d", lw=1, label="mean of the data: rms")
     ax.set(xticks=range(len(maps)), ylabel="error", xlabel="sequence map", xlim=(-0.5, len(maps) - 0.5))
     ax.set_xticklabels(maps)
     ax.legend(fontsize=7, frameon=False, bbox_to_anchor=(1.0, 1.0), loc="upper left")
-    title(ax, "With and without feed-forward units", "two layers, equal parameters")
+    title(
+        ax,
+        "With and without feed-forward units",
+        f"two layers, equal parameters; what is below {FLOOR:g} is drawn there",
+    )
     return figure
 
 
@@ -182,6 +190,7 @@ STUDY = Study(
         "map": "one of the sequence maps that ship",
         "way": "constructed (attention alone), or trained: attention, attention + ffn",
         "seed": "of the random start",
+        "steps": "of training",
         "parameters": "numbers in the network",
         "rms": "root mean square error on 1,000 fresh sequences",
         "error": "largest error there",

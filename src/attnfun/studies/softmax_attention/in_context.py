@@ -68,6 +68,7 @@ def run(unit: Unit) -> list[Row]:
                 "way": unit["way"],
                 "layers": depth,
                 "seed": seed,
+                "steps": unit["steps"],
                 "rms": np.sqrt(squares.mean()),
                 "rms_se": squares.std() / np.sqrt(len(squares)) / 2 / max(np.sqrt(squares.mean()), 1e-300),
                 "error": error.max(),
@@ -137,11 +138,13 @@ def judge(table: Table) -> Verdict:
             for L, m in middle.items():
                 spread = values(where(trained, layers=L), "rms")
                 beside = [row["rms"] for row in where(built, layers=L)]
-                other = f" against {beside[0]:.2g}" if beside else ""
+                other = f" layers against {beside[0]:.2g} constructed" if beside else ""
                 parts.append(f"{m:.2g} ({min(spread):.2g}–{max(spread):.2g}) at {L}{other}")
             if parts:
                 name = "Trained" if way == "learned" else "Trained with one set of weights"
-                words += f"{name}, median rms (range over seeds): {', '.join(parts)}. "
+                words += (
+                    f"{name} for {trained[0]['steps']:,} steps, median rms (range over seeds): {', '.join(parts)}. "
+                )
             depths = sorted(middle)
             if len(depths) > 1 and not middle[depths[-1]] <= 0.8 * middle[depths[0]]:
                 limits.append(f"trained {task} stacks ({way}) hardly gain by depth")
@@ -192,6 +195,7 @@ STUDY = Study(
         "way": "constructed, learned, or learned with the same weights in all layers",
         "layers": "attention layers",
         "seed": "of the random start",
+        "steps": "of training",
         "rms": "root mean square error of 300 predictions on fresh prompts",
         "rms_se": "its standard error",
         "error": "the largest of them",

@@ -34,11 +34,12 @@ from attnfun.studies.study import (
 CHANNELS = 32  # of the published code, all but one 0
 GRIDS = ("published", "interpolated")
 NEAR = 0.15  # what a measured exponent may differ from -1
-HIDDEN, TEST, WIDTH, RANK = 10, 2000, 16, 4
+TEST, WIDTH, RANK = 2000, 16, 4
 
 
 def units(size: Mapping[str, Any]) -> list[Unit]:
-    base = {"n": size["n"], "d": size["d"], "p": 0, "heads": 1, "seed": None, "steps": 0, "samples": 0, "eps": None}
+    base = {key: size[key] for key in ("n", "d", "hidden")}
+    base |= {"p": 0, "heads": 1, "seed": None, "steps": 0, "samples": 0, "eps": None}
     made: list[Unit] = [{**base, "way": "plain"}]
     made += [{**base, "way": way, "p": p} for way in GRIDS for p in size["points"]]
     made += [{**base, "way": "interpolated", "p": size["points"][0], "heads": h} for h in size["unit_heads"]]
@@ -54,14 +55,15 @@ def units(size: Mapping[str, Any]) -> list[Unit]:
     return made
 
 
-def _data(n: int, d: int, count: int, stream: int) -> tuple[Any, Any, Any]:
+def _data(unit: Unit, count: int, stream: int) -> tuple[Any, Any, Any]:
     """(the map's rows, sequences, values)."""
     import numpy as np
 
     from attnfun.sequence_examples import relu_network
     from attnfun.targets import SequenceMap
 
-    rows = relu_network(n, dim=d, hidden=HIDDEN, outputs=1, seed=0)
+    n, d = unit["n"], unit["d"]
+    rows = relu_network(n, dim=d, hidden=unit["hidden"], outputs=1, seed=0)
     target = SequenceMap.read(rows, dict.fromkeys("xyzuvw"[:d], (0.0, 1.0)), n)
     X = np.random.default_rng([stream, n, d]).random((count, n, d))
     return target, X, target.values(X)
@@ -70,8 +72,8 @@ def _data(n: int, d: int, count: int, stream: int) -> tuple[Any, Any, Any]:
 def run(unit: Unit) -> list[Row]:
     import numpy as np
 
-    n, d = unit["n"], unit["d"]
-    target, X, Y = _data(n, d, TEST, 1)
+    n = unit["n"]
+    target, X, Y = _data(unit, TEST, 1)
 
     def row(way: str, outputs: Any, parameters: int, proved: float | None = None) -> Row:
         error = np.asarray(outputs, dtype=np.float64) - Y
@@ -87,7 +89,7 @@ def run(unit: Unit) -> list[Row]:
         }
 
     if unit["way"] == "plain":  # what no network is needed for
-        _, seen, wanted = _data(n, d, 4000, 2)
+        _, seen, wanted = _data(unit, 4000, 2)
         design = np.concatenate([seen.reshape(len(seen), -1), np.ones((len(seen), 1))], axis=1)
         best = np.linalg.lstsq(design, wanted[:, :, 0], rcond=None)[0]
         linear = np.concatenate([X.reshape(len(X), -1), np.ones((len(X), 1))], axis=1) @ best
@@ -116,7 +118,7 @@ def _interpolated(unit: Unit, X: Any) -> tuple[Any, int, float]:
 
     n, d = unit["n"], unit["d"]
     names = [f"{c}_{j + 1}" for j in range(n) for c in "xyzuvw"[:d]]
-    rows = relu_network(n, dim=d, hidden=HIDDEN, outputs=1, seed=0)
+    rows = relu_network(n, dim=d, hidden=unit["hidden"], outputs=1, seed=0)
     function = Function.read([row[0] for row in rows], Box.parse(dict.fromkeys(names, (0.0, 1.0))))
     variant = "published" if unit["way"] == "published" else "optimal"
     heads = None if unit["heads"] == 1 else unit["heads"]
@@ -132,7 +134,7 @@ def _learned(unit: Unit, X: Any) -> tuple[Any, int]:
     from attnfun.network import TokenArchitecture
     from attnfun.network.sequence_tokens import embedded
 
-    target, seen, wanted = _data(unit["n"], unit["d"], unit["samples"], 2)
+    target, seen, wanted = _data(unit, unit["samples"], 2)
     width = max(WIDTH, unit["d"] + 1 + unit["n"])
     shape = {"layers": 2, "heads": unit["heads"], "rank": RANK, "width": width, "dtype": "float32"}
     architecture = TokenArchitecture.for_target(target, constants=unit["p"] - unit["n"], **shape)
@@ -240,7 +242,7 @@ def draw(table: Table) -> Any:
     for row in where(table, way="interpolated", heads=1)[:1]:
         ax.axhline(row["mse"], color=NETWORKS[1], lw=1, label=f"constructed, p = {row['p']} a unit")
     ax.set(xlabel="p or H", ylabel="mean square a number")
-    ax.legend(fontsize=7, frameon=False, loc="center left")
+    ax.legend(fontsize=7, frameon=False, loc="lower left", bbox_to_anchor=(0.0, 0.07))
     title(ax, "Trained: two layers of attention", "each mark a seed, lines the medians")
     return figure
 
@@ -268,15 +270,30 @@ STUDY = Study(
     },
     sizes={
         "tiny": {
-            **{"n": 2, "d": 1, "points": [4, 8], "unit_heads": [2], "eps": [0.5], "extra": [0, 1]},
+            **{"n": 2, "d": 1, "hidden": 4, "points": [4, 8], "unit_heads": [2], "eps": [0.5], "extra": [0, 1]},
             **{"fixed_heads": 1, "heads": [1, 2], "samples": 64, "seeds": 1, "steps": 5},
         },
         "quick": {
-            **{"n": 6, "d": 5, "points": [8, 16, 32], "unit_heads": [2, 4], "eps": [1e-2], "extra": [0, 8]},
+            **{
+                "n": 6,
+                "d": 5,
+                "hidden": 10,
+                "points": [8, 16, 32],
+                "unit_heads": [2, 4],
+                "eps": [1e-2],
+                "extra": [0, 8],
+            },
             **{"fixed_heads": 4, "heads": [1, 4, 8], "samples": 4000, "seeds": 3, "steps": 400},
         },
         "full": {
-            **{"n": 10, "d": 5, "points": [8, 16, 32, 64, 128], "unit_heads": [2, 4, 8], "eps": [1e-2, 1e-4]},
+            **{
+                "n": 10,
+                "d": 5,
+                "hidden": 10,
+                "points": [8, 16, 32, 64, 128],
+                "unit_heads": [2, 4, 8],
+                "eps": [1e-2, 1e-4],
+            },
             **{"extra": [0, 2, 4, 6, 8, 10], "fixed_heads": 8, "heads": [1, 2, 4, 8, 16, 32], "samples": 50000},
             **{"seeds": 7, "steps": 5000},
         },

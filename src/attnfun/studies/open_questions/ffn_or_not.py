@@ -7,6 +7,7 @@ Beside them what is constructed of attention alone, and proved.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -164,7 +165,7 @@ def draw(table: Table) -> Any:
         ax.semilogy([k + offset for k in range(len(maps))], medians, "_", color=colour, ms=16, mew=2)
     rows = where(table, way="constructed")
     at = [maps.index(row["map"]) for row in rows]
-    proved = [max(row["proved"], FLOOR) for row in rows]
+    proved = [math.nan if row["proved"] is None else max(row["proved"], FLOOR) for row in rows]
     ax.semilogy(at, proved, "_", color="k", ms=22, mew=2, label="constructed, attention alone: proved")
     ax.semilogy(at, [max(row["rms"], FLOOR) for row in rows], "k.", ms=5, label="constructed: rms")
     ax.semilogy(at, values(rows, "trivial"), "--", color="#52606d", lw=1, label="mean of the data: rms")

@@ -37,8 +37,13 @@ HEADS, RANK, CONSTANTS, ROOM, TEST = 4, 4, 4, 6, 1000
 def units(size: Mapping[str, Any]) -> list[Unit]:
     base: Unit = {"eps": None, "seeds": [], "steps": 0, "samples": 0}
     made: list[Unit] = [{**base, "map": name, "way": "constructed", "eps": size["eps"]} for name in size["maps"]]
-    run = {"seeds": list(range(size["seeds"])), "steps": size["steps"], "samples": size["samples"]}
-    return made + [{**base, **run, "map": name, "way": way} for name in size["maps"] for way in WAYS]
+    run = {"steps": size["steps"], "samples": size["samples"]}
+    return made + [
+        {**base, **run, "map": name, "way": way, "seeds": [seed]}
+        for name in size["maps"]
+        for way in WAYS
+        for seed in range(size["seeds"])
+    ]
 
 
 def run(unit: Unit) -> list[Row]:
@@ -203,7 +208,7 @@ STUDY = Study(
         "tiny": {"maps": ["swap"], "eps": 0.1, "seeds": 1, "steps": 3, "samples": 64},
         "quick": {
             **{"maps": ["sine", "maximum", "relu-net", "swap", "smooth"], "eps": 1e-2},
-            **{"seeds": 3, "steps": 300, "samples": 4000},
+            **{"seeds": 4, "steps": 1200, "samples": 10000},
         },
         "full": {
             **{"maps": ["sine", "maximum", "relu-net", "swap", "smooth"], "eps": 1e-3},

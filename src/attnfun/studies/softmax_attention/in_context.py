@@ -41,7 +41,9 @@ def units(size: Mapping[str, Any]) -> list[Unit]:
         shapes = [("learned", depth) for depth in size["trained_depths"][task]]
         shapes += [("learned, shared", depth) for depth in size["shared_depths"][task]]
         made += [
-            {**base, **run, "way": way, "depths": [depth], "seeds": list(range(size["seeds"]))} for way, depth in shapes
+            {**base, **run, "way": way, "depths": [depth], "seeds": [seed]}
+            for way, depth in shapes
+            for seed in range(size["seeds"])
         ]
     return made
 
@@ -216,7 +218,7 @@ STUDY = Study(
             "shared_depths": {"ridge": [2], "lasso": [], "logistic": []},
         },
         "quick": {
-            **{"dim": 3, "examples": 16, "spectrum": [6.0, 36.0], "seeds": 3, "steps": 800, "samples": 4000},
+            **{"dim": 3, "examples": 16, "spectrum": [6.0, 36.0], "seeds": 3, "steps": 2000, "samples": 10000},
             "depths": {"ridge": [2, 4, 6, 8, 12], "lasso": [3, 5, 9, 17, 33, 65], "logistic": [3, 5, 9, 17, 33, 65]},
             "trained_depths": {"ridge": [2, 4], "lasso": [3], "logistic": [3]},
             "shared_depths": {"ridge": [], "lasso": [], "logistic": []},

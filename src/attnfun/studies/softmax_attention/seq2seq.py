@@ -283,7 +283,7 @@ STUDY = Study(
                 "eps": [1e-2],
                 "extra": [0, 8],
             },
-            **{"fixed_heads": 4, "heads": [1, 4, 8], "samples": 4000, "seeds": 3, "steps": 400},
+            **{"fixed_heads": 4, "heads": [1, 4, 8], "samples": 10000, "seeds": 3, "steps": 1200},
         },
         "full": {
             **{

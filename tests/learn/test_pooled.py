@@ -1,4 +1,4 @@
-"""Networks on tokens trained on a fixed sample: they learn, shared layers are one, the same seed gives the same bits."""
+"""Networks on tokens trained on a fixed sample: they learn, shared layers are one, same seed, same bits."""
 
 from __future__ import annotations
 

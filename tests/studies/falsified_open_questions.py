@@ -61,6 +61,21 @@ def _depth_mlp(rows: Rows) -> Rows:
     return rows
 
 
+def _structure(rows: Rows) -> Rows:
+    """A target without structure that needs ten keys a variable."""
+    for row in rows:
+        if row["family"] == "all products":
+            row["keys"] = 10.0 * row["d"]
+    return rows
+
+
+def _ffn_or_not(rows: Rows) -> Rows:
+    for row in rows:
+        if row["way"] == "constructed" and row["map"] == "maximum":
+            row["proved"] = 2 * row["eps"]
+    return rows
+
+
 FALSIFIED = {
     "softmax-distribution": _softmax_distribution,
     "higher-order": _higher_order,
@@ -69,4 +84,6 @@ FALSIFIED = {
     "precision": _precision,
     "beyond-three": _beyond_three,
     "depth-mlp": _depth_mlp,
+    "structure": _structure,
+    "ffn-or-not": _ffn_or_not,
 }

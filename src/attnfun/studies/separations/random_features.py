@@ -95,15 +95,23 @@ def closed_form(k: Any, q: Any, b: Any) -> tuple[float, float, float]:
     import numpy as np
     from scipy import linalg
 
-    gram = np.arcsin(np.clip(k @ k.T, -1, 1))
-    gram *= gram if k is q else np.arcsin(np.clip(q @ q.T, -1, 1))
-    gram *= 4 / math.pi**2
-    np.fill_diagonal(gram, 1.0)
+    def gram() -> Any:
+        """In place: of 8192 heads one matrix takes half a gigabyte."""
+        found = k @ k.T
+        other = q @ q.T
+        for part in (found, other):
+            np.arcsin(np.clip(part, -1, 1, out=part), out=part)
+        found *= other
+        found *= 4 / math.pi**2
+        np.fill_diagonal(found, 1.0)
+        return found
+
     sides = np.stack([b, np.ones_like(b)], axis=1)
     try:
-        solved = linalg.cho_solve(linalg.cho_factor(gram, lower=True, check_finite=False), sides, check_finite=False)
+        factor = linalg.cho_factor(gram().T, lower=True, overwrite_a=True, check_finite=False)
+        solved = linalg.cho_solve(factor, sides, check_finite=False)
     except linalg.LinAlgError:
-        solved = np.linalg.lstsq(gram, sides, rcond=1e-12)[0]
+        solved = np.linalg.lstsq(gram(), sides, rcond=1e-12)[0]
     bb, b1, one = float(b @ solved[:, 0]), float(solved[:, 0].sum()), float(solved[:, 1].sum())
     # (b + 1)ᵀ(G + 11ᵀ)⁻¹(b + 1) by Sherman and Morrison
     alone = (bb + 2 * b1 + one) - (b1 + one) ** 2 / (1 + one)

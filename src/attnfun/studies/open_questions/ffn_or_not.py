@@ -21,6 +21,7 @@ from attnfun.studies.study import (
     Unit,
     Verdict,
     distinct,
+    lacking,
     median,
     panels,
     values,
@@ -122,6 +123,8 @@ def _clearly(large: list[float], small: list[float]) -> bool:
 
 def judge(table: Table) -> Verdict:
     """Refuted when attention alone is not proved to eps on some map; with limits where units train clearly better."""
+    if gone := lacking(table, "way", "constructed", *WAYS):
+        return gone
     faults, better, worse, words = [], [], [], ""
     for name in distinct(table, "map"):
         for row in where(table, map=name, way="constructed"):
@@ -153,7 +156,9 @@ def judge(table: Table) -> Verdict:
             LIMITS,
             words + f"Attention alone suffices for all of them, but units train clearly better on {', '.join(better)}.",
         )
-    return Verdict(HOLDS, words + "Attention alone suffices, and nowhere do units train clearly better.")
+    return Verdict(
+        HOLDS, words + "Attention alone suffices for all of them, and nowhere do units train clearly better."
+    )
 
 
 def draw(table: Table) -> Any:

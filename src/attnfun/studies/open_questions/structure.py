@@ -183,8 +183,9 @@ def judge(table: Table) -> Verdict:
         return Verdict(LIMITS, words + f"{', '.join(good)} avoid the curse; {', '.join(bad)} do not, or are refused.")
     return Verdict(
         HOLDS,
-        words + "What decides is the size of a formula that composes functions of few variables, not the number of "
-        "variables: every family with such a formula avoids the curse, composition being only one kind of it.",
+        words
+        + "In all of these what decides is the size of a formula that composes functions of few variables, not the "
+        "number of variables; composition is only one kind of it.",
     )
 
 

@@ -21,6 +21,7 @@ from attnfun.studies.study import (
     Unit,
     Verdict,
     distinct,
+    lacking,
     median,
     panels,
     values,
@@ -116,6 +117,8 @@ def judge(table: Table) -> Verdict:
     With limits where nothing is proved, a prediction is off by more than a factor of ten, or trained stacks do not gain
     by depth or stay far above constructed ones.
     """
+    if gone := lacking(table, "way", "constructed", "learned"):
+        return gone
     words, faults, limits = "", [], []
     for task in distinct(table, "task"):
         built = where(table, task=task, way="constructed")

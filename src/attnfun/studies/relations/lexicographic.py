@@ -145,7 +145,7 @@ def _trained(unit: Unit) -> list[Row]:
         def loss(step: int) -> Any:
             rng = generator(unit["seed"], step)
             a, b = torch.rand(512, 2, generator=rng), torch.rand(512, 2, generator=rng)
-            half = torch.arange(512) % 2 == 0  # half of the pairs are near in x1, where x2 is to decide
+            half = torch.arange(512) % 2 == 0  # half of the pairs have the same x1, so that x2 decides
             b[half, 0] = a[half, 0]
             sign = torch.where((a[:, 0] > b[:, 0]) | ((a[:, 0] == b[:, 0]) & (a[:, 1] > b[:, 1])), 1.0, -1.0)
             return torch.nn.functional.softplus(-sign * (score(a) - score(b))).mean()

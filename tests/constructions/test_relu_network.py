@@ -106,6 +106,7 @@ def test_a_file_alone_is_proved_and_the_mlp_can_be_named(tmp_path: Path) -> None
         af.verify(path, mlp((3, 16, 2), True, seed=4))
 
 
+@pytest.mark.slow
 def test_a_wide_and_a_deep_network() -> None:
     for sizes, eps in (((12, 48, 48, 3), 1e-2), ((3, *(6,) * 15, 1), 1e-2)):
         net = af.compile(mlp(sizes, hard=True), (-1, 1), eps, method="relu_network")

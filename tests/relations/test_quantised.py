@@ -329,7 +329,7 @@ def test_an_arcsine_up_to_its_end_is_proved() -> None:
     assert np.abs(found(line, line) - np.arcsin(np.outer(line, line))).max() <= found.certificate.error[1]
 
 
-@pytest.mark.parametrize("text", ["x*y", "exp(x+y)", "3 + 0*x*y"])
+@pytest.mark.parametrize("text", ["x*y", "exp(x+y)"])
 def test_mlp_towers_of_one_variable_a_side_take_factors_of_one_side(text: str) -> None:
     found = af.relation(text, *ONE, 1e-2, realise="mlp")
     Z = found.target.joint.probe(4000, np.random.default_rng(3))

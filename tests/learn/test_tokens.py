@@ -211,6 +211,13 @@ def test_odd_requests_are_refused_in_one_line(change: dict[str, Any]) -> None:
     assert "\n" not in str(why.value)
 
 
+def test_weights_that_are_not_finite_end_a_run_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
+    """LAPACK says what it thinks of an infinite matrix on the terminal, in the middle of --json."""
+    learned = af.train(TokenArchitecture.for_target(MAP, **SMALL), MAP, steps=3, batch=4, lr=1e300)
+    assert learned.fit.stopped == "diverged" and learned.certificate.status.value == "sampled"
+    assert capfd.readouterr() == ("", "")
+
+
 def test_noise_on_prompts_is_refused() -> None:
     with pytest.raises(af.InvalidRequest):
         PromptTask(RIDGE, TokenArchitecture.for_target(RIDGE).coordinates).draw(np.random.default_rng(0), 2, 0.1)

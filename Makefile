@@ -51,9 +51,9 @@ finite: $(READY) ## dimensions that finite relevance relations need (a few minut
 neighbours: $(READY) ## furthest and nearest neighbours: proved, predicted and measured (a few minutes)
 	$(BIN)/python benchmarks/neighbours.py
 
-studies: $(READY) ## every study at quick size, and one page of all of them (writes attnfun-studies/; under 20 minutes)
+studies: $(READY) ## every study at quick size, and one page of all of them (writes attnfun-studies/ and docs/studies.md; under 20 minutes)
 	$(BIN)/attnfun reproduce all --quick --jobs $(JOBS) --out attnfun-studies; status=$$?; \
-	$(BIN)/attnfun report attnfun-studies && exit $$status
+	$(BIN)/attnfun report attnfun-studies --markdown docs/studies.md && exit $$status
 
 fuzz: $(READY) ## 2,000 soundness cases against the checker, with figures
 	$(BIN)/python tests/certify/test_fuzz.py

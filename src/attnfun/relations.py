@@ -195,9 +195,10 @@ class RelationApproximant:
 
 
 def paper_neurons(found: RelationApproximant) -> float:
-    """n (8 κ C √n/ε)² with C = 1: the published count for shallow towers of n features of Barron norm C.
+    """n (8 κ C √n/ε)² with C = 1: what published bounds for features of Barron norm C come to for n of them, (C/δ)²
+    neurons for δ = ε/(8 κ √n) each. The constants are ours, no proof is meant.
 
-    κ² is read off the features: the largest |φ|² + |ψ|² over 2 at samples.
+    κ² is read off the features: the larger of |φ|² and |ψ|² at samples.
     """
     X, Y = (box.probe(200, np.random.default_rng(0)) for box in (found.target.left, found.target.right))
     size = max(float((t**2).sum(axis=1).max()) for t in (found.left(X), found.right(Y)))

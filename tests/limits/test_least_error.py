@@ -45,3 +45,18 @@ def test_no_features_of_a_rank_beat_its_least_error(text: str, variables: int) -
     for rank in range(1, 7):
         error = np.abs(table - (U[:, :rank] * s[:rank]) @ V[:rank]).max()
         assert 0 < error_lower(asked, rank) <= error + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("text", "rank"), [("x0*y0", 1), ("x0 + y0", 2), ("cos(5*(x0 - y0))", 2), ("(x0 - y0)**4", 5), ("1e-200*x0*y0", 1)]
+)
+def test_features_of_the_exact_rank_are_not_excluded(text: str, rank: int) -> None:
+    asked = relation(text, 1)
+    assert error_lower(asked, rank) == 0.0 <= error_lower(asked, rank - 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["exp(700*x0*y0)", "exp(800*x0*y0)", "1e300*exp(x0*y0)", "1/(x0 - y0)", "log(x0 - y0)"]
+)
+def test_what_overflows_or_is_not_enclosed_excludes_nothing(text: str) -> None:
+    assert error_lower(relation(text, 1), 0) == 0.0 and rank_lower(relation(text, 1), 1e-3) == 0

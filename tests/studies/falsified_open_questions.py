@@ -69,6 +69,13 @@ def _structure(rows: Rows) -> Rows:
     return rows
 
 
+def _ffn_or_not(rows: Rows) -> Rows:
+    for row in rows:
+        if row["way"] == "constructed" and row["map"] == "maximum":
+            row["proved"] = 2 * row["eps"]
+    return rows
+
+
 FALSIFIED = {
     "softmax-distribution": _softmax_distribution,
     "higher-order": _higher_order,
@@ -78,4 +85,5 @@ FALSIFIED = {
     "beyond-three": _beyond_three,
     "depth-mlp": _depth_mlp,
     "structure": _structure,
+    "ffn-or-not": _ffn_or_not,
 }

@@ -10,6 +10,7 @@ import pytest
 
 import attnfun as af
 from attnfun.constructions.neighbours.sphere import uniform_points
+from attnfun.errors import InvalidRequest
 from attnfun.learn import generator
 from attnfun.studies.separations import more_candidates, two_candidates
 from attnfun.studies.study import REFUTED
@@ -85,6 +86,30 @@ def test_what_is_excluded_falls_with_heads_rank_and_value_rank_and_is_nothing_at
     assert least(8, 1) == 0 and 0 < least(4, 2) < least(4, 1) < least(2, 1) < least(1, 1) < 1
     assert least(1, 4) < least(1, 4, 4) < least(1, 4, 1) and least(1, 4, 8) == least(1, 4)
     assert least(1, 0) == pytest.approx(1 - more_candidates.energies(8, 5)[0][0])  # no head: all but the mean is lost
+
+
+def test_two_candidates_at_least_are_needed() -> None:
+    for bad in (1, 0, -3):  # one candidate is linear: an identity head has no error, and nothing may be excluded
+        with pytest.raises(InvalidRequest, match="candidates"):
+            more_candidates.least_error(8, bad, 2, 2)
+
+
+@pytest.mark.parametrize(("dim", "n", "rank"), [(4, 2, 1), (5, 3, 1), (4, 3, 2)])
+def test_one_head_with_the_best_weights_of_all_is_above_what_is_excluded(dim: int, n: int, rank: int) -> None:
+    """Given Kᵀx and y the best weights, of y's own token too, are least squares over the rest of x."""
+    rng = np.random.default_rng([dim, n])
+    for value_rank in (1, dim):
+        values, errors = np.diag([1.0] * value_rank + [0.0] * (dim - value_rank)), []
+        for _ in range(200):
+            y, known = uniform_points(rng, dim), uniform_points(rng, n, dim)[:, :rank]
+            rest = uniform_points(rng, 100, n, dim - rank) * np.sqrt(1 - np.sum(known**2, axis=1))[:, None]
+            x = np.concatenate([np.broadcast_to(known, (100, n, rank)), rest], axis=-1)
+            goal = x[np.arange(100), (x @ y).argmin(axis=1)].ravel()
+            tokens = np.concatenate([x, np.broadcast_to(y, (100, 1, dim))], axis=1) @ values
+            columns = np.swapaxes(tokens, 1, 2).reshape(-1, n + 1)
+            weights = np.linalg.lstsq(columns, goal, rcond=None)[0]
+            errors.append(np.sum((columns @ weights - goal) ** 2) / 100)
+        assert 0 < more_candidates.least_error(dim, n, rank, 1, value_rank) < np.mean(errors) < 1
 
 
 @pytest.mark.parametrize(("points", "rank", "heads"), [(3, 1, 1), (5, 1, 2), (5, 3, 1)])

@@ -133,7 +133,7 @@ def _print(record: dict[str, Any]) -> None:
         ("method", f"{record['method']}{', signed' if record['signed'] else ''}"),
         ("towers", towers),
         (word, number(record[word]) if word in record else None),
-        ("published neurons", number(record["neurons_paper"]) if "neurons_paper" in record else None),
+        ("neurons by Barron norm 1", number(record["neurons_paper"]) if "neurons_paper" in record else None),
         ("band", _band(record.get("band"))),
         ("cells", " and ".join(number(c) for c in record["cells"]) if "cells" in record else None),
         ("published cells", " and ".join(number(c) for c in record["voronoi_cells"])),

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from attnfun.constructions.plan import Plan, Request
 from attnfun.constructions.unary.fit import Piece, UnaryFit, fit_unary
+from attnfun.constructions.unary.grid import Grid, grid_fit
 from attnfun.errors import Infeasible
 from attnfun.expressions import Builder, Graph
 from attnfun.network import Axis, Head, Label, Labels, Layer, Network, rounded
@@ -89,6 +90,27 @@ class ReluNetwork:
 
     def build(self, request: Request, plan: Plan) -> Network:
         return _build(request, plan.data)
+
+
+def interpolated(
+    request: Request, points: int, heads: int | None = None, variant: str = "optimal"
+) -> tuple[Network, float]:
+    """As published: a unit relu(z) = clip(z, 0, max z) by a head of `points` interpolation points, or `heads` of them.
+
+    For networks of one hidden layer. The size is given and the error is what comes out, about Σ_j |W_2| C (max z_j)/p,
+    C of `unary/grid`; that sum of sampled errors, no bound, is returned too. `request.eps` is not looked at.
+    """
+    graph = request.function.graph
+    ranges = None if graph is None else ReluRanges.of(graph, request.function.box)
+    if ranges is None or ranges.dense.weights[:, request.function.box.dim :].any():
+        raise Infeasible("interpolation points a unit are for ReLU networks of one hidden layer")
+    signs = tuple(ranges.sign(unit.argument) for unit in ranges.network.units)
+    grids = {j: Grid(0.0, float(ranges.high[j]), points, heads, variant) for j, s in enumerate(signs) if s == 0}
+    fits = {j: grid_fit(grid, request.dtype) for j, grid in grids.items()}
+    errors = {j: fit.error for j, fit in fits.items()}
+    network = _build(request, Design(ranges, signs, errors, fits, dict.fromkeys(fits, 0)))
+    factors = np.abs(ranges.dense.readout[:, request.function.box.dim :])
+    return network, float(max(sum(row[j] * error for j, error in errors.items()) for row in factors))
 
 
 # ---------------------------------------------------------------- tolerances

@@ -139,6 +139,14 @@ def values(rows: Iterable[Row], column: str) -> list[Any]:
     return [row[column] for row in rows]
 
 
+def lacking(table: Table, column: str, *kinds: Any) -> Verdict | None:
+    """A verdict that nothing can be said, where the table has no row of one of these kinds; else None."""
+    gone = [kind for kind in kinds if not where(table, **{column: kind})]
+    if not gone:
+        return None
+    return Verdict(REFUTED, f"Nothing can be said: the table has no row of {', '.join(map(str, gone))}.")
+
+
 def distinct(table: Table, column: str) -> list[Any]:
     """The column's values in the order of first use."""
     return list(dict.fromkeys(row[column] for row in table))

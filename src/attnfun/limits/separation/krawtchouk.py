@@ -36,8 +36,9 @@ the least error is Σ e_ℓ (1 − C(r, ℓ)/C(d, ℓ))^H, and some choice is no
 
 What it does *not* say: a head of rank r with real weights is no head that reads r coordinates. K = (1, 2, …, 2^{d−1})
 maps the cube one-to-one to numbers, so φ(⟨K, z⟩, y) is every function of z and y, and no bound on rank alone holds on
-the cube. With weights of p bits ⟨K, z⟩ has at most d 2^p + 1 values, r of them the r-th power of that: rank counts
-through the values it can tell apart (`values`), that is, through bits.
+the cube. With whole-number weights of p bits ⟨K, z⟩ has at most d 2^p + 1 values, r of them the r-th power of that:
+rank counts through the values it can tell apart (`values`), that is, through bits of ⟨K, z⟩. Bits of a floating-point
+mantissa are no measure of it: 1, 2, 4, … take one each.
 
 Source: asked as an open question by Bruna (slides on Amsel, Yehudai, Bruna 2024, arXiv 2407.16153); λ_ℓ are the Fourier
 coefficients of majority (O'Donnell 2014, section 5.3); the bounds are derived here. Size: exact fractions, d up to a

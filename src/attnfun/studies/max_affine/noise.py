@@ -107,7 +107,7 @@ def judge(table: Table) -> Verdict:
     starts, at every rate, with and without decay; with limits when in some of these settings, refuted when in none.
     """
     top = max(values(table, "noise"))
-    lowered, raised, words = [], [], ""
+    lowered, raised, smaller, words = [], [], 0, ""
     groups = settings(table)
     for start, lr, decay in groups:
         rows = where(table, start=start, lr=lr, decay=decay)
@@ -116,6 +116,7 @@ def judge(table: Table) -> Verdict:
         raised.append(bool(found) and all(r >= 1 + CLEAR for r in found))
         mean, error = spread(found)
         shared, worth = median(ratios(rows, top, "effective_keys")), median(ratios(rows, top, "value_max"))
+        smaller += worth < 1
         words += (
             f"{start.capitalize()} start, rate {lr:g}, decay {decay:g}: noise {top:g} multiplies the mean key norm by "
             f"{mean:.2f} (standard error {100 * error:.0f} %, seeds {found[0]:.2f} to {found[-1]:.2f}), the number of "
@@ -127,7 +128,7 @@ def judge(table: Table) -> Verdict:
         if len(norms) > 1:
             words += f"For scale, {start} start: weight decay alone multiplies it by {norms[-1] / norms[0]:.2f}. "
     clean, noisy = (median(values(where(table, noise=n), "rms")) for n in (0.0, top))
-    words += f"Noise does smooth the function: the rms error to the clean target goes from {clean:.2g} to {noisy:.2g}. "
+    words += f"The median rms error to the clean target goes from {clean:.2g} to {noisy:.2g}. "
     if all(lowered):
         return Verdict(HOLDS, words + "Noise lowers the norms in every setting and every seed.")
     if any(lowered):
@@ -135,8 +136,8 @@ def judge(table: Table) -> Verdict:
     opposite = f"in {sum(raised)} of {len(groups)} settings it raises them in every seed"
     return Verdict(
         REFUTED,
-        words + f"In no setting does noise lower the key norms in every seed; {opposite}. The function is smoothed "
-        "through smaller values, and the partition is not blurred.",
+        words + f"In no setting does noise lower the key norms in every seed; {opposite}. The largest "
+        f"value falls in {smaller} of {len(groups)}: the function is smoothed, the partition is not blurred.",
     )
 
 

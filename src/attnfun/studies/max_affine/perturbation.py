@@ -166,9 +166,8 @@ def judge(table: Table) -> Verdict:
     if unsteady:
         return Verdict(
             LIMITS,
-            words + "The partition is steady as long as its walls are, which is no great praise: its own error is the "
-            "larger one. Accurate heads lose their accuracy in proportion to η, through their larger values, and are "
-            "still the better ones while η is small.",
+            words + "The partition is steady as long as its walls are. The others are not as steady: "
+            f"{'; '.join(unsteady)} lose accuracy in proportion to η, and are the better heads while η is small.",
         )
     return Verdict(HOLDS, words + "All heads keep their error.")
 

@@ -143,9 +143,10 @@ def judge(table: Table) -> Verdict:
         if not top <= LEARNED:
             unlearned.append(points)
     words += (
-        f"What is excluded for the least rank goes from {excluded[0]:.3f} to {excluded[-1]:.3f} as N grows: the bound "
-        "is derived for any N and any weights (its integrals by quadrature), and the slides' extension of the theorem "
-        "is thereby done for one layer; two layers of rank 1 do it for one query, for all queries it is open. "
+        f"What is excluded for the least rank goes from {excluded[0]:.3f} to {excluded[-1]:.3f} as N grows. The bound "
+        "holds for one layer, any N and any weights of its heads; its statement is proved, its integrals are computed "
+        "by quadrature and not enclosed. The exponential rate at high precision is not looked at. Two layers of rank 1 "
+        "do it for one query, for all queries it is open. "
     )
     if faults:
         return Verdict(REFUTED, words + f"Refuted: {faults[0]}.")

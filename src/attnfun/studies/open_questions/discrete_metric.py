@@ -5,7 +5,7 @@ difference of two of its points (column `candidates`); the harmonics are charact
 Krawtchouk polynomials, and everything is an exact fraction (`limits.separation.krawtchouk`, statements and proofs).
 Heads that read r coordinates: the bound, what random choices of coordinates leave (exact), what some choice is proved
 to reach. Heads of rank one that know ⟨K, z⟩ for real weights K: the least error of any function of that number and y,
-worked out on the whole cube, for weights of p bits and for powers of two. Softmax heads of rank r, trained.
+worked out on the whole cube, for whole-number weights of p bits and for powers of two. Softmax heads, trained.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from attnfun.studies.study import (
     Unit,
     Verdict,
     distinct,
+    lacking,
     median,
     panels,
     values,
@@ -175,6 +176,8 @@ def judge(table: Table) -> Verdict:
     Holds when, besides, no number of rank one beats the bound of its rank; with limits when one does: then the bound
     is about coordinates and bits, and not about rank.
     """
+    if gone := lacking(table, "way", COORDINATES, NUMBER, POWERS, SOFTMAX):
+        return gone
     read = where(table, way=COORDINATES)
     faults = [row for row in read if not row["error"] >= row["bound"] - EXACT]
     below = len(faults)
@@ -207,7 +210,7 @@ def judge(table: Table) -> Verdict:
         error, seen, least = (median(values(rows, name)) for name in ("error", "values", "bound by values"))
         parts.append(f"p = {bits} {error:.3g} ({seen:.0f} values, {least:.3g})")
     if parts:
-        words += "One number ⟨K, z⟩ with weights of p bits, least error (what so many values allow): "
+        words += "One number ⟨K, z⟩ with whole-number weights of p bits, least error (what so many values allow): "
         words += f"{', '.join(parts)}; the bound of one coordinate is {numbers[0]['bound']:.3g}. "
     beaten = [row for row in table if row["way"] in (NUMBER, POWERS) and not row["error"] >= row["bound"] - EXACT]
     for row in where(table, way=POWERS):
@@ -226,7 +229,10 @@ def judge(table: Table) -> Verdict:
         where_ = f"{row['way']}, d = {row['dim']}, r = {row['rank']}, H = {row['heads']}"
         return Verdict(REFUTED, words + f"Refuted: {where_}: the error {row['error']:.4g} breaks what is proved.")
     if beaten:
-        end = "So the bound carries over for coordinates and for bits, not for rank: one real projection is one-to-one."
+        end = (
+            "So the bound carries over for coordinates read and for values told apart, and fails for "
+            "rank: one real projection is one-to-one."
+        )
         return Verdict(LIMITS, words + end)
     return Verdict(HOLDS, words + "No head of rank one, of whatever weights, beats the bound of its rank.")
 
@@ -273,7 +279,7 @@ STUDY = Study(
     title="Nearest neighbour on the Hamming cube: is there a rank bound?",
     claim="The lower bound on heads of low rank for nearest neighbours on the sphere should carry over to a discrete "
     "metric space (asked as an open question): on the Hamming cube, with Krawtchouk for Gegenbauer polynomials, H "
-    "heads of rank r err by at least Σ e_ℓ (1 − H C(r, ℓ)/C(d, ℓ))₊, and one head of full rank does not err.",
+    "heads that see r of its dimensions err by at least Σ e_ℓ (1 − H C(r, ℓ)/C(d, ℓ))₊, and one of full rank does not.",
     source="Bruna, slides on Amsel, Yehudai, Bruna 2024 (arXiv 2407.16153): future work; the bounds and their proofs "
     "are our own, attnfun.limits.separation.krawtchouk.",
     columns={

@@ -238,7 +238,7 @@ def judge(table: Table) -> Verdict:
     tenth of 1 the claim holds, further than a quarter it is refuted.
     """
     faults = [row for row in table if not row["bits"] <= row["enough"]]
-    parts, slopes, rest = [], [], []
+    parts, slopes, rest, flat = [], [], [], []
     for task in distinct(table, "task"):
         rows = where(table, task=task)
         excess = [row["bits"] - row["predicted"] for row in rows]
@@ -248,6 +248,8 @@ def judge(table: Table) -> Verdict:
         if slope is not None:
             slopes.append(slope)
             text = f"slope {slope:.2f}, {text}"
+        else:
+            flat.append(task)
         span = f"{min(values(rows, 'bits'))} to {max(values(rows, 'bits'))} bits"
         parts.append(f"{task}: {span}, {text}")
     words = "; ".join(parts) + ". "
@@ -267,7 +269,8 @@ def judge(table: Table) -> Verdict:
         return Verdict(REFUTED, words + "Refuted: bits do not follow log2(1/margin).")
     if not all(abs(slope - 1) <= NEAR for slope in slopes):
         return Verdict(LIMITS, words + "Bits follow log2(1/margin), but a slope is off by more than a tenth.")
-    end = f"Over all tasks bits = log2(1/margin) + c with c from {min(rest):.1f} to {max(rest):.1f}."
+    end = f"Over all tasks bits − log2(1/margin) goes from {min(rest):.1f} to {max(rest):.1f}"
+    end += f"; no slope, for margins too alike or too few: {', '.join(flat)}." if flat else "."
     return Verdict(HOLDS, words + end)
 
 

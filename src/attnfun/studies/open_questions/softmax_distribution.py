@@ -20,6 +20,7 @@ from attnfun.studies.study import (
     Unit,
     Verdict,
     distinct,
+    lacking,
     median,
     panels,
     values,
@@ -140,6 +141,8 @@ def _documents(unit: Unit) -> list[Row]:
 
 def judge(table: Table) -> Verdict:
     """Refuted by one violation; holds where scores attain the bound to 1e-12 for every number of keys; else limits."""
+    if gone := lacking(table, "part", "adversary", "random", "documents"):
+        return gone
     adversaries, random, real = (where(table, part=part) for part in ("adversary", "random", "documents"))
     broken = [row for row in table if row["broken"] != 0]
     gap = max(values(adversaries, "gap"), default=math.inf)

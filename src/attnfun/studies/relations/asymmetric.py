@@ -20,6 +20,7 @@ from attnfun.studies.study import (
     Unit,
     Verdict,
     distinct,
+    lacking,
     median,
     panels,
     values,
@@ -110,6 +111,8 @@ def judge(table: Table) -> Verdict:
 
     With limits where two trained towers of the largest rank are ten times further off than constructed ones.
     """
+    if gone := lacking(table, "way", "constructed", "two towers", "one tower"):
+        return gone
     built = where(table, way="constructed")
     faults = [
         ("is off by more than its proved bound", above(built, "error", "proved")),

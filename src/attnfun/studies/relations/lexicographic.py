@@ -20,6 +20,7 @@ from attnfun.studies.study import (
     Table,
     Unit,
     Verdict,
+    lacking,
     median,
     panels,
     values,
@@ -144,7 +145,7 @@ def _trained(unit: Unit) -> list[Row]:
         def loss(step: int) -> Any:
             rng = generator(unit["seed"], step)
             a, b = torch.rand(512, 2, generator=rng), torch.rand(512, 2, generator=rng)
-            half = torch.arange(512) % 2 == 0  # half of the pairs are near in x1, where x2 is to decide
+            half = torch.arange(512) % 2 == 0  # half of the pairs have the same x1, so that x2 decides
             b[half, 0] = a[half, 0]
             sign = torch.where((a[:, 0] > b[:, 0]) | ((a[:, 0] == b[:, 0]) & (a[:, 1] > b[:, 1])), 1.0, -1.0)
             return torch.nn.functional.softplus(-sign * (score(a) - score(b))).mean()
@@ -181,6 +182,8 @@ def judge(table: Table) -> Verdict:
 
     Without such witnesses it would hold where all grids, the cascade and the law of slopes are as predicted.
     """
+    if gone := lacking(table, "part", "grid", "cascade", "slope", "oracle"):
+        return gone
     grids, slopes, oracles = (where(table, part=part) for part in ("grid", "slope", "oracle"))
     exact = all(row["measured"] == 0 for row in grids if row["expected"] == 0)
     ties = all(row["measured"] >= 1 for row in grids if row["expected"] != 0)
@@ -188,11 +191,14 @@ def judge(table: Table) -> Verdict:
     law = all(abs(row["measured"] - row["expected"]) <= 5 * row["se"] for row in slopes)
     alarms = [row["case"] for row in oracles if row["expected"] == 0 and row["measured"] != 0]
     witness = [row for row in where(oracles, case="lexicographic") if row["measured"] > 0]
+    drawn = [row for row in grids if row["expected"] == 0 and row["checked"] < row["size"] ** 2 - 1]
+    some = ", ".join(f"{row['case']}: {row['checked']:,} drawn, else all checked" for row in drawn)
     largest = ", ".join(f"{row['case']} {row['size']:,}" for row in grids if row["expected"] == 0)
     off = max((abs(row["measured"] - row["expected"]) / row["se"] for row in slopes), default=math.nan)
     words = (
         f"On P × P grids one number ranks all keys up to P = {largest}: {'no' if exact else 'SOME'} neighbour is out "
-        f"of order there, and one level more makes {'ties' if ties else 'NO tie'}. The cascade of heads "
+        f"of order there ({some or 'all checked'}), and one level more makes {'ties' if ties else 'NO tie'}. "
+        f"The cascade of heads "
         f"{'copied the best key every time' if cascade else 'FAILED'}"
         f" (P = {', '.join(format(row['size'], ',') for row in where(table, part='cascade'))} in float32). "
         f"On the continuum x1 + τ x2 misorders τ/3 − τ²/12 of all pairs, as drawn at random to "
@@ -213,7 +219,8 @@ def judge(table: Table) -> Verdict:
             words
             + f"On the continuum the expectation is refuted: {row['measured']:.0%} of {row['checked']} searches found"
             " a jump that every utility would have, asked again each time, and none was found for orders that have a"
-            " continuous utility. No real scores represent this order there; on grids, numbers and cascades do.",
+            " continuous utility. That no real scores represent this order there, continuous or not, is Debreu's; on"
+            " grids, numbers and cascades do.",
         )
     more = (
         f"False alarms for {', '.join(alarms)}. " if alarms else "No search found a jump of the lexicographic order. "

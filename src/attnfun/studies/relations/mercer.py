@@ -21,6 +21,7 @@ from attnfun.studies.study import (
     Unit,
     Verdict,
     distinct,
+    lacking,
     median,
     panels,
     slope,
@@ -134,6 +135,8 @@ def judge(table: Table) -> Verdict:
 
     With limits where trained features of the largest rank are ten times further off than constructed ones of no more.
     """
+    if gone := lacking(table, "way", "constructed", "learned"):
+        return gone
     built = where(table, way="constructed")
     faults = [
         ("measured above its proved bound", above(built, "error", "proved")),

@@ -21,6 +21,7 @@ from attnfun.studies.study import (
     Unit,
     Verdict,
     distinct,
+    lacking,
     median,
     panels,
     slope,
@@ -121,13 +122,18 @@ def _needed(rows: Table, eps: float) -> int | None:
 
 
 def judge(table: Table) -> Verdict:
-    """The bound holds where proved towers stay within eps and within its count; refuted where one needs more.
+    """The bound holds where proved towers, which need not be its shallow ones, stay within eps and within its count.
+
+    Refuted where a proof fails, or where nothing that was built keeps to the count: then nothing speaks for the bound.
 
     With limits where, for some relation, the bound is more than a thousand times what was needed: true, of no use.
     """
+    if gone := lacking(table, "way", "constructed"):
+        return gone
     built = where(table, way="constructed")
     wrong = above(built, "error", "proved") + above(built, "proved", "eps")
-    more = above(built, "neurons", "unit_count") + above(built, "neurons", "count")
+    more = above(built, "neurons", "count")
+    more += above([row for row in built if row["count"] is None], "neurons", "unit_count")  # C is 1 at least
     words, worst = "", 0.0
     for name in distinct(built, "relation"):
         rows = sorted(where(built, relation=name), key=lambda row: -float(row["eps"]))
@@ -153,16 +159,17 @@ def judge(table: Table) -> Verdict:
         if met:
             eps, fewest = met[-1]
             same = next(row["neurons"] for row in rows if row["eps"] == eps)
-            words += f"; training met ε = {eps:g} with {fewest} (constructed {same}) and no smaller one"
+            words += f"; the narrowest trained towers to meet ε = {eps:g} had {fewest} (constructed {same})"
+            words += ", and none met a smaller one"
         elif learned:
             words += f"; training met none of these ε (best {min(values(learned, 'error')):.2g})"
         words += ". "
     if wrong or more:
         row = (wrong or more)[0]
-        what = "breaks its proof" if wrong else "takes more neurons than the bound"
+        what = "breaks its proof" if wrong else "was built with more neurons than the bound allows"
         return Verdict(REFUTED, f"{words}Refuted: {row['relation']} at ε = {row['eps']:g} {what}.")
     if not worst <= 1000:
-        end = f"The bound holds and is far from needed: up to {worst:.1g} times what was proved to be enough."
+        end = f"The bound's count is enough and far from needed: up to {worst:.1g} times what was proved to do."
         return Verdict(LIMITS, words + end)
     return Verdict(HOLDS, words + "The bound holds within a factor of a thousand.")
 

@@ -20,6 +20,7 @@ from attnfun.studies.study import (
     Unit,
     Verdict,
     distinct,
+    lacking,
     panels,
     slope,
     values,
@@ -154,6 +155,8 @@ def judge(table: Table) -> Verdict:
 
     With limits where a mend is not proved. Refuted where something beats a bound or a violation does no harm.
     """
+    if gone := lacking(table, "way", "witness", "learned", "mended", "constructed") or lacking(table, "part", *PARTS):
+        return gone
     broken = above(table, "least", "error")
     unseen = [row for row in where(table, way="witness") if row["checked"] is not True]
     wide = sorted(where(table, part="not compact", way="constructed"), key=lambda row: float(row["size"]))

@@ -161,7 +161,10 @@ def judge(table: Table) -> Verdict:
     if steepens(values(square, "dim"), free):
         return Verdict(HOLDS, words + "The wrong votes of d² heads fall faster than a power of d.")
     if steepens(values(square, "dim"), kept):
-        text = "1 − exp(−Θ(d)) holds only given a margin: near ties, of density √(2d/π), are decided by chance."
+        text = (
+            "Only given a margin do wrong votes fall faster than a power of d, as 1 − exp(−Θ(d)) asks: near ties, of "
+            "density √(2d/π), are decided by chance."
+        )
         return Verdict(LIMITS, words + text)
     return Verdict(REFUTED, words + "Refuted: even given a margin the wrong votes fall like a power of d.")
 

@@ -26,6 +26,7 @@ from attnfun.studies.study import (
     Unit,
     Verdict,
     distinct,
+    lacking,
     median,
     panels,
     values,
@@ -156,6 +157,8 @@ def judge(table: Table) -> Verdict:
     when bits do not rebuild the layer (1e-6 at 24 of them). With limits when layers trained on triples do as well as on
     pairs of the same modulus: then the separation is not seen at these sizes.
     """
+    if gone := lacking(table, "what", BUILT, REDUCED, TOLD, COUNTED, TRAINED):
+        return gone
     faults, words = [], ""
     built = where(table, what=BUILT)
     for row in built:
@@ -181,9 +184,13 @@ def judge(table: Table) -> Verdict:
     )
     if not all(row["error"] <= SAME for row in told if row["bits"] >= 24):
         faults.append("24 bits do not rebuild the layer to 1e-6")
-    for row in where(table, what=COUNTED):
-        words += f"N = {row['tokens']:,}, r = {row['rank']}, {row['bits']} bits: {row['heads']} heads at least. "
-    trained, apart = where(table, what=TRAINED), True
+    words += "Heads that one layer needs for triples, if its answers survive rounding what a head sums up to p bits: "
+    counted = [
+        f"N = {row['tokens']:,}, r = {row['rank']}, p = {row['bits']}: at least {row['heads']}"
+        for row in where(table, what=COUNTED)
+    ]
+    words += "; ".join(counted) + ". "
+    trained, gaps = where(table, what=TRAINED), []
     for n, m in distinct([{"k": (row["tokens"], row["modulus"])} for row in trained], "k"):
         medians = {}
         for order in (2, 3):
@@ -194,11 +201,11 @@ def judge(table: Table) -> Verdict:
                     f"Trained, N = {n}, M = {m}, order {order}: balanced accuracy {median(found):.3f} "
                     f"({min(found):.3f} to {max(found):.3f}). "
                 )
-        if len(medians) == 2 and not medians[2] > medians[3] + 0.02:
-            apart = False
+        if len(medians) == 2:
+            gaps.append(medians[2] > medians[3] + 0.02)
     if faults:
         return Verdict(REFUTED, words + f"Refuted: {'; '.join(faults)}.")
-    if not apart:
+    if not gaps or not all(gaps):
         return Verdict(LIMITS, words + "Constructions and bits hold; trained layers show no gap at these sizes.")
     end = "All exact statements hold. The gap of trained layers goes the same way; it proves nothing by itself."
     return Verdict(HOLDS, words + end)

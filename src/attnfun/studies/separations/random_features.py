@@ -139,6 +139,10 @@ def mean(rows: list[Row], column: str) -> float:
     return sum(found) / len(found) if found else math.nan
 
 
+def _error(table: Table, sampler: str, dim: int, heads: int) -> float:
+    return mean(where(table, sampler=sampler, dim=dim, heads=heads), "error")
+
+
 def judge(table: Table) -> Verdict:
     """Refuted when an error is below the lower bound, k = q is below its floor, or generalised heads are far from
     tight.
@@ -168,26 +172,17 @@ def judge(table: Table) -> Verdict:
             faults.append(f"at d = {dim} the construction is {tight:.2f} times the bound")
         if not min(at.values()) <= last["half_upper"]:
             stalls.append(dim)
-    known = [row for row in where(table, sampler="compromise", seed=0) if row["published"] is not None]
+    known = {(row["dim"], row["heads"]): row["published"] for row in table if row["published"] is not None}
     if known:
-        gaps = [
-            (
-                abs(
-                    mean(where(table, sampler="compromise", dim=row["dim"], heads=row["heads"]), "error")
-                    - row["published"]
-                )
-            )
-            for row in known
-        ]
-        words += (
-            f"The published curve is that of the compromise: {len(gaps)} of its points are met to {max(gaps):.3f}. "
-        )
+        off = {sampler: max(abs(_error(table, sampler, *at) - known[at]) for at in known) for sampler in SAMPLERS}
+        words += f"The {len(known)} points read off the published curve are met to "
+        words += ", ".join(f"{gap:.3f} by {name}" for name, gap in sorted(off.items(), key=lambda item: item[1])) + ". "
     lowest = min(where(table, sampler="same"), key=lambda row: row["with_average"] / row["floor_same"])
     passed = [row for row in table if min(row["with_average"], row["published"] or 1.0) < row["floor_degree_one"]]
     words += (
         f"Which floor is right for k = q: the nearest draw is {lowest['with_average'] / lowest['floor_same']:.3f} "
-        f"times the signed floor {lowest['floor_same']:.4f} (d = {lowest['dim']}) and none is below it; the figure "
-        f"without signs, {lowest['floor_unsigned']:.4f}, is not a floor but a slip, and ½(1 − e₁) = "
+        f"times the floor {lowest['floor_same']:.4f} (d = {lowest['dim']}) and none is below it; |λ|³ for λ³ would "
+        f"give {lowest['floor_unsigned']:.4f}, which k = q cannot reach, and ½(1 − e₁) = "
         f"{lowest['floor_degree_one']:.4f} is where the linear part is learned, passed by {len(passed)} rows. Without "
         f"an averaging head k = q stops at {lowest['floor_alone']:.4f} already. "
     )

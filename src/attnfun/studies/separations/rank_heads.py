@@ -20,6 +20,7 @@ from attnfun.studies.study import (
     Unit,
     Verdict,
     distinct,
+    lacking,
     median,
     panels,
     values,
@@ -109,6 +110,8 @@ def judge(table: Table) -> Verdict:
 
     With limits when a low rank comes below half the error of the best linear map: then it has learned a part.
     """
+    if gone := lacking(table, "way", "trained", "constructed", "linear"):
+        return gone
     words, faults, partly = "", [], []
     for dim in distinct(table, "dim"):
         rows = where(table, way="trained", dim=dim)

@@ -111,8 +111,9 @@ def known(table: Table, target: str, method: str) -> list[Row]:
 
 
 def judge(table: Table) -> Verdict:
-    """Refuted when the published count does not multiply with every variable, or a partition that was built needs far
-    fewer keys, or a proof is none; with limits when composed networks are proved at every d and grow like a power of it; else it holds.
+    """Refuted when the published count does not multiply with every variable, a partition that was built needs far
+    fewer keys, or a bound called proved is none; with limits when composed networks are proved at every d and grow like
+    a power of it; else it holds.
     """
     words, tame, wrong, unproved = "", [], [], []
     for target in distinct(table, "target"):

@@ -18,6 +18,7 @@ import pytest
 import attnfun
 from attnfun.errors import AttnfunError, InvalidRequest
 from attnfun.studies import runner, store
+from attnfun.studies.pool import Local, Task
 from attnfun.studies.runner import Progress, reproduce
 from studies import made_up
 
@@ -264,3 +265,23 @@ def test_the_fingerprint_sees_the_files_a_study_imports(tmp_path: Path) -> None:
     wanted = (here / "study.py", here / "softmax_attention" / "interpolation_rate.py", file)
     assert {path.read_text("utf-8") for path in wanted} <= set(texts)
     assert not any("def reproduce(" in text for text in texts)
+
+
+def test_no_more_processes_are_started_than_there_are_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    import joblib
+
+    started: list[int] = []
+
+    class Parallel:
+        def __init__(self, n_jobs: int, **options: object) -> None:
+            started.append(n_jobs)
+
+        def __call__(self, tasks: object) -> Iterator[object]:
+            return iter(())
+
+    monkeypatch.setattr(joblib, "Parallel", Parallel)
+    study = made_up.study(count=3)
+    tasks = [Task(study, unit, str(unit["n"])) for unit in study.units(study.parameters("tiny"))]
+    for jobs in (1_000_000, 2, 1):
+        list(Local(jobs).results(tasks))
+    assert started == [3, 2, 2]

@@ -85,8 +85,15 @@ def compare(*networks: Any, names: tuple[str, ...] | None = None) -> Comparison:
     inner = [network.approximant if isinstance(network, Learned) else network for network in networks]
     if inner and not any(isinstance(one, Approximant) for one in inner):
         return _compare_models(networks, inner, given)
-    if not inner or not all(isinstance(one, Approximant) for one in inner):
+    if not inner:
         raise InvalidRequest("compare takes networks that `compile`, `load` or `train` returned, all for one target")
+    strange = next((one for one in inner if not isinstance(one, Approximant)), None)
+    if strange is not None:
+        first = next(one for one in inner if isinstance(one, Approximant))
+        raise InvalidRequest(
+            f"compare needs one target: {first.target.text[:60]} is a function on a box, and a "
+            f"{type(strange).__name__} is not for it"
+        )
     target = networks[0].target
     for network in networks:
         require_callable(network.target)

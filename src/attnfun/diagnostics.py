@@ -142,10 +142,11 @@ def diagnose(
     replace what the file says; `dtype` asks how the weights would do in float64, float32, float16 or bfloat16; `eps` is
     the tolerance to judge by (else the file's, else 1 % of the range). Errors are seen at sampled inputs: no bounds.
     """
-    if dtype is not None and dtype not in DTYPES:
-        raise InvalidRequest(f"dtype={dtype!r}: write {', '.join(DTYPES)}")
-    if eps is not None and not (isinstance(eps, (int, float)) and math.isfinite(eps) and eps > 0):
-        raise InvalidRequest(f"eps={eps!r}: a positive number is needed")
+    if dtype is not None and not (isinstance(dtype, str) and dtype in DTYPES):
+        raise InvalidRequest(f"dtype={dtype!r:.40}: write {', '.join(DTYPES)}")
+    number = isinstance(eps, (int, float)) and not isinstance(eps, bool)
+    if eps is not None and not (number and math.isfinite(eps) and eps > 0):
+        raise InvalidRequest(f"eps={eps!r:.40}: a positive number is needed")
     box = None if domain is None else Box.parse(domain)
     with one_thread():
         if isinstance(given, (str, os.PathLike)):
@@ -155,8 +156,8 @@ def diagnose(
                 given = foreign_head(given, box)
             else:
                 given = load(given)
-        about, subjects, remarks = _subjects(given, box, target, eps)
         with np.errstate(all="ignore"):  # what overflows is a finding, not a warning
+            about, subjects, remarks = _subjects(given, box, target, eps)
             examined = [
                 Examined(subject, figures, findings(figures))
                 for subject in subjects

@@ -28,7 +28,7 @@ from attnfun.learn.token_tasks import (
     sequence_embedding,
 )
 from attnfun.learn.token_weights import Tokens
-from attnfun.learn.towers import Side, TowerTask, random_towers, relu_tower
+from attnfun.learn.towers import Side, TowerTask, random_towers, relu_tower, require_widths
 from attnfun.measuring import described, sampled
 from attnfun.neighbour_networks import Neighbours
 from attnfun.network import Network, TokenArchitecture, TokenNetwork, TokenTransformer
@@ -314,6 +314,9 @@ def _tower_task(
     target = given.target
     if widths is not None:
         features = given.rank if rank is None else rank
+        if isinstance(widths, (str, bytes)) or not isinstance(widths, Sequence):
+            raise InvalidRequest(f"widths={widths!r:.40}: the widths of the hidden layers are needed, as in (64, 64)")
+        require_widths(widths, features)
         old = given.task.signs if isinstance(given, TowerModel) else given.signs
         if one and len(old) != features and not bool(np.all(old == 1)):
             raise InvalidRequest("the towers of a relation with signs keep its rank: leave rank out")

@@ -74,9 +74,27 @@ def test_other_tensors_are_refused_in_one_line(tmp_path: Path, more: Any, domain
     assert "\n" not in str(why.value)
 
 
+@pytest.mark.parametrize(
+    "more", [{"beta": np.zeros(1)}, {"W_Q": np.zeros((1, 1))}, {"V": np.ones(16)}, {"K": np.zeros((16, 1)), "b": None}]
+)
+def test_a_head_that_is_constant_is_no_fault_of_its_dtype(tmp_path: Path, more: Any) -> None:
+    """Its range is rounding: nothing is to be judged by a hundredth of that."""
+    path = plain(tmp_path / "h.safetensors", **more)
+    for dtype in ("float64", "float32"):
+        found = af.diagnose(path, domain="x=-1:1", dtype=dtype)
+        assert not found.serious and kinds(found)[0] == "not judged"
+
+
+@pytest.mark.filterwarnings("error")
+def test_weights_at_the_end_of_float64_are_looked_at(tmp_path: Path) -> None:
+    path = plain(tmp_path / "h.safetensors", K=1e308 * np.linspace(-1, 1, 16)[:, None])
+    assert af.diagnose(path, domain="x=-1:1", target="sin(3*x)").heads[0].findings
+
+
 def test_what_cannot_be_asked_is_refused(tmp_path: Path) -> None:
     net = af.compile("sin(3*x)", "x=-1:1", 1e-3)
     wrong: list[dict[str, Any]] = [{"dtype": "int8"}, {"eps": -1.0}, {"eps": float("nan")}, {"domain": "y=0:1"}]
+    wrong += [{"eps": True}, {"dtype": ["float32"]}]
     for options in (*wrong, {"target": ["x", "x"]}):
         with pytest.raises(af.InvalidRequest):
             af.diagnose(net, **options)

@@ -94,6 +94,11 @@ def first(**changes: Any) -> tuple[str, str]:
             "serious",
         ),
         ({"overflow": True, "rounding": float("inf")}, "logits too large for the dtype", "serious"),
+        (
+            {"overflow": True, "rounding": float("inf"), "value_max": 1e300, "dtype": "float32"},
+            "values too large for the dtype",
+            "serious",
+        ),
         ({"rounding": float("nan")}, "logits too large for the dtype", "warning"),
         ({"error": 0.05, "best_error": 0.05, "refit_error": 1e-3, "refit_value": 2.0}, "unfitted values", "serious"),
         ({"error": 0.05, "best_error": 0.05, "refit_error": 0.05, "refit_value": 2.0}, "too few keys", "serious"),
@@ -126,6 +131,29 @@ def test_mends_name_their_factor_and_findings_their_figures() -> None:
     assert steps.mends[-1].action == "keys" and steps.mends[-1].factor == 3.0
     for one, factor in ((blurred, "by 8 "), (steps, "by 0.01 ")):
         assert one.figures["error"] > one.figures["tolerance"] and factor in str(one)
+
+
+def test_a_dtype_is_named_that_holds_the_numbers() -> None:
+    small = replace(GOOD, dtype="float16", roundoff=2.0**-11, rounding=0.1, rounding_scale=0.1, tolerance=0.01)
+
+    def named(**more: Any) -> list[str]:
+        found = next(one for one in findings(replace(small, **more)) if one.kind.endswith("the dtype"))
+        return [mend.words for mend in found.mends if mend.action == "dtype"]
+
+    assert named() == ["run it in float32"]
+    assert named(value_max=1e38, overflow=True) == named(tolerance=1e-7) == ["run it in float64"]
+    assert named(value_max=1e308, overflow=True) == []
+
+
+def test_a_temperature_that_is_not_enough_is_named_with_the_values_that_are() -> None:
+    off = {"error": 1.0, "best_error": 0.5, "best_scale": 4.0, "value_max": 500.0, "mixture": 300.0}
+    fitted = {"refit_error": 1e-3, "refit_value": 2.0, "refit_scale": 1.0}
+    one, two, enough = (
+        findings(replace(GOOD, **(off | more)))[0] for more in ({}, fitted, fitted | {"best_error": 1e-3})
+    )
+    assert one.kind == two.kind == enough.kind == "temperature off"
+    actions = [[mend.action for mend in found.mends] for found in (one, two, enough)]
+    assert actions == [["scale"], ["scale", "refit"], ["scale"]]
 
 
 def test_cells_that_rounding_moves_are_said_before_they_cost_anything() -> None:

@@ -100,6 +100,14 @@ def test_axes_that_cannot_be_are_refused(keys: int, dim: int, reads: tuple[int, 
         AxisShape(keys, dim, reads)
 
 
+@pytest.mark.parametrize("keys", [0, -1, 1.5, True, None, "4", (2,), (2, 2.7), (2, 3, 4)])
+def test_keys_are_whole_numbers(keys: object) -> None:
+    with pytest.raises(af.InvalidRequest):
+        Architecture.one_head(("x", "y"), keys)
+    wide, grid = Architecture.one_head(("x", "y"), np.int64(4)), Architecture.one_head(("x", "y"), np.array([2, 3]))
+    assert wide == Architecture.one_head(("x", "y"), 4) and grid == Architecture.one_head(("x", "y"), (2, 3))
+
+
 def test_units_change_the_weights_and_not_the_network() -> None:
     box = af.Box.parse("x=-1:1;y=2:9")
     units = Units(np.array([0.0, 5.5]), np.array([1.0, 4.0]), 16.0)

@@ -51,6 +51,10 @@ def test_networks_for_other_targets_are_refused(networks: tuple[af.Approximant, 
         af.compare(net, learned, names=("a",))
     with pytest.raises(af.InvalidRequest):
         af.compare()
+    relation = af.relation("exp(x*y)", "x=-1:1", "y=-1:1", 1e-1)
+    for pair in ((net, relation), (relation, learned), (net, "x")):
+        with pytest.raises(af.InvalidRequest, match="is a function on a box, and a"):
+            af.compare(*pair)
 
 
 def test_the_picture_shows_every_error_and_every_bound(

@@ -77,6 +77,7 @@ def test_rates_fall_to_nothing_and_odd_names_are_refused() -> None:
         assert rates[0] == 0.5 and np.all(np.diff(rates) < 0) and 0 < rates[-1] < 0.01
     early = [rate_at("one-cycle", 0.5, k, 101, warm=0.1) for k in range(101)]
     assert int(np.argmax(early)) == 10 and early[10] == 0.5  # a tenth of the steps rise, the others fall
-    for odd in ({"schedule": "warm"}, {"optimiser": "sgd"}, {"warm": 1.0}, {"warm": float("nan")}):
+    names = ({"schedule": "warm"}, {"optimiser": "sgd"}, {"warm": 1.0}, {"warm": float("nan")})
+    for odd in (*names, {"steps": -1}, {"steps": 1.5}, {"lr": float("nan")}, {"lr": 0.0}):
         with pytest.raises(af.InvalidRequest):
-            descend([torch.ones(1, requires_grad=True)], lambda _: torch.ones(1), steps=1, lr=0.1, **odd)
+            descend([torch.ones(1, requires_grad=True)], lambda _: torch.ones(1), **{"steps": 1, "lr": 0.1} | odd)

@@ -69,7 +69,8 @@ def test_what_towers_cannot_be_is_refused(tmp_path: Path) -> None:
     relation = af.relation("exp(x*y)", "x=-1:1", "y=-1:1", 1e-1)
     learned = af.train(relation, widths=(4,), rank=2, steps=2)
     again = {"start": "constructed", "widths": (4,)}
-    for odd in ({"rank": 3}, {"widths": ()}, {"widths": (0,)}, {"noise": 0.1}, again):
+    shapes = ({"rank": 3}, {"widths": ()}, {"widths": (0,)}, {"widths": (4,), "rank": -2}, {"widths": 5})
+    for odd in (*shapes, {"noise": 0.1}, again):
         with pytest.raises(af.InvalidRequest):
             af.train(relation, steps=2, **odd)
     with pytest.raises(af.InvalidRequest):

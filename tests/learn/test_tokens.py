@@ -211,6 +211,19 @@ def test_odd_requests_are_refused_in_one_line(change: dict[str, Any]) -> None:
     assert "\n" not in str(why.value)
 
 
+@pytest.mark.parametrize("shape", [{"width": 10**9}, {"layers": 10**12}, {"heads": 10**12}, {"rank": 10**12}])
+def test_shapes_without_end_are_refused_before_they_are_written_out(shape: dict[str, int]) -> None:
+    with pytest.raises(af.InvalidRequest, match="more than"):
+        TokenArchitecture.for_target(MAP, **SMALL | shape)
+
+
+def test_weights_that_are_not_finite_end_a_run_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
+    """LAPACK says what it thinks of an infinite matrix on the terminal, in the middle of --json."""
+    learned = af.train(TokenArchitecture.for_target(MAP, **SMALL), MAP, steps=3, batch=4, lr=1e300)
+    assert learned.fit.stopped == "diverged" and learned.certificate.status.value == "sampled"
+    assert capfd.readouterr() == ("", "")
+
+
 def test_noise_on_prompts_is_refused() -> None:
     with pytest.raises(af.InvalidRequest):
         PromptTask(RIDGE, TokenArchitecture.for_target(RIDGE).coordinates).draw(np.random.default_rng(0), 2, 0.1)
@@ -235,5 +248,10 @@ def test_any_sampler_of_tokens_is_trained_on() -> None:
     assert same(af.train(learned, start=learned, steps=0).network, learned.network)
     with pytest.raises(af.InvalidRequest, match="sampler"):
         af.train(shape, SampledTask("odd", sampler, ("a", "b", "c", "one")), steps=1)
+    for odd in (lambda rng, n: None, lambda rng, n: (sampler(rng, n)[0] * np.nan, sampler(rng, n)[1])):
+        with pytest.raises(af.InvalidRequest, match="sampler"):
+            af.train(shape, SampledTask("odd", odd, task.coordinates, tokens=slice(0, 1)), steps=1)
+    with pytest.raises(af.InvalidRequest, match="slice"):
+        SampledTask("odd", sampler, task.coordinates, tokens=3)
     with pytest.raises(af.InvalidRequest):
         af.train(TokenArchitecture.plain(("a",), ("f",)), task, steps=1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 
 from attnfun.errors import InvalidRequest
 from attnfun.studies import GROUPS, NAMES, find
-from attnfun.studies.study import REFUTED, SIZES, VERDICTS
+from attnfun.studies.study import LIMITS, REFUTED, SIZES, VERDICTS, Study, median
 
 TABLES = Path(__file__).parent / "tables"
 
@@ -52,6 +53,26 @@ def test_the_verdict_follows_the_table(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_table_of_what_are_no_numbers_supports_no_claim(name: str) -> None:
+    """All NaN: refuted, or no verdict (what was refuted may be undecided). One column NaN: never a better verdict."""
+    study, table = find(name), recorded(name)
+    kind = study.judge(table).kind
+    gone = [{k: math.nan if isinstance(v, float) else v for k, v in row.items()} for row in table]
+    assert _order(study, gone) >= VERDICTS.index(LIMITS if kind == REFUTED else REFUTED)
+    for column in table[0]:
+        one = [{**row, column: math.nan} if isinstance(row[column], float) else row for row in table]
+        assert kind == REFUTED or _order(study, one) >= VERDICTS.index(kind), column
+
+
+def _order(study: Study, table: list[dict[str, Any]]) -> int:
+    """From 0, the best verdict, on; a table that gets none is the worst."""
+    try:
+        return VERDICTS.index(study.judge(table).kind)
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return len(VERDICTS)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_the_tiny_run_has_the_columns_and_is_drawn(name: str, tmp_path: Path) -> None:
     study = find(name)
     for extra in study.needs:
@@ -70,3 +91,9 @@ def test_the_tiny_run_has_the_columns_and_is_drawn(name: str, tmp_path: Path) ->
 def test_a_name_that_is_no_study_is_answered_with_those_there_are() -> None:
     with pytest.raises(InvalidRequest, match="partition-2d"):
         find("partition-3d")
+
+
+def test_a_median_with_what_is_no_number_is_none() -> None:
+    assert median([3, 1, 2]) == 2 and median([4, 1, 2, 3]) == 2.5
+    for numbers in ([], [math.nan, 1.0, 2.0], [1.0, math.nan, 2.0], [1.0, 2.0, math.nan]):
+        assert math.isnan(median(numbers))

@@ -123,7 +123,87 @@ def test_the_summary_has_the_verdicts_in_words(folder: Path, tmp_path: Path) -> 
     text = (tmp_path / "studies.md").read_text("utf-8")
     assert "| [`whole`](#whole) | Roots \\<of> numbers | holds |" in text and "| `noise` |  | not run |" in text
     assert "**Claim.** Square roots & their sums are small. (Nobody 2000.)" in text and "**Failed.**" in text
-    assert "| n | root | worst |\n| ---: | ---: | ---: |\n| 0 | 0 | – |\n| 0 | 0.3162 | nan |" in text
+    assert "| n | root | worst |\n| ---: | ---: | --- |\n| 0 | 0 | – |\n| 0 | 0.3162 | – |" in text
+
+
+HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)> `| **b** | [a](javascript:b) \ud800'
+
+
+def test_text_from_files_is_shown_and_never_obeyed(folder: Path, tmp_path: Path) -> None:
+    """Every text of every file, and the name of a folder, is markup; a page of them has no element of theirs."""
+    record = json.loads((folder / "whole" / "study.json").read_text("utf-8"))
+    texts = {key: HOSTILE for key in ("title", "claim", "source", "size", "full_time", "rerun", "name", "group")}
+    record |= texts | {"verdict": {"kind": "holds", "words": HOSTILE}, "parameters": {HOSTILE: HOSTILE}}
+    record |= {"columns": {HOSTILE: HOSTILE}, "versions": {HOSTILE: HOSTILE}}
+    failed = record | {"status": "failed", "failures": [HOSTILE]}
+    table = json.dumps([{HOSTILE: HOSTILE}, {HOSTILE: [HOSTILE]}, {}])
+    for name, one in (("finished", record), ("failed", failed), ('<b onclick="a">|`x', record)):
+        shutil.copytree(folder / "whole", tmp_path / "in" / name)
+        (tmp_path / "in" / name / "study.json").write_text(json.dumps(one), "utf-8")
+        (tmp_path / "in" / name / "table.json").write_text(table, "utf-8")
+    page = af.report(tmp_path / "in", tmp_path / "page.html", markdown=tmp_path / "page.md")
+    found = Reader(page.read_text("utf-8"))  # which refuses scripts, handlers and elements that are not closed
+    assert len(found.images) == 2 and "<script>alert(1)</script>" in found.words
+    text = re.sub(r"`[^`\n]*`", "", (tmp_path / "page.md").read_text("utf-8").replace("\\`", ""))
+    assert not re.search(r"(?<!\\)<(?:script|img|b )", text) and not re.search(r"(?<!\\)\]\(javascript", text)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"versions": None},
+        {"versions": ["numpy"]},
+        {"cpu_seconds": "1"},
+        {"units": None},
+        {"timings": 3},
+        {"parameters": []},
+        {"verdict": None},
+        {"verdict": {"kind": "holds"}},
+        {"verdict": {"kind": "true", "words": "so"}},
+        {"status": "done"},
+        {"rerun": 7},
+        {"columns": ["n"]},
+    ],
+    ids=json.dumps,
+)
+def test_a_record_that_no_run_wrote_is_called_damaged(folder: Path, tmp_path: Path, change: dict[str, Any]) -> None:
+    shutil.copytree(folder / "whole", tmp_path / "whole")
+    record = json.loads((tmp_path / "whole" / "study.json").read_text("utf-8"))
+    assert [one.badge for one in read(tmp_path).found] == ["holds"]
+    (tmp_path / "whole" / "study.json").write_text(json.dumps(record | change), "utf-8")
+    assert [one.badge for one in read(tmp_path).found] == ["damaged"]
+    af.report(tmp_path, markdown=tmp_path / "s.md")
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("figure.png", None),
+        ("figure.png", b""),
+        ("figure.png", b"GIF89a" + bytes(100)),
+        ("figure.png", "cut"),
+        ("table.json", None),
+        ("table.json", b"{}"),
+        ("table.json", b"[1]"),
+        ("table.json", b"[" * 100_000),
+        ("study.json", b""),
+        ("study.json", b"\xff\xfe"),
+        ("study.json", b"[]"),
+    ],
+)
+def test_a_file_that_is_missing_or_cut_is_called_damaged(
+    folder: Path, tmp_path: Path, file: str, content: bytes | str | None
+) -> None:
+    shutil.copytree(folder / "whole", tmp_path / "whole")
+    path = tmp_path / "whole" / file
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content == "cut":
+        path.write_bytes(path.read_bytes()[:-20])
+    else:
+        path.unlink()
+    assert [one.badge for one in read(tmp_path).found] == ["damaged"]
+    assert "do not read back" in af.report(tmp_path).read_text("utf-8")
 
 
 def test_a_folder_without_studies_is_refused(tmp_path: Path) -> None:

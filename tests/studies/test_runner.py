@@ -18,6 +18,7 @@ import pytest
 import attnfun
 from attnfun.errors import AttnfunError, InvalidRequest
 from attnfun.studies import runner, store
+from attnfun.studies.pool import Local, Task
 from attnfun.studies.runner import Progress, reproduce
 from studies import made_up
 
@@ -51,7 +52,9 @@ def test_the_table_is_that_of_a_plain_loop_and_the_same_in_every_run(tmp_path: P
     assert (first[0].status, first[0].kept, first[0].rows, len(second)) == ("holds", 0, 12, 1)
     plain = [{k: v for k, v in row.items() if k != "seconds"} for row in study.table("tiny")]
     text = (tmp_path / "a" / "made-up" / "table.json").read_text("utf-8")
-    assert text.splitlines()[1:-1] == [json.dumps(row) + "," * (row is not plain[-1]) for row in plain]
+    strict = [{**row, "worst": None} for row in plain]  # JSON has no NaN
+    assert text.splitlines()[1:-1] == [json.dumps(row) + "," * (row is not strict[-1]) for row in strict]
+    assert "nan" in (tmp_path / "a" / "made-up" / "table.csv").read_text("utf-8")
     assert first[0].verdict == study.judge(json.loads(text))
     header, *lines = (tmp_path / "a" / "made-up" / "timings.csv").read_text("utf-8").splitlines()
     assert header == "row,unit,parameters,seconds,unit_seconds,unit_cpu_seconds" and len(lines) == 12
@@ -74,6 +77,48 @@ def test_resume_keeps_what_is_whole_and_runs_the_rest_again(tmp_path: Path) -> N
     assert reproduce(study, "full", tmp_path, jobs=2, resume=True)[0].kept == 6  # the first half is the same units
     assert reproduce(study, "tiny", tmp_path, jobs=2)[0].kept == 0
     assert files(folder) == before and done(folder) == 6 and (folder / "notes.txt").exists()
+
+
+def test_nothing_of_the_users_is_removed_or_replaced(tmp_path: Path) -> None:
+    study, folder = made_up.study(count=2), tmp_path / "made-up"
+    folder.mkdir()
+    (folder / "table.csv").write_text("mine", "utf-8")
+    for record in (None, "[", '{"name": "another"}'):
+        if record is not None:
+            (folder / "study.json").write_text(record, "utf-8")
+        with pytest.raises(InvalidRequest, match="not written by a study"):
+            reproduce(study, "tiny", tmp_path, jobs=2)
+    assert (folder / "table.csv").read_text("utf-8") == "mine" and not (folder / store.UNITS).exists()
+    (folder / "table.csv").unlink()
+    (folder / "study.json").unlink()
+    reproduce(study, "tiny", tmp_path, jobs=2)
+    theirs = [folder / ".notes.part", folder / store.UNITS / "results.json", folder / store.UNITS / ".table.csv.part"]
+    left = folder / ".table.csv.123.part"
+    for path in (*theirs, left):
+        path.write_text("mine", "utf-8")
+    (folder / "study.json").write_text('{"na', "utf-8")  # torn, but the units are there
+    assert reproduce(study, "tiny", tmp_path, jobs=2)[0].kept == 0 and done(folder) == 3
+    assert all(path.exists() for path in theirs) and not left.exists()
+
+
+def test_two_runs_do_not_write_into_one_folder(tmp_path: Path) -> None:
+    study = made_up.study(count=2)
+    reproduce(study, "tiny", tmp_path, jobs=2)
+    before = files(tmp_path / study.name)
+    with store.alone(tmp_path / study.name), pytest.raises(InvalidRequest, match="another run is writing"):
+        reproduce(study, "tiny", tmp_path, jobs=2)
+    assert files(tmp_path / study.name) == before and done(tmp_path / study.name) == 2
+    assert reproduce(study, "tiny", tmp_path, jobs=2, resume=True)[0].kept == 2
+
+
+def test_what_other_programs_read_is_strict_json() -> None:
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    rows = [{"a": float("nan"), "b": float("inf"), "c": 0.1, "d": None, "e": True}, {"a": -float("inf")}]
+    found = json.loads(store.table_json(rows), parse_constant=refuse)
+    assert found == [{"a": None, "b": None, "c": 0.1, "d": None, "e": True}, {"a": None}]
+    assert json.loads(store.strict_json({"p": [1, (float("inf"),)]}, 1), parse_constant=refuse) == {"p": [1, [None]]}
 
 
 def test_results_of_other_code_are_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,6 +246,10 @@ def test_impossible_requests_are_refused(tmp_path: Path) -> None:
         ("partition-3d", {}),
         (study, {"size": "huge"}),
         (study, {"jobs": 0}),
+        (study, {"jobs": 1.5}),
+        (study, {"jobs": True}),
+        (study, {"cluster": ""}),
+        (study, {"cluster": "a-host-without-a-port"}),
         (study, {"jobs": 2, "cluster": "tcp://127.0.0.1:1"}),
     ):
         with pytest.raises(InvalidRequest):
@@ -216,3 +265,23 @@ def test_the_fingerprint_sees_the_files_a_study_imports(tmp_path: Path) -> None:
     wanted = (here / "study.py", here / "softmax_attention" / "interpolation_rate.py", file)
     assert {path.read_text("utf-8") for path in wanted} <= set(texts)
     assert not any("def reproduce(" in text for text in texts)
+
+
+def test_no_more_processes_are_started_than_there_are_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    import joblib
+
+    started: list[int] = []
+
+    class Parallel:
+        def __init__(self, n_jobs: int, **options: object) -> None:
+            started.append(n_jobs)
+
+        def __call__(self, tasks: object) -> Iterator[object]:
+            return iter(())
+
+    monkeypatch.setattr(joblib, "Parallel", Parallel)
+    study = made_up.study(count=3)
+    tasks = [Task(study, unit, str(unit["n"])) for unit in study.units(study.parameters("tiny"))]
+    for jobs in (1_000_000, 2, 1):
+        list(Local(jobs).results(tasks))
+    assert started == [3, 2, 2]

@@ -25,6 +25,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from attnfun.diagnosis.record import Figures
+from attnfun.diagnosis.rounding import DTYPES
 
 LOOKS_LIKE = 1.5  # values up to this many times the target's size look like function values
 EXPLAINS = 0.7  # an error that another temperature lowers to this share is the temperature's
@@ -122,8 +123,10 @@ def _dtype(f: Figures) -> Finding | None:
     what = f"{f.dtype} loses up to {_n(amount)} of an allowed {_n(f.tolerance)}"
     grave = "serious" if f.overflow else _severity(f, amount)
     grave = "warning" if grave == "note" and eaten else grave
-    better = {"bfloat16": "float32", "float16": "float32", "float32": "float64"}.get(f.dtype)
-    if f.overflow:
+    better, heavy = _wider(f), f.overflow and _values_overflow(f)
+    if heavy:
+        words = f"values up to {_n(f.value_max)}, or sums of them, leave the range of {f.dtype}"
+    elif f.overflow:
         words = f"a weight or a logit (up to {_n(f.logit_max)}) leaves the range of {f.dtype}"
     elif f.cancellation >= CANCELS:
         words = (
@@ -136,7 +139,7 @@ def _dtype(f: Figures) -> Finding | None:
             f"so they are off by {_n(f.roundoff * f.logit_size)} and cell walls move"
         )
     mends = [Mend("dtype", f"run it in {better}")] if better else []
-    if f.overflow or f.cancellation < CANCELS:
+    if not heavy and (f.overflow or f.cancellation < CANCELS):
         kind = "logits too large for the dtype"
         if f.best_scale is not None and f.best_scale < 1 / APART:
             lower = f"multiply keys and biases by {_n(f.best_scale)}"
@@ -149,6 +152,21 @@ def _dtype(f: Figures) -> Finding | None:
             mends.append(_refit(f))
         mends.append(Mend("none", "sharper or gaussian keys with small fitted values, as compile makes for float32"))
     return Finding(kind, grave, f.name, words, tuple(mends), _picked(f, _OF_ROUNDING))
+
+
+def _wider(f: Figures) -> str | None:
+    """The first wider dtype that holds the numbers and, as predicted, leaves room; the widest that holds them else."""
+    wider = {"bfloat16": ("float32", "float64"), "float16": ("float32", "float64"), "float32": ("float64",)}
+    holds = [n for n in wider.get(f.dtype, ()) if max(f.value_max * f.keys, f.logit_max) <= DTYPES[n].largest]
+    room = [n for n in holds if f.rounding_scale / f.roundoff * DTYPES[n].roundoff <= ROOM * f.tolerance]
+    return next(iter((*room, *holds[::-1])), None)
+
+
+def _values_overflow(f: Figures) -> bool:
+    """Whether values alone explain that numbers leave the dtype's range, or that of its sums."""
+    dtype = DTYPES[f.dtype]
+    sums = DTYPES[dtype.runs_in].largest
+    return f.logit_max <= dtype.largest and (f.value_max > dtype.largest or f.value_max * f.keys > sums)
 
 
 def _error(f: Figures) -> Finding | None:
@@ -181,7 +199,9 @@ def _error(f: Figures) -> Finding | None:
     if helps and (scale > APART or scale < 1 / APART):
         way = "softer" if scale > 1 else "sharper"
         words = f"{off}, and it is {way} than its values were fitted for"
-        return Finding("temperature off", grave, f.name, words, (_scale(f),), shown)
+        enough = f.best_error is not None and f.best_error <= f.tolerance
+        fitted = () if enough or not _refit_helps(f, EXPLAINS * (f.best_error or f.error)) else (_refit(f),)
+        return Finding("temperature off", grave, f.name, words, (_scale(f), *fitted), shown)
     if _refit_helps(f, EXPLAINS * f.error):
         words = f"{off}; no temperature mends that, but its keys can do {_n(f.refit_error or 0)} with other values"
         return Finding("unfitted values", grave, f.name, words, (_refit(f),), shown)

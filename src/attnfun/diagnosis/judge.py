@@ -30,6 +30,8 @@ from attnfun.network.head import Array
 STAND_IN = 0.01
 """Without an eps: this share of the range of what the network is to compute, or computes."""
 
+_CONSTANT = 1e-12  # outputs that differ by no more than this share of what is mixed for them are one number
+
 
 @dataclass(frozen=True, eq=False)
 class Judge:
@@ -112,7 +114,14 @@ def tolerance(subject: Subject, outputs: Array) -> tuple[float, str]:
     shown = outputs if subject.target is None else _values(subject.target, subject.X)
     finite = np.where(np.isfinite(shown), shown, np.nan)
     span = float(np.nan_to_num(np.nanmax(finite, axis=0) - np.nanmin(finite, axis=0)).max())
-    return STAND_IN * (span or float(np.nan_to_num(np.abs(finite)).max()) or 1.0), "1 % of the range"
+    size = float(np.nan_to_num(np.abs(finite)).max())
+    if subject.target is None:  # outputs of the network itself, whose range may be nothing but rounding
+        network = subject.network
+        values = max((head.max_value for head in network.layers[-1].heads), default=0.0) if network.layers else 0.0
+        mixed = max(size, values * float(np.abs(network.readout).max(initial=0.0)))
+        if not span > _CONSTANT * mixed:
+            span, size = 0.0, mixed
+    return STAND_IN * (span or size or 1.0), "1 % of the range"
 
 
 def _values(target: Callable[[Array], Array], X: Array) -> Array:

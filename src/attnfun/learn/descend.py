@@ -97,6 +97,10 @@ def descend(
         raise InvalidRequest(f"schedule={schedule!r:.30}: write {', '.join(SCHEDULES)}")
     if not 0 <= warm < 1:
         raise InvalidRequest(f"warm={warm!r:.30}: a share of the steps, from 0 to below 1")
+    if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 0:
+        raise InvalidRequest(f"steps={steps!r:.30}: a whole number from 0 on is needed")
+    if not (math.isfinite(lr) and lr > 0):
+        raise InvalidRequest(f"lr={lr!r:.30}: a positive finite number is needed")
     stepper, losses = optimiser_of(parameters, optimiser, lr, betas, weight_decay), list[float]()
     for step in range(steps):
         for group in stepper.param_groups:

@@ -210,6 +210,8 @@ class SampledTask:
     def __post_init__(self) -> None:
         if self.chosen_by not in ("sup", "loss"):
             raise InvalidRequest(f"chosen_by={self.chosen_by!r:.30}: write sup or loss")
+        if not callable(self.sampler) or not isinstance(self.tokens, slice):
+            raise InvalidRequest("a SampledTask needs a sampler(rng, count) and, as tokens, a slice of those it draws")
 
     @property
     def text(self) -> str:
@@ -226,13 +228,20 @@ class SampledTask:
     def draw(self, rng: np.random.Generator, count: int, noise: float = 0.0) -> tuple[Array, Array]:
         if noise:
             raise InvalidRequest("noise on the inputs is for functions and sequence maps; leave it out")
-        tokens, values = (np.asarray(part, dtype=np.float64) for part in self.sampler(rng, count))
+        drawn = self.sampler(rng, count)
+        if not isinstance(drawn, (tuple, list)) or len(drawn) != 2:
+            raise InvalidRequest(f"the sampler gives {drawn!r:.60}, not tokens and values")
+        tokens, values = (np.asarray(part, dtype=np.float64) for part in drawn)
         fits = tokens.ndim == values.ndim == 3 and len(tokens) == len(values) == count
         fits = fits and tokens.shape[2] == len(self.coordinates) and values.shape[2] == len(self.outputs)
         if not fits or values.shape[1] != len(range(tokens.shape[1])[self.tokens]):
+            wanted = f"(draws, n, {len(self.coordinates)}) and (draws, tokens that are read, {len(self.outputs)})"
             raise InvalidRequest(
-                f"the sampler gives tokens of shape {tokens.shape} and values of shape {values.shape} for {count} draws"
+                f"the sampler gives tokens of shape {tokens.shape} and values of shape {values.shape} for {count} "
+                f"draws; wanted are {wanted}"
             )
+        if not np.isfinite(tokens).all() or not np.isfinite(values).all():
+            raise InvalidRequest("the sampler gives numbers that are not finite")
         return tokens, values
 
     def read(self, outputs: Any) -> Any:

@@ -10,6 +10,7 @@ normal, the read-out normal over √width.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from math import prod
 
@@ -145,7 +146,8 @@ def token_norms(network: Tokens) -> tuple[float | None, float | None, float]:
     norms, value = [], 0.0
     for head in plain.heads:
         small = np.linalg.qr(head.query)[1] @ np.linalg.qr(head.key)[1].T
-        norms.append(float(np.linalg.norm(small, 2)))
+        finite = bool(np.isfinite(small).all())  # of anything else LAPACK complains on the terminal
+        norms.append(float(np.linalg.norm(small, 2)) if finite else math.inf)
         value = max(value, float(np.abs(head.value @ head.output).max()))
     return float(np.mean(norms)), max(norms), value
 

@@ -80,10 +80,15 @@ class TowerTask:
         return np.asarray(np.sum(phi.astype(np.float64) * psi * self.signs, axis=1))
 
 
-def relu_tower(inputs: Sequence[str], widths: Sequence[int], features: int, dtype: str = "float64") -> Architecture:
-    """A ReLU multilayer perceptron as an architecture: hidden layers of these widths, each reading the one before."""
+def require_widths(widths: Sequence[int], features: int) -> None:
+    """Refuse what are no widths of layers, or no number of features."""
     if not widths or not all(type(w) is int and w >= 1 for w in (*widths, features)):
         raise InvalidRequest(f"widths={list(widths)!r:.40}, rank={features!r:.20}: whole numbers from 1 on are needed")
+
+
+def relu_tower(inputs: Sequence[str], widths: Sequence[int], features: int, dtype: str = "float64") -> Architecture:
+    """A ReLU multilayer perceptron as an architecture: hidden layers of these widths, each reading the one before."""
+    require_widths(widths, features)
     layers, reads, seen = [], tuple(range(len(inputs))), len(inputs)
     for k, units in enumerate(widths):
         writes = features if k == len(widths) - 1 else min(units, widths[k + 1])

@@ -137,14 +137,16 @@ class Architecture:
         With `affine` the read-out takes the inputs too, which the residual stream carries past the head.
         """
         names, count = tuple(inputs), len(tuple(outputs))
-        if isinstance(keys, int):
-            axes: tuple[AxisShape, ...] = (AxisShape(keys, len(names), tuple(range(len(names)))),)
-        elif len(keys) == len(names):
-            axes = tuple(AxisShape(int(size), 1, (k,)) for k, size in enumerate(keys))
-        else:
-            raise InvalidRequest(f"a grid of {list(keys)} keys for {len(names)} inputs: one number an input is needed")
-        reads = None if affine else tuple(range(len(names), len(names) + count))
-        return cls(names, ((HeadShape(axes, tuple(range(count))),),), tuple(outputs), dtype, reads=reads)
+        grid = isinstance(keys, Sequence | np.ndarray)
+        sizes: list[Any] = list(keys) if isinstance(keys, Sequence | np.ndarray) else [keys]
+        if not all(isinstance(size, int | np.integer) and not isinstance(size, bool) for size in sizes):
+            raise InvalidRequest(f"keys={keys!r:.40}: a whole number, or one for every input, is needed")
+        if grid and len(sizes) != len(names):
+            raise InvalidRequest(f"a grid of {sizes} keys for {len(names)} inputs: one number an input is needed")
+        places = [(k,) for k in range(len(names))] if grid else [tuple(range(len(names)))]
+        axes = tuple(AxisShape(int(size), len(reads), reads) for size, reads in zip(sizes, places, strict=True))
+        read = None if affine else tuple(range(len(names), len(names) + count))
+        return cls(names, ((HeadShape(axes, tuple(range(count))),),), tuple(outputs), dtype, reads=read)
 
     @property
     def heads(self) -> tuple[HeadShape, ...]:

@@ -114,7 +114,8 @@ def affine_rank(axes: tuple[Axis, ...]) -> int:
 
     K and b are never written out: rows are additive over the axes, row_j = row_0 + sum_a (row_(0..j_a..0) - row_0), so
     the *star* of keys that leave key 0 along one axis at a time spans them all. Numerical rank (singular values above
-    8 n eps of the largest, columns scaled first), a label and no part of any proof.
+    8 n eps of the largest, columns scaled first; the most there can be where numbers overflow), a label and no part of
+    any proof.
     """
     rows, biases = _star(axes)
     matrix = np.column_stack([rows, biases])
@@ -124,7 +125,10 @@ def affine_rank(axes: tuple[Axis, ...]) -> int:
     query = np.concatenate([axis.query for axis in axes])
     lift = np.zeros((len(query) + 1, query.shape[1] + 1))
     lift[:-1, :-1], lift[:-1, -1], lift[-1, -1] = query, np.concatenate([axis.offset for axis in axes]), 1.0
-    product = triangle @ (scale[:, None] * lift)
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = triangle @ (scale[:, None] * lift)
+    if not np.isfinite(product).all():
+        return min(len(matrix), lift.shape[1])
     norms = np.abs(product).max(axis=0)
     product = product[:, norms > 0.0] / norms[norms > 0.0]
     if product.size == 0:

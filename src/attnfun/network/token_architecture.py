@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _DTYPES = ("float64", "float32")
 _MOST = 1 << 24
+_WIDEST = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,12 @@ class TokenArchitecture:
         total = len(names) if width is None else width
         if not _whole(total, len(names)):
             raise InvalidRequest(f"width={width!r:.30}: the given tokens have {len(names)} coordinates already")
+        if not total <= _WIDEST or layers * heads * total > _MOST:  # said before they are written out
+            raise InvalidRequest(
+                f"{layers:,} layers of {heads:,} heads on {total:,} coordinates have more than {_MOST:,} weights"
+                if total <= _WIDEST
+                else f"width={total:,}: more than {_WIDEST:,} coordinates"
+            )
         names += tuple(f"free {k + 1}" for k in range(total - len(names)))
         layer = TokenLayerShape(((rank, whole["value"]),) * heads, False, ffn)
         return cls(names, (layer,) * layers, tuple(outputs), constants, dtype)

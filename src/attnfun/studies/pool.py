@@ -11,6 +11,7 @@ import gc
 import logging
 import os
 import queue
+import re
 import sys
 import threading
 import time
@@ -137,14 +138,15 @@ class Local:
 
         from joblib import Parallel, delayed, parallel_config
 
-        ahead = "2*n_jobs" if self.jobs > 1 else 1  # joblib runs n_jobs=1 in this process
-        options = {"n_jobs": max(2, self.jobs), "batch_size": 1, "pre_dispatch": ahead}
+        jobs = min(self.jobs, len(tasks))  # joblib starts as many processes as it is told, needed or not
+        ahead = "2*n_jobs" if jobs > 1 else 1  # joblib runs n_jobs=1 in this process
+        options = {"n_jobs": max(2, jobs), "batch_size": 1, "pre_dispatch": ahead}
         try:
             with parallel_config(backend="loky", inner_max_num_threads=1):
                 parallel = Parallel(**options, return_as="generator_unordered")
             yield from parallel(delayed(run_task)(task, os.getpid()) for task in tasks)
         except BrokenProcessPool:
-            raise Died(self.jobs) from None  # units are handed out in order: the first without a result were under way
+            raise Died(jobs) from None  # units are handed out in order: the first without a result were under way
 
 
 class Cluster:
@@ -200,6 +202,9 @@ def _client(address: str) -> Any:
 
     for name in ("distributed", "distributed.client"):  # what becomes of lost workers is said here, once
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    scheme, _, place = address.rpartition("://")
+    if scheme in ("", "tcp", "tls") and not re.fullmatch(r".+:\d+", place):  # a Client would wait, and not end quietly
+        raise InvalidRequest(f"--cluster {address!r:.80}: a scheduler is written as tcp://HOST:PORT")
     try:
         return Client(address, timeout=_ANSWER, set_as_default=False)
     except Exception as error:

@@ -24,6 +24,7 @@ GROUP_TITLES = {
     "open-questions": "Open questions",
     "": "Other studies",
 }
+_PNG_HEAD, _PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
 _TEXTS = ("name", "group", "title", "claim", "source", "size", "status", "full_time", "rerun")
 
 
@@ -111,20 +112,32 @@ def _read(folder: Path) -> Found:
     name = folder.name
     home = next((group for group, names in study.GROUPS.items() if name in names), "")
     try:
-        record = json.loads((folder / "study.json").read_text("utf-8"))
-        assert all(isinstance(record[key], str) for key in _TEXTS) and isinstance(record["columns"], dict)
-        record["group"] = home or record["group"]
-        if record["status"] != FINISHED:
-            assert record["status"] in (UNFINISHED, FAILED) and isinstance(record["failures"], list)
-            return Found(name, record["status"], record)
-        assert record["verdict"]["kind"] in VERDICTS and isinstance(record["parameters"], dict)
-        table = json.loads((folder / "table.json").read_text("utf-8"))
-        assert all(isinstance(row, dict) for row in table)
-        figure = (folder / "figure.png").read_bytes()
-        assert figure.startswith(b"\x89PNG") and len(figure) > 24
-        return Found(name, FINISHED, record, table, figure)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, AssertionError):
+        return Found(name, *_whole(folder, home))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return Found(name, DAMAGED, {"group": home, "rerun": f"attnfun reproduce {name}"})
+
+
+def _whole(folder: Path, home: str) -> tuple[str, Mapping[str, Any], Sequence[Row], bytes | None]:
+    """(status, record, table, figure), every part of the kind that the page takes it for; else an exception."""
+    record = json.loads((folder / "study.json").read_text("utf-8"))
+    _require(all(isinstance(record[key], str) for key in _TEXTS) and isinstance(record["columns"], dict))
+    record["group"] = home or record["group"]
+    if record["status"] != FINISHED:
+        _require(record["status"] in (UNFINISHED, FAILED) and isinstance(record["failures"], list))
+        return record["status"], record, (), None
+    _require(record["verdict"]["kind"] in VERDICTS and isinstance(record["verdict"]["words"], str))
+    _require(isinstance(record["parameters"], dict) and isinstance(record["versions"], dict))
+    _require(isinstance(record["timings"], list) and all(is_number(record[key]) for key in ("units", "cpu_seconds")))
+    table = json.loads((folder / "table.json").read_text("utf-8"))
+    _require(isinstance(table, list) and all(isinstance(row, dict) for row in table))
+    figure = (folder / "figure.png").read_bytes()
+    _require(figure.startswith(_PNG_HEAD) and figure.endswith(_PNG_END) and len(figure) > 40)
+    return FINISHED, record, table, figure
+
+
+def _require(true: bool) -> None:
+    if not true:
+        raise ValueError("not what a run writes")
 
 
 def report(
@@ -142,9 +155,9 @@ def report(
 
     found = read(folder)
     path = Path(out) if out is not None else Path(folder) / PAGE
-    replace(path, page(found))
+    replace(path, page(found).encode("utf-8", "replace"))  # names of files need not be text
     if markdown is not None:
-        replace(Path(markdown), summary(found))
+        replace(Path(markdown), summary(found).encode("utf-8", "replace"))
     return path
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -90,19 +91,26 @@ def reproduce(
 
     A killed run loses at most the units under way. A unit that raises or dies leaves its study without a verdict, with
     the reason in `failures`; the others go on. Missing packages are said before anything runs. With the same code, the
-    same machine and any number of processes `table.json` has the same bytes.
+    same machine and any number of processes `table.json` has the same bytes. Nothing else in OUT is touched.
     """
     studies = chosen(names)
     for one in studies:
         one.parameters(size)
-    if jobs is not None and jobs < 1:
-        raise InvalidRequest(f"jobs = {jobs}: at least one process is needed")
+    if jobs is not None and not (isinstance(jobs, int) and not isinstance(jobs, bool) and jobs >= 1):
+        raise InvalidRequest(f"jobs = {jobs!r:.30}: a whole number from 1 on is needed")
     if jobs is not None and cluster is not None:
         raise InvalidRequest("jobs are processes of this machine: the number of a cluster's workers is its own")
     studies = installed(studies, cluster is not None, skip_missing)
     pool = Local(jobs) if cluster is None else connected(cluster, studies)
     imports = tuple(sorted({module for one in studies for module in one.needs}))
-    return _run([_Run(one, size, Path(out) / one.name, resume, imports) for one in studies], pool, progress)
+    folders = [Path(out) / one.name for one in studies]
+    for one, folder in zip(studies, folders, strict=True):
+        store.require_own(folder, one.name)
+    with ExitStack() as held:
+        for folder in folders:
+            held.enter_context(store.alone(folder))
+        pairs = zip(studies, folders, strict=True)
+        return _run([_Run(one, size, folder, resume, imports) for one, folder in pairs], pool, progress)
 
 
 def chosen(names: str | Study | Iterable[str | Study]) -> list[Study]:
@@ -238,7 +246,7 @@ class _Run:
             "rows": rows,
             "cpu_seconds": cpu,
         }
-        store.replace(self.folder / "study.json", json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+        store.replace(self.folder / "study.json", store.strict_json(record, indent=1) + "\n")
 
 
 def command(name: str, size: str) -> str:

@@ -10,7 +10,11 @@
 KEY is a hash of the unit and of everything that can change its rows: the study's own file and what it imports of this
 folder, the package below it, the versions of Python and of the numerical packages. A result under another key is never
 looked at. Files are replaced whole (written beside, synced, renamed), so a killed run leaves no half of one; a unit's
-file that does not read back is a unit that has not run. JSON here is Python's: NaN and Infinity are written as such.
+file that does not read back is a unit that has not run. JSON has no NaN and no infinity: table.json and study.json have
+null there, table.csv has nan and inf, and the units, which only this program reads, have Python's NaN and Infinity.
+
+Whatever else lies in DIR stays. A folder DIR/NAME that somebody else has put files of these names in is refused, and so
+is one into which another run is writing.
 """
 
 from __future__ import annotations
@@ -21,21 +25,26 @@ import csv
 import hashlib
 import io
 import json
+import math
 import os
 import platform
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import attnfun
+from attnfun.errors import InvalidRequest
 from attnfun.studies.study import Row, Study, Unit
 
 PACKAGE = Path(attnfun.__file__).parent
 OUTPUTS = ("table.json", "table.csv", "timings.csv", "figure.png", "study.json")
 UNITS = "units"
+_KEY = "[0-9a-f]{32}"
+_PART = re.compile(rf"\.(?:{_KEY}\.json|{'|'.join(map(re.escape, OUTPUTS))})\.\d+\.part")
 _NO_PART_OF_A_UNIT = ("cli", "plots", "studies")
 _VERSIONED = ("numpy", "scipy", "torch", "scikit-learn", "python-flint")
 
@@ -97,11 +106,16 @@ def replace(path: Path, content: str | bytes) -> None:
     """Write the file whole or not at all, on disk when this returns."""
     data = content.encode() if isinstance(content, str) else content
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with open(beside, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
+    try:
+        with open(beside, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise
     if hasattr(os, "O_DIRECTORY"):
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -110,10 +124,48 @@ def replace(path: Path, content: str | bytes) -> None:
             os.close(folder)
 
 
+def require_own(folder: Path, name: str) -> None:
+    """Refuse a folder with files that a run would replace, where no run of the study has put them."""
+    taken = [file for file in OUTPUTS if (folder / file).exists()]
+    if not taken or (folder / UNITS).is_dir():
+        return
+    try:
+        if json.loads((folder / "study.json").read_text("utf-8"))["name"] == name:
+            return
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        pass
+    raise InvalidRequest(f"{folder / taken[0]} was not written by a study and would be replaced: name another --out")
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """The folder, made, for this run only; another one that is under way there is a refusal. Ends with the process."""
+    (folder / UNITS).mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this system
+        yield
+        return
+    place = os.open(folder / UNITS, os.O_RDONLY)
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(place)
+        raise InvalidRequest(f"another run is writing to {folder}: wait for its end, or name another --out") from None
+    except OSError:  # a file system without locks
+        pass
+    try:
+        yield
+    finally:
+        os.close(place)
+
+
 def clear(folder: Path, units: bool) -> None:
     """Remove what an earlier run of the study left, its units where said, and nothing else that may lie there."""
-    mine = [*(folder / name for name in OUTPUTS), *folder.glob(".*.part"), *(folder / UNITS).glob(".*.part")]
-    for path in mine + (list((folder / UNITS).glob("*.json")) if units else []):
+    parts = (*folder.glob(".*.part"), *(folder / UNITS).glob(".*.part"))
+    inside = [path for path in parts if _PART.fullmatch(path.name)]
+    kept = [path for path in (folder / UNITS).glob("*.json") if re.fullmatch(_KEY, path.stem)]
+    for path in (*(folder / name for name in OUTPUTS), *inside, *(kept if units else ())):
         path.unlink(missing_ok=True)
 
 
@@ -128,7 +180,7 @@ def kept(folder: Path, key: str) -> dict[str, Any] | None:
     try:
         record = json.loads((folder / UNITS / f"{key}.json").read_text("utf-8"))
         return record if record.pop("seal") == _hash(record) and record["key"] == key else None
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 
@@ -138,7 +190,20 @@ def table_of(study: Study, results: Iterable[Mapping[str, Any]]) -> list[Row]:
 
 
 def table_json(table: Sequence[Row]) -> str:
-    return "[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in table) + "\n]\n"
+    return "[\n" + ",\n".join(strict_json(row) for row in table) + "\n]\n"
+
+
+def strict_json(value: Any, indent: int | None = None) -> str:
+    """JSON that every reader takes: null in the place of NaN and infinities."""
+    return json.dumps(_finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def table_csv(study: Study, table: Sequence[Row]) -> str:

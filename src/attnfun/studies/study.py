@@ -153,8 +153,9 @@ def distinct(table: Table, column: str) -> list[Any]:
 
 
 def median(numbers: Iterable[float]) -> float:
+    """NaN of nothing, and where one of them is NaN: sorted, it would stand anywhere."""
     found = sorted(numbers)
-    if not found:
+    if not found or any(math.isnan(number) for number in found):
         return math.nan
     half = len(found) // 2
     return found[half] if len(found) % 2 else (found[half - 1] + found[half]) / 2

@@ -18,7 +18,7 @@ def summary(laboratory: Laboratory) -> str:
     for _, here, absent in laboratory.groups():
         for one in here:
             title = _inline(str(one.record.get("title", "")))
-            parts.append(f"| [`{one.name}`](#{one.name}) | {title} | {one.badge} |")
+            parts.append(f"| [{_code(one.name)}](#{_anchor(one.name)}) | {title} | {one.badge} |")
         parts += [f"| `{name}` |  | not run |" for name in absent]
     parts.append("")
     for title, here, _ in laboratory.groups():
@@ -29,25 +29,25 @@ def summary(laboratory: Laboratory) -> str:
 
 def _study(one: Found) -> str:
     record = one.record
-    lines = [f"### {one.name}\n"]
+    lines = [f"### {_inline(one.name)}\n"]
     if "claim" in record:
         lines.append(f"*{_inline(record['title'])}.*\n")
         lines.append(f"**Claim.** {_inline(record['claim'])} ({_inline(record['source']).rstrip('.')}.)\n")
     lines.append(f"**{one.badge.capitalize()}.** {_inline(one.words)}\n")
     if one.status == FINISHED:
         lines += _table(one)
-        cost = f"{record['size']}: {cell(record['units'])} units, {record['cpu_seconds']:,.0f} s of CPU"
+        cost = f"{_inline(record['size'])}: {cell(record['units'])} units, {record['cpu_seconds']:,.0f} s of CPU"
         full = f"; a full run: {_inline(record['full_time'])}" if record["full_time"] else ""
-        lines.append(f"`{record['rerun']}` ({cost}{full}).\n")
+        lines.append(f"{_code(record['rerun'])} ({cost}{full}).\n")
     else:
-        lines.append(f"`{record['rerun']}`\n")
+        lines.append(f"{_code(record['rerun'])}\n")
     return "\n".join(lines)
 
 
 def _table(one: Found) -> list[str]:
     columns = [name for name in one.record["columns"] if name not in one.record["timings"]]
     if len(one.table) > _ROWS:
-        return [f"Its table has {len(one.table):,} rows: {', '.join(f'`{c}`' for c in columns)}.\n"]
+        return [f"Its table has {len(one.table):,} rows: {', '.join(_code(c) for c in columns)}.\n"]
     numeric = [any(is_number(row.get(c)) for row in one.table) for c in columns]
     head = f"| {' | '.join(_inline(c) for c in columns)} |"
     rule = f"| {' | '.join('---:' if right else '---' for right in numeric)} |"
@@ -60,3 +60,13 @@ def _inline(text: str) -> str:
     for mark in "\\`*_|<[]":
         text = text.replace(mark, "\\" + mark)
     return " ".join(text.split())
+
+
+def _code(text: str) -> str:
+    """The same between backticks, where nothing but a backtick ends it and nothing but | ends a cell."""
+    return f"`{' '.join(text.replace('`', ' ').replace('|', ' ').split())}`"
+
+
+def _anchor(name: str) -> str:
+    """What Markdown makes of a heading: small letters, digits and hyphens."""
+    return "".join(c for c in name.lower().replace(" ", "-") if c.isalnum() or c in "-_")

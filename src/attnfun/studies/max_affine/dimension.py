@@ -111,10 +111,11 @@ def known(table: Table, target: str, method: str) -> list[Row]:
 
 
 def judge(table: Table) -> Verdict:
-    """Refuted when the published count does not multiply with every variable, or a partition that was built needs far
-    fewer keys; with limits when composed networks are proved at every d and grow like a power of it; else it holds.
+    """Refuted when the published count does not multiply with every variable, a partition that was built needs far
+    fewer keys, or a bound called proved is none; with limits when composed networks are proved at every d and grow like
+    a power of it; else it holds.
     """
-    words, tame, wrong = "", [], []
+    words, tame, wrong, unproved = "", [], [], []
     for target in distinct(table, "target"):
         counts = known(table, target, "published")
         factors = [(b["keys"] / a["keys"]) ** (1 / (b["d"] - a["d"])) for a, b in pairwise(counts) if b["d"] > a["d"]]
@@ -125,6 +126,7 @@ def judge(table: Table) -> Verdict:
         refused = [row["d"] for row in where(table, target=target, method="partition") if row["keys"] is None]
         composed = where(table, target=target, method="compose")
         fine = all(row["status"] == "proved" and row["proved"] <= row["eps"] for row in composed)
+        unproved += [target for row in composed if row["status"] == "proved" and not row["proved"] <= row["eps"]]
         exponent = slope(values(composed, "d"), values(composed, "keys")) if fine else math.nan
         tame.append(fine and exponent < 3)
         words += (
@@ -152,6 +154,8 @@ def judge(table: Table) -> Verdict:
             )
     if wrong:
         return Verdict(REFUTED, words + f"Refuted: the partition of {wrong[0]} does not grow as it is said to.")
+    if unproved:
+        return Verdict(REFUTED, words + f"Refuted: a network for {unproved[0]} is called proved, and not to its eps.")
     if all(tame):
         return Verdict(
             LIMITS,

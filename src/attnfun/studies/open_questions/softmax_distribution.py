@@ -78,7 +78,7 @@ def _adversary(unit: Unit) -> list[Row]:
             moved = after - before
             rows.append(
                 {"keys": n, "beta": beta, "error": error, "tv": float(moved), "bound": bound.tv}
-                | {"gap": float(abs(moved - arb(bound.tv))), "broken": int(bool(moved > arb(bound.tv)))}
+                | {"gap": float(abs(moved - arb(bound.tv))), "broken": int(not moved <= arb(bound.tv))}
                 | {"output": float(moved), "output_bound": bound.softmax_error, "trials": 1}
             )
     return rows
@@ -139,12 +139,18 @@ def _documents(unit: Unit) -> list[Row]:
     return rows
 
 
+def _within(row: Row) -> bool:
+    """Whether the figures shown keep their bounds, to the digits of a double; balls have counted what is broken."""
+    pairs = [(row[moved], row[bound]) for moved, bound in (("tv", "bound"), ("output", "output_bound"))]
+    return all(moved <= bound * (1 + TIGHT) for moved, bound in pairs if moved is not None or bound is not None)
+
+
 def judge(table: Table) -> Verdict:
     """Refuted by one violation; holds where scores attain the bound to 1e-12 for every number of keys; else limits."""
     if gone := lacking(table, "part", "adversary", "random", "documents"):
         return gone
     adversaries, random, real = (where(table, part=part) for part in ("adversary", "random", "documents"))
-    broken = [row for row in table if row["broken"] != 0]
+    broken = [row for row in table if row["broken"] != 0 or not _within(row)]
     gap = max(values(adversaries, "gap"), default=math.inf)
     words = (
         f"Scores made to attain the bound do so within {gap:.1g} in {len(adversaries)} settings, for "

@@ -213,7 +213,7 @@ STUDY = Study(
         "tiny": {"maps": ["swap"], "eps": 0.1, "seeds": 1, "steps": 3, "samples": 64},
         "quick": {
             **{"maps": ["sine", "maximum", "relu-net", "swap", "smooth"], "eps": 1e-2},
-            **{"seeds": 4, "steps": 800, "samples": 10000},
+            **{"seeds": 3, "steps": 800, "samples": 10000},
         },
         "full": {
             **{"maps": ["sine", "maximum", "relu-net", "swap", "smooth"], "eps": 1e-3},

@@ -31,7 +31,8 @@ def _study(one: Found) -> str:
     record = one.record
     lines = [f"### {_inline(one.name)}\n"]
     if "claim" in record:
-        lines.append(f"*{_inline(record['title'])}.*\n")
+        title = _inline(record["title"])
+        lines.append(f"*{title}{'' if title.endswith('?') else '.'}*\n")
         lines.append(f"**Claim.** {_inline(record['claim'])} ({_inline(record['source']).rstrip('.')}.)\n")
     lines.append(f"**{one.badge.capitalize()}.** {_inline(one.words)}\n")
     if one.status == FINISHED:

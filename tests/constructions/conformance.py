@@ -41,6 +41,7 @@ class Case:
     domain: str
     eps: float
     options: Mapping[str, Any] = field(default_factory=dict)
+    slow: bool = False
 
     @property
     def label(self) -> str:
@@ -73,7 +74,7 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case("sin(3*x) + cos(2*y)*exp(x*y)", X2, 1e-6),
         Case("sin(x)*exp(y)", "x=0:1;y=0.5:1", 1e-3, {"dtype": "float32"}),
         Case("sin(x) + y*cos(z)", "x=-1:1;y=-1:1;z=-1:1", 1e-2),
-        Case("x*y + z*w/4", "x=-1:1;y=-1:1;z=0:1;w=0:1", 0.05),
+        Case("x*y + z*w/4", "x=-1:1;y=-1:1;z=0:1;w=0:1", 0.05, slow=True),
         Case("abs(x)", X1, 0.05),
         Case("log(x)", "x=1:5", 1e-6, {"norm": 2}),
         Case("sin(x*y)/(x*y)", X2, 1e-4),
@@ -93,8 +94,8 @@ CASES: dict[str, tuple[Case, ...]] = {
     ),
     "compose": (
         Case("x*y", X2, 1e-6),
-        Case("exp(-(x**2 + 2*y**2))*cos(z)", "x=-1:1;y=0:1;z=0:3", 1e-5),
-        Case("a*b/(c**2 + d)", "a=1:2;b=1:3;c=0:1;d=1:2", 1e-6),
+        Case("exp(-(x**2 + 2*y**2))*cos(z)", "x=-1:1;y=0:1;z=0:3", 1e-5, slow=True),
+        Case("a*b/(c**2 + d)", "a=1:2;b=1:3;c=0:1;d=1:2", 1e-6, slow=True),
         Case("sqrt(x**2 + y**2)", X2, 1e-4),
         Case("max(x, y) + abs(x - 2*y)", X2, 1e-5),
         Case("exp(-(abs(x - 0.3) + abs(y - 0.7)))", "x=0:1;y=0:1", 1e-6),
@@ -137,7 +138,7 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case("x*y + abs(z)", "x=0:1;y=0:1;z=-1:1", 0.2),
         Case("(x + y + z + w)/4", "x=0:1;y=0:1;z=0:1;w=0:1", 0.3),
         Case("sign(x - 0.3)", X1, 0.05, {"norm": 1}),
-        Case("sign(x)*y", X2, 0.3, {"norm": 2}),
+        Case("sign(x)*y", X2, 0.3, {"norm": 2}, slow=True),
         Case("0.05*sin(x)", X1, 0.005, {"norm": 400}),
         Case(crooked, X2, 0.1, {"lipschitz": 1.0}),
         Case("abs(x)", X1, 0.1, {"dtype": "float32"}),

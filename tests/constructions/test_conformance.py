@@ -10,7 +10,9 @@ from attnfun.constructions import CONSTRUCTIONS
 from constructions import conformance as c
 
 PAIRS = [
-    pytest.param(name, case, id=f"{name}: {case.label}") for name in CONSTRUCTIONS for case in c.CASES.get(name, ())
+    pytest.param(name, case, id=f"{name}: {case.label}", marks=[pytest.mark.slow] if case.slow else [])
+    for name in CONSTRUCTIONS
+    for case in c.CASES.get(name, ())
 ]
 BAD = [
     pytest.param(name, case, id=f"{name}: {case.label}")

@@ -22,7 +22,7 @@ from certify.hunting import assert_sound
 from constructions.conformance import agreement
 
 SIZES = (8, 16, 32, 64, 128)
-PAIRS = ((6, 1), (6, 2), (6, 4), (6, 8), (10, 16))
+PAIRS = ((6, 1), (6, 2), (6, 4), (6, 8), pytest.param(10, 16, marks=pytest.mark.slow))
 
 
 # ---------------------------------------------------------------- one head of p points, on [-2, 3]
@@ -131,7 +131,7 @@ def test_off_duty_heads_rest_on_their_caps() -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("heads", [None, 5])
+@pytest.mark.parametrize("heads", [None, pytest.param(5, marks=pytest.mark.slow)])
 def test_the_rate_is_one_over_the_keys(variant: str, heads: int | None) -> None:
     counts = None if heads is None else (heads,)
     rows = af.interpolation_table(-2, 3, (8, 16, 32), heads=counts, variants=(variant,))

@@ -73,7 +73,7 @@ CASES = [
     ((3, 16, 2), 1e-3, True, "float64"),
     ((3, 16, 2), 1e-3, True, "float32"),
     ((8, 32, 32, 1), 1e-2, False, "float64"),
-    ((8, 32, 32, 1), 1e-2, True, "float64"),
+    pytest.param((8, 32, 32, 1), 1e-2, True, "float64", marks=pytest.mark.slow),
     ((8, 32, 32, 1), 1e-2, True, "float32"),
 ]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
@@ -122,8 +122,7 @@ def find(name: str) -> Study:
             module = import_module(f"attnfun.studies.{group}.{name}".replace("-", "_"))
             found = module.STUDY
             assert isinstance(found, Study) and found.name == name
-            object.__setattr__(found, "group", group)
-            return found
+            return replace(found, group=group)
     raise InvalidRequest(f"there is no study {name!r:.60}; there are: {', '.join(NAMES)}")
 
 

@@ -188,7 +188,7 @@ STUDY = Study(
     sizes={
         "tiny": {"eps": [0.1], "seeds": 1, "steps": 6, "polish": 0},
         "quick": {"eps": [1e-3, 1e-3, 1e-2], "seeds": 3, "steps": 700, "polish": 80},
-        "full": {"eps": [1e-3, 1e-3, 1e-2], "seeds": 10, "steps": 20000, "polish": 1000},
+        "full": {"eps": [1e-3, 1e-3, 1e-2], "seeds": 5, "steps": 2000, "polish": 200},
     },
     units=units,
     run=run,

@@ -215,7 +215,7 @@ STUDY = Study(
     sizes={
         "tiny": {"tolerances": [1e-1], "cells": [4], "draws": 2, "steps": 6},
         "quick": {"tolerances": [1e-3, 1e-6], "cells": [8, 16], "draws": 9, "steps": 1500},
-        "full": {"tolerances": [1e-2, 1e-3, 1e-6, 1e-9], "cells": [8, 16, 32], "draws": 100, "steps": 20000},
+        "full": {"tolerances": [1e-2, 1e-3, 1e-6, 1e-9], "cells": [8, 16, 32], "draws": 50, "steps": 4000},
     },
     units=units,
     run=run,

@@ -216,8 +216,8 @@ STUDY = Study(
             **{"seeds": 3, "steps": 800, "samples": 10000},
         },
         "full": {
-            **{"maps": ["sine", "maximum", "relu-net", "swap", "smooth"], "eps": 1e-3},
-            **{"seeds": 10, "steps": 10000, "samples": 50000},
+            **{"maps": ["sine", "maximum", "relu-net", "swap", "smooth"], "eps": 1e-2},
+            **{"seeds": 8, "steps": 1200, "samples": 20000},
         },
     },
     units=units,

@@ -239,8 +239,8 @@ STUDY = Study(
         "full": {
             "eps": 1e-6,
             "families": list(STRUCTURED),
-            "dimensions": [2, 4, 6, 8, 10, 14, 20],
-            "products": [2, 3, 4, 5, 6],
+            "dimensions": [2, 4, 6, 8, 10, 14],
+            "products": [2, 3, 4, 5],
         },
     },
     units=units,

@@ -217,9 +217,9 @@ STUDY = Study(
         "full": {
             "relations": list(RELATIONS),
             "eps": [0.3, 0.1, 1e-2, 1e-3, 1e-4, 1e-6],
-            "ranks": [3, 5, 7, 10, 15, 20],
-            "steps": 20000,
-            "seeds": 10,
+            "ranks": [3, 5, 10, 15],
+            "steps": 2000,
+            "seeds": 5,
         },
     },
     units=units,

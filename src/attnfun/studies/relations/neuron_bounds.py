@@ -242,17 +242,13 @@ STUDY = Study(
         },
         "full": {
             "relations": {
-                "Gaussian": {"eps": [0.1, 1e-2, 1e-3, 1e-4, 1e-5], "rank": 6, "widths": [4, 8, 16, 32, 64, 128, 256]},
-                "exp(x y)": {"eps": [0.1, 1e-2, 1e-3, 1e-4, 1e-5], "rank": 5, "widths": [4, 8, 16, 32, 64, 128, 256]},
-                "preference": {"eps": [0.3, 0.1, 3e-2, 1e-2, 1e-3], "rank": 10, "widths": [8, 16, 32, 64, 128, 256]},
-                "Gaussian, two variables": {
-                    "eps": [0.1, 1e-2, 1e-3],
-                    "rank": 16,
-                    "widths": [16, 32, 64, 128, 256, 512],
-                },
+                "Gaussian": {"eps": [0.1, 1e-2, 1e-3, 1e-4, 1e-5], "rank": 6, "widths": [4, 8, 16, 32, 64, 128]},
+                "exp(x y)": {"eps": [0.1, 1e-2, 1e-3, 1e-4, 1e-5], "rank": 5, "widths": [4, 8, 16, 32, 64]},
+                "preference": {"eps": [0.3, 0.1, 3e-2, 1e-2], "rank": 10, "widths": [8, 32, 128, 256]},
+                "Gaussian, two variables": {"eps": [0.1, 1e-2, 1e-3], "rank": 16, "widths": [32, 128, 256]},
             },
-            "steps": 20000,
-            "seeds": 10,
+            "steps": 2000,
+            "seeds": 5,
         },
     },
     units=units,

@@ -242,7 +242,7 @@ STUDY = Study(
         "quick": {"dims": [8, 16, 32, 64, 128], "tally_dims": [8, 16, 64], "betas": [0.01, 1.0],
                   "count": {"points": 5000, "draws": 4, "most": 4097}, "network": 65},
         "full": {"dims": [8, 16, 32, 64, 128, 256], "tally_dims": [8, 16, 64], "betas": [0.01, 1.0, 10.0],
-                 "count": {"points": 20000, "draws": 10, "most": 16385}, "network": 257},
+                 "count": {"points": 10000, "draws": 6, "most": 8193}, "network": 129},
     },
     units=units,
     run=run,

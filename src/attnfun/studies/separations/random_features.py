@@ -257,7 +257,7 @@ STUDY = Study(
     sizes={
         "tiny": {"dims": [8], "heads": [1, 8, 64], "seeds": 1},
         "quick": {"dims": [8, 16, 32, 64], "heads": [1, 8, 64, 512, 2048], "seeds": 3},
-        "full": {"dims": [8, 16, 32, 64], "heads": [1, 8, 64, 512, 4096, 8192], "seeds": 5},
+        "full": {"dims": [8, 16, 32, 64], "heads": [1, 8, 64, 512, 2048, 4096], "seeds": 5},
     },
     units=units,
     run=run,

@@ -240,15 +240,9 @@ STUDY = Study(
         },
         "full": {
             "points": 4,
-            "seeds": 10,
-            "deep": [[2, h, 3000] for h in (1, 2, 3, 4, 5, 6, 8, 16)] + [[3, h, 8000] for h in range(2, 25, 2)],
-            "pairs": [
-                [FREE, 2, 2, 6000],
-                [FREE, 2, 4, 6000],
-                [PRODUCT, 2, 2, 3000],
-                [FREE, 3, 2, 12000],
-                [PRODUCT, 3, 2, 6000],
-            ],
+            "seeds": 5,
+            "deep": [[2, h, 1000] for h in (1, 2, 3, 4, 6, 8, 16)] + [[3, h, 2000] for h in (4, 10, 16, 20, 24)],
+            "pairs": [[FREE, 2, 2, 2500], [FREE, 2, 4, 1500], [PRODUCT, 2, 2, 1000], [PRODUCT, 3, 2, 1000]],
             "built_deep": [2, 3],
             "built_pairs": [2, 3],
         },

@@ -135,8 +135,8 @@ STUDY = Study(
         "full": {
             "points": [8, 16, 32, 64, 128, 256, 512],
             "trained_points": [8, 16, 32, 64],
-            "seeds": 10,
-            "steps": 10000,
+            "seeds": 5,
+            "steps": 4000,
         },
     },
     units=units,

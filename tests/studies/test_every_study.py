@@ -56,6 +56,7 @@ def test_the_verdict_follows_the_table(name: str) -> None:
 def test_a_table_of_what_are_no_numbers_supports_no_claim(name: str) -> None:
     """All NaN: refuted, or no verdict (what was refuted may be undecided). One column NaN: never a better verdict."""
     study, table = find(name), recorded(name)
+    assert study.verdict([]).kind == REFUTED
     kind = study.judge(table).kind
     gone = [{k: math.nan if isinstance(v, float) else v for k, v in row.items()} for row in table]
     assert _order(study, gone) >= VERDICTS.index(LIMITS if kind == REFUTED else REFUTED)

@@ -123,7 +123,7 @@ def test_the_summary_has_the_verdicts_in_words(folder: Path, tmp_path: Path) -> 
     text = (tmp_path / "studies.md").read_text("utf-8")
     assert "| [`whole`](#whole) | Roots \\<of> numbers | holds |" in text and "| `noise` |  | not run |" in text
     assert "**Claim.** Square roots & their sums are small. (Nobody 2000.)" in text and "**Failed.**" in text
-    assert "| n | root | worst |\n| ---: | ---: | --- |\n| 0 | 0 | – |\n| 0 | 0.3162 | – |" in text
+    assert "| n | root | worst |\n| ---: | ---: | --- |\n| 0 | 0 | – |\n| 0 | 0.3162 | nan |" in text
 
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)> `| **b** | [a](javascript:b) \ud800'

@@ -213,7 +213,7 @@ class _Run:
             store.replace(self.folder / "table.csv", store.table_csv(self.study, table))
             store.replace(self.folder / "timings.csv", store.timings_csv(self.study, results))
             try:
-                verdict = self.study.judge(table)
+                verdict = self.study.verdict(table)
                 store.replace(self.folder / "figure.png", png(self.study.draw(table)))
             except Exception as error:
                 verdict = None

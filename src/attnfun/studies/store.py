@@ -11,7 +11,8 @@ KEY is a hash of the unit and of everything that can change its rows: the study'
 folder, the package below it, the versions of Python and of the numerical packages. A result under another key is never
 looked at. Files are replaced whole (written beside, synced, renamed), so a killed run leaves no half of one; a unit's
 file that does not read back is a unit that has not run. JSON has no NaN and no infinity: table.json and study.json have
-null there, table.csv has nan and inf, and the units, which only this program reads, have Python's NaN and Infinity.
+the texts "nan", "inf" and "-inf" there, as table.csv has, and null only where a column does not apply; the units, which
+only this program reads, have Python's NaN and Infinity.
 
 Whatever else lies in DIR stays. A folder DIR/NAME that somebody else has put files of these names in is refused, and so
 is one into which another run is writing.
@@ -194,7 +195,7 @@ def table_json(table: Sequence[Row]) -> str:
 
 
 def strict_json(value: Any, indent: int | None = None) -> str:
-    """JSON that every reader takes: null in the place of NaN and infinities."""
+    """JSON that every reader takes: the texts "nan", "inf" and "-inf" in the place of these numbers."""
     return json.dumps(_finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
 
 
@@ -203,7 +204,7 @@ def _finite(value: Any) -> Any:
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def table_csv(study: Study, table: Sequence[Row]) -> str:

@@ -82,6 +82,10 @@ class Study:
                 raise AssertionError(f"{self.name}: a row has the columns {list(row)}, not {list(self.columns)}")
         return rows
 
+    def verdict(self, table: Table) -> Verdict:
+        """What the table says; of no rows, that nothing can be said."""
+        return self.judge(table) if table else Verdict(REFUTED, "Nothing can be said: the table has no rows.")
+
     def table(self, size: str) -> list[Row]:
         """All rows, one unit after the other, in this process: for tests and notebooks."""
         return [row for unit in self.units(self.parameters(size)) for row in self.rows(unit)]

@@ -188,7 +188,7 @@ STUDY = Study(
     sizes={
         "tiny": {"fewer": [2], "cells": [3], "rates": [0.1], "seeds": 1, "steps": 30},
         "quick": {"fewer": [4], "cells": [8], "rates": [0.01, 0.1], "seeds": 3, "steps": 1500},
-        "full": {"fewer": [4], "cells": [8], "rates": [0.01, 0.1], "seeds": 8, "steps": 4000},
+        "full": {"fewer": [4], "cells": [8], "rates": [0.01, 0.1], "seeds": 4, "steps": 12000},
     },
     units=units,
     run=run,

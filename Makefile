@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench suites float32 in-context relations retrieval finite neighbours studies fuzz lint tables claims clean
+.PHONY: help demo test test-slow bench suites float32 in-context relations retrieval finite neighbours studies studies-full fuzz lint tables claims clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,10 @@ neighbours: $(READY) ## furthest and nearest neighbours: proved, predicted and m
 studies: $(READY) ## every study at quick size, and one page of all of them (writes attnfun-studies/ and docs/studies.md; under 20 minutes)
 	$(BIN)/attnfun reproduce all --quick --jobs $(JOBS) --out attnfun-studies; status=$$?; \
 	$(BIN)/attnfun report attnfun-studies --markdown docs/studies.md && exit $$status
+
+studies-full: $(READY) ## every study at full size: more seeds, steps and settings (writes build/studies-full/ and docs/studies-full.md; an hour and a half on two cores)
+	$(BIN)/attnfun reproduce all --full --resume --jobs $(JOBS) --out build/studies-full; status=$$?; \
+	$(BIN)/attnfun report build/studies-full --markdown docs/studies-full.md && exit $$status
 
 fuzz: $(READY) ## 2,000 soundness cases against the checker, with figures
 	$(BIN)/python tests/certify/test_fuzz.py

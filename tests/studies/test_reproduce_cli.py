@@ -40,7 +40,7 @@ def test_a_run_and_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "2 studies: 1 holds, 1 failed" in capsys.readouterr().out
     assert main(["report", out, "--markdown", str(tmp_path / "s.md")]) == 0
     text = capsys.readouterr().out
-    assert "2 studies: 1 holds, 1 failed." in text and "report.html" in text and "s.md" in text
+    assert "2 studies at quick size: 1 holds, 1 failed." in text and "report.html" in text and "s.md" in text
     assert main(["report", out, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["studies"] == {"roots": "holds", "raising": "failed"}
 

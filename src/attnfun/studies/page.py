@@ -130,7 +130,7 @@ def _details(one: Found) -> str:
         ),
         ("units", cell(record["units"])),
         ("CPU", f"{record['cpu_seconds']:,.1f} s"),
-        *([("a full run", record["full_time"])] if record["full_time"] else []),
+        *([("a full run", record["full_time"])] if record["full_time"] and record["size"] != "full" else []),
         ("versions", versions),
     ]
     return f"<details>\n<summary>Parameters and versions</summary>\n{_pairs(run)}</details>\n"

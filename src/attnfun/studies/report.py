@@ -12,7 +12,7 @@ from typing import Any
 from attnfun.errors import InvalidRequest
 from attnfun.studies import study
 from attnfun.studies.store import replace
-from attnfun.studies.study import VERDICTS, Row
+from attnfun.studies.study import SIZES, VERDICTS, Row
 
 PAGE = "report.html"
 FINISHED, UNFINISHED, FAILED, DAMAGED = "finished", "unfinished", "failed", "damaged"
@@ -78,14 +78,16 @@ class Laboratory:
         return groups
 
     def sentence(self) -> str:
-        """How many studies there are, and of which verdict."""
+        """How many studies there are, of which size where it is one, and of which verdict."""
         badges = [one.badge for one in self.found]
         kinds = (*VERDICTS, FAILED, UNFINISHED, DAMAGED)
         counts = ", ".join(
             f"{badges.count(kind)} {_plural(kind, badges.count(kind))}" for kind in kinds if kind in badges
         )
         left = f"; {len(self.missing)} not run here" if self.missing else ""
-        return f"{len(badges)} {'study' if len(badges) == 1 else 'studies'}: {counts}{left}."
+        sizes = {str(one.record.get("size")) for one in self.found}
+        size = f" at {min(sizes)} size" if sizes <= set(SIZES) and len(sizes) == 1 else ""
+        return f"{len(badges)} {'study' if len(badges) == 1 else 'studies'}{size}: {counts}{left}."
 
 
 def _plural(kind: str, count: int) -> str:

@@ -38,7 +38,8 @@ def _study(one: Found) -> str:
     if one.status == FINISHED:
         lines += _table(one)
         cost = f"{_inline(record['size'])}: {cell(record['units'])} units, {record['cpu_seconds']:,.0f} s of CPU"
-        full = f"; a full run: {_inline(record['full_time'])}" if record["full_time"] else ""
+        other = record["full_time"] if record["size"] != "full" else ""
+        full = f"; a full run: {_inline(other)}" if other else ""
         lines.append(f"{_code(record['rerun'])} ({cost}{full}).\n")
     else:
         lines.append(f"{_code(record['rerun'])}\n")

@@ -8,7 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from attnfun.studies.study import HOLDS, REFUTED, Row, Study, Table, Unit, Verdict, panels, values
+from attnfun.studies.study import HOLDS, REFUTED, Row, Study, Table, Unit, Verdict
+from attnfun.studies.tables import panels, values
 
 
 def units(size: Mapping[str, Any]) -> list[Unit]:

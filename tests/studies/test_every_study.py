@@ -17,7 +17,8 @@ import pytest
 
 from attnfun.errors import InvalidRequest
 from attnfun.studies import GROUPS, NAMES, find
-from attnfun.studies.study import LIMITS, REFUTED, SIZES, VERDICTS, Study, median
+from attnfun.studies.study import LIMITS, REFUTED, SIZES, VERDICTS, Study
+from attnfun.studies.tables import median
 
 TABLES = Path(__file__).parent / "tables"
 

@@ -18,7 +18,7 @@ from attnfun.errors import InvalidRequest
 from attnfun.studies import NAMES
 from attnfun.studies.report import Found, Laboratory, cell, read
 from attnfun.studies.runner import _Run, png
-from attnfun.studies.study import panels
+from attnfun.studies.tables import panels
 from studies import made_up
 
 pytest.importorskip("matplotlib")

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from attnfun.studies import find
-from attnfun.studies.study import HOLDS, REFUTED, lacking
+from attnfun.studies.study import HOLDS, REFUTED
+from attnfun.studies.tables import lacking
 
 TABLES = Path(__file__).parent / "tables"
 NEEDED = [

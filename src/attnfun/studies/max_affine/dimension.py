@@ -13,22 +13,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from attnfun.studies.study import (
-    HOLDS,
-    LIMITS,
-    REFUTED,
-    Row,
-    Study,
-    Table,
-    Unit,
-    Verdict,
-    distinct,
-    median,
-    panels,
-    slope,
-    values,
-    where,
-)
+from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
+from attnfun.studies.tables import distinct, median, panels, slope, values, where
 
 BUILT = ("partition", "bernstein", "compose")
 

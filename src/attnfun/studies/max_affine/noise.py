@@ -11,21 +11,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from attnfun.studies.study import (
-    HOLDS,
-    LIMITS,
-    REFUTED,
-    Row,
-    Study,
-    Table,
-    Unit,
-    Verdict,
-    distinct,
-    median,
-    panels,
-    values,
-    where,
-)
+from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
+from attnfun.studies.tables import distinct, median, panels, values, where
 
 STARTS = {"random": None, "partition": 20.0}
 CLEAR = 0.05  # a norm that falls by less than a twentieth has not been lowered

@@ -19,21 +19,8 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from attnfun.studies.study import (
-    HOLDS,
-    LIMITS,
-    REFUTED,
-    Row,
-    Study,
-    Table,
-    Unit,
-    Verdict,
-    distinct,
-    panels,
-    slope,
-    values,
-    where,
-)
+from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
+from attnfun.studies.tables import distinct, panels, slope, values, where
 
 PARTS = ("sin(x)", "cos(y)")
 LIPSCHITZ = math.sqrt(2)

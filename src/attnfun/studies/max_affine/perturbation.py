@@ -16,22 +16,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from attnfun.studies.study import (
-    HOLDS,
-    LIMITS,
-    REFUTED,
-    Row,
-    Study,
-    Table,
-    Unit,
-    Verdict,
-    distinct,
-    median,
-    panels,
-    slope,
-    values,
-    where,
-)
+from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
+from attnfun.studies.tables import distinct, median, panels, slope, values, where
 
 SIZES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 STILL = 0.12  # cells by which walls may move and count as unmoved

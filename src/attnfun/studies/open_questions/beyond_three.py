@@ -11,21 +11,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from attnfun.studies.study import (
-    HOLDS,
-    LIMITS,
-    REFUTED,
-    Row,
-    Study,
-    Table,
-    Unit,
-    Verdict,
-    distinct,
-    median,
-    panels,
-    values,
-    where,
-)
+from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
+from attnfun.studies.tables import distinct, median, panels, values, where
 
 FULL = "full-rank"  # one constructed head of rank d
 SLACK = 3.0  # standard errors

@@ -11,21 +11,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from attnfun.studies.study import (
-    HOLDS,
-    LIMITS,
-    REFUTED,
-    Row,
-    Study,
-    Table,
-    Unit,
-    Verdict,
-    distinct,
-    median,
-    panels,
-    values,
-    where,
-)
+from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
+from attnfun.studies.tables import distinct, median, panels, values, where
 
 HELPS = 0.9  # an error below this share of the shallow one counts as help
 LEARNED = 0.15  # trained full rank must come so low, or nothing is said of what makes up for it

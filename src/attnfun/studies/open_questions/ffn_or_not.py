@@ -11,22 +11,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from attnfun.studies.study import (
-    HOLDS,
-    LIMITS,
-    REFUTED,
-    Row,
-    Study,
-    Table,
-    Unit,
-    Verdict,
-    distinct,
-    lacking,
-    median,
-    panels,
-    values,
-    where,
-)
+from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
+from attnfun.studies.tables import distinct, lacking, median, panels, values, where
 
 WAYS = ("attention", "attention + ffn")
 EQUAL = 0.03  # how far apart parameters may be

@@ -11,22 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnfun.studies.relations.towers import above
-from attnfun.studies.study import (
-    HOLDS,
-    LIMITS,
-    REFUTED,
-    Row,
-    Study,
-    Table,
-    Unit,
-    Verdict,
-    distinct,
-    lacking,
-    median,
-    panels,
-    values,
-    where,
-)
+from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
+from attnfun.studies.tables import distinct, lacking, median, panels, values, where
 
 OUTER = "tanh(3*(p - q))"
 TERNARY = {

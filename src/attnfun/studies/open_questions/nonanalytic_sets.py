@@ -34,22 +34,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.studies.study import (
-    HOLDS,
-    LIMITS,
-    REFUTED,
-    Row,
-    Study,
-    Table,
-    Unit,
-    Verdict,
-    distinct,
-    lacking,
-    median,
-    panels,
-    values,
-    where,
-)
+from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
+from attnfun.studies.tables import distinct, lacking, median, panels, values, where
 
 REAL = ("relu", "gelu", "tanh")
 ENTIRE, PACKED, QUOTED = "holomorphic", "packed", "continuous decoder, quoted"

@@ -23,20 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.studies.study import (
-    HOLDS,
-    LIMITS,
-    REFUTED,
-    Row,
-    Study,
-    Table,
-    Unit,
-    Verdict,
-    distinct,
-    panels,
-    values,
-    where,
-)
+from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
+from attnfun.studies.tables import distinct, panels, values, where
 
 Array = NDArray[np.float64]
 Found = tuple[str, int, float, int]

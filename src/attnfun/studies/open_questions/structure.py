@@ -14,21 +14,8 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
-from attnfun.studies.study import (
-    HOLDS,
-    LIMITS,
-    REFUTED,
-    Row,
-    Study,
-    Table,
-    Unit,
-    Verdict,
-    distinct,
-    panels,
-    slope,
-    values,
-    where,
-)
+from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
+from attnfun.studies.tables import distinct, panels, slope, values, where
 
 MANY = 100_000  # keys above which the partition is counted and not built
 STEEP = 3.0  # local exponent of d from which on growth is called exponential

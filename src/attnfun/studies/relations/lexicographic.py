@@ -11,21 +11,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attnfun.studies.study import (
-    HOLDS,
-    LIMITS,
-    REFUTED,
-    Row,
-    Study,
-    Table,
-    Unit,
-    Verdict,
-    lacking,
-    median,
-    panels,
-    values,
-    where,
-)
+from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
+from attnfun.studies.tables import lacking, median, panels, values, where
 
 ORACLES: dict[str, tuple[bool, Callable[[Any, Any], bool]]] = {
     "lexicographic": (False, lambda a, b: bool((a[0], a[1]) >= (b[0], b[1]))),

@@ -11,23 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnfun.studies.relations.towers import above, fine_grid, sup_error, train_on
-from attnfun.studies.study import (
-    HOLDS,
-    LIMITS,
-    REFUTED,
-    Row,
-    Study,
-    Table,
-    Unit,
-    Verdict,
-    distinct,
-    lacking,
-    median,
-    panels,
-    slope,
-    values,
-    where,
-)
+from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
+from attnfun.studies.tables import distinct, lacking, median, panels, slope, values, where
 
 RELATIONS: dict[str, tuple[str, int, bool]] = {
     "Gaussian": ("exp(-2*(x1 - y1)**2)", 1, True),

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnfun.studies.relations.towers import above
-from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict, panels, values, where
+from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
+from attnfun.studies.tables import panels, values, where
 
 BETA = 100.0
 BOUNDS = ("error", "regret", "tv", "output")

@@ -10,22 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnfun.studies.relations.towers import above, fine_grid, sup_error, train_on
-from attnfun.studies.study import (
-    HOLDS,
-    LIMITS,
-    REFUTED,
-    Row,
-    Study,
-    Table,
-    Unit,
-    Verdict,
-    distinct,
-    lacking,
-    panels,
-    slope,
-    values,
-    where,
-)
+from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
+from attnfun.studies.tables import distinct, lacking, panels, slope, values, where
 
 PARTS = ("discontinuous", "not positive", "not compact")
 JUMP = "sign(x - y)"

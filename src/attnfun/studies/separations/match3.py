@@ -16,22 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.studies.study import (
-    HOLDS,
-    LIMITS,
-    REFUTED,
-    Row,
-    Study,
-    Table,
-    Unit,
-    Verdict,
-    distinct,
-    lacking,
-    median,
-    panels,
-    values,
-    where,
-)
+from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
+from attnfun.studies.tables import distinct, lacking, median, panels, values, where
 
 BUILT, REDUCED, TOLD, COUNTED, TRAINED = "constructed", "disjointness", "protocol", "heads needed", "trained"
 MARGIN, SAME = 0.3, 1e-6

@@ -14,20 +14,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from attnfun.studies.study import (
-    HOLDS,
-    LIMITS,
-    REFUTED,
-    Row,
-    Study,
-    Table,
-    Unit,
-    Verdict,
-    distinct,
-    panels,
-    values,
-    where,
-)
+from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
+from attnfun.studies.tables import distinct, panels, values, where
 
 SAMPLERS = ("same", "independent", "compromise")
 # Read off random_features.png of the public repository NoahAmsel/attention-formers: dimension → heads → error.

@@ -10,22 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attnfun.studies.study import (
-    HOLDS,
-    LIMITS,
-    REFUTED,
-    Row,
-    Study,
-    Table,
-    Unit,
-    Verdict,
-    distinct,
-    lacking,
-    median,
-    panels,
-    values,
-    where,
-)
+from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
+from attnfun.studies.tables import distinct, lacking, median, panels, values, where
 
 LEARNED = {16: 0.08, 64: 0.15}  # an error that counts as learned
 NOT_LEARNED = {16: 0.3, 64: 0.5}  # and one that does not; at ranks up to d/2

@@ -15,22 +15,8 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
-from attnfun.studies.study import (
-    HOLDS,
-    LIMITS,
-    REFUTED,
-    Row,
-    Study,
-    Table,
-    Unit,
-    Verdict,
-    distinct,
-    lacking,
-    median,
-    panels,
-    values,
-    where,
-)
+from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
+from attnfun.studies.tables import distinct, lacking, median, panels, values, where
 
 DEEP, FREE, PRODUCT = "DeepSets", "pairs ψ(x, x')", "pairs ψ(x∘x')"
 BUILT_DEEP, BUILT_PAIRS = "DeepSets, constructed", "pairs, constructed"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnfun.learn.descend import descend, generator, one_torch_thread
+from attnfun.learn.descend import descend, generator, one_torch_thread, polished
 from attnfun.learn.fit import Fit, Progress, fit
 from attnfun.learn.probe import Row, measure, probe_points
 from attnfun.learn.recipe import Recipe
@@ -20,6 +20,7 @@ __all__ = [
     "generator",
     "measure",
     "one_torch_thread",
+    "polished",
     "probe_points",
     "random_network",
 ]

@@ -73,6 +73,20 @@ def optimiser_of(
     return kinds[optimiser](list(parameters), lr=lr, betas=betas, weight_decay=decay)
 
 
+def lbfgs(parameters: Iterable[torch.Tensor], steps: int, evaluations: int) -> torch.optim.LBFGS:
+    """LBFGS whose call makes so many steps, with as many evaluations at the most; no tolerance ends it early."""
+    made: torch.optim.LBFGS = require_torch().optim.LBFGS(
+        list(parameters),
+        max_iter=steps,
+        max_eval=evaluations,
+        tolerance_grad=0.0,
+        tolerance_change=0.0,
+        history_size=50,
+        line_search_fn="strong_wolfe",
+    )
+    return made
+
+
 def descend(
     parameters: Iterable[torch.Tensor],
     loss: Callable[[int], torch.Tensor],
@@ -115,3 +129,16 @@ def descend(
         if report is not None and ((step + 1) % max(1, steps // _REPORTS) == 0 or step + 1 == steps):
             report(step + 1, losses[-1])
     return losses
+
+
+def polished(parameters: Iterable[torch.Tensor], loss: Callable[[], torch.Tensor], steps: int) -> None:
+    """`steps` steps of LBFGS on a loss that draws nothing, at most twice as many evaluations; changed in place."""
+    stepper = lbfgs(parameters, steps, 2 * steps)
+
+    def closure() -> torch.Tensor:
+        stepper.zero_grad()
+        value = loss()
+        value.backward()
+        return value
+
+    stepper.step(closure)

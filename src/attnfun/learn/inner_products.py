@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest
-from attnfun.learn.descend import descend, generator, one_torch_thread, require_torch
+from attnfun.learn.descend import descend, generator, one_torch_thread, polished, require_torch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -102,7 +102,7 @@ def train_inner_product(
 
         descend(flat, loss, steps=steps, lr=lr)
         if polish:
-            _polish(flat, loss, polish)
+            polished(flat, lambda: loss(0), polish)
         with torch.no_grad():
             last = float(loss(steps))
     root = scale ** (1 / len(sides))
@@ -140,24 +140,3 @@ def _run(tower: list[tuple[Tensor, Tensor]], x: Tensor, activation: str) -> Tens
         if k + 1 < len(tower):
             x = x.tanh() if activation == "tanh" else x.relu()
     return x
-
-
-def _polish(parameters: list[Tensor], loss: object, steps: int) -> None:
-    torch = require_torch()
-    stepper = torch.optim.LBFGS(
-        parameters,
-        max_iter=steps,
-        max_eval=2 * steps,
-        tolerance_grad=0.0,
-        tolerance_change=0.0,
-        history_size=50,
-        line_search_fn="strong_wolfe",
-    )
-
-    def closure() -> Tensor:
-        stepper.zero_grad()
-        value: Tensor = loss(0)  # type: ignore[operator]
-        value.backward()  # type: ignore[no-untyped-call]
-        return value
-
-    stepper.step(closure)

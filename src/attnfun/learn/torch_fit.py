@@ -16,7 +16,7 @@ from torch import Tensor
 
 from attnfun.errors import InvalidRequest
 from attnfun.learn import checkpoint
-from attnfun.learn.descend import optimiser_of
+from attnfun.learn.descend import lbfgs, optimiser_of
 from attnfun.learn.probe import Row
 from attnfun.learn.problem import Problem
 from attnfun.learn.recipe import Recipe
@@ -97,16 +97,7 @@ class Run:
         elif phase == "polish":
             with torch.no_grad():
                 self.theta.copy_(torch.from_numpy(self.best))
-            self.optimiser = torch.optim.LBFGS(
-                [self.theta],
-                lr=1.0,
-                max_iter=1,
-                max_eval=25,
-                tolerance_grad=0.0,
-                tolerance_change=0.0,
-                history_size=50,
-                line_search_fn="strong_wolfe",
-            )
+            self.optimiser = lbfgs([self.theta], 1, 25)
         else:
             self.optimiser = None
 

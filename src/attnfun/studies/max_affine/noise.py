@@ -189,7 +189,7 @@ STUDY = Study(
         "full": {
             "cells": 8,
             "settings": [[lr, decay, [0.0, 0.05, 0.2]] for lr in (0.1, 0.01) for decay in (0.0, 0.01)],
-            "seeds": 5,
+            "seeds": 4,
             "steps": 3000,
         },
     },

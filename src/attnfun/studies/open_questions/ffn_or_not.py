@@ -203,7 +203,7 @@ STUDY = Study(
         },
         "full": {
             **{"maps": ["sine", "maximum", "relu-net", "swap", "smooth"], "eps": 1e-2},
-            **{"seeds": 8, "steps": 1200, "samples": 20000},
+            **{"seeds": 6, "steps": 1200, "samples": 20000},
         },
     },
     units=units,

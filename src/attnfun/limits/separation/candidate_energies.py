@@ -45,13 +45,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import flint
 import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import AttnfunError
 from attnfun.expressions import precision
-from attnfun.expressions.enclosures import abs_upper, arb, lower, upper
+from attnfun.expressions.enclosures import arb, lower, upper
 from attnfun.limits.separation.harmonics import all_harmonics
 from attnfun.targets.numbers import whole_number
 
@@ -116,18 +115,6 @@ def _scales(dim: int) -> tuple[Any, ...]:
         return tuple(arb(N).sqrt() * _peak(dim) / (dim - 1) for N in all_harmonics(dim, DEGREES)[1:])
 
 
-def _higher(dim: int, theta: Any) -> list[Any]:
-    """c_1 … c_L at an angle, real or complex."""
-    sine, x = theta.sin(), theta.cos()
-    power, before, now = sine ** (dim - 1), arb(0), arb(1)
-    out = []
-    for k, scale in enumerate(_scales(dim)):
-        out.append(scale * power * now)
-        # (ℓ+D−2) P_{ℓ+1} = (2ℓ+D−2) x P_ℓ − ℓ P_{ℓ−1} with D = d+2
-        before, now = now, ((2 * k + dim) * x * now - k * before) / (k + dim)
-    return out
-
-
 def _expansion(dim: int, theta: Any) -> list[Any]:
     """c_0 … c_L at a real angle."""
     sine, x = theta.sin(), theta.cos()
@@ -136,7 +123,25 @@ def _expansion(dim: int, theta: Any) -> list[Any]:
     for e in range(4 + dim % 2, dim + 1, 2):
         above = above - _peak(e) / (e - 2) * x * power
         power = power * sine * sine
-    return [above, *_higher(dim, theta)]
+    out, power, before, now = [above], sine ** (dim - 1), arb(0), arb(1)
+    for k, scale in enumerate(_scales(dim)):
+        out.append(scale * power * now)
+        # (ℓ+D−2) P_{ℓ+1} = (2ℓ+D−2) x P_ℓ − ℓ P_{ℓ−1} with D = d+2
+        before, now = now, ((2 * k + dim) * x * now - k * before) / (k + dim)
+    return out
+
+
+def _squares(dim: int, real: Any, imaginary: Any) -> list[Any]:
+    """|c_1|² … |c_L|² at a complex angle: the same recurrence, in real and imaginary parts."""
+    sine, a, b = real.sin(), real.cos() * imaginary.cosh(), -real.sin() * imaginary.sinh()  # cos θ = a + ib
+    power = (sine * sine + imaginary.sinh() ** 2) ** (dim - 1)  # |sin θ|^{2(d−1)}
+    out, (before, before_i), (now, now_i) = [], (arb(0), arb(0)), (arb(1), arb(0))
+    for k, scale in enumerate(_scales(dim)):
+        out.append(scale * scale * power * (now * now + now_i * now_i))
+        after = ((2 * k + dim) * (a * now - b * now_i) - k * before) / (k + dim)
+        after_i = ((2 * k + dim) * (a * now_i + b * now) - k * before_i) / (k + dim)
+        (before, before_i), (now, now_i) = (now, now_i), (after, after_i)
+    return out
 
 
 # --- Gauss's rule and its error ---------------------------------------------------------------------------------------
@@ -172,7 +177,7 @@ def _nodes(dim: int, n: int, eta: float) -> tuple[int, float]:
     N = _SAMPLES * T
     plain = heavy = arb(0)
     for j in range(N // 2 + 1):  # |c_ℓ| is even in Re θ and has the period π
-        sizes = [arb(abs_upper(c)) ** 2 for c in _higher(dim, flint.acb(pi * j / N, h))]
+        sizes = _squares(dim, pi * j / N, h)
         plain = plain.max(sum(sizes, arb(0)))
         heavy = heavy.max(sum((k * (k + dim - 2) * size for k, size in enumerate(sizes, 1)), arb(0)))
     over = (pi * T / N).cos()

@@ -115,7 +115,7 @@ def test_degrees_up_to_one_are_exact_for_many_candidates(n: int) -> None:
     assert within(found, 0, (1 - J) ** 2) and within(found, 1, total - J**2)
 
 
-@pytest.mark.parametrize(("dim", "n"), [(2, 3), (16, 5)])
+@pytest.mark.parametrize(("dim", "n"), [(2, 3), (16, 2)])
 def test_energies_contain_a_reference_of_thirty_digits(dim: int, n: int) -> None:
     """Even dimensions, degrees 0 and 1, by mpmath: J and ∫ c_0^{n−j} c_1^j with c_1 = (1−τ²)u/√d · d/(d−1)."""
     with mpmath.workdps(30):
@@ -162,7 +162,7 @@ def test_energies_are_what_least_squares_explain() -> None:
     assert abs(1 - missed.mean() - energies) <= 4 * missed.std() / math.sqrt(count) < 0.01
 
 
-@pytest.mark.parametrize(("dim", "n"), [(2, 2), (24, 12)])
+@pytest.mark.parametrize(("dim", "n"), [(2, 2), (16, 7)])
 def test_energies_are_positive_add_up_to_one_and_do_not_depend_on_the_rule(
     dim: int, n: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,7 +260,7 @@ def test_the_bound_falls_with_heads_rank_and_value_rank_and_is_nothing_at_full_r
 
 
 def test_the_sum_in_fractions_is_not_below_the_bound() -> None:
-    for dim, n, rank, heads, values in ((8, 3, 2, 3, 8), (16, 2, 1, 1, 1), (16, 5, 4, 400, 16), (24, 12, 9, 2, 5)):
+    for dim, n, rank, heads, values in ((8, 3, 2, 3, 8), (16, 2, 1, 1, 1), (16, 7, 4, 400, 16), (16, 15, 9, 2, 5)):
         found, total = candidate_energies(dim, n), Fraction(0)
         for degree in range(1, DEGREES + 1):
             share = 1 - Fraction(heads * taken(dim, rank, values, degree), harmonics(dim, degree))

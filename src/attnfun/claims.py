@@ -411,6 +411,21 @@ TESTED = (
         ),
     ),
     Tested(
+        "the furthest of any number of candidates: enclosed energies contain exact fractions and references of thirty"
+        " digits, a head takes the counted harmonics, and no heads with the best weights are below the bound",
+        (
+            "tests/limits/separation/test_candidates.py::test_energies_contain_the_exact_fractions_of_odd_dimensions",
+            "tests/limits/separation/test_candidates.py::test_energies_contain_a_reference_of_thirty_digits",
+            "tests/limits/separation/test_candidates.py::test_degrees_up_to_one_are_exact_for_many_candidates",
+            "tests/limits/separation/test_candidates.py::"
+            "test_energies_are_positive_add_up_to_one_and_do_not_depend_on_the_rule",
+            "tests/limits/separation/test_candidates.py::test_what_a_head_takes_is_the_dimension_of_what_it_makes",
+            "tests/limits/separation/test_candidates.py::test_one_head_with_the_best_weights_of_all_is_above_the_bound",
+            "tests/limits/separation/test_candidates.py::"
+            "test_two_heads_with_fitted_polynomials_for_weights_are_above_the_bound",
+        ),
+    ),
+    Tested(
         "nearest neighbours on the Hamming cube: the expansion is the matrix of signs, no choice of coordinates and no"
         " labels of few values are below their bounds, and one number with weights of powers of two sees everything",
         (
@@ -421,6 +436,7 @@ TESTED = (
             "tests/limits/separation/test_krawtchouk.py::test_two_candidates_by_least_squares",
             "tests/limits/separation/test_krawtchouk.py::"
             "test_one_number_with_weights_of_two_powers_sees_the_whole_cube",
+            "tests/limits/separation/test_cube.py::test_bounds_are_those_of_krawtchouk_rounded_outward",
         ),
     ),
     Tested(

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.constructions.neighbours.sphere import uniform_points
-from attnfun.errors import InvalidRequest
 from attnfun.learn import generator
-from attnfun.studies.separations import more_candidates, two_candidates
+from attnfun.studies.separations import two_candidates
 from attnfun.studies.study import REFUTED
 
 torch = pytest.importorskip("torch")
@@ -56,62 +53,6 @@ def test_a_stack_of_one_layer_starts_as_the_layer_and_deeper_ones_have_all_their
     assert used == {"K", "Q", "V", "W", "b", "U", "c", "skip", "gain"}
 
 
-def test_energies_by_largest_degree_are_those_of_a_regression_and_add_up_to_one() -> None:
-    rng = np.random.default_rng(0)
-    for dim, n in ((5, 2), (6, 3)):
-        energies, doubt = more_candidates.energies(dim, n)
-        assert min(energies) > 0 and 0.97 < sum(energies) < 1 and doubt < 1e-9
-        t = uniform_points(rng, 100_000, n, dim)[..., 0]  # products with the query
-        across = np.sqrt(1 - t[:, :1] ** 2)
-        for most in (0, 1, 2):
-
-            def monomials(*limits: int, t: Any = t) -> Any:
-                return np.stack(
-                    [np.prod(t ** np.array(powers), axis=1) for powers in itertools.product(*map(range, limits))], 1
-                )
-
-            def energy(known: Any, goal: Any) -> float:
-                return float(np.mean((known @ np.linalg.lstsq(known, goal, rcond=None)[0]) ** 2))
-
-            along = energy(monomials(*[most + 1] * n), t.min(axis=1))
-            first = (t.argmin(axis=1) == 0) * across[:, 0]  # the part orthogonal to the query, for one candidate of n
-            rest = n * energy(monomials(most, *[most + 1] * (n - 1)) * across, first) if most else 0.0
-            assert along + rest == pytest.approx(sum(energies[: most + 1]), abs=0.006)
-
-
-def test_what_is_excluded_falls_with_heads_rank_and_value_rank_and_is_nothing_at_full_rank() -> None:
-    def least(rank: int, heads: int, value_rank: int | None = None) -> float:
-        return more_candidates.least_error(8, 5, rank, heads, value_rank)
-
-    assert least(8, 1) == 0 and 0 < least(4, 2) < least(4, 1) < least(2, 1) < least(1, 1) < 1
-    assert least(1, 4) < least(1, 4, 4) < least(1, 4, 1) and least(1, 4, 8) == least(1, 4)
-    assert least(1, 0) == pytest.approx(1 - more_candidates.energies(8, 5)[0][0])  # no head: all but the mean is lost
-
-
-def test_two_candidates_at_least_are_needed() -> None:
-    for bad in (1, 0, -3):  # one candidate is linear: an identity head has no error, and nothing may be excluded
-        with pytest.raises(InvalidRequest, match="candidates"):
-            more_candidates.least_error(8, bad, 2, 2)
-
-
-@pytest.mark.parametrize(("dim", "n", "rank"), [(4, 2, 1), (5, 3, 1), (4, 3, 2)])
-def test_one_head_with_the_best_weights_of_all_is_above_what_is_excluded(dim: int, n: int, rank: int) -> None:
-    """Given Kᵀx and y the best weights, of y's own token too, are least squares over the rest of x."""
-    rng = np.random.default_rng([dim, n])
-    for value_rank in (1, dim):
-        values, errors = np.diag([1.0] * value_rank + [0.0] * (dim - value_rank)), []
-        for _ in range(200):
-            y, known = uniform_points(rng, dim), uniform_points(rng, n, dim)[:, :rank]
-            rest = uniform_points(rng, 100, n, dim - rank) * np.sqrt(1 - np.sum(known**2, axis=1))[:, None]
-            x = np.concatenate([np.broadcast_to(known, (100, n, rank)), rest], axis=-1)
-            goal = x[np.arange(100), (x @ y).argmin(axis=1)].ravel()
-            tokens = np.concatenate([x, np.broadcast_to(y, (100, 1, dim))], axis=1) @ values
-            columns = np.swapaxes(tokens, 1, 2).reshape(-1, n + 1)
-            weights = np.linalg.lstsq(columns, goal, rcond=None)[0]
-            errors.append(np.sum((columns @ weights - goal) ** 2) / 100)
-        assert 0 < more_candidates.least_error(dim, n, rank, 1, value_rank) < np.mean(errors) < 1
-
-
 @pytest.mark.parametrize(("points", "rank", "heads"), [(3, 1, 1), (5, 1, 2), (5, 3, 1)])
 def test_thin_layers_trained_on_few_or_more_points_stay_above_what_is_excluded(
     points: int, rank: int, heads: int
@@ -119,7 +60,7 @@ def test_thin_layers_trained_on_few_or_more_points_stay_above_what_is_excluded(
     shape = layers.Shape(8, rank, heads, value_rank=rank)
     blocks = layers.trained(shape, points, steps=300, seed=0, lr=0.03)
     error, error_se = layers.measured(blocks, points, sets=2000, seed=0)
-    least = more_candidates.least_error(8, points - 1, rank, heads, rank)
+    least = af.bounds.neighbours(8, points - 1, rank, heads, value_rank=rank).lower
     assert 0.15 < least <= error + 3 * error_se < 1
 
 

@@ -10,6 +10,7 @@ import typer
 from attnfun.cli import bounds_sets
 from attnfun.cli.arguments import check_writable, picture_path, read_eps
 from attnfun.cli.bounds_matching import matching_command
+from attnfun.cli.bounds_neighbours import cube_command, neighbours_command
 from attnfun.cli.render import console, facts, grid, literal, number, print_json
 
 PANEL = "Limits"
@@ -27,6 +28,8 @@ group = typer.Typer(
 def register(app: typer.Typer) -> None:
     """Hang the group on the app."""
     group.command("rank")(rank_command)
+    group.command("neighbours")(neighbours_command)
+    group.command("cube")(cube_command)
     group.command("energies")(energies_command)
     bounds_sets.register(group)
     group.command("matching")(matching_command)

@@ -38,6 +38,7 @@ Failure mode: with r ≥ d (d−1 in a layer) nothing is excluded, and one head 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
@@ -219,16 +220,16 @@ class Ladder:
 
     def needed(self, eps: float) -> int:
         """The least H whose lower bound is below eps."""
-        return _first(lambda h: self.lower(h) < eps)
+        return least_heads(lambda h: self.lower(h) < eps)
 
     def sufficient(self, eps: float) -> int | None:
         """The least H whose upper bound is at most eps; None past 10^300 heads."""
         if not self.upper(10**300) <= eps:
             return None
-        return _first(lambda h: self.upper(h) <= eps)
+        return least_heads(lambda h: self.upper(h) <= eps)
 
 
-def _first(holds: Any) -> int:
+def least_heads(holds: Callable[[int], bool]) -> int:
     """The least H ≥ 0 that holds, for a property that stays once it holds."""
     if holds(0):
         return 0

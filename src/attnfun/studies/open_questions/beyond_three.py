@@ -1,6 +1,6 @@
 """`beyond-three`: does the barrier of low rank, proved for two candidates, persist with more of them?
 
-For N points on the sphere, every one a query: a lower bound by degrees for any N (`separations/more_candidates.py`),
+For N points on the sphere, every one a query: a proved lower bound by degrees for any N (`af.bounds.neighbours`),
 layers trained at equal rank times heads, one constructed head of full rank, and two layers of rank 1: scores written to
 the candidates (the tally, for any N and one query), and a plurality of random votes.
 """
@@ -37,15 +37,14 @@ def units(size: Mapping[str, Any]) -> list[Unit]:
 def run(unit: Unit) -> list[Row]:
     import attnfun as af
     from attnfun.studies.separations.layers import Shape, measured, trained
-    from attnfun.studies.separations.more_candidates import energies, least_error
 
     dim, points, rank, heads, sets = (unit[key] for key in ("dim", "points", "rank", "heads", "sets"))
-    least = doubt = two = proved = None
+    least = two = proved = None
     if unit["way"] == "trained":
         batch = max(16, 1024 // points)  # the same number of queries a step for every N
         blocks = trained(Shape(dim, rank, heads), points, steps=unit["steps"], seed=unit["seed"], batch=batch)
         error, error_se = measured(blocks, points, sets=sets, seed=unit["seed"])
-        least, doubt = least_error(dim, points - 1, rank, heads), energies(dim, points - 1)[1]
+        least = af.bounds.neighbours(dim, points - 1, rank, heads).lower
         if points == 3:
             two = af.bounds.rank(dim, rank, heads, setting="layer-any-v", attends_self=True).lower
     elif unit["way"] == "votes":
@@ -65,7 +64,6 @@ def run(unit: Unit) -> list[Row]:
             "error": error,
             "error_se": error_se,
             "least": least,
-            "doubt": doubt,
             "least_two": two,
             "proved": proved,
         }
@@ -116,7 +114,7 @@ def judge(table: Table) -> Verdict:
             words += f"; {name} {made[0]['error']:.3f}" if made else ""
         words += ". "
         for row in rows:
-            if not row["error"] + SLACK * row["error_se"] >= row["least"] - row["doubt"]:
+            if not row["error"] + SLACK * row["error_se"] >= row["least"]:
                 faults.append(f"N = {points}, rank {row['rank']} errs {row['error']:.3f}, less than {row['least']:.3f}")
         for row in where(table, points=points):
             if not 0 <= row["error"] < math.inf:
@@ -131,9 +129,8 @@ def judge(table: Table) -> Verdict:
             unlearned.append(points)
     words += (
         f"What is excluded for the least rank goes from {excluded[0]:.3f} to {excluded[-1]:.3f} as N grows. The bound "
-        "holds for one layer, any N and any weights of its heads; its statement is proved, its integrals are computed "
-        "by quadrature and not enclosed. The exponential rate at high precision is not looked at. Two layers of rank 1 "
-        "do it for one query, for all queries it is open. "
+        "is proved, for one layer, any N and any weights of its heads. The exponential rate at high precision is not "
+        "looked at. Two layers of rank 1 do it for one query, for all queries it is open. "
     )
     if faults:
         return Verdict(REFUTED, words + f"Refuted: {faults[0]}.")
@@ -185,7 +182,7 @@ STUDY = Study(
     ),
     source=(
         "Slides on separations, comments and future work; Amsel, Yehudai, Bruna 2024, arXiv 2407.16153. The bound for "
-        "any N is derived in studies/separations/more_candidates.py."
+        "any N is derived in limits/separation/candidates.py."
     ),
     columns={
         "way": "trained; full-rank (constructed, one layer); scores (constructed, two, one query); votes (counted)",
@@ -196,9 +193,8 @@ STUDY = Study(
         "seed": "of start and samples",
         "error": "E|f − g|² on fresh sets",
         "error_se": "its standard error over sets",
-        "least": "no single layer of this shape errs less: derived for any N, its integrals by quadrature",
-        "doubt": "what fewer nodes change of an energy in it",
-        "least_two": "N = 3: the bound of af.bounds.rank, proved in interval arithmetic",
+        "least": "no single layer of this shape errs less: af.bounds.neighbours, proved",
+        "least_two": "N = 3: the bound of af.bounds.rank, proved too",
         "proved": "constructed: the proved bound of the mean error",
     },
     sizes={

@@ -35,7 +35,6 @@ def units(size: Mapping[str, Any]) -> list[Unit]:
 def run(unit: Unit) -> list[Row]:
     import attnfun as af
     from attnfun.studies.separations.layers import Shape, measured, trained
-    from attnfun.studies.separations.more_candidates import least_error
 
     dim, points, rank, heads = (unit[key] for key in ("dim", "points", "rank", "heads"))
     value_rank, least, two, proved = dim, None, None, None
@@ -50,7 +49,7 @@ def run(unit: Unit) -> list[Row]:
         shape = Shape(dim, rank, heads, value_rank=rank if unit["thin_values"] else None)
         blocks = trained(shape, points, steps=unit["steps"], seed=unit["seed"])
         error, error_se = measured(blocks, points, sets=unit["sets"], seed=unit["seed"])
-        least = least_error(dim, points - 1, rank, heads, value_rank)
+        least = af.bounds.neighbours(dim, points - 1, rank, heads, value_rank=value_rank).lower
         bound = af.bounds.rank(dim, rank, heads, setting="layer-any-v", attends_self=True, value_rank=value_rank)
         two = bound.lower
     return [
@@ -136,8 +135,7 @@ def judge(table: Table) -> Verdict:
         if not best["error"] >= base / 2:
             partly.append(f"at d = {dim} {best['heads']} heads of rank {best['rank']} leave {best['error'] / base:.0%}")
     words += (
-        "What is excluded holds for softmax or any other weights, N as here: derived by degrees, its integrals "
-        "computed by quadrature; in interval arithmetic only the bound for two candidates is proved. That training "
+        "What is excluded is proved, for softmax or any other weights, N as here (af.bounds.neighbours). That training "
         "fails where nothing excludes success is an observation. "
     )
     if faults:
@@ -190,7 +188,7 @@ STUDY = Study(
     ),
     source=(
         "Bruna's slides on attention and separations, after Amsel, Yehudai, Bruna 2024, arXiv 2407.16153, figure 1; "
-        "the theorem is for two candidates, the bound for N points is our own (studies/separations/more_candidates)."
+        "the theorem is for two candidates, the bound for N points is our own (limits/separation/candidates)."
     ),
     columns={
         "way": "trained, constructed (one head of full rank, E|f − g|² ≤ 1e-3 proved), or linear (no attention)",
@@ -203,7 +201,7 @@ STUDY = Study(
         "steps": "of Adam",
         "error": "E|f − g|² on fresh sets, E|f|² = 1",
         "error_se": "its standard error over sets",
-        "least": "no layer of this shape has a smaller error, for these N: derived, its integrals by quadrature",
+        "least": "no layer of this shape has a smaller error, for these N: af.bounds.neighbours, proved",
         "least_two": "the same for two candidates (N = 3), proved in interval arithmetic; says nothing of larger N",
         "proved": "constructed: the proved bound of the mean error",
     },

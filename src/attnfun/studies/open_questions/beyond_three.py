@@ -204,7 +204,7 @@ STUDY = Study(
             "dim": 16,
             "points": [3, 4, 8, 16, 32],
             "ranks": [16, 8, 4, 2, 1],
-            "seeds": 3,
+            "seeds": 2,
             "steps": 2000,
             "sets": 4096,
         },

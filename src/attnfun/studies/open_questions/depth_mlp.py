@@ -202,7 +202,7 @@ STUDY = Study(
         "quick": {"dim": 16, "points": [4, 8], "ranks": [4], "times": [1], "layers": [1, 2, 3], "hidden": 64,
                   "seeds": 2, "steps": 1000, "sets": 2048},
         "full": {"dim": 16, "points": [4, 8], "ranks": [4], "times": [1, 4], "layers": [1, 2, 3], "hidden": 64,
-                 "seeds": 3, "steps": 1500, "sets": 2048},
+                 "seeds": 2, "steps": 1500, "sets": 2048},
     },
     units=units,
     run=run,

@@ -288,9 +288,9 @@ STUDY = Study(
             "halves": [1, 2, 4, 8, 16],
         },
         "full": {
-            "steps": 2000,
+            "steps": 1500,
             "rank": 8,
-            "seeds": 5,
+            "seeds": 4,
             "bands": [0.4, 0.3, 0.2, 0.1],
             "widths": [16, 64, 256],
             "signed": [*SIGNED, SLIGHT],

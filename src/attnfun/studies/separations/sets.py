@@ -226,7 +226,7 @@ STUDY = Study(
         },
         "full": {
             "points": 4,
-            "seeds": 5,
+            "seeds": 4,
             "deep": [[2, h, 1000] for h in (1, 2, 3, 4, 6, 8, 16)] + [[3, h, 2000] for h in (4, 10, 16, 20, 24)],
             "pairs": [[FREE, 2, 2, 2500], [FREE, 2, 4, 1500], [PRODUCT, 2, 2, 1000], [PRODUCT, 3, 2, 1000]],
             "built_deep": [2, 3],

@@ -215,7 +215,7 @@ STUDY = Study(
     sizes={
         "tiny": {"points": [[8, 8, 1], [8, 4, 2]], "seeds": 1, "steps": 60, "samples": 4000},
         "quick": {"points": [list(point) for point in POINTS], "seeds": 2, "steps": 1200, "samples": 40_000},
-        "full": {"points": [list(point) for point in POINTS], "seeds": 4, "steps": 3000, "samples": 100_000},
+        "full": {"points": [list(point) for point in POINTS], "seeds": 3, "steps": 2500, "samples": 100_000},
     },
     units=units,
     run=run,

@@ -213,14 +213,14 @@ STUDY = Study(
             "shared_depths": {"ridge": [], "lasso": [], "logistic": []},
         },
         "full": {
-            **{"dim": 3, "examples": 16, "spectrum": [6.0, 36.0], "seeds": 3, "steps": 2000, "samples": 20000},
+            **{"dim": 3, "examples": 16, "spectrum": [6.0, 36.0], "seeds": 3, "steps": 1800, "samples": 20000},
             "depths": {
                 "ridge": [2, 4, 6, 8, 12, 16],
                 "lasso": [3, 5, 9, 17, 33, 65],
                 "logistic": [3, 5, 9, 17, 33, 65],
             },
             "trained_depths": {"ridge": [2, 4, 6], "lasso": [3], "logistic": [3]},
-            "shared_depths": {"ridge": [4], "lasso": [], "logistic": []},
+            "shared_depths": {"ridge": [2], "lasso": [], "logistic": []},
         },
     },
     units=units,

@@ -220,7 +220,7 @@ STUDY = Study(
             "trained_points": 6,
             "trained_heads": [1, 2, 4, 8, 16],
             "continued_heads": [1, 4, 8],
-            "seeds": 4,
+            "seeds": 3,
             "steps": 600,
         },
     },

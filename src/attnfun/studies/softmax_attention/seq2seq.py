@@ -274,7 +274,7 @@ STUDY = Study(
         "full": {
             **{"n": 6, "d": 5, "hidden": 10, "points": [8, 16, 32, 64], "unit_heads": [2, 4, 8], "eps": [1e-2, 1e-4]},
             **{"extra": [0, 4, 8], "fixed_heads": 4, "heads": [1, 2, 4, 8], "samples": 20000},
-            **{"seeds": 4, "steps": 2000},
+            **{"seeds": 3, "steps": 2000},
         },
     },
     units=units,

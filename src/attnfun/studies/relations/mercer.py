@@ -142,7 +142,8 @@ def judge(table: Table) -> Verdict:
             for steps in distinct(where(learned, rank=rank), "steps"):
                 errors = values(where(learned, rank=rank, steps=steps), "error")
                 words += f"Rank {rank}, {steps:,} steps: trained {min(errors):.2g} to {max(errors):.2g} (median "
-                words += f"{median(errors):.2g}, seeds: {len(errors)}), constructed {equal:.2g}. "
+                beside = "none constructed with so few" if math.isnan(equal) else f"constructed {equal:.2g}"
+                words += f"{median(errors):.2g}, seeds: {len(errors)}), {beside}. "
                 last[name] = median(errors) / equal
         rows = where(table, relation=name, way="random features")
         most = max(values(rows, "rank"), default=0)

@@ -17,6 +17,7 @@ from attnfun.certify import Certificate, Status
 from attnfun.constructions.neighbours.sphere import uniform_points
 from attnfun.errors import InvalidRequest
 from attnfun.learn.token_tasks import prompts, run_tokens
+from attnfun.learn.towers import probe_pairs
 from attnfun.neighbour_networks import Neighbours
 from attnfun.relations import RelationApproximant
 from attnfun.sequence_approximant import SequenceApproximant
@@ -102,7 +103,7 @@ def _sequences(
 
 def _pairs(target: Relation, rng: np.random.Generator) -> Yardstick:
     count = 4 * _DRAWS
-    X, Y = target.left.probe(count, rng), target.right.probe(count, rng)
+    X, Y = probe_pairs(target, count, rng)
     values = target.values(X, Y)
 
     def errors(one: RelationApproximant | TowerModel) -> Array:

@@ -55,8 +55,7 @@ class TowerTask:
 
     def probe(self) -> tuple[Array, Array, Array]:
         """The pairs behind the rows of a history; never those of a batch."""
-        rng = np.random.default_rng([20, 3])
-        X, Y = self.target.left.probe(_PROBE, rng), self.target.right.probe(_PROBE, rng)
+        X, Y = probe_pairs(self.target, _PROBE, np.random.default_rng([20, 3]))
         return X, Y, self.target.values(X, Y)
 
     def units(self) -> tuple[Units, ...]:
@@ -78,6 +77,13 @@ class TowerTask:
         last = self.right or self.left
         phi, psi = evaluate(towers[0], self.left.reads(X)), evaluate(towers[-1], last.reads(Y))
         return np.asarray(np.sum(phi.astype(np.float64) * psi * self.signs, axis=1))
+
+
+def probe_pairs(target: Relation, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Pairs of `Box.probe` points; a box of more variables has more corners, so the longer list is cut."""
+    X, Y = target.left.probe(count, rng), target.right.probe(count, rng)
+    n = min(len(X), len(Y))
+    return X[:n], Y[:n]
 
 
 def require_widths(widths: Sequence[int], features: int) -> None:

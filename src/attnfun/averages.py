@@ -130,8 +130,7 @@ class SparseAverage:
             "subsets": len(self.subsets),
             "rule_of_thumb": rule_of_thumb(self.tokens, self.q),
             "parameters": self.cost.parameters,
-            "hypotheses": [f"for the {len(self.subsets):,} sets given; others are proved when encoded"]
-            + list(self.bound.hypotheses),
+            "hypotheses": list(self.certificate.hypotheses),
             "published": [self.published.record()],
         }
 
@@ -142,9 +141,8 @@ def average_certificate(
     """What a bound says of the network it was proved for."""
     about = (None, math.inf, network.dtype, "sparse average", f"means over {q} named positions of {tokens:,}")
     domain = f"{tokens:,} tokens, z={z_range[0]:g}:{z_range[1]:g}, {sets:,} sets"
-    return Certificate(
-        Status.PROVED, (0.0, bound.error), *about, domain, "sparse average", hypotheses=bound.hypotheses
-    )
+    given = (f"for the {sets:,} sets given; others are proved when encoded", *bound.hypotheses)
+    return Certificate(Status.PROVED, (0.0, bound.error), *about, domain, "sparse average", hypotheses=given)
 
 
 def rule_of_thumb(tokens: int, q: int) -> int:

@@ -131,7 +131,8 @@ def judged(task: HeadTask, network: TokenNetwork) -> Certificate:
     if isinstance(task, AverageTask):
         found = prove_by_sparse_average(network, task.codes, task.queries, task.subsets, task.z_range)
         about = task.q, task.tokens, task.z_range, len(task.subsets)
-        return replace(average_certificate(network, found, *about), construction="learned")
+        alone = (f"for the {len(task.subsets):,} sets it was trained on, and no others", *found.hypotheses)
+        return replace(average_certificate(network, found, *about), construction="learned", hypotheses=alone)
     raise Undecided("lexicographic heads are proved by construction, and no checker reads other weights")
 
 

@@ -127,7 +127,7 @@ def _certified(made: Any, seen: Certificate) -> Certificate:
         except Undecided as undecided:
             why = str(undecided)
     elif isinstance(made, TrilinearForm):
-        found = judged_form(made)
+        found = judged_form(made, seen.error[1])
         if found.status is Status.PROVED:
             return found
         why = found.reason or why

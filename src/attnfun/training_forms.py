@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from attnfun.certify import Certificate, Status
-from attnfun.certify.trilinear import prove_trilinear
+from attnfun.certify.trilinear import prove_trilinear, trilinear_table
+from attnfun.certify.view import Undecided
 from attnfun.errors import InvalidRequest
 from attnfun.learn import Fit
 from attnfun.training_request import NOTHING, Asked
@@ -28,10 +29,21 @@ def train_form(given: TrilinearForm, asked: Asked) -> tuple[TrilinearForm, Fit]:
         raise InvalidRequest("a form starts at random, from the constructed one, or from another of its shape")
     fit = asked.descended(FormProblem(task, origin))
     request = dict(asked.request)
-    return replace(given, coefficients=fit.network, certificate=NOTHING, request=request, seconds=fit.seconds), fit
+    return replace(
+        given,
+        coefficients=fit.network,
+        certificate=NOTHING,
+        rank_lower=0,  # that of the constructed one is for its eps
+        request=request,
+        seconds=fit.seconds,
+    ), fit
 
 
-def judged_form(made: TrilinearForm) -> Certificate:
-    """A proved bound: the checker takes any coefficients."""
-    found = prove_trilinear(made.graph, made.box, made.coefficients)
+def judged_form(made: TrilinearForm, seen: float) -> Certificate:
+    """A proved bound: the checker takes any coefficients. The error that was seen says how fine a table it needs."""
+    try:
+        table = trilinear_table(made.graph, made.box, 1e-2 * seen) if seen > 0 else None
+    except Undecided:
+        table = None  # the checker says why
+    found = prove_trilinear(made.graph, made.box, made.coefficients, None, table)
     return replace(found, construction="learned") if found.status is Status.PROVED else found

@@ -80,7 +80,9 @@ class Learned:
         return found.predict(*inputs) if hasattr(found, "predict") else found(*inputs, **options)
 
     def to_torch(self, *options: Any, **more: Any) -> torch.nn.Module:
-        """As of any network of its kind; of towers a tuple of modules."""
+        """As of any network of its kind; of towers a tuple of modules. A trilinear form has none: InvalidRequest."""
+        if not hasattr(self.approximant, "to_torch"):
+            raise InvalidRequest("a trilinear form is coefficients and no network: there is no torch module of it")
         return self.approximant.to_torch(*options, **more)
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -70,7 +70,7 @@ _KINDS = (
         "a trilinear form's file is proved against the relation it holds",
     ),
     FileKind(
-        (token_file.FORMAT,),
+        token_file.FORMATS,
         "attnfun.neighbour_networks",
         "load_neighbours",
         "",
@@ -86,7 +86,7 @@ _KINDS = (
         target="matching",
     ),
     FileKind(
-        (token_file.FORMAT,),
+        token_file.FORMATS,
         "attnfun.head_model",
         "load_head_model",
         "verify_head_model",

@@ -23,10 +23,20 @@ from attnfun.certify.sparse_average import prove_by_sparse_average
 from attnfun.certify.view import Undecided
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.learn.head_tasks import AverageTask, BestKeyTask, HeadTask, MatchingTask, task_from_json
+from attnfun.learn.token_tasks import widened
 from attnfun.lexicographic_head import LexicographicHead
 from attnfun.matcher import Matching
-from attnfun.network import Cost, TokenArchitecture, TokenNetwork, load_tokens, save_tokens, tokens_to_torch
+from attnfun.network import (
+    Cost,
+    TokenArchitecture,
+    TokenNetwork,
+    TokenTransformer,
+    load_tokens,
+    save_tokens,
+    tokens_to_torch,
+)
 from attnfun.network.head import Array
+from attnfun.sequence_model import units_of
 
 if TYPE_CHECKING:
     import torch
@@ -37,20 +47,24 @@ Built = Matching | LexicographicHead | SparseAverage
 
 @dataclass(frozen=True, eq=False)
 class HeadModel:
-    """Called as the constructed network is: whole numbers, keys, or (z, subsets)."""
+    """Called as the constructed network is: whole numbers, keys, or (z, subsets).
+
+    `free`: it has a shape of one's own, of which nothing was held in training.
+    """
 
     target: HeadTask
-    network: TokenNetwork
+    network: TokenNetwork | TokenTransformer
     certificate: Certificate
     request: Mapping[str, Any] = field(default_factory=dict)
+    free: bool = False
 
     def __call__(self, *inputs: Any) -> NDArray[np.float64]:
         """What the network says of the task's inputs, in the shapes of the constructed one."""
         return self.target.answer(self.network.run(self.encode(*inputs)), *inputs)
 
     def encode(self, *inputs: Any) -> NDArray[np.float64]:
-        """The inputs as token matrices: the encoder of the construction, which is a look-up."""
-        return self.target.tokens_of(*inputs)
+        """The inputs as token matrices: the encoder of the construction, which is a look-up, and zeros behind it."""
+        return widened(self.target.tokens_of(*inputs), self.network.width)
 
     def exact(self, *inputs: Any) -> NDArray[np.float64]:
         """The target itself."""
@@ -70,7 +84,7 @@ class HeadModel:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Weights, task, request and certificate in one safetensors file."""
-        meta: dict[str, Any] = {"target": {"kind": KIND, "task": self.target.to_json()}}
+        meta: dict[str, Any] = {"target": {"kind": KIND, "task": self.target.to_json(), "free": self.free}}
         meta |= {"request": dict(self.request), "certificate": self.certificate.to_json()}
         save_tokens(path, self.network, meta)
 
@@ -80,7 +94,7 @@ class HeadModel:
         return (
             f"{self.target.text}  for  {self.target.domain}\n"
             f"Trained: {cost.layers} attention layer(s), {cost.heads} head(s), {cost.keys:,} constant tokens, "
-            f"{cost.parameters:,} parameters, {self.network.dtype}.\n"
+            f"{units_of(self.network)}{cost.parameters:,} parameters, {self.network.dtype}.\n"
             f"{c.status.value.capitalize()}: {c.reason or f'within {c.error[1]:.3g}'}."
         )
 
@@ -105,6 +119,8 @@ def held_of(given: Built | HeadModel) -> dict[str, tuple[Array, Array]]:
     first head. Nothing of averages: their keys and queries are in the tokens.
     """
     network, held = given.network, dict[str, tuple[Array, Array]]()
+    if isinstance(network, TokenTransformer) or (isinstance(given, HeadModel) and given.free):
+        return held
     if len(network.constants):
         held["constants"] = network.constants, np.zeros(network.constants.shape, dtype=bool)
     task, at = task_of(given), network.coordinates.index
@@ -120,8 +136,10 @@ def held_of(given: Built | HeadModel) -> dict[str, tuple[Array, Array]]:
     return held
 
 
-def judged(task: HeadTask, network: TokenNetwork) -> Certificate:
+def judged(task: HeadTask, network: TokenNetwork | TokenTransformer) -> Certificate:
     """A proof for these weights; raises Undecided where the checker of the kind has none."""
+    if isinstance(network, TokenTransformer):
+        raise Undecided("it has ReLU units between its layers, and nothing is proved of those")
     if isinstance(task, MatchingTask):
         bound = prove_by_matching(network, task.tokens, task.modulus, task.order, self_allowed=task.self_allowed)
         made = Matching(task.tokens, task.modulus, task.order, task.self_allowed, network, bound, None).certificate
@@ -151,15 +169,16 @@ def verify_head_model(path: str | os.PathLike[str], _progress: Any = None) -> Ce
 
 
 def _read(path: str | os.PathLike[str], ignore: tuple[str, ...]) -> HeadModel:
-    network, meta = load_tokens(path, ignore=ignore)
+    network, meta = load_tokens(path, ignore=ignore, units=True)
     try:
         held = meta["target"]
-        if held["kind"] != KIND:
+        if held["kind"] != KIND or type(held["free"]) is not bool:
             raise InvalidRequest("another kind of target")
         task = task_from_json(held["task"])
-        if task.draw(np.random.default_rng(0), 1)[0].shape[2] != network.width:
+        own = task.draw(np.random.default_rng(0), 1)[0].shape[2]
+        if own > network.width or any(not name.startswith("free ") for name in network.coordinates[own:]):
             raise InvalidRequest("tokens of another width")
-        if isinstance(task, BestKeyTask) and task.names != network.coordinates:
+        if isinstance(task, BestKeyTask) and task.names != network.coordinates[:own]:
             raise InvalidRequest("tokens of other coordinates")
         if isinstance(task, MatchingTask) and task.dtype != network.dtype:
             raise InvalidRequest("tokens of another dtype")
@@ -170,4 +189,5 @@ def _read(path: str | os.PathLike[str], ignore: tuple[str, ...]) -> HeadModel:
         raise DamagedFile(f"{os.fspath(path)} holds no trained head ({error})") from None
     request = meta.get("request")
     certificate = Certificate.stored(meta.get("certificate"), math.inf, network.dtype, task.text, task.domain)
-    return HeadModel(task, network, certificate, dict(request) if isinstance(request, dict) else {})
+    asked = dict(request) if isinstance(request, dict) else {}
+    return HeadModel(task, network, certificate, asked, held["free"])

@@ -18,7 +18,7 @@ from attnfun.certify import Certificate, Status
 from attnfun.constructions.neighbours.sphere import uniform_points
 from attnfun.errors import InvalidRequest
 from attnfun.head_model import HeadModel, task_of
-from attnfun.learn.token_tasks import prompts, run_tokens
+from attnfun.learn.token_tasks import prompts, run_tokens, widened
 from attnfun.learn.towers import probe_tuples
 from attnfun.lexicographic_head import LexicographicHead
 from attnfun.matcher import Matching
@@ -195,7 +195,7 @@ def _decisions(network: Built, rng: np.random.Generator) -> Yardstick:
     given, values = task.draw(rng, count)
 
     def outputs(one: Built) -> Array:
-        return np.asarray(task.read(run_tokens(one.network, given)))
+        return np.asarray(task.read(run_tokens(one.network, widened(given, one.network.width))))
 
     wrong = (lambda one: task.wrong(outputs(one), values)) if task.decided else None
     own, what = task.to_json(), "fresh draws"

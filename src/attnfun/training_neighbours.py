@@ -14,12 +14,13 @@ from attnfun.constructions.neighbours.sphere import uniform_points
 from attnfun.learn.token_tasks import PointsTask
 from attnfun.measuring import described
 from attnfun.neighbour_networks import Neighbours
+from attnfun.network import TokenNetwork
 from attnfun.network.head import Array
 
 
-def points_task(given: Neighbours) -> PointsTask:
+def points_task(given: Neighbours, names: tuple[str, ...]) -> PointsTask:
+    """Its points as tokens with these coordinates."""
     text, domain, key = described(given)
-    names = given.network.coordinates
     return PointsTask(
         text,
         domain,
@@ -39,6 +40,7 @@ def gates(given: Neighbours) -> dict[str, tuple[Array, Array]]:
     """
     if given.method != "random_heads":
         return {}
+    assert isinstance(given.network, TokenNetwork)
     d, names, held = given.dim, given.network.coordinates, dict[str, tuple[Array, Array]]()
     q = names.index("q1")
     for k, head in enumerate(given.network.heads):

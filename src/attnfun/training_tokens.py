@@ -10,7 +10,7 @@ import numpy as np
 
 from attnfun.averages import SparseAverage
 from attnfun.errors import InvalidRequest
-from attnfun.head_model import HeadModel, held_of, task_of
+from attnfun.head_model import Built, HeadModel, held_of, task_of
 from attnfun.learn import Fit
 from attnfun.learn.token_tasks import (
     PromptTask,
@@ -72,15 +72,11 @@ def train_tokens(given: Any, target: Any, asked: Asked) -> tuple[Any, Fit]:
 
 
 def _kind(given: Any, target: Any, request: dict[str, Any]) -> Kind:
-    if isinstance(given, Neighbours):
-        made = found_with(given, request)
-        return Kind(given.network.architecture, points_task(given), made, given.network, gates(given))
-    if isinstance(given, (Matching, LexicographicHead, SparseAverage, HeadModel)):
-        head, net = task_of(given), given.network
-        return Kind(net.architecture, head, lambda n: HeadModel(head, n, NOTHING, request), net, held_of(given))
     architecture = given if isinstance(given, TokenArchitecture) else None
     source = given if architecture is None else target
     source = source.approximant if isinstance(source, Learned) else source
+    if isinstance(source, (Neighbours, Matching, LexicographicHead, SparseAverage, HeadModel)):
+        return _head(source, architecture, request)
     if isinstance(source, (SampledTask, TokenModel)):
         return _sampled(source, architecture, request)
     asked = _target(source)
@@ -107,6 +103,29 @@ def _kind(given: Any, target: Any, request: dict[str, Any]) -> Kind:
         sets = SetTask(asked, embedding, shape.dtype, source.target.box, source.target.points, source.method == "pairs")
         return Kind(shape, sets, lambda n: SetModel(source.target, source.method, model(n), NOTHING), own)
     return Kind(shape, SequenceTask(asked, embedding, shape.dtype), model, own)
+
+
+def _head(
+    source: Neighbours | Built | HeadModel, architecture: TokenArchitecture | None, request: dict[str, Any]
+) -> Kind:
+    """The task of a head in its own shape, with what it holds, or in another shape with all weights free."""
+    own, held = source.network, dict[str, tuple[Array, Array]]()
+    shape = architecture or own.architecture
+    if isinstance(source, Neighbours):
+        task: Any = points_task(source, shape.coordinates)
+        free = architecture is not None or source.request.get("shape") == "free"
+        made: Callable[[Any], Any] = found_with(source, request | ({"shape": "free"} if free else {}))
+        held = {} if free else gates(source)
+        names = tuple(name for name in own.coordinates if not name.startswith("free "))
+    else:
+        task, head = Widened(task_of(source), shape.width), task_of(source)
+        free = architecture is not None or (isinstance(source, HeadModel) and source.free)
+        made = lambda n: HeadModel(head, n, NOTHING, request, free)  # noqa: E731
+        held = {} if free else held_of(source)
+        names = own.coordinates[: head.draw(np.random.default_rng(0), 1)[0].shape[2]]
+    if shape.coordinates[: len(names)] != names or len(shape.outputs) != len(own.outputs):
+        raise InvalidRequest("the architecture has other coordinates or outputs than the tokens of this network")
+    return Kind(shape, task, made, own if architecture is None else None, held)
 
 
 def _sampled(source: Any, architecture: TokenArchitecture | None, request: dict[str, Any]) -> Kind:
@@ -142,7 +161,7 @@ def _target(source: Any) -> SequenceMap | InContextTask:
         return source.target
     raise InvalidRequest(
         "an architecture of tokens is trained towards a SequenceMap, an InContextTask, a SampledTask or a network "
-        f"that has one, not {source!r:.60}"
+        f"on tokens, not {source!r:.60}"
     )
 
 

@@ -159,6 +159,25 @@ def test_a_form_is_trained_as_three_perceptrons_too() -> None:
         learned(X, Y)
 
 
+@pytest.mark.parametrize(("name", "ffn"), [("triples", 0), ("cascade", 3), ("averages", 0), ("neighbours", 3)])
+def test_a_head_s_task_is_learned_in_a_shape_of_one_s_own(name: str, ffn: int, tmp_path: Path) -> None:
+    net = af.neighbours(4, 3, "random_heads", heads=2) if name == "neighbours" else built(name)
+    given = (np.eye(4)[None, :3],) if name == "neighbours" else inputs(name)
+    own = net.network
+    options: dict[str, Any] = {"layers": 2, "heads": 2, "rank": 2, "width": own.width + 1, "ffn": ffn}
+    shape = af.TokenArchitecture.plain(own.coordinates, own.outputs, **options)
+    learned = af.train(shape, net, **QUICK)
+    assert learned.architecture == shape and learned(*given).shape == net(*given).shape
+    assert learned.certificate.status is af.Status.SAMPLED and len(af.compare(net, learned).entries) == 2
+    learned.save(tmp_path / "h.safetensors")
+    back = af.load(tmp_path / "h.safetensors")
+    assert np.array_equal(back(*given), learned(*given))
+    onward = af.train(back, steps=2, batch=4)  # nothing of such a shape is held
+    assert onward.architecture == shape and not np.array_equal(arrays(onward)[0], arrays(learned)[0])
+    with pytest.raises(af.InvalidRequest, match="coordinates"):
+        af.train(af.TokenArchitecture.plain(("a", "b"), own.outputs), net, steps=1)
+
+
 @pytest.mark.parametrize("name", BY_TOKEN)
 def test_draws_are_of_the_domain_and_wanted_is_the_exact_target(name: str) -> None:
     net = built(name)

@@ -273,7 +273,7 @@ class SampledTask:
 class Widened:
     """A task whose tokens get coordinates that start at 0, up to the width of an architecture."""
 
-    task: SampledTask
+    task: TokenTask
     width: int
 
     @property

@@ -75,7 +75,9 @@ def _kind(given: Any, target: Any, request: dict[str, Any]) -> Kind:
     architecture = given if isinstance(given, TokenArchitecture) else None
     source = given if architecture is None else target
     source = source.approximant if isinstance(source, Learned) else source
-    if isinstance(source, (Neighbours, Matching, LexicographicHead, SparseAverage, HeadModel)):
+    if isinstance(source, Neighbours):
+        return _points(source, architecture, request)
+    if isinstance(source, (Matching, LexicographicHead, SparseAverage, HeadModel)):
         return _head(source, architecture, request)
     if isinstance(source, (SampledTask, TokenModel)):
         return _sampled(source, architecture, request)
@@ -105,27 +107,33 @@ def _kind(given: Any, target: Any, request: dict[str, Any]) -> Kind:
     return Kind(shape, SequenceTask(asked, embedding, shape.dtype), model, own)
 
 
-def _head(
-    source: Neighbours | Built | HeadModel, architecture: TokenArchitecture | None, request: dict[str, Any]
-) -> Kind:
-    """The task of a head in its own shape, with what it holds, or in another shape with all weights free."""
-    own, held = source.network, dict[str, tuple[Array, Array]]()
+def _points(source: Neighbours, architecture: TokenArchitecture | None, request: dict[str, Any]) -> Kind:
+    """Neighbours in their own shape, with their gates, or in another one with all weights free."""
+    own, free = source.network, architecture is not None or source.request.get("shape") == "free"
     shape = architecture or own.architecture
-    if isinstance(source, Neighbours):
-        task: Any = points_task(source, shape.coordinates)
-        free = architecture is not None or source.request.get("shape") == "free"
-        made: Callable[[Any], Any] = found_with(source, request | ({"shape": "free"} if free else {}))
-        held = {} if free else gates(source)
-        names = tuple(name for name in own.coordinates if not name.startswith("free "))
-    else:
-        task, head = Widened(task_of(source), shape.width), task_of(source)
-        free = architecture is not None or (isinstance(source, HeadModel) and source.free)
-        made = lambda n: HeadModel(head, n, NOTHING, request, free)  # noqa: E731
-        held = {} if free else held_of(source)
-        names = own.coordinates[: head.draw(np.random.default_rng(0), 1)[0].shape[2]]
-    if shape.coordinates[: len(names)] != names or len(shape.outputs) != len(own.outputs):
+    _same_tokens(shape, tuple(name for name in own.coordinates if not name.startswith("free ")), own.outputs)
+    made = found_with(source, request | ({"shape": "free"} if free else {}))
+    mine = own if architecture is None else None
+    return Kind(shape, points_task(source, shape.coordinates), made, mine, {} if free else gates(source))
+
+
+def _head(source: Built | HeadModel, architecture: TokenArchitecture | None, request: dict[str, Any]) -> Kind:
+    """The task of a head in its own shape, with what it holds, or in another one with all weights free."""
+    own, task = source.network, task_of(source)
+    free = architecture is not None or (isinstance(source, HeadModel) and source.free)
+    shape = architecture or own.architecture
+    _same_tokens(shape, own.coordinates[: task.draw(np.random.default_rng(0), 1)[0].shape[2]], own.outputs)
+
+    def made(network: Any) -> HeadModel:
+        return HeadModel(task, network, NOTHING, request, free)
+
+    mine = own if architecture is None else None
+    return Kind(shape, Widened(task, shape.width), made, mine, {} if free else held_of(source))
+
+
+def _same_tokens(shape: TokenArchitecture, names: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+    if shape.coordinates[: len(names)] != names or len(shape.outputs) != len(outputs):
         raise InvalidRequest("the architecture has other coordinates or outputs than the tokens of this network")
-    return Kind(shape, task, made, own if architecture is None else None, held)
 
 
 def _sampled(source: Any, architecture: TokenArchitecture | None, request: dict[str, Any]) -> Kind:

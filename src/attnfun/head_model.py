@@ -175,15 +175,14 @@ def _read(path: str | os.PathLike[str], ignore: tuple[str, ...]) -> HeadModel:
         if held["kind"] != KIND or type(held["free"]) is not bool:
             raise InvalidRequest("another kind of target")
         task = task_from_json(held["task"])
-        own = task.draw(np.random.default_rng(0), 1)[0].shape[2]
+        own = task.token_width
         if own > network.width or any(not name.startswith("free ") for name in network.coordinates[own:]):
             raise InvalidRequest("tokens of another width")
         if isinstance(task, BestKeyTask) and task.names != network.coordinates[:own]:
             raise InvalidRequest("tokens of other coordinates")
         if isinstance(task, MatchingTask) and task.dtype != network.dtype:
             raise InvalidRequest("tokens of another dtype")
-        outputs = {MatchingTask: 1, BestKeyTask: held["task"].get("coordinates"), AverageTask: held["task"].get("dim")}
-        if len(network.outputs) != outputs[type(task)]:
+        if len(network.outputs) != task.outputs:
             raise InvalidRequest("outputs of another number")
     except (KeyError, TypeError, ValueError, InvalidRequest) as error:
         raise DamagedFile(f"{os.fspath(path)} holds no trained head ({error})") from None

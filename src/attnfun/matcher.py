@@ -19,7 +19,7 @@ from attnfun.constructions.matching.match3 import encode3, match3, third_order
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.network import Cost, TokenArchitecture, TokenNetwork, load_tokens, save_tokens, tokens_to_torch
 from attnfun.network.network import DTYPES
-from attnfun.targets.matching import matched
+from attnfun.targets.matching import MOST_TOKENS, matched
 from attnfun.targets.numbers import whole_number
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 KIND = "matching"
 MARGIN = 0.3
-_MOST_TOKENS = {2: 4096, 3: 64}
 _DOUBLINGS = 24
 
 
@@ -160,7 +159,7 @@ def matching(
         raise InvalidRequest("self_allowed=False is for pairs: a softmax over pair tokens does not know which is whose")
     if dtype not in DTYPES:
         raise InvalidRequest(f"dtype={dtype!r}: {' or '.join(DTYPES)}")
-    most = _MOST_TOKENS[order]
+    most = MOST_TOKENS[order]
     if most < N:
         nearest = {"tokens": most}
         raise Infeasible(f"tokens={N:,}: attention over {N**order:,} products is not run here", nearest)

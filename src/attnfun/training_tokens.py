@@ -122,7 +122,7 @@ def _head(source: Built | HeadModel, architecture: TokenArchitecture | None, req
     own, task = source.network, task_of(source)
     free = architecture is not None or (isinstance(source, HeadModel) and source.free)
     shape = architecture or own.architecture
-    _same_tokens(shape, own.coordinates[: task.draw(np.random.default_rng(0), 1)[0].shape[2]], own.outputs)
+    _same_tokens(shape, own.coordinates[: task.token_width], own.outputs)
 
     def made(network: Any) -> HeadModel:
         return HeadModel(task, network, NOTHING, request, free)

@@ -183,6 +183,7 @@ def test_draws_are_of_the_domain_and_wanted_is_the_exact_target(name: str) -> No
     net = built(name)
     task = task_of(net)
     tokens, wanted = task.draw(np.random.default_rng(1), 200)
+    assert task.token_width == tokens.shape[2] and task.outputs == wanted.shape[2]
     seen = task.errors(np.asarray(task.read(net.network.run(tokens)), dtype=np.float64), wanted)
     proved = af.compare(net).entries[0].proved
     assert seen.max() <= (1e-4 if proved is None else proved)

@@ -50,6 +50,9 @@ def sampler(ffn: int) -> af.Learned:
     return af.train(shape, TASK, **QUICK)
 
 
+HUGE = {"tokens": 1 << 20, "q": 2, "dim": 1, "heads": 1, "width": 1 << 20, "seed": 0, "keys": "random"}
+HUGE |= {"z_range": [0.0, 1.0], "subsets": [[0, 1]]}
+MATCH = {"kind": "matching", "tokens": 4, "modulus": 5, "order": 2, "self_allowed": False, "dtype": "float64"}
 KEYS = [[-1.0], [0.0], [1.0]]
 MAKE: dict[str, tuple[Any, Any]] = {
     "two towers": (lambda: towers(), lambda: (ONE, ONE)),
@@ -147,8 +150,11 @@ def forged(path: Path, target: dict[str, Any] | None = None, tensors: dict[str, 
         ("table", {"ids": ["a"]}),
         ("table", {"reads": {"names": ["y"], "inner": None, "ends": None}}),
         ("pairs", {"task": {"kind": "matching"}}),
-        ("pairs", {"task": {"kind": "matching", "tokens": 4, "modulus": 5, "order": 3, "self_allowed": True}}),
+        ("pairs", {"task": {**MATCH, "order": 3, "self_allowed": True}}),
+        ("pairs", {"task": {**MATCH, "tokens": 1 << 40}}),
         ("pairs", {"task": None}),
+        ("pairs", {"free": 1}),
+        ("averages", {"task": {"kind": "sparse average", **HUGE}}),
         ("best key", {"task": {"kind": "lexicographic", "levels": 5, "coordinates": 2, "names": ["x1", "x2", "one"]}}),
         ("sampler", {"tokens": [0, 1, 0]}),
         ("sampler", {"coordinates": ["b", "a"]}),

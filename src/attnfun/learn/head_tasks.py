@@ -34,7 +34,7 @@ from attnfun.constructions.matching.sparse_average import (
 from attnfun.errors import InvalidRequest
 from attnfun.learn.token_tasks import TokenTask
 from attnfun.network.head import Array
-from attnfun.targets.matching import matched
+from attnfun.targets.matching import MOST_TOKENS, matched
 
 KEYS_DRAWN = 8
 
@@ -63,6 +63,14 @@ class HeadTask(TokenTask, Protocol):
         """What `wrong` counts, in words."""
         ...
 
+    @property
+    def token_width(self) -> int:
+        """How many coordinates its tokens have."""
+        ...
+
+    @property
+    def outputs(self) -> int: ...
+
 
 @dataclass(frozen=True)
 class MatchingTask:
@@ -75,6 +83,11 @@ class MatchingTask:
     dtype: str
     chosen_by = "loss"  # one wrong decision is an error of 1: the largest says little
     decided = "tokens decided wrongly at 1/2"
+    outputs = 1
+
+    @property
+    def token_width(self) -> int:
+        return 8 if self.order == 3 else 5 if self.self_allowed else 7
 
     @property
     def text(self) -> str:
@@ -93,8 +106,9 @@ class MatchingTask:
     def from_json(cls, data: Mapping[str, Any]) -> MatchingTask:
         sizes = [data[name] for name in ("tokens", "modulus", "order")]
         allowed = data["self_allowed"]
-        whole = all(type(n) is int and n >= 1 for n in sizes) and sizes[2] in (2, 3) and 2 <= sizes[1] < 1 << 62
-        if not whole or type(allowed) is not bool or (sizes[2] == 3 and not allowed) or sizes[0] > 1 << 16:
+        whole = all(type(n) is int and n >= 1 for n in sizes) and sizes[2] in MOST_TOKENS and 2 <= sizes[1] < 1 << 62
+        whole = whole and sizes[0] <= MOST_TOKENS[sizes[2]] and type(allowed) is bool
+        if not whole or (sizes[2] == 3 and not allowed):
             raise InvalidRequest("it does not say what its network matches")
         return cls(sizes[0], sizes[1], sizes[2], allowed, _dtype(data))
 
@@ -157,6 +171,14 @@ class BestKeyTask:
     names: tuple[str, ...]
     chosen_by = "loss"
     decided = "sets whose rounded answer is not their best key"
+
+    @property
+    def token_width(self) -> int:
+        return len(self.names)
+
+    @property
+    def outputs(self) -> int:
+        return self.coordinates
 
     @property
     def text(self) -> str:
@@ -251,6 +273,14 @@ class AverageTask:
     decided = ""
 
     @property
+    def token_width(self) -> int:
+        return (1 + self.heads) * self.width + 2 * self.dim
+
+    @property
+    def outputs(self) -> int:
+        return self.dim
+
+    @property
     def text(self) -> str:
         return f"means over {self.q} named positions of {self.tokens:,}"
 
@@ -274,8 +304,8 @@ class AverageTask:
         whole = all(type(n) is int and 0 <= n <= 1 << 20 for n in numbers.values())
         N, q, dim, H, m = (numbers[name] for name in ("tokens", "q", "dim", "heads", "width"))
         low, high = (float(end) for end in data["z_range"])
-        fits = whole and 1 <= q < N and dim >= 1 and H >= 1 and q % H == 0 and m >= 1 and data["keys"] in KEYS
-        fits = fits and (data["keys"] == "random" or m == 2 * (q // H))
+        fits = whole and 1 <= q < N <= 1 << 13 and dim >= 1 and H >= 1 and q % H == 0 and m >= 1
+        fits = fits and data["keys"] in KEYS and (data["keys"] == "random" or m == 2 * (q // H))
         if not fits or not -1e100 < low < high < 1e100:
             raise InvalidRequest("it does not say which averages its network takes")
         sets = check_subsets(data["subsets"], N, q)

@@ -85,6 +85,8 @@ class TowerTask:
     def __post_init__(self) -> None:
         if len(self.sides) not in (1, len(self.target.boxes)):
             raise InvalidRequest(f"{len(self.sides)} towers for {len(self.target.boxes)} variables")
+        if len(self.sides) == 1 and len({(box.low, box.high) for box in self.target.boxes}) != 1:
+            raise InvalidRequest("one tower serves sides of equal boxes only")
         for side in self.sides:
             if len(side.architecture.outputs) != len(self.signs):
                 raise InvalidRequest(f"towers of {len(side.architecture.outputs)} and {len(self.signs)} features")

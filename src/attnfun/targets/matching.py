@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+MOST_TOKENS = {2: 4096, 3: 64}
+"""By order: attention over more products than these make is not run here."""
+
 
 def matched(r: NDArray[np.int64], modulus: int, order: int, self_allowed: bool) -> NDArray[np.bool_]:
     """[∃ j (, k): x_i + x_j (+ x_k) ≡ 0 mod M] for every i of residues (..., N), by brute force."""

@@ -80,7 +80,7 @@ def test_every_network_is_trained_at_random_and_compared_with_itself(name: str, 
         assert learned.certificate.error[1] >= learned.sampled.error[1] * (1 - 1e-12)
     else:
         assert learned.certificate.status is af.Status.SAMPLED and "not proved: " in (learned.certificate.reason or "")
-    if name not in ("triples", "table", "sum", "form"):  # a kind of problem each
+    if name not in ("pairs", "table", "form"):  # a kind of problem each
         return
     path = tmp_path / "run.safetensors"
 
@@ -148,7 +148,7 @@ def test_a_trained_head_over_a_table_hands_out_the_same_values() -> None:
 
 def test_a_form_is_trained_as_three_perceptrons_too() -> None:
     form = built("form")
-    learned = af.train(form, widths=(8,), rank=3, steps=150, batch=64)
+    learned = af.train(form, widths=(8,), rank=3, steps=80, batch=32, lr=0.02)
     assert len(learned.network) == 3 and learned.approximant.rank == 3
     assert learned.history[-1].loss < 0.2 * learned.history[0].loss
     assert len(af.compare(form, learned).entries) == 2
@@ -159,7 +159,7 @@ def test_a_form_is_trained_as_three_perceptrons_too() -> None:
         learned(X, Y)
 
 
-@pytest.mark.parametrize(("name", "ffn"), [("triples", 0), ("cascade", 3), ("averages", 0), ("neighbours", 3)])
+@pytest.mark.parametrize(("name", "ffn"), [("triples", 0), ("cascade", 3), ("neighbours", 3)])
 def test_a_head_s_task_is_learned_in_a_shape_of_one_s_own(name: str, ffn: int, tmp_path: Path) -> None:
     net = af.neighbours(4, 3, "random_heads", heads=2) if name == "neighbours" else built(name)
     given = (np.eye(4)[None, :3],) if name == "neighbours" else inputs(name)

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnfun.certify import Certificate, Status
 from attnfun.certify.sparse_average import AverageBound, prove_by_sparse_average
 from attnfun.certify.view import Undecided
 from attnfun.constructions.matching.sparse_average import (
     KEYS,
     check_subsets,
     curve_keys,
-    curve_query,
     encode_average,
-    least_norm_query,
     random_sign_keys,
+    set_queries,
     sparse_average_network,
 )
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.limits.separation.published import Quoted, sparse_average_width
-from attnfun.network import Cost, TokenNetwork, tokens_to_torch
+from attnfun.network import Cost, TokenArchitecture, TokenNetwork, tokens_to_torch
 from attnfun.targets.numbers import whole_number
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class SparseAverage:
         named = check_subsets(subsets, self.tokens, self.q)
         if len(named) != self.tokens:
             raise InvalidRequest(f"{len(named)} sets for {self.tokens} tokens: every token names one")
-        queries = _queries(self.codes, self.keys, named, self.heads)
+        queries = set_queries(self.codes, self.keys, named, self.heads)
         if not set(named) <= set(self.subsets):
             _proved(self.network, self.codes, queries, named, self.z_range, self.eps)
         return encode_average(self.codes, queries, values)
@@ -85,6 +85,15 @@ class SparseAverage:
     @property
     def cost(self) -> Cost:
         return self.network.cost
+
+    @property
+    def architecture(self) -> TokenArchitecture:
+        return self.network.architecture
+
+    @property
+    def certificate(self) -> Certificate:
+        """For the sets given; others are proved when they are encoded."""
+        return average_certificate(self.network, self.bound, self.q, self.tokens, self.z_range, len(self.subsets))
 
     @property
     def bits(self) -> int:
@@ -121,10 +130,19 @@ class SparseAverage:
             "subsets": len(self.subsets),
             "rule_of_thumb": rule_of_thumb(self.tokens, self.q),
             "parameters": self.cost.parameters,
-            "hypotheses": [f"for the {len(self.subsets):,} sets given; others are proved when encoded"]
-            + list(self.bound.hypotheses),
+            "hypotheses": list(self.certificate.hypotheses),
             "published": [self.published.record()],
         }
+
+
+def average_certificate(
+    network: TokenNetwork, bound: AverageBound, q: int, tokens: int, z_range: tuple[float, float], sets: int
+) -> Certificate:
+    """What a bound says of the network it was proved for."""
+    about = (None, math.inf, network.dtype, "sparse average", f"means over {q} named positions of {tokens:,}")
+    domain = f"{tokens:,} tokens, z={z_range[0]:g}:{z_range[1]:g}, {sets:,} sets"
+    given = (f"for the {sets:,} sets given; others are proved when encoded", *bound.hypotheses)
+    return Certificate(Status.PROVED, (0.0, bound.error), *about, domain, "sparse average", hypotheses=given)
 
 
 def rule_of_thumb(tokens: int, q: int) -> int:
@@ -176,7 +194,7 @@ def sparse_average(
         codes = curve_keys(N, share)
     else:
         codes = random_sign_keys(N, whole_number("width", rule_of_thumb(N, share) if width is None else width, 1), seed)
-    queries = _queries(codes, keys, named, heads)
+    queries = set_queries(codes, keys, named, heads)
     mu = _margin(codes, queries, named)
     if not mu > 0:
         nearest: dict[str, Any] = {"keys": "random"}
@@ -220,15 +238,6 @@ def _sets(subsets: Any, N: int, q: int, seed: int) -> tuple[tuple[int, ...], ...
         random = np.random.default_rng([seed, 1])
         return tuple(tuple(sorted(random.choice(N, q, replace=False).tolist())) for _ in range(subsets))
     return check_subsets(subsets, N, q)
-
-
-def _queries(
-    codes: NDArray[np.float64], keys: str, named: tuple[tuple[int, ...], ...], heads: int
-) -> NDArray[np.float64]:
-    """(sets, heads, m): the query of every head's share of every set."""
-    if keys == "curve":
-        return np.array([[curve_query(len(codes), np.array(s[h::heads])) for h in range(heads)] for s in named])
-    return np.array([[least_norm_query(codes, np.array(s[h::heads])) for h in range(heads)] for s in named])
 
 
 def _proved(

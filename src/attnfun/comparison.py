@@ -12,6 +12,7 @@ from attnfun.approximant import Approximant
 from attnfun.certify import Status
 from attnfun.errors import InvalidRequest
 from attnfun.learn.probe import errors, key_norms
+from attnfun.lexicographic_head import LexicographicHead
 from attnfun.network import Cost
 from attnfun.network.head import Array
 from attnfun.training import MEASURED, Learned, measuring_points, require_callable
@@ -75,9 +76,8 @@ class Comparison:
 def compare(*networks: Any, names: tuple[str, ...] | None = None) -> Comparison:
     """What each network costs and how far it is from the target of the first, measured for all at the same points.
 
-    `networks`: what `compile`, `in_context`, `sequence`, `neighbours`, `relation`, `load` or `train` returned, all for
-    one target on one domain. Measured errors are lower ends, never bounds; `proved` is the certificate's, where it has
-    a proof.
+    `networks`: what `compile`, `load`, `train` or a verb whose networks `train` takes returned, all for one target on
+    one domain. Measured errors are lower ends, never bounds; `proved` is the certificate's, where it has a proof.
     """
     if names is not None and len(names) != len(networks):
         raise InvalidRequest(f"{len(names)} names for {len(networks)} networks")
@@ -113,7 +113,7 @@ def compare(*networks: Any, names: tuple[str, ...] | None = None) -> Comparison:
 
 
 def _compare_models(networks: tuple[Any, ...], inner: list[Any], names: tuple[str, ...]) -> Comparison:
-    """The same for networks on prompts, sequences, points and pairs."""
+    """The same for all other kinds (`measuring`)."""
     from attnfun.measuring import yardstick
 
     sticks = [yardstick(one) for one in inner]
@@ -130,12 +130,15 @@ def _compare_models(networks: tuple[Any, ...], inner: list[Any], names: tuple[st
 
 def _token_norm(one: Any) -> float | None:
     from attnfun.learn.token_weights import token_norms
-    from attnfun.network import TokenNetwork, TokenTransformer
+    from attnfun.network import Network, TokenNetwork, TokenTransformer
+    from attnfun.retrieval import Retrieval
 
+    if isinstance(one, Retrieval) and one.relation.features_only:
+        return None
     network = getattr(one, "network", None)
     if isinstance(network, (TokenNetwork, TokenTransformer)):
         return token_norms(network)[1]
-    towers = network if isinstance(network, tuple) else _towers(one)
+    towers = network if isinstance(network, tuple) else (network,) if isinstance(network, Network) else _towers(one)
     return max((top for tower in towers if (top := key_norms(tower)[1]) is not None), default=None)
 
 
@@ -164,6 +167,10 @@ def _entry(network: Any, one: Any, name: str, error: Array, uniform: Array, norm
     proved, status = None, "sampled" if certificate is None else certificate.status.value
     if certificate is not None and certificate.status in (Status.PROVED, Status.CONDITIONAL):
         proved = certificate.error[1]
+        if certificate.method == "retrieval":  # `error` is that of the scores; what is measured here is the output
+            proved = certificate.details.get("output_error")
+    elif isinstance(one, LexicographicHead):  # exact by construction: there is no number to show
+        status = "proved"
     trained = network.fit if isinstance(network, Learned) else None
     return Entry(
         name,

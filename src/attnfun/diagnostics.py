@@ -33,13 +33,16 @@ from attnfun.errors import AttnfunError, InvalidRequest
 from attnfun.network import Apply, Gather, Network, SequenceNetwork, evaluate
 from attnfun.network.features import Features
 from attnfun.network.head import Array
+from attnfun.network.token_transformer import TokenTransformer
 from attnfun.network.tokens import TokenNetwork
 from attnfun.relations import RelationApproximant, Tower
 from attnfun.retrieval import Retrieval
+from attnfun.retrieval_model import RetrievalModel
 from attnfun.sequence_approximant import SequenceApproximant
 from attnfun.set_functions import SetApproximant
 from attnfun.targets import Box, Function
 from attnfun.targets.slopes import slope_bounds
+from attnfun.tower_model import TowerModel
 from attnfun.training import Learned
 from attnfun.trilinear import TrilinearForm
 from attnfun.verbs import load, one_thread
@@ -215,7 +218,16 @@ def _subjects(given: Any, box: Box | None, target: Any, eps: float | None) -> tu
         given = given.sequence
     if isinstance(given, SequenceApproximant):
         return _sequence(given, eps)
+    if isinstance(given, TowerModel):
+        return _towers(given)
+    if isinstance(given, RetrievalModel):
+        X = given.reads(given.target.left.probe(POINTS, np.random.default_rng(45)))
+        about = f"{given.target.text}, a trained head over {len(given.table.points):,} stored keys"
+        return about, [Subject("", given.network, X, eps=eps)], []
     tokens = getattr(given, "network", None)
+    if isinstance(tokens, TokenTransformer):
+        units = f"{sum(tokens.units):,} ReLU units stand between its layers, and are not looked at."
+        return f"a network on tokens ({type(given).__name__})", [], [_tokens(tokens.attention), units]
     if isinstance(tokens, TokenNetwork):
         return f"a network on tokens ({type(given).__name__})", [], [_tokens(tokens)]
     if isinstance(given, TrilinearForm):
@@ -294,6 +306,17 @@ def _relation(found: RelationApproximant, eps: float | None) -> tuple[str, list[
         share = None if asked is None else asked / max(float(np.abs(meets).sum(axis=1).max()), 1e-300)
         subjects.append(Subject(f"{side} tower", tower.network, X, _features(tower), eps=share))
     return found.target.text, subjects, remarks
+
+
+def _towers(found: TowerModel) -> tuple[str, list[Subject], list[str]]:
+    """Trained towers: their heads as they are; no features are known that they stand for."""
+    if found.towers[0].is_mlp:
+        return found.target.text, [], ["The towers are MLPs: nothing in them attends."]
+    subjects = []
+    for k, (tower, side) in enumerate(zip(found.towers, found.task.sides, strict=True)):
+        X = side.reads(found.task.target.boxes[k].probe(POINTS, np.random.default_rng(43)))
+        subjects.append(Subject("both sides" if len(found.towers) == 1 else f"tower {k + 1}", tower, X))
+    return found.target.text, subjects, ["The towers were trained: there are no features to judge their errors by."]
 
 
 def _features(tower: Tower) -> Callable[[Array], Array] | None:

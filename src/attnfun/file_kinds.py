@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from attnfun.network import relation_file, relation_forms, retrieval_file, sequence_file, token_file, trilinear
+from attnfun.network import (
+    model_file,
+    relation_file,
+    relation_forms,
+    retrieval_file,
+    sequence_file,
+    token_file,
+    trilinear,
+)
 from attnfun.network.sealed import format_of, target_kind
 
 
@@ -62,7 +70,7 @@ _KINDS = (
         "a trilinear form's file is proved against the relation it holds",
     ),
     FileKind(
-        (token_file.FORMAT,),
+        token_file.FORMATS,
         "attnfun.neighbour_networks",
         "load_neighbours",
         "",
@@ -78,7 +86,39 @@ _KINDS = (
         target="matching",
     ),
     FileKind(
-        (token_file.FORMAT,),
+        token_file.FORMATS,
+        "attnfun.head_model",
+        "load_head_model",
+        "verify_head_model",
+        "the file of a trained head is proved against the task it holds",
+        target="trained head",
+    ),
+    FileKind(
+        token_file.FORMATS,
+        "attnfun.token_model",
+        "load_token_model",
+        "",
+        "the file holds a network that was trained on a sampler: its error is sampled, and the sampler is not in it",
+        target="sampled task",
+    ),
+    FileKind(
+        (model_file.FORMAT,),
+        "attnfun.retrieval_model",
+        "load_retrieval_model",
+        "",
+        "the file holds a trained head over a table: its error is sampled, and no proof of it is known",
+        target="retrieval model",
+    ),
+    FileKind(
+        (model_file.FORMAT,),
+        "attnfun.tower_model",
+        "load_tower_model",
+        "",
+        "the file holds trained towers: their error is sampled, and no proof of it is known",
+        target="towers",
+    ),
+    FileKind(
+        token_file.FORMATS,
         "attnfun.sequence_model",
         "load_sequence_model",
         "",
@@ -86,7 +126,7 @@ _KINDS = (
         target="sequence model",
     ),
     FileKind(
-        (token_file.FORMAT,),
+        token_file.FORMATS,
         "attnfun.solver",
         "load_in_context",
         "verify_in_context",

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnfun.constructions.preorders import lexicographic as heads
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.limits.lexicographic import GridLimits, grid_limits, tied_pair
-from attnfun.network import TokenNetwork, tokens_to_torch
+from attnfun.network import Cost, TokenArchitecture, TokenNetwork, tokens_to_torch
 from attnfun.network.network import DTYPES
 
 if TYPE_CHECKING:
@@ -57,6 +57,14 @@ class LexicographicHead:
             raise InvalidRequest(f"n={n!r:.40}: a number of keys from 1 to {self.most_keys:,}")
         single = self.method == "one head"
         return heads.winner_weight(self.levels, self.limits.coordinates, self.network.dtype, int(n), single)
+
+    @property
+    def cost(self) -> Cost:
+        return self.network.cost
+
+    @property
+    def architecture(self) -> TokenArchitecture:
+        return self.network.architecture
 
     def to_torch(self, dtype: Any = None) -> torch.nn.Module:
         """A module on `tokens(keys)`; in another dtype than the network's the limits are other ones."""

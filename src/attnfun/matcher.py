@@ -17,8 +17,9 @@ from attnfun.constructions.matching.encoding import residues
 from attnfun.constructions.matching.match2 import encode2, least_scale, match2
 from attnfun.constructions.matching.match3 import encode3, match3, third_order
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
-from attnfun.network import Cost, TokenNetwork, load_tokens, save_tokens, tokens_to_torch
+from attnfun.network import Cost, TokenArchitecture, TokenNetwork, load_tokens, save_tokens, tokens_to_torch
 from attnfun.network.network import DTYPES
+from attnfun.targets.matching import MOST_TOKENS, matched
 from attnfun.targets.numbers import whole_number
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 KIND = "matching"
 MARGIN = 0.3
-_MOST_TOKENS = {2: 4096, 3: 64}
 _DOUBLINGS = 24
 
 
@@ -84,6 +84,10 @@ class Matching:
     def cost(self) -> Cost:
         return self.network.cost
 
+    @property
+    def architecture(self) -> TokenArchitecture:
+        return self.network.architecture
+
     def to_torch(self, dtype: Any = None) -> torch.nn.Module:
         """The same network as a module on token matrices (`encode`)."""
         return tokens_to_torch(self.network, dtype)
@@ -136,16 +140,7 @@ class Matching:
 
 def matches(x: ArrayLike, modulus: int, order: int = 2, self_allowed: bool = True) -> NDArray[np.bool_]:
     """[∃ j (, k): x_i + x_j (+ x_k) ≡ 0 mod M] for every i, by brute force; `self_allowed=False` (pairs): j ≠ i."""
-    r = residues(x, modulus)
-    n = r.shape[-1]
-    sums = (r[..., :, None] + r[..., None, :]) % modulus
-    if order == 2:
-        hit = sums == 0
-        return np.asarray((hit if self_allowed else hit & ~np.eye(n, dtype=bool)).any(axis=-1))
-    wanted = (modulus - r) % modulus
-    flat = sums.reshape((*r.shape[:-1], n * n))
-    found = [np.isin(w, s) for w, s in zip(wanted.reshape(-1, n), flat.reshape(-1, n * n), strict=True)]
-    return np.asarray(found).reshape(r.shape)
+    return matched(residues(x, modulus), modulus, order, self_allowed)
 
 
 def matching(
@@ -164,7 +159,7 @@ def matching(
         raise InvalidRequest("self_allowed=False is for pairs: a softmax over pair tokens does not know which is whose")
     if dtype not in DTYPES:
         raise InvalidRequest(f"dtype={dtype!r}: {' or '.join(DTYPES)}")
-    most = _MOST_TOKENS[order]
+    most = MOST_TOKENS[order]
     if most < N:
         nearest = {"tokens": most}
         raise Infeasible(f"tokens={N:,}: attention over {N**order:,} products is not run here", nearest)

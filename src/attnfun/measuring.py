@@ -13,25 +13,50 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnfun.averages import SparseAverage
 from attnfun.certify import Certificate, Status
 from attnfun.constructions.neighbours.sphere import uniform_points
 from attnfun.errors import InvalidRequest
-from attnfun.learn.token_tasks import prompts, run_tokens
+from attnfun.head_model import HeadModel, task_of
+from attnfun.learn.token_tasks import prompts, run_tokens, widened
+from attnfun.learn.towers import probe_tuples
+from attnfun.lexicographic_head import LexicographicHead
+from attnfun.matcher import Matching
 from attnfun.neighbour_networks import Neighbours
 from attnfun.relations import RelationApproximant
+from attnfun.retrieval import Retrieval
+from attnfun.retrieval_model import RetrievalModel, softmax_of_utilities, wrongly_picked
 from attnfun.sequence_approximant import SequenceApproximant
 from attnfun.sequence_model import SequenceModel
+from attnfun.set_functions import SetApproximant
+from attnfun.set_model import SetModel
 from attnfun.solver import InContextSolver
 from attnfun.targets import SequenceMap
 from attnfun.targets.in_context import InContextTask
 from attnfun.targets.in_context_batch import draw_prompts, exact_for_all
 from attnfun.targets.relation import Relation
+from attnfun.targets.ternary import Ternary
 from attnfun.token_model import TokenModel
 from attnfun.tower_model import TowerModel
+from attnfun.training_retrieval import table_of
+from attnfun.trilinear import TrilinearForm
 
 Array = NDArray[np.float64]
+Built = Matching | LexicographicHead | SparseAverage | HeadModel
 Measurable = (
-    InContextSolver | SequenceApproximant | SequenceModel | RelationApproximant | TowerModel | Neighbours | TokenModel
+    InContextSolver
+    | SequenceApproximant
+    | SequenceModel
+    | SetApproximant
+    | SetModel
+    | RelationApproximant
+    | TowerModel
+    | TrilinearForm
+    | Neighbours
+    | TokenModel
+    | Retrieval
+    | RetrievalModel
+    | Built
 )
 _DRAWS, _LEAST, _WORK = 5000, 200, 1 << 24
 _STREAM = 77
@@ -39,7 +64,10 @@ _STREAM = 77
 
 @dataclass(frozen=True, eq=False)
 class Yardstick:
-    """`errors(network)` are those at `count` draws, (count, entries); `same` holds what two targets must share."""
+    """`errors(network)` are those at `count` draws, (count, entries); `same` holds what two targets must share.
+
+    Where something is decided besides, `wrong(network)` says which decisions are wrong, and `decided` what they are.
+    """
 
     text: str
     domain: str
@@ -47,6 +75,8 @@ class Yardstick:
     what: str
     same: Any
     errors: Callable[[Any], Array]
+    wrong: Callable[[Any], Any] | None = None
+    decided: str = ""
 
 
 def yardstick(network: Measurable) -> Yardstick:
@@ -56,8 +86,14 @@ def yardstick(network: Measurable) -> Yardstick:
         return _prompts(network.task, rng, network)
     if isinstance(network, (SequenceApproximant, SequenceModel)):
         return _sequences(network.target, rng, network)
-    if isinstance(network, (RelationApproximant, TowerModel)):
+    if isinstance(network, (SetApproximant, SetModel)):
+        return _sets(network, rng)
+    if isinstance(network, (RelationApproximant, TowerModel, TrilinearForm)):
         return _pairs(network.target, rng)
+    if isinstance(network, (Retrieval, RetrievalModel)):
+        return _queries(network, rng)
+    if isinstance(network, Built):
+        return _decisions(network, rng)
     if isinstance(network, Neighbours):
         return _points(network, rng)
     if isinstance(network, TokenModel):
@@ -100,17 +136,79 @@ def _sequences(
     return Yardstick(target.text, where, count, "sequences", target.to_json(), errors)
 
 
-def _pairs(target: Relation, rng: np.random.Generator) -> Yardstick:
-    count = 4 * _DRAWS
-    X, Y = target.left.probe(count, rng), target.right.probe(count, rng)
-    values = target.values(X, Y)
+def _sets(network: SetApproximant | SetModel, rng: np.random.Generator) -> Yardstick:
+    target = network.target
+    tokens = target.points ** (2 if network.method == "pairs" else 1)
+    count = _draws(tokens + network.cost.keys, network.cost.heads)
+    X = target.box.sample(count * target.points, rng).reshape(count, target.points, target.box.dim)
+    values = target.values(X)
 
-    def errors(one: RelationApproximant | TowerModel) -> Array:
+    def errors(one: SetApproximant | SetModel) -> Array:
+        error = _finite(np.abs(one(X).reshape(count, -1) - values))
+        return np.where(np.isfinite(values), error, 0.0)
+
+    where, key = f"sets of {target.points} points, {target.box.text}", (target.text, target.box.text, target.points)
+    return Yardstick(target.text, where, count, "sets", key, errors)
+
+
+def _pairs(target: Relation | Ternary, rng: np.random.Generator) -> Yardstick:
+    points = probe_tuples(target, 4 * _DRAWS, rng)
+    values = target.values(*points)
+
+    def errors(one: RelationApproximant | TowerModel | TrilinearForm) -> Array:
         with np.errstate(all="ignore"):
-            error = np.abs(np.asarray(one.pairs(X, Y), dtype=np.float64) - values)
+            found = one(*points) if isinstance(one, TrilinearForm) else one.pairs(*points)
+            error = np.abs(np.asarray(found, dtype=np.float64) - values)
         return np.where(np.isfinite(values), _finite(error), 0.0)[:, None]
 
-    return Yardstick(target.text, target.domain_text, len(X), "pairs", target.to_json(), errors)
+    what = "pairs" if len(points) == 2 else "triples"
+    return Yardstick(target.text, target.domain_text, len(points[0]), what, target.to_json(), errors)
+
+
+def _queries(network: Retrieval | RetrievalModel, rng: np.random.Generator) -> Yardstick:
+    target, table = table_of(network)
+    X = target.left.probe(max(_LEAST, min(_DRAWS, _WORK // len(table.points))), rng)
+    wanted = softmax_of_utilities(target, table, X)
+
+    def errors(one: Retrieval | RetrievalModel) -> Array:
+        return _finite(np.abs(np.asarray(one(X), dtype=np.float64) - wanted))
+
+    where = f"{target.left.text}, {len(table.points):,} keys, beta {table.beta:.4g}"
+    key = target.to_json(), table.beta, table.points.tobytes(), table.values.tobytes()
+    text = f"the softmax of {target.text}"
+    return Yardstick(
+        text,
+        where,
+        len(X),
+        "queries",
+        key,
+        errors,
+        lambda one: wrongly_picked(target, table, X, one.top(X)),
+        "queries whose most attended key is not the best",
+    )
+
+
+def _decisions(network: Built, rng: np.random.Generator) -> Yardstick:
+    task = task_of(network)
+    tokens = task.draw(np.random.default_rng(0), 1)[0].shape[1]
+    count = _draws(tokens + network.cost.keys, network.cost.heads)
+    given, values = task.draw(rng, count)
+
+    def outputs(one: Built) -> Array:
+        return np.asarray(task.read(run_tokens(one.network, widened(given, one.network.width))))
+
+    wrong = (lambda one: task.wrong(outputs(one), values)) if task.decided else None
+    own, what = task.to_json(), "fresh draws"
+    return Yardstick(
+        task.text,
+        task.domain,
+        count,
+        what,
+        own,
+        lambda one: _finite(task.errors(outputs(one), values)),
+        wrong,
+        task.decided,
+    )
 
 
 def _points(network: Neighbours, rng: np.random.Generator) -> Yardstick:
@@ -155,6 +253,9 @@ def sampled(network: Measurable, dtype: str) -> Certificate:
     error = stick.errors(network)
     norm, high = math.inf, float(error.max())
     reason = f"the largest error at {stick.count:,} {stick.what}"
+    if stick.wrong is not None:
+        wrong = np.asarray(stick.wrong(network))
+        reason += f"; {np.mean(wrong):.2%} of {wrong.size:,} {stick.decided}"
     if isinstance(network, Neighbours):
         squares = np.mean(error**2, axis=1)
         norm, high = 2.0, float(np.sqrt(squares.mean()))

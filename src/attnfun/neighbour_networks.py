@@ -26,7 +26,15 @@ from attnfun.constructions.neighbours.sphere import uniform_points
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.limits.separation.rank import MOST_DIM
 from attnfun.limits.separation.rank import rank as rank_bound
-from attnfun.network import Cost, TokenArchitecture, TokenNetwork, load_tokens, save_tokens, tokens_to_torch
+from attnfun.network import (
+    Cost,
+    TokenArchitecture,
+    TokenNetwork,
+    TokenTransformer,
+    load_tokens,
+    save_tokens,
+    tokens_to_torch,
+)
 from attnfun.targets.numbers import whole_number
 
 if TYPE_CHECKING:
@@ -69,7 +77,7 @@ class Neighbours:
     dim: int
     points: int
     which: str
-    network: TokenNetwork
+    network: TokenNetwork | TokenTransformer
     predicted: Prediction
     request: Mapping[str, Any] = field(default_factory=dict)
 
@@ -402,7 +410,7 @@ class _Asked:
 
 def load_neighbours(path: str | os.PathLike[str]) -> Neighbours:
     """The network of a file that `Neighbours.save` wrote, with the stored prediction, not made anew."""
-    network, meta = load_tokens(path)
+    network, meta = load_tokens(path, units=True)
     target, request, stored = (meta.get(key) for key in ("target", "request", "prediction"))
     if not isinstance(target, dict) or target.get("kind") != KIND or not isinstance(request, dict):
         raise DamagedFile(f"{path} holds no network of neighbours")

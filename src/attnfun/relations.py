@@ -18,7 +18,7 @@ from attnfun.certify import Certificate
 from attnfun.certify.relation import core_points
 from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest
 from attnfun.limits.quantisation import voronoi_cells
-from attnfun.network import Network, evaluate, to_torch
+from attnfun.network import Architecture, Network, evaluate, to_torch
 from attnfun.network.cells import Cells
 from attnfun.network.features import Features
 from attnfun.network.head import Array
@@ -123,6 +123,12 @@ class RelationApproximant:
     @property
     def features_only(self) -> bool:
         return self.towers is None
+
+    @property
+    def architecture(self) -> tuple[Architecture, ...]:
+        """Of its towers, the one of a symmetric relation once; InvalidRequest for features without towers."""
+        towers = (self.left,) if self.stored.signs is not None else (self.left, self.right)
+        return tuple(tower.network.architecture for tower in towers)
 
     @cached_property
     def left(self) -> Tower:

@@ -25,7 +25,7 @@ from attnfun.certify.retrieval_bounds import (
 from attnfun.certify.retrieval_margins import HYPOTHESIS, places_of, query_margin, query_margins
 from attnfun.certify.view import Undecided
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
-from attnfun.network import Network, evaluate, to_torch
+from attnfun.network import Architecture, Cost, Network, evaluate, to_torch
 from attnfun.network.features import Features
 from attnfun.network.head import Array
 from attnfun.network.retrieval import RetrievalWeights, key_vectors, require_size, retrieval_network
@@ -71,6 +71,18 @@ class Retrieval:
     def network(self) -> Network:
         """Query → output: plain softmax attention, the tower's layers and one more. Its inputs are the tower's."""
         return retrieval_network(self.relation.left.network, self.weights)
+
+    @property
+    def architecture(self) -> Architecture:
+        return self.network.architecture
+
+    @property
+    def cost(self) -> Cost:
+        """Of `network`; behind polynomials instead of a tower the head alone."""
+        if not self.relation.features_only:
+            return self.network.cost
+        n, (rank, p) = self.weights.keys, (self.relation.rank, self.weights.values.shape[1])
+        return Cost(1, 1, rank, n, n * (rank + p), rank, float(np.abs(self.weights.values).max()), n * (rank + p))
 
     def to_torch(self, dtype: Any = None) -> torch.nn.Module:
         """`network` as a torch module that runs scaled_dot_product_attention."""

@@ -61,7 +61,7 @@ class SequenceModel:
         return sequence_to_torch(self.tokens, dtype)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Weights, embedding, target, request and certificate in one safetensors file; none holds ReLU units."""
+        """Weights, embedding, target, request and certificate in one safetensors file."""
         terms = [[A.tolist(), B.tolist()] for A, B in self.tokens.terms]
         target = {"kind": KIND, "map": self.target.to_json(), "embedding": terms}
         meta: dict[str, Any] = {"target": {**target, "constant": self.tokens.constant.tolist()}}
@@ -75,13 +75,14 @@ class SequenceModel:
         return (
             f"{self.target.text}  for {self.target.tokens} tokens in  {self.target.box.text}\n"
             f"Trained: {cost.layers} attention layer(s), {cost.heads} head(s), {cost.keys:,} constant tokens, "
-            f"{cost.parameters:,} parameters, {self.network.dtype}.\n{c.status.value.capitalize()}: {c.reason}."
+            f"{units_of(self.network)}{cost.parameters:,} parameters, {self.network.dtype}.\n"
+            f"{c.status.value.capitalize()}: {c.reason}."
         )
 
 
 def load_sequence_model(path: str | os.PathLike[str]) -> SequenceModel:
     """The model of a file that `SequenceModel.save` wrote; its certificate is the stored one."""
-    network, meta = load_tokens(path)
+    network, meta = load_tokens(path, units=True)
     try:
         held = meta["target"]
         if held["kind"] != KIND:
@@ -102,6 +103,12 @@ def load_sequence_model(path: str | os.PathLike[str]) -> SequenceModel:
     certificate = Certificate.stored(meta.get("certificate"), *about)
     sequence = TokenSequence(terms, constant, network)
     return SequenceModel(target, sequence, certificate, dict(request) if isinstance(request, dict) else {})
+
+
+def units_of(network: TokenNetwork | TokenTransformer) -> str:
+    """ReLU units in words, where there are any."""
+    count = sum(network.units) if isinstance(network, TokenTransformer) else 0
+    return f"{count:,} ReLU units, " if count else ""
 
 
 def _matrix(rows: Any) -> NDArray[np.float64]:

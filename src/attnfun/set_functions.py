@@ -26,7 +26,7 @@ from attnfun.certify import Certificate
 from attnfun.certify.sequence import probe_sequences, witnessed
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.limits.set_rank import SetAnalysis, analyse, check_exact
-from attnfun.network import Cost, SequenceNetwork
+from attnfun.network import Cost, SequenceNetwork, TokenArchitecture
 from attnfun.sequence_approximant import SequenceApproximant
 from attnfun.sequences import sequence
 from attnfun.targets.power_sums import PowerSums, as_sums_over_elements
@@ -55,17 +55,7 @@ class SetApproximant:
 
     def __call__(self, X: ArrayLike, outside: str = "raise") -> NDArray[np.float64]:
         """(n, d) → a number, or (outputs,); (batch, n, d) → (batch,), or (batch, outputs)."""
-        try:
-            array = np.asarray(X, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidRequest(f"sets {X!r:.60}: an array of numbers is needed") from None
-        n, d = self.target.points, self.target.box.dim
-        if array.shape == (n,) and d == 1:
-            array = array[:, None]
-        single = array.ndim == 2
-        array = array[None] if single else array
-        if array.ndim != 3 or array.shape[1:] != (n, d):
-            raise InvalidRequest(f"sets of shape {np.shape(X)}: ({n}, {d}) or (batch, {n}, {d}) is needed")
+        array, single = sets_of(self.target, X)
         tokens = pair_tokens(array) if self.method == "pairs" else array
         values = self.sequence(tokens, outside=outside)[:, 0]
         values = values[:, 0] if self.target.outputs == 1 else values
@@ -78,6 +68,11 @@ class SetApproximant:
     @property
     def cost(self) -> Cost:
         return self.sequence.cost
+
+    @property
+    def architecture(self) -> TokenArchitecture:
+        """That of its literal form: what `train` fills with other weights."""
+        return self.sequence.architecture
 
     def to_torch(self, dtype: Any = None) -> torch.nn.Module:
         """(batch, n, d) → (batch, outputs): a linear layer that makes the pairs, then one attention call a layer."""
@@ -100,6 +95,22 @@ class SetApproximant:
         lines.append(f"Method {self.method}: {tokens}.")
         lines += [f"{key}: {value}" for key, value in self.story.items()]
         return "\n".join([*lines, self.sequence.explain()])
+
+
+def sets_of(target: SetFunction, X: ArrayLike) -> tuple[NDArray[np.float64], bool]:
+    """(batch, n, d) sets, and whether one alone was given; InvalidRequest for other shapes."""
+    try:
+        array = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidRequest(f"sets {X!r:.60}: an array of numbers is needed") from None
+    n, d = target.points, target.box.dim
+    if array.shape == (n,) and d == 1:
+        array = array[:, None]
+    single = array.ndim == 2
+    array = array[None] if single else array
+    if array.ndim != 3 or array.shape[1:] != (n, d):
+        raise InvalidRequest(f"sets of shape {np.shape(X)}: ({n}, {d}) or (batch, {n}, {d}) is needed")
+    return array, single
 
 
 def set_function(

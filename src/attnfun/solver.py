@@ -16,7 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 from attnfun.certify import Certificate, Status
 from attnfun.certify.in_context_verdict import judge, measured_error, predictions
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
-from attnfun.network import Cost, TokenArchitecture, TokenNetwork, load_tokens, save_tokens, tokens_to_torch
+from attnfun.network import (
+    Cost,
+    TokenArchitecture,
+    TokenNetwork,
+    TokenTransformer,
+    load_tokens,
+    save_tokens,
+    tokens_to_torch,
+)
 from attnfun.rehearsal import FINER, Budget, rehearse
 from attnfun.targets.in_context import InContextTask, prompt
 from attnfun.targets.in_context_exact import example_prompts
@@ -35,7 +43,7 @@ class InContextSolver:
     """A network that solves `task` for every prompt of its class, with what is proved or measured of it."""
 
     task: InContextTask
-    network: TokenNetwork
+    network: TokenNetwork | TokenTransformer
     certificate: Certificate
     request: Mapping[str, Any] = field(default_factory=dict)
 
@@ -60,6 +68,7 @@ class InContextSolver:
         """(dim,) the w that the solver token holds after the last layer, read from the token matrix."""
         if self.alone:
             raise InvalidRequest("a learned network holds no coefficients that are known: ask it for predictions")
+        assert isinstance(self.network, TokenNetwork)
         x, t, queries = self._checked(X, y, np.zeros((1, self.task.dim)))
         states = self.network.stream(prompt(self.network.coordinates, self.task, x, t, queries))
         solver, dim = 2 * self.task.examples + 1, self.task.dim
@@ -101,7 +110,7 @@ class InContextSolver:
     @property
     def alone(self) -> bool:
         """Whether every query has a prompt of its own: networks that were trained so have not learned another way."""
-        return self.request.get("method") == "train"
+        return self.request.get("method") == "train" or isinstance(self.network, TokenTransformer)
 
     @property
     def architecture(self) -> TokenArchitecture:
@@ -124,7 +133,7 @@ class InContextSolver:
     @property
     def iterations(self) -> int:
         """Steps of the algorithm: one a layer but the last, for lasso and logistic one every two layers."""
-        layers = len(self.network.layers)
+        layers = self.cost.layers
         return layers - 1 if self.task.task in ("linear", "ridge") else layers // 2
 
     @property
@@ -141,6 +150,7 @@ class InContextSolver:
 
         if self.alone:
             return Budget(0.0, 0.0, 0.0, 0.0, prompts=0)
+        assert isinstance(self.network, TokenNetwork)
         limit = build(self.task, len(self.network.layers), self.algorithm, "float64", self.heads, finer=FINER)
         return rehearse(self.network, limit, self.task)
 
@@ -163,7 +173,7 @@ class InContextSolver:
 
         if self.alone:
             raise InvalidRequest("the picture is that of a construction; this network was trained")
-        return draw_in_context(self, path)
+        return draw_in_context(self, path)  # type: ignore[arg-type]  # a constructed one has no ReLU units
 
     def explain(self) -> str:
         """In words: what was built, what its layers do, what is proved of it and what is predicted."""
@@ -174,6 +184,8 @@ class InContextSolver:
             f" {cost.parameters:,} parameters, {self.network.dtype}; prompts of {2 * task.examples} tokens and queries."
         )
         if self.alone:
+            units = sum(self.network.units) if isinstance(self.network, TokenTransformer) else 0
+            lines += [f"{units:,} ReLU units stand between its layers."] if units else []
             return "\n".join([*lines, "Its weights were trained.", f"{c.status.value.capitalize()}: {c.reason}."])
         lines.append(_STORIES[task.task].format(steps=self.iterations, name=self.algorithm, kappa=task.condition))
         if c.status is Status.PROVED:
@@ -301,7 +313,7 @@ class _Making:
         nearest: dict[str, Any] = {}
         high = made.certificate.error[1]
         try:
-            nearest["layers"] = len(self.deep_enough().network.layers)
+            nearest["layers"] = self.deep_enough().cost.layers
         except Infeasible as why:
             nearest = {"eps": float(f"{1.05 * high:.2g}")} if math.isfinite(high) else dict(why.nearest or {})
         low, top = self.task.spectrum
@@ -340,6 +352,7 @@ class _Making:
             status = made.certificate.status
             if status in (Status.PROVED, Status.SAMPLED):
                 return made
+            assert isinstance(made.network, TokenNetwork)
             reached = (
                 made.certificate.error[1] if self.wanted == "proved" else measured_error(made.network, self.task)[0]
             )
@@ -400,7 +413,7 @@ def is_in_context(meta: Mapping[str, Any]) -> bool:
 
 def load_in_context(path: str | os.PathLike[str]) -> InContextSolver:
     """The solver of a file; its certificate is the stored one, not proved anew."""
-    network, meta = load_tokens(path)
+    network, meta = load_tokens(path, units=True)
     task = _stored_task(path, network, meta)
     certificate = Certificate.stored(meta.get("certificate"), math.inf, network.dtype, task.text, task.domain)
     return InContextSolver(task, network, certificate, _stored_request(meta))
@@ -408,8 +421,12 @@ def load_in_context(path: str | os.PathLike[str]) -> InContextSolver:
 
 def verify_in_context(path: str | os.PathLike[str], _progress: Any = None) -> Certificate:
     """Judge the file again from its weights and its task; no number of the stored certificate is read."""
-    network, meta = load_tokens(path, ignore=("certificate",))
+    network, meta = load_tokens(path, ignore=("certificate",), units=True)
     task = _stored_task(path, network, meta)
+    if isinstance(network, TokenTransformer):
+        about = None, math.inf, network.dtype, "none", task.text, task.domain, "learned"
+        why = "it has ReLU units between its layers, and nothing is proved of those"
+        return Certificate(Status.UNDECIDED, (0.0, math.inf), *about, reason=why)
     request = _stored_request(meta)
     eps = request.get("eps")
     if eps is not None and (isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 < eps < _LARGEST):
@@ -426,7 +443,9 @@ def _stored_request(meta: Mapping[str, Any]) -> dict[str, Any]:
     return dict(request)
 
 
-def _stored_task(path: str | os.PathLike[str], network: TokenNetwork, meta: Mapping[str, Any]) -> InContextTask:
+def _stored_task(
+    path: str | os.PathLike[str], network: TokenNetwork | TokenTransformer, meta: Mapping[str, Any]
+) -> InContextTask:
     if not is_in_context(meta):
         raise DamagedFile(f"{Path(path)} holds a token network, but not one that solves a regression in context")
     task = InContextTask.from_json({key: value for key, value in meta["target"].items() if key != "kind"})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,24 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate
-from attnfun.errors import InvalidRequest
+from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.learn.token_tasks import SampledTask, widened
-from attnfun.network import Cost, TokenArchitecture, TokenNetwork, TokenTransformer, tokens_to_torch
+from attnfun.network import (
+    Cost,
+    TokenArchitecture,
+    TokenNetwork,
+    TokenTransformer,
+    load_tokens,
+    save_tokens,
+    tokens_to_torch,
+)
+from attnfun.sequence_model import units_of
 
 if TYPE_CHECKING:
     import torch
+
+
+KIND = "sampled task"
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,4 +62,50 @@ class TokenModel:
         return tokens_to_torch(self.network, dtype)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        raise InvalidRequest("a sampler is Python and in no file: keep the state of the torch module")
+        """Weights, the name of the task, request and certificate in one safetensors file; no sampler is in it."""
+        task = self.target
+        target = {"kind": KIND, "name": task.name, "coordinates": list(task.coordinates), "outputs": list(task.outputs)}
+        target |= {"tokens": [task.tokens.start, task.tokens.stop, task.tokens.step], "chosen_by": task.chosen_by}
+        meta = {"target": target, "request": dict(self.request), "certificate": self.certificate.to_json()}
+        save_tokens(path, self.network, meta)
+
+    def explain(self) -> str:
+        """In words: what it is and what was seen of it."""
+        cost, c = self.cost, self.certificate
+        return (
+            f"{self.target.text}  for  {self.target.domain}\n"
+            f"Trained: {cost.layers} attention layer(s), {cost.heads} head(s), {cost.keys:,} constant tokens, "
+            f"{units_of(self.network)}{cost.parameters:,} parameters, {self.network.dtype}.\n"
+            f"{c.status.value.capitalize()}: {c.reason}."
+        )
+
+
+def load_token_model(path: str | os.PathLike[str]) -> TokenModel:
+    """The network of a file, without the sampler: whatever asks for draws is refused, and told why."""
+    network, meta = load_tokens(path, units=True)
+    try:
+        held = meta["target"]
+        if held["kind"] != KIND:
+            raise InvalidRequest("another kind of target")
+        names, outputs, ends = tuple(held["coordinates"]), tuple(held["outputs"]), held["tokens"]
+        if len(ends) != 3 or not all(end is None or type(end) is int for end in ends) or ends[2] == 0:
+            raise InvalidRequest("tokens that are no slice")
+        name = held["name"]
+        if not isinstance(name, str) or network.coordinates[: len(names)] != names or network.outputs != outputs:
+            raise InvalidRequest("coordinates or outputs of another task")
+        task = SampledTask(name, _no_sampler(name), names, outputs, slice(*ends), held["chosen_by"])
+    except (KeyError, TypeError, ValueError, InvalidRequest) as error:
+        raise DamagedFile(f"{os.fspath(path)} holds no network that was trained on a sampler ({error})") from None
+    request, about = meta.get("request"), (math.inf, network.dtype, task.text, task.domain)
+    certificate = Certificate.stored(meta.get("certificate"), *about)
+    return TokenModel(task, network, certificate, dict(request) if isinstance(request, dict) else {})
+
+
+def _no_sampler(name: str) -> Callable[[np.random.Generator, int], tuple[Any, Any]]:
+    def sampler(_rng: np.random.Generator, _count: int) -> tuple[Any, Any]:
+        raise InvalidRequest(
+            f"the sampler of {name!r:.60} is a Python function that is not in the file: the network runs without it, "
+            "but to train, measure or compare it give af.train(model.architecture, task) the task again"
+        )
+
+    return sampler

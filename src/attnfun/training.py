@@ -33,8 +33,9 @@ class Learned:
     """A trained network, how it was trained, and what is known of it.
 
     `approximant` is what the trained network is: an `Approximant`, an `InContextSolver`, a `Neighbours`, a
-    `SequenceModel` or a `TowerModel`, and is called as one. `certificate` is proved where the checker could prove a
-    bound for these weights, else it is `sampled`: the error at the points that were looked at, which is no bound.
+    `TrilinearForm`, or a model (`SequenceModel`, `SetModel`, `TowerModel`, `HeadModel`, `RetrievalModel`,
+    `TokenModel`), and is called as one. `certificate` is proved where the checker could prove a bound for these
+    weights, else it is `sampled`: the error at the points that were looked at, which is no bound.
     `fit.history` has a `Row` for about every hundredth of the run.
     """
 
@@ -46,8 +47,9 @@ class Learned:
 
     @property
     def network(self) -> Any:
-        """A Network; of prompts, sequences and points a TokenNetwork (or TokenTransformer); of towers a tuple."""
-        return self.approximant.network
+        """A Network; on tokens a TokenNetwork (or TokenTransformer); of towers a tuple; of a form its coefficients."""
+        found = self.approximant
+        return found.network if hasattr(found, "network") else found.coefficients
 
     @property
     def target(self) -> Any:
@@ -69,8 +71,8 @@ class Learned:
     @property
     def architecture(self) -> Any:
         """Its shape; of towers a tuple."""
-        own = self.network
-        return tuple(one.architecture for one in own) if isinstance(own, tuple) else own.architecture
+        found = self.approximant
+        return found.architecture if hasattr(found, "architecture") else found.network.architecture
 
     def __call__(self, *inputs: Any, **options: Any) -> NDArray[np.float64]:
         """What the network says: `X` of a function or sequences, (X, y, X_query) of prompts, (X, Y) of a relation."""
@@ -78,7 +80,9 @@ class Learned:
         return found.predict(*inputs) if hasattr(found, "predict") else found(*inputs, **options)
 
     def to_torch(self, *options: Any, **more: Any) -> torch.nn.Module:
-        """As of any network of its kind; of towers a tuple of modules."""
+        """As of any network of its kind; of towers a tuple of modules. A trilinear form has none: InvalidRequest."""
+        if not hasattr(self.approximant, "to_torch"):
+            raise InvalidRequest("a trilinear form is coefficients and no network: there is no torch module of it")
         return self.approximant.to_torch(*options, **more)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -111,9 +115,9 @@ def train(
 ) -> Learned:
     """Train all weights of an architecture towards `target` on `domain`; the best network on the probe is returned.
 
-    `network` gives the architecture: one, or a network whose architecture is taken: of `compile`, and of `in_context`,
-    `sequence`, `neighbours` and `relation`, which bring their targets along; a `TokenArchitecture` needs a target, a
-    SequenceMap or an InContextTask. `widths` and `rank` put ReLU towers in the place of a relation's own.
+    `network` gives the architecture: one, or a network whose architecture is taken: of `compile`, and of any other verb
+    that returns a network, which brings its target along; a `TokenArchitecture` needs a target, a SequenceMap, an
+    InContextTask or a SampledTask. `widths` and `rank` put ReLU towers in the place of a relation's own or of a form.
     `target` and `domain` are those of `compile`, and may be left out where the network or the target has its own.
     `start`: "random" (by `seed`), "constructed" (the weights of `network`) or a network whose weights the architecture
     holds. `steps` of "adam" or "adamw" on fresh batches, then `polish` steps of LBFGS; other options as in
@@ -122,6 +126,8 @@ def train(
     a hundred times with a `Progress`, one line as text.
     """
     recipe = Recipe(steps, seed, optimiser, lr, schedule, batch, polish, patience, noise, weight_decay)
+    if checkpoint is not None and not isinstance(checkpoint, (str, os.PathLike)):
+        raise InvalidRequest(f"checkpoint={checkpoint!r:.40}: the path of a file is needed")
     kind = network.approximant if isinstance(network, Learned) else network
     if not isinstance(kind, (Approximant, Network, Architecture)):
         from attnfun.model_training import KINDS, train_model
@@ -163,7 +169,8 @@ def _weights(given: Any, what: str) -> Network:
         return given.network
     if isinstance(given, Network):
         return given
-    raise InvalidRequest(f"{what or 'the network'} is {given!r:.60}: a network of `compile` or `train` is needed")
+    text = f"{what or 'the network'} is a {type(given).__name__}" if what != "start" else f"start={given!r:.60}"
+    raise InvalidRequest(f"{text}: nothing in it can be trained; a network of `compile`, `train` or the like is needed")
 
 
 def _function(network: Any, target: Any, domain: Any, lipschitz: float | None) -> Function:

@@ -11,7 +11,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,12 @@ from attnfun.certify.view import Undecided
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.expressions import Graph, parse
 from attnfun.limits.relation_rank import rank_lower
+from attnfun.network import Cost
 from attnfun.network.head import Array
-from attnfun.network.trilinear import Sides, evaluate_trilinear, load_trilinear, save_trilinear
+from attnfun.network.trilinear import FormShape, Sides, evaluate_trilinear, load_trilinear, save_trilinear
 from attnfun.targets import Box, require_defined
 from attnfun.targets.relation import Relation
+from attnfun.targets.ternary import Ternary
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +45,24 @@ class TrilinearForm:
     seconds: float = 0.0
 
     @property
+    def target(self) -> Ternary:
+        return Ternary(self.graph, self.box)
+
+    @property
     def rank(self) -> int:
         return int(self.coefficients[0].shape[1])
+
+    @property
+    def architecture(self) -> FormShape:
+        """How many coefficients a side has, and how many terms: what `train` fills with other coefficients."""
+        a, b, c = (len(side) for side in self.coefficients)
+        return FormShape(self.box.names, (a, b, c), self.rank)
+
+    @property
+    def cost(self) -> Cost:
+        """A form has no heads: its coefficients are its parameters."""
+        size = sum(side.size for side in self.coefficients)
+        return Cost(0, 0, self.rank, 0, size, 0, max(float(np.abs(side).max()) for side in self.coefficients), size)
 
     @property
     def error(self) -> float:
@@ -67,9 +85,8 @@ class TrilinearForm:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Coefficients, relation, request and certificate in one safetensors file."""
-        target = {"kind": "ternary", "graph": self.graph.to_json(), "domain": self.box.text}
         meta = {"request": dict(self.request), "certificate": self.certificate.to_json(), "rank_lower": self.rank_lower}
-        save_trilinear(path, target, self.coefficients, meta)
+        save_trilinear(path, self.target.to_json(), self.coefficients, meta)
 
     def record(self) -> dict[str, Any]:
         """What `attnfun ternary --json` prints."""
@@ -133,7 +150,8 @@ def ternary(
 def load_form(path: str | os.PathLike[str]) -> TrilinearForm:
     """The form of a file; its certificate is the stored one, not proved anew."""
     target, stored, rest = load_trilinear(path)
-    graph, box = _target(target)
+    asked = Ternary.from_json(target)
+    graph, box = asked.graph, asked.box
     about = math.inf, "float64", graph.text(graph.outputs[0]), box.text
     least, request = rest.get("rank_lower"), rest.get("request")
     return TrilinearForm(
@@ -151,26 +169,17 @@ def verify_form(path: str | os.PathLike[str], _progress: Any = None) -> Certific
     from attnfun.verbs import one_thread
 
     target, stored, rest = load_trilinear(path)
-    graph, box = _target(target)
+    asked = Ternary.from_json(target)
+    graph, box = asked.graph, asked.box
     request = rest.get("request")
     eps = request.get("eps") if isinstance(request, dict) else None
     if eps is not None and not (isinstance(eps, (int, float)) and math.isfinite(eps) and eps > 0):
         raise DamagedFile("the stored request has no usable eps")
     require_defined(graph, box)
     with one_thread():
-        return prove_trilinear(graph, box, stored, None if eps is None else float(eps))
-
-
-def _target(data: Mapping[str, Any]) -> tuple[Graph, Box]:
-    if data.get("kind") != "ternary":
-        raise DamagedFile("the file's target is not a ternary relation")
-    try:
-        graph, box = Graph.from_json(data.get("graph")), Box.parse(str(data["domain"]))
-    except (KeyError, InvalidRequest) as error:
-        raise DamagedFile(f"the file's relation cannot be read ({error})") from None
-    if box.dim != 3 or len(graph.outputs) != 1 or not set(graph.variables) <= set(box.names):
-        raise DamagedFile("the file's relation does not fit its domain")
-    return graph, box
+        found = prove_trilinear(graph, box, stored, None if eps is None else float(eps))
+    trained = isinstance(request, dict) and request.get("method") == "train"
+    return replace(found, construction="learned") if trained else found
 
 
 def _fewest(found: Expansion, terms: Sides, eps: float) -> Sides | None:

@@ -65,21 +65,24 @@ def test_networks_of_other_kinds_are_trained_from_their_files(
         "r": af.in_context("ridge", 2, 6, eps=0.5),
         "n": af.neighbours(4, 3, eps=0.2),
         "t": af.relation("exp(x*y)", "x=-1:1", "y=-1:1", 0.1),
+        "m": af.matching(4, 5),
+        "k": af.retrieve("x*y", "x=-1:1", "y=-1:1", [[0.0], [1.0], [-1.0]], 1e-2, beta=5.0),
+        "f": af.ternary("x*y*z", "x=-1:1;y=-1:1;z=-1:1", 0.1),
     }
     for name, net in made.items():
         file, out = str(tmp_path / f"{name}.safetensors"), str(tmp_path / f"{name}2.safetensors")
         net.save(file)
-        saved = [] if name == "t" else ["-o", out]
-        assert main(["train", file, "--steps", "3", "--batch", "8", *saved, "--json"]) == 0
+        assert main(["train", file, "--steps", "3", "--batch", "8", "-o", out, "--json"]) == 0
         record = json.loads(capsys.readouterr().out)
-        assert record["status"] == "sampled" and [row["steps"] for row in record["rows"]] == [None, 3]
-        if saved:
-            assert main(["show", out, "--json"]) == 0
+        assert record["status"] == ("proved" if name == "f" else "sampled")
+        assert [row["steps"] for row in record["rows"]] == [None, 3]
+        for command in ("show", "diagnose"):
+            assert main([command, out, "--json"]) == 0
             json.loads(capsys.readouterr().out)
     file = str(tmp_path / "t.safetensors")
     assert main(["train", file, "--steps", "2", "--widths", "5,4", "--rank", "2", "--json"]) == 0
     capsys.readouterr()
-    for argv in (["-o", out], ["--widths", "a"], ["--rank", "2"]):
+    for argv in (["--widths", "a"], ["--rank", "2"]):
         assert main(["train", file, "--steps", "2", *argv]) == 2
         assert len(capsys.readouterr().err.splitlines()) == 1
     at = ["--at", "x_1=0.1,x_2=0.2,x_3=0.3"]

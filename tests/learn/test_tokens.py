@@ -143,11 +143,13 @@ def test_sequences_are_learned_measured_compared_and_stored(tmp_path: Path) -> N
     assert onward.history[0].sup == min(row.sup for row in learned.history)
 
 
-def test_units_make_a_network_that_no_file_and_no_checker_takes(tmp_path: Path) -> None:
+def test_units_make_a_network_of_which_a_file_says_that_nothing_is_proved(tmp_path: Path) -> None:
     learned = af.train(TokenArchitecture.for_target(RIDGE, **{**SMALL, "width": 9}, ffn=3), RIDGE, steps=5, batch=8)
     assert learned.certificate.status is af.Status.SAMPLED
-    with pytest.raises(af.InvalidRequest, match="no file"):
-        learned.save(tmp_path / "u.safetensors")
+    learned.save(tmp_path / "u.safetensors")
+    back, again = af.load(tmp_path / "u.safetensors"), af.verify(tmp_path / "u.safetensors")
+    assert same(back.network, learned.network) and back.alone and back.network.units == (3, 3)
+    assert again.status is af.Status.UNDECIDED and "ReLU units" in (again.reason or "")
 
 
 def test_the_literal_of_a_constructed_sequence_is_a_start_that_gets_no_worse() -> None:

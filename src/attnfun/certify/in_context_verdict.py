@@ -18,7 +18,7 @@ from attnfun.certify.in_context import prove_by_in_context
 from attnfun.certify.rounding import hypotheses
 from attnfun.certify.view import Undecided
 from attnfun.errors import InvalidRequest
-from attnfun.network import TokenNetwork
+from attnfun.network import TokenNetwork, TokenTransformer
 from attnfun.targets.in_context import InContextTask, prompt
 from attnfun.targets.in_context_exact import doubt, exact_predictions, example_prompts
 
@@ -58,7 +58,12 @@ def _measured(
 
 
 def predictions(
-    network: TokenNetwork, task: InContextTask, X: np.ndarray, y: np.ndarray, queries: np.ndarray, alone: bool = False
+    network: TokenNetwork | TokenTransformer,
+    task: InContextTask,
+    X: np.ndarray,
+    y: np.ndarray,
+    queries: np.ndarray,
+    alone: bool = False,
 ) -> np.ndarray:
     """What the network says of the queries of one prompt, or with `alone` of each in a prompt of its own."""
     if alone:

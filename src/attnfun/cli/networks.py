@@ -40,6 +40,7 @@ from attnfun.cli.retrieve import promise_rows, show_retrieval
 from attnfun.cli.sequence import FlatSequence, sequence_command, show_sequence, show_sequence_model
 from attnfun.cli.set_function import set_function_command
 from attnfun.cli.ternary import show_ternary
+from attnfun.cli.trained_file import show_trained
 from attnfun.errors import InvalidRequest
 
 PANEL = "Networks"
@@ -219,12 +220,16 @@ def show_command(
     """
     from attnfun import verbs
     from attnfun.approximant import Approximant
+    from attnfun.head_model import HeadModel
     from attnfun.matcher import Matching
     from attnfun.neighbour_networks import Neighbours
     from attnfun.relations import RelationApproximant
     from attnfun.retrieval import Retrieval
+    from attnfun.retrieval_model import RetrievalModel
     from attnfun.sequence_approximant import SequenceApproximant
     from attnfun.sequence_model import SequenceModel
+    from attnfun.token_model import TokenModel
+    from attnfun.tower_model import TowerModel
     from attnfun.trilinear import TrilinearForm
 
     path = unshield(file)
@@ -245,6 +250,8 @@ def show_command(
         return show_neighbours(net, path, png, as_json)
     if isinstance(net, Matching):
         return show_matching(net, path, picture, as_json)
+    if isinstance(net, (TowerModel, TokenModel, HeadModel, RetrievalModel)):
+        return show_trained(net, path, picture, as_json)
     if not isinstance(net, Approximant):
         return in_context.show(net, path, picture, as_json)
     heads, steps = head_rows(net.network), step_rows(net)
@@ -390,12 +397,18 @@ def export_command(
 def _function_of(net: Any, path: str) -> Any:
     """`net`, if it approximates a function; other kinds of networks have commands of their own."""
     from attnfun.approximant import Approximant
+    from attnfun.head_model import HeadModel
     from attnfun.matcher import Matching
     from attnfun.neighbour_networks import Neighbours
     from attnfun.relations import RelationApproximant
     from attnfun.retrieval import Retrieval
+    from attnfun.retrieval_model import RetrievalModel
+    from attnfun.token_model import TokenModel
+    from attnfun.tower_model import TowerModel
     from attnfun.trilinear import TrilinearForm
 
+    if isinstance(net, (TowerModel, TokenModel, HeadModel, RetrievalModel)):
+        raise InvalidRequest(f"{path} holds a trained model ({type(net).__name__}): load it in Python and call it")
     if isinstance(net, Retrieval):
         raise InvalidRequest(f"{path} holds a retrieval head: load it in Python, its call gives what it hands out")
     if isinstance(net, TrilinearForm):

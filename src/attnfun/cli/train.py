@@ -11,7 +11,7 @@ from attnfun.cli.render import console, facts, grid, literal, number, print_json
 from attnfun.errors import InvalidRequest
 
 PANEL = "Laboratory"
-_FILE = "A network of compile, in-context, sequence, neighbours, relation or train."
+_FILE = "A network of any command that writes one, or of train."
 
 
 def register(app: typer.Typer) -> None:
@@ -52,6 +52,7 @@ def train_command(
       attnfun train f.safetensors --steps 2000 --seed 0
       attnfun train f.safetensors --start constructed --lr 1e-5 -o g.safetensors --json
       attnfun train ridge.safetensors --steps 2000 --batch 64 --lr 3e-3
+      attnfun train relation.safetensors --widths 64,64 --rank 8 -o towers.safetensors
       attnfun train f.safetensors --steps 100000 --polish 300 --checkpoint run.safetensors --png compared.png
     """
     picture = picture_path(png, "compared")
@@ -62,13 +63,10 @@ def train_command(
     from attnfun.approximant import Approximant
     from attnfun.learn import Progress
     from attnfun.model_training import KINDS
-    from attnfun.relations import RelationApproximant
 
     net = verbs.load(file)
     if not isinstance(net, (Approximant, *KINDS)):
         raise InvalidRequest(f"{file} is no network that train takes: {type(net).__name__}")
-    if out and isinstance(net, RelationApproximant):
-        raise InvalidRequest("trained towers have no file: leave --out out")
     try:
         hidden = None if widths is None else [int(width) for width in widths.split(",")]
     except ValueError:

@@ -49,7 +49,8 @@ class Progress:
 class Fit:
     """`network` has the least sup error on the probe of all rows of `history`; it is that of step `best_step`.
 
-    Of networks whose error is a mean (points on a sphere) it has the least mean squared error.
+    Of networks whose error is a mean (points on a sphere) or that decide (matches, the best key) it has the least mean
+    squared error.
 
     `steps` counts both parts; `stopped` is "steps", "patience" or "diverged" (weights or errors that are not finite).
     `seconds` is the time spent, earlier parts of an interrupted run included.

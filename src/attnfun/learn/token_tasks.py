@@ -4,6 +4,7 @@
 | --- | --- | --- | --- |
 | `SequenceTask` | sequences, uniform in the box | the map's values at every token | by entry |
 | `PromptTask` | prompts of the class, one query each | the exact solver's prediction at the query | by prompt |
+| `SetTask` | sets, uniform in the box, one token an element or a pair | the set function's value | by entry |
 | `SampledTask` | a sampler's | the sampler's | by entry |
 | `PointsTask` | uniform points on the sphere | the furthest or nearest point, or a sign | lengths, by query |
 """
@@ -20,9 +21,10 @@ from attnfun.errors import InvalidRequest
 from attnfun.network import TokenArchitecture, token_coordinates
 from attnfun.network.head import AnyArray, Array
 from attnfun.network.sequence_tokens import embedded
-from attnfun.targets import SequenceMap
+from attnfun.targets import Box, SequenceMap
 from attnfun.targets.in_context import InContextTask
 from attnfun.targets.in_context_batch import draw_prompts, exact_for_all
+from attnfun.targets.set_function import pair_tokens
 
 Embedding = tuple[tuple[tuple[Array, Array], ...], Array]
 
@@ -93,6 +95,22 @@ class SequenceTask:
 
     def errors(self, outputs: Array, values: Array) -> Array:
         return np.asarray(np.abs(outputs - values).reshape(len(values), -1))
+
+
+@dataclass(frozen=True, eq=False)
+class SetTask(SequenceTask):
+    """Sets of `points` points of `box`, as the tokens of a sequence map: one an element, or with `pairs` one a pair.
+
+    The map says the set function's value at every token; only token matrices that are of a set are drawn.
+    """
+
+    box: Box
+    points: int
+    pairs: bool
+
+    def sequences(self, rng: np.random.Generator, count: int) -> Array:
+        sets = self.box.sample(count * self.points, rng).reshape(count, self.points, self.box.dim)
+        return pair_tokens(sets) if self.pairs else sets
 
 
 def sequence_embedding(target: SequenceMap, architecture: TokenArchitecture) -> Embedding:
@@ -255,7 +273,7 @@ class SampledTask:
 class Widened:
     """A task whose tokens get coordinates that start at 0, up to the width of an architecture."""
 
-    task: SampledTask
+    task: TokenTask
     width: int
 
     @property

@@ -1,10 +1,11 @@
-"""The problem of two towers; importing this file imports torch."""
+"""The problem of towers; importing this file imports torch."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from attnfun.network.head import Array
 
 @dataclass(frozen=True, eq=False)
 class TowerProblem:
-    """A `Problem` (`problem.py`): the weights of both towers, or of the one that serves both sides, one vector."""
+    """A `Problem` (`problem.py`): the weights of all towers, or of the one that serves both sides, one vector."""
 
     task: TowerTask
     origin: tuple[Network, ...]
@@ -30,18 +31,18 @@ class TowerProblem:
 
     @property
     def dtype(self) -> str:
-        return self.task.left.architecture.dtype
+        return self.task.sides[0].architecture.dtype
 
     @cached_property
     def units(self) -> tuple[Units, ...]:
         return self.task.units()
 
     @cached_property
-    def probe(self) -> tuple[Array, Array, Array]:
+    def probe(self) -> tuple[tuple[Array, ...], Array]:
         return self.task.probe()
 
     def identity(self) -> dict[str, Any]:
-        values = np.ascontiguousarray(self.probe[2])
+        values = np.ascontiguousarray(self.probe[1])
         return {
             "towers": [side.architecture.to_json() for side in self.task.sides],
             "signs": self.task.signs.tolist(),
@@ -55,31 +56,32 @@ class TowerProblem:
         return np.concatenate([vector_of(network, side.architecture, units) for network, side, units in parts])
 
     def batch(self, rng: np.random.Generator, count: int, noise: float) -> tuple[Tensor, Tensor]:
-        X, Y, r = self.task.draw(rng, count)
-        good, last = np.isfinite(r), self.task.right or self.task.left
+        points, r = self.task.draw(rng, count)
+        good = np.isfinite(r)
         t = [
-            (side.reads(points[good]) - units.centre) / units.half
-            for side, points, units in ((self.task.left, X, self.units[0]), (last, Y, self.units[-1]))
+            (side.reads(one[good]) - self.units[place].centre) / self.units[place].half
+            for side, one, place in zip(self.task.serving, points, self.task.places, strict=True)
         ]
         dtype = getattr(torch, self.dtype)
-        wanted = r[good] / self.units[0].scale ** 2
+        wanted = r[good] / self.units[0].scale ** len(points)
         return torch.tensor(np.concatenate(t, axis=1), dtype=dtype), torch.tensor(wanted, dtype=dtype)
 
     def sample(self, rng: np.random.Generator, count: int) -> tuple[Tensor, Tensor]:
         return self.batch(rng, count, 0.0)
 
     def loss(self, theta: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
-        parts = self._split(theta)
-        last = self.task.right or self.task.left
-        d = len(self.task.left.architecture.inputs)
-        phi = run(self.task.left.architecture, parts[0], inputs[:, :d])
-        psi = run(last.architecture, parts[-1], inputs[:, d:])
-        scores = torch.sum(phi * psi * torch.tensor(self.task.signs, dtype=theta.dtype), dim=1)
+        parts, start, product = self._split(theta), 0, None
+        for side, place in zip(self.task.serving, self.task.places, strict=True):
+            d = len(side.architecture.inputs)
+            own = run(side.architecture, parts[place], inputs[:, start : start + d])
+            product, start = own if product is None else product * own, start + d
+        assert product is not None
+        scores = torch.sum(product * torch.tensor(self.task.signs, dtype=theta.dtype), dim=1)
         return torch.mean((scores - targets) ** 2)
 
     def _split(self, theta: Any) -> list[Any]:
-        count = self.task.left.architecture.free_weights
-        return [theta] if self.task.right is None else [theta[:count], theta[count:]]
+        ends = np.cumsum([0, *(side.architecture.free_weights for side in self.task.sides)]).tolist()
+        return [theta[a:b] for a, b in pairwise(ends)]
 
     def network(self, vector: Array | None) -> tuple[Network, ...]:
         if vector is None:
@@ -88,9 +90,9 @@ class TowerProblem:
         return tuple(network_of(side.architecture, part, side.box, units) for part, side, units in parts)
 
     def measure(self, network: tuple[Network, ...], step: int, phase: str) -> Row:
-        X, Y, r = self.probe
+        points, r = self.probe
         with np.errstate(all="ignore"):
-            error = np.abs(self.task.scores(network, X, Y) - r)
+            error = np.abs(self.task.scores(network, *points) - r)
             error = np.where(np.isfinite(r), np.where(np.isnan(error), np.inf, error), 0.0)
             norms = [pair for one in network if (pair := key_norms(one))[0] is not None]
             mean = float(np.mean([m for m, _ in norms if m is not None])) if norms else None

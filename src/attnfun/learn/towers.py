@@ -1,4 +1,4 @@
-"""Two towers φ, ψ with ⟨φ(x), ψ(y)⟩ near a relation: their shapes, units and random starts. No torch here.
+"""Towers φ, ψ (, …) with Σ_i φ_i(x) ψ_i(y) … near a target: their shapes, units and random starts. No torch here.
 
 A random start, in the units of `weights.py`: of ReLU units slopes normal over √(dim/2), biases normal, values normal
 over √units; of softmax heads as for functions; the read-out normal over √(what it reads), no bias.
@@ -6,64 +6,115 @@ over √units; of softmax heads as for functions; the read-out normal over √(w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from attnfun.errors import InvalidRequest
+from attnfun.expressions import ArrayAlgebra, Graph, run
 from attnfun.learn.weights import Units, joined, layout, network_of, power_of_two
 from attnfun.network import Architecture, AxisShape, HeadShape, Network
 from attnfun.network.head import Array
 from attnfun.targets import Box
 from attnfun.targets.relation import Relation
+from attnfun.targets.ternary import Ternary
 
 _PROBE = 4000
+Many = Relation | Ternary
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What a tower reads of points: themselves, or with `ends` u(x) cut to that box, `inner` being u (None: x)."""
+
+    names: tuple[str, ...]
+    inner: Graph | None = None
+    ends: tuple[Array, Array] | None = None
+
+    def __call__(self, X: Array) -> Array:
+        if self.ends is None:
+            return X
+        points = X
+        if self.inner is not None:
+            with np.errstate(all="ignore"):
+                out = run(self.inner, ArrayAlgebra(), {name: X[:, k] for k, name in enumerate(self.names)})
+            points = np.stack([np.broadcast_to(np.asarray(c, dtype=np.float64), (len(X),)) for c in out], axis=1)
+        return np.asarray(np.clip(points, *self.ends))
+
+    def to_json(self) -> dict[str, Any]:
+        ends = None if self.ends is None else [end.tolist() for end in self.ends]
+        inner = None if self.inner is None else self.inner.to_json()
+        return {"names": list(self.names), "inner": inner, "ends": ends}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Reading:
+        """What `to_json` wrote; InvalidRequest or DamagedFile for anything else."""
+        names, ends = tuple(data["names"]), data["ends"]
+        inner = None if data["inner"] is None else Graph.from_json(data["inner"])
+        count = len(names) if inner is None else len(inner.outputs)
+        cut = None if ends is None else tuple(np.array(end, dtype=np.float64) for end in ends)
+        if cut is not None and (len(cut) != 2 or any(e.shape != (count,) or not np.isfinite(e).all() for e in cut)):
+            raise InvalidRequest("a tower's box has ends that are no finite numbers")
+        if inner is not None and (cut is None or not set(inner.variables) <= set(names)):
+            raise InvalidRequest("a tower's inner functions do not fit its variables")
+        return cls(names, inner, None if cut is None else (cut[0], cut[1]))
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One tower: its shape, the box of what it reads, and how points of the relation become that."""
+    """One tower: its shape, the box of what it reads, and how points become that."""
 
     architecture: Architecture
     box: Box
-    reads: Callable[[Array], Array]
+    reads: Reading
 
 
 @dataclass(frozen=True, eq=False)
 class TowerTask:
-    """A relation and the shape of its towers; of a symmetric one `right` is None and `signs` is the diagonal of J."""
+    """Σ_i s_i φ_i(x) ψ_i(y) …, one tower a variable of `target`; of a symmetric relation one that serves both.
 
-    target: Relation
-    left: Side
-    right: Side | None
+    `signs` are the s_i: the diagonal of J of a symmetric relation, else ones.
+    """
+
+    target: Many
+    sides: tuple[Side, ...]
     signs: Array
 
     def __post_init__(self) -> None:
-        for side in (self.left, self.right or self.left):
+        if len(self.sides) not in (1, len(self.target.boxes)):
+            raise InvalidRequest(f"{len(self.sides)} towers for {len(self.target.boxes)} variables")
+        if len(self.sides) == 1 and len({(box.low, box.high) for box in self.target.boxes}) != 1:
+            raise InvalidRequest("one tower serves sides of equal boxes only")
+        for side in self.sides:
             if len(side.architecture.outputs) != len(self.signs):
                 raise InvalidRequest(f"towers of {len(side.architecture.outputs)} and {len(self.signs)} features")
 
     @property
-    def sides(self) -> tuple[Side, ...]:
-        return (self.left,) if self.right is None else (self.left, self.right)
+    def places(self) -> tuple[int, ...]:
+        """For every variable the number of its tower."""
+        return tuple(range(len(self.sides))) if len(self.sides) > 1 else (0,) * len(self.target.boxes)
 
-    def draw(self, rng: np.random.Generator, count: int) -> tuple[Array, Array, Array]:
-        """Pairs of points and what is wanted of them."""
-        X, Y = self.target.left.sample(count, rng), self.target.right.sample(count, rng)
-        return X, Y, self.target.values(X, Y)
+    @property
+    def serving(self) -> tuple[Side, ...]:
+        return tuple(self.sides[k] for k in self.places)
 
-    def probe(self) -> tuple[Array, Array, Array]:
-        """The pairs behind the rows of a history; never those of a batch."""
-        rng = np.random.default_rng([20, 3])
-        X, Y = self.target.left.probe(_PROBE, rng), self.target.right.probe(_PROBE, rng)
-        return X, Y, self.target.values(X, Y)
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[tuple[Array, ...], Array]:
+        """Points of every variable and what is wanted of them."""
+        points = tuple(box.sample(count, rng) for box in self.target.boxes)
+        return points, self.target.values(*points)
+
+    def probe(self) -> tuple[tuple[Array, ...], Array]:
+        """The points behind the rows of a history; never those of a batch."""
+        points = probe_tuples(self.target, _PROBE, np.random.default_rng([20, 3]))
+        return points, self.target.values(*points)
 
     def units(self) -> tuple[Units, ...]:
-        """Of each side; both have the same scale, so that their products have its square."""
-        values = np.abs(self.probe()[2])
+        """Of each side; all have the same scale, so that their products have its power."""
+        values = np.abs(self.probe()[1])
         size = float(values[np.isfinite(values)].max(initial=0.0)) or 1.0
-        scale = float(power_of_two(size**0.5))
+        scale = float(power_of_two(size ** (1 / len(self.places))))
         found = []
         for side in self.sides:
             low, high = side.box.low_array, side.box.high_array
@@ -71,13 +122,25 @@ class TowerTask:
             found.append(Units(low / 2 + high / 2, half, scale))
         return tuple(found)
 
-    def scores(self, towers: tuple[Network, ...], X: Array, Y: Array) -> Array:
-        """(n,) ⟨φ(x_i), J ψ(y_i)⟩."""
+    def features(self, towers: tuple[Network, ...], k: int, X: Array) -> Array:
+        """(n, rank) of variable k, without signs."""
         from attnfun.network import evaluate
 
-        last = self.right or self.left
-        phi, psi = evaluate(towers[0], self.left.reads(X)), evaluate(towers[-1], last.reads(Y))
-        return np.asarray(np.sum(phi.astype(np.float64) * psi * self.signs, axis=1))
+        return np.asarray(evaluate(towers[self.places[k]], self.serving[k].reads(X)), dtype=np.float64)
+
+    def scores(self, towers: tuple[Network, ...], *points: Array) -> Array:
+        """(n,) Σ_i s_i φ_i ψ_i …"""
+        product = self.features(towers, 0, points[0])
+        for k in range(1, len(points)):
+            product = product * self.features(towers, k, points[k])
+        return np.asarray(np.sum(product * self.signs, axis=1))
+
+
+def probe_tuples(target: Many, count: int, rng: np.random.Generator) -> tuple[Array, ...]:
+    """`Box.probe` points of every variable; a box of more dimensions has more corners, so longer lists are cut."""
+    points = [box.probe(count, rng) for box in target.boxes]
+    n = min(len(one) for one in points)
+    return tuple(one[:n] for one in points)
 
 
 def require_widths(widths: Sequence[int], features: int) -> None:
@@ -102,12 +165,15 @@ def relu_tower(inputs: Sequence[str], widths: Sequence[int], features: int, dtyp
 def random_towers(task: TowerTask, seed: int) -> tuple[Network, ...]:
     """Towers of these shapes; the same seed gives the same bits."""
     return tuple(
-        network_of(side.architecture, _random(side.architecture, np.random.default_rng([seed, 0, k])), side.box, units)
+        network_of(
+            side.architecture, random_weights(side.architecture, np.random.default_rng([seed, 0, k])), side.box, units
+        )
         for k, (side, units) in enumerate(zip(task.sides, task.units(), strict=True))
     )
 
 
-def _random(architecture: Architecture, rng: np.random.Generator) -> Array:
+def random_weights(architecture: Architecture, rng: np.random.Generator) -> Array:
+    """The vector of a random start, in the units of `weights.py`."""
     block, arrays = architecture.kind == "block", dict[str, Array]()
     for name, shape in layout(architecture):
         kind = name.rsplit("/", 1)[-1]

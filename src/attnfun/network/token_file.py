@@ -2,17 +2,17 @@
 
 | JSON key | what |
 | --- | --- |
-| format | "tokens 1" |
+| format | "tokens 1", or "tokens 2" with ReLU units between the layers (a `TokenTransformer`) |
 | coordinates, outputs | names |
-| layers | per layer the names of its heads, and whether it has a carry |
-| dtype | of every tensor; tensors carry the names of `TokenNetwork.arrays` |
+| layers | per layer the names of its heads, whether it has a carry and, in "tokens 2", whether it has units |
+| dtype | of every tensor; tensors carry the names of `TokenNetwork.arrays`, `TokenTransformer.arrays` |
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -20,35 +20,51 @@ from attnfun.errors import InvalidRequest
 from attnfun.network import sealed
 from attnfun.network.head import AnyArray
 from attnfun.network.network import DTYPES
-from attnfun.network.token_transformer import TokenTransformer
+from attnfun.network.token_transformer import FeedForward, TokenTransformer
 from attnfun.network.tokens import TokenHead, TokenLayer, TokenNetwork
 
-FORMAT = "tokens 1"
+FORMAT, WITH_UNITS = "tokens 1", "tokens 2"
+FORMATS = (FORMAT, WITH_UNITS)
 _OWN = ("format", "coordinates", "outputs", "layers", "dtype")
 _HEAD = ("query", "key", "value", "output")
+_UNITS = ("inner", "bias", "outer")
+Tokens = TokenNetwork | TokenTransformer
 
 
-def save_tokens(
-    path: str | os.PathLike[str], network: TokenNetwork | TokenTransformer, meta: Mapping[str, Any]
-) -> None:
+def save_tokens(path: str | os.PathLike[str], network: Tokens, meta: Mapping[str, Any]) -> None:
     """Write `network` with `meta` (JSON values: target, request, certificate, ...), all or nothing."""
-    if isinstance(network, TokenTransformer):
-        raise InvalidRequest("a network with feed-forward units has no file: keep its to_torch().state_dict()")
     sealed.write(path, _structure(network), _tensors(network), meta)
 
 
-def load_tokens(path: str | os.PathLike[str], ignore: Collection[str] = ()) -> tuple[TokenNetwork, dict[str, Any]]:
+@overload
+def load_tokens(
+    path: str | os.PathLike[str], ignore: Collection[str] = (), *, units: Literal[False] = False
+) -> tuple[TokenNetwork, dict[str, Any]]: ...
+@overload
+def load_tokens(
+    path: str | os.PathLike[str], ignore: Collection[str] = (), *, units: Literal[True]
+) -> tuple[Tokens, dict[str, Any]]: ...
+def load_tokens(
+    path: str | os.PathLike[str], ignore: Collection[str] = (), *, units: bool = False
+) -> tuple[Tokens, dict[str, Any]]:
     """The network and the meta that were saved; keys in `ignore` are neither checked nor returned.
 
+    Networks with ReLU units, of which nothing is ever proved, are read with `units=True` only.
     Raises DamagedFile for whatever `save_tokens` did not write, InvalidRequest for a path that cannot be read.
     """
-    return sealed.load(path, (FORMAT,), _OWN, ignore, _build, lambda n: (_structure(n), _tensors(n)))
+    formats = FORMATS if units else (FORMAT,)
+    return sealed.load(path, formats, _OWN, ignore, _build, lambda n: (_structure(n), _tensors(n)))
 
 
-def _structure(network: TokenNetwork) -> dict[str, Any]:
-    layers = [{"heads": [h.name for h in one.heads], "carry": one.carry is not None} for one in network.layers]
+def _structure(network: Tokens) -> dict[str, Any]:
+    plain = network.attention if isinstance(network, TokenTransformer) else network
+    layers: list[dict[str, Any]] = [
+        {"heads": [h.name for h in one.heads], "carry": one.carry is not None} for one in plain.layers
+    ]
+    if isinstance(network, TokenTransformer):
+        layers = [one | {"units": block is not None} for one, block in zip(layers, network.blocks, strict=True)]
     return {
-        "format": FORMAT,
+        "format": WITH_UNITS if isinstance(network, TokenTransformer) else FORMAT,
         "coordinates": list(network.coordinates),
         "outputs": list(network.outputs),
         "layers": layers,
@@ -56,12 +72,12 @@ def _structure(network: TokenNetwork) -> dict[str, Any]:
     }
 
 
-def _tensors(network: TokenNetwork) -> dict[str, AnyArray]:
+def _tensors(network: Tokens) -> dict[str, AnyArray]:
     kind = np.dtype(network.dtype).newbyteorder("<")
     return {name: np.ascontiguousarray(array, dtype=kind) for name, array in network.arrays()}
 
 
-def _build(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> TokenNetwork:
+def _build(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> Tokens:
     """A network from the structure in `own`; takes every tensor it needs out of `tensors` and wants none left."""
     dtype = own["dtype"]
     if dtype not in DTYPES:
@@ -72,7 +88,7 @@ def _build(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> TokenNetwork
             raise InvalidRequest(f"tensor {name} is missing, or is not {dtype}")
         return tensors.pop(name)
 
-    layers = []
+    layers, blocks = [], list[FeedForward | None]()
     for number, layer in enumerate(own["layers"]):
         heads = []
         for place, name in enumerate(layer["heads"]):
@@ -80,6 +96,8 @@ def _build(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> TokenNetwork
                 raise InvalidRequest("a name in it is not text")
             heads.append(TokenHead(name, *(take(f"layer{number}/head{place}/{part}") for part in _HEAD)))
         layers.append(TokenLayer(tuple(heads), take(f"layer{number}/carry") if layer["carry"] is True else None))
+        here = f"layer{number}/ffn"
+        blocks.append(FeedForward(*(take(f"{here}/{part}") for part in _UNITS)) if layer.get("units") is True else None)
     names = (*own["coordinates"], *own["outputs"])
     if not all(isinstance(name, str) for name in names):
         raise InvalidRequest("a name in it is not text")
@@ -93,4 +111,4 @@ def _build(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> TokenNetwork
     )
     if tensors:
         raise InvalidRequest(f"tensor {next(iter(tensors))} belongs to nothing")
-    return network
+    return TokenTransformer(network, tuple(blocks)) if own["format"] == WITH_UNITS else network

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,22 @@ from attnfun.network.head import AnyArray, Array, frozen
 
 FORMAT = "ternary 1"
 Sides = tuple[Array, Array, Array]
+
+
+@dataclass(frozen=True)
+class FormShape:
+    """A trilinear form without its coefficients: the variables, how many coefficients each has, how many terms."""
+
+    inputs: tuple[str, ...]
+    sizes: tuple[int, int, int]
+    rank: int
+
+    @property
+    def free_weights(self) -> int:
+        return sum(self.sizes) * self.rank
+
+    def to_json(self) -> dict[str, Any]:
+        return {"inputs": list(self.inputs), "sizes": list(self.sizes), "rank": self.rank}
 
 
 def evaluate_trilinear(sides: Sides, low: Array, high: Array, points: Array) -> Array:

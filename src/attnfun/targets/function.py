@@ -99,8 +99,9 @@ class Function:
 
     @classmethod
     def _black_box(cls, target: Callable[..., Any], box: Box, lipschitz: float) -> Function:
-        if not (np.isfinite(lipschitz) and lipschitz > 0):
-            raise InvalidRequest(f"lipschitz={lipschitz!r}: a positive finite number is needed")
+        number = isinstance(lipschitz, (int, float, np.floating, np.integer)) and not isinstance(lipschitz, bool)
+        if not (number and 0 < lipschitz <= np.finfo(np.float64).max):
+            raise InvalidRequest(f"lipschitz={lipschitz!r:.40}: a positive finite number is needed")
         call = _as_columns(target, box)
         _require_plausible(call, box, lipschitz)
         outputs = call(((box.low_array + box.high_array) / 2)[None]).shape[1]
@@ -213,6 +214,11 @@ def _as_columns(target: Callable[..., Any], box: Box) -> Callable[[Array], Array
                 value = np.stack([np.broadcast_to(np.asarray(p, dtype=np.float64), (len(X),)) for p in parts], axis=1)
         except (TypeError, ValueError) as why:
             raise InvalidRequest(f"the function does not give numbers at points of the domain: {why}") from None
+        if value.ndim != 2 or len(value) != len(X) or not value.shape[1]:
+            raise InvalidRequest(
+                f"the function gives values of shape {np.shape(out)} at {len(X)} points: (n,), (n, outputs) or a list "
+                "of outputs is needed"
+            )
         if not np.isfinite(value).all():
             raise InvalidRequest("the black box returned NaN or infinity inside the domain")
         return value

@@ -59,6 +59,10 @@ class Relation:
         return cls(graph, first, second, bool(symmetric))
 
     @property
+    def boxes(self) -> tuple[Box, ...]:
+        return self.left, self.right
+
+    @property
     def joint(self) -> Box:
         return joined(self.left, self.right)
 

@@ -6,6 +6,7 @@ It is a table of whole numbers, not a layer: every entry is worked out in balls 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from attnfun.network.head import Array
 
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
 _MOST = 1 << 62
+_SMALL = 1 << 12  # moduli whose whole circle is kept: training looks it up at every step
 
 
 def residues(x: npt.ArrayLike, modulus: int) -> npt.NDArray[np.int64]:
@@ -33,14 +35,27 @@ def residues(x: npt.ArrayLike, modulus: int) -> npt.NDArray[np.int64]:
 
 def circle(x: npt.NDArray[np.int64], modulus: int, dtype: str) -> tuple[Array, Array]:
     """(cos 2πx/M, sin 2πx/M) of residues, as numbers of the dtype held in float64."""
-    different, places = np.unique(x, return_inverse=True)
-    table = np.empty((len(different), 2))
+    if modulus <= min(_SMALL, x.size):
+        found = _whole_circle(modulus, dtype)[x]
+    else:
+        different, places = np.unique(x, return_inverse=True)
+        found = _looked_up(different, modulus, dtype)[places].reshape((*x.shape, 2))
+    return found[..., 0], found[..., 1]
+
+
+@lru_cache(maxsize=8)
+def _whole_circle(modulus: int, dtype: str) -> Array:
+    return _looked_up(np.arange(modulus), modulus, dtype)
+
+
+def _looked_up(values: npt.NDArray[np.int64], modulus: int, dtype: str) -> Array:
+    """(n, 2) cosines and sines."""
+    table = np.empty((len(values), 2))
     with precision(160):
-        for row, value in enumerate(different.tolist()):
+        for row, value in enumerate(values.tolist()):
             angle = fmpq(2 * value, modulus)
             table[row] = [_nearest(one(angle), dtype) for one in (arb.cos_pi_fmpq, arb.sin_pi_fmpq)]
-    found = table[places].reshape((*x.shape, 2))
-    return found[..., 0], found[..., 1]
+    return table
 
 
 def _nearest(ball: Any, dtype: str) -> float:

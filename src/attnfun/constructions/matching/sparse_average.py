@@ -71,6 +71,13 @@ def curve_query(tokens: int, subset: NDArray[np.int64]) -> Array:
     return np.concatenate([-2 * upper.real, 2 * upper.imag]) / constant
 
 
+def set_queries(codes: Array, keys: str, named: tuple[tuple[int, ...], ...], heads: int) -> Array:
+    """(sets, heads, m): the query of every head's share of every set."""
+    if keys == "curve":
+        return np.array([[curve_query(len(codes), np.array(s[h::heads])) for h in range(heads)] for s in named])
+    return np.array([[least_norm_query(codes, np.array(s[h::heads])) for h in range(heads)] for s in named])
+
+
 def sparse_average_network(width: int, dim: int, beta: float, heads: int = 1) -> TokenNetwork:
     """Heads on tokens (key code, a query code a head, z, room for the average)."""
     names = [f"key {k + 1}" for k in range(width)]
@@ -88,8 +95,9 @@ def sparse_average_network(width: int, dim: int, beta: float, heads: int = 1) ->
 
 
 def encode_average(keys: Array, queries: Array, z: Array) -> Array:
-    """(N, m), (N, H, m), (N, dim) -> (N, m + H m + 2 dim) tokens."""
-    return np.concatenate([keys, queries.reshape(len(keys), -1), z, np.zeros_like(z)], axis=1)
+    """(N, m), (..., N, H, m), (..., N, dim) -> (..., N, m + H m + 2 dim) tokens."""
+    codes = np.broadcast_to(keys, (*z.shape[:-1], keys.shape[1]))
+    return np.concatenate([codes, queries.reshape((*z.shape[:-1], -1)), z, np.zeros_like(z)], axis=-1)
 
 
 def check_subsets(subsets: Any, tokens: int, q: int) -> tuple[tuple[int, ...], ...]:

@@ -30,6 +30,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("export",),
     ("plots",),
     ("<root>",),  # verbs, approximant, demo, claims, __init__: what puts the rooms together
+    ("training",),
+    ("diagnostics",),  # a file: the verb that looks at all networks, trained ones too
     ("studies",),
     ("cli",),
 )
@@ -49,7 +51,7 @@ def module_name(path: Path) -> tuple[str, ...]:
 
 def room_of(module: tuple[str, ...]) -> str:
     """attnfun.certify.nodes → certify; attnfun.errors → errors; attnfun, attnfun.verbs → <root>."""
-    if len(module) > 1 and (module[1] == "errors" or (PACKAGE / module[1]).is_dir()):
+    if len(module) > 1 and (module[1] in ("errors", "diagnostics") or (PACKAGE / module[1]).is_dir()):
         return module[1]
     return "<root>"
 

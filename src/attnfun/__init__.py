@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from attnfun.averages import SparseAverage, sparse_average
     from attnfun.certify import Certificate, Status
     from attnfun.certify.retrieval_bounds import RetrievalBound, retrieval_certificate
-    from attnfun.comparison import Comparison, compare
     from attnfun.diagnostics import Diagnosis, diagnose
     from attnfun.lexicographic_head import LexicographicHead, lexicographic
     from attnfun.limits.embedding import EmbeddingDimension, embed_dim
@@ -35,7 +34,8 @@ if TYPE_CHECKING:
     from attnfun.studies.report import report
     from attnfun.studies.runner import reproduce
     from attnfun.targets import Box
-    from attnfun.training import Learned, train
+    from attnfun.training.comparison import Comparison, compare
+    from attnfun.training.train import Learned, train
     from attnfun.trilinear import TrilinearForm, ternary
     from attnfun.truncated_linear import interpolation, interpolation_table
     from attnfun.verbs import compile, load, verify
@@ -109,12 +109,12 @@ _HOMES = {
     "Architecture": "attnfun.network",
     "Box": "attnfun.targets",
     "Certificate": "attnfun.certify",
-    "Comparison": "attnfun.comparison",
+    "Comparison": "attnfun.training.comparison",
     "Diagnosis": "attnfun.diagnostics",
     "EmbeddingDimension": "attnfun.limits.embedding",
     "FinitePreorder": "attnfun.preorders",
     "InContextSolver": "attnfun.solver",
-    "Learned": "attnfun.training",
+    "Learned": "attnfun.training.train",
     "LexicographicHead": "attnfun.lexicographic_head",
     "PreorderReport": "attnfun.preorders",
     "Neighbours": "attnfun.neighbour_networks",
@@ -130,7 +130,7 @@ _HOMES = {
     "Status": "attnfun.certify",
     "TokenArchitecture": "attnfun.network",
     "TrilinearForm": "attnfun.trilinear",
-    "compare": "attnfun.comparison",
+    "compare": "attnfun.training.comparison",
     "compile": "attnfun.verbs",
     "diagnose": "attnfun.diagnostics",
     "embed_dim": "attnfun.limits.embedding",
@@ -154,7 +154,7 @@ _HOMES = {
     "set_function": "attnfun.set_functions",
     "sparse_average": "attnfun.averages",
     "ternary": "attnfun.trilinear",
-    "train": "attnfun.training",
+    "train": "attnfun.training.train",
     "verify": "attnfun.verbs",
 }
 

@@ -37,13 +37,13 @@ from attnfun.network.token_transformer import TokenTransformer
 from attnfun.network.tokens import TokenNetwork
 from attnfun.relations import RelationApproximant, Tower
 from attnfun.retrieval import Retrieval
-from attnfun.retrieval_model import RetrievalModel
 from attnfun.sequence_approximant import SequenceApproximant
 from attnfun.set_functions import SetApproximant
 from attnfun.targets import Box, Function
 from attnfun.targets.slopes import slope_bounds
-from attnfun.tower_model import TowerModel
-from attnfun.training import Learned
+from attnfun.training.models.retrieval import RetrievalModel
+from attnfun.training.models.tower import TowerModel
+from attnfun.training.train import Learned
 from attnfun.trilinear import TrilinearForm
 from attnfun.verbs import load, one_thread
 

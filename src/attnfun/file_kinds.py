@@ -87,7 +87,7 @@ _KINDS = (
     ),
     FileKind(
         token_file.FORMATS,
-        "attnfun.head_model",
+        "attnfun.training.models.head",
         "load_head_model",
         "verify_head_model",
         "the file of a trained head is proved against the task it holds",
@@ -95,7 +95,7 @@ _KINDS = (
     ),
     FileKind(
         token_file.FORMATS,
-        "attnfun.token_model",
+        "attnfun.training.models.token",
         "load_token_model",
         "",
         "the file holds a network that was trained on a sampler: its error is sampled, and the sampler is not in it",
@@ -103,7 +103,7 @@ _KINDS = (
     ),
     FileKind(
         (model_file.FORMAT,),
-        "attnfun.retrieval_model",
+        "attnfun.training.models.retrieval",
         "load_retrieval_model",
         "",
         "the file holds a trained head over a table: its error is sampled, and no proof of it is known",
@@ -111,7 +111,7 @@ _KINDS = (
     ),
     FileKind(
         (model_file.FORMAT,),
-        "attnfun.tower_model",
+        "attnfun.training.models.tower",
         "load_tower_model",
         "",
         "the file holds trained towers: their error is sampled, and no proof of it is known",
@@ -119,7 +119,7 @@ _KINDS = (
     ),
     FileKind(
         token_file.FORMATS,
-        "attnfun.sequence_model",
+        "attnfun.training.models.sequence",
         "load_sequence_model",
         "",
         "the file holds a trained model of a sequence map: its error is sampled, and no proof of it is known",

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.head_model import held_of, task_of
 from attnfun.learn import Progress
 from attnfun.learn.head_tasks import BestKeyTask
+from attnfun.training.models.head import held_of, task_of
 
 torch = pytest.importorskip("torch")
 

@@ -220,16 +220,16 @@ def show_command(
     """
     from attnfun import verbs
     from attnfun.approximant import Approximant
-    from attnfun.head_model import HeadModel
     from attnfun.matcher import Matching
     from attnfun.neighbour_networks import Neighbours
     from attnfun.relations import RelationApproximant
     from attnfun.retrieval import Retrieval
-    from attnfun.retrieval_model import RetrievalModel
     from attnfun.sequence_approximant import SequenceApproximant
-    from attnfun.sequence_model import SequenceModel
-    from attnfun.token_model import TokenModel
-    from attnfun.tower_model import TowerModel
+    from attnfun.training.models.head import HeadModel
+    from attnfun.training.models.retrieval import RetrievalModel
+    from attnfun.training.models.sequence import SequenceModel
+    from attnfun.training.models.token import TokenModel
+    from attnfun.training.models.tower import TowerModel
     from attnfun.trilinear import TrilinearForm
 
     path = unshield(file)
@@ -310,7 +310,7 @@ def eval_command(
 
     from attnfun import verbs
     from attnfun.sequence_approximant import SequenceApproximant
-    from attnfun.sequence_model import SequenceModel
+    from attnfun.training.models.sequence import SequenceModel
 
     net: Any = verbs.load(unshield(file))
     flat = isinstance(net, (SequenceApproximant, SequenceModel))
@@ -377,7 +377,7 @@ def export_command(
     from attnfun import verbs
     from attnfun.export import export
     from attnfun.sequence_approximant import SequenceApproximant
-    from attnfun.sequence_model import SequenceModel
+    from attnfun.training.models.sequence import SequenceModel
 
     net: Any = verbs.load(unshield(file))
     if isinstance(net, (SequenceApproximant, SequenceModel)):
@@ -397,14 +397,14 @@ def export_command(
 def _function_of(net: Any, path: str) -> Any:
     """`net`, if it approximates a function; other kinds of networks have commands of their own."""
     from attnfun.approximant import Approximant
-    from attnfun.head_model import HeadModel
     from attnfun.matcher import Matching
     from attnfun.neighbour_networks import Neighbours
     from attnfun.relations import RelationApproximant
     from attnfun.retrieval import Retrieval
-    from attnfun.retrieval_model import RetrievalModel
-    from attnfun.token_model import TokenModel
-    from attnfun.tower_model import TowerModel
+    from attnfun.training.models.head import HeadModel
+    from attnfun.training.models.retrieval import RetrievalModel
+    from attnfun.training.models.token import TokenModel
+    from attnfun.training.models.tower import TowerModel
     from attnfun.trilinear import TrilinearForm
 
     if isinstance(net, (TowerModel, TokenModel, HeadModel, RetrievalModel)):

@@ -59,10 +59,12 @@ def train_command(
     check_writable(picture, out, checkpoint)
     if checkpoint is not None and checkpoint in (out, file):
         raise InvalidRequest(f"--checkpoint {checkpoint!r} is the file of a network: name another one")
-    from attnfun import comparison, training, verbs
+    from attnfun import verbs
     from attnfun.approximant import Approximant
     from attnfun.learn import Progress
-    from attnfun.model_training import KINDS
+    from attnfun.training.comparison import compare
+    from attnfun.training.kinds import KINDS
+    from attnfun.training.train import train
 
     net = verbs.load(file)
     if not isinstance(net, (Approximant, *KINDS)):
@@ -76,7 +78,7 @@ def train_command(
         def news(at: Progress) -> None:
             progress(str(at), at.row.step / at.total)
 
-        learned = training.train(
+        learned = train(
             net,
             steps=steps,
             seed=seed,
@@ -93,7 +95,7 @@ def train_command(
             checkpoint=checkpoint,
             progress=news,
         )
-        table = comparison.compare(net, learned)
+        table = compare(net, learned)
     record: dict[str, Any] = {"status": learned.certificate.status.value, **table.to_json()}
     record |= {"stopped": learned.fit.stopped, "best_step": learned.fit.best_step, "seed": seed, "start": start}
     record |= {"history": [row.to_json() for row in learned.history]}

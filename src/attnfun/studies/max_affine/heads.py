@@ -21,7 +21,7 @@ from attnfun.learn.probe import effective_keys, errors, key_norms
 from attnfun.network import Axis, Head, Layer, Network
 from attnfun.network.head import Array
 from attnfun.targets import Box, Function
-from attnfun.training import measuring_points
+from attnfun.training.train import measuring_points
 
 FULL_PERIOD = "sin(pi*x) + cos(pi*y)"
 SQUARE = "x=-1:1;y=-1:1"

@@ -12,8 +12,8 @@ from attnfun.learn.towers import Reading, Side, TowerTask, random_towers, relu_t
 from attnfun.network import Network
 from attnfun.relations import RelationApproximant, Tower
 from attnfun.targets import Box
-from attnfun.tower_model import TowerModel
-from attnfun.training_request import NOTHING, Asked
+from attnfun.training.models.tower import TowerModel
+from attnfun.training.request import NOTHING, Asked
 from attnfun.trilinear import TrilinearForm
 
 Towered = RelationApproximant | TowerModel | TrilinearForm

@@ -10,7 +10,6 @@ import numpy as np
 
 from attnfun.averages import SparseAverage
 from attnfun.errors import InvalidRequest
-from attnfun.head_model import Built, HeadModel, held_of, task_of
 from attnfun.learn import Fit
 from attnfun.learn.token_tasks import (
     PromptTask,
@@ -29,16 +28,17 @@ from attnfun.network import TokenArchitecture, TokenNetwork, TokenTransformer
 from attnfun.network.head import Array
 from attnfun.network.sequence_tokens import TokenSequence
 from attnfun.sequence_approximant import SequenceApproximant
-from attnfun.sequence_model import SequenceModel
 from attnfun.set_functions import SetApproximant
-from attnfun.set_model import SetModel
 from attnfun.solver import InContextSolver
 from attnfun.targets import SequenceMap
 from attnfun.targets.in_context import InContextTask
-from attnfun.token_model import TokenModel
-from attnfun.training import Learned
-from attnfun.training_neighbours import found_with, gates, points_task
-from attnfun.training_request import NOTHING, Asked
+from attnfun.training.models.head import Built, HeadModel, held_of, task_of
+from attnfun.training.models.sequence import SequenceModel
+from attnfun.training.models.set import SetModel
+from attnfun.training.models.token import TokenModel
+from attnfun.training.neighbours import found_with, gates, points_task
+from attnfun.training.request import NOTHING, Asked
+from attnfun.training.train import Learned
 
 
 @dataclass(frozen=True, eq=False)

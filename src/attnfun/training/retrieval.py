@@ -10,11 +10,11 @@ from attnfun.learn.lookup import LookupTask
 from attnfun.learn.towers import Reading
 from attnfun.network import Network
 from attnfun.retrieval import Retrieval
-from attnfun.retrieval_model import RetrievalModel, Table, softmax_of_utilities
 from attnfun.targets import Box
 from attnfun.targets.relation import Relation
-from attnfun.training_request import NOTHING, Asked
-from attnfun.training_towers import reading_of
+from attnfun.training.models.retrieval import RetrievalModel, Table, softmax_of_utilities
+from attnfun.training.request import NOTHING, Asked
+from attnfun.training.towers import reading_of
 
 
 def table_of(given: Retrieval | RetrievalModel) -> tuple[Relation, Table]:

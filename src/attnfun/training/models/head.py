@@ -36,7 +36,7 @@ from attnfun.network import (
     tokens_to_torch,
 )
 from attnfun.network.head import Array
-from attnfun.sequence_model import units_of
+from attnfun.training.models.sequence import units_of
 
 if TYPE_CHECKING:
     import torch

@@ -17,7 +17,6 @@ from attnfun.averages import SparseAverage
 from attnfun.certify import Certificate, Status
 from attnfun.constructions.neighbours.sphere import uniform_points
 from attnfun.errors import InvalidRequest
-from attnfun.head_model import HeadModel, task_of
 from attnfun.learn.token_tasks import prompts, run_tokens, widened
 from attnfun.learn.towers import probe_tuples
 from attnfun.lexicographic_head import LexicographicHead
@@ -25,20 +24,21 @@ from attnfun.matcher import Matching
 from attnfun.neighbour_networks import Neighbours
 from attnfun.relations import RelationApproximant
 from attnfun.retrieval import Retrieval
-from attnfun.retrieval_model import RetrievalModel, softmax_of_utilities, wrongly_picked
 from attnfun.sequence_approximant import SequenceApproximant
-from attnfun.sequence_model import SequenceModel
 from attnfun.set_functions import SetApproximant
-from attnfun.set_model import SetModel
 from attnfun.solver import InContextSolver
 from attnfun.targets import SequenceMap
 from attnfun.targets.in_context import InContextTask
 from attnfun.targets.in_context_batch import draw_prompts, exact_for_all
 from attnfun.targets.relation import Relation
 from attnfun.targets.ternary import Ternary
-from attnfun.token_model import TokenModel
-from attnfun.tower_model import TowerModel
-from attnfun.training_retrieval import table_of
+from attnfun.training.models.head import HeadModel, task_of
+from attnfun.training.models.retrieval import RetrievalModel, softmax_of_utilities, wrongly_picked
+from attnfun.training.models.sequence import SequenceModel
+from attnfun.training.models.set import SetModel
+from attnfun.training.models.token import TokenModel
+from attnfun.training.models.tower import TowerModel
+from attnfun.training.retrieval import table_of
 from attnfun.trilinear import TrilinearForm
 
 Array = NDArray[np.float64]

@@ -12,10 +12,10 @@ from attnfun.constructions.neighbours import Prediction
 from attnfun.constructions.neighbours.layout import tokens as point_tokens
 from attnfun.constructions.neighbours.sphere import uniform_points
 from attnfun.learn.token_tasks import PointsTask
-from attnfun.measuring import described
 from attnfun.neighbour_networks import Neighbours
 from attnfun.network import TokenNetwork
 from attnfun.network.head import Array
+from attnfun.training.measuring import described
 
 
 def points_task(given: Neighbours, names: tuple[str, ...]) -> PointsTask:

@@ -9,7 +9,7 @@ from attnfun.certify.trilinear import prove_trilinear, trilinear_table
 from attnfun.certify.view import Undecided
 from attnfun.errors import InvalidRequest
 from attnfun.learn import Fit
-from attnfun.training_request import NOTHING, Asked
+from attnfun.training.request import NOTHING, Asked
 from attnfun.trilinear import TrilinearForm
 
 

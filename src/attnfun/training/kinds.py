@@ -20,31 +20,31 @@ from attnfun.certify import Certificate, Status
 from attnfun.certify.in_context_verdict import judge
 from attnfun.certify.view import Undecided
 from attnfun.errors import InvalidRequest
-from attnfun.head_model import HeadModel, judged
 from attnfun.learn import Progress, Recipe
 from attnfun.learn.descend import one_torch_thread
 from attnfun.lexicographic_head import LexicographicHead
 from attnfun.matcher import Matching
-from attnfun.measuring import sampled
 from attnfun.neighbour_networks import Neighbours
 from attnfun.network import TokenArchitecture, TokenNetwork
 from attnfun.relations import RelationApproximant
 from attnfun.retrieval import Retrieval
-from attnfun.retrieval_model import RetrievalModel
 from attnfun.sequence_approximant import SequenceApproximant
-from attnfun.sequence_model import SequenceModel
 from attnfun.set_functions import SetApproximant
-from attnfun.set_model import SetModel
 from attnfun.solver import InContextSolver
-from attnfun.token_model import TokenModel
-from attnfun.tower_model import TowerModel
-from attnfun.training import Learned
-from attnfun.training_forms import judged_form, train_form
-from attnfun.training_neighbours import measured
-from attnfun.training_request import Asked
-from attnfun.training_retrieval import train_retrieval
-from attnfun.training_tokens import train_tokens
-from attnfun.training_towers import train_towers
+from attnfun.training.forms import judged_form, train_form
+from attnfun.training.measuring import sampled
+from attnfun.training.models.head import HeadModel, judged
+from attnfun.training.models.retrieval import RetrievalModel
+from attnfun.training.models.sequence import SequenceModel
+from attnfun.training.models.set import SetModel
+from attnfun.training.models.token import TokenModel
+from attnfun.training.models.tower import TowerModel
+from attnfun.training.neighbours import measured
+from attnfun.training.request import Asked
+from attnfun.training.retrieval import train_retrieval
+from attnfun.training.tokens import train_tokens
+from attnfun.training.towers import train_towers
+from attnfun.training.train import Learned
 from attnfun.trilinear import TrilinearForm
 from attnfun.verbs import one_thread
 

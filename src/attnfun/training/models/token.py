@@ -23,7 +23,7 @@ from attnfun.network import (
     save_tokens,
     tokens_to_torch,
 )
-from attnfun.sequence_model import units_of
+from attnfun.training.models.sequence import units_of
 
 if TYPE_CHECKING:
     import torch

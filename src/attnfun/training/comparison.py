@@ -15,7 +15,7 @@ from attnfun.learn.probe import errors, key_norms
 from attnfun.lexicographic_head import LexicographicHead
 from attnfun.network import Cost
 from attnfun.network.head import Array
-from attnfun.training import MEASURED, Learned, measuring_points, require_callable
+from attnfun.training.train import MEASURED, Learned, measuring_points, require_callable
 
 _COLUMNS = ("name", "keys", "heads", "layers", "parameters", "sup", "l2", "proved", "key norm", "steps", "seconds")
 
@@ -114,7 +114,7 @@ def compare(*networks: Any, names: tuple[str, ...] | None = None) -> Comparison:
 
 def _compare_models(networks: tuple[Any, ...], inner: list[Any], names: tuple[str, ...]) -> Comparison:
     """The same for all other kinds (`measuring`)."""
-    from attnfun.measuring import yardstick
+    from attnfun.training.measuring import yardstick
 
     sticks = [yardstick(one) for one in inner]
     for other in sticks[1:]:
@@ -156,7 +156,7 @@ def _cost(one: Any) -> Cost:
     found = getattr(one, "cost", None)
     if isinstance(found, Cost):
         return found
-    from attnfun.tower_model import cost_of
+    from attnfun.training.models.tower import cost_of
 
     towers = _towers(one)
     return cost_of(towers) if towers else Cost(0, 0, one.rank, 0, 0, 0, 0.0, 0)

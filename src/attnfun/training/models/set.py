@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate
 from attnfun.network import Cost, TokenArchitecture, TokenNetwork, TokenTransformer
-from attnfun.sequence_model import SequenceModel
 from attnfun.set_functions import sets_of
 from attnfun.targets.set_function import SetFunction, pair_tokens
+from attnfun.training.models.sequence import SequenceModel
 
 if TYPE_CHECKING:
     import torch

@@ -130,7 +130,7 @@ def train(
         raise InvalidRequest(f"checkpoint={checkpoint!r:.40}: the path of a file is needed")
     kind = network.approximant if isinstance(network, Learned) else network
     if not isinstance(kind, (Approximant, Network, Architecture)):
-        from attnfun.model_training import KINDS, train_model
+        from attnfun.training.kinds import KINDS, train_model
 
         if isinstance(kind, KINDS):
             if domain is not None or lipschitz is not None:

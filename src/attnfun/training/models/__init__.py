@@ -1,0 +1,1 @@
+"""What `train` returns where the constructed object cannot hold trained weights: a network, its target, its file."""

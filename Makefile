@@ -55,7 +55,7 @@ studies: $(READY) ## every study at quick size, and one page of all of them (wri
 	$(BIN)/attnfun reproduce all --quick --jobs $(JOBS) --out attnfun-studies; status=$$?; \
 	$(BIN)/attnfun report attnfun-studies --markdown docs/studies.md && exit $$status
 
-studies-full: $(READY) ## every study at full size: more seeds, steps and settings (writes build/studies-full/ and docs/studies-full.md; an hour and a half on two cores)
+studies-full: $(READY) ## every study at full size: more seeds, steps and settings (writes build/studies-full/ and docs/studies-full.md; about an hour on two cores)
 	$(BIN)/attnfun reproduce all --full --resume --jobs $(JOBS) --out build/studies-full; status=$$?; \
 	$(BIN)/attnfun report build/studies-full --markdown docs/studies-full.md && exit $$status
 

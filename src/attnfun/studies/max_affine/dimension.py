@@ -233,5 +233,5 @@ STUDY = Study(
     judge=judge,
     draw=draw,
     needs=("torch",),
-    full_time="about half an hour on one core (estimated from the steps of a quick run)",
+    full_time="two minutes of CPU",
 )

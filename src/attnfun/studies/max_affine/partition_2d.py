@@ -183,5 +183,5 @@ STUDY = Study(
     run=run,
     judge=judge,
     draw=draw,
-    full_time="about five minutes on one core (estimated from the quick run by counting heads)",
+    full_time="91 seconds of CPU",
 )

@@ -208,5 +208,5 @@ STUDY = Study(
     judge=judge,
     draw=draw,
     needs=("torch",),
-    full_time="a few minutes on one core (estimated by counting work)",
+    full_time="49 seconds of CPU",
 )

@@ -323,5 +323,5 @@ STUDY = Study(
     judge=judge,
     draw=draw,
     needs=("torch",),
-    full_time="about an hour on one core (estimated from the quick run)",
+    full_time="two minutes of CPU",
 )

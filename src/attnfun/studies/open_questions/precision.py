@@ -334,5 +334,5 @@ STUDY = Study(
     run=run,
     judge=judge,
     draw=draw,
-    full_time="43 seconds on two cores",
+    full_time="43 seconds of CPU",
 )

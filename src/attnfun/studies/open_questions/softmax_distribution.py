@@ -264,5 +264,5 @@ STUDY = Study(
     judge=judge,
     draw=draw,
     needs=("sklearn",),
-    full_time="about five minutes on one core (estimated from the quick run by counting trials)",
+    full_time="39 seconds of CPU",
 )

@@ -234,5 +234,5 @@ STUDY = Study(
     run=run,
     judge=judge,
     draw=draw,
-    full_time="about ten minutes on one core (estimated from the quick run by counting requests)",
+    full_time="70 seconds of CPU",
 )

@@ -315,5 +315,5 @@ STUDY = Study(
     judge=judge,
     draw=draw,
     needs=("torch",),
-    full_time="about ten minutes on one core (estimated from the quick run by counting)",
+    full_time="two minutes of CPU",
 )

@@ -220,5 +220,5 @@ STUDY = Study(
     draw=draw,
     timings=("queries_per_second", "seconds"),
     needs=("sklearn",),
-    full_time="55 seconds of one core",
+    full_time="51 seconds of CPU",
 )

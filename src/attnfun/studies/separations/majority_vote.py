@@ -235,5 +235,5 @@ STUDY = Study(
     run=run,
     judge=judge,
     draw=draw,
-    full_time="estimated from its votes: about 25 minutes of one core",
+    full_time="50 seconds of CPU",
 )  # fmt: skip

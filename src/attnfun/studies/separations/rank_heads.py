@@ -228,5 +228,5 @@ STUDY = Study(
     judge=judge,
     draw=draw,
     needs=("torch",),
-    full_time="estimated from its steps: about 40 minutes of one core",
+    full_time="18 minutes of CPU",
 )  # fmt: skip

@@ -10,7 +10,7 @@ from attnfun.network.head import Head
 from attnfun.plots.sample import Array, View, axis_of, logits, softmax, strongest
 
 INK, FAINT, BOUND = "#1f2933", "#9aa5b1", "#102a43"
-NETWORKS = ("#d64545", "#2f7fbf", "#3f9142", "#b8651b", "#7a4fbf", "#0e8a8a")
+NETWORKS = ("#d64545", "#2f7fbf", "#3f9142", "#b8651b", "#7a4fbf", "#0e8a8a", "#c2408f", "#627d98")
 VALUES = ("#153e75", "#3f86c2", "#a3afba", "#e08464", "#9b1c1c")  # grey in the middle: a line of value 0 is seen too
 AREAS = "RdBu_r"
 ERROR = "magma"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import cycle
 from typing import Any
 
 from attnfun.studies.study import REFUTED, Row, Table, Verdict
@@ -48,6 +49,13 @@ def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
     a, b = sum(u) / len(u), sum(v) / len(v)
     spread = sum((x - a) ** 2 for x in u)
     return sum((x - a) * (y - b) for x, y in zip(u, v, strict=True)) / spread if spread else math.nan
+
+
+def coloured(items: Iterable[Any]) -> list[tuple[str, Any]]:
+    """(colour, item) for every item; where there are more than colours, these come again."""
+    from attnfun.plots.panels import NETWORKS
+
+    return list(zip(cycle(NETWORKS), items, strict=False))
 
 
 def panels(columns: int = 1, rows: int = 1, width: float = 5.2, height: float = 4.0) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
-from attnfun.studies.tables import distinct, median, panels, slope, values, where
+from attnfun.studies.tables import coloured, distinct, median, panels, slope, values, where
 
 BUILT = ("partition", "bernstein", "compose")
 
@@ -159,7 +159,7 @@ def draw(table: Table) -> Any:
     for ax, target in zip(axes[0], names, strict=True):
         rows = known(table, target, "published")
         ax.semilogy(values(rows, "d"), values(rows, "keys"), "k--", lw=1, label="partition, published count")
-        for colour, method in zip(NETWORKS, BUILT, strict=False):
+        for colour, method in coloured(BUILT):
             rows = known(table, target, method)
             ax.semilogy(values(rows, "d"), values(rows, "keys"), "o-", color=colour, ms=4, label=f"{method}, proved")
         gone = [row for row in where(table, target=target, method="partition") if row["keys"] is None]

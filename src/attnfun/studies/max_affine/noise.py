@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
-from attnfun.studies.tables import distinct, median, panels, values, where
+from attnfun.studies.tables import coloured, distinct, median, panels, values, where
 
 STARTS = {"random": None, "partition": 20.0}
 CLEAR = 0.05  # a norm that falls by less than a twentieth has not been lowered
@@ -129,12 +129,12 @@ def judge(table: Table) -> Verdict:
 
 
 def draw(table: Table) -> Any:
-    from attnfun.plots.panels import NETWORKS, title
+    from attnfun.plots.panels import title
 
     figure, axes = panels(2)
     noises = distinct(table, "noise")
     groups = settings(table)
-    for k, (colour, (start, lr, decay)) in enumerate(zip(NETWORKS, groups, strict=False)):
+    for k, (colour, (start, lr, decay)) in enumerate(coloured(groups)):
         rows = where(table, start=start, lr=lr, decay=decay)
         seen = distinct(rows, "noise")
         places = [noises.index(noise) + 0.1 * (k - (len(groups) - 1) / 2) for noise in seen]

@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import Any
 
 from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
-from attnfun.studies.tables import distinct, panels, slope, values, where
+from attnfun.studies.tables import coloured, distinct, panels, slope, values, where
 
 PARTS = ("sin(x)", "cos(y)")
 LIPSCHITZ = math.sqrt(2)
@@ -121,11 +121,11 @@ def judge(table: Table) -> Verdict:
 
 
 def draw(table: Table) -> Any:
-    from attnfun.plots.panels import NETWORKS, title
+    from attnfun.plots.panels import title
 
     figure, axes = panels(2)
     ends = where(table, layout="ends") or list(table)
-    for colour, P in zip(NETWORKS, distinct(ends, "P"), strict=False):
+    for colour, P in coloured(distinct(ends, "P")):
         rows = where(ends, P=P)
         axes[0, 0].loglog(values(rows, "c"), values(rows, "error"), "o-", color=colour, ms=3, label=f"P = {P}")
         axes[0, 0].loglog(values(rows, "c"), values(rows, "proved"), "_", color=colour, ms=9, mew=1.5)
@@ -133,7 +133,7 @@ def draw(table: Table) -> Any:
     axes[0, 0].legend(fontsize=7, frameon=False, ncols=2)
     title(axes[0, 0], "A finite temperature is best", "dots: measured; bars: proved; centres include both ends")
     sharp = max(values(table, "c"))
-    for colour, layout in zip(NETWORKS, distinct(table, "layout"), strict=False):
+    for colour, layout in coloured(distinct(table, "layout")):
         here = where(table, layout=layout)
         hard = where(here, c=sharp)
         best = [min(where(here, P=P), key=lambda row: row["error"]) for P in distinct(here, "P")]

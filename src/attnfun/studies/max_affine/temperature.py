@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
-from attnfun.studies.tables import distinct, median, panels, values, where
+from attnfun.studies.tables import coloured, distinct, median, panels, values, where
 
 SHARES = (0.0, 0.03, 0.06, 0.12, 0.25, 0.5, 0.75, 1.0)
 STARTS = {"random": None, "soft partition": 5.0, "sharp partition": 40.0}
@@ -123,13 +123,13 @@ def judge(table: Table) -> Verdict:
 
 
 def draw(table: Table) -> Any:
-    from attnfun.plots.panels import NETWORKS, title
+    from attnfun.plots.panels import title
 
     figure, axes = panels(2)
     keys = max(values(table, "keys"))
     here = where(table, keys=keys)
     top = max(values(here, "step"))
-    for colour, start in zip(NETWORKS, distinct(here, "start"), strict=False):
+    for colour, start in coloured(distinct(here, "start")):
         rows = where(here, start=start)
         for k, (lr, seed) in enumerate(dict.fromkeys((row["lr"], row["seed"]) for row in rows)):
             one = where(rows, lr=lr, seed=seed)

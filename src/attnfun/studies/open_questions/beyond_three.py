@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
-from attnfun.studies.tables import distinct, median, panels, values, where
+from attnfun.studies.tables import coloured, distinct, median, panels, values, where
 
 FULL = "full-rank"  # one constructed head of rank d
 SLACK = 3.0  # standard errors
@@ -142,13 +142,13 @@ def judge(table: Table) -> Verdict:
 
 
 def draw(table: Table) -> Any:
-    from attnfun.plots.panels import NETWORKS, title
+    from attnfun.plots.panels import title
 
     figure, axes = panels(width=7.4, height=4.6)
     ax = axes[0, 0]
     rows = where(table, way="trained")
     points = distinct(rows, "points")
-    for colour, rank in zip(NETWORKS, distinct(rows, "rank"), strict=False):
+    for colour, rank in coloured(distinct(rows, "rank")):
         on = where(rows, rank=rank)
         middle = [median(values(where(on, points=n), "error")) for n in points]
         ax.semilogy(points, middle, "-", color=colour, label=f"trained, {on[0]['heads']} × rank {rank}")

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
-from attnfun.studies.tables import distinct, median, panels, values, where
+from attnfun.studies.tables import coloured, distinct, median, panels, values, where
 
 HELPS = 0.9  # an error below this share of the shallow one counts as help
 LEARNED = 0.15  # trained full rank must come so low, or nothing is said of what makes up for it
@@ -134,7 +134,7 @@ def judge(table: Table) -> Verdict:
 
 
 def draw(table: Table) -> Any:
-    from attnfun.plots.panels import NETWORKS, title
+    from attnfun.plots.panels import title
 
     rows = where(table, way="trained")
     ns = distinct(rows, "points")
@@ -143,7 +143,7 @@ def draw(table: Table) -> Any:
         at = where(rows, points=points)
         full = [row for row in at if row["rank"] == row["dim"]]
         shapes = dict.fromkeys((row["rank"], row["heads"], row["hidden"]) for row in at if row["rank"] < row["dim"])
-        for colour, (rank, heads, hidden) in zip(NETWORKS, shapes, strict=False):
+        for colour, (rank, heads, hidden) in coloured(shapes):
             on = where(at, rank=rank, heads=heads, hidden=hidden)
             layers = sorted(distinct(on, "layers"))
             name = f"{heads} × rank {rank}, " + (f"MLP of {hidden}" if hidden else "no MLP")
@@ -154,7 +154,7 @@ def draw(table: Table) -> Any:
             low = [row for row in on if row["least"] is not None and row["layers"] == 1]
             if low:
                 label = f"excluded below, one layer, {heads} × rank {rank}"
-                ax.semilogy([1], [low[0]["least"]], "_", color="#b3261e", ms=16, mew=2, label=label)
+                ax.semilogy([1], [low[0]["least"]], "_", color=colour, ms=16, mew=2, label=label)
         ax.semilogy(
             values(full, "layers"), values(full, "error"), "s", color="k", ms=5, mfc="none", label="rank d, trained"
         )

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
-from attnfun.studies.tables import distinct, lacking, median, panels, values, where
+from attnfun.studies.tables import coloured, distinct, lacking, median, panels, values, where
 
 COORDINATES, NUMBER, POWERS = "coordinates", "number, p bits", "number, powers of two"
 SOFTMAX, TRAINED = "softmax, full rank", "softmax, trained"
@@ -233,7 +233,7 @@ def draw(table: Table) -> Any:
     figure, axes = panels(columns=2)
     left, right = axes[0]
     read = where(table, way=COORDINATES)
-    for colour, (d, r) in zip(NETWORKS, distinct([{"k": (x["dim"], x["rank"])} for x in read], "k"), strict=False):
+    for colour, (d, r) in coloured(distinct([{"k": (x["dim"], x["rank"])} for x in read], "k")):
         rows = where(read, dim=d, rank=r)
         heads = distinct(rows, "heads")
         bound = [_bound(rows, d, r, h) for h in heads]

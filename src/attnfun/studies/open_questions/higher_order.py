@@ -12,7 +12,7 @@ from typing import Any
 
 from attnfun.studies.relations.towers import above
 from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
-from attnfun.studies.tables import distinct, lacking, median, panels, values, where
+from attnfun.studies.tables import coloured, distinct, lacking, median, panels, values, where
 
 OUTER = "tanh(3*(p - q))"
 TERNARY = {
@@ -221,14 +221,14 @@ def judge(table: Table) -> Verdict:
 
 
 def draw(table: Table) -> Any:
-    from attnfun.plots.panels import BOUND, NETWORKS, title
+    from attnfun.plots.panels import BOUND, title
 
     figure, axes = panels(columns=3, width=4.7, height=4.3)
     for ax, part, head, note in (
         (axes[0, 0], "product", "Products of k relations", "exp(−2|x − y|²), k variables a side"),
         (axes[0, 1], "depth", "A relation of a relation of …", "tanh(2·) applied k times to x − y"),
     ):
-        for colour, eps in zip(NETWORKS, distinct(where(table, part=part), "eps"), strict=False):
+        for colour, eps in coloured(distinct(where(table, part=part), "eps")):
             rows = where(table, part=part, eps=eps)
             ax.semilogy(
                 values(rows, "order"), values(rows, "rank"), "o-", color=colour, ms=4, label=f"ε = {eps:g}: proved"
@@ -247,7 +247,7 @@ def draw(table: Table) -> Any:
         ax.legend(fontsize=7, frameon=False, loc="upper left")
         title(ax, head, note)
     ax = axes[0, 2]
-    for colour, name in zip(NETWORKS, distinct(where(table, part="ternary"), "case"), strict=False):
+    for colour, name in coloured(distinct(where(table, part="ternary"), "case")):
         rows = where(table, part="ternary", case=name)
         ax.loglog(values(rows, "rank"), values(rows, "proved"), "o-", color=colour, ms=4, label=f"{name}: proved")
         rows = where(table, part="ternary learned", case=name)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
-from attnfun.studies.tables import distinct, lacking, median, panels, values, where
+from attnfun.studies.tables import coloured, distinct, lacking, median, panels, values, where
 
 TIGHT = 1e-12
 _BITS = 300
@@ -162,7 +162,7 @@ def judge(table: Table) -> Verdict:
 def draw(table: Table) -> Any:
     import numpy as np
 
-    from attnfun.plots.panels import BOUND, NETWORKS, title
+    from attnfun.plots.panels import BOUND, title
 
     figure, axes = panels(columns=2, width=5.4, height=4.3)
     first, second = axes[0]
@@ -170,7 +170,7 @@ def draw(table: Table) -> Any:
     for ax in (first, second):
         ax.loglog(t, np.tanh(t / 2), "-", color=BOUND, lw=1, label="tanh(βe/2)")
     rows = where(table, part="adversary")
-    for colour, n in zip(NETWORKS, distinct(rows, "keys"), strict=False):
+    for colour, n in coloured(distinct(rows, "keys")):
         mine = where(rows, keys=n)
         first.loglog(
             [r["beta"] * r["error"] for r in mine], values(mine, "tv"), "o", ms=4, color=colour, label=f"{n:,} keys"
@@ -179,7 +179,7 @@ def draw(table: Table) -> Any:
     first.legend(fontsize=7, frameon=False, loc="lower right")
     title(first, "Scores made to attain it", "two groups of keys, in balls of 300 bits")
     rows = where(table, part="documents")
-    for colour, error in zip(NETWORKS, distinct(rows, "error"), strict=False):
+    for colour, error in coloured(distinct(rows, "error")):
         mine = where(rows, error=error)
         second.loglog(
             [r["beta"] * r["error"] for r in mine],

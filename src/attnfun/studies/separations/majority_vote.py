@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
-from attnfun.studies.tables import distinct, panels, slope, values, where
+from attnfun.studies.tables import coloured, distinct, panels, slope, values, where
 
 AGREE = 0.01  # between quadrature and counting
 TALLY = 0.999
@@ -169,7 +169,7 @@ def draw(table: Table) -> Any:
 
     figure, axes = panels(2, width=5.4, height=4.2)
     votes, ax = where(table, way="vote"), axes[0, 0]
-    for colour, dim in zip(NETWORKS, distinct(votes, "dim"), strict=False):
+    for colour, dim in coloured(distinct(votes, "dim")):
         rows = where(votes, dim=dim)
         heads = values(rows, "heads")
         ax.loglog(heads, [1 - v for v in values(rows, "predicted")], "-", color=colour, label=f"d = {dim}")

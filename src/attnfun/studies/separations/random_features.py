@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
-from attnfun.studies.tables import distinct, panels, values, where
+from attnfun.studies.tables import coloured, distinct, panels, values, where
 
 SAMPLERS = ("same", "independent", "compromise")
 # Read off random_features.png of the public repository NoahAmsel/attention-formers: dimension → heads → error.
@@ -185,14 +185,14 @@ def judge(table: Table) -> Verdict:
 
 
 def draw(table: Table) -> Any:
-    from attnfun.plots.panels import FAINT, NETWORKS, title
+    from attnfun.plots.panels import FAINT, title
 
     dims = distinct(table, "dim")
     figure, axes = panels(min(2, len(dims)), -(-len(dims) // 2), width=5.6)
     for ax, dim in zip(axes.flat, dims, strict=False):
         rows = where(table, dim=dim)
         heads = distinct(rows, "heads")
-        for colour, sampler in zip(NETWORKS, SAMPLERS, strict=False):
+        for colour, sampler in coloured(SAMPLERS):
             for column, line in (("with_average", "o-"), ("error", "o:")):
                 seen = [mean(where(rows, sampler=sampler, heads=h), column) for h in heads]
                 label = {"same": "k = q"}.get(sampler, sampler) + (", heads alone" if column == "error" else "")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
-from attnfun.studies.tables import distinct, lacking, median, panels, values, where
+from attnfun.studies.tables import coloured, distinct, lacking, median, panels, values, where
 
 LEARNED = {16: 0.08, 64: 0.15}  # an error that counts as learned
 NOT_LEARNED = {16: 0.3, 64: 0.5}  # and one that does not; at ranks up to d/2
@@ -147,14 +147,14 @@ def judge(table: Table) -> Verdict:
 
 
 def draw(table: Table) -> Any:
-    from attnfun.plots.panels import FAINT, NETWORKS, title
+    from attnfun.plots.panels import FAINT, title
 
     dims = distinct(table, "dim")
     figure, axes = panels(len(dims), width=6.2, height=4.8)
     for ax, dim in zip(axes[0], dims, strict=True):
         rows = where(table, way="trained", dim=dim)
         lines = distinct([{"line": row["rank"] * row["heads"]} for row in rows], "line")
-        for colour, line in zip(NETWORKS, lines, strict=False):
+        for colour, line in coloured(lines):
             on = [row for row in rows if row["rank"] * row["heads"] == line]
             ranks = sorted(distinct(on, "rank"))
             middle = [median(values(where(on, rank=rank), "error")) for rank in ranks]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
-from attnfun.studies.tables import distinct, median, panels, slope, values, where
+from attnfun.studies.tables import coloured, distinct, median, panels, slope, values, where
 
 LOW, HIGH = -2.0, 3.0
 BUILT = ("published", "inclusive", "optimal")
@@ -84,11 +84,11 @@ def judge(table: Table) -> Verdict:
 
 
 def draw(table: Table) -> Any:
-    from attnfun.plots.panels import NETWORKS, title
+    from attnfun.plots.panels import title
 
     figure, axes = panels(height=4.6)
     ax = axes[0, 0]
-    for colour, way in zip(NETWORKS, BUILT, strict=False):
+    for colour, way in coloured(BUILT):
         rows = where(table, way=way)
         ax.loglog(values(rows, "p"), values(rows, "error"), "o-", color=colour, ms=4, label=f"{way}: measured")
         ax.loglog(values(rows, "p"), values(rows, "proved"), "_", color=colour, ms=14, mew=2, label=f"{way}: proved")

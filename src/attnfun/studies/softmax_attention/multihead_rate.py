@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
-from attnfun.studies.tables import distinct, median, panels, slope, values, where
+from attnfun.studies.tables import coloured, distinct, median, panels, slope, values, where
 
 LOW, HIGH = -2.0, 3.0
 BUILT = ("published", "chain")
@@ -138,7 +138,7 @@ def draw(table: Table) -> Any:
 
     figure, axes = panels(columns=2)
     ax = axes[0, 0]
-    for colour, way in zip(NETWORKS, BUILT, strict=False):
+    for colour, way in coloured(BUILT):
         rows = sorted(where(table, way=way), key=lambda row: (row["n"] - 2) * row["heads"])
         cells = [(row["n"] - 2) * row["heads"] for row in rows]
         ax.loglog(cells, values(rows, "error"), "o", color=colour, ms=4, label=f"{way}: measured")
@@ -153,7 +153,7 @@ def draw(table: Table) -> Any:
     ax = axes[0, 1]
     trained = where(table, way="learned")
     n = trained[0]["n"]
-    for colour, way in zip(NETWORKS, BUILT, strict=False):
+    for colour, way in coloured(BUILT):
         rows = where(table, way=way, n=n)
         ax.loglog(values(rows, "heads"), values(rows, "error"), "o-", color=colour, ms=4, label=way)
     for style, c in zip(("--", ":", "-."), sorted(distinct(where(table, way="soft"), "sharpness")), strict=False):

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
-from attnfun.studies.tables import distinct, median, panels, slope, values, where
+from attnfun.studies.tables import coloured, distinct, median, panels, slope, values, where
 
 CHANNELS = 32  # of the published code, all but one 0
 GRIDS = ("published", "interpolated")
@@ -199,7 +199,7 @@ def draw(table: Table) -> Any:
 
     figure, axes = panels(columns=2)
     ax = axes[0, 0]
-    for colour, way in zip(NETWORKS, GRIDS, strict=False):
+    for colour, way in coloured(GRIDS):
         rows = where(table, way=way, heads=1)
         name = "published grid" if way == "published" else "best temperature"
         ax.loglog(values(rows, "p"), values(rows, "error"), "o-", ms=4, color=colour, label=f"{name}: measured")

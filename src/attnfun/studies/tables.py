@@ -58,6 +58,14 @@ def coloured(items: Iterable[Any]) -> list[tuple[str, Any]]:
     return list(zip(cycle(NETWORKS), items, strict=False))
 
 
+STYLES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (1, 4)), (0, (6, 2, 1, 2)), (0, (3, 5)))
+
+
+def styled(items: Iterable[Any], styles: Sequence[Any] = STYLES) -> list[tuple[Any, Any]]:
+    """(line style, item) for every item, as `coloured`."""
+    return list(zip(cycle(styles), items, strict=False))
+
+
 def panels(columns: int = 1, rows: int = 1, width: float = 5.2, height: float = 4.0) -> tuple[Any, Any]:
     """(Figure, array of axes with shape (rows, columns)) in the house's style."""
     from matplotlib.figure import Figure

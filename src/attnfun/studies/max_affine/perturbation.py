@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
-from attnfun.studies.tables import distinct, median, panels, slope, values, where
+from attnfun.studies.tables import coloured, distinct, median, panels, slope, styled, values, where
 
 SIZES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 STILL = 0.12  # cells by which walls may move and count as unmoved
@@ -159,18 +159,16 @@ def judge(table: Table) -> Verdict:
 
 
 def draw(table: Table) -> Any:
-    from attnfun.plots.panels import NETWORKS, title
+    from attnfun.plots.panels import title
 
     figure, axes = panels(1, 1, 7.4, 4.4)
     ax = axes[0, 0]
-    kinds = dict(zip(distinct(table, "kind"), NETWORKS, strict=False))
-    styles = ("-", "--", ":", "-.")
-    for kind, colour in kinds.items():
-        for style, head in zip(styles, distinct(where(table, kind=kind), "head"), strict=False):
+    for colour, kind in coloured(distinct(table, "kind")):
+        for style, head in styled(distinct(where(table, kind=kind), "head")):
             rows = [row for row in where(table, head=head) if row["eta"]]
             etas = values(rows, "eta")
             ax.fill_between(etas, values(rows, "error_min"), values(rows, "error_max"), color=colour, alpha=0.12, lw=0)
-            ax.loglog(etas, values(rows, "error"), style, marker="o", ms=3, color=colour, lw=1.2, label=head)
+            ax.loglog(etas, values(rows, "error"), ls=style, marker="o", ms=3, color=colour, lw=1.2, label=head)
             clean = where(table, head=head, eta=0.0)[0]["error"]
             ax.loglog([etas[0] / 2], [clean], "<", color=colour, ms=5)
     ax.set(xlabel="relative perturbation η of every weight", ylabel="sup error")

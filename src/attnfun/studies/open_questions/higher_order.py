@@ -233,15 +233,16 @@ def draw(table: Table) -> Any:
             ax.semilogy(
                 values(rows, "order"), values(rows, "rank"), "o-", color=colour, ms=4, label=f"ε = {eps:g}: proved"
             )
-            ax.semilogy(
-                values(rows, "order"), values(rows, "rank_lower"), "_", color=colour, ms=14, label="needed by any"
-            )
+            ax.semilogy(values(rows, "order"), values(rows, "rank_lower"), "_", color=colour, ms=14)
             ruled = [r for r in rows if r["rule"] is not None]
-            if ruled:
-                ax.semilogy(values(ruled, "order"), values(ruled, "rule"), ":", color=colour, label="by counting")
+            ax.semilogy(values(ruled, "order"), values(ruled, "rule"), ":", color=colour)
+        ax.plot([], [], "k_", ms=14, label="needed by any")
+        if any(r["rule"] is not None for r in where(table, part=part)):
+            ax.plot([], [], "k:", label="by counting")
         ax.set(xlabel="order k" if part == "product" else "depth k", ylabel="rank")
         ax.set_xticks(distinct(where(table, part=part), "order"))
-        ranks = sorted(distinct(where(table, part=part), "rank"))
+        most = max(values(where(table, part=part), "rank"))
+        ranks = [2**k for k in range(12) if 2**k <= 2 * most]
         ax.set_yticks(ranks, [str(r) for r in ranks])
         ax.minorticks_off()
         ax.legend(fontsize=7, frameon=False, loc="upper left")

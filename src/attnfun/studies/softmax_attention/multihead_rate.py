@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnfun.studies.study import HOLDS, LIMITS, REFUTED, Row, Study, Table, Unit, Verdict
-from attnfun.studies.tables import coloured, distinct, median, panels, slope, values, where
+from attnfun.studies.tables import STYLES, coloured, distinct, median, panels, slope, styled, values, where
 
 LOW, HIGH = -2.0, 3.0
 BUILT = ("published", "chain")
@@ -156,10 +156,10 @@ def draw(table: Table) -> Any:
     for colour, way in coloured(BUILT):
         rows = where(table, way=way, n=n)
         ax.loglog(values(rows, "heads"), values(rows, "error"), "o-", color=colour, ms=4, label=way)
-    for style, c in zip(("--", ":", "-."), sorted(distinct(where(table, way="soft"), "sharpness")), strict=False):
+    for style, c in styled(sorted(distinct(where(table, way="soft"), "sharpness")), STYLES[1:]):
         rows = where(table, way="soft", sharpness=c)
         ax.loglog(
-            values(rows, "heads"), values(rows, "error"), style, color="#52606d", label=f"published at βΔ² = {c:g}"
+            values(rows, "heads"), values(rows, "error"), ls=style, color="#52606d", label=f"published at βΔ² = {c:g}"
         )
     ax.loglog(values(trained, "heads"), values(trained, "error"), "x", color=NETWORKS[4], label="learned, each seed")
     rows = where(table, way="continued")

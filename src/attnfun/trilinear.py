@@ -191,7 +191,11 @@ def _fewest(found: Expansion, terms: Sides, eps: float) -> Sides | None:
 
     def good(count: int) -> bool:
         stored = taken(count)
-        return trilinear_error(found.table, found.error, stored) + trilinear_rounding(stored) <= eps * (1 - 1e-12)
+        try:
+            error = trilinear_error(found.table, found.error, stored)
+        except Undecided:  # too many to be compared
+            return False
+        return error + trilinear_rounding(stored) <= eps * (1 - 1e-12)
 
     few, many = 0, terms[0].shape[1]
     if not good(many):

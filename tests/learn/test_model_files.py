@@ -143,10 +143,12 @@ def forged(path: Path, target: dict[str, Any] | None = None, tensors: dict[str, 
     [
         ("two towers", {"signs": [2.0]}),
         ("two towers", {"signs": "a"}),
+        ("two towers", {"signs": [10**400]}),
         ("two towers", {"sides": []}),
         ("two towers", {"of": {"kind": "relation"}}),
         ("table", {"beta": float(-1)}),
         ("table", {"beta": "a"}),
+        ("table", {"beta": 10**400}),
         ("table", {"ids": ["a"]}),
         ("table", {"reads": {"names": ["y"], "inner": None, "ends": None}}),
         ("pairs", {"task": {"kind": "matching"}}),
@@ -155,6 +157,7 @@ def forged(path: Path, target: dict[str, Any] | None = None, tensors: dict[str, 
         ("pairs", {"task": None}),
         ("pairs", {"free": 1}),
         ("averages", {"task": {"kind": "sparse average", **HUGE}}),
+        ("averages", {"task": {"kind": "sparse average", **HUGE, "z_range": [0, 10**400]}}),
         ("best key", {"task": {"kind": "lexicographic", "levels": 5, "coordinates": 2, "names": ["x1", "x2", "one"]}}),
         ("sampler", {"tokens": [0, 1, 0]}),
         ("sampler", {"coordinates": ["b", "a"]}),
@@ -185,6 +188,16 @@ def test_numbers_that_are_not_finite_are_refused(name: str, tmp_path: Path) -> N
                 af.load(path)
             forged(path, tensors={part: array})
     af.load(path)
+
+
+def test_a_shape_of_another_dtype_is_written_read_and_compared(tmp_path: Path) -> None:
+    pairs, path = af.matching(4, 5), tmp_path / "m.safetensors"
+    names = pairs.network.coordinates, pairs.network.outputs
+    short = af.train(TokenArchitecture.plain(*names, layers=1, heads=1, rank=2, dtype="float32"), pairs, **QUICK)
+    short.save(path)
+    back = af.load(path)
+    assert back.network.dtype == "float32" and np.array_equal(back([1, 2, 3, 4]), short([1, 2, 3, 4]))
+    assert len(af.compare(pairs, back).entries) == 2
 
 
 def test_units_are_read_only_where_nothing_is_proved_of_them(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.learn import Progress, SampledTask
+from attnfun.learn import Progress, SampledTask, token_tasks
 from attnfun.learn.token_tasks import PromptTask, prompts
 from attnfun.learn.token_weights import random_tokens, token_scales, token_vector, tokens_of
 from attnfun.network import TokenArchitecture
@@ -257,3 +257,10 @@ def test_any_sampler_of_tokens_is_trained_on() -> None:
         SampledTask("odd", sampler, task.coordinates, tokens=3)
     with pytest.raises(af.InvalidRequest):
         af.train(TokenArchitecture.plain(("a",), ("f",)), task, steps=1)
+
+
+def test_networks_are_run_in_parts_that_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, tokens = af.matching(4, 5).network, np.random.default_rng(0).normal(size=(7, 4, 5))
+    whole = token_tasks.run_tokens(network, tokens)
+    monkeypatch.setattr(token_tasks, "_PAIRS", 32)  # two matrices of four tokens at a time
+    assert np.array_equal(token_tasks.run_tokens(network, tokens), whole) and whole.shape[0] == 7

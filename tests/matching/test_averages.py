@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from attnfun.certify.sparse_average import prove_by_sparse_average
 from attnfun.certify.view import Undecided
 from attnfun.constructions.matching.sparse_average import curve_keys, curve_query, sparse_average_network
 from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.network import TokenLayer
 
 CASES: list[dict[str, Any]] = [
     {"tokens": 64, "q": 4, "subsets": 100},
@@ -107,6 +109,24 @@ def test_spoilt_networks_and_queries_are_not_proved() -> None:
 
     out = made.network.run(encode_average(made.codes, nudged[:16], z))
     assert proved.error < np.abs(out - made.exact(z, made.subsets[:16])).max() <= loose.error
+
+
+def test_what_may_overflow_is_not_proved() -> None:
+    made = af.sparse_average(16, 2, keys="curve")
+    queries = np.array([[curve_query(16, np.array(s))] for s in made.subsets])
+    single = [(name, array.astype(np.float32)) for name, array in made.network.heads[0].arrays.items()]
+    head = replace(made.network.heads[0], **dict(single))
+    short = replace(
+        made.network,
+        layers=(TokenLayer((head,)),),
+        constants=made.network.constants.astype(np.float32),
+        readout=made.network.readout.astype(np.float32),
+        dtype="float32",
+    )
+    sharp = sparse_average_network(4, 1, 2.0**1020)
+    for network, ends in ((short, (-1e50, 1e50)), (sharp, made.z_range), (made.network, (-1e308, 0.0))):
+        with pytest.raises(Undecided):
+            prove_by_sparse_average(network, made.codes, queries, made.subsets, ends)
 
 
 def test_torch_and_record() -> None:

@@ -164,6 +164,24 @@ def test_a_spoilt_entry_is_never_proved(order: int, self_allowed: bool) -> None:
     assert proved  # moving b, or the heights of the second head, is allowed and counted
 
 
+def test_logits_that_overflow_are_not_proved() -> None:
+    made = af.matching(3, 6, self_allowed=False)
+    first, second = made.network.heads
+    key, at = first.key.copy(), made.network.coordinates.index
+    key[at("cos"), 0], key[at("sin"), 1], key[at("null"), 2] = 2.0**988, -(2.0**988), 0.9 * 2.0**988
+    for lift, proved in ((2.0**990, True), (np.finfo(np.float64).max, False)):
+        key[at("null"), 3] = lift
+        layer = TokenLayer((TokenHead(first.name, **{**first.arrays, "key": key}), second))
+        network = replace(made.network, layers=(layer,))
+        with np.errstate(all="ignore"):
+            assert np.isfinite(network.run(made.encode([0, 3, 1]))).all() == proved
+        if proved:
+            assert prove_by_matching(network, 3, 6, 2, self_allowed=False).margin > 0
+        else:
+            with pytest.raises(Undecided):
+                prove_by_matching(network, 3, 6, 2, self_allowed=False)
+
+
 def test_other_networks_are_not_proved() -> None:
     made = af.matching(4, 17)
     carried = replace(made.network, layers=(replace(made.network.layers[0], carry=np.eye(5)),))

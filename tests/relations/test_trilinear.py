@@ -103,6 +103,9 @@ def test_a_forged_form_is_refuted_or_refused(tmp_path: Path) -> None:
     assert certificate.status is not Status.PROVED or certificate.error[1] <= 1e-4
     dataclasses.replace(form, coefficients=(a * 1e200, b * 1e200, c)).save(path)
     assert af.verify(path).status in (Status.UNDECIDED, Status.REFUTED)
+    long = tuple(np.ones((5000, 1)) for _ in range(3))  # a file of 120 kB that asks for a table of a terabyte
+    dataclasses.replace(form, coefficients=long).save(path)
+    assert af.verify(path).status is Status.UNDECIDED
     form.save(path)
     data = path.read_bytes()
     for where in range(9, len(data), max(1, len(data) // 60)):

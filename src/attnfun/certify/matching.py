@@ -148,7 +148,7 @@ def _pattern(network: TokenNetwork, order: int, self_allowed: bool) -> tuple[flo
     found, readout = matrix(1, {("found", 0): 1.0}), {("found", 0): 1.0}
     if order == 3:
         shut = float(heads[0].key[at["pair"], 2])
-        if not shut >= {"float64": 800.0, "float32": 110.0}[network.dtype]:
+        if not {"float64": 800.0, "float32": 110.0}[network.dtype] <= shut <= LARGEST[network.dtype]:
             raise Undecided("single tokens are not shut out")
         key = {("pair cos", 0): a, ("pair sin", 1): -a, ("one", 2): -shut, ("pair", 2): shut, ("null", 2): b}
         wanted = [(matrix(3, query), matrix(3, key), matrix(1, {("pair", 0): 1.0}), found.T)]
@@ -164,7 +164,8 @@ def _pattern(network: TokenNetwork, order: int, self_allowed: bool) -> tuple[flo
                 float(head.key[at["null"], c]) for head, c in ((heads[0], 3), (heads[1], 2), (heads[1], 3))
             )
             stretch, shift = float(heads[1].output[0, at["found"]]), -float(network.readout[at["zero"], 0])
-            if not (lift >= 2 * a and 32 <= high <= 512 and 0 < odds < 1 and 0 < stretch < 16 and 0 < shift < 16):
+            lifted = 2 * a <= lift <= LARGEST[network.dtype]  # a logit b + lift that overflows is no logit
+            if not (lifted and 32 <= high <= 512 and 0 < odds < 1 and 0 < stretch < 16 and 0 < shift < 16):
                 raise Undecided("the second head does not count twins")
             twins = {("zero", 0): 1.0, ("half", 1): 1.0, ("one", 2): 1.0}
             counted = {("zero", 0): high, ("half", 1): high, ("null", 2): high, ("null", 3): odds}

@@ -16,7 +16,8 @@ the weights are those of equal logits moved by at most (t_max − t_min)/2 + E:
 position of the set each, equally many; the output is the mean of theirs, whose errors are at most the largest, and the
 sum costs γ_{H+4} max|z|.
 
-Failure mode: Undecided where a logit outside S is not below those of S, or the network is another.
+Failure mode: Undecided where a logit outside S is not below those of S, where one may overflow, in float32, or where
+the network is another.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.certify.rounding import ROUNDOFF, gamma, hypotheses
+from attnfun.certify.rounding import LARGEST, ROUNDOFF, gamma, hypotheses
 from attnfun.certify.view import Undecided
 from attnfun.network import TokenNetwork
 from attnfun.network.head import Array
@@ -61,6 +62,8 @@ def prove_by_sparse_average(
     N, m = keys.shape
     heads = len(network.heads)
     beta = _pattern(network, m)
+    if network.dtype != "float64":
+        raise Undecided("averages are proved in float64: codes and z are cut to float32 before anything is counted")
     u = ROUNDOFF[network.dtype]
     if queries.shape != (len(subsets), heads, m) or not (np.isfinite(keys).all() and np.isfinite(queries).all()):
         raise Undecided("keys and queries do not fit, or are not finite")
@@ -72,6 +75,9 @@ def prove_by_sparse_average(
     if not low <= high:  # NaN must not pass
         raise Undecided("the range of z is empty")
     width, size = (high - low) * _SAFE, max(abs(low), abs(high))
+    logits = m * beta * float(np.abs(keys).max()) * max(1.0, float(np.abs(queries).max()))
+    if not (size < LARGEST[network.dtype] and logits < LARGEST[network.dtype]):
+        raise Undecided("logits or values past what is counted")
     worst, margin = 0.0, math.inf
     for head in range(heads):
         found = _one_head(keys, queries[:, head], tuple(s[head::heads] for s in subsets), beta, u)

@@ -28,6 +28,7 @@ from attnfun.network.trilinear import Sides, evaluate_trilinear
 from attnfun.targets import Box
 
 _U = 2.0**-53
+_MOST = 1 << 27  # numbers in a table: a gigabyte
 
 
 def trilinear_table(graph: Graph, box: Box, tolerance: float) -> Expansion:
@@ -39,6 +40,8 @@ def trilinear_table(graph: Graph, box: Box, tolerance: float) -> Expansion:
 def trilinear_error(table: Array, error: float, stored: Sides) -> float:
     """A bound of sup |r − Σ_i a_i b_i c_i| for stored coefficients (N, rank) a side, padded to the table's shape."""
     shape = tuple(max(n, len(s)) for n, s in zip(table.shape, stored, strict=True))
+    if math.prod(shape) > _MOST or shape[0] * shape[1] * stored[0].shape[1] > _MOST:
+        raise Undecided(f"trilinear: {' by '.join(map(str, shape))} coefficients are more than are compared")
     C = np.pad(table, [(0, n - m) for n, m in zip(shape, table.shape, strict=True)])
     A, B, G = (np.pad(s, [(0, n - len(s)), (0, 0)]) for n, s in zip(shape, stored, strict=True))
     if not all(np.isfinite(s).all() for s in (A, B, G)):

@@ -371,7 +371,7 @@ def task_from_json(data: Any) -> HeadTask:
     """What `to_json` of a task wrote; InvalidRequest for anything else."""
     try:
         made: HeadTask = TASKS[data["kind"]].from_json(data)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InvalidRequest(f"it does not say what its network is for ({error})") from None
     return made
 

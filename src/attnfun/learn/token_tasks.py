@@ -27,6 +27,7 @@ from attnfun.targets.in_context_batch import draw_prompts, exact_for_all
 from attnfun.targets.set_function import pair_tokens
 
 Embedding = tuple[tuple[tuple[Array, Array], ...], Array]
+_PAIRS = 1 << 24  # of tokens at a time: 128 MB of logits a head
 
 
 class TokenTask(Protocol):
@@ -308,6 +309,8 @@ def widened(tokens: Array, width: int) -> Array:
 
 
 def run_tokens(network: Any, tokens: AnyArray) -> Array:
-    """The network's outputs in float64; infinities and NaN as they come."""
+    """(batch, n, width) → the network's outputs in float64; infinities and NaN as they come. Few pairs at a time."""
+    step = max(1, _PAIRS // max(1, tokens.shape[1] ** 2))
     with np.errstate(all="ignore"):
-        return np.asarray(network.run(tokens), dtype=np.float64)
+        parts = [network.run(tokens[start : start + step]) for start in range(0, len(tokens), step)]
+    return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])

@@ -18,6 +18,16 @@ def whole_number(name: str, value: Any, least: int, most: int | None = None) -> 
     return int(value)
 
 
+def positive_or_none(name: str, value: Any) -> float | None:
+    """`value` as a positive double, None as None, or an InvalidRequest that names it."""
+    if value is None:
+        return None
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not (number and 0 < value < 2.0**1023):  # NaN must not pass
+        raise InvalidRequest(f"{name}={_shown(value)}: a positive number is needed")
+    return float(value)
+
+
 def _shown(value: Any) -> str:
     if isinstance(value, int) and value.bit_length() > 200:
         return f"{'-' if value < 0 else ''}2^{value.bit_length() - 1}…"

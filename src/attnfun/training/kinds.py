@@ -2,10 +2,10 @@
 
 | kind | file |
 | --- | --- |
-| prompts, sequences, sets, points on a sphere, samplers, constructed heads on tokens | `training_tokens` |
-| towers of a relation, perceptrons in their place (of ternary relations too) | `training_towers` |
-| a head over a table of keys | `training_retrieval` |
-| a trilinear form | `training_forms` |
+| prompts, sequences, sets, points on a sphere, samplers, constructed heads on tokens | `tokens.py` (`neighbours.py`) |
+| towers of a relation, perceptrons in their place (of ternary relations too) | `towers.py` |
+| a head over a table of keys | `retrieval.py` |
+| a trilinear form | `forms.py` |
 """
 
 from __future__ import annotations

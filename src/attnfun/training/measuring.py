@@ -102,7 +102,8 @@ def yardstick(network: Measurable) -> Yardstick:
 
 
 def _draws(tokens: int, heads: int) -> int:
-    return max(_LEAST, min(_DRAWS, _WORK // (tokens * tokens * max(1, heads))))
+    pairs = tokens * tokens * max(1, heads)
+    return max(min(_LEAST, max(8, (1 << 28) // pairs)), min(_DRAWS, _WORK // pairs))
 
 
 def _finite(error: Array) -> Array:
@@ -198,7 +199,7 @@ def _decisions(network: Built, rng: np.random.Generator) -> Yardstick:
         return np.asarray(task.read(run_tokens(one.network, widened(given, one.network.width))))
 
     wrong = (lambda one: task.wrong(outputs(one), values)) if task.decided else None
-    own, what = task.to_json(), "fresh draws"
+    own, what = {key: value for key, value in task.to_json().items() if key != "dtype"}, "fresh draws"
     return Yardstick(
         task.text,
         task.domain,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from attnfun.averages import SparseAverage
 from attnfun.errors import InvalidRequest
 from attnfun.learn import Fit
+from attnfun.learn.head_tasks import MatchingTask
 from attnfun.learn.token_tasks import (
     PromptTask,
     SampledTask,
@@ -123,6 +124,8 @@ def _head(source: Built | HeadModel, architecture: TokenArchitecture | None, req
     free = architecture is not None or (isinstance(source, HeadModel) and source.free)
     shape = architecture or own.architecture
     _same_tokens(shape, own.coordinates[: task.token_width], own.outputs)
+    if isinstance(task, MatchingTask):
+        task = replace(task, dtype=shape.dtype)  # what is looked up is looked up in the network's own dtype
 
     def made(network: Any) -> HeadModel:
         return HeadModel(task, network, NOTHING, request, free)

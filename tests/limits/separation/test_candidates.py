@@ -337,6 +337,7 @@ def test_two_heads_with_fitted_polynomials_for_weights_are_above_the_bound() -> 
         {"eps": 0.0},
         {"eps": float("nan")},
         {"eps": "0.1"},
+        {"eps": 10**400},
     ],
 )
 def test_bad_requests(bad: dict[str, Any]) -> None:

@@ -42,8 +42,19 @@ def test_bounds_are_those_of_krawtchouk_rounded_outward(asked: dict[str, Any], e
 )
 def test_heads_needed_are_the_first_that_are_not_excluded(asked: dict[str, Any], eps: float) -> None:
     needed = af.bounds.cube(9, eps=eps, **asked).heads_needed
-    assert needed is not None and af.bounds.cube(9, heads=needed, **asked).exact < Fraction(eps)
-    assert af.bounds.cube(9, heads=needed - 1, **asked).exact >= Fraction(eps)
+    assert needed is not None and af.bounds.cube(9, heads=needed, **asked).exact <= Fraction(eps)
+    assert af.bounds.cube(9, heads=needed - 1, **asked).exact > Fraction(eps)
+
+
+def test_heads_that_attain_an_error_are_not_excluded_at_it() -> None:
+    """One head that reads two of four coordinates: the bound is attained, and both are a double."""
+    found = af.bounds.cube(4, 2, 1)
+    assert found.exact == found.lower == found.upper == krawtchouk.uncovered(4, [(0, 1)])
+    assert af.bounds.cube(4, 2, eps=found.lower).heads_needed == 1
+    none = af.bounds.cube(3, 2, 0)
+    assert af.bounds.cube(3, 2, eps=none.largest).heads_needed == 0
+    assert af.bounds.cube(3, 2, eps=none.floor).heads_needed is not None
+    assert str(af.bounds.cube(3, 3, 1).lower) == "0.0"
 
 
 def test_degrees_above_the_rank_are_seen_by_no_number_of_heads() -> None:
@@ -65,6 +76,8 @@ def test_degrees_above_the_rank_are_seen_by_no_number_of_heads() -> None:
         {"rank": 2, "candidates": 3},
         {"rank": 2, "heads": -1},
         {"rank": 2, "eps": float("inf")},
+        {"rank": 2, "eps": 10**400},
+        {"rank": 2, "eps": True},
         {"rank": 2, "dim": 257},
     ],
 )

@@ -45,7 +45,6 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from attnfun.errors import InvalidRequest
 from attnfun.limits.separation.candidate_energies import (
     DEGREES,
     MOST_CANDIDATES,
@@ -54,7 +53,7 @@ from attnfun.limits.separation.candidate_energies import (
 )
 from attnfun.limits.separation.harmonics import harmonics, seen_harmonics
 from attnfun.limits.separation.rank import least_heads
-from attnfun.targets.numbers import whole_number
+from attnfun.targets.numbers import positive_or_none, whole_number
 
 _U = 2.0**-53
 _HYPOTHESES = (
@@ -107,8 +106,7 @@ def neighbours(
     d, n = whole_number("dim", dim, 2, MOST_DIM), whole_number("candidates", candidates, 2, MOST_CANDIDATES)
     r, h = whole_number("rank", rank, 1), whole_number("heads", heads, 0)
     values = d if value_rank is None else min(d, whole_number("value_rank", value_rank, 1))
-    if eps is not None and not (isinstance(eps, (int, float)) and math.isfinite(eps) and eps > 0):
-        raise InvalidRequest(f"eps={eps!r}: a positive number is needed")
+    eps = positive_or_none("eps", eps)
     needed = None if eps is None else least_heads(lambda count: least_error(d, n, r, count, values) < eps)
     return NeighbourBound(
         d,
@@ -117,7 +115,7 @@ def neighbours(
         h,
         values,
         least_error(d, n, r, h, values),
-        None if eps is None else float(eps),
+        eps,
         needed,
         min(1.0, math.nextafter(1 - float(candidate_energies(d, n).low[0]), 2)),
         tuple(text.format(n=n, d=d, r=r, v=values) for text in _HYPOTHESES),

@@ -22,7 +22,7 @@ from attnfun.expressions import precision
 from attnfun.expressions.enclosures import arb, upper
 from attnfun.limits.separation import krawtchouk
 from attnfun.limits.separation.rank import least_heads
-from attnfun.targets.numbers import whole_number
+from attnfun.targets.numbers import positive_or_none, whole_number
 
 MOST_DIM = 256
 _BITS = 256
@@ -95,8 +95,7 @@ def cube(
         raise InvalidRequest("either rank (coordinates that a head reads) or values, and not both")
     if values is not None and n == 2:
         raise InvalidRequest("values: for one candidate only")
-    if eps is not None and not (isinstance(eps, (int, float)) and math.isfinite(eps) and eps > 0):
-        raise InvalidRequest(f"eps={eps!r}: a positive number is needed")
+    eps = positive_or_none("eps", eps)
     r = None if rank is None else whole_number("rank", rank, 1, d)
     v = None if values is None else whole_number("values", values, 1)
 
@@ -108,19 +107,19 @@ def cube(
 
     setting = "values" if v is not None else "coordinates" if n == 1 else "candidates"
     exact, floor = least(h), least(1 << d)  # so many heads see all that any number of them sees
-    needed = None if eps is None or floor >= Fraction(eps) else least_heads(lambda count: least(count) < Fraction(eps))
+    needed = None if eps is None or floor > Fraction(eps) else least_heads(lambda count: least(count) <= Fraction(eps))
     return CubeBound(
         d,
         r,
         v,
         h,
         setting,
-        -_above(-exact),
+        _below(exact),
         _attained(d, r, h) if setting == "coordinates" and r is not None else None,
         exact,
-        None if eps is None else float(eps),
+        eps,
         needed,
-        -_above(-floor),
+        _below(floor),
         _above(least(0)),
         (_TARGETS[n], _HEADS[setting], _CAVEAT),
         _SOURCE,
@@ -145,3 +144,8 @@ def _above(value: Fraction) -> float:
     """The least double at or above it."""
     near = float(value)
     return near if Fraction(near) >= value else math.nextafter(near, math.inf)
+
+
+def _below(value: Fraction) -> float:
+    """The largest double at or below it."""
+    return 0.0 - _above(-value)

@@ -50,7 +50,7 @@ from attnfun.errors import InvalidRequest
 from attnfun.limits.separation.energies import Energies, energies
 from attnfun.limits.separation.harmonics import all_seen
 from attnfun.limits.separation.published import Quoted, high_precision_heads, low_precision_heads, majority_heads
-from attnfun.targets.numbers import whole_number
+from attnfun.targets.numbers import positive_or_none, whole_number
 
 Array = NDArray[np.float64]
 SETTINGS = ("scalar", "layer-scalar-v", "layer-any-v", "softmax-scalar-v", "softmax-any-v")
@@ -157,8 +157,7 @@ def rank(
         raise InvalidRequest("attends_self belongs to the layer settings")
     if value_rank is not None and not (attends_self and setting == "layer-any-v"):
         raise InvalidRequest("value_rank belongs to setting='layer-any-v' with attends_self; scalar values are full")
-    if eps is not None and not (isinstance(eps, (int, float)) and math.isfinite(eps) and eps > 0):
-        raise InvalidRequest(f"eps={eps!r}: a positive number is needed")
+    eps = positive_or_none("eps", eps)
     values = d if value_rank is None else whole_number("value_rank", value_rank, 0)
     ladder = _ladder(d, r, setting, float(bias), min(values, d - 1) if attends_self else 0)
     upper = ladder.upper(h) if setting == "scalar" else None
@@ -173,9 +172,9 @@ def rank(
         float(bias),
         ladder.lower(h),
         upper,
-        None if eps is None else float(eps),
-        None if eps is None else ladder.needed(float(eps)),
-        None if eps is None or setting != "scalar" else ladder.sufficient(float(eps)),
+        eps,
+        None if eps is None else ladder.needed(eps),
+        None if eps is None or setting != "scalar" else ladder.sufficient(eps),
         ladder.scale,
         hypotheses,
         _SOURCE,

@@ -43,7 +43,7 @@ from typing import Any
 from attnfun.errors import InvalidRequest
 from attnfun.limits.separation.products import least_eigenvalue
 from attnfun.limits.separation.published import Quoted, deep_sets_error, deep_sets_features
-from attnfun.targets.numbers import whole_number
+from attnfun.targets.numbers import positive_or_none, whole_number
 
 SETTINGS = ("unitary", "torus")
 MOST_DIM = 5
@@ -116,8 +116,7 @@ def sets(
     """
     n, d = whole_number("points", points, 2, _MOST), whole_number("dim", dim, 1, _MOST)
     h = whole_number("features", features, 0, None)
-    if eps is not None and not (isinstance(eps, (int, float)) and math.isfinite(eps) and eps > 0):
-        raise InvalidRequest(f"eps={eps!r}: a positive number is needed")
+    eps = positive_or_none("eps", eps)
     if setting is None:
         setting = "unitary" if d == 1 and degree is None else "torus"
     if setting not in SETTINGS:
@@ -144,7 +143,7 @@ def sets(
         measure = "all coordinates of all points are independent and uniform on the unit circle"
     share = max(Fraction(0), 1 - Fraction(h, terms))
     numbers = _down(low * share), _up(share), _down(low), _down(sharp), _down(sharp * share)
-    asked = None if eps is None else float(eps), _features(terms, sharp, eps), _features(terms, Fraction(1), eps)
+    asked = eps, _features(terms, sharp, eps), _features(terms, Fraction(1), eps)
     return SetBound(n, d, h, degree, setting, text, terms, *numbers, *asked, (measure, *_COMMON), _SOURCE)
 
 

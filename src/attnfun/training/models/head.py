@@ -184,7 +184,7 @@ def _read(path: str | os.PathLike[str], ignore: tuple[str, ...]) -> HeadModel:
             raise InvalidRequest("tokens of another dtype")
         if len(network.outputs) != task.outputs:
             raise InvalidRequest("outputs of another number")
-    except (KeyError, TypeError, ValueError, InvalidRequest) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, InvalidRequest) as error:
         raise DamagedFile(f"{os.fspath(path)} holds no trained head ({error})") from None
     request = meta.get("request")
     certificate = Certificate.stored(meta.get("certificate"), math.inf, network.dtype, task.text, task.domain)

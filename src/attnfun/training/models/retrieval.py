@@ -147,7 +147,7 @@ def load_retrieval_model(path: str | os.PathLike[str]) -> RetrievalModel:
         _fits(target, table, reads, network)
         if tables or type(beta) not in (int, float) or (ids is not None and len(ids) != len(table.points)):
             raise InvalidRequest("a table that does not fit")
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, InvalidRequest) as error:
+    except (LookupError, TypeError, ValueError, OverflowError, AttributeError, InvalidRequest) as error:
         raise DamagedFile(f"{os.fspath(path)} holds no trained head over a table ({error})") from None
     request, about = meta.get("request"), (math.inf, network.dtype, target.text, target.domain_text)
     certificate = Certificate.stored(meta.get("certificate"), *about)

@@ -96,7 +96,7 @@ def load_sequence_model(path: str | os.PathLike[str]) -> SequenceModel:
             raise ValueError("an embedding of another shape")
         if len(network.outputs) != target.outputs:
             raise ValueError("outputs of another number")
-    except (KeyError, TypeError, ValueError, InvalidRequest) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, InvalidRequest) as error:
         raise DamagedFile(f"{os.fspath(path)} holds no model of a sequence map ({error})") from None
     request = meta.get("request")
     about = np.inf, network.dtype, target.text, target.box.text

@@ -94,7 +94,7 @@ def load_token_model(path: str | os.PathLike[str]) -> TokenModel:
         if not isinstance(name, str) or network.coordinates[: len(names)] != names or network.outputs != outputs:
             raise InvalidRequest("coordinates or outputs of another task")
         task = SampledTask(name, _no_sampler(name), names, outputs, slice(*ends), held["chosen_by"])
-    except (KeyError, TypeError, ValueError, InvalidRequest) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, InvalidRequest) as error:
         raise DamagedFile(f"{os.fspath(path)} holds no network that was trained on a sampler ({error})") from None
     request, about = meta.get("request"), (math.inf, network.dtype, task.text, task.domain)
     certificate = Certificate.stored(meta.get("certificate"), *about)

@@ -133,7 +133,7 @@ def load_tower_model(path: str | os.PathLike[str]) -> TowerModel:
             for k, (one, network) in enumerate(zip(held["sides"], towers, strict=True))
         ]
         task = TowerTask(target, tuple(sides), signs)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, InvalidRequest) as error:
+    except (LookupError, TypeError, ValueError, OverflowError, AttributeError, InvalidRequest) as error:
         raise DamagedFile(f"{os.fspath(path)} holds no trained towers ({error})") from None
     request, about = meta.get("request"), (np.inf, towers[0].dtype, target.text, target.domain_text)
     certificate = Certificate.stored(meta.get("certificate"), *about)

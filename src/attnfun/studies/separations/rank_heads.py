@@ -218,7 +218,7 @@ STUDY = Study(
             "tasks": [
                 {"dim": 16, "points": 8, "sets": 4096, "lines": [[1, [16, 8, 4, 2, 1]], [4, [16, 8, 4, 2, 1]]],
                  "thin_values": False, "seeds": 3, "steps": 3000},
-                {"dim": 64, "points": 16, "sets": 4096, "lines": [[1, [64, 32, 16, 4]], [4, [64, 32, 16, 4]]],
+                {"dim": 64, "points": 16, "sets": 4096, "lines": [[1, [64, 32, 16, 8, 4]], [4, [64, 32, 16, 8, 4]]],
                  "thin_values": True, "seeds": 2, "steps": 1000},
             ]
         },

@@ -228,5 +228,5 @@ STUDY = Study(
     judge=judge,
     draw=draw,
     needs=("torch",),
-    full_time="18 minutes of CPU",
+    full_time="22 minutes of CPU",
 )  # fmt: skip

@@ -16,6 +16,7 @@ from attnfun.certify.sparse_average import AverageBound, prove_by_sparse_average
 from attnfun.certify.view import Undecided
 from attnfun.constructions.matching.sparse_average import (
     KEYS,
+    check_average_inputs,
     check_subsets,
     curve_keys,
     encode_average,
@@ -59,15 +60,7 @@ class SparseAverage:
 
         The query of a set is computed here, by a linear solve (random keys) or a product (curve), not by the network.
         """
-        values = np.asarray(z, dtype=np.float64)
-        values = values[:, None] if values.ndim == 1 else values
-        if values.shape != (self.tokens, self.dim) or not np.isfinite(values).all():
-            raise InvalidRequest(f"z of shape {values.shape}: {(self.tokens, self.dim)} finite numbers are needed")
-        if not (values.min() >= self.z_range[0] and values.max() <= self.z_range[1]):
-            raise InvalidRequest(f"z leaves the range {self.z_range} the network was made for")
-        named = check_subsets(subsets, self.tokens, self.q)
-        if len(named) != self.tokens:
-            raise InvalidRequest(f"{len(named)} sets for {self.tokens} tokens: every token names one")
+        values, named = check_average_inputs(z, subsets, self.tokens, self.q, self.dim, self.z_range)
         queries = set_queries(self.codes, self.keys, named, self.heads)
         if not set(named) <= set(self.subsets):
             _proved(self.network, self.codes, queries, named, self.z_range, self.eps)

@@ -25,6 +25,7 @@ from attnfun.constructions.matching.match2 import encode2
 from attnfun.constructions.matching.match3 import encode3
 from attnfun.constructions.matching.sparse_average import (
     KEYS,
+    check_average_inputs,
     check_subsets,
     curve_keys,
     encode_average,
@@ -335,16 +336,7 @@ class AverageTask:
 
     def _given(self, *inputs: Any) -> tuple[Array, tuple[tuple[int, ...], ...]]:
         z, subsets = _inputs(inputs, "z", "subsets")
-        values = np.asarray(z, dtype=np.float64)
-        values = values[:, None] if values.ndim == 1 else values
-        if values.shape != (self.tokens, self.dim) or not np.isfinite(values).all():
-            raise InvalidRequest(f"z of shape {values.shape}: {(self.tokens, self.dim)} finite numbers are needed")
-        if not (values.min() >= self.z_range[0] and values.max() <= self.z_range[1]):
-            raise InvalidRequest(f"z leaves the range {self.z_range} the network was made for")
-        named = check_subsets(subsets, self.tokens, self.q)
-        if len(named) != self.tokens:
-            raise InvalidRequest(f"{len(named)} sets for {self.tokens} tokens: every token names one")
-        return values, named
+        return check_average_inputs(z, subsets, self.tokens, self.q, self.dim, self.z_range)
 
     def draw(self, rng: np.random.Generator, count: int, noise: float = 0.0) -> tuple[Array, Array]:
         _no_noise(noise)

@@ -100,6 +100,22 @@ def encode_average(keys: Array, queries: Array, z: Array) -> Array:
     return np.concatenate([codes, queries.reshape((*z.shape[:-1], -1)), z, np.zeros_like(z)], axis=-1)
 
 
+def check_average_inputs(
+    z: Any, subsets: Any, tokens: int, q: int, dim: int, z_range: tuple[float, float]
+) -> tuple[NDArray[np.float64], tuple[tuple[int, ...], ...]]:
+    """(N, dim) finite numbers in the range, and one set for every token; InvalidRequest for anything else."""
+    values = np.asarray(z, dtype=np.float64)
+    values = values[:, None] if values.ndim == 1 else values
+    if values.shape != (tokens, dim) or not np.isfinite(values).all():
+        raise InvalidRequest(f"z of shape {values.shape}: {(tokens, dim)} finite numbers are needed")
+    if not (values.min() >= z_range[0] and values.max() <= z_range[1]):
+        raise InvalidRequest(f"z leaves the range {z_range} the network was made for")
+    named = check_subsets(subsets, tokens, q)
+    if len(named) != tokens:
+        raise InvalidRequest(f"{len(named)} sets for {tokens} tokens: every token names one")
+    return values, named
+
+
 def check_subsets(subsets: Any, tokens: int, q: int) -> tuple[tuple[int, ...], ...]:
     """Sets of q different positions from 0 to N − 1, sorted; InvalidRequest for anything else."""
     if isinstance(subsets, (str, bytes)) or not isinstance(subsets, (Sequence, np.ndarray)) or len(subsets) == 0:

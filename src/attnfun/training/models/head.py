@@ -7,7 +7,6 @@ at the weights themselves, and know their own construction's pattern only.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -36,7 +35,7 @@ from attnfun.network import (
     tokens_to_torch,
 )
 from attnfun.network.head import Array
-from attnfun.training.models.sequence import units_of
+from attnfun.training.models.common import kept, trained_words
 
 if TYPE_CHECKING:
     import torch
@@ -90,13 +89,7 @@ class HeadModel:
 
     def explain(self) -> str:
         """In words: what it is and what was seen of it."""
-        cost, c = self.cost, self.certificate
-        return (
-            f"{self.target.text}  for  {self.target.domain}\n"
-            f"Trained: {cost.layers} attention layer(s), {cost.heads} head(s), {cost.keys:,} constant tokens, "
-            f"{units_of(self.network)}{cost.parameters:,} parameters, {self.network.dtype}.\n"
-            f"{c.status.value.capitalize()}: {c.reason or f'within {c.error[1]:.3g}'}."
-        )
+        return trained_words(f"{self.target.text}  for  {self.target.domain}", self.network, self.certificate)
 
 
 def task_of(given: Built | HeadModel) -> HeadTask:
@@ -186,7 +179,4 @@ def _read(path: str | os.PathLike[str], ignore: tuple[str, ...]) -> HeadModel:
             raise InvalidRequest("outputs of another number")
     except (KeyError, TypeError, ValueError, OverflowError, InvalidRequest) as error:
         raise DamagedFile(f"{os.fspath(path)} holds no trained head ({error})") from None
-    request = meta.get("request")
-    certificate = Certificate.stored(meta.get("certificate"), math.inf, network.dtype, task.text, task.domain)
-    asked = dict(request) if isinstance(request, dict) else {}
-    return HeadModel(task, network, certificate, asked, held["free"])
+    return HeadModel(task, network, *kept(meta, network.dtype, task.text, task.domain), held["free"])

@@ -19,6 +19,7 @@ from attnfun.network.head import Array
 from attnfun.network.model_file import load_model, save_model
 from attnfun.targets.columns import Columns
 from attnfun.targets.relation import Relation
+from attnfun.training.models.common import kept
 
 if TYPE_CHECKING:
     import torch
@@ -149,10 +150,8 @@ def load_retrieval_model(path: str | os.PathLike[str]) -> RetrievalModel:
             raise InvalidRequest("a table that does not fit")
     except (LookupError, TypeError, ValueError, OverflowError, AttributeError, InvalidRequest) as error:
         raise DamagedFile(f"{os.fspath(path)} holds no trained head over a table ({error})") from None
-    request, about = meta.get("request"), (math.inf, network.dtype, target.text, target.domain_text)
-    certificate = Certificate.stored(meta.get("certificate"), *about)
-    asked = dict(request) if isinstance(request, dict) else {}
-    return RetrievalModel(target, table, reads, network, certificate, asked)
+    known = kept(meta, network.dtype, target.text, target.domain_text)
+    return RetrievalModel(target, table, reads, network, *known)
 
 
 def _fits(target: Relation, table: Table, reads: Reading, network: Network) -> None:

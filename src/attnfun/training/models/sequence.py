@@ -16,6 +16,7 @@ from attnfun.network import Cost, TokenArchitecture, TokenNetwork, TokenTransfor
 from attnfun.network.sequence_tokens import TokenSequence, sequence_to_torch
 from attnfun.sequence_approximant import sequences_of
 from attnfun.targets import Box, SequenceMap
+from attnfun.training.models.common import kept, trained_words
 
 if TYPE_CHECKING:
     import torch
@@ -71,13 +72,8 @@ class SequenceModel:
 
     def explain(self) -> str:
         """In words: what it is and what was seen of it."""
-        cost, c = self.cost, self.certificate
-        return (
-            f"{self.target.text}  for {self.target.tokens} tokens in  {self.target.box.text}\n"
-            f"Trained: {cost.layers} attention layer(s), {cost.heads} head(s), {cost.keys:,} constant tokens, "
-            f"{units_of(self.network)}{cost.parameters:,} parameters, {self.network.dtype}.\n"
-            f"{c.status.value.capitalize()}: {c.reason}."
-        )
+        asked = f"{self.target.text}  for {self.target.tokens} tokens in  {self.target.box.text}"
+        return trained_words(asked, self.network, self.certificate)
 
 
 def load_sequence_model(path: str | os.PathLike[str]) -> SequenceModel:
@@ -98,17 +94,8 @@ def load_sequence_model(path: str | os.PathLike[str]) -> SequenceModel:
             raise ValueError("outputs of another number")
     except (KeyError, TypeError, ValueError, OverflowError, InvalidRequest) as error:
         raise DamagedFile(f"{os.fspath(path)} holds no model of a sequence map ({error})") from None
-    request = meta.get("request")
-    about = np.inf, network.dtype, target.text, target.box.text
-    certificate = Certificate.stored(meta.get("certificate"), *about)
     sequence = TokenSequence(terms, constant, network)
-    return SequenceModel(target, sequence, certificate, dict(request) if isinstance(request, dict) else {})
-
-
-def units_of(network: TokenNetwork | TokenTransformer) -> str:
-    """ReLU units in words, where there are any."""
-    count = sum(network.units) if isinstance(network, TokenTransformer) else 0
-    return f"{count:,} ReLU units, " if count else ""
+    return SequenceModel(target, sequence, *kept(meta, network.dtype, target.text, target.box.text))
 
 
 def _matrix(rows: Any) -> NDArray[np.float64]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from attnfun.network import (
     save_tokens,
     tokens_to_torch,
 )
-from attnfun.training.models.sequence import units_of
+from attnfun.training.models.common import kept, trained_words
 
 if TYPE_CHECKING:
     import torch
@@ -71,13 +70,7 @@ class TokenModel:
 
     def explain(self) -> str:
         """In words: what it is and what was seen of it."""
-        cost, c = self.cost, self.certificate
-        return (
-            f"{self.target.text}  for  {self.target.domain}\n"
-            f"Trained: {cost.layers} attention layer(s), {cost.heads} head(s), {cost.keys:,} constant tokens, "
-            f"{units_of(self.network)}{cost.parameters:,} parameters, {self.network.dtype}.\n"
-            f"{c.status.value.capitalize()}: {c.reason}."
-        )
+        return trained_words(f"{self.target.text}  for  {self.target.domain}", self.network, self.certificate)
 
 
 def load_token_model(path: str | os.PathLike[str]) -> TokenModel:
@@ -96,9 +89,7 @@ def load_token_model(path: str | os.PathLike[str]) -> TokenModel:
         task = SampledTask(name, _no_sampler(name), names, outputs, slice(*ends), held["chosen_by"])
     except (KeyError, TypeError, ValueError, OverflowError, InvalidRequest) as error:
         raise DamagedFile(f"{os.fspath(path)} holds no network that was trained on a sampler ({error})") from None
-    request, about = meta.get("request"), (math.inf, network.dtype, task.text, task.domain)
-    certificate = Certificate.stored(meta.get("certificate"), *about)
-    return TokenModel(task, network, certificate, dict(request) if isinstance(request, dict) else {})
+    return TokenModel(task, network, *kept(meta, network.dtype, task.text, task.domain))
 
 
 def _no_sampler(name: str) -> Callable[[np.random.Generator, int], tuple[Any, Any]]:

@@ -18,6 +18,7 @@ from attnfun.network.model_file import load_model, save_model
 from attnfun.targets import Box
 from attnfun.targets.relation import Relation
 from attnfun.targets.ternary import Ternary
+from attnfun.training.models.common import kept
 
 if TYPE_CHECKING:
     import torch
@@ -135,9 +136,7 @@ def load_tower_model(path: str | os.PathLike[str]) -> TowerModel:
         task = TowerTask(target, tuple(sides), signs)
     except (LookupError, TypeError, ValueError, OverflowError, AttributeError, InvalidRequest) as error:
         raise DamagedFile(f"{os.fspath(path)} holds no trained towers ({error})") from None
-    request, about = meta.get("request"), (np.inf, towers[0].dtype, target.text, target.domain_text)
-    certificate = Certificate.stored(meta.get("certificate"), *about)
-    return TowerModel(task, towers, certificate, dict(request) if isinstance(request, dict) else {})
+    return TowerModel(task, towers, *kept(meta, towers[0].dtype, target.text, target.domain_text))
 
 
 def _side(data: Mapping[str, Any], network: Network, box: Box) -> Side:

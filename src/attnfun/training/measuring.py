@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -195,6 +196,7 @@ def _decisions(network: Built, rng: np.random.Generator) -> Yardstick:
     count = _draws(tokens + network.cost.keys, network.cost.heads)
     given, values = task.draw(rng, count)
 
+    @lru_cache(maxsize=1)  # errors and wrong decisions of one network are asked for one after the other
     def outputs(one: Built) -> Array:
         return np.asarray(task.read(run_tokens(one.network, widened(given, one.network.width))))
 

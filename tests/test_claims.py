@@ -29,6 +29,13 @@ def test_every_construction_and_every_method_of_proof_is_listed() -> None:
             assert f"`src/attnfun/certify/{path.name}`" in WRITTEN
 
 
+def test_no_section_is_empty_and_none_stands_twice() -> None:
+    _, *sections = re.split(r"^(###? .+)$", WRITTEN, flags=re.MULTILINE)
+    titles = sections[::2]
+    assert len(titles) == len(set(titles)) > 20
+    assert all(body.strip() for body in sections[1::2])
+
+
 @pytest.mark.parametrize("name", CONSTRUCTIONS)
 def test_every_construction_states_its_theorem(name: str) -> None:
     module = sys.modules[type(CONSTRUCTIONS[name]).__module__]

@@ -33,9 +33,11 @@ _LABEL = re.compile(
     r"(?: \([^)]*\))?[.:]\s",
 )
 
-_IN_CONTEXT = ("linear", "lasso", "logistic", "richardson")
-_NEIGHBOURS = ("full_rank", "scores", "tally", "majority_vote", "random_heads", "biased")
-_MATCHING = ("match2", "match3", "sparse_average")
+_ROOMS = {
+    "in_context": ("linear", "lasso", "logistic", "richardson"),
+    "neighbours": ("full_rank", "scores", "tally", "majority_vote", "random_heads", "biased"),
+    "matching": ("match2", "match3", "sparse_average"),
+}
 
 
 def methods() -> list[ModuleType]:
@@ -101,29 +103,12 @@ def _lines() -> Iterator[str]:
         for name, one in CONSTRUCTIONS.items()
     ]
     for title, module in (*chapters, ("Sequence maps: heads that gather, then networks that apply", sequence)):
-        parts = labelled(module.__doc__ or "")
-        yield from ("", f"### {title}", "")
-        yield from _blocks(parts["Statement"])
-        yield ""
-        for label in ("Source", "Size", "Bound", "Failure mode"):
-            yield f"- {label}: {_flat(parts[label])}"
-        yield f"- Code: `{_path(module)}`"
-    groups = (("in context", "in_context", _IN_CONTEXT), ("neighbours", "neighbours", _NEIGHBOURS))
-    for group, folder, name in ((group, folder, name) for group, folder, names in groups for name in names):
-        module = importlib.import_module(f"attnfun.constructions.{folder}.{name}")
-        parts = labelled(module.__doc__ or "")
-        yield from ("", f"### {group}, `{name}`: {_flat((module.__doc__ or '').split(chr(10))[0])}", "")
-    rooms = [("in_context", name) for name in _IN_CONTEXT] + [("matching", name) for name in _MATCHING]
-    for room, name in rooms:
-        module = importlib.import_module(f"attnfun.constructions.{room}.{name}")
-        parts = labelled(module.__doc__ or "")
-        title = _flat((module.__doc__ or "").split("\n")[0])
-        yield from ("", f"### {room.replace('_', ' ')}, `{name}`: {title}", "")
-        yield from _blocks(parts["Statement"])
-        yield ""
-        for label in ("Source", "Size", "Bound", "Failure mode"):
-            yield f"- {label}: {_flat(parts[label])}"
-        yield f"- Code: `{_path(module)}`"
+        yield from _chapter(title, module)
+    for room, names in _ROOMS.items():
+        for name in names:
+            module = importlib.import_module(f"attnfun.constructions.{room}.{name}")
+            title = _flat((module.__doc__ or "").split("\n")[0])
+            yield from _chapter(f"{room.replace('_', ' ')}, `{name}`: {title}", module)
     yield from ("", "### Limits", "")
     yield "Of finite relations, from the relation and the certificate alone (`docs/finite-relations.md`): integer"
     yield f"vectors rank exactly and obstructions exclude what they say (`{_path(check)}`); a rank is enough, or"
@@ -158,6 +143,17 @@ def _lines() -> Iterator[str]:
     yield from ("", "## Open", "")
     for claim in OPEN:
         yield f"- {claim}"
+
+
+def _chapter(title: str, module: ModuleType) -> Iterator[str]:
+    """One construction: its statement as its docstring has it, then the rest of the theorem in a list."""
+    parts = labelled(module.__doc__ or "")
+    yield from ("", f"### {title}", "")
+    yield from _blocks(parts["Statement"])
+    yield ""
+    for label in ("Source", "Size", "Bound", "Failure mode"):
+        yield f"- {label}: {_flat(parts[label])}"
+    yield f"- Code: `{_path(module)}`"
 
 
 def _path(module: ModuleType) -> str:

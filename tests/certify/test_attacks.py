@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
 import math
+import platform
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import flint
 import numpy as np
 import pytest
+import torch
 
 import attnfun as af
 from attnfun.certify import Certificate, Status, ellipse, moments, nodes, prove
 from attnfun.certify.moments import prove_by_moments
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.view import Undecided, view
-from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest
+from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.expressions import enclosures
 from attnfun.network import Network, load, save
 from certify.hunting import (
@@ -339,13 +344,30 @@ def test_flint_settings_of_others_neither_matter_nor_suffer(sine: af.Approximant
         flint.ctx.prec, flint.ctx.cap = before
 
 
-def test_another_rounding_mode_is_noticed(monkeypatch: pytest.MonkeyPatch, sine: af.Approximant) -> None:
-    def wrong() -> None:
-        raise AttnfunError("floating-point rounding is not to nearest in this process; no bound can be proved")
+@contextmanager
+def arithmetic(mode: str) -> Iterator[None]:
+    """The processor in another mode, as some libraries leave it."""
+    libm = ctypes.CDLL(ctypes.util.find_library("m"))
+    before = libm.fegetround()
+    try:
+        if mode == "flush":
+            assert torch.set_flush_denormal(True)
+        else:  # the numbers of <fenv.h> on x86 and on ARM
+            numbers = {"x86_64": (0x400, 0x800, 0xC00), "aarch64": (0x800000, 0x400000, 0xC00000)}[platform.machine()]
+            assert libm.fesetround(numbers[("down", "up", "zero").index(mode)]) == 0
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+        libm.fesetround(before)
 
-    monkeypatch.setattr(enclosures, "check_rounding", wrong)
-    certificate = prove(sine.network, sine.target, eps=1e-3)
-    assert certificate.status is Status.UNDECIDED and "rounding" in (certificate.reason or "")
+
+@pytest.mark.parametrize("mode", ["down", "up", "zero", "flush"])
+def test_another_arithmetic_is_noticed(mode: str, sine: af.Approximant) -> None:
+    with arithmetic(mode):
+        certificate = prove(sine.network, sine.target, eps=1e-3)
+    assert certificate.status is Status.UNDECIDED
+    assert ("flushed to zero" if mode == "flush" else "not to nearest") in (certificate.reason or "")
+    assert prove(sine.network, sine.target, eps=1e-3).status is Status.PROVED
 
 
 # ---------------------------------------------------------------- the file

@@ -25,7 +25,11 @@ for _k in range(2, 8):
 
 
 def check_rounding() -> None:
-    """Raise unless float64 rounds to nearest, ties to even (some libraries switch the mode of the whole process)."""
+    """Raise unless float64 rounds to nearest, ties to even, and keeps subnormal numbers, as operands and as results.
+
+    Some libraries switch the mode of the whole process. The numbers are read from text, so that the processor divides
+    and multiplies them here, and no compiler did so before.
+    """
     one, tiny, half_ulp = float("1.0"), float("1e-20"), 2.0**-53
     nearest = (
         one + tiny == one
@@ -37,6 +41,9 @@ def check_rounding() -> None:
     )
     if not nearest:
         raise AttnfunError("floating-point rounding is not to nearest in this process; no bound can be proved")
+    normal, least = float("2.2250738585072014e-308"), float("5e-324")
+    if not (normal / 2 > 0 and least * float("4503599627370496.0") == normal):
+        raise AttnfunError("subnormal numbers are flushed to zero in this process; no bound can be proved")
 
 
 @contextmanager

@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from flint import arb
 
 import attnfun as af
 from attnfun.certify import Status, prove
 from attnfun.certify.exact import network_at
-from attnfun.certify.rounding import form_rounding, hypotheses, line_bounds, rounding_bound
+from attnfun.certify.rounding import form_rounding, hypotheses, line_bounds, rounding_bound, weights_on_boxes
 from attnfun.certify.view import HeadView, view
 from attnfun.expressions import precision
 from attnfun.network import Axis, Head, Layer, Network, evaluate, literal, rounded, routes
@@ -218,6 +219,30 @@ def test_no_computation_of_a_float32_head_passes_its_bound(kind: str) -> None:
             assert error.max() <= bound, (seed, kind)
             worst = X[np.argsort(error)[-30:], 0].astype(np.float32)
             x = np.concatenate([worst + k * np.spacing(worst) for k in range(-12, 13)]).astype(np.float64)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_weights_on_a_box_are_between_their_bounds(seed: int) -> None:
+    """Slopes with a common part of any size, whose mean float64 computes badly; all weights in balls."""
+    rng = np.random.default_rng(seed)
+    n, r = int(rng.integers(2, 60)), float(10 ** rng.uniform(-3, 1))
+    common = rng.choice([0.0, 1.0, 1e6, 1e12, 1e15]) * rng.choice([1, -1])
+    slope = common + 10 ** rng.uniform(-2, 2) * rng.normal(size=n)
+    logits = 10 ** rng.uniform(-1, 2.5) * rng.normal(size=n)
+    lag = logits.max() - logits
+    p, grown, least, off = (a[0] for a in weights_on_boxes(lag[None], slope, np.array([[r]]), np.zeros((1, n))))
+    tiny = arb(2.0**-1022)
+    with precision(200):
+        for s in (-r, r, *rng.uniform(-r, r, 3)):
+            terms = [(-arb(float(g)) + arb(float(k)) * arb(float(s))).exp() for g, k in zip(lag, slope)]
+            total = sum(terms, arb(0))
+            for j in range(n):
+                weight = terms[j] / total
+                assert not weight > arb(float(grown[j])) + tiny and not weight < arb(float(least[j])) - tiny, (j, s)
+        terms = [(-arb(float(g))).exp() for g in lag]
+        total = sum(terms, arb(0))
+        true = sum((t * arb(float(k)) for t, k in zip(terms, slope)), arb(0)) / total
+        assert abs(float(p @ slope) - true) <= arb(float(off[0] * (p @ np.abs(slope))))
 
 
 def exact_lines(network: Network, X: Array) -> Array:

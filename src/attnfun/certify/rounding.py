@@ -276,14 +276,8 @@ def _on_boxes(
 ) -> tuple[Array, Array, Array, Array]:
     """(B, c) each, for (B, 2) intervals of u: bounds of the rounding and of |head|; the same at the centres, as shown.
 
-    On a box of centre m and radius r let P_j be the weights at m as computed here, true up to factors e^{±s_j}, and
-    κ_j = slope_j − Σ P_i slope_i. Up to a common factor the weights at u = m + s are P_j e^{κ_j s ± s_j}, so with
-    Z = Σ_i P_i e^{|κ_i| r + s_i}
-
-        P_j e^{−|κ_j| r − s_j}/Z  ≤  p_j(u)  ≤  P_j e^{|κ_j| r + s_j + t} =: G_j,
-
-    the second because Σ_i P_i e^{κ_i s} ≥ 1 (Jensen); t is what float64 errors of P and κ may take off that 1. Since
-    Σ p_j = 1, for v = Σ P_j V_j: |head(u) − v| ≤ Σ_j |p_j(u) − P_j||V_j − v| =: D, and |V_j − head(u)| ≤ |V_j − v| + D.
+    Weights on a box: `weights_on_boxes`. For h = Σ P_j V_j as computed, D its own error, and since Σ p_j = 1,
+    |head(u) − h| ≤ Σ_j |p_j(u) − P_j||V_j − h| + D =: S, and |V_j − head(u)| ≤ |V_j − h| + S.
     """
     u, limit = ROUNDOFF[dtype], -math.log(_VANISH[dtype])
     n, values = axis.size, head.values
@@ -316,18 +310,8 @@ def _on_boxes(
     behind = lag * (1 - 1e-6) - np.abs(slope[top] - slope) * r
     behind = behind - (doubt + move) - np.take_along_axis(doubt + move, top, 1)
     active = ~(behind > limit)  # all others vanish in real arithmetic and also as computed
-    log_p = np.where(active, -lag, -np.inf)
-    log_p = log_p - np.log(np.exp(log_p).sum(axis=1, keepdims=True))
-    p = np.exp(log_p)  # may underflow where a weight is large elsewhere in the box: bounds are taken in logarithms
-    kappa = np.abs(slope - p @ slope[:, None])
-    unsure = np.minimum(8 * 2.0**-53 * (k * (np.abs(axis.w * centre) + abs(axis.c)) + b), 50.0)
-    drift = r * (p * np.expm1(np.minimum(4 * unsure, 50.0)) * kappa).sum(axis=1, keepdims=True)
-    blur = np.log((p * np.exp(unsure)).sum(axis=1, keepdims=True)) + drift
-    wide = kappa * r + unsure
-    with np.errstate(over="ignore"):
-        widest = np.exp(log_p + wide).sum(axis=1, keepdims=True)
-    grown = np.exp(np.minimum(log_p + wide + blur, 0.0))
-    least = np.exp(log_p - wide) / widest
+    unsure = 8 * 2.0**-53 * (k * (np.abs(axis.w * centre) + abs(axis.c)) + b)
+    p, grown, least, off = weights_on_boxes(np.where(active, lag, np.inf), slope, r, unsure)
     worst = np.where(active, move, 0.0).max(axis=1, keepdims=True)
     again = np.exp(np.minimum(2 * (worst + np.where(active, doubt, 0.0).max(axis=1, keepdims=True)), 50.0))
     near = fixed + relative * np.abs(axis.w * centre)
@@ -338,7 +322,7 @@ def _on_boxes(
         v = values[:, column]
         here = p @ v
         away = np.abs(v - here[:, None])
-        shift = (np.maximum(grown - p, p - least) * away).sum(axis=1) + 1e-14 * (p * away).sum(axis=1)
+        shift = (np.maximum(grown - p, p - least) * away).sum(axis=1) * (1 + 1e-9) + off[:, 0] * (p @ np.abs(v))
         shift = np.minimum(shift, spread[column])
         moved = ((grown * move) * (away + shift[:, None])).sum(axis=1) * again[:, 0]
         moved = np.where(worst[:, 0] < 1, moved, spread[column])
@@ -353,6 +337,49 @@ def _on_boxes(
         out[3].append(np.abs(here))
     bound, reach, error, at = (np.stack(o, axis=1) for o in out)
     return bound, reach, error, at
+
+
+def weights_on_boxes(lag: Array, slope: Array, r: Array, unsure: Array) -> tuple[Array, Array, Array, Array]:
+    """p, grown, least (B, n) and off (B, 1): least ≤ p_j(u) ≤ grown for every u of a box of radius r, all as computed.
+
+    This holds up to 2^−1022: what underflows is far below the e^−700 that the caller counts as lost. `lag` holds, for
+    the centre m of each box, how far each logit is below the largest one (infinity: no such key), with logits that are
+    off by at most `unsure`; `slope` the derivatives of the logits in u, each off by at most 2^−53 of itself.
+
+    Let P_j = e^{log_p_j} for the numbers log_p that are computed here, p_j their computed exponentials. Up to a common
+    factor the weight of key j at m is P_j e^{±s_j}: s_j has `unsure`, and the roundings of lag, of log_p and of the
+    exponentials taken of it below, each at most (4 lag + 4 |κ| r + 64) 2^−53, exp and log within 4 ulp. The sum Σ P_j
+    is 1 up to a factor e^{±t}, t the mean of such roundings and of the n additions. Let c be the number computed for
+    Σ P_i slope_i, and κ_j = slope_j − c. Then the weights at u = m + s, |s| ≤ r, are P_j e^{κ_j s ± s_j} up to a common
+    factor, whatever number c is, so with Z = Σ_i P_i e^{|κ_i| r + s_i}
+
+        P_j e^{−|κ_j| r − s_j}/Z  ≤  p_j(u)  ≤  P_j e^{|κ_j| r + s_j + T}.
+
+    The second: Σ_i P_i e^{κ_i s ± s_i} ≥ e^{−T} by Jensen, T = t + mean of s_i + r |mean of κ_i|. The mean of the κ_i
+    is 0 but for the error of c: at most `off` times Σ P_i |slope_i|, `off` = (2n + 64) 2^−53 + 2t. So is that of any
+    other mean Σ P_i v_i, `off` times Σ P_i |v_i|.
+    """
+    u, n = 2.0**-53, lag.shape[1]
+    shifted = np.exp(-lag)
+    log_p = -lag - np.log(shifted.sum(axis=1, keepdims=True))
+    p = np.exp(log_p)  # may underflow where a weight is large elsewhere in the box: bounds are taken in logarithms
+    there = np.isfinite(lag)
+    kappa = np.where(there, np.abs(slope - p @ slope[:, None]) * (1 + 4 * u) + 4 * u * np.abs(slope), 0.0)
+    rounded = u * (4 * np.where(there, lag, 0.0) + 4 * kappa * r + 64)
+    t = (p * rounded).sum(axis=1, keepdims=True) + 2 * n * u
+    off = 2 * t + (2 * n + 64) * u
+    sure = unsure + 2 * rounded
+    lost = np.any(there & ~(sure < 50), axis=1)  # nothing is known of the weights; NaN too
+    sure = np.minimum(sure, 50.0)
+    tilt = r * off * (p @ np.abs(slope)[:, None] + n * 2.0**-1022 * np.abs(slope).max(initial=0.0))
+    most = 2 * t + (p * sure).sum(axis=1, keepdims=True) * (1 + off) + 50 * n * 2.0**-1022 + tilt
+    wide = kappa * r + sure
+    with np.errstate(over="ignore"):
+        widest = np.exp(log_p + wide).sum(axis=1, keepdims=True) * (1 + 4 * n * u)
+    grown = np.exp(np.minimum(log_p + wide + most, 0.0))
+    least = np.exp(log_p - wide) / widest * (1 - 4 * u)
+    grown[lost], least[lost] = 1.0, 0.0
+    return p, grown, least, off
 
 
 def _local_move(head: HeadView, a: int, dtype: str, u: float, gap: Array) -> Array:

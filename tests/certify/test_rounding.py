@@ -355,7 +355,8 @@ def test_points_are_rounded_to_float32_and_that_is_counted() -> None:
 
 def test_hypotheses_are_printed() -> None:
     said = " ".join(hypotheses("float64"))
-    assert "rounding to nearest" in said and "exp within 4 ulp in float64" in said
+    assert "rounding to nearest" in said and "torch on the CPU: exp within 4 ulp in float64" in said
+    assert "fused" not in said and "fused attention within 20 ulp" in " ".join(hypotheses("float32"))
     net = af.compile("sin(x)", "x=-1:1", 1e-3)
     assert set(hypotheses("float64")) <= set(net.certificate.hypotheses)
     assert set(net.certificate.parts) == {"construction", "rounding"}

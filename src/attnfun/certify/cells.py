@@ -50,6 +50,7 @@ from attnfun.expressions.enclosures import ball, lower, lowers, upper, uppers
 from attnfun.targets import Function
 
 _CHUNK = 60_000
+_PRODUCTS = (1.0, 2.0, 3.0, 4.0)
 _LAMBDAS = (6.0, 8.0, 10.0, 12.0, 15.0, 18.0, 22.0, 27.0, 32.0, 38.0)
 
 
@@ -110,8 +111,9 @@ def leak(w: Walls, lam: float) -> float:
     """2 e^−λ/(1 − e^−g), rounded up."""
     if not w.gaps:
         return 0.0
-    tail = -math.expm1(-w.least) * (1 - 1e-12)  # not 1 - exp: for a tiny g that is rounding error of either sign
-    return 2 * math.exp(-lam) / tail * (1 + 1e-12) if tail > 0 else math.inf
+    with precision(64):
+        tail = -(-arb(w.least)).expm1()  # not 1 - exp: for a tiny g that is rounding error of either sign
+        return upper(2 * (-arb(lam)).exp() / tail) if tail > 0 else math.inf
 
 
 def prove_by_cells(view: View, function: Function, norm: float, eps: float) -> Bound:
@@ -161,15 +163,17 @@ def _at_lambda(
         worst, place = _supremum(head, function, grids, goal, core=False)
         high = float(np.max(worst + lost)) * (1 + 4e-16)
         low, witness = (0.0, None) if function.graph is None else _lower_end(view, head, function, grids, place)
-        return Bound("cells", low, high, witness, details, _hypotheses(function))
+        return Bound("cells", low, high, witness, details, _hypotheses(function, 1.0))
     high, low = _lp_norm(head, function, grids, norm, lost, view, eps)
-    return Bound("cells", low, high, None, details, _hypotheses(function))
+    return Bound("cells", low, high, None, details, _hypotheses(function, norm))
 
 
-def _hypotheses(function: Function) -> tuple[str, ...]:
+def _hypotheses(function: Function, p: float) -> tuple[str, ...]:
+    powers = () if p in _PRODUCTS else ("NumPy: powers within 4 ulp",)
     if function.graph is not None:
-        return ()
+        return powers
     return (
+        *powers,
         f"the black box has Lipschitz constant {function.lipschitz:g} (Euclidean), and its float64 values are exact",
     )
 
@@ -342,15 +346,31 @@ def _lp_norm(
         if not np.isfinite(largest).all():
             return math.inf, 0.0
         unit = np.where(largest > 0, largest, 1.0)
-        powers = vol_in[..., None] * (e_core / unit) ** p + rest[..., None] * (e / unit) ** p
-        total = total * (scale / unit) ** p + np.sum(powers + 1e-300, axis=tuple(range(e.ndim - 1)))
+        powers = vol_in[..., None] * _power(e_core / unit, p) + rest[..., None] * _power(e / unit, p)
+        total = total * _power(scale / unit, p) + np.sum(powers + 1e-300, axis=tuple(range(e.ndim - 1)))
         scale = largest
         if function.graph is not None:
             below, gaps = _lp_below(head, function, grids, sides, rows, p, lost, below, gaps)
     count = float(np.prod([len(g.index) for g in grids]))
-    high = float(np.max(scale * (total * (1 + (count + 64) * 2.0**-52)) ** (1 / p) * (1 + 1e-12) + lost))
-    low = float(np.max(gaps * (below * (1 - (count + 64) * 2.0**-52)) ** (1 / p) * (1 - 1e-12)))
+    doubt = (count + 64) * 2.0**-52 + p * 1e-15  # of sums, and of powers of quotients
+    roots = [upper(_root(float(t) * (1 + doubt), p)) for t in total]
+    high = float(np.max(scale * roots * (1 + 1e-12) + lost))
+    low = float(np.max(gaps * [lower(_root(float(t) * (1 - doubt), p)) for t in below] * (1 - 1e-12)))
     return high, low if low > 0 and math.isfinite(low) else 0.0
+
+
+def _power(x: Array, p: float) -> Array:
+    """x^p for 0 ≤ x ≤ 1: products for a small whole p, the mathematical library otherwise (`_hypotheses` says so)."""
+    if p not in _PRODUCTS:
+        return np.asarray(x**p)
+    out = x
+    for _ in range(int(p) - 1):
+        out = out * x
+    return out
+
+
+def _root(x: float, p: float) -> arb:
+    return arb(x) ** (1 / arb(p)) if x > 0 else arb(0)
 
 
 def _volumes(sides: list[Array], rows: slice) -> Array:
@@ -397,5 +417,5 @@ def _lp_below(
     volume = _volumes([np.maximum(hi - lo, 0.0) / w for (lo, hi), w in zip(ends, sides, strict=True)], slice(None))
     largest = np.maximum(scale, gap.reshape(-1, gap.shape[-1]).max(axis=0))
     unit = np.where(largest > 0, largest, 1.0)
-    powers = np.sum(volume[..., None] * (gap / unit) ** p, axis=tuple(range(gap.ndim - 1))) * (1 - 1e-12)
-    return below * (scale / unit) ** p * (1 - 1e-12) + powers, largest
+    powers = np.sum(volume[..., None] * _power(gap / unit, p), axis=tuple(range(gap.ndim - 1))) * (1 - 1e-12)
+    return below * _power(scale / unit, p) * (1 - 1e-12) + powers, largest

@@ -14,6 +14,7 @@ from attnfun.expressions import BallAlgebra, Graph, run
 Balls = Any  # NumPy object array of arb
 
 _DROP = 90.0  # keys more than e^-90 below the largest are bounded, not summed
+_DROPPED = 8.3e-40  # e^-90 = 8.2e-40, and the rounding of the comparison
 to_balls = np.frompyfunc(arb, 1, 1)
 
 
@@ -115,7 +116,7 @@ def active_weights(axis: LineAxis, x: arb, at: float) -> tuple[NDArray[np.intp],
     best = max(exact, key=lambda v: float(v.mid()))
     terms = [(v - best).exp() for v in exact]
     total = _sum(terms)
-    dropped = (len(logits) - len(keep)) * float(np.exp(-_DROP)) * 1.001
+    dropped = (len(logits) - len(keep)) * _DROPPED
     return keep, [t / total for t in terms], dropped
 
 

@@ -32,8 +32,9 @@ from dataclasses import dataclass
 import numpy as np
 from flint import arb
 
-from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma
+from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma, kernel_move
 from attnfun.certify.view import Undecided
+from attnfun.expressions.enclosures import upper_at
 from attnfun.network import GatherHead
 
 _SAFE = 1 + 1e-9  # sums and products of positive float64 numbers below
@@ -97,7 +98,7 @@ class Sums:
         if not (key + most < LARGEST[dtype] and tokens * values < LARGEST[dtype]):
             raise Undecided(f"gather head {head.name} may overflow in {dtype}")
         nonzero = int(np.count_nonzero(head.key))
-        logit = gamma(nonzero + 16, u) * 2 * key + 16 * (1 + (tokens + memory) // 64) * u
+        logit = gamma(nonzero + 16, u) * 2 * key + kernel_move(tokens + memory, dtype, spare=6)
         if head.scores is not None and key > 0:
             logit += gamma(8, u) * most
         return cls(key, logit * _SAFE)
@@ -150,10 +151,10 @@ def aggregate(
         sign = 1.0 if kind == "max" else -1.0
         if not sign * strength > 0:
             raise Undecided(f"gather head {head.name} does not look for the {kind}")
-        lack = math.exp(2 * D) * largest_lack(tokens) / abs(strength) * _SAFE
+        lack = upper_at("exp", 2 * D) * largest_lack(tokens) / abs(strength) * _SAFE
         own = max(abs(offset), abs(offset - sign * lack)) * _SAFE
     else:
-        own = (factor * v.width * math.tanh(D / 2) + abs(offset)) * _SAFE
+        own = (factor * v.width * upper_at("tanh", D / 2) + abs(offset)) * _SAFE
     return widened(low, high, math.nextafter(base + own, math.inf), floor, ceiling)
 
 
@@ -173,7 +174,7 @@ def copies(
         others = np.delete(head.scores[i], j)
         if len(others):
             gap = min(gap, _down(float(head.scores[i, j]) - float(others.max())))
-    leak = (tokens - 1) * math.exp(min(2 * D - gap, 50.0)) * (1 + 1e-6) if tokens > 1 else 0.0
+    leak = (tokens - 1) * upper_at("exp", _up(min(2 * D - gap, 50.0))) * _SAFE if tokens > 1 else 0.0
     out = []
     for c in range(inputs):
         v = known[c]

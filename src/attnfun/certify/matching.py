@@ -15,7 +15,7 @@ the trilinear form ((1 + 1.01u)³(1 + u)⁵ − 1)√2: two products, two additi
 at most |cos| + |sin| ≤ √2. The null's logit is exact.
 
 Softmax: differences from the largest logit are rounded, which is monotone, and rescaled at most once for every 64 keys:
-gaps shrink by at most a factor 1 − 8u, exp adds E = 16(1 + K/64)u to every logit (`rounding`), sums and the quotient
+gaps shrink by at most a factor 1 − 8u, exp adds E to every logit (`rounding.kernel_move`), sums and the quotient
 cost 2γ_{K+24}, relative. All terms are positive and values are 1 (null: 0), exactly. So
 
     a match:      out ≥ (1 − 2γ)/(1 + e^{−g}),         g = (a(1 − κ) − b)(1 − 8u) − 2E
@@ -35,7 +35,7 @@ from dataclasses import dataclass
 import numpy as np
 from flint import arb, fmpq
 
-from attnfun.certify.rounding import LARGEST, ROUNDOFF, gamma, hypotheses
+from attnfun.certify.rounding import LARGEST, ROUNDOFF, gamma, hypotheses, kernel_move
 from attnfun.certify.view import Undecided
 from attnfun.expressions import precision
 from attnfun.network import TokenNetwork
@@ -76,7 +76,7 @@ def prove_by_matching(
         one, U = arb(1), arb(u)
         look = one + arb("1.01") * U
         kappa = (look**3 * (one + U) ** 5 - 1) * arb(2).sqrt() if trilinear else look**2 * (one + U) ** 2 - 1
-        E = arb(16 * (1 + (K + tokens) // 64)) * U
+        E = arb(kernel_move(K + tokens, network.dtype, spare=6))
         lost = 2 * arb(gamma(K + tokens + 24, u))
         top = arb.cos_pi_fmpq(fmpq(2, modulus))
         above = (arb(a) * (one - kappa) - arb(b)) * (one - 8 * U) - 2 * E

@@ -45,6 +45,7 @@ from attnfun.expressions.series import series_length
 
 _INTERVALS = 40_000
 _FAR = 85.0
+_GONE = 1.22e-37  # e^-85 = 1.217e-37, and the rounding of the comparison
 _SLACK = 1.06  # proved bound over witness that the bisection aims at
 _CLOSE = 1.002  # eps over witness from which on eps itself is aimed at, where that asks for more
 
@@ -298,7 +299,7 @@ def _near_keys(axis: LineAxis, c: float, r: float) -> tuple[NDArray[np.intp], fl
     reach = np.abs(axis.slopes - common) * abs(axis.w) * r * (1 + 1e-9)
     top = np.max(logits - error)
     keep = np.flatnonzero(~(logits + error + reach < top - _FAR))
-    dropped = (len(logits) - len(keep)) * math.exp(-_FAR) * 1.001
+    dropped = (len(logits) - len(keep)) * _GONE
     return keep, dropped, common, (logits - error)[keep]  # so that the reference key surely reaches `top`
 
 

@@ -52,7 +52,7 @@ from attnfun.certify.relation import (
 )
 from attnfun.certify.relation_features import Parts, construction_error, side_errors
 from attnfun.certify.retrieval_bounds import RetrievalBound, retrieval_certificate
-from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma, hypotheses, kernel_move
+from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, VANISH, gamma, hypotheses, kernel_move
 from attnfun.certify.towers import tower_errors
 from attnfun.certify.view import Array, Undecided
 from attnfun.expressions import BallAlgebra, precision, run
@@ -191,10 +191,11 @@ def head_error(
     if not (fits and math.isfinite(total)):
         raise Undecided("the scores of the head are not bounded, or a logit may overflow")
     gap = min(_GAP, 2 * dot * safe + 2 * lost)
-    kernel = (kernel_move(n, _U) + 2 * _U * gap) * (1 + 1e-9) if n > 1 else 0.0
+    kernel = (kernel_move(n, "float64") + 2 * _U * gap) * (1 + 1e-9) if n > 1 else 0.0
     spread = math.nextafter(float((V.max(axis=0) - V.min(axis=0)).max()), math.inf) if n > 1 else 0.0
     g = gamma(n + V.shape[1] + 32, _U)
-    sums = 2 * g / (1 - g) * largest + 2 * n * math.exp(-700.0) * spread + (8 * n + 64) * _TINY if g < 0.5 else math.inf
+    gone = 2 * n * VANISH["float64"] * spread + (8 * n + 64) * _TINY
+    sums = 2 * g / (1 - g) * largest + gone if g < 0.5 else math.inf
     if not (math.isfinite(sums) and math.isfinite(spread)):
         raise Undecided("the sums of the head are not bounded")
     named = {"features": construction, "tower and keys": carried, "rounding": lost / beta}

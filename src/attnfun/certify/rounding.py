@@ -12,8 +12,8 @@ Model of one head with A axes and n keys, x a point in float64:
  3. subtraction of a maximum, possibly of a running one: 2u·gap_j, gap_j = largest logit − logit of j;
     the local route has instead γ_{W+1} gap_j and the slack of its stored breakpoints (`network/local.py`); the larger
     counts;
- 4. exp: within 4 ulp (hypothesis), and as much again for every further block of 64 keys in kernels that rescale running
- sums;
+ 4. exp: within 4 ulp, in float32 20 (hypotheses by route, `EXP_ULPS`), and as much again for every further block of 64
+ keys in kernels that rescale running sums;
  5. numerator and denominator summed in any order, divided: γ of (n + Σ P_a + 8A + 16) relative to Σ p_j |V_j|.
 Steps 2 to 4 multiply weight j by e^{±d_j}. A softmax whose logits move by at most d moves by at most (max V − min V)
 tanh(d/2): the log-odds
@@ -53,9 +53,13 @@ import math
 import numpy as np
 
 from attnfun.certify.view import Array, HeadView, LineAxis, View
+from attnfun.expressions.enclosures import upper_at
 from attnfun.network import local_plan
 
-_EXP_ULPS = 4  # a hypothesis, printed; about 2 were seen in NumPy and in torch's kernels, in both dtypes
+EXP_ULPS = {"float64": 4, "float32": 20}
+"""Hypotheses, printed by route. torch's fused attention in float32 takes an exp whose source promises 20 ulp; all other
+routes, and that one in float64, take an exp whose source promises 1 or less. About 2 were seen in every route."""
+EXP_UNITS = {dtype: 2 * ulps + 2 for dtype, ulps in EXP_ULPS.items()}  # of u: an ulp is at most 2u, and the argument
 
 
 def hypotheses(dtype: str, softmax: bool = True) -> tuple[str, ...]:
@@ -65,15 +69,18 @@ def hypotheses(dtype: str, softmax: bool = True) -> tuple[str, ...]:
     )
     if not softmax:
         return (arithmetic,)
+    fused = f"; fused attention within {EXP_ULPS[dtype]} ulp, as its source states" if dtype == "float32" else ""
     return (
         arithmetic,
-        f"exp within {_EXP_ULPS} ulp in {dtype}",
+        "NumPy: exp, log and tanh within 4 ulp",
+        f"torch on the CPU: exp within 4 ulp in {dtype}{fused}",
         "attention kernels that rescale running sums do so at most once for every further 64 keys",
     )
 
 
 ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
-_VANISH = {"float64": math.exp(-700.0), "float32": math.exp(-80.0)}
+FAR = {"float64": 700.0, "float32": 80.0}  # keys this far below the largest may vanish
+VANISH = {"float64": 1e-304, "float32": 1.9e-35}  # e^-FAR = 9.9e-305 and 1.81e-35, rounded up
 TINY = {"float64": 2.0**-1074, "float32": 2.0**-149}  # what a product may lose by underflow
 LARGEST = {"float64": 2.0**1018, "float32": 2.0**122}  # overflow, with room for rounding and differences
 _BOXES = 400_000
@@ -136,9 +143,9 @@ def line_fits(axis: LineAxis, values: Array, q: float, dtype: str) -> bool:
         return bool(logit < LARGEST[dtype] and axis.size * float(np.abs(values).max()) < LARGEST[dtype])
 
 
-def kernel_move(n: int, u: float) -> float:
+def kernel_move(n: int, dtype: str, spare: int = 0) -> float:
     """Step 4 of the model for one axis of n keys: what exp and rescaled sums do to the logarithm of a term."""
-    return (_EXP_ULPS * 2 + 2) * (1 + n // 64) * u
+    return (EXP_UNITS[dtype] + spare) * (1 + n // 64) * ROUNDOFF[dtype]
 
 
 def gamma(n: float, u: float) -> float:
@@ -195,13 +202,13 @@ def product_bounds(view: View, head: HeadView, dtype: str, envelope: bool = True
     spread, size = flat.max(0) - flat.min(0), np.abs(flat).max(0)
     g = gamma(n + sum(a.size for a in head.axes) + 8 * len(head.axes) + 16, u)
     g = g / (1 - g) if g < 0.5 else math.inf
-    common = (_EXP_ULPS * 2 + 2) * max(len(head.axes), 1 + n // 64) * u
+    common = EXP_UNITS[dtype] * max(len(head.axes), 1 + n // 64) * u
     with np.errstate(over="ignore", invalid="ignore"):  # boxes past every double: NaN, which is no bound
         worst = common + sum(
             _axis_move(view, head, a, dtype, *_ends(view, axis.variable)).max() for a, axis in enumerate(head.axes)
         )
-    vanish = 2 * n * _VANISH[dtype] * spread + 2 * len(head.axes) * 2.0**-60 * spread
-    plain = spread * math.tanh(min(worst / 2, 20.0)) + 2 * g * size
+    vanish = 2 * n * VANISH[dtype] * spread + 2 * len(head.axes) * 2.0**-60 * spread
+    plain = spread * upper_at("tanh", min(worst / 2, 20.0)) + 2 * g * size
     if envelope:
         plain = np.minimum(plain, _envelope(view, head, dtype, common, worst, g))
     return np.asarray(plain * _SAFE + vanish + 4 * (n + 4) * TINY[dtype]), size
@@ -222,7 +229,7 @@ def _axis_move(view: View, head: HeadView, a: int, dtype: str, low: float, high:
     k, b = np.abs(axis.slopes), np.abs(axis.biases)
     logits = axis.slopes * q_ends[:, None] + axis.biases  # (2, P): affine in x, so gaps peak at an end
     gap = (logits.max(axis=1, keepdims=True) - logits).max(axis=0)
-    limit = -math.log(_VANISH[dtype]) + 20
+    limit = FAR[dtype] + 20
     gap = np.minimum(gap, limit)  # beyond it the key has vanished, which is counted elsewhere
     reference = gamma(2 * len(head.axes) + 3, u) * (k * (q + dq) + b) + 2 * u * gap
     local = _local_move(head, a, dtype, u, gap)
@@ -267,7 +274,7 @@ def line_bounds(
             size = np.maximum(size, reach[~split].max(0))
         halves = [np.stack([level[split, 0], middle[split]], 1), np.stack([middle[split], level[split, 1]], 1)]
         level = np.concatenate(halves)
-    lost = 2 * n * _VANISH[dtype] * spread + 2.0**-59 * spread + 4 * (n + 4) * TINY[dtype]
+    lost = 2 * n * VANISH[dtype] * spread + 2.0**-59 * spread + 4 * (n + 4) * TINY[dtype]
     return np.asarray(error * (1 + 1e-6) + lost), np.minimum(size * (1 + 1e-6) + lost, np.abs(values).max(0))
 
 
@@ -279,11 +286,11 @@ def _on_boxes(
     Weights on a box: `weights_on_boxes`. For h = Σ P_j V_j as computed, D its own error, and since Σ p_j = 1,
     |head(u) − h| ≤ Σ_j |p_j(u) − P_j||V_j − h| + D =: S, and |V_j − head(u)| ≤ |V_j − h| + S.
     """
-    u, limit = ROUNDOFF[dtype], -math.log(_VANISH[dtype])
+    u, limit = ROUNDOFF[dtype], FAR[dtype]
     n, values = axis.size, head.values
     spread, size = values.max(0) - values.min(0), np.abs(values).max(0)
     g = gamma(n + _TERM, u)
-    common = kernel_move(n, u)
+    common = kernel_move(n, dtype)
     k, b, slope = np.abs(axis.slopes), np.abs(axis.biases), axis.slopes * axis.w
     left, right = boxes[:, :1], boxes[:, 1:]
     far = np.maximum(np.abs(left), np.abs(right))
@@ -419,7 +426,7 @@ def _envelope(view: View, head: HeadView, dtype: str, common: float, worst: floa
         edges = np.linspace(low, high, counts[a] + 1)
         centre = (edges[:-1] + edges[1:]) / 2
         radius = float(np.max(np.diff(edges))) / 2 * _SAFE
-        factor *= math.exp(float(np.ptp(axis.slopes)) * abs(axis.w) * radius)
+        factor *= upper_at("exp", float(np.ptp(axis.slopes)) * abs(axis.w) * radius * _SAFE)
         logits = (axis.w * centre + axis.c)[:, None] * axis.slopes + axis.biases
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
         tables.append(weights / weights.sum(axis=1, keepdims=True))
@@ -445,7 +452,7 @@ def _envelope(view: View, head: HeadView, dtype: str, common: float, worst: floa
             one = (tables[a] * moves[a]).sum(axis=1)
             mean_d = mean_d + one.reshape([-1 if i == a else 1 for i in range(len(shape))])
         first = factor * both + factor * factor * mean_away * mean_d
-        again = math.exp(4 * worst)  # higher orders, and the float64 error of the tables themselves (below d_max)
+        again = upper_at("exp", 4 * worst)  # higher orders, and the float64 error of the tables (below d_max)
         result[c] = again * (float(first.max()) + 2 * g * factor * float(mean_whole.max()))
     return result * (1 + 1e-6)
 

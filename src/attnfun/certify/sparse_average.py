@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.certify.rounding import LARGEST, ROUNDOFF, gamma, hypotheses
+from attnfun.certify.rounding import LARGEST, ROUNDOFF, gamma, hypotheses, kernel_move
 from attnfun.certify.view import Undecided
 from attnfun.network import TokenNetwork
 from attnfun.network.head import Array
@@ -98,7 +98,7 @@ def _one_head(
     sizes = np.abs(queries) @ np.abs(keys).T
     off = 2 * gamma(m + 2, u) * sizes * _SAFE + 1e-300
     inside = _members(subsets, N)
-    E = 16 * (1 + N // 64) * u
+    E = kernel_move(N, "float64", spare=6)
     t_min = np.where(inside, scores - off, np.inf).min(axis=1) * beta
     t_max = np.where(inside, scores + off, -np.inf).max(axis=1) * beta
     gaps = np.where(inside, -math.inf, (scores + off) * beta - t_min[:, None])

@@ -44,7 +44,7 @@ from attnfun.certify.nodes import chebyshev_nodes
 from attnfun.certify.rounding import LARGEST, gamma, product_bounds, product_fits
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
 from attnfun.expressions import precision
-from attnfun.expressions.enclosures import upper
+from attnfun.expressions.enclosures import upper, upper_at
 from attnfun.network.features import Features, Index
 from attnfun.network.towers import TowerWeights, distinct, group_heads, places_of, product_scales
 
@@ -263,7 +263,7 @@ def _degrees(
         total, lebesgue = np.zeros(len(tuples)), 1.0
         for n, part in zip(counts, parts, strict=True):
             total = total + lebesgue * part
-            lebesgue *= (2 / math.pi * math.log(n) + 1) * (1 + 1e-12)
+            lebesgue *= (0.63662 * upper_at("log", n) + 1) * (1 + 1e-12)  # 2/π < 0.63662
         for over in _OVER:
             fine = [over * n for n in counts]
             if math.prod(fine) * (len(tuples) if len(axes) > 2 else 1) <= _GRID:

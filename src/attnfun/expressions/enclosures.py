@@ -113,6 +113,12 @@ def upper(x: Ball) -> float:
     return value
 
 
+def upper_at(name: str, x: float) -> float:
+    """The function of balls called `name` (exp, expm1, tanh, log, ...) at a double, rounded up; no libm in it."""
+    with precision(64):
+        return upper(getattr(arb(x), name)())
+
+
 def lower(x: Ball) -> float:
     """The largest double <= every point of x; -inf for nan."""
     return -upper(x.neg(exact=True))  # flint: -x rounds to the working precision

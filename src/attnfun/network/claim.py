@@ -60,7 +60,8 @@ class Claim:
         own = self.to_json()
         if self.trained or out.get("method") == "train":
             out["method"] = "train" if self.trained else ""
-        return out | {k: own[k] for k in ("eps", "norm", "relative") if k in out or own[k] not in (None, "sup", False)}
+        usual = (None, "sup", MEAN_SQUARE, False)
+        return out | {key: own[key] for key in ("eps", "norm", "relative") if key in out or own[key] not in usual}
 
     @property
     def absolute(self) -> float | None:

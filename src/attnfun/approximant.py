@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnfun.certify import Certificate, Status
+from attnfun.certify import Certificate
+from attnfun.certify.stored import kept
 from attnfun.errors import InvalidRequest
 from attnfun.network import Architecture, Cost, Literal, Network, evaluate, literal, save, to_torch
 from attnfun.targets import Function
@@ -110,10 +111,8 @@ class Approximant:
             {
                 "target": self.target.to_json(),
                 "domain": self.target.box.text,
-                "norm": "sup" if math.isinf(self.certificate.norm) else self.certificate.norm,
-                "request": dict(self.request),
                 "story": dict(self.story),
-                "certificate": self.certificate.to_json(),
+                **kept(self.request, self.certificate, self.certificate.norm),
             },
         )
 
@@ -162,6 +161,8 @@ class Approximant:
             f"{cost.parameters:,} parameters{'' if self.network.is_mlp else ' (literal form)'}, "
             f"values up to {cost.max_value:.3g}, {self.network.dtype}."
         )
+        if not c.verified:
+            lines.append(f"The rest is {c.status.meaning}:")
         lines += self._anatomy()
         for name, reason in dict(self.story.get("methods", {})).items():
             lines.append(("Taken: " if name == c.construction else "Not taken: ") + str(reason) + ".")
@@ -170,15 +171,15 @@ class Approximant:
                 lines.append(f"{key}: {_short(value)}")
         low, high = c.error
         norm = "sup norm" if math.isinf(c.norm) else f"L^{c.norm:g} norm"
-        if c.status in (Status.PROVED, Status.CONDITIONAL):
+        if c.bounds:
             lines.append(
-                f"{c.status.value.capitalize()} ({c.method}): the error in the {norm} is at most {high:.4g} "
-                f"and at least {low:.4g}{'' if c.eps is None else f'; eps was {c.eps:.4g}'}."
+                f"{c.heading} ({c.method}): the error in the {norm} is at most {high:.4g} "
+                f"and at least {low:.4g}; {'no eps was asked for' if c.eps is None else f'eps was {c.eps:.4g}'}."
             )
             parts = ", ".join(f"{k} {v:.3g}" for k, v in c.parts.items())
             lines.append(f"Parts: {parts}. Hypotheses: {'; '.join(c.hypotheses)}.")
         else:
-            lines.append(f"{c.status.value.capitalize()}: {c.reason or c.status.meaning}.")
+            lines.append(f"{c.heading}: {c.reason or c.status.meaning}.")
         return "\n".join(lines)
 
 

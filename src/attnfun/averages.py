@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate, Status
 from attnfun.certify.sparse_average import AverageBound, prove_by_sparse_average
+from attnfun.certify.verdict import above, status_of
 from attnfun.certify.view import Undecided
 from attnfun.constructions.matching.sparse_average import (
     KEYS,
@@ -86,7 +87,8 @@ class SparseAverage:
     @property
     def certificate(self) -> Certificate:
         """For the sets given; others are proved when they are encoded."""
-        return average_certificate(self.network, self.bound, self.q, self.tokens, self.z_range, len(self.subsets))
+        about = self.q, self.tokens, self.z_range, len(self.subsets)
+        return average_certificate(self.network, self.bound, *about, self.eps)
 
     @property
     def bits(self) -> int:
@@ -109,7 +111,7 @@ class SparseAverage:
 
     def record(self) -> dict[str, Any]:
         return {
-            "status": "proved",
+            "status": self.certificate.status.value,
             "tokens": self.tokens,
             "q": self.q,
             "keys": self.keys,
@@ -129,13 +131,21 @@ class SparseAverage:
 
 
 def average_certificate(
-    network: TokenNetwork, bound: AverageBound, q: int, tokens: int, z_range: tuple[float, float], sets: int
+    network: TokenNetwork,
+    bound: AverageBound,
+    q: int,
+    tokens: int,
+    z_range: tuple[float, float],
+    sets: int,
+    eps: float | None,
 ) -> Certificate:
     """What a bound says of the network it was proved for."""
-    about = (None, math.inf, network.dtype, "sparse average", f"means over {q} named positions of {tokens:,}")
+    status = status_of(bound.error, eps)
+    about = (eps, math.inf, network.dtype, "sparse average", f"means over {q} named positions of {tokens:,}")
     domain = f"{tokens:,} tokens, z={z_range[0]:g}:{z_range[1]:g}, {sets:,} sets"
     given = (f"for the {sets:,} sets given; others are proved when encoded", *bound.hypotheses)
-    return Certificate(Status.PROVED, (0.0, bound.error), *about, domain, "sparse average", hypotheses=given)
+    why = above(bound.error, eps) if status is Status.UNDECIDED else None
+    return Certificate(status, (0.0, bound.error), *about, domain, "sparse average", hypotheses=given, reason=why)
 
 
 def rule_of_thumb(tokens: int, q: int) -> int:

@@ -5,7 +5,6 @@ A file says its format; networks on token matrices share one and say their targe
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -20,25 +19,24 @@ from attnfun.network import (
     token_file,
     trilinear,
 )
-from attnfun.network.sealed import format_of, target_kind
+from attnfun.network.sealed import Held
 
 
 @dataclass(frozen=True)
 class FileKind:
-    """`load` and `verify` are functions of `module`; `verify` takes (path, progress), or is empty: `proof` says why.
-
-    `proof`: against what the file is proved, in words; None where an expression may be given to compare with.
+    """`load` and `verify` are functions of `module`, of a file that was read; `verify` takes a `Gate` and a progress
+    besides, or is empty: `proof` says why.
     """
 
     formats: tuple[str, ...]
     module: str
     load: str
     verify: str
-    proof: str | None
+    proof: str = ""
     target: str | None = None
 
-    def loaded(self, path: str | os.PathLike[str]) -> Any:
-        return getattr(import_module(self.module), self.load)(path)
+    def loaded(self, file: Held) -> Any:
+        return getattr(import_module(self.module), self.load)(file)
 
     @property
     def verifier(self) -> Callable[..., Any] | None:
@@ -47,28 +45,15 @@ class FileKind:
 
 
 _KINDS = (
-    FileKind((sequence_file.FORMAT,), "attnfun.sequences", "load_sequence_approximant", "verify_sequence", None),
+    FileKind((sequence_file.FORMAT,), "attnfun.sequences", "load_sequence_approximant", "verify_sequence"),
     FileKind(
         (relation_file.FORMAT, relation_forms.CELLS, relation_forms.SLICES),
         "attnfun.relations",
         "load_towers",
         "verify_towers",
-        "the file of a relation is proved against the relation it holds",
     ),
-    FileKind(
-        (retrieval_file.FORMAT,),
-        "attnfun.retrieval",
-        "load_head",
-        "verify_head",
-        "the file of a retrieval head is proved against its own utility",
-    ),
-    FileKind(
-        (trilinear.FORMAT,),
-        "attnfun.trilinear",
-        "load_form",
-        "verify_form",
-        "a trilinear form's file is proved against the relation it holds",
-    ),
+    FileKind((retrieval_file.FORMAT,), "attnfun.retrieval", "load_head", "verify_head"),
+    FileKind((trilinear.FORMAT,), "attnfun.trilinear", "load_form", "verify_form"),
     FileKind(
         token_file.FORMATS,
         "attnfun.neighbour_networks",
@@ -82,7 +67,6 @@ _KINDS = (
         "attnfun.matcher",
         "load_matching",
         "verify_matching",
-        "the file of a matching network is proved against what it matches",
         target="matching",
     ),
     FileKind(
@@ -90,7 +74,6 @@ _KINDS = (
         "attnfun.training.models.head",
         "load_head_model",
         "verify_head_model",
-        "the file of a trained head is proved against the task it holds",
         target="trained head",
     ),
     FileKind(
@@ -130,16 +113,13 @@ _KINDS = (
         "attnfun.solver",
         "load_in_context",
         "verify_in_context",
-        "the file holds a network that solves a regression in context: it has no expression",
     ),
 )
 
 
-def kind_of(path: str | os.PathLike[str]) -> FileKind | None:
+def kind_of(file: Held) -> FileKind | None:
     """The kind of a file; None for that of a function's network."""
-    form = format_of(path)
-    fitting = [kind for kind in _KINDS if form in kind.formats]
+    fitting = [kind for kind in _KINDS if file.format in kind.formats]
     if len(fitting) < 2:
         return fitting[0] if fitting else None
-    target = target_kind(path)
-    return next((kind for kind in fitting if kind.target == target), fitting[-1])
+    return next((kind for kind in fitting if kind.target == file.target_kind), fitting[-1])

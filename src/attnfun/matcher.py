@@ -12,13 +12,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate, Status
 from attnfun.certify.matching import MatchBound, prove_by_matching
+from attnfun.certify.stored import kept
+from attnfun.certify.verdict import above, status_of
 from attnfun.certify.view import Undecided
 from attnfun.constructions.matching.encoding import residues
 from attnfun.constructions.matching.match2 import encode2, least_scale, match2
 from attnfun.constructions.matching.match3 import encode3, match3, third_order
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
+from attnfun.gate import Gate, require_sup
 from attnfun.network import Cost, TokenArchitecture, TokenNetwork, load_tokens, save_tokens, tokens_to_torch
+from attnfun.network.claim import Claim
 from attnfun.network.network import DTYPES
+from attnfun.network.sealed import Source
 from attnfun.targets.matching import MOST_TOKENS, matched
 from attnfun.targets.numbers import whole_number
 
@@ -27,6 +32,8 @@ if TYPE_CHECKING:
 
 KIND = "matching"
 MARGIN = 0.3
+EPS = 0.5 - MARGIN
+"""What `matching` asks for: at least 1 − EPS on a match, at most EPS otherwise."""
 _DOUBLINGS = 24
 
 
@@ -96,30 +103,36 @@ class Matching:
         """Weights, target and certificate as one safetensors file."""
         target = {"kind": KIND, "tokens": self.tokens, "modulus": self.modulus, "order": self.order}
         target["self_allowed"] = self.self_allowed
-        save_tokens(path, self.network, {"target": target, "certificate": self.certificate.to_json()})
+        save_tokens(path, self.network, {"target": target, **kept({"eps": EPS}, self.certificate)})
 
     @property
     def certificate(self) -> Certificate:
         """`error`: how far an output may be below 1 on a match or above 0 otherwise (above 1 on a match is right)."""
-        status = Status.PROVED if self.margin > 0 else Status.UNDECIDED
-        wanted = "x_i + x_j" if self.order == 2 else "x_i + x_j + x_k"
+        return self.judged(EPS)
+
+    def judged(self, eps: float | None) -> Certificate:
+        """The certificate for another eps than the one that `matching` asks for."""
+        high = 0.5 - self.margin if self.margin > 0 else math.inf
+        status, why = status_of(high, eps), "rounding eats the gap between a sum of 0 and one of 1"
+        text = matching_text(self.modulus, self.order, self.self_allowed)
         return Certificate(
             status,
-            (0.0, 0.5 - self.margin if self.margin > 0 else math.inf),
-            None,
+            (0.0, high),
+            eps,
             math.inf,
             self.network.dtype,
             "matching",
-            f"[some {wanted} = 0 mod {self.modulus}]" + ("" if self.self_allowed else ", j other than i"),
+            text,
             f"{self.tokens} tokens of Z_{self.modulus}",
             f"match{self.order}",
             hypotheses=self.bound.hypotheses,
-            reason=None if self.margin > 0 else "rounding eats the gap between a sum of 0 and one of 1",
+            reason=(above(high, eps) if high < math.inf else why) if status is Status.UNDECIDED else None,
         )
 
     def record(self) -> dict[str, Any]:
         return {
             "status": self.certificate.status.value,
+            "eps": EPS,
             "tokens": self.tokens,
             "modulus": self.modulus,
             "order": self.order,
@@ -171,26 +184,48 @@ def matching(
     return found
 
 
-def load_matching(path: str | os.PathLike[str]) -> Matching:
+def matching_text(modulus: int, order: int, self_allowed: bool) -> str:
+    wanted = "x_i + x_j" if order == 2 else "x_i + x_j + x_k"
+    return f"[some {wanted} = 0 mod {modulus}]" + ("" if self_allowed else ", j other than i")
+
+
+def load_matching(path: Source) -> Matching:
     """The network of a file, proved anew from its weights and its target: the stored certificate is not read."""
-    network, meta = load_tokens(path, ignore=("certificate",))
-    target = meta["target"]
-    asked = [target.get(name) for name in ("tokens", "modulus", "order")]
-    allowed = target.get("self_allowed")
-    if not (all(type(n) is int and n >= 1 for n in asked) and asked[2] in (2, 3) and type(allowed) is bool):
-        raise DamagedFile("the file does not say what its network matches")
-    N, M, order = asked
+    network, (N, M, order, allowed), _ = _read(path)
     try:
-        bound = prove_by_matching(network, N, M, order, self_allowed=allowed)
-        other = prove_by_matching(network, N, M, order, trilinear=True) if order == 3 else None
+        return _proved(network, N, M, order, allowed)
     except Undecided as why:
         raise DamagedFile(f"the file's network does not match anything: {why}") from None
+
+
+def verify_matching(path: Source, gate: Gate, _progress: Any = None) -> Certificate:
+    """What is proved of the weights of a file, for its eps or another."""
+    network, (N, M, order, allowed), claim = _read(path)
+    gate.no_expression("the file of a matching network is proved against what it matches")
+    eps = gate.tolerance(claim, network.dtype)
+    try:
+        return _proved(network, N, M, order, allowed).judged(eps)
+    except Undecided as why:
+        about = matching_text(M, order, allowed), f"{N} tokens of Z_{M}", f"match{order}"
+        undecided = Status.UNDECIDED, (0.0, math.inf), eps, math.inf, network.dtype, "matching"
+        return Certificate(*undecided, *about, reason=str(why))
+
+
+def _read(path: Source) -> tuple[TokenNetwork, tuple[int, int, int, bool], Claim]:
+    network, meta = load_tokens(path, ignore=("certificate",))
+    target, claim = meta["target"], Claim.of(meta)
+    require_sup(claim)
+    N, M, order = asked = tuple(target.get(name) for name in ("tokens", "modulus", "order"))
+    allowed = target.get("self_allowed")
+    if not (all(type(n) is int and n >= 1 for n in asked) and order in (2, 3) and type(allowed) is bool):
+        raise DamagedFile("the file does not say what its network matches")
+    return network, (N, M, order, allowed), claim
+
+
+def _proved(network: TokenNetwork, N: int, M: int, order: int, allowed: bool) -> Matching:
+    bound = prove_by_matching(network, N, M, order, self_allowed=allowed)
+    other = prove_by_matching(network, N, M, order, trilinear=True) if order == 3 else None
     return Matching(N, M, order, allowed, network, bound, other)
-
-
-def verify_matching(path: str | os.PathLike[str], _progress: Any = None) -> Certificate:
-    """What `load_matching` proves."""
-    return load_matching(path).certificate
 
 
 def _built(N: int, M: int, order: int, self_allowed: bool, dtype: str) -> Matching | None:
@@ -205,11 +240,9 @@ def _built(N: int, M: int, order: int, self_allowed: bool, dtype: str) -> Matchi
         else:
             network = match3(N, M, scale=scale, dtype=dtype)
         try:
-            bound = prove_by_matching(network, N, M, order, self_allowed=self_allowed)
-            other = prove_by_matching(network, N, M, order, trilinear=True) if order == 3 else None
+            made = _proved(network, N, M, order, self_allowed)
         except Undecided:
             return None
-        made = Matching(N, M, order, self_allowed, network, bound, other)
         if made.margin >= MARGIN:
             return made
         scale *= 2

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnfun.certify.stored import kept
 from attnfun.constructions.neighbours import (
     METHODS,
     Prediction,
@@ -35,6 +36,8 @@ from attnfun.network import (
     save_tokens,
     tokens_to_torch,
 )
+from attnfun.network.claim import MEAN_SQUARE, Claim
+from attnfun.network.sealed import Source
 from attnfun.targets.numbers import whole_number
 
 if TYPE_CHECKING:
@@ -47,7 +50,6 @@ MOST_HEADS = 20_000
 _MOST_PARAMETERS = 2 * 10**8
 _BLOCK = 1 << 22  # entries of tokens at a time
 _DEFAULT_EPS = 1e-3
-_FIGURES = ("error", "uncertainty", "proved", "accuracy", "accuracy_proved")
 
 Array = NDArray[np.float64]
 
@@ -180,7 +182,7 @@ class Neighbours:
         None for trained heads: their values are matrices, which these bounds do not cover.
         """
         asked, dim = self.request, self.dim
-        if asked.get("method") == "train":
+        if asked.get("method") == "train" or (self.method == "random_heads" and not {"rank", "heads"} <= set(asked)):
             return None
         if self.method == "random_heads":
             bound = rank_bound(dim, int(asked["rank"]), int(asked["heads"]), setting="softmax-scalar-v")
@@ -197,6 +199,7 @@ class Neighbours:
         c = self.cost
         return {
             "method": self.method,
+            "verified": self.predicted.claimed is None,
             "which": self.which,
             "dim": self.dim,
             "points": self.points,
@@ -218,9 +221,10 @@ class Neighbours:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Weights, target, request and prediction in one safetensors file."""
-        target = {"kind": KIND, "dim": self.dim, "points": self.points, "which": self.which, "method": self.method}
-        prediction = {**asdict(self.predicted), "details": dict(self.predicted.details)}
-        save_tokens(path, self.network, {"target": target, "request": dict(self.request), "prediction": prediction})
+        target: dict[str, Any] = {"kind": KIND, "dim": self.dim, "points": self.points, "which": self.which}
+        target |= {"method": self.method} | ({"bias": self.request["bias"]} if self.method == "biased" else {})
+        meta = {"target": target, "prediction": self.predicted.to_file(), **kept(self.request, None, MEAN_SQUARE)}
+        save_tokens(path, self.network, meta)
 
 
 def neighbours(
@@ -408,22 +412,24 @@ class _Asked:
         return {"beta": beta, "bias": self.bias}, network, biased.predict(self.dim, self.bias, beta)
 
 
-def load_neighbours(path: str | os.PathLike[str]) -> Neighbours:
+def load_neighbours(path: Source) -> Neighbours:
     """The network of a file that `Neighbours.save` wrote, with the stored prediction, not made anew."""
     network, meta = load_tokens(path, units=True)
-    target, request, stored = (meta.get(key) for key in ("target", "request", "prediction"))
-    if not isinstance(target, dict) or target.get("kind") != KIND or not isinstance(request, dict):
+    target, claim = meta.get("target"), Claim.of(meta)
+    if not isinstance(target, dict) or target.get("kind") != KIND or claim.norm != MEAN_SQUARE:
         raise DamagedFile(f"{path} holds no network of neighbours")
     try:
         dim, points, method, which = (target[key] for key in ("dim", "points", "method", "which"))
+        request = claim.request(meta.get("request"))
+        if method == "biased":
+            request["bias"] = target["bias"]
         _Asked(dim, points, method, which=which, bias=request.get("bias", 0.0))
-        predicted = Prediction(**dict(stored or {}))
+        predicted = Prediction.stored(meta.get("prediction") or {"error": None, "how": "the file holds no prediction"})
         found = Neighbours(method, dim, points, which, network, predicted, request)
-        numbers = [getattr(predicted, name) for name in _FIGURES]
         fits = found.tokens(np.eye(dim)[None, np.zeros(points, dtype=int)]).shape[2] == network.width
     except (KeyError, TypeError, ValueError, AttributeError, InvalidRequest) as error:
         raise DamagedFile(f"{path} says of its network what cannot be") from error
-    if not fits or not all(value is None or type(value) in (int, float) for value in numbers):
+    if not fits:
         raise DamagedFile(f"{path} says of its network what cannot be")
     return found
 

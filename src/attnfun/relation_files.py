@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from attnfun.certify import Certificate
@@ -13,7 +12,7 @@ from attnfun.certify.relation_sampled import sampled_certificate
 from attnfun.network.cells import Cells
 from attnfun.network.relation_file import FORMAT, Towers, load_relation
 from attnfun.network.relation_forms import CELLS, SLICES, load_cells, load_slices, target_of
-from attnfun.network.sealed import format_of
+from attnfun.network.sealed import Source, held
 from attnfun.network.slices import Slices
 from attnfun.relation_ways import Stored, towers_of
 from attnfun.targets.relation import Relation
@@ -22,17 +21,19 @@ from attnfun.targets.relation_core import Core, plain_core
 FORMATS = (FORMAT, CELLS, SLICES)
 
 
-def read_relation(path: str | os.PathLike[str]) -> tuple[Relation, Stored, Towers | None, dict[str, Any]]:
-    """(relation, stored form, towers, the rest of the record)."""
-    kind = format_of(path)
-    if kind == CELLS:
-        target, cells, rest = load_cells(path)
+def read_relation(
+    path: Source, ignore: Collection[str] = ()
+) -> tuple[Relation, Stored, Towers | None, dict[str, Any]]:
+    """(relation, stored form, towers, the rest of the record without the keys in `ignore`)."""
+    file = held(path)
+    if file.format == CELLS:
+        target, cells, rest = load_cells(file, ignore)
         return Relation.from_json(target), cells, towers_of(cells), rest
-    if kind == SLICES:
-        asked = Relation.from_json(target_of(path))
-        _, slices, rest = load_slices(path, asked.graph, (asked.left.names, asked.right.names))
+    if file.format == SLICES:
+        asked = Relation.from_json(target_of(file))
+        _, slices, rest = load_slices(file, asked.graph, (asked.left.names, asked.right.names), ignore)
         return asked, slices, None, rest
-    target, features, towers, rest = load_relation(path)
+    target, features, towers, rest = load_relation(file, ignore)
     return Relation.from_json(target), features, towers, rest
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,14 +15,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate
 from attnfun.certify.relation import core_points
-from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest
+from attnfun.certify.stored import kept, read_back
+from attnfun.errors import AttnfunError, Infeasible, InvalidRequest
+from attnfun.gate import Gate, require_sup
 from attnfun.limits.quantisation import voronoi_cells
 from attnfun.network import Architecture, Network, evaluate, to_torch
 from attnfun.network.cells import Cells
+from attnfun.network.claim import Claim
 from attnfun.network.features import Features
 from attnfun.network.head import Array
 from attnfun.network.relation_file import Towers, save_relation
 from attnfun.network.relation_forms import save_form
+from attnfun.network.sealed import Source
 from attnfun.network.slices import Slices
 from attnfun.network.stack import stacked
 from attnfun.network.towers import TowerWeights, tower_network
@@ -159,8 +162,7 @@ class RelationApproximant:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Features, towers, relation, request and certificate in one safetensors file."""
-        meta: dict[str, Any] = {"request": dict(self.request), "certificate": self.certificate.to_json()}
-        meta |= {"method": self.method, "rank_lower": self.rank_lower}
+        meta = {"method": self.method, "rank_lower": self.rank_lower, **kept(self.request, self.certificate)}
         if isinstance(self.stored, Features):
             save_relation(path, self.target.to_json(), self.stored, self.towers, meta)
         else:
@@ -298,50 +300,47 @@ def _require_continuous(asked: Relation) -> None:
         raise Infeasible(text + more, None if width is None else {"band": width}) from None
 
 
-def load_towers(path: str | os.PathLike[str]) -> RelationApproximant:
-    """The relation of a file; its certificate is the stored one, not proved anew."""
+def load_towers(path: Source) -> RelationApproximant:
+    """The relation of a file; its certificate and its least rank are the stored ones, not proved anew."""
     from attnfun.relation_files import read_relation, stored_core
 
     asked, features, towers, rest = read_relation(path)
-    about = math.inf, "float64", asked.text, asked.domain_text
-    certificate = Certificate.stored(rest.get("certificate"), *about)
-    core = stored_core(asked, features)
+    certificate, request, _ = read_back(rest, "float64", asked.text, asked.domain_text)
     least, how = rest.get("rank_lower"), rest.get("method")
-    request = rest.get("request")
-    _stored_eps(request)
     return RelationApproximant(
         asked,
         features,
         towers,
-        core,
+        stored_core(asked, features),
         certificate,
         least if type(least) is int else 0,
         how if isinstance(how, str) else "",
-        {key: value for key, value in request.items() if value is not None} if isinstance(request, dict) else {},
+        {key: value for key, value in request.items() if value is not None},
     )
 
 
-def _stored_eps(request: Any) -> float | None:
-    """The tolerance of a stored request, None where it names none; DamagedFile for what is no tolerance."""
-    eps = request.get("eps") if isinstance(request, dict) else None
-    if eps is None:
-        return None
-    if type(eps) not in (int, float) or not 0 < eps <= sys.float_info.max:
-        raise DamagedFile("the stored request has no usable eps")
-    return float(eps)
-
-
-def verify_towers(path: str | os.PathLike[str], progress: Callable[[str], None] | None = None) -> Certificate:
+def verify_towers(path: Source, gate: Gate, progress: Callable[[str], None] | None = None) -> Certificate:
     """Prove the bound again from the stored features, towers and relation; no number of the certificate is read."""
     from attnfun.relation_files import prove_again, read_relation
-    from attnfun.verbs import one_thread
 
-    asked, features, towers, rest = read_relation(path)
-    goal = _stored_eps(rest.get("request"))
+    asked, features, towers, rest = read_relation(path, ignore=("certificate",))
+    eps, how = stored_goal(asked, rest, gate), rest.get("method")
+    return prove_again(asked, features, towers, eps, how if isinstance(how, str) else "", progress)
+
+
+def stored_goal(asked: Relation, rest: Mapping[str, Any], gate: Gate) -> float | None:
+    """The eps that a verdict on a file of a relation is about; what is expected of the file is compared first."""
+    claim = Claim.of(rest)
+    require_sup(claim)
+    eps = gate.tolerance(claim, "float64")
+
+    def read(target: Any) -> tuple[Any, str]:
+        other = Relation.read(target, asked.left, asked.right, asked.symmetric)
+        return other.graph, other.text
+
+    gate.compare(asked.joint, asked.text, asked.graph, read)
     require_defined(asked.graph, asked.joint)
-    how = rest.get("method")
-    with one_thread():
-        return prove_again(asked, features, towers, goal, how if isinstance(how, str) else "", progress)
+    return eps
 
 
 def _points(X: ArrayLike, box: Box) -> Array:

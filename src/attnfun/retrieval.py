@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate, Status
+from attnfun.certify.relation import GIVEN
 from attnfun.certify.retrieval import head_error, key_features, prove_by_retrieval
 from attnfun.certify.retrieval_bounds import (
     RetrievalBound,
@@ -23,14 +24,17 @@ from attnfun.certify.retrieval_bounds import (
     retrieval_certificate,
 )
 from attnfun.certify.retrieval_margins import HYPOTHESIS, places_of, query_margin, query_margins
+from attnfun.certify.stored import kept, read_back
 from attnfun.certify.view import Undecided
-from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.gate import Gate
 from attnfun.network import Architecture, Cost, Network, evaluate, to_torch
 from attnfun.network.features import Features
 from attnfun.network.head import Array
 from attnfun.network.retrieval import RetrievalWeights, key_vectors, require_size, retrieval_network
 from attnfun.network.retrieval_file import StoredRetrieval, load_retrieval, save_retrieval
-from attnfun.relations import RelationApproximant, relation
+from attnfun.network.sealed import Source
+from attnfun.relations import RelationApproximant, relation, stored_goal
 from attnfun.retrieval_study import Study, quantile, stored_study, studied
 from attnfun.targets import require_defined
 from attnfun.targets.columns import Columns, columns
@@ -92,11 +96,17 @@ class Retrieval:
     def beta(self) -> float:
         return self.weights.beta
 
+    @cached_property
+    def proof(self) -> Certificate:
+        """What is proved of these weights: the certificate, or of a head from a file, whose certificate is only as
+        stored, what the checker finds when a promise is asked for.
+        """
+        return self.certificate if self.certificate.verified else _proved(self, self.request.get("eps"))
+
     @property
     def error(self) -> float:
         """e + κ/β: what scores, as the softmax sees them, may be off by."""
-        kernel = float(self.certificate.details.get("kernel", math.inf))
-        return math.nextafter((self.certificate.error[1] + kernel / self.beta) * (1 + 1e-15), math.inf)
+        return _score_error(self.proof, self.beta)
 
     def __call__(self, X: ArrayLike) -> NDArray[Any]:
         """(m, left variables) → (m, columns): Σ_j softmax_j V_j."""
@@ -127,26 +137,35 @@ class Retrieval:
         places = places_of(W.points, W.values)
         seen = query_margin(self.relation.target, point[0], W.points, places)
         low, high = float(seen.low[0]), float(seen.high[0])
-        bound = retrieval_certificate(W.keys, low, self.error, self.beta, spread=self._spread, delta=self._delta)
+        bound = self._bound(self.proof, low)
+        assert bound is not None
         mine = places == places[key]
-        proved = bool(low > 2 * self.error) and bool(mine[seen.best[0]]) and self.certificate.status is Status.PROVED
+        proved = bool(low > 2 * self.error) and bool(mine[seen.best[0]]) and GIVEN not in self.proof.hypotheses
         name = None if self.ids is None else self.ids[key]
         return Answer(key, name, proved, float(weight[mine].sum()), (low, high), bound, self(point)[0])
 
     @property
     def bound(self) -> RetrievalBound | None:
-        """What holds for every query, and, at the median margin of the study, for the winner; None if unproved."""
-        if not (math.isfinite(self.error) and math.isfinite(self._spread)):
+        """What holds for every query, and, at the median margin of the study, for the winner; None if unproved.
+
+        The margin of a study that a file holds is not verified: nothing is said of the winner then.
+        """
+        return self._bound(self.proof, self._margin if self.certificate.verified else None)
+
+    @property
+    def _margin(self) -> float | None:
+        return None if self.study is None else self.study.margins["0.5"]
+
+    def _bound(self, found: Certificate, margin: float | None) -> RetrievalBound | None:
+        error, spread = _score_error(found, self.beta), float(found.details.get("spread", math.inf))
+        if not (math.isfinite(error) and math.isfinite(spread)):
             return None
-        margin = None if self.study is None else self.study.margins["0.5"]
-        return retrieval_certificate(
-            self.weights.keys, margin, self.error, self.beta, spread=self._spread, delta=self._delta
-        )
+        return retrieval_certificate(self.weights.keys, margin, error, self.beta, spread=spread, delta=self._delta)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Head, towers, utility, request, certificate and study in one safetensors file."""
-        meta: dict[str, Any] = {"request": dict(self.request), "certificate": self.certificate.to_json()}
-        meta |= {"method": self.relation.method, "rank_lower": self.relation.rank_lower}
+        meta = {"method": self.relation.method, "rank_lower": self.relation.rank_lower}
+        meta |= kept(self.request, self.certificate)
         if self.study is not None:
             meta["study"] = asdict(self.study)
         assert isinstance(self.relation.stored, Features)  # `retrieve` makes no other
@@ -154,10 +173,10 @@ class Retrieval:
         save_retrieval(path, self.relation.target.to_json(), stored, meta)
 
     def record(self) -> dict[str, Any]:
-        """What `attnfun retrieve --json` prints."""
+        """What `attnfun retrieve --json` prints; of a head from a file all is as stored, and `verified` is false."""
         certificate = self.certificate.to_json()
-        bound, study = self.bound, self.study
-        out: dict[str, Any] = {"status": certificate["status"], "error": certificate["error"]}
+        bound, study = self._bound(self.certificate, self._margin), self.study
+        out: dict[str, Any] = {name: certificate[name] for name in ("status", "verified", "error")}
         out |= {"error_low": certificate["error_low"], "eps": certificate["eps"], "rank": self.relation.rank}
         out |= {"rank_lower": self.relation.rank_lower, "keys": self.weights.keys, "duplicates": self.duplicates}
         out |= {"beta": self.beta, "output_error": self.certificate.details.get("output_error")}
@@ -181,10 +200,6 @@ class Retrieval:
         """How many keys stand at the place of an earlier one, whatever their values: ties in every query they lead."""
         places = places_of(self.weights.points)
         return int(len(places) - len(np.unique(places)))
-
-    @property
-    def _spread(self) -> float:
-        return float(self.certificate.details.get("spread", math.inf))
 
     @property
     def _delta(self) -> float:
@@ -291,42 +306,51 @@ def retrieve(
     return Retrieval(found, weights, certificate, ids, study, request, time.perf_counter() - start)
 
 
-def load_head(path: str | os.PathLike[str]) -> Retrieval:
-    """The retrieval head of a file; its certificate and study are the stored ones, not proved anew."""
+def load_head(path: Source) -> Retrieval:
+    """The retrieval head of a file; its certificate and study are the stored ones, not proved anew. What it promises
+    (`error`, `bound`, `at`) is proved from its weights when it is asked for.
+    """
     from attnfun.certify.relation import core_that_fits
 
     target, stored, rest = load_retrieval(path)
     asked = Relation.from_json(target)
-    certificate = Certificate.stored(rest.get("certificate"), math.inf, "float64", asked.text, asked.domain_text)
+    certificate, request, _ = read_back(rest, "float64", asked.text, asked.domain_text)
     core = core_that_fits(asked, stored.features)
-    least, how, request = rest.get("rank_lower"), rest.get("method"), rest.get("request")
+    least, how = rest.get("rank_lower"), rest.get("method")
     found = RelationApproximant(
         asked,
         stored.features,
         stored.towers,
         core,
         certificate,
-        least if isinstance(least, int) else 0,
+        least if type(least) is int else 0,
         how if isinstance(how, str) else "",
-        request if isinstance(request, dict) else {},
+        request,
     )
     return Retrieval(found, stored.weights, certificate, stored.ids, stored_study(rest.get("study")), found.request)
 
 
-def verify_head(path: str | os.PathLike[str], progress: Callable[[str], None] | None = None) -> Certificate:
+def verify_head(path: Source, gate: Gate, progress: Callable[[str], None] | None = None) -> Certificate:
     """Prove the head again from the stored features, tower, keys and utility; no number of the certificate is read."""
+    target, stored, rest = load_retrieval(path, ignore=("certificate",))
+    asked, how = Relation.from_json(target), rest.get("method")
+    eps, name = stored_goal(asked, rest, gate), how if isinstance(how, str) else ""
+    return prove_by_retrieval(asked, stored.features, stored.towers, stored.weights, eps, name, progress)
+
+
+def _proved(head: Retrieval, eps: float | None) -> Certificate:
     from attnfun.verbs import one_thread
 
-    target, stored, rest = load_retrieval(path)
-    asked = Relation.from_json(target)
-    request, how = rest.get("request"), rest.get("method")
-    eps = request.get("eps") if isinstance(request, dict) else None
-    if eps is not None and not (isinstance(eps, (int, float)) and math.isfinite(eps) and eps > 0):
-        raise DamagedFile("the stored request has no usable eps")
-    require_defined(asked.graph, asked.joint)
+    own = head.relation
+    assert isinstance(own.stored, Features)
+    require_defined(own.target.graph, own.target.joint)
     with one_thread():
-        goal, name = None if eps is None else float(eps), how if isinstance(how, str) else ""
-        return prove_by_retrieval(asked, stored.features, stored.towers, stored.weights, goal, name, progress)
+        return prove_by_retrieval(own.target, own.stored, own.towers, head.weights, eps, own.method)
+
+
+def _score_error(found: Certificate, beta: float) -> float:
+    kernel = float(found.details.get("kernel", math.inf))
+    return math.nextafter((found.error[1] + kernel / beta) * (1 + 1e-15), math.inf)
 
 
 def _tables(asked: Relation, keys: Any, values: Any) -> tuple[Columns, Columns, tuple[str, ...] | None]:

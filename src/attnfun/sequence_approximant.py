@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnfun.certify import Certificate, Status
+from attnfun.certify import Certificate
+from attnfun.certify.stored import kept
 from attnfun.errors import InvalidRequest
 from attnfun.network import Cost, Gather, SequenceNetwork, Spread, TokenArchitecture, save_sequence
 from attnfun.targets import SequenceMap
@@ -64,9 +65,8 @@ class SequenceApproximant:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write weights, target, domain, request and certificate to one safetensors file."""
-        meta = {"target": self.target.to_json(), "domain": self.target.box.text, "norm": "sup"}
-        meta |= {"request": dict(self.request), "story": dict(self.story), "certificate": self.certificate.to_json()}
-        save_sequence(path, self.network, meta)
+        meta = {"target": self.target.to_json(), "domain": self.target.box.text, "story": dict(self.story)}
+        save_sequence(path, self.network, meta | kept(self.request, self.certificate))
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """The attention maps of the gather heads, outputs against the target, the error under its bound."""
@@ -89,6 +89,8 @@ class SequenceApproximant:
             f"Built ({c.construction}): {cost.layers} attention layer(s), {cost.heads} head(s), {cost.keys:,} constant "
             f"keys, rank {cost.rank}, {self.network.dtype}; {kind}."
         )
+        if not c.verified:
+            lines.append(f"The numbers below are {c.status.meaning}:")
         if c.construction == "one-layer-softmax":
             lines.append("The last layer is one softmax over constant keys and a linear read-out of its weights.")
         errors = dict(c.details.get("coordinates", {}))
@@ -109,12 +111,12 @@ class SequenceApproximant:
         for key, value in self.story.items():
             lines.append(f"{key}: {value}")
         low, high = c.error
-        if c.status is Status.PROVED:
-            asked = "" if c.eps is None else f"; eps was {c.eps:.4g}"
-            lines.append(f"Proved: the error of any entry is at most {high:.4g}; {low:.4g} was seen{asked}.")
+        if c.bounds:
+            asked = "no eps was asked for" if c.eps is None else f"eps was {c.eps:.4g}"
+            lines.append(f"{c.heading}: the error of any entry is at most {high:.4g}; {low:.4g} was seen; {asked}.")
             lines.append("Parts: " + ", ".join(f"{k} {v:.3g}" for k, v in c.parts.items()) + ".")
         else:
-            lines.append(f"{c.status.value.capitalize()}: {c.reason or c.status.meaning}.")
+            lines.append(f"{c.heading}: {c.reason or c.status.meaning}.")
         return "\n".join(lines)
 
 

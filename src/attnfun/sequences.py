@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -12,8 +11,10 @@ import numpy as np
 
 from attnfun.certify import Certificate, Status
 from attnfun.certify.sequence import output_name, prove_by_sequence
+from attnfun.certify.stored import read_back
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.expressions import Graph
+from attnfun.gate import Gate, require_sup
 from attnfun.network import (
     Apply,
     Gather,
@@ -22,6 +23,8 @@ from attnfun.network import (
     Spread,
     load_sequence,
 )
+from attnfun.network.claim import Claim
+from attnfun.network.sealed import Source
 from attnfun.sequence_approximant import SequenceApproximant
 from attnfun.targets import Box, Function, SequenceMap, require_defined
 from attnfun.targets.sequence import entry, meaning
@@ -280,38 +283,28 @@ def _is_affine(graph: Graph) -> bool:
     return True
 
 
-def load_sequence_approximant(path: str | os.PathLike[str]) -> SequenceApproximant:
+def load_sequence_approximant(path: Source) -> SequenceApproximant:
     """What `save` wrote; the certificate is the stored one, not proved anew."""
     network, meta = load_sequence(path)
     target = _target(network, meta)
-    certificate = Certificate.stored(meta.get("certificate"), math.inf, network.dtype, target.text, target.box.text)
-    return SequenceApproximant(
-        target, network, certificate, dict(meta.get("request") or {}), dict(meta.get("story") or {})
-    )
+    certificate, request, _ = read_back(meta, network.dtype, target.text, f"{target.box.text}, {target.tokens} tokens")
+    return SequenceApproximant(target, network, certificate, request, dict(meta.get("story") or {}))
 
 
-def verify_sequence(path: str | os.PathLike[str], target: Any = None, *, progress: Say | None = None) -> Certificate:
-    """Prove the bound again from the stored weights and the stored target alone; `target` is compared with the stored
-    one.
-    """
+def verify_sequence(path: Source, gate: Gate, progress: Say | None = None) -> Certificate:
+    """Prove the bound again from the stored weights and the stored target alone."""
     network, meta = load_sequence(path, ignore=("certificate",))
-    stored = _target(network, meta)
-    if target is not None:
+    stored, claim = _target(network, meta), Claim.of(meta)
+    require_sup(claim)
+    eps = gate.tolerance(claim, network.dtype)
+
+    def read(target: Any) -> tuple[Any, str]:
         other = SequenceMap.read(target, stored.box, stored.tokens)
-        if other != stored:
-            raise InvalidRequest(f"the file is about {stored.text[:150]}, not about {other.text[:150]}")
-    request = meta.get("request") or {}
-    eps = request.get("eps")
-    if eps is not None and not (isinstance(eps, (int, float)) and not isinstance(eps, bool) and 0 < eps < math.inf):
-        raise DamagedFile("the stored request has no usable eps")
-    with one_thread():
-        return prove_by_sequence(
-            network,
-            stored,
-            eps=None if eps is None else float(eps),
-            construction=_construction(network, str(request.get("method", ""))),
-            report=progress,
-        )
+        return other, other.text
+
+    gate.compare(stored.box, stored.text, stored, read)
+    name = _construction(network, str(claim.request(meta.get("request")).get("method", "")))
+    return prove_by_sequence(network, stored, eps=eps, construction=name, report=progress)
 
 
 def _construction(network: SequenceNetwork, asked: str) -> str:

@@ -15,7 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate, Status
 from attnfun.certify.in_context_verdict import judge, measured_error, predictions
+from attnfun.certify.stored import kept, read_back
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
+from attnfun.gate import Gate, require_sup
 from attnfun.network import (
     Cost,
     TokenArchitecture,
@@ -25,6 +27,8 @@ from attnfun.network import (
     save_tokens,
     tokens_to_torch,
 )
+from attnfun.network.claim import Claim
+from attnfun.network.sealed import Source
 from attnfun.rehearsal import FINER, Budget, rehearse
 from attnfun.targets.in_context import InContextTask, prompt
 from attnfun.targets.in_context_exact import example_prompts
@@ -160,12 +164,8 @@ class InContextSolver:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write weights, task, request and certificate to one safetensors file."""
-        meta = {
-            "target": {"kind": KIND, **self.task.to_json()},
-            "request": dict(self.request),
-            "certificate": self.certificate.to_json(),
-        }
-        save_tokens(path, self.network, meta)
+        target = {"kind": KIND, **self.task.to_json()}
+        save_tokens(path, self.network, {"target": target, **kept(self.request, self.certificate)})
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """The error against the depth: optimisation, the floors of bias and rounding, what is proved and measured."""
@@ -186,15 +186,15 @@ class InContextSolver:
         if self.alone:
             units = sum(self.network.units) if isinstance(self.network, TokenTransformer) else 0
             lines += [f"{units:,} ReLU units stand between its layers."] if units else []
-            return "\n".join([*lines, "Its weights were trained.", f"{c.status.value.capitalize()}: {c.reason}."])
+            return "\n".join([*lines, "Its weights were trained.", f"{c.heading}: {c.reason or c.status.meaning}."])
         lines.append(_STORIES[task.task].format(steps=self.iterations, name=self.algorithm, kappa=task.condition))
-        if c.status is Status.PROVED:
+        if c.bounds:
             order = ("optimisation", "bias", "rounding", "input")
             parts = ", ".join(f"{name} {c.parts[name]:.2g}" for name in order if name in c.parts)
-            lines.append(f"Proved for every prompt of the class: predictions within {c.error[1]:.3g} ({parts}).")
+            lines.append(f"{c.heading}, for every prompt of the class: predictions within {c.error[1]:.3g} ({parts}).")
             lines.append(f"Hypotheses: {'; '.join(c.hypotheses)}.")
         else:
-            lines.append(f"{c.status.value.capitalize()}: {c.reason or c.status.meaning}.")
+            lines.append(f"{c.heading}: {c.reason or c.status.meaning}.")
         b = self.budget
         if b.prompts:
             lines.append(
@@ -304,7 +304,7 @@ class _Making:
 
     def at(self, layers: int) -> InContextSolver:
         made = self._try(layers)
-        if made.certificate.status in (Status.PROVED, Status.SAMPLED):
+        if made.certificate.status in (Status.PROVED, Status.BOUNDED, Status.SAMPLED):
             return made
         if self.eps is None:
             raise Infeasible(
@@ -411,40 +411,30 @@ def is_in_context(meta: Mapping[str, Any]) -> bool:
     return isinstance(target, dict) and target.get("kind") == KIND
 
 
-def load_in_context(path: str | os.PathLike[str]) -> InContextSolver:
+def load_in_context(path: Source) -> InContextSolver:
     """The solver of a file; its certificate is the stored one, not proved anew."""
     network, meta = load_tokens(path, units=True)
     task = _stored_task(path, network, meta)
-    certificate = Certificate.stored(meta.get("certificate"), math.inf, network.dtype, task.text, task.domain)
-    return InContextSolver(task, network, certificate, _stored_request(meta))
+    certificate, request, _ = read_back(meta, network.dtype, task.text, task.domain)
+    return InContextSolver(task, network, certificate, request)
 
 
-def verify_in_context(path: str | os.PathLike[str], _progress: Any = None) -> Certificate:
+def verify_in_context(path: Source, gate: Gate, _progress: Any = None) -> Certificate:
     """Judge the file again from its weights and its task; no number of the stored certificate is read."""
     network, meta = load_tokens(path, ignore=("certificate",), units=True)
-    task = _stored_task(path, network, meta)
+    task, claim = _stored_task(path, network, meta), Claim.of(meta)
+    gate.no_expression("the file holds a network that solves a regression in context: it has no expression")
+    require_sup(claim)
+    eps = gate.tolerance(claim, network.dtype)
     if isinstance(network, TokenTransformer):
-        about = None, math.inf, network.dtype, "none", task.text, task.domain, "learned"
+        about = eps, math.inf, network.dtype, "none", task.text, task.domain, "learned"
         why = "it has ReLU units between its layers, and nothing is proved of those"
         return Certificate(Status.UNDECIDED, (0.0, math.inf), *about, reason=why)
-    request = _stored_request(meta)
-    eps = request.get("eps")
-    if eps is not None and (isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 < eps < _LARGEST):
-        raise DamagedFile("the stored request has no usable eps")
-    trained = request.get("method") == "train"
-    name = "learned" if trained else task.task
-    return judge(network, task, None if eps is None else float(eps), name, alone=trained)
-
-
-def _stored_request(meta: Mapping[str, Any]) -> dict[str, Any]:
-    request = meta.get("request") or {}
-    if not isinstance(request, dict):
-        raise DamagedFile("the stored request is no table of options")
-    return dict(request)
+    return judge(network, task, eps, "learned" if claim.trained else task.task, alone=claim.trained)
 
 
 def _stored_task(
-    path: str | os.PathLike[str], network: TokenNetwork | TokenTransformer, meta: Mapping[str, Any]
+    path: Source, network: TokenNetwork | TokenTransformer, meta: Mapping[str, Any]
 ) -> InContextTask:
     if not is_in_context(meta):
         raise DamagedFile(f"{Path(path)} holds a token network, but not one that solves a regression in context")

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate
 from attnfun.certify.coefficients import Expansion
+from attnfun.certify.stored import kept, read_back
 from attnfun.certify.trilinear import prove_trilinear, trilinear_error, trilinear_rounding, trilinear_table
 from attnfun.certify.view import Undecided
-from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.expressions import Graph, parse
+from attnfun.gate import Gate, require_sup
 from attnfun.limits.relation_rank import rank_lower
 from attnfun.network import Cost
+from attnfun.network.claim import Claim
 from attnfun.network.head import Array
+from attnfun.network.sealed import Source
 from attnfun.network.trilinear import FormShape, Sides, evaluate_trilinear, load_trilinear, save_trilinear
 from attnfun.targets import Box, require_defined
 from attnfun.targets.relation import Relation
@@ -66,8 +71,15 @@ class TrilinearForm:
 
     @property
     def error(self) -> float:
-        """The proved bound, rounding included."""
-        return self.certificate.error[1]
+        """The proved bound, rounding included; of a form from a file it is proved when it is asked for."""
+        return self._proof.error[1]
+
+    @cached_property
+    def _proof(self) -> Certificate:
+        if self.certificate.verified:
+            return self.certificate
+        require_defined(self.graph, self.box)
+        return prove_trilinear(self.graph, self.box, self.coefficients, self.request.get("eps"))
 
     def __call__(self, X: ArrayLike, Y: ArrayLike, Z: ArrayLike) -> NDArray[Any]:
         """(n,) each → (n,)."""
@@ -85,7 +97,7 @@ class TrilinearForm:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Coefficients, relation, request and certificate in one safetensors file."""
-        meta = {"request": dict(self.request), "certificate": self.certificate.to_json(), "rank_lower": self.rank_lower}
+        meta = {"rank_lower": self.rank_lower, **kept(self.request, self.certificate)}
         save_trilinear(path, self.target.to_json(), self.coefficients, meta)
 
     def record(self) -> dict[str, Any]:
@@ -135,51 +147,45 @@ def ternary(
         least = 0
         for k in range(3):
             say("a lower bound on the terms")
-            rest = [i for i in range(3) if i != k]
-            sides = [
-                Box(tuple(box.names[i] for i in s), tuple(box.low[i] for i in s), tuple(box.high[i] for i in s))
-                for s in ([k], rest)
-            ]
-            least = max(least, rank_lower(Relation(graph, sides[0], sides[1]), float(eps)))
+            least = max(least, rank_lower(Relation(graph, *_halves(box, (k,))), float(eps)))
         certificate = prove_trilinear(graph, box, stored, float(eps), found)
     if not least <= stored[0].shape[1]:
         raise AssertionError(f"a lower bound {least} above a proved rank {stored[0].shape[1]} must never be issued")
     return TrilinearForm(graph, box, stored, certificate, least, {"eps": float(eps)}, time.perf_counter() - start)
 
 
-def load_form(path: str | os.PathLike[str]) -> TrilinearForm:
-    """The form of a file; its certificate is the stored one, not proved anew."""
+def load_form(path: Source) -> TrilinearForm:
+    """The form of a file; its certificate and its least number of terms are the stored ones, not proved anew."""
     target, stored, rest = load_trilinear(path)
-    asked = Ternary.from_json(target)
-    graph, box = asked.graph, asked.box
-    about = math.inf, "float64", graph.text(graph.outputs[0]), box.text
-    least, request = rest.get("rank_lower"), rest.get("request")
-    return TrilinearForm(
-        graph,
-        box,
-        stored,
-        Certificate.stored(rest.get("certificate"), *about),
-        least if isinstance(least, int) else 0,
-        request if isinstance(request, dict) else {},
-    )
+    asked, least = Ternary.from_json(target), rest.get("rank_lower")
+    certificate, request, _ = read_back(rest, "float64", asked.text, asked.box.text)
+    return TrilinearForm(asked.graph, asked.box, stored, certificate, least if type(least) is int else 0, request)
 
 
-def verify_form(path: str | os.PathLike[str], _progress: Any = None) -> Certificate:
+def verify_form(path: Source, gate: Gate, _progress: Any = None) -> Certificate:
     """Prove the bound again from the stored coefficients and relation; no number of the certificate is read."""
-    from attnfun.verbs import one_thread
+    target, stored, rest = load_trilinear(path, ignore=("certificate",))
+    asked, claim = Ternary.from_json(target), Claim.of(rest)
+    require_sup(claim)
+    eps = gate.tolerance(claim, "float64")
 
-    target, stored, rest = load_trilinear(path)
-    asked = Ternary.from_json(target)
-    graph, box = asked.graph, asked.box
-    request = rest.get("request")
-    eps = request.get("eps") if isinstance(request, dict) else None
-    if eps is not None and not (isinstance(eps, (int, float)) and math.isfinite(eps) and eps > 0):
-        raise DamagedFile("the stored request has no usable eps")
-    require_defined(graph, box)
-    with one_thread():
-        found = prove_trilinear(graph, box, stored, None if eps is None else float(eps))
-    trained = isinstance(request, dict) and request.get("method") == "train"
-    return replace(found, construction="learned") if trained else found
+    def read(given: Any) -> tuple[Any, str]:
+        other = Relation.read(given, *_halves(asked.box))
+        return other.graph, other.text
+
+    gate.compare(asked.box, asked.text, asked.graph, read)
+    require_defined(asked.graph, asked.box)
+    found = prove_trilinear(asked.graph, asked.box, stored, eps)
+    return replace(found, construction="learned") if claim.trained else found
+
+
+def _halves(box: Box, first: Sequence[int] = (0,)) -> tuple[Box, Box]:
+    """The box of the variables `first`, and that of the others."""
+    sides = list(first), [k for k in range(box.dim) if k not in first]
+    left, right = (
+        Box(tuple(box.names[i] for i in s), tuple(box.low[i] for i in s), tuple(box.high[i] for i in s)) for s in sides
+    )
+    return left, right
 
 
 def _fewest(found: Expansion, terms: Sides, eps: float) -> Sides | None:

@@ -13,10 +13,14 @@ import numpy as np
 from attnfun.approximant import Approximant
 from attnfun.certify import Certificate, Status, prove
 from attnfun.certify.ranges import witnessed_range
+from attnfun.certify.stored import read_back
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.file_kinds import kind_of
+from attnfun.gate import Gate
 from attnfun.network import Network, evaluate
 from attnfun.network import load as load_file
+from attnfun.network.claim import Claim
+from attnfun.network.sealed import Source, held
 from attnfun.targets import Box, Function, require_defined
 from attnfun.targets.mlp import read_mlp
 
@@ -291,62 +295,64 @@ def _jsonable(value: Any) -> Any:
 def load(path: str | os.PathLike[str]) -> Any:
     """The Approximant of a file, or what another kind of file holds (`file_kinds`: a SequenceApproximant, a
     RelationApproximant, a Retrieval, a TrilinearForm, an InContextSolver, …); damaged or foreign files raise
-    DamagedFile. Its certificate is the stored one, not proved anew.
+    DamagedFile. Its certificate is the stored one, not proved anew, and says so: its status is `stored`.
     """
-    kind = kind_of(path)
+    file = held(path)
+    kind = kind_of(file)
     if kind is not None:
-        return kind.loaded(path)
-    network, meta = load_file(path)
+        return kind.loaded(file)
+    network, meta = load_file(file)
     function = _function(network, meta)
-    about = _stored_norm(meta), network.dtype, function.text, function.box.text
-    certificate = Certificate.stored(meta.get("certificate"), *about)
-    return Approximant(function, network, certificate, dict(meta.get("request") or {}), dict(meta.get("story") or {}))
+    certificate, request, _ = read_back(meta, network.dtype, function.text, function.box.text)
+    return Approximant(function, network, certificate, request, dict(meta.get("story") or {}))
 
 
 def verify(
-    path: str | os.PathLike[str], target: Any = None, *, progress: Callable[[str], None] | None = None
+    path: str | os.PathLike[str],
+    target: Any = None,
+    *,
+    eps: float | None = None,
+    domain: Any = None,
+    norm: float | str | None = None,
+    dtype: str | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Certificate:
     """Prove the bound again from the stored weights and the stored target alone; no number of the stored certificate is
     read.
 
-    `target`: an expression to compare with the stored one (another target is an InvalidRequest), or the Python function
-    of a black box.
-    The verdict is about the stored eps (its absolute value, recomputed for relative requests); without one, any finite
-    bound is proved.
+    `target` (an expression, or the Python function of a black box), `domain`, `norm` and `dtype` are what you expect:
+    they are compared with what the file says, and a difference is an InvalidRequest. The verdict is about `eps`, which
+    is absolute; if it is not given, about the eps for which the file says it was made (its absolute value, recomputed
+    for relative requests). Without either a finite bound is `bounded`, never `proved`: trained networks have no eps.
     """
-    kind = kind_of(path)
-    if kind is not None:
-        again = kind.verifier
-        if again is None:
-            raise InvalidRequest(str(kind.proof))
-        if kind.proof is None:
-            return cast(Certificate, again(path, target, progress=progress))
-        if target is not None:
-            raise InvalidRequest(f"{kind.proof}: leave target out")
-        with one_thread():
-            return cast(Certificate, again(path, progress))
-    network, meta = load_file(path, ignore=("certificate",))
-    function = _function(network, meta)
-    if target is not None:
-        function = _compared(function, target)
-    request = meta.get("request") or {}
-    eps, relative = request.get("eps"), None
-    if eps is not None and not (isinstance(eps, (int, float)) and eps > 0):
-        raise DamagedFile("the stored request has no usable eps")
-    if eps is not None and request.get("relative"):
+    gate = Gate(target, eps, domain, norm, dtype)
+    file = held(path)
+    kind = kind_of(file)
+    again = _verify_function if kind is None else kind.verifier
+    if again is None:
+        assert kind is not None
+        raise InvalidRequest(kind.proof)
+    with one_thread():
+        return cast(Certificate, again(file, gate, progress))
+
+
+def _verify_function(file: Source, gate: Gate, progress: Callable[[str], None] | None) -> Certificate:
+    network, meta = load_file(file, ignore=("certificate",))
+    function, claim = _function(network, meta), Claim.of(meta)
+    if isinstance(claim.norm, str):
+        raise DamagedFile(f"the file says that it is about {claim.norm_text}, which is no norm of functions")
+    eps, relative = gate.tolerance(claim, network.dtype), None
+    gate.compare_domain(function.box)
+    if gate.target is not None:
+        function = _compared(function, gate)
+    if gate.eps is None and claim.relative and claim.eps is not None:
         if function.graph is not None:
             require_defined(function.graph, function.box, continuous=False)
-        eps, relative = _absolute(function, float(eps), network.dtype)
-    with one_thread():
-        return prove(
-            network,
-            function,
-            norm=_stored_norm(meta),
-            eps=None if eps is None else float(eps),
-            construction=_construction(network),
-            relative=relative,
-            report=progress,
-        )
+        eps, relative = _absolute(function, claim.eps, network.dtype)
+    name = "learned" if claim.trained else _construction(network)
+    return prove(
+        network, function, norm=claim.norm, eps=eps, construction=name, relative=relative, report=progress
+    )
 
 
 def _construction(network: Network) -> str:
@@ -361,13 +367,6 @@ def _construction(network: Network) -> str:
     return network.heads[0].name if network.heads else "affine"
 
 
-def _stored_norm(meta: dict[str, Any]) -> float:
-    try:
-        return read_norm(meta["norm"])
-    except (KeyError, InvalidRequest):
-        raise DamagedFile("the file does not say in which norm it was made") from None
-
-
 def _function(network: Network, meta: dict[str, Any]) -> Function:
     try:
         box = Box.parse(str(meta["domain"]))
@@ -380,20 +379,23 @@ def _function(network: Network, meta: dict[str, Any]) -> Function:
     return function
 
 
-def _compared(function: Function, target: Any) -> Function:
+def _compared(function: Function, gate: Gate) -> Function:
     if function.graph is None:
-        if not callable(target):
+        if not callable(gate.target):
             raise InvalidRequest("the file's target is a black box; pass the Python function itself")
         return Function(
             None,
             function.box,
             function.outputs,
-            Function.read(_opaque(target), function.box, function.lipschitz).call,
+            Function.read(_opaque(gate.target), function.box, function.lipschitz).call,
             function.lipschitz,
         )
-    other = Function.read(target, function.box)
-    if other.expression != function.expression:
-        raise InvalidRequest(f"the file is about {function.text[:150]}, not about {other.text[:150]}")
+
+    def read(target: Any) -> tuple[Any, str]:
+        other = Function.read(target, function.box)
+        return other.expression, other.text
+
+    gate.compare(function.box, function.text, function.expression, read)
     return function
 
 

@@ -19,7 +19,7 @@ from network.networks import random_network
 META: dict[str, Any] = {
     "target": [["var", "x0"], ["sin", 0]],
     "domain": {"x0": [-1.0, 2.0], "x1": [-1.0, 2.0]},
-    "norm": "sup",
+    "claim": {"eps": 1e-6, "norm": "sup", "relative": False, "trained": False},
     "request": {"eps": 1e-6, "method": "auto"},
     "certificate": {"status": "proved", "error": [1e-7, 0.1 + 0.2]},
 }
@@ -183,7 +183,7 @@ def test_a_changed_certificate_is_damage_unless_it_is_ignored(saved: tuple[Path,
     assert identical(again, network) and "certificate" not in meta
 
 
-@pytest.mark.parametrize("key", ["target", "domain", "norm", "inputs", "outputs", "layers", "dtype", "format", "hash"])
+@pytest.mark.parametrize("key", ["target", "domain", "claim", "inputs", "outputs", "layers", "dtype", "format", "hash"])
 def test_everything_that_gives_meaning_is_under_the_hash(saved: tuple[Path, Network], key: str) -> None:
     path, _ = saved
 
@@ -193,7 +193,7 @@ def test_everything_that_gives_meaning_is_under_the_hash(saved: tuple[Path, Netw
         elif key in ("inputs", "outputs"):
             record[key][0] = "other"
         else:
-            record[key] = {"format": 2, "dtype": "float32"}.get(key, "other")
+            record[key] = {"format": 4, "dtype": "float32"}.get(key, "other")
 
     rewrite(path, change)
     with pytest.raises(DamagedFile):
@@ -246,5 +246,6 @@ def test_the_hash_ignores_certificate_and_request_only() -> None:
     network = random_network(1)
     base = content_hash(network, META)
     assert base == content_hash(network, {**META, "certificate": None, "request": {"eps": 1.0}})
-    assert base != content_hash(network, {**META, "norm": 2})
+    for key, other in (("eps", 1.0), ("eps", None), ("norm", 2), ("relative", True), ("trained", True)):
+        assert base != content_hash(network, {**META, "claim": {**META["claim"], key: other}})
     assert base != content_hash(random_network(2), META)

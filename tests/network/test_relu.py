@@ -98,15 +98,15 @@ def test_units_and_blocks_are_counted_like_keys_and_heads() -> None:
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_file_comes_back_bit_for_bit(tmp_path: Path, dtype: str) -> None:
     network = random_mlp(5, dtype)
-    save(tmp_path / "a", network, {"norm": "sup"})
+    save(tmp_path / "a", network, {"domain": "x=0:1"})
     again, meta = load(tmp_path / "a")
     assert identical(network, again)
     save(tmp_path / "b", again, meta)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_attention_is_still_written_in_the_first_format(tmp_path: Path) -> None:
-    for network, number in ((random_network(0), 1), (random_mlp(0), 2)):
+def test_attention_and_units_have_formats_of_their_own(tmp_path: Path) -> None:
+    for network, number in ((random_network(0), 3), (random_mlp(0), 4)):
         save(tmp_path / "f", network, {})
         assert _read(tmp_path / "f")[1]["format"] == number
 
@@ -126,7 +126,7 @@ def test_damage_and_another_format_are_noticed(tmp_path: Path) -> None:
             assert "\n" not in str(error)
     save(path, random_network(2), {})
     attention = path.read_bytes()
-    for whole, here, there in ((data, 2, 1), (attention, 1, 2)):
+    for whole, here, there in ((data, 4, 3), (attention, 3, 4), (data, 4, 2), (attention, 3, 1)):
         old, new = (f'\\"format\\":{number}'.encode() for number in (here, there))  # JSON within JSON
         assert old in whole
         path.write_bytes(whole.replace(old, new))

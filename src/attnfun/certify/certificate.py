@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from attnfun.errors import DamagedFile
+from attnfun.network.claim import Claim
 
 
 class Status(StrEnum):
     """What may be said; `meaning` is the sentence a user reads."""
 
     PROVED = "proved"
+    BOUNDED = "bounded"
     CONDITIONAL = "conditional"
     SAMPLED = "sampled"
     REFUTED = "refuted"
     UNDECIDED = "undecided"
+    STORED = "stored"
 
     @property
     def meaning(self) -> str:
@@ -26,11 +29,14 @@ class Status(StrEnum):
 
 
 _MEANINGS = {
-    Status.PROVED: "holds at every point of the domain, rounding included, under the printed hypotheses",
+    Status.PROVED: "within eps at every point of the domain, rounding included, under the printed hypotheses",
+    Status.BOUNDED: "the bound holds at every point of the domain, rounding included, under the printed hypotheses; no "
+    "eps was asked for, so nothing says that it is small enough",
     Status.CONDITIONAL: "proved if the declared hypothesis about the target holds",
     Status.SAMPLED: "measured at finitely many points only; not a bound",
     Status.REFUTED: "a point of the domain was found where the error exceeds eps",
     Status.UNDECIDED: "neither proved nor refuted by the methods at hand",
+    Status.STORED: "as stored in the file, not verified",
 }
 
 
@@ -42,6 +48,9 @@ class Certificate:
     `low` is about the network in real arithmetic at one float64 point; `high` covers every point and rounding. `parts`
     splits `high`: "construction" (the network in real arithmetic, from the stored weights) and "rounding" (its
     evaluation in `dtype` by any route). `witness` is the point behind `low` (None for L^p norms).
+
+    What a file says of itself is no proof: a certificate that was read has the status `stored`, and `claimed` is the
+    status that the file gives it. So whatever asks for a proof by its status does not take a stored one for it.
     """
 
     status: Status
@@ -59,9 +68,12 @@ class Certificate:
     relative: Mapping[str, Any] | None = None
     reason: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+    claimed: Status | None = None
 
     def __post_init__(self) -> None:
         low, high = self.error
+        if (self.claimed is not None) != (self.status is Status.STORED):
+            raise AssertionError("a certificate claims another status than its own exactly if it was stored")
         if not (0 <= low <= high):  # written so that NaN fails
             raise AssertionError(f"a certificate with low {low} above high {high} must never be issued")
 
@@ -71,10 +83,44 @@ class Certificate:
         low, high = self.error
         return high / low if low > 0 else (1.0 if high == 0 else math.inf)
 
+    @property
+    def verified(self) -> bool:
+        """Whether it was made here from weights and target, rather than read from a file."""
+        return self.status is not Status.STORED
+
+    @property
+    def word(self) -> str:
+        """What `error[1]` is: proved to be within eps, a bound that is not, a measurement, or what a file says."""
+        words = {Status.PROVED: "proved", Status.CONDITIONAL: "conditional", Status.SAMPLED: "measured"}
+        return Status.STORED.meaning if self.status is Status.STORED else words.get(self.status, "bounded")
+
+    @property
+    def heading(self) -> str:
+        """How a sentence about it begins."""
+        return self.status.value.capitalize() if self.verified else "As stored, not verified"
+
+    @property
+    def bounds(self) -> bool:
+        """Whether `error[1]` bounds the error of every input, or is said by the file to do so."""
+        return (self.claimed or self.status) in (Status.PROVED, Status.BOUNDED, Status.CONDITIONAL)
+
+    @property
+    def measured(self) -> bool:
+        """Whether `error[1]` is, or is said by the file to be, a measurement and no bound."""
+        return Status.SAMPLED in (self.status, self.claimed)
+
     def to_json(self) -> dict[str, Any]:
+        """As a record; `verified` is false, and `claimed` the status in the file, where it was read from one."""
+        own: dict[str, Any] = {"status": self.status.value, **self._facts(), "verified": self.verified}
+        return own if self.claimed is None else {**own, "claimed": self.claimed.value}
+
+    def to_file(self) -> dict[str, Any]:
+        """What a file keeps: `stored` reads it back."""
+        return {"status": (self.claimed or self.status).value, **self._facts()}
+
+    def _facts(self) -> dict[str, Any]:
         low, high = self.error
         return {
-            "status": self.status.value,
             "error_low": low,
             "error": high if math.isfinite(high) else None,
             "eps": self.eps,
@@ -93,21 +139,35 @@ class Certificate:
         }
 
     @classmethod
-    def stored(cls, data: Any, norm: float, dtype: str, target: str, domain: str) -> Certificate:
-        """The certificate that a file holds, or one that says that it holds none."""
-        if data is not None:
-            return cls.from_json(data)
-        nothing = Status.UNDECIDED, (0.0, math.inf), None, norm, dtype, "none", target, domain
-        return cls(*nothing, reason="the file holds no certificate")
+    def stored(cls, data: Any, claim: Claim, dtype: str, target: str, domain: str) -> Certificate:
+        """The certificate that a file holds, or one that says that it holds none.
+
+        What it is about is not read from it: the caller has that from the hashed part of the file.
+        """
+        norm = 2.0 if isinstance(claim.norm, str) else claim.norm
+        about: dict[str, Any] = {"norm": norm, "dtype": dtype, "target": target, "domain": domain}
+        if data is None:
+            why = "the file holds no certificate"
+            return cls(Status.UNDECIDED, (0.0, math.inf), claim.absolute, method="none", reason=why, **about)
+        found = cls._from_file(data)
+        if claim.relative:
+            about |= {"relative": {**(found.relative or {}), "fraction": claim.eps}, "eps": found.eps}
+        else:
+            about |= {"relative": None, "eps": claim.eps}
+        return replace(found, **about)
 
     @classmethod
-    def from_json(cls, data: Any) -> Certificate:
+    def _from_file(cls, data: Any) -> Certificate:
         try:
+            claimed = Status(data["status"])
+            if claimed is Status.STORED:
+                raise ValueError("it was stored as a stored one")
             high = data["error"]
             norm = data["norm"]
             witness = data.get("witness")
             return cls(
-                status=Status(data["status"]),
+                status=Status.STORED,
+                claimed=claimed,
                 error=(float(data["error_low"]), math.inf if high is None else float(high)),
                 eps=None if data.get("eps") is None else float(data["eps"]),
                 norm=math.inf if norm == "sup" else float(norm),
@@ -119,7 +179,7 @@ class Certificate:
                 parts={str(k): float(v) for k, v in data.get("parts", {}).items()},
                 hypotheses=tuple(str(h) for h in data.get("hypotheses", ())),
                 witness=None if witness is None else tuple(float(v) for v in witness),
-                relative=data.get("relative"),
+                relative=None if data.get("relative") is None else dict(data["relative"]),
                 reason=data.get("reason"),
                 details=data.get("details", {}),
             )

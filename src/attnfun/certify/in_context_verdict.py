@@ -16,6 +16,7 @@ import numpy as np
 from attnfun.certify.certificate import Certificate, Status
 from attnfun.certify.in_context import prove_by_in_context
 from attnfun.certify.rounding import hypotheses
+from attnfun.certify.verdict import status_of
 from attnfun.certify.view import Undecided
 from attnfun.errors import InvalidRequest
 from attnfun.network import TokenNetwork, TokenTransformer
@@ -101,9 +102,10 @@ def judge(
             high, why = math.inf, "no finite bound could be proved"
     except Undecided as error:
         high, why, parts = math.inf, str(error), {}
-    if math.isfinite(high) and (eps is None or high <= eps):
+    status = status_of(high, eps)
+    if status in (Status.PROVED, Status.BOUNDED):
         return Certificate(
-            Status.PROVED,
+            status,
             (0.0, high),
             method="in_context",
             parts=parts,

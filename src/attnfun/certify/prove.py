@@ -21,6 +21,7 @@ from attnfun.certify.moments import prove_by_moments
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.outcome import Bound
 from attnfun.certify.rounding import hypotheses, rounding_bound
+from attnfun.certify.verdict import above, status_of
 from attnfun.certify.view import Array, Undecided, View, view
 from attnfun.certify.witness import best_witness, computed_witness
 from attnfun.errors import AttnfunError
@@ -46,7 +47,7 @@ def prove(
 ) -> Certificate:
     """The certificate of `network` as an approximation of `function` on its box, proved, refuted or undecided.
 
-    `eps` only decides the verdict and how hard the methods try; with None any proved bound is a success.
+    `eps` only decides the verdict and how hard the methods try; with None a finite bound is `bounded`, not `proved`.
     """
     say = report or (lambda _text: None)
     common: dict[str, Any] = {
@@ -68,19 +69,12 @@ def prove(
     if not (0 <= bound.low <= bound.high and rounding >= 0 and total >= 0):  # NaN must not pass; two different codes
         raise AssertionError(f"{bound.method}: low {bound.low}, high {bound.high}, rounding {rounding}: no certificate")
     high = math.nextafter(total, math.inf) if total > 0 else 0.0
-    conditional = function.graph is None
+    status = status_of(high, eps, bound.low - rounding, conditional=function.graph is None)  # low: in real arithmetic
     reason = None
-    if math.isfinite(high) and (eps is None or high <= eps):
-        status = Status.CONDITIONAL if conditional else Status.PROVED
-    elif eps is None:
-        status, reason = Status.UNDECIDED, "no finite bound could be proved"
-    elif bound.low - rounding > eps:  # low is about real arithmetic
-        status, reason = Status.REFUTED, _refutation(function, bound, eps)
-    else:
-        status, reason = (
-            Status.UNDECIDED,
-            f"the proved bound {high:.3g} (rounding {rounding:.2g}) is above eps {eps:.3g}",
-        )
+    if status is Status.REFUTED and eps is not None:
+        reason = _refutation(function, bound, eps)
+    elif status is Status.UNDECIDED:
+        reason = above(high, eps) + (f" (rounding {rounding:.2g})" if math.isfinite(high) else "")
     return Certificate(
         status,
         (bound.low, high),

@@ -23,6 +23,7 @@ from attnfun.certify.inner import inner_part, numpy_part
 from attnfun.certify.relation_features import Parts, construction_error, rounding, take_apart
 from attnfun.certify.rounding import hypotheses as rounding_hypotheses
 from attnfun.certify.towers import score_error, tower_errors
+from attnfun.certify.verdict import above, status_of
 from attnfun.certify.view import Array, Undecided
 from attnfun.expressions import BallAlgebra, precision, run
 from attnfun.expressions.enclosures import abs_lower, arb, point_balls
@@ -91,16 +92,9 @@ def prove_by_relation(
     at = at if low > 0 else None
     libm = any(e.libm for e in parts.expansions)
     hypotheses = (*assumed, *((GIVEN,) if given else ()), *((LIBM,) if libm else ()))
-    reason = None
-    if eps is None:
-        status = Status.PROVED if math.isfinite(total) else Status.UNDECIDED
-    elif total <= eps:
-        status = Status.PROVED
-    else:
-        status = Status.REFUTED if low > eps else Status.UNDECIDED
-        reason = f"the bound {total:.3g} is above eps={eps:.3g}"
-    if status is Status.PROVED and given:
-        status = Status.CONDITIONAL  # what computing u and v loses is not in the bound
+    status = status_of(total, eps, low, conditional=given)  # what computing u and v loses is not in the bound
+    reason = above(total, eps) if status in (Status.REFUTED, Status.UNDECIDED) else None
+    if given:
         details["given"] = "u, v"
     return Certificate(
         status,

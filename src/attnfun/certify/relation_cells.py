@@ -35,6 +35,7 @@ from attnfun.certify.relation_hats import pieces_bound, units_rounding
 from attnfun.certify.rounding import gamma, product_bounds, product_fits
 from attnfun.certify.rounding import hypotheses as rounding_hypotheses
 from attnfun.certify.towers import score_error
+from attnfun.certify.verdict import above, status_of
 from attnfun.certify.view import Array, LineAxis, Undecided, view
 from attnfun.expressions import ArrayAlgebra, BallAlgebra, GradientAlgebra, Graph, precision, run
 from attnfun.expressions.enclosures import abs_lower, arb, point_balls
@@ -89,16 +90,8 @@ def prove_by_relation_cells(
     total = math.nextafter(found.high + loss, math.inf) if found.high + loss < math.inf else math.inf
     low, at = (0.0, None) if given else _witness(relation, cells, found, loss)
     low = min(low, total)
-    reason = None
-    if eps is None:
-        status = Status.PROVED if math.isfinite(total) else Status.UNDECIDED
-    elif total <= eps:
-        status = Status.PROVED
-    else:
-        status = Status.REFUTED if low > eps else Status.UNDECIDED
-        reason = f"the bound {total:.3g} is above eps={eps:.3g}"
-    if status is Status.PROVED and given:
-        status = Status.CONDITIONAL  # what computing u and v loses is not in the bound
+    status = status_of(total, eps, low, conditional=given)  # what computing u and v loses is not in the bound
+    reason = above(total, eps) if status in (Status.REFUTED, Status.UNDECIDED) else None
     return Certificate(
         status,
         (low, total),

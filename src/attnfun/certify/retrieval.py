@@ -54,6 +54,7 @@ from attnfun.certify.relation_features import Parts, construction_error, side_er
 from attnfun.certify.retrieval_bounds import RetrievalBound, retrieval_certificate
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, VANISH, gamma, hypotheses, kernel_move
 from attnfun.certify.towers import tower_errors
+from attnfun.certify.verdict import above, status_of
 from attnfun.certify.view import Array, Undecided
 from attnfun.expressions import BallAlgebra, precision, run
 from attnfun.expressions.enclosures import abs_lower, arb, point_balls
@@ -122,12 +123,8 @@ def prove_by_retrieval(
     bound = found.bound(n, beta)
     low, at = _witness(relation, features, towers, weights, parts.core)
     low = min(low, found.score)
-    reason, status = None, Status.PROVED
-    if eps is not None and not found.score <= eps:
-        status = Status.REFUTED if low > eps else Status.UNDECIDED
-        reason = f"the bound {found.score:.3g} of the scores is above eps={eps:.3g}"
-    if status is Status.PROVED and GIVEN in found.assumed:
-        status = Status.CONDITIONAL
+    status = status_of(found.score, eps, low, conditional=GIVEN in found.assumed)
+    reason = f"of the scores {above(found.score, eps)}" if status in (Status.REFUTED, Status.UNDECIDED) else None
     libm = any(e.libm for e in parts.expansions)
     details: dict[str, Any] = {"keys": n, "beta": beta, "tv": bound.tv, "output_error": found.output_error(n, beta)}
     details |= {"regret": bound.regret, "softmax_regret": bound.softmax_regret}

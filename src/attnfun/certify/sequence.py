@@ -35,6 +35,7 @@ from attnfun.certify.certificate import Certificate, Status
 from attnfun.certify.gathering import Known, aggregate, copies, widened
 from attnfun.certify.prove import prove
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma, hypotheses
+from attnfun.certify.verdict import above, status_of
 from attnfun.certify.view import Array, Undecided
 from attnfun.errors import AttnfunError
 from attnfun.expressions import BallAlgebra, Graph, precision
@@ -271,14 +272,11 @@ def prove_by_sequence(
     high = math.inf if part is None else part.total
     if part is not None and not low <= high:
         raise AssertionError(f"sequence: a computed error {low} above the bound {high}: no certificate")
-    status = Status.UNDECIDED
-    if math.isfinite(high) and (eps is None or high <= eps):
-        status = Status.PROVED
-    elif eps is not None and low > eps:
-        status = Status.REFUTED
+    status = status_of(high, eps, low)
+    if status is Status.REFUTED:
         reason = f"a sequence was found where the error is at least {low:.6g}, above eps {eps:.3g}"
-    elif reason is None:
-        reason = f"the proved bound {high:.3g} is above eps {eps:.3g}" if eps is not None else "no finite bound"
+    elif status is Status.UNDECIDED:
+        reason = reason or above(high, eps)
     parts: Mapping[str, float] = {}
     if part is not None:
         parts = {"apply": part.construction, "gather": part.carried, "rounding": part.rounding}

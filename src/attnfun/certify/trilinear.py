@@ -21,6 +21,7 @@ import numpy as np
 from attnfun.certify.certificate import Certificate, Status
 from attnfun.certify.coefficients import Expansion, column_errors, expansion
 from attnfun.certify.relation import IEEE, LIBM
+from attnfun.certify.verdict import above, status_of
 from attnfun.certify.view import Array, Undecided
 from attnfun.expressions import BallAlgebra, Graph, precision, run
 from attnfun.expressions.enclosures import abs_lower, arb, point_balls
@@ -82,12 +83,8 @@ def prove_trilinear(
     total = math.nextafter(high + loss, math.inf) if high + loss < math.inf else math.inf
     low, at = _witness(graph, box, stored, loss)
     low = min(low, total)
-    reason = None
-    if math.isfinite(total) and (eps is None or total <= eps):
-        status = Status.PROVED
-    else:
-        status = Status.REFUTED if eps is not None and low > eps else Status.UNDECIDED
-        reason = "no finite bound could be proved" if eps is None else f"the bound {total:.3g} is above eps={eps:.3g}"
+    status = status_of(total, eps, low)
+    reason = above(total, eps) if status in (Status.REFUTED, Status.UNDECIDED) else None
     return Certificate(
         status,
         (low, total),

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from attnfun.cli.arguments import check_writable, picture_path, read_eps, read_points, unshield
-from attnfun.cli.records import certificate_record, proof_rows
+from attnfun.cli.records import AS_STORED, certificate_record, proof_rows
 from attnfun.cli.render import EXIT, console, facts, literal, number, print_json, progress_bar
 from attnfun.errors import InvalidRequest
 
@@ -129,7 +129,7 @@ def in_context_command(
     elif queries is not None:
         _print_predictions(columns, queries, record["predictions"])
     else:
-        console().print(facts("", solver_rows(record)))
+        console().print(facts("" if net.certificate.verified else AS_STORED, solver_rows(record)))
     return EXIT[str(record["status"])]
 
 
@@ -177,7 +177,7 @@ def show(net: Any, path: str, picture: str | None, as_json: bool) -> int:
         print_json(record)
         return 0
     screen = console()
-    screen.print(facts("as stored in the file; `attnfun verify` proves it again", solver_rows(record)))
+    screen.print(facts(AS_STORED, solver_rows(record)))
     screen.print(literal(record["explanation"]))
     return 0
 

@@ -113,10 +113,15 @@ def _print(record: dict[str, Any]) -> None:
     problem = f"{record['which']} of {record['points']:,} points in dimension {record['dim']:,}: {record['method']}"
     if record["method"] == "biased":
         problem = f"sign of <z, y> - {record['request']['bias']:g} in dimension {record['dim']:,}"
+    claimed = said["claimed"] or {}  # what a file says was proved
     proved = None if said["proved"] is None else f"≤ [bold]{number(said['proved'], 4)}[/]  proved, {_MEAN}"
+    if claimed.get("proved") is not None:
+        proved = f"≤ [bold]{number(claimed['proved'], 4)}[/]  as stored, not verified, {_MEAN}"
     right = None if said["accuracy"] is None else f"{said['accuracy']:.6f}"
     if right and said["accuracy_proved"] is not None:
         right += f"  (≥ {said['accuracy_proved']:.6f} proved)"
+    if right and claimed.get("accuracy_proved") is not None:
+        right += f"  (≥ {claimed['accuracy_proved']:.6f} as stored, not verified)"
     measured = None
     if seen:
         measured = f"error {seen['error']:.4g} ± {seen['error_se']:.1g}, right {seen['accuracy']:.4f}"
@@ -134,4 +139,4 @@ def _print(record: dict[str, Any]) -> None:
         ("beta", number(record["beta"], 4) if record["beta"] is not None else None),
         ("file", literal(record["file"]) if "file" in record else None),
     ]
-    console().print(facts("", rows))
+    console().print(facts("" if record["verified"] else "as stored in the file, not verified", rows))

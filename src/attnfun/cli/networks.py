@@ -25,6 +25,7 @@ from attnfun.cli.arguments import (
 from attnfun.cli.matching_file import show_matching
 from attnfun.cli.neighbours import show_neighbours
 from attnfun.cli.records import (
+    AS_STORED,
     certificate_record,
     cost_rows,
     head_rows,
@@ -35,7 +36,7 @@ from attnfun.cli.records import (
     step_table,
 )
 from attnfun.cli.relation import show_relation
-from attnfun.cli.render import EXIT, console, facts, grid, literal, number, print_json, progress_bar
+from attnfun.cli.render import EXIT, VERDICT, console, facts, grid, literal, number, print_json, progress_bar
 from attnfun.cli.retrieve import promise_rows, show_retrieval
 from attnfun.cli.sequence import FlatSequence, sequence_command, show_sequence, show_sequence_model
 from attnfun.cli.set_function import set_function_command
@@ -166,26 +167,44 @@ def verify_command(
         list[str] | None,
         typer.Option("--target", metavar="EXPR", help="The target you expect; repeat for several outputs."),
     ] = None,
+    eps: Annotated[
+        str | None, typer.Option("--eps", metavar="NUMBER", help="The verdict is about this eps, not the file's own.")
+    ] = None,
+    domain: Annotated[
+        list[str] | None, typer.Option("--domain", metavar="x=LOW:HIGH", help="The domain you expect.")
+    ] = None,
+    norm: Annotated[
+        str | None, typer.Option("--norm", metavar="sup|P", help="The norm you expect.")
+    ] = None,
+    dtype: Annotated[str | None, typer.Option("--dtype", help="The dtype you expect: float64 or float32.")] = None,
     as_json: Json = False,
 ) -> int:
     """Prove the bound again from the stored weights and target alone.
 
-    No number of the stored certificate is read. Exit code 0 proved, 4 refuted (with a witness), 5 undecided.
+    No number of the stored certificate is read. The verdict is about --eps, or about the eps for which the file says it
+    was made. Target, domain, norm and dtype that you give are compared with those of the file. Exit code 0 proved
+    (conditional: under the hypothesis that is printed), 2 another target, domain, norm or dtype, 4 refuted (with a
+    witness), 5 undecided, or bounded: a bound holds, but no eps was asked for.
 
     \b
     [bold]Examples[/bold]
       attnfun verify f.safetensors
-      attnfun verify f.safetensors --target 'sin(3*x)+cos(2*y)*exp(x*y)'
+      attnfun verify f.safetensors --target 'sin(3*x)+cos(2*y)*exp(x*y)' --domain 'x=-1:1;y=-1:1' --eps 1e-6
+      attnfun verify trained.safetensors --eps 0.01
       attnfun verify f.safetensors --json
     """
     from attnfun import verbs
 
     path = unshield(file)
+    expected_norm = None if norm is None else read_norm(norm)
+    box, tolerance = read_domain(domain) if domain else None, None if eps is None else read_eps(eps)
     expected = [unshield(text) for text in target or ()]
     start = time.perf_counter()
     wanted = (expected[0] if len(expected) == 1 else expected) if expected else None
     with progress_bar("verify") as progress:
-        certificate = verbs.verify(path, wanted, progress=progress)
+        certificate = verbs.verify(
+            path, wanted, eps=tolerance, domain=box, norm=expected_norm, dtype=dtype, progress=progress
+        )
     record = {"file": path, **certificate_record(certificate), "seconds": round(time.perf_counter() - start, 3)}
     status = str(record["status"])
     if as_json:
@@ -193,10 +212,10 @@ def verify_command(
     else:
         rows = [*proof_rows(record), *promise_rows(record)]
         console().print(facts("", [*rows, ("seconds", number(record["seconds"]))]))
-    if EXIT[status]:
+    if VERDICT[status]:
         why = record.get("reason") or getattr(certificate.status, "meaning", "")
         print(f"attnfun: {status}: {path}: {' '.join(str(why).split())}", file=sys.stderr)
-    return EXIT[status]
+    return VERDICT[status]
 
 
 def show_command(
@@ -266,7 +285,7 @@ def show_command(
         return 0
     screen = console()
     screen.print(
-        facts("as stored in the file; `attnfun verify` proves it again", [*proof_rows(record), *cost_rows(record)])
+        facts(AS_STORED, [*proof_rows(record), *cost_rows(record)])
     )
     screen.print(step_table(steps, screen.width, net.network.words) if steps else head_table(heads))
     screen.print(literal(record["explanation"]))
@@ -329,6 +348,7 @@ def eval_command(
         flat = len(outputs) == 1
         record: dict[str, Any] = {
             "status": str(net.certificate.status),
+            "verified": net.certificate.verified,
             "inputs": names,
             "outputs": outputs,
             "points": X,

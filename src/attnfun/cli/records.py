@@ -11,11 +11,26 @@ MOST_HEADS = 40
 
 
 def certificate_record(certificate: Any) -> dict[str, Any]:
-    """A certificate in the command line's words: `error` is the proved upper end, `error_low` the witnessed one."""
+    """A certificate in the command line's words: `error` is the upper end, `error_low` the witnessed lower one."""
     record: dict[str, Any] = clean(certificate.to_json())
     record["proof"] = record.pop("method")
     record["method"] = record.pop("construction") or None
     return record
+
+
+AS_STORED = "as stored in the file, not verified; `attnfun verify` proves it again"
+
+
+def error_text(record: dict[str, Any]) -> str:
+    """The upper end with what it is: never ≤ before a measurement, never proved where it is not."""
+    status, high = str(record["status"]), record["error"]
+    if high is None:
+        return "no finite bound"
+    size = f"[bold]{number(high, 4)}[/]"
+    if "sampled" in (status, record.get("claimed")):
+        return f"about {size}  measured, no bound" + ("; as stored, not verified" if status == "stored" else "")
+    words = {"proved": "proved", "conditional": "conditional", "stored": "as stored, not verified"}
+    return f"≤ {size}  {words.get(status, 'bounded')}"
 
 
 def network_record(name: str, net: Any, seconds: float | None = None) -> dict[str, Any]:
@@ -41,8 +56,8 @@ def network_record(name: str, net: Any, seconds: float | None = None) -> dict[st
 def proof_rows(record: dict[str, Any]) -> list[tuple[str, Any]]:
     """The certificate as rows of a fact table."""
     status, relative = str(record["status"]), record.get("relative")
-    bound = "measured" if status == "sampled" else "proved"
     low, high, eps = record["error_low"], record["error"], record["eps"]
+    seen = "as stored, not verified" if status == "stored" else "witnessed"
     asked = number(eps)
     if relative:
         asked += f"  ({number(relative.get('fraction'))} of the target's range {number(relative.get('range'))})"
@@ -51,13 +66,10 @@ def proof_rows(record: dict[str, Any]) -> list[tuple[str, Any]]:
         ("domain", literal(str(record["domain"]))),
         ("norm", "sup" if record["norm"] == "sup" else f"L^{number(record['norm'])} (volume-normalised)"),
         ("status", status_text(status)),
-        (
-            "error",
-            f"≤ [bold]{number(high, 4)}[/]  {bound}, in {record['dtype']}" if high is not None else "no finite bound",
-        ),
-        ("error is at least", f"{number(low, 4)}  witnessed" if low else None),
+        ("error", error_text(record) + (f", in {record['dtype']}" if high is not None else "")),
+        ("error is at least", f"{number(low, 4)}  {seen}" if low else None),
         ("slack", number(high / low) if low and high else None),
-        ("eps", asked if eps is not None else None),
+        ("eps", asked if eps is not None else "none was asked for" if status == "bounded" else None),
         ("parts", _parts(record)),
         ("proof", literal(str(record["proof"]))),
         ("construction", record.get("method")),

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from attnfun.cli.arguments import check_writable, read_domain, read_eps, unshield
+from attnfun.cli.records import AS_STORED, error_text
 from attnfun.cli.render import console, facts, literal, number, print_json, progress_bar, status_text
 from attnfun.errors import InvalidRequest
 
@@ -119,17 +120,14 @@ def show_relation(found: Any, path: str, png: str | None, as_json: bool) -> int:
 def _print(record: dict[str, Any]) -> None:
     towers = "none: features only" if record["features_only"] else f"{record['realise']}"
     word = "neurons" if "neurons" in record else "keys"
-    sampled = record["status"] == "sampled"
-    what = record["status"] if record["status"] in ("proved", "conditional") else "not proved"
-    size = "" if record["error"] is None else f"[bold]{number(record['error'], 4)}[/]"
-    size = f"about {size}  measured, no bound" if sampled else f"≤ {size}  {what}"
+    least = f"(any method needs at least {number(record['rank_lower'])}{'' if record['verified'] else ', as stored'})"
     rows = [
         ("relation", literal(str(record["target"]))),
         ("domain", literal(str(record["domain"]))),
         ("status", status_text(str(record["status"]))),
-        ("error", size if record["error"] is not None else None),
+        ("error", error_text(record) if record["error"] is not None else None),
         ("reason", literal(str(record["reason"])) if record["reason"] else None),
-        ("rank", f"[bold]{number(record['rank'])}[/]  (any method needs at least {number(record['rank_lower'])})"),
+        ("rank", f"[bold]{number(record['rank'])}[/]  {least}"),
         ("method", f"{record['method']}{', signed' if record['signed'] else ''}"),
         ("towers", towers),
         (word, number(record[word]) if word in record else None),
@@ -143,4 +141,4 @@ def _print(record: dict[str, Any]) -> None:
         ("seconds", number(record["seconds"])),
         ("file", literal(record["file"]) if "file" in record else None),
     ]
-    console().print(facts("", rows))
+    console().print(facts("" if record["verified"] else AS_STORED, rows))

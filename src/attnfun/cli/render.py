@@ -15,14 +15,19 @@ from attnfun.errors import AttnfunError, Infeasible, NotPositive, NoUtility, Ref
 EXIT = {
     "proved": 0,
     "conditional": 0,
+    "bounded": 0,
     "sampled": 0,
+    "stored": 0,
     "error": 1,
     "invalid": 2,
     "infeasible": 3,
     "refuted": 4,
     "undecided": 5,
 }
-STYLE = {"proved": "bold green", "conditional": "green", "sampled": "yellow", "undecided": "yellow"}
+VERDICT = EXIT | {"bounded": 5, "sampled": 5, "stored": 5}
+"""Exit codes of `verify`, which is asked whether eps is met: a bound without an eps and a measurement do not say so."""
+STYLE = {"proved": "bold green", "conditional": "green"}
+STYLE |= dict.fromkeys(("bounded", "sampled", "undecided", "stored"), "yellow")
 
 
 def failure(error: BaseException) -> dict[str, Any]:
@@ -119,6 +124,8 @@ def console(stderr: bool = False) -> Any:
 
 
 def status_text(status: str) -> str:
+    if status == "stored":
+        return f"[{STYLE[status]}]as stored, not verified[/]"
     return f"[{STYLE.get(status, 'bold red')}]{status}[/]"
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from attnfun.cli.arguments import check_writable, read_domain, read_eps, unshield
+from attnfun.cli.records import AS_STORED, error_text
 from attnfun.cli.render import console, facts, grid, literal, number, print_json, progress_bar, status_text
 from attnfun.errors import InvalidRequest
 
@@ -151,7 +152,7 @@ def _print(record: dict[str, Any]) -> None:
         ("utility", literal(str(record["target"]))),
         ("domain", literal(str(record["domain"]))),
         ("status", status_text(str(record["status"]))),
-        ("score error", f"≤ [bold]{number(record['error'], 4)}[/]  for every query and key"),
+        ("score error", f"{error_text(record)}, for every query and key"),
         ("head", size),
         ("duplicates", twice),
         *promise_rows(record),
@@ -175,7 +176,7 @@ def _print(record: dict[str, Any]) -> None:
         ("file", literal(record["file"]) if "file" in record else None),
     ]
     screen = console()
-    screen.print(facts("", rows))
+    screen.print(facts("" if record["verified"] else AS_STORED, rows))
     if study:
         table = [(q, number(m), number(study["betas"][q])) for q, m in study["margins"].items()]
         heads = ("quantile of the sample", "margin", f"β for weight {1 - study['delta']:g}")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from attnfun.cli.arguments import check_writable, read_domain, read_eps, unshield
+from attnfun.cli.records import AS_STORED, error_text
 from attnfun.cli.render import console, facts, literal, number, print_json, progress_bar, status_text
 from attnfun.errors import InvalidRequest
 
@@ -61,18 +62,18 @@ def _answer(record: dict[str, Any], as_json: bool) -> int:
     if as_json:
         print_json(record)
         return 0
-    what = record["status"] if record["status"] == "proved" else "not proved"
+    least = f"(any form needs at least {number(record['rank_lower'])}{'' if record['verified'] else ', as stored'})"
     rows = [
         ("relation", literal(str(record["target"]))),
         ("domain", literal(str(record["domain"]))),
         ("status", status_text(str(record["status"]))),
-        ("error", f"≤ [bold]{number(record['error'], 4)}[/]  {what}" if record["error"] is not None else None),
-        ("terms", f"[bold]{number(record['rank'])}[/]  (any form needs at least {number(record['rank_lower'])})"),
+        ("error", error_text(record) if record["error"] is not None else None),
+        ("terms", f"[bold]{number(record['rank'])}[/]  {least}"),
         ("degrees", ", ".join(number(n) for n in record["degrees"])),
         ("parts", " + ".join(f"{k} {number(v)}" for k, v in record["parts"].items())),
         ("hypotheses", literal("\n".join(record["hypotheses"])) if record["hypotheses"] else None),
         ("seconds", number(record["seconds"])),
         ("file", literal(record["file"]) if "file" in record else None),
     ]
-    console().print(facts("", rows))
+    console().print(facts("" if record["verified"] else AS_STORED, rows))
     return 0

@@ -45,7 +45,8 @@ def train_command(
     """Train the architecture of a network towards its target, from a random or the constructed start, and compare.
 
     Bounded by steps, never by seconds; the same seed gives the same weights on one machine. Errors are measured at the
-    same points for both; a bound is shown where one was proved. Needs torch.
+    same points for both; a bound is shown where there is one, with what it is: no eps is asked of trained weights, so
+    theirs is "bounded" at best, and that of FILE is as stored. Needs torch.
 
     \b
     [bold]Examples[/bold]
@@ -114,27 +115,33 @@ def train_command(
 
 
 def _print(table: Any, learned: Any, files: dict[str, str | None]) -> None:
+    from attnfun.training.comparison import bound_text
+
     screen = console()
     screen.print(literal(f"{table.target}  on  {table.domain}"))
-    names = ("keys", "sup", "L2", "proved", "key norm", "seconds")
+    names = ("keys", "sup", "L2", "bound", "key norm", "seconds")
     columns = [("network", "left"), *((name, "right") for name in names)]
     body = [
         [
             literal(entry.name),
             number(entry.keys),
-            *(number(v) for v in (entry.sup, entry.l2, entry.proved, entry.key_norm_max)),
+            *(number(v) for v in (entry.sup, entry.l2)),
+            bound_text(entry, number),
+            number(entry.key_norm_max),
             "–" if entry.seconds is None else f"{entry.seconds:.1f}",
         ]
         for entry in table.entries
     ]
     screen.print(grid(None, columns, body))
+    if any(entry.status == "stored" for entry in table.entries):
+        screen.print(literal("stored: as the file says, not verified"))
     fit, first, last = learned.fit, learned.history[0], learned.history[-1]
     why = {"steps": "", "patience": ", its first part ended by patience", "diverged": ", then it diverged"}[fit.stopped]
     rows = [("steps", literal(f"{fit.steps:,}{why}; least sup error on the probe at step {fit.best_step:,}"))]
     if first.key_norm_max is not None:
         norms = f"largest {number(first.key_norm_max)} at the start, {number(last.key_norm_max)} at the end"
         rows.append(("key norms", literal(norms)))
-    if learned.certificate.status.value == "sampled":
-        rows.append(("sampled", literal(learned.certificate.reason or "")))
+    certificate = learned.certificate
+    rows.append((certificate.status.value, literal(certificate.reason or certificate.status.meaning)))
     rows += [(name, literal(path)) for name, path in files.items() if path]
     screen.print(facts("", rows))

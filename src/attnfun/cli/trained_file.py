@@ -21,6 +21,6 @@ def show_trained(net: Any, path: str, picture: str | None, as_json: bool) -> int
     if as_json:
         print_json(dict(clean(record)))
         return 0
-    console().print(facts("as stored in the file", [*proof_rows(record), *cost_rows(record)]))
+    console().print(facts("as stored in the file, not verified", [*proof_rows(record), *cost_rows(record)]))
     console().print(literal(record["explanation"]))
     return 0

@@ -2,9 +2,10 @@
 
 | JSON key | what | protected by |
 | --- | --- | --- |
-| format | 1, or 2 for an MLP | hash |
+| format | 3, or 4 for an MLP | hash |
 | inputs, outputs, layers, dtype, labels | names; per head name, writes, key_names, number of axes; meanings | hash |
-| target, domain, norm | what the network is for | hash |
+| target, domain | what the network is for | hash |
+| claim | what was asked of it (`claim.py`): eps, whether it is relative, the norm, whether it was trained | hash |
 | anything else: request, certificate, ... | may be deleted without harm to the rest | its own sha256 in seals |
 | hash | sha256 of everything above it and of every tensor (name, dtype, shape, bytes) | itself |
 
@@ -29,18 +30,18 @@ from attnfun.network.labels import Labels
 from attnfun.network.network import DTYPES, Layer, Network
 from attnfun.network.relu import ReluBlock
 
-FORMATS = {False: 1, True: 2}
-"""By `Network.is_mlp`: attention is written as ever; blocks of ReLU units, by name and writes alone, came later."""
+FORMATS = {False: 3, True: 4}
+"""By `Network.is_mlp`: heads of attention, or blocks of ReLU units."""
 _OWN = ("format", "inputs", "outputs", "layers", "dtype", "labels")
 _AXIS = ("query", "offset", "slopes", "biases")
 
 
 def save(path: str | os.PathLike[str], network: Network, meta: Mapping[str, Any]) -> None:
-    """Write `network` with `meta` (JSON values: target, domain, norm, request, certificate, ...), all or nothing."""
+    """Write `network` with `meta` (JSON values: target, domain, claim, request, certificate, ...), all or nothing."""
     sealed.write(path, structure_of(network), tensors_of(network), meta)
 
 
-def load(path: str | os.PathLike[str], ignore: Collection[str] = ()) -> tuple[Network, dict[str, Any]]:
+def load(path: sealed.Source, ignore: Collection[str] = ()) -> tuple[Network, dict[str, Any]]:
     """The network and the meta that were saved; keys in `ignore` (say "certificate") are neither checked nor returned.
 
     Raises DamagedFile for whatever `save` did not write, and InvalidRequest for a path that cannot be read.

@@ -2,11 +2,12 @@
 
 | JSON key | what |
 | --- | --- |
-| format | "model 1" |
+| format | "model 2" |
 | networks | the structure (`file`) of every network, in order |
 | tables | the names of other tensors, float64: keys, values |
 | dtype | of the networks |
 | target | what the model is for, by its "kind" (hashed) |
+| claim | what was asked of it (`claim.py`; hashed) |
 | request, certificate | may be deleted without harm to the rest |
 
 Tensors: those of network k under network<k>/, those of a table under table/<name>.
@@ -26,7 +27,7 @@ from attnfun.network.file import network_of, structure_of, tensors_of
 from attnfun.network.head import AnyArray, Array
 from attnfun.network.network import Network
 
-FORMAT = "model 1"
+FORMAT = "model 2"
 _OWN = ("format", "networks", "tables", "dtype")
 Model = tuple[tuple[Network, ...], dict[str, Array]]
 
@@ -34,12 +35,12 @@ Model = tuple[tuple[Network, ...], dict[str, Array]]
 def save_model(
     path: str | os.PathLike[str], networks: tuple[Network, ...], tables: Mapping[str, Array], meta: Mapping[str, Any]
 ) -> None:
-    """Write networks of one dtype and tables of finite numbers, with `meta` (target, request, certificate)."""
+    """Write networks of one dtype and tables of finite numbers, with `meta` (target, claim, request, certificate)."""
     structure, tensors = _parts((networks, dict(tables)))
     sealed.write(path, structure, tensors, meta)
 
 
-def load_model(path: str | os.PathLike[str], ignore: Collection[str] = ()) -> tuple[Model, dict[str, Any]]:
+def load_model(path: sealed.Source, ignore: Collection[str] = ()) -> tuple[Model, dict[str, Any]]:
     """((networks, tables), meta); raises DamagedFile for whatever `save_model` did not write."""
     return sealed.load(path, (FORMAT,), _OWN, ignore, _built, _parts)
 

@@ -2,8 +2,9 @@
 
 | JSON key | what |
 | --- | --- |
-| format | "relation 1" |
+| format | "relation 2" |
 | target | the relation (hashed) |
+| claim | what was asked of it (`claim.py`; hashed) |
 | blocks, mlp | variables of every block; whether towers are ReLU units (null: features only) |
 | inner | the structure (`file`) of the networks below the towers: one for both sides, or two; absent without them |
 | request, certificate, method, rank_lower | may be deleted without harm to the rest |
@@ -33,7 +34,7 @@ from attnfun.network.head import AnyArray, Array
 from attnfun.network.network import Network
 from attnfun.network.towers import Affine, Keys, Squares, TowerWeights
 
-FORMAT = "relation 1"
+FORMAT = "relation 2"
 Towers = tuple[TowerWeights, TowerWeights]
 _OWN = ("format", "blocks", "mlp", "inner", "dtype")
 
@@ -45,14 +46,16 @@ def save_relation(
     towers: Towers | None,
     meta: Mapping[str, Any],
 ) -> None:
-    """Write features (and towers) with their target; `meta` holds request and certificate."""
+    """Write features (and towers) with their target; `meta` holds claim, request and certificate."""
     tensors = {name: np.ascontiguousarray(a, dtype="<f8") for name, a in _tensors(features, towers).items()}
     sealed.write(path, _structure(features, towers), tensors, {**meta, "target": dict(target)})
 
 
-def load_relation(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Features, Towers | None, dict[str, Any]]:
+def load_relation(
+    path: sealed.Source, ignore: Collection[str] = ()
+) -> tuple[dict[str, Any], Features, Towers | None, dict[str, Any]]:
     """(target, features, towers, the rest of the record); raises DamagedFile for what `save_relation` did not write."""
-    (features, towers), meta = sealed.load(path, (FORMAT,), _OWN, (), _built, _parts)
+    (features, towers), meta = sealed.load(path, (FORMAT,), _OWN, ignore, _built, _parts)
     target = meta.pop("target", None)
     if not isinstance(target, dict):
         sealed.damaged(Path(path), "it has no relation")

@@ -2,8 +2,9 @@
 
 | JSON key | what |
 | --- | --- |
-| format | "relation cells 1" or "relation slices 1" |
+| format | "relation cells 2" or "relation slices 2" |
 | target | the relation (hashed) |
+| claim | what was asked of it (`claim.py`; hashed) |
 | variables, symmetric, mlp | variables of both sides; whether one tower serves both; whether cells are ReLU units |
 | request, certificate, method, rank_lower | may be deleted without harm to the rest |
 
@@ -15,7 +16,7 @@ where it is not the left one's).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,43 +30,42 @@ from attnfun.network.head import AnyArray, Array
 from attnfun.network.slices import Slices
 from attnfun.network.towers import Keys
 
-CELLS, SLICES = "relation cells 1", "relation slices 1"
+CELLS, SLICES = "relation cells 2", "relation slices 2"
 _OWN = ("format", "variables", "symmetric", "mlp", "dtype")
 Form = Cells | Slices
 Names = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def save_form(path: str | os.PathLike[str], target: Mapping[str, Any], form: Form, meta: Mapping[str, Any]) -> None:
-    """Write cells or slices with their target; `meta` holds request and certificate."""
+    """Write cells or slices with their target; `meta` holds claim, request and certificate."""
     structure, tensors = _parts(form)
     sealed.write(path, structure, tensors, {**meta, "target": dict(target)})
 
 
-def load_cells(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Cells, dict[str, Any]]:
+def load_cells(path: sealed.Source, ignore: Collection[str] = ()) -> tuple[dict[str, Any], Cells, dict[str, Any]]:
     """(target, cells, the rest of the record); raises DamagedFile for what `save_form` did not write."""
-    cells, meta = sealed.load(path, (CELLS,), _OWN, (), _cells, _parts)
+    cells, meta = sealed.load(path, (CELLS,), _OWN, ignore, _cells, _parts)
     return _target(path, meta), cells, meta
 
 
 def load_slices(
-    path: str | os.PathLike[str], graph: Graph, names: Names
+    path: sealed.Source, graph: Graph, names: Names, ignore: Collection[str] = ()
 ) -> tuple[dict[str, Any], Slices, dict[str, Any]]:
     """(target, slices, the rest of the record); `graph` and `names` are those of the relation that the file holds."""
 
     def built(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> Slices:
         return _slices(own, tensors, graph, names)
 
-    slices, meta = sealed.load(path, (SLICES,), _OWN, (), built, _parts)
+    slices, meta = sealed.load(path, (SLICES,), _OWN, ignore, built, _parts)
     return _target(path, meta), slices, meta
 
 
-def target_of(path: str | os.PathLike[str]) -> dict[str, Any]:
+def target_of(file: sealed.Held) -> dict[str, Any]:
     """The relation that a file names, before anything else of it is believed."""
-    _, record = sealed.read(Path(path))
-    return _target(path, record)
+    return _target(file, dict(file.record))
 
 
-def _target(path: str | os.PathLike[str], meta: dict[str, Any]) -> dict[str, Any]:
+def _target(path: sealed.Source, meta: dict[str, Any]) -> dict[str, Any]:
     target = meta.pop("target", None)
     if not isinstance(target, dict):
         sealed.damaged(Path(path), "it has no relation")

@@ -2,8 +2,9 @@
 
 | JSON key | what |
 | --- | --- |
-| format | "retrieval 1" |
+| format | "retrieval 2" |
 | target | the utility, a relation (hashed) |
+| claim | what was asked of it (`claim.py`; hashed) |
 | outputs, ids | names of the values' columns; names of the keys, or null |
 | request, certificate, study, method, rank_lower | may be deleted without harm to the rest |
 
@@ -13,7 +14,7 @@ Tensors, all float64: those of a relation (`relation_file.py`), and retrieval/po
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from attnfun.network.head import AnyArray
 from attnfun.network.relation_file import OWN, Towers, packed, unpacked
 from attnfun.network.retrieval import RetrievalWeights
 
-FORMAT = "retrieval 1"
+FORMAT = "retrieval 2"
 _OWN = (*OWN, "outputs", "ids")
 _NAMES = ("points", "vectors", "values", "beta")
 
@@ -45,14 +46,16 @@ class StoredRetrieval:
 def save_retrieval(
     path: str | os.PathLike[str], target: Mapping[str, Any], stored: StoredRetrieval, meta: Mapping[str, Any]
 ) -> None:
-    """Write the head with its utility; `meta` holds request, certificate and study."""
+    """Write the head with its utility; `meta` holds claim, request, certificate and study."""
     structure, tensors = _parts(stored)
     sealed.write(path, structure, tensors, {**meta, "target": dict(target)})
 
 
-def load_retrieval(path: str | os.PathLike[str]) -> tuple[dict[str, Any], StoredRetrieval, dict[str, Any]]:
+def load_retrieval(
+    path: sealed.Source, ignore: Collection[str] = ()
+) -> tuple[dict[str, Any], StoredRetrieval, dict[str, Any]]:
     """(target, head, the rest of the record); raises DamagedFile for what `save_retrieval` did not write."""
-    stored, meta = sealed.load(path, (FORMAT,), _OWN, (), _built, _parts)
+    stored, meta = sealed.load(path, (FORMAT,), _OWN, ignore, _built, _parts)
     target = meta.pop("target", None)
     if not isinstance(target, dict):
         sealed.damaged(Path(path), "it has no utility")

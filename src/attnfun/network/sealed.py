@@ -1,9 +1,12 @@
 """The sealed container behind every file: safetensors with one JSON record under the metadata key "attnfun".
 
-The record has parts of three kinds: *own* (the structure; what the tensors are), *hashed* (what the network is for),
-and the rest, each with a sha256 of its own in "seals", which may be deleted without harm. "hash" is the sha256 of own,
-hashed and every tensor (name, dtype, shape, bytes). Files are read from bytes read once: nothing is allocated that the
-file's own length does not cover, and whatever was not written here is a DamagedFile in one sentence.
+The record has parts of three kinds: *own* (the structure; what the tensors are), *hashed* (what the network is for
+and what was asked of it), and the rest, each with a sha256 of its own in "seals", which may be deleted without harm.
+"hash" is the sha256 of own, hashed and every tensor (name, dtype, shape, bytes).
+
+A file is opened once and its bytes are read once (`read_bytes`). What kind it is, what it holds and what is proved of
+it all come from these bytes (`Held`), so a file that is exchanged meanwhile changes nothing. Nothing is allocated that
+the file's own length does not cover, and whatever was not written here is a DamagedFile in one sentence.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import secrets
 import stat
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -26,11 +30,45 @@ from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest
 from attnfun.network.head import AnyArray
 
 T = TypeVar("T")
-HASHED = ("target", "domain", "norm")
+HASHED = ("target", "domain", "claim")
 FILE_LIMIT = 4 << 30
 HEADER_LIMIT = 64 << 20
 _KINDS: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4")}
 _SEALS = ("hash", "seals")
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A file that was read: where it was, its tensors, its JSON record. Nothing is checked but the container."""
+
+    where: Path
+    tensors: Mapping[str, AnyArray]
+    record: Mapping[str, Any]
+
+    def __fspath__(self) -> str:
+        return os.fspath(self.where)
+
+    __str__ = __fspath__
+
+    @property
+    def format(self) -> Any:
+        """What the file says it is."""
+        return self.record.get("format")
+
+    @property
+    def target_kind(self) -> Any:
+        """What kind of target the file says it has, where its format serves several."""
+        target = self.record.get("target")
+        return target.get("kind") if isinstance(target, dict) else None
+
+
+Source = str | os.PathLike[str]
+"""A path, or a file that was read (`Held`, which is a path too): it is not opened again."""
+
+
+def held(source: Source) -> Held:
+    """The file, read unless it was."""
+    return source if isinstance(source, Held) else Held(Path(source), *read(Path(source)))
 
 
 def write(
@@ -66,7 +104,7 @@ def write(
 
 
 def load(
-    path: str | os.PathLike[str],
+    source: Source,
     formats: Collection[Any],
     own: Collection[str],
     ignore: Collection[str],
@@ -78,12 +116,11 @@ def load(
 
     Raises DamagedFile for whatever `write` did not write, and InvalidRequest for a path that cannot be read.
     """
-    where = Path(path)
-    tensors, record = read(where)
-    found = record.get("format")
+    file = held(source)
+    where, tensors, record, found = file.where, dict(file.tensors), file.record, file.format
     if not any(type(found) is type(known) and found == known for known in formats):
         text = " or ".join(map(str, formats))
-        damaged(where, f"format {found!r} is not {text}, which is read here")
+        damaged(where, f"its format is {found!r}, and {text} is what is read here")
     mine = {key: record.get(key) for key in (*own, *_SEALS)}
     meta = {key: value for key, value in record.items() if key not in mine and key not in ignore}
     seals = mine["seals"]
@@ -107,9 +144,9 @@ def load(
 
 
 def content_hash(structure: Mapping[str, Any], tensors: Mapping[str, AnyArray], meta: Mapping[str, Any]) -> str:
-    """sha256 over structure, target, domain, norm and every tensor: all that gives the file its meaning.
+    """sha256 over structure, target, domain, claim and every tensor: all that gives the file its meaning.
 
-    Not over the certificate or the request, so that both can be replaced or deleted.
+    Not over the certificate or the rest of the request, so that both can be replaced or deleted.
     """
     for key in meta:
         if (key in structure or key in _SEALS) and key != "dtype":
@@ -143,17 +180,7 @@ def canonical(value: Any) -> str:
 
 def read(where: Path) -> tuple[dict[str, AnyArray], dict[str, Any]]:
     """The tensors and the JSON record of a safetensors file, every length checked before it is used."""
-    try:
-        info = os.stat(where)
-        if not stat.S_ISREG(info.st_mode):
-            raise InvalidRequest(f"cannot read {where}: not a file")
-        if info.st_size > FILE_LIMIT:
-            damaged(where, f"{info.st_size} bytes are more than a network has")
-        data = where.read_bytes()
-    except OSError as error:
-        raise InvalidRequest(f"cannot read {where}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise InvalidRequest(f"cannot read {str(where)!r}: {error}") from error
+    data = read_bytes(where)
     if not data:
         damaged(where, "it is empty")
     length = int.from_bytes(data[:8], "little")
@@ -166,15 +193,24 @@ def read(where: Path) -> tuple[dict[str, AnyArray], dict[str, Any]]:
     return _arrays(where, header, memoryview(data)[8 + length :]), _json(where, texts["attnfun"].encode(), "metadata")
 
 
-def format_of(path: str | os.PathLike[str]) -> Any:
-    """What the file says it is; nothing of it is checked but the container."""
-    return read(Path(path))[1].get("format")
-
-
-def target_kind(path: str | os.PathLike[str]) -> Any:
-    """What kind of target the file says it has, where its format serves several."""
-    target = read(Path(path))[1].get("target")
-    return target.get("kind") if isinstance(target, dict) else None
+def read_bytes(where: Path) -> bytes:
+    """All bytes of a regular file: the one place where a file is opened, once, and without waiting for a pipe."""
+    try:
+        number = os.open(where, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        try:
+            info = os.fstat(number)
+            if not stat.S_ISREG(info.st_mode):
+                raise InvalidRequest(f"cannot read {where}: not a file")
+            if info.st_size > FILE_LIMIT:
+                damaged(where, f"{info.st_size} bytes are more than a network has")
+            with open(number, "rb", closefd=False) as stream:
+                return stream.read()
+        finally:
+            os.close(number)
+    except OSError as error:
+        raise InvalidRequest(f"cannot read {where}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise InvalidRequest(f"cannot read {str(where)!r}: {error}") from error
 
 
 def _arrays(where: Path, header: Mapping[str, Any], body: memoryview) -> dict[str, AnyArray]:

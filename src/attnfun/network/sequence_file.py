@@ -2,7 +2,7 @@
 
 | JSON key | what |
 | --- | --- |
-| format | "sequence 1" |
+| format | "sequence 2" |
 | inputs, outputs, tokens, dtype | names and sizes |
 | stages | per stage its kind and names; networks as `file.py` writes them, their tensors under 'stage1/network0/' |
 """
@@ -22,17 +22,17 @@ from attnfun.network.head import AnyArray
 from attnfun.network.network import DTYPES
 from attnfun.network.sequence import Apply, Gather, GatherHead, SequenceNetwork, Spread, Stage
 
-FORMAT = "sequence 1"
+FORMAT = "sequence 2"
 _OWN = ("format", "inputs", "outputs", "tokens", "stages", "dtype")
 _NETWORK = ("format", "inputs", "outputs", "layers", "dtype", "labels")
 
 
 def save_sequence(path: str | os.PathLike[str], network: SequenceNetwork, meta: Mapping[str, Any]) -> None:
-    """Write `network` with `meta` (JSON values: target, domain, request, certificate, ...), all or nothing."""
+    """Write `network` with `meta` (JSON values: target, domain, claim, request, certificate, ...), all or nothing."""
     sealed.write(path, _structure(network), _tensors(network), meta)
 
 
-def load_sequence(path: str | os.PathLike[str], ignore: Collection[str] = ()) -> tuple[SequenceNetwork, dict[str, Any]]:
+def load_sequence(path: sealed.Source, ignore: Collection[str] = ()) -> tuple[SequenceNetwork, dict[str, Any]]:
     """The network and the meta that were saved; keys in `ignore` are neither checked nor returned.
 
     Raises DamagedFile for whatever `save_sequence` did not write, InvalidRequest for a path that cannot be read.

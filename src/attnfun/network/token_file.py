@@ -2,9 +2,9 @@
 
 | JSON key | what |
 | --- | --- |
-| format | "tokens 1", or "tokens 2" with ReLU units between the layers (a `TokenTransformer`) |
+| format | "tokens 3", or "tokens 4" with ReLU units between the layers (a `TokenTransformer`) |
 | coordinates, outputs | names |
-| layers | per layer the names of its heads, whether it has a carry and, in "tokens 2", whether it has units |
+| layers | per layer the names of its heads, whether it has a carry and, in "tokens 4", whether it has units |
 | dtype | of every tensor; tensors carry the names of `TokenNetwork.arrays`, `TokenTransformer.arrays` |
 """
 
@@ -23,7 +23,7 @@ from attnfun.network.network import DTYPES
 from attnfun.network.token_transformer import FeedForward, TokenTransformer
 from attnfun.network.tokens import TokenHead, TokenLayer, TokenNetwork
 
-FORMAT, WITH_UNITS = "tokens 1", "tokens 2"
+FORMAT, WITH_UNITS = "tokens 3", "tokens 4"
 FORMATS = (FORMAT, WITH_UNITS)
 _OWN = ("format", "coordinates", "outputs", "layers", "dtype")
 _HEAD = ("query", "key", "value", "output")
@@ -32,20 +32,20 @@ Tokens = TokenNetwork | TokenTransformer
 
 
 def save_tokens(path: str | os.PathLike[str], network: Tokens, meta: Mapping[str, Any]) -> None:
-    """Write `network` with `meta` (JSON values: target, request, certificate, ...), all or nothing."""
+    """Write `network` with `meta` (JSON values: target, claim, request, certificate, ...), all or nothing."""
     sealed.write(path, _structure(network), _tensors(network), meta)
 
 
 @overload
 def load_tokens(
-    path: str | os.PathLike[str], ignore: Collection[str] = (), *, units: Literal[False] = False
+    path: sealed.Source, ignore: Collection[str] = (), *, units: Literal[False] = False
 ) -> tuple[TokenNetwork, dict[str, Any]]: ...
 @overload
 def load_tokens(
-    path: str | os.PathLike[str], ignore: Collection[str] = (), *, units: Literal[True]
+    path: sealed.Source, ignore: Collection[str] = (), *, units: Literal[True]
 ) -> tuple[Tokens, dict[str, Any]]: ...
 def load_tokens(
-    path: str | os.PathLike[str], ignore: Collection[str] = (), *, units: bool = False
+    path: sealed.Source, ignore: Collection[str] = (), *, units: bool = False
 ) -> tuple[Tokens, dict[str, Any]]:
     """The network and the meta that were saved; keys in `ignore` are neither checked nor returned.
 

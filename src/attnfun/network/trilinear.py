@@ -2,8 +2,9 @@
 
 | JSON key | what |
 | --- | --- |
-| format | "ternary 1" |
+| format | "ternary 2" |
 | target | the relation and its box (hashed) |
+| claim | what was asked of it (`claim.py`; hashed) |
 | request, certificate, rank_lower | may be deleted without harm to the rest |
 
 Tensors, float64: side0, side1, side2, the Chebyshev coefficients (N, rank) of the a_i, b_i, c_i on the box.
@@ -12,7 +13,7 @@ Tensors, float64: side0, side1, side2, the Chebyshev coefficients (N, rank) of t
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from attnfun.network import sealed
 from attnfun.network.features import contracted
 from attnfun.network.head import AnyArray, Array, frozen
 
-FORMAT = "ternary 1"
+FORMAT = "ternary 2"
 Sides = tuple[Array, Array, Array]
 
 
@@ -64,9 +65,9 @@ def save_trilinear(
     sealed.write(path, structure, tensors, {**meta, "target": dict(target)})
 
 
-def load_trilinear(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Sides, dict[str, Any]]:
+def load_trilinear(path: sealed.Source, ignore: Collection[str] = ()) -> tuple[dict[str, Any], Sides, dict[str, Any]]:
     """(target, sides, the rest of the record); raises DamagedFile for what `save_trilinear` did not write."""
-    sides, meta = sealed.load(path, (FORMAT,), ("format", "dtype"), (), _built, _parts)
+    sides, meta = sealed.load(path, (FORMAT,), ("format", "dtype"), ignore, _built, _parts)
     target = meta.pop("target", None)
     if not isinstance(target, dict):
         sealed.damaged(Path(path), "it has no relation")

@@ -287,7 +287,7 @@ def legend(whole: Anatomy) -> str:
     head, key = whole.steps[0].words
     first = f"a box is a {head}: its function, its {key}s, the range of its argument"
     if any(step.share is not None for step in whole.steps):
-        first += ";  its red bar: the part of the proved bound that is born in it"
+        first += ";  its red bar: the part of the bound that is born in it"
     second = "lines: what its query reads (dashed: with a minus)"
     if any(step.rides for step in whole.steps):
         second += f";  dotted: affine parts of earlier {head}s, which ride in the residual stream"

@@ -222,8 +222,8 @@ def error_line(ax: Any, view: View, certificate: Any) -> None:
     seen = float(np.nanmax(np.abs(gap))) if np.isfinite(gap).any() else 0.0
     mean = np.isfinite(certificate.norm)
     if np.isfinite(high):
-        what = "measured" if str(certificate.status) == "sampled" else "proved"
-        word = f"{f'L^{certificate.norm:g} mean, ' if mean else ''}{what} bound ±{high:.3g}"
+        what = "bound" if not certificate.measured else "error"
+        word = f"{f'L^{certificate.norm:g} mean, ' if mean else ''}{what} ±{high:.3g}, {certificate.word}"
         ax.axhline(high, color=BOUND, ls="--", lw=1.2, label=word)
         ax.axhline(-high, color=BOUND, ls="--", lw=1.2)
         if not mean:
@@ -260,10 +260,11 @@ def error_map(ax: Any, view: View, certificate: Any, output: int) -> None:
     top = high if np.isfinite(high) and not mean and high < 8 * seen else seen
     x, y = view.axis_points(view.line, count), view.axis_points(view.across or 0, count)
     mesh = ax.pcolormesh(x, y, gap, cmap=ERROR, vmin=0, vmax=top or 1.0, shading="nearest", rasterized=True)
-    measured = str(certificate.status) == "sampled"
     claim = f"L^{certificate.norm:g} mean" if mean else "everywhere"
     head = f"|error| ≤ {high:.3g} {claim}" if np.isfinite(high) else "|error|"
-    title(ax, head, f"{'measured' if measured else 'proved'}; largest on this slice {seen:.3g}{_rest_of_slice(view)}")
+    if certificate.measured:
+        head = f"|error| about {high:.3g}"
+    title(ax, head, f"{certificate.word}; largest on this slice {seen:.3g}{_rest_of_slice(view)}")
     ax.set_xlabel(view.network.inputs[view.line])
     ax.set_ylabel(view.network.inputs[view.across or 0])
     bar = colour_bar(ax, mesh, "")

@@ -167,9 +167,9 @@ def _heading(picture: Any, approximant: Subject, fixed: bool = False) -> None:
     text = text if len(text) <= 110 else text[:107] + "…"
     high, norm = float(certificate.error[1]), certificate.norm
     error = "error" if np.isinf(norm) else f"L^{norm:g} error"
-    proof = f"{certificate.status}: {error} ≤ {high:.4g}" if np.isfinite(high) else str(certificate.status)
-    if str(certificate.status) == "sampled":
-        proof = f"sampled: {error} about {high:.4g}"
+    proof = certificate.heading.lower()
+    if np.isfinite(high):
+        proof += f": {error} {'about' if certificate.measured else '≤'} {high:.4g}"
     parts = [
         f"ε = {certificate.eps:g}" if certificate.eps is not None else "",
         proof,

@@ -42,7 +42,7 @@ def draw_sequence(net: Any, path: str | os.PathLike[str] | None = None) -> Any:
         _curves(net, left, right)
         c, cost = net.certificate, net.cost
         text = net.target.text if len(net.target.text) <= 90 else net.target.text[:87] + "…"
-        proof = f"{c.status}: error ≤ {c.error[1]:.4g}" if np.isfinite(c.error[1]) else str(c.status)
+        proof = f"{c.heading.lower()}: error ≤ {c.error[1]:.4g}" if np.isfinite(c.error[1]) else c.heading.lower()
         facts = f"{net.target.tokens} tokens · {proof} · {cost.layers} layers, {cost.heads} heads, {cost.keys:,} keys"
         picture.suptitle(f"{text}\n{facts} · {c.construction}", x=0.012, ha="left", fontsize=11, parse_math=False)
         picture.draw_without_rendering()
@@ -95,7 +95,7 @@ def _curves(net: Any, left: Any, right: Any) -> None:
     left.legend(fontsize=7, frameon=False)
     high = float(net.certificate.error[1])
     if np.isfinite(high):
-        right.axhline(high, color=panels.BOUND, linestyle="--", linewidth=1.2, label="proved bound")
+        right.axhline(high, color=panels.BOUND, linestyle="--", linewidth=1.2, label=f"bound, {net.certificate.word}")
         right.legend(fontsize=7, frameon=False)
     right.set_title("|error| under its bound", fontsize=9)
     right.set_xlabel("along a line of sequences")

@@ -74,35 +74,8 @@ class Mlp:
         return int(self.maps[0].weight.shape[1])
 
     def box(self, domain: Any) -> Box:
-        """The domain of the inputs: named as `Box.parse` reads it, or a pair of numbers or "low:high" for every input,
-        or a list with a pair for each. Text may mix both: "-1:1" for the inputs x1, x2, … that are not named. Of these
-        names the number counts, of all others the order.
-        """
-        names = [f"x{k + 1}" for k in range(self.inputs)]
-        pairs = _pairs(domain)
-        if pairs is not None:
-            if len(pairs) not in (1, self.inputs):
-                raise InvalidRequest(f"domain: {len(pairs)} intervals for {self.inputs} inputs; give one each, or one")
-            return Box.parse(dict(zip(names, pairs * (self.inputs // len(pairs)), strict=True)))
-        texts = [domain] if isinstance(domain, str) else domain
-        if isinstance(texts, Sequence) and all(isinstance(t, str) for t in texts):
-            parts = [part.strip() for text in texts for part in text.split(";") if part.strip()]
-            plain, named = [p for p in parts if "=" not in p], [p for p in parts if "=" in p]
-            if len(plain) > 1:
-                raise InvalidRequest(f"domain: {plain[0]} and {plain[1]} are both for every input; write x1={plain[0]}")
-            if plain:
-                own = {p.partition("=")[0].strip(): p for p in named}
-                foreign = [name for name in own if name not in names]
-                if foreign:
-                    raise InvalidRequest(f"domain: no input {foreign[0]}; they are {names[0]} to {names[-1]}")
-                domain = [own.get(name, f"{name}={plain[0]}") for name in names]
-        box = Box.parse(domain)
-        if box.dim != self.inputs:
-            raise InvalidRequest(f"domain: {box.dim} variables for the {self.inputs} inputs of the network")
-        if set(box.names) == set(names):  # x2 is the second input wherever it is written
-            places = [box.names.index(name) for name in names]
-            return Box(tuple(names), *(tuple(ends[k] for k in places) for ends in (box.low, box.high)))
-        return box
+        """The domain of the inputs (`input_box`)."""
+        return input_box(domain, self.inputs)
 
     def graph(self, names: Sequence[str]) -> Graph:
         """The network as an expression of exact constants; weights that are 0 leave no trace."""
@@ -124,6 +97,38 @@ class Mlp:
             Y = Y @ one.weight.T + one.bias
             Y = np.maximum(Y, 0.0) if bent else Y
         return Y
+
+
+def input_box(domain: Any, inputs: int) -> Box:
+    """The domain of the inputs: named as `Box.parse` reads it, or a pair of numbers or "low:high" for every input,
+    or a list with a pair for each. Text may mix both: "-1:1" for the inputs x1, x2, … that are not named. Of these
+    names the number counts, of all others the order.
+    """
+    names = [f"x{k + 1}" for k in range(inputs)]
+    pairs = _pairs(domain)
+    if pairs is not None:
+        if len(pairs) not in (1, inputs):
+            raise InvalidRequest(f"domain: {len(pairs)} intervals for {inputs} inputs; give one each, or one")
+        return Box.parse(dict(zip(names, pairs * (inputs // len(pairs)), strict=True)))
+    texts = [domain] if isinstance(domain, str) else domain
+    if isinstance(texts, Sequence) and all(isinstance(t, str) for t in texts):
+        parts = [part.strip() for text in texts for part in text.split(";") if part.strip()]
+        plain, named = [p for p in parts if "=" not in p], [p for p in parts if "=" in p]
+        if len(plain) > 1:
+            raise InvalidRequest(f"domain: {plain[0]} and {plain[1]} are both for every input; write x1={plain[0]}")
+        if plain:
+            own = {p.partition("=")[0].strip(): p for p in named}
+            foreign = [name for name in own if name not in names]
+            if foreign:
+                raise InvalidRequest(f"domain: no input {foreign[0]}; they are {names[0]} to {names[-1]}")
+            domain = [own.get(name, f"{name}={plain[0]}") for name in names]
+    box = Box.parse(domain)
+    if box.dim != inputs:
+        raise InvalidRequest(f"domain: {box.dim} variables for the {inputs} inputs of the network")
+    if set(box.names) == set(names):  # x2 is the second input wherever it is written
+        places = [box.names.index(name) for name in names]
+        return Box(tuple(names), *(tuple(ends[k] for k in places) for ends in (box.low, box.high)))
+    return box
 
 
 def _row(builder: Builder, weights: Sequence[float], bias: float, values: Sequence[int]) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from attnfun.approximant import Approximant
-from attnfun.certify import Status
 from attnfun.errors import InvalidRequest
 from attnfun.learn.probe import errors, key_norms
 from attnfun.lexicographic_head import LexicographicHead
@@ -17,13 +17,15 @@ from attnfun.network import Cost
 from attnfun.network.head import Array
 from attnfun.training.train import MEASURED, Learned, measuring_points, require_callable
 
-_COLUMNS = ("name", "keys", "heads", "layers", "parameters", "sup", "l2", "proved", "key norm", "steps", "seconds")
+_COLUMNS = ("name", "keys", "heads", "layers", "parameters", "sup", "l2", "bound", "key norm", "steps", "seconds")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One network: its size, its errors measured on the points of the comparison, and its proved bound or None.
+    """One network: its size, its errors measured on the points of the comparison, and the bound of its certificate.
 
+    `status` says what `bound` is: `proved` and `conditional` bounds meet the eps that was asked for, a `bounded` one
+    had no eps to meet, a `stored` one is as the file says, not verified. None where there is no bound.
     `key_norm_max` is the largest |W_Qᵀ k_j| of a network with keys, of one on tokens the largest norm of W_Q W_Kᵀ.
     `l2` is the root of the mean squared error at the uniform points (of all outputs together); `steps` and `seconds`
     are None for networks that were not trained.
@@ -36,7 +38,7 @@ class Entry:
     parameters: int
     sup: float
     l2: float
-    proved: float | None
+    bound: float | None
     status: str
     key_norm_max: float | None
     value_max: float
@@ -67,7 +69,7 @@ class Comparison:
         return "\n".join(lines)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """Sup error, L2 error and proved bound of every network on one logarithmic axis."""
+        """Sup error, L2 error and bound of every network on one logarithmic axis."""
         from attnfun.plots.compare import draw_comparison
 
         return draw_comparison(self.entries, f"{self.target[:70]}  on  {self.domain[:50]}", path)
@@ -77,7 +79,7 @@ def compare(*networks: Any, names: tuple[str, ...] | None = None) -> Comparison:
     """What each network costs and how far it is from the target of the first, measured for all at the same points.
 
     `networks`: what `compile`, `load`, `train` or a verb whose networks `train` takes returned, all for one target on
-    one domain. Measured errors are lower ends, never bounds; `proved` is the certificate's, where it has a proof.
+    one domain. Measured errors are lower ends, never bounds; `bound` is the certificate's, where it has one.
     """
     if names is not None and len(names) != len(networks):
         raise InvalidRequest(f"{len(names)} names for {len(networks)} networks")
@@ -164,11 +166,11 @@ def _cost(one: Any) -> Cost:
 
 def _entry(network: Any, one: Any, name: str, error: Array, uniform: Array, norm: float | None) -> Entry:
     certificate, cost = getattr(one, "certificate", None), _cost(one)
-    proved, status = None, "sampled" if certificate is None else certificate.status.value
-    if certificate is not None and certificate.status in (Status.PROVED, Status.CONDITIONAL):
-        proved = certificate.error[1]
+    bound, status = None, "sampled" if certificate is None else certificate.status.value
+    if certificate is not None and certificate.bounds:
+        bound = certificate.error[1]
         if certificate.method == "retrieval":  # `error` is that of the scores; what is measured here is the output
-            proved = certificate.details.get("output_error")
+            bound = certificate.details.get("output_error")
     elif isinstance(one, LexicographicHead):  # exact by construction: there is no number to show
         status = "proved"
     trained = network.fit if isinstance(network, Learned) else None
@@ -180,7 +182,7 @@ def _entry(network: Any, one: Any, name: str, error: Array, uniform: Array, norm
         cost.parameters,
         float(error.max()),
         float(np.sqrt(np.mean(uniform**2))),
-        proved,
+        bound,
         status,
         norm,
         cost.max_value,
@@ -209,10 +211,16 @@ def _distinct(names: list[str]) -> tuple[str, ...]:
     return tuple(out)
 
 
+def bound_text(entry: Entry, number: Callable[[float | None], str]) -> str:
+    """The bound with what it is: alone only where it meets the eps that was asked for."""
+    alone = entry.bound is None or entry.status in ("proved", "conditional")
+    return number(entry.bound) + ("" if alone else f" {entry.status}")
+
+
 def _cells(entry: Entry) -> tuple[str, ...]:
     def number(value: float | None, text: str = ".2e") -> str:
         return "–" if value is None else format(value, text)
 
     whole = (f"{value:,}" for value in (entry.keys, entry.heads, entry.layers, entry.parameters))
-    errors_ = number(entry.sup), number(entry.l2), number(entry.proved), number(entry.key_norm_max, ".3g")
+    errors_ = number(entry.sup), number(entry.l2), bound_text(entry, number), number(entry.key_norm_max, ".3g")
     return entry.name, *whole, *errors_, number(entry.steps, ",d"), number(entry.seconds, ".1f")

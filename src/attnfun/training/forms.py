@@ -40,10 +40,10 @@ def train_form(given: TrilinearForm, asked: Asked) -> tuple[TrilinearForm, Fit]:
 
 
 def judged_form(made: TrilinearForm, seen: float) -> Certificate:
-    """A proved bound: the checker takes any coefficients. The error that was seen says how fine a table it needs."""
+    """A bound: the checker takes any coefficients. The error that was seen says how fine a table it needs."""
     try:
         table = trilinear_table(made.graph, made.box, 1e-2 * seen) if seen > 0 else None
     except Undecided:
         table = None  # the checker says why
     found = prove_trilinear(made.graph, made.box, made.coefficients, None, table)
-    return replace(found, construction="learned") if found.status is Status.PROVED else found
+    return replace(found, construction="learned") if found.status is Status.BOUNDED else found

@@ -114,21 +114,21 @@ def _dtype(network: Any) -> str:
 
 
 def _certified(made: Any, seen: Certificate) -> Certificate:
-    """A proved bound where the checker has one for these weights, else what was seen, with the reason."""
+    """A bound where the checker has one for these weights, else what was seen, with the reason."""
     why = "no method for trained networks of this kind"
     if isinstance(made, InContextSolver) and isinstance(made.network, TokenNetwork):
         found = judge(made.network, made.task, None, "learned", alone=True)
-        if found.status is Status.PROVED:
+        if found.status is Status.BOUNDED:
             return found
         why = (found.reason or "").split(";")[0]
     elif isinstance(made, HeadModel):
         try:
-            return judged(made.target, made.network)
+            return judged(made.target, made.network, None)
         except Undecided as undecided:
             why = str(undecided)
     elif isinstance(made, TrilinearForm):
         found = judged_form(made, seen.error[1])
-        if found.status is Status.PROVED:
+        if found.status is Status.BOUNDED:
             return found
         why = found.reason or why
     elif isinstance(made, RetrievalModel):

@@ -34,8 +34,9 @@ class Learned:
 
     `approximant` is what the trained network is: an `Approximant`, an `InContextSolver`, a `Neighbours`, a
     `TrilinearForm`, or a model (`SequenceModel`, `SetModel`, `TowerModel`, `HeadModel`, `RetrievalModel`,
-    `TokenModel`), and is called as one. `certificate` is proved where the checker could prove a bound for these
-    weights, else it is `sampled`: the error at the points that were looked at, which is no bound.
+    `TokenModel`), and is called as one. `certificate` is `bounded` where the checker could prove a bound for these
+    weights (no eps was asked of them, so none is met), else it is `sampled`: the error at the points that were looked
+    at, which is no bound.
     `fit.history` has a `Row` for about every hundredth of the run.
     """
 
@@ -229,9 +230,9 @@ def _sampled(network: Network, function: Function) -> Certificate:
 
 
 def _proved(network: Network, function: Function, measured: Certificate) -> Certificate:
-    """A proved bound of these weights, or the sampled certificate with the reason why there is none."""
+    """A bound of these weights, or the sampled certificate with the reason why there is none."""
     found = prove(network, function, construction="learned")
-    if found.status in (Status.PROVED, Status.CONDITIONAL):
+    if found.status is Status.BOUNDED:
         return found
     fields = {name: getattr(measured, name) for name in measured.__dataclass_fields__}
     return Certificate(**{**fields, "reason": f"{measured.reason}; not proved: {found.reason}"})

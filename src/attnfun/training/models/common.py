@@ -1,10 +1,6 @@
-"""What the models share: their description in words, and what a file keeps beside weights and target."""
+"""What the models share: their description in words."""
 
 from __future__ import annotations
-
-import math
-from collections.abc import Mapping
-from typing import Any
 
 from attnfun.certify import Certificate
 from attnfun.network import TokenNetwork, TokenTransformer
@@ -19,12 +15,5 @@ def trained_words(asked: str, network: TokenNetwork | TokenTransformer, certific
         f"{asked}\n"
         f"Trained: {cost.layers} attention layer(s), {cost.heads} head(s), {cost.keys:,} constant tokens, "
         f"{units}{cost.parameters:,} parameters, {network.dtype}.\n"
-        f"{c.status.value.capitalize()}: {c.reason or f'within {c.error[1]:.3g}'}."
+        f"{c.heading}: {c.reason or f'within {c.error[1]:.3g}'}."
     )
-
-
-def kept(meta: Mapping[str, Any], dtype: str, text: str, domain: str) -> tuple[Certificate, dict[str, Any]]:
-    """The stored certificate, which is not proved anew, and the request; both may be missing."""
-    request = meta.get("request")
-    certificate = Certificate.stored(meta.get("certificate"), math.inf, dtype, text, domain)
-    return certificate, dict(request) if isinstance(request, dict) else {}

@@ -7,6 +7,7 @@ at the weights themselves, and know their own construction's pattern only.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,11 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.averages import SparseAverage, average_certificate
-from attnfun.certify import Certificate, Status
+from attnfun.certify import Certificate
 from attnfun.certify.matching import prove_by_matching
 from attnfun.certify.sparse_average import prove_by_sparse_average
+from attnfun.certify.stored import kept, read_back
 from attnfun.certify.view import Undecided
 from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.gate import Gate, require_sup
 from attnfun.learn.head_tasks import AverageTask, BestKeyTask, HeadTask, MatchingTask, task_from_json
 from attnfun.learn.token_tasks import widened
 from attnfun.lexicographic_head import LexicographicHead
@@ -34,8 +37,10 @@ from attnfun.network import (
     save_tokens,
     tokens_to_torch,
 )
+from attnfun.network.claim import Claim
 from attnfun.network.head import Array
-from attnfun.training.models.common import kept, trained_words
+from attnfun.network.sealed import Source
+from attnfun.training.models.common import trained_words
 
 if TYPE_CHECKING:
     import torch
@@ -83,9 +88,8 @@ class HeadModel:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Weights, task, request and certificate in one safetensors file."""
-        meta: dict[str, Any] = {"target": {"kind": KIND, "task": self.target.to_json(), "free": self.free}}
-        meta |= {"request": dict(self.request), "certificate": self.certificate.to_json()}
-        save_tokens(path, self.network, meta)
+        target = {"kind": KIND, "task": self.target.to_json(), "free": self.free}
+        save_tokens(path, self.network, {"target": target, **kept(self.request, self.certificate)})
 
     def explain(self) -> str:
         """In words: what it is and what was seen of it."""
@@ -129,39 +133,41 @@ def held_of(given: Built | HeadModel) -> dict[str, tuple[Array, Array]]:
     return held
 
 
-def judged(task: HeadTask, network: TokenNetwork | TokenTransformer) -> Certificate:
-    """A proof for these weights; raises Undecided where the checker of the kind has none."""
+def judged(task: HeadTask, network: TokenNetwork | TokenTransformer, eps: float | None) -> Certificate:
+    """A verdict on these weights; raises Undecided where the checker of the kind has no bound."""
     if isinstance(network, TokenTransformer):
         raise Undecided("it has ReLU units between its layers, and nothing is proved of those")
     if isinstance(task, MatchingTask):
         bound = prove_by_matching(network, task.tokens, task.modulus, task.order, self_allowed=task.self_allowed)
-        made = Matching(task.tokens, task.modulus, task.order, task.self_allowed, network, bound, None).certificate
-        if made.status is not Status.PROVED:
+        made = Matching(task.tokens, task.modulus, task.order, task.self_allowed, network, bound, None).judged(eps)
+        if made.error[1] == math.inf:
             raise Undecided(made.reason or "nothing is proved of these weights")
         return replace(made, construction="learned")
     if isinstance(task, AverageTask):
         found = prove_by_sparse_average(network, task.codes, task.queries, task.subsets, task.z_range)
         about = task.q, task.tokens, task.z_range, len(task.subsets)
         alone = (f"for the {len(task.subsets):,} sets it was trained on, and no others", *found.hypotheses)
-        return replace(average_certificate(network, found, *about), construction="learned", hypotheses=alone)
+        return replace(average_certificate(network, found, *about, eps), construction="learned", hypotheses=alone)
     raise Undecided("lexicographic heads are proved by construction, and no checker reads other weights")
 
 
-def load_head_model(path: str | os.PathLike[str]) -> HeadModel:
+def load_head_model(path: Source) -> HeadModel:
     """The trained network of a file; its certificate is the stored one, not proved anew."""
-    return _read(path, ())
+    return _read(path, ())[0]
 
 
-def verify_head_model(path: str | os.PathLike[str], _progress: Any = None) -> Certificate:
+def verify_head_model(path: Source, gate: Gate, _progress: Any = None) -> Certificate:
     """Judge the weights of a file against its task; no number of the stored certificate is read."""
-    found = _read(path, ("certificate",))
+    found, claim = _read(path, ("certificate",))
+    gate.no_expression("the file of a trained head is proved against the task it holds")
+    eps = gate.tolerance(claim, found.network.dtype)
     try:
-        return judged(found.target, found.network)
+        return judged(found.target, found.network, eps)
     except Undecided as why:
-        return replace(found.certificate, reason=str(why))
+        return replace(found.certificate, eps=eps, reason=str(why))
 
 
-def _read(path: str | os.PathLike[str], ignore: tuple[str, ...]) -> HeadModel:
+def _read(path: Source, ignore: tuple[str, ...]) -> tuple[HeadModel, Claim]:
     network, meta = load_tokens(path, ignore=ignore, units=True)
     try:
         held = meta["target"]
@@ -179,4 +185,6 @@ def _read(path: str | os.PathLike[str], ignore: tuple[str, ...]) -> HeadModel:
             raise InvalidRequest("outputs of another number")
     except (KeyError, TypeError, ValueError, OverflowError, InvalidRequest) as error:
         raise DamagedFile(f"{os.fspath(path)} holds no trained head ({error})") from None
-    return HeadModel(task, network, *kept(meta, network.dtype, task.text, task.domain), held["free"])
+    certificate, request, claim = read_back(meta, network.dtype, task.text, task.domain)
+    require_sup(claim)
+    return HeadModel(task, network, certificate, request, held["free"]), claim

@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate
+from attnfun.certify.stored import kept, read_back
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.learn.towers import Reading
 from attnfun.network import Architecture, Cost, Network, attention, evaluate, stream, to_torch
 from attnfun.network.head import Array
 from attnfun.network.model_file import load_model, save_model
+from attnfun.network.sealed import Source
 from attnfun.targets.columns import Columns
 from attnfun.targets.relation import Relation
-from attnfun.training.models.common import kept
 
 if TYPE_CHECKING:
     import torch
@@ -120,7 +121,7 @@ class RetrievalModel:
         """Network, table, utility, request and certificate in one safetensors file."""
         target: dict[str, Any] = {"kind": KIND, "utility": self.target.to_json(), "reads": self.reads.to_json()}
         target |= {"beta": self.table.beta, "ids": None if self.table.ids is None else list(self.table.ids)}
-        meta = {"target": target, "request": dict(self.request), "certificate": self.certificate.to_json()}
+        meta = {"target": target, **kept(self.request, self.certificate)}
         save_model(path, (self.network,), {"points": self.table.points, "values": self.table.values}, meta)
 
     def explain(self) -> str:
@@ -130,11 +131,11 @@ class RetrievalModel:
             f"{self.target.text}  on  {self.target.domain_text}, {len(self.table.points):,} keys\n"
             f"Trained: a tower and a head over the table, {cost.layers} layer(s), {cost.heads} head(s), "
             f"{cost.parameters:,} parameters; beta of the softmax that was wanted {self.table.beta:.4g}.\n"
-            f"{c.status.value.capitalize()}: {c.reason}."
+            f"{c.heading}: {c.reason}."
         )
 
 
-def load_retrieval_model(path: str | os.PathLike[str]) -> RetrievalModel:
+def load_retrieval_model(path: Source) -> RetrievalModel:
     """The trained head of a file; its certificate is the stored one."""
     (networks, tables), meta = load_model(path)
     try:
@@ -150,8 +151,8 @@ def load_retrieval_model(path: str | os.PathLike[str]) -> RetrievalModel:
             raise InvalidRequest("a table that does not fit")
     except (LookupError, TypeError, ValueError, OverflowError, AttributeError, InvalidRequest) as error:
         raise DamagedFile(f"{os.fspath(path)} holds no trained head over a table ({error})") from None
-    known = kept(meta, network.dtype, target.text, target.domain_text)
-    return RetrievalModel(target, table, reads, network, *known)
+    certificate, request, _ = read_back(meta, network.dtype, target.text, target.domain_text)
+    return RetrievalModel(target, table, reads, network, certificate, request)
 
 
 def _fits(target: Relation, table: Table, reads: Reading, network: Network) -> None:

@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate
+from attnfun.certify.stored import kept, read_back
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.network import Cost, TokenArchitecture, TokenNetwork, TokenTransformer, load_tokens, save_tokens
+from attnfun.network.sealed import Source
 from attnfun.network.sequence_tokens import TokenSequence, sequence_to_torch
 from attnfun.sequence_approximant import sequences_of
 from attnfun.targets import Box, SequenceMap
-from attnfun.training.models.common import kept, trained_words
+from attnfun.training.models.common import trained_words
 
 if TYPE_CHECKING:
     import torch
@@ -67,8 +69,7 @@ class SequenceModel:
         target = {"kind": KIND, "map": self.target.to_json(), "embedding": terms}
         meta: dict[str, Any] = {"target": {**target, "constant": self.tokens.constant.tolist()}}
         meta["domain"] = self.target.box.text
-        meta |= {"request": dict(self.request), "certificate": self.certificate.to_json()}
-        save_tokens(path, self.network, meta)
+        save_tokens(path, self.network, meta | kept(self.request, self.certificate))
 
     def explain(self) -> str:
         """In words: what it is and what was seen of it."""
@@ -76,7 +77,7 @@ class SequenceModel:
         return trained_words(asked, self.network, self.certificate)
 
 
-def load_sequence_model(path: str | os.PathLike[str]) -> SequenceModel:
+def load_sequence_model(path: Source) -> SequenceModel:
     """The model of a file that `SequenceModel.save` wrote; its certificate is the stored one."""
     network, meta = load_tokens(path, units=True)
     try:
@@ -95,7 +96,8 @@ def load_sequence_model(path: str | os.PathLike[str]) -> SequenceModel:
     except (KeyError, TypeError, ValueError, OverflowError, InvalidRequest) as error:
         raise DamagedFile(f"{os.fspath(path)} holds no model of a sequence map ({error})") from None
     sequence = TokenSequence(terms, constant, network)
-    return SequenceModel(target, sequence, *kept(meta, network.dtype, target.text, target.box.text))
+    certificate, request, _ = read_back(meta, network.dtype, target.text, f"{target.tokens} tokens, {target.box.text}")
+    return SequenceModel(target, sequence, certificate, request)
 
 
 def _matrix(rows: Any) -> NDArray[np.float64]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate
+from attnfun.certify.stored import kept, read_back
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.learn.token_tasks import SampledTask, widened
 from attnfun.network import (
@@ -22,7 +23,8 @@ from attnfun.network import (
     save_tokens,
     tokens_to_torch,
 )
-from attnfun.training.models.common import kept, trained_words
+from attnfun.network.sealed import Source
+from attnfun.training.models.common import trained_words
 
 if TYPE_CHECKING:
     import torch
@@ -65,7 +67,7 @@ class TokenModel:
         task = self.target
         target = {"kind": KIND, "name": task.name, "coordinates": list(task.coordinates), "outputs": list(task.outputs)}
         target |= {"tokens": [task.tokens.start, task.tokens.stop, task.tokens.step], "chosen_by": task.chosen_by}
-        meta = {"target": target, "request": dict(self.request), "certificate": self.certificate.to_json()}
+        meta = {"target": target, **kept(self.request, self.certificate)}
         save_tokens(path, self.network, meta)
 
     def explain(self) -> str:
@@ -73,7 +75,7 @@ class TokenModel:
         return trained_words(f"{self.target.text}  for  {self.target.domain}", self.network, self.certificate)
 
 
-def load_token_model(path: str | os.PathLike[str]) -> TokenModel:
+def load_token_model(path: Source) -> TokenModel:
     """The network of a file, without the sampler: whatever asks for draws is refused, and told why."""
     network, meta = load_tokens(path, units=True)
     try:
@@ -89,7 +91,8 @@ def load_token_model(path: str | os.PathLike[str]) -> TokenModel:
         task = SampledTask(name, _no_sampler(name), names, outputs, slice(*ends), held["chosen_by"])
     except (KeyError, TypeError, ValueError, OverflowError, InvalidRequest) as error:
         raise DamagedFile(f"{os.fspath(path)} holds no network that was trained on a sampler ({error})") from None
-    return TokenModel(task, network, *kept(meta, network.dtype, task.text, task.domain))
+    certificate, request, _ = read_back(meta, network.dtype, task.text, task.domain)
+    return TokenModel(task, network, certificate, request)
 
 
 def _no_sampler(name: str) -> Callable[[np.random.Generator, int], tuple[Any, Any]]:

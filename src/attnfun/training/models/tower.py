@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate
+from attnfun.certify.stored import kept, read_back
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.learn.towers import Reading, Side, TowerTask
 from attnfun.network import Architecture, Cost, Network, to_torch
 from attnfun.network.model_file import load_model, save_model
+from attnfun.network.sealed import Source
 from attnfun.targets import Box
 from attnfun.targets.relation import Relation
 from attnfun.targets.ternary import Ternary
-from attnfun.training.models.common import kept
 
 if TYPE_CHECKING:
     import torch
@@ -102,7 +103,7 @@ class TowerModel:
         """Towers, relation, request and certificate in one safetensors file."""
         sides = [{"shape": s.architecture.to_json(), "reads": s.reads.to_json()} for s in self.task.sides]
         target = {"kind": KIND, "of": self.target.to_json(), "sides": sides, "signs": self.task.signs.tolist()}
-        meta = {"target": target, "request": dict(self.request), "certificate": self.certificate.to_json()}
+        meta = {"target": target, **kept(self.request, self.certificate)}
         save_model(path, self.towers, {}, meta)
 
     def explain(self) -> str:
@@ -113,11 +114,11 @@ class TowerModel:
             f"{self.target.text}  on  {self.target.domain_text}\n"
             f"Trained: {len(self.towers)} tower(s) of {'ReLU units' if units else 'attention'}, {self.rank} features, "
             f"{cost.layers} layer(s), {cost.keys:,} {what}, {cost.parameters:,} parameters, {self.towers[0].dtype}.\n"
-            f"{c.status.value.capitalize()}: {c.reason}."
+            f"{c.heading}: {c.reason}."
         )
 
 
-def load_tower_model(path: str | os.PathLike[str]) -> TowerModel:
+def load_tower_model(path: Source) -> TowerModel:
     """The towers of a file that `TowerModel.save` wrote; the certificate is the stored one."""
     (towers, tables), meta = load_model(path)
     try:
@@ -136,7 +137,8 @@ def load_tower_model(path: str | os.PathLike[str]) -> TowerModel:
         task = TowerTask(target, tuple(sides), signs)
     except (LookupError, TypeError, ValueError, OverflowError, AttributeError, InvalidRequest) as error:
         raise DamagedFile(f"{os.fspath(path)} holds no trained towers ({error})") from None
-    return TowerModel(task, towers, *kept(meta, towers[0].dtype, target.text, target.domain_text))
+    certificate, request, _ = read_back(meta, towers[0].dtype, target.text, target.domain_text)
+    return TowerModel(task, towers, certificate, request)
 
 
 def _side(data: Mapping[str, Any], network: Network, box: Box) -> Side:

@@ -1,0 +1,25 @@
+"""What every file keeps beside weights and target: the claim, the request and the certificate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from attnfun.certify.certificate import Certificate
+from attnfun.network.claim import Claim
+
+
+def kept(request: Mapping[str, Any], certificate: Certificate | None, norm: float | str = math.inf) -> dict[str, Any]:
+    """For a file's meta; the claim is in the hash, request and certificate may be deleted."""
+    own = {"claim": Claim.made(request, norm).to_json(), "request": dict(request)}
+    return own if certificate is None else {**own, "certificate": certificate.to_file()}
+
+
+def read_back(
+    meta: Mapping[str, Any], dtype: str, text: str, domain: str
+) -> tuple[Certificate, dict[str, Any], Claim]:
+    """The certificate as stored, not verified; the request, in which the claim has the last word; the claim."""
+    claim = Claim.of(meta)
+    certificate = Certificate.stored(meta.get("certificate"), claim, dtype, text, domain)
+    return certificate, claim.request(meta.get("request")), claim

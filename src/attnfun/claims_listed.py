@@ -248,6 +248,18 @@ TESTED = (
         ),
     ),
     Tested(
+        "relations that are finite sums of separable terms are expanded exactly and proved in any number of variables:"
+        " no certificate is below an error that was seen; forged towers or those of another relation are not proved",
+        (
+            "tests/relations/test_terms.py::test_expansions_are_the_relation_and_have_its_rank",
+            "tests/relations/test_terms.py::test_symmetric_expansions_are_exact_with_their_signs",
+            "tests/relations/test_terms.py::test_affine_features_have_no_keys_whatever_the_number_of_variables",
+            "tests/relations/test_terms.py::test_certificates_of_random_sums_hold",
+            "tests/relations/test_terms.py::test_forged_towers_are_not_proved_to_be_near",
+            "tests/relations/test_terms.py::test_towers_of_another_relation_are_not_proved",
+        ),
+    ),
+    Tested(
         "relations g(u(x), v(y)) are proved from x on, networks for u and v below the towers included: no certificate"
         " is below an error that was seen, with weights of these networks perturbed by 1e-14 to 1e-2; networks of other"
         " functions, swapped outputs and networks that leave the box of the features are not proved; what NumPy loses"

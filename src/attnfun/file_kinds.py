@@ -47,7 +47,7 @@ class FileKind:
 _KINDS = (
     FileKind((sequence_file.FORMAT,), "attnfun.sequences", "load_sequence_approximant", "verify_sequence"),
     FileKind(
-        (relation_file.FORMAT, relation_forms.CELLS, relation_forms.SLICES),
+        (relation_file.FORMAT, relation_forms.CELLS, relation_forms.SLICES, relation_forms.TERMS),
         "attnfun.relations",
         "load_towers",
         "verify_towers",

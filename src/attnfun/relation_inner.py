@@ -9,10 +9,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 
-from attnfun.certify.inner import gradient_bounds, inner_certificate, stream_sizes
+from attnfun.certify.inner import gradient_bounds, inner_certificate, remember, stream_sizes
 from attnfun.certify.view import Undecided
 from attnfun.errors import AttnfunError
 from attnfun.expressions import Graph
@@ -61,14 +62,14 @@ def _compiled(
 ) -> tuple[Core, Inner]:
     assert core.left_inner is not None and core.right_inner is not None
     say("a network for the inner function u")
-    left = _network(core.left_inner, asked.left, delta, say)
+    left = function_network(core.left_inner, asked.left, delta, say)
     names = dict(zip(asked.right.names, asked.left.names, strict=True)) if asked.left.dim == asked.right.dim else {}
     same = (asked.left.low, asked.left.high) == (asked.right.low, asked.right.high)
     if names and same and renamed(core.right_inner, names) == core.left_inner:
         right = left  # the same function: its inputs are read in order, whatever they are called
     else:
         say("a network for the inner function v")
-        right = _network(core.right_inner, asked.right, delta, say)
+        right = function_network(core.right_inner, asked.right, delta, say)
     sides = (left, core.left_inner, asked.left, core.left), (right, core.right_inner, asked.right, core.right)
     boxes = [_widened(network, graph, outside, box, thin) for network, graph, outside, box in sides]
     if asked.symmetric:
@@ -76,15 +77,18 @@ def _compiled(
     return dataclasses.replace(core, left=boxes[0], right=boxes[1]), (left, right)
 
 
-def _network(graph: Graph, box: Box, delta: float, say: Callable[[str], None]) -> Network:
+def function_network(graph: Graph, box: Box, delta: float, say: Callable[[str], None]) -> Network:
+    """A network for the outputs of `graph` on `box`, each within `delta`; raises Infeasible."""
     from attnfun.verbs import compile
 
+    found = None
     if box.dim > 4:  # of so many variables `auto` would size partitions first, for nothing
-        try:
-            return compile(graph, box, delta, method="compose", progress=say).network
-        except AttnfunError:
-            pass
-    return compile(graph, box, delta, progress=say).network
+        with suppress(AttnfunError):
+            found = compile(graph, box, delta, method="compose", progress=say)
+    if found is None:
+        found = compile(graph, box, delta, progress=say)
+    remember(found.network, graph, box, found.certificate)
+    return found.network
 
 
 def _widened(network: Network, graph: Graph, outside: Box, box: Box, thin: float) -> Box:

@@ -1,6 +1,7 @@
-"""Which way a relation is met: features that are polynomials, soft cells, or slices that are only measured.
+"""Which way a relation is met: separable terms, features that are polynomials, soft cells, or slices, only measured.
 
-Order of `auto`: what can be proved with polynomials (`relation_search`); where the relation has no table of
+Order of `auto`: the relation's own separable terms where it is a finite sum of them (`targets.relation_sum`) and no
+fewer features can be had or were found with polynomials (`relation_search`); where the relation has no table of
 coefficients (a kink, too many variables) soft cells, proved; where these are out of reach and `accept` allows it
 slices, `sampled`.
 By default slices are allowed where no tolerance of interest can be proved: a smooth relation of too many variables, or
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -19,18 +21,23 @@ import numpy as np
 from attnfun.certify import Certificate, Status
 from attnfun.certify.relation_cells import prove_by_relation_cells
 from attnfun.certify.relation_sampled import measured, sampled_certificate
+from attnfun.certify.relation_sum import feature_sizes, prove_by_expansion
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.expressions.graph import NOT_ANALYTIC
+from attnfun.limits.relation_rank import rank_lower
 from attnfun.network.cells import Cells
 from attnfun.network.features import Features
 from attnfun.network.relation_file import Towers
+from attnfun.network.separable import Separable
 from attnfun.network.slices import Slices
-from attnfun.network.towers import TowerWeights
+from attnfun.network.towers import TowerWeights, tower_network
+from attnfun.relation_inner import function_network
 from attnfun.relation_search import NoCoefficients, require_kernel, search
 from attnfun.targets.relation import Relation
 from attnfun.targets.relation_core import Core, core_of, plain_core
+from attnfun.targets.relation_sum import Expansion, expansion_of, refuse_many_terms
 
-Stored = Features | Cells | Slices
+Stored = Features | Cells | Slices | Separable
 Way = tuple[Stored, Towers | None, Core, Certificate, str]
 ACCEPT = (None, "proved", "sampled")
 _SHARES = (0.5, 0.25, 0.15)  # of eps for the cells, the rest for the truncation of their table
@@ -38,6 +45,7 @@ _LARGE_SHARES = (0.7, 0.9)
 _QUICK_PAIRS = 1_100_000
 _ROOM = 0.97
 _TRIES = 3
+_TOWERS = 0.45  # of eps for each tower of separable terms
 _SINGULAR = frozenset({"sqrt", "powr", "pow", "asin", "acos"})  # at an end of their domain
 _OUT = "more than can be built"
 
@@ -52,7 +60,8 @@ def find(
     say: Callable[[str], None],
 ) -> Way:
     """(stored form, towers, core, certificate, method); raises Infeasible with what is nearest."""
-    require_kernel(asked, signed, say)
+    terms = _terms(asked, signed)
+    require_kernel(asked, signed or terms is not None, say)  # terms without a minus are positive semidefinite
     if method == "cross":
         if accept == "proved":
             raise InvalidRequest("method='cross' is measured, never proved: write accept='sampled' or leave it out")
@@ -63,11 +72,31 @@ def find(
         return by_hats(asked, eps, signed, say)
     if method == "voronoi":
         return by_cells(asked, eps, realise, signed, say)
+    if method == "expand":
+        if realise == "mlp":
+            raise InvalidRequest("method='expand' makes softmax heads: write realise='attention'")
+        if terms is None:
+            refuse_many_terms(asked)
+            raise Infeasible(f"expand: {asked.text[:120]} is not seen to be a sum of terms a(x) b(y)")
+        return by_expansion(asked, terms, eps, say)
+    separable, terms = terms is not None, terms if method == "auto" and realise != "mlp" else None
+    if terms is not None and realise is not None and terms.rank <= rank_lower(asked, eps):
+        try:
+            return by_expansion(asked, terms, eps, say)  # no method has fewer features
+        except Infeasible as reason:
+            say(str(reason))
+            terms = None
     try:
-        features, towers, parts, certificate, how = search(asked, eps, method, realise, signed, say)
-        return features, towers, parts.core, certificate, how
-    except NoCoefficients as reason:
-        if method != "auto":
+        kind = "auto" if method == "polynomial" else method
+        features, towers, parts, certificate, how = search(asked, eps, kind, realise, signed, say)
+        return _leaner(asked, terms, eps, (features, towers, parts.core, certificate, how), say)
+    except Infeasible as reason:
+        if terms is not None:
+            try:
+                return by_expansion(asked, terms, eps, say)
+            except Infeasible as other:
+                raise Infeasible(f"{reason}; {other}", reason.nearest or other.nearest) from None
+        if method != "auto" or not isinstance(reason, NoCoefficients):
             raise
         why = str(reason)
     try:
@@ -77,8 +106,64 @@ def find(
         nearest = (refused.nearest or {}).get("eps", math.inf)
         hopeless = realise != "mlp" and (not kinked or not nearest < 0.5 * _spread(asked))
         if accept == "proved" or (accept is None and not hopeless):
-            raise Infeasible(f"{why}; {refused}", refused.nearest) from None
+            closest = {"realise": "attention"} if realise == "mlp" and separable else refused.nearest
+            raise Infeasible(f"{why}; {refused}", closest) from None
+    if accept is None:
+        refuse_many_terms(asked)
     return by_slices(asked, eps, signed, f"{why}; soft cells are {_OUT}", say)
+
+
+def _terms(asked: Relation, signed: bool) -> Expansion | None:
+    """The relation's separable terms, if one tower for both sides may have their signs."""
+    terms = expansion_of(asked)
+    return terms if terms is None or terms.signs is None or signed or min(terms.signs) > 0 else None
+
+
+def by_expansion(asked: Relation, terms: Expansion, eps: float, say: Callable[[str], None]) -> Way:
+    """The relation's own terms: a network for the features of each side, proved in any number of variables.
+
+    Features that are affine in the variables have no keys.
+    """
+    sizes = [float(feature_sizes(*side).sum()) for side in ((terms.left, asked.left), (terms.right, asked.right))]
+    if not all(math.isfinite(size) for size in sizes):
+        raise Infeasible(f"expand: a term of {asked.text[:120]} could not be bounded")
+    say(f"towers of {terms.rank} separable terms")
+    made = []
+    sides = ((terms.left, asked.left, sizes[1]), (terms.right, asked.right, sizes[0]))
+    for graph, box, other in sides if terms.signs is None else sides[:1]:
+        delta = _TOWERS * eps / max(other, 1e-300)
+        try:
+            made.append(function_network(graph, box, min(delta, 1e300), say))
+        except Infeasible as reason:
+            near = (reason.nearest or {}).get("eps")
+            nearest = {"eps": float(f"{1.05 * eps * float(near) / delta:.2g}")} if near else None
+            raise Infeasible(f"expand: {reason}", nearest) from None
+    stored = Separable(made[0], made[-1], None if terms.signs is None else np.array(terms.signs, dtype=np.float64))
+    certificate = prove_by_expansion(asked, stored, eps, "expand", say)
+    if certificate.status is not Status.PROVED:
+        high = certificate.error[1]
+        nearest = {"eps": float(f"{1.05 * high:.2g}")} if math.isfinite(high) else None
+        raise Infeasible(f"expand: eps={eps:.3g} for {asked.text[:120]}: {certificate.reason}", nearest)
+    return stored, towers_of(stored), plain_core(asked), certificate, "expand"
+
+
+def _leaner(asked: Relation, terms: Expansion | None, eps: float, found: Way, say: Callable[[str], None]) -> Way:
+    """The relation's own terms in place of what was found, if they are no more and their towers have fewer keys."""
+    stored, towers, core, _, _ = found
+    if terms is None or towers is None or terms.rank > stored.rank:
+        return found
+    try:
+        other = by_expansion(asked, terms, eps, say)
+    except Infeasible:
+        return found
+    assert isinstance(stored, Features) and isinstance(other[0], Separable)
+    if terms.rank < stored.rank:
+        return other
+    one = stored.signs is not None
+    sides = (("left", core.left.names),) if one else (("left", core.left.names), ("right", core.right.names))
+    keys = sum(tower_network(stored, s, t, n).cost.keys for (s, n), t in zip(sides, towers, strict=False))
+    mine = {other[0].left, other[0].right}
+    return other if sum(network.cost.keys for network in mine) <= keys else found
 
 
 def by_cells(asked: Relation, eps: float, realise: str | None, signed: bool, say: Callable[[str], None]) -> Way:
@@ -190,8 +275,11 @@ def _cell_way(core: Core, found: tuple[Cells, Certificate]) -> Way:
     return cells, towers_of(cells), core, certificate, "voronoi"
 
 
-def towers_of(cells: Cells) -> Towers:
+def towers_of(cells: Cells | Separable) -> Towers:
     """The weights of both sides as towers."""
+    if isinstance(cells, Separable):
+        first = TowerWeights((), (), inner=cells.left)
+        return (first, first) if cells.signs is not None else (first, TowerWeights((), (), inner=cells.right))
     left = TowerWeights(cells.left_keys, (cells.left_values,), cells.left_lines)
     if cells.signs is not None:
         return left, left
@@ -199,7 +287,7 @@ def towers_of(cells: Cells) -> Towers:
 
 
 def _cells_text(counts: tuple[int, int]) -> str:
-    return f"about {counts[0]:.3g} and {counts[1]:.3g} cells, {_OUT}"
+    return f"about {Decimal(counts[0]):.3g} and {Decimal(counts[1]):.3g} cells, {_OUT}"
 
 
 def _spread(asked: Relation) -> float:
@@ -213,7 +301,6 @@ def _spread(asked: Relation) -> float:
 def by_slices(asked: Relation, eps: float, signed: bool, why: str, say: Callable[[str], None]) -> Way:
     """Slices of the relation, measured at fresh points; status `sampled`."""
     from attnfun.constructions.relations.cross import cross_features
-    from attnfun.limits.relation_rank import rank_lower
 
     say("cross approximation")
     least = rank_lower(asked, eps)

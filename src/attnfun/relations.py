@@ -27,6 +27,7 @@ from attnfun.network.head import Array
 from attnfun.network.relation_file import Towers, save_relation
 from attnfun.network.relation_forms import save_form
 from attnfun.network.sealed import Source
+from attnfun.network.separable import Separable
 from attnfun.network.slices import Slices
 from attnfun.network.stack import stacked
 from attnfun.network.towers import TowerWeights, tower_network
@@ -38,7 +39,7 @@ from attnfun.targets.relation_core import Core
 if TYPE_CHECKING:
     import torch
 
-METHODS = ("auto", "chebyshev", "tensor", "cholesky", "voronoi", "hats", "cross")
+METHODS = ("auto", "expand", "polynomial", "chebyshev", "tensor", "cholesky", "voronoi", "hats", "cross")
 REALISE = ("attention", "mlp")
 
 
@@ -49,7 +50,7 @@ class Tower:
     With `weights` it runs its network; without, the features are polynomials (`features_only`).
     """
 
-    features: Features | Cells | Slices
+    features: Features | Cells | Slices | Separable
     side: str
     box: Box
     core: Core
@@ -58,6 +59,7 @@ class Tower:
     def __call__(self, X: ArrayLike, dtype: str = "float64") -> NDArray[Any]:
         """(n, variables) → (n, rank); `dtype` is for towers without a network, which run in any."""
         if self.weights is None:
+            assert not isinstance(self.features, Separable)  # its networks are always there
             return self.features.side(self.side, self.inputs(X), dtype)
         values = evaluate(self.network, self.inputs(X))
         return np.asarray(values * self.features.product_signs if self._mirrored else values)
@@ -83,6 +85,8 @@ class Tower:
         if self.weights is None:
             raise InvalidRequest("these features were asked for without towers (features_only=True)")
         one = self.features.signs is not None
+        if isinstance(self.features, Separable):
+            return self.features.left if self.side == "left" else self.features.right
         names = self.core.left.names if self.side == "left" else self.core.right.names
         if isinstance(self.features, Cells):
             return self.features.network("left" if one else self.side, names)
@@ -109,7 +113,7 @@ class RelationApproximant:
     """Two towers and their inner product, with what is proved of them."""
 
     target: Relation
-    stored: Features | Cells | Slices
+    stored: Features | Cells | Slices | Separable
     towers: Towers | None
     core: Core
     certificate: Certificate
@@ -236,18 +240,18 @@ def relation(
 
     `symmetric`: left and right variables correspond in order and one tower serves both; a relation that is not
     positive semidefinite is then refused with a witness (`NotPositive`) unless `signed=True` allows ⟨φ, Jφ⟩ with a
-    diagonal J of signs. `method`: "auto" (the least rank), "chebyshev", "tensor" (products of the factors'
-    features), "cholesky", "voronoi" (two look-up tables over soft cells: kinks too), "hats" (broken lines as ReLU
-    units, one variable a side: kinks too) or "cross" (slices of the relation, measured and never proved: status
-    `sampled`). `accept`: "proved", or "sampled" to let auto fall back to "cross" wherever nothing was proved; by
-    default it does so where no tolerance of interest can be (see `relation_ways`). `realise`: "attention" (one head a
-    tower; two layers past three variables, for relations that separate) or "mlp" (ReLU units; several variables where
-    they separate). `band`: for relations that jump (sums of sign() and continuous terms), which are refused otherwise:
-    the error is then within eps wherever the arguments of all signs are at least `band` in size; `.band` has the
-    measure of the rest, `.target` is the smooth relation that was met at eps/2, and no lower bound on the rank is
-    given.
-    `features_only=True` leaves the towers out:
-    the certificate is then about the features as polynomials.
+    diagonal J of signs. `method`: "auto" (the least rank), "expand" (the relation's own terms Σ a_i(x) b_i(y),
+    multiplied out, in any number of variables), "polynomial" (the least rank of the next three), "chebyshev", "tensor"
+    (products of the factors' features), "cholesky", "voronoi" (two look-up tables over soft cells: kinks too), "hats"
+    (broken lines as ReLU units, one variable a side: kinks too) or "cross" (slices of the relation, measured and never
+    proved: status `sampled`). `accept`: "proved", or "sampled" to let auto fall back to "cross" wherever nothing was
+    proved; by default it does so where no tolerance of interest can be (see `relation_ways`). `realise`: "attention"
+    (one head a tower; two layers past three variables, for relations that separate) or "mlp" (ReLU units; several
+    variables where they separate). `band`: for relations that jump (sums of sign() and continuous terms), which are
+    refused otherwise: the error is then within eps wherever the arguments of all signs are at least `band` in size;
+    `.band` has the measure of the rest, `.target` is the smooth relation that was met at eps/2, and no lower bound on
+    the rank is given.
+    `features_only=True` leaves the towers out: the certificate is then about the features as polynomials.
     """
     from attnfun.relation_ways import ACCEPT, find
     from attnfun.verbs import check_request, one_thread

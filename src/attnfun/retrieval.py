@@ -269,13 +269,14 @@ def retrieve(
     if given:
         found = utility
     else:
-        options: dict[str, Any] = {"symmetric": symmetric, "signed": signed, "method": method}
+        options: dict[str, Any] = {"symmetric": symmetric, "signed": signed}
+        options["method"] = "polynomial" if method == "auto" else method  # a head is proved from polynomial features
         options |= {"features_only": features_only, "progress": progress, "accept": "proved"}
         found = relation(utility, left, right, float(eps or 0), **options)
     if found.band is not None or (found.towers is not None and found.towers[0].mlp):
         raise InvalidRequest("a head needs attention towers of a relation without a band")
     if not isinstance(found.stored, Features):
-        raise Infeasible(f"method={found.method}: a head needs features; cells and slices have none")
+        raise Infeasible(f"method={found.method}: a head needs polynomial features (method=polynomial)")
     require_size(len(table.values), found.rank)
     with one_thread(), _decided():
         say(f"margins at {len(sample):,} queries")

@@ -275,7 +275,7 @@ def test_a_selection_that_names_a_feature_twice_is_refused() -> None:
 
 def test_a_second_tower_of_a_symmetric_relation_is_never_proved(tmp_path: Path) -> None:
     """Its right side is the left tower times J; a stored right tower with J in its values would count J twice."""
-    found = af.relation("cos(2*x + 2*y) + x*y", *ONE, 1e-3, symmetric=True, signed=True)
+    found = af.relation("cos(2*x + 2*y) + x*y", *ONE, 1e-3, method="polynomial", symmetric=True, signed=True)
     assert found.towers is not None and found.stored.signs is not None and (found.signs < 0).any()
     one = found.towers[0]
     values = tuple(v * s for v, s in zip(one.values, found.stored.signs, strict=True))

@@ -114,6 +114,7 @@ class Composition:
         self.local: list[LocalStep] = []
         self.squares: dict[str, dict[str, tuple[float, float]]] = {}  # δ and |a| m + rounding of every φ = U²
         self._pinned: dict[str, Pinned | None] = {}
+        self._known: dict[Any, tuple[float, str]] = {}
 
     def prove(self, eps: float) -> tuple[Bound, float]:
         """(bound in real arithmetic with its witness, rounding): the sum bounds the computed network.
@@ -282,6 +283,19 @@ class Composition:
         self.size[step.name] = size
         self.steps.append(step)
 
+    def _unary(
+        self, seen: View, g: Graph, reach: tuple[float, float], enough: float, true: tuple[float, float]
+    ) -> tuple[float, str]:
+        """`prove_unary`, once for heads that are equal bit for bit: squares of many variables often are."""
+        heads = tuple(
+            (a.w, a.c, a.slopes.tobytes(), a.biases.tobytes(), h.values.tobytes()) for h in seen.heads for a in h.axes
+        )
+        ends = (*seen.low, *seen.high, *seen.affine.ravel(), *seen.bias)
+        key = (g, heads, ends, reach, enough, true)
+        if key not in self._known:
+            self._known[key] = prove_unary(seen, g, reach, enough, true)
+        return self._known[key]
+
     def _coordinate(
         self, label: Label, written: list[Head | ReluBlock], before: tuple[str, ...], eps: float
     ) -> None:
@@ -325,7 +339,7 @@ class Composition:
             follows, _ = self._norm(form, g, left, right, plain, follows, delta, "exact")
             below = stray if left >= low else below
         enough = eps * 1e-3 if math.isfinite(eps) else 4 * rounding
-        own, method = prove_unary(seen, g, (below, delta), enough, (low, high))
+        own, method = self._unary(seen, g, (below, delta), enough, (low, high))
         apart = rounding if len(views) > 1 else 0.0  # pieces whose arguments differ do so in real arithmetic too
         computed = Errors.of(own, label.slope, mismatch, carried, rounding)
         exact = Errors.of(own, label.slope, plain, min(follows, carried), apart)

@@ -132,11 +132,16 @@ def inner_certificate(
     return certificate
 
 
+def remember(network: Network, graph: Graph, box: Box, certificate: Certificate) -> None:
+    """Keep what `prove` has just found of this very network object, variables named alike."""
+    _proved.setdefault(network, []).append((graph, box, certificate))
+
+
 def inner_shifts(
     inner: Network, outer: Network, keys: tuple[Keys, ...], certificate: Certificate
 ) -> Array:
     """(outputs of `inner`,) Δ_k for the tower `outer` on top of it, whose variable k has `keys[k]`."""
-    if certificate.status is not Status.BOUNDED:
+    if certificate.status not in (Status.PROVED, Status.BOUNDED):
         raise Undecided(f"an inner network could not be proved: {certificate.reason}")
     try:
         whole = stacked(inner, outer)

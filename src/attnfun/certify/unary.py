@@ -8,6 +8,7 @@ Failure mode: Undecided where neither method applies.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from flint import arb
@@ -94,6 +95,7 @@ def _beyond(seen: View, g: Graph, end: float, reach: float, goal: float) -> floa
     return range_bound(seen, [value], math.nextafter(a, -math.inf), math.nextafter(b, math.inf), goal)
 
 
+@lru_cache(maxsize=256)
 def modulus(g: Graph, low: float, high: float, delta: float) -> float:
     """ω_g(δ) on [low, high]: over pieces that overlap by δ, the smaller of the oscillation and δ times the slope."""
     if delta == 0:

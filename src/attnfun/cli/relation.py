@@ -39,7 +39,8 @@ def relation_command(
         bool, typer.Option("--signed", help="With --symmetric: allow signs, the inner product of φ and Jφ.")
     ] = False,
     method: Annotated[
-        str, typer.Option("--method", help="auto, chebyshev, tensor, cholesky, voronoi, hats or cross.")
+        str,
+        typer.Option("--method", help="auto, expand, polynomial, chebyshev, tensor, cholesky, voronoi, hats or cross."),
     ] = "auto",
     realise: Annotated[str, typer.Option("--realise", help="attention, or mlp: towers of ReLU units.")] = "attention",
     features_only: Annotated[

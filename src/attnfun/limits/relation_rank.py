@@ -15,6 +15,7 @@ Failure mode: it is a bound in the mean square, so for the sup norm it is low by
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -41,6 +42,7 @@ def error_lower(relation: Relation, rank: int) -> float:
     return float(tails[rank]) if 0 <= rank < len(tails) else 0.0
 
 
+@lru_cache(maxsize=8)  # a search asks before and after it
 @np.errstate(all="ignore")  # what overflows counts as nothing
 def _tails(relation: Relation) -> Array:
     """Proved lower bounds of the sup error of n features, n = 0, 1, …; nothing is said past the last."""

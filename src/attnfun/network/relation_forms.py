@@ -1,16 +1,17 @@
-"""Files of relations by soft cells and by slices: `sealed.py`'s container, their structure below.
+"""Files of relations by soft cells, by slices and by separable terms: `sealed.py`'s container, their structure below.
 
 | JSON key | what |
 | --- | --- |
-| format | "relation cells 2" or "relation slices 2" |
+| format | "relation cells 2", "relation slices 2" or "relation terms 2" |
 | target | the relation (hashed) |
 | claim | what was asked of it (`claim.py`; hashed) |
 | variables, symmetric, mlp | variables of both sides; whether one tower serves both; whether cells are ReLU units |
+| networks | of separable terms: the structure (`file`) of one network for both sides, or of two |
 | request, certificate, method, rank_lower | may be deleted without harm to the rest |
 
 Tensors, all float64: the boxes, `signs` of a symmetric relation, and for cells <side>/keys<v>/{map, slopes, biases} and
 <side>/values (and <side>/lines of ReLU units), for slices rows, columns, left_core, right_core (the right side only
-where it is not the left one's).
+where it is not the left one's), for separable terms those of network k under network<k>/.
 """
 
 from __future__ import annotations
@@ -26,13 +27,16 @@ from attnfun.errors import DamagedFile
 from attnfun.expressions import Graph
 from attnfun.network import sealed
 from attnfun.network.cells import Cells
+from attnfun.network.file import network_of, structure_of, tensors_of
 from attnfun.network.head import AnyArray, Array
+from attnfun.network.separable import Separable
 from attnfun.network.slices import Slices
 from attnfun.network.towers import Keys
 
-CELLS, SLICES = "relation cells 2", "relation slices 2"
+CELLS, SLICES, TERMS = "relation cells 2", "relation slices 2", "relation terms 2"
 _OWN = ("format", "variables", "symmetric", "mlp", "dtype")
-Form = Cells | Slices
+_OWN_TERMS = (*_OWN, "networks")
+Form = Cells | Slices | Separable
 Names = tuple[tuple[str, ...], tuple[str, ...]]
 
 
@@ -46,6 +50,14 @@ def load_cells(path: sealed.Source, ignore: Collection[str] = ()) -> tuple[dict[
     """(target, cells, the rest of the record); raises DamagedFile for what `save_form` did not write."""
     cells, meta = sealed.load(path, (CELLS,), _OWN, ignore, _cells, _parts)
     return _target(path, meta), cells, meta
+
+
+def load_terms(
+    path: sealed.Source, ignore: Collection[str] = ()
+) -> tuple[dict[str, Any], Separable, dict[str, Any]]:
+    """(target, separable terms, the rest of the record); raises DamagedFile for what `save_form` did not write."""
+    terms, meta = sealed.load(path, (TERMS,), _OWN_TERMS, ignore, _terms, _parts)
+    return _target(path, meta), terms, meta
 
 
 def load_slices(
@@ -80,7 +92,13 @@ def _parts(form: Form) -> tuple[dict[str, Any], dict[str, AnyArray]]:
     one = form.signs is not None
     if form.signs is not None:
         out["signs"] = form.signs
-    if isinstance(form, Cells):
+    more: dict[str, Any] = {}
+    if isinstance(form, Separable):
+        kind, networks = TERMS, (form.left,) if one else (form.left, form.right)
+        more["networks"] = [structure_of(network) for network in networks]
+        for k, network in enumerate(networks):
+            out |= {f"network{k}/{name}": array for name, array in tensors_of(network).items()}
+    elif isinstance(form, Cells):
         kind = CELLS
         sides = [("left", form.left_keys, form.left_values), ("right", form.right_keys, form.right_values)]
         for side, keys, values in sides[:1] if one else sides:
@@ -101,6 +119,7 @@ def _parts(form: Form) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         "variables": [len(form.left_box[0]), len(form.right_box[0])],
         "symmetric": one,
         "mlp": isinstance(form, Cells) and form.mlp,
+        **more,
         "dtype": "float64",
     }
     return structure, {name: np.ascontiguousarray(a, dtype="<f8") for name, a in out.items()}
@@ -148,6 +167,22 @@ def _slices(own: Mapping[str, Any], tensors: dict[str, AnyArray], graph: Graph, 
     right = left * signs if signs is not None else _take(tensors, "right_core")
     _nothing_left(tensors)
     return Slices(graph, names, rows, columns, left, right, boxes[0], boxes[1], signs)
+
+
+def _terms(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> Separable:
+    boxes, signs = _common(own, tensors)
+    networks = []
+    for k, structure in enumerate(own["networks"]):
+        mine = {name: tensors.pop(name) for name in list(tensors) if name.startswith(f"network{k}/")}
+        networks.append(network_of(structure, {name.split("/", 1)[1]: array for name, array in mine.items()}))
+    _nothing_left(tensors)
+    if len(networks) != (2 if signs is None else 1):
+        raise DamagedFile("a symmetric relation has one network, any other has two")
+    terms = Separable(networks[0], networks[-1], signs)
+    for ends, box in zip(boxes, (terms.left_box, terms.right_box), strict=True):
+        if not all(np.array_equal(a, b) for a, b in zip(ends, box, strict=True)):
+            raise DamagedFile("its boxes are not those of its networks")
+    return terms
 
 
 def _nothing_left(tensors: dict[str, AnyArray]) -> None:

@@ -6,7 +6,7 @@ import keyword
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +27,13 @@ class Box:
     names: tuple[str, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
+    most: ClassVar[int] = _MAX_VARIABLES
 
     def __post_init__(self) -> None:
         if not self.names:
             raise InvalidRequest("domain: no variables; write for instance x=-1:1")
-        if len(self.names) > _MAX_VARIABLES:
-            raise InvalidRequest(f"domain: {len(self.names)} variables; at most {_MAX_VARIABLES} are supported")
+        if len(self.names) > self.most:
+            raise InvalidRequest(f"domain: {len(self.names)} variables; at most {self.most} are supported")
         if len(set(self.names)) != len(self.names):
             raise InvalidRequest(f"domain: a variable is named twice in {', '.join(self.names)}")
         for name, low, high in zip(self.names, self.low, self.high, strict=True):

@@ -119,9 +119,15 @@ class Relation:
             raise DamagedFile(f"the file's relation cannot be read ({error})") from None
 
 
+class Joint(Box):
+    """The box of two sides, each of as many variables as a box may have."""
+
+    most = 2 * Box.most
+
+
 def joined(left: Box, right: Box) -> Box:
     """The box of both sides, left variables first."""
-    return Box(left.names + right.names, left.low + right.low, left.high + right.high)
+    return Joint(left.names + right.names, left.low + right.low, left.high + right.high)
 
 
 def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:

@@ -13,7 +13,6 @@ import json
 import math
 import os
 import secrets
-import stat
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +23,7 @@ from safetensors.numpy import save as to_bytes
 
 from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest
 from attnfun.network.head import AnyArray
+from attnfun.targets.files import read_bytes
 
 T = TypeVar("T")
 HASHED = ("target", "domain", "norm")
@@ -143,17 +143,7 @@ def canonical(value: Any) -> str:
 
 def read(where: Path) -> tuple[dict[str, AnyArray], dict[str, Any]]:
     """The tensors and the JSON record of a safetensors file, every length checked before it is used."""
-    try:
-        info = os.stat(where)
-        if not stat.S_ISREG(info.st_mode):
-            raise InvalidRequest(f"cannot read {where}: not a file")
-        if info.st_size > FILE_LIMIT:
-            damaged(where, f"{info.st_size} bytes are more than a network has")
-        data = where.read_bytes()
-    except OSError as error:
-        raise InvalidRequest(f"cannot read {where}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise InvalidRequest(f"cannot read {str(where)!r}: {error}") from error
+    data = read_bytes(where, FILE_LIMIT)
     if not data:
         damaged(where, "it is empty")
     length = int.from_bytes(data[:8], "little")

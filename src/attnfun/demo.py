@@ -18,6 +18,7 @@ def main(folder: str | Path = ".", eps: float = EPS) -> None:
     from rich.console import Console
 
     from attnfun import verbs
+    from attnfun.errors import InvalidRequest
     from attnfun.plots import draw
 
     say = Console(highlight=False, soft_wrap=True).print
@@ -66,7 +67,7 @@ def main(folder: str | Path = ".", eps: float = EPS) -> None:
         say(f", torch's scaled_dot_product_attention with the same weights by {off:.3e}.")
     try:
         draw(net, picture)
-    except ModuleNotFoundError:
+    except InvalidRequest:  # no matplotlib
         say("[bold]6.[/] matplotlib is not installed: no picture.")
     else:
         say(f"[bold]6. Drew[/]   {picture}: its keys, its attention, target and network, the error under its bound.")

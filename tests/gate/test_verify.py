@@ -316,8 +316,8 @@ def test_a_file_that_is_exchanged_after_it_was_read_is_the_one_that_was_read(
     for first, second in (("function", "ternary"), ("slices", "cells"), ("matching", "function")):
         path.write_bytes(files[first].read_bytes())
 
-        def exchange(where: Path, then: str = second) -> bytes:
-            data = read(where)
+        def exchange(where: Path, limit: int, then: str = second) -> bytes:
+            data = read(where, limit)
             where.write_bytes(files[then].read_bytes())
             return data
 

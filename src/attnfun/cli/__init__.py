@@ -39,6 +39,7 @@ from attnfun.cli import (
     train,
 )
 from attnfun.cli.arguments import shield
+from attnfun.cli.pipes import patient
 from attnfun.cli.render import fail, failure
 
 __all__ = ["app", "main"]
@@ -91,17 +92,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     tokens = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     debug = os.environ.get("ATTNFUN_DEBUG", "") not in ("", "0")
     command = typer.main.get_command(app)
-    try:
-        with warnings.catch_warnings():
-            if not debug:
-                warnings.simplefilter("ignore")
-            code = command.main(args=shield(command, tokens), prog_name="attnfun", standalone_mode=False)
-            sys.stdout.flush()
-        return code if isinstance(code, int) else 0
-    except BrokenPipeError:  # the reader went away, as in `attnfun … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (Exception, KeyboardInterrupt) as error:
-        if debug:
-            raise
-        return fail(failure(error), json_wanted="--json" in tokens)
+    with patient():
+        try:
+            with warnings.catch_warnings():
+                if not debug:
+                    warnings.simplefilter("ignore")
+                code = command.main(args=shield(command, tokens), prog_name="attnfun", standalone_mode=False)
+            return code if isinstance(code, int) else 0
+        except (Exception, KeyboardInterrupt) as error:
+            if debug:
+                raise
+            return fail(failure(error), json_wanted="--json" in tokens)

@@ -6,11 +6,9 @@ import csv
 import difflib
 import os
 import re
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from attnfun.errors import InvalidRequest
 
@@ -137,34 +135,30 @@ def _is_number(text: str) -> bool:
 
 def read_table(path: str, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
     """(line, row) of a CSV file that has at least `columns`; '-' is standard input."""
-    with _opened(path) as stream:
-        try:
-            reader = csv.DictReader(stream, skipinitialspace=True)
-            header = [name.strip() for name in reader.fieldnames or ()]
-            reader.fieldnames = header
-            missing = [name for name in columns if name not in header]
-            if missing:
-                shown = ", ".join(header)[:80] or "nothing"
-                raise InvalidRequest(f"{path}: no column {', '.join(missing)} in its header ({shown})")
-            for row in reader:
-                if any(row[name] is None for name in columns):
-                    raise InvalidRequest(f"{path}, line {reader.line_num}: fewer cells than the header")
-                yield reader.line_num, {name: row[name].strip() for name in columns}
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise InvalidRequest(f"{path}: not a CSV file ({error})") from None
+    from attnfun.targets.files import lines_of
 
-
-@contextmanager
-def _opened(path: str) -> Iterator[TextIO]:
-    if path == "-":
-        yield sys.stdin
-    else:
-        with open(path, newline="", encoding="utf-8-sig") as stream:
-            yield stream
+    try:
+        reader = csv.DictReader(lines_of(path), skipinitialspace=True)
+        header = [name.strip() for name in reader.fieldnames or ()]
+        reader.fieldnames = header
+        missing = [name for name in columns if name not in header]
+        if missing:
+            shown = ", ".join(header)[:80] or "nothing"
+            raise InvalidRequest(f"{path}: no column {', '.join(missing)} in its header ({shown})")
+        for row in reader:
+            if any(row[name] is None for name in columns):
+                raise InvalidRequest(f"{path}, line {reader.line_num}: fewer cells than the header")
+            yield reader.line_num, {name: row[name].strip() for name in columns}
+    except csv.Error as error:
+        raise InvalidRequest(f"{path}: not a CSV file ({error})") from None
 
 
 def picture_path(png: str | None, beside: str | None) -> str | None:
-    """Where `--png` draws: the path given, or the network's own name with .png."""
+    """Where `--png` draws: the path given, or the network's own name with .png; refused where nothing can draw."""
+    if png is not None:
+        from attnfun.plots.needed import require_matplotlib
+
+        require_matplotlib()
     return str(Path(beside or "attnfun").with_suffix(".png")) if png == "" else png
 
 

@@ -201,8 +201,9 @@ def _examples(path: str | None) -> tuple[list[str], Any, Any]:
 
     if path is None:
         return [], np.zeros((0, 0)), np.zeros(0)
-    with open(path, newline="", encoding="utf-8-sig") as stream:
-        header = [name.strip() for name in next(csv.reader(stream), [])]
+    from attnfun.targets.files import lines_of
+
+    header = [name.strip() for name in next(csv.reader(lines_of(path)), [])]
     columns = [name for name in header if name != "y"]
     if "y" not in header or not columns:
         raise InvalidRequest(f"{path}: a column y and at least one other are needed in its header")

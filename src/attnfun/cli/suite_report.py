@@ -8,12 +8,12 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from attnfun.cli.render import clean, number
 from attnfun.cli.suite_worker import Row
 from attnfun.errors import InvalidRequest
+from attnfun.targets.files import read_text
 
 GOOD = ("proved", "conditional", "sampled")
 COLUMNS = (
@@ -47,7 +47,7 @@ def summarise(rows: Sequence[Row]) -> dict[str, Any]:
 def read_report(path: str) -> dict[str, Any]:
     """The report an earlier run wrote with --output (.json or .csv) or printed with --json."""
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
+        text = read_text(path)
         if path.endswith(".csv"):
             rows = [
                 {key: _number(value) if key in _NUMBERS else value for key, value in row.items() if key}

@@ -26,6 +26,7 @@ from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.network import Axis, Head, Layer, Network
 from attnfun.network.head import Array
 from attnfun.targets import Box
+from attnfun.targets.files import require_regular
 from attnfun.targets.mlp import read_tensors
 
 _KNOWN = {"K", "V", "b", "bias", "W_Q", "b_Q", "beta"}
@@ -35,6 +36,7 @@ def is_foreign(path: str | os.PathLike[str]) -> bool:
     """Whether it is a whole safetensors file that attnfun did not write."""
     from safetensors import SafetensorError, safe_open
 
+    require_regular(path)
     try:
         with safe_open(path, "np") as file:
             return "attnfun" not in (file.metadata() or {})

@@ -4,9 +4,9 @@ The record has parts of three kinds: *own* (the structure; what the tensors are)
 and what was asked of it), and the rest, each with a sha256 of its own in "seals", which may be deleted without harm.
 "hash" is the sha256 of own, hashed and every tensor (name, dtype, shape, bytes).
 
-A file is opened once and its bytes are read once (`read_bytes`). What kind it is, what it holds and what is proved of
-it all come from these bytes (`Held`), so a file that is exchanged meanwhile changes nothing. Nothing is allocated that
-the file's own length does not cover, and whatever was not written here is a DamagedFile in one sentence.
+A file is opened once and its bytes are read once (`targets.files`). What kind it is, what it holds and what is proved
+of it all come from these bytes (`Held`), so a file that is exchanged meanwhile changes nothing. Nothing is allocated
+that the file's own length does not cover, and whatever was not written here is a DamagedFile in one sentence.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import json
 import math
 import os
 import secrets
-import stat
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from safetensors.numpy import save as to_bytes
 
 from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest
 from attnfun.network.head import AnyArray
+from attnfun.targets.files import read_bytes
 
 T = TypeVar("T")
 HASHED = ("target", "domain", "claim")
@@ -180,7 +180,7 @@ def canonical(value: Any) -> str:
 
 def read(where: Path) -> tuple[dict[str, AnyArray], dict[str, Any]]:
     """The tensors and the JSON record of a safetensors file, every length checked before it is used."""
-    data = read_bytes(where)
+    data = read_bytes(where, FILE_LIMIT)
     if not data:
         damaged(where, "it is empty")
     length = int.from_bytes(data[:8], "little")
@@ -191,26 +191,6 @@ def read(where: Path) -> tuple[dict[str, AnyArray], dict[str, Any]]:
     if not isinstance(texts, dict) or set(texts) != {"attnfun"} or not isinstance(texts["attnfun"], str):
         damaged(where, "it is a safetensors file without an attnfun network")
     return _arrays(where, header, memoryview(data)[8 + length :]), _json(where, texts["attnfun"].encode(), "metadata")
-
-
-def read_bytes(where: Path) -> bytes:
-    """All bytes of a regular file: the one place where a file is opened, once, and without waiting for a pipe."""
-    try:
-        number = os.open(where, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        try:
-            info = os.fstat(number)
-            if not stat.S_ISREG(info.st_mode):
-                raise InvalidRequest(f"cannot read {where}: not a file")
-            if info.st_size > FILE_LIMIT:
-                damaged(where, f"{info.st_size} bytes are more than a network has")
-            with open(number, "rb", closefd=False) as stream:
-                return stream.read()
-        finally:
-            os.close(number)
-    except OSError as error:
-        raise InvalidRequest(f"cannot read {where}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise InvalidRequest(f"cannot read {str(where)!r}: {error}") from error
 
 
 def _arrays(where: Path, header: Mapping[str, Any], body: memoryview) -> dict[str, AnyArray]:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from attnfun.limits.separation.rank import rank as rank_bound
+from attnfun.plots.needed import picture
 from attnfun.plots.panels import FAINT, INK, title
 
 
@@ -28,6 +29,7 @@ class Asked(Protocol):
     def lower(self) -> float: ...
 
 
+@picture
 def draw_rank_map(asked: Asked, path: str | os.PathLike[str] | None = None) -> Any:
     """Colour: the proved lower bound. Dotted: constant rank × heads, what equal parameters buy. Ring: the request."""
     from matplotlib.figure import Figure

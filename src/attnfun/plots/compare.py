@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from attnfun.plots.needed import picture
 from attnfun.plots.panels import BOUND, FAINT, INK, NETWORKS, title
 
 
@@ -25,6 +26,7 @@ class Entry(Protocol):
     def bound(self) -> float | None: ...
 
 
+@picture
 def draw_comparison(entries: Sequence[Entry], about: str, path: str | os.PathLike[str] | None = None) -> Any:
     """Measured errors as circles (sup full, L2 hollow), bounds as bars; an error of 0 is at the left edge."""
     from matplotlib.figure import Figure

@@ -13,12 +13,14 @@ from attnfun.diagnosis import Figures, Subject
 from attnfun.diagnosis.attention import attend, softmax
 from attnfun.diagnosis.subject import tokens_of
 from attnfun.network.head import Array, Head
+from attnfun.plots.needed import picture
 from attnfun.plots.panels import BOUND, FAINT, INK, NETWORKS, colour_bar, colours, title, value_bar, value_scale
 
 _LINES, _SAMPLES, _COUNT, _WALLED = 33, 801, 200, 900
 _MOST = 20_000_000  # weights computed for one panel
 
 
+@picture
 def draw_diagnosis(
     subject: Subject, f: Figures, finding: str, about: str, path: str | os.PathLike[str] | None = None
 ) -> Any:

@@ -16,6 +16,7 @@ from attnfun.constructions.in_context import build
 from attnfun.errors import InvalidRequest
 from attnfun.network import TokenNetwork
 from attnfun.plots import panels
+from attnfun.plots.needed import picture
 from attnfun.plots.picture import FORMATS, RC
 from attnfun.targets.in_context import InContextTask
 
@@ -39,6 +40,7 @@ class Subject(Protocol):
     def budget(self) -> Any: ...
 
 
+@picture
 def draw_in_context(solver: Subject, path: str | os.PathLike[str] | None = None) -> Any:
     """Draw into `path` (.png, .pdf or .svg), if one is given, and return the matplotlib Figure.
 

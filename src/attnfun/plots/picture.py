@@ -17,6 +17,7 @@ from attnfun.network.head import Head
 from attnfun.plots import one_head, panels, units
 from attnfun.plots.anatomy import Anatomy, anatomy
 from attnfun.plots.graph import legend, network_graph, place
+from attnfun.plots.needed import picture
 from attnfun.plots.sample import Subject, View
 
 FORMATS = (".png", ".pdf", ".svg")
@@ -33,6 +34,7 @@ RC = {
 }
 
 
+@picture
 def draw(approximant: Subject, path: str | os.PathLike[str] | None = None) -> Any:
     """Draw `approximant` into `path` (.png, .pdf or .svg), if one is given, and return the matplotlib Figure.
 
@@ -47,6 +49,7 @@ def draw(approximant: Subject, path: str | os.PathLike[str] | None = None) -> An
     return picture
 
 
+@picture
 def figure(approximant: Subject) -> Any:
     """The same picture as a matplotlib Figure that belongs to no window."""
     import matplotlib

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from attnfun.plots.needed import picture
 from attnfun.plots.panels import INK, title
 
 COLOURS = {"impossible": "#e0a39a", "unknown": "#eceff2", "constructed": "#8fc1a3"}
@@ -46,6 +47,7 @@ class Planned(Protocol):
     def answer(self) -> str: ...
 
 
+@picture
 def draw_plan(plan: Planned, path: str | os.PathLike[str] | None = None) -> Any:
     """Three colours for what is impossible, constructed, unknown; dotted: constant rank × heads."""
     from matplotlib.colors import BoundaryNorm, ListedColormap

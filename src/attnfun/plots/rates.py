@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from attnfun.constructions.unary.grid import Grid, grid_fit
+from attnfun.plots.needed import picture
 from attnfun.plots.panels import FAINT, INK, NETWORKS, title
 
 COLOUR = {"published": NETWORKS[0], "inclusive": NETWORKS[1], "optimal": NETWORKS[2]}
@@ -34,6 +35,7 @@ class Row(Protocol):
     def measured(self) -> float: ...
 
 
+@picture
 def draw_rates(rows: Sequence[Row], low: float, high: float, path: str | os.PathLike[str] | None = None) -> Any:
     """Left: published bound, proved bound and measured error against keys. Right: target and smallest networks."""
     from matplotlib.figure import Figure

@@ -11,12 +11,14 @@ import numpy as np
 from attnfun.errors import InvalidRequest
 from attnfun.network import Gather
 from attnfun.plots import panels
+from attnfun.plots.needed import picture
 from attnfun.plots.picture import FORMATS, RC
 
 _MOST = 6  # attention maps
 _SAMPLES = 401
 
 
+@picture
 def draw_sequence(net: Any, path: str | os.PathLike[str] | None = None) -> Any:
     """Draw a sequence approximant into `path` (.png, .pdf or .svg), if one is given, and return the Figure.
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import csv
 import math
 import os
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
 from attnfun.errors import InvalidRequest
 from attnfun.targets.domain import Array, Box
+from attnfun.targets.files import lines_of
 
 MOST_ROWS = 4_000_000
 
@@ -36,37 +35,36 @@ class Columns:
         """
         label = str(path)
         rows, ids, where = [], [], []
-        with _opened(label) as stream:
-            try:
-                reader = csv.reader(stream, skipinitialspace=True)
-                header = [name.strip() for name in next(reader, [])]
-                names = tuple(wanted) if wanted is not None else tuple(
-                    n for n in header if n != "id" and n not in without
-                )
-                missing = [name for name in names if name not in header]
-                if missing or not names:
-                    shown = ", ".join(header)[:80] or "nothing"
-                    lack = f"no column {', '.join(missing)}" if missing else "no column of values"
-                    raise InvalidRequest(f"{label}: {lack} in its header ({shown})")
-                twice = [name for name in (*names, "id") if header.count(name) > 1]
-                if twice:
-                    raise InvalidRequest(f"{label}: column {twice[0]} is there twice")
-                at = [header.index(name) for name in names]
-                named = header.index("id") if "id" in header and "id" not in names else None
-                for row in reader:
-                    if not row:
-                        continue
-                    line = f"{label}, line {reader.line_num}"
-                    if len(row) < len(header):
-                        raise InvalidRequest(f"{line}: fewer cells than the header")
-                    rows.append([_number(row[k], line, header[k]) for k in at])
-                    where.append(line)
-                    if named is not None:
-                        ids.append(row[named].strip())
-                    if len(rows) > MOST_ROWS:
-                        raise InvalidRequest(f"{label}: more than {MOST_ROWS:,} rows")
-            except (UnicodeDecodeError, csv.Error) as error:
-                raise InvalidRequest(f"{label}: not a CSV file ({error})") from None
+        try:
+            reader = csv.reader(lines_of(label), skipinitialspace=True)
+            header = [name.strip() for name in next(reader, [])]
+            names = tuple(wanted) if wanted is not None else tuple(
+                n for n in header if n != "id" and n not in without
+            )
+            missing = [name for name in names if name not in header]
+            if missing or not names:
+                shown = ", ".join(header)[:80] or "nothing"
+                lack = f"no column {', '.join(missing)}" if missing else "no column of values"
+                raise InvalidRequest(f"{label}: {lack} in its header ({shown})")
+            twice = [name for name in (*names, "id") if header.count(name) > 1]
+            if twice:
+                raise InvalidRequest(f"{label}: column {twice[0]} is there twice")
+            at = [header.index(name) for name in names]
+            named = header.index("id") if "id" in header and "id" not in names else None
+            for row in reader:
+                if not row:
+                    continue
+                line = f"{label}, line {reader.line_num}"
+                if len(row) < len(header):
+                    raise InvalidRequest(f"{line}: fewer cells than the header")
+                rows.append([_number(row[k], line, header[k]) for k in at])
+                where.append(line)
+                if named is not None:
+                    ids.append(row[named].strip())
+                if len(rows) > MOST_ROWS:
+                    raise InvalidRequest(f"{label}: more than {MOST_ROWS:,} rows")
+        except csv.Error as error:
+            raise InvalidRequest(f"{label}: not a CSV file ({error})") from None
         if not rows:
             raise InvalidRequest(f"{label}: no row below the header")
         return cls(names, np.array(rows, dtype=np.float64), tuple(ids) if named is not None else None, tuple(where))
@@ -114,16 +112,3 @@ def _number(text: str, line: str, name: str) -> float:
     if not math.isfinite(value):
         raise InvalidRequest(f"{line}: {text.strip()!r:.40} in column {name!r} is not a finite number")
     return value
-
-
-@contextmanager
-def _opened(path: str) -> Iterator[TextIO]:
-    if path == "-":
-        yield sys.stdin
-        return
-    try:
-        stream = open(path, newline="", encoding="utf-8-sig")  # noqa: SIM115
-    except OSError as error:
-        raise InvalidRequest(f"cannot read {path}: {error.strerror or error}") from None
-    with stream:
-        yield stream

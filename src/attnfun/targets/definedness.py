@@ -32,6 +32,8 @@ from attnfun.targets.ranges import range_of
 from attnfun.targets.squares import sum_of_squares
 
 _BOXES = 6000
+_FEW_BOXES = 200
+_WORK = 600_000  # nodes × sub-boxes, above as few boxes as that
 
 
 @dataclass(frozen=True)
@@ -319,7 +321,7 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
     names = list(box.names)
     settled = [_settled(arguments, k, c.kind, box) for k, c in enumerate(found)]
     owners = [set(arguments.reachable((n,)).variables) for n in arguments.outputs]
-    done = 0
+    done, most = 0, min(_BOXES, max(_FEW_BOXES, _WORK // len(arguments.nodes)))
     while len(lows):
         values = enclosures(arguments, names, lows, highs)
         kept = np.ones(len(lows), dtype=bool)
@@ -342,7 +344,7 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
         if (
             len(lows)
             and worst is not None
-            and (done + 2 * len(lows) > _BOXES or np.max((highs - lows) * weight) < 2.0**-40)
+            and (done + 2 * len(lows) > most or np.max((highs - lows) * weight) < 2.0**-40)
         ):
             x = (lows[0] + highs[0]) / 2
             raise Infeasible(f"could not prove that {_describe(extended, worst)} (open near {_at(box, x)})")
@@ -417,7 +419,7 @@ def _rational_range(graph: Graph, ends: Mapping[str, tuple[Fraction, Fraction]])
                 low = Fraction(0)
         else:
             return None
-        if max(low.denominator.bit_length(), high.denominator.bit_length()) > 4000:
+        if max(n.bit_length() for end in (low, high) for n in end.as_integer_ratio()) > 4000:
             return None
         out.append((low, high))
     return out[graph.outputs[0]]

@@ -27,6 +27,7 @@ import numpy as np
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.expressions import Builder, Graph
 from attnfun.targets.domain import Array, Box
+from attnfun.targets.files import read_bytes
 
 MAX_WEIGHTS: Final = 60_000  # about three operations of the graph each
 FILE_LIMIT: Final = 64 << 20
@@ -282,13 +283,11 @@ def read_tensors(path: Path) -> dict[str, Array]:
     """All tensors as float64, exactly; bfloat16, which NumPy has not, is the head of a float32."""
     from safetensors import SafetensorError, deserialize
 
+    data = read_bytes(path, FILE_LIMIT)
     try:
-        size = path.stat().st_size
-        if size > FILE_LIMIT:
-            raise InvalidRequest(f"{path}: {size:,} bytes; networks of up to {FILE_LIMIT:,} are read")
-        entries = deserialize(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise InvalidRequest(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+        entries = deserialize(data)
+    except ValueError as error:
+        raise InvalidRequest(f"cannot read {path}: {error}") from None
     except SafetensorError as error:
         raise DamagedFile(f"{path} is not a whole safetensors file: {' '.join(str(error).split())[:80]}") from None
     found: dict[str, Array] = {}

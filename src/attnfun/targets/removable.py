@@ -28,15 +28,17 @@ from attnfun.errors import AttnfunError, Infeasible
 from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, Graph, Kink, SeriesAlgebra, precision, run, run_all
 from attnfun.expressions.canonical import canonical
 from attnfun.expressions.enclosures import Ball, arb, ball, lower, upper
-from attnfun.expressions.graph import NOT_ANALYTIC, Ratio
+from attnfun.expressions.graph import MAX_EXPONENT, NOT_ANALYTIC, Ratio
 from attnfun.expressions.series import series_length
 from attnfun.targets.definedness import Condition, conditions, require_conditions
 from attnfun.targets.domain import Box
+from attnfun.targets.squares import factored
 
 _BITS = 128
 _ORDER = 12  # the most a denominator may vanish to
 _GRID = 257
 _PLACES = 8
+_MOST_STEPS = 1_000_000  # nodes looked at
 _PRODUCT = frozenset({"mul", "div", "powi", "neg"})
 _ALGEBRA = BallAlgebra(clip_sqrt=True, sharp=True)
 
@@ -198,11 +200,21 @@ class _Facts:
         self.box, self.builder = box, Builder()
         self._vanish: dict[int, bool] = {}
         self._varies: list[bool] = []
+        self._between: dict[int, dict[int, None]] = {}
+        self.steps = 0
+
+    def spend(self, steps: int) -> None:
+        """Count work; Infeasible past what is worth spending on a target's singularities."""
+        self.steps += steps
+        if self.steps > _MOST_STEPS:
+            raise Infeasible(f"removable singularities: more than {_MOST_STEPS:,} steps")
 
     def range(self, n: int) -> tuple[float, float]:
         """Ends of one ball over the whole box; infinite where it is not defined."""
         with precision(_BITS):
-            value = run(self.builder.graph([n]), _ALGEBRA, _whole(self.box))[0]
+            graph = self.builder.graph([n])
+            self.spend(len(graph.nodes))
+            value = run(graph, _ALGEBRA, _whole(self.box))[0]
             return (lower(value), upper(value)) if value.is_finite() else (-math.inf, math.inf)
 
     def may_vanish(self, n: int) -> bool:
@@ -227,6 +239,7 @@ class _Facts:
         waiting = {n for n in outputs if self.varies(n)}
         while waiting:
             u = max(waiting)
+            self.spend(len(waiting))
             waiting.remove(u)
             if not waiting:
                 yield u
@@ -236,10 +249,13 @@ class _Facts:
 
     def is_function(self, n: int, u: int) -> bool:
         """Does every path from n to a variable meet u?"""
-        return self.varies(n) and u in self.passages([n])
+        if n not in self._between:
+            self._between[n] = dict.fromkeys(self.passages([n]))
+        return u in self._between[n]
 
     def as_function(self, outputs: Sequence[int], u: int) -> Graph:
         """The outputs as functions of the node u, which becomes the variable "u"."""
+        self.spend(max(outputs) + 1)
         out = Builder()
         at = {u: out.var("u")}
         for m in range(max(outputs) + 1):
@@ -254,8 +270,10 @@ class _Facts:
         if not (math.isfinite(low) and math.isfinite(high)):
             return []
         x = np.linspace(low, high, _GRID)
+        graph = self.as_function([n], u)
+        self.spend(10 * len(graph.nodes))
         with np.errstate(all="ignore"):
-            value = run(self.as_function([n], u), ArrayAlgebra(), {"u": x})[0]
+            value = run(graph, ArrayAlgebra(), {"u": x})[0]
         f = np.abs(np.broadcast_to(np.asarray(value, dtype=np.float64), x.shape))
         f = np.where(np.isfinite(f), f, np.inf)
         padded = np.concatenate([[np.inf], f, [np.inf]])
@@ -299,25 +317,7 @@ class _Groups:
 
     def factors(self, n: int) -> tuple[Fraction, Powers]:
         """n = c · Π base^p, bases that are no products."""
-        c = Fraction(1)
-        powers: Powers = {}
-        stack = [(n, 1)]
-        while stack:
-            m, p = stack.pop()
-            node = self.builder.node(m)
-            if node.op == "const" and isinstance(node.value, Fraction) and node.value:
-                c *= node.value**p
-            elif node.op == "mul":
-                stack += [(a, p) for a in node.args]
-            elif node.op == "div":
-                stack += [(node.args[0], p), (node.args[1], -p)]
-            elif node.op == "neg":
-                c *= (-1) ** abs(p)
-                stack.append((node.args[0], p))
-            elif node.op == "powi" and isinstance(node.value, int):
-                stack.append((node.args[0], p * node.value))
-            else:
-                powers[m] = powers.get(m, 0) + p
+        c, powers = factored(self.builder, n, MAX_EXPONENT)
         return c, {m: p for m, p in powers.items() if p}
 
     def product(self, c: Fraction, powers: Powers) -> int:
@@ -383,7 +383,11 @@ class _Groups:
         self, powers: Powers, own: list[int], w: int, a: Fraction, m: int
     ) -> tuple[list[int], list[int], int] | None:
         """The factors among `own`, functions of w, that vanish at w = a: above, below, and the power of w to add."""
-        orders = dict(zip(own, vanishing(self.facts.as_function(own, w), a), strict=True)) if own else {}
+        orders: dict[int, tuple[int, bool]] = {}
+        if own:
+            graph = self.facts.as_function(own, w)
+            self.facts.spend(5 * len(own) * len(graph.nodes))
+            orders = dict(zip(own, vanishing(graph, a), strict=True))
         top = [b for b in own if powers[b] > 0 and orders[b][0]]
         bottom = [b for b in own if powers[b] < 0 and orders[b][0]]
         balance = sum(powers[b] * orders[b][0] for b in own) + m

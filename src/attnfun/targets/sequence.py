@@ -35,6 +35,7 @@ from attnfun.targets.domain import Array, Box
 T = TypeVar("T")
 
 AGGREGATES = ("mean", "sum", "max", "min", "softmax_mean")
+_MOST_TEXT = 2_000  # characters of one expression, aggregates written out
 MAX_TOKENS = 64
 MANY_TOKENS = 1024  # of maps that treat all tokens alike, written by a program and not by hand: pairs of a set's points
 _EXPRESSION = "expression"
@@ -126,11 +127,11 @@ class SequenceMap:
             if d.graph is not None:
                 shown[d.name] = _written(d.graph, 0, shown)
             else:
-                shown[d.name] = f"{d.kind}({', '.join(shown.get(a, a) for a in d.args)})"
+                shown[d.name] = _cut(f"{d.kind}({', '.join(shown.get(a, a) for a in d.args)})")
         texts = []
         for row in self.rows:
             parts = [_written(row, o, shown) for o in range(len(row.outputs))]
-            texts.append(parts[0] if len(parts) == 1 else "[" + ", ".join(parts) + "]")
+            texts.append(parts[0] if len(parts) == 1 else _cut("[" + ", ".join(parts) + "]"))
         return texts[0] if len(texts) == 1 else "; ".join(f"{i + 1}: {text}" for i, text in enumerate(texts))
 
     def values(self, X: Array) -> Array:
@@ -362,7 +363,12 @@ def _written(graph: Graph, output: int, shown: Mapping[str, str]) -> str:
     import re
 
     text = graph.text(graph.outputs[output])
-    return re.sub(r"[A-Za-z_][A-Za-z_0-9]*", lambda m: shown.get(m.group(), m.group()), text)
+    return _cut(re.sub(r"[A-Za-z_][A-Za-z_0-9]*", lambda m: shown.get(m.group(), m.group()), text))
+
+
+def _cut(text: str) -> str:
+    """Aggregates stand in aggregates, and text may double with each: what nobody would read is cut."""
+    return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 1] + "…"
 
 
 def _names(box: Box, tokens: int) -> list[str]:

@@ -20,6 +20,7 @@ from attnfun.expressions import Builder, Graph
 
 Factors = dict[int, int]
 _MOST = 12  # terms looked at
+_MOST_POWER = 64
 
 
 def sum_of_squares(
@@ -115,25 +116,38 @@ def _terms(build: Builder, node: int) -> list[tuple[Fraction, Factors]] | None:
 
 def _factors(build: Builder, node: int) -> tuple[Fraction, Factors]:
     """node = coefficient · Π base^exponent with whole exponents."""
-    coefficient, powers = Fraction(1), dict[int, int]()
-    stack = [(node, 1)]
-    while stack:
-        n, e = stack.pop()
-        inner = build.node(n)
-        if inner.op == "const" and isinstance(inner.value, Fraction) and inner.value != 0:
-            coefficient *= inner.value**e
-        elif inner.op == "neg":
-            coefficient *= (-1) ** (e % 2)
-            stack.append((inner.args[0], e))
-        elif inner.op == "mul":
-            stack += [(a, e) for a in inner.args]
-        elif inner.op == "div":
-            stack += [(inner.args[0], e), (inner.args[1], -e)]
-        elif inner.op == "powi" and isinstance(inner.value, int) and abs(inner.value * e) <= 64:
-            stack.append((inner.args[0], e * inner.value))
-        else:
-            powers[n] = powers.get(n, 0) + e
+    coefficient, powers = factored(build, node, _MOST_POWER)
     return coefficient, {b: e for b, e in powers.items() if e}
+
+
+def factored(build: Builder, node: int, most: int) -> tuple[Fraction, Factors]:
+    """node = coefficient · Π base^exponent, exponents of size `most` at most; what would pass it stays a base.
+
+    Nodes are taken from the last to the first, arguments standing before what uses them, so each is opened once with
+    the sum of its exponents, however many paths lead to it.
+    """
+    coefficient, powers, open_ = Fraction(1), Factors(), {node: 1}
+    while open_:
+        n = max(open_)
+        e = open_.pop(n)
+        inner = build.node(n)
+        parts: list[tuple[int, int]] | None = None
+        if inner.op == "const" and isinstance(inner.value, Fraction) and inner.value != 0 and abs(e) <= most:
+            coefficient, parts = coefficient * inner.value**e, []
+        elif inner.op == "neg":
+            coefficient, parts = coefficient * (-1) ** (e % 2), [(inner.args[0], e)]
+        elif inner.op == "mul":
+            parts = [(a, e) for a in inner.args]
+        elif inner.op == "div":
+            parts = [(inner.args[0], e), (inner.args[1], -e)]
+        elif inner.op == "powi" and isinstance(inner.value, int):
+            parts = [(inner.args[0], e * inner.value)]
+        if parts is None or any(abs(open_.get(a, 0) + p) > most for a, p in parts):
+            powers[n] = e
+            continue
+        for a, p in parts:
+            open_[a] = open_.get(a, 0) + p
+    return coefficient, powers
 
 
 def _merged(a: Factors, b: Factors) -> Factors:

@@ -24,6 +24,7 @@ import numpy as np
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.limits.embedding.check import Ranking, check_embedding
 from attnfun.limits.embedding.relevance import Relevance
+from attnfun.targets.files import require_regular
 
 if TYPE_CHECKING:
     from attnfun.limits.embedding.dimension import EmbeddingDimension
@@ -73,6 +74,7 @@ def load_embedding(path: str | os.PathLike[str]) -> tuple[Any, Any, dict[str, An
     """queries, documents and the metadata of a .safetensors that `save` wrote; `check_embedding` judges them."""
     from safetensors import SafetensorError, safe_open
 
+    require_regular(path)
     try:
         with safe_open(os.fspath(path), framework="numpy") as stored:
             meta = json.loads((stored.metadata() or {})["attnfun"])

@@ -14,6 +14,7 @@ lines that begin with # are skipped. Documents that are only judged irrelevant b
 from __future__ import annotations
 
 import csv
+import io
 import os
 from pathlib import Path
 from tokenize import TokenError
@@ -23,8 +24,10 @@ import numpy as np
 
 from attnfun.errors import InvalidRequest
 from attnfun.limits.embedding.relevance import Relevance, grade
+from attnfun.targets.files import read_bytes, read_text
 
 _BROKEN = (OSError, ValueError, EOFError, MemoryError, SyntaxError, TypeError, KeyError, TokenError)  # of a .npy
+_MATRIX_LIMIT = 4 << 30
 _QUERY_HEADERS = {"query", "query-id", "query_id", "queryid", "qid", "topic", "id", ""}
 
 
@@ -65,8 +68,7 @@ def load_matrix(path: str | os.PathLike[str]) -> Any:
     name = os.fspath(path)
     if Path(name).suffix == ".npy":
         try:
-            with open(name, "rb") as stream:
-                return np.lib.format.read_array(stream, allow_pickle=False)
+            return np.lib.format.read_array(io.BytesIO(read_bytes(name, _MATRIX_LIMIT)), allow_pickle=False)
         except _BROKEN as error:
             raise InvalidRequest(f"cannot read {name!r:.80}: {getattr(error, 'strerror', None) or error}") from None
     lines = [line for line in _text(name).split("\n") if line.strip() and not line.startswith("#")]
@@ -80,11 +82,7 @@ def load_matrix(path: str | os.PathLike[str]) -> Any:
 
 def _text(name: str) -> str:
     """The text, with \\n for every end of a line; ids may hold what `splitlines` would cut at besides."""
-    try:
-        return Path(name).read_text("utf-8-sig")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise InvalidRequest(f"cannot read {name!r:.80}: {reason}") from None
+    return read_text(name).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _judgements(lines: list[tuple[int, str]]) -> list[tuple[Any, ...]]:

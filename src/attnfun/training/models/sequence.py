@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from attnfun.certify import Certificate
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.network import Cost, TokenArchitecture, TokenNetwork, TokenTransformer, load_tokens, save_tokens
-from attnfun.network.sequence_tokens import TokenSequence, sequence_to_torch
+from attnfun.network.sequence_tokens import TokenSequence
+from attnfun.network.torch_form import sequence_to_torch
 from attnfun.sequence_approximant import sequences_of
 from attnfun.targets import Box, SequenceMap
 from attnfun.training.models.common import kept, trained_words

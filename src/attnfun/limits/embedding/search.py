@@ -49,27 +49,26 @@ def smaller(core: Core, known: Found, lower: int, seed: int, say: Callable[[str]
     while low < best.dimension:
         middle = (low + best.dimension) // 2
         say(f"free optimisation at dimension {middle}")
-        found = free_at(core, middle, seed, tries=1)
+        found = free_at(core, middle, seed)
         if found is None:
             low = middle + 1
         else:
             best = found
     if lower < best.dimension < known.dimension and not large:
         say(f"free optimisation at dimension {best.dimension - 1}")
-        best = free_at(core, best.dimension - 1, seed + 3, tries=1) or best
+        best = free_at(core, best.dimension - 1, seed + 1) or best
     return best
 
 
-def free_at(core: Core, dim: int, seed: int, tries: int) -> Found | None:
+def free_at(core: Core, dim: int, seed: int) -> Found | None:
     """Vectors of free optimisation that round to integers which rank the core, or None; for cores that are not huge."""
     if core.m * core.n > _LARGE:
         return None
     starts = int(np.clip(40_000 / (core.m * core.n), 1, 8))
-    for attempt in range(tries):
-        for Q, D in free(core, dim, min(_steps(core), 1000), starts, seed + attempt):
-            found = _mended(core, Found(dim, Q, D / np.linalg.norm(D, axis=1).max(), "descent"))
-            if found is not None and to_integers(core, found.queries, found.documents) is not None:
-                return found
+    for Q, D in free(core, dim, min(_steps(core), 1000), starts, seed):
+        found = _mended(core, Found(dim, Q, D / np.linalg.norm(D, axis=1).max(), "descent"))
+        if found is not None and to_integers(core, found.queries, found.documents) is not None:
+            return found
     return None
 
 

@@ -59,7 +59,7 @@ class SequenceApproximant:
 
     def to_torch(self, dtype: Any = None) -> torch.nn.Module:
         """(batch, n, d) → (batch, n, p): a linear embedding, then one F.scaled_dot_product_attention a layer."""
-        from attnfun.network.sequence_tokens import sequence_to_torch
+        from attnfun.network.torch_form import sequence_to_torch
 
         return sequence_to_torch(self.literal(), dtype)
 

@@ -78,9 +78,8 @@ class SetApproximant:
         """(batch, n, d) → (batch, outputs): a linear layer that makes the pairs, then one attention call a layer."""
         from attnfun.network.set_torch import SetAttention
 
-        module = self.sequence.to_torch(dtype)
-        kind = next(module.buffers()).dtype
-        return SetAttention(module, self.target.points, self.target.box.dim, self.method == "pairs", kind)
+        module: Any = self.sequence.to_torch(dtype)
+        return SetAttention(module, self.target.points, self.target.box.dim, self.method == "pairs")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the sequence network and its target (tokens are elements, or pairs), for `af.load` and `af.verify`."""

@@ -24,6 +24,20 @@ def random_sets(m: int, n: int, k: int, seed: int) -> Relevance:
     return of_rows([tuple(rng.choice(n, k, replace=False).tolist()) for _ in range(m)], n)
 
 
+def planted(dim: int, seed: int, m: int = 100, n: int = 60, k: int = 3, decades: float = 0.0) -> NDArray[np.bool_]:
+    """The k documents of the largest products with each query, all normal in R^dim: `dim` dimensions are enough.
+
+    `decades` > 0: documents of lengths 10^−decades to 1, the first of them at the origin.
+    """
+    rng = np.random.default_rng(seed)
+    documents, queries = rng.standard_normal((n, dim)), rng.standard_normal((m, dim))
+    if decades:
+        documents *= 10.0 ** -rng.uniform(0, decades, (n, 1)) / np.linalg.norm(documents, axis=1, keepdims=True)
+        documents[0] = 0.0
+    scores = queries @ documents.T
+    return scores >= np.sort(scores, axis=1)[:, -k, None]
+
+
 def intervals(m: int, n: int, seed: int) -> NDArray[np.bool_]:
     """Random intervals of a hidden order."""
     rng = np.random.default_rng(seed)

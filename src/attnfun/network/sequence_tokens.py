@@ -25,21 +25,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from attnfun.errors import AttnfunError, Infeasible, InvalidRequest
+from attnfun.errors import Infeasible
 from attnfun.network.head import AnyArray, Array, Head, rounded
 from attnfun.network.literal import ENTRY_LIMIT, GAP, shut_out
 from attnfun.network.network import Network
 from attnfun.network.sequence import Apply, Gather, GatherHead, SequenceNetwork, Spread
 from attnfun.network.token_transformer import TokenTransformer
 from attnfun.network.tokens import TokenHead, TokenLayer, TokenNetwork
-
-if TYPE_CHECKING:
-    import torch
 
 
 @dataclass(frozen=True, eq=False)
@@ -408,15 +405,3 @@ def _ceil(value: float, dtype: str) -> float:
     if not math.isfinite(result):
         raise Infeasible(f"logits of size {value:.3g} are too large to shut anything out below them in {dtype}")
     return result
-
-
-def sequence_to_torch(literal: TokenSequence, dtype: Any = None) -> torch.nn.Module:
-    """(batch, n, d) or (n, d) in, (batch, n, p) or (n, p) out: the embedding, then one attention call a layer."""
-    name = literal.network.dtype if dtype is None else str(dtype).removeprefix("torch.")
-    if name not in ("float64", "float32"):
-        raise InvalidRequest(f"torch networks are float64 or float32, not {dtype}")
-    try:
-        from attnfun.network import sequence_torch
-    except ImportError as error:
-        raise AttnfunError("torch is not installed: pip install 'attnfun[torch]'") from error
-    return sequence_torch.SequenceAttention(literal, name)

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnfun.errors import InvalidRequest
+from attnfun.network.sequence_torch import SequenceAttention
+from attnfun.network.torch_proved import Proved
 
 
-class SetAttention(nn.Module):
+class SetAttention(Proved):
     """A sequence module behind the linear layer that makes pairs, and a read-out of one token."""
 
-    def __init__(self, sequence: nn.Module, points: int, dim: int, pairs: bool, dtype: torch.dtype) -> None:
-        super().__init__()
+    def __init__(self, sequence: SequenceAttention, points: int, dim: int, pairs: bool) -> None:
+        super().__init__(*(str(kind).removeprefix("torch.") for kind in (sequence.proved, sequence.dtype)))
         self.sequence, self.points, self.dim, self.pairs = sequence, points, dim, pairs
         if pairs:
             eye = np.eye(points)
-            self.register_buffer("left", torch.tensor(np.repeat(eye, points, axis=0), dtype=dtype))
-            self.register_buffer("right", torch.tensor(np.tile(eye, (points, 1)), dtype=dtype))
+            self._keep("left", np.repeat(eye, points, axis=0))
+            self._keep("right", np.tile(eye, (points, 1)))
 
     def forward(self, X: Tensor) -> Tensor:
         given = torch.as_tensor(X)
@@ -31,7 +33,7 @@ class SetAttention(nn.Module):
             raise InvalidRequest(f"sets of shape {tuple(given.shape)}: (batch, {self.points}, {self.dim}) is needed")
         tokens = given
         if self.pairs:
-            given = given.to(self.get_buffer("left"))
-            tokens = torch.cat([self.get_buffer("left") @ given, self.get_buffer("right") @ given], dim=2)
+            given = given.to(self._get("left"))
+            tokens = torch.cat([self._get("left") @ given, self._get("right") @ given], dim=2)
         result: Tensor = self.sequence(tokens)
         return result[:, 0]

@@ -13,21 +13,20 @@ from __future__ import annotations
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnfun.errors import InvalidRequest
-from attnfun.network.head import AnyArray
 from attnfun.network.token_transformer import TokenTransformer
 from attnfun.network.tokens import TokenNetwork
+from attnfun.network.torch_proved import Proved
 
 
-class TokenAttention(nn.Module):
+class TokenAttention(Proved):
     """(n, width) or (batch, n, width) tokens -> read-out of every given token; one attention call a layer."""
 
     def __init__(self, model: TokenNetwork | TokenTransformer, dtype: str) -> None:
-        super().__init__()
         network = model.attention if isinstance(model, TokenTransformer) else model
-        self.dtype: torch.dtype = getattr(torch, dtype)
+        super().__init__(network.dtype, dtype)
         self.width, self.layers = network.width, len(network.layers)
         self.heads = [len(layer.heads) for layer in network.layers]
         for number, layer in enumerate(network.layers):
@@ -53,28 +52,25 @@ class TokenAttention(nn.Module):
         self._keep("constants", network.constants)
         self._keep("readout", network.readout)
 
-    def _keep(self, name: str, array: AnyArray) -> None:
-        self.register_buffer(name, torch.tensor(np.ascontiguousarray(array), dtype=self.dtype))
-
     def forward(self, tokens: Tensor) -> Tensor:
-        given = torch.as_tensor(tokens).to(self.get_buffer("readout"))
+        given = torch.as_tensor(tokens).to(self._get("readout"))
         if given.ndim not in (2, 3) or given.shape[-1] != self.width:
             raise InvalidRequest(f"tokens of shape {tuple(given.shape)}: (batch, n, {self.width}) is needed")
         X = given if given.ndim == 3 else given[None]
-        constants = self.get_buffer("constants")
+        constants = self._get("constants")
         Z = torch.cat([X, constants.expand(len(X), *constants.shape)], dim=1)
         for number in range(self.layers):
             query, key, value = (self._split(Z, f"{part}_{number}", number) for part in ("query", "key", "value"))
             out = F.scaled_dot_product_attention(query, key, value, scale=1.0)
-            kept = Z @ self.get_buffer(f"carry_{number}") if self.carries[number] else Z
-            Z = kept + out.transpose(1, 2).flatten(2) @ self.get_buffer(f"output_{number}")
+            kept = Z @ self._get(f"carry_{number}") if self.carries[number] else Z
+            Z = kept + out.transpose(1, 2).flatten(2) @ self._get(f"output_{number}")
             if self.units[number]:
-                inner, bias, outer = (self.get_buffer(f"{part}_{number}") for part in ("inner", "bias", "outer"))
+                inner, bias, outer = (self._get(f"{part}_{number}") for part in ("inner", "bias", "outer"))
                 Z = Z + torch.relu(Z @ inner + bias) @ outer
-        result = Z[:, : X.shape[1]] @ self.get_buffer("readout")
+        result = Z[:, : X.shape[1]] @ self._get("readout")
         return result if given.ndim == 3 else result[0]
 
     def _split(self, Z: Tensor, name: str, number: int) -> Tensor:
         """(batch, tokens, width) -> (batch, heads, tokens, e)."""
-        rows = Z @ self.get_buffer(name)
+        rows = Z @ self._get(name)
         return rows.reshape(*rows.shape[:2], self.heads[number], -1).transpose(1, 2)

@@ -18,20 +18,21 @@ from attnfun.network.tokens import TokenNetwork
 if TYPE_CHECKING:
     import torch
 
+    from attnfun.network.sequence_tokens import TokenSequence
+
 
 def to_torch(network: Network, dtype: Any = None, form: str = "cross", second: tuple[str, ...] = ()) -> torch.nn.Module:
     """A module with these weights as buffers: (n, d) -> (n,) for one output, else (n, outputs).
 
-    `dtype` is torch.float64, torch.float32 or their names (the network's own unless given). Forms as in `literal.py`;
-    the joint form's forward takes (X, Y), where `second` names the columns of Y. Cross and joint take any leading
-    shape, (batch, tokens, d) too. Agrees with `evaluate` up to rounding in that dtype, on the box.
-    An MLP has no forms: it is asked for as "cross", points in and values out.
+    `dtype` is torch.float64, torch.float32 or their names (the network's own unless given). A module warns, once, when
+    it is asked for in, cast to or autocast to a coarser dtype than the network's own, which its certificate is for.
+    Forms as in `literal.py`; the joint form's forward takes (X, Y), where `second` names the columns of Y. Cross and
+    joint take any leading shape, (batch, tokens, d) too. Agrees with `evaluate` up to rounding in that dtype, on the
+    box. An MLP has no forms: it is asked for as "cross", points in and values out.
     """
     if form not in FORMS:
         raise InvalidRequest(f"the form must be one of {', '.join(FORMS)}, not {form!r}")
-    name = network.dtype if dtype is None else str(dtype).removeprefix("torch.")
-    if name not in ("float64", "float32"):
-        raise InvalidRequest(f"torch networks are float64 or float32, not {dtype}")
+    name = _dtype(network.dtype, dtype)
     if network.is_mlp and (form != "cross" or second):
         raise InvalidRequest(f"this network is an MLP, not attention: it has no {form} form; leave the form out")
     try:
@@ -39,12 +40,12 @@ def to_torch(network: Network, dtype: Any = None, form: str = "cross", second: t
     except ImportError as error:
         raise AttnfunError("torch is not installed: pip install 'attnfun[torch]'") from error
     if network.is_mlp:
-        return torch_modules.ReluNetwork(network, name)
+        return torch_modules.ReluNetwork(network, name).telling()
     if form == "self":
         if second:
             raise InvalidRequest(f"the self form has one input sequence, not a second one of {list(second)}")
-        return torch_modules.SelfAttention(network, name)
-    return torch_modules.CrossAttention(network, name, form, second)
+        return torch_modules.SelfAttention(network, name).telling()
+    return torch_modules.CrossAttention(network, name, form, second).telling()
 
 
 def tokens_to_torch(network: TokenNetwork | TokenTransformer, dtype: Any = None) -> torch.nn.Module:
@@ -52,11 +53,26 @@ def tokens_to_torch(network: TokenNetwork | TokenTransformer, dtype: Any = None)
 
     One F.scaled_dot_product_attention (scale=1.0) a layer, whatever the number of heads.
     """
-    name = network.dtype if dtype is None else str(dtype).removeprefix("torch.")
-    if name not in ("float64", "float32"):
-        raise InvalidRequest(f"torch networks are float64 or float32, not {dtype}")
+    name = _dtype(network.dtype, dtype)
     try:
         from attnfun.network import token_torch
     except ImportError as error:
         raise AttnfunError("torch is not installed: pip install 'attnfun[torch]'") from error
-    return token_torch.TokenAttention(network, name)
+    return token_torch.TokenAttention(network, name).telling()
+
+
+def sequence_to_torch(literal: TokenSequence, dtype: Any = None) -> torch.nn.Module:
+    """(batch, n, d) or (n, d) in, (batch, n, p) or (n, p) out: the embedding, then one attention call a layer."""
+    name = _dtype(literal.network.dtype, dtype)
+    try:
+        from attnfun.network import sequence_torch
+    except ImportError as error:
+        raise AttnfunError("torch is not installed: pip install 'attnfun[torch]'") from error
+    return sequence_torch.SequenceAttention(literal, name).telling()
+
+
+def _dtype(own: str, asked: Any) -> str:
+    name = own if asked is None else str(asked).removeprefix("torch.")
+    if name not in ("float64", "float32"):
+        raise InvalidRequest(f"torch networks are float64 or float32, not {asked}")
+    return name

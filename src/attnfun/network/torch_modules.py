@@ -20,29 +20,19 @@ from __future__ import annotations
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.network.head import AnyArray
 from attnfun.network.literal import ENTRY_LIMIT, literal, shut_out, split_inputs
 from attnfun.network.network import Layer, Network
+from attnfun.network.torch_proved import Proved
 
 _BLOCK = 1 << 22
 """Attention weights at a time; more points than that are taken in blocks."""
 
 
-class _Buffers(nn.Module):
+class _OnPoints(Proved):
     rows = False
-
-    def __init__(self, dtype: str) -> None:
-        super().__init__()
-        self.dtype: torch.dtype = getattr(torch, dtype)
-
-    def _keep(self, name: str, array: AnyArray) -> None:
-        self.register_buffer(name, torch.tensor(np.ascontiguousarray(array), dtype=self.dtype))
-
-    def _get(self, name: str) -> Tensor:
-        return self.get_buffer(name)
 
     def _shaped(self, result: Tensor) -> Tensor:
         """One output is a number a point, not a row of one, unless rows are asked for."""
@@ -55,11 +45,11 @@ class _Buffers(nn.Module):
         return tensor
 
 
-class CrossAttention(_Buffers):
+class CrossAttention(_OnPoints):
     """Points ask a constant memory; in the joint form a point is (x, y) from two sequences."""
 
     def __init__(self, network: Network, dtype: str, form: str, second: tuple[str, ...]) -> None:
-        super().__init__(dtype)
+        super().__init__(network.dtype, dtype)
         self.form = form
         self.inputs = split_inputs(network, form, second)
         self.layers = len(network.layers)
@@ -126,11 +116,11 @@ class CrossAttention(_Buffers):
         return out.transpose(0, 1).reshape(n, H * out.shape[-1]) @ self._get(f"output_{number}")
 
 
-class SelfAttention(_Buffers):
+class SelfAttention(_OnPoints):
     """One sequence, the points and then all constant tokens, attends to itself in every layer."""
 
     def __init__(self, network: Network, dtype: str) -> None:
-        super().__init__(dtype)
+        super().__init__(network.dtype, dtype)
         form = literal(network, "self", dtype=dtype)
         self.inputs = len(network.inputs)
         self.layers = len(form.layers)
@@ -187,11 +177,11 @@ class SelfAttention(_Buffers):
         return Z[: len(x)] @ self._get("readout")
 
 
-class ReluNetwork(_Buffers):
+class ReluNetwork(_OnPoints):
     """An MLP with skip connections: linear maps and one torch.relu a layer."""
 
     def __init__(self, network: Network, dtype: str) -> None:
-        super().__init__(dtype)
+        super().__init__(network.dtype, dtype)
         self.inputs = len(network.inputs)
         self.units = [sum(block.keys for block in layer.heads) for layer in network.layers]
         for number, layer in enumerate(network.layers):

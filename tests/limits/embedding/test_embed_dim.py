@@ -13,7 +13,7 @@ from scipy.linalg import hadamard
 import attnfun as af
 from attnfun.limits.embedding import EmbeddingDimension, Relevance, check_embedding, check_obstruction, load_embedding
 from attnfun.limits.embedding.separate import ceiling
-from limits.relations import intervals, of_rows, random_sets, random_table, subsets
+from limits.relations import intervals, of_rows, planted, random_sets, random_table, subsets
 
 
 def holds(answer: EmbeddingDimension) -> None:
@@ -56,6 +56,29 @@ def test_intervals_and_nested_sets_are_closed() -> None:
     answer = af.embed_dim(np.tril(np.ones((30, 30))))
     holds(answer)
     assert answer.lower == answer.upper == 1
+
+
+def test_a_document_at_the_origin_saves_a_dimension() -> None:
+    answer = af.embed_dim({"1": ["a", "o"], "2": ["b", "o"], "3": ["c", "o"]}, table=[])
+    holds(answer)
+    assert answer.lower == answer.upper == 2
+
+
+def test_documents_of_many_lengths_need_no_more_than_the_dimension_they_came_from() -> None:
+    rng = np.random.default_rng(5)
+    seen = []
+    for seed in range(6):
+        answer = af.embed_dim(planted(2, seed, 14, 9, int(rng.integers(2, 6)), decades=1.5), table=[])
+        holds(answer)
+        seen.append(answer.upper)
+    assert max(seen) == 2
+
+
+@pytest.mark.parametrize(("dim", "seed"), [(2, 0), (2, 7), (3, 4)])
+def test_a_planted_relation_needs_the_dimension_it_was_planted_in(dim: int, seed: int) -> None:
+    answer = af.embed_dim(planted(dim, seed), table=[])
+    holds(answer)
+    assert answer.lower == answer.upper == dim
 
 
 def test_a_dimension_that_is_impossible_is_refused_with_the_reason() -> None:
@@ -197,6 +220,17 @@ def test_three_random_of_50(seed: int) -> None:
     answer = af.embed_dim(random_sets(100, 50, 3, seed), table=[])
     holds(answer)
     assert answer.lower >= 3 and answer.upper <= 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dim", [2, 3, 4, 5, 6])
+def test_planted_relations_of_60_documents_and_100_queries(dim: int) -> None:
+    """Twenty each: the planted dimension in 19 for 2 and 3, at most one more from 4 on; never more from below."""
+    answers = [af.embed_dim(planted(dim, seed), table=[]) for seed in range(20)]
+    for answer in answers:
+        holds(answer)
+        assert answer.lower <= dim and answer.upper <= dim + 1
+    assert dim > 3 or sum(answer.upper <= dim for answer in answers) >= 19
 
 
 @pytest.mark.slow

@@ -1,10 +1,18 @@
-"""Free optimisation: all coordinates of queries and documents, by Adam on a softened margin.
+"""Free optimisation: all coordinates of queries and documents, by Adam.
 
-Construction. Unit vectors. With s_ij = q_i·D_j and a temperature T the margin of row i is softened to
-−T·log Σ_{relevant} e^{−s/T} − T·log Σ_{irrelevant} e^{s/T}. `free` lowers the mean of softplus(1 − margin_i/T) from a
-random start, T falling *quadratically* from 0.3 to 0.004, which is what decides between success and failure. `refine`
-raises the softened minimum over all rows from a start that is already right. Both return the best vectors met, by the
-true margin, so a refinement never loses its start.
+`free` looks for any embedding in d dimensions, from random starts. It works one dimension up, where lengths and
+thresholds are no longer special. Statement: queries q_i and thresholds t_i with q_i·D_j > t_i for relevant j and
+q_i·D_j < t_i for irrelevant j exist in R^d if and only if unit vectors u_i, v_j and w of R^(d+1) exist with u_i·v_j > 0
+for relevant j, u_i·v_j < 0 for irrelevant j and w·v_j > 0 for all j. Argument: take v_j along (D_j, 1), u_i along
+(q_i, −t_i) and w = (0, 1); conversely write v_j = (w·v_j) (D_j + w) and u_i = q_i − t_i w with D_j and q_i orthogonal
+to w, then u_i·v_j = (w·v_j) (q_i·D_j − t_i). So documents of all lengths, the origin among them, are reached on the
+unit sphere, and queries and documents play the same part. Lowered is the mean of softplus(1 − s_ij u_i·v_j / T) over
+all signs s_ij = ±1, the temperature T falling with the fourth power of the steps left, from 0.3 to 0.1 down to 0.003.
+
+`widen` raises the margin of separate.py: queries of length 1, documents in the unit ball. With s_ij = q_i·D_j the
+margin of row i is softened to −T·log Σ_{relevant} e^{−s/T} − T·log Σ_{irrelevant} e^{s/T}. From a random start the mean
+of softplus(1 − margin_i/T) is lowered, from a start that is already right the softened minimum over all rows is raised.
+The best vectors met are returned, by the true margin, so that a start is never lost.
 
 Bound. None: margins are measured here and proved later, on integers.
 
@@ -12,6 +20,8 @@ Failure mode. Local optima: that nothing is found at a dimension proves nothing 
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,19 +33,52 @@ MOST_ENTRIES = 400_000
 """Queries × documents of the core up to which a descent is tried: a step looks at all of them."""
 
 
-def free(core: Core, dim: int, steps: int, seed: int) -> tuple[Array, Array, float]:
-    """Queries, documents and their margin, best of the run; a margin ≤ 0 is a failure."""
+def free(core: Core, dim: int, steps: int, starts: int, seed: int) -> Iterator[tuple[Array, Array]]:
+    """Queries and documents of each start, the best first; stops early when one start is right by a third of T."""
+    signs = np.concatenate([np.where(core.dense, 1.0, -1.0), np.ones((1, core.n))])
+    rng = np.random.default_rng(seed)
+    U, V = (_unit(rng.standard_normal((starts, count, dim + 1))) for count in signs.shape)
+    best = U.copy(), V.copy(), np.full(starts, -np.inf)
+    adam = _Adam(U, V)
+    hot = np.geomspace(0.3, 0.1, starts)[:, None, None]  # the hottest all end alike, the others differ
+    for step in range(1, steps + 1):
+        T = 0.003 + (hot - 0.003) * (1 - step / steps) ** 4
+        S = U @ V.transpose(0, 2, 1)
+        S *= signs
+        least = S.min(axis=(1, 2))
+        better = least > best[2]
+        for kept, now in zip(best, (U, V, least)):
+            kept[better] = now[better]
+        if (3 * least > T[:, 0, 0]).any():
+            break
+        S /= T
+        S -= 1.0
+        np.exp(np.minimum(S, 60.0, out=S), out=S)
+        S += 1.0
+        np.divide(-signs, S, out=S)
+        slopes = (_along(slope, X) for slope, X in ((S @ V, U), (S.transpose(0, 2, 1) @ U, V)))
+        U, V = (_unit(X) for X in adam.moved((U, V), slopes, 0.05, step, steps))
+    for start in np.argsort(-best[2], kind="stable"):
+        U, V = best[0][start], best[1][start]
+        lengths = V @ U[-1]
+        if lengths.min() > 0:
+            across = np.linalg.svd(U[-1:])[2][1:].T
+            yield U[:-1] @ across, _centred((V @ across) / lengths[:, None])
+
+
+def widen(core: Core, dim: int, steps: int, seed: int) -> tuple[Array, Array, float]:
+    """From a random start: queries, documents and their margin, best of the run; a margin ≤ 0 is a failure."""
     rng = np.random.default_rng(seed)
     Q, D = rng.standard_normal((core.m, dim)), rng.standard_normal((core.n, dim))
-    return _adam(core, Q, D, steps, (0.3, 0.004), 0.05, stop=True)
+    return _widen(core, Q, _unit(D), steps, (0.3, 0.004), 0.05, stop=True)
 
 
 def refine(core: Core, Q: Array, D: Array, steps: int, reached: float) -> tuple[Array, Array, float]:
-    """From vectors of margin `reached`: a margin at least that of their unit vectors."""
-    return _adam(core, Q, D, steps, (reached / 2, reached / 20), min(0.01, reached), stop=False)
+    """From vectors of margin `reached`, documents in the unit ball: a margin at least that."""
+    return _widen(core, Q, D, steps, (reached / 2, reached / 20), min(0.01, reached), stop=False)
 
 
-def _adam(
+def _widen(
     core: Core, Q: Array, D: Array, steps: int, temperatures: tuple[float, float], rate: float, stop: bool
 ) -> tuple[Array, Array, float]:
     """`stop`: the mean loss, until every row is right by two temperatures; otherwise the worst rows, to the end."""
@@ -43,9 +86,9 @@ def _adam(
     owner = np.repeat(np.arange(core.m), lengths)
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     inner = owner * core.n + np.concatenate(core.rows)  # flat places of the relevant scores, row by row
-    Q, D = _unit(Q), _unit(D)
+    Q, D = _unit(Q), _in_ball(D)
     best = (Q, D, -np.inf)
-    moments = [np.zeros_like(Q), np.zeros_like(D), np.zeros_like(Q), np.zeros_like(D)]
+    adam = _Adam(Q, D)
     hot, cold = temperatures
     for step in range(1, steps + 1):
         T = cold + (hot - cold) * (1 - step / steps) ** 2
@@ -73,19 +116,47 @@ def _adam(
             pull *= core.m / pull.sum()
         S *= (pull / outside)[:, None]
         flat[inner] = -weights * (pull / inside)[owner]
-        slopes = S @ D, S.T @ Q
-        scale = rate * (1 - step / steps + 1e-3)
-        moved = []
-        for at, (X, slope) in enumerate(zip((Q, D), slopes)):
-            slope = slope - (slope * X).sum(axis=1, keepdims=True) * X  # along the sphere
-            first, second = moments[at], moments[at + 2]
-            first += 0.1 * (slope - first)
-            second += 0.001 * (slope * slope - second)
-            ahead = (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
-            moved.append(_unit(X - scale * ahead))
-        Q, D = moved
+        Q, D = adam.moved((Q, D), (_along(S @ D, Q), S.T @ Q), rate, step, steps)
+        Q, D = _unit(Q), _in_ball(D)
     return best
 
 
+class _Adam:
+    """The two moments of each of some arrays."""
+
+    def __init__(self, *points: Array) -> None:
+        self._moments = [(np.zeros_like(X), np.zeros_like(X)) for X in points]
+
+    def moved(
+        self, points: Iterable[Array], slopes: Iterable[Array], rate: float, step: int, steps: int
+    ) -> list[Array]:
+        """One step down, at a rate that falls to a thousandth."""
+        scale = rate * (1 - step / steps + 1e-3)
+        out = []
+        for X, slope, (first, second) in zip(points, slopes, self._moments):
+            first += 0.1 * (slope - first)
+            second += 0.01 * (slope * slope - second)
+            ahead = (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.99**step)) + 1e-8)
+            out.append(X - scale * ahead)
+        return out
+
+
+def _along(slope: Array, X: Array) -> Array:
+    """The part of a slope that runs along the sphere."""
+    return slope - (slope * X).sum(axis=-1, keepdims=True) * X
+
+
 def _unit(X: Array) -> Array:
-    return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-300)
+    return X / np.maximum(np.linalg.norm(X, axis=-1, keepdims=True), 1e-300)
+
+
+def _in_ball(X: Array) -> Array:
+    return X / np.maximum(np.linalg.norm(X, axis=-1, keepdims=True), 1.0)
+
+
+def _centred(D: Array) -> Array:
+    """Moved towards the centre of the smallest ball around (M. Bădoiu and K. Clarkson 2003): no ranking changes."""
+    centre = D.mean(axis=0)
+    for k in range(1, 101):
+        centre = centre + (D[np.linalg.norm(D - centre, axis=1).argmax()] - centre) / (k + 1)
+    return D - centre

@@ -7,7 +7,7 @@
 | `column curve` | changes of sign of the worst column, and one more | an order of the queries |
 | `simplex`, `columns` | n − 1, m | every document, or every query, its own axis |
 | `torus` | any | equispaced documents on several frequencies |
-| `descent` | any | free optimisation; `refined`: from another method's vectors |
+| `descent` | any | free optimisation, of all lengths and directions; `refined`: from another method's vectors |
 
 All of them only propose. An upper bound is a set of integer vectors that check.py has ranked exactly on the whole
 relation, a lower bound an obstruction that it has verified. Everything is deterministic: searches are bounded by steps,
@@ -171,7 +171,7 @@ def _answer(
         raise Infeasible(f"dim={dim}: impossible, {below.bound} are needed: {below.sentence}", {"dim": upper})
     if dim is not None and dim < upper:
         say(f"free optimisation at dimension {dim}")
-        found = free_at(core, dim, seed + 7, tries=6) or found
+        found = next(filter(None, (free_at(core, dim, seed + 7 + attempt) for attempt in range(3))), found)
         upper = found.dimension
     if dim is not None and dim < upper:
         what = f"no embedding found in {dim} dimensions, and no proof that there is none; {upper} are enough"

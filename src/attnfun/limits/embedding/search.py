@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from attnfun.limits.embedding import curve
 from attnfun.limits.embedding.circulant import frequency_search
 from attnfun.limits.embedding.consecutive import sign_changes
-from attnfun.limits.embedding.descent import MOST_ENTRIES, free, refine
+from attnfun.limits.embedding.descent import MOST_ENTRIES, free, refine, widen
 from attnfun.limits.embedding.integers import to_integers
 from attnfun.limits.embedding.relevance import Core, Indices
-from attnfun.limits.embedding.separate import best_queries, margin
+from attnfun.limits.embedding.separate import best_queries, best_query, gaps, margin
 
 Array = NDArray[np.float64]
 _POLISHED = 4_000_000
@@ -49,30 +49,47 @@ def smaller(core: Core, known: Found, lower: int, seed: int, say: Callable[[str]
     while low < best.dimension:
         middle = (low + best.dimension) // 2
         say(f"free optimisation at dimension {middle}")
-        found = free_at(core, middle, seed, tries=1 if large else 3)
+        found = free_at(core, middle, seed)
         if found is None:
             low = middle + 1
         else:
             best = found
     if lower < best.dimension < known.dimension and not large:
         say(f"free optimisation at dimension {best.dimension - 1}")
-        best = free_at(core, best.dimension - 1, seed + 3, tries=4) or best
+        best = free_at(core, best.dimension - 1, seed + 1) or best
     return best
 
 
-def free_at(core: Core, dim: int, seed: int, tries: int) -> Found | None:
+def free_at(core: Core, dim: int, seed: int) -> Found | None:
     """Vectors of free optimisation that round to integers which rank the core, or None; for cores that are not huge."""
     if core.m * core.n > _LARGE:
         return None
-    for attempt in range(tries):
-        Q, D, reached = free(core, dim, _steps(core), seed + attempt)
-        if reached > 0 and to_integers(core, Q, D) is not None:
-            return Found(dim, Q, D, "descent")
+    starts = int(np.clip(40_000 / (core.m * core.n), 1, 8))
+    for Q, D in free(core, dim, min(_steps(core), 1000), starts, seed):
+        found = _mended(core, Found(dim, Q, D / np.linalg.norm(D, axis=1).max(), "descent"))
+        if found is not None and to_integers(core, found.queries, found.documents) is not None:
+            return found
     return None
 
 
+def _mended(core: Core, found: Found) -> Found | None:
+    """With the best query in every row that is not ranked, if that ranks them all: documents are what is hard to find.
+
+    A start with more than a tenth of its rows wrong is left alone.
+    """
+    queries = found.queries.copy()
+    wrong = np.flatnonzero(~(gaps(core, queries, found.documents) > 0))
+    if len(wrong) > 1 + core.m // 10:
+        return None
+    for i in wrong:
+        queries[i], gap = best_query(found.documents, core.rows[i], queries[i] / np.linalg.norm(queries[i]))
+        if not gap > 0:
+            return None
+    return replace(found, queries=queries)
+
+
 def _steps(core: Core) -> int:
-    return int(np.clip(75_000_000 / (core.m * core.n), 300, 3000))
+    return int(np.clip(75_000_000 / (core.m * core.n), 300, 2000))
 
 
 def best_at(core: Core, dim: int, known: Found, order: Indices, seed: int) -> Found:
@@ -92,7 +109,7 @@ def best_at(core: Core, dim: int, known: Found, order: Indices, seed: int) -> Fo
             start = around[0][[row[0] for row in core.rows]]
             candidates.append(Found(dim, best_queries(core, around[0], start), around[0], "torus"))
         if not here:
-            Q, D, least = free(core, dim, _steps(core), seed)
+            Q, D, least = widen(core, dim, _steps(core), seed)
             if least > 0:
                 candidates.append(Found(dim, Q, D, "descent"))
     candidates.sort(key=lambda c: -margin(core, c.queries, c.documents))

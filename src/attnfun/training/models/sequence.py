@@ -15,7 +15,8 @@ from attnfun.certify.stored import kept, read_back
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.network import Cost, TokenArchitecture, TokenNetwork, TokenTransformer, load_tokens, save_tokens
 from attnfun.network.sealed import Source
-from attnfun.network.sequence_tokens import TokenSequence, sequence_to_torch
+from attnfun.network.sequence_tokens import TokenSequence
+from attnfun.network.torch_form import sequence_to_torch
 from attnfun.sequence_approximant import sequences_of
 from attnfun.targets import Box, SequenceMap
 from attnfun.training.models.common import trained_words

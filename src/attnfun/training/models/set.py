@@ -56,9 +56,8 @@ class SetModel:
         """(batch, n, d) → (batch, outputs): a linear layer that makes the pairs, then one attention call a layer."""
         from attnfun.network.set_torch import SetAttention
 
-        module = self.model.to_torch(dtype)
-        kind = next(module.buffers()).dtype
-        return SetAttention(module, self.target.points, self.target.box.dim, self.method == "pairs", kind)
+        module: Any = self.model.to_torch(dtype)
+        return SetAttention(module, self.target.points, self.target.box.dim, self.method == "pairs")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model of its sequence map (tokens are elements, or pairs), as a constructed one does."""

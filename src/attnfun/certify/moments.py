@@ -123,7 +123,9 @@ def residual_models(
     return _models(_net_models(view, order, left, right), graph, names, order, left, right)
 
 
-def _models(net: Net, graph: Graph, names: tuple[str, ...], order: int, left: float, right: float) -> list[Model] | None:
+def _models(
+    net: Net, graph: Graph, names: tuple[str, ...], order: int, left: float, right: float
+) -> list[Model] | None:
     c, radius, nets = net
     if nets is None:
         return None
@@ -188,7 +190,7 @@ def residual_bound(
 
 
 def _range_form(net: Net, values: list[arb]) -> float:
-    """max_o |values_o − net_o(x)| for x in the interval of the net's models: a ball against the heads' Taylor ranges."""
+    """max_o |values_o − net_o(x)| for x in the models' interval: a ball against the heads' Taylor ranges."""
     _, radius, nets = net
     if nets is None:
         return math.inf

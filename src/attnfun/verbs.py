@@ -176,12 +176,14 @@ def _search(
             if certificate.error[0] > 1.5 * eps:
                 break  # its sizing missed something; less eps will not mend that
             reached = certificate.error[1]  # ask for as much less as the proof was over, a little more each time
-            room = eps / reached
+            room, lost = eps / reached, certificate.parts.get("rounding", 0.0)
             if dtype == "float32":  # of which only what is not rounding shrinks
                 if reached > 0.99 * before:
                     break
-                before, lost = reached, certificate.parts.get("rounding", 0.0)
                 room = max((eps - lost) / (reached - lost), 0.3 * room) if lost < 0.9 * eps else room
+            elif lost > eps or (reached > 10 * eps and reached > 0.5 * before):
+                break  # less eps mends neither rounding nor a proof that is far off and comes no nearer
+            before = reached
             share *= min(0.9, 0.95 * room) if reached < 100 * eps else 0.6
         methods[construction.name] = f"{construction.name}: {failure}"
         if method != "auto":

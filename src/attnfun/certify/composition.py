@@ -68,7 +68,7 @@ from attnfun.certify.unary import modulus, prove_unary, widened
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
 from attnfun.certify.witness import aimed_witness, computed_witness
 from attnfun.expressions import Graph, precision
-from attnfun.expressions.enclosures import upper
+from attnfun.expressions.enclosures import abs_upper, upper
 from attnfun.network import Head, Label, Labels, Network, ReluBlock
 from attnfun.targets import Function
 from attnfun.targets.squares import is_square
@@ -338,7 +338,7 @@ class Composition:
             carried, stray = self._norm(form, g, left, right, mismatch, carried, delta, "computed")
             follows, _ = self._norm(form, g, left, right, plain, follows, delta, "exact")
             below = stray if left >= low else below
-        enough = eps * 1e-3 if math.isfinite(eps) else 4 * rounding
+        enough = eps * 1e-3 / self._read(label.name) if math.isfinite(eps) else 4 * rounding
         own, method = self._unary(seen, g, (below, delta), enough, (low, high))
         apart = rounding if len(views) > 1 else 0.0  # pieces whose arguments differ do so in real arithmetic too
         computed = Errors.of(own, label.slope, mismatch, carried, rounding)
@@ -378,6 +378,11 @@ class Composition:
         shift, below = moved
         worth = upper(arb(root_slope(g, right)) * arb(shift))
         return (worth if worth < carried else carried), min(math.nextafter(left + below, math.inf), delta)
+
+    def _read(self, name: str) -> float:
+        """The largest weight with which an output reads the coordinate, or 1: it steers and proves nothing."""
+        forms = (self.reading.form(node).phis.get(name) for node in self.reading.program.outputs)
+        return max([1.0, *(abs_upper(beta) for beta in forms if beta is not None)])
 
     def _incoming(self, weights: Mapping[str, arb], errors: dict[str, float]) -> float:
         """Σ |β_i| E_i: how far the exact affine form of the computed stream is from its meaning."""

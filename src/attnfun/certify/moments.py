@@ -15,9 +15,8 @@ The target has its own Taylor form: coefficients f_i at c, and |f_n| r^n with f_
 g_i = f_i − h_i − (affine part)_i; the maximum is that of a parabola, at its vertex or an end.
 Keys whose logit lies more than 85 below the largest over the whole interval (a computed bound of the float error of the
 logits is counted) are left out; they weigh count · e^−85 (max V − min V)/δ. Where the target's series does not exist on
-the
-interval (a kink, a root at 0) the range form is used: f in a ball over the interval against the head's own Taylor
-range.
+the interval (a kink, a root at 0), or gives little (a long flat stretch), the range form is used: f in a ball over the
+interval against the head's own Taylor range.
 Intervals are halved, worst first, until each is below the goal. The bound is the maximum over intervals that always
 cover the
 domain, so a search that stops early may only return a larger bound, or nothing.
@@ -75,11 +74,13 @@ def _bisect(
     a, b = float(view.low[0]), float(view.high[0])
     first = np.linspace(a, b, 9)
     heap: list[tuple[float, float, float]] = []
-    count = 0
+    count, goal = 0, 0.0
+
+    def entered(left: float, right: float) -> tuple[float, float, float]:
+        return -residual_bound(view, graph, names, order, left, right, goal), left, right
+
     for left, right in itertools.pairwise(first):
-        heapq.heappush(
-            heap, (-residual_bound(view, graph, names, order, float(left), float(right)), float(left), float(right))
-        )
+        heapq.heappush(heap, entered(float(left), float(right)))
         count += 1
     while True:
         worst, left, right = heap[0]
@@ -98,9 +99,12 @@ def _bisect(
         seen = error_at(view, graph, names, np.array([middle]))
         if seen > low:
             low, witness = seen, np.array([middle])
-        heapq.heapreplace(heap, (-residual_bound(view, graph, names, order, left, middle), left, middle))
-        heapq.heappush(heap, (-residual_bound(view, graph, names, order, middle, right), middle, right))
+        heapq.heapreplace(heap, entered(left, middle))
+        heapq.heappush(heap, entered(middle, right))
         count += 2
+
+
+Net = tuple[float, float, list[tuple[list[arb], arb]] | None]  # of `_net_models`
 
 
 @dataclass(frozen=True)
@@ -117,7 +121,13 @@ def residual_models(
     view: View, graph: Graph, names: tuple[str, ...], order: int, left: float, right: float
 ) -> list[Model] | None:
     """One model an output on [left, right]; None where the target or a head has no Taylor form there."""
-    c, radius, nets = _net_models(view, order, left, right)
+    return _models(_net_models(view, order, left, right), graph, names, order, left, right)
+
+
+def _models(
+    net: Net, graph: Graph, names: tuple[str, ...], order: int, left: float, right: float
+) -> list[Model] | None:
+    c, radius, nets = net
     if nets is None:
         return None
     try:
@@ -139,9 +149,7 @@ def residual_models(
     ]
 
 
-def _net_models(
-    view: View, order: int, left: float, right: float
-) -> tuple[float, float, list[tuple[list[arb], arb]] | None]:
+def _net_models(view: View, order: int, left: float, right: float) -> Net:
     """Centre and radius, and per output the network's Taylor coefficients with a bound of what they leave out."""
     c = left + (right - left) / 2
     radius = math.nextafter(max(right - c, c - left), math.inf)
@@ -166,22 +174,30 @@ def _net_models(
     return c, radius, nets
 
 
-def residual_bound(view: View, graph: Graph, names: tuple[str, ...], order: int, left: float, right: float) -> float:
-    """An upper bound of max_o |f_o − net_o| on [left, right]; infinity where the forms do not apply."""
-    models = residual_models(view, graph, names, order, left, right)
+def residual_bound(
+    view: View, graph: Graph, names: tuple[str, ...], order: int, left: float, right: float, enough: float = 0.0
+) -> float:
+    """An upper bound of max_o |f_o − net_o| on [left, right], by Taylor forms, or where those give more than `enough`
+    by the range form if it is less; infinity where neither applies.
+    """
+    net, bound = _net_models(view, order, left, right), math.inf
+    models = _models(net, graph, names, order, left, right)
     if models is not None:
-        return _largest([top + m.rest for m in models for top in _tops(m.coefficients, m.radius)])
-    return _range_form(view, run(graph, BallAlgebra(clip_sqrt=True), {names[0]: ball(left, right)}), order, left, right)
+        bound = _largest([top + m.rest for m in models for top in _tops(m.coefficients, m.radius)])
+    if bound <= enough:
+        return bound
+    values = run(graph, BallAlgebra(clip_sqrt=True), {names[0]: ball(left, right)})
+    return min(bound, _range_form(net, values))
 
 
-def _range_form(view: View, values: list[arb], order: int, left: float, right: float) -> float:
-    """max_o |values_o − net_o(x)| for x in [left, right]: a ball against the heads' Taylor ranges."""
-    _, radius, nets = _net_models(view, order, left, right)
+def _range_form(net: Net, values: list[arb]) -> float:
+    """max_o |values_o − net_o(x)| for x in the models' interval: a ball against the heads' Taylor ranges."""
+    _, radius, nets = net
     if nets is None:
         return math.inf
     off = []
-    for value, (net, rest) in zip(values, nets, strict=True):
-        off.append(arb(abs_upper(value - net[0])) + _size([arb(0), *net[1:]], radius) + rest)
+    for value, (series, rest) in zip(values, nets, strict=True):
+        off.append(arb(abs_upper(value - series[0])) + _size([arb(0), *series[1:]], radius) + rest)
     return _largest(off)
 
 
@@ -330,12 +346,12 @@ def range_bound(view: View, values: list[arb], left: float, right: float, goal: 
     """max_o |values_o − net_o(x)| for x in [left, right], from the heads' Taylor ranges, worst first halved until below
     `goal` or some hundred times.
     """
-    heap = [(-_range_form(view, values, 8, left, right), left, right)]
+    heap = [(-_range_form(_net_models(view, 8, left, right), values), left, right)]
     for _ in range(200):
         worst, a, b = heap[0]
         middle = a + (b - a) / 2
         if -worst <= goal or not a < middle < b:
             break
-        heapq.heapreplace(heap, (-_range_form(view, values, 8, a, middle), a, middle))
-        heapq.heappush(heap, (-_range_form(view, values, 8, middle, b), middle, b))
+        heapq.heapreplace(heap, (-_range_form(_net_models(view, 8, a, middle), values), a, middle))
+        heapq.heappush(heap, (-_range_form(_net_models(view, 8, middle, b), values), middle, b))
     return -heap[0][0]

@@ -20,9 +20,11 @@ from fractions import Fraction
 from attnfun.constructions.compose_program import step_graph
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.expressions import ArrayAlgebra, Builder, Graph, run
+from attnfun.expressions.order import arguments_first
 from attnfun.targets import Box
 from attnfun.targets.ranges import range_of
 
+_FREE = ("add", "sub", "neg", "mul", "div")
 Form = tuple[frozenset[tuple[str | int, Fraction]], Fraction]  # coefficients of variables and units, constant
 
 
@@ -168,9 +170,13 @@ class _Walk:
 
     def _form(self, index: int) -> Form | None:
         """The affine form of a program node in variables and units, if its coefficients are rational."""
-        if index not in self._forms:
-            self._forms[index] = self._read_form(index)
+        for i in arguments_first(index, self._addends, self._forms):
+            self._forms[i] = self._read_form(i)
         return self._forms[index]
+
+    def _addends(self, index: int) -> tuple[int, ...]:
+        node = self.builder.node(index)
+        return node.args if node.op in _FREE and index not in self.units else ()
 
     def _read_form(self, index: int) -> Form | None:
         node = self.builder.node(index)
@@ -179,9 +185,9 @@ class _Walk:
             return frozenset[tuple[str | int, Fraction]](), node.value
         if node.op == "var" or index in self.units:
             return frozenset({(str(node.value) if node.op == "var" else index, Fraction(1))}), Fraction(0)
-        if node.op not in ("add", "sub", "neg", "mul", "div"):
+        if node.op not in _FREE:
             return None
-        parts = [self._form(a) for a in node.args]
+        parts = [self._forms[a] for a in node.args]
         if any(part is None for part in parts):
             return None
         forms = [part for part in parts if part is not None]

@@ -51,6 +51,9 @@ from attnfun.expressions.relu_units import read_units
 from attnfun.network import Axis, Head, Label, Labels, Layer, Network, ReluBlock, rounded
 
 Fit = UnaryFit | SplineFit | TensorFit
+_MANY = 32  # steps from which on the first size that works is taken for each
+_MOST_STEPS = 400
+_MOST_KEYS = 6_000  # of all steps together, as estimated: past it fits and proofs take minutes
 _LARGE = 400  # operations of affine maps and relu: choices that the walk would weigh one by one, to no end
 
 
@@ -93,6 +96,8 @@ class Compose:
         mlp = request.realise == "mlp"
         steps = steps_of(finished, request)
         norms = {} if mlp else norms_of(finished.graph, steps)
+        if not mlp:
+            _require_few(steps)
         weights = sensitivities(finished.graph, steps, norms, request.eps)
         share = 0.9 * request.eps / len(steps)
         tolerances = tuple(share / max(s, 1e-300) for s in weights)
@@ -106,7 +111,7 @@ class Compose:
         else:
             pinned = {i for parts in norms.values() for i in parts}
             fits = tuple(
-                _fit(step, shift, tolerance, i in pinned, request)
+                _fit(step, shift, tolerance, i in pinned, request, len(steps) > _MANY)
                 for i, (step, shift, tolerance) in enumerate(zip(steps, shifts, tolerances, strict=True))
             )
         layers, rank = layers_of(finished.graph, steps), 1 + max(len(step.arguments) for step in steps)
@@ -143,13 +148,26 @@ def _program(target: Graph, request: Request, tensors: bool) -> Finished:
     return finished
 
 
-def _fit(step: Step, shift: float, tolerance: float, pinned: bool, request: Request) -> UnaryFit | TensorFit:
+def _require_few(steps: tuple[Step, ...]) -> None:
+    """An estimate of the whole before the first search."""
+    if len(steps) > _MOST_STEPS:
+        raise Infeasible(f"compose: {len(steps):,} steps; at most {_MOST_STEPS} are fitted and proved one by one")
+    sizes = {(s.function, s.ranges): 0 if s.is_tensor else rough_keys(s.function, s.low, s.high) for s in steps}
+    keys = sum(sizes[s.function, s.ranges] for s in steps)
+    if len(steps) > 1 and keys > _MOST_KEYS:
+        raise Infeasible(f"compose: about {keys:,.0f} keys in {len(steps)} steps; at most {_MOST_KEYS:,} are fitted")
+
+
+def _fit(
+    step: Step, shift: float, tolerance: float, pinned: bool, request: Request, quick: bool
+) -> UnaryFit | TensorFit:
     """The head (or heads) of one step, whose argument may be off by `shift`."""
     if step.is_tensor:
         return fit_tensor(step.function, step.ranges, tolerance, request)
     single = request.dtype == "float32"  # where one step cannot be as good as its share, others leave room
     try:
-        return fit_unary(*guarded(step, 2 * shift), tolerance, dtype=request.dtype, pinned=pinned, settle=single)
+        interval = guarded(step, 2 * shift)
+        return fit_unary(*interval, tolerance, dtype=request.dtype, pinned=pinned, quick=quick, settle=single)
     except Infeasible as why:  # what the step could reach, as an eps of the whole request
         ratio = (why.nearest or {}).get("eps", 0.0) / tolerance
         raise Infeasible(str(why), {"eps": float(f"{1.05 * ratio * request.eps:.2g}")} if ratio > 1 else None) from None

@@ -6,12 +6,14 @@ Ranges and signs are proved (`targets/ranges.py`); the rest is read off the grap
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 from attnfun.constructions.compose_program import dyadic
 from attnfun.constructions.compose_tensor import ARGUMENTS
 from attnfun.errors import Infeasible
 from attnfun.expressions import Builder, Graph
+from attnfun.expressions.order import arguments_first
 from attnfun.targets import Box
 from attnfun.targets.ranges import range_of
 
@@ -27,16 +29,20 @@ class Nodes:
         self.outputs = [self.at[o] for o in target.outputs]
         self._ranges: dict[int, tuple[float, float]] = {}
         self._variables: dict[int, frozenset[str]] = {}
+        self._is_affine: dict[int, bool] = {}
 
     def graph(self, *nodes: int) -> Graph:
         return self.source.graph(list(nodes))
 
     def variables(self, n: int) -> frozenset[str]:
-        if n not in self._variables:
-            node = self.source.node(n)
+        for m in arguments_first(n, self.arguments, self._variables):
+            node = self.source.node(m)
             own = frozenset([str(node.value)]) if node.op == "var" else frozenset()
-            self._variables[n] = own.union(*(self.variables(a) for a in node.args))
+            self._variables[m] = own.union(*(self._variables[a] for a in node.args))
         return self._variables[n]
+
+    def arguments(self, n: int) -> tuple[int, ...]:
+        return self.source.node(n).args
 
     def constant(self, n: int) -> bool:
         return not self.variables(n)
@@ -91,25 +97,36 @@ class Nodes:
             stack.extend(fresh)
         return seen
 
-    def _affine(self, n: int) -> bool:
+    def is_free(self, n: int) -> bool:
+        """Is the node an affine operation on its arguments?"""
         node = self.source.node(n)
-        if node.op == "var" or self.constant(n):
-            return True
-        free = node.op in ("add", "sub", "neg")
-        free = free or (node.op == "mul" and any(self.constant(a) for a in node.args))
-        free = free or (node.op == "div" and self.constant(node.args[1]))
-        return free and all(self._affine(a) for a in node.args)
+        if node.op == "mul":
+            return any(self.constant(a) for a in node.args)
+        return node.op in ("add", "sub", "neg") or (node.op == "div" and self.constant(node.args[1]))
 
-    def _affine_below(self, n: int) -> set[int]:
-        if self.constant(n):
-            return set()
-        if self._affine(n):
-            return {n}
-        return {m for a in self.source.node(n).args for m in self._affine_below(a)}
+    def _affine(self, n: int) -> bool:
+        for m in arguments_first(n, self.arguments, self._is_affine):
+            leaf = self.source.node(m).op == "var" or self.constant(m)
+            self._is_affine[m] = leaf or (self.is_free(m) and all(self._is_affine[a] for a in self.arguments(m)))
+        return self._is_affine[n]
+
+    def _affine_below(self, nodes: Sequence[int]) -> set[int]:
+        """The largest affine nodes from which the given ones are made."""
+        found, seen, stack = set[int](), set[int](), list(nodes)
+        while stack:
+            m = stack.pop()
+            if m in seen or self.constant(m):
+                continue
+            seen.add(m)
+            if self._affine(m):
+                found.add(m)
+            else:
+                stack.extend(self.arguments(m))
+        return found
 
     def cuts(self, n: int) -> list[tuple[int, ...]]:
         """Sets of nodes that n is a function of: its variables, the largest affine nodes below it, its own operands."""
-        found = {n} if self._affine(n) else {m for a in self.source.node(n).args for m in self._affine_below(a)}
+        found = self._affine_below([n])
         by_name = {str(self.source.node(m).value): m for m in self._below(n) if self.source.node(m).op == "var"}
         own = {a for a in self.source.node(n).args if not self.constant(a)}
         cuts = [tuple(sorted(by_name.values())), tuple(sorted(found)), tuple(sorted(own))]

@@ -12,6 +12,7 @@ import numpy as np
 from attnfun.constructions.unary.fit import estimate_keys
 from attnfun.errors import Infeasible
 from attnfun.expressions import ArrayAlgebra, Builder, Graph, Node, run
+from attnfun.expressions.order import arguments_first
 
 Ranges = tuple[tuple[float, float], ...]  # one for every argument of a step
 
@@ -20,12 +21,13 @@ Ranges = tuple[tuple[float, float], ...]  # one for every argument of a step
 class Program:
     """A program under construction: the builder of its graph and the heads found so far, φ → its arguments.
 
-    `meaning`: which node of the source a node of the program computes.
+    `meaning`: which node of the source a node of the program computes; `written`: the other way round.
     """
 
     builder: Builder = field(default_factory=Builder)
     heads: dict[int, tuple[int, ...]] = field(default_factory=dict)
     meaning: dict[int, int] = field(default_factory=dict)
+    written: dict[int, int] = field(default_factory=dict)
     ranges: dict[int, Ranges] = field(default_factory=dict)
 
     def head(self, phi: int, argument: int, low: float, high: float) -> int:
@@ -87,15 +89,12 @@ def step_graph(builder: Builder, phi: int, arguments: tuple[int, ...]) -> Graph:
     out = Builder()
     memo = {argument: out.var(name) for argument, name in zip(arguments, argument_names(len(arguments)), strict=True)}
 
-    def copy(n: int) -> int:
-        if n not in memo:
-            node = builder.node(n)
-            if node.op == "var":
-                raise Infeasible(f"compose: {node.value} reaches a head by another way than its arguments")
-            memo[n] = out.apply(node.op, *(copy(a) for a in node.args), value=node.value)
-        return memo[n]
-
-    return out.graph([copy(phi)])
+    for n in arguments_first(phi, lambda n: builder.node(n).args, memo):
+        node = builder.node(n)
+        if node.op == "var":
+            raise Infeasible(f"compose: {node.value} reaches a head by another way than its arguments")
+        memo[n] = out.apply(node.op, *(memo[a] for a in node.args), value=node.value)
+    return out.graph([memo[phi]])
 
 
 def dyadic(value: float, up: bool = False) -> Fraction:

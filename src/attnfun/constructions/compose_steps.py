@@ -16,6 +16,7 @@ from attnfun.constructions.compose_program import Finished, Ranges, argument_nam
 from attnfun.constructions.plan import Request
 from attnfun.errors import Infeasible
 from attnfun.expressions import ArrayAlgebra, Builder, Graph, run
+from attnfun.expressions.order import arguments_first
 from attnfun.targets import natural_domain
 from attnfun.targets.ranges import is_tight, range_of
 from attnfun.targets.squares import is_square
@@ -87,12 +88,22 @@ class Forms:
         self.index = {s.phi: i for i, s in enumerate(steps)}
         self.steps, self.names, self.parts = steps, names, parts
         self.memo: dict[int, tuple[dict[str, float], float]] = {}
+        self._constant: list[bool] = []
+        for node in program.nodes:
+            self._constant.append(node.op != "var" and all(self._constant[a] for a in node.args))
 
     def __call__(self, node: int) -> tuple[dict[str, float], float]:
         """(coefficients by coordinate name, constant)."""
-        if node not in self.memo:
-            self.memo[node] = self._form(node)
+        for i in arguments_first(node, self._needs, self.memo):
+            self.memo[i] = self._form(i)
         return self.memo[node]
+
+    def _needs(self, i: int) -> tuple[int, ...]:
+        """The nodes whose forms the form of node i is made of."""
+        if i in self.index:
+            k = self.index[i]
+            return () if self.parts is None or self.parts[k][0] == 0 else (self.steps[k].argument,)
+        return () if self._constant[i] else self.program.nodes[i].args
 
     def _form(self, i: int) -> tuple[dict[str, float], float]:
         node = self.program.nodes[i]
@@ -101,15 +112,15 @@ class Forms:
             slope, offset = (0.0, 0.0) if self.parts is None else self.parts[k]
             if slope == 0:
                 return {self.names[k]: 1.0}, offset
-            form, constant = self(self.steps[k].argument)
+            form, constant = self.memo[self.steps[k].argument]
             out = {n: slope * v for n, v in form.items()}
             out[self.names[k]] = out.get(self.names[k], 0.0) + 1.0
             return out, slope * constant + offset
         if node.op == "var":
             return {str(node.value): 1.0}, 0.0
-        if not self.program.reachable((i,)).variables:
+        if self._constant[i]:
             return {}, float(run(self.program.reachable((i,)), ArrayAlgebra(), {})[0])
-        parts = [self(a) for a in node.args]
+        parts = [self.memo[a] for a in node.args]
         if node.op in ("add", "sub"):
             return _combine(parts[0], parts[1], 1.0 if node.op == "add" else -1.0)
         if node.op == "neg":

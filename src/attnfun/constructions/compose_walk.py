@@ -34,6 +34,7 @@ from attnfun.constructions.compose_program import Finished, Program, Ranges, dya
 from attnfun.constructions.compose_tensor import MOST_KEYS, require_room, tensor_keys
 from attnfun.errors import Infeasible
 from attnfun.expressions import Builder, Graph
+from attnfun.expressions.order import arguments_first
 from attnfun.targets import Box, natural_domain
 
 _SPLIT = 5
@@ -68,29 +69,30 @@ class Walk(Nodes):
 
     def write(self, program: Program, n: int) -> int:
         """The node of `program` that computes source node n from variables and heads."""
-        written = self._write(program, n)
-        program.meaning.setdefault(written, n)
-        return written
+
+        def needs(m: int) -> tuple[int, ...]:
+            return self.arguments(m) if self.is_free(m) and not self.constant(m) else ()
+
+        for m in arguments_first(n, needs, program.written):
+            program.written[m] = self._write(program, m)
+            program.meaning.setdefault(program.written[m], m)
+        return program.written[n]
 
     def _write(self, program: Program, n: int) -> int:
         node = self.source.node(n)
         if self.constant(n) or node.op == "var":
             return self._copy(program, n, {})
-        if node.op in ("add", "sub", "neg"):
-            return program.builder.apply(node.op, *(self.write(program, a) for a in node.args))
-        if node.op == "mul" and any(self.constant(a) for a in node.args):
-            return program.builder.apply("mul", *(self.write(program, a) for a in node.args))
-        if node.op == "div" and self.constant(node.args[1]):
-            return program.builder.apply("div", *(self.write(program, a) for a in node.args))
+        if self.is_free(n):
+            return program.builder.apply(node.op, *(program.written[a] for a in node.args))
         return self.choose(n)(program)
 
     def _copy(self, program: Program, n: int, replaced: dict[int, int]) -> int:
         """Source node n in the program, with some source nodes replaced by program nodes."""
-        if n in replaced:
-            return replaced[n]
-        node = self.source.node(n)
-        args = [self._copy(program, a, replaced) for a in node.args]
-        return program.builder.apply(node.op, *args, value=node.value)
+        made = dict(replaced)
+        for m in arguments_first(n, self.arguments, made):
+            node = self.source.node(m)
+            made[m] = program.builder.apply(node.op, *(made[a] for a in node.args), value=node.value)
+        return made[n]
 
     def choose(self, n: int) -> Callable[[Program], int]:
         """The cheapest alternative for a nonlinear node, by the estimated keys of the heads it needs on its own; of
@@ -352,12 +354,14 @@ class Walk(Nodes):
         source = build.copy(self.source.node(i) for i in range(len(self.source)))
         memo: dict[int, int] = {}
 
-        def copy(n: int) -> int:
-            if n in program.meaning:
-                return source[program.meaning[n]]
-            if n not in memo:
-                node = program.builder.node(n)
-                memo[n] = build.apply(node.op, *(copy(a) for a in node.args), value=node.value)
-            return memo[n]
+        def needs(n: int) -> tuple[int, ...]:
+            return () if n in program.meaning else program.builder.node(n).args
 
-        return build.graph([copy(u)])
+        for n in arguments_first(u, needs, memo):
+            node = program.builder.node(n)
+            own = program.meaning.get(n)
+            if own is None:
+                memo[n] = build.apply(node.op, *(memo[a] for a in node.args), value=node.value)
+            else:
+                memo[n] = source[own]
+        return build.graph([memo[u]])

@@ -41,6 +41,8 @@ from attnfun.network import Head, Layer, Network
 
 MOST_KEYS = 2048
 """The most keys that are built, whatever `max_keys` allows: past it the proof would take minutes."""
+MOST_POINTS = 10**12
+"""The most points that are counted at all."""
 KEY_NAMES = "interpolation point {0}"
 _LABELLED = 0.94  # of eps, where *composition* proves: its heads are proved to 6 %
 
@@ -155,14 +157,24 @@ def _grids(line: BrokenLine, tolerances: list[float], variant: str, request: Req
 
 
 def points_for(low: float, high: float, tolerance: float, variant: str) -> int:
-    """The fewest points of a single head whose sampled error is within the tolerance."""
-    points = 1 if variant == "published" else 2
-    while True:
+    """The fewest points of a single head whose sampled error is within the tolerance: doubling, then bisection.
+
+    The error in units of the spacing changes little with the number of points, so the error itself falls with it.
+    """
+
+    def error(points: int) -> float:
         grid = Grid(low, high, points, None, variant)
-        error = constant(grid) * grid.spacing
-        if error <= tolerance:
-            return points
-        needed = grid.cells * error / tolerance  # errors are nearly proportional to the spacing
-        if not needed < 1e12:
-            raise Infeasible(f"interpolation: {needed:.3g} points would be needed", {"eps": tolerance * 1e6})
-        points = max(points + 1, math.floor(0.97 * needed) if needed > 40 else 0)
+        return constant(grid) * grid.spacing
+
+    least = 1 if variant == "published" else 2
+    if error(least) <= tolerance:
+        return least
+    few, enough = least, 2 * least  # too few, and enough of them
+    while not error(enough) <= tolerance:
+        few, enough = enough, 2 * enough
+        if enough > MOST_POINTS:
+            raise Infeasible(f"interpolation: more than {MOST_POINTS:.0e} points would be needed")
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        few, enough = (few, middle) if error(middle) <= tolerance else (middle, enough)
+    return enough

@@ -45,6 +45,7 @@ _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
 _SOFT = (2.0, 3.0, 4.0, 6.0)
 _SOFT_CELLS = 400
 _LARGE = 400  # operations of a target above which a quick estimate may refuse before the careful one
+_NARROWEST = 1e-7  # cell, as a part of its axis, that the search for cell counts looks at
 _EXPONENT = 14.0  # λ assumed when sizing; the checker chooses its own
 
 
@@ -103,10 +104,11 @@ class Partition:
         if keys > request.max_keys:
             d = len(cells)
             factor = (keys / max(request.max_keys, 1)) ** (1 / d) * 1.1
+            least = max(cells) >= 0.99 / _NARROWEST  # the search for the counts ended there
             raise Infeasible(
-                f"partition: about {keys:.3g} cells ({' x '.join(f'{c:,}' for c in cells)}) would be needed, "
+                f"partition: {'more than' if least else 'about'} {keys:.3g} cells ({' x '.join(f'{c:,}' for c in cells)}) would be needed, "
                 f"more than {request.max_keys:,}",
-                {"eps": float(f"{request.eps * factor:.2g}"), "method": "partition"},
+                None if least else {"eps": float(f"{request.eps * factor:.2g}"), "method": "partition"},
             )
         grid = Grid(cells, tuple(_sharpness(request, c) for c in cells))
         lost = sum(_logit_rounding(request, c, s) for c, s in zip(cells, grid.sharpness, strict=True))
@@ -256,7 +258,7 @@ def _cell_counts(request: Request) -> tuple[int, ...]:
     shares = widths / np.where(slopes > 0, slopes, np.inf)  # cell widths with equal oscillation an axis
     shares = np.where(slopes > 0, shares, 2.0 * widths)  # an axis that does not matter gets one cell
     shares = shares / np.max(shares / widths)
-    low, high = 1e-7, 1.0
+    low, high = _NARROWEST, 1.0
     if _oscillation(request, X, base, shares * high) <= request.eps:
         low = high
     for _ in range(40):

@@ -77,19 +77,18 @@ class _Canonical:
     # ------------------------------------------------------------ products and sums in canonical order
 
     def _powers(self, node: int, exponent: int, powers: dict[int, int]) -> None:
-        inner = self.out.node(node)
-        if inner.op == "const" and inner.value == 1:
-            return
-        if inner.op == "mul":
-            for a in inner.args:
-                self._powers(a, exponent, powers)
-        elif inner.op == "div":
-            self._powers(inner.args[0], exponent, powers)
-            self._powers(inner.args[1], -exponent, powers)
-        elif inner.op == "powi" and isinstance(inner.value, int):
-            powers[inner.args[0]] = powers.get(inner.args[0], 0) + exponent * inner.value
-        else:
-            powers[node] = powers.get(node, 0) + exponent
+        stack = [(node, exponent)]
+        while stack:
+            node, exponent = stack.pop()
+            inner = self.out.node(node)
+            if inner.op == "const" and inner.value == 1:
+                continue
+            if inner.op in ("mul", "div"):
+                stack += [(inner.args[0], exponent), (inner.args[1], exponent if inner.op == "mul" else -exponent)]
+            elif inner.op == "powi" and isinstance(inner.value, int):
+                powers[inner.args[0]] = powers.get(inner.args[0], 0) + exponent * inner.value
+            else:
+                powers[node] = powers.get(node, 0) + exponent
 
     def _product(self, parts: list[tuple[int, int]]) -> int:
         powers: dict[int, int] = {}
@@ -107,21 +106,24 @@ class _Canonical:
         return numerator if sides[1] is None else self.out.apply("div", numerator, sides[1])
 
     def _terms(self, coefficient: Fraction, node: int, terms: dict[int, Fraction]) -> None:
-        inner = self.out.node(node)
-        if inner.op in ("add", "sub"):
-            self._terms(coefficient, inner.args[0], terms)
-            self._terms(coefficient if inner.op == "add" else -coefficient, inner.args[1], terms)
-        elif inner.op == "neg":
-            self._terms(-coefficient, inner.args[0], terms)
-        elif inner.op == "mul" and self.out.node(inner.args[0]).op == "const":
-            value = self.out.node(inner.args[0]).value
-            assert isinstance(value, Fraction)
-            self._terms(coefficient * value, inner.args[1], terms)
-        elif inner.op == "const" and isinstance(inner.value, Fraction):
-            one = self.out.const(1)
-            terms[one] = terms.get(one, Fraction(0)) + coefficient * inner.value
-        else:
-            terms[node] = terms.get(node, Fraction(0)) + coefficient
+        stack = [(coefficient, node)]
+        while stack:
+            coefficient, node = stack.pop()
+            inner = self.out.node(node)
+            if inner.op in ("add", "sub"):
+                stack.append((coefficient, inner.args[0]))
+                stack.append((coefficient if inner.op == "add" else -coefficient, inner.args[1]))
+            elif inner.op == "neg":
+                stack.append((-coefficient, inner.args[0]))
+            elif inner.op == "mul" and self.out.node(inner.args[0]).op == "const":
+                value = self.out.node(inner.args[0]).value
+                assert isinstance(value, Fraction)
+                stack.append((coefficient * value, inner.args[1]))
+            elif inner.op == "const" and isinstance(inner.value, Fraction):
+                one = self.out.const(1)
+                terms[one] = terms.get(one, Fraction(0)) + coefficient * inner.value
+            else:
+                terms[node] = terms.get(node, Fraction(0)) + coefficient
 
     def _sum(self, parts: list[tuple[tuple[Fraction, int], int]]) -> tuple[Fraction, int]:
         terms: dict[int, Fraction] = {}

@@ -1,7 +1,7 @@
 """The expression graph: one list of operations, every shared subexpression stored once.
 
 A graph is in static single assignment form: node i may only use nodes 0..i-1, so every pass over it is a plain loop.
-`Builder` makes graphs. It shares equal nodes, folds rational constants exactly (and x+0, x*1, x**1), and numbers the
+`Builder` makes graphs. It shares equal nodes, folds rational constants exactly (and x+0, x*1, x**1, max(x, x)), numbers
 nodes in the order a depth-first walk from the outputs finishes them; two targets built by the same operations are
 therefore equal as values.
 
@@ -180,6 +180,8 @@ class Builder:
             return args[0]
         if op in ("add", "mul") and constants[0] == neutral:
             return args[1]
+        if op in ("max", "min") and args[0] == args[1]:
+            return args[0]
         return self._store(Node(op, args))
 
     def copy(self, nodes: Iterable[Node]) -> list[int]:

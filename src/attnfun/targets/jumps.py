@@ -42,8 +42,7 @@ def smoothed(relation: Relation, delta: float, eps: float) -> tuple[Relation, Ba
     """The relation r_δ of the module's statement, to be met at eps/2, and its band."""
     if isinstance(delta, bool) or not isinstance(delta, (int, float)) or not 0 < delta < math.inf or delta > 1e308:
         raise InvalidRequest(f"band={delta!r:.30}: a positive finite width is needed")
-    found: dict[int, Fraction] = {}
-    _collect(relation.graph, relation.graph.outputs[0], Fraction(1), found)
+    found = _collect(relation.graph)
     weight = sum(abs(c) for c in found.values())
     if not weight:
         raise InvalidRequest(f"band={delta:g}: {relation.text[:100]} has no sign() that jumps")
@@ -63,9 +62,8 @@ def smoothed(relation: Relation, delta: float, eps: float) -> tuple[Relation, Ba
 
 def likely_band(relation: Relation) -> float | None:
     """A tenth of what the arguments of the signs reach at samples, in one digit; None where no band helps."""
-    found: dict[int, Fraction] = {}
     try:
-        _collect(relation.graph, relation.graph.outputs[0], Fraction(1), found)
+        found = _collect(relation.graph)
     except InvalidRequest:
         return None
     box = relation.joint
@@ -77,27 +75,34 @@ def likely_band(relation: Relation) -> float | None:
     return float(f"{reach / 10:.0e}") if 0 < reach < 1e300 else None
 
 
-def _collect(graph: Graph, i: int, factor: Fraction, found: dict[int, Fraction]) -> None:
+def _collect(graph: Graph) -> dict[int, Fraction]:
     """c_i of every sign node that the output holds linearly; InvalidRequest for one that it holds otherwise."""
-    node = graph.nodes[i]
-    if node.op == "sign":
-        _refuse_signs(graph, node.args[0])  # a smoothed sign inside g would move g itself, and |g| >= delta with it
-        found[i] = found.get(i, Fraction(0)) + factor
-    elif node.op in ("add", "sub"):
-        _collect(graph, node.args[0], factor, found)
-        _collect(graph, node.args[1], factor if node.op == "add" else -factor, found)
-    elif node.op == "neg":
-        _collect(graph, node.args[0], -factor, found)
-    elif node.op in ("mul", "div"):
-        values = [graph.nodes[a].value if graph.nodes[a].op == "const" else None for a in node.args]
-        for k in (0, 1) if node.op == "mul" else (1,):
-            c = values[k]
-            if isinstance(c, Fraction):
-                _collect(graph, node.args[1 - k], factor * c if node.op == "mul" else factor / c, found)
-                return
-        _refuse_signs(graph, i)
-    else:
-        _refuse_signs(graph, i)
+    factors = {graph.outputs[0]: Fraction(1)}  # of nodes that the output holds linearly
+    found: dict[int, Fraction] = {}
+    for i in range(len(graph.nodes) - 1, -1, -1):  # what uses a node comes before it
+        node, factor = graph.nodes[i], factors.get(i)
+        if factor is None:
+            continue
+        shares: list[tuple[int, Fraction]] = []
+        if node.op == "sign":
+            _refuse_signs(graph, node.args[0])  # a smoothed sign inside g would move g itself, and |g| >= delta with it
+            found[i] = factor
+            continue
+        if node.op in ("add", "sub"):
+            shares = [(node.args[0], factor), (node.args[1], factor if node.op == "add" else -factor)]
+        elif node.op == "neg":
+            shares = [(node.args[0], -factor)]
+        elif node.op in ("mul", "div"):
+            values = [graph.nodes[a].value if graph.nodes[a].op == "const" else None for a in node.args]
+            for k in (0, 1) if node.op == "mul" else (1,):
+                c = values[k]
+                if isinstance(c, Fraction) and not shares:
+                    shares = [(node.args[1 - k], factor * c if node.op == "mul" else factor / c)]
+        if not shares:
+            _refuse_signs(graph, i)
+        for a, share in shares:
+            factors[a] = factors.get(a, Fraction(0)) + share
+    return found
 
 
 def _refuse_signs(graph: Graph, i: int) -> None:

@@ -93,6 +93,7 @@ def _one(
     known: Known,
     within: tuple[float, float],
 ) -> tuple[float, float]:
+    graph = Graph(_joined(graph), (o,))
     alone = graph.reachable((o,))
     graph = Graph(graph.nodes, (o,)) if known else alone
     own = [k for k, n in enumerate(names) if n in set(alone.variables)]
@@ -116,6 +117,24 @@ def _one(
     bottom = _bound(graph, names, low, high, least, budget, known, upper_end=False)
     top = _bound(graph, names, low, high, most, budget, known, upper_end=True)
     return max(bottom, float(a[0])), min(top, float(b[0]))
+
+
+def _joined(graph: Graph) -> tuple[Node, ...]:
+    """The nodes, each in its place, with b + relu(a − b) written max(a, b) and a − relu(a − b) written min(a, b).
+
+    Both are identities, and balls of the right sides do not take a and b for independent of their difference.
+    """
+    out = list(graph.nodes)
+    for i, node in enumerate(graph.nodes):
+        if node.op not in ("add", "sub"):
+            continue
+        for plain, kink in (node.args, node.args[::-1])[: 2 if node.op == "add" else 1]:
+            if graph.nodes[kink].op != "relu":
+                continue
+            inner = graph.nodes[graph.nodes[kink].args[0]]
+            if inner.op == "sub" and inner.args[1 if node.op == "add" else 0] == plain:
+                out[i] = Node("max" if node.op == "add" else "min", inner.args)
+    return tuple(out)
 
 
 def _relaxed(

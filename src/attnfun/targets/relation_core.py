@@ -15,14 +15,16 @@ proofs and no choice. Failure mode: what is not seen is not used, and costs rank
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from attnfun.errors import InvalidRequest
 from attnfun.expressions import Builder, Graph
+from attnfun.expressions.graph import MAX_EXPONENT
 from attnfun.targets.domain import Box
 from attnfun.targets.ranges import range_of
 from attnfun.targets.relation import Relation, renamed
 
+_SUM, _PRODUCT = ("add", "sub", "neg"), ("mul",)
+_PARTS = 2_000  # of a sum or a product, counted as often as they occur
 _WORK = 60_000  # nodes × sub-boxes spent on the range of an inner function
 
 
@@ -155,33 +157,33 @@ def _sorted_sides(relation: Relation) -> Graph:
     builder = Builder()
     at: list[int] = []
     for i, node in enumerate(graph.nodes):
-        if sides[i] == "lr" and node.op in ("add", "sub", "neg"):
-            at.append(_gather(builder, _addends(graph, i, sides), at, sides, "add"))
-        elif sides[i] == "lr" and node.op == "mul":
-            at.append(_gather(builder, _multiplicands(graph, i, sides), at, sides, "mul"))
+        ops = _SUM if node.op in _SUM else _PRODUCT
+        parts = _parts(graph, i, sides, ops) if sides[i] == "lr" and node.op in ops else None
+        if parts is not None:
+            at.append(_gather(builder, parts, at, sides, ops[0]))
         else:
             at.append(builder.apply(node.op, *(at[a] for a in node.args), value=node.value))
     return builder.graph([at[o] for o in graph.outputs])
 
 
-def _addends(graph: Graph, i: int, sides: list[str]) -> list[tuple[int, bool]]:
-    """Nodes whose signed sum is node i; True: negated."""
-    node = graph.nodes[i]
-    if sides[i] == "lr" and node.op in ("add", "sub"):
-        second = _addends(graph, node.args[1], sides)
-        if node.op == "sub":
-            second = [(n, not minus) for n, minus in second]
-        return _addends(graph, node.args[0], sides) + second
-    if sides[i] == "lr" and node.op == "neg":
-        return [(n, not minus) for n, minus in _addends(graph, node.args[0], sides)]
-    return [(i, False)]
+def _parts(graph: Graph, i: int, sides: list[str], ops: tuple[str, ...]) -> list[tuple[int, bool]] | None:
+    """The nodes, from left to right, into which node i falls at operations `ops` that mix the sides; True: negated.
 
-
-def _multiplicands(graph: Graph, i: int, sides: list[str]) -> list[tuple[int, bool]]:
-    node = graph.nodes[i]
-    if sides[i] == "lr" and node.op == "mul":
-        return _multiplicands(graph, node.args[0], sides) + _multiplicands(graph, node.args[1], sides)
-    return [(i, False)]
+    None where they are very many, each counted as often as it occurs.
+    """
+    found: list[tuple[int, bool]] = []
+    stack = [(i, False)]
+    while stack:
+        n, minus = stack.pop()
+        node = graph.nodes[n]
+        if sides[n] == "lr" and node.op in ops:
+            last = minus != (node.op in ("neg", "sub"))  # neg has one argument, its last
+            stack += [(node.args[-1], last), *((a, minus) for a in node.args[:-1])]
+        else:
+            found.append((n, minus))
+        if len(found) + len(stack) > _PARTS:
+            return None
+    return found
 
 
 def _gather(builder: Builder, parts: list[tuple[int, bool]], at: list[int], sides: list[str], op: str) -> int:
@@ -259,37 +261,53 @@ def factors_of(core: Core, symmetric: bool) -> list[Factor]:
 
 def _factors(builder: Builder, i: int) -> list[int]:
     """Nodes whose product is node i."""
-    node = builder.node(i)
-    if node.op == "mul":
-        return _factors(builder, node.args[0]) + _factors(builder, node.args[1])
-    if node.op == "neg":
-        return [builder.const(-1), *_factors(builder, node.args[0])]
-    if node.op == "powi":
-        return [builder.apply("powi", f, value=node.value) for f in _factors(builder, node.args[0])]
-    if node.op == "div":
-        below = [builder.apply("powi", f, value=-1) for f in _factors(builder, node.args[1])]
-        return _factors(builder, node.args[0]) + below
-    if node.op == "exp":
-        return [builder.apply("exp", s) for s in _summands(builder, node.args[0])]
-    return [i]
+    found: list[int] = []
+    stack = [(i, 1)]
+    while stack:
+        n, power = stack.pop()
+        node = builder.node(n)
+        if node.op == "mul":
+            stack += [(node.args[1], power), (node.args[0], power)]
+        elif node.op == "div":
+            stack += [(node.args[1], -power), (node.args[0], power)]
+        elif node.op == "powi" and isinstance(node.value, int) and abs(power * node.value) <= MAX_EXPONENT:
+            stack.append((node.args[0], power * node.value))
+        elif node.op == "neg":
+            found.append(builder.const((-1) ** abs(power)))
+            stack.append((node.args[0], power))
+        else:
+            pieces = [n]
+            if node.op == "exp":
+                pieces = [builder.apply("exp", s) for s in _summands(builder, node.args[0])]
+            found += [builder.apply("powi", piece, value=power) for piece in pieces]
+        if len(found) + len(stack) > _PARTS:
+            return [i]
+    return found
 
 
 def _summands(builder: Builder, i: int) -> list[int]:
     """Nodes whose sum is node i."""
-    node: Any = builder.node(i)
-    if node.op in ("add", "sub"):
-        second = _summands(builder, node.args[1])
-        if node.op == "sub":
-            second = [builder.apply("neg", s) for s in second]
-        return _summands(builder, node.args[0]) + second
-    if node.op == "neg":
-        return [builder.apply("neg", s) for s in _summands(builder, node.args[0])]
-    if node.op in ("mul", "div"):
-        for k in (0, 1) if node.op == "mul" else (0,):
-            other = node.args[1 - k]
-            if not builder.graph([other]).variables:
-                pieces = _summands(builder, node.args[k])
-                if node.op == "div":
-                    return [builder.apply("div", s, other) for s in pieces]
-                return [builder.apply("mul", other, s) for s in pieces]
-    return [i]
+    found: list[int] = []
+    stack: list[tuple[int, tuple[tuple[str, int], ...]]] = [(i, ())]  # nodes, and what is done to them outside
+    while stack:
+        n, outside = stack.pop()
+        node = builder.node(n)
+        if node.op in ("add", "sub"):
+            second = (*outside, ("neg", -1)) if node.op == "sub" else outside
+            stack += [(node.args[1], second), (node.args[0], outside)]
+            continue
+        if node.op == "neg":
+            stack.append((node.args[0], (*outside, ("neg", -1))))
+            continue
+        sides = {"mul": (0, 1), "div": (0,)}.get(node.op, ())
+        k = next((k for k in sides if not builder.graph([node.args[1 - k]]).variables), None)
+        if k is not None:
+            stack.append((node.args[k], (*outside, (node.op, node.args[1 - k]))))
+            continue
+        for op, other in reversed(outside):
+            args = (n,) if op == "neg" else (other, n) if op == "mul" else (n, other)
+            n = builder.apply(op, *args)
+        found.append(n)
+        if len(found) + len(stack) > _PARTS:
+            return [i]
+    return found

@@ -31,6 +31,7 @@ _NEAR = 12.0  # ratio of the distances to a nearby singular point above which on
 _FELT = 1.8  # and above which a ladder is one of the starts
 _KINK_SHARE = 0.3  # of eps that the rounding of a kink may cost
 _DEGREE = 6
+_FINEST = {"float64": 1e-280, "float32": 1e-30}  # distance from a singular point that slopes of keys can resolve
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,11 @@ def problem(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Pr
                 if outer > _FELT * distance:
                     near.append(Side(feature.at, side, 0.25 * distance, 1.1 * outer))
                 continue
+            if 0 < distance < _FINEST[dtype]:
+                raise Infeasible(
+                    f"tangent: the interval begins {distance:.3g} from the singular point {feature.at:.6g}; heads in "
+                    f"{dtype} follow it down to about {_FINEST[dtype]:.0e}"
+                )
             inner = 0.1 * distance if distance > 0 else 0.4 * _inner(graph, feature.at, side, outer, eps, dtype)
             if inner < 0.3 * outer:
                 ladders.append(Side(feature.at, side, inner, outer))

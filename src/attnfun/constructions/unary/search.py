@@ -12,6 +12,7 @@ of least cost is returned, for the steps of a composition may lend each other ro
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,12 +20,14 @@ import numpy as np
 from attnfun.constructions.unary.keys import Array, Keys
 from attnfun.constructions.unary.layout import Layout, Problem, layouts
 from attnfun.constructions.unary.project import Pieces, Sample, columns, solve, tune
+from attnfun.errors import Infeasible
 
 _RIDGE = {"float64": 1 / 30, "float32": 1 / 10}
 _LEAST = {"float64": 0.0, "float32": 8 * 2.0**-24}  # of the ridge: about what rounding costs a unit of value
 _GOAL = {"float64": 0.75, "float32": 0.4}  # of eps, where tuning stops
 _CAP = {"float64": 100.0, "float32": 25.0}
 _MOST = 400  # keys
+_HOPELESS = 3  # times as many keys as are tried: a guess beyond that ends the search before it begins
 _WORK = 6e8  # rough flops of all tuning
 _TUNABLE = 64  # keys: past that, tuning costs more than it saves
 _RESOLUTIONS = 0.3 * 1.12 ** np.arange(60)
@@ -130,7 +133,18 @@ def passes(p: Problem, c: Candidate) -> bool:
 
 
 def search(p: Problem, quick: bool) -> Candidate:
-    """The best candidate found; the caller looks at its error, for it may miss ε."""
+    """The best candidate found; the caller looks at its error, for it may miss ε.
+
+    A smooth function for which the mesh counts far more keys than are ever tried is refused before any search.
+    """
+    if not (p.ladders or p.kinks) and p.guess > _HOPELESS * _MOST:
+        reach = float(np.ptp(p.sample(1).f)) / 2
+        raise Infeasible(
+            f"tangent: about {p.guess:,} keys or more would be needed for {p.eps:.2g} on an interval of width "
+            f"{p.high - p.low:.3g}, and at most {_MOST} are tried: it would have to be {p.guess / _MOST:.2g} times "
+            "shorter or more",
+            {"eps": float(f"{1.1 * reach:.2g}")} if math.isfinite(reach) and reach > p.eps else None,
+        )
     families = layouts(p)
     if p.ladders:
         best = _first_untuned(p, families)
@@ -164,12 +178,21 @@ def _first_untuned(p: Problem, families: list[Layout]) -> tuple[int, Candidate] 
 def _nearest(p: Problem, families: list[Layout]) -> Candidate:
     single = p.dtype == "float32"
     resolutions = (1.0, 1.5, 2.0, 3.0) if single else (2.0, 4.0)
-    tried = (_untuned(p, layout, rho) for layout in families for rho in resolutions)
+    tried = (_untuned(p, pieces) for layout in families for pieces in _within(layout, resolutions))
     return min(tried, key=lambda c: c.cost if single else c.error)
 
 
-def _untuned(p: Problem, layout: Layout, rho: float) -> Candidate:
-    pieces = layout(rho)
+def _within(layout: Layout, resolutions: tuple[float, ...]) -> Iterator[Pieces]:
+    """The layout at the resolutions, up to the first with more keys than are tried, which is made coarser."""
+    for rho in resolutions:
+        pieces = layout(rho)
+        if sum(k.size for k in pieces) > _MOST:
+            yield _sized(layout, _MOST)
+            return
+        yield pieces
+
+
+def _untuned(p: Problem, pieces: Pieces) -> Candidate:
     n = sum(k.size for k in pieces)
     return finish(p, pieces, p.sample(n, 4), p.sample(n), polish=0)
 
@@ -187,7 +210,7 @@ def _coarsest(p: Problem, layout: Layout, most: int) -> Candidate | None:
     best: Candidate | None = None
     probe = high - 1 if most < _MOST else min(12, high - 1)
     while high - low > 1:
-        c = _untuned(p, layout, float(_RESOLUTIONS[probe]))
+        c = _untuned(p, layout(float(_RESOLUTIONS[probe])))
         if passes(p, c):
             high, best = probe, c
         elif hopeless(p, c):

@@ -80,7 +80,7 @@ def normal(form: Known, low: float, high: float, eps: float) -> Normal | None:
     if kind == "exp":
         top = ends[1]
         rate, at = form.w, (top - form.c) / form.w
-        return Normal(kind, ends[1] - ends[0], rate, at, loss / float(np.exp(min(top, 700.0))), False)
+        return Normal(kind, ends[1] - ends[0], rate, at, loss / float(np.exp(min(max(top, -700.0), 700.0))), False)
     if kind == "power 1/2" and abs(ends[0]) <= 1e-15 * ends[1]:
         return Normal("root", 1.0, form.w / ends[1], origin, loss / ends[1] ** 0.5, True)
     if not ends[0] > 0:

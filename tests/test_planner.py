@@ -20,6 +20,7 @@ SCORES = np.random.default_rng(0).normal(size=(20, 5)) @ np.random.default_rng(1
 ASKED: list[dict[str, Any]] = [
     {"task": "furthest-neighbour", "dim": 16, "context": 8, "eps": 0.1},
     {"task": "furthest-neighbour", "dim": 64, "context": 3, "eps": 0.1},
+    {"task": "nearest-neighbour", "dim": 8, "context": 5, "eps": 0.1},
     {"task": "matching", "context": 4096, "bits": 16},
     {"task": "matching", "order": 2},
     {"task": "sparse-averaging", "context": 64, "q": 4, "eps": 0.01, "bits": 32},
@@ -44,7 +45,8 @@ def test_what_is_excluded_is_never_constructed() -> None:
     """Each side from its own source: the bounds exclude nothing that a construction does."""
     found = af.plan("furthest-neighbour", dim=16, context=3, eps=0.1)
     for cell in found.cells:
-        lower = af.bounds.rank(16, cell.rank, cell.heads, setting="softmax-any-v").lower
+        two = af.bounds.rank(16, cell.rank, cell.heads, setting="softmax-any-v").lower
+        lower = max(two, af.bounds.neighbours(16, 2, cell.rank, cell.heads).lower)
         assert (cell.verdict == "impossible") == (cell.layers == 1 and lower >= 0.1)
         if cell.verdict == "constructed":
             assert cell.rank >= 16 or (cell.layers == 2 and cell.heads >= 16)
@@ -105,10 +107,11 @@ def test_budgets_cut_the_grid() -> None:
     assert set(cut.cells) == {c for c in free.cells if c.parameters <= 2048}
     assert all(c.parameters == 2 * 16 * c.rank * c.heads * c.layers for c in free.cells)
     assert cut.verdict(16, 1) is not None and cut.verdict(16, 64) is None
+    assert free.answer in cut.answer and "Within 2,048 parameters the smallest construction fits" in cut.answer
 
 
 def test_lax_tolerances_exclude_nothing() -> None:
-    found = af.plan("furthest-neighbour", dim=16, eps=0.6)
+    found = af.plan("furthest-neighbour", dim=16, eps=1.0)
     assert not any(c.verdict == "impossible" for c in found.cells)
     assert not any(c.verdict == "impossible" for c in af.plan("sparse-averaging", q=4, eps=0.2, bits=1).cells)
 

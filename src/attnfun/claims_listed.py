@@ -379,12 +379,14 @@ TESTED = (
     ),
     Tested(
         "what DeepSets needs: the counted quadratic forms are the exact Schur complements, no descent finds a function"
-        " of few features below the bound, and no target made of H sums is said to need more",
+        " of few features below the bound, no target made of H sums is said to need more, and no count is above"
+        " C(D+n, n) − 1",
         (
             "tests/limits/separation/test_sets.py::"
             "test_the_counted_form_is_the_inverse_of_the_schur_complement_exactly",
             "tests/limits/separation/test_sets.py::test_no_function_of_few_features_is_nearer_than_the_bound",
             "tests/sets/test_target.py::test_no_more_features_are_called_needed_than_a_deep_sets_has",
+            "tests/sets/test_verdicts.py::test_no_count_is_above_the_power_sums_that_determine_a_set",
         ),
     ),
     Tested(
@@ -495,7 +497,6 @@ TESTED = (
 SAMPLED = (
     ("that a comparison callable is a continuous preorder (no violation found)", "src/attnfun/preorders.py"),
     ("how often a utility on a net agrees with its callable", "src/attnfun/constructions/preorders/net.py"),
-    ("ranks of set functions that are no polynomials", "src/attnfun/limits/set_rank.py"),
     ("which features of a relation are taken, and how their towers are fitted", "src/attnfun/relation_search.py"),
     ("which margin the default beta of a retrieval head serves, and its wrong picks", "src/attnfun/retrieval_study.py"),
     ("how exact networks for inner functions of a relation have to be", "src/attnfun/relation_inner.py"),

@@ -15,9 +15,10 @@ import numpy as np
 
 from attnfun.constructions.neighbours import full_rank, scores
 from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.limits.separation.candidate_energies import MOST_CANDIDATES, MOST_DIM
+from attnfun.limits.separation.candidates import neighbours as neighbour_bound
 from attnfun.limits.separation.matching import average_bits
 from attnfun.limits.separation.matching import matching as matching_bound
-from attnfun.limits.separation.rank import SETTINGS
 from attnfun.limits.separation.rank import rank as rank_bound
 
 Judge = Callable[[int, int, int], tuple[str, str]]
@@ -43,6 +44,7 @@ class Family:
     hypotheses: tuple[str, ...]
     sources: tuple[str, ...]
     context: int | None = None  # where the task has its own
+    width: int | None = None  # of a token, where it is more than `dim`
 
 
 def family_of(
@@ -58,8 +60,8 @@ def family_of(
     say: Callable[[str], None],
 ) -> Family:
     """The family of a task that `planner.plan` has checked."""
-    if task == "furthest-neighbour":
-        return _furthest(dim, context, eps, setting)
+    if task in ("furthest-neighbour", "nearest-neighbour"):
+        return _neighbour(dim, context, eps, setting, task == "nearest-neighbour")
     if task == "matching":
         if order not in (2, 3):
             raise InvalidRequest(f"order={order!r}: 2 for pairs, 3 for triples")
@@ -69,34 +71,80 @@ def family_of(
     return _relation(matrix, eps, say)
 
 
-def _furthest(dim: int, context: int, eps: float, setting: str) -> Family:
-    if setting not in SETTINGS or setting == "scalar":
-        raise InvalidRequest(f"setting={setting!r}: write {', '.join(s for s in SETTINGS if s != 'scalar')}")
+_WITHIN = {  # heads of a setting are heads of these as well: what excludes one of them excludes it
+    "softmax-any-v": ("softmax-any-v", "layer-any-v"),
+    "softmax-scalar-v": ("softmax-scalar-v", "softmax-any-v", "layer-scalar-v", "layer-any-v"),
+    "layer-any-v": ("layer-any-v",),
+    "layer-scalar-v": ("layer-scalar-v", "layer-any-v"),
+}
+
+
+class _NeighbourBounds:
+    """The heads that one layer needs for the furthest or nearest point: the most of all bounds that hold for them.
+
+    `bounds.rank` has two candidates and `bounds.neighbours` any number; the same heads serve every length up to the
+    context, so the first holds for them, and the second with as many candidates as it computes. The nearest point is
+    the furthest from −y, and −y is as uniform as y.
+    """
+
+    def __init__(self, dim: int, context: int, eps: float, setting: str) -> None:
+        self.dim, self.eps = dim, eps
+        self.settings = [s for s in _WITHIN[setting] if dim >= 3 or not s.startswith("layer")]
+        self.candidates = min(context - 1, MOST_CANDIDATES) if dim <= MOST_DIM else None
+        self.found: dict[int, tuple[int, str]] = {}
+
+    def needed(self, rank: int) -> tuple[int, str]:
+        """The fewest heads of a rank that no bound excludes, and the bound that says so."""
+        if rank not in self.found:
+            some = [(self._two(rank, setting), f"bounds.rank, {setting}") for setting in self.settings]
+            if self.candidates is not None:
+                some.append((self._many(rank), f"bounds.neighbours, {self.candidates} candidates"))
+            self.found[rank] = max(some)
+        return self.found[rank]
+
+    def _two(self, rank: int, setting: str) -> int:
+        return int(rank_bound(self.dim, rank, 1, self.eps, setting).heads_needed or 0)
+
+    def _many(self, rank: int) -> int:
+        assert self.candidates is not None
+        return int(neighbour_bound(self.dim, self.candidates, rank, 1, self.eps).heads_needed or 0)
+
+    def texts(self, setting: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """(hypotheses, sources) of all of them."""
+        two = rank_bound(self.dim, 1, 1, self.eps, setting)
+        hypotheses, sources = two.hypotheses, (two.source,)
+        if self.candidates is not None:
+            many = neighbour_bound(self.dim, self.candidates, 1, 1, self.eps)
+            hypotheses += tuple(text.replace("K_h of rank at most 1", "K_h of the rank") for text in many.hypotheses)
+            sources += (many.source,)
+        return hypotheses, sources
+
+
+def _neighbour(dim: int, context: int, eps: float, setting: str, nearest: bool) -> Family:
+    if setting not in _WITHIN:
+        raise InvalidRequest(f"setting={setting!r}: write {', '.join(_WITHIN)}")
     if context < 3:
         raise InvalidRequest(f"context={context}: a query and two candidates are 3 tokens")
-    some = rank_bound(dim, 1, 1, eps, setting)
-    needed = {}
-
-    def heads_needed(rank: int) -> int:
-        if rank not in needed:
-            needed[rank] = int(rank_bound(dim, rank, 1, eps, setting).heads_needed or 0)
-        return needed[rank]
-
+    bounds = _NeighbourBounds(dim, context, eps, setting)
+    width = dim + context * nearest  # the nearest: a token holds its position too, which shuts itself out
     # the error of these heads is proved from dimension 3 on
-    beta = _temperature(full_rank.beta_for, dim, context, eps, False) if dim >= 3 else None
+    beta = _temperature(full_rank.beta_for, dim, context, eps, nearest) if dim >= 3 else None
     later = _temperature(scores.beta_for, dim, context, eps) if dim >= 3 else None
+    sign = "" if nearest else "-"
 
     def judge(rank: int, heads: int, layers: int) -> tuple[str, str]:
-        if rank >= dim and beta is not None:
-            return "constructed", f"full_rank: one head, W_Q W_K^T = -β I, β = {beta:.3g}"
-        if layers == 1 and heads < heads_needed(rank):
-            return "impossible", f"rank {rank} needs {_many(heads_needed(rank))} heads (bounds.rank, {setting})"
+        if rank >= width and beta is not None:
+            shut = ", positions shut a token out from itself" * nearest
+            return "constructed", f"full_rank: one head, W_Q W_K^T = {sign}β I, β = {beta:.3g}{shut}"
+        if layers == 1 and heads < bounds.needed(rank)[0]:
+            needed, source = bounds.needed(rank)
+            return "impossible", f"rank {rank} needs {_many(needed)} heads ({source})"
         if layers == 2 and later is not None and heads >= 2 * dim:
             return "constructed", f"scores: {2 * dim} heads of rank 1 at small β, then one by the score"
         return "unknown", UNKNOWN
 
-    thin, half = heads_needed(1), heads_needed(max(1, dim // 2))
-    fat = f"one head of rank {dim} does it (β = {beta:.3g})" if beta is not None else "no head is proved to do it"
+    thin, half = bounds.needed(1)[0], bounds.needed(max(1, dim // 2))[0]
+    fat = f"one head of rank {width} does it (β = {beta:.3g})" if beta is not None else "no head is proved to do it"
     answer = f"Few fat heads: {fat}, while heads of rank 1 "
     if thin <= 1:
         answer = f"At eps={eps:g} no bound tells thin heads from fat ones; {fat}"
@@ -107,29 +155,38 @@ def _furthest(dim: int, context: int, eps: float, setting: str) -> Family:
     if later is not None and thin > 1:
         answer += f"; with a second layer {2 * dim} thin heads do for one query"
     answer += ". (Family: the further or nearest point, a task of full rank.)"
-    more = (
-        f"prompts of 3 up to {context} tokens: the same heads must serve every length, so the bound for two candidates "
-        "holds for them",
-    )
+    hypotheses, sources = bounds.texts(setting)
+    more = ("eps is a mean square error, E|f|^2 = 1; bounds: one layer",)
+    if nearest:
+        more += ("the nearest point to y is the furthest from -y, which is as uniform: the same bounds",)
+    if context > 3:
+        taken = "2" if bounds.candidates is None else f"2 and of {bounds.candidates:,}"
+        more += (
+            f"prompts of 3 up to {context} tokens: the same heads must serve every length; a cell is impossible by the "
+            f"larger of the bounds of {taken} candidates, constructed for {context} tokens",
+        )
+    which = "nearest" if nearest else "furthest"
     built = []
     if beta is not None:
-        built.append(f"neighbours({dim}, {context}, method='full_rank'): one head of rank {dim}, every point a query")
+        made = f"neighbours({dim}, {context}, method='full_rank', which='{which}')"
+        built.append(f"{made}: one head of rank {width}, every point a query")
     if later is not None:
         thin_heads = f"2 layers, {2 * dim} + 1 heads of rank 1, one query"
-        built.append(f"neighbours({dim}, {context}, method='scores'): {thin_heads}")
+        built.append(f"neighbours({dim}, {context}, method='scores', which='{which}'): {thin_heads}")
     return Family(
         "nearest and furthest points: full rank",
         dim,
-        dim,
+        width,
         4 * dim,
         (1, 2),
-        (dim // 2, 3 * dim // 4, dim - 1),
-        (),
+        (dim // 2, 3 * dim // 4, dim - 1, dim),
+        (2 * dim,),
         judge,
         answer,
         tuple(built),
-        (*some.hypotheses, *(more if context > 3 else ()), "eps is a mean square error, E|f|^2 = 1; bounds: one layer"),
-        (some.source,),
+        (*hypotheses, *more),
+        sources,
+        width=width,
     )
 
 

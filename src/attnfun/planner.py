@@ -2,16 +2,18 @@
 
 | task | excluded by | constructed |
 | --- | --- | --- |
-| furthest-neighbour | `bounds.rank`, one layer | one head of full rank; 2d heads of rank 1, then one (two layers) |
+| furthest-neighbour | the most of `bounds.rank` and | one head of full rank; 2d heads of rank 1, then one (two |
+| and nearest-neighbour | `bounds.neighbours`, one layer | layers) |
 | matching, order 2 | nothing is known | one head of rank 2 (`matching`) |
 | matching, order 3 | `bounds.matching`, one layer, by bits | third-order attention: outside the grid of plain heads |
 | sparse-averaging | the bits of the query, one layer | `sparse_average`, one head or several |
 | relation | the rank of the score matrix (`rank_of`) | one head of the rank found |
 
 A cell is "impossible" with the bound that says so, "constructed" with the construction and its size, or "unknown".
-Parameters of a cell are those of W_Q and W_K: 2 · dim · rank · heads · layers. More heads, rank or layers than a
-construction needs may stand idle. Which way the pressure goes is a matter of the family of tasks, so the answer in one
-sentence names it.
+Parameters of a cell are those of W_Q and W_K: 2 · width · rank · heads · layers, where the width of a token is dim, and
+for the nearest point dim + context, for it holds its position. More heads, rank or layers than a construction needs may
+stand idle. Which way the pressure goes is a matter of the family of tasks, so the answer in one sentence names it; with
+a budget the sentence before it names the smallest construction, and whether it fits.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from attnfun.errors import InvalidRequest
 from attnfun.plan_tasks import Family, family_of
 from attnfun.targets.numbers import whole_number
 
-TASKS = ("furthest-neighbour", "matching", "sparse-averaging", "relation")
+TASKS = ("furthest-neighbour", "nearest-neighbour", "matching", "sparse-averaging", "relation")
 VERDICTS = ("impossible", "constructed", "unknown")
 _MOST_CELLS = 4000
 
@@ -46,7 +48,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Plan:
-    """The map of a task; `cells` are those within the budget."""
+    """The map of a task; `cells` are those within the budget.
+
+    `nearest`: the construction with the fewest parameters, within the budget or not; None where there is none.
+    """
 
     task: str
     dim: int
@@ -55,6 +60,7 @@ class Plan:
     bits: int
     budget: int | None
     cells: tuple[Cell, ...]
+    nearest: Cell | None
     answer: str
     family: str
     constructions: tuple[str, ...]
@@ -76,6 +82,7 @@ class Plan:
             "bits": self.bits,
             "budget": self.budget,
             "answer": self.answer,
+            "nearest": None if self.nearest is None else vars(self.nearest),
             "family": self.family,
             "counts": counts,
             "cells": [vars(cell) for cell in self.cells],
@@ -109,9 +116,9 @@ def plan(
 ) -> Plan:
     """What rank, heads and layers `task` needs at error `eps`: tokens of width `dim`, `context` tokens.
 
-    `task`: "furthest-neighbour", "matching" (with `order` 2 or 3), "sparse-averaging" (with `q`) or "relation" (with
-    `matrix`, the scores that a head must have within eps). `budget`: the most parameters of W_Q and W_K. `bits`: of a
-    number, for the bounds by bits. `setting`: of `bounds.rank`.
+    `task`: "furthest-neighbour", "nearest-neighbour", "matching" (with `order` 2 or 3), "sparse-averaging" (with `q`)
+    or "relation" (with `matrix`, the scores that a head must have within eps). `budget`: the most parameters of W_Q and
+    W_K. `bits`: of a number, for the bounds by bits. `setting`: of `bounds.rank`, what the heads of neighbours are.
     """
     if task not in TASKS:
         raise InvalidRequest(f"task={task!r:.40}: write {', '.join(TASKS)}")
@@ -123,9 +130,12 @@ def plan(
     if (matrix is not None) != (task == "relation"):
         raise InvalidRequest("a score matrix belongs to task 'relation', and that task needs one")
     family = family_of(task, d, n, float(eps), p, order, q, matrix, setting, progress or (lambda _: None))
-    cells = _cells(family, most)
+    every = _cells(family)
+    cells = every if most is None else tuple(cell for cell in every if cell.parameters <= most)
     if not cells:
-        raise InvalidRequest(f"budget={most}: the thinnest head has {2 * family.dim} parameters")
+        least = min(cell.parameters for cell in every)
+        raise InvalidRequest(f"budget={most}: the thinnest head has {least:,} parameters; write budget={least} or more")
+    nearest = min((c for c in every if c.verdict == "constructed"), key=lambda c: c.parameters, default=None)
     return Plan(
         task,
         family.dim,
@@ -134,7 +144,8 @@ def plan(
         p,
         most,
         cells,
-        family.answer,
+        nearest,
+        _answer(family, cells, nearest, most),
         family.name,
         family.constructions,
         family.hypotheses,
@@ -142,7 +153,28 @@ def plan(
     )
 
 
-def _cells(family: Family, budget: int | None) -> tuple[Cell, ...]:
+def _answer(family: Family, cells: tuple[Cell, ...], nearest: Cell | None, budget: int | None) -> str:
+    """The family's sentence; before it, what the budget makes of it."""
+    if budget is None:
+        return family.answer
+    within = f"Within {budget:,} parameters "
+    if nearest is None:
+        text = "nothing is constructed here, nor is it beyond them"
+    else:
+        size = f"{_count(nearest.heads, 'head')} of rank {nearest.rank} in {_count(nearest.layers, 'layer')}"
+        made = f"{size}, {nearest.parameters:,} parameters ({nearest.why})"
+        fits = nearest.parameters <= budget
+        text = f"the smallest construction fits: {made}" if fits else f"no construction fits; the nearest is {made}"
+    if all(cell.verdict == "impossible" for cell in cells):
+        text += "; all that fits is proved impossible"
+    return f"{within}{text}. Without the budget: {family.answer}"
+
+
+def _count(count: int, name: str) -> str:
+    return f"{count:,} {name}{'s' * (count != 1)}"
+
+
+def _cells(family: Family) -> tuple[Cell, ...]:
     ranks = _steps(family.most_rank, family.ranks)
     heads = _steps(family.most_heads, family.heads)
     while len(ranks) * len(heads) * len(family.layers) > _MOST_CELLS:
@@ -151,10 +183,8 @@ def _cells(family: Family, budget: int | None) -> tuple[Cell, ...]:
     for layers in family.layers:
         for rank in ranks:
             for count in heads:
-                parameters = 2 * family.dim * rank * count * layers
-                if budget is None or parameters <= budget:
-                    verdict, why = family.judge(rank, count, layers)
-                    out.append(Cell(rank, count, layers, parameters, verdict, why))
+                parameters = 2 * (family.width or family.dim) * rank * count * layers
+                out.append(Cell(rank, count, layers, parameters, *family.judge(rank, count, layers)))
     return tuple(out)
 
 

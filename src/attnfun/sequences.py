@@ -27,7 +27,7 @@ from attnfun.network.claim import Claim
 from attnfun.network.sealed import Source
 from attnfun.sequence_approximant import SequenceApproximant
 from attnfun.targets import Box, Function, SequenceMap, require_defined
-from attnfun.targets.sequence import entry, meaning
+from attnfun.targets.sequence import meaning
 from attnfun.verbs import check_request, compile, one_thread
 
 Say = Callable[[str], None]
@@ -51,9 +51,10 @@ def sequence(
     """A softmax-attention network within `eps` of a sequence map, in every entry and for every sequence of the box.
 
     `target`: an expression or a list of them (outputs of every token), or one list a token (see `targets.SequenceMap`
-    for the language: own coordinates `x`, entries `x_3`, mean, sum, max, min, softmax_mean). `method`: two-layer, deep,
-    one-layer-softmax, partition, or auto (two-layer where it fits, else deep). Infeasible with the number where a
-    construction does not fit.
+    for the language: own coordinates `x`, entries `x_3`, mean, sum, max, min, softmax_mean). `method`: two-layer (at
+    most two attention layers), deep (any number), one-layer-softmax (one attention layer, then one softmax over
+    constant keys, which is a layer too where layers are counted), partition, or auto (two-layer where it fits, else
+    deep). Infeasible with the number where a construction does not fit.
     """
     from attnfun.constructions.sequence import METHODS
 
@@ -65,40 +66,81 @@ def sequence(
     asked = SequenceMap.read(target, domain, tokens)
     say = progress or (lambda _text: None)
     request = {"eps": float(eps), "method": method, "dtype": dtype, "seed": int(seed), "tokens": asked.tokens}
-    reasons: dict[str, str] = {}
+    reasons: list[str] = []
     nearest: Mapping[str, Any] | None = None
     with one_thread():
-        for name in ("two-layer", "deep") if method == "auto" else (method,):
-            builder = _Build(asked, float(eps), name, dtype, int(seed), int(max_keys), say)
+        for name, each in _attempts(asked, method):
+            builder = _Build(asked, float(eps), name, each, dtype, int(seed), int(max_keys), say)
             try:
                 network, certificate = builder.search()
             except Infeasible as why:
-                reasons[name] = f"{name}: {why}"
-                nearest = why.nearest or nearest
+                reasons.append(f"{name}: {why}")
+                if method != "auto" or "method" not in (why.nearest or {}):  # auto has tried them all
+                    nearest = why.nearest or nearest
                 continue
-            story = {"not taken": "; ".join(reasons.values())[:300]} if reasons else {}
+            story = {"not taken": "; ".join(reasons)[:300]} if reasons else {}
             return SequenceApproximant(asked, network, certificate, request, story | builder.story)
-    raise Infeasible("; ".join(reasons.values()), nearest)
+    raise Infeasible("; ".join(reasons), nearest)
+
+
+def _attempts(target: SequenceMap, method: str) -> list[tuple[str, int | None]]:
+    """Methods in order, each with the layers that an expression may take: deep has whatever two-layer would have."""
+    if method == "auto":
+        more = [] if len(_layers_of(target)) <= 2 else [("deep", 1)]
+        return [("two-layer", 1), *more, ("deep", None)]
+    return [("deep", None), ("deep", 1)] if method == "deep" else [(method, 1)]
+
+
+def _layers_of(target: SequenceMap) -> list[str]:
+    """What the layers are for, one attention layer each, where every expression is one: affine ones take none."""
+    from attnfun.constructions.sequence import gathered, schedule, sources_of
+
+    sources = sources_of(target)
+    out = []
+    for applied, aggregates, fetches in schedule(target, bool(sources[0])):
+        if any(not _is_affine(d.graph) for d in applied if d.graph is not None):
+            out.append("inner function")
+        if aggregates or fetches:
+            out.append("aggregate" if aggregates else "copies of tokens")
+    rows = {meaning(target, i, sources[i], gathered(target)) for i in range(target.tokens)}
+    if not all(_is_affine(row) for row in rows) or (len(rows) > 1 and any(row.variables for row in rows)):
+        out.append("outer function")
+    return out
 
 
 class _Build:
     """One method's attempt at one target."""
 
-    def __init__(self, target: SequenceMap, eps: float, method: str, dtype: str, seed: int, max_keys: int, say: Say):
+    def __init__(
+        self,
+        target: SequenceMap,
+        eps: float,
+        method: str,
+        each: int | None,
+        dtype: str,
+        seed: int,
+        max_keys: int,
+        say: Say,
+    ):
         self.target, self.eps, self.method, self.dtype, self.seed = target, eps, method, dtype, seed
-        self.max_keys, self.say = max_keys, say
+        self.each, self.max_keys, self.say = each, max_keys, say  # `each`: layers that an expression may take
         self.story: dict[str, str] = {}
 
     def search(self) -> tuple[SequenceNetwork, Certificate]:
         """Build and prove, with less and less of eps for the parts; refuse with what was reached."""
-        from attnfun.constructions.sequence import cyclic, gathered, sources_of
+        from attnfun.constructions.sequence import cyclic, gathered, schedule, sources_of
 
-        if self.method == "one-layer-softmax" and any(d.graph is not None for d in self.target.definitions):
+        needed = _layers_of(self.target)
+        if self.method == "one-layer-softmax" and (
+            any(d.graph is not None for d in self.target.definitions) or len(schedule(self.target, False)) > 1
+        ):
             raise Infeasible(
-                "an expression inside an aggregate is applied before it is gathered: more than one attention layer and "
-                "a softmax",
-                {"method": "two-layer"},
+                "an expression or an aggregate inside an aggregate is worked out before it is gathered: more than one "
+                "attention layer and a softmax",
+                {"method": "two-layer" if len(needed) <= 2 else "deep"},
             )
+        if self.method == "two-layer" and len(needed) > 2:
+            raise Infeasible(f"needs {_counted(len(needed))}: {', '.join(needed)}", {"method": "deep"})
         spread = self.method == "partition"
         self.sources = cyclic(self.target.tokens) if spread else sources_of(self.target)
         self.gathered = () if spread else gathered(self.target)
@@ -117,6 +159,8 @@ class _Build:
                 if best is None:
                     raise
                 raise Infeasible(f"eps={self.eps:.3g} could not be proved: {best.reason}") from why
+            if self.method == "two-layer" and network.layers > 2:
+                raise Infeasible(f"{network.layers} attention layers were built", {"method": "deep"})
             self.say("proof of the whole")
             certificate = prove_by_sequence(
                 network, self.target, eps=self.eps, construction=self.method, report=self.say
@@ -146,51 +190,37 @@ class _Build:
             raise Infeasible(
                 f"a partition of the {size.dimension} entries needs {shown} cells as published (Lipschitz constant "
                 f"{size.lipschitz:.3g}); at most {self.max_keys:,} are built",
-                {"eps": float(f"{near * 1.05:.2g}")} if math.isfinite(near) else {"method": "two-layer"},
+                {"eps": float(f"{near * 1.05:.2g}")} if math.isfinite(near) else {"method": "deep"},
             )
 
     def _network(self, share: float) -> SequenceNetwork:
         """Stages in order: expressions that can be applied, what can be gathered, and so on; then the outputs."""
-        from attnfun.constructions.sequence import aggregate_head, copy_head, features
+        from attnfun.constructions.sequence import aggregate_head, copy_head, features, schedule
 
         target, inputs = self.target, self.target.box.names
         errors, final = self._tolerances(share)
         self.known = features(target, len(self.sources[0]), errors, self.dtype)
         stages: list[Any] = []
         have = list(inputs)
-        entries = {entry(c, j) for j in range(target.tokens) for c in inputs}
-        fetch = bool(self.sources[0])
-        if self.method == "partition":
-            if fetch:
-                stages.append(Spread(inputs, self.sources))
-            pending = []
-        else:
-            pending = list(target.definitions)
-        while pending or (fetch and self.method != "partition"):
-            ready = [d for d in pending if d.graph is not None]
-            usable = set(have) | (set() if fetch else entries)
-            ready = [d for d in ready if d.graph is not None and set(d.graph.variables) <= usable]
-            if ready:
-                names = tuple(d.name for d in ready)
+        spread = self.method == "partition"
+        if spread and self.sources[0]:
+            stages.append(Spread(inputs, self.sources))
+        for applied, aggregates, fetches in [] if spread else schedule(target, bool(self.sources[0])):
+            if applied:
+                names = tuple(d.name for d in applied)
                 graph = meaning(target, 0, self.sources[0], [d for d in self.gathered if d in have], names)
                 network = self._compiled(graph, min(errors[name] for name in names))
                 stages.append(Apply((network,), (0,) * target.tokens, names))
                 have += names
             heads = []
-            if fetch:
-                for k in range(len(self.sources[0])):
-                    column = [row[k] for row in self.sources]
-                    heads.append(copy_head(k, column, inputs, len(have), self.dtype))
-                fetch = False
-            done = [d for d in pending if d.graph is None and set(d.args) <= set(have)]
-            for d in done:
+            for k in range(len(self.sources[0]) if fetches else 0):
+                column = [row[k] for row in self.sources]
+                heads.append(copy_head(k, column, inputs, len(have), self.dtype))
+            for d in aggregates:
                 heads.append(aggregate_head(d, have, target.tokens, errors[d.name], self.dtype))
             if heads:
                 stages.append(Gather(tuple(heads)))
                 have += [name for head in heads for name in head.writes]
-            if not ready and not heads:
-                raise Infeasible(f"{pending[0].name} needs what nothing provides")
-            pending = [d for d in pending if d not in ready and d not in done]
         networks = tuple(self._compiled(graph, final) for graph in self.graphs)
         outputs = tuple(output_name(o) for o in range(target.outputs))
         stages.append(Apply(networks, self.of_token, outputs))
@@ -238,11 +268,14 @@ class _Build:
         common: dict[str, Any] = {"dtype": self.dtype, "seed": self.seed, "progress": self.say}
         common["max_keys"] = self.max_keys
         eps = max(eps, 1e-290)
-        if self.method in ("partition", "one-layer-softmax"):
-            return self._one_softmax(function, eps, common)
-        if self.method != "deep":
-            common["max_layers"] = 1
-        return self._by("auto", function, eps, common)
+        try:
+            if self.method in ("partition", "one-layer-softmax"):
+                return self._one_softmax(function, eps, common)
+            if self.each is not None:
+                common["max_layers"] = self.each
+            return self._by("auto", function, eps, common)
+        except Infeasible as why:  # what would do for this part is no request for the whole
+            raise Infeasible(str(why), None if self.method == "deep" else {"method": "deep"}) from why
 
     def _by(self, method: str, function: Function, eps: float, common: dict[str, Any]) -> Network:
         """A network by a construction for functions; unproved at the first try, the proof of the whole follows."""
@@ -268,6 +301,10 @@ class _Build:
             except Infeasible as why:
                 reasons.append(str(why))
         raise Infeasible("; ".join(reversed(reasons)))
+
+
+def _counted(count: int) -> str:
+    return {3: "three", 4: "four", 5: "five"}.get(count, f"{count}")
 
 
 def _is_affine(graph: Graph) -> bool:
@@ -311,8 +348,7 @@ def _construction(network: SequenceNetwork, asked: str) -> str:
     """The construction a stored network came from, as far as it shows: a name and no part of the proof."""
     if any(isinstance(stage, Spread) for stage in network.stages):
         return "partition"
-    last = network.stages[-1]
-    if isinstance(last, Apply) and last.depth > 1:
+    if network.layers > 2:
         return "deep"
     return "one-layer-softmax" if asked == "one-layer-softmax" else "two-layer"
 

@@ -134,10 +134,10 @@ def set_function(
     if method not in ("auto", *METHODS):
         raise InvalidRequest(f"method={method!r}: the methods are auto, {', '.join(METHODS)}")
     asked = SetFunction.read(target, domain, points)
-    analysis, found = analyse(asked, int(seed))
+    analysis, found = analyse(asked)
     reasons: dict[str, str] = {}
     nearest: Mapping[str, Any] | None = None
-    for name in _order(asked, analysis, found) if method == "auto" else (method,):
+    for name in _order(asked, found) if method == "auto" else (method,):
         try:
             form = _form(asked, found, name)
             options: dict[str, Any] = {"dtype": dtype, "seed": seed, "max_keys": max_keys, "progress": progress}
@@ -171,12 +171,12 @@ def _certificate(target: SetFunction, method: str, net: SequenceApproximant) -> 
     return replace(net.certificate, error=(low, high), **changes)
 
 
-def _order(target: SetFunction, analysis: SetAnalysis, found: PowerSums | None) -> tuple[str, ...]:
-    powers = () if found is None else ("power-sums",)
+def _order(target: SetFunction, found: PowerSums | None) -> tuple[str, ...]:
+    if found is None:
+        return ("pairs",) if target.has_pairs else ("elements",)
     if not target.has_pairs:
-        return ("elements", *powers)
-    enough = analysis.features_sufficient is not None and analysis.features_sufficient <= target.points
-    return (*powers, "pairs") if enough else ("pairs", *powers)
+        return ("elements", "power-sums")
+    return ("power-sums", "pairs") if len(found.forms()[0]) <= target.points else ("pairs", "power-sums")
 
 
 def _form(target: SetFunction, found: PowerSums | None, method: str) -> SequenceMap:

@@ -148,22 +148,3 @@ def test_no_more_features_are_called_needed_than_a_deep_sets_has(seed: int) -> N
     assert analysis.kind == "exact"
     assert analysis.features_needed is not None and analysis.features_sufficient is not None
     assert analysis.features_needed <= analysis.features_sufficient <= H
-
-
-@pytest.mark.parametrize(
-    ("text", "rank"),
-    [
-        ("sum(sin(x_i + x_j))", 2),
-        ("sqrt(1 + sum(exp(x)))*sum(cos(x))", 2),
-        ("exp(sum(cos(3*x))/10)", 1),
-        ("sum(exp(x))", 0),
-    ],
-)
-def test_ranks_estimated_from_samples_are_called_so(text: str, rank: int) -> None:
-    analysis, found = analyse(SetFunction.read(text, LINE, 5))
-    assert found is None and analysis.kind == "estimated" and analysis.two_factor_rank == rank
-    assert "estimated from samples" in analysis.note and "no bound" in analysis.note
-
-
-def test_a_maximum_has_no_rank() -> None:
-    assert analyse(SetFunction.read("max(x_i - x_j)", LINE, 5))[0].kind == "none"

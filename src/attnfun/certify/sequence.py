@@ -280,7 +280,10 @@ def prove_by_sequence(
     parts: Mapping[str, float] = {}
     if part is not None:
         parts = {"apply": part.construction, "gather": part.carried, "rounding": part.rounding}
+    mixed = any(isinstance(stage, Spread) for stage in network.stages)
     details = {
+        "layers": network.layers,
+        "linear map of tokens": f"before the layers, for {network.tokens} tokens alone" if mixed else None,
         "coordinates": {name: known.error for name, known in proof.known.items() if name not in target.box.names},
         "networks": [{"of": name, "method": p.method, "error": p.total} for name, p in proof.parts],
     }

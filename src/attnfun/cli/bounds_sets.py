@@ -73,7 +73,7 @@ def _print(record: dict[str, Any]) -> None:
         ("target", literal(f"{record['target']}; {record['terms']:,} terms")),
         ("error", f"≥ [bold]{number(record['lower'], 4)}[/]  proved, c = {number(record['constant'], 4)}"),
         ("sharper", None if exact else sharper),
-        ("attained", f"{number(record['upper'], 4)} by {record['features']:,} of the terms; 0 by one feature of pairs"),
+        ("attained", f"{number(record['upper'], 4)} by {record['features']:,} features; 0 by one feature of pairs"),
         (f"features for {number(record['eps'])}", needed),
         ("hypotheses", literal("\n".join(record["hypotheses"]))),
         ("source", literal(record["source"])),

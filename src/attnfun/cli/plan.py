@@ -22,14 +22,17 @@ def plan_command(
     task: Annotated[
         str,
         typer.Argument(
-            metavar="TASK", help="furthest-neighbour, matching, sparse-averaging or relation.", show_default=False
+            metavar="TASK",
+            help="furthest-neighbour, nearest-neighbour, matching, sparse-averaging or relation.",
+            show_default=False,
         ),
     ],
     dim: Annotated[int, typer.Option("--dim", metavar="D", help="Width of the tokens.")] = 64,
     context: Annotated[int, typer.Option("--context", metavar="N", help="Tokens in the context.")] = 16,
     eps: Annotated[str, typer.Option("--eps", metavar="NUMBER", help="Error allowed.")] = "0.1",
     budget: Annotated[
-        int | None, typer.Option("--budget", metavar="N", help="Most parameters of W_Q, W_K: 2 dim rank heads layers.")
+        int | None,
+        typer.Option("--budget", metavar="N", help="Most parameters of W_Q, W_K: 2 width rank heads layers."),
     ] = None,
     bits: Annotated[int, typer.Option("--bits", metavar="P", help="Bits of a number, for bounds by bits.")] = 32,
     order: Annotated[int, typer.Option("--order", help="matching: 2 for pairs, 3 for triples.")] = 3,
@@ -38,7 +41,7 @@ def plan_command(
         str | None, typer.Option("--matrix", metavar="FILE", help="relation: the scores, as CSV or .npy.")
     ] = None,
     setting: Annotated[
-        str, typer.Option("--setting", help="furthest-neighbour: the setting of `attnfun bounds rank`.")
+        str, typer.Option("--setting", help="neighbours: the setting of `attnfun bounds rank`.")
     ] = "softmax-any-v",
     png: Annotated[str | None, typer.Option("--png", metavar="FILE", help="Draw the map of rank × heads.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout and nothing else there.")] = False,
@@ -88,7 +91,9 @@ def _print(record: dict[str, Any]) -> None:
     places = {(c["layers"], c["rank"], c["heads"]): c for c in cells}
     screen = console()
     within = f", at most {record['budget']:,} parameters" if record["budget"] else ""
-    problem = f"{record['task']}: width {record['dim']:,}, context {record['context']:,}, eps {number(record['eps'])}"
+    problem = (
+        f"{record['task']}: dimension {record['dim']:,}, context {record['context']:,}, eps {number(record['eps'])}"
+    )
     screen.print(facts("", [("task", literal(problem + within)), ("answer", literal(record["answer"]))]))
     for layers in sorted({c["layers"] for c in cells}):
         rows = []

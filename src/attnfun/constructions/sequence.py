@@ -8,7 +8,7 @@
 
 Statement. Let y_i = G_i(F_i(X)) be continuous on a compact box. (i) *two-layer*: one attention layer gathers F_i, one
 more (heads of constant keys) applies G_i; (ii) *one-layer-softmax*: the same with one softmax over constant keys and a
-linear read-out in place of the second layer; (iii) *partition*: a linear map of the flattened sequence brings all d n
+linear read-out as the second layer; (iii) *partition*: a linear map of the flattened sequence brings all d n
 entries to every token, and one head over a partition of [−B, B]^{dn} reads the value off. Each is within ε in the sup
 norm.
 Source: Hu, Liu, Chen, Wu, Liu, "Universal Approximation with Softmax Attention" (arXiv 2504.15956) for (i) and (ii);
@@ -23,8 +23,9 @@ layers, fewer keys.
 Size: (i) a head an aggregate and a token fetched; then what G_i takes as a function of F_i: d n variables at most, in
 an equivariant map often two. (iii) P^{dn} keys, P = ⌈B L √(dn)/ε⌉ for a Lipschitz constant L; refused with that number.
 Bound: *sequence*, from the stored weights.
-Failure mode: G_i that no single layer can hold (method deep does), partitions past memory, expressions that are not
-defined on the box of their features, which are taken as independent.
+Failure mode: G_i that no single layer can hold; an inner function, an aggregate and an outer function, which are three
+layers (method deep has both); partitions past memory; expressions that are not defined on the box of their features,
+which are taken as independent.
 Example: af.sequence("sin(x*mean(x))", tokens=6, domain={"x": (-1, 1)}, eps=1e-4).
 """
 
@@ -88,6 +89,29 @@ def sources_of(target: SequenceMap) -> tuple[tuple[int, ...], ...]:
 
 def gathered(target: SequenceMap) -> tuple[str, ...]:
     return tuple(d.name for d in target.definitions if d.graph is None)
+
+
+Round = tuple[list[Definition], list[Definition], bool]
+
+
+def schedule(target: SequenceMap, fetch: bool) -> list[Round]:
+    """The definitions in rounds: expressions that can be applied, then aggregates that can be gathered, and whether
+    tokens are fetched along with these: in the first round, for expressions that name entries come after it.
+    """
+    have = set(target.box.names)
+    entries = {entry(c, j) for j in range(target.tokens) for c in target.box.names}
+    pending, rounds = list(target.definitions), list[Round]()
+    while pending or fetch:
+        usable = have if fetch else have | entries
+        applied = [d for d in pending if d.graph is not None and set(d.graph.variables) <= usable]
+        have |= {d.name for d in applied}
+        aggregates = [d for d in pending if d.graph is None and set(d.args) <= have]
+        have |= {d.name for d in aggregates}
+        if not (applied or aggregates or fetch):
+            raise Infeasible(f"{pending[0].name} needs what nothing provides")
+        rounds.append((applied, aggregates, fetch))
+        pending, fetch = [d for d in pending if d not in applied and d not in aggregates], False
+    return rounds
 
 
 def cyclic(tokens: int) -> tuple[tuple[int, ...], ...]:

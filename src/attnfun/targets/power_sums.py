@@ -24,12 +24,13 @@ from flint import fmpq, fmpq_mat
 from attnfun.errors import InvalidRequest
 from attnfun.expressions import BallAlgebra, Builder, Graph, precision, run
 from attnfun.targets.sequence import Definition, SequenceMap
-from attnfun.targets.set_function import SetFunction, first, inlined, second
+from attnfun.targets.set_function import SetFunction, Sum, first, inlined, second
 
 Exponents = tuple[int, ...]
 Product = tuple[Exponents, ...]  # factors p_α in order
 Polynomial = dict[Product, Fraction]
 _Term = tuple[Exponents, Exponents, Product]  # x_i^α x_j^β times power sums
+Terms = dict[_Term, Fraction]
 
 MAX_PRODUCTS = 4000
 MAX_DEGREE = 64
@@ -117,8 +118,8 @@ class PowerSums:
             forms.append({a: Fraction(int(v.p), int(v.q)) for c, a in enumerate(alphas) if (v := reduced[r, c]) != 0})
         return forms, [next(iter(form)) for form in forms]
 
-    def least_rank(self) -> int:
-        """A lower bound of the rank of M where only its entries of total degree |α| + |product| ≤ n are known.
+    def least_rank(self, most: int) -> int:
+        """A lower bound of the rank of M where only its entries of total degree |α| + |product| ≤ n = `most` are known.
 
         With the rows in order of degree d_1 < d_2 < …, Frobenius' inequality for the rows up to d_k, all columns, and
         the rows up to d_{k+1}, columns up to degree n − d_{k+1}, gives R_{k+1} ≥ R_k + r[d_{k+1}, n − d_{k+1}] −
@@ -126,11 +127,11 @@ class PowerSums:
         """
         columns = self.gradients()
         total, before = 0, -1
-        for d in sorted({sum(a) for a in self.exponents if sum(a) <= self.points}):
-            known = [column for degree, column in columns if degree <= self.points - d]
+        for d in sorted({sum(a) for a in self.exponents if sum(a) <= most}):
+            known = [column for degree, column in columns if degree <= most - d]
 
-            def block(most: int, known: list[dict[Exponents, Fraction]] = known) -> int:
-                rows = [a for a in self.exponents if sum(a) <= most]
+            def block(up_to: int, known: list[dict[Exponents, Fraction]] = known) -> int:
+                rows = [a for a in self.exponents if sum(a) <= up_to]
                 return rank([[column.get(a, Fraction(0)) for column in known] for a in rows])
 
             total += block(d) - block(before)
@@ -163,34 +164,72 @@ def base_of(target: SetFunction) -> tuple[Fraction, ...]:
     return tuple(Fraction(0) if a <= 0 <= b else (Fraction(a) + Fraction(b)) / 2 for a, b in ends)
 
 
-def power_sums(target: SetFunction) -> PowerSums:
-    """The target as polynomials in power sums; constant factors of an output that are no rationals are left out."""
-    dim, n, base = target.box.dim, target.points, base_of(target)
-    zero = (0,) * dim
-    algebra: Any = _Terms(zero)
-    env: dict[str, dict[_Term, Fraction]] = {}
-    for k, c in enumerate(base):
-        unit = tuple(int(l == k) for l in range(dim))
-        env[first(target.box)[k]] = _clean({(unit, zero, ()): Fraction(1), (zero, zero, ()): c})
-        env[second(target.box)[k]] = _clean({(zero, unit, ()): Fraction(1), (zero, zero, ()): c})
+def power_sums(target: SetFunction, algebra: Any = None) -> PowerSums:
+    """The target as polynomials in power sums; constant factors of an output that are no rationals are left out.
+
+    `algebra`: `TermsAlgebra`, or that of `targets.power_series`, which gives the target's part of low degree.
+    """
+    zero = (0,) * target.box.dim
+    algebra = algebra or TermsAlgebra(zero)
+    env = _points(target)
     for s in target.sums:
-        if s.kind not in ("sum", "mean"):
-            raise NotPolynomial(f"{s.kind} is no polynomial")
-        total: dict[_Term, Fraction] = {}
-        for (alpha, beta, factors), coefficient in run(s.graph, algebra, env)[0].items():
-            parts = (alpha, beta) if s.pairs else (alpha,)
-            times = coefficient * n ** sum(not any(part) for part in parts)
-            key = zero, zero, tuple(sorted((*factors, *(part for part in parts if any(part)))))
-            total[key] = total.get(key, Fraction(0)) + times
-        if s.kind == "mean":
-            total = {key: value / n ** (2 if s.pairs else 1) for key, value in total.items()}
-        env[s.name] = _clean(total)
+        env[s.name] = _sum(target, s, algebra, env)
     outputs, scaled = [], False
     for output in target.row.outputs:
         graph, dropped = _without_factor(target.row, output)
         scaled |= dropped
         outputs.append({factors: value for (_, _, factors), value in run(graph, algebra, env)[0].items()})
-    return PowerSums(n, base, tuple(outputs), scaled)
+    return PowerSums(target.points, base_of(target), tuple(outputs), scaled)
+
+
+def sums_behind(target: SetFunction) -> int | None:
+    """So many sums over elements Σ ψ(x_n) give all the target's sums, and so the target; None if that is not seen.
+
+    The sums that are polynomials are polynomials of their essential forms, together; a sum over elements of anything
+    else counts one, if no other sum stands in it.
+    """
+    algebra, env = TermsAlgebra((0,) * target.box.dim), _points(target)
+    polynomials: list[Polynomial] = []
+    others = 0
+    for s in target.sums:
+        try:
+            if not set(s.graph.variables) <= set(env):
+                raise NotPolynomial("a sum that is no polynomial stands in it")
+            env[s.name] = _sum(target, s, algebra, env)
+            polynomials.append({factors: value for (_, _, factors), value in env[s.name].items()})
+        except NotPolynomial:
+            if s.pairs or s.kind not in ("sum", "mean") or not set(s.graph.variables) <= set(first(target.box)):
+                return None
+            others += 1
+    return others + len(PowerSums(target.points, base_of(target), tuple(polynomials), False).forms()[0])
+
+
+def _points(target: SetFunction) -> dict[str, Terms]:
+    """x_i and x_j about the base point, as terms."""
+    dim = target.box.dim
+    zero = (0,) * dim
+    env: dict[str, Terms] = {}
+    for k, c in enumerate(base_of(target)):
+        unit = tuple(int(l == k) for l in range(dim))
+        env[first(target.box)[k]] = _clean({(unit, zero, ()): Fraction(1), (zero, zero, ()): c})
+        env[second(target.box)[k]] = _clean({(zero, unit, ()): Fraction(1), (zero, zero, ()): c})
+    return env
+
+
+def _sum(target: SetFunction, s: Sum, algebra: Any, env: Mapping[str, Terms]) -> Terms:
+    """A sum or mean of terms over elements or pairs, in power sums."""
+    if s.kind not in ("sum", "mean"):
+        raise NotPolynomial(f"{s.kind} is no polynomial")
+    n, zero = target.points, (0,) * target.box.dim
+    total: Terms = {}
+    for (alpha, beta, factors), coefficient in run(s.graph, algebra, env)[0].items():
+        parts = (alpha, beta) if s.pairs else (alpha,)
+        times = coefficient * n ** sum(not any(part) for part in parts)
+        key = zero, zero, tuple(sorted((*factors, *(part for part in parts if any(part)))))
+        total[key] = total.get(key, Fraction(0)) + times
+    if s.kind == "mean":
+        total = {key: value / n ** (2 if s.pairs else 1) for key, value in total.items()}
+    return _clean(total)
 
 
 def _without_factor(graph: Graph, output: int) -> tuple[Graph, bool]:
@@ -218,43 +257,43 @@ def _is_factor(graph: Graph) -> bool:
         return bool(value.is_finite() and not value.contains(0))
 
 
-class _Terms:
+class TermsAlgebra:
     """The algebra of polynomials in x_i, x_j and power sums."""
 
     def __init__(self, zero: Exponents) -> None:
         self.one: _Term = (zero, zero, ())
 
-    def constant(self, value: Fraction, /) -> dict[_Term, Fraction]:
+    def constant(self, value: Fraction, /) -> Terms:
         return {self.one: value} if value else {}
 
-    def neg(self, x: dict[_Term, Fraction], /) -> dict[_Term, Fraction]:
+    def neg(self, x: Terms, /) -> Terms:
         return {key: -value for key, value in x.items()}
 
-    def add(self, x: dict[_Term, Fraction], y: dict[_Term, Fraction], /) -> dict[_Term, Fraction]:
+    def add(self, x: Terms, y: Terms, /) -> Terms:
         total = dict(x)
         for key, value in y.items():
             total[key] = total.get(key, Fraction(0)) + value
         return _clean(total)
 
-    def sub(self, x: dict[_Term, Fraction], y: dict[_Term, Fraction], /) -> dict[_Term, Fraction]:
+    def sub(self, x: Terms, y: Terms, /) -> Terms:
         return self.add(x, self.neg(y))
 
-    def mul(self, x: dict[_Term, Fraction], y: dict[_Term, Fraction], /) -> dict[_Term, Fraction]:
+    def mul(self, x: Terms, y: Terms, /) -> Terms:
         if len(x) * len(y) > 50 * MAX_PRODUCTS:
             raise NotPolynomial(f"a product of {len(x):,} by {len(y):,} terms is too large")
-        total: dict[_Term, Fraction] = {}
+        total: Terms = {}
         for (a, b, f), u in x.items():
             for (c, d, g), v in y.items():
                 key = _added(a, c), _added(b, d), tuple(sorted(f + g))
                 total[key] = total.get(key, Fraction(0)) + u * v
         return _clean(total)
 
-    def div(self, x: dict[_Term, Fraction], y: dict[_Term, Fraction], /) -> dict[_Term, Fraction]:
+    def div(self, x: Terms, y: Terms, /) -> Terms:
         if set(y) != {self.one}:
             raise NotPolynomial("a quotient by something that is not constant is no polynomial")
         return {key: value / y[self.one] for key, value in x.items()}
 
-    def powi(self, x: dict[_Term, Fraction], n: int, /) -> dict[_Term, Fraction]:
+    def powi(self, x: Terms, n: int, /) -> Terms:
         if n < 0:
             return self.div(self.constant(Fraction(1)), self.powi(x, -n))
         if n > MAX_DEGREE:
@@ -274,7 +313,7 @@ def _added(a: Exponents, b: Exponents) -> Exponents:
     return tuple(i + j for i, j in zip(a, b, strict=True))
 
 
-def _clean(terms: dict[_Term, Fraction]) -> dict[_Term, Fraction]:
+def _clean(terms: Terms) -> Terms:
     if len(terms) > MAX_PRODUCTS:
         raise NotPolynomial(f"more than {MAX_PRODUCTS:,} terms")
     return {key: value for key, value in terms.items() if value}
@@ -362,11 +401,11 @@ def exact_value(target: SetFunction, points: Sequence[Mapping[str, Fraction]]) -
     rationals left out as in `power_sums`: what an exact form is checked against.
     """
     zero = (0,) * target.box.dim
-    algebra: Any = _Terms(zero)
-    shared: dict[str, dict[_Term, Fraction]] = {}
+    algebra: Any = TermsAlgebra(zero)
+    shared: dict[str, Terms] = {}
     n = len(points)
     for s in target.sums:
-        total: dict[_Term, Fraction] = {}
+        total: Terms = {}
         for a in points:
             for b in points if s.pairs else (a,):
                 env = dict(shared)

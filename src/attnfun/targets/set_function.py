@@ -101,26 +101,17 @@ class SetFunction:
     def has_pairs(self) -> bool:
         return any(s.pairs for s in self.sums)
 
-    def values(self, X: Array, weights: Array | None = None) -> Array:
-        """(batch, n, d) → (batch, outputs) in float64 as NumPy computes it; never evidence. With `weights` (batch, n)
-        of the points the sums are weighted, and n may be any number (means stay over self.points).
-        """
+    def values(self, X: Array) -> Array:
+        """(batch, n, d) → (batch, outputs) in float64 as NumPy computes it; never evidence."""
         env: dict[str, Any] = {}
         for k, (a, b) in enumerate(zip(first(self.box), second(self.box), strict=True)):
             env[a], env[b] = X[:, :, None, k], X[:, None, :, k]
-        w = np.ones(X.shape[:2]) if weights is None else weights
         with np.errstate(all="ignore"):
             for s in self.sums:
                 value = np.asarray(run(s.graph, ArrayAlgebra(), env)[0])
                 value = np.broadcast_to(value, (len(X), X.shape[1], X.shape[1] if s.pairs else 1))
-                if s.kind in ("max", "min"):
-                    total = (np.max if s.kind == "max" else np.min)(value, axis=(1, 2), keepdims=True)
-                else:
-                    weight = w[:, :, None] * w[:, None, :] if s.pairs else w[:, :, None]
-                    total = np.sum(value * weight, axis=(1, 2), keepdims=True)
-                    if s.kind == "mean":
-                        total = total / self.points ** (2 if s.pairs else 1)
-                env[s.name] = total
+                total: Any = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}[s.kind]
+                env[s.name] = total(value, axis=(1, 2), keepdims=True)
             outputs = run(self.row, ArrayAlgebra(), env)
         return np.stack([np.broadcast_to(np.asarray(v).reshape(-1), (len(X),)) for v in outputs], axis=1)
 

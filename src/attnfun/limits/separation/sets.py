@@ -22,7 +22,8 @@ the sums α + β, α, β in B,
 
 |p_α²|² being 2N² − N. `sharper_constant` is the same with the entries of F outside B × B left free (they do not count
 in |F − G|), which is larger. S_δ depends on δ up to order and zeros only: (2^a, 1^b). Both are 0 for N below the
-degree of g. Upper side, both: f = the sum over H of the K terms has the error 1 − H/K exactly.
+degree of g. Upper side, both: f = the sum over H of the K terms has the error 1 − H/K exactly; and C(D+N, N) − 1
+features, the power sums of degree up to N, have error 0: g is a symmetric polynomial, and they generate these (Weyl).
 
 Sources: Zweig and Bruna 2022, arXiv 2206.01266 (the separation; their measure and constant are other ones, quoted in
 `published`); targets, constants and proofs here are derived anew. Size: exact rationals, D ≤ 5 or k ≤ 4, seconds.
@@ -61,11 +62,11 @@ _SOURCE = (
 
 @dataclass(frozen=True)
 class SetBound:
-    """No DeepSets of `features` features has an error below `lower` on the hard target; some has exactly `upper`.
+    """No DeepSets of `features` features has an error below `lower` on the hard target; some has `upper`.
 
     `terms` is K, `constant` the proved c (1 where the bound is exact); `sharper_lower` is the same with
     `sharper_constant`: proved as well, and never smaller. One pair feature has error 0. `features_needed`: the fewest
-    that the sharper bound does not exclude at error `eps`; `features_sufficient`: that have it.
+    that the sharper bound does not exclude at error `eps`; `features_sufficient`: that have it, at most C(D+N, N) − 1.
     """
 
     points: int
@@ -142,8 +143,10 @@ def sets(
         text = f"sum of p_a^2 over a in {which}, over sqrt((2N^2-N)K)"
         measure = "all coordinates of all points are independent and uniform on the unit circle"
     share = max(Fraction(0), 1 - Fraction(h, terms))
-    numbers = _down(low * share), _up(share), _down(low), _down(sharp), _down(sharp * share)
-    asked = eps, _features(terms, sharp, eps), _features(terms, Fraction(1), eps)
+    every = math.comb(d + n, n) - 1 if min(n, d) <= MOST_DIM else terms  # which is less: C(d, k), k <= MOST_DEGREE
+    numbers = _down(low * share), 0.0 if h >= every else _up(share), _down(low), _down(sharp), _down(sharp * share)
+    enough = _features(terms, Fraction(1), eps)
+    asked = eps, _features(terms, sharp, eps), None if enough is None else min(enough, every)
     return SetBound(n, d, h, degree, setting, text, terms, *numbers, *asked, (measure, *_COMMON), _SOURCE)
 
 

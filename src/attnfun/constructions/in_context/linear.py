@@ -32,7 +32,7 @@ import math
 
 import numpy as np
 
-from attnfun.constructions.in_context.richardson import Scales, choose, richardson
+from attnfun.constructions.in_context.richardson import Scales, choose, few_bits, richardson
 from attnfun.constructions.in_context.stream import GAP, Array, Stream
 from attnfun.errors import InvalidRequest
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork, rounded
@@ -55,9 +55,9 @@ def sizes(task: InContextTask) -> tuple[float, float, float]:
 def linear_scales(task: InContextTask, dtype: str, heads: int | None = None, typical: bool = False) -> Scales:
     """|⟨x_i, v⟩| ≤ |q| max √(λ − α)/λ for v = A⁻¹q; the solver's c makes its logits as large."""
     q, _, gain = sizes(task)
-    noise = math.sqrt(2) if typical else task.examples + 16
+    noise = math.sqrt(2) if typical else (task.examples / math.sqrt(3) + 8) * math.sqrt(task.condition)
     share = _TYPICAL if typical else 1.0
-    return choose(1.1 * q * gain, dtype, noise * math.sqrt(task.examples * task.dim), heads, share)
+    return choose(1.1 * q * gain, dtype, noise * math.sqrt(task.examples * task.dim), heads, share, 8)
 
 
 def steps(task: InContextTask, algorithm: str, count: int) -> list[tuple[float, float]]:
@@ -113,7 +113,7 @@ def build_linear(
     s, d, N = Stream(task.dim, "xqvur", _UNITS), task.dim, task.examples
     scales = linear_scales(task, dtype, heads, typical).finer(finer)
     q, y, gain = sizes(task)
-    c = 2.0 ** round(math.log2(1.1 * q * gain / y))
+    c = few_bits(1.1 * q * gain / y, 8)
     found = steps(task, algorithm, layers - 1)
 
     def iterate(tau: float, last: bool) -> list[TokenHead]:

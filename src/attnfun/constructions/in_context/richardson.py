@@ -12,7 +12,7 @@ extrapolation (Richardson 1911) of an odd function.
 Size. H heads in the same layer.
 
 Bound. Bias about Π_{k<H} 4^{−k} x^{2H}/(2H + 1)! relative, x = σ max|z|, and rounding about W u/x, W = Σ |ρ_h| 2^h: the
-scale is chosen where their sum is smallest, a power of two so that scaling a query rounds nothing.
+scale is chosen where their sum is smallest: a power of two, so that scaling a query rounds nothing, or a few bits.
 
 Failure mode. float32: u/x is large, and the floor is about 1e-6.
 """
@@ -29,7 +29,7 @@ MOST_HEADS = 4
 
 @dataclass(frozen=True)
 class Scales:
-    """σ_h (powers of two) and ρ_h of H heads: Σ ρ_h sinh(σ_h z)/σ_h = z + O(z^{2H+1})."""
+    """σ_h (of a few bits) and ρ_h of H heads: Σ ρ_h sinh(σ_h z)/σ_h = z + O(z^{2H+1})."""
 
     sigma: tuple[float, ...]
     rho: tuple[float, ...]
@@ -48,18 +48,29 @@ def richardson(heads: int) -> tuple[float, ...]:
     return tuple(math.prod(s[k] / (s[k] - s[h]) for k in range(heads) if k != h) for h in range(heads))
 
 
-def choose(reach: float, dtype: str, noise: float, heads: int | None = None, typical: float = 1.0) -> Scales:
+def choose(
+    reach: float, dtype: str, noise: float, heads: int | None = None, typical: float = 1.0, steps: int = 1
+) -> Scales:
     """Scales for logits z with |z| ≤ reach; `noise` counts the roundings of a head relative to its scaled signal.
 
     Without `heads` the number is the smallest whose floor is within a factor two of the best. `typical` < 1 counts the
     bias for logits of that share of `reach`: best for data as they come, no longer for the bound of a whole class.
+    `steps`: how many scales there are from one power of two to the next; with 1 the nearest power of two is taken, with
+    more the next one below, for bias grows like σ^{2H} and rounding like 1/σ. Scaling a query then rounds once.
     """
     options = range(1, MOST_HEADS + 1) if heads is None else (heads,)
     floors = {count: _floor(count, dtype, noise, typical) for count in options}
     best = min(floor for floor, _ in floors.values())
     count = next(count for count, (floor, _) in floors.items() if floor <= 2 * best)
-    sigma = 2.0 ** round(math.log2(floors[count][1] / reach))
+    exact = floors[count][1] / reach
+    sigma = few_bits(exact, steps) if steps > 1 else 2.0 ** round(math.log2(exact))
     return Scales(tuple(sigma * 2.0**-h for h in range(count)), richardson(count))
+
+
+def few_bits(value: float, steps: int) -> float:
+    """The next number below with `steps` of them from one power of two to the next."""
+    power = 2.0 ** math.floor(math.log2(value))
+    return power * max(1.0, math.floor(steps * value / power) / steps)
 
 
 def _floor(heads: int, dtype: str, noise: float, typical: float) -> tuple[float, float]:

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate, Status
+from attnfun.certify.in_context_prompt import prompt_bounds
 from attnfun.certify.in_context_verdict import judge, measured_error, predictions
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.network import (
@@ -38,6 +39,15 @@ _QUERIES = 512  # at a time
 _LARGEST = 1e300  # tolerance
 
 
+class BoundedPredictions(NamedTuple):
+    """Predictions of one prompt, and what is proved of each: |prediction − exact prediction| ≤ bound."""
+
+    predictions: NDArray[np.float64]
+    bound: NDArray[np.float64]
+    reasons: tuple[str, ...]  # why a bound is infinite; "" where it is not
+    outside: str  # what of the prompt lies outside the declared class; "" where nothing does
+
+
 @dataclass(frozen=True, eq=False)
 class InContextSolver:
     """A network that solves `task` for every prompt of its class, with what is proved or measured of it."""
@@ -47,18 +57,40 @@ class InContextSolver:
     certificate: Certificate
     request: Mapping[str, Any] = field(default_factory=dict)
 
-    def predict(self, X: ArrayLike, y: ArrayLike, X_query: ArrayLike) -> NDArray[np.float64]:
+    @overload
+    def predict(
+        self, X: ArrayLike, y: ArrayLike, X_query: ArrayLike, *, bound: Literal[False] = False
+    ) -> NDArray[np.float64]: ...
+    @overload
+    def predict(
+        self, X: ArrayLike, y: ArrayLike, X_query: ArrayLike, *, bound: Literal[True]
+    ) -> BoundedPredictions: ...
+    def predict(
+        self, X: ArrayLike, y: ArrayLike, X_query: ArrayLike, *, bound: bool = False
+    ) -> NDArray[np.float64] | BoundedPredictions:
         """(queries,) predictions: builds the token matrix and runs the network, nothing else.
 
         Refuses with InvalidRequest, and with what would do, prompts outside the class: more examples than declared,
         entries outside the ranges, eigenvalues outside `spectrum`.
+
+        With `bound` a `BoundedPredictions`: every prediction with a bound of its error that is proved for these very
+        data (`certify/in_context_prompt.py`), infinite where the data do not determine it. That bound needs no class,
+        so here a prompt outside it is run as long as the network can read it, and `outside` says what lies outside.
         """
-        x, t, queries = self._checked(X, y, X_query)
+        outside = ""
+        try:
+            x, t, queries = self._checked(X, y, X_query)
+        except InvalidRequest as error:
+            if not bound:
+                raise
+            outside, (x, t) = str(error), self.task.examples_of(X, y, any_size=True)
+            queries = self.task.queries_of(X_query, any_size=True)
         parts = [
             predictions(self.network, self.task, x, t, queries[k : k + _QUERIES], self.alone)
             for k in range(0, len(queries), _QUERIES)
         ]
-        return np.concatenate(parts)
+        found = np.concatenate(parts)
+        return BoundedPredictions(found, *prompt_bounds(self.task, x, t, queries, found), outside) if bound else found
 
     def tokens(self, X: ArrayLike, y: ArrayLike, X_query: ArrayLike) -> NDArray[np.float64]:
         """(2 · examples + queries, width): the prompt as the network, here and in torch, reads it."""

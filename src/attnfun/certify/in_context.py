@@ -30,8 +30,8 @@ the tokens ±x_i; Σ_i (…)² over examples is meant by |…|.
 |η| ≤ cosh(x)/N |ε|: √μ is left to weigh it, as it weighs c. |ε| ≤ (e^g − 1)/g (γ_{d+3} ρ(κ|v||X|_F + κ_f f|y|) + √N s),
 g the largest exponent: γ_{d+3} of the sizes of a logit, and s for its exp. A denominator is off by a factor too, within
 e^g − 1 + γ_{2N+8}: that much of Xᵀ(π + η), |π| ≤ ρζ sinh(x)/(xN), for O = Xᵀπ.
-(ii) *What every coordinate is off by of its own*, δ: u of its products, cosh(x)√(T_j/N) with T_j = Σ_i x_ij² in sum, a few
-u of the quotient, and u of every partial sum. A partial sum of m ≤ N terms is at most its positive or its negative
+(ii) *What every coordinate is off by of its own*, δ: u of its products, in sum cosh(x)√(T_j/N) with T_j = Σ_i x_ij²,
+a few u of the quotient, u of every partial sum. A partial sum of m ≤ N terms is at most its positive or its negative
 part, so e^x/(2N) times the m largest |x_ij|, for each is there once with either sign; one of m > N terms is the whole
 sum less the 2N − m others. A tree of 2N leaves has at most 2N − 2k + 2 nodes of k to 2N − k leaves: let b of the nodes
 with k leaves or more have no such node below them. b = 1: they are a chain of distinct sizes. b ≥ 2: those with one
@@ -41,7 +41,7 @@ are in sum at most e^x/N Σ_k (N − k + 1)|x_ij|_(k) + N |whole sum| ≤ e^x �
 nothing; foreign tokens of mass `leak` cost at most three times that, for a sum is off by no more than its lesser term.
 (iii) The sum of carry and heads: γ of its length, into δ.
 
-**Propagation.** A vector δ (or Xᵀc, Xᵀη) that enters v after step j is multiplied by H_{jk}(A) until v_k, where H obeys the
+**Propagation.** What enters v after step j, δ or Xᵀ(c + η), is multiplied by H_{jk}(A) until v_k, where H obeys the
 recurrence of s without C_q. Polynomials of degree m are bounded on an interval by their values at M Chebyshev nodes
 times 1/cos(πm/(2M)) (Ehlich and Zeller 1964), on pieces [λ, 1.3λ] of the spectrum; values by recurrence in float64,
 whose rounding is carried on by the same H (`_responses`).

@@ -6,7 +6,7 @@ import csv
 import io
 import sys
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,9 @@ from attnfun.cli.arguments import check_writable, picture_path, read_eps, read_p
 from attnfun.cli.records import certificate_record, proof_rows
 from attnfun.cli.render import EXIT, console, facts, literal, number, print_json, progress_bar
 from attnfun.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from attnfun.solver import BoundedPredictions
 
 PANEL = "Networks"
 
@@ -61,7 +64,8 @@ def in_context_command(
     """Build a network that solves a regression on the examples of its prompt, and prove how well.
 
     With --data the class is made to fit the data where an option does not say otherwise; with --query predictions are
-    printed as CSV. What is declared is a class of prompts: the network then serves all of them.
+    printed as CSV, each with a bound of its error that is proved for these very data. What is declared is a class of
+    prompts: the network then serves all of them.
 
     \b
     [bold]Examples[/bold]
@@ -123,11 +127,13 @@ def in_context_command(
             net.plot(picture)
         record["png"] = picture
     if queries is not None:
-        record["predictions"] = net.predict(X, y, queries)
+        net.tokens(X, y, queries)  # refuses a prompt outside the class
+        found = net.predict(X, y, queries, bound=True)
+        record |= {"predictions": found.predictions, "bounds": found.bound, "reasons": found.reasons}
     if as_json:
         print_json(record)
     elif queries is not None:
-        _print_predictions(columns, queries, record["predictions"])
+        _print_predictions(columns, queries, found)
     else:
         console().print(facts("", solver_rows(record)))
     return EXIT[str(record["status"])]
@@ -228,10 +234,13 @@ def _fit(task: str, asked: dict[str, Any], X: Any, y: Any, queries: Any) -> None
         asked["spectrum"] = (low, high)
 
 
-def _print_predictions(columns: list[str], queries: Any, predictions: Any) -> None:
+def _print_predictions(columns: list[str], queries: Any, found: BoundedPredictions) -> None:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow([*columns, "prediction"])
-    for row, value in zip(queries, predictions, strict=True):
-        writer.writerow([*(repr(float(v)) for v in row), repr(float(value))])
+    writer.writerow([*columns, "prediction", "bound"])
+    for row, value, bound in zip(queries, found.predictions, found.bound, strict=True):
+        writer.writerow([*(repr(float(v)) for v in row), repr(float(value)), repr(float(bound))])
     sys.stdout.write(buffer.getvalue())
+    for place, why in enumerate(found.reasons, 1):
+        if why:
+            sys.stderr.write(f"query {place}: {why}\n")

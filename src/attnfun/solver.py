@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 KIND = "in-context"
 _MOST_LAYERS = 600
+MOST_HEADS = 8  # Richardson heads of a sum
 _QUERIES = 512  # at a time
 _LARGEST = 1e300  # tolerance
 
@@ -160,7 +161,7 @@ class InContextSolver:
     def heads(self) -> int | None:
         """The number of Richardson heads that was asked for."""
         asked = self.request.get("heads")
-        return asked if isinstance(asked, int) and 1 <= asked <= 4 else None
+        return asked if isinstance(asked, int) and 1 <= asked <= MOST_HEADS else None
 
     @property
     def iterations(self) -> int:
@@ -274,7 +275,7 @@ def in_context(
     `eps` is absolute, on predictions. `layers` fixes the depth; without it the depth is the one at which eps is proved
     (lasso and logistic, and float32: measured on example prompts; the certificate then says `sampled`).
     `algorithm`: "chebyshev" or "gd" for linear and ridge, "triple-momentum" or "nesterov" for logistic. `heads` fixes
-    the Richardson heads of a sum (1 to 4).
+    the Richardson heads of a sum (1 to 8); without it 4 at most, and 8 where only they prove eps.
     `accept`: "proved" or "sampled"; by default a proof is wanted where there can be one, linear and ridge in float64.
     Raises Infeasible, with the nearest request that would do, where eps is not reached.
     """
@@ -392,6 +393,9 @@ class _Making:
                 break
             best = reached
             layers += max(step, step * (layers // 20))
+        if self.wanted == "proved" and self.heads is None:
+            finest = replace(self, heads=MOST_HEADS, request={**self.request, "heads": MOST_HEADS})
+            return finest.deep_enough()
         raise Infeasible(
             f"eps={goal:.3g} for {self.task.text} is below the floor of bias and rounding in {self.dtype}: "
             f"{made.certificate.reason}",
@@ -416,7 +420,7 @@ def _check(
         raise InvalidRequest("give eps, the tolerance of predictions, or layers, the depth")
     if eps is not None and (isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 < eps < _LARGEST):
         raise InvalidRequest(f"eps={eps!r:.30}: a positive finite tolerance is needed")
-    for name, value, most in (("layers", layers, _MOST_LAYERS), ("heads", heads, 4)):
+    for name, value, most in (("layers", layers, _MOST_LAYERS), ("heads", heads, MOST_HEADS)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most):
             raise InvalidRequest(f"{name}={value!r:.30}: a whole number from 1 to {most} is needed")
     if dtype not in ("float64", "float32"):

@@ -264,7 +264,7 @@ class _Proof:
         v, before = track.v[k], track.v[k - 1] if k else 0.0
         n, root, spread = 2 * d.N, math.sqrt(d.top), math.sqrt(d.d * d.top / d.N)
         blocks = 2 + n // 64
-        tree = math.sqrt((d.N + 1) * (n + 1) / 6) + blocks  # of every partial sum, rescaled ones counted twice
+        tree = partial_sums(d.N) + blocks  # every rescaled one is counted twice
         etas, deltas, sizes = [], [], []
         for head in step.heads:
             ratio = float(abs(head.ratio)) * _SAFE
@@ -454,6 +454,11 @@ class _Proof:
 def _tanh_moment(reading: Reading, c: float, power: int) -> Fraction:
     """Σ a c ρ^j."""
     return sum((Fraction(a) * ratio**power for ratio, a in reading.heads), Fraction(0)) * Fraction(c)
+
+
+def partial_sums(N: int) -> float:
+    """Σ |partial sum| ≤ partial_sums(N) √(T/N) + N |whole sum|, for the 2N terms ±x_i/(2N) in any order, T = Σ x_i²."""
+    return math.sqrt((N + 1) * (2 * N + 1) / 6)
 
 
 def _phi(N: int) -> list[float]:

@@ -47,7 +47,7 @@ def in_context_command(
     algorithm: Annotated[
         str | None, typer.Option("--algorithm", help="chebyshev, gd; triple-momentum, nesterov.")
     ] = None,
-    heads: Annotated[int | None, typer.Option("--heads", metavar="H", help="Heads of a sum, 1 to 4.")] = None,
+    heads: Annotated[int | None, typer.Option("--heads", metavar="H", help="Heads of a sum, 1 to 8.")] = None,
     dtype: Annotated[str, typer.Option("--dtype", help="float64 or float32.")] = "float64",
     x_range: Annotated[float | None, typer.Option("--x-range", help="Largest entry of an example.")] = None,
     y_range: Annotated[float | None, typer.Option("--y-range", help="Largest |y| (default 3).")] = None,

@@ -17,7 +17,8 @@ difference to the first reading, which is small and so has next to no bias and l
 Source. Gradient descent in context: von Oswald et al. (arXiv 2212.07677). Chebyshev semi-iteration: Golub and Varga
 (1961). Solving the adjoint system as well and correcting by the product of the residuals: Pierce and Giles (2000).
 
-Size. L ≥ 2 layers of 1 to 4 heads and the reading ones, width 5d + 6, two constant tokens.
+Size. L ≥ 2 layers of 1 to 8 heads (4 unless a proof needs more) and the reading ones, width 5d + 6, two constant
+tokens.
 
 Bound. p_{L−1}(λ) p_{L−2}(λ)/λ on [low, high] with residual polynomials p_k of k steps: gradient descent
 ((κ−1)/(κ+1))^k, Chebyshev 2ρ^k/(1 + ρ^{2k}), ρ = (√κ−1)/(√κ+1); plus a floor of bias and rounding
@@ -55,7 +56,7 @@ def sizes(task: InContextTask) -> tuple[float, float, float]:
 def linear_scales(task: InContextTask, dtype: str, heads: int | None = None, typical: bool = False) -> Scales:
     """|⟨x_i, v⟩| ≤ |q| max √(λ − α)/λ for v = A⁻¹q; the solver's c makes its logits as large."""
     q, _, gain = sizes(task)
-    noise = math.sqrt(2) if typical else (task.examples / math.sqrt(3) + 8) * math.sqrt(task.condition)
+    noise = math.sqrt(2) if typical else task.examples / math.sqrt(3) + 8
     share = _TYPICAL if typical else 1.0
     return choose(1.1 * q * gain, dtype, noise * math.sqrt(task.examples * task.dim), heads, share, 8)
 

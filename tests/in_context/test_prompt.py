@@ -272,3 +272,22 @@ def test_the_command_line_prints_the_bound(capsys: pytest.CaptureFixture[str], t
     record = json.loads(capsys.readouterr().out)
     assert [repr(v) for v in record["bounds"]] == [line.split(",")[-1] for line in lines[1:]]
     assert record["reasons"] == ["", "", ""]
+
+
+def test_the_command_line_says_what_the_data_do_not_determine(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file, train, query = tmp_path / "l.safetensors", tmp_path / "train.csv", tmp_path / "q.csv"
+    af.in_context("linear", 2, 6, spectrum=(2, 20), eps=1e-4, x_range=6.0).save(file)
+    train.write_text("a,b,y\n1,2,1\n2,4,2.5\n-1,-2,0\n", encoding="utf-8")
+    query.write_text("a,b\n1,2\n2,-1\n", encoding="utf-8")
+    asked = ["in-context", str(file), "--data", str(train), "--query", str(query)]
+    assert main(asked) == 2 and "linearly dependent" in capsys.readouterr().err
+    assert main([*asked, "--outside"]) == 0
+    out, err = capsys.readouterr()
+    rows = [line.split(",") for line in out.strip().splitlines()[1:]]
+    assert abs(Fraction(float(rows[0][2])) - 1) <= Fraction(float(rows[0][3])) and rows[1][3] == "inf"
+    assert f"query 2: {UNDETERMINED}" in err and "outside the class" in err and "query 1" not in err
+    assert main([*asked, "--outside", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["bounds"][1] is None and record["reasons"] == ["", UNDETERMINED] and record["outside"]

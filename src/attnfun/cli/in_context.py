@@ -57,6 +57,9 @@ def in_context_command(
         str | None, typer.Option("--data", metavar="CSV", help="Examples: a column y, the others are x.")
     ] = None,
     query: Annotated[str | None, typer.Option("--query", metavar="CSV", help="Queries: the same columns x.")] = None,
+    outside: Annotated[
+        bool, typer.Option("--outside", help="Predict for data outside the class too: their bounds alone are proved.")
+    ] = False,
     output: Annotated[str | None, typer.Option("-o", "--output", metavar="FILE", help="Save the network here.")] = None,
     png: Annotated[str | None, typer.Option("--png", metavar="[FILE]", help="Draw error against depth.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout and nothing else there.")] = False,
@@ -127,9 +130,11 @@ def in_context_command(
             net.plot(picture)
         record["png"] = picture
     if queries is not None:
-        net.tokens(X, y, queries)  # refuses a prompt outside the class
         found = net.predict(X, y, queries, bound=True)
+        if found.outside and not outside:
+            raise InvalidRequest(found.outside)
         record |= {"predictions": found.predictions, "bounds": found.bound, "reasons": found.reasons}
+        record["outside"] = found.outside
     if as_json:
         print_json(record)
     elif queries is not None:
@@ -241,6 +246,8 @@ def _print_predictions(columns: list[str], queries: Any, found: BoundedPredictio
     for row, value, bound in zip(queries, found.predictions, found.bound, strict=True):
         writer.writerow([*(repr(float(v)) for v in row), repr(float(value)), repr(float(bound))])
     sys.stdout.write(buffer.getvalue())
+    if found.outside:
+        sys.stderr.write(f"outside the class: {found.outside}\n")
     for place, why in enumerate(found.reasons, 1):
         if why:
             sys.stderr.write(f"query {place}: {why}\n")

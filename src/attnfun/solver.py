@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate, Status
+from attnfun.certify.in_context_prompt import prompt_bounds
 from attnfun.certify.in_context_verdict import judge, measured_error, predictions
 from attnfun.certify.stored import kept, read_back
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
@@ -38,8 +39,18 @@ if TYPE_CHECKING:
 
 KIND = "in-context"
 _MOST_LAYERS = 600
+MOST_HEADS = 8  # Richardson heads of a sum
 _QUERIES = 512  # at a time
 _LARGEST = 1e300  # tolerance
+
+
+class BoundedPredictions(NamedTuple):
+    """Predictions of one prompt, and what is proved of each: |prediction − exact prediction| ≤ bound."""
+
+    predictions: NDArray[np.float64]
+    bound: NDArray[np.float64]
+    reasons: tuple[str, ...]  # why a bound is infinite; "" where it is not
+    outside: str  # what of the prompt lies outside the declared class; "" where nothing does
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,18 +62,40 @@ class InContextSolver:
     certificate: Certificate
     request: Mapping[str, Any] = field(default_factory=dict)
 
-    def predict(self, X: ArrayLike, y: ArrayLike, X_query: ArrayLike) -> NDArray[np.float64]:
+    @overload
+    def predict(
+        self, X: ArrayLike, y: ArrayLike, X_query: ArrayLike, *, bound: Literal[False] = False
+    ) -> NDArray[np.float64]: ...
+    @overload
+    def predict(
+        self, X: ArrayLike, y: ArrayLike, X_query: ArrayLike, *, bound: Literal[True]
+    ) -> BoundedPredictions: ...
+    def predict(
+        self, X: ArrayLike, y: ArrayLike, X_query: ArrayLike, *, bound: bool = False
+    ) -> NDArray[np.float64] | BoundedPredictions:
         """(queries,) predictions: builds the token matrix and runs the network, nothing else.
 
         Refuses with InvalidRequest, and with what would do, prompts outside the class: more examples than declared,
         entries outside the ranges, eigenvalues outside `spectrum`.
+
+        With `bound` a `BoundedPredictions`: every prediction with a bound of its error that is proved for these very
+        data (`certify/in_context_prompt.py`), infinite where the data do not determine it. That bound needs no class,
+        so here a prompt outside it is run as long as the network can read it, and `outside` says what lies outside.
         """
-        x, t, queries = self._checked(X, y, X_query)
+        outside = ""
+        try:
+            x, t, queries = self._checked(X, y, X_query)
+        except InvalidRequest as error:
+            if not bound:
+                raise
+            outside, (x, t) = str(error), self.task.examples_of(X, y, any_size=True)
+            queries = self.task.queries_of(X_query, any_size=True)
         parts = [
             predictions(self.network, self.task, x, t, queries[k : k + _QUERIES], self.alone)
             for k in range(0, len(queries), _QUERIES)
         ]
-        return np.concatenate(parts)
+        found = np.concatenate(parts)
+        return BoundedPredictions(found, *prompt_bounds(self.task, x, t, queries, found), outside) if bound else found
 
     def tokens(self, X: ArrayLike, y: ArrayLike, X_query: ArrayLike) -> NDArray[np.float64]:
         """(2 · examples + queries, width): the prompt as the network, here and in torch, reads it."""
@@ -132,7 +165,7 @@ class InContextSolver:
     def heads(self) -> int | None:
         """The number of Richardson heads that was asked for."""
         asked = self.request.get("heads")
-        return asked if isinstance(asked, int) and 1 <= asked <= 4 else None
+        return asked if isinstance(asked, int) and 1 <= asked <= MOST_HEADS else None
 
     @property
     def iterations(self) -> int:
@@ -242,7 +275,7 @@ def in_context(
     `eps` is absolute, on predictions. `layers` fixes the depth; without it the depth is the one at which eps is proved
     (lasso and logistic, and float32: measured on example prompts; the certificate then says `sampled`).
     `algorithm`: "chebyshev" or "gd" for linear and ridge, "triple-momentum" or "nesterov" for logistic. `heads` fixes
-    the Richardson heads of a sum (1 to 4).
+    the Richardson heads of a sum (1 to 8); without it 4 at most, and 8 where only they prove eps.
     `accept`: "proved" or "sampled"; by default a proof is wanted where there can be one, linear and ridge in float64.
     Raises Infeasible, with the nearest request that would do, where eps is not reached.
     """
@@ -360,6 +393,9 @@ class _Making:
                 break
             best = reached
             layers += max(step, step * (layers // 20))
+        if self.wanted == "proved" and self.heads is None:
+            finest = replace(self, heads=MOST_HEADS, request={**self.request, "heads": MOST_HEADS})
+            return finest.deep_enough()
         raise Infeasible(
             f"eps={goal:.3g} for {self.task.text} is below the floor of bias and rounding in {self.dtype}: "
             f"{made.certificate.reason}",
@@ -384,7 +420,7 @@ def _check(
         raise InvalidRequest("give eps, the tolerance of predictions, or layers, the depth")
     if eps is not None and (isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 < eps < _LARGEST):
         raise InvalidRequest(f"eps={eps!r:.30}: a positive finite tolerance is needed")
-    for name, value, most in (("layers", layers, _MOST_LAYERS), ("heads", heads, 4)):
+    for name, value, most in (("layers", layers, _MOST_LAYERS), ("heads", heads, MOST_HEADS)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most):
             raise InvalidRequest(f"{name}={value!r:.30}: a whole number from 1 to {most} is needed")
     if dtype not in ("float64", "float32"):

@@ -7,13 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from attnfun.certify.in_context import prove_by_in_context
+from attnfun.certify.in_context import partial_sums, prove_by_in_context
 from attnfun.certify.in_context_class import gain, seen
 from attnfun.certify.in_context_spectrum import Pieces, Poly
 from attnfun.certify.in_context_verdict import judge
 from attnfun.certify.view import Undecided
 from attnfun.constructions.in_context import build
+from attnfun.errors import Infeasible
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork
+from attnfun.solver import in_context
 from attnfun.targets.in_context import InContextTask
 from in_context.prompts import aligned, changed, exact_ridge, hostile, ridge_error, with_layers
 
@@ -76,6 +78,61 @@ def test_no_prompt_of_a_random_class_is_above_the_bound(seed: int, trials: int) 
                 assert error <= bound, (task, dtype, algorithm, layers, error, bound)
                 near = max(near, error / bound)
     assert proved > trials // 2 and near > 0.3  # the hunt found something
+
+
+def test_partial_sums_of_mirrored_terms_stay_within_their_bound_in_any_order() -> None:
+    """Any tree of additions, also all positive terms first; that one comes close."""
+    rng = np.random.default_rng(8)
+
+    def total(terms: list[float], mix: float) -> float:
+        """Σ |partial sum|: two sums are joined, the newest one and the next (mix 0) or any two (mix 1)."""
+        heap, seen = list(terms), 0.0
+        while len(heap) > 1:
+            i, j = (int(k) for k in rng.choice(len(heap), 2, replace=False)) if rng.random() < mix else (0, 1)
+            one = heap[i] + heap[j]
+            heap = [one, *(v for k, v in enumerate(heap) if k not in (i, j))]
+            seen += abs(one)
+        return seen
+
+    near = 0.0
+    for _ in range(150):
+        N = int(rng.integers(1, 40))
+        x = np.abs(rng.normal(size=N)) ** float(rng.choice([0.0, 1.0, 3.0])) / (2 * N)
+        off = 1 + 0.1 * rng.random(2 * N)  # weights are not quite the same on a pair
+        terms = np.r_[np.sort(x)[::-1], -np.sort(x)] * off
+        if rng.random() < 0.5:
+            terms = rng.permutation(terms)
+        whole = abs(float(terms.sum()))
+        bound = 1.1 * partial_sums(N) * math.sqrt(4 * N * float(x @ x)) + N * whole
+        seen = total(list(terms), float(rng.choice([0.0, 0.0, 0.3, 1.0])))
+        assert seen <= bound
+        near = max(near, seen / bound)
+    assert near > 0.7
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ridge_of_condition_five_is_proved_to_nine_digits(seed: int) -> None:
+    """64 examples in 8 dimensions, any scale of the data; and examples in an order that is bad for sums."""
+    rng = np.random.default_rng(seed)
+    low = float(np.exp(rng.uniform(math.log(5), math.log(60))))
+    made = in_context("ridge", 8, 64, alpha=1.0, spectrum=(low, 5.2 * low), x_range=20.0, eps=1e-9)
+    high = made.certificate.error[1]
+    assert made.certificate.status == "proved" and high <= 1e-9
+    assert isinstance(made.network, TokenNetwork)
+    for _ in range(4):
+        one = hostile(made.task, rng)
+        assert one is not None
+        X, y, queries = one
+        order = np.argsort(X[:, 0])
+        assert ridge_error(made.network, made.task, (X[order], y[order], queries)) <= high
+
+
+def test_more_heads_than_four_are_taken_where_only_they_prove_eps() -> None:
+    asked = {"alpha": 1.0, "spectrum": (6.0, 30.0), "x_range": 20.0, "y_range": 4.0}
+    with pytest.raises(Infeasible):
+        in_context("ridge", 8, 64, **asked, eps=1e-9, heads=4)
+    made = in_context("ridge", 8, 64, **asked, eps=1e-9)
+    assert made.certificate.status == "proved" and made.heads == len(made.network.layers[0].heads) > 4
 
 
 def test_rounding_to_float32_costs_no_more_than_its_part() -> None:

@@ -276,8 +276,8 @@ def test_data_and_queries_from_csv(capsys: pytest.CaptureFixture[str], tmp_path:
     np.savetxt(query, q, delimiter=",", header="a,b,c", comments="", fmt="%.17g")
     code, out, _ = run(capsys, "in-context", "ridge", "--data", str(train), "--query", str(query), "--eps", "1e-8")
     lines = out.strip().splitlines()
-    assert code == 0 and lines[0] == "a,b,c,prediction" and len(lines) == 5
-    found = np.array([float(line.split(",")[-1]) for line in lines[1:]])
+    assert code == 0 and lines[0] == "a,b,c,prediction,bound" and len(lines) == 5
+    found = np.array([float(line.split(",")[-2]) for line in lines[1:]])
     w = np.linalg.solve(X.T @ X + np.eye(3), X.T @ y)
     assert np.abs(found - q @ w).max() <= 1e-8
     file = tmp_path / "r.safetensors"

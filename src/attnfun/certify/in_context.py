@@ -24,12 +24,24 @@ s ← C_q + (C_v + m₁κμ) s + C_u s₋, S ← (C_v + m₁κμ) S + C_u S₋ +
 mean ẑ^{2k} ≤ ζ^{2k}/N into the geometric series of the denominator, all signs made positive. So
 |c| ≤ Σ_{j=3,5,…} φ_j ζ^j |m_j|, and the tail from Cauchy's bound on a circle where φ is finite.
 
-**Rounding** of a step, in any order of summation, exp within 4 ulp: (i) logits: γ_{d+3} of the sizes; (ii) the terms of
-a head: e^{g} − 1 of Σ p_i |x_i| ≤ cosh(x) √(tr XᵀX/N), x = ρζ; a partial sum of a numerator is at most its positive
-or its negative part, e^x ½ √(tr/N) of the denominator, 2N times; denominator: e^g − 1 + γ relative to O; (iii) the sum
-of carry and heads: γ of its length. tr XᵀX ≤ d max μ.
+**Rounding** of a step, sums in any order, exp within 4 ulp. Weights p_i^± = e^{±ρẑ_i}/Σ 2cosh ≤ e^x/(2N), x = ρζ, of
+the tokens ±x_i; Σ_i (…)² over examples is meant by |…|.
+(i) *What a weight is off by*, a factor 1 + ε_i^±, is the same for all coordinates, so it adds Xᵀη with
+|η| ≤ cosh(x)/N |ε|: √μ is left to weigh it, as it weighs c. |ε| ≤ (e^g − 1)/g (γ_{d+3} ρ(κ|v||X|_F + κ_f f|y|) + √N s),
+g the largest exponent: γ_{d+3} of the sizes of a logit, and s for its exp. A denominator is off by a factor too, within
+e^g − 1 + γ_{2N+8}: that much of Xᵀ(π + η), |π| ≤ ρζ sinh(x)/(xN), for O = Xᵀπ.
+(ii) *What every coordinate is off by of its own*, δ: u of its products, in sum cosh(x)√(T_j/N) with T_j = Σ_i x_ij²,
+a few u of the quotient, u of every partial sum. A partial sum of m ≤ N terms is at most its positive or its negative
+part, so e^x/(2N) times the m largest |x_ij|, for each is there once with either sign; one of m > N terms is the whole
+sum less the 2N − m others. A tree of 2N leaves has at most 2N − 2k + 2 nodes of k to 2N − k leaves: let b of the nodes
+with k leaves or more have no such node below them. b = 1: they are a chain of distinct sizes. b ≥ 2: those with one
+such child have a leaf beside it, so 2N ≥ bk + (their number − 2b + 1), and the root is too large. So the partial sums
+are in sum at most e^x/N Σ_k (N − k + 1)|x_ij|_(k) + N |whole sum| ≤ e^x √((N+1)(2N+1)/6) √(T_j/N) + N |whole sum|
+(Cauchy), and Σ T_j = tr XᵀX ≤ d max μ. Running sums that are rescaled are rounded so many more times. Zeros round
+nothing; foreign tokens of mass `leak` cost at most three times that, for a sum is off by no more than its lesser term.
+(iii) The sum of carry and heads: γ of its length, into δ.
 
-**Propagation.** A vector δ (or Xᵀc) that enters v after step j is multiplied by H_{jk}(A) until v_k, where H obeys the
+**Propagation.** What enters v after step j, δ or Xᵀ(c + η), is multiplied by H_{jk}(A) until v_k, where H obeys the
 recurrence of s without C_q. Polynomials of degree m are bounded on an interval by their values at M Chebyshev nodes
 times 1/cos(πm/(2M)) (Ehlich and Zeller 1964), on pieces [λ, 1.3λ] of the spectrum; values by recurrence in float64,
 whose rounding is carried on by the same H (`_responses`).
@@ -48,7 +60,7 @@ m₁l is the difference to the first reading P̂, which is bounded likewise; tan
 What rounding the data to float32 costs: `in_context_class.py`.
 
 Failure modes: another pattern; logits beyond the circle of φ or of tanh (no finite bound); more than 600 layers;
-float32, where (ii) grows like N² u and the bound says little.
+float32, where (ii) grows like N^{3/2} u and the bound says little.
 """
 
 from __future__ import annotations
@@ -93,14 +105,27 @@ class InContextBound:
 
 @dataclass
 class _Track:
-    """One kind of token: sizes of its v, and the c and δ that entered after each step."""
+    """One kind of token: sizes of its v, and what entered after each step."""
 
     q: float
     f: float
     linear: list[Poly]
     v: list[float]
-    c: list[float]
-    delta: list[float]
+    entered: list[_Entered]
+
+
+@dataclass(frozen=True)
+class _Entered:
+    """Xᵀ(c + η) + δ: sizes of the bias c, and of the rounding η that passes through Xᵀ and δ that does not."""
+
+    c: float = 0.0
+    eta: float = 0.0
+    delta: float = 0.0
+
+    @property
+    def examples(self) -> float:
+        """|c| + |η|."""
+        return self.c + self.eta
 
 
 def prove_by_in_context(network: TokenNetwork, task: InContextTask) -> InContextBound:
@@ -187,27 +212,26 @@ class _Proof:
     def bound(self) -> InContextBound:
         responses = self._responses()
         s, S = self._polynomials(responses)
-        query = _Track(self.data.q, 0.0, s, [0.0], [], [])
-        solver = _Track(0.0, self.p.c, S, [0.0], [], [])
-        r_errors: dict[str, tuple[float, float]] = {}
+        query = _Track(self.data.q, 0.0, s, [0.0], [])
+        solver = _Track(0.0, self.p.c, S, [0.0], [])
+        r_errors: dict[str, _Entered] = {}
         for k, step in enumerate(self.p.steps):
             for name, track in (("query", query), ("solver", solver)):
-                c, delta, r_errors[name] = self._step(step, track, k, responses[k], k == self.n - 1)
-                track.c.append(c)
-                track.delta.append(delta)
+                entered, r_errors[name] = self._step(step, track, k, responses[k], k == self.n - 1)
+                track.entered.append(entered)
                 track.v.append(self._size(track, k + 1, responses[k + 1]))
         self._no_overflow()
         return self._reading(query, solver, responses, r_errors)
 
     # -- sizes ---------------------------------------------------------------------------------------------------------
 
-    def _error(self, track: _Track, H: Array) -> tuple[float, float]:
-        """Bounds of |Δv| and |XΔv|, H (n, pieces) the responses; shares are added up from c and δ."""
-        root = self.pieces.root
-        small = [(float((H[j] * root).max()), float(H[j].max())) for j in range(len(track.c))]
-        large = [(float((H[j] * root**2).max()), float((H[j] * root).max())) for j in range(len(track.c))]
-        v = sum(a * c + b * e for (a, b), c, e in zip(small, track.c, track.delta, strict=True))
-        z = sum(a * c + b * e for (a, b), c, e in zip(large, track.c, track.delta, strict=True))
+    def _error(self, track: _Track, H: Array, weight: Array | float = 1.0) -> tuple[float, float]:
+        """Bounds of |Δv| and |XΔv|, H (n, pieces) the responses, times `weight`; shares are added up."""
+        root, v, z = self.pieces.root, 0.0, 0.0
+        for entered, response in zip(track.entered, H * weight, strict=False):
+            one, two = float((response * root).max()), float((response * root**2).max())
+            v += one * entered.examples + float(response.max()) * entered.delta
+            z += two * entered.examples + one * entered.delta
         return v * _SAFE, z * _SAFE
 
     def _linear_size(self, track: _Track, k: int) -> float:
@@ -233,48 +257,53 @@ class _Proof:
 
     # -- one step ------------------------------------------------------------------------------------------------------
 
-    def _step(
-        self, step: Step, track: _Track, k: int, H: Array, final: bool
-    ) -> tuple[float, float, tuple[float, float]]:
-        """(|c|, |δ|) of v after this step, and of r."""
+    def _step(self, step: Step, track: _Track, k: int, H: Array, final: bool) -> tuple[_Entered, _Entered]:
+        """What enters v by this step, and r."""
         d, u = self.data, self.u
         zeta = self._zeta(step, track, k, H)
         v, before = track.v[k], track.v[k - 1] if k else 0.0
-        top, n = d.top, 2 * d.N
-        error, size = [], []
+        n, root, spread = 2 * d.N, math.sqrt(d.top), math.sqrt(d.d * d.top / d.N)
+        blocks = 2 + n // 64
+        tree = partial_sums(d.N) + blocks  # every rescaled one is counted twice
+        etas, deltas, sizes = [], [], []
         for head in step.heads:
             ratio = float(abs(head.ratio)) * _SAFE
             x = ratio * zeta
             self.logits = max(self.logits, x)
             if not x < 20:
                 raise Undecided("the logits are too large")
-            shift = gamma(d.d + 3, u) * ratio * (
-                d.row * abs(step.kappa) * v + d.y_entry * abs(step.kappa_f) * track.f
-            ) + (d.d + 8) * TINY[self.dtype] * (1 + d.row + d.y_entry)
-            g = math.expm1((shift + 4 * u * x + _EXP * u * (2 + n // 64)) * _SAFE)
-            leak = _TOKENS * math.exp(min(-step.gap + 2 * x + 1, 700.0))
-            spread = math.sqrt(d.d * top / d.N)
-            signal = math.sqrt(top) * zeta * ratio * _ratio_sinh(x) / d.N
-            terms = (g + 4 * u) * math.cosh(x) + n / 2 * u * math.exp(x)
-            error.append(((terms * spread + (g + gamma(n + 8, u) + leak) * signal) * (1 + 4 * g + 4 * n * u)) * _SAFE)
-            size.append(signal + error[-1])
+            scaled, signed = abs(step.kappa) * v * ratio, abs(step.kappa_f) * track.f * ratio
+            logits = gamma(d.d + 3, u) * (d.row * scaled + d.y_entry * signed)  # of one, and of all together:
+            together = gamma(d.d + 3, u) * (math.sqrt(d.d * d.top) * scaled + d.y * signed)
+            own = 4 * u * x + _EXP * u * blocks + (d.d + 8) * TINY[self.dtype] * (1 + d.row + d.y_entry)
+            largest = (logits + own) * _SAFE
+            g = math.expm1(min(largest, 1.0))
+            if not g < 0.25:
+                raise Undecided("the logits are too large for their rounding")
+            leak = 3 * _TOKENS * math.exp(min(-step.gap + 2 * x + 1, 700.0))
+            more = (1 + 4 * g + 8 * n * u) * _SAFE  # second order
+            kept = math.cosh(x) / d.N * g / largest * (together + math.sqrt(d.N) * own) * more
+            signal = zeta * ratio * _ratio_sinh(x) / d.N
+            etas.append((kept + (g + gamma(n + 8, u) + leak) * (signal + kept)) * more)
+            whole = root * (signal + kept)
+            summed = (tree * math.exp(x) + math.cosh(x)) * spread + (d.N + 4) * whole
+            deltas.append(u * summed * more)
+            sizes.append(root * (signal + etas[-1]) + deltas[-1])
         count = len(step.heads) + 10
-        out = []
-        for to_r in (False, True):
-            weights = [abs(h.to_r if to_r else h.to_v) for h in step.heads]
-            if to_r and not final:
-                break
-            bias = self._bias(step, zeta, to_r)
-            heads = sum(a * e for a, e in zip(weights, error, strict=True))
-            carried = sum(a * e for a, e in zip(weights, size, strict=True))
-            if to_r:
-                carried += abs(step.K_q) * track.q + abs(step.K_v) * v
-            else:
-                carried += abs(step.C_q) * track.q + abs(step.C_v) * v + abs(step.C_u) * before
-            lost = (n + 32) * d.d * TINY[self.dtype] * (1 + sum(weights))
-            out.append((bias, (heads + gamma(count, u) * carried + lost) * _SAFE))
-        r = out[1] if final else (0.0, 0.0)
-        return out[0][0], out[0][1], r
+
+        def entered(weights: list[float], carried: float, to_r: bool) -> _Entered:
+            eta, delta, size = (
+                sum(abs(a) * e for a, e in zip(weights, errors, strict=True)) for errors in (etas, deltas, sizes)
+            )
+            lost = (n + 32) * d.d * TINY[self.dtype] * (1 + sum(map(abs, weights)))
+            delta = (delta + gamma(count, u) * (carried + size) + lost) * _SAFE
+            return _Entered(self._bias(step, zeta, to_r), eta * _SAFE, delta)
+
+        carried = abs(step.C_q) * track.q + abs(step.C_v) * v + abs(step.C_u) * before
+        into_v = entered([h.to_v for h in step.heads], carried, False)
+        if not final:
+            return into_v, _Entered()
+        return into_v, entered([h.to_r for h in step.heads], abs(step.K_q) * track.q + abs(step.K_v) * v, True)
 
     def _bias(self, step: Step, zeta: float, to_r: bool) -> float:
         """|c|: Σ φ_j ζ^j |m_j|, the tail by Cauchy's bound on the circle cosh ϱ = 1 + N/2, where φ = 2 sinh ϱ."""
@@ -306,7 +335,7 @@ class _Proof:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def _reading(
-        self, query: _Track, solver: _Track, history: list[Array], r_errors: dict[str, tuple[float, float]]
+        self, query: _Track, solver: _Track, history: list[Array], r_errors: dict[str, _Entered]
     ) -> InContextBound:
         d, p, grid, n = self.data, self.p, self.pieces, self.n
         s, S, root = query.linear, solver.linear, self.pieces.root
@@ -327,20 +356,21 @@ class _Proof:
         H_n, H_w = history[n], history[n - 1]
         bias = rounding = 0.0
         A2 = abs(float(a2)) * _SAFE
-        for j in range(n):
-            bias += A2 * p.c * d.y * float((root**2 * H_n[j] * residual_w).max()) * query.c[j]
-            rounding += A2 * p.c * d.y * float((root * H_n[j] * residual_w).max()) * query.delta[j]
-            if j < n - 1:
-                bias += d.q * float((root * H_w[j] * residual_v).max()) * solver.c[j]
-                rounding += d.q * float((H_w[j] * residual_v).max()) * solver.delta[j]
-        c_r, delta_r = r_errors["solver"]
+        shares = [(query, A2 * p.c * d.y, root * H_n * residual_w), (solver, d.q, H_w[: n - 1] * residual_v)]
+        for track, scale, met in shares:
+            for one, response in zip(track.entered, met, strict=False):
+                through = scale * float((root * response).max())
+                bias += through * one.c
+                rounding += through * one.eta + scale * float(response.max()) * one.delta
+        of_r = r_errors["solver"]
         sup_s = grid.sup(s[n])
-        bias += A2 * d.q * float((root * sup_s).max()) * c_r
-        rounding += A2 * d.q * float(sup_s.max()) * delta_r
+        through = A2 * d.q * float((root * sup_s).max())
+        bias += through * of_r.c
+        rounding += through * of_r.eta + A2 * d.q * float(sup_s.max()) * of_r.delta
 
         weight = grid.sup(inner)
         moved_v = self._error(query, H_n)[0]
-        moved_r = self._error_of_r(solver, H_w[: n - 1], weight) + math.sqrt(d.top) * c_r + delta_r
+        moved_r = self._error(solver, H_w[: n - 1], weight)[0] + math.sqrt(d.top) * of_r.examples + of_r.delta
         bias += A2 * moved_v * moved_r
         away = (optimisation + bias + rounding) * _SAFE
 
@@ -362,9 +392,9 @@ class _Proof:
             + abs(p.last.kappa_p) * size_of_guess * p.c
         )
         r_linear = grid.sup(inner.times(s[n - 1]).plus(grid.constant(Fraction(step.K_q))))
-        c_q, delta_q = r_errors["query"]
-        r_query = float(r_linear.max()) * d.q + self._error_of_r(query, H_w[: n - 1], weight)
-        r_query = (r_query + math.sqrt(d.top) * c_q + delta_q) * _SAFE
+        of_r = r_errors["query"]
+        r_query = float(r_linear.max()) * d.q + self._error(query, H_w[: n - 1], weight)[0]
+        r_query = (r_query + math.sqrt(d.top) * of_r.examples + of_r.delta) * _SAFE
         foreign = abs(p.last.kappa_q) * d.q * query.v[n - 1] + abs(p.last.kappa_v) * v_size * r_query
         own_bias, own_rounding = self._tanh(p.last, l, sizes, foreign, size_of_guess)
         return InContextBound(
@@ -376,13 +406,6 @@ class _Proof:
             n + 1,
         )
 
-    def _error_of_r(self, track: _Track, H: Array, weight: Array) -> float:
-        """|inner(A) Δw|."""
-        root, total = self.pieces.root, 0.0
-        for j in range(len(H)):
-            total += float((root * H[j] * weight).max()) * track.c[j] + float((H[j] * weight).max()) * track.delta[j]
-        return total * _SAFE
-
     def _first(self, reading: Reading, S: Poly, query: _Track, solver: _Track, H: Array, most: float) -> float:
         """|P̂ − prediction|: of the first reading, ⟨q, w⟩."""
         d, grid, c = self.data, self.pieces, Fraction(self.p.c)
@@ -390,7 +413,7 @@ class _Proof:
         a1 = m1 * Fraction(reading.kappa_q)
         lam = grid.affine(Fraction(d.alpha), Fraction(1))
         missing = grid.constant(Fraction(1)).plus(lam.times(S).scaled(-a1 * c))
-        moved = self._error(_Track(0.0, 1.0, [], [], solver.c[: self.n - 1], solver.delta[: self.n - 1]), H)[0]
+        moved = self._error(solver, H[: self.n - 1])[0]
         away = float((grid.sup(missing) * grid.weight).max()) * d.q * d.y + abs(float(a1)) * d.q * moved
         slope = abs(float(m1))
         l = (most + away) / slope * _SAFE if slope > 0 else math.inf
@@ -431,6 +454,11 @@ class _Proof:
 def _tanh_moment(reading: Reading, c: float, power: int) -> Fraction:
     """Σ a c ρ^j."""
     return sum((Fraction(a) * ratio**power for ratio, a in reading.heads), Fraction(0)) * Fraction(c)
+
+
+def partial_sums(N: int) -> float:
+    """Σ |partial sum| ≤ partial_sums(N) √(T/N) + N |whole sum|, for the 2N terms ±x_i/(2N) in any order, T = Σ x_i²."""
+    return math.sqrt((N + 1) * (2 * N + 1) / 6)
 
 
 def _phi(N: int) -> list[float]:

@@ -6,7 +6,7 @@ import csv
 import io
 import sys
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,9 @@ from attnfun.cli.arguments import check_writable, picture_path, read_eps, read_p
 from attnfun.cli.records import AS_STORED, certificate_record, proof_rows
 from attnfun.cli.render import EXIT, console, facts, literal, number, print_json, progress_bar
 from attnfun.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from attnfun.solver import BoundedPredictions
 
 PANEL = "Networks"
 
@@ -44,7 +47,7 @@ def in_context_command(
     algorithm: Annotated[
         str | None, typer.Option("--algorithm", help="chebyshev, gd; triple-momentum, nesterov.")
     ] = None,
-    heads: Annotated[int | None, typer.Option("--heads", metavar="H", help="Heads of a sum, 1 to 4.")] = None,
+    heads: Annotated[int | None, typer.Option("--heads", metavar="H", help="Heads of a sum, 1 to 8.")] = None,
     dtype: Annotated[str, typer.Option("--dtype", help="float64 or float32.")] = "float64",
     x_range: Annotated[float | None, typer.Option("--x-range", help="Largest entry of an example.")] = None,
     y_range: Annotated[float | None, typer.Option("--y-range", help="Largest |y| (default 3).")] = None,
@@ -54,6 +57,9 @@ def in_context_command(
         str | None, typer.Option("--data", metavar="CSV", help="Examples: a column y, the others are x.")
     ] = None,
     query: Annotated[str | None, typer.Option("--query", metavar="CSV", help="Queries: the same columns x.")] = None,
+    outside: Annotated[
+        bool, typer.Option("--outside", help="Predict for data outside the class too: their bounds alone are proved.")
+    ] = False,
     output: Annotated[str | None, typer.Option("-o", "--output", metavar="FILE", help="Save the network here.")] = None,
     png: Annotated[str | None, typer.Option("--png", metavar="[FILE]", help="Draw error against depth.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout and nothing else there.")] = False,
@@ -61,7 +67,8 @@ def in_context_command(
     """Build a network that solves a regression on the examples of its prompt, and prove how well.
 
     With --data the class is made to fit the data where an option does not say otherwise; with --query predictions are
-    printed as CSV. What is declared is a class of prompts: the network then serves all of them.
+    printed as CSV, each with a bound of its error that is proved for these very data. What is declared is a class of
+    prompts: the network then serves all of them.
 
     \b
     [bold]Examples[/bold]
@@ -123,11 +130,15 @@ def in_context_command(
             net.plot(picture)
         record["png"] = picture
     if queries is not None:
-        record["predictions"] = net.predict(X, y, queries)
+        found = net.predict(X, y, queries, bound=True)
+        if found.outside and not outside:
+            raise InvalidRequest(found.outside)
+        record |= {"predictions": found.predictions, "bounds": found.bound, "reasons": found.reasons}
+        record["outside"] = found.outside
     if as_json:
         print_json(record)
     elif queries is not None:
-        _print_predictions(columns, queries, record["predictions"])
+        _print_predictions(columns, queries, found)
     else:
         console().print(facts("" if net.certificate.verified else AS_STORED, solver_rows(record)))
     return EXIT[str(record["status"])]
@@ -229,10 +240,15 @@ def _fit(task: str, asked: dict[str, Any], X: Any, y: Any, queries: Any) -> None
         asked["spectrum"] = (low, high)
 
 
-def _print_predictions(columns: list[str], queries: Any, predictions: Any) -> None:
+def _print_predictions(columns: list[str], queries: Any, found: BoundedPredictions) -> None:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow([*columns, "prediction"])
-    for row, value in zip(queries, predictions, strict=True):
-        writer.writerow([*(repr(float(v)) for v in row), repr(float(value))])
+    writer.writerow([*columns, "prediction", "bound"])
+    for row, value, bound in zip(queries, found.predictions, found.bound, strict=True):
+        writer.writerow([*(repr(float(v)) for v in row), repr(float(value)), repr(float(bound))])
     sys.stdout.write(buffer.getvalue())
+    if found.outside:
+        sys.stderr.write(f"outside the class: {found.outside}\n")
+    for place, why in enumerate(found.reasons, 1):
+        if why:
+            sys.stderr.write(f"query {place}: {why}\n")

@@ -176,8 +176,10 @@ class InContextTask:
         except (TypeError, ValueError, KeyError, AttributeError, InvalidRequest) as error:
             raise DamagedFile(f"the file's in-context task cannot be read ({error})") from None
 
-    def examples_of(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
-        """X and y as arrays, checked against the class in everything but the spectrum."""
+    def examples_of(self, X: ArrayLike, y: ArrayLike, any_size: bool = False) -> tuple[Array, Array]:
+        """X and y as arrays, checked against the class in everything but the spectrum; with `any_size` the ranges
+        are left out too, and what is checked is what the network needs to run.
+        """
         x, t = _matrix(X, self.dim, "X"), _numbers(y, "y")
         if t.shape != (len(x),):
             raise InvalidRequest(f"X has {len(x)} rows and y the shape {t.shape}: one number a row is needed")
@@ -191,17 +193,19 @@ class InContextTask:
                 f"{len(x)} examples for a lasso of {self.examples}: its penalty is alpha times the number of examples, "
                 f"so the number is part of the weights; build it with examples={len(x)}"
             )
-        _within(x, self.x_range, "X", "x_range")
+        if not any_size:
+            _within(x, self.x_range, "X", "x_range")
         if self.task == "logistic":
             if not np.isin(t, (-1.0, 1.0)).all():
                 raise InvalidRequest("labels must be -1 and 1")
-        else:
+        elif not any_size:
             _within(t, self.y_range, "y", "y_range")
         return x, t
 
-    def queries_of(self, X_query: ArrayLike) -> Array:
+    def queries_of(self, X_query: ArrayLike, any_size: bool = False) -> Array:
         q = _matrix(X_query, self.dim, "X_query")
-        _within(q, self.query_range, "X_query", "query_range")
+        if not any_size:
+            _within(q, self.query_range, "X_query", "query_range")
         return q
 
     def eigenvalues(self, X: Array) -> tuple[float, float]:

@@ -50,12 +50,12 @@ def doubt(task: InContextTask, X: Array, y: Array, queries: Array) -> Array:
     return np.where(np.isfinite(off), off, math.inf)
 
 
-def _lasso(X: Array, y: Array, alpha: float) -> Array:
+def _lasso(X: Array, y: Array, alpha: float, sweeps: int = 100_000) -> Array:
     """Cyclic coordinate descent, then the closed form on the support it settles on."""
     n, d = X.shape
     w, square = np.zeros(d), np.maximum((X**2).sum(axis=0), 1e-300)
     residual = y.copy()
-    for _ in range(100_000):
+    for _ in range(sweeps):
         moved = 0.0
         for j in range(d):
             rho = X[:, j] @ residual + square[j] * w[j]

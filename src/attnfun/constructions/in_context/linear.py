@@ -17,7 +17,8 @@ difference to the first reading, which is small and so has next to no bias and l
 Source. Gradient descent in context: von Oswald et al. (arXiv 2212.07677). Chebyshev semi-iteration: Golub and Varga
 (1961). Solving the adjoint system as well and correcting by the product of the residuals: Pierce and Giles (2000).
 
-Size. L ≥ 2 layers of 1 to 4 heads and the reading ones, width 5d + 6, two constant tokens.
+Size. L ≥ 2 layers of 1 to 8 heads (4 unless a proof needs more) and the reading ones, width 5d + 6, two constant
+tokens.
 
 Bound. p_{L−1}(λ) p_{L−2}(λ)/λ on [low, high] with residual polynomials p_k of k steps: gradient descent
 ((κ−1)/(κ+1))^k, Chebyshev 2ρ^k/(1 + ρ^{2k}), ρ = (√κ−1)/(√κ+1); plus a floor of bias and rounding
@@ -32,7 +33,7 @@ import math
 
 import numpy as np
 
-from attnfun.constructions.in_context.richardson import Scales, choose, richardson
+from attnfun.constructions.in_context.richardson import Scales, choose, few_bits, richardson
 from attnfun.constructions.in_context.stream import GAP, Array, Stream
 from attnfun.errors import InvalidRequest
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork, rounded
@@ -55,9 +56,9 @@ def sizes(task: InContextTask) -> tuple[float, float, float]:
 def linear_scales(task: InContextTask, dtype: str, heads: int | None = None, typical: bool = False) -> Scales:
     """|⟨x_i, v⟩| ≤ |q| max √(λ − α)/λ for v = A⁻¹q; the solver's c makes its logits as large."""
     q, _, gain = sizes(task)
-    noise = math.sqrt(2) if typical else task.examples + 16
+    noise = math.sqrt(2) if typical else task.examples / math.sqrt(3) + 8
     share = _TYPICAL if typical else 1.0
-    return choose(1.1 * q * gain, dtype, noise * math.sqrt(task.examples * task.dim), heads, share)
+    return choose(1.1 * q * gain, dtype, noise * math.sqrt(task.examples * task.dim), heads, share, 8)
 
 
 def steps(task: InContextTask, algorithm: str, count: int) -> list[tuple[float, float]]:
@@ -113,7 +114,7 @@ def build_linear(
     s, d, N = Stream(task.dim, "xqvur", _UNITS), task.dim, task.examples
     scales = linear_scales(task, dtype, heads, typical).finer(finer)
     q, y, gain = sizes(task)
-    c = 2.0 ** round(math.log2(1.1 * q * gain / y))
+    c = few_bits(1.1 * q * gain / y, 8)
     found = steps(task, algorithm, layers - 1)
 
     def iterate(tau: float, last: bool) -> list[TokenHead]:

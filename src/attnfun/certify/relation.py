@@ -34,7 +34,7 @@ from attnfun.targets.relation import Relation
 from attnfun.targets.relation_core import Core, core_of, plain_core
 
 _U = 2.0**-53
-IEEE = "IEEE arithmetic, rounding to nearest"
+IEEE = rounding_hypotheses("float64", softmax=False)
 GIVEN = "the inner functions u(x), v(y) are given exactly: the features are certified as functions of them"
 NUMPY = "NumPy's elementary functions err by at most 4 units in the last place (u and v)"
 LIBM = "NumPy's elementary functions err by at most 4 units in the last place (values at the nodes)"
@@ -65,12 +65,12 @@ def prove_by_relation(
         say("the bound of the features")
         high, method, details = construction_error(parts, features)
         if towers is None:
-            loss, assumed = rounding(features), (IEEE,)
+            loss, assumed = rounding(features), IEEE
             details["features_only"] = True
             below = _numpy(relation, parts)
             if high + loss + below < (math.inf if eps is None else eps * (1 - 8 * _U)) and parts.given:
                 details["inner"] = below
-                high, assumed = (high + below) * (1 + 4 * _U), (IEEE, NUMPY)
+                high, assumed = (high + below) * (1 + 4 * _U), (*IEEE, NUMPY)
         else:
             say("the bound of the towers")
             carried, loss, assumed = _tower_parts(features, towers, parts.core)

@@ -90,7 +90,7 @@ def prove_trilinear(
         (low, total),
         method="trilinear",
         parts={"construction": high, "rounding": loss},
-        hypotheses=(IEEE, *((LIBM,) if found.libm else ())),
+        hypotheses=(*IEEE, *((LIBM,) if found.libm else ())),
         witness=None if at is None else tuple(float(v) for v in at),
         reason=reason,
         details={"target": found.error},

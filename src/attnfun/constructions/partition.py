@@ -105,8 +105,9 @@ class Partition:
             d = len(cells)
             factor = (keys / max(request.max_keys, 1)) ** (1 / d) * 1.1
             least = max(cells) >= 0.99 / _NARROWEST  # the search for the counts ended there
+            some = "more than" if least else "about"
             raise Infeasible(
-                f"partition: {'more than' if least else 'about'} {keys:.3g} cells ({' x '.join(f'{c:,}' for c in cells)}) would be needed, "
+                f"partition: {some} {keys:.3g} cells ({' x '.join(f'{c:,}' for c in cells)}) would be needed, "
                 f"more than {request.max_keys:,}",
                 None if least else {"eps": float(f"{request.eps * factor:.2g}"), "method": "partition"},
             )

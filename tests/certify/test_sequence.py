@@ -15,6 +15,7 @@ from safetensors.numpy import save as bytes_of
 import attnfun as af
 from attnfun.certify import Status
 from attnfun.certify.sequence import prove_by_sequence
+from attnfun.certify.stored import kept
 from attnfun.expressions import parse
 from attnfun.network import Apply, Gather, SequenceNetwork, Spread
 from attnfun.network.sequence_file import save_sequence
@@ -207,8 +208,7 @@ def test_a_file_with_changed_weights_is_judged_by_them(built: dict[str, Any], tm
     net = built["max"]
     head = net.network.stages[0].heads[0]
     bad = forged(net.network, 0, Gather((replace(head, key=head.key / 10),)))
-    meta = {"target": net.target.to_json(), "domain": net.target.box.text, "norm": "sup"}
-    meta |= {"request": dict(net.request), "certificate": net.certificate.to_json()}
+    meta = {"target": net.target.to_json(), "domain": net.target.box.text, **kept(net.request, net.certificate)}
     save_sequence(tmp_path / "bad.safetensors", bad, meta)
     assert af.verify(tmp_path / "bad.safetensors").status is Status.REFUTED
 

@@ -132,12 +132,12 @@ def test_what_a_file_is_not_about_is_refused_with_both_named(name: str, files: d
         ends = {name: [low, high] for name, low, high in zip(box.names, box.low, box.high, strict=True)}
         moved = ends[str(rng.choice(box.names))]
         moved[1] = float(np.nextafter(moved[1], 9) if rng.random() < 0.3 else moved[1] * rng.uniform(0.3, 2))
-        with pytest.raises(af.InvalidRequest, match="the file is about the domain .*, not about .*"):
+        with pytest.raises(af.InvalidRequest, match=r"the file is about the domain .*, not about .*"):
             af.verify(path, domain=ends)
     if kind.target is not None:
         factor = float(rng.uniform(1.1, 3))
         for other in (f"{kind.target} + {factor!r}", f"{factor!r}*({kind.target})", box.names[0]):
-            with pytest.raises(af.InvalidRequest, match="the file is about .*, not about .*"):
+            with pytest.raises(af.InvalidRequest, match=r"the file is about .*, not about .*"):
                 af.verify(path, other)
         assert main(["verify", str(path), "--target", box.names[0]]) == 2
 

@@ -16,7 +16,7 @@ from attnfun.network import Axis, Head, Layer, Network, evaluate, rounded
 from attnfun.targets import Box, Function
 
 Array = npt.NDArray[np.float64]
-BOUNDS = (Status.PROVED, Status.CONDITIONAL)
+BOUNDS = (Status.PROVED, Status.BOUNDED, Status.CONDITIONAL)
 
 
 def function(target: Any, domain: Any = "x=-1:1") -> Function:

@@ -197,9 +197,9 @@ def main(count: int, first: int = 0) -> int:
             continue
         slowest = max(slowest, (time.perf_counter() - begun, number))
         status[f"{len(case.network.inputs)}-D {certificate.status.value} {certificate.method}"] += 1
-        if certificate.status is Status.PROVED and seen > 0:
+        if certificate.status is Status.BOUNDED and seen > 0:
             slack.setdefault(f"{len(case.network.inputs)}-D", []).append(certificate.error[1] / seen)
-        elif certificate.status is not Status.PROVED:
+        elif certificate.status is not Status.BOUNDED:
             print(f"case {number} ({case.kind}): {certificate.status.value}: {certificate.reason}", flush=True)
         if (number + 1) % 100 == 0:
             print(

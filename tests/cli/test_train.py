@@ -27,10 +27,13 @@ def test_json_has_both_networks_and_the_history(file: str, tmp_path: Path, capsy
     first = json.loads(capsys.readouterr().out)
     assert [row["keys"] for row in first["rows"]] == [af.load(file).cost.keys] * 2
     assert first["history"][0]["step"] == 0 and first["history"][-1]["step"] == 50
-    assert first["rows"][1]["proved"] == af.verify(out).error[1]
+    assert first["rows"][1]["bound"] == af.verify(out).error[1]
     assert main(argv) == 0  # from its checkpoint
     assert json.loads(capsys.readouterr().out)["history"] == first["history"]
-    for other in (["verify", out], ["show", out], ["eval", out, "--at", "x=0.5"], ["train", out, "--steps", "3"]):
+    assert first["status"] == "bounded" and main(["verify", out]) == 5
+    assert main(["verify", out, "--eps", "9"]) == 0 and main(["verify", out, "--eps", "1e-9"]) == 4
+    assert first["rows"][0]["status"] == "stored" and first["rows"][1]["status"] == "bounded"
+    for other in (["show", out], ["eval", out, "--at", "x=0.5"], ["train", out, "--steps", "3"]):
         assert main(other) == 0
 
 
@@ -74,7 +77,7 @@ def test_networks_of_other_kinds_are_trained_from_their_files(
         net.save(file)
         assert main(["train", file, "--steps", "3", "--batch", "8", "-o", out, "--json"]) == 0
         record = json.loads(capsys.readouterr().out)
-        assert record["status"] == ("proved" if name == "f" else "sampled")
+        assert record["status"] == ("bounded" if name == "f" else "sampled")
         assert [row["steps"] for row in record["rows"]] == [None, 3]
         for command in ("show", "diagnose"):
             assert main([command, out, "--json"]) == 0

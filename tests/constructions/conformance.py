@@ -339,7 +339,7 @@ def check_file(net: Approximant, case: Case, folder: Path) -> None:
     net.save(path)
     back = af.load(path)
     assert identical(net.network, back.network)
-    assert back.certificate == net.certificate
+    assert back.certificate.to_file() == net.certificate.to_file() and not back.certificate.verified
     back.save(again)
     assert path.read_bytes() == again.read_bytes()
     X = points(net)

@@ -13,6 +13,7 @@ import attnfun as af
 from attnfun.certify.in_context import prove_by_in_context
 from attnfun.certify.in_context_pattern import read_pattern
 from attnfun.certify.in_context_verdict import judge, predictions
+from attnfun.certify.stored import kept
 from attnfun.certify.view import Undecided
 from attnfun.constructions.in_context import build
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
@@ -135,9 +136,12 @@ def test_data_that_are_too_small_too_large_or_not_real_are_refused(X: Any) -> No
         solver.predict(X, [1], [[1]])
 
 
-@pytest.mark.parametrize("request_", [{"eps": 10**400}, [1], "ab"])
-def test_a_stored_request_that_is_none_is_damage(request_: Any, tmp_path: Path) -> None:
-    meta = {"target": {"kind": "in-context", **SMALL.to_json()}, "request": request_, "certificate": None}
-    save_tokens(tmp_path / "x.safetensors", build(SMALL, 3, "gd"), meta)
-    with pytest.raises(DamagedFile, match="request"):
-        af.verify(tmp_path / "x.safetensors")
+@pytest.mark.parametrize("claim", [{"eps": 10**400}, [1], "ab"])
+def test_a_stored_claim_that_is_none_is_damage(claim: Any, tmp_path: Path) -> None:
+    path, meta = tmp_path / "x.safetensors", {"target": {"kind": "in-context", **SMALL.to_json()}, **kept({}, None)}
+    own = meta["claim"] | claim if isinstance(claim, dict) else claim
+    save_tokens(path, build(SMALL, 3, "gd"), {**meta, "claim": own})
+    with pytest.raises(DamagedFile, match="asked for"):
+        af.verify(path)
+    save_tokens(path, build(SMALL, 3, "gd"), {**meta, "request": claim})  # the rest of a request decides nothing
+    assert af.verify(path).eps is None

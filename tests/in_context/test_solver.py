@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import attnfun as af
+from attnfun.certify.stored import kept
 from attnfun.cli import main
 from attnfun.network import load_tokens, save_tokens
 from attnfun.targets.in_context import InContextTask, normal_range, normal_spectrum, prompt
@@ -137,7 +138,7 @@ def test_the_depth_is_proved_unless_measured_is_enough() -> None:
     fewer = len(proved.network.layers) - 1
     assert af.in_context("ridge", **shape, eps=1e-6, layers=fewer, accept="sampled").certificate.status == "sampled"
     only = af.in_context("ridge", **shape, layers=fewer)
-    assert only.certificate.status == "proved" and only.certificate.eps is None and only.certificate.error[1] > 1e-6
+    assert only.certificate.status == "bounded" and only.certificate.eps is None and only.certificate.error[1] > 1e-6
 
 
 @pytest.mark.parametrize("task", ["linear", "ridge", "lasso", "logistic"])
@@ -153,19 +154,19 @@ def test_files_come_back_and_are_judged_again(task: str, tmp_path: Path) -> None
     assert verdict.status == net.certificate.status and verdict.error == net.certificate.error
     with pytest.raises(af.InvalidRequest):
         af.verify(path, "sin(x)")
-    assert again.explain() == net.explain() and "\n" in net.explain()
+    said = again.explain()
+    assert said.replace(again.certificate.heading, net.certificate.heading) == net.explain() != said and "\n" in said
 
 
 def test_verify_reads_no_number_of_the_certificate(ridge: af.InContextSolver, tmp_path: Path) -> None:
     path = tmp_path / "t.safetensors"
     target = {"kind": "in-context", **ridge.task.to_json()}
     forged = changed(ridge.network, np.random.default_rng(0), 1e-2)
-    good = ridge.certificate.to_json()
-    save_tokens(path, forged, {"target": target, "request": {"eps": 1e-6}, "certificate": good})
-    assert af.load(path).certificate.status == "proved"  # as stored
+    save_tokens(path, forged, {"target": target, **kept({"eps": 1e-6}, ridge.certificate)})
+    assert af.load(path).certificate.status == "stored" and af.load(path).certificate.claimed == "proved"
     assert af.verify(path).status == "refuted"
-    save_tokens(path, ridge.network, {"target": target})
-    assert af.verify(path).error == ridge.certificate.error
+    save_tokens(path, ridge.network, {"target": target, "claim": kept({}, None)["claim"]})
+    assert af.verify(path).error == ridge.certificate.error and af.verify(path).status == "bounded"
     assert af.load(path).certificate.status == "undecided"
 
 
@@ -181,7 +182,7 @@ def test_verify_reads_no_number_of_the_certificate(ridge: af.InContextSolver, tm
 )
 def test_foreign_tasks_are_damaged_files(ridge: af.InContextSolver, tmp_path: Path, target: object) -> None:
     path = tmp_path / "t.safetensors"
-    save_tokens(path, ridge.network, {"target": target})
+    save_tokens(path, ridge.network, {"target": target, **kept({"eps": 1e-6}, None)})
     for verb in (af.load, af.verify):
         with pytest.raises(af.DamagedFile):
             verb(path)
@@ -199,13 +200,15 @@ def test_a_task_with_changed_fields_is_damaged_or_judged_for_what_it_says(
         {"examples": -1},
         {"more": 1},
     ):
-        save_tokens(path, ridge.network, {"target": {"kind": "in-context", **ridge.task.to_json(), **change}})
+        target = {"kind": "in-context", **ridge.task.to_json(), **change}
+        save_tokens(path, ridge.network, {"target": target, **kept({"eps": 1e-6}, None)})
         with pytest.raises(af.DamagedFile):
             af.verify(path)
     wider = {"kind": "in-context", **ridge.task.to_json(), "spectrum": [2, 400]}
-    save_tokens(path, ridge.network, {"target": wider, "request": {"eps": 1e-6}})
+    save_tokens(path, ridge.network, {"target": wider, **kept({"eps": 1e-6}, None)})
     assert af.verify(path).status in ("refuted", "undecided")
-    save_tokens(path, ridge.network, {"target": wider, "request": {"eps": "small"}})
+    claim = kept({"eps": 1e-6}, None)["claim"] | {"eps": "small"}
+    save_tokens(path, ridge.network, {"target": wider, "claim": claim})
     with pytest.raises(af.DamagedFile):
         af.verify(path)
 

@@ -23,14 +23,14 @@ def test_the_table_has_sizes_errors_bounds_and_steps(networks: tuple[af.Approxim
     table = af.compare(*networks)
     built, learned, unproved = table.entries
     assert built.keys == learned.keys == networks[0].cost.keys
-    assert built.proved == networks[0].certificate.error[1] and unproved.proved is None
+    assert built.bound == networks[0].certificate.error[1] and unproved.bound is None
     assert (built.steps, learned.steps) == (None, 50) and (learned.seconds or 0) > 0
     X = np.linspace(-1, 1, 501)
     for entry, network in zip(table.entries, networks, strict=True):
         error = np.abs(network(X) - np.sin(3 * X))
         assert entry.l2 <= entry.sup and entry.sup >= 0.99 * error.max()
         assert entry.l2 == pytest.approx(np.sqrt(np.mean(error**2)), rel=0.1)
-        assert entry.proved is None or entry.sup <= entry.proved
+        assert entry.bound is None or entry.sup <= entry.bound
         assert entry.name in str(table)
     assert len(json.loads(json.dumps(table.to_json()))["rows"]) == 3
 
@@ -65,5 +65,5 @@ def test_the_picture_shows_every_error_and_every_bound(
     (ax,) = table.plot(tmp_path / "c.png").axes
     shown = {float(x) for line in ax.lines for x in line.get_xdata()}
     for entry in table.entries:
-        assert {entry.sup, entry.l2} | ({entry.proved} - {None}) <= shown
+        assert {entry.sup, entry.l2} | ({entry.bound} - {None}) <= shown
     assert ax.get_xscale() == "log" and (tmp_path / "c.png").stat().st_size > 5000

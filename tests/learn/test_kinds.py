@@ -78,7 +78,7 @@ def test_every_network_is_trained_at_random_and_compared_with_itself(name: str, 
     assert table.entries[1].sup == learned.sampled.error[1] and table.entries[1].steps == 22
     assert learned.sampled.status is af.Status.SAMPLED and "largest error at" in (learned.sampled.reason or "")
     if name in ("form", "clip"):
-        assert learned.certificate.status is af.Status.PROVED
+        assert learned.certificate.status is af.Status.BOUNDED
         assert learned.certificate.error[1] >= learned.sampled.error[1] * (1 - 1e-12)
     else:
         assert learned.certificate.status is af.Status.SAMPLED and "not proved: " in (learned.certificate.reason or "")
@@ -100,7 +100,7 @@ def test_the_constructed_weights_are_a_start_with_the_constructed_answers(name: 
     net, given = built(name), inputs(name)
     learned = af.train(net, start="constructed", steps=0)
     np.testing.assert_allclose(learned(*given), net(*given), rtol=0, atol=1e-9)
-    proved = af.compare(net).entries[0].proved
+    proved = af.compare(net).entries[0].bound
     assert proved is None or learned.history[0].sup <= proved
     onward = af.train(learned, start=learned, steps=2, batch=4, lr=1e-12)
     assert onward.history[0].sup == learned.history[0].sup and onward.start == "given"
@@ -110,7 +110,7 @@ def test_the_checkers_prove_the_constructed_weights_and_not_those_that_moved() -
     for name in ("pairs", "pairs without self", "triples", "average", "averages"):
         net = built(name)
         kept = af.train(net, start="constructed", steps=0)
-        assert kept.certificate.status is af.Status.PROVED
+        assert kept.certificate.status is af.Status.BOUNDED
         assert kept.certificate.error[1] == pytest.approx(net.certificate.error[1], rel=1e-9)
         with pytest.raises(Undecided):
             judged(task_of(net), replace(net.network, readout=2 * net.network.readout))
@@ -190,7 +190,7 @@ def test_draws_are_of_the_domain_and_wanted_is_the_exact_target(name: str) -> No
     tokens, wanted = task.draw(np.random.default_rng(1), 200)
     assert task.token_width == tokens.shape[2] and task.outputs == wanted.shape[2]
     seen = task.errors(np.asarray(task.read(net.network.run(tokens)), dtype=np.float64), wanted)
-    proved = af.compare(net).entries[0].proved
+    proved = af.compare(net).entries[0].bound
     assert seen.max() <= (1e-4 if proved is None else proved)
     if name in ("pairs", "pairs without self", "triples"):
         assert 0.1 < wanted.mean() < 0.95

@@ -61,7 +61,7 @@ def test_perceptrons_of_given_widths_learn_a_relation(relation: af.RelationAppro
     assert learned.approximant.rank == relation.rank and learned.history[-1].loss < 0.1 * learned.history[0].loss
     assert learned.certificate.status is af.Status.SAMPLED and learned.approximant.towers[0].is_mlp
     table = af.compare(relation, learned)
-    assert table.entries[0].sup <= (table.entries[0].proved or 0) and table.entries[1].proved is None
+    assert table.entries[0].sup <= (table.entries[0].bound or 0) and table.entries[1].bound is None
     assert table.entries[1].sup == learned.sampled.error[1]
 
 

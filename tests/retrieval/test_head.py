@@ -108,7 +108,7 @@ def test_spoilt_key_vectors_are_seen_by_the_proof(name: str, size: float) -> Non
     spoilt = dataclasses.replace(head.weights, vectors=K + size * np.abs(K).max() * rng.normal(size=K.shape))
     parts = parts_that_fit(found.target, found.stored, float(found.request["eps"]))
     again = prove_by_retrieval(found.target, found.stored, found.towers, spoilt, parts=parts)
-    assert again.status is Status.PROVED
+    assert again.status is Status.BOUNDED
     assert again.error[1] > head.certificate.error[1]
     assert_sound(dataclasses.replace(head, weights=spoilt), again, found.target.left.probe(6, rng))
 

@@ -97,7 +97,9 @@ class Certificate:
     @property
     def heading(self) -> str:
         """How a sentence about it begins."""
-        return self.status.value.capitalize() if self.verified else "As stored, not verified"
+        if self.verified:
+            return self.status.value.capitalize()
+        return "As stored, not verified" + (" (sampled)" if self.measured else "")
 
     @property
     def bounds(self) -> bool:

@@ -67,7 +67,7 @@ def run(unit: Unit) -> list[Row]:
             proof=not free,
         )
         network, certificate, best = learned.network, learned.certificate, learned.fit.best_step
-    proved = certificate.status.value == "proved" and math.isfinite(certificate.error[1])
+    proved = certificate.status.value in ("proved", "bounded") and math.isfinite(certificate.error[1])
     mean, _, shared = sharpness(network, function)
     return [
         {

@@ -72,7 +72,7 @@ def run(unit: Unit) -> list[Row]:
             net = af.in_context(
                 unit["task"], layers=depth, accept=None if task.task == "ridge" else "sampled", **class_
             )
-            bound = net.certificate.error[1] if net.certificate.status == "proved" else None
+            bound = net.certificate.error[1] if net.certificate.status == "bounded" else None
             measure(net.network, depth, None, net.budget.total, bound)
             continue
         architecture, tokens, wanted = _sample(task, depth, unit["samples"])

@@ -151,7 +151,8 @@ def load_retrieval_model(path: Source) -> RetrievalModel:
             raise InvalidRequest("a table that does not fit")
     except (LookupError, TypeError, ValueError, OverflowError, AttributeError, InvalidRequest) as error:
         raise DamagedFile(f"{os.fspath(path)} holds no trained head over a table ({error})") from None
-    certificate, request, _ = read_back(meta, network.dtype, target.text, target.domain_text)
+    where = f"{target.left.text}, {len(table.points):,} keys, beta {table.beta:.4g}"
+    certificate, request, _ = read_back(meta, network.dtype, f"the softmax of {target.text}", where)
     return RetrievalModel(target, table, reads, network, certificate, request)
 
 

@@ -396,7 +396,7 @@ class _Making:
                 break
             best = reached
             layers += max(step, step * (layers // 20))
-        if self.wanted == "proved" and self.heads is None:
+        if self.wanted == "proved" and self.heads is None and min(best, reached) < 8 * goal:  # more they cannot gain
             finest = replace(self, heads=MOST_HEADS, request={**self.request, "heads": MOST_HEADS})
             return finest.deep_enough()
         raise Infeasible(

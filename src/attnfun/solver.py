@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 KIND = "in-context"
 _MOST_LAYERS = 600
-MOST_HEADS = 8  # Richardson heads of a sum
 _QUERIES = 512  # at a time
 _LARGEST = 1e300  # tolerance
 
@@ -164,6 +163,8 @@ class InContextSolver:
     @property
     def heads(self) -> int | None:
         """The number of Richardson heads that was asked for."""
+        from attnfun.constructions.in_context import MOST_HEADS
+
         asked = self.request.get("heads")
         return asked if isinstance(asked, int) and 1 <= asked <= MOST_HEADS else None
 
@@ -346,7 +347,9 @@ class _Making:
         nearest: dict[str, Any] = {}
         high = made.certificate.error[1]
         try:
-            nearest["layers"] = self.deep_enough().cost.layers
+            deep = self.deep_enough()
+            nearest["layers"] = deep.cost.layers
+            nearest |= {"heads": deep.heads} if deep.heads != self.heads else {}
         except Infeasible as why:
             nearest = {"eps": float(f"{1.05 * high:.2g}")} if math.isfinite(high) else dict(why.nearest or {})
         low, top = self.task.spectrum
@@ -368,7 +371,7 @@ class _Making:
         return [float(f"{low:.3g}"), high]
 
     def deep_enough(self) -> InContextSolver:
-        from attnfun.constructions.in_context import depth
+        from attnfun.constructions.in_context import MOST_HEADS, depth
 
         assert self.eps is not None
         goal, best = self.eps, math.inf
@@ -393,7 +396,7 @@ class _Making:
                 break
             best = reached
             layers += max(step, step * (layers // 20))
-        if self.wanted == "proved" and self.heads is None:
+        if self.wanted == "proved" and self.heads is None and min(best, reached) < 8 * goal:  # more they cannot gain
             finest = replace(self, heads=MOST_HEADS, request={**self.request, "heads": MOST_HEADS})
             return finest.deep_enough()
         raise Infeasible(
@@ -414,7 +417,7 @@ def _check(
     algorithm: str | None,
     accept: str | None,
 ) -> str:
-    from attnfun.constructions.in_context import ALGORITHMS
+    from attnfun.constructions.in_context import ALGORITHMS, MOST_HEADS
 
     if eps is None and layers is None:
         raise InvalidRequest("give eps, the tolerance of predictions, or layers, the depth")

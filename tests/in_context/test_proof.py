@@ -133,6 +133,11 @@ def test_more_heads_than_four_are_taken_where_only_they_prove_eps() -> None:
         in_context("ridge", 8, 64, **asked, eps=1e-9, heads=4)
     made = in_context("ridge", 8, 64, **asked, eps=1e-9)
     assert made.certificate.status == "proved" and made.heads == len(made.network.layers[0].heads) > 4
+    with pytest.raises(Infeasible) as short:
+        in_context("ridge", 8, 64, **asked, eps=1e-9, layers=made.cost.layers)
+    assert short.value.nearest == {"layers": made.cost.layers, "heads": made.heads}
+    again = in_context("ridge", 8, 64, **asked, eps=1e-9, **short.value.nearest)
+    assert again.certificate.error == made.certificate.error
 
 
 def test_rounding_to_float32_costs_no_more_than_its_part() -> None:

@@ -98,7 +98,7 @@ def test_the_advice_for_another_spectrum_works(ridge: af.InContextSolver) -> Non
         {"task": "lasso", "layers": 4},
         {"layers": 1, "eps": None},
         {"layers": 10_000},
-        {"heads": 5},
+        {"heads": 9},
         {"dtype": "float16"},
         {"algorithm": "newton"},
         {"accept": "maybe"},

@@ -9,11 +9,12 @@ from __future__ import annotations
 from attnfun.constructions.in_context.lasso import build_lasso, lasso_iterations
 from attnfun.constructions.in_context.linear import build_linear, depth_for
 from attnfun.constructions.in_context.logistic import build_logistic, logistic_iterations
+from attnfun.constructions.in_context.richardson import MOST_HEADS
 from attnfun.errors import InvalidRequest
 from attnfun.network import TokenNetwork
 from attnfun.targets.in_context import InContextTask
 
-__all__ = ["ALGORITHMS", "build", "depth"]
+__all__ = ["ALGORITHMS", "MOST_HEADS", "build", "depth"]
 
 ALGORITHMS = {
     "linear": ("chebyshev", "gd"),

@@ -248,13 +248,15 @@ def neighbours(
     | "full_rank" | one head of rank dim; every point is a query | any | eps or beta |
     | "scores" | two layers of rank-1 heads; the last point is the query | any | eps or beta |
     | "tally" | two layers, dim rank-1 heads | 3 | eps or beta |
-    | "majority_vote" | two layers, votes of random rank-1 heads | 3 | eps or heads (odd) |
+    | "majority_vote" | two layers, votes of random rank-1 heads | 3 | eps (in the mean over draws) or heads (odd) |
     | "random_heads" | one layer, heads of rank `rank`, `sampler` "same", "independent" or "compromise" | 3 | heads |
     | "biased" | the sign of ⟨z, y⟩ − `bias`, one head | 2 | eps or beta |
 
     `points` counts the query. `eps` bounds E|target − output|² for independent uniform points (E|target|² = 1): proved,
-    but for "majority_vote" and "random_heads", where it is computed (random heads of rank 1 are hard, their error in
-    closed form). Raises Infeasible, with the nearest request that would do, where eps is not reached.
+    but for two methods. For "random_heads" it is computed (those of rank 1 are hard, their error in closed form). For
+    "majority_vote" it holds in the mean over draws of the directions, and the network made is one draw: its own error
+    may be above eps, and only `measured` tells it (`predicted.of`). Raises Infeasible, with the nearest request that
+    would do, where eps is not reached.
     """
     asked = _Asked(
         dim,

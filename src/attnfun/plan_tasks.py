@@ -112,12 +112,11 @@ class _NeighbourBounds:
     def texts(self, setting: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """(hypotheses, sources) of all of them."""
         two = rank_bound(self.dim, 1, 1, self.eps, setting)
-        hypotheses, sources = two.hypotheses, (two.source,)
-        if self.candidates is not None:
-            many = neighbour_bound(self.dim, self.candidates, 1, 1, self.eps)
-            hypotheses += tuple(text.replace("K_h of rank at most 1", "K_h of the rank") for text in many.hypotheses)
-            sources += (many.source,)
-        return hypotheses, sources
+        if self.candidates is None:
+            return two.hypotheses, (two.source,)
+        many = neighbour_bound(self.dim, self.candidates, 1, 1, self.eps)
+        more = (text.replace("K_h of rank at most 1", "K_h of the rank") for text in many.hypotheses)
+        return (*two.hypotheses, *more), (two.source, many.source)
 
 
 def _neighbour(dim: int, context: int, eps: float, setting: str, nearest: bool) -> Family:
@@ -156,14 +155,14 @@ def _neighbour(dim: int, context: int, eps: float, setting: str, nearest: bool) 
         answer += f"; with a second layer {2 * dim} thin heads do for one query"
     answer += ". (Family: the further or nearest point, a task of full rank.)"
     hypotheses, sources = bounds.texts(setting)
-    more = ("eps is a mean square error, E|f|^2 = 1; bounds: one layer",)
+    more = ["eps is a mean square error, E|f|^2 = 1; bounds: one layer"]
     if nearest:
-        more += ("the nearest point to y is the furthest from -y, which is as uniform: the same bounds",)
+        more.append("the nearest point to y is the furthest from -y, which is as uniform: the same bounds")
     if context > 3:
         taken = "2" if bounds.candidates is None else f"2 and of {bounds.candidates:,}"
-        more += (
+        more.append(
             f"prompts of 3 up to {context} tokens: the same heads must serve every length; a cell is impossible by the "
-            f"larger of the bounds of {taken} candidates, constructed for {context} tokens",
+            f"larger of the bounds of {taken} candidates, constructed for {context} tokens"
         )
     which = "nearest" if nearest else "furthest"
     built = []

@@ -168,7 +168,8 @@ class _Build:
             if certificate.status is Status.PROVED:
                 return network, certificate
             best = certificate
-            if not certificate.error[1] < 100 * self.eps:
+            unproved = self.quick and not math.isfinite(certificate.error[1])  # a part may be; next it is proved alone
+            if not unproved and not certificate.error[1] < 100 * self.eps:
                 break  # less of eps for the parts will not help
         assert best is not None
         reached = best.error[1]

@@ -55,7 +55,8 @@ def neighbours_command(
     """A network that finds the furthest (or nearest) of points on a sphere; its error, predicted and measured.
 
     [bold]full-rank[/bold]: one head; every point asks. [bold]scores[/bold]: two layers of rank-1 heads, any number of
-    points, the last one asks. [bold]tally, majority-vote[/bold]: two layers of rank-1 heads, two candidates, one query.
+    points, the last one asks. [bold]tally, majority-vote[/bold]: two layers of rank-1 heads, two candidates, one query;
+    of a vote the mean over draws of its directions is predicted, and the drawn network measured.
     [bold]random-heads[/bold]: one layer of low rank, with what no such layer gets below. [bold]biased[/bold]: the sign
     of <z, y> - b.
 
@@ -109,6 +110,8 @@ def show_neighbours(found: Any, path: str, png: str | None, as_json: bool) -> in
 
 
 def _print(record: dict[str, Any]) -> None:
+    from attnfun.constructions.neighbours.prediction import THIS_NETWORK
+
     said, seen, limit = record["predicted"], record["measured"], record["limit"]
     problem = f"{record['which']} of {record['points']:,} points in dimension {record['dim']:,}: {record['method']}"
     if record["method"] == "biased":
@@ -126,14 +129,17 @@ def _print(record: dict[str, Any]) -> None:
     if seen:
         measured = f"error {seen['error']:.4g} ± {seen['error_se']:.1g}, right {seen['accuracy']:.4f}"
         measured += f" ± {seen['accuracy_se']:.1g}  ({seen['queries']:,} queries, seed {seen['seed']})"
+    mean = "" if said["of"] == THIS_NETWORK else f"  {said['of']}"
+    if mean and measured is None:
+        measured = "nothing: this network's own error is not known; a run with --queries measures it"
     size = f"{record['layers']} layers, {record['heads']:,} heads of rank at most {record['rank']:,}"
     rows = [
         ("problem", literal(problem)),
         ("error", proved),
-        ("predicted", None if said["error"] is None else f"{said['error']:.4g} ± {said['uncertainty']:.1g}"),
+        ("predicted", None if said["error"] is None else f"{said['error']:.4g} ± {said['uncertainty']:.1g}{mean}"),
         ("how", literal(said["how"])),
-        ("right", right),
-        ("measured", measured),
+        ("right", right and right + mean),
+        ("measured", measured and literal(f"{measured}{', of this network' * bool(seen and mean)}")),
         ("no such layer below", number(limit["lower"], 4) if limit and record["method"] == "random_heads" else None),
         ("size", f"{size}, {record['parameters']:,} parameters"),
         ("beta", number(record["beta"], 4) if record["beta"] is not None else None),

@@ -11,7 +11,8 @@ Source: Amsel, Yehudai and Bruna 2024 (arXiv 2407.16153) for the construction; a
 Derivation. sign(q·z) sign(q·y) = sign(z·y) unless q falls between the two hyperplanes. A wrong vote puts out the other
 point, |x_1−x_2|² away, whose mean 2 is independent of all signs.
 Size: 2 layers, H + 1 heads; rank 2 in layer 1 (1 in cross-attention: the second shuts the query out), 1 in layer 2.
-Bound: none is proved of the drawn directions: the integral is the mean over draws. Closed approximation
+Bound: none is proved of the drawn directions. The integral is the mean over draws, and the network is one draw: its own
+error differs from it, and is measured. Closed approximation
 1 − arctan((π/2)√(d/H))/π; the error is about √(d/H), so ε costs about d/ε² heads. "H above d²" is exponentially good
 only given a margin |t| of order 1/√d (`accuracy(..., margin)`).
 Failure mode: near ties, which have density √(2d/π), are decided by chance.
@@ -27,7 +28,7 @@ from scipy import special
 from attnfun.constructions.in_context.stream import GAP, Stream
 from attnfun.constructions.neighbours import sphere
 from attnfun.constructions.neighbours.layout import HARD, Array, answer, looking, picked
-from attnfun.constructions.neighbours.prediction import Prediction
+from attnfun.constructions.neighbours.prediction import OVER_DRAWS, Prediction
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork
 
 
@@ -61,7 +62,9 @@ def look_up(stream: Stream, sharpness: float) -> TokenHead:
 
 
 def accuracy(dim: int, heads: int, margin: float = 0.0) -> tuple[float, float]:
-    """P(right), given |t| ≥ margin, and what fewer nodes change of it; heads must be odd."""
+    """P(right) over points and draws of the directions, given |t| ≥ margin, and what fewer nodes change of it; heads
+    must be odd.
+    """
     k = (heads + 1) / 2
 
     def right(t: Array) -> Array:
@@ -91,7 +94,9 @@ def predict(dim: int, heads: int) -> Prediction:
         error=2 * (1 - right),
         uncertainty=2 * doubt,
         accuracy=right,
-        how="the exact integral, the mean over drawn directions, by quadrature (uncertainty: what fewer nodes change)",
+        how="an integral by quadrature: the mean over draws of the directions, not the error of those drawn for this"
+        " network, which is measured (uncertainty: what fewer nodes change)",
+        of=OVER_DRAWS,
         details={
             "closed_accuracy": closed_accuracy(dim, heads),
             "accuracy_given_margin": accuracy(dim, heads, 0.5 / math.sqrt(dim))[0],
@@ -101,7 +106,7 @@ def predict(dim: int, heads: int) -> Prediction:
 
 
 def heads_for(dim: int, eps: float, most: int) -> int | None:
-    """The least odd H, to about 1 %, whose predicted error is at most eps; None past `most`."""
+    """The least odd H, to about 1 %, whose error is at most eps in the mean over draws; None past `most`."""
     heads = 1
     while not 2 * (1 - accuracy(dim, heads)[0]) <= eps:
         heads = max(heads + 2, int(heads * 1.01) | 1)

@@ -54,7 +54,7 @@ def high_precision_heads(dim: int, rank: int) -> Quoted:
 
 def majority_heads(dim: int) -> Quoted:
     """Rank-1 heads of a two-layer majority vote: d²."""
-    caveat = "true at a fixed margin only; averaged over inputs the vote is wrong with probability about sqrt(d/H)/2"
+    caveat = "true at a fixed margin only; over inputs and draws of the heads the vote is wrong in about sqrt(d/H)/2"
     return Quoted("majority vote", "H above d^2 rank-1 heads in two layers", float(dim) ** 2, None, caveat, _ABY)
 
 

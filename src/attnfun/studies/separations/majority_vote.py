@@ -1,8 +1,8 @@
 """`majority-vote`: do d² votes of random rank-1 heads find the further of two points all but surely?
 
-The exact accuracy of H votes by quadrature, votes counted on drawn points and directions, the constructed two-layer
-network run where it is small, the accuracy given a margin, and the linear tally: d heads of an orthonormal basis at a
-small inverse temperature in place of votes.
+The accuracy of H votes by quadrature, a mean over draws of their directions, votes counted on drawn points and
+directions, the constructed two-layer network run where it is small, the accuracy given a margin, and the linear tally:
+d heads of an orthonormal basis at a small inverse temperature in place of votes.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def draw(table: Table) -> Any:
     ax.plot([], [], "k:", lw=1, label="closed form")
     ax.set(xlabel="heads H", ylabel="share of wrong majorities")
     ax.legend(fontsize=7.5, frameon=False)
-    title(ax, "majority of H random rank-1 heads", "lines: exact, by quadrature")
+    title(ax, "majority of H random rank-1 heads", "lines: mean over draws, by quadrature")
     ax = axes[0, 1]
     square = [row for row in votes if row["heads"] == row["dim"] ** 2 + 1]
     for colour, key, name in (
@@ -216,7 +216,7 @@ STUDY = Study(
         "predicted": "accuracy: votes by quadrature, mean over directions; tally to first order (none for large β)",
         "uncertainty": "what fewer nodes change of it",
         "closed": "1 − arctan((π/2)√(d/H))/π",
-        "given_margin": "the exact accuracy given |⟨z, y⟩| ≥ ½/√d",
+        "given_margin": "the accuracy in the mean over draws given |⟨z, y⟩| ≥ ½/√d",
         "counted": "accuracy of votes counted on drawn directions and points",
         "counted_se": "its standard error",
         "network": "accuracy of the two-layer network itself, one draw of directions",

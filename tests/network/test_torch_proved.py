@@ -86,6 +86,7 @@ def test_half_and_bfloat16_and_float_are_casts() -> None:
     for seed, name in enumerate(("half", "bfloat16", "float")):
         module = to_torch(random_network(seed))
         assert len(said(getattr(module, name))) == 1
+    assert len(said(lambda: to_torch(random_network(3)).type(torch.int32))) == 1
 
 
 def test_a_module_asked_for_in_a_coarser_dtype_says_so() -> None:

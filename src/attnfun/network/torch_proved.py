@@ -45,7 +45,8 @@ class Proved(nn.Module):
         """Itself; warns, unless a part of it has, if `dtype` (that of the buffers) is coarser than what was proved."""
         used = next(self.buffers()).dtype if dtype is None else dtype
         parts = [part for part in self.modules() if isinstance(part, Proved)]
-        if torch.finfo(used).eps > torch.finfo(self.proved).eps and not any(part._told for part in parts):
+        step = torch.finfo(used).eps if used.is_floating_point else 1.0
+        if step > torch.finfo(self.proved).eps and not any(part._told for part in parts):
             for part in parts:
                 part._told = True
             proved, now = (str(kind).removeprefix("torch.") for kind in (self.proved, used))

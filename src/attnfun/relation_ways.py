@@ -131,7 +131,7 @@ def by_expansion(asked: Relation, terms: Expansion, eps: float, say: Callable[[s
     made = []
     sides = ((terms.left, asked.left, sizes[1]), (terms.right, asked.right, sizes[0]))
     for graph, box, other in sides if terms.signs is None else sides[:1]:
-        delta = _TOWERS * eps / max(other, 1e-300)
+        delta = max(_TOWERS * eps / max(other, 1e-300), 5e-324)  # below all doubles the proof refuses
         try:
             made.append(function_network(graph, box, min(delta, 1e300), say))
         except Infeasible as reason:

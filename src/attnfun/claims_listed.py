@@ -249,7 +249,7 @@ TESTED = (
     ),
     Tested(
         "relations that are finite sums of separable terms are expanded exactly and proved in any number of variables:"
-        " no certificate is below an error that was seen, and forged towers or those of another relation are not proved",
+        " no certificate is below an error that was seen, and forged towers or another relation's are not proved",
         (
             "tests/relations/test_terms.py::test_expansions_are_the_relation_and_have_its_rank",
             "tests/relations/test_terms.py::test_symmetric_expansions_are_exact_with_their_signs",

@@ -22,7 +22,7 @@ from attnfun.certify import Certificate, Status
 from attnfun.certify.relation_cells import prove_by_relation_cells
 from attnfun.certify.relation_sampled import measured, sampled_certificate
 from attnfun.certify.relation_sum import feature_sizes, prove_by_expansion
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import AttnfunError, Infeasible, InvalidRequest
 from attnfun.expressions.graph import NOT_ANALYTIC
 from attnfun.limits.relation_rank import rank_lower
 from attnfun.network.cells import Cells
@@ -131,11 +131,11 @@ def by_expansion(asked: Relation, terms: Expansion, eps: float, say: Callable[[s
     made = []
     sides = ((terms.left, asked.left, sizes[1]), (terms.right, asked.right, sizes[0]))
     for graph, box, other in sides if terms.signs is None else sides[:1]:
-        delta = _TOWERS * eps / max(other, 1e-300)
+        delta = max(_TOWERS * eps / max(other, 1e-300), 5e-324)  # below all doubles the proof refuses
         try:
             made.append(function_network(graph, box, min(delta, 1e300), say))
-        except Infeasible as reason:
-            near = (reason.nearest or {}).get("eps")
+        except AttnfunError as reason:  # InvalidRequest: a tolerance below what doubles can hold
+            near = (getattr(reason, "nearest", None) or {}).get("eps")
             nearest = {"eps": float(f"{1.05 * eps * float(near) / delta:.2g}")} if near else None
             raise Infeasible(f"expand: {reason}", nearest) from None
     stored = Separable(made[0], made[-1], None if terms.signs is None else np.array(terms.signs, dtype=np.float64))

@@ -41,7 +41,7 @@ Terms = dict[tuple[Monomial, Monomial], Fraction]
 Row = dict[int, Fraction]
 
 _MOST_TERMS = 20_000
-_MOST_PRODUCTS = 200_000  # of two terms, in one expansion
+_MOST_STEPS = 400_000  # products of two terms and terms copied, in one expansion
 _MOST_REDUCED = 200  # rows or columns of a part whose rank is not full
 _MOST_SQUARE = 80  # rows of a part of a symmetric relation
 _PRIME = 2**61 - 1
@@ -116,7 +116,7 @@ class _Expander:
         self.relation, self.fine = relation, fine
         self.builder = Builder()
         self.at = self.builder.copy(relation.graph.nodes)
-        self.products = 0
+        self.steps = 0
         self.sides = self._sides(relation)
 
     def expansion(self) -> Expansion:
@@ -160,6 +160,7 @@ class _Expander:
         if node.op == "const":
             assert isinstance(node.value, Fraction)
             return {((), ()): node.value} if node.value else {}
+        self._spend(sum(map(len, args)))
         if node.op == "neg":
             return {key: -c for key, c in args[0].items()}
         if node.op in ("add", "sub"):
@@ -185,10 +186,13 @@ class _Expander:
             return _added(first, self._times(of(other, s, False), of("sin", t, True)), 1 if node.op == "sin" else -1)
         raise _No(node.op)
 
+    def _spend(self, steps: int) -> None:
+        self.steps += steps
+        if self.steps > _MOST_STEPS:
+            raise _No("too many steps")
+
     def _times(self, one: Terms, other: Terms) -> Terms:
-        self.products += len(one) * len(other)
-        if self.products > _MOST_PRODUCTS:
-            raise _No("too many products")
+        self._spend(len(one) * len(other))
         out: Terms = {}
         for (l1, r1), c in one.items():
             for (l2, r2), d in other.items():

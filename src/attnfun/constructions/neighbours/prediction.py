@@ -45,6 +45,8 @@ class Prediction:
         numbers = (made.error, made.uncertainty, made.proved, made.accuracy, made.accuracy_proved)
         if made.claimed is not None or not isinstance(made.how, str) or not isinstance(made.details, dict):
             raise ValueError("no stored prediction")
+        if made.of not in (THIS_NETWORK, OVER_DRAWS):
+            raise ValueError("it is not said what the figures are of")
         if not all(value is None or type(value) in (int, float) for value in numbers):
             raise ValueError("a figure that is no number")
         claimed = {"proved": made.proved, "accuracy_proved": made.accuracy_proved}

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from flint import arb
 
-from attnfun.certify.normal_form import TooLarge, scale
+from attnfun.certify.normal_form import OutOfSteps, TooLarge, scale
 from attnfun.certify.rewrites import Rewrites
 from attnfun.certify.signs import BITS
 from attnfun.certify.view import Undecided
@@ -46,7 +46,7 @@ def same_function(p: Graph, f: Graph, box: Box) -> None:
     try:
         _compare_at_points(p, f, box)
         _compare_forms(p, f, box)
-    except TooLarge as error:
+    except (TooLarge, OutOfSteps) as error:
         raise Undecided(f"the comparison was given up: {error} grew too large") from None
     except InvalidRequest as error:
         raise Undecided(f"the comparison was given up: {error}") from None

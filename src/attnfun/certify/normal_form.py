@@ -11,8 +11,8 @@
 Every step here is an identity of real functions wherever the powers that occur exist, and whoever forms a power has
 proved that it does: a^q with q < 0 needs a ≠ 0, with a fraction q it needs a ≥ 0. So x^a·x^b = x^{a+b} throughout.
 Factors are found by FLINT and multiplied again before they are believed.
-Failure modes: a product past MAX_TERMS stays unexpanded (equal functions may then look different); work past MAX_STEPS
-or a sum past MAX_SUM raises TooLarge.
+Failure modes: a product past MAX_TERMS stays unexpanded (equal functions may then look different); a sum past MAX_SUM
+raises TooLarge, work past MAX_STEPS OutOfSteps.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ UNIT: Final[Monomial] = ()
 MAX_TERMS: Final = 400  # of a product that is multiplied out
 MAX_SUM: Final = 4_000  # of any sum
 MAX_STEPS: Final = 200_000  # products of two terms, in one comparison
+_SPLIT: Final = 20  # steps a term that taking a sum apart counts for
 MAX_BITS: Final = 20_000  # of a coefficient
 FACTOR_TERMS: Final = 200
 FACTOR_DEGREE: Final = 40  # in one atom
@@ -43,6 +44,10 @@ FACTOR_DEGREE: Final = 40  # in one atom
 
 class TooLarge(Exception):
     """A form outgrew its cap. Never an answer."""
+
+
+class OutOfSteps(Exception):
+    """A comparison took more than MAX_STEPS. Nobody but its caller goes on after that. Never an answer."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,7 @@ class Forms:
     def add(self, *sums: Sum) -> Sum:
         out: Sum = dict(sums[0])
         for s in sums[1:]:
+            self._work(len(s))
             for m, c in s.items():
                 _collect(out, m, c)
         if len(out) > MAX_SUM:
@@ -281,6 +287,7 @@ class Forms:
 
     def _split(self, s: Sum) -> tuple[Fraction, Monomial]:
         denominator: Monomial = UNIT
+        self._work(_SPLIT * len(s))
         with suppress(TooLarge):
             s, denominator = self.together(s)
         if not s:
@@ -388,7 +395,7 @@ class Forms:
     def _work(self, steps: int) -> None:
         self.steps += steps
         if self.steps > MAX_STEPS:
-            raise TooLarge("the comparison")
+            raise OutOfSteps("the comparison")
 
 
 def _collect(out: Sum, m: Monomial, c: Fraction) -> None:

@@ -21,6 +21,7 @@ from .graph import Graph, Node
 
 Floats = npt.NDArray[np.float64]
 
+MAX_ENTRIES: Final = 1 << 26  # of a matrix of all units
 MAX_BITS: Final = 8_192  # of a constant that is worked out here
 
 
@@ -58,9 +59,14 @@ class Dense:
         d = X.shape[1]
         Y = np.zeros((len(X), self.weights.shape[1]))
         Y[:, :d] = X
-        for level in self.levels:
-            Y[:, d + level] = np.maximum(Y @ self.weights[level].T + self.constants[level], 0.0)
+        for level, read in zip(self.levels, self._reads, strict=True):
+            Y[:, d + level] = np.maximum(Y[:, read] @ self.weights[level][:, read].T + self.constants[level], 0.0)
         return np.asarray(Y @ self.readout.T + self.readout_constants)
+
+    @cached_property
+    def _reads(self) -> tuple[npt.NDArray[np.intp], ...]:
+        """The columns of y that each level reads: a deep network of narrow levels reads few."""
+        return tuple(np.flatnonzero(self.weights[level].any(axis=0)) for level in self.levels)
 
 
 class ReluUnits:
@@ -103,6 +109,8 @@ class ReluUnits:
 
     def dense(self, names: Sequence[str]) -> Dense:
         columns, width = self.columns(names), len(names) + len(self.units)
+        if width * len(self.units) > MAX_ENTRIES:
+            raise OverflowError(f"{len(self.units):,} units: their matrix would not fit")
         rows = [self.row(unit.form, columns, width) for unit in self.units]
         outs = [self.row(form, columns, width) for form in self.outputs]
         level = np.array([self.levels[unit.node] for unit in self.units])

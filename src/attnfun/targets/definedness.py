@@ -33,6 +33,7 @@ from attnfun.targets.squares import sum_of_squares
 
 _BOXES = 6000
 _FEW_BOXES = 200
+_PAIRS = 2_000_000  # conditions × nodes
 _WORK = 600_000  # nodes × sub-boxes, above as few boxes as that
 
 
@@ -319,8 +320,9 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
     lows, highs = box.low_array[None], box.high_array[None]
     width = box.high_array - box.low_array
     names = list(box.names)
-    settled = [_settled(arguments, k, c.kind, box) for k, c in enumerate(found)]
-    owners = [set(arguments.reachable((n,)).variables) for n in arguments.outputs]
+    few = len(found) * len(arguments.nodes) <= _PAIRS  # else it would take longer than the boxes
+    settled = [few and _settled(arguments, k, c.kind, box) for k, c in enumerate(found)]
+    owners = _owners(arguments)
     done, most = 0, min(_BOXES, max(_FEW_BOXES, _WORK // len(arguments.nodes)))
     while len(lows):
         values = enclosures(arguments, names, lows, highs)
@@ -349,6 +351,17 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
             x = (lows[0] + highs[0]) / 2
             raise Infeasible(f"could not prove that {_describe(extended, worst)} (open near {_at(box, x)})")
         lows, highs = halved(lows, highs, weight)
+
+
+def _owners(graph: Graph) -> list[set[str]]:
+    """The variables of every output."""
+    bits, masks = {name: 1 << k for k, name in enumerate(graph.variables)}, list[int]()
+    for node in graph.nodes:
+        mask = bits[str(node.value)] if node.op == "var" else 0
+        for arg in node.args:
+            mask |= masks[arg]
+        masks.append(mask)
+    return [{name for name, bit in bits.items() if masks[o] & bit} for o in graph.outputs]
 
 
 def _settled(arguments: Graph, k: int, kind: str, box: Box) -> bool:

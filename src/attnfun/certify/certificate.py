@@ -41,7 +41,9 @@ class Certificate:
 
     `low` is about the network in real arithmetic at one float64 point; `high` covers every point and rounding. `parts`
     splits `high`: "construction" (the network in real arithmetic, from the stored weights) and "rounding" (its
-    evaluation in `dtype` by any route). `witness` is the point behind `low` (None for L^p norms).
+    evaluation in `dtype` by any route, from the real network), or "rounding at walls" (what evaluation adds to the
+    bound of a partition: it may move walls, and so a value near one to the next cell's). `witness` is the point behind
+    `low` (None for L^p norms).
     """
 
     status: Status

@@ -19,12 +19,14 @@ import numpy as np
 from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, Graph, precision, run
 from attnfun.expressions.enclosures import ball, balls
 from attnfun.targets.domain import Array, Box, halved
+from attnfun.targets.ranges import range_of
 from attnfun.targets.removable import resolved
 
 BITS: Final = 96
 BOXES: Final = 400
 STRICT_BOXES: Final = 100  # spent on turning a proved ≥ into >
 OPERATIONS: Final = 200_000  # on balls, for all the questions put to one `Signs`
+RANGES: Final = 32  # questions that bisection left open
 
 
 class Sign(IntEnum):
@@ -49,7 +51,7 @@ class Signs:
     def __init__(self, box: Box) -> None:
         self.box, self.builder = box, Builder()
         self._known: dict[int, Sign] = {}
-        self._left = OPERATIONS
+        self._left, self._ranges = OPERATIONS, RANGES
         self._algebra = BallAlgebra(clip_sqrt=True, sharp=True)
 
     def of(self, node: int) -> Sign:
@@ -91,7 +93,19 @@ class Signs:
             return weak if touches else self._bisect(graph, weak, touches)
         if above and below:
             return Sign.UNKNOWN
-        return self._bisect(graph, Sign.NONPOSITIVE if below else Sign.NONNEGATIVE, touches)
+        return self._bisect(graph, Sign.NONPOSITIVE if below else Sign.NONNEGATIVE, touches) or self._by_range(graph)
+
+    def _by_range(self, graph: Graph) -> Sign:
+        """By the range, as whoever wrote a program for the target may have decided a branch."""
+        if not self._ranges:
+            return Sign.UNKNOWN
+        self._ranges -= 1
+        ((low, high),) = range_of(graph, self.box)
+        if low >= 0:
+            return Sign.POSITIVE if low > 0 else Sign.NONNEGATIVE
+        if high <= 0:
+            return Sign.NEGATIVE if high < 0 else Sign.NONPOSITIVE
+        return Sign.UNKNOWN
 
     def _bisect(self, graph: Graph, weak: Sign, touches: bool) -> Sign:
         """`weak` or its strict form if sub-boxes prove it, else UNKNOWN. `touches`: do not even try the strict one."""

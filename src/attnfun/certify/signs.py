@@ -4,7 +4,8 @@
     NONNEGATIVE     g ≥ 0 there;   NONPOSITIVE, NEGATIVE likewise;   UNKNOWN: nothing was proved
 
 One ball over the whole box first; then, unless float samples show both signs, bisection of the sides the expression
-depends on, at most BOXES of them. Samples only ever end a search early: no sign rests on them.
+depends on, at most BOXES of them; then, while there are `ranges` left, its range. Samples only ever end a search early:
+no sign rests on them.
 Failure mode: a function that touches 0 through cancellation (x*x - 2*x*y + y*y) stays UNKNOWN.
 """
 
@@ -26,7 +27,6 @@ BITS: Final = 96
 BOXES: Final = 400
 STRICT_BOXES: Final = 100  # spent on turning a proved ≥ into >
 OPERATIONS: Final = 200_000  # on balls, for all the questions put to one `Signs`
-RANGES: Final = 32  # questions that bisection left open
 
 
 class Sign(IntEnum):
@@ -51,7 +51,8 @@ class Signs:
     def __init__(self, box: Box) -> None:
         self.box, self.builder = box, Builder()
         self._known: dict[int, Sign] = {}
-        self._left, self._ranges = OPERATIONS, RANGES
+        self.ranges = 0  # how many questions that bisection leaves open may be put to ranges: seconds each
+        self._left = OPERATIONS
         self._algebra = BallAlgebra(clip_sqrt=True, sharp=True)
 
     def of(self, node: int) -> Sign:
@@ -96,10 +97,10 @@ class Signs:
         return self._bisect(graph, Sign.NONPOSITIVE if below else Sign.NONNEGATIVE, touches) or self._by_range(graph)
 
     def _by_range(self, graph: Graph) -> Sign:
-        """By the range, as whoever wrote a program for the target may have decided a branch."""
-        if not self._ranges:
+        """By the range, which is how whoever wrote a program for the target decides its branches."""
+        if not self.ranges:
             return Sign.UNKNOWN
-        self._ranges -= 1
+        self.ranges -= 1
         ((low, high),) = range_of(graph, self.box)
         if low >= 0:
             return Sign.POSITIVE if low > 0 else Sign.NONNEGATIVE

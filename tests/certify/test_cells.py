@@ -10,9 +10,11 @@ import pytest
 import attnfun as af
 from attnfun.certify import Status, prove
 from attnfun.certify.cells import cells, leak, prove_by_cells, walls
+from attnfun.certify.rounding import cell_rounding
 from attnfun.certify.view import LineAxis, Undecided, view
+from attnfun.errors import Infeasible
 from attnfun.expressions import precision
-from attnfun.network import Network, evaluate
+from attnfun.network import Network, evaluate, literal, rounded, routes
 from certify.hunting import BOUNDS, assert_sound, function, line_network, with_arrays
 
 
@@ -198,3 +200,87 @@ def test_heads_that_are_no_lookup_table_are_undecided() -> None:
     with pytest.raises(Undecided):
         prove_by_cells(seen, net.target, math.inf, 0.1)
     assert_sound(prove(shifted, net.target), shifted, net.target)
+
+
+# ---------------------------------------------------------------- as computed
+
+
+def wall_points(network: Network, rng: np.random.Generator, count: int) -> np.ndarray:
+    """Points at walls, a few float32 steps beside them, and points where the walls of all axes meet."""
+    columns = []
+    for a in network.heads[0].axes:
+        k, b, c = a.slopes[:, 0], a.biases, float(a.offset[0])
+        t = (b[:-1] - b[1:]) / (k[1:] - k[:-1]) - c
+        x = rng.choice(t, count) * (1 + rng.integers(-6, 7, count) * 2.0**-24)
+        columns.append(np.clip(x, network.low[len(columns)], network.high[len(columns)]))
+    X = np.stack(columns, axis=1)
+    X[::3] = network.low + (network.high - network.low) * rng.random((len(X[::3]), X.shape[1]))
+    ends = np.where(rng.random(X[1::3].shape) < 0.5, network.low, network.high)
+    X[1::3] = np.where(rng.random(ends.shape) < 0.3, ends, X[1::3])
+    return X
+
+
+def smooth_target(rng: np.random.Generator, names: str) -> str:
+    return " + ".join(f"{rng.uniform(0.5, 2):.2f}*{rng.choice(['sin', 'cos', 'abs'])}(2*{n})" for n in names)
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_float32_partitions_are_proved_and_no_route_passes_the_bound(seed: int) -> None:
+    rng = np.random.default_rng([seed, 32])
+    names = "xyz"[: 1 + seed % 3]
+    low, width = rng.uniform(-4, 4, len(names)), rng.uniform(1, 3, len(names))
+    domain = {n: (float(a), float(a + w)) for n, a, w in zip(names, low, width, strict=True)}
+    eps = float([0.01, 0.15, 0.6][len(names) - 1] * rng.uniform(1, 3))
+    net = af.compile(smooth_target(rng, names), domain, eps, method="partition", dtype="float32")
+    twin = af.compile(net.target, domain, eps, method="partition") if seed < 3 else None
+    assert net.certificate.status is Status.PROVED and net.certificate.error[1] <= eps
+    assert twin is None or net.network.cost.keys <= 1.2 * twin.network.cost.keys
+    X = wall_points(net.network, rng, 600)
+    truth = net.target.values(X)
+    found = {route: evaluate(net.network, X, route) for route in routes(net.network)}
+    if net.network.cost.keys <= 20_000:
+        found["literal"] = literal(net.network, "cross").run(X[:100])
+    for route, values in found.items():
+        assert np.abs(values.astype(np.float64) - truth[: len(values)]).max() <= net.certificate.error[1], route
+
+
+def test_torch_attention_in_float32_stays_within_the_bound_at_walls() -> None:
+    torch = pytest.importorskip("torch")
+    for target, domain, eps in (("sin(x) + cos(y)", "x=-3:3;y=-3:3", 0.2), ("sin(3*x)", "x=5:7", 0.02)):
+        net = af.compile(target, domain, eps, method="partition", dtype="float32")
+        X = wall_points(net.network, np.random.default_rng(4), 300)
+        for form in ("self", "cross"):
+            found = net.to_torch(torch.float32, form=form)(torch.tensor(X, dtype=torch.float32)).double().numpy()
+            assert np.abs(found.reshape(300) - net.target.values(X)[:, 0]).max() <= net.certificate.error[1], form
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_computed_weights_outside_the_inflated_cells_leak_what_is_proved(seed: int) -> None:
+    """The worst that the model of rounding allows: logits of bad keys up by d, of good ones down, queries off by δ."""
+    rng = np.random.default_rng([seed, 8])
+    slopes, biases = irregular(rng, int(rng.integers(3, 20)), 10 ** rng.uniform(2, 4))
+    keys = rounded(slopes, "float32"), rounded(biases, "float32")
+    network = line_network(*keys, np.arange(len(slopes)), dtype="float32")
+    seen = view(network, network.low, network.high)
+    d, (shift,), _ = cell_rounding(seen, seen.heads[0], "float32")
+    assert d > 0 and shift > 0
+    axis_ = seen.heads[0].axes[0]
+    lam = 12 + 2 * d
+    with precision(64):
+        w = walls(axis_)
+        grid = cells(w, -1.0, 1.0, lam, shift)
+    x = np.sort(np.concatenate([rng.uniform(-1, 1, 400), grid.low, grid.high, np.nextafter(grid.high, 2.0)]))
+    x = x[(x >= -1) & (x <= 1)]
+    good = np.zeros((len(x), len(slopes)), dtype=bool)
+    good[:, grid.index] = (x[:, None] >= grid.low) & (x[:, None] <= grid.high)
+    for off in (-shift, 0.0, shift):
+        logits = np.outer(x + off, axis_.slopes) + axis_.biases + np.where(good, -d, d)
+        p = np.exp(logits - logits.max(axis=1, keepdims=True))
+        leaked = np.where(good, 0.0, p).sum(axis=1) / p.sum(axis=1)
+        assert (leaked <= math.exp(2 * d) * leak(w, lam) * (1 + 1e-6)).all()
+
+
+def test_what_float32_cannot_resolve_is_refused_for_that_reason() -> None:
+    with pytest.raises(Infeasible, match="float32 may move walls") as refused:
+        af.compile("sin(x)", "x=-3:3", 0.001, method="partition", dtype="float32")
+    assert refused.value.nearest == {"dtype": "float64"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ import pytest
 import torch
 
 import attnfun as af
+from attnfun.certify.identity import same_function
+from attnfun.certify.view import Undecided
 from attnfun.constructions.broken_lines import broken_line
 from attnfun.constructions.unary.grid import VARIANTS, Grid, constant, grid_fit
-from attnfun.expressions import ArrayAlgebra, run
+from attnfun.expressions import ArrayAlgebra, Builder, Graph, run
 from attnfun.network import identical
 from attnfun.targets import Box, Function
+from attnfun.targets.ranges import range_of
 from attnfun.truncated_linear import measured_error
 from certify.hunting import assert_sound
 from constructions.conformance import agreement
@@ -292,3 +296,71 @@ def test_no_fewer_points_would_do() -> None:
     net = af.compile("clip(x, -2, 3)", "x=-4:5", 0.02, method="interpolation")
     fewer = af.interpolation(-2, 3, net.cost.keys - 1, domain="x=-4:5")
     assert fewer.certificate.error[0] > 0.97 * 0.02
+
+
+# ---------------------------------------------------------------- ReLU networks
+
+
+def affine(out: Builder, row: np.ndarray, nodes: list[int]) -> int:
+    """Σ row_k node_k + the last entry of the row."""
+    total = out.const(Fraction(float(row[-1])))
+    for weight, node in zip(row[:-1], nodes, strict=True):
+        total = out.apply("add", total, out.apply("mul", out.const(Fraction(float(weight))), node))
+    return total
+
+
+def relu_graph(rng: np.random.Generator, sizes: tuple[int, ...], dead: bool = False) -> tuple[Graph, Box]:
+    """A random ReLU network; `dead`: a unit of every hidden layer is always 0, one of the first is always passed."""
+    out = Builder()
+    nodes = [out.var(f"x{k + 1}") for k in range(sizes[0])]
+    box = Box.parse({f"x{k + 1}": (-1.0, 1.0) for k in range(sizes[0])})
+    for level, (before, after) in enumerate(itertools.pairwise(sizes)):
+        rows = rng.normal(size=(after, before + 1))
+        if dead and level == 0:
+            rows[1, -1] = 20.0
+        if dead and level < len(sizes) - 2:
+            rows[0, -1] = -900.0
+        nodes = [affine(out, row, nodes) for row in rows]
+        if level < len(sizes) - 2:
+            nodes = [out.apply("relu", node) for node in nodes]
+    return out.graph(nodes), box
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 4])
+def test_a_branch_that_the_program_decides_the_checker_decides_too(seed: int) -> None:
+    """relu of what barely stays positive: ranges see it, bisection does not always (seed 1)."""
+    rng = np.random.default_rng(seed)
+    box, out = Box.parse({n: (-1.0, 1.0) for n in "xyz"}), Builder()
+    variables = [out.var(n) for n in "xyz"]
+    hidden = [out.apply("relu", affine(out, rng.normal(size=4), variables)) for _ in range(7)]
+    inner = affine(out, rng.normal(size=8), hidden)
+    ((low, high),) = range_of(out.graph([inner]), box)
+    lifted = out.apply("add", inner, out.const(Fraction(0.01 * (high - low) - low)))
+    target = out.graph([out.apply("add", out.apply("relu", lifted), variables[0])])
+    program = broken_line(target, box).program
+    assert len([n for n in program.nodes if n.op == "relu"]) <= 7
+    same_function(program, target, box)
+    with pytest.raises(Undecided):  # and a branch that is not there is not granted
+        wrong = out.graph([out.apply("add", out.apply("relu", inner), variables[0])])
+        same_function(program, wrong, box)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "seed", "dead"), [((2, 5, 1), 0, False), ((2, 5, 1), 1, True), ((2, 4, 3, 2), 2, True)]
+)
+def test_random_relu_networks_are_proved(sizes: tuple[int, ...], seed: int, dead: bool) -> None:
+    graph, box = relu_graph(np.random.default_rng(seed), sizes, dead)
+    spread = max(b - a for a, b in range_of(graph, box))
+    net = af.compile(graph, dict.fromkeys(box.names, (-1.0, 1.0)), 0.05 * spread, method="interpolation")
+    assert_sound(net.certificate, net.network, net.target)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sizes", [(3, 7, 5, 2), (4, 6, 6, 3)])
+@pytest.mark.parametrize("seed", range(4, 8))
+@pytest.mark.parametrize("dead", [False, True])
+def test_larger_relu_networks_are_proved(sizes: tuple[int, ...], seed: int, dead: bool) -> None:
+    graph, box = relu_graph(np.random.default_rng(seed), sizes, dead)
+    spread = max(b - a for a, b in range_of(graph, box))
+    net = af.compile(graph, dict.fromkeys(box.names, (-1.0, 1.0)), 0.2 * spread, method="interpolation")
+    assert_sound(net.certificate, net.network, net.target)

@@ -23,6 +23,15 @@ counts):
     ‖f − net‖_p ≤ ( Σ_j [ vol(core_j) e_core,j^p + (vol(inflated_j) − vol(core_j)) e_j^p ] / vol )^{1/p} + leak·(max V −
     min V).
 
+As computed. Cells are inflated by λ/(k_{j+1} − k_j) + δ, and λ grows by 2d (δ, d: `cell_rounding`). If x is outside
+the inflated cell of j, then the point x̂ whose query was computed is outside the one without δ, so such keys weigh
+together at most e^{2d} leak, and
+
+    sup|f − net computed| ≤ max_j e_j + e^{2d} (Σ_axes leak)·(max V − min V) + lost,
+
+in L^p likewise. That logits round by d in the whole box costs the walls 2d/(k_{j+1} − k_j) of their width and no more:
+how near the winner a key is decides, and not how large logits are, nor how far apart distant values.
+
 λ is chosen by the checker, to make the bound small; a sharper head (larger slopes) allows thinner walls. Ranges: plain
 balls, and
 where that is not below the goal the mean-value form, then halving of the cell. A black box with Lipschitz constant L
@@ -35,7 +44,7 @@ Failure modes: breakpoints that do not increase (not a partition); targets whose
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -43,14 +52,16 @@ from flint import arb
 from numpy.typing import NDArray
 
 from attnfun.certify.outcome import Bound
+from attnfun.certify.rounding import cell_rounding
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
 from attnfun.certify.witness import best_witness
 from attnfun.expressions import BallAlgebra, GradientAlgebra, precision, run
-from attnfun.expressions.enclosures import ball, lower, lowers, upper, uppers
+from attnfun.expressions.enclosures import ball, lower, lowers, upper, upper_at, uppers
 from attnfun.targets import Function
 
 _CHUNK = 60_000
 _PRODUCTS = (1.0, 2.0, 3.0, 4.0)
+_ROUGH = 250.0  # e^{2d} is a double, with room
 _LAMBDAS = (6.0, 8.0, 10.0, 12.0, 15.0, 18.0, 22.0, 27.0, 32.0, 38.0)
 
 
@@ -94,9 +105,12 @@ def walls(axis: LineAxis) -> Walls:
     return Walls(points, gaps, least)
 
 
-def cells(w: Walls, low: float, high: float, lam: float) -> Cells:
-    """Inflated and core cells at wall exponent λ, ends rounded outward (inward for cores), cut with [low, high]."""
-    reach = [arb(lam) / g for g in w.gaps]
+def cells(w: Walls, low: float, high: float, lam: float, shift: float = 0.0) -> Cells:
+    """Inflated and core cells at wall exponent λ, ends rounded outward (inward for cores), cut with [low, high].
+
+    `shift`: how far the point may be from the one whose weights are meant.
+    """
+    reach = [arb(lam) / g + arb(shift) for g in w.gaps]
     left_in = np.array([-math.inf, *(lower(t - r) for t, r in zip(w.points, reach, strict=True))])
     right_in = np.array([*(upper(t + r) for t, r in zip(w.points, reach, strict=True)), math.inf])
     left_core = np.array([-math.inf, *(upper(t + r) for t, r in zip(w.points, reach, strict=True))])
@@ -116,7 +130,7 @@ def leak(w: Walls, lam: float) -> float:
         return upper(2 * (-arb(lam)).exp() / tail) if tail > 0 else math.inf
 
 
-def prove_by_cells(view: View, function: Function, norm: float, eps: float) -> Bound:
+def prove_by_cells(view: View, function: Function, norm: float, eps: float, dtype: str = "float64") -> Bound:
     """Prove a bound of the sup or L^p norm of f − net for a single product head (plus nothing else)."""
     if len(view.heads) != 1 or np.any(view.affine != 0):
         raise Undecided("cells: only for a single head without an affine part")
@@ -131,8 +145,14 @@ def prove_by_cells(view: View, function: Function, norm: float, eps: float) -> B
         raise Undecided("cells: every variable needs an axis of its own")
     with precision(64):
         structure = [walls(axis) for axis in head.axes]
-        lam = _wall_exponent(structure, head, eps)
-        bound = _at_lambda(view, head, function, structure, lam, norm, eps)
+        d, shifts, lost = cell_rounding(view, head, dtype)
+        if not d < _ROUGH:  # nothing is proved here of the head as computed
+            d, shifts, lost = 0.0, [0.0] * len(shifts), np.full(view.outputs, math.inf)
+        lam = _wall_exponent(structure, head, eps) + 2 * d
+        more = upper_at("expm1", 2 * d) * sum(leak(w, lam) for w in structure)
+        rounding = float(np.max(more * head.spread + lost)) * (1 + 1e-12)
+        goal = eps - rounding if rounding < eps else eps
+        bound = replace(_at_lambda(view, head, function, structure, lam, norm, goal, shifts), rounding=rounding)
     if not math.isfinite(bound.high):
         raise Undecided("cells: no finite bound (the target's range over a cell is not finite)")
     return bound
@@ -150,11 +170,18 @@ def _wall_exponent(structure: list[Walls], head: HeadView, eps: float) -> float:
 
 
 def _at_lambda(
-    view: View, head: HeadView, function: Function, structure: list[Walls], lam: float, norm: float, eps: float
+    view: View,
+    head: HeadView,
+    function: Function,
+    structure: list[Walls],
+    lam: float,
+    norm: float,
+    eps: float,
+    shifts: list[float],
 ) -> Bound:
     grids = []
-    for axis, w in zip(head.axes, structure, strict=True):
-        grids.append(cells(w, float(view.low[axis.variable]), float(view.high[axis.variable]), lam))
+    for axis, w, shift in zip(head.axes, structure, shifts, strict=True):
+        grids.append(cells(w, float(view.low[axis.variable]), float(view.high[axis.variable]), lam, shift))
     lost = sum(leak(w, lam) for w in structure) * head.spread
     shape = [len(g.index) for g in grids]
     goal = max(eps - float(lost.max()), 0.0)

@@ -47,7 +47,9 @@ class Certificate:
 
     `low` is about the network in real arithmetic at one float64 point; `high` covers every point and rounding. `parts`
     splits `high`: "construction" (the network in real arithmetic, from the stored weights) and "rounding" (its
-    evaluation in `dtype` by any route). `witness` is the point behind `low` (None for L^p norms).
+    evaluation in `dtype` by any route, from the real network), or "rounding at walls" (what evaluation adds to the
+    bound of a partition: it may move walls, and so a value near one to the next cell's). `witness` is the point behind
+    `low` (None for L^p norms).
 
     What a file says of itself is no proof: a certificate that was read has the status `stored`, and `claimed` is the
     status that the file gives it. So whatever asks for a proof by its status does not take a stored one for it.

@@ -3,8 +3,9 @@
 `same_function(p, f, box)` returns only if p(x) = f(x) was proved for every point of the box at which f is defined, p
 being defined there too. Both graphs are brought to one normal form by the exact rewrites of `rewrites`, whose side
 conditions (positive, not zero, in [-1, 1]) follow from f being defined or are proved in balls; p - f must then vanish
-as a sum over monomials, denominators cleared. Before that, and independently, both are evaluated in balls at random
-points: disjoint values end the matter at once. A graph of several outputs is defined where all of them are.
+as a sum over monomials, denominators cleared. Of a target with kinks, signs that bisection leaves open are then put to
+proved ranges, by which programs decide branches. Before all that, and independently, both are evaluated in balls at
+random points: disjoint values end the matter at once. A graph of several outputs is defined where all of them are.
 
 Failure mode: functions that are equal for another reason than these rewrites, or past the caps of `normal_form`, are
 Undecided. A wrong rewrite would have to agree with f at all the sampled points as well to do harm.
@@ -17,6 +18,7 @@ from typing import Final
 import numpy as np
 from flint import arb
 
+from attnfun.certify.branches import has_kinks
 from attnfun.certify.normal_form import OutOfSteps, TooLarge, scale
 from attnfun.certify.rewrites import Rewrites
 from attnfun.certify.signs import BITS
@@ -28,6 +30,7 @@ from attnfun.targets.domain import Box
 POINTS: Final = 64
 POINT_BITS: Final = 192
 PASSES: Final = 4
+RANGES: Final = 32  # signs asked of ranges, where bisection was not enough
 MAX_CASES: Final = 6  # signs supposed at one time
 MAX_QUESTIONS: Final = 8  # comparisons for one `in_terms_of`
 _LEAVES: Final = frozenset({"var", "const", "pi", "e"})
@@ -123,10 +126,19 @@ def _compare_at_points(p: Graph, f: Graph, box: Box) -> None:
 
 
 def _compare_forms(p: Graph, f: Graph, box: Box) -> None:
-    with precision(BITS):
-        failure = _prove(Rewrites(box), p, f)
-    if failure is not None:
-        raise failure
+    failure: Undecided | TooLarge | None = None
+    for ranges in (0, RANGES) if has_kinks(f) else (0,):  # a program may decide branches that bisection leaves open
+        rewrites = Rewrites(box)
+        rewrites.about.signs.ranges = ranges
+        with precision(BITS):
+            try:
+                failure = _prove(rewrites, p, f)
+            except TooLarge as error:
+                failure = error
+        if failure is None:
+            return
+    assert failure is not None
+    raise failure
 
 
 def _prove(rewrites: Rewrites, p: Graph, f: Graph) -> Undecided | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,10 @@ from attnfun.certify.view import Array
 
 @dataclass(frozen=True)
 class Bound:
-    """sup (or L^p norm) of f − net in real arithmetic lies in [low, high]; `witness` is the point behind `low`."""
+    """sup (or L^p norm) of f − net in real arithmetic lies in [low, high]; `witness` is the point behind `low`.
+
+    `rounding`: f − net as the dtype computes it is at most high + rounding, where the method proves that by itself.
+    """
 
     method: str
     low: float
@@ -19,3 +23,4 @@ class Bound:
     witness: Array | None
     details: Mapping[str, Any] = field(default_factory=dict)
     hypotheses: tuple[str, ...] = ()
+    rounding: float = math.inf

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,10 @@ def prove(
         bound, rounding = _bound_and_rounding(network, function, norm, eps, say)
     except (Undecided, AttnfunError) as why:
         return Certificate(Status.UNDECIDED, (0.0, math.inf), method="none", reason=str(why), **common)
-    total = bound.high + rounding
+    enough = eps if eps is not None else 1.1 * (bound.high + bound.rounding)
+    at_walls = bound.rounding < rounding and not bound.high + rounding <= enough
+    lost = bound.rounding if at_walls else rounding
+    total = bound.high + lost
     if not (0 <= bound.low <= bound.high and rounding >= 0 and total >= 0):  # NaN must not pass; two different codes
         raise AssertionError(f"{bound.method}: low {bound.low}, high {bound.high}, rounding {rounding}: no certificate")
     high = math.nextafter(total, math.inf) if total > 0 else 0.0
@@ -74,12 +78,12 @@ def prove(
     if status is Status.REFUTED and eps is not None:
         reason = _refutation(function, bound, eps)
     elif status is Status.UNDECIDED:
-        reason = above(high, eps) + (f" (rounding {rounding:.2g})" if math.isfinite(high) else "")
+        reason = above(high, eps) + (f" (rounding {lost:.2g})" if math.isfinite(high) else "")
     return Certificate(
         status,
         (bound.low, high),
         method=bound.method,
-        parts={"construction": bound.high, "rounding": rounding},
+        parts={"construction": bound.high, "rounding at walls" if at_walls else "rounding": lost},
         hypotheses=(*hypotheses(network.dtype, softmax=not network.is_mlp), *bound.hypotheses),
         witness=None if bound.witness is None else tuple(float(v) for v in bound.witness),
         reason=reason,
@@ -135,7 +139,7 @@ def _bound_and_rounding(
     estimate, starts = _sampled(network, function)
     goal = eps if eps is not None else max(2 * estimate, 4 * rounding, 1e-300)
     stop = eps if eps is not None else math.inf
-    goal = max(goal - rounding, goal * 0.1)
+    wanted, goal = goal, max(goal - rounding, goal * 0.1)
     tries: list[Callable[[], Bound]] = []
     names: tuple[str, ...] = function.box.names
     with precision(128):
@@ -150,7 +154,7 @@ def _bound_and_rounding(
         return prove_by_moments(seen, graph, names, estimate, goal, starts, stop)
 
     def cells() -> Bound:
-        return prove_by_cells(seen, function, norm, goal)
+        return prove_by_cells(seen, function, norm, wanted, network.dtype)
 
     def affine() -> Bound:  # its witness is a point, which tells nothing of an L^p norm: `_first_good` drops it
         return prove_by_affine(seen, function)
@@ -164,12 +168,14 @@ def _bound_and_rounding(
         tries = [cells, nodes] + ([moments] if few else [])
     else:
         tries = [nodes, *([moments] if seen.dim == 1 else []), cells]
-    return _first_good(tries, goal, stop, norm, seen, graph, names, starts, say), rounding
+    return _first_good(tries, wanted, goal, rounding, stop, norm, seen, graph, names, starts, say), rounding
 
 
 def _first_good(
     tries: list[Callable[[], Bound]],
+    wanted: float,
     goal: float,
+    rounding: float,
     stop: float,
     norm: float,
     seen: View,
@@ -178,7 +184,7 @@ def _first_good(
     starts: Array,
     say: Report,
 ) -> Bound:
-    """The first bound below the goal, else the best one; if none, the reasons."""
+    """The first bound below the goal, or as computed below what is wanted; else the best one; if none, the reasons."""
     best: Bound | None = None
     reasons = []
     for attempt in tries:
@@ -192,16 +198,17 @@ def _first_good(
             not math.isinf(norm) and bound.method != "cells"
         ):  # a sup bound bounds every normalised L^p norm, its witness none
             bound = Bound(bound.method, 0.0, bound.high, None, bound.details, bound.hypotheses)
-        if best is None or bound.high < best.high:
+        total = bound.high + min(rounding, bound.rounding)
+        if best is None or total < best.high + min(rounding, best.rounding):
             best = bound
-        if bound.high <= goal or bound.low > stop:
+        if bound.high <= goal or total <= wanted or bound.low > stop:
             return bound
     if graph is not None and math.isinf(norm) and (best is None or best.low <= goal):
         low, witness = best_witness(seen, graph, names, starts, (seen.high - seen.low) / 200, evaluations=80)
         if best is None and low > stop:
             return Bound("witness", low, math.inf, witness)
         if best is not None and low > best.low:
-            best = Bound(best.method, low, best.high, witness, best.details, best.hypotheses)
+            best = replace(best, low=low, witness=witness)
     if best is None:
         raise Undecided("; ".join(reasons) or "no method applies")
     return best

@@ -204,7 +204,7 @@ def product_bounds(view: View, head: HeadView, dtype: str, envelope: bool = True
     n = int(np.prod([a.size for a in head.axes], dtype=np.int64))
     flat = head.values.reshape(-1, head.values.shape[-1])
     spread, size = flat.max(0) - flat.min(0), np.abs(flat).max(0)
-    g = gamma(n + sum(a.size for a in head.axes) + 8 * len(head.axes) + 16, u)
+    g = gamma(_roundings(head), u)
     g = g / (1 - g) if g < 0.5 else math.inf
     common = EXP_UNITS[dtype] * max(len(head.axes), 1 + n // 64) * u
     with np.errstate(over="ignore", invalid="ignore"):  # boxes past every double: NaN, which is no bound
@@ -222,14 +222,57 @@ def _ends(view: View, k: int) -> tuple[float, float]:
     return float(view.low[k]), float(view.high[k])
 
 
+def cell_rounding(view: View, head: HeadView, dtype: str) -> tuple[float, list[float], Array]:
+    """(d, δ, lost) of the only head of `view`: what the computed weights may be off, by axis and all together.
+
+    Every key of an axis sees the same computed query, which is that of a point x̂ with |x̂_a − x_a| ≤ δ_a (step 1 of the
+    model). Steps 2 to 4 multiply the weight of key j at x̂ by e^{±d_j}, d_j ≤ d, but for keys below the least weight η
+    that the dtype keeps. So the computed weights p̂_j have, for any set B of the n keys,
+
+        Σ_B p̂_j ≤ e^{2d} Σ_B p_j(x̂) + 2nη:
+
+    let m̂ be the largest computed logit and W = Σ exp(l_j(x̂) − m̂). The computed terms e_j sum to at least 1 and have
+    Σ_B e_j ≤ e^d W Σ_B p_j(x̂) + nη and e^{−d} W ≤ Σ e_j + nη ≤ (1 + nη) Σ e_j; divide. (Where e^{2d} Σ_B p_j(x̂) ≥ 1
+    there is nothing to prove.) The output is within `lost` of Σ p̂_j V_j, vanished keys, step 5 and the read-out, which
+    must be the identity, included. All are infinite where anything could overflow.
+    """
+    u, columns = ROUNDOFF[dtype], view.dim + view.outputs
+    size, spread = np.abs(head.values).reshape(-1, view.outputs).max(0), head.spread
+    reach = float(np.maximum(np.abs(view.low), np.abs(view.high)).max())
+    if not (reach < LARGEST[dtype] and _fits(view, head, dtype)):
+        return math.inf, [math.inf] * len(head.axes), np.full(view.outputs, math.inf)
+    n = math.prod(axis.size for axis in head.axes)
+    d, shifts = EXP_UNITS[dtype] * max(len(head.axes), 1 + n // 64) * u, []
+    for a, axis in enumerate(head.axes):
+        low, high = _ends(view, axis.variable)
+        dq = _query_rounding(view.dim, axis, max(abs(low), abs(high)), dtype)
+        shifts.append(dq / abs(axis.w) * _SAFE)
+        d += float(_key_move(head, a, dtype, low - 2 * shifts[a], high + 2 * shifts[a], dq).max())
+    g = gamma(_roundings(head), u)
+    summed = (2 * g / (1 - g) if g < 0.5 else math.inf) * size
+    vanish = 2 * (n * VANISH[dtype] + len(head.axes) * 2.0**-60) * spread + 4 * (n + 4) * TINY[dtype]
+    read = gamma(columns + 2, u) * (size + summed + vanish) + (columns + 2) * TINY[dtype]
+    return d * _SAFE, shifts, np.asarray((summed + vanish + read) * _SAFE)
+
+
+def _roundings(head: HeadView) -> int:
+    """Step 5 of the model."""
+    return math.prod(a.size for a in head.axes) + sum(a.size for a in head.axes) + 8 * len(head.axes) + 16
+
+
 def _axis_move(view: View, head: HeadView, a: int, dtype: str, low: float, high: float) -> Array:
     """(P,) bounds of the logit perturbation d_j from axis a, for x_k in [low, high]."""
+    axis = head.axes[a]
+    dq = _query_rounding(view.dim, axis, max(abs(low), abs(high)), dtype)
+    return np.asarray(np.abs(axis.slopes) * dq * _SAFE + _key_move(head, a, dtype, low, high, dq))
+
+
+def _key_move(head: HeadView, a: int, dtype: str, low: float, high: float, dq: float) -> Array:
+    """(P,) what steps 2 and 3 do to logits of axis a for x_k in [low, high], its query off by at most dq."""
     u = ROUNDOFF[dtype]
     axis = head.axes[a]
-    far = max(abs(low), abs(high))
     q_ends = np.array([axis.w * low + axis.c, axis.w * high + axis.c])
     q = float(np.abs(q_ends).max()) * _SAFE
-    dq = _query_rounding(view.dim, axis, far, dtype)
     k, b = np.abs(axis.slopes), np.abs(axis.biases)
     logits = axis.slopes * q_ends[:, None] + axis.biases  # (2, P): affine in x, so gaps peak at an end
     gap = (logits.max(axis=1, keepdims=True) - logits).max(axis=0)
@@ -237,7 +280,7 @@ def _axis_move(view: View, head: HeadView, a: int, dtype: str, low: float, high:
     gap = np.minimum(gap, limit)  # beyond it the key has vanished, which is counted elsewhere
     reference = gamma(2 * len(head.axes) + 3, u) * (k * (q + dq) + b) + 2 * u * gap
     local = _local_move(head, a, dtype, u, gap)
-    return np.asarray((k * dq + np.maximum(reference, local)) * _SAFE)
+    return np.asarray(np.maximum(reference, local) * _SAFE)
 
 
 def _query_rounding(dim: int, axis: LineAxis, far: float, dtype: str) -> float:

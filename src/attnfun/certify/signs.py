@@ -4,7 +4,8 @@
     NONNEGATIVE     g ≥ 0 there;   NONPOSITIVE, NEGATIVE likewise;   UNKNOWN: nothing was proved
 
 One ball over the whole box first; then, unless float samples show both signs, bisection of the sides the expression
-depends on, at most BOXES of them. Samples only ever end a search early: no sign rests on them.
+depends on, at most BOXES of them; then, while there are `ranges` left, its range. Samples only ever end a search early:
+no sign rests on them.
 Failure mode: a function that touches 0 through cancellation (x*x - 2*x*y + y*y) stays UNKNOWN.
 """
 
@@ -19,6 +20,7 @@ import numpy as np
 from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, Graph, precision, run
 from attnfun.expressions.enclosures import ball, balls
 from attnfun.targets.domain import Array, Box, halved
+from attnfun.targets.ranges import range_of
 from attnfun.targets.removable import resolved
 
 BITS: Final = 96
@@ -49,6 +51,7 @@ class Signs:
     def __init__(self, box: Box) -> None:
         self.box, self.builder = box, Builder()
         self._known: dict[int, Sign] = {}
+        self.ranges = 0  # how many questions that bisection leaves open may be put to ranges: seconds each
         self._left = OPERATIONS
         self._algebra = BallAlgebra(clip_sqrt=True, sharp=True)
 
@@ -91,7 +94,19 @@ class Signs:
             return weak if touches else self._bisect(graph, weak, touches)
         if above and below:
             return Sign.UNKNOWN
-        return self._bisect(graph, Sign.NONPOSITIVE if below else Sign.NONNEGATIVE, touches)
+        return self._bisect(graph, Sign.NONPOSITIVE if below else Sign.NONNEGATIVE, touches) or self._by_range(graph)
+
+    def _by_range(self, graph: Graph) -> Sign:
+        """By the range, which is how whoever wrote a program for the target decides its branches."""
+        if not self.ranges:
+            return Sign.UNKNOWN
+        self.ranges -= 1
+        ((low, high),) = range_of(graph, self.box)
+        if low >= 0:
+            return Sign.POSITIVE if low > 0 else Sign.NONNEGATIVE
+        if high <= 0:
+            return Sign.NEGATIVE if high < 0 else Sign.NONPOSITIVE
+        return Sign.UNKNOWN
 
     def _bisect(self, graph: Graph, weak: Sign, touches: bool) -> Sign:
         """`weak` or its strict form if sub-boxes prove it, else UNKNOWN. `touches`: do not even try the strict one."""

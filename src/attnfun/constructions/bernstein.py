@@ -192,8 +192,8 @@ def rough_keys(request: Request) -> float:
             with np.errstate(all="ignore"):
                 f = request.function.values(X)
             if np.isfinite(f).all():
-                tail = np.max(np.cumsum(np.abs(_dct(f, 0))[::-1], axis=0)[::-1], axis=1)
-                degree = max(degree, int(np.argmax(tail <= request.eps)) or n)
+                small = _tail(_dct(f, 0), 0) <= request.eps
+                degree = max(degree, int(np.argmax(small)))
         total *= degree + 1
     return total
 
@@ -240,7 +240,8 @@ def _tail(coefficients: Array, axis: int) -> Array:
     """t[m] = Σ |coefficients| with index > m along the axis (largest output), so t[m] bounds what degree m discards."""
     others = tuple(a for a in range(coefficients.ndim - 1) if a != axis)
     sums = np.abs(coefficients).sum(axis=others)  # (n, outputs)
-    return np.asarray(np.max(np.cumsum(sums[::-1], axis=0)[::-1], axis=1) - sums.max(axis=1))
+    from_here = np.cumsum(sums[::-1], axis=0)[::-1].max(axis=1)
+    return np.append(from_here[1:], 0.0)
 
 
 def _shrink(coefficients: Array, degrees: list[int], eps: float) -> tuple[list[int], float]:

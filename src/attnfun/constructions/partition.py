@@ -15,11 +15,10 @@ cross-attention, sup norm for continuous and L^p for integrable targets. Weights
 centred box.
 Size: Π P_k keys. With Lipschitz constant L the published count is P = ⌈B L √d/ε⌉ an axis on [−B, B]^d; here P_k follows
 the sampled oscillation, axis by axis.
-Bound (method *cells*): max_j sup over the inflated cell of |f − v_j| + leak, inflation λ/(2S) cells. R minimises that
-bound: the sharper the
-thinner the walls, until the logits, of size S P²/4, round. One variable, few cells: a softer R (S about 4) averages
-neighbours and has a smaller true
-error; it is taken where *moments* can prove it. Both temperatures are in the story.
+Bound (method *cells*): max_j sup over the inflated cell of |f − v_j| + leak, inflation λ/(2S) cells and what rounded
+logits add: they are of size 5/8 S P² and move walls by about u P² cells, whatever S is, so the sharp R has no optimum.
+One variable, few cells: a softer R (S about 4) averages neighbours and has a smaller true error; it is taken where
+*moments* can prove it. Both temperatures are in the story.
 L^p: cells need only be good on average; a jump costs h^{1/p}.
 Failure mode: P^d. Refused before building, with the ε that would fit.
 Example: sin(x) + cos(y) on [−3,3]² at 0.05.
@@ -46,7 +45,8 @@ _SOFT = (2.0, 3.0, 4.0, 6.0)
 _SOFT_CELLS = 400
 _LARGE = 400  # operations of a target above which a quick estimate may refuse before the careful one
 _NARROWEST = 1e-7  # cell, as a part of its axis, that the search for cell counts looks at
-_EXPONENT = 14.0  # λ assumed when sizing; the checker chooses its own
+_BLURRED = 0.5  # of a cell, above which more cells hardly help
+_SHARPNESS = 4096.0  # walls of 2λ/S cells, λ about 14: thin, and what rounding moves them by does not depend on S
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,9 @@ class Partition:
         graph = request.function.graph
         cells = _least_counts(request) if graph is not None and len(graph.nodes) > _LARGE else ()
         if not cells or math.prod(cells) <= request.max_keys:
-            cells = _cell_counts(request)
+            cells = _cell_counts(request, 0.0)
+            if 0.01 < _blur(request, cells) <= _BLURRED:
+                cells = _cell_counts(request, _blur(request, cells))
         keys = math.prod(cells)
         if keys > request.max_keys:
             d = len(cells)
@@ -111,14 +113,13 @@ class Partition:
                 f"more than {request.max_keys:,}",
                 None if least else {"eps": float(f"{request.eps * factor:.2g}"), "method": "partition"},
             )
-        grid = Grid(cells, tuple(_sharpness(request, c) for c in cells))
-        lost = sum(_logit_rounding(request, c, s) for c, s in zip(cells, grid.sharpness, strict=True))
-        if lost > 0.5:
+        if _blur(request, cells) > _BLURRED:
             raise Infeasible(
-                f"partition: logits of {max(cells):,} cells an axis round by {lost:.2g} of eps in {request.dtype}",
+                f"partition: {max(cells):,} cells an axis would be needed, and at such a number logits that round in "
+                f"{request.dtype} may move walls by {_blur(request, cells) / 2:.2g} of a cell",
                 {"dtype": "float64"},
             )
-        return grid
+        return Grid(cells, (_SHARPNESS,) * len(cells))
 
     def _soft(self, request: Request, sharp: Grid) -> Grid | None:
         """Fewer cells at a softer temperature, in one variable, by the sampled error."""
@@ -137,7 +138,7 @@ class Partition:
 
 
 def build_grid(request: Request, grid: Grid) -> Network:
-    """The head of a grid: slopes 2β v, biases −β v² on the centred box, values f at the centres."""
+    """The head of a grid: slopes 2β v, biases −β v² up to a constant on the centred box, values f at the centres."""
     function = request.function
     box = function.box
     axes, centres = [], []
@@ -151,7 +152,8 @@ def build_grid(request: Request, grid: Grid) -> Network:
         beta = s / h**2
         query = np.zeros((1, box.dim))
         query[0, k] = 1.0
-        slopes, biases = rounded(2 * beta * v, request.dtype), rounded(-beta * v * v, request.dtype)
+        slopes = rounded(2 * beta * v, request.dtype)
+        biases = rounded(beta * (v[-1] ** 2 / 2 - v * v), request.dtype)  # centred: half as large as −β v²
         axes.append(Axis(query, np.array([-middle]), slopes[:, None], biases))
         centres.append(np.clip(v + middle, low, high))
     values = np.empty((*grid.cells, len(function.outputs)))
@@ -205,17 +207,9 @@ def _inverse_temperature(request: Request, grid: Grid) -> list[float]:
     return [float(2 * s * (c / w) ** 2) for c, s, w in zip(grid.cells, grid.sharpness, widths, strict=True)]
 
 
-def _sharpness(request: Request, count: int) -> float:
-    """S that minimises λ/S (walls) plus the rounding of logits of size S P²/4, both in units of eps."""
-    candidates = np.geomspace(8.0, 4096.0, 55)
-    total = [_EXPONENT / s + _logit_rounding(request, count, float(s)) for s in candidates]
-    return float(np.round(candidates[int(np.argmin(total))], 3))
-
-
-def _logit_rounding(request: Request, count: int, sharpness: float) -> float:
-    """About what rounded logits of size S P²/4 cost, in units of eps."""
-    u = _ROUNDOFF[request.dtype]
-    return 16 * u * sharpness * (count / 2 + 1) ** 2 / request.eps * _rough_size(request)
+def _blur(request: Request, cells: tuple[int, ...]) -> float:
+    """About by how much of itself a cell is inflated for logits of size 5/8 S P² that round: 2d/S, whatever S is."""
+    return 2 * (2 * len(cells) + 3) * _ROUNDOFF[request.dtype] * 0.625 * sum(c**2 for c in cells)
 
 
 def _rough_size(request: Request) -> float:
@@ -240,13 +234,15 @@ def _least_counts(request: Request) -> tuple[int, ...]:
     return tuple(max(1, math.ceil(0.9 * v / (2 * request.eps * scale))) for v in most)
 
 
-def _cell_counts(request: Request) -> tuple[int, ...]:
-    """Cells an axis from the declared Lipschitz constant (black box) or from the sampled oscillation of the target."""
+def _cell_counts(request: Request, blur: float) -> tuple[int, ...]:
+    """Cells an axis from the declared Lipschitz constant (black box) or from the sampled oscillation of the target,
+    over cells that are inflated by `blur` of themselves.
+    """
     function = request.function
     box = function.box
     widths = box.high_array - box.low_array
     if function.lipschitz is not None:
-        h = 2 * request.eps * 0.95 / (function.lipschitz * math.sqrt(box.dim))
+        h = 2 * request.eps * 0.95 / (function.lipschitz * math.sqrt(box.dim) * (1 + blur))
         return tuple(max(1, math.ceil(w / h)) for w in widths)
     rng = np.random.default_rng(request.seed)
     X = box.probe(6000 if box.dim <= 4 else 2000, rng)
@@ -259,14 +255,15 @@ def _cell_counts(request: Request) -> tuple[int, ...]:
     shares = widths / np.where(slopes > 0, slopes, np.inf)  # cell widths with equal oscillation an axis
     shares = np.where(slopes > 0, shares, 2.0 * widths)  # an axis that does not matter gets one cell
     shares = shares / np.max(shares / widths)
+    grown = shares * (1.02 + blur)
     low, high = _NARROWEST, 1.0
-    if _oscillation(request, X, base, shares * high) <= request.eps:
+    if _oscillation(request, X, base, grown * high) <= request.eps:
         low = high
     for _ in range(40):
         middle = math.sqrt(low * high)
         if high / low < 1.005:
             break
-        good = _oscillation(request, X, base, shares * middle) <= request.eps
+        good = _oscillation(request, X, base, grown * middle) <= request.eps
         low, high = (middle, high) if good else (low, middle)
     counts = np.ceil(widths / (shares * low) - 1e-9)
     if not np.all(counts < 1e9):
@@ -317,7 +314,7 @@ def _oscillation(request: Request, X: Array, base: Array, h: Array) -> float:
     signs = list(product((-0.5, 0.5), repeat=box.dim)) if box.dim <= 6 else [(-0.5,) * box.dim, (0.5,) * box.dim]
     worst = np.zeros(len(X))
     for sign in signs:
-        Y = np.clip(X + np.array(sign) * h * 1.02, box.low_array, box.high_array)
+        Y = np.clip(X + np.array(sign) * h, box.low_array, box.high_array)
         change = np.abs(request.function.values(Y) - base)
         worst = np.maximum(worst, np.max(np.where(np.isfinite(change), change, 0.0), axis=1))
     if math.isinf(request.norm):

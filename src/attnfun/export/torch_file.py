@@ -9,6 +9,7 @@ is not installed; a network whose literal form is too large is refused with its 
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from pathlib import Path
@@ -138,8 +139,9 @@ def _points(network: Network, count: int) -> np.ndarray[Any, np.dtype[np.float64
 def _compare(approximant: Subject, program: Any, dtype: str) -> tuple[float, float]:
     """(largest difference between program and NumPy reference, what rounding allows).
 
-    In the network's own dtype both lie within the certificate's rounding part of the same real number. In another
-    dtype there is no certificate and the allowance, 2^12 ulp of the largest value, is a plausibility check only.
+    In the network's own dtype both lie within the certificate's rounding part of the same real number; where rounding
+    moves walls, within the certificate's bound of the same target (of an L^p norm that tells nothing: no check). In
+    another dtype there is no certificate, and the allowance, 2^12 ulp of the largest value, a plausibility check only.
     """
     import torch
 
@@ -151,8 +153,11 @@ def _compare(approximant: Subject, program: Any, dtype: str) -> tuple[float, flo
             seen = program(torch.tensor(X, dtype=getattr(torch, dtype))).double().numpy().reshape(count, -1)
         gap = np.abs(seen - np.asarray(evaluate(network, X), dtype=np.float64).reshape(count, -1))
         worst = float(np.maximum(worst, gap.max()))  # NumPy's maximum keeps NaN
-    rounding = approximant.certificate.parts.get("rounding") if approximant.certificate is not None else None
+    certificate = approximant.certificate
+    within = None if certificate is None else certificate.parts.get("rounding")
+    if certificate is not None and "rounding at walls" in certificate.parts:
+        within = certificate.error[1] if math.isinf(certificate.norm) else math.inf
     ulp = float(np.finfo(dtype).eps) * max(1.0, network.cost.max_value)
-    if dtype == network.dtype and rounding:
-        return worst, max(2 * float(rounding), 16 * ulp)
+    if dtype == network.dtype and within:
+        return worst, max(2 * float(within), 16 * ulp)
     return worst, 2.0**12 * ulp

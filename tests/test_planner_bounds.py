@@ -20,6 +20,8 @@ COVERS = {  # heads of the first are heads of all the others
     "layer-scalar-v": ("layer-scalar-v", "layer-any-v"),
 }
 
+SEEDS = [seed if seed < 7 else pytest.param(seed, marks=pytest.mark.slow) for seed in range(30)]
+
 
 def drawn(seed: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
@@ -64,7 +66,7 @@ def excluded(asked: dict[str, Any], cell: af.planner.Cell) -> bool:
     return cell.rank < af.rank_of(asked["matrix"], eps).lower
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_cell_is_impossible_exactly_where_a_bound_excludes_it(seed: int) -> None:
     asked = drawn(seed)
     try:
@@ -79,7 +81,7 @@ def test_a_cell_is_impossible_exactly_where_a_bound_excludes_it(seed: int) -> No
         assert (cell.verdict == "impossible") == excluded(asked, cell), cell
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_the_sentence_keeps_to_the_budget(seed: int) -> None:
     asked = drawn(seed)
     free = af.plan(**{**asked, "budget": None})
@@ -111,7 +113,7 @@ def test_the_strongest_bound_is_the_one_named() -> None:
     assert f"heads of rank 32 at least {needed:,}" in found.answer
 
 
-@pytest.mark.parametrize(("dim", "context", "eps"), [(5, 4, 0.2), (3, 6, 0.05)])
+@pytest.mark.parametrize(("dim", "context", "eps"), [(5, 4, 0.2)])
 def test_the_nearest_point_is_planned_and_its_head_is_proved(dim: int, context: int, eps: float) -> None:
     found = af.plan("nearest-neighbour", dim=dim, context=context, eps=eps)
     for method, layers, heads in (("full_rank", 1, 1), ("scores", 2, 2 * dim)):

@@ -70,13 +70,13 @@ def analysed(seed: int) -> SetAnalysis:
     return analyse(drawn(seed))[0]
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", range(70))
 def test_no_count_is_above_the_power_sums_that_determine_a_set(seed: int) -> None:
     consistent(drawn(seed), analysed(seed))
 
 
 def test_the_verdicts_drawn_are_of_every_kind() -> None:
-    found = [analysed(seed) for seed in range(120)]
+    found = [analysed(seed) for seed in range(70)]
     assert {a.kind for a in found} == {"exact", "series", "none"}
     words = {a.verdict.split(":")[0] for a in found}
     assert words == {"DeepSets is enough", "unknown whether pairs pay", "pairs pay"}

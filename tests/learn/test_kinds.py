@@ -113,7 +113,7 @@ def test_the_checkers_prove_the_constructed_weights_and_not_those_that_moved() -
         assert kept.certificate.status is af.Status.BOUNDED
         assert kept.certificate.error[1] == pytest.approx(net.certificate.error[1], rel=1e-9)
         with pytest.raises(Undecided):
-            judged(task_of(net), replace(net.network, readout=2 * net.network.readout))
+            judged(task_of(net), replace(net.network, readout=2 * net.network.readout), None)
     for name in ("pairs", "triples"):
         moved = af.train(built(name), start="constructed", steps=3, batch=8, lr=1e-3)
         assert moved.fit.best_step > 0 and moved.certificate.status is af.Status.SAMPLED

@@ -45,6 +45,8 @@ _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
 _SOFT = (2.0, 3.0, 4.0, 6.0)
 _SOFT_CELLS = 400
 _LARGE = 400  # operations of a target above which a quick estimate may refuse before the careful one
+_FEW, _HOPELESS = 4, 1_000  # variables above which it may, too, where that is so many times more than allowed
+_MOST_OUTPUTS = 64
 _NARROWEST = 1e-7  # cell, as a part of its axis, that the search for cell counts looks at
 _EXPONENT = 14.0  # λ assumed when sizing; the checker chooses its own
 
@@ -97,8 +99,14 @@ class Partition:
 
     def _sharp(self, request: Request) -> Grid:
         graph = request.function.graph
-        cells = _least_counts(request) if graph is not None and len(graph.nodes) > _LARGE else ()
-        if not cells or math.prod(cells) <= request.max_keys:
+        if len(request.function.outputs) > _MOST_OUTPUTS:
+            many = len(request.function.outputs)
+            raise Infeasible(f"partition: {many} outputs; compile at most {_MOST_OUTPUTS} at a time")
+        cells: tuple[int, ...] = ()
+        room = request.max_keys
+        if graph is not None and (len(graph.nodes) > _LARGE or request.function.box.dim > _FEW):
+            cells, room = _least_counts(request), room if len(graph.nodes) > _LARGE else _HOPELESS * room
+        if not cells or math.prod(cells) <= room:
             cells = _cell_counts(request)
         keys = math.prod(cells)
         if keys > request.max_keys:
@@ -106,7 +114,8 @@ class Partition:
             factor = (keys / max(request.max_keys, 1)) ** (1 / d) * 1.1
             least = max(cells) >= 0.99 / _NARROWEST  # the search for the counts ended there
             raise Infeasible(
-                f"partition: {'more than' if least else 'about'} {keys:.3g} cells ({' x '.join(f'{c:,}' for c in cells)}) would be needed, "
+                f"partition: {'more than' if least else 'about'} {keys:.3g} cells "
+                f"({' x '.join(f'{c:,}' for c in cells)}) would be needed, "
                 f"more than {request.max_keys:,}",
                 None if least else {"eps": float(f"{request.eps * factor:.2g}"), "method": "partition"},
             )
@@ -115,7 +124,7 @@ class Partition:
         if lost > 0.5:
             raise Infeasible(
                 f"partition: logits of {max(cells):,} cells an axis round by {lost:.2g} of eps in {request.dtype}",
-                {"dtype": "float64"},
+                {"dtype": "float64"} if request.dtype != "float64" else None,
             )
         return grid
 

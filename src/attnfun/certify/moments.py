@@ -168,7 +168,7 @@ def _net_models(view: View, order: int, left: float, right: float) -> Net:
         net[0] = arb(float(view.bias[o])) + arb(float(view.affine[o, 0])) * arb(c)
         net[1] = arb(float(view.affine[o, 0]))
         for head, (series, remainders) in zip(view.heads, models, strict=True):
-            for k in np.flatnonzero(head.mix[o]):
+            for k in np.flatnonzero(head.mix[o]).tolist():
                 weight = arb(float(head.mix[o, k]))
                 net = [x + weight * y for x, y in zip(net, series[k], strict=True)]
                 rest = rest + abs(weight) * remainders[k]

@@ -74,6 +74,7 @@ from attnfun.targets import Function
 from attnfun.targets.squares import is_square
 
 _SLACK = 1.25  # bound over witness above which errors are looked at locally
+_BROAD = 150  # steps times variables above which errors that are below eps already are not refined
 _MANY, _WIDE = 100, 500  # steps, and steps times variables, above which they are not: halving boxes takes minutes there
 _GOAL = 1.1  # the slack that the local search stops at
 
@@ -146,6 +147,7 @@ class Composition:
             raise Undecided("composition: the errors add up to more than every double")
         tables = bool(self.local) and len(self.local) == len(self.steps)  # MLPs and tensor heads have none
         wide = len(self.steps) > _MANY or len(self.steps) * self.function.box.dim > _WIDE
+        wide = wide or (worst <= eps and len(self.steps) * self.function.box.dim > _BROAD)
         if worst > _SLACK * low and tables and not wide:
             field = Refinement(self.local, outputs, self.function.box)
             aimed = aimed_witness(self.network, self.function, field.aims)

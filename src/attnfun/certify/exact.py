@@ -141,9 +141,8 @@ def network_at(view: View, x: Array) -> list[arb]:
             for w in weights:
                 tensor = sum((tensor[i] * w[i] for i in range(1, len(w))), tensor[0] * w[0])
             value = tensor + arb(0, dropped * float(np.ptp(head.values[..., c])) * 1.001)
-            for o in range(view.outputs):
-                if head.mix[o, c] != 0:
-                    outputs[o] = outputs[o] + arb(float(head.mix[o, c])) * value
+            for o in np.flatnonzero(head.mix[:, c]).tolist():
+                outputs[o] = outputs[o] + arb(float(head.mix[o, c])) * value
     return outputs
 
 

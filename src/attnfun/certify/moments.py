@@ -21,7 +21,8 @@ Intervals are halved, worst first, until each is below the goal. The bound is th
 cover the
 domain, so a search that stops early may only return a larger bound, or nothing.
 
-Failure modes: more than 40,000 intervals (a discontinuous target, a goal below the true error).
+Failure modes: more than 40,000 intervals, fewer for large heads and targets (a discontinuous target, a goal below the
+true error).
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ from attnfun.expressions import BallAlgebra, Graph, Kink, SeriesAlgebra, precisi
 from attnfun.expressions.enclosures import abs_upper, ball, lower, upper
 from attnfun.expressions.series import series_length
 
-_INTERVALS = 40_000
+_INTERVALS, _LEAST = 40_000, 100
+_WORK = 8_000_000  # operations with balls, about, of all intervals together
 _FAR = 85.0
 _GONE = 1.22e-37  # e^-85 = 1.217e-37, and the rounding of the comparison
 _SLACK = 1.06  # proved bound over witness that the bisection aims at
@@ -72,6 +74,8 @@ def _bisect(
     that is less and the witness leaves room for it.
     """
     a, b = float(view.low[0]), float(view.high[0])
+    columns = sum(head.values.size for head in view.heads)
+    most = min(_INTERVALS, max(_LEAST, _WORK // (order * (columns + order * len(graph.nodes)))))
     first = np.linspace(a, b, 9)
     heap: list[tuple[float, float, float]] = []
     count, goal = 0, 0.0
@@ -92,7 +96,7 @@ def _bisect(
         if low > stop:
             return -worst if math.isfinite(worst) else math.inf, count, low, witness
         middle = left + (right - left) / 2
-        if count >= _INTERVALS or not left < middle < right:
+        if count >= most or not left < middle < right:
             if -worst <= max(usual, eps):
                 return -worst, count, low, witness
             raise Undecided(f"moments: not decided after {count} intervals (near {names[0]}={left:.17g})")
@@ -165,11 +169,10 @@ def _net_models(view: View, order: int, left: float, right: float) -> Net:
         net[0] = arb(float(view.bias[o])) + arb(float(view.affine[o, 0])) * arb(c)
         net[1] = arb(float(view.affine[o, 0]))
         for head, (series, remainders) in zip(view.heads, models, strict=True):
-            for k in range(head.mix.shape[1]):
-                if head.mix[o, k] != 0:
-                    weight = arb(float(head.mix[o, k]))
-                    net = [x + weight * y for x, y in zip(net, series[k], strict=True)]
-                    rest = rest + abs(weight) * remainders[k]
+            for k in np.flatnonzero(head.mix[o]).tolist():
+                weight = arb(float(head.mix[o, k]))
+                net = [x + weight * y for x, y in zip(net, series[k], strict=True)]
+                rest = rest + abs(weight) * remainders[k]
         nets.append((net, rest))
     return c, radius, nets
 

@@ -47,6 +47,7 @@ from attnfun.expressions.enclosures import abs_upper, upper
 _CAP = {1: 3000, 2: 200, 3: 60, 4: 24}
 _OVER = {1: 8, 2: 6, 3: 5, 4: 3}
 _U = 2.0**-53
+_STARTS = 6  # points from which a witness is looked for
 
 
 def prove_by_nodes(view: View, graph: Graph, names: tuple[str, ...], estimate: float, eps: float) -> Bound:
@@ -187,7 +188,8 @@ def _residual(view: View, graph: Graph, names: tuple[str, ...], n: Array) -> tup
     used = fine if view.dim == 1 else n
     nodes = [chebyshev_nodes(int(used[k]), float(view.low[k]), float(view.high[k])) for k in range(view.dim)]
     residuals = residual_on_grid(view, graph, names, nodes)
-    largest, radius, starts = 0.0, 0.0, []
+    largest, radius = 0.0, 0.0
+    starts: list[tuple[float, Array]] = []
     for r in residuals:
         values, rads = _floats(r)
         radius = max(radius, float(rads.max()))
@@ -201,8 +203,10 @@ def _residual(view: View, graph: Graph, names: tuple[str, ...], n: Array) -> tup
         for flat in np.argsort(np.abs(grid), axis=None)[-2:]:
             index = np.unravel_index(flat, grid.shape)
             t = [math.cos((2 * i + 1) * math.pi / (2 * m)) for i, m in zip(index, fine, strict=True)]
-            starts.append((view.low + view.high) / 2 + (view.high - view.low) / 2 * np.array(t))
-    return largest, radius if math.isfinite(radius) else math.inf, fine, np.array(starts)
+            point = (view.low + view.high) / 2 + (view.high - view.low) / 2 * np.array(t)
+            starts.append((float(np.abs(grid[index])), point))
+    starts = sorted(starts, key=lambda pair: -pair[0])[:_STARTS]  # two an output would be many
+    return largest, radius if math.isfinite(radius) else math.inf, fine, np.array([point for _, point in starts])
 
 
 def _floats(r: Balls) -> tuple[Array, Array]:

@@ -45,6 +45,8 @@ _SAMPLES = {1: (32, 1024), 2: (24, 256), 3: (16, 64), 4: (12, 24)}
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
 _DEGREE = 200
 
+_MOST_OUTPUTS = 64
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -78,6 +80,9 @@ class Bernstein:
             raise Infeasible(
                 f"bernstein: {d} variables; a tensor head is offered for at most 4", {"method": "partition"}
             )
+        if len(request.function.outputs) > _MOST_OUTPUTS:
+            many = len(request.function.outputs)
+            raise Infeasible(f"bernstein: {many} outputs; at most {_MOST_OUTPUTS} are fitted together")
         rough = rough_keys(request)
         if rough > 3 * request.max_keys:
             raise Infeasible(f"bernstein: about {rough:.2g} keys would be needed, more than {request.max_keys:,}")

@@ -52,7 +52,7 @@ from attnfun.network import Axis, Head, Label, Labels, Layer, Network, ReluBlock
 
 Fit = UnaryFit | SplineFit | TensorFit
 _MANY = 32  # steps from which on the first size that works is taken for each
-_MOST_STEPS = 400
+_MOST_STEPS, _MOST_FITS = 400, 64  # steps, and different ones among them
 _MOST_KEYS = 6_000  # of all steps together, as estimated: past it fits and proofs take minutes
 _LARGE = 400  # operations of affine maps and relu: choices that the walk would weigh one by one, to no end
 
@@ -153,6 +153,8 @@ def _require_few(steps: tuple[Step, ...]) -> None:
     if len(steps) > _MOST_STEPS:
         raise Infeasible(f"compose: {len(steps):,} steps; at most {_MOST_STEPS} are fitted and proved one by one")
     sizes = {(s.function, s.ranges): 0 if s.is_tensor else rough_keys(s.function, s.low, s.high) for s in steps}
+    if len(sizes) > _MOST_FITS:
+        raise Infeasible(f"compose: {len(sizes)} different steps; at most {_MOST_FITS} are fitted and proved")
     keys = sum(sizes[s.function, s.ranges] for s in steps)
     if len(steps) > 1 and keys > _MOST_KEYS:
         raise Infeasible(f"compose: about {keys:,.0f} keys in {len(steps)} steps; at most {_MOST_KEYS:,} are fitted")

@@ -32,6 +32,7 @@ from itertools import product
 from attnfun.constructions.compose_nodes import PRODUCT, Nodes
 from attnfun.constructions.compose_program import Finished, Program, Ranges, dyadic, step_graph
 from attnfun.constructions.compose_tensor import MOST_KEYS, require_room, tensor_keys
+from attnfun.constructions.unary.features import KINKS
 from attnfun.errors import Infeasible
 from attnfun.expressions import Builder, Graph
 from attnfun.expressions.order import arguments_first
@@ -39,6 +40,7 @@ from attnfun.targets import Box, natural_domain
 
 _SPLIT = 5
 _CANDIDATES = 6
+_WORK = 8_000  # operations, times kinks, of all steps that are weighed; past it the first alternative is taken
 
 
 class Walk(Nodes):
@@ -62,6 +64,7 @@ class Walk(Nodes):
         self.keys = keys
         self._choice: dict[int, Callable[[Program], int]] = {}
         self._sizes: dict[tuple[Graph, Ranges], float] = {}
+        self._spent = 0
         self._open: set[int] = set()
         self._least: dict[int, float] = {}  # keys of the best alternative so far, of nodes that are being chosen for
 
@@ -108,6 +111,9 @@ class Walk(Nodes):
             trial = Program()
             try:
                 alternative(trial)
+                if self._spent > _WORK:
+                    best = best or alternative
+                    break
                 cost = self.cost(trial), float(trial.depth)
                 cost = cost[::-1] if self.shallow else cost
             except Infeasible as why:
@@ -129,6 +135,7 @@ class Walk(Nodes):
             g, ranges = step_graph(program.builder, phi, arguments), program.ranges[phi]
             key = (g, ranges)
             if key not in self._sizes and len(arguments) == 1:
+                self._spent += len(g.nodes) * (1 + sum(node.op in KINKS for node in g.nodes))
                 (low, high), (least, most) = ranges[0], natural_domain(g)
                 self._sizes[key] = self.keys(g, max(low, least), min(high, most))
             elif key not in self._sizes:

@@ -44,6 +44,8 @@ _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
 _SOFT = (2.0, 3.0, 4.0, 6.0)
 _SOFT_CELLS = 400
 _LARGE = 400  # operations of a target above which a quick estimate may refuse before the careful one
+_FEW, _HOPELESS = 4, 1_000  # variables above which it may, too, where that is so many times more than allowed
+_MOST_OUTPUTS = 64
 _NARROWEST = 1e-7  # cell, as a part of its axis, that the search for cell counts looks at
 _BLURRED = 0.5  # of a cell, above which more cells hardly help
 _SHARPNESS = 4096.0  # walls of 2λ/S cells, λ about 14: thin, and what rounding moves them by does not depend on S
@@ -97,8 +99,14 @@ class Partition:
 
     def _sharp(self, request: Request) -> Grid:
         graph = request.function.graph
-        cells = _least_counts(request) if graph is not None and len(graph.nodes) > _LARGE else ()
-        if not cells or math.prod(cells) <= request.max_keys:
+        if len(request.function.outputs) > _MOST_OUTPUTS:
+            many = len(request.function.outputs)
+            raise Infeasible(f"partition: {many} outputs; compile at most {_MOST_OUTPUTS} at a time")
+        cells: tuple[int, ...] = ()
+        room = request.max_keys
+        if graph is not None and (len(graph.nodes) > _LARGE or request.function.box.dim > _FEW):
+            cells, room = _least_counts(request), room if len(graph.nodes) > _LARGE else _HOPELESS * room
+        if not cells or math.prod(cells) <= room:
             cells = _cell_counts(request, 0.0)
             if 0.01 < _blur(request, cells) <= _BLURRED:
                 cells = _cell_counts(request, _blur(request, cells))
@@ -117,7 +125,7 @@ class Partition:
             raise Infeasible(
                 f"partition: {max(cells):,} cells an axis would be needed, and at such a number logits that round in "
                 f"{request.dtype} may move walls by {_blur(request, cells) / 2:.2g} of a cell",
-                {"dtype": "float64"},
+                {"dtype": "float64"} if request.dtype != "float64" else None,
             )
         return Grid(cells, (_SHARPNESS,) * len(cells))
 

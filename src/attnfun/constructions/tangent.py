@@ -16,6 +16,7 @@ number of decades; φ = λ|t| is a kink. tanh and sigmoid are heads of two keys 
 residual stream. See `unary/` for each of these.
 Size: found by search, a power of ln(1/ε) for analytic f: x² 4 keys, sin(20x) 26, sqrt on [0,1] 21, |x| 4 at 1e-6.
 Bound: none a priori; the error is sampled and then proved from the stored weights by *nodes* or *moments*.
+Many outputs (13 and more) share the keys of one head where they are smooth, each with values of its own.
 Failure mode: the search is not convex and may miss the smallest head; targets with hundreds of oscillations are past
 its limit of 400 keys and refused with the error that was reached.
 Example: af.compile("abs(sin(3*x))", domain={"x": (-1, 2)}, eps=1e-6).
@@ -27,8 +28,11 @@ import numpy as np
 
 from attnfun.constructions.plan import Plan, Request
 from attnfun.constructions.unary import Piece, UnaryFit, fit_unary
+from attnfun.constructions.unary.shared import SHARED, SharedFit, fit_shared
 from attnfun.errors import Infeasible
 from attnfun.network import Axis, Head, Layer, Network
+
+_MOST_OUTPUTS = 64  # that are fitted one by one
 
 
 class Tangent:
@@ -43,8 +47,20 @@ class Tangent:
         if function.box.dim != 1:
             raise Infeasible(f"tangent: {function.box.dim} variables; heads of this kind read one")
         low, high = function.box.low[0], function.box.high[0]
+        outputs = len(function.outputs)
+        if outputs > SHARED:
+            head = fit_shared(function.values, low, high, request.eps, request.dtype)
+            if head is not None and head.keys <= request.max_keys:
+                story = {"shared by": outputs, "largest value": head.max_value, "sampled error": head.error}
+                return Plan(self.name, head.keys, 1, 1, 2, head.max_value, head, story, settles=True)
+        if outputs > _MOST_OUTPUTS:
+            raise Infeasible(
+                f"tangent: {outputs} outputs that no small head can share; compile at most {_MOST_OUTPUTS} at a time"
+            )
         fits = tuple(
-            fit_unary(function.graph.reachable([o]), low, high, request.eps, dtype=request.dtype)
+            fit_unary(
+                function.graph.reachable([o]), low, high, request.eps, dtype=request.dtype, quick=outputs > SHARED
+            )
             for o in function.graph.outputs
         )
         keys = sum(f.keys for f in fits)
@@ -61,8 +77,10 @@ class Tangent:
         )
 
     def build(self, request: Request, plan: Plan) -> Network:
-        fits: tuple[UnaryFit, ...] = plan.data
         box, outputs = request.function.box, request.function.outputs
+        if isinstance(plan.data, SharedFit):
+            return _shared_network(request, plan.data)
+        fits: tuple[UnaryFit, ...] = plan.data
         heads = tuple(
             _head(piece, f"tangent {o}, piece {i + 1}", f"heads of {o}")
             for o, fit in zip(outputs, fits, strict=True)
@@ -88,3 +106,20 @@ class Tangent:
 def _head(piece: Piece, name: str, writes: str) -> Head:
     axis = Axis(np.array([[piece.w]]), np.array([piece.c]), piece.slopes[:, None], piece.biases)
     return Head(name, (axis,), piece.values[:, None], (writes,), "tangent {0}")
+
+
+def _shared_network(request: Request, fit: SharedFit) -> Network:
+    """All outputs as values of one head, with their affine parts in the read-out."""
+    box, outputs = request.function.box, request.function.outputs
+    k = fit.head
+    axis = Axis(np.array([[k.w]]), np.array([k.c]), k.slopes[:, None], k.biases)
+    writes = tuple(f"heads of {o}" for o in outputs)
+    return Network(
+        inputs=box.names,
+        layers=(Layer((Head("tangent", (axis,), fit.values, writes, "tangent {0}"),)),),
+        readout=np.concatenate([fit.slopes[:, None], np.eye(len(outputs))], axis=1),
+        readout_bias=fit.offsets,
+        outputs=outputs,
+        box=(box.low_array, box.high_array),
+        dtype=request.dtype,
+    )

@@ -17,10 +17,11 @@ import numpy as np
 from attnfun.errors import InvalidRequest
 from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, Graph, Node, precision, run
 from attnfun.expressions.enclosures import lowers, uppers
-from attnfun.expressions.mean_value import enclosures
+from attnfun.expressions.mean_value import enclosures, repeated
 from attnfun.targets.domain import Array, Box, halved
 
 _POINTS = 600
+_LEAST, _WORK = 64, 100_000  # boxes at least, and operations times boxes
 _COST = 8  # of a `ratio` in balls, in other operations
 
 
@@ -108,12 +109,13 @@ def _one(
     for end in (0.0, *within):  # a sign is worth knowing
         least = max(least, seen_low - (seen_low - end) / 4) if end < seen_low - near else least
         most = min(most, seen_high + (end - seen_high) / 4) if end > seen_high + near else most
+    budget = min(budget, max(_LEAST, _WORK // len(alone.nodes)))
     relaxed = _relaxed(alone, names, low, high, tolerance, budget)
     if relaxed is not None:
         a[0], b[0] = max(a[0], relaxed[0]), min(b[0], relaxed[1])
         budget //= _COST
-    if a[0] >= least and b[0] <= most:
-        return float(a[0]), float(b[0])
+    if (a[0] >= least and b[0] <= most) or not repeated(graph)[o if known else alone.outputs[0]]:
+        return float(a[0]), float(b[0])  # near enough, or sharp: no variable occurs in it by two ways
     bottom = _bound(graph, names, low, high, least, budget, known, upper_end=False)
     top = _bound(graph, names, low, high, most, budget, known, upper_end=True)
     return max(bottom, float(a[0])), min(top, float(b[0]))

@@ -33,7 +33,7 @@ _ROOTS: dict[str, Callable[[Any], Any]] = {
     "acos": lambda g: 1 - g * g,
     "tan": np.cos,
 }
-_KINKS = frozenset({"abs", "relu", "max", "min"})
+KINKS = frozenset({"abs", "relu", "max", "min"})
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def features(graph: Graph, low: float, high: float) -> tuple[Feature, ...]:
     for s in sorted({_snapped(v, low, high) for v in places}):
         at = _arguments(graph, guards, np.array([s]))[:, 0]
         near = np.abs(at) <= 1e-11 * np.nanmax(np.where(inside, np.abs(table), 0.0), axis=1) + 1e-300
-        kinks = [graph.nodes[i].op in _KINKS for i, hit in zip(guards, near, strict=True) if hit]
+        kinks = [graph.nodes[i].op in KINKS for i, hit in zip(guards, near, strict=True) if hit]
         if not kinks:
             continue
         kink = all(kinks)
@@ -95,7 +95,7 @@ def features(graph: Graph, low: float, high: float) -> tuple[Feature, ...]:
 
 
 def _is_guard(op: str, value: object) -> bool:
-    return op in _ROOTS or op in _KINKS or op == "div" or (op == "powi" and isinstance(value, int) and value < 0)
+    return op in _ROOTS or op in KINKS or op == "div" or (op == "powi" and isinstance(value, int) and value < 0)
 
 
 def _arguments(graph: Graph, guards: list[int], u: Array) -> Array:

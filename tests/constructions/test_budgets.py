@@ -1,0 +1,192 @@
+"""Extreme requests end soon, with a proof or with a reason: counted in steps of the interpreter, not in seconds.
+
+Every case is drawn at random. What is counted: operations that the one interpreter does, on whatever values, and
+candidates of the search for keys. A walk that takes shared nodes anew, or a search by ones, would pass the limits by far.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from fractions import Fraction
+
+import pytest
+
+import attnfun as af
+from attnfun.constructions.interpolation import points_for
+from attnfun.constructions.unary import search
+from attnfun.constructions.unary.grid import VARIANTS, Grid, constant
+from attnfun.errors import AttnfunError, Infeasible
+from attnfun.expressions import Builder, Graph, interpret, mean_value, parse
+from attnfun.expressions.canonical import canonical
+from attnfun.expressions.order import arguments_first
+from attnfun.targets import Box
+from attnfun.targets.ranges import range_of
+
+STEPS = 3_000_000
+CANDIDATES = 400
+
+
+class Counter:
+    steps = 0
+    candidates = 0
+
+
+@pytest.fixture
+def count(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
+    counter = Counter()
+    step, finish = interpret.step, search.finish
+
+    def counted_step(*args: object) -> object:
+        counter.steps += 1
+        return step(*args)  # type: ignore[arg-type]
+
+    def counted_finish(*args: object, **named: object) -> object:
+        counter.candidates += 1
+        return finish(*args, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(interpret, "step", counted_step)
+    monkeypatch.setattr(mean_value, "step", counted_step)
+    monkeypatch.setattr(search, "finish", counted_finish)
+    yield counter
+
+
+def outcome(count: Counter, target: str | list[str], domain: dict[str, tuple[float, float]], eps: float) -> str:
+    """"proved" or "refused"; anything else, and too much work, fails the test."""
+    try:
+        made = af.compile(target, domain=domain, eps=eps)
+        assert made.certificate.status.value == "proved"
+        result = "proved"
+    except AttnfunError as why:
+        assert len(str(why)) > 20
+        result = "refused"
+    assert count.steps < STEPS and count.candidates < CANDIDATES, (target, count.steps, count.candidates)
+    return result
+
+
+def some(seed: int) -> random.Random:
+    return random.Random(seed)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_logarithms_of_extreme_domains_are_refused_with_a_reason(count: Counter, seed: int) -> None:
+    rng = some(seed)
+    low = rng.choice([5e-324, 10.0 ** -rng.uniform(285, 320)])
+    high = 10.0 ** rng.uniform(0, 120)
+    assert outcome(count, "log(x)", {"x": (low, high)}, 1e-6) == "refused"
+
+
+def test_exponentials_that_vanish_are_no_obstacle(count: Counter) -> None:
+    shift = some(3).randint(760, 2000)
+    assert outcome(count, f"exp(x-{shift})+y*x", {"x": (0, 1), "y": (0, 1)}, 1e-5) == "proved"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_equal_arguments_of_max_and_min_are_one(count: Counter, seed: int) -> None:
+    rng = some(seed)
+    inner = rng.choice(["x", "x*x", "sin(x)", "(x+1/3)"])
+    kink = rng.choice(["max", "min"])
+    assert parse(f"{kink}({inner},{inner})", ["x"]) == parse(inner, ["x"])
+    assert outcome(count, f"{kink}({inner},{inner})+x*x+x", {"x": (-1, 1)}, 1e-5) == "proved"
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_points_are_the_fewest_and_found_by_bisection(variant: str) -> None:
+    rng = some(7)
+    for _ in range(6):
+        width, tolerance = 10 ** rng.uniform(-3, 3), 10 ** rng.uniform(-12, 0)
+        low = rng.uniform(-5, 5)
+
+        def error(points: int, low: float = low, high: float = low + width) -> float:
+            grid = Grid(low, high, points, None, variant)
+            return constant(grid) * grid.spacing
+
+        try:
+            points = points_for(low, low + width, tolerance, variant)
+        except Infeasible:
+            assert error(10**12) > tolerance
+            continue
+        assert error(points) <= tolerance
+        assert points <= 2 or error(points - 1) > tolerance
+
+
+@pytest.mark.slow
+def test_kinks_at_the_edge_of_float64_are_proved(count: Counter) -> None:
+    at = Fraction(some(5).randint(2, 7), 9)
+    assert outcome(count, f"abs(x-{at})", {"x": (0, 1)}, 3e-12) == "proved"
+
+
+def test_steep_exact_heads_are_proved(count: Counter) -> None:
+    steep = 10 ** some(1).uniform(12, 15)
+    assert outcome(count, f"tanh({steep:.3e}*x)", {"x": (-1, 1)}, 1e-3) == "proved"
+
+
+def test_oscillations_past_all_keys_are_refused_before_any_search(count: Counter) -> None:
+    rng = some(2)
+    frequency = 10 ** rng.uniform(4, 9)
+    assert outcome(count, f"sin({frequency:.3e}*x)", {"x": (-1, 1)}, 1e-6) == "refused"
+    start = 10.0 ** rng.randint(12, 15)
+    assert outcome(count, "sin(x)", {"x": (start, start + 4000)}, 1e-6) == "refused"
+    assert count.candidates < 20
+    with pytest.raises(Infeasible) as why:
+        af.compile(f"sin({frequency:.3e}*x)", domain={"x": (-1, 1)}, eps=1e-6)
+    assert why.value.nearest is not None
+    nearest = af.compile(f"sin({frequency:.3e}*x)", domain={"x": (-1, 1)}, eps=why.value.nearest["eps"])
+    assert nearest.certificate.status.value == "proved"
+
+
+def test_the_largest_of_many_variables_is_proved(count: Counter) -> None:
+    names = [f"x{k}" for k in range(some(4).randint(20, 21))]
+    assert outcome(count, f"max({', '.join(names)})", dict.fromkeys(names, (-1.0, 1.0)), 0.05) == "proved"
+
+
+def test_many_smooth_outputs_share_a_head(count: Counter) -> None:
+    rng = some(6)
+    outputs = [f"sin({rng.uniform(0.2, 1.5):.3f}*x+{rng.uniform(0, 6):.3f})" for _ in range(30)]
+    made = af.compile(outputs, domain={"x": (-1, 1)}, eps=1e-3)
+    assert made.certificate.status.value == "proved" and count.steps < STEPS
+    assert made.cost.heads == 1 and made.cost.keys < 20
+
+
+def test_many_outputs_that_share_nothing_are_refused(count: Counter) -> None:
+    outputs = [f"abs(sin({k}*x))" for k in range(1, 67)]
+    assert outcome(count, outputs, {"x": (-1, 1)}, 1e-3) == "refused"
+
+
+def test_the_range_of_a_chain_of_kinks_is_sharp() -> None:
+    """The largest of n variables, written with relu as a program has it."""
+    rng = some(8)
+    builder = Builder()
+    names = [f"x{k}" for k in range(12)]
+    ends = [(rng.uniform(-2, 0), rng.uniform(0, 2)) for _ in names]
+    total = builder.var(names[0])
+    for name in names[1:]:
+        other = builder.var(name)
+        total = builder.apply("add", other, builder.apply("relu", builder.apply("sub", total, other)))
+    box = Box(tuple(names), tuple(a for a, _ in ends), tuple(b for _, b in ends))
+    ((low, high),) = range_of(builder.graph([total]), box)
+    for found, true in ((low, max(a for a, _ in ends)), (high, max(b for _, b in ends))):
+        assert math.isclose(found, true, abs_tol=1e-6)
+    assert low <= max(a for a, _ in ends) and high >= max(b for _, b in ends)
+
+
+def test_sums_of_any_length_are_walked_without_recursion() -> None:
+    builder = Builder()
+    x = builder.var("x")
+    total, product = x, x
+    for k in range(5_000):
+        total = builder.apply("add", builder.apply("sin", builder.apply("add", x, builder.const(k))), total)
+        product = builder.apply("div" if k % 2 else "mul", builder.apply("exp", product if k < 50 else x), product)
+    graph = builder.graph([total, product])
+    assert isinstance(canonical(Graph(graph.nodes[:4_000], (3_999,))), Graph)
+
+
+def test_shared_nodes_are_taken_once() -> None:
+    """A chain that doubles sixty times has 2⁶⁰ ways and 61 nodes."""
+    args = {k: (k - 1, k - 1) if k else () for k in range(61)}
+    done: set[int] = set()
+    for node in arguments_first(60, args.__getitem__, done):
+        assert all(a in done for a in args[node])
+        done.add(node)
+    assert sorted(done) == list(range(61))

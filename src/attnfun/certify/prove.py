@@ -78,7 +78,7 @@ def prove(
         status = Status.CONDITIONAL if conditional else Status.PROVED
     elif eps is None:
         status, reason = Status.UNDECIDED, "no finite bound could be proved"
-    elif bound.low - rounding > eps:  # low is about real arithmetic
+    elif max(bound.low - rounding, bound.firm) > eps:  # low is about real arithmetic
         status, reason = Status.REFUTED, _refutation(function, bound, eps)
     else:
         status, reason = (

@@ -15,7 +15,7 @@ from attnfun.certify.view import LineAxis, Undecided, view
 from attnfun.errors import Infeasible
 from attnfun.expressions import precision
 from attnfun.network import Network, evaluate, literal, rounded, routes
-from certify.hunting import BOUNDS, assert_sound, function, line_network, with_arrays
+from certify.hunting import BOUNDS, assert_sound, function, line_network, with_arrays, worst_error
 
 
 def axis(slopes: list[float], biases: list[float], w: float = 1.0, c: float = 0.0) -> LineAxis:
@@ -258,18 +258,18 @@ def test_torch_attention_in_float32_stays_within_the_bound_at_walls() -> None:
 def test_computed_weights_outside_the_inflated_cells_leak_what_is_proved(seed: int) -> None:
     """The worst that the model of rounding allows: logits of bad keys up by d, of good ones down, queries off by δ."""
     rng = np.random.default_rng([seed, 8])
-    slopes, biases = irregular(rng, int(rng.integers(3, 20)), 10 ** rng.uniform(2, 4))
+    slopes, biases = irregular(rng, int(rng.integers(3, 20)), 10 ** rng.uniform(6, 7))
     keys = rounded(slopes, "float32"), rounded(biases, "float32")
     network = line_network(*keys, np.arange(len(slopes)), dtype="float32")
     seen = view(network, network.low, network.high)
     d, (shift,), _ = cell_rounding(seen, seen.heads[0], "float32")
-    assert d > 0 and shift > 0
+    assert d > 0.5 and shift > 0
     axis_ = seen.heads[0].axes[0]
     lam = 12 + 2 * d
     with precision(64):
         w = walls(axis_)
         grid = cells(w, -1.0, 1.0, lam, shift)
-    x = np.sort(np.concatenate([rng.uniform(-1, 1, 400), grid.low, grid.high, np.nextafter(grid.high, 2.0)]))
+    x = np.sort(np.concatenate([rng.uniform(-1, 1, 400), grid.low, grid.high, grid.high + 1e-12, grid.low - 1e-12]))
     x = x[(x >= -1) & (x <= 1)]
     good = np.zeros((len(x), len(slopes)), dtype=bool)
     good[:, grid.index] = (x[:, None] >= grid.low) & (x[:, None] <= grid.high)
@@ -278,6 +278,19 @@ def test_computed_weights_outside_the_inflated_cells_leak_what_is_proved(seed: i
         p = np.exp(logits - logits.max(axis=1, keepdims=True))
         leaked = np.where(good, 0.0, p).sum(axis=1) / p.sum(axis=1)
         assert (leaked <= math.exp(2 * d) * leak(w, lam) * (1 + 1e-6)).all()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_spoilt_partition_is_refuted_and_a_sound_one_never(dtype: str) -> None:
+    net = af.compile("sin(x) + cos(y)", "x=-3:3;y=-3:3", 0.4, method="partition", dtype=dtype)
+    seen = worst_error(net.network, net.target, points=1000, rounds=6)[0]
+    assert prove(net.network, net.target, eps=0.5 * seen).status is Status.REFUTED
+    for share in (1.0, 1.02, 1.1):
+        assert prove(net.network, net.target, eps=share * net.certificate.error[1]).status is Status.PROVED
+    values = net.network.heads[0].values.copy()
+    values[3, 4] += 1.0
+    worse = with_arrays(net.network, {"layer0/head0/values": rounded(values, dtype)})
+    assert prove(worse, net.target, eps=0.4).status is Status.REFUTED
 
 
 def test_what_float32_cannot_resolve_is_refused_for_that_reason() -> None:

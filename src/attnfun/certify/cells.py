@@ -45,7 +45,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 from flint import arb
@@ -56,7 +56,7 @@ from attnfun.certify.rounding import cell_rounding
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
 from attnfun.certify.witness import best_witness
 from attnfun.expressions import BallAlgebra, GradientAlgebra, precision, run
-from attnfun.expressions.enclosures import ball, lower, lowers, upper, upper_at, uppers
+from attnfun.expressions.enclosures import abs_lower, ball, lower, lowers, upper, upper_at, uppers
 from attnfun.targets import Function
 
 _CHUNK = 60_000
@@ -149,10 +149,12 @@ def prove_by_cells(view: View, function: Function, norm: float, eps: float, dtyp
         if not d < _ROUGH:  # nothing is proved here of the head as computed
             d, shifts, lost = 0.0, [0.0] * len(shifts), np.full(view.outputs, math.inf)
         lam = _wall_exponent(structure, head, eps) + 2 * d
-        more = upper_at("expm1", 2 * d) * sum(leak(w, lam) for w in structure)
-        rounding = float(np.max(more * head.spread + lost)) * (1 + 1e-12)
+        leaks = sum(leak(w, lam) for w in structure)
+        rounding = float(np.max(upper_at("expm1", 2 * d) * leaks * head.spread + lost)) * (1 + 1e-12)
         goal = eps - rounding if rounding < eps else eps
-        bound = replace(_at_lambda(view, head, function, structure, lam, norm, goal, shifts), rounding=rounding)
+        strays = (upper_at("exp", 2 * d) * leaks * head.spread + lost) * (1 + 1e-12)
+        bound = _at_lambda(view, head, function, structure, lam, norm, goal, shifts, strays)
+        bound = replace(bound, rounding=rounding)
     if not math.isfinite(bound.high):
         raise Undecided("cells: no finite bound (the target's range over a cell is not finite)")
     return bound
@@ -178,6 +180,7 @@ def _at_lambda(
     norm: float,
     eps: float,
     shifts: list[float],
+    strays: Array,
 ) -> Bound:
     grids = []
     for axis, w, shift in zip(head.axes, structure, shifts, strict=True):
@@ -189,8 +192,10 @@ def _at_lambda(
     if math.isinf(norm):
         worst, place = _supremum(head, function, grids, goal, core=False)
         high = float(np.max(worst + lost)) * (1 + 4e-16)
-        low, witness = (0.0, None) if function.graph is None else _lower_end(view, head, function, grids, place)
-        return Bound("cells", low, high, witness, details, _hypotheses(function, 1.0))
+        if function.graph is None:
+            return Bound("cells", 0.0, high, None, details, _hypotheses(function, 1.0))
+        low, witness = _lower_end(view, head, function, grids, place)
+        return Bound("cells", low, high, witness, details, firm=_firm_end(head, function, grids, place, strays))
     high, low = _lp_norm(head, function, grids, norm, lost, view, eps)
     return Bound("cells", low, high, None, details, _hypotheses(function, norm))
 
@@ -352,6 +357,25 @@ def _lower_end(
             bits = np.array([(corner >> k) & 1 for k in range(view.dim)], dtype=bool)
             starts.append(np.where(bits, hi - (hi - lo) * 0.01, lo + (hi - lo) * 0.01))
     return best_witness(view, function.graph, function.box.names, np.array(starts[:24]), steps, evaluations=24)
+
+
+def _firm_end(
+    head: HeadView, function: Function, grids: list[Cells], places: list[tuple[int, ...]], strays: Array
+) -> float:
+    """A lower end for the head as computed: at the corners of the worst cores it is within `strays` of v_j."""
+    assert function.graph is not None
+    best = 0.0
+    for place in places:
+        ends = [(float(g.core_low[i]), float(g.core_high[i])) for g, i in zip(grids, place, strict=True)]
+        if len(ends) > 4 or not all(a <= b for a, b in ends):
+            continue
+        value = head.values[tuple(g.index[i] for g, i in zip(grids, place, strict=True))]
+        for corner in product(*ends):
+            env = {function.box.names[axis.variable]: arb(x) for axis, x in zip(head.axes, corner, strict=True)}
+            found = run(function.graph, BallAlgebra(clip_sqrt=True), env)
+            gaps = [abs_lower(f - arb(float(v))) - s for f, v, s in zip(found, value, strays, strict=True)]
+            best = max([best, *(math.nextafter(gap, -math.inf) for gap in gaps if gap > best)])
+    return best
 
 
 def _lp_norm(

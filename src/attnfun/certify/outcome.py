@@ -14,7 +14,8 @@ from attnfun.certify.view import Array
 class Bound:
     """sup (or L^p norm) of f − net in real arithmetic lies in [low, high]; `witness` is the point behind `low`.
 
-    `rounding`: f − net as the dtype computes it is at most high + rounding, where the method proves that by itself.
+    Where the method proves it by itself, f − net as the dtype computes it is at most high + rounding (and at least
+    `firm`, at some point).
     """
 
     method: str
@@ -24,3 +25,4 @@ class Bound:
     details: Mapping[str, Any] = field(default_factory=dict)
     hypotheses: tuple[str, ...] = ()
     rounding: float = math.inf
+    firm: float = 0.0

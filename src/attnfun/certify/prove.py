@@ -73,7 +73,8 @@ def prove(
     if not (0 <= bound.low <= bound.high and rounding >= 0 and total >= 0):  # NaN must not pass; two different codes
         raise AssertionError(f"{bound.method}: low {bound.low}, high {bound.high}, rounding {rounding}: no certificate")
     high = math.nextafter(total, math.inf) if total > 0 else 0.0
-    status = status_of(high, eps, bound.low - rounding, conditional=function.graph is None)  # low: in real arithmetic
+    seen = max(bound.low - rounding, bound.firm)  # low is about real arithmetic
+    status = status_of(high, eps, seen, conditional=function.graph is None)
     reason = None
     if status is Status.REFUTED and eps is not None:
         reason = _refutation(function, bound, eps)

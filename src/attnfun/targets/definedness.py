@@ -25,6 +25,7 @@ from flint import arb
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, Graph, Node, precision, run
 from attnfun.expressions.enclosures import lower, lowers, upper, uppers
+from attnfun.expressions.graph import Ratio
 from attnfun.expressions.mean_value import enclosures
 from attnfun.expressions.ratio import opened
 from attnfun.targets.domain import Array, Box, halved
@@ -32,8 +33,9 @@ from attnfun.targets.ranges import range_of
 from attnfun.targets.squares import sum_of_squares
 
 _BOXES = 6000
-_FEW_BOXES = 200
+_FEW_BOXES = 64
 _PAIRS = 2_000_000  # conditions × nodes
+_SERIES = 20  # what a node of a continued quotient costs, in nodes
 _WORK = 600_000  # nodes × sub-boxes, above as few boxes as that
 
 
@@ -321,9 +323,10 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
     width = box.high_array - box.low_array
     names = list(box.names)
     few = len(found) * len(arguments.nodes) <= _PAIRS  # else it would take longer than the boxes
-    settled = [few and _settled(arguments, k, c.kind, box) for k, c in enumerate(found)]
+    work = _WORK // len(found)
+    settled = [few and _settled(arguments, k, c.kind, box, work) for k, c in enumerate(found)]
     owners = _owners(arguments)
-    done, most = 0, min(_BOXES, max(_FEW_BOXES, _WORK // len(arguments.nodes)))
+    done, most = 0, min(_BOXES, max(_FEW_BOXES, _WORK // _weight(arguments)))
     while len(lows):
         values = enclosures(arguments, names, lows, highs)
         kept = np.ones(len(lows), dtype=bool)
@@ -353,6 +356,12 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
         lows, highs = halved(lows, highs, weight)
 
 
+def _weight(graph: Graph) -> int:
+    """What the graph costs on one box, in nodes."""
+    inside = sum(len(node.value.graph.nodes) for node in graph.nodes if isinstance(node.value, Ratio))
+    return len(graph.nodes) + _SERIES * inside
+
+
 def _owners(graph: Graph) -> list[set[str]]:
     """The variables of every output."""
     bits, masks = {name: 1 << k for k, name in enumerate(graph.variables)}, list[int]()
@@ -364,14 +373,15 @@ def _owners(graph: Graph) -> list[set[str]]:
     return [{name for name, bit in bits.items() if masks[o] & bit} for o in graph.outputs]
 
 
-def _settled(arguments: Graph, k: int, kind: str, box: Box) -> bool:
+def _settled(arguments: Graph, k: int, kind: str, box: Box, work: int) -> bool:
     """Is this argument a sum of squares, as it stands or by the law of cosines; or does its range settle it?
 
     Ranges know continued quotients as variables of their own, which saves many boxes.
     """
     alone = arguments.reachable((arguments.outputs[k],))
     if any(node.op == "ratio" for node in alone.nodes):
-        ((low, high),) = range_of(alone, box)
+        boxes = max(_FEW_BOXES, min(_BOXES // 4, work // _weight(alone)))
+        ((low, high),) = range_of(alone, box, budget=boxes)
         if bool(_holds(kind, np.array(low), np.array(high))):
             return True
     if kind != "nonnegative":

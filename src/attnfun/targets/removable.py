@@ -21,6 +21,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -38,6 +39,7 @@ _BITS = 128
 _ORDER = 12  # the most a denominator may vanish to
 _GRID = 257
 _PLACES = 8
+_NESTED = 3  # continued quotients in continued quotients, at most
 _MOST_STEPS = 1_000_000  # nodes looked at
 _PRODUCT = frozenset({"mul", "div", "powi", "neg"})
 _ALGEBRA = BallAlgebra(clip_sqrt=True, sharp=True)
@@ -165,13 +167,19 @@ def _ratio(facts: _Facts, top: int, bottom: int) -> int | None:
     """top/bottom as a `ratio` node of the nearest node that both are functions of, or None."""
     for u in facts.passages([top, bottom]):
         pair = facts.as_function([top, bottom], u)
-        if any(node.op in NOT_ANALYTIC for node in pair.nodes):
+        if any(node.op in NOT_ANALYTIC for node in pair.nodes) or _depth(pair) >= _NESTED:
             continue
         for a in facts.zeros(bottom, u):
             (above, _), (below, sharp) = vanishing(pair, a)
             if below and sharp and above >= below:
                 return facts.builder.apply("ratio", u, value=Ratio(pair, a, below))
     return None
+
+
+@lru_cache(maxsize=1024)
+def _depth(graph: Graph) -> int:
+    """How deep continued quotients stand in continued quotients: each evaluates the one in it several times."""
+    return max((1 + _depth(node.value.graph) for node in graph.nodes if isinstance(node.value, Ratio)), default=0)
 
 
 def vanishing(graph: Graph, a: Fraction) -> list[tuple[int, bool]]:

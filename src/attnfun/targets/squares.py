@@ -132,7 +132,7 @@ def factored(build: Builder, node: int, most: int) -> tuple[Fraction, Factors]:
         e = open_.pop(n)
         inner = build.node(n)
         parts: list[tuple[int, int]] | None = None
-        if inner.op == "const" and isinstance(inner.value, Fraction) and inner.value != 0 and abs(e) <= most:
+        if inner.op == "const" and isinstance(inner.value, Fraction) and inner.value != 0:
             coefficient, parts = coefficient * inner.value**e, []
         elif inner.op == "neg":
             coefficient, parts = coefficient * (-1) ** (e % 2), [(inner.args[0], e)]
@@ -142,11 +142,13 @@ def factored(build: Builder, node: int, most: int) -> tuple[Fraction, Factors]:
             parts = [(inner.args[0], e), (inner.args[1], -e)]
         elif inner.op == "powi" and isinstance(inner.value, int):
             parts = [(inner.args[0], e * inner.value)]
-        if parts is None or any(abs(open_.get(a, 0) + p) > most for a, p in parts):
+        after = {a: open_.get(a, 0) for a, _ in parts or ()}
+        for a, p in parts or ():
+            after[a] += p
+        if parts is None or any(abs(p) > most for p in after.values()):
             powers[n] = e
-            continue
-        for a, p in parts:
-            open_[a] = open_.get(a, 0) + p
+        else:
+            open_ |= after
     return coefficient, powers
 
 

@@ -1,0 +1,190 @@
+"""Small files that would take long: expressions whose nodes are shared, so that text and paths double with each node.
+
+Work is counted, never timed: a hook counts calls and stops whatever passes a limit that no doubling could keep.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+
+import attnfun as af
+from attnfun.cli import main
+from attnfun.errors import AttnfunError
+from attnfun.expressions import Builder, Graph
+from attnfun.targets import Box, Function
+from attnfun.targets.definedness import _rational_range
+from attnfun.targets.sequence import Definition
+from attnfun.targets.squares import factored
+
+NODES = 30  # 2^30 paths
+CALLS = 4_000_000
+SQUARE = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
+STEPS = {
+    "square": lambda b, u, v: b.apply("powi", u, value=2),
+    "square+": lambda b, u, v: b.apply("add", b.apply("powi", u, value=2), u),
+    "mean": lambda b, u, v: b.apply("div", b.apply("add", u, v), b.const(2)),
+    "add": lambda b, u, v: b.apply("add", u, v),
+    "mul": lambda b, u, v: b.apply("mul", u, v),
+    "max": lambda b, u, v: b.apply("max", u, b.apply("sub", v, b.const(1))),
+    "min": lambda b, u, v: b.apply("min", u, v),
+    "relu": lambda b, u, v: b.apply("add", b.apply("relu", b.apply("sub", u, v)), b.apply("relu", v)),
+    "root": lambda b, u, v: b.apply("sqrt", b.apply("add", b.apply("powi", u, value=2), b.apply("powi", v, value=2))),
+    "sin": lambda b, u, v: b.apply("sin", b.apply("add", u, v)),
+    "over": lambda b, u, v: b.apply("div", u, b.apply("add", b.apply("powi", v, value=2), b.const(1))),
+    "sinc": lambda b, u, v: b.apply("div", b.apply("sin", b.apply("mul", u, v)), b.apply("mul", u, v)),
+}
+TOPS = {
+    "as it is": lambda b, u: u,
+    "under a root": lambda b, u: b.apply("sqrt", u),
+    "under a safe root": lambda b, u: b.apply("sqrt", b.apply("add", b.apply("powi", u, value=2), b.const(1))),
+}
+
+
+class TooManySteps(AssertionError):
+    pass
+
+
+def counted(work: Callable[[], object], limit: int = CALLS) -> int:
+    """How many Python calls `work` makes; TooManySteps past the limit. What attnfun refuses is an answer."""
+    calls = 0
+
+    def hook(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+        if calls > limit:
+            sys.setprofile(None)
+            raise TooManySteps(f"more than {limit:,} calls")
+
+    sys.setprofile(hook)
+    try:
+        work()
+    except AttnfunError:
+        pass
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def shared(steps: list[str], top: str, names: tuple[str, str] = ("x", "y")) -> Graph:
+    """Each node uses the two before it."""
+    b = Builder()
+    last = [b.var(name) for name in names]
+    for step in steps:
+        last.append(STEPS[step](b, last[-1], last[-2]))
+    return b.graph([TOPS[top](b, last[-1])])
+
+
+def drawn() -> list[tuple[str, Graph]]:
+    rng = random.Random(7)
+    out = []
+    for kind in STEPS:
+        top = rng.choice(list(TOPS))
+        out.append((f"{kind} {top}", shared([kind] * NODES, top)))
+    for k in range(3):
+        steps = [rng.choice(list(STEPS)[:-1]) for _ in range(NODES)]  # quotients that are continued are dear
+        out.append((f"mixed {k}", shared(steps, rng.choice(list(TOPS)))))
+    return out
+
+
+@pytest.fixture(scope="module")
+def net() -> af.Approximant:
+    return af.compile("x + 0.1*y**2", SQUARE, 1e-2)
+
+
+@pytest.mark.parametrize("name, graph", drawn(), ids=[name for name, _ in drawn()])
+def test_a_stored_function_of_shared_nodes_takes_bounded_work(tmp_path, net, name, graph):
+    path = tmp_path / "f.safetensors"
+    box = Box.parse(SQUARE)
+    dataclasses.replace(net, target=Function(graph, box, net.network.outputs)).save(path)
+    assert path.stat().st_size < 40_000
+    assert counted(lambda: af.load(path)) > 0
+    assert counted(lambda: af.verify(path)) > 0
+
+
+def test_show_takes_bounded_work(tmp_path, net, capsys):
+    path = tmp_path / "f.safetensors"
+    graph = shared(["add"] * NODES, "as it is")
+    dataclasses.replace(net, target=Function(graph, Box.parse(SQUARE), net.network.outputs)).save(path)
+    assert counted(lambda: main(["show", str(path)])) > 0
+    assert len(capsys.readouterr().out) < 20_000
+
+
+def test_the_text_of_a_stored_sequence_is_cut(tmp_path):
+    found = af.sequence("x*mean(x)", tokens=3, domain={"x": (0.0, 1.0)}, eps=1e-2)
+    names = {d.name for d in found.target.definitions}
+    definitions, last = list(found.target.definitions), found.target.definitions[-1].name
+    for k in range(NODES):
+        b = Builder()
+        v = b.var(last)
+        name = f"double{k}"
+        assert name not in names
+        graph = b.graph([b.apply("mul", b.apply("sin", v), b.apply("cos", v))])
+        definitions += [Definition(name, "expression", (), graph), Definition(f"mean{k}", "mean", (name,))]
+        last = f"mean{k}"
+    b = Builder()
+    row = b.graph([b.apply("add", b.var("x"), b.var(last))])
+    target = dataclasses.replace(found.target, definitions=tuple(definitions), rows=(row,))
+    assert len(target.text) < 10_000
+    path = tmp_path / "s.safetensors"
+    dataclasses.replace(found, target=target).save(path)
+    assert path.stat().st_size < 100_000
+    assert counted(lambda: len(af.load(path).target.text)) > 0
+    assert counted(lambda: af.verify(path)) > 0
+
+
+def test_squares_of_squares_stay_short_in_exact_arithmetic():
+    graph = shared(["square"] * NODES, "as it is")
+    for high in (Fraction(3), Fraction(1, 3), Fraction(10**30)):
+        assert _rational_range(graph, {"x": (Fraction(0), high), "y": (Fraction(0), high)}) is None
+    assert _rational_range(shared(["square"] * 3, "as it is"), {"y": (Fraction(1), Fraction(2))}) == (1, 256)
+
+
+def test_factors_of_shared_products_are_opened_once_and_are_the_product():
+    rng = random.Random(3)
+    for _ in range(40):
+        b = Builder()
+        nodes = [b.var("x"), b.var("y"), b.const(Fraction(rng.randint(1, 5), 2))]
+        values = [Fraction(2), Fraction(3), b.node(nodes[2]).value]
+        for _ in range(rng.randint(1, 7)):
+            i, j = rng.randrange(len(nodes)), rng.randrange(len(nodes))
+            op = rng.choice(["mul", "div", "neg", "powi", "sin+"])
+            if op == "neg":
+                nodes.append(b.apply("neg", nodes[i]))
+                values.append(-values[i])
+            elif op == "powi":
+                nodes.append(b.apply("powi", nodes[i], value=-2))
+                values.append(values[i] ** -2)
+            elif op == "sin+":
+                nodes.append(b.apply("add", nodes[i], nodes[j]))
+                values.append(values[i] + values[j])
+                if not values[-1]:
+                    break
+            else:
+                nodes.append(b.apply(op, nodes[i], nodes[j]))
+                values.append(values[i] * values[j] if op == "mul" else values[i] / values[j])
+        known = dict(zip(nodes, values, strict=True))
+        if 0 in values:
+            continue
+        for most in (1, 4, 64):
+            c, powers = factored(b, nodes[-1], most)
+            assert max((abs(e) for e in powers.values()), default=0) <= most
+            total = c
+            for base, e in powers.items():
+                total *= known[base] ** e
+            assert total == values[-1]
+    b = Builder()
+    last = [b.var("x"), b.var("y")]
+    for _ in range(200):
+        last.append(b.apply("mul", last[-1], last[-2]))
+    assert counted(lambda: factored(b, last[-1], 64), 20_000) > 0
+
+
+def test_text_cannot_be_deep_or_long():
+    for text in ("(" * 5000 + "x" + ")" * 5000, "+".join(["x"] * 100_000), "sin(" * 3000 + "x" + ")" * 3000):
+        assert counted(lambda text=text: af.compile(text, {"x": (0.0, 1.0)}, 0.1)) > 0

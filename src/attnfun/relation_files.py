@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 from attnfun.certify import Certificate
@@ -23,22 +23,20 @@ from attnfun.targets.relation_core import Core, plain_core
 FORMATS = (FORMAT, CELLS, SLICES, TERMS)
 
 
-def read_relation(
-    path: Source, ignore: Collection[str] = ()
-) -> tuple[Relation, Stored, Towers | None, dict[str, Any]]:
-    """(relation, stored form, towers, the rest of the record without the keys in `ignore`)."""
+def read_relation(path: Source) -> tuple[Relation, Stored, Towers | None, dict[str, Any]]:
+    """(relation, stored form, towers, the rest of the record)."""
     file = held(path)
     if file.format == CELLS:
-        target, cells, rest = load_cells(file, ignore)
+        target, cells, rest = load_cells(file)
         return Relation.from_json(target), cells, towers_of(cells), rest
     if file.format == TERMS:
-        target, terms, rest = load_terms(file, ignore)
+        target, terms, rest = load_terms(file)
         return Relation.from_json(target), terms, towers_of(terms), rest
     if file.format == SLICES:
         asked = Relation.from_json(target_of(file))
-        _, slices, rest = load_slices(file, asked.graph, (asked.left.names, asked.right.names), ignore)
+        _, slices, rest = load_slices(file, asked.graph, (asked.left.names, asked.right.names))
         return asked, slices, None, rest
-    target, features, towers, rest = load_relation(file, ignore)
+    target, features, towers, rest = load_relation(file)
     return Relation.from_json(target), features, towers, rest
 
 

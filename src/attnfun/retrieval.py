@@ -101,7 +101,8 @@ class Retrieval:
         """What is proved of these weights: the certificate, or of a head from a file, whose certificate is only as
         stored, what the checker finds when a promise is asked for.
         """
-        return self.certificate if self.certificate.verified else _proved(self, self.request.get("eps"))
+        known = self.certificate.verified and self.certificate.bounds
+        return self.certificate if known else _proved(self, self.request.get("eps"))
 
     @property
     def error(self) -> float:
@@ -150,7 +151,7 @@ class Retrieval:
 
         The margin of a study that a file holds is not verified: nothing is said of the winner then.
         """
-        return self._bound(self.proof, self._margin if self.certificate.verified else None)
+        return self._bound(self.proof, self._margin if self.proof is self.certificate else None)
 
     @property
     def _margin(self) -> float | None:
@@ -333,7 +334,7 @@ def load_head(path: Source) -> Retrieval:
 
 def verify_head(path: Source, gate: Gate, progress: Callable[[str], None] | None = None) -> Certificate:
     """Prove the head again from the stored features, tower, keys and utility; no number of the certificate is read."""
-    target, stored, rest = load_retrieval(path, ignore=("certificate",))
+    target, stored, rest = load_retrieval(path)
     asked, how = Relation.from_json(target), rest.get("method")
     eps, name = stored_goal(asked, rest, gate), how if isinstance(how, str) else ""
     return prove_by_retrieval(asked, stored.features, stored.towers, stored.weights, eps, name, progress)

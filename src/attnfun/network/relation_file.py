@@ -51,11 +51,9 @@ def save_relation(
     sealed.write(path, _structure(features, towers), tensors, {**meta, "target": dict(target)})
 
 
-def load_relation(
-    path: sealed.Source, ignore: Collection[str] = ()
-) -> tuple[dict[str, Any], Features, Towers | None, dict[str, Any]]:
+def load_relation(path: sealed.Source) -> tuple[dict[str, Any], Features, Towers | None, dict[str, Any]]:
     """(target, features, towers, the rest of the record); raises DamagedFile for what `save_relation` did not write."""
-    (features, towers), meta = sealed.load(path, (FORMAT,), _OWN, ignore, _built, _parts)
+    (features, towers), meta = sealed.load(path, (FORMAT,), _OWN, (), _built, _parts)
     target = meta.pop("target", None)
     if not isinstance(target, dict):
         sealed.damaged(Path(path), "it has no relation")

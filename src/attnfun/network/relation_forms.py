@@ -17,7 +17,7 @@ where it is not the left one's), for separable terms those of network k under ne
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,29 +46,25 @@ def save_form(path: str | os.PathLike[str], target: Mapping[str, Any], form: For
     sealed.write(path, structure, tensors, {**meta, "target": dict(target)})
 
 
-def load_cells(path: sealed.Source, ignore: Collection[str] = ()) -> tuple[dict[str, Any], Cells, dict[str, Any]]:
+def load_cells(path: sealed.Source) -> tuple[dict[str, Any], Cells, dict[str, Any]]:
     """(target, cells, the rest of the record); raises DamagedFile for what `save_form` did not write."""
-    cells, meta = sealed.load(path, (CELLS,), _OWN, ignore, _cells, _parts)
+    cells, meta = sealed.load(path, (CELLS,), _OWN, (), _cells, _parts)
     return _target(path, meta), cells, meta
 
 
-def load_terms(
-    path: sealed.Source, ignore: Collection[str] = ()
-) -> tuple[dict[str, Any], Separable, dict[str, Any]]:
+def load_terms(path: sealed.Source) -> tuple[dict[str, Any], Separable, dict[str, Any]]:
     """(target, separable terms, the rest of the record); raises DamagedFile for what `save_form` did not write."""
-    terms, meta = sealed.load(path, (TERMS,), _OWN_TERMS, ignore, _terms, _parts)
+    terms, meta = sealed.load(path, (TERMS,), _OWN_TERMS, (), _terms, _parts)
     return _target(path, meta), terms, meta
 
 
-def load_slices(
-    path: sealed.Source, graph: Graph, names: Names, ignore: Collection[str] = ()
-) -> tuple[dict[str, Any], Slices, dict[str, Any]]:
+def load_slices(path: sealed.Source, graph: Graph, names: Names) -> tuple[dict[str, Any], Slices, dict[str, Any]]:
     """(target, slices, the rest of the record); `graph` and `names` are those of the relation that the file holds."""
 
     def built(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> Slices:
         return _slices(own, tensors, graph, names)
 
-    slices, meta = sealed.load(path, (SLICES,), _OWN, ignore, built, _parts)
+    slices, meta = sealed.load(path, (SLICES,), _OWN, (), built, _parts)
     return _target(path, meta), slices, meta
 
 

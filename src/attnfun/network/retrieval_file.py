@@ -14,7 +14,7 @@ Tensors, all float64: those of a relation (`relation_file.py`), and retrieval/po
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,11 +51,9 @@ def save_retrieval(
     sealed.write(path, structure, tensors, {**meta, "target": dict(target)})
 
 
-def load_retrieval(
-    path: sealed.Source, ignore: Collection[str] = ()
-) -> tuple[dict[str, Any], StoredRetrieval, dict[str, Any]]:
+def load_retrieval(path: sealed.Source) -> tuple[dict[str, Any], StoredRetrieval, dict[str, Any]]:
     """(target, head, the rest of the record); raises DamagedFile for what `save_retrieval` did not write."""
-    stored, meta = sealed.load(path, (FORMAT,), _OWN, ignore, _built, _parts)
+    stored, meta = sealed.load(path, (FORMAT,), _OWN, (), _built, _parts)
     target = meta.pop("target", None)
     if not isinstance(target, dict):
         sealed.damaged(Path(path), "it has no utility")

@@ -13,7 +13,7 @@ Tensors, float64: side0, side1, side2, the Chebyshev coefficients (N, rank) of t
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,9 +65,9 @@ def save_trilinear(
     sealed.write(path, structure, tensors, {**meta, "target": dict(target)})
 
 
-def load_trilinear(path: sealed.Source, ignore: Collection[str] = ()) -> tuple[dict[str, Any], Sides, dict[str, Any]]:
+def load_trilinear(path: sealed.Source) -> tuple[dict[str, Any], Sides, dict[str, Any]]:
     """(target, sides, the rest of the record); raises DamagedFile for what `save_trilinear` did not write."""
-    sides, meta = sealed.load(path, (FORMAT,), ("format", "dtype"), ignore, _built, _parts)
+    sides, meta = sealed.load(path, (FORMAT,), ("format", "dtype"), (), _built, _parts)
     target = meta.pop("target", None)
     if not isinstance(target, dict):
         sealed.damaged(Path(path), "it has no relation")

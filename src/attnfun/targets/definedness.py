@@ -34,7 +34,7 @@ from attnfun.targets.squares import sum_of_squares
 
 _BOXES = 6000
 _FEW_BOXES = 64
-_PAIRS = 2_000_000  # conditions × nodes
+_PAIRS = 500_000  # conditions × nodes × continued quotients
 _SERIES = 20  # what a node of a continued quotient costs, in nodes
 _WORK = 600_000  # nodes × sub-boxes, above as few boxes as that
 
@@ -322,7 +322,8 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
     lows, highs = box.low_array[None], box.high_array[None]
     width = box.high_array - box.low_array
     names = list(box.names)
-    few = len(found) * len(arguments.nodes) <= _PAIRS  # else it would take longer than the boxes
+    ratios = sum(node.op == "ratio" for node in arguments.nodes)
+    few = len(found) * _weight(arguments) * (1 + ratios) <= _PAIRS  # else it would take longer than the boxes
     work = _WORK // len(found)
     settled = [few and _settled(arguments, k, c.kind, box, work) for k, c in enumerate(found)]
     owners = _owners(arguments)

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate, Status
-from attnfun.certify.in_context_verdict import judge, predictions
+from attnfun.certify.in_context_verdict import judge, predictions, prove
+from attnfun.certify.view import Undecided
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.network import (
     Cost,
@@ -340,52 +341,72 @@ class _Making:
             low *= 2
         return {"spectrum": [float(f"{low:.3g}"), high]}
 
+    def _too_deep(self, layers: int, limit: int) -> Infeasible:
+        would = {"lasso": "a narrower spectrum", "logistic": "a smaller C or a larger eps"}
+        return Infeasible(
+            f"eps={self.eps:.3g} at condition number {self._condition:.3g} takes {layers:,} layers, more than "
+            f"{limit:,}; {would.get(self.task.task, 'a larger alpha or a narrower spectrum')} would do",
+            self._shallower(),
+        )
+
+    def _floor(self, why: str | None, near: float) -> Infeasible:
+        other = "" if self.wanted == "sampled" else "; accept='sampled' is content with a measured error"
+        return Infeasible(
+            f"eps={self.eps:.3g} for {self.task.text} is below the floor of bias and rounding in {self.dtype}: "
+            f"{why}{other}",
+            {"eps": float(f"{near * 1.1:.2g}")} if near < math.inf else {"accept": "sampled"},
+        )
+
+    def _proved_at(self, layers: int, limit: int) -> int:
+        """The least depth from `layers` on at which eps is proved, of a network of two layers a step."""
+        assert self.eps is not None
+        below, jump, before, high = layers - 2, 2, math.inf, 0
+        while layers - below > 2 or not high:
+            at = layers if not high else below + (layers - below) // 4 * 2
+            if at > limit:
+                raise self._too_deep(at, limit)
+            try:
+                bound = prove(self._build(at), self.task)
+            except Undecided as why:
+                raise self._floor(str(why), math.inf) from None
+            floor = bound.bias + bound.rounding + bound.input
+            if bound.total <= self.eps:
+                layers = high = at
+            elif high:
+                below = at
+            elif not (floor < self.eps or floor < 0.9 * before):
+                raise self._floor(f"the proved bound {bound.total:.3g} is above eps {self.eps:.3g}", floor)
+            else:
+                below, layers, jump, before = at, at + jump, 2 * jump, floor
+        return high
+
     def deep_enough(self) -> InContextSolver:
         from attnfun.constructions.in_context import MOST_LAYERS, depth
 
         assert self.eps is not None
-        goal, best, limit = self.eps, math.inf, MOST_LAYERS[self.task.task]
+        best, limit = math.inf, MOST_LAYERS[self.task.task]
         step = 1 if self.task.task in ("linear", "ridge") else 2
-        layers = depth(self.task, self.algorithm, goal)
-        if step == 2 and self.wanted == "sampled":  # the bound of the whole class is far from what is seen
-            layers = min(layers, limit) // 3 // 2 * 2 + 3
+        layers = depth(self.task, self.algorithm, self.eps)
+        if step == 2 and self.wanted == "proved":
+            return self._try(self._proved_at(layers, limit))
+        if step == 2:  # the bound of the whole class is far from what is seen
+            layers = min(layers, limit) // 6 * 2 + 3
         for _ in range(24):
             if layers > limit:
-                would = "a larger alpha or a narrower spectrum" if step == 1 else "a narrower spectrum"
-                would = "a smaller C or a larger eps" if self.task.task == "logistic" else would
-                raise Infeasible(
-                    f"eps={goal:.3g} at condition number {self._condition:.3g} takes {layers:,} layers, more than "
-                    f"{limit:,}; {would} would do",
-                    self._shallower(),
-                )
+                raise self._too_deep(layers, limit)
             made = self._try(layers)
-            status = made.certificate.status
-            if status in (Status.PROVED, Status.SAMPLED):
-                return made
             found = made.certificate
-            floor = sum(value for name, value in found.parts.items() if name != "optimisation")
-            if self.wanted == "proved":
-                reached = found.error[1]
-                stuck = not reached < 0.8 * best if step == 1 else not floor < 0.99 * goal
-            else:
-                reached = found.error[0] if status is Status.REFUTED else found.details.get("measured", math.inf)
-                stuck = not reached < 0.8 * best
-            if step == 2 and self.wanted == "proved":
-                best = min(best, floor if found.parts else reached)
-            if stuck:
+            if found.status in (Status.PROVED, Status.SAMPLED):
+                return made
+            reached = found.error[1]
+            if self.wanted == "sampled":
+                seen = found.status is Status.REFUTED
+                reached = found.error[0] if seen else found.details.get("measured", math.inf)
+            if not reached < 0.8 * best:
                 break
-            if step == 2 and self.wanted == "proved":
-                layers = max(layers + 2, depth(self.task, self.algorithm, 0.99 * (goal - floor)))
-                continue
             best = reached
             layers += max(step, step * (layers // (20 if step == 1 else 8)))
-        near = min(best, reached)
-        other = "" if self.wanted == "sampled" else "; accept='sampled' is content with a measured error"
-        raise Infeasible(
-            f"eps={goal:.3g} for {self.task.text} is below the floor of bias and rounding in {self.dtype}: "
-            f"{made.certificate.reason}{other}",
-            {"eps": float(f"{near * 1.1:.2g}")} if near < math.inf else {"accept": "sampled"},
-        )
+        raise self._floor(found.reason, min(best, reached))
 
     @property
     def _condition(self) -> float:

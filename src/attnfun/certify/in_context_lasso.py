@@ -152,7 +152,7 @@ class _Proof:
             away = np.array([self.w, 0.0, 0.0])
             for _ in range(self.steps):
                 reach = float(away.sum())
-                bias, rounding = self.step(reach, reach, reach)
+                bias, rounding = self.step(reach, reach, reach, math.inf)
                 away = rate * away + np.array([0.0, bias, rounding])
             return np.asarray(away * SAFE)
         if not 0 < omega < 1:
@@ -165,22 +165,26 @@ class _Proof:
         start = math.sqrt(self.image**2 / float(mu) + self.w**2) * SAFE
         V, e, before = np.array([start, 0.0, 0.0]), np.zeros(3), np.zeros(3)
         far = previous = self.w  # |w_k − w*|, |w_{k−1} − w*|
+        largest = start  # of V now and a step before
         for _ in range(self.steps):
             eta = (1 + ahead) * e + ahead * before
-            bias, rounding = self.step(float((V + eta).sum()), far, previous)
+            residual = (1 + 2 * ahead) * math.sqrt(self.data.y**2 + float(mu) * largest**2)
+            residual += math.sqrt(self.data.top) * float(eta.sum())
+            bias, rounding = self.step(float((V + eta).sum()), far, previous, residual * SAFE)
+            largest = float(V.sum())
             V, e, before = rate * (V + gain * eta), np.array([0.0, bias, rounding]), e
             far, previous = float((V + e).sum()), far
         return np.asarray((V + e) * SAFE)
 
-    def step(self, away: float, far: float, previous: float) -> tuple[float, float]:
-        """(bias, rounding) of e: |v − w*| ≤ away, |w − w*| ≤ far, |w₋ − w*| ≤ previous."""
+    def step(self, away: float, far: float, previous: float, residual: float) -> tuple[float, float]:
+        """(bias, rounding) of e: |v − w*| ≤ away, |w − w*| ≤ far, |w₋ − w*| ≤ previous, |Xv − y| ≤ residual."""
         d, g, h, u, dtype = self.data, self.g, self.h, self.u, self.dtype
         kappa, root = abs(g.kappa), math.sqrt(d.d) * SAFE
         now, before = (self.w + far) * SAFE, (self.w + previous) * SAFE
         carried = abs(g.C_w) * now + abs(g.C_u) * before
         other = float(abs(Fraction(g.C_w) + Fraction(g.C_u) - 1)) * now
         away += other
-        zeta = kappa * (math.sqrt(d.top) * away + d.y) * SAFE
+        zeta = kappa * (min(math.sqrt(d.top) * away + d.y, residual + math.sqrt(d.top) * other)) * SAFE
         shift = gamma(d.d + 5, u) * kappa * (d.row * carried + d.y_entry)
         self.logits = max(self.logits, zeta)
         found: Errors = g.sum.errors(d, dtype, zeta, zeta, shift)

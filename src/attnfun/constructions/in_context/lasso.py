@@ -71,14 +71,13 @@ def build_lasso(
 ) -> TokenNetwork:
     """The network of 2 · iterations + 1 layers; `finer` halves the scale of linearised sums so many times.
 
-    The scale is the best for the bound of the whole class, or with `typical` for data as they come.
+    The scale is the best for the bound of the whole class, or with `typical` for rounding as it comes.
     """
     s, d, N = Stream(task.dim, "xqwu", _UNITS), task.dim, task.examples
     step, ahead, _, start = _rates(task, algorithm, dtype)
     threshold, beta = float(rounded(np.array([step * N * task.strength]), dtype)[0]), _BETA[dtype]
-    noise = math.sqrt(2 * N) if typical else 2 * N + 32
-    reach = 2 * task.y_range if typical else math.sqrt(2 * N) * task.y_range
-    scales = choose(reach, dtype, noise * (1 if typical else math.sqrt(d)), heads).finer(finer)
+    noise = math.sqrt(2 * N) if typical else (2 * N + 32) * math.sqrt(d)
+    scales = choose(math.sqrt(2 * N) * task.y_range, dtype, noise, heads).finer(finer)
 
     def gradient() -> TokenLayer:
         made = []
@@ -116,7 +115,7 @@ def build_lasso(
 
     def read() -> TokenLayer:
         made = []
-        most = 4 * task.y_range if typical else math.sqrt(d) * task.query_range * start
+        most = math.sqrt(d) * task.query_range * start
         scale = choose(4 * most, dtype, 16.0).finer(finer)  # tanh has larger coefficients than sinh
         for sigma, rho in zip(scale.sigma, scale.rho, strict=True):
             query = s.matrix(d + 1, {("q", 0): 2 * sigma}, {("one", d): 1.0})

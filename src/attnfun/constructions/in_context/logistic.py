@@ -66,7 +66,7 @@ def build_logistic(
 ) -> TokenNetwork:
     """The network of 2 · iterations + 1 layers; `finer` halves the scale of linearised sums so many times.
 
-    The scale is the best for the bound of the whole class, or with `typical` for data as they come.
+    The scale is the best for the bound of the whole class, or with `typical` for rounding as it comes.
     """
     s, d, N, C = Stream(task.dim, "xqwu", _UNITS), task.dim, task.examples, task.strength
     a, beta, gamma, delta, _ = _rates(task, dtype)

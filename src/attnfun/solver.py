@@ -389,6 +389,7 @@ class _Making:
         layers = depth(self.task, self.algorithm, self.eps)
         if step == 2 and self.wanted == "proved":
             return self._try(self._proved_at(layers, limit))
+        enough = layers if step == 2 else 0
         if step == 2:  # the bound of the whole class is far from what is seen
             layers = min(layers, limit) // 6 * 2 + 3
         for _ in range(24):
@@ -402,9 +403,9 @@ class _Making:
             if self.wanted == "sampled":
                 seen = found.status is Status.REFUTED
                 reached = found.error[0] if seen else found.details.get("measured", math.inf)
-            if not reached < 0.8 * best:
+            if layers >= enough and not reached < 0.8 * best:
                 break
-            best = reached
+            best = min(best, reached)
             layers += max(step, step * (layers // (20 if step == 1 else 8)))
         raise self._floor(found.reason, min(best, reached))
 

@@ -229,7 +229,7 @@ TESTED = (
             "tests/in_context/test_lasso_logistic.py::test_no_prompt_of_a_random_class_is_above_the_bound",
             "tests/in_context/test_lasso_logistic.py::test_an_entry_outside_the_pattern_is_never_proved",
             "tests/in_context/test_lasso_logistic.py::test_steps_that_differ_tokens_and_read_outs_are_refused",
-            "tests/in_context/test_lasso_logistic.py::test_separable_examples_with_a_large_c_are_proved_and_true",
+            "tests/in_context/test_lasso_logistic.py::test_a_large_c_is_proved_and_true_for_separable_examples",
             "tests/in_context/test_lasso_logistic.py::test_sums_over_examples_and_readings_are_within_their_errors",
         ),
     ),

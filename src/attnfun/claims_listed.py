@@ -236,6 +236,17 @@ TESTED = (
         ),
     ),
     Tested(
+        "the bounds of lasso and logistic regression in context are exceeded by no hard or searched prompt, for any"
+        " class, scale, dtype and changed weights; an entry outside their pattern is never proved",
+        (
+            "tests/in_context/test_lasso_logistic.py::test_no_prompt_of_a_random_class_is_above_the_bound",
+            "tests/in_context/test_lasso_logistic.py::test_an_entry_outside_the_pattern_is_never_proved",
+            "tests/in_context/test_lasso_logistic.py::test_steps_that_differ_tokens_and_read_outs_are_refused",
+            "tests/in_context/test_lasso_logistic.py::test_a_large_c_is_proved_and_true_for_separable_examples",
+            "tests/in_context/test_lasso_logistic.py::test_sums_over_examples_and_readings_are_within_their_errors",
+        ),
+    ),
+    Tested(
         "ridge, lasso and logistic regression in context: their depths on unseen data, exact supports, a predicted"
         " error within ten times of the measured one, one attention call a layer in torch",
         (
@@ -515,7 +526,7 @@ SAMPLED = (
     ("how exact networks for inner functions of a relation have to be", "src/attnfun/relation_inner.py"),
     ("relations by slices, status `sampled`", "src/attnfun/certify/relation_sampled.py"),
     ("how many soft cells a relation takes, before they are proved", "src/attnfun/constructions/relations/voronoi.py"),
-    ("errors and supports of lasso and logistic regression in context", "src/attnfun/certify/in_context_verdict.py"),
+    ("errors of regressions in context, on request, with a search", "src/attnfun/certify/in_context_verdict.py"),
     ("`measured` errors of neighbours, and those predicted of soft heads", "src/attnfun/neighbour_networks.py"),
     ("the predicted budget of an in-context network", "src/attnfun/rehearsal.py"),
     ("how a construction chooses degrees, steps, cell counts and temperatures", "src/attnfun/constructions/auto.py"),
@@ -551,7 +562,7 @@ OPEN = (
     "sums that reach 0 under a root and are no sums of squares; 0/0 of two variables that are not one quotient",
     "that the search for few keys finds the fewest",
     "a proved error of exp in the mathematical library (a hypothesis today)",
-    "bounds for lasso and logistic regression in context; useful ones for linear regression in float32",
+    "useful bounds for regressions in context in float32; the lasso where eigenvalues reach 0",
     "reduced-precision and GPU arithmetic",
     "the dimension of a relevance relation between its two ends: from dimension 2 on nothing decides it",
     "neighbours of all points at once by two layers of rank below the dimension and the number of points",

@@ -15,8 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify import Certificate, Status
 from attnfun.certify.in_context_prompt import prompt_bounds
-from attnfun.certify.in_context_verdict import judge, measured_error, predictions
+from attnfun.certify.in_context_verdict import judge, predictions, prove
 from attnfun.certify.stored import kept, read_back
+from attnfun.certify.view import Undecided
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.gate import Gate, require_sup
 from attnfun.network import (
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     import torch
 
 KIND = "in-context"
-_MOST_LAYERS = 600
 _QUERIES = 512  # at a time
 _LARGEST = 1e300  # tolerance
 
@@ -244,7 +244,7 @@ _STORIES = {
     "lasso": "{steps} proximal steps, each a gradient layer and a layer that soft-thresholds every coefficient, then "
     "one layer that predicts (condition number {kappa:.3g}).",
     "logistic": "{steps} accelerated gradient steps, each a layer of exact sigmoids and a layer that gathers the "
-    "gradient, then one layer that predicts (condition number of XᵀX {kappa:.3g}).",
+    "gradient, then one layer that predicts.",
 }
 _STORIES["ridge"] = _STORIES["linear"]
 
@@ -273,11 +273,12 @@ def in_context(
     `task`: "linear", "ridge" (penalty `alpha`), "lasso" (`alpha`) or "logistic" (`C`). The class: at most `examples`
     examples of `dim` entries up to `x_range`, |y| up to `y_range`, queries up to `query_range`, eigenvalues of
     XᵀX + alpha I (lasso, logistic: XᵀX) within `spectrum`; defaults are those of standard normal examples.
-    `eps` is absolute, on predictions. `layers` fixes the depth; without it the depth is the one at which eps is proved
-    (lasso and logistic, and float32: measured on example prompts; the certificate then says `sampled`).
-    `algorithm`: "chebyshev" or "gd" for linear and ridge, "triple-momentum" or "nesterov" for logistic. `heads` fixes
-    the Richardson heads of a sum (1 to 8); without it 4 at most, and 8 where only they prove eps.
-    `accept`: "proved" or "sampled"; by default a proof is wanted where there can be one, linear and ridge in float64.
+    `eps` is absolute, on predictions. `layers` fixes the depth; without it the depth is the one at which eps is proved.
+    `algorithm`: "chebyshev" or "gd" for linear and ridge, "accelerated" or "proximal" for lasso; by default the one
+    that takes the fewest layers. `heads` fixes the Richardson heads of a sum (1 to 8); without it 4 at
+    most, and 8 where only they prove eps.
+    `accept`: "proved", the default, or "sampled": measured on example prompts, on hard ones and on those that a search
+    finds is enough, and the certificate then says `sampled`.
     Raises Infeasible, with the nearest request that would do, where eps is not reached.
     """
     say = progress or (lambda text: None)
@@ -293,8 +294,7 @@ def in_context(
         query_range=query_range,
     )
     name = _check(asked, eps, layers, heads, dtype, algorithm, accept)
-    provable = asked.task in ("linear", "ridge") and dtype == "float64"
-    wanted = accept or ("proved" if provable else "sampled")
+    wanted = accept or "proved"
     if wanted == "sampled" and not example_prompts(asked, 1):
         raise InvalidRequest(
             f"nothing can be measured: normal examples with eigenvalues up to {asked.spectrum[1]:g} do not fit "
@@ -327,10 +327,11 @@ class _Making:
     def _try(self, layers: int) -> InContextSolver:
         self.say(f"{layers} layers")
         network = self._build(layers)
-        certificate = judge(network, self.task, self.eps, f"{self.task.task} by {self.algorithm}")
-        if certificate.status is Status.UNDECIDED and self.wanted == "sampled":
-            worst, tried = measured_error(network, self.task)
-            if tried and (self.eps is None or worst <= self.eps):
+        name, sampled = f"{self.task.task} by {self.algorithm}", self.wanted == "sampled"
+        certificate = judge(network, self.task, self.eps, name, search=sampled)
+        if certificate.status is Status.UNDECIDED and sampled:
+            worst = certificate.details.get("measured", math.inf)
+            if worst < math.inf and (self.eps is None or worst <= self.eps):
                 certificate = replace(
                     certificate, status=Status.SAMPLED, error=(worst, worst), method="sampling", parts={}
                 )
@@ -356,56 +357,103 @@ class _Making:
         why_not = made.certificate.reason or f"{high:.3g} is proved"
         raise Infeasible(
             f"{layers} layers do not reach eps={self.eps:.3g} for spectrum ({low:g}, {top:g}), condition number "
-            f"{self.task.condition:.3g}: {why_not}",
+            f"{self._condition:.3g}: {why_not}",
             nearest,
         )
 
-    def _narrower(self) -> list[float]:
-        """The declared spectrum with its lower end raised until the depth is one that is built."""
-        from attnfun.constructions.in_context import depth
+    def _shallower(self) -> dict[str, Any]:
+        """A request whose depth is one that is built: another algorithm, a larger lowest eigenvalue, a smaller C."""
+        from attnfun.constructions.in_context import MOST_LAYERS, best, depth
 
         assert self.eps is not None
-        low, high = self.task.spectrum
-        while low < high / 2 and depth(replace(self.task, spectrum=(low, high)), self.algorithm, self.eps) > 500:
+        task, limit = self.task, 0.8 * MOST_LAYERS[self.task.task]
+        if self.algorithm != best(task, self.eps):
+            return {"algorithm": best(task, self.eps)}
+        (low, high), C = task.spectrum, task.strength
+        if task.task == "logistic":
+            while C > 1e-12 and depth(replace(task, strength=C), self.algorithm, self.eps) > limit:
+                C /= 2
+            return {"C": float(f"{C:.2g}")}
+        while low < high / 2 and depth(replace(task, spectrum=(low, high)), self.algorithm, self.eps) > limit:
             low *= 2
-        return [float(f"{low:.3g}"), high]
+        return {"spectrum": [float(f"{low:.3g}"), high]}
+
+    def _too_deep(self, layers: int, limit: int) -> Infeasible:
+        would = {"lasso": "a narrower spectrum", "logistic": "a smaller C or a larger eps"}
+        return Infeasible(
+            f"eps={self.eps:.3g} at condition number {self._condition:.3g} takes {layers:,} layers, more than "
+            f"{limit:,}; {would.get(self.task.task, 'a larger alpha or a narrower spectrum')} would do",
+            self._shallower(),
+        )
+
+    def _floor(self, why: str | None, near: float) -> Infeasible:
+        other = "" if self.wanted == "sampled" else "; accept='sampled' is content with a measured error"
+        return Infeasible(
+            f"eps={self.eps:.3g} for {self.task.text} is below the floor of bias and rounding in {self.dtype}: "
+            f"{why}{other}",
+            {"eps": float(f"{near * 1.1:.2g}")} if near < math.inf else {"accept": "sampled"},
+        )
+
+    def _proved_at(self, layers: int, limit: int) -> int:
+        """The least depth from `layers` on at which eps is proved, of a network of two layers a step."""
+        assert self.eps is not None
+        below, jump, before, high = layers - 2, 2, math.inf, 0
+        while layers - below > 2 or not high:
+            at = layers if not high else below + (layers - below) // 4 * 2
+            if at > limit:
+                raise self._too_deep(at, limit)
+            try:
+                bound = prove(self._build(at), self.task)
+            except Undecided as why:
+                raise self._floor(str(why), math.inf) from None
+            floor = bound.bias + bound.rounding + bound.input
+            if bound.total <= self.eps:
+                layers = high = at
+            elif high:
+                below = at
+            elif not (floor < self.eps or floor < 0.9 * before):
+                raise self._floor(f"the proved bound {bound.total:.3g} is above eps {self.eps:.3g}", floor)
+            else:
+                below, layers, jump, before = at, at + jump, 2 * jump, floor
+        return high
 
     def deep_enough(self) -> InContextSolver:
-        from attnfun.constructions.in_context import MOST_HEADS, depth
+        from attnfun.constructions.in_context import MOST_HEADS, MOST_LAYERS, depth
 
         assert self.eps is not None
-        goal, best = self.eps, math.inf
+        best, limit = math.inf, MOST_LAYERS[self.task.task]
         step = 1 if self.task.task in ("linear", "ridge") else 2
-        layers = depth(self.task, self.algorithm, goal)
+        layers = depth(self.task, self.algorithm, self.eps)
+        if step == 2 and self.wanted == "proved":
+            return self._try(self._proved_at(layers, limit))
+        enough = layers if step == 2 else 0
+        if step == 2:  # the bound of the whole class is far from what is seen
+            layers = min(layers, limit) // 6 * 2 + 3
         for _ in range(24):
-            if layers > _MOST_LAYERS:
-                raise Infeasible(
-                    f"eps={goal:.3g} at condition number {self.task.condition:.3g} takes {layers} layers, more than "
-                    f"{_MOST_LAYERS}; a larger alpha or a narrower spectrum would do",
-                    {"algorithm": "chebyshev"} if self.algorithm == "gd" else {"spectrum": self._narrower()},
-                )
+            if layers > limit:
+                raise self._too_deep(layers, limit)
             made = self._try(layers)
-            status = made.certificate.status
-            if status in (Status.PROVED, Status.SAMPLED):
+            found = made.certificate
+            if found.status in (Status.PROVED, Status.SAMPLED):
                 return made
-            assert isinstance(made.network, TokenNetwork)
-            reached = (
-                made.certificate.error[1] if self.wanted == "proved" else measured_error(made.network, self.task)[0]
-            )
-            if not reached < 0.8 * best:
+            reached = found.error[1]
+            if self.wanted == "sampled":
+                seen = found.status is Status.REFUTED
+                reached = found.error[0] if seen else found.details.get("measured", math.inf)
+            if layers >= enough and not reached < 0.8 * best:
                 break
-            best = reached
-            layers += max(step, step * (layers // 20))
-        if self.wanted == "proved" and self.heads is None and min(best, reached) < 8 * goal:  # more they cannot gain
+            best = min(best, reached)
+            layers += max(step, step * (layers // (20 if step == 1 else 8)))
+        if self.wanted == "proved" and self.heads is None and min(best, reached) < 8 * self.eps:
             finest = replace(self, heads=MOST_HEADS, request={**self.request, "heads": MOST_HEADS})
-            return finest.deep_enough()
-        raise Infeasible(
-            f"eps={goal:.3g} for {self.task.text} is below the floor of bias and rounding in {self.dtype}: "
-            f"{made.certificate.reason}",
-            {"eps": float(f"{min(best, reached) * 1.1:.2g}")}
-            if min(best, reached) < math.inf
-            else {"accept": "sampled"},
-        )
+            return finest.deep_enough()  # eight times is more than they can gain
+        raise self._floor(found.reason, min(best, reached))
+
+    @property
+    def _condition(self) -> float:
+        """Of the objective: logistic regression has the penalty's curvature for certain, and no other."""
+        logistic = self.task.task == "logistic"
+        return 1 + self.task.strength * self.task.spectrum[1] / 4 if logistic else self.task.condition
 
 
 def _check(
@@ -417,25 +465,23 @@ def _check(
     algorithm: str | None,
     accept: str | None,
 ) -> str:
-    from attnfun.constructions.in_context import ALGORITHMS, MOST_HEADS
+    from attnfun.constructions.in_context import ALGORITHMS, MOST_HEADS, MOST_LAYERS, best
 
     if eps is None and layers is None:
         raise InvalidRequest("give eps, the tolerance of predictions, or layers, the depth")
     if eps is not None and (isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 < eps < _LARGEST):
         raise InvalidRequest(f"eps={eps!r:.30}: a positive finite tolerance is needed")
-    for name, value, most in (("layers", layers, _MOST_LAYERS), ("heads", heads, MOST_HEADS)):
+    for name, value, most in (("layers", layers, MOST_LAYERS[task.task]), ("heads", heads, MOST_HEADS)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most):
             raise InvalidRequest(f"{name}={value!r:.30}: a whole number from 1 to {most} is needed")
     if dtype not in ("float64", "float32"):
         raise InvalidRequest(f"dtype={dtype!r}: write float64 or float32")
     if accept not in (None, "proved", "sampled"):
         raise InvalidRequest(f"accept={accept!r}: write proved or sampled")
-    if accept == "proved" and task.task in ("lasso", "logistic"):
-        raise InvalidRequest(f"no bound is known for {task.task}: leave accept out, or write accept='sampled'")
     offered = ALGORITHMS[task.task]
     if algorithm is not None and algorithm not in offered:
         raise InvalidRequest(f"algorithm={algorithm!r:.30} for {task.task}: write {' or '.join(offered)}")
-    return algorithm or offered[0]
+    return algorithm or best(task, eps)
 
 
 def _two_digits(value: float, rounding: Callable[[float], int]) -> float:

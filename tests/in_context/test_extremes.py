@@ -114,8 +114,8 @@ def test_nothing_is_refuted_by_the_rounding_of_the_exact_prediction() -> None:
         assert (np.array(off) <= doubt(task, X, y, queries)).all()
         true = max(true, max(float(abs(Fraction(float(a)) - b)) for a, b in zip(got, exact, strict=True)))
         measured = max(measured, float(np.abs(got - near).max()))
-    assert judge(network, task, max(true, (true + measured) / 2)).status == "undecided"
-    verdict = judge(network, task, true / 2)
+    assert judge(network, task, max(true, (true + measured) / 2), search=False).status == "undecided"
+    verdict = judge(network, task, true / 2, search=False)
     assert verdict.status == "refuted" and true / 2 < verdict.error[0] <= true
 
 

@@ -71,21 +71,24 @@ def test_the_predicted_error_is_within_ten_times_of_the_measured_one(layers: int
     assert 0.1 * net.budget.total <= parts <= 10 * net.budget.total
 
 
-def test_float32_ridge_is_within_3e_6_and_says_so() -> None:
-    net = af.in_context("ridge", **SHAPE, spectrum=(30, 96), eps=3e-6, dtype="float32")
+def test_float32_ridge_is_measured_on_request_and_says_so() -> None:
+    asked = {**SHAPE, "spectrum": (30, 96), "eps": 1e-4, "dtype": "float32"}
+    with pytest.raises(af.Infeasible, match="accept='sampled'"):
+        af.in_context("ridge", **asked)
+    net = af.in_context("ridge", **asked, accept="sampled")
     assert net.network.dtype == "float32" and net.certificate.status == "sampled"
-    assert worst(net) <= 3e-6
+    assert 3 * worst(net) <= net.certificate.error[1] <= 1e-4  # the search finds what typical data do not show
     assert net.budget.rounding > 10 * net.budget.optimisation
 
 
-@pytest.mark.parametrize(("eps", "iterations"), [(1e-6, 28), (1e-9, 42)])
+@pytest.mark.parametrize(("eps", "iterations"), [(1e-6, 28), (2e-9, 41)])
 def test_lasso_finds_predictions_and_support(eps: float, iterations: int) -> None:
     net = af.in_context("lasso", **SHAPE, alpha=0.1, spectrum=(29, 95), eps=eps)
     assert net.iterations <= iterations and len(net.network.layers) == 2 * net.iterations + 1
-    assert net.certificate.status == "sampled"
-    assert worst(net) <= eps
+    assert net.certificate.status == "proved" and net.certificate.error[1] <= eps
+    assert worst(net, 4) <= eps
     off = 0
-    for X, y, _ in example_prompts(net.task, 10, seed=UNSEEN):
+    for X, y, _ in example_prompts(net.task, 4, seed=UNSEEN):
         w, exact = net.coefficients(X, y), exact_coefficients(net.task, X, y)
         assert np.array_equal(w != 0, exact != 0)  # what is off is off exactly
         assert np.abs(w - exact).max() <= eps
@@ -93,13 +96,11 @@ def test_lasso_finds_predictions_and_support(eps: float, iterations: int) -> Non
     assert off > 0  # else the support would say nothing
 
 
-@pytest.mark.parametrize(("eps", "iterations"), [(1e-6, 46), (1e-9, 67)])
+@pytest.mark.parametrize(("eps", "iterations"), [(1e-6, 75), (1e-8, 98)])
 def test_logistic_regression(eps: float, iterations: int) -> None:
-    net = af.in_context("logistic", **SHAPE, C=1.0, spectrum=(29, 95), layers=2 * iterations + 1)
-    fast = af.in_context("logistic", **SHAPE, C=1.0, spectrum=(29, 95), layers=2 * (2 * iterations // 3) + 1)
-    assert net.iterations == iterations
-    assert worst(net) <= eps
-    assert worst(fast) <= eps  # triple momentum needs less than two thirds of it
+    net = af.in_context("logistic", **SHAPE, C=1.0, spectrum=(29, 95), eps=eps)
+    assert net.iterations <= iterations and net.certificate.status == "proved" and net.certificate.error[1] <= eps
+    assert worst(net, 4) <= eps
     X, y, queries = example_prompts(net.task, 1, seed=UNSEEN)[0]
     w = net.coefficients(X, y)
     assert np.abs(w - exact_coefficients(net.task, X, y)).max() <= 10 * eps

@@ -75,13 +75,12 @@ from attnfun.certify.in_context_class import SAFE as _SAFE
 from attnfun.certify.in_context_class import SeenClass, gain, seen
 from attnfun.certify.in_context_pattern import Array, Pattern, Reading, Step, read_pattern
 from attnfun.certify.in_context_spectrum import Pieces, Poly
-from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma
+from attnfun.certify.rounding import EXP_UNITS, LARGEST, ROUNDOFF, TINY, gamma
 from attnfun.certify.view import Undecided
 from attnfun.network import TokenNetwork
 from attnfun.targets.in_context import InContextTask
 
 _U = 2.0**-53  # of the arithmetic of this file
-_EXP = 10  # ulps of an exp and its argument, as in `rounding.py`
 _TOKENS = 2.0**40  # more tokens than a prompt has
 _ORDERS = 61  # odd powers that are summed one by one
 _MOST = 600
@@ -275,7 +274,7 @@ class _Proof:
             scaled, signed = abs(step.kappa) * v * ratio, abs(step.kappa_f) * track.f * ratio
             logits = gamma(d.d + 3, u) * (d.row * scaled + d.y_entry * signed)  # of one, and of all together:
             together = gamma(d.d + 3, u) * (math.sqrt(d.d * d.top) * scaled + d.y * signed)
-            own = 4 * u * x + _EXP * u * blocks + (d.d + 8) * TINY[self.dtype] * (1 + d.row + d.y_entry)
+            own = 4 * u * x + EXP_UNITS[self.dtype] * u * blocks + (d.d + 8) * TINY[self.dtype] * (1 + d.row + d.y_entry)
             largest = (logits + own) * _SAFE
             g = math.expm1(min(largest, 1.0))
             if not g < 0.25:
@@ -438,7 +437,7 @@ class _Proof:
             self.logits = max(self.logits, x)
             bias += amount * 2.4675 * share * (share * x) ** (_ORDERS + 2) / (1 - (share * x) ** 2)
             shift = gamma(2 * d.d + 8, u) * ratio * sizes + (2 * d.d + 8) * TINY[self.dtype] * (1 + sizes)
-            g = (shift + 4 * u * x + 4 * _EXP * u) * _SAFE
+            g = (shift + 4 * u * x + 4 * EXP_UNITS[self.dtype] * u) * _SAFE
             gap = reading.gap - ratio * foreign * _SAFE - 2 * x
             if not (ratio * (sizes + foreign) + reading.gap) * 1e6 < LARGEST[self.dtype]:
                 return math.inf, math.inf

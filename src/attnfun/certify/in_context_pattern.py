@@ -16,6 +16,7 @@ Failure mode: Undecided, with the part that has another pattern.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -72,18 +73,20 @@ class Pattern:
     last: Reading
 
 
-class _Entries:
-    """A matrix whose entries are taken out one by one; what is left must be 0."""
+class Entries:
+    """A matrix whose entries are taken out one by one; what is left must be 0. Rows are named by blocks and units."""
 
-    def __init__(self, matrix: Array, dim: int, what: str) -> None:
-        self.left, self.dim, self.what = np.array(matrix), dim, what
+    def __init__(
+        self, matrix: Array, dim: int, what: str, blocks: str = BLOCKS, units: tuple[str, ...] = UNITS
+    ) -> None:
+        self.left, self.dim, self.what, self.blocks, self.units = np.array(matrix), dim, what, blocks, units
 
     def _refuse(self, why: str) -> Undecided:
         return Undecided(f"{self.what}: {why}")
 
     def block(self, name: str, column: int) -> float:
         """The number on the diagonal of the block of rows `name` at the columns from `column` on."""
-        rows = BLOCKS.index(name) * self.dim + np.arange(self.dim)
+        rows = self.blocks.index(name) * self.dim + np.arange(self.dim)
         columns = column + np.arange(self.dim)
         values = self.left[rows, columns]
         if not (values == values[0]).all():
@@ -92,7 +95,9 @@ class _Entries:
         return float(values[0])
 
     def unit(self, name: str, column: int) -> float:
-        row = len(BLOCKS) * self.dim + UNITS.index(name)
+        return self.entry(len(self.blocks) * self.dim + self.units.index(name), column)
+
+    def entry(self, row: int, column: int) -> float:
         value = float(self.left[row, column])
         self.left[row, column] = 0.0
         return value
@@ -106,8 +111,8 @@ class _Entries:
             raise self._refuse("it has entries that the method does not know")
 
 
-def names(dim: int) -> tuple[str, ...]:
-    return (*(f"{block}{j + 1}" for block in BLOCKS for j in range(dim)), *UNITS)
+def names(dim: int, blocks: str = BLOCKS, units: tuple[str, ...] = UNITS) -> tuple[str, ...]:
+    return (*(f"{block}{j + 1}" for block in blocks for j in range(dim)), *units)
 
 
 def read_pattern(network: TokenNetwork, dim: int) -> Pattern:
@@ -116,7 +121,7 @@ def read_pattern(network: TokenNetwork, dim: int) -> Pattern:
         raise Undecided("the coordinates are not those of a linear in-context network")
     if len(network.layers) < 2:
         raise Undecided("fewer than two layers")
-    readout = _Entries(network.readout, dim, "the read-out")
+    readout = Entries(network.readout, dim, "the read-out")
     if network.readout.shape[1] != 1:
         raise Undecided("the read-out has several columns")
     readout.expect(readout.unit("prediction", 0), 1.0, "prediction")
@@ -125,7 +130,7 @@ def read_pattern(network: TokenNetwork, dim: int) -> Pattern:
     first: Reading | None = None
     for number, layer in enumerate(network.layers[:-1]):
         what, final = f"layer {number}", number == len(network.layers) - 2
-        carry = _Entries(np.eye(network.width) if layer.carry is None else layer.carry, dim, f"{what}, carry")
+        carry = Entries(np.eye(network.width) if layer.carry is None else layer.carry, dim, f"{what}, carry")
         width = network.width
         at = {block: BLOCKS.index(block) * dim for block in BLOCKS}
         for block in ("x", "q"):
@@ -158,7 +163,7 @@ def _solvers(network: TokenNetwork, dim: int) -> float:
         raise Undecided("two constant tokens are expected, the solver tokens")
     signs = []
     for row in network.constants:
-        entries = _Entries(row[:, None], dim, "a solver token")
+        entries = Entries(row[:, None], dim, "a solver token")
         for unit in ("one", "solver"):
             entries.expect(entries.unit(unit, 0), 1.0, unit)
         signs.append(entries.unit("sign", 0))
@@ -175,16 +180,16 @@ def _step(
     gaps = []
     for head in heads:
         name = f"{what}, head {head.name!r}"
-        query = _Entries(head.query, dim, f"{name}, W_Q")
+        query = Entries(head.query, dim, f"{name}, W_Q")
         kappa, kappa_f = query.block("v", 0), query.unit("sign", dim)
         query.expect(query.unit("one", dim + 1), 1.0, "one")
-        key = _Entries(head.key, dim, f"{name}, W_K")
+        key = Entries(head.key, dim, f"{name}, W_K")
         key.expect(key.block("x", 0), 1.0, "x")
         key.expect(key.unit("y", dim), 1.0, "y")
-        gaps.append(_gap(key, dim + 1, "data"))
-        value = _Entries(head.value, dim, f"{name}, W_V")
+        gaps.append(gap_of(key, dim + 1, "data"))
+        value = Entries(head.value, dim, f"{name}, W_V")
         value.expect(value.block("x", 0), 1.0, "x")
-        output = _Entries(head.output.T, dim, f"{name}, W_O")
+        output = Entries(head.output.T, dim, f"{name}, W_O")
         to_v, to_r = output.block("v", 0), output.block("r", 0)
         if not final:
             output.expect(to_r, 0.0, "to r")
@@ -193,7 +198,7 @@ def _step(
         found.append((kappa, kappa_f, to_v, to_r))
     if not found:
         raise Undecided(f"{what} has no head of a step")
-    (kappa, kappa_f), ratios = _ratios([(kappa, kappa_f) for kappa, kappa_f, _, _ in found], what)
+    (kappa, kappa_f), ratios = ratios_of([(kappa, kappa_f) for kappa, kappa_f, _, _ in found], what)
     made = tuple(StepHead(ratio, v, r) for ratio, (_, _, v, r) in zip(ratios, found, strict=True))
     return Step(*carry, kappa, kappa_f, made, min(gaps))
 
@@ -206,7 +211,7 @@ def _reading(heads: list[TokenHead], dim: int, what: str, last: bool) -> Reading
         name = f"{what}, head {head.name!r}"
         if head.query_dim != columns or head.outputs != 1:
             raise Undecided(f"{name} is neither a step nor a reading")
-        query, key = _Entries(head.query, dim, f"{name}, W_Q"), _Entries(head.key, dim, f"{name}, W_K")
+        query, key = Entries(head.query, dim, f"{name}, W_Q"), Entries(head.key, dim, f"{name}, W_K")
         kappa_q, kappa_v, kappa_p = query.block("q", 0), 0.0, 0.0
         key.expect(key.block("u" if last else "v", 0), 1.0, "the solution")
         if last:
@@ -214,28 +219,29 @@ def _reading(heads: list[TokenHead], dim: int, what: str, last: bool) -> Reading
             key.expect(key.block("r", dim), 1.0, "r")
             key.expect(key.unit("sign", 2 * dim), 1.0, "sign")
         query.expect(query.unit("one", columns - 1), 1.0, "one")
-        gaps.append(_gap(key, columns - 1, "solver"))
-        value = _Entries(head.value, dim, f"{name}, W_V")
+        gaps.append(gap_of(key, columns - 1, "solver"))
+        value = Entries(head.value, dim, f"{name}, W_V")
         value.expect(value.unit("sign", 0), 1.0, "sign")
-        output = _Entries(head.output.T, dim, f"{name}, W_O")
+        output = Entries(head.output.T, dim, f"{name}, W_O")
         found.append((kappa_q, kappa_v, kappa_p, output.unit("prediction", 0)))
         for entries in (query, key, value, output):
             entries.done()
-    (kappa_q, kappa_v, kappa_p), ratios = _ratios([one[:3] for one in found], what)
+    (kappa_q, kappa_v, kappa_p), ratios = ratios_of([one[:3] for one in found], what)
     pairs = tuple((ratio, one[3]) for ratio, one in zip(ratios, found, strict=True))
     return Reading(kappa_q, kappa_v, kappa_p, pairs, min(gaps))
 
 
-def _gap(key: _Entries, column: int, seen: str) -> float:
+def gap_of(key: Entries, column: int, *seen: str) -> float:
     """How far below the tokens marked `seen` all others are put; the marked ones at exactly 0."""
     gap = -key.unit("one", column)
-    key.expect(key.unit(seen, column), gap, f"one and {seen}")
+    for name in seen:
+        key.expect(key.unit(name, column), gap, f"one and {name}")
     if not gap > 0:
         raise Undecided(f"{key.what}: nothing is shut out")
     return gap
 
 
-def _ratios(rows: list[tuple[float, ...]], what: str) -> tuple[tuple[float, ...], list[Fraction]]:
+def ratios_of(rows: Sequence[tuple[float, ...]], what: str) -> tuple[tuple[float, ...], list[Fraction]]:
     """The largest row, and how many times that one each row is, exactly."""
     largest = max(rows, key=lambda row: max(abs(value) for value in row))
     lead = next((k for k, value in enumerate(largest) if value != 0), None)

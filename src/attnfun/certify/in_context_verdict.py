@@ -1,9 +1,10 @@
-"""The verdict on an in-context network: proved, sampled, refuted or undecided, from stored weights and task alone.
+"""The verdict on an in-context network: proved, refuted or undecided, from stored weights and task alone.
 
-Linear and ridge regression are proved by `in_context.py`. Of lasso and logistic regression the error is measured on
-example prompts of the class: a number that is never called a bound. A prompt with an error above eps refutes eps, for
-every task: the computed prediction is what a user would get. The exact one is computed too, so what it may itself be
-off (`in_context_exact.doubt`) is taken from the error first.
+Linear and ridge regression are proved by `in_context.py`, the lasso by `in_context_lasso.py`, logistic regression by
+`in_context_logistic.py`. Where nothing is proved the error is measured on example prompts and on hard ones of the
+class, and a search climbs from the worst of them: a number that is never called a bound. A prompt with an error
+above eps refutes eps: the computed prediction is what a user would get. The exact one is computed too, so what it may
+itself be off (`in_context_exact.doubt`) is taken from the error first.
 """
 
 from __future__ import annotations
@@ -14,48 +15,92 @@ from typing import Any
 import numpy as np
 
 from attnfun.certify.certificate import Certificate, Status
-from attnfun.certify.in_context import prove_by_in_context
+from attnfun.certify.in_context import InContextBound, prove_by_in_context
+from attnfun.certify.in_context_lasso import prove_by_in_context_lasso
+from attnfun.certify.in_context_logistic import prove_by_in_context_logistic
 from attnfun.certify.rounding import hypotheses
 from attnfun.certify.verdict import status_of
 from attnfun.certify.view import Undecided
 from attnfun.errors import InvalidRequest
+from attnfun.expressions.enclosures import check_rounding
 from attnfun.network import TokenNetwork, TokenTransformer
 from attnfun.targets.in_context import InContextTask, prompt
-from attnfun.targets.in_context_exact import doubt, exact_predictions, example_prompts
+from attnfun.targets.in_context_exact import Prompt, doubt, exact_predictions, example_prompts, hard_prompts, moved
 
-_WORK = 5 * 10**9  # attention weights
+_WORK = 10**9  # attention weights
+_CLIMB = 40, 4 * 10**8  # steps of a search for a bad prompt, at most, and attention weights
 _HYPOTHESES = (
     "exp(0) is 1: tokens that a head shuts out, further queries among them, rescale no running sum",
     "the given examples and queries lie in the declared class",
+    "Python: exp, expm1, sinh, cosh, acosh and tanh within 1e-10 of their value, in the proof itself",
 )
+
+
+def prove(network: TokenNetwork, task: InContextTask) -> InContextBound:
+    """The bound for every prompt of the class, by the method of the task; Undecided where there is none."""
+    check_rounding()
+    if task.task in ("linear", "ridge"):
+        return prove_by_in_context(network, task)
+    method = prove_by_in_context_lasso if task.task == "lasso" else prove_by_in_context_logistic
+    try:
+        with np.errstate(all="ignore"):
+            return method(network, task)
+    except (ArithmeticError, ValueError):  # of fractions and series of stored numbers: no double can bound them
+        raise Undecided("the stored numbers are too large or too small to be bounded") from None
 
 
 def measured_error(
     network: TokenNetwork, task: InContextTask, count: int = 5, alone: bool = False
 ) -> tuple[float, int]:
     """(largest error on example prompts, their number); infinity for predictions that are not finite."""
-    worst, _, tried = _measured(network, task, count, alone)
+    worst, _, tried = _measured(network, task, count, alone, False, math.inf)
     return worst, tried
 
 
 def _measured(
-    network: TokenNetwork, task: InContextTask, count: int = 5, alone: bool = False
+    network: TokenNetwork, task: InContextTask, count: int, alone: bool, search: bool, eps: float
 ) -> tuple[float, float, int]:
-    """(largest error on example prompts, the largest that is beyond doubt, their number).
+    """(largest error on prompts, the largest that is beyond doubt, their number); with `search` hard ones, too.
 
-    Large networks get fewer prompts, at least one.
+    The search ends where eps is passed beyond doubt. Large networks get fewer prompts, at least one.
     """
-    worst, sure, tried = 0.0, 0.0, 0
     work = (2 * task.examples + 20) ** 2 * len(network.heads)
-    for X, y, queries in example_prompts(task, max(1, min(count, _WORK // work))):
-        got = predictions(network, task, X, y, queries, alone)
-        error = np.abs(got - exact_predictions(task, X, y, queries))
-        worst = max(worst, float(np.where(np.isfinite(error), error, math.inf).max()))
-        beyond = error * (1 - 1e-15) - doubt(task, X, y, queries)
-        beyond = np.where(np.isfinite(beyond), beyond, 0.0)  # where the exact prediction is not known
-        sure = max(sure, float(np.where(np.isfinite(got), beyond, math.inf).max()))
-        tried += 1
+    prompts = example_prompts(task, max(1, min(count, _WORK // work)))
+    prompts += hard_prompts(task, max(1, min(8, _WORK // work))) if search else []
+    worst = sure = 0.0
+    for tried, one in enumerate(prompts, start=1):
+        error, beyond = _errors(network, task, one, alone)
+        if not error < worst:
+            worst, at = error, one
+        sure = max(sure, beyond)
+        if sure > eps:
+            return worst, sure, tried
+    tried = len(prompts)
+    if not (search and prompts and worst <= eps):
+        return worst, sure, tried
+    rng = np.random.default_rng(0)
+    for _ in range(int(min(_CLIMB[0], _CLIMB[1] // work))):
+        near = moved(task, at, rng)
+        if near is None:
+            continue
+        error, beyond = _errors(network, task, near, alone)
+        tried, sure = tried + 1, max(sure, beyond)
+        if error > worst:
+            worst, at = error, near
+        if sure > eps:
+            break
     return worst, sure, tried
+
+
+def _errors(network: TokenNetwork, task: InContextTask, one: Prompt, alone: bool) -> tuple[float, float]:
+    """(largest error of a prompt's predictions, the largest beyond doubt)."""
+    X, y, queries = one
+    got = predictions(network, task, X, y, queries, alone)
+    error = np.abs(got - exact_predictions(task, X, y, queries))
+    beyond = error * (1 - 1e-15) - doubt(task, X, y, queries)
+    beyond = np.where(np.isfinite(beyond), beyond, 0.0)  # where the exact prediction is not known
+    sure = float(np.where(np.isfinite(got), beyond, math.inf).max())
+    return float(np.where(np.isfinite(error), error, math.inf).max()), max(sure, 0.0)
 
 
 def predictions(
@@ -78,11 +123,17 @@ def predictions(
 
 
 def judge(
-    network: TokenNetwork, task: InContextTask, eps: float | None, construction: str = "", alone: bool = False
+    network: TokenNetwork,
+    task: InContextTask,
+    eps: float | None,
+    construction: str = "",
+    alone: bool = False,
+    search: bool = True,
 ) -> Certificate:
     """The certificate of `network` for `task`; nothing but these two is read.
 
     `alone`: measure every query in a prompt of its own, which is how networks that were trained so are used.
+    `search`: where nothing is proved, look for a bad prompt; `details` then has the largest error that was "measured".
     """
     common: dict[str, Any] = {
         "eps": eps,
@@ -92,8 +143,9 @@ def judge(
         "domain": task.domain,
         "construction": construction,
     }
+    method = "in_context" if task.task in ("linear", "ridge") else f"in_context_{task.task}"
     try:
-        bound = prove_by_in_context(network, task)
+        bound = prove(network, task)
         high, why = bound.total, ""
         parts = {"optimisation": bound.optimisation, "bias": bound.bias, "rounding": bound.rounding}
         if bound.input:
@@ -107,14 +159,14 @@ def judge(
         return Certificate(
             status,
             (0.0, high),
-            method="in_context",
+            method=method,
             parts=parts,
             hypotheses=(*hypotheses(network.dtype), *_HYPOTHESES),
             details={"largest logit": bound.logits},
             **common,
         )
     try:
-        worst, sure, tried = _measured(network, task, alone=alone)
+        worst, sure, tried = _measured(network, task, 5, alone, search, math.inf if eps is None else eps)
     except InvalidRequest as error:
         return Certificate(Status.UNDECIDED, (0.0, math.inf), method="none", reason=str(error), **common)
     if eps is not None and sure > eps:
@@ -126,10 +178,10 @@ def judge(
             reason=reason,
             **common,
         )
-    if task.task in ("lasso", "logistic") and tried:
-        reason = f"{why}; the largest error on {tried} example prompts is {worst:.3g}"
-        return Certificate(Status.SAMPLED, (worst, worst), method="sampling", reason=reason, **common)
     if math.isfinite(high):
         why = f"the proved bound {high:.3g} is above eps {eps:.3g}" if eps is not None else why
     reason = f"{why}; the largest error on {tried} example prompts is {worst:.3g}" if tried else why
-    return Certificate(Status.UNDECIDED, (0.0, high), method="in_context", parts=parts, reason=reason, **common)
+    details = {"measured": worst, "prompts": tried} if tried and math.isfinite(worst) else {}
+    return Certificate(
+        Status.UNDECIDED, (0.0, high), method=method, parts=parts, reason=reason, details=details, **common
+    )

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, gamma, hypotheses, kernel_move
 from attnfun.certify.view import Undecided
+from attnfun.expressions.enclosures import check_rounding
 from attnfun.network import TokenNetwork
 from attnfun.network.head import Array
 
@@ -59,6 +60,7 @@ def prove_by_sparse_average(
     z_range: tuple[float, float],
 ) -> AverageBound:
     """The worst error over the queries (S, H, m), query s standing for subsets[s], for z in z_range."""
+    check_rounding()
     N, m = keys.shape
     heads = len(network.heads)
     beta = _pattern(network, m)

@@ -45,7 +45,8 @@ def in_context_command(
     ] = None,
     layers: Annotated[int | None, typer.Option("--layers", metavar="L", help="Fix the depth.")] = None,
     algorithm: Annotated[
-        str | None, typer.Option("--algorithm", help="chebyshev, gd; triple-momentum, nesterov.")
+        str | None,
+        typer.Option("--algorithm", help="linear and ridge: chebyshev, gd; lasso: accelerated, proximal."),
     ] = None,
     heads: Annotated[int | None, typer.Option("--heads", metavar="H", help="Heads of a sum, 1 to 8.")] = None,
     dtype: Annotated[str, typer.Option("--dtype", help="float64 or float32.")] = "float64",
@@ -228,6 +229,11 @@ def _fit(task: str, asked: dict[str, Any], X: Any, y: Any, queries: Any) -> None
     """Fill in ranges and spectrum from the data, with a tenth to spare, where nothing was declared."""
     import numpy as np
 
+    from attnfun.targets.in_context import check_strength
+
+    given = asked["C" if task == "logistic" else "alpha"]
+    if given is not None:
+        check_strength(task, given)
     for name, values, least in (("x_range", 2 * X, 5.0), ("y_range", y, 3.0), ("query_range", queries, 2.5)):
         if asked[name] is None and values is not None and not (name == "y_range" and task == "logistic"):
             asked[name] = max(least, 1.1 * float(np.abs(np.asarray(values)).max()))

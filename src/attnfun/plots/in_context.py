@@ -9,10 +9,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from attnfun.certify.in_context import prove_by_in_context
-from attnfun.certify.in_context_verdict import measured_error
+from attnfun.certify.in_context_verdict import measured_error, prove
 from attnfun.certify.view import Undecided
-from attnfun.constructions.in_context import build
+from attnfun.constructions.in_context import MOST_LAYERS, build
 from attnfun.errors import InvalidRequest
 from attnfun.network import TokenNetwork
 from attnfun.plots import panels
@@ -44,7 +43,7 @@ class Subject(Protocol):
 def draw_in_context(solver: Subject, path: str | os.PathLike[str] | None = None) -> Any:
     """Draw into `path` (.png, .pdf or .svg), if one is given, and return the matplotlib Figure.
 
-    The same network at up to 14 depths: measured on example prompts, and, for linear and ridge regression, proved.
+    The same network at up to 14 depths: measured on example prompts, and proved.
     """
     if path is not None and Path(path).suffix.lower() not in FORMATS:
         raise InvalidRequest(f"cannot draw {str(path)!r}: the name must end in {', '.join(FORMATS)}")
@@ -65,7 +64,7 @@ def depths(solver: Subject) -> list[int]:
     """At most 14 depths up to that of the network and a third beyond."""
     own, step = len(solver.network.layers), 1 if solver.task.task in ("linear", "ridge") else 2
     first = 2 if step == 1 else 3
-    last = min(own + max(2, own // 3) * step, 600)
+    last = min(own + max(2, own // 3) * step, MOST_LAYERS[solver.task.task])
     chosen = np.unique(np.linspace(0, (last - first) // step, _DEPTHS).round().astype(int))
     return sorted({first + step * int(k) for k in chosen} | {own})
 
@@ -80,7 +79,7 @@ def _draw(ax: Any, solver: Subject) -> None:
             network = build(task, layers, solver.algorithm, network.dtype, solver.heads, typical)
         measured.append(measured_error(network, task, 2)[0])
         try:
-            proved.append(prove_by_in_context(network, task).total)
+            proved.append(prove(network, task).total)
         except Undecided:
             proved.append(math.nan)
     if np.isfinite(proved).any() and solver.network.dtype == "float64":

@@ -63,12 +63,7 @@ class InContextTask:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
                 raise InvalidRequest(f"{name}={value!r:.40}: a whole number from 1 to {most:,} is needed")
-        word = "C" if self.task == "logistic" else "alpha"
-        least = "above 0" if self.task in ("lasso", "logistic") else "not below 0"
-        good = _is_number(self.strength) and self.strength >= 0 and (least == "not below 0" or self.strength > 0)
-        if not good or (self.task == "linear" and self.strength != 0):
-            what = "linear regression has alpha 0: ask for ridge" if self.task == "linear" else f"a number {least}"
-            raise InvalidRequest(f"{word}={self.strength!r:.40} for {self.task}: {what}")
+        check_strength(self.task, self.strength)
         for name in ("x_range", "y_range", "query_range"):
             value = getattr(self, name)
             if not (_is_number(value) and value > 0):
@@ -106,9 +101,8 @@ class InContextTask:
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise InvalidRequest(f"{name}={value!r:.40}: a whole number above 0 is needed")
         strength = default if given is None else given
+        check_strength(task, strength)
         shift = strength if task in ("linear", "ridge") else 0.0
-        if not _is_number(strength):
-            raise InvalidRequest(f"alpha={strength!r:.40} is not a number")
         ends: tuple[float, ...]
         if spectrum is None:
             ends = normal_spectrum(int(dim), int(examples), float(shift))
@@ -218,6 +212,16 @@ class InContextTask:
         low, high = self.eigenvalues(X)
         slack = EDGE * self.spectrum[1]
         return self.spectrum[0] - min(slack, self.spectrum[0] / 2) <= low and high <= self.spectrum[1] + slack
+
+
+def check_strength(task: str, strength: Any) -> None:
+    """Refuse an alpha, or a C, that the task has no meaning for."""
+    word = "C" if task == "logistic" else "alpha"
+    least = "above 0" if task in ("lasso", "logistic") else "not below 0"
+    good = _is_number(strength) and strength >= 0 and (least == "not below 0" or strength > 0)
+    if not good or (task == "linear" and strength != 0):
+        what = "linear regression has alpha 0: ask for ridge" if task == "linear" else f"a number {least} is needed"
+        raise InvalidRequest(f"{word}={strength!r:.40} for {task}: {what}")
 
 
 def normal_spectrum(dim: int, examples: int, shift: float) -> tuple[float, float]:

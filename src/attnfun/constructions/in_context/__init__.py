@@ -1,7 +1,7 @@
 """Regressions solved in the forward pass of a softmax-attention network; one file an algorithm.
 
 `build` is the one way in; `depth` says how many layers the whole class needs for eps, in real arithmetic and before
-anything is built; `ALGORITHMS` names what each task is solved by, the default first.
+anything is built; `ALGORITHMS` names what each task is solved by, `best` the one of them that takes the fewest layers.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from attnfun.errors import InvalidRequest
 from attnfun.network import TokenNetwork
 from attnfun.targets.in_context import InContextTask
 
-__all__ = ["ALGORITHMS", "MOST_HEADS", "build", "depth"]
+__all__ = ["ALGORITHMS", "MOST_HEADS", "MOST_LAYERS", "best", "build", "depth"]
 
 ALGORITHMS = {
     "linear": ("chebyshev", "gd"),
     "ridge": ("chebyshev", "gd"),
     "lasso": ("accelerated", "proximal"),
-    "logistic": ("triple-momentum", "nesterov"),
+    "logistic": ("triple-momentum",),
 }
+
+MOST_LAYERS = {"linear": 600, "ridge": 600, "lasso": 1200, "logistic": 2400}  # lasso has 2d heads in every other one
 
 
 def depth(task: InContextTask, algorithm: str, eps: float) -> int:
@@ -30,7 +32,12 @@ def depth(task: InContextTask, algorithm: str, eps: float) -> int:
         return depth_for(task, algorithm, eps)
     if task.task == "lasso":
         return 2 * lasso_iterations(task, eps, algorithm) + 1
-    return 2 * logistic_iterations(task, eps, algorithm) + 1
+    return 2 * logistic_iterations(task, eps) + 1
+
+
+def best(task: InContextTask, eps: float | None) -> str:
+    """The algorithm of the fewest layers, by default for six digits."""
+    return min(ALGORITHMS[task.task], key=lambda name: depth(task, name, eps or 1e-6))
 
 
 def build(
@@ -62,5 +69,5 @@ def _build(
     if layers < 3 or layers % 2 == 0:
         raise InvalidRequest(f"layers={layers}: {task.task} takes two layers a step and one to predict, so 3, 5, 7, …")
     if task.task == "lasso":
-        return build_lasso(task, layers // 2, algorithm, dtype, heads, finer)
-    return build_logistic(task, layers // 2, algorithm, dtype, heads, finer)
+        return build_lasso(task, layers // 2, algorithm, dtype, heads, typical, finer)
+    return build_logistic(task, layers // 2, dtype, heads, typical, finer)

@@ -4,8 +4,8 @@ Statement. With labels ±1 let x̃_i = y_i x_i. The optimum of f(w) = C Σ ln(1 
 
     w⁺ = (1 + β) w − β w₋ − a ∇f(m),    m = (1 + γ) w − γ w₋,    ∇f(m) = m − C Σ_i x̃_i p_i,    p_i = σ(−⟨x̃_i, m⟩),
 
-and read as (1 + δ) w − δ w₋. With κ = L/μ: *triple momentum* has r = 1 − 1/√κ, a = (1 + r)/L, β = r²/(2 − r),
-γ = β/(1 + r), δ = r²/(1 − r²) and the rate r; *nesterov* has a = 1/L, β = γ = (√κ − 1)/(√κ + 1), δ = 0.
+and read as (1 + δ) w − δ w₋: *triple momentum*, L = 1 + C high/4, r = 1 − 1/√L, a = (1 + r)/L, β = r²/(2 − r), γ =
+β/(1 + r), δ = r²/(1 − r²), with the rate r.
 
 Source. Nesterov (1983); Van Scoy, Freeman and Lynch (2018) for triple momentum.
 
@@ -17,10 +17,10 @@ x̃_i p_i (`richardson.py`). The last layer reads σ(⟨q, w⟩), again exactly.
 
 Size. 2T + 1 layers for T iterations, width 4d + 7, two constant tokens.
 
-Bound. About r^T with L = 1 + C high/4 and μ = 1 + C low D, D the least p(1 − p); D is not known before the data are and
-is taken as 0.03. Measured, not proved.
+Bound. ¼|q| √(2 ln 2 C N) r^T, plus a floor of bias and rounding (`certify/in_context_logistic.py` proves all of it).
+The penalty alone is counted as curvature: a class has prompts whose examples are all so certain that they add none.
 
-Failure mode. Data that a plane separates widely: then D is smaller, and more iterations are needed.
+Failure mode. A large C: the depth grows like √(C high).
 """
 
 from __future__ import annotations
@@ -29,46 +29,49 @@ import math
 
 import numpy as np
 
+from attnfun.constructions.in_context.lasso import SLACK
 from attnfun.constructions.in_context.richardson import choose
 from attnfun.constructions.in_context.stream import GAP, Stream
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork, rounded
 from attnfun.targets.in_context import InContextTask
 
 _UNITS = ("y", "prediction", "one", "data", "p", "solver", "null")
-_CURVATURE = 0.03  # p(1 − p) of the less certain examples
 
 
-def rates(task: InContextTask, algorithm: str) -> tuple[float, float, float, float, float]:
+def _rates(task: InContextTask, dtype: str) -> tuple[float, float, float, float, float]:
     """(a, β, γ, δ) and the rate of convergence."""
-    low, high = task.spectrum
-    top, bottom = 1 + task.strength * high / 4, 1 + task.strength * low * _CURVATURE
-    root = math.sqrt(max(bottom / top, 0.0))
-    r = 1 - root
-    if algorithm == "nesterov":
-        beta = (1 - root) / (1 + root)
-        return 1 / top, beta, beta, 0.0, math.sqrt(r)
+    top = (1 + task.strength * task.spectrum[1] / 4) * (1 + SLACK[dtype])
+    r = 1 - math.sqrt((1 - SLACK[dtype]) / top)
     beta = r**2 / (2 - r)
     return (1 + r) / top, beta, beta / (1 + r), r**2 / (1 - r**2), r
 
 
-def logistic_iterations(task: InContextTask, eps: float, algorithm: str) -> int:
-    """A first guess: r^T below eps."""
-    rate = rates(task, algorithm)[-1]
-    return max(1, math.ceil(math.log(min(eps, 0.5)) / math.log(max(rate, 1e-6))))
+def logistic_iterations(task: InContextTask, eps: float) -> int:
+    """Iterations after which what w starts from, times r^T |q|/4, is below eps for the whole class."""
+    rate = _rates(task, "float64")[-1]
+    start = math.sqrt(max(2 * math.log(2) * rate, 0.2785) * task.strength * task.examples)
+    size = math.sqrt(task.dim) * task.query_range / 4 * start
+    if not size < 1e300 * eps:
+        return 10**9
+    return 1 if rate < 1e-12 or size <= eps else 1 + max(1, math.ceil(math.log(eps / size) / math.log(rate)))
 
 
 def build_logistic(
     task: InContextTask,
     iterations: int,
-    algorithm: str,
     dtype: str = "float64",
     heads: int | None = None,
+    typical: bool = False,
     finer: int = 0,
 ) -> TokenNetwork:
-    """The network of 2 · iterations + 1 layers; `finer` halves the scale of linearised sums so many times."""
+    """The network of 2 · iterations + 1 layers; `finer` halves the scale of linearised sums so many times.
+
+    The scale is the best for the bound of the whole class, or with `typical` for rounding as it comes.
+    """
     s, d, N, C = Stream(task.dim, "xqwu", _UNITS), task.dim, task.examples, task.strength
-    a, beta, gamma, delta, _ = rates(task, algorithm)
-    scales = choose(1.0, dtype, math.sqrt(2 * N), heads).finer(finer)
+    a, beta, gamma, delta, _ = _rates(task, dtype)
+    noise = math.sqrt(2 * N) if typical else (2 * N + 32) * math.sqrt(d)
+    scales = choose(4.0, dtype, noise, heads).finer(finer)  # p ≤ 1, and where all are 1 it is a tanh
     shut = {("one", d): -GAP, ("solver", d): GAP, ("null", d): GAP}
 
     def probability(block: str, gain: float, ahead: float, goal: str, name: str) -> TokenHead:

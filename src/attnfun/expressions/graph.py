@@ -2,8 +2,8 @@
 
 A graph is in static single assignment form: node i may only use nodes 0..i-1, so every pass over it is a plain loop.
 `Builder` makes graphs. It shares equal nodes, folds rational constants exactly (and x+0, x*1, x**1, max(x, x)), and
-numbers the nodes in the order a depth-first walk from the outputs finishes them; two targets built by the same operations are
-therefore equal as values.
+numbers the nodes in the order a depth-first walk from the outputs finishes them; two targets built by the same
+operations are therefore equal as values.
 
     nullary  const (value: Fraction)   var (value: name)   pi   e
     unary    neg, the functions of UNARY, powi (value: int), powr (value: Fraction that is no integer)

@@ -277,7 +277,7 @@ def retrieve(
     if found.band is not None or (found.towers is not None and found.towers[0].mlp):
         raise InvalidRequest("a head needs attention towers of a relation without a band")
     if not isinstance(found.stored, Features):
-        raise Infeasible(f"method={found.method}: a head needs polynomial features (method=polynomial)")
+        raise Infeasible(f"method={found.method}: a head needs polynomial features", {"method": "polynomial"})
     require_size(len(table.values), found.rank)
     with one_thread(), _decided():
         say(f"margins at {len(sample):,} queries")

@@ -44,7 +44,7 @@ CASES = {
 @lru_cache
 def built(name: str) -> af.RelationApproximant:
     target, left, right, eps, options = CASES[name]
-    return af.relation(target, left, right, eps, **options)
+    return af.relation(target, left, right, eps, **{"method": "polynomial"} | options)
 
 
 def exact(target: Relation, x: np.ndarray, weights: RetrievalWeights) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

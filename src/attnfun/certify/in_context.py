@@ -274,7 +274,8 @@ class _Proof:
             scaled, signed = abs(step.kappa) * v * ratio, abs(step.kappa_f) * track.f * ratio
             logits = gamma(d.d + 3, u) * (d.row * scaled + d.y_entry * signed)  # of one, and of all together:
             together = gamma(d.d + 3, u) * (math.sqrt(d.d * d.top) * scaled + d.y * signed)
-            own = 4 * u * x + EXP_UNITS[self.dtype] * u * blocks + (d.d + 8) * TINY[self.dtype] * (1 + d.row + d.y_entry)
+            exps = EXP_UNITS[self.dtype] * u * blocks
+            own = 4 * u * x + exps + (d.d + 8) * TINY[self.dtype] * (1 + d.row + d.y_entry)
             largest = (logits + own) * _SAFE
             g = math.expm1(min(largest, 1.0))
             if not g < 0.25:

@@ -192,7 +192,8 @@ class _Proof:
         entering = found.bias + found.rounding + other + summed
         size = (self.w + root * h.t + away + entering) * SAFE  # of what is thresholded
         soft = 2 * 0.28 / h.beta * root
-        gates = 2 * (16 * u + 2 * kernel_move(1, dtype)) * (size + root * h.t) + 64 * root * TINY[dtype] * (1 + 1 / h.beta)
+        gates = 2 * (16 * u + 2 * kernel_move(1, dtype)) * (size + root * h.t)
+        gates += 64 * root * TINY[dtype] * (1 + 1 / h.beta)
         self._no_overflow(size)
         return (found.bias + soft) * SAFE, (found.rounding + other + summed + self.missed + gates) * SAFE
 

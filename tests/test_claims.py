@@ -54,7 +54,7 @@ def test_every_module_and_test_it_names_exists() -> None:
 
 
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/architecture.md", "docs/mathematics.md")
-PAGES += ("docs/finite-relations.md", "docs/preorders.md", "docs/learning.md", "docs/diagnose.md")
+PAGES += ("docs/finite-relations.md", "docs/preorders.md", "docs/learning.md", "docs/diagnose.md", "docs/in-context.md")
 
 
 FILES = [path.as_posix() for folder in ("src", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]

@@ -99,7 +99,7 @@ class InContextBound:
 
     @property
     def total(self) -> float:
-        return (self.optimisation + self.bias + self.rounding + self.input) * _SAFE
+        return float((self.optimisation + self.bias + self.rounding + self.input) * _SAFE)
 
 
 @dataclass

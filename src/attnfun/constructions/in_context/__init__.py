@@ -23,7 +23,7 @@ ALGORITHMS = {
     "logistic": ("triple-momentum",),
 }
 
-MOST_LAYERS = {"linear": 600, "ridge": 600, "lasso": 1200, "logistic": 2400}  # lasso has 2d heads in every other one
+MOST_LAYERS = {"linear": 600, "ridge": 600, "lasso": 2400, "logistic": 2400}
 
 
 def depth(task: InContextTask, algorithm: str, eps: float) -> int:

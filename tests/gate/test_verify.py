@@ -344,14 +344,10 @@ sys.addaudithook(_watch)
 def test_a_file_is_opened_once(name: str, files: dict[str, Path]) -> None:
     global _OPENED
     path = str(files[name])
-    calls = [lambda: af.load(path), lambda: af.verify(path), lambda: main(["show", path, "--json"])]
-    calls += [lambda: main(["verify", path, "--json"]), lambda: main(["eval", path, "--at", "x=0.5"])]
-    for call in calls:
+    for command in (["show", path, "--json"], ["verify", path, "--json"], ["eval", path, "--at", "x=0.5"]):
         _OPENED = []
         try:
-            call()
-        except af.InvalidRequest:
-            assert KINDS[name].refused
+            main(command)
         finally:
             opened, _OPENED = _OPENED, None
         assert opened.count(path) == 1

@@ -86,8 +86,8 @@ class SequenceApproximant:
                 "; the target is equivariant, the network up to twice its error" if self.target.equivariant else ""
             )
         lines.append(
-            f"Built ({c.construction}): {cost.layers} attention layer(s), {cost.heads} head(s), {cost.keys:,} constant "
-            f"keys, rank {cost.rank}, {self.network.dtype}; {kind}."
+            f"Built{f' ({c.construction})' if c.verified else ''}: {cost.layers} attention layer(s), {cost.heads} "
+            f"head(s), {cost.keys:,} constant keys, rank {cost.rank}, {self.network.dtype}; {kind}."
         )
         if not c.verified:
             lines.append(f"The numbers below are {c.status.meaning}:")

@@ -11,7 +11,7 @@ import numpy as np
 
 from attnfun.certify import Certificate, Status
 from attnfun.certify.sequence import output_name, prove_by_sequence
-from attnfun.certify.stored import read_back
+from attnfun.certify.stored import read_back, story_of
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.expressions import Graph
 from attnfun.gate import Gate, require_sup
@@ -326,7 +326,7 @@ def load_sequence_approximant(path: Source) -> SequenceApproximant:
     network, meta = load_sequence(path)
     target = _target(network, meta)
     certificate, request, _ = read_back(meta, network.dtype, target.text, f"{target.box.text}, {target.tokens} tokens")
-    return SequenceApproximant(target, network, certificate, request, dict(meta.get("story") or {}))
+    return SequenceApproximant(target, network, certificate, request, story_of(meta))
 
 
 def verify_sequence(path: Source, gate: Gate, progress: Say | None = None) -> Certificate:

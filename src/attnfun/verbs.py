@@ -13,7 +13,7 @@ import numpy as np
 from attnfun.approximant import Approximant
 from attnfun.certify import Certificate, Status, prove
 from attnfun.certify.ranges import witnessed_range
-from attnfun.certify.stored import read_back
+from attnfun.certify.stored import read_back, story_of
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.file_kinds import kind_of
 from attnfun.gate import Gate
@@ -306,7 +306,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     network, meta = load_file(file)
     function = _function(network, meta)
     certificate, request, _ = read_back(meta, network.dtype, function.text, function.box.text)
-    return Approximant(function, network, certificate, request, dict(meta.get("story") or {}))
+    return Approximant(function, network, certificate, request, story_of(meta))
 
 
 def verify(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -168,7 +169,8 @@ class Certificate:
                 raise ValueError("it was stored as a stored one")
             high = data["error"]
             norm = data["norm"]
-            witness = data.get("witness")
+            witness, reason, details = data.get("witness"), data.get("reason"), data.get("details", {})
+            _check_details(reason, details)
             return cls(
                 status=Status.STORED,
                 claimed=claimed,
@@ -184,8 +186,20 @@ class Certificate:
                 hypotheses=tuple(str(h) for h in data.get("hypotheses", ())),
                 witness=None if witness is None else tuple(float(v) for v in witness),
                 relative=None if data.get("relative") is None else dict(data["relative"]),
-                reason=data.get("reason"),
-                details=data.get("details", {}),
+                reason=reason,
+                details=details,
             )
-        except (KeyError, TypeError, ValueError, AttributeError, AssertionError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, AssertionError, OverflowError) as error:
             raise DamagedFile(f"the stored certificate cannot be read ({error})") from None
+
+
+def _check_details(reason: Any, details: Any) -> None:
+    """Refuse what sentences and pictures about a stored certificate could not read."""
+    steps, coordinates = details.get("steps", []), details.get("coordinates", {})
+    texts = [reason or "", *(step[key] for step in steps for key in ("name", "function"))]
+    numbers = [*coordinates.values(), *(step[key] for step in steps for key in ("own", "total"))]
+    numbers += [step.get(key, 0) for step in steps for key in ("carried", "rounding")]
+    if not (all(isinstance(text, str) for text in texts) and all(type(n) in (int, float) for n in numbers)):
+        raise ValueError("its details are not as they are written")
+    if not all(abs(n) <= sys.float_info.max for n in numbers):
+        raise ValueError("a number in its details is none")

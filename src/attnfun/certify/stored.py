@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnfun.certify.certificate import Certificate
+from attnfun.errors import DamagedFile
 from attnfun.network.claim import Claim
 
 
@@ -23,3 +24,11 @@ def read_back(
     claim = Claim.of(meta)
     certificate = Certificate.stored(meta.get("certificate"), claim, dtype, text, domain)
     return certificate, claim.request(meta.get("request")), claim
+
+
+def story_of(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """What the file tells of its making; DamagedFile where that is no record."""
+    story = meta.get("story") or {}
+    if not (isinstance(story, dict) and isinstance(story.get("methods", {}), dict)):
+        raise DamagedFile("the file's story cannot be read")
+    return dict(story)

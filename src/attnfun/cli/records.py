@@ -69,19 +69,20 @@ def proof_rows(record: dict[str, Any]) -> list[tuple[str, Any]]:
         ("error", error_text(record) + (f", in {record['dtype']}" if high is not None else "")),
         ("error is at least", f"{number(low, 4)}  {seen}" if low else None),
         ("slack", number(high / low) if low and high else None),
-        ("eps", asked if eps is not None else "none was asked for" if status == "bounded" else None),
-        ("parts", _parts(record)),
+        ("eps", literal(asked) if eps is not None else "none was asked for" if status == "bounded" else None),
+        ("parts", parts_text(record)),
         ("proof", literal(str(record["proof"]))),
-        ("construction", record.get("method")),
+        ("construction", literal(str(record["method"])) if record.get("method") else None),
         ("witness", literal(", ".join(f"{v!r}" for v in record["witness"])) if record.get("witness") else None),
         ("reason", literal(str(record["reason"])) if record.get("reason") else None),
         ("hypotheses", literal("\n".join(record["hypotheses"])) if record.get("hypotheses") else None),
     ]
 
 
-def _parts(record: dict[str, Any]) -> str | None:
+def parts_text(record: dict[str, Any]) -> Any:
+    """What the bound is made of; the names may be a file's."""
     parts: dict[str, float] = record.get("parts") or {}
-    return " + ".join(f"{key} {number(value)}" for key, value in parts.items()) or None
+    return literal(" + ".join(f"{key} {number(value)}" for key, value in parts.items())) if parts else None
 
 
 def cost_rows(record: dict[str, Any]) -> list[tuple[str, Any]]:

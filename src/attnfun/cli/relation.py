@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from attnfun.cli.arguments import check_writable, read_domain, read_eps, unshield
-from attnfun.cli.records import AS_STORED, error_text
+from attnfun.cli.records import AS_STORED, error_text, parts_text
 from attnfun.cli.render import console, facts, literal, number, print_json, progress_bar, status_text
 from attnfun.errors import InvalidRequest
 
@@ -129,14 +129,14 @@ def _print(record: dict[str, Any]) -> None:
         ("error", error_text(record) if record["error"] is not None else None),
         ("reason", literal(str(record["reason"])) if record["reason"] else None),
         ("rank", f"[bold]{number(record['rank'])}[/]  {least}"),
-        ("method", f"{record['method']}{', signed' if record['signed'] else ''}"),
+        ("method", literal(f"{record['method']}{', signed' if record['signed'] else ''}")),
         ("towers", towers),
         (word, number(record[word]) if word in record else None),
         ("neurons by Barron norm 1", number(record["neurons_paper"]) if "neurons_paper" in record else None),
         ("band", _band(record.get("band"))),
         ("cells", " and ".join(number(c) for c in record["cells"]) if "cells" in record else None),
         ("published cells", " and ".join(number(c) for c in record["voronoi_cells"])),
-        ("parts", " + ".join(f"{k} {number(v)}" for k, v in record["parts"].items())),
+        ("parts", parts_text(record)),
         ("proof", literal(str(record["proof"]))),
         ("hypotheses", literal("\n".join(record["hypotheses"])) if record["hypotheses"] else None),
         ("seconds", number(record["seconds"])),

@@ -166,10 +166,12 @@ def grid(title: str | None, columns: Sequence[tuple[str, str]], rows: Iterable[S
 
 
 def literal(text: str) -> Any:
-    """Text that is shown as it is: brackets in an expression are not markup."""
+    """Text that is shown as it is: brackets in an expression are not markup, and no character of a file moves the
+    cursor or changes colours.
+    """
     from rich.text import Text
 
-    return Text(text)
+    return Text("".join(c if c.isprintable() or c == "\n" else "�" for c in text))
 
 
 @contextmanager

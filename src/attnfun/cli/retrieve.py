@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from attnfun.cli.arguments import check_writable, read_domain, read_eps, unshield
-from attnfun.cli.records import AS_STORED, error_text
+from attnfun.cli.records import AS_STORED, error_text, parts_text
 from attnfun.cli.render import console, facts, grid, literal, number, print_json, progress_bar, status_text
 from attnfun.errors import InvalidRequest
 
@@ -170,7 +170,7 @@ def _print(record: dict[str, Any]) -> None:
         ]
     rows += [
         ("note", literal(record["note"]) if "note" in record else None),
-        ("parts", " + ".join(f"{k} {number(v)}" for k, v in record["parts"].items())),
+        ("parts", parts_text(record)),
         ("hypotheses", literal("\n".join(record["hypotheses"])) if record["hypotheses"] else None),
         ("seconds", number(record["seconds"])),
         ("file", literal(record["file"]) if "file" in record else None),

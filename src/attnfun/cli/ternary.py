@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from attnfun.cli.arguments import check_writable, read_domain, read_eps, unshield
-from attnfun.cli.records import AS_STORED, error_text
+from attnfun.cli.records import AS_STORED, error_text, parts_text
 from attnfun.cli.render import console, facts, literal, number, print_json, progress_bar, status_text
 from attnfun.errors import InvalidRequest
 
@@ -70,7 +70,7 @@ def _answer(record: dict[str, Any], as_json: bool) -> int:
         ("error", error_text(record) if record["error"] is not None else None),
         ("terms", f"[bold]{number(record['rank'])}[/]  {least}"),
         ("degrees", ", ".join(number(n) for n in record["degrees"])),
-        ("parts", " + ".join(f"{k} {number(v)}" for k, v in record["parts"].items())),
+        ("parts", parts_text(record)),
         ("hypotheses", literal("\n".join(record["hypotheses"])) if record["hypotheses"] else None),
         ("seconds", number(record["seconds"])),
         ("file", literal(record["file"]) if "file" in record else None),

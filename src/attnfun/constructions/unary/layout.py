@@ -27,6 +27,7 @@ from attnfun.constructions.unary.project import Pieces, Sample
 from attnfun.errors import Infeasible
 from attnfun.expressions import Graph
 
+MOST = 400  # keys that are tried
 _NEAR = 12.0  # ratio of the distances to a nearby singular point above which only a ladder is tried
 _FELT = 1.8  # and above which a ladder is one of the starts
 _KINK_SHARE = 0.3  # of eps that the rounding of a kink may cost
@@ -111,6 +112,8 @@ def problem(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Pr
         if feature.kink:
             steep = _steepness(graph, feature, low, high, eps)
             if steep > 0:
+                if len(kinks) == MOST // 3:  # each has a head of its own, of three keys at least
+                    raise Infeasible(f"tangent: more than {MOST // 3} kinks on the interval; at most {MOST} keys are tried")
                 kinks.append(Side(feature.at, 1, 1 / steep, high - feature.at, steep))
             continue
         for side, far in ((1, high), (-1, low)):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -141,9 +142,10 @@ def _joined(graph: Graph) -> tuple[Node, ...]:
                 out[i] = Node("max" if node.op == "add" else "min", inner.args)
             elif node.op == "add" and inner == Node("neg", (plain,)):
                 out[i] = Node("relu", (plain,))
-        first = out[node.args[0]]
-        if node.op == "sub" and first.op == "mul" and out[first.args[0]].value == 2:
-            if out[first.args[0]].op == "const" and out[first.args[1]] == Node("relu", node.args[1:]):
+        twice = out[node.args[0]]
+        if node.op == "sub" and twice.op == "mul":
+            factor, unit = (out[a] for a in twice.args)
+            if factor == Node("const", (), Fraction(2)) and unit == Node("relu", node.args[1:]):
                 out[i] = Node("abs", node.args[1:])
     return tuple(out)
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnfun.constructions.unary.keys import Array
 from attnfun.expressions import ArrayAlgebra, Graph, run, run_all
@@ -124,7 +125,7 @@ def _roots(graph: Graph, guards: list[int], u: Array, table: Array) -> list[floa
     All are bisected at once: the graph is walked once a step, however many guards it has.
     """
     found: list[float] = []
-    changes: list[tuple[int, Array]] = []
+    changes: list[tuple[int, NDArray[np.intp]]] = []
     for i, g in zip(guards, table, strict=True):
         if (g == 0).all():
             continue

@@ -27,6 +27,7 @@ _LEAST = {"float64": 0.0, "float32": 8 * 2.0**-24}  # of the ridge: about what r
 _GOAL = {"float64": 0.75, "float32": 0.4}  # of eps, where tuning stops
 _CAP = {"float64": 100.0, "float32": 25.0}
 _HOPELESS = 3  # times as many keys as are tried: a guess beyond that ends the search before it begins
+_PROVABLE = 30_000  # operations times pieces of the mesh: proofs by Taylor forms take no more
 _WORK = 6e8  # rough flops of all tuning
 _TUNABLE = 64  # keys: past that, tuning costs more than it saves
 _RESOLUTIONS = 0.3 * 1.12 ** np.arange(60)
@@ -134,15 +135,21 @@ def passes(p: Problem, c: Candidate) -> bool:
 def search(p: Problem, quick: bool) -> Candidate:
     """The best candidate found; the caller looks at its error, for it may miss ε.
 
-    A smooth function for which the mesh counts far more keys than are ever tried is refused before any search.
+    A smooth function for which the mesh counts far more keys than are ever tried is refused before any search, and so
+    is one of so many operations that no proof would look at each of its cells.
     """
     if not (p.ladders or p.kinks) and p.guess > _HOPELESS * MOST:
-        reach = float(np.ptp(p.sample(1).f)) / 2
-        raise Infeasible(
+        raise _refusal(
+            p,
             f"tangent: about {p.guess:,} keys or more would be needed for {p.eps:.2g} on an interval of width "
             f"{p.high - p.low:.3g}, and at most {MOST} are tried: it would have to be {p.guess / MOST:.2g} times "
             "shorter or more",
-            {"eps": float(f"{1.1 * reach:.2g}")} if math.isfinite(reach) and reach > p.eps else None,
+        )
+    if len(p.mesh) * len(p.graph.nodes) > _PROVABLE:
+        raise _refusal(
+            p,
+            f"tangent: {len(p.graph.nodes):,} operations on {len(p.mesh):,} pieces of the interval are more than a "
+            f"proof of {p.eps:.2g} can go through",
         )
     families = layouts(p)
     if p.ladders:
@@ -162,6 +169,13 @@ def search(p: Problem, quick: bool) -> Candidate:
         return best[1]
     nearest = _nearest(p, families)
     return tuned if tuned is not None and p.dtype == "float32" and tuned.cost < nearest.cost else nearest
+
+
+def _refusal(p: Problem, why: str) -> Infeasible:
+    """Refused before any search; a constant is what can be had."""
+    reach = float(np.ptp(p.sample(1).f)) / 2
+    nearest = {"eps": float(f"{1.1 * reach:.2g}")} if math.isfinite(reach) and reach > p.eps else None
+    return Infeasible(why, nearest)
 
 
 def _first_untuned(p: Problem, families: list[Layout]) -> tuple[int, Candidate] | None:

@@ -10,15 +10,18 @@ import math
 import random
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
+import numpy as np
 import pytest
 
 import attnfun as af
 from attnfun.constructions.interpolation import points_for
 from attnfun.constructions.unary import search
+from attnfun.constructions.unary.features import features
 from attnfun.constructions.unary.grid import VARIANTS, Grid, constant
 from attnfun.errors import AttnfunError, Infeasible
-from attnfun.expressions import Builder, Graph, interpret, mean_value, parse
+from attnfun.expressions import ArrayAlgebra, Builder, Graph, interpret, mean_value, parse, run
 from attnfun.expressions.canonical import canonical
 from attnfun.expressions.order import arguments_first
 from attnfun.targets import Box
@@ -75,6 +78,10 @@ def test_logarithms_of_extreme_domains_are_refused_with_a_reason(count: Counter,
     low = rng.choice([5e-324, 10.0 ** -rng.uniform(285, 320)])
     high = 10.0 ** rng.uniform(0, 120)
     assert outcome(count, "log(x)", {"x": (low, high)}, 1e-6) == "refused"
+    with pytest.raises(Infeasible) as why:
+        af.compile("log(x)", domain={"x": (low, high)}, eps=1e-6, method="tangent")
+    assert why.value.nearest is not None
+    assert outcome(count, "log(x)", {"x": (low, high)}, why.value.nearest["eps"]) == "proved"
 
 
 def test_exponentials_that_vanish_are_no_obstacle(count: Counter) -> None:
@@ -190,3 +197,71 @@ def test_shared_nodes_are_taken_once() -> None:
         assert all(a in done for a in args[node])
         done.add(node)
     assert sorted(done) == list(range(61))
+
+
+def test_long_sums_of_waves_are_refused_before_any_search(count: Counter) -> None:
+    rng = some(9)
+    total = "+".join(f"sin({k}*x+{rng.uniform(0, 6):.2f})" for k in range(1, rng.randint(260, 300)))
+    with pytest.raises(Infeasible) as why:
+        af.compile(total, domain={"x": (-1, 1)}, eps=1e-3, method="tangent")
+    assert count.candidates == 0 and count.steps < STEPS and why.value.nearest is not None
+
+
+def test_a_chain_of_sums_is_brought_to_order_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The canonical form of n terms applies a number of operations that grows like n, and keeps the function."""
+    made = []
+    for n in (100, 200):
+        rng, builder = some(n), Builder()
+        x = builder.var("x")
+        total = x
+        for k in range(n):
+            wave = builder.apply("sin", builder.apply("mul", builder.const(k + 2), x))
+            term = builder.apply("mul", builder.const(rng.randint(2, 9)), wave)
+            total = builder.apply(rng.choice(["add", "sub"]), *((total, term) if rng.random() < 0.5 else (term, total)))
+        graph, calls, apply = builder.graph([total]), [0], Builder.apply
+
+        def counted(*args: Any, apply: Any = apply, calls: list[int] = calls, **named: Any) -> Any:
+            calls[0] += 1
+            return apply(*args, **named)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Builder, "apply", counted)
+            form = canonical(graph)
+        at = np.linspace(-1, 1, 7)
+        one, other = (np.asarray(run(g, ArrayAlgebra(), {"x": at})[0]) for g in (graph, form))
+        assert np.allclose(one, other, rtol=1e-12, atol=1e-9)
+        made.append(calls[0])
+    assert made[1] < 2.5 * made[0]
+
+
+def test_nested_absolute_values_have_sharp_ranges_and_few_steps() -> None:
+    """|a| written 2 relu(a) − a, as a program has it: its range needs no bisection, and is that of |a|."""
+    rng, builder = some(10), Builder()
+    plain = folded = builder.var("x")
+    for _ in range(20):
+        shift = builder.const(Fraction(rng.randint(1, 50), 100))
+        plain = builder.apply("abs", builder.apply("sub", plain, shift))
+        inner = builder.apply("sub", folded, shift)
+        kink = builder.apply("relu", inner)
+        if rng.random() < 0.5:
+            kink = builder.apply("add", inner, builder.apply("relu", builder.apply("neg", inner)))
+        folded = builder.apply("sub", builder.apply("mul", builder.const(2), kink), inner)
+    box = Box(("x",), (-1.0,), (1.0,))
+    ((a, b),), ((c, d),) = (range_of(builder.graph([g]), box) for g in (plain, folded))
+    assert (a, b) == (c, d)
+    values = np.asarray(run(builder.graph([folded]), ArrayAlgebra(), {"x": np.linspace(-1, 1, 5001)})[0])
+    assert a <= values.min() and values.max() <= b
+
+
+def test_all_kinks_of_nested_absolute_values_are_found_in_one_walk(count: Counter) -> None:
+    rng = some(11)
+    inner = "x"
+    for _ in range(8):
+        inner = f"abs({inner}-{rng.uniform(0.05, 0.4):.3f})"
+    graph = parse(inner, ["x"])
+    found = [f.at for f in features(graph, -1.0, 1.0)]
+    assert count.steps < 80 * 3 * len(graph.nodes)
+    grid = np.linspace(-1, 1, 20_001)
+    values = np.asarray(run(graph, ArrayAlgebra(), {"x": grid})[0])
+    bends = grid[1:-1][np.abs(np.diff(values, 2)) > 0.5 * (grid[1] - grid[0])]
+    assert len(bends) and all(min(abs(b - f) for f in found) <= 1e-4 for b in bends)

@@ -152,9 +152,10 @@ def _require_few(steps: tuple[Step, ...]) -> None:
     """An estimate of the whole before the first search."""
     if len(steps) > _MOST_STEPS:
         raise Infeasible(f"compose: {len(steps):,} steps; at most {_MOST_STEPS} are fitted and proved one by one")
-    sizes = {(s.function, s.ranges): 0 if s.is_tensor else rough_keys(s.function, s.low, s.high) for s in steps}
-    if len(sizes) > _MOST_FITS:
-        raise Infeasible(f"compose: {len(sizes)} different steps; at most {_MOST_FITS} are fitted and proved")
+    different = {(s.function, s.ranges): s for s in steps}
+    if len(different) > _MOST_FITS:
+        raise Infeasible(f"compose: {len(different)} different steps; at most {_MOST_FITS} are fitted and proved")
+    sizes = {k: 0 if s.is_tensor else rough_keys(s.function, s.low, s.high) for k, s in different.items()}
     keys = sum(sizes[s.function, s.ranges] for s in steps)
     if len(steps) > 1 and keys > _MOST_KEYS:
         raise Infeasible(f"compose: about {keys:,.0f} keys in {len(steps)} steps; at most {_MOST_KEYS:,} are fitted")

@@ -40,7 +40,7 @@ from attnfun.targets import Box, natural_domain
 
 _SPLIT = 5
 _CANDIDATES = 6
-_WORK = 8_000  # operations, times kinks, of all steps that are weighed; past it the first alternative is taken
+_WORK = 8_000  # operations, times kinks, of all steps that are weighed; past it the smallest step is taken
 
 
 class Walk(Nodes):
@@ -156,6 +156,8 @@ class Walk(Nodes):
             yield lambda p: self._log_product(p, node.args[0])
         candidates = self.dominators(n)
         for u in [*candidates[:_CANDIDATES], *candidates[max(_CANDIDATES, len(candidates) - 2) :]]:
+            if self._spent > _WORK and u != candidates[-1]:
+                continue
             yield partial(self._fuse, n=n, u=u)
             if self.is_monomial(u):
                 yield partial(self._fuse_log, n=n, u=u)
@@ -353,10 +355,11 @@ class Walk(Nodes):
             needed.add(m)
             stack.extend(program.heads[m] if m in program.heads else graph.nodes[m].args)
         order = [(phi, program.heads[phi]) for phi in sorted(needed) if phi in program.heads]
-        return Finished(graph, tuple(order), tuple(tuple(self._plainly(program, u) for u in us) for _, us in order))
+        plainly = self._plainly(program)
+        return Finished(graph, tuple(order), tuple(tuple(plainly(u) for u in us) for _, us in order))
 
-    def _plainly(self, program: Program, u: int) -> Graph:
-        """A node of the program, its parts written as in the source."""
+    def _plainly(self, program: Program) -> Callable[[int], Graph]:
+        """A node of the program, its parts written as in the source; every node is written once for all of them."""
         build = Builder()
         source = build.copy(self.source.node(i) for i in range(len(self.source)))
         memo: dict[int, int] = {}
@@ -364,11 +367,14 @@ class Walk(Nodes):
         def needs(n: int) -> tuple[int, ...]:
             return () if n in program.meaning else program.builder.node(n).args
 
-        for n in arguments_first(u, needs, memo):
-            node = program.builder.node(n)
-            own = program.meaning.get(n)
-            if own is None:
-                memo[n] = build.apply(node.op, *(memo[a] for a in node.args), value=node.value)
-            else:
-                memo[n] = source[own]
-        return build.graph([memo[u]])
+        def plainly(u: int) -> Graph:
+            for n in arguments_first(u, needs, memo):
+                node = program.builder.node(n)
+                own = program.meaning.get(n)
+                if own is None:
+                    memo[n] = build.apply(node.op, *(memo[a] for a in node.args), value=node.value)
+                else:
+                    memo[n] = source[own]
+            return build.graph([memo[u]])
+
+        return plainly

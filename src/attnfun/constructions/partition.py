@@ -46,6 +46,7 @@ _SOFT_CELLS = 400
 _LARGE = 400  # operations of a target above which a quick estimate may refuse before the careful one
 _FEW, _HOPELESS = 4, 1_000  # variables above which it may, too, where that is so many times more than allowed
 _MOST_OUTPUTS = 64
+_LEAST_BOXES, _STEEP_WORK = 96, 300_000  # of the search for steep points: boxes, and operations on all of them
 _NARROWEST = 1e-7  # cell, as a part of its axis, that the search for cell counts looks at
 _BLURRED = 0.5  # of a cell, above which more cells hardly help
 _SHARPNESS = 4096.0  # walls of 2λ/S cells, λ about 14: thin, and what rounding moves them by does not depend on S
@@ -270,14 +271,21 @@ def _cell_counts(request: Request, blur: float) -> tuple[int, ...]:
     shares = shares / np.max(shares / widths)
     grown = shares * (1.02 + blur)
     low, high = _NARROWEST, 1.0
-    if _oscillation(request, X, base, grown * high) <= request.eps:
+
+    def within(h: Array) -> bool:
+        """Few points first: the largest change at some is no more than at all."""
+        few = slice(None, None, 16)
+        if math.isinf(request.norm) and not _oscillation(request, X[few], base[few], h) <= request.eps:
+            return False
+        return _oscillation(request, X, base, h) <= request.eps
+
+    if within(grown * high):
         low = high
     for _ in range(40):
         middle = math.sqrt(low * high)
         if high / low < 1.005:
             break
-        good = _oscillation(request, X, base, grown * middle) <= request.eps
-        low, high = (middle, high) if good else (low, middle)
+        low, high = (middle, high) if within(grown * middle) else (low, middle)
     counts = np.ceil(widths / (shares * low) - 1e-9)
     if not np.all(counts < 1e9):
         raise Infeasible("partition: more than 1e9 cells an axis would be needed", {"eps": request.eps * 10})
@@ -287,6 +295,7 @@ def _cell_counts(request: Request, blur: float) -> tuple[int, ...]:
 def steep_points(function: Function, boxes: int = 1500) -> Array:
     """Centres of the sub-boxes whose gradient, by ball ranges, may be largest: finds spikes that random points miss."""
     assert function.graph is not None
+    boxes = min(boxes, max(_LEAST_BOXES, _STEEP_WORK // len(function.graph.nodes)))
     box = function.box
     low, high = box.low_array[None], box.high_array[None]
     width = box.high_array - box.low_array
@@ -303,7 +312,8 @@ def steep_points(function: Function, boxes: int = 1500) -> Array:
                 for k, partial in enumerate(dual.partials):
                     if partial is not None:
                         size = np.broadcast_to(abs_uppers(np.asarray(partial, dtype=object)), steep.shape)
-                        steep = steep + np.where(np.isnan(size), np.inf, size) * width[k]
+                        with np.errstate(over="ignore"):
+                            steep = steep + np.where(np.isnan(size), np.inf, size) * width[k]
             keep = np.setdiff1d(np.arange(len(low)), worst)
             low, high = np.concatenate([low[keep], new_low]), np.concatenate([high[keep], new_high])
             score = np.concatenate([score[keep], steep])

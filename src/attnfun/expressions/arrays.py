@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -223,6 +224,7 @@ def _by_balls(quotient: Ratio, x: Array, wanted: Array) -> Array:
     return out
 
 
+@lru_cache(maxsize=4096)  # a scalar, which nobody can change
 @_quiet
 def _rounded(value: Fraction, dtype: np.dtype[Any]) -> Array:
     head = float(value)

@@ -35,11 +35,13 @@ class _Canonical:
     def __init__(self, graph: Graph, monic: bool) -> None:
         self.graph, self.monic = graph, monic
         self.out = Builder()
-        self.done: list[tuple[Fraction, int]] = []
+        self.done: dict[int, tuple[Fraction, int]] = {}
+        self.inner = _inner_sums(graph)
 
     def result(self) -> Graph:
         for i in range(len(self.graph.nodes)):
-            self.done.append(self._one(i))
+            if i not in self.inner:
+                self.done[i] = self._one(i)
         return self.out.graph([self._node(self.done[o]) for o in self.graph.outputs])
 
     def _node(self, value: tuple[Fraction, int]) -> int:
@@ -52,8 +54,10 @@ class _Canonical:
 
     def _one(self, i: int) -> tuple[Fraction, int]:
         node = self.graph.nodes[i]
-        args = [self.done[a] for a in node.args]
         op = node.op
+        if op in ("add", "sub"):
+            return self._sum(i)
+        args = [self.done[a] for a in node.args]
         if op == "const":
             assert isinstance(node.value, Fraction)
             return (node.value, self.out.const(1)) if node.value else (Fraction(0), self.out.const(1))
@@ -66,8 +70,6 @@ class _Canonical:
             return c, self._product([(args[0][1], 1), (args[1][1], 1 if op == "mul" else -1)])
         if op == "powi" and isinstance(node.value, int) and args[0][0] != 0 and abs(node.value) <= 64:
             return args[0][0] ** node.value, self._product([(args[0][1], node.value)])
-        if op in ("add", "sub"):
-            return self._sum([(args[0], 1), (args[1], 1 if op == "add" else -1)])
         if op in _EVEN and args[0][0] < 0:
             return Fraction(1), self.out.apply(op, self._node((-args[0][0], args[0][1])))
         if op in _ODD and args[0][0] < 0:
@@ -125,10 +127,17 @@ class _Canonical:
             else:
                 terms[node] = terms.get(node, Fraction(0)) + coefficient
 
-    def _sum(self, parts: list[tuple[tuple[Fraction, int], int]]) -> tuple[Fraction, int]:
+    def _sum(self, i: int) -> tuple[Fraction, int]:
+        """The sum that ends at node i, with all the sums that only it needs: each of them is walked once."""
         terms: dict[int, Fraction] = {}
-        for (coefficient, node), sign in parts:
-            self._terms(coefficient * sign, node, terms)
+        stack = [(i, 1)]
+        while stack:
+            j, sign = stack.pop()
+            if j == i or j in self.inner:
+                source = self.graph.nodes[j]
+                stack += [(source.args[0], sign), (source.args[1], sign if source.op == "add" else -sign)]
+            else:
+                self._terms(self.done[j][0] * sign, self.done[j][1], terms)
         one = self.out.const(1)
         kept = sorted((n, c) for n, c in terms.items() if c and n != one)
         constant = terms.get(one, Fraction(0))
@@ -152,3 +161,14 @@ class _Canonical:
             value = constant * scale
             total = self.out.apply("add" if value > 0 else "sub", total, self.out.const(abs(value)))
         return 1 / scale, total
+
+
+def _inner_sums(graph: Graph) -> set[int]:
+    """Sums that one other sum needs, and nothing else does."""
+    uses = [0] * len(graph.nodes)
+    for o in graph.outputs:
+        uses[o] += 2
+    for node in graph.nodes:
+        for a in node.args:
+            uses[a] += 1 if node.op in ("add", "sub") else 2
+    return {i for i, node in enumerate(graph.nodes) if node.op in ("add", "sub") and uses[i] == 1}

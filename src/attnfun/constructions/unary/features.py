@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnfun.constructions.unary.keys import Array
 from attnfun.expressions import ArrayAlgebra, Graph, run, run_all
@@ -78,13 +79,11 @@ def features(graph: Graph, low: float, high: float) -> tuple[Feature, ...]:
     u = np.unique(u)
     table = _arguments(graph, guards, u)
     inside = (u >= low) & (u <= high)
-    places: list[float] = []
-    for row, i in enumerate(guards):
-        places += _roots(graph, i, u, table[row])
+    places = _roots(graph, guards, u, table)
     found: dict[float, bool] = {}
-    for s in sorted({_snapped(v, low, high) for v in places}):
-        at = _arguments(graph, guards, np.array([s]))[:, 0]
-        near = np.abs(at) <= 1e-11 * np.nanmax(np.where(inside, np.abs(table), 0.0), axis=1) + 1e-300
+    small = 1e-11 * np.nanmax(np.where(inside, np.abs(table), 0.0), axis=1) + 1e-300
+    at = np.array(sorted({_snapped(v, low, high) for v in places}))
+    for s, near in zip(at.tolist(), (np.abs(_arguments(graph, guards, at)) <= small[:, None]).T, strict=True):
         kinks = [graph.nodes[i].op in KINKS for i, hit in zip(guards, near, strict=True) if hit]
         if not kinks:
             continue
@@ -100,9 +99,13 @@ def _is_guard(op: str, value: object) -> bool:
 
 def _arguments(graph: Graph, guards: list[int], u: Array) -> Array:
     """(guards, len(u)) what must not vanish, at the points u."""
+    return np.array(_each(graph, guards, u), dtype=np.float64)
+
+
+def _each(graph: Graph, guards: list[int], u: Array) -> list[Array]:
+    rows = []
     with np.errstate(all="ignore"):
         nodes = run_all(graph, ArrayAlgebra(), {graph.variables[0]: u})
-        rows = []
         for i in guards:
             node = graph.nodes[i]
             first = np.asarray(nodes[node.args[0]], dtype=np.float64)
@@ -113,26 +116,43 @@ def _arguments(graph: Graph, guards: list[int], u: Array) -> Array:
             elif node.op in _ROOTS:
                 first = _ROOTS[node.op](first)
             rows.append(np.broadcast_to(first, u.shape))
-    return np.array(rows, dtype=np.float64)
+    return rows
 
 
-def _roots(graph: Graph, guard: int, u: Array, g: Array) -> list[float]:
-    """Sign changes of the guard's argument, each bisected to neighbouring doubles; exact zeros on the grid."""
-    found = [float(v) for v in u[g == 0]] if 0 < int((g == 0).sum()) <= 64 else []
-    if (g == 0).all():
-        return []
-    change = np.flatnonzero((np.sign(g[:-1]) * np.sign(g[1:]) < 0) & np.isfinite(g[:-1] + g[1:]))
-    if len(change) == 0 or len(change) > 400:
+def _roots(graph: Graph, guards: list[int], u: Array, table: Array) -> list[float]:
+    """Sign changes of the guards' arguments, each bisected to neighbouring doubles; exact zeros on the grid.
+
+    All are bisected at once: the graph is walked once a step, however many guards it has.
+    """
+    found: list[float] = []
+    changes: list[tuple[int, NDArray[np.intp]]] = []
+    for i, g in zip(guards, table, strict=True):
+        if (g == 0).all():
+            continue
+        found += [float(v) for v in u[g == 0]] if int((g == 0).sum()) <= 64 else []
+        change = np.flatnonzero((np.sign(g[:-1]) * np.sign(g[1:]) < 0) & np.isfinite(g[:-1] + g[1:]))
+        if 0 < len(change) <= 400:
+            changes.append((i, change))
+    if not changes:
         return found
-    left, right, sign = u[change].copy(), u[change + 1].copy(), np.sign(g[change])
+    own = [i for i, _ in changes]
+    cuts = np.cumsum([0, *(len(change) for _, change in changes)])
+
+    def argument(points: Array) -> Array:
+        """At every point the argument of the guard that the point belongs to."""
+        each = _each(graph, own, points)
+        return np.concatenate([row[a:b] for row, a, b in zip(each, cuts[:-1], cuts[1:], strict=True)])
+
+    at = np.concatenate([change for _, change in changes])
+    rows = np.repeat([guards.index(i) for i in own], np.diff(cuts))
+    left, right, sign = u[at], u[at + 1], np.sign(table[rows, at])
     for _ in range(70):
         middle = left + (right - left) / 2
-        m = _arguments(graph, [guard], middle)[0]
-        upper = m * sign > 0
+        upper = argument(middle) * sign > 0
         left, right = np.where(upper, middle, left), np.where(upper, right, middle)
-    ends = np.abs(_arguments(graph, [guard], np.concatenate([left, right]))[0]).reshape(2, -1)
+    ends = np.abs(np.array([argument(left), argument(right)]))
     best = np.where(ends[0] <= ends[1], left, right)
-    small = ends.min(axis=0) <= np.maximum(np.abs(g[change]), np.abs(g[change + 1]))  # a pole grows instead
+    small = ends.min(axis=0) <= np.maximum(np.abs(table[rows, at]), np.abs(table[rows, at + 1]))  # a pole grows instead
     return found + [float(v) for v in best[small]]
 
 

@@ -27,6 +27,7 @@ from attnfun.constructions.unary.project import Pieces, Sample
 from attnfun.errors import Infeasible
 from attnfun.expressions import Graph
 
+MOST = 400  # keys that are tried
 _NEAR = 12.0  # ratio of the distances to a nearby singular point above which only a ladder is tried
 _FELT = 1.8  # and above which a ladder is one of the starts
 _KINK_SHARE = 0.3  # of eps that the rounding of a kink may cost
@@ -111,6 +112,8 @@ def problem(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Pr
         if feature.kink:
             steep = _steepness(graph, feature, low, high, eps)
             if steep > 0:
+                if len(kinks) == MOST // 3:  # each has a head of its own, of three keys at least
+                    raise Infeasible(f"tangent: more than {MOST // 3} kinks; at most {MOST} keys are tried")
                 kinks.append(Side(feature.at, 1, 1 / steep, high - feature.at, steep))
             continue
         for side, far in ((1, high), (-1, low)):
@@ -123,9 +126,11 @@ def problem(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Pr
                     near.append(Side(feature.at, side, 0.25 * distance, 1.1 * outer))
                 continue
             if 0 < distance < _FINEST[dtype]:
+                reach = float(np.ptp(values(graph, np.concatenate([[low], np.linspace(low, high, 65)])))) / 2
                 raise Infeasible(
                     f"tangent: the interval begins {distance:.3g} from the singular point {feature.at:.6g}; heads in "
-                    f"{dtype} follow it down to about {_FINEST[dtype]:.0e}"
+                    f"{dtype} follow it down to about {_FINEST[dtype]:.0e}",
+                    {"eps": float(f"{1.1 * reach:.2g}")} if eps < reach < math.inf else None,  # a constant
                 )
             inner = 0.1 * distance if distance > 0 else 0.4 * _inner(graph, feature.at, side, outer, eps, dtype)
             if inner < 0.3 * outer:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnfun.constructions.unary.keys import Array, Keys
-from attnfun.constructions.unary.layout import Layout, Problem, layouts
+from attnfun.constructions.unary.layout import MOST, Layout, Problem, layouts
 from attnfun.constructions.unary.project import Pieces, Sample, columns, solve, tune
 from attnfun.errors import Infeasible
 
@@ -26,8 +26,8 @@ _RIDGE = {"float64": 1 / 30, "float32": 1 / 10}
 _LEAST = {"float64": 0.0, "float32": 8 * 2.0**-24}  # of the ridge: about what rounding costs a unit of value
 _GOAL = {"float64": 0.75, "float32": 0.4}  # of eps, where tuning stops
 _CAP = {"float64": 100.0, "float32": 25.0}
-_MOST = 400  # keys
 _HOPELESS = 3  # times as many keys as are tried: a guess beyond that ends the search before it begins
+_PROVABLE = 30_000  # operations times pieces of the mesh: proofs by Taylor forms take no more
 _WORK = 6e8  # rough flops of all tuning
 _TUNABLE = 64  # keys: past that, tuning costs more than it saves
 _RESOLUTIONS = 0.3 * 1.12 ** np.arange(60)
@@ -135,15 +135,21 @@ def passes(p: Problem, c: Candidate) -> bool:
 def search(p: Problem, quick: bool) -> Candidate:
     """The best candidate found; the caller looks at its error, for it may miss ε.
 
-    A smooth function for which the mesh counts far more keys than are ever tried is refused before any search.
+    A smooth function for which the mesh counts far more keys than are ever tried is refused before any search, and so
+    is one of so many operations that no proof would look at each of its cells.
     """
-    if not (p.ladders or p.kinks) and p.guess > _HOPELESS * _MOST:
-        reach = float(np.ptp(p.sample(1).f)) / 2
-        raise Infeasible(
+    if not (p.ladders or p.kinks) and p.guess > _HOPELESS * MOST:
+        raise _refusal(
+            p,
             f"tangent: about {p.guess:,} keys or more would be needed for {p.eps:.2g} on an interval of width "
-            f"{p.high - p.low:.3g}, and at most {_MOST} are tried: it would have to be {p.guess / _MOST:.2g} times "
+            f"{p.high - p.low:.3g}, and at most {MOST} are tried: it would have to be {p.guess / MOST:.2g} times "
             "shorter or more",
-            {"eps": float(f"{1.1 * reach:.2g}")} if math.isfinite(reach) and reach > p.eps else None,
+        )
+    if len(p.mesh) * len(p.graph.nodes) > _PROVABLE:
+        raise _refusal(
+            p,
+            f"tangent: {len(p.graph.nodes):,} operations on {len(p.mesh):,} pieces of the interval are more than a "
+            f"proof of {p.eps:.2g} can go through",
         )
     families = layouts(p)
     if p.ladders:
@@ -165,11 +171,18 @@ def search(p: Problem, quick: bool) -> Candidate:
     return tuned if tuned is not None and p.dtype == "float32" and tuned.cost < nearest.cost else nearest
 
 
+def _refusal(p: Problem, why: str) -> Infeasible:
+    """Refused before any search; a constant is what can be had."""
+    reach = float(np.ptp(p.sample(1).f)) / 2
+    nearest = {"eps": float(f"{1.1 * reach:.2g}")} if math.isfinite(reach) and reach > p.eps else None
+    return Infeasible(why, nearest)
+
+
 def _first_untuned(p: Problem, families: list[Layout]) -> tuple[int, Candidate] | None:
     """The untuned candidate with the fewest keys, and its layout."""
     best: tuple[int, Candidate] | None = None
     for i, layout in enumerate(families):
-        found = _coarsest(p, layout, best[1].keys - 1 if best is not None else _MOST)
+        found = _coarsest(p, layout, best[1].keys - 1 if best is not None else MOST)
         if found is not None:
             best = (i, found)
     return best
@@ -186,8 +199,8 @@ def _within(layout: Layout, resolutions: tuple[float, ...]) -> Iterator[Pieces]:
     """The layout at the resolutions, up to the first with more keys than are tried, which is made coarser."""
     for rho in resolutions:
         pieces = layout(rho)
-        if sum(k.size for k in pieces) > _MOST:
-            yield _sized(layout, _MOST)
+        if sum(k.size for k in pieces) > MOST:
+            yield _sized(layout, MOST)
             return
         yield pieces
 
@@ -208,7 +221,7 @@ def _coarsest(p: Problem, layout: Layout, most: int) -> Candidate | None:
     while high > 0 and sum(k.size for k in layout(float(_RESOLUTIONS[high - 1]))) > most:
         high -= 1
     best: Candidate | None = None
-    probe = high - 1 if most < _MOST else min(12, high - 1)
+    probe = high - 1 if most < MOST else min(12, high - 1)
     while high - low > 1:
         c = _untuned(p, layout(float(_RESOLUTIONS[probe])))
         if passes(p, c):

@@ -27,7 +27,7 @@ _LEAST = {"float64": 0.0, "float32": 8 * 2.0**-24}  # of the ridge: about what r
 _GOAL = {"float64": 0.75, "float32": 0.4}  # of eps, where tuning stops
 _CAP = {"float64": 100.0, "float32": 25.0}
 _HOPELESS = 3  # times as many keys as are tried: a guess beyond that ends the search before it begins
-_PROVABLE = 30_000  # operations times pieces of the mesh: proofs by Taylor forms take no more
+_PROVABLE = 30_000  # operations times pieces of the mesh: the budget of a proof by Taylor forms
 _WORK = 6e8  # rough flops of all tuning
 _TUNABLE = 64  # keys: past that, tuning costs more than it saves
 _RESOLUTIONS = 0.3 * 1.12 ** np.arange(60)
@@ -148,8 +148,8 @@ def search(p: Problem, quick: bool) -> Candidate:
     if len(p.mesh) * len(p.graph.nodes) > _PROVABLE:
         raise _refusal(
             p,
-            f"tangent: {len(p.graph.nodes):,} operations on {len(p.mesh):,} pieces of the interval are more than a "
-            f"proof of {p.eps:.2g} can go through",
+            f"tangent: {len(p.graph.nodes):,} operations on {len(p.mesh):,} pieces of the interval are past the "
+            f"{_PROVABLE:,} that are budgeted for a proof",
         )
     families = layouts(p)
     if p.ladders:

@@ -21,7 +21,6 @@ SLOW = pytest.mark.slow
 REFUSED = {
     **{(one.name, "partition"): "cells as published" for one in EXAMPLES},
     ("relu-net", "one-layer-softmax"): "cells",
-    ("swap", "one-layer-softmax"): "cells",
 }
 FITS = [
     pytest.param(

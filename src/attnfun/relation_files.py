@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from attnfun.certify import Certificate
+from attnfun.certify.expansion import prove_by_expansion
 from attnfun.certify.relation import core_that_fits, prove_by_relation
 from attnfun.certify.relation_cells import core_of_cells, prove_by_relation_cells
 from attnfun.certify.relation_sampled import sampled_certificate
-from attnfun.certify.relation_sum import prove_by_expansion
 from attnfun.network.cells import Cells
 from attnfun.network.relation_file import FORMAT, Towers, load_relation
 from attnfun.network.relation_forms import CELLS, SLICES, TERMS, load_cells, load_slices, load_terms, target_of

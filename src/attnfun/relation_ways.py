@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from attnfun.certify import Certificate, Status
+from attnfun.certify.expansion import feature_sizes, prove_by_expansion
 from attnfun.certify.relation_cells import prove_by_relation_cells
 from attnfun.certify.relation_sampled import measured, sampled_certificate
-from attnfun.certify.relation_sum import feature_sizes, prove_by_expansion
 from attnfun.errors import AttnfunError, Infeasible, InvalidRequest
 from attnfun.expressions.graph import NOT_ANALYTIC
 from attnfun.limits.relation_rank import rank_lower

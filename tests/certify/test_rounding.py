@@ -11,7 +11,7 @@ from flint import arb
 import attnfun as af
 from attnfun.certify import Status, prove
 from attnfun.certify.exact import network_at
-from attnfun.certify.rounding import form_rounding, hypotheses, line_bounds, rounding_bound, weights_on_boxes
+from attnfun.certify.rounding import EXP_UNITS, form_rounding, hypotheses, line_bounds, rounding_bound, weights_on_boxes
 from attnfun.certify.view import HeadView, view
 from attnfun.expressions import precision
 from attnfun.network import Axis, Head, Layer, Network, evaluate, literal, rounded, routes
@@ -186,7 +186,7 @@ def test_the_worst_that_the_model_allows_is_within_the_bound_and_near_it(kind: s
         gap = logits.max(axis=1, keepdims=True) - logits
         p = np.exp(-gap)
         h = (p @ v) / p.sum(axis=1)
-        d = unit * (np.abs(q * axis.slopes) + np.abs(logits) + 2 * gap + 10 * (1 + n // 64))
+        d = unit * (np.abs(q * axis.slopes) + np.abs(logits) + 2 * gap + EXP_UNITS["float32"] * (1 + n // 64))
         g = (n + 8) * unit
         for sign in (1, -1):
             shifted = sign * np.where(v >= h[:, None], d, -d) - gap

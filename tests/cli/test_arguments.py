@@ -108,7 +108,7 @@ def test_csv_points(tmp_path: Path) -> None:
         (b"x,y\n1,two\n", "line 2"),
         (b"x,y\n1\n", "fewer cells"),
         (b"", "no column"),
-        (b"\xff\xfe\x00", "CSV"),
+        (b"\xff\xfe\x00", "not UTF-8 text"),
     ],
 )
 def test_a_bad_csv_says_where(tmp_path: Path, content: bytes, said: str) -> None:

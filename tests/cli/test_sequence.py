@@ -39,7 +39,7 @@ def test_a_sequence_is_built_saved_drawn_verified_shown_and_evaluated(
     assert values["outputs"] == ["output_1", "output_2", "output_3", "output_4"]
     assert max(values["errors"][0]) <= made["error"]
     assert main(["show", file]) == 0
-    assert "proved" in capsys.readouterr().out
+    assert "as stored, not verified" in capsys.readouterr().out
 
 
 def test_rows_and_a_leading_minus(capsys: pytest.CaptureFixture[str]) -> None:

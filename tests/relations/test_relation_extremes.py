@@ -16,6 +16,7 @@ from attnfun.certify.coefficients import expansion
 from attnfun.errors import Infeasible
 from attnfun.expressions import parse, precision
 from attnfun.limits.relation_rank import rank_lower
+from attnfun.network.claim import Claim
 from attnfun.targets.jumps import smoothed
 from attnfun.targets.relation import Relation
 
@@ -103,20 +104,25 @@ def test_the_box_of_a_ternary_relation_may_be_where_it_is_huge() -> None:
 
 
 @pytest.mark.parametrize("eps", [10**400, True, "1", -1, 0])
-def test_a_stored_tolerance_that_is_none_is_damage(eps: object, tmp_path: Path) -> None:
+def test_a_stored_tolerance_that_is_none_is_damage(
+    eps: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "r.safetensors"
     found = af.relation("x*y", *ONE, 1e-3, features_only=True)
-    dataclasses.replace(found, request={"eps": eps}).save(path)
+    made = Claim.to_json
+    monkeypatch.setattr(Claim, "to_json", lambda claim: {**made(claim), "eps": eps})
+    found.save(path)
     for read in (af.verify, af.load):
         with pytest.raises(af.DamagedFile, match="eps"):
             read(path)
 
 
-def test_a_file_without_a_tolerance_is_read_and_proved(tmp_path: Path) -> None:
+def test_a_file_without_a_tolerance_is_read_and_bounded(tmp_path: Path) -> None:
     path = tmp_path / "r.safetensors"
     found = af.relation("x*y", *ONE, 1e-3, features_only=True)
     dataclasses.replace(found, request={"eps": None}).save(path)
-    assert af.verify(path).status is Status.PROVED
+    assert af.verify(path).status is Status.BOUNDED
+    assert af.verify(path, eps=1e-3).status is Status.PROVED
     assert af.load(path).record()["rank"] == 1
 
 

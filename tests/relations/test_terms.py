@@ -10,7 +10,7 @@ import pytest
 
 import attnfun as af
 from attnfun.certify import Status
-from attnfun.certify.relation_sum import feature_sizes, prove_by_expansion
+from attnfun.certify.expansion import feature_sizes, prove_by_expansion
 from attnfun.cli import main
 from attnfun.errors import Infeasible, InvalidRequest, NotPositive
 from attnfun.expressions import ArrayAlgebra, run

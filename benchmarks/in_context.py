@@ -45,8 +45,8 @@ CASES = (
     Case("ridge", (15, 150), 1e-6, 75, "gd"),
     Case("lasso", (29, 95), 1e-6, 28),
     Case("lasso", (29, 95), 2e-9, 42),
-    Case("logistic", (29, 95), 1e-6, 75),
-    Case("logistic", (29, 95), 1e-8, 98),
+    Case("logistic", (29, 95), 1e-6, 46),
+    Case("logistic", (29, 95), 1e-8, 67),
     Case("ridge", (30, 96), 3e-6, 12, "chebyshev", "float32"),
 )
 

@@ -5,8 +5,12 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 JOBS   ?= 2
 
+# Tests start many short processes: what is compiled once is not compiled again.
+unexport PYTHONDONTWRITEBYTECODE
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench suites float32 in-context relations retrieval finite neighbours studies studies-full fuzz lint tables claims clean
+.PHONY: help demo test test-slow bench suites float32 in-context relations retrieval finite neighbours studies studies-full fuzz goldens lint tables claims clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,13 +22,16 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(READY) ## compile, verify, evaluate and draw one function (writes demo.safetensors, demo.png)
-	$(BIN)/python -m attnfun.demo
+	$(BIN)/python -m attnfun.lab.demo
 
-test: lint ## ruff, mypy and the tests (slow ones left out)
-	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow"
+test: $(READY) ## ruff, mypy and the tests (slow ones left out), mypy beside the tests
+	$(BIN)/ruff check src tests benchmarks
+	@$(BIN)/mypy > $(VENV)/mypy.txt 2>&1 & types=$$!; \
+	$(PYTEST) -m "not slow"; tests=$$?; \
+	wait $$types; types=$$?; cat $(VENV)/mypy.txt; exit $$((tests ? tests : types))
 
 test-slow: $(READY) ## the slow tests
-	$(BIN)/python -m pytest -n $(JOBS) -q -m slow
+	$(PYTEST) -m slow
 
 bench: $(READY) ## the table of what the project must show
 	$(BIN)/python benchmarks/table.py
@@ -62,15 +69,19 @@ studies-full: $(READY) ## every study at full size: more seeds, steps and settin
 fuzz: $(READY) ## 2,000 soundness cases against the checker, with figures
 	$(BIN)/python tests/certify/test_fuzz.py
 
+BASE ?= HEAD
+goldens: $(READY) ## the same requests over all kinds at the commit BASE and here, bit for bit (about two minutes)
+	$(BIN)/python tests/goldens/goldens.py --base $(BASE)
+
 lint: $(READY) ## ruff and mypy
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/mypy
 
 tables: $(READY) ## write the shipped keys of squares, logs, powers and exponentials (about five minutes)
-	$(BIN)/python -m attnfun.constructions.unary.make_tables
+	$(BIN)/python -m attnfun.kinds.function.build.unary.make_tables
 
 claims: $(READY) ## write CLAIMS.md from the code's own registry
-	$(BIN)/python -m attnfun.claims > CLAIMS.md.new && mv CLAIMS.md.new CLAIMS.md
+	$(BIN)/python -m attnfun.lab.claims > CLAIMS.md.new && mv CLAIMS.md.new CLAIMS.md
 
 clean: ## remove the environment and everything generated
 	rm -rf $(VENV) build dist demo.png demo.safetensors attnfun-studies .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks

@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 import attnfun as af
-from attnfun.approximant import Approximant
 from attnfun.cli.suite import read_suite, select
+from attnfun.kinds.function.view import Approximant
 
 PROVED_AT = 1e-4
 MEASURED_WITHIN = 1e-5

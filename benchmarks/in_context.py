@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 import attnfun as af
-from attnfun.targets.in_context import InContextTask
-from attnfun.targets.in_context_exact import exact_predictions, example_prompts
+from attnfun.kinds.in_context.exact import exact_predictions, example_prompts
+from attnfun.kinds.in_context.target import InContextTask
 
 DIM, EXAMPLES, SETS, SEED = 8, 64, 10, 7
 
@@ -72,7 +72,7 @@ def worst(net: af.InContextSolver, prompts: list[tuple[np.ndarray, np.ndarray, n
     for X, y, queries in prompts:
         error = max(error, float(np.abs(net.predict(X, y, queries) - reference(net.task, X, y, queries)).max()))
         if net.task.task == "lasso":
-            from attnfun.targets.in_context_exact import exact_coefficients
+            from attnfun.kinds.in_context.exact import exact_coefficients
 
             support &= np.array_equal(net.coefficients(X, y) != 0, exact_coefficients(net.task, X, y) != 0)
     return error, support

@@ -98,7 +98,7 @@ def main() -> None:
             worst, single, whole = attack(found, options.points)
             if not worst <= found.certificate.error[1]:
                 raise SystemExit(f"VIOLATION: {name} {d} {eps}: {worst} above {found.certificate.error[1]}")
-            keys = found.record().get("keys", "-")
+            keys = "-" if found.features_only else found.cost.keys
             flag = "" if found.rank <= goal else "  ABOVE THE GOAL"
             print(
                 f"{name:8} {d:>2} {eps:>6.0e} {found.rank:>5} {found.rank_lower:>5} {goal:>5}"

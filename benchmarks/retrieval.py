@@ -19,7 +19,7 @@ import numpy as np
 from flint import arb
 
 import attnfun as af
-from attnfun.expressions import precision
+from attnfun.language import precision
 
 UTILITY = "exp(-2*((x1 - y1)**2 + (x2 - y2)**2))"
 LEFT, RIGHT = {"x1": (0, 1), "x2": (0, 1)}, {"y1": (0, 1), "y2": (0, 1)}

@@ -11,10 +11,10 @@ import pytest
 
 import attnfun as af
 from attnfun.cli import main
-from attnfun.constructions.neighbours import full_rank
 from attnfun.errors import InvalidRequest
+from attnfun.kinds.neighbours.bounds import full_rank_error
+from attnfun.limits.plan_tasks import _trials
 from attnfun.limits.separation.matching import average_bits
-from attnfun.plan_tasks import _trials
 
 SCORES = np.random.default_rng(0).normal(size=(20, 5)) @ np.random.default_rng(1).normal(size=(5, 15))
 ASKED: list[dict[str, Any]] = [
@@ -171,7 +171,7 @@ def test_no_head_is_said_to_do_where_none_is_proved_to() -> None:
     found = af.plan("furthest-neighbour", dim=2, context=3, eps=0.01)
     assert not any(c.verdict == "constructed" for c in found.cells) and not found.constructions
     with pytest.raises(InvalidRequest, match="3 dimensions"):
-        full_rank.proved_error(2, 3, 100.0, False)
+        full_rank_error(2, 3, 100.0, False)
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4])

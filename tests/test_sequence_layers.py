@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.constructions.sequence import METHODS
-from attnfun.network import Apply, Spread
+from attnfun.kinds.sequence.build import METHODS
+from attnfun.kinds.sequence.network import Apply, Spread
 
 LINE = {"x": (-1.0, 1.0)}
 MOST = {"two-layer": 2, "one-layer-softmax": 2, "partition": 1}

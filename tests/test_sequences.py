@@ -10,10 +10,10 @@ import pytest
 
 import attnfun as af
 from attnfun.certify import Status
-from attnfun.certify.sequence import probes
-from attnfun.constructions.sequence import METHODS, partition_size
-from attnfun.sequence_examples import EXAMPLES, example, relu_network
-from attnfun.targets import SequenceMap
+from attnfun.kinds.sequence.build import METHODS, partition_size
+from attnfun.kinds.sequence.examples import EXAMPLES, example, relu_network
+from attnfun.kinds.sequence.prove import probes
+from attnfun.kinds.sequence.target import SequenceMap
 
 LINE = {"x": (-1.0, 1.0)}
 SLOW = pytest.mark.slow

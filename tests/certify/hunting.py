@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from attnfun.certify import Certificate, Status
+from attnfun.language.domain import Box
+from attnfun.language.function import Function
 from attnfun.network import Axis, Head, Layer, Network, evaluate, rounded
-from attnfun.targets import Box, Function
 
 Array = npt.NDArray[np.float64]
 BOUNDS = (Status.PROVED, Status.BOUNDED, Status.CONDITIONAL)

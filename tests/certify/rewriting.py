@@ -10,8 +10,8 @@ import numpy as np
 from flint import arb
 
 from attnfun.errors import InvalidRequest
-from attnfun.expressions import BallAlgebra, Builder, Graph, Node, precision, run
-from attnfun.targets.domain import Box
+from attnfun.language import BallAlgebra, Builder, Graph, Node, precision, run
+from attnfun.language.domain import Box
 
 HALF = Fraction(1, 2)
 FUNCTIONS = (

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.certify.sequence import probes
-from attnfun.network import Apply, Axis, Gather, Head, Layer, Network, SequenceNetwork
-from attnfun.targets import SequenceMap
+from attnfun.kinds.sequence.network import Apply, Gather, SequenceNetwork
+from attnfun.kinds.sequence.prove import probes
+from attnfun.kinds.sequence.target import SequenceMap
+from attnfun.network import Axis, Head, Layer, Network
 
 
 def spoilt(network: SequenceNetwork, rng: np.random.Generator, size: float) -> SequenceNetwork:

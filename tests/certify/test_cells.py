@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.certify import Status, prove
+from attnfun.certify import Status
 from attnfun.certify.cells import cells, leak, prove_by_cells, walls
 from attnfun.certify.rounding import cell_rounding
 from attnfun.certify.view import LineAxis, Undecided, view
 from attnfun.errors import Infeasible
-from attnfun.expressions import precision
+from attnfun.kinds.function.prove import prove
+from attnfun.language import precision
 from attnfun.network import Network, evaluate, literal, rounded, routes
 from certify.hunting import BOUNDS, assert_sound, function, line_network, with_arrays, worst_error
 

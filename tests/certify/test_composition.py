@@ -16,17 +16,20 @@ import torch
 from flint import arb
 
 import attnfun as af
-from attnfun.approximant import Approximant
-from attnfun.certify import Certificate, Status, prove
+from attnfun.certify import Certificate, Status
 from attnfun.certify.composition import Composition
 from attnfun.certify.unary import modulus, prove_unary
 from attnfun.certify.view import HeadView, LineAxis, View
 from attnfun.certify.witness import outputs_at
 from attnfun.errors import DamagedFile
-from attnfun.expressions import ArrayAlgebra, Graph, Node, parse, precision, run
-from attnfun.network import Axis, Head, Label, Labels, Layer, Network, evaluate, load, routes, save, stream
-from attnfun.targets import Box, Function
+from attnfun.kinds.function.prove import prove
+from attnfun.kinds.function.view import Approximant
+from attnfun.language import ArrayAlgebra, Graph, Node, parse, precision, run
+from attnfun.language.domain import Box
+from attnfun.language.function import Function
+from attnfun.network import Axis, Head, Label, Labels, Layer, Network, evaluate, routes, stream
 from certify.hunting import Array, assert_sound, errors, worst_error, zero_network
+from stored import load, save
 
 torch.set_num_threads(1)
 
@@ -338,7 +341,7 @@ def test_a_label_of_infinite_size_is_damage() -> None:
     data = labels.to_json()
     data["coordinates"][0][1] = math.inf
     with pytest.raises(DamagedFile):
-        Labels.from_json(data, 1)
+        Labels.from_json(data)
 
 
 # ---------------------------------------------------------------- programs that are not the target everywhere
@@ -477,7 +480,7 @@ def test_underflow_of_read_outs_is_counted() -> None:
     ("target", "domain"),
     [
         ("a*b/(c**2*d)", "a=1:5;b=1:5;c=1:5;d=1:5"),
-        ("p*(q + r*s*sin(t))", "p=1:5;q=1:5;r=1:5;s=1:5;t=1:5"),
+        ("p*(q + r*sin(t))", "p=1:5;q=1:5;r=1:5;t=1:5"),
         ("exp(-(x - y)**2)/z", "x=1:3;y=1:3;z=1:3"),
         ("exp(-(1.6*abs(x - 0.767) + 0.5*abs(y - 0.741)))", "x=0:1;y=0:1"),
         ("(1 + 1.9*x + 0.3*y + 0.7*z)**(-4)", "x=0:1;y=0:1;z=0:1"),
@@ -487,7 +490,7 @@ def test_targets_proved_for_float32_hold_in_torch_float32(target: str, domain: s
     """1e-4 of the range, proved for float32; torch and NumPy at inputs that are no float32 numbers, and at corners."""
     net = af.compile(target, domain=domain, eps=1e-4, relative=True, dtype="float32")
     assert net.certificate.status is Status.PROVED
-    X = net.target.box.probe(20_000, np.random.default_rng(5))
+    X = net.target.box.probe(5_000, np.random.default_rng(5))
     truth = net.target.values(X).reshape(len(X), -1)
     module = net.to_torch("float32")
     with torch.no_grad():

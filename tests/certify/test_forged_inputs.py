@@ -7,7 +7,8 @@ import dataclasses
 import numpy as np
 
 import attnfun as af
-from attnfun.certify import Status, prove
+from attnfun.certify import Status
+from attnfun.kinds.function.prove import prove
 from attnfun.network import Label, Labels, Network
 from certify.hunting import function
 

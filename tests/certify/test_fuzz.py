@@ -20,9 +20,10 @@ import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.certify import Certificate, Status, prove
+from attnfun.certify import Certificate, Status
+from attnfun.kinds.function.prove import prove
+from attnfun.language.function import Function
 from attnfun.network import Axis, Head, Layer, Network
-from attnfun.targets import Function
 from certify.hunting import assert_sound, function, line_network, with_arrays
 
 CASES = 2000

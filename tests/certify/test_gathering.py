@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.certify.gathering import Known, aggregate, copies, largest_lack, widened
 from attnfun.certify.view import Undecided
-from attnfun.network import GatherHead
+from attnfun.kinds.sequence.network import GatherHead
+from attnfun.kinds.sequence.prove_gathering import Known, aggregate, copies, largest_lack, widened
 
 BETA = 50.0
 

@@ -22,8 +22,8 @@ from attnfun.certify.normal_form import Forms, constant, scale
 from attnfun.certify.signs import Sign, Signs
 from attnfun.certify.view import Undecided
 from attnfun.errors import InvalidRequest
-from attnfun.expressions import BallAlgebra, Builder, parse, precision, run
-from attnfun.targets.domain import Box
+from attnfun.language import BallAlgebra, Builder, parse, precision, run
+from attnfun.language.domain import Box
 from certify.rewriting import differ, mutated, random_graph, rewritten
 
 ANY, POSITIVE, NEGATIVE = "x=-1:2;y=-1.5:1;z=-1:1", "x=1:2;y=0.5:3;z=1:5", "x=-2:-1;y=-3:-0.5;z=-5:-1"

@@ -9,11 +9,12 @@ import pytest
 from flint import arb
 
 import attnfun as af
-from attnfun.certify import Status, prove
+from attnfun.certify import Status
 from attnfun.certify.exact import residual_at
 from attnfun.certify.moments import _head_model, _tops, prove_by_moments, residual_bound
 from attnfun.certify.view import view
-from attnfun.expressions import precision
+from attnfun.kinds.function.prove import prove
+from attnfun.language import precision
 from attnfun.network import evaluate
 from certify.hunting import assert_sound, function, line_network
 

@@ -10,12 +10,13 @@ import pytest
 from flint import acb, arb
 
 import attnfun as af
-from attnfun.certify import Status, ellipse, prove
+from attnfun.certify import Status, ellipse
 from attnfun.certify.exact import network_at
 from attnfun.certify.nodes import _tail, chebyshev_nodes, interpolation_matrix, prove_by_nodes
 from attnfun.certify.view import Undecided, view
-from attnfun.expressions import precision
-from attnfun.expressions.enclosures import abs_upper
+from attnfun.kinds.function.prove import prove
+from attnfun.language import precision
+from attnfun.language.enclosures import abs_upper
 from attnfun.network import Network
 from certify.hunting import assert_sound, function, line_network, worst_error, zero_network
 
@@ -79,7 +80,7 @@ def test_bounds_on_ellipses_hold_at_points_of_the_whole_filled_ellipse(
         bound = ellipse.bound_on_boundary(f.graph, f.box.names, low, high, r, rough)
     assert bound <= 20 * rough
     rng = np.random.default_rng(0)
-    from attnfun.expressions import ArrayAlgebra, run
+    from attnfun.language import ArrayAlgebra, run
 
     for _ in range(10):
         size = r ** rng.random((500, 1)) if rng.random() < 0.5 else np.ones((500, 1)) * r

@@ -16,16 +16,22 @@ import torch
 from flint import arb, fmpq
 
 import attnfun as af
-from attnfun.approximant import Approximant
-from attnfun.certify import Status, prove
-from attnfun.certify.pieces import BrokenLine, beyond, prove_by_pieces
+from attnfun.certify import Status
+from attnfun.certify.chebyshev_curve import ChebyshevCurve
+from attnfun.certify.pieces import BrokenLine, beyond, pieces_of_curve, prove_by_pieces
 from attnfun.certify.relu_rounding import block_fits, block_rounding
 from attnfun.certify.view import Undecided
 from attnfun.certify.witness import outputs_at
-from attnfun.expressions import BallAlgebra, Graph, parse, precision, run
-from attnfun.network import Axis, Label, Labels, Layer, Network, ReluBlock, evaluate, evaluate_block, load, save
-from attnfun.targets import Box, Function
+from attnfun.kinds.function.prove import prove
+from attnfun.kinds.function.view import Approximant
+from attnfun.kinds.relation.features import polynomial_graph
+from attnfun.language import BallAlgebra, Graph, SeriesAlgebra, parse, precision, run
+from attnfun.language.domain import Box
+from attnfun.language.function import Function
+from attnfun.language.series import series_length
+from attnfun.network import Axis, Label, Labels, Layer, Network, ReluBlock, evaluate, evaluate_block
 from certify.hunting import Array, assert_sound, worst_error
+from stored import load, save
 
 torch.set_num_threads(1)
 
@@ -360,3 +366,79 @@ def test_several_blocks_for_one_coordinate_and_no_labels_are_undecided() -> None
     bare = dataclasses.replace(relu_network([("z", "relu(x)", "x")], [unit()], [0.0, 1.0]), labels=None)
     certificate = prove(bare, target, eps=1.0)
     assert certificate.status is Status.UNDECIDED and "MLP" in str(certificate.reason)
+
+
+# ---------------------------------------------------------------- polynomials
+
+
+def random_curve(rng: np.random.Generator) -> tuple[ChebyshevCurve, Graph]:
+    """Coefficients that decay or do not, of degrees up to 150, and the same polynomial as a graph."""
+    low = float(rng.choice([0.1, rng.normal(), 1e3 * rng.normal()]))
+    high = low + float(10 ** rng.uniform(-4, 2))
+    n = int(rng.choice([1, 2, 3, 20, 151]))
+    c = rng.normal(size=n) * float(rng.uniform(0.6, 1.0)) ** np.arange(n) * 10 ** rng.uniform(-3, 3)
+    return ChebyshevCurve(c, low, high), polynomial_graph(c, low, high)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_values_and_curvatures_of_a_polynomial_are_enclosed_and_narrow(seed: int) -> None:
+    """On both sides: nothing of the polynomial lies outside, and at an ulp's width hardly anything else is inside."""
+    rng = np.random.default_rng(seed)
+    for _ in range(8):
+        curve, graph = random_curve(rng)
+        ends = np.sort(np.clip(rng.uniform(curve.low, curve.high, (2, 6)), curve.low, curve.high), axis=0)
+        ends[1] = ends[0] + (ends[1] - ends[0]) * 10 ** rng.uniform(-8, 0, 6)
+        ends[0, 0], ends[1, 1] = curve.low, curve.high
+        least, most = curve.curvatures(ends[0], ends[1])
+        size = float(np.abs(curve.coefficients).sum())
+        narrow = size * len(curve.coefficients) ** 4 * (2 / (curve.high - curve.low)) ** 2 * 1e-6
+        with precision(300), series_length(3):
+            for i, (a, b) in enumerate(ends.T.tolist()):
+                for u in np.clip([a, b, *rng.uniform(a, b, 5)], a, b).tolist():
+                    algebra = SeriesAlgebra(3)
+                    value, _, half = algebra.coefficients(run(graph, algebra, {"u": algebra.variable(arb(u))})[0])
+                    assert 2 * half >= arb(least[i]) and 2 * half <= arb(most[i])
+                    assert curve.at(np.array([u]))[0].contains(value)
+                    assert curve.over(np.array([a]), np.array([b]))[0].contains(value)
+                    assert float(curve.at(np.array([u]))[0].rad()) <= 1e-11 * size + 1e-290
+        _, tops = curve.curvatures(ends[0], ends[0])
+        bottoms, _ = curve.curvatures(ends[0], ends[0])
+        assert (tops - bottoms <= narrow + 1e-280).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_point_of_a_polynomial_is_above_the_bound_by_its_curve(seed: int) -> None:
+    rng = np.random.default_rng(100 + seed)
+    for _ in range(6):
+        curve, graph = random_curve(rng)
+        low, high = curve.low, curve.high
+        line, places = random_line(rng, low, high)
+        bound = pieces_of_curve(line, curve, low, high, 1e-9)
+        x = np.clip(np.concatenate([rng.uniform(low, high, 20), places, [low, high]]), low, high)
+        with precision(300):
+            assert all(error_at(line, graph, float(v)).lower() <= arb(bound.high) for v in x)
+            assert bound.witness is not None
+            assert error_at(line, graph, float(bound.witness[0])).upper() >= arb(bound.low)
+        assert bound.high <= 1.03 * bound.low + 1.1e-9 + 8 * curve.resolution
+
+
+def test_a_proof_of_a_polynomial_has_a_budget_of_its_own_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces times terms: a search that stops there returns a larger bound, and still a bound."""
+    c = np.random.default_rng(0).normal(size=80)
+    curve, graph = ChebyshevCurve(c, 0.0, 1.0), polynomial_graph(c, 0.0, 1.0)
+    line = BrokenLine(0.0, 0.0, 1.0, 0.0, np.ones(1), np.array([-0.5]), np.ones(1))
+    free = pieces_of_curve(line, curve, 0.0, 1.0, 0.0)
+    seen = 0
+    inner = ChebyshevCurve.curvatures
+
+    def counting(self: ChebyshevCurve, left: Array, right: Array) -> tuple[Array, Array]:
+        nonlocal seen
+        seen += len(left)
+        return inner(self, left, right)
+
+    monkeypatch.setattr(ChebyshevCurve, "curvatures", counting)
+    monkeypatch.setattr("attnfun.certify.chebyshev_curve._WORK", 80 * 100)
+    short = pieces_of_curve(line, curve, 0.0, 1.0, 0.0)
+    assert seen <= 100 and short.high > free.high
+    with precision(200):
+        assert error_at(line, graph, float(free.witness[0])).lower() <= arb(short.high)

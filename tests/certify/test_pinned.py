@@ -11,16 +11,18 @@ import pytest
 from flint import arb
 
 import attnfun as af
-from attnfun.certify import Status, prove
+from attnfun.certify import Status
 from attnfun.certify.exact import network_at
 from attnfun.certify.pinned import Component, Pinned, norm_shift, prove_pinned, root_slope
 from attnfun.certify.view import HeadView, LineAxis, View
-from attnfun.constructions.unary.fit import fit_unary
-from attnfun.expressions import Builder, Graph, parse, precision
-from attnfun.expressions.enclosures import abs_upper
+from attnfun.kinds.function.build.unary.fit import fit_unary
+from attnfun.kinds.function.prove import prove
+from attnfun.language import Builder, Graph, parse, precision
+from attnfun.language.enclosures import abs_upper
+from attnfun.language.squares import is_square
 from attnfun.network import Axis, Head, Label, Labels, Layer, Network
-from attnfun.targets.squares import is_square
 from certify.hunting import assert_sound, function, with_arrays
+from products import pairs
 
 SQUARE = parse("u**2", ["u"])
 
@@ -136,15 +138,14 @@ def test_norms_are_proved(name: str) -> None:
     assert np.abs(net(X) - true).max() <= net.certificate.error[1]
 
 
-@pytest.mark.parametrize("name", TARGETS)
-@pytest.mark.parametrize("size", [1e-13, 1e-9, 1e-5])
+@pytest.mark.parametrize(("name", "size"), pairs(list(TARGETS), [1e-13, 1e-9, 1e-5]))
 def test_spoilt_squares(name: str, size: float) -> None:
     """One value of one square off: what is pinned no longer is, and the bound knows."""
     net = compiled(name)
     network: Network = net.network
     arrays = dict(network.arrays())
     rng = np.random.default_rng(3)
-    for key in rng.permutation([k for k in arrays if k.endswith("values")])[:2]:
+    for key in rng.permutation([k for k in arrays if k.endswith("values")])[:1]:
         changed = arrays[key].copy()
         changed[int(rng.integers(len(changed)))] += size
         bad = dataclasses.replace(with_arrays(network, {key: changed}), labels=network.labels)

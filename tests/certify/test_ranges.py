@@ -7,7 +7,7 @@ import pytest
 
 import attnfun as af
 from attnfun.certify import Status
-from attnfun.certify.ranges import witnessed_range
+from attnfun.language.witnessed import witnessed_range
 from certify.hunting import function
 
 
@@ -35,7 +35,10 @@ def test_the_range_is_attained_and_close(target: str, domain: str, true: float) 
     assert high - low >= width * (1 - 1e-9) - 4e-16 * abs(high)
 
 
-@pytest.mark.parametrize("target", ["3", "x - x", "sin(x)**2 + cos(x)**2", "exp(x)*exp(-x)", "0*x", "pi"])
+@pytest.mark.parametrize(
+    "target",
+    ["3", "x - x", pytest.param("sin(x)**2 + cos(x)**2", marks=pytest.mark.slow), "exp(x)*exp(-x)", "0*x", "pi"],
+)
 def test_constants_have_no_range(target: str) -> None:
     f = function(target)
     assert witnessed_range(f)[0] == 0.0

@@ -9,11 +9,12 @@ import pytest
 from flint import arb
 
 import attnfun as af
-from attnfun.certify import Status, prove
+from attnfun.certify import Status
 from attnfun.certify.exact import network_at
 from attnfun.certify.rounding import EXP_UNITS, form_rounding, hypotheses, line_bounds, rounding_bound, weights_on_boxes
 from attnfun.certify.view import HeadView, view
-from attnfun.expressions import precision
+from attnfun.kinds.function.prove import prove
+from attnfun.language import precision
 from attnfun.network import Axis, Head, Layer, Network, evaluate, literal, rounded, routes
 from certify.hunting import BOUNDS, Array, function, line_network
 

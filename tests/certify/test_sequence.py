@@ -14,14 +14,12 @@ from safetensors.numpy import save as bytes_of
 
 import attnfun as af
 from attnfun.certify import Status
-from attnfun.certify.sequence import prove_by_sequence
-from attnfun.certify.stored import kept
-from attnfun.expressions import parse
-from attnfun.network import Apply, Gather, SequenceNetwork, Spread
-from attnfun.network.sequence_file import save_sequence
-from attnfun.network.sequence_tokens import to_tokens
-from attnfun.targets import SequenceMap
-from attnfun.targets.sequence import Definition
+from attnfun.kinds.sequence.network import Apply, Gather, SequenceNetwork, Spread
+from attnfun.kinds.sequence.target import Definition, SequenceMap
+from attnfun.kinds.sequence.tokens import to_tokens
+from attnfun.language import parse
+from attnfun.search import Goal, certified
+from products import pairs
 
 from .spoiling import spoilt, worst_error
 
@@ -65,18 +63,19 @@ def test_no_bound_is_below_the_worst_error_found(name: str, built: dict[str, Any
     assert low <= high
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name != "partition"])
-@pytest.mark.parametrize("size", [1e-12, 1e-6, 1e-3, 1e-1])
+@pytest.mark.parametrize(
+    ("name", "size"), pairs([name for name in CASES if name != "partition"], [1e-12, 1e-6, 1e-3, 1e-1])
+)
 def test_bounds_hold_for_spoilt_weights(name: str, size: float, built: dict[str, Any]) -> None:
     net = built[name]
     rng = np.random.default_rng(int(-np.log10(size)))
     bad = spoilt(net.network, rng, size)
-    certificate = prove_by_sequence(bad, net.target)
+    certificate = certified(net.target, bad, Goal())
     worst = worst_error(bad.run, net.target, rng)
     assert not exceeds(worst, certificate.error[1])
-    literal = to_tokens(bad, net.target.box.low_array, net.target.box.high_array)
+    literal = to_tokens(bad)
     assert not exceeds(worst_error(literal.run, net.target, rng, rounds=3), certificate.error[1])
-    judged = prove_by_sequence(bad, net.target, eps=net.request["eps"])
+    judged = certified(net.target, bad, Goal(net.request["eps"]))
     assert (judged.status is Status.PROVED) <= (worst <= net.request["eps"] * (1 + 1e-9))
 
 
@@ -129,13 +128,15 @@ def forgeries(built: dict[str, Any]) -> dict[str, tuple[SequenceNetwork, Sequenc
     part = built["partition"].network
     add("spread the wrong way", "partition", forged(part, 0, Spread(("x",), ((0,), (1,)))))
     add("fewer tokens", "mean", replace(mean, tokens=6), SequenceMap.read("sin(x*mean(x))", LINE, 5))
-    add("a wider box", "mean", mean, SequenceMap.read("sin(x*mean(x))", {"x": (-1, 1.5)}, 6))
+    wide = SequenceMap.read("sin(x*mean(x))", {"x": (-1, 1.5)}, 6)
+    add("a wider box", "mean", mean, wide)
+    add("a wider box, and the network says so", "mean", replace(mean, box=(np.array([-1.0]), np.array([1.5]))), wide)
     return out
 
 
 def test_no_forgery_is_proved(built: dict[str, Any]) -> None:
     for name, (network, target, eps) in forgeries(built).items():
-        certificate = prove_by_sequence(network, target, eps=eps)
+        certificate = certified(target, network, Goal(eps))
         assert certificate.status in (Status.UNDECIDED, Status.REFUTED), name
 
 
@@ -145,15 +146,14 @@ def test_a_fetched_token_does_not_pass_for_an_aggregate(built: dict[str, Any]) -
     definition = Definition("x_source1", "mean", ("x",))
     graph = parse("x_source1", ["x_source1"])
     with pytest.raises(af.DamagedFile):
-        SequenceMap.from_json(SequenceMap(box, 3, (definition,), (graph,)).to_json(), box)
+        SequenceMap.from_json(SequenceMap(box, 3, (definition,), (graph,)).to_json())
     past_the_reader = SequenceMap(box, 3, (definition,), (graph,))
     for name in ("swap", "partition"):
-        certificate = prove_by_sequence(built[name].network, past_the_reader)
+        certificate = certified(past_the_reader, built[name].network, Goal())
         assert certificate.status is Status.UNDECIDED
     two = SequenceMap(box, 2, (definition,), (graph,))
-    assert prove_by_sequence(af.sequence([["x_2"], ["x_1"]], 2, LINE, 0.2, method="partition").network, two).status is (
-        Status.UNDECIDED
-    )
+    partition = af.sequence([["x_2"], ["x_1"]], 2, LINE, 0.2, method="partition").network
+    assert certified(two, partition, Goal()).status is Status.UNDECIDED
 
 
 @pytest.mark.parametrize("target", ["y", "mean(y)", "y_1", "y*max(y)"])
@@ -162,8 +162,10 @@ def test_points_that_the_dtype_cannot_hold_are_never_proved(target: str) -> None
     domain = {"x": (0, 1e39), "y": (0, 1)}
     wide = SequenceMap.read(target, domain, 3)
     good = af.sequence(target, tokens=3, domain=domain | {"x": (0, 1)}, eps=1e-2, dtype="float32")
-    assert prove_by_sequence(good.network, good.target).status is Status.BOUNDED
-    assert prove_by_sequence(good.network, wide).status is Status.UNDECIDED
+    assert certified(good.target, good.network, Goal()).status is Status.BOUNDED
+    stretched = replace(good.network, box=(wide.box.low_array, wide.box.high_array))
+    judged = certified(wide, stretched, Goal())
+    assert judged.status is Status.UNDECIDED and "cannot hold" in (judged.reason or "")
     with pytest.raises(af.Infeasible, match="cannot hold"):
         af.sequence(target, tokens=3, domain=domain, eps=1e-2, dtype="float32")
 
@@ -176,12 +178,19 @@ def test_a_coordinate_that_overflows_is_never_proved_even_if_nothing_reads_it() 
     for offset, proved in ((0.0, True), (float(np.finfo(np.float32).max), False)):
         gather = Gather((replace(head, offset=np.array([offset])),))
         network = replace(plain.network, stages=(gather, *plain.network.stages))
-        assert (prove_by_sequence(network, target).status is Status.BOUNDED) is proved
+        assert (certified(target, network, Goal()).status is Status.BOUNDED) is proved
+
+
+def test_a_network_for_a_smaller_box_is_not_proved(built: dict[str, Any]) -> None:
+    """Its literal form shuts tokens out for inputs of its own box only."""
+    small = replace(built["mean"].network, box=(np.array([-0.5]), np.array([1.0])))
+    judged = certified(built["mean"].target, small, Goal())
+    assert judged.status is Status.UNDECIDED and "smaller box" in (judged.reason or "")
 
 
 def test_a_refutation_comes_with_a_sequence(built: dict[str, Any]) -> None:
     network, target, eps = forgeries(built)["mean as max"]
-    certificate = prove_by_sequence(network, target, eps=eps)
+    certificate = certified(target, network, Goal(eps))
     assert certificate.status is Status.REFUTED and certificate.witness is not None
     X = np.array(certificate.witness).reshape(1, 6, 1)
     assert np.abs(network.run(X) - target.values(X)).max() > eps
@@ -208,8 +217,7 @@ def test_a_file_with_changed_weights_is_judged_by_them(built: dict[str, Any], tm
     net = built["max"]
     head = net.network.stages[0].heads[0]
     bad = forged(net.network, 0, Gather((replace(head, key=head.key / 10),)))
-    meta = {"target": net.target.to_json(), "domain": net.target.box.text, **kept(net.request, net.certificate)}
-    save_sequence(tmp_path / "bad.safetensors", bad, meta)
+    replace(net, weights=bad).save(tmp_path / "bad.safetensors")
     assert af.verify(tmp_path / "bad.safetensors").status is Status.REFUTED
 
 

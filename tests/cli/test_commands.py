@@ -425,7 +425,7 @@ def test_an_mlp_from_a_file(run: Run, tmp_path: Path) -> None:
     weights, out = tmp_path / "model.safetensors", tmp_path / "net.safetensors"
     tensors = {"0.weight": rng.normal(size=(4, 3)), "0.bias": rng.normal(size=4), "2.weight": rng.normal(size=(2, 4))}
     save_file(tensors, weights)
-    where = ("--domain", "-1:1", "--domain", "x3=0:5", "--method", "relu_network")
+    where = ("--domain", "-1:1", "--domain", "x3=0:5")
     code, text, _ = run("compile", str(weights), *where, "--eps", "1e-3", "-o", str(out), "--json")
     record = json.loads(text)
     assert code == 0 and record.keys() >= REQUIRED and record["method"] == "relu_network"

@@ -19,7 +19,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     folder = tmp_path_factory.mktemp("diagnose")
     net = af.compile("sin(3*x)", "x=-1:1", 0.1, method="partition", temperature="sharp")
     net.save(folder / "good.safetensors")
-    replace(net, network=scaled(net.network, 0, 0, 1e-5)).save(folder / "soft.safetensors")
+    replace(net, weights=scaled(net.network, 0, 0, 1e-5)).save(folder / "soft.safetensors")
     return str(folder / "good.safetensors"), str(folder / "soft.safetensors")
 
 

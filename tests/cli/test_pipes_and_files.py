@@ -14,7 +14,7 @@ import pytest
 import attnfun.plots
 from attnfun.cli import main
 from attnfun.errors import InvalidRequest
-from attnfun.targets.files import TooLong, read_bytes, read_text, require_regular
+from attnfun.files import TooLong, read_bytes, read_text, require_regular
 
 RUN = [sys.executable, "-c", "import sys; from attnfun.cli import main; sys.exit(main())"]
 

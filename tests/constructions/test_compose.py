@@ -14,15 +14,16 @@ from hypothesis import strategies as st
 import attnfun as af
 from attnfun.certify.identity import same_function
 from attnfun.certify.view import Undecided
-from attnfun.constructions.compose_program import Finished, Program, dyadic, rough_keys, step_graph
-from attnfun.constructions.compose_steps import Forms, Step, layers_of, names_of, sensitivities
-from attnfun.constructions.compose_steps import steps_of as found_steps
-from attnfun.constructions.compose_walk import Walk
-from attnfun.constructions.plan import Request
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.expressions import BallAlgebra, Builder, Graph, parse, precision, run
-from attnfun.expressions.canonical import canonical
-from attnfun.targets import Box, Function
+from attnfun.kinds.function.build.compose_program import Finished, Program, dyadic, rough_keys, step_graph
+from attnfun.kinds.function.build.compose_steps import Forms, Step, layers_of, names_of, sensitivities
+from attnfun.kinds.function.build.compose_steps import steps_of as found_steps
+from attnfun.kinds.function.build.compose_walk import Walk
+from attnfun.kinds.function.build.plan import Request
+from attnfun.language import BallAlgebra, Builder, Graph, parse, precision, run
+from attnfun.language.canonical import canonical
+from attnfun.language.domain import Box
+from attnfun.language.function import Function
 from expressions.random_graphs import graphs
 
 POSITIVE, ANY = "x=1:2;y=0.5:3;z=1:5", "x=-1:2;y=-1.5:1;z=-1:1"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attnfun.constructions import CONSTRUCTIONS
+from attnfun.kinds.function.build import CONSTRUCTIONS
 from constructions import conformance as c
 
 PAIRS = [

@@ -15,13 +15,14 @@ import torch
 import attnfun as af
 from attnfun.certify.identity import same_function
 from attnfun.certify.view import Undecided
-from attnfun.constructions.broken_lines import broken_line
-from attnfun.constructions.unary.grid import VARIANTS, Grid, constant, grid_fit
-from attnfun.expressions import ArrayAlgebra, Builder, Graph, run
+from attnfun.kinds.function.build.broken_lines import broken_line
+from attnfun.kinds.function.build.unary.grid import VARIANTS, Grid, constant, grid_fit
+from attnfun.kinds.function.interpolation import measured_error
+from attnfun.language import ArrayAlgebra, Builder, Graph, run
+from attnfun.language.domain import Box
+from attnfun.language.function import Function
+from attnfun.language.ranges import range_of
 from attnfun.network import identical
-from attnfun.targets import Box, Function
-from attnfun.targets.ranges import range_of
-from attnfun.truncated_linear import measured_error
 from certify.hunting import assert_sound
 from constructions.conformance import agreement
 
@@ -165,7 +166,7 @@ def test_the_rate_is_one_over_the_keys(variant: str, heads: int | None) -> None:
 def test_torch_file_and_literal_form_agree(points: int, options: dict[str, Any], tmp_path: Path) -> None:
     net = af.interpolation(-2, 3, points, **options)
     assert_sound(net.certificate, net.network, net.target)
-    X = net.target.box.probe(400, np.random.default_rng(0))
+    X = net.target.box.probe(100, np.random.default_rng(0))
     apart, values = agreement(net, X)[:, 0], net(X)
     dtype = getattr(torch, net.network.dtype)
     module = net.to_torch()
@@ -182,7 +183,7 @@ def test_torch_file_and_literal_form_agree(points: int, options: dict[str, Any],
 
 def test_a_claim_that_is_too_small_is_refused_by_the_checker() -> None:
     """Nothing is believed: the same weights with one value moved past the claim are refuted or undecided."""
-    from attnfun.certify import prove
+    from attnfun.kinds.function.prove import prove
     from certify.hunting import with_arrays
 
     net = af.interpolation(-2, 3, 8)

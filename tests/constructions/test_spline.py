@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.constructions.compose_mlp import shares
-from attnfun.constructions.plan import Request
-from attnfun.constructions.unary.spline import fit_spline, growth, rough_units
 from attnfun.errors import Infeasible
-from attnfun.expressions import ArrayAlgebra, Graph, parse, run
-from attnfun.targets import Box, Function
+from attnfun.kinds.function.build.compose_mlp import shares
+from attnfun.kinds.function.build.plan import Request
+from attnfun.kinds.function.build.unary.spline import fit_spline, growth, rough_units
+from attnfun.language import ArrayAlgebra, Graph, parse, run
+from attnfun.language.domain import Box
+from attnfun.language.function import Function
 
 # ∫ √|g''| du on the interval
 CURVED = {
@@ -30,8 +31,8 @@ def graph(text: str) -> Graph:
 
 
 def dense(low: float, high: float) -> np.ndarray:
-    graded = np.geomspace(1e-12, 1.0, 4000)
-    s = np.concatenate([np.linspace(0, 1, 20_001), graded, 1 - graded])
+    graded = np.geomspace(1e-12, 1.0, 1000)
+    s = np.concatenate([np.linspace(0, 1, 6_001), graded, 1 - graded])
     return np.unique(np.clip(low + (high - low) * s, low, high))
 
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.constructions.unary import Piece, UnaryFit, estimate_keys, fit_unary
-from attnfun.constructions.unary.features import features
-from attnfun.constructions.unary.keys import Keys, ladder, one_sided, tangents
-from attnfun.constructions.unary.known import known
-from attnfun.constructions.unary.layout import layouts, problem
-from attnfun.constructions.unary.project import _jacobian, columns, solve, tune
-from attnfun.constructions.unary.tables import entries
 from attnfun.errors import Infeasible
-from attnfun.expressions import Graph, parse
+from attnfun.kinds.function.build.unary import Piece, UnaryFit, estimate_keys, fit, fit_unary
+from attnfun.kinds.function.build.unary.features import features, values
+from attnfun.kinds.function.build.unary.keys import Keys, ladder, one_sided, tangents
+from attnfun.kinds.function.build.unary.known import known
+from attnfun.kinds.function.build.unary.layout import layouts, problem
+from attnfun.kinds.function.build.unary.project import _jacobian, columns, solve, tune
+from attnfun.kinds.function.build.unary.tables import entries
+from attnfun.language import Graph, parse
 
 
 def graph(text: str) -> Graph:
@@ -51,15 +51,19 @@ SIZES = [
     ("sin(10*u**2)*exp(-u)", 0.0, 2.0, None, 45),
     ("abs(u)**(1/3)", -1.0, 1.0, 0.0, 100),
 ]
+LONG = ("sin(20*u)", "sin(10*u**2)*exp(-u)")  # many keys are tuned for seconds
 
 
-@pytest.mark.parametrize(("text", "low", "high", "towards", "most"), SIZES, ids=[s[0] for s in SIZES])
+@pytest.mark.parametrize(
+    ("text", "low", "high", "towards", "most"),
+    [pytest.param(*s, id=s[0], marks=[pytest.mark.slow] if s[0] in LONG else []) for s in SIZES],
+)
 def test_few_keys_and_small_values_at_1e_6(
     text: str, low: float, high: float, towards: float | None, most: int
 ) -> None:
     fit = fit_unary(graph(text), low, high, 1e-6)
     u = dense(low, high, towards)
-    f = af.constructions.unary.features.values(graph(text), u)
+    f = values(graph(text), u)
     assert fit.keys <= most
     assert float(np.abs(fit(u) - f).max()) <= 1.05e-6
     assert fit.max_value <= 100 * float(np.ptp(f))
@@ -76,9 +80,9 @@ def test_the_error_is_proved(text: str, low: float, high: float, eps: float) -> 
 
 
 def test_the_same_request_gives_the_same_bits() -> None:
-    af.constructions.unary.fit._fit.cache_clear()
+    fit._fit.cache_clear()
     first = fit_unary(graph("sin(7*u) + abs(u)"), -1, 1, 1e-4)
-    af.constructions.unary.fit._fit.cache_clear()
+    fit._fit.cache_clear()
     again = fit_unary(graph("sin(7*u) + abs(u)"), -1, 1, 1e-4)
     assert first is not again
     assert (first.slope, first.offset, first.error) == (again.slope, again.offset, again.error)
@@ -193,7 +197,7 @@ def test_only_squares_can_be_pinned() -> None:
 def test_float32_heads_hold_small_values_and_work_in_float32(text: str, low: float, high: float) -> None:
     fit = fit_unary(graph(text), low, high, 1e-4, dtype="float32")
     u = dense(low, high)
-    f = af.constructions.unary.features.values(graph(text), u)
+    f = values(graph(text), u)
     assert fit.max_value <= 25 * float(np.ptp(f))
     for piece in fit.pieces:
         for array in (piece.slopes, piece.biases, piece.values):

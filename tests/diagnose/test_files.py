@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import attnfun as af
-from attnfun.diagnostics import Diagnosis
+from attnfun.diagnosis.verb import Diagnosis
 
 V = np.linspace(-1, 1, 16)
 

@@ -11,12 +11,12 @@ import pytest
 import attnfun as af
 from attnfun.diagnosis import scaled
 from attnfun.diagnosis.judge import worst
-from attnfun.diagnostics import Diagnosis, Examined
+from attnfun.diagnosis.verb import Diagnosis, Examined
 from attnfun.network import Axis, Head, Layer, Network
 
 
 def spoilt(net: af.Approximant, factor: float, layer: int = 0, place: int = 0) -> af.Approximant:
-    return replace(net, network=scaled(net.network, layer, place, factor))
+    return replace(net, weights=scaled(net.network, layer, place, factor))
 
 
 def grave(found: Diagnosis) -> list[tuple[str, str]]:
@@ -26,7 +26,7 @@ def grave(found: Diagnosis) -> list[tuple[str, str]]:
 def after(head: Examined, net: af.Approximant, action: str, **options: object) -> Diagnosis:
     """The diagnosis once the first mend of that action was done."""
     mend = next(m for m in head.findings[0].mends if m.action == action)
-    return af.diagnose(replace(net, network=head.mend(mend)), **options)
+    return af.diagnose(replace(net, weights=head.mend(mend)), **options)
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ def test_weights_stored_in_float32_show_it_too() -> None:
     single = [np.asarray(a, dtype=np.float32).astype(np.float64) for a in head.axes[0].arrays.values()]
     values = head.values.astype(np.float32).astype(np.float64)
     layer = Layer((replace(head, axes=(Axis(*single),), values=values),))
-    found = af.diagnose(replace(net, network=replace(net.network, layers=(layer,), dtype="float32")))
+    found = af.diagnose(replace(net, weights=replace(net.network, layers=(layer,), dtype="float32")))
     assert ("bernstein", "values too large for the dtype") in grave(found)
 
 
@@ -187,12 +187,12 @@ def test_rounding_is_that_of_the_dtype_itself(bernstein: af.Approximant) -> None
 def test_the_one_bad_head_of_a_composed_network_is_found(composed: af.Approximant, labelled: bool) -> None:
     wrong = spoilt(composed, 0.3, layer=1)
     if not labelled:
-        wrong = replace(wrong, network=replace(wrong.network, labels=None))
+        wrong = replace(wrong, weights=replace(wrong.network, labels=None))
     found = af.diagnose(wrong)
     (name,) = {head for head, _ in grave(found)}
     assert name == composed.network.layers[1].heads[0].name
     bad = next(head for head in found.heads if head.figures.name == name)
-    mended = af.diagnose(replace(wrong, network=bad.mend(bad.findings[0].mends[0])), eps=1e-5)
+    mended = af.diagnose(replace(wrong, weights=bad.mend(bad.findings[0].mends[0])), eps=1e-5)
     assert grave(mended) == [] and mended.error is not None and mended.error < 1e-5
 
 
@@ -241,5 +241,5 @@ def test_free_keys_have_no_cells_and_a_trained_head_is_judged_by_its_error() -> 
     assert af.diagnose(learned, eps=10 * (found.error or math.inf)).heads[0].findings[0].kind == "healthy"
     refits = [m for one in found.findings for m in one.mends if m.action == "refit"]
     if refits:
-        mended = af.diagnose(replace(learned.approximant, network=found.heads[0].mend(refits[0])))
+        mended = af.diagnose(replace(learned, weights=found.heads[0].mend(refits[0])))
         assert mended.error is not None and found.error is not None and mended.error < 0.8 * found.error

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from attnfun.expressions.graph import Builder, Graph
+from attnfun.language.graph import Builder, Graph
 
 SMOOTH = [
     "sin",

@@ -16,7 +16,7 @@ import scipy.special
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnfun.expressions import ArrayAlgebra, NotAnalytic, parse, run
+from attnfun.language import ArrayAlgebra, NotAnalytic, parse, run
 
 POINTS = np.concatenate([np.linspace(-3, 3, 61), [-1e300, 1e300, 1e-300, np.inf, -np.inf, np.nan]])
 
@@ -122,5 +122,5 @@ def test_constants_are_rounded_once() -> None:
 
 
 def test_importing_expressions_does_not_import_scipy() -> None:
-    code = "import sys, attnfun.expressions; sys.exit(any(m.split('.')[0] in ('scipy', 'torch') for m in sys.modules))"
+    code = "import sys, attnfun.language; sys.exit(any(m.split('.')[0] in ('scipy', 'torch') for m in sys.modules))"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from attnfun.errors import AttnfunError
-from attnfun.expressions.balls import (
+from attnfun.language.balls import (
     BallAlgebra,
     abs_lower,
     abs_upper,
@@ -28,8 +28,8 @@ from attnfun.expressions.balls import (
     upper,
     uppers,
 )
-from attnfun.expressions.complex_balls import ComplexBallAlgebra
-from attnfun.expressions.interpret import NotAnalytic, run
+from attnfun.language.complex_balls import ComplexBallAlgebra
+from attnfun.language.interpret import NotAnalytic, run
 from expressions.random_graphs import graphs, intervals, points
 
 arb, acb = flint.arb, flint.acb

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from attnfun.expressions.arrays import ArrayAlgebra
-from attnfun.expressions.balls import BallAlgebra, ball, balls, lower, precision, upper
-from attnfun.expressions.gradient import Dual, GradientAlgebra
-from attnfun.expressions.interpret import run
-from attnfun.expressions.parse import parse
-from attnfun.expressions.series import Kink, SeriesAlgebra, series_length
+from attnfun.language.arrays import ArrayAlgebra
+from attnfun.language.balls import BallAlgebra, ball, balls, lower, precision, upper
+from attnfun.language.gradient import Dual, GradientAlgebra
+from attnfun.language.interpret import run
+from attnfun.language.parse import parse
+from attnfun.language.series import Kink, SeriesAlgebra, series_length
 from expressions.random_graphs import graphs, intervals, points
 
 arb = flint.arb

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnfun.errors import DamagedFile, InvalidRequest
-from attnfun.expressions import ArrayAlgebra, Builder, Graph, Node, parse, run, run_all
-from attnfun.expressions.graph import BINARY, FUNCTIONS, MAX_NODES, number_text
+from attnfun.language import ArrayAlgebra, Builder, Graph, Node, parse, run, run_all
+from attnfun.language.graph import BINARY, FUNCTIONS, MAX_NODES, number_text
 
 NAMES = ("x", "y", "e")
 rationals = st.one_of(

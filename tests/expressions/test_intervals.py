@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from attnfun.expressions.balls import BallAlgebra, lower, precision, upper
-from attnfun.expressions.gradient import GradientAlgebra
-from attnfun.expressions.interpret import run
-from attnfun.expressions.intervals import Interval, IntervalAlgebra
+from attnfun.language.balls import BallAlgebra, lower, precision, upper
+from attnfun.language.gradient import GradientAlgebra
+from attnfun.language.interpret import run
+from attnfun.language.intervals import Interval, IntervalAlgebra
 from expressions.random_graphs import graphs, intervals, points
 
 arb = flint.arb

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnfun.expressions import ArrayAlgebra, parse, precision, run
-from attnfun.expressions.enclosures import lowers, uppers
-from attnfun.expressions.mean_value import enclosures, repeated
+from attnfun.language import ArrayAlgebra, parse, precision, run
+from attnfun.language.enclosures import lowers, uppers
+from attnfun.language.mean_value import enclosures, repeated
 
 NAMES = ["x", "y"]
 TARGETS = [

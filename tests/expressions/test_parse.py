@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from attnfun.errors import InvalidRequest
-from attnfun.expressions import ArrayAlgebra, Node, parse, run
-from attnfun.expressions.parse import CALLS
+from attnfun.language import ArrayAlgebra, Node, parse, run
+from attnfun.language.parse import CALLS
 
 
 def value(text: str, **env: float) -> float:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from attnfun.expressions import (
+from attnfun.language import (
     ArrayAlgebra,
     BallAlgebra,
     Builder,
@@ -24,11 +24,11 @@ from attnfun.expressions import (
     precision,
     run,
 )
-from attnfun.expressions.balls import ball, lower, upper
-from attnfun.expressions.graph import Ratio
-from attnfun.expressions.intervals import Interval, IntervalAlgebra
-from attnfun.expressions.ratio import opened, taylor
-from attnfun.expressions.series import Kink, series_length
+from attnfun.language.balls import ball, lower, upper
+from attnfun.language.graph import Ratio
+from attnfun.language.intervals import Interval, IntervalAlgebra
+from attnfun.language.ratio import opened, taylor
+from attnfun.language.series import Kink, series_length
 
 arb, acb = flint.arb, flint.acb
 FAST = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from attnfun.expressions import Graph, parse
-from attnfun.expressions.relu_units import read_units
+from attnfun.language import Graph, parse
+from attnfun.language.relu_units import read_units
 
 NAMES = ("x", "y", "z")
 BINARY = {

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from attnfun.errors import AttnfunError
-from attnfun.expressions.balls import BallAlgebra, ball, precision
-from attnfun.expressions.interpret import run
-from attnfun.expressions.series import Kink, SeriesAlgebra, series_length
+from attnfun.language.balls import BallAlgebra, ball, precision
+from attnfun.language.interpret import run
+from attnfun.language.series import Kink, SeriesAlgebra, series_length
 from expressions.random_graphs import graphs, intervals
 
 arb = flint.arb

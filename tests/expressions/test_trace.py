@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnfun.errors import InvalidRequest
-from attnfun.expressions import ArrayAlgebra, Node, Untraceable, parse, run, takes_vector, trace
+from attnfun.language import ArrayAlgebra, Node, Untraceable, parse, run, takes_vector, trace
 
 SAME = [
     (lambda x, y: np.sin(3 * x) + y**2, "sin(3*x) + y**2"),

@@ -68,7 +68,7 @@ KINDS = {
     ),
     "ternary": Kind(
         lambda: af.ternary("exp(x*y*z)", "x=0:1;y=0:1;z=0:1", 1e-3),
-        "side",
+        "coefficients",
         "exp(x*y*z)",
         {"z": (0, 1), "x": (0, 1), "y": (0, 1)},
     ),
@@ -81,8 +81,8 @@ KINDS = {
     "in-context": Kind(lambda: af.in_context("ridge", 2, 6, alpha=1.0, spectrum=(4, 12), eps=1e-2), "output|readout"),
     "matching": Kind(lambda: af.matching(4, 5), "query|value"),
     "triples": Kind(lambda: af.matching(3, 4, order=3), "query|value"),
-    "neighbours": Kind(lambda: af.neighbours(4, 3, "scores", eps=0.1), "value", refused=True),
-    "biased": Kind(lambda: af.neighbours(4, 2, "biased", bias=0.25), "value", refused=True),
+    "neighbours": Kind(lambda: af.neighbours(4, 3, "scores", eps=0.1), "value"),
+    "biased": Kind(lambda: af.neighbours(4, 2, "biased", bias=0.25, eps=0.1), "value"),
 }
 """Of `sequence` and `set` the file is that of a sequence network."""
 

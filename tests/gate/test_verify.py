@@ -79,12 +79,19 @@ def _status(path: Path) -> Any:
         return None
 
 
+def met_by(name: str) -> af.Status:
+    """Where eps is met: means are bounded without the rounding, so under that hypothesis alone."""
+    if name in ("neighbours", "biased"):
+        return af.Status.CONDITIONAL
+    return af.Status.PROVED if KINDS[name].proved else af.Status.SAMPLED
+
+
 @pytest.mark.parametrize("name", PROVABLE)
 def test_the_verdict_is_about_the_eps_that_is_hashed_or_given(
     name: str, files: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own = af.verify(files[name])
-    wanted = af.Status.PROVED if KINDS[name].proved else af.Status.SAMPLED
+    wanted = met_by(name)
     assert own.status is wanted and own.eps is not None and own.error[1] <= own.eps
     bare = resealed(files[name], tmp_path / "bare.safetensors", lambda record, _: record.pop("request", None))
     again = af.verify(bare)  # what may be deleted decides nothing
@@ -100,7 +107,7 @@ def test_the_verdict_is_about_the_eps_that_is_hashed_or_given(
         said = capsys.readouterr()
         assert "proved" not in said.out.replace("could be proved", "") and "no eps was asked for" in said.err
         met = af.verify(other, eps=1.5 * found.error[1])
-        assert met.status is af.Status.PROVED and met.eps == 1.5 * found.error[1]
+        assert met.status is wanted and met.eps == 1.5 * found.error[1]
         assert main(["verify", str(other), "--eps", repr(1.5 * found.error[1]), "--json"]) == 0
         capsys.readouterr()
     missed = af.verify(files[name], eps=own.error[1] * 1e-6)
@@ -111,11 +118,12 @@ def test_the_verdict_is_about_the_eps_that_is_hashed_or_given(
 @pytest.mark.parametrize("name", PROVABLE)
 def test_what_a_file_is_not_about_is_refused_with_both_named(name: str, files: dict[str, Path]) -> None:
     kind, path = KINDS[name], files[name]
-    own = af.verify(path, dtype="float64", norm="sup" if name != "mean" else 2)
-    assert own.status is (af.Status.PROVED if kind.proved else af.Status.SAMPLED)
+    norm = {"mean": 2, "neighbours": "mean square", "biased": "mean square"}.get(name, "sup")
+    own = af.verify(path, dtype="float64", norm=norm)
+    assert own.status is met_by(name)
     with pytest.raises(af.InvalidRequest, match=r"runs in float64, not in float32"):
         af.verify(path, dtype="float32")
-    with pytest.raises(af.InvalidRequest, match=r"about the .* norm, not about the L\^3 norm"):
+    with pytest.raises(af.InvalidRequest, match=r"about the .*, not about the L\^3 norm"):
         af.verify(path, norm=3)
     for bad in ({"eps": 0.0}, {"eps": math.nan}, {"eps": "x"}, {"dtype": "float16"}, {"norm": 0.5}):
         with pytest.raises(af.InvalidRequest):
@@ -127,7 +135,7 @@ def test_what_a_file_is_not_about_is_refused_with_both_named(name: str, files: d
             af.verify(path, "sin(x)")
         return
     assert af.verify(path, kind.target, domain=kind.domain).error == own.error
-    rng, box = np.random.default_rng(len(name)), af.targets.Box.parse(kind.domain)
+    rng, box = np.random.default_rng(len(name)), af.Box.parse(kind.domain)
     for _ in range(6):
         ends = {name: [low, high] for name, low, high in zip(box.names, box.low, box.high, strict=True)}
         moved = ends[str(rng.choice(box.names))]
@@ -224,19 +232,14 @@ def test_forged_numbers_of_a_file_are_nowhere_called_proved(
     text = capsys.readouterr().out
     assert main(["show", str(out), "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
-    if name in ("matching", "triples"):  # proved from the weights when they are read
-        assert back.certificate == honest.certificate and "1.23" not in text and record["status"] == "proved"
-        return
     assert record["verified"] is False and record.get("status", "stored") == "stored"
     assert "as stored" in text and "not verified" in text and "cos(x)" not in text
     assert not [line for line in text.splitlines() if "1.23" in line and "proved" in line.replace("not proved", "")]
-    if name not in ("neighbours", "biased"):
-        assert back.certificate.status is af.Status.STORED and not back.certificate.verified
-        honest = getattr(honest, "sequence", honest)
-        assert back.certificate.target == honest.certificate.target and back.certificate.norm == honest.certificate.norm
-        assert back.request == {**back.request, **{k: v for k, v in honest.request.items() if v is not None}}
-        assert back.certificate.claimed is af.Status.PROVED and back.certificate.to_json()["verified"] is False
-    else:
+    assert back.certificate.status is af.Status.STORED and not back.certificate.verified
+    assert back.certificate.target == honest.certificate.target and back.certificate.norm == honest.certificate.norm
+    assert back.request == {**back.request, **{k: v for k, v in honest.request.items() if v is not None}}
+    assert back.certificate.claimed is af.Status.PROVED and back.certificate.to_json()["verified"] is False
+    if name in ("neighbours", "biased"):
         assert back.predicted.proved is None and back.predicted.accuracy_proved is None
     for word in ("error", "bound"):
         found = getattr(back, word, None)
@@ -305,8 +308,8 @@ def test_a_loaded_head_promises_what_its_own_weights_keep(seed: int, files: dict
     rng = np.random.default_rng(seed)
 
     def shuffle(_record: dict[str, Any], tensors: dict[str, Any]) -> None:
-        own = tensors["retrieval/vectors"]
-        tensors["retrieval/vectors"] = own[::-1].copy() if seed == 0 else own[rng.permutation(len(own))]
+        own = tensors["vectors"]
+        tensors["vectors"] = own[::-1].copy() if seed == 0 else own[rng.permutation(len(own))]
 
     out = resealed(files["retrieval"], tmp_path / "shuffled.safetensors", shuffle)
     head, true = af.load(out), af.load(files["retrieval"])
@@ -323,7 +326,7 @@ def test_a_loaded_head_promises_what_its_own_weights_keep(seed: int, files: dict
 def test_a_loaded_form_is_proved_when_its_error_is_asked_for(files: dict[str, Path], tmp_path: Path) -> None:
     form = af.load(files["ternary"])
     assert form.error == af.verify(files["ternary"]).error[1] == form.certificate.error[1]
-    out = resealed(files["ternary"], tmp_path / "zero.safetensors", nothing("side"))
+    out = resealed(files["ternary"], tmp_path / "zero.safetensors", nothing("coefficients"))
     assert af.load(out).certificate.error == form.certificate.error and af.load(out).error >= math.e  # at (1, 1, 1)
 
 

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.linalg import hadamard
 
-from attnfun.network import TokenHead, TokenLayer, TokenNetwork
-from attnfun.targets.in_context import InContextTask, prompt
+from attnfun.certify import Certificate
+from attnfun.kinds.in_context.target import InContextTask, prompt
+from attnfun.network import TokenHead, TokenLayer, TokenNetwork, store
+from attnfun.network.claim import Claim
+from attnfun.search import Goal, certified
 
 UNSEEN = 7  # seed of example prompts that neither the budget nor the verdict looks at
 Prompt = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def judge(network: TokenNetwork, task: InContextTask, eps: float | None) -> Certificate:
+    return certified(task, network, Goal(eps))
+
+
+def write(path: Path, network: TokenNetwork, target: Any, **meta: Any) -> None:
+    """A sealed file of these weights that says of itself what is given."""
+    claim = {} if "claim" in meta else {"claim": Claim.made(meta.get("request", {}), math.inf).to_json()}
+    store.write(path, "in_context", network, {"target": target, **claim, **meta})
 
 
 def exact_ridge(X: np.ndarray, y: np.ndarray, queries: np.ndarray, alpha: float) -> np.ndarray:

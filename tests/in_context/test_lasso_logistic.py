@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.certify.in_context_class import seen
-from attnfun.certify.in_context_sums import Sum, tanh_errors
-from attnfun.certify.in_context_verdict import judge, measured_error, predictions, prove
 from attnfun.certify.view import Undecided
 from attnfun.cli import main
-from attnfun.constructions.in_context import ALGORITHMS, build
+from attnfun.kinds.in_context import exact as in_context_exact
+from attnfun.kinds.in_context.build import ALGORITHMS, build
+from attnfun.kinds.in_context.exact import Prompt, doubt, exact_predictions, example_prompts, hard_prompts, moved
+from attnfun.kinds.in_context.prove import measured, predictions, prove
+from attnfun.kinds.in_context.prove_class import seen
+from attnfun.kinds.in_context.prove_sums import Sum, tanh_errors
+from attnfun.kinds.in_context.target import InContextTask
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork
-from attnfun.targets import in_context_exact
-from attnfun.targets.in_context import InContextTask
-from attnfun.targets.in_context_exact import Prompt, doubt, exact_predictions, example_prompts, hard_prompts, moved
-from in_context.prompts import hostile, with_layers
+from in_context.prompts import hostile, judge, with_layers
 
 LASSO = InContextTask.make("lasso", 3, 8, alpha=0.2, spectrum=(4, 20))
 LOGISTIC = InContextTask.make("logistic", 3, 8, C=2.0, spectrum=(4, 20))
@@ -198,9 +198,7 @@ def test_a_large_c_is_proved_and_true_for_separable_examples() -> None:
 
 
 @pytest.mark.slow
-def test_separable_examples_of_a_file_are_served_within_eps(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_separable_examples_of_a_file_are_served_within_eps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 2))
     y = np.where(X @ [1.0, 0.7] > 0, 1.0, -1.0)
@@ -244,7 +242,7 @@ def test_sampled_is_for_those_who_ask_and_verify_does_not_take_it_for_a_proof(tm
 def test_a_search_finds_what_random_prompts_miss() -> None:
     task = InContextTask.make("ridge", 8, 64, alpha=1.0, spectrum=(30, 96))
     network = build(task, 12, "chebyshev", "float32", typical=True)
-    at_random = measured_error(network, task)[0]
+    at_random = measured(network, task, 5, math.inf, search=False)[0]
     verdict = judge(network, task, 4 * at_random)
     assert verdict.status == "refuted" and verdict.error[0] > 4 * at_random
 

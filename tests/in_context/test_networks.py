@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.constructions.in_context.linear import residual, steps
-from attnfun.constructions.in_context.richardson import choose, richardson
-from attnfun.targets.in_context import InContextTask
-from attnfun.targets.in_context_exact import exact_coefficients, exact_predictions, example_prompts
+from attnfun.kinds.in_context.build.linear import residual, steps
+from attnfun.kinds.in_context.build.richardson import choose, richardson
+from attnfun.kinds.in_context.exact import exact_coefficients, exact_predictions, example_prompts
+from attnfun.kinds.in_context.target import InContextTask
 from in_context.prompts import UNSEEN
 
 SHAPE = {"dim": 8, "examples": 64}
@@ -82,7 +82,7 @@ def test_float32_ridge_is_measured_on_request_and_says_so() -> None:
     assert deeper.budget.rounding > 10 * deeper.budget.optimisation  # what more layers cannot take off
 
 
-@pytest.mark.parametrize(("eps", "iterations"), [(1e-6, 28), (2e-9, 41)])
+@pytest.mark.parametrize(("eps", "iterations"), [(1e-6, 28), pytest.param(2e-9, 41, marks=pytest.mark.slow)])
 def test_lasso_finds_predictions_and_support(eps: float, iterations: int) -> None:
     net = af.in_context("lasso", **SHAPE, alpha=0.1, spectrum=(29, 95), eps=eps)
     assert net.iterations <= iterations and len(net.network.layers) == 2 * net.iterations + 1

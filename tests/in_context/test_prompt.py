@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.certify.in_context_prompt import NOT_FINITE, UNDETERMINED, prompt_bounds
 from attnfun.cli import main
-from attnfun.targets.in_context import InContextTask
-from attnfun.targets.in_context_exact import example_prompts
+from attnfun.kinds.in_context.exact import example_prompts
+from attnfun.kinds.in_context.prove_prompt import NOT_FINITE, UNDETERMINED, prompt_bounds
+from attnfun.kinds.in_context.target import InContextTask
 
 KINDS = ("normal", "twins", "sum", "near", "wide", "scaled", "whole", "zero")
 Rows = list[list[Fraction]]

@@ -7,17 +7,16 @@ import math
 import numpy as np
 import pytest
 
-from attnfun.certify.in_context import partial_sums, prove_by_in_context
-from attnfun.certify.in_context_class import gain, seen
-from attnfun.certify.in_context_spectrum import Pieces, Poly
-from attnfun.certify.in_context_verdict import judge
 from attnfun.certify.view import Undecided
-from attnfun.constructions.in_context import build
 from attnfun.errors import Infeasible
+from attnfun.kinds.in_context.build import build
+from attnfun.kinds.in_context.prove_class import gain, seen
+from attnfun.kinds.in_context.prove_linear import partial_sums, prove_by_in_context
+from attnfun.kinds.in_context.prove_spectrum import Pieces, Poly
+from attnfun.kinds.in_context.target import InContextTask
+from attnfun.kinds.in_context.verb import in_context
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork
-from attnfun.solver import in_context
-from attnfun.targets.in_context import InContextTask
-from in_context.prompts import aligned, changed, exact_ridge, hostile, ridge_error, with_layers
+from in_context.prompts import aligned, changed, exact_ridge, hostile, judge, ridge_error, with_layers
 
 RIDGE = InContextTask.make("ridge", 8, 64, alpha=1.0, spectrum=(20, 150))
 
@@ -260,7 +259,7 @@ def test_parts_are_those_of_the_total_and_float32_adds_its_input() -> None:
 def test_a_method_proves_no_other_task() -> None:
     for task in ("lasso", "logistic"):
         other = InContextTask.make(task, 8, 64, spectrum=(20, 150))
-        assert judge(build(RIDGE, 14, "chebyshev"), other, 10.0, search=False).status != "proved"
+        assert judge(build(RIDGE, 14, "chebyshev"), other, 10.0).status != "proved"
         with pytest.raises(Undecided, match=task):
             prove_by_in_context(build(RIDGE, 14, "chebyshev"), other)
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.certify.stored import kept
 from attnfun.cli import main
-from attnfun.network import load_tokens, save_tokens
-from attnfun.targets.in_context import InContextTask, normal_range, normal_spectrum, prompt
-from attnfun.targets.in_context_exact import exact_coefficients, example_prompts
-from in_context.prompts import changed
+from attnfun.kinds.in_context.exact import exact_coefficients, example_prompts
+from attnfun.kinds.in_context.target import InContextTask, normal_range, normal_spectrum, prompt
+from attnfun.network import TokenNetwork, store
+from attnfun.network.claim import Claim
+from in_context.prompts import changed, write
 
 
 @pytest.fixture(scope="module")
@@ -161,12 +162,12 @@ def test_files_come_back_and_are_judged_again(task: str, tmp_path: Path) -> None
 
 def test_verify_reads_no_number_of_the_certificate(ridge: af.InContextSolver, tmp_path: Path) -> None:
     path = tmp_path / "t.safetensors"
-    target = {"kind": "in-context", **ridge.task.to_json()}
+    target = ridge.task.to_json()
     forged = changed(ridge.network, np.random.default_rng(0), 1e-2)
-    save_tokens(path, forged, {"target": target, **kept({"eps": 1e-6}, ridge.certificate)})
+    write(path, forged, target, request={"eps": 1e-6}, certificate=ridge.certificate.to_file())
     assert af.load(path).certificate.status == "stored" and af.load(path).certificate.claimed == "proved"
     assert af.verify(path).status == "refuted"
-    save_tokens(path, ridge.network, {"target": target, "claim": kept({}, None)["claim"]})
+    write(path, ridge.network, target)
     assert af.verify(path).error == ridge.certificate.error and af.verify(path).status == "bounded"
     assert af.load(path).certificate.status == "undecided"
 
@@ -174,16 +175,16 @@ def test_verify_reads_no_number_of_the_certificate(ridge: af.InContextSolver, tm
 @pytest.mark.parametrize(
     "target",
     [
-        {"kind": "in-context"},
-        {"kind": "in-context", "task": "ridge"},
-        {"kind": "other"},
+        {},
+        {"task": "ridge"},
+        {"task": "other", "dim": 3},
         None,
         "x",
     ],
 )
 def test_foreign_tasks_are_damaged_files(ridge: af.InContextSolver, tmp_path: Path, target: object) -> None:
     path = tmp_path / "t.safetensors"
-    save_tokens(path, ridge.network, {"target": target, **kept({"eps": 1e-6}, None)})
+    write(path, ridge.network, target, request={"eps": 1e-6})
     for verb in (af.load, af.verify):
         with pytest.raises(af.DamagedFile):
             verb(path)
@@ -201,15 +202,14 @@ def test_a_task_with_changed_fields_is_damaged_or_judged_for_what_it_says(
         {"examples": -1},
         {"more": 1},
     ):
-        target = {"kind": "in-context", **ridge.task.to_json(), **change}
-        save_tokens(path, ridge.network, {"target": target, **kept({"eps": 1e-6}, None)})
+        write(path, ridge.network, ridge.task.to_json() | change, request={"eps": 1e-6})
         with pytest.raises(af.DamagedFile):
             af.verify(path)
-    wider = {"kind": "in-context", **ridge.task.to_json(), "spectrum": [2, 400]}
-    save_tokens(path, ridge.network, {"target": wider, **kept({"eps": 1e-6}, None)})
+    wider = ridge.task.to_json() | {"spectrum": [2, 400]}
+    write(path, ridge.network, wider, request={"eps": 1e-6})
     assert af.verify(path).status in ("refuted", "undecided")
-    claim = kept({"eps": 1e-6}, None)["claim"] | {"eps": "small"}
-    save_tokens(path, ridge.network, {"target": wider, "claim": claim})
+    claim = Claim.made({"eps": 1e-6}, math.inf).to_json() | {"eps": "small"}
+    write(path, ridge.network, wider, claim=claim)
     with pytest.raises(af.DamagedFile):
         af.verify(path)
 
@@ -263,7 +263,7 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     assert code == 0 and "ridge" in out and png.stat().st_size > 10_000
     for command in (("eval", str(file), "--at", "x=1"), ("export", str(file), "-o", str(tmp_path / "x.pt2"))):
         code, _, err = run(capsys, *command)
-        assert code == 2 and err.count("\n") == 1 and "in-context" in err
+        assert code == 2 and err.count("\n") == 1 and ("attnfun in-context" in err) == (command[0] == "eval")
     code, _, err = run(capsys, *asked, "--layers", "4")
     assert code == 3 and "layers=" in err and err.count("\n") == 1
     for wrong in (("--spectrum", "5"), ("--layers", "0"), ("--dtype", "int8"), ("--query", "q.csv")):
@@ -297,7 +297,7 @@ def test_data_and_queries_from_csv(capsys: pytest.CaptureFixture[str], tmp_path:
 def test_the_structure_of_the_file_is_a_token_network(ridge: af.InContextSolver, tmp_path: Path) -> None:
     path = tmp_path / "t.safetensors"
     ridge.save(path)
-    network, meta = load_tokens(path)
+    network, meta = store.read(path, (TokenNetwork,))
     assert meta["target"]["task"] == "ridge" and [len(layer.heads) for layer in network.layers][-1] == 2
     ridge.save(path)
     data = path.read_bytes()

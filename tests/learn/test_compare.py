@@ -12,14 +12,16 @@ import attnfun as af
 
 pytest.importorskip("torch")
 
+Networks = tuple[af.Approximant, af.Approximant, af.Approximant]
+
 
 @pytest.fixture(scope="module")
-def networks() -> tuple[af.Approximant, af.Learned, af.Learned]:
+def networks() -> Networks:
     net = af.compile("sin(3*x)", "x=-1:1", 1e-3)
     return net, af.train(net, steps=50), af.train(net, steps=50, start="constructed", proof=False)
 
 
-def test_the_table_has_sizes_errors_bounds_and_steps(networks: tuple[af.Approximant, af.Learned, af.Learned]) -> None:
+def test_the_table_has_sizes_errors_bounds_and_steps(networks: Networks) -> None:
     table = af.compare(*networks)
     built, learned, unproved = table.entries
     assert built.keys == learned.keys == networks[0].cost.keys
@@ -35,13 +37,13 @@ def test_the_table_has_sizes_errors_bounds_and_steps(networks: tuple[af.Approxim
     assert len(json.loads(json.dumps(table.to_json()))["rows"]) == 3
 
 
-def test_names_are_distinct_or_those_given(networks: tuple[af.Approximant, af.Learned, af.Learned]) -> None:
+def test_names_are_distinct_or_those_given(networks: Networks) -> None:
     net, learned, _ = networks
     assert len({entry.name for entry in af.compare(net, learned, learned, net).entries}) == 4
     assert [entry.name for entry in af.compare(net, learned, names=("a", "b")).entries] == ["a", "b"]
 
 
-def test_networks_for_other_targets_are_refused(networks: tuple[af.Approximant, af.Learned, af.Learned]) -> None:
+def test_networks_for_other_targets_are_refused(networks: Networks) -> None:
     net, learned, _ = networks
     with pytest.raises(af.InvalidRequest):
         af.compare(net, af.compile("sin(2*x)", "x=-1:1", 1e-2))
@@ -53,12 +55,12 @@ def test_networks_for_other_targets_are_refused(networks: tuple[af.Approximant, 
         af.compare()
     relation = af.relation("exp(x*y)", "x=-1:1", "y=-1:1", 1e-1)
     for pair in ((net, relation), (relation, learned), (net, "x")):
-        with pytest.raises(af.InvalidRequest, match="is a function on a box, and a"):
+        with pytest.raises(af.InvalidRequest, match=r"compare (needs one target|takes models)"):
             af.compare(*pair)
 
 
 def test_the_picture_shows_every_error_and_every_bound(
-    networks: tuple[af.Approximant, af.Learned, af.Learned], tmp_path: Path
+    networks: Networks, tmp_path: Path
 ) -> None:
     pytest.importorskip("matplotlib")
     table = af.compare(*networks)

@@ -33,7 +33,7 @@ def relation(request: pytest.FixtureRequest) -> af.RelationApproximant:
 def test_towers_are_trained_in_their_own_architecture(relation: af.RelationApproximant, tmp_path: Path) -> None:
     request: dict[str, Any] = {"steps": 20, "batch": 32, "polish": 3}
     whole = af.train(relation, **request)
-    assert whole.architecture == relation.architecture and len(whole.network) in (1, 2)
+    assert whole.architecture == relation.architecture and len(whole.weights.networks) in (1, 2)
     path = tmp_path / "run.safetensors"
 
     def stop(progress: Progress) -> None:
@@ -43,8 +43,8 @@ def test_towers_are_trained_in_their_own_architecture(relation: af.RelationAppro
     with pytest.raises(Killed):
         af.train(relation, **request, checkpoint=path, progress=stop)
     again = af.train(relation, **request, checkpoint=path)
-    assert same(whole.network, again.network) and whole.history == again.history
-    assert not same(whole.network, af.train(relation, **request, seed=1).network)
+    assert same(whole.weights.networks, again.weights.networks) and whole.history == again.history
+    assert not same(whole.weights.networks, af.train(relation, **request, seed=1).weights.networks)
 
 
 def test_the_constructed_towers_are_a_start_that_gets_no_worse(relation: af.RelationApproximant) -> None:
@@ -52,14 +52,14 @@ def test_the_constructed_towers_are_a_start_that_gets_no_worse(relation: af.Rela
     X, Y = np.linspace(-1, 1, 9)[:, None], np.linspace(-1, 1, 11)[:, None]
     np.testing.assert_allclose(learned(X, Y), relation(X, Y), rtol=0, atol=1e-3)
     assert min(row.sup for row in learned.history) <= relation.certificate.error[1]
-    modules: Any = learned.to_torch()
-    np.testing.assert_allclose(modules[0](torch.tensor(X)).numpy(), learned.approximant.left(X), rtol=0, atol=1e-9)
+    modules: Any = learned.to_torch().towers
+    np.testing.assert_allclose(modules[0](torch.tensor(X)).numpy(), learned.left(X), rtol=0, atol=1e-9)
 
 
 def test_perceptrons_of_given_widths_learn_a_relation(relation: af.RelationApproximant) -> None:
     learned = af.train(relation, widths=(12, 8), steps=300, batch=128, lr=5e-3)
-    assert learned.approximant.rank == relation.rank and learned.history[-1].loss < 0.1 * learned.history[0].loss
-    assert learned.certificate.status is af.Status.SAMPLED and learned.approximant.towers[0].is_mlp
+    assert learned.rank == relation.rank and learned.history[-1].loss < 0.1 * learned.history[0].loss
+    assert learned.certificate.status is af.Status.SAMPLED and learned.weights.networks[0].is_mlp
     table = af.compare(relation, learned)
     assert table.entries[0].sup <= (table.entries[0].bound or 0) and table.entries[1].bound is None
     assert table.entries[1].sup == learned.sampled.error[1]
@@ -75,7 +75,7 @@ def test_what_towers_cannot_be_is_refused() -> None:
             af.train(relation, steps=2, **odd)
     with pytest.raises(af.InvalidRequest):
         af.train(relation, steps=2, start=learned)
-    assert same(af.train(learned, start=learned, steps=0).network, learned.network)
+    assert same(af.train(learned, start=learned, steps=0).weights.networks, learned.weights.networks)
 
 
 @pytest.mark.parametrize("which", ["furthest", "nearest"])
@@ -93,9 +93,9 @@ def test_random_heads_learn_and_keep_their_rank(which: str, tmp_path: Path) -> N
         assert not np.delete(mine.query[:, :-1], slice(q, q + 5), axis=0).any() and mine.query[one, -1] < 0
         assert not mine.key[5:, :-1].any() and not mine.value[5:].any()
     assert not learned.network.heads[-1].query[:, :-1].any()
-    seen, prediction = learned.approximant.measured(4000, seed=3), learned.approximant.predicted
+    seen, prediction = learned.measured(4000, seed=3), learned.predicted
     assert abs(seen.error - prediction.error) < 6 * (seen.error_se + prediction.uncertainty)
-    assert prediction.proved is None and seen.error < 1.0 and net.limit and learned.approximant.limit is None
+    assert prediction.proved is None and seen.error < 1.0 and net.limit and learned.limit is None
     assert learned.certificate.status is af.Status.SAMPLED and "standard error" in (learned.certificate.reason or "")
     assert learned.certificate.norm == 2.0
     assert len(af.compare(net, learned).entries) == 2

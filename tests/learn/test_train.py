@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -76,12 +77,19 @@ class Killed(Exception):
     pass
 
 
+PLANE: dict[str, Any] = {"target": "x*sin(3*y)", "domain": "x=-1:1;y=0:2", "proof": False}
+
+
+@cache
+def not_interrupted(dtype: str) -> Any:
+    return af.train(Architecture.one_head(("x", "y"), (3, 3), dtype=dtype), **PLANE, **QUICK)
+
+
 @pytest.mark.parametrize("at", [7, 60, 66])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_an_interrupted_run_ends_as_one_that_was_not(tmp_path: Path, at: int, dtype: str) -> None:
     shape = Architecture.one_head(("x", "y"), (3, 3), dtype=dtype)
-    request: dict[str, Any] = {"target": "x*sin(3*y)", "domain": "x=-1:1;y=0:2", **QUICK, "proof": False}
-    whole = af.train(shape, **request)
+    request, whole = {**PLANE, **QUICK}, not_interrupted(dtype)
     path = tmp_path / "run.safetensors"
 
     def stop(progress: Progress) -> None:
@@ -155,7 +163,7 @@ def test_a_constructed_start_never_ends_worse_on_the_probe(built: af.Approximant
 def test_a_start_may_be_a_network_that_was_trained_before() -> None:
     first = af.train(LINE, "abs(x)", "x=-1:1", steps=40, proof=False)
     then = af.train(LINE, "abs(x)", "x=-1:1", start=first, steps=40, lr=1e-3, proof=False)
-    assert then.start == "given" and then.history[0].sup == sup(first.network, first.target)
+    assert then.fit.start == "given" and then.history[0].sup == sup(first.network, first.target)
     with pytest.raises(af.InvalidRequest):
         af.train(Architecture.one_head(("x",), 7), "abs(x)", "x=-1:1", start=first, steps=4)
 

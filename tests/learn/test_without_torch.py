@@ -32,5 +32,5 @@ def test_networks_on_tokens_say_the_same() -> None:
 
 
 def test_the_names_of_training_do_not_import_torch() -> None:
-    out = run("import sys, attnfun as af; af.train, af.compare, af.Learned; print('torch' in sys.modules)")
+    out = run("import sys, attnfun as af; af.train, af.compare, af.Model; print('torch' in sys.modules)")
     assert out.strip() == "False"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnfun.limits.relation_rank import error_lower, rank_lower
-from attnfun.targets.relation import Relation
+from attnfun.kinds.relation.rank import error_lower, rank_lower
+from attnfun.kinds.relation.target import Relation
 
 LINE = np.linspace(0, 1, 33)
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.averages import rule_of_thumb
-from attnfun.certify.sparse_average import prove_by_sparse_average
 from attnfun.certify.view import Undecided
-from attnfun.constructions.matching.sparse_average import curve_keys, curve_query, sparse_average_network
 from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.kinds.average.build import curve_keys, sparse_average_network
+from attnfun.kinds.average.encoding import curve_query, encode_average
+from attnfun.kinds.average.prove import prove_by_sparse_average
+from attnfun.kinds.average.target import rule_of_thumb
+from attnfun.kinds.average.weights import Coded
 from attnfun.network import TokenLayer
 
 CASES: list[dict[str, Any]] = [
@@ -105,8 +108,6 @@ def test_spoilt_networks_and_queries_are_not_proved() -> None:
     nudged = queries + 1e-4 * np.random.default_rng(0).normal(size=queries.shape)
     loose = prove_by_sparse_average(made.network, made.codes, nudged, made.subsets, made.z_range)
     z = np.sign(np.random.default_rng(1).normal(size=(16, 1)))
-    from attnfun.constructions.matching.sparse_average import encode_average
-
     out = made.network.run(encode_average(made.codes, nudged[:16], z))
     assert proved.error < np.abs(out - made.exact(z, made.subsets[:16])).max() <= loose.error
 
@@ -127,6 +128,28 @@ def test_what_may_overflow_is_not_proved() -> None:
     for network, ends in ((short, (-1e50, 1e50)), (sharp, made.z_range), (made.network, (-1e308, 0.0))):
         with pytest.raises(Undecided):
             prove_by_sparse_average(network, made.codes, queries, made.subsets, ends)
+
+
+def test_files_are_proved_anew_with_their_codes(tmp_path: Path) -> None:
+    """What is stored is all that is read: other codes, sets or ranges are proved or not for what they are."""
+    path = tmp_path / "mean.safetensors"
+    z = np.random.default_rng(0).uniform(-1, 1, (16, 1))
+    random = {"width": 40, "seed": 5, "subsets": 30}
+    for options in ({"keys": "curve"}, random, {"q": 4, "heads": 2, "width": 60, "subsets": 20}):
+        made = af.sparse_average(16, **{"q": 2, **options})
+        made.save(path)
+        again = af.load(path)
+        sets = [made.subsets[k % len(made.subsets)] for k in range(16)]
+        assert np.array_equal(again.codes, made.codes) and np.array_equal(again(z, sets), made(z, sets))
+        assert again.record() == made.record() | {"status": "stored"} and af.verify(path) == made.certificate
+    signs = np.where(np.arange(made.codes.size).reshape(made.codes.shape) % 2, 1.0, -1.0)  # all positions alike
+    replace(made, weights=Coded(made.network, signs)).save(path)
+    assert af.verify(path).status == "undecided"
+    replace(made, target=replace(made.target, z_range=(-1e6, 1e6))).save(path)
+    assert af.verify(path).status == "undecided" and af.verify(path, eps=1e6).status == "proved"
+    replace(made, weights=Coded(made.network, made.codes[1:])).save(path)
+    with pytest.raises(af.DamagedFile):
+        af.load(path)
 
 
 def test_torch_and_record() -> None:

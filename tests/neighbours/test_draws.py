@@ -9,8 +9,9 @@ import pytest
 
 import attnfun as af
 from attnfun.cli import main
-from attnfun.constructions.neighbours import majority_vote, sphere
-from attnfun.constructions.neighbours.prediction import OVER_DRAWS, THIS_NETWORK
+from attnfun.kinds.neighbours import sphere
+from attnfun.kinds.neighbours.build import majority_vote
+from attnfun.kinds.neighbours.prediction import OVER_DRAWS, THIS_NETWORK
 
 
 def own_errors(dim: int, heads: int, draws: int, points: int) -> tuple[np.ndarray, np.ndarray]:
@@ -44,6 +45,10 @@ def test_a_network_that_meets_eps_in_the_mean_may_miss_it_and_says_so() -> None:
     assert all(net.predicted.error <= 0.4 and net.predicted.of == OVER_DRAWS for net in made)
     seen = [net.measured(4000, seed=1) for net in made]
     assert any(one.error > 0.4 + 3 * one.error_se for one in seen)
+    for net in made:  # a certificate says what was measured, and nothing of eps where that is above it
+        c = net.certificate
+        assert c.error[1] <= 0.4 if c.status == "sampled" else "eps 0.4" in (c.reason or "")
+    assert {net.certificate.status.value for net in made} == {"sampled", "undecided"}
 
 
 @pytest.mark.parametrize("method", ["full_rank", "scores", "random_heads", "biased"])
@@ -62,10 +67,9 @@ def test_the_command_says_which(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["neighbours", "--dim", "5", "--method", "majority-vote", "--heads", "9"]
     assert main([*words, "--queries", "200"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert out.count(OVER_DRAWS) == 3 and "of this network" in out and "exact" not in out
-    assert main([*words, "--queries", "0"]) == 0
-    assert "this network's own error is not known" in " ".join(capsys.readouterr().out.split())
+    assert OVER_DRAWS in out and "measured, no bound" in out and "exact" not in out and "queries: 200" in out
     assert main([*words, "--queries", "0", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["predicted"]["of"] == OVER_DRAWS
+    record = json.loads(capsys.readouterr().out)
+    assert record["predicted"]["of"] == OVER_DRAWS and record["status"] == "sampled" and record["measured"] is None
     assert main(["neighbours", "--dim", "5", "--method", "tally", "--queries", "200"]) == 0
     assert OVER_DRAWS not in capsys.readouterr().out

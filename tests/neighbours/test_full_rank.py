@@ -9,7 +9,9 @@ import pytest
 from scipy import integrate
 
 import attnfun as af
-from attnfun.constructions.neighbours import full_rank, sphere
+from attnfun.kinds.neighbours import sphere
+from attnfun.kinds.neighbours.bounds import full_rank_error
+from attnfun.kinds.neighbours.build import full_rank
 
 # published figures of the first-order law: (dim, points): C, p0
 CONSTANTS = {(64, 16): (5.260, 14.05), (16, 8): (1.955, 5.45), (64, 3): (1.720, 4.49), (8, 3): (0.547, 1.53)}
@@ -43,7 +45,7 @@ def test_the_constant_of_the_first_order_law(dim: int, points: int) -> None:
 )
 def test_the_integral_is_the_error_of_the_network(dim: int, points: int, beta: float, which: str) -> None:
     net = af.neighbours(dim, points, "full_rank", beta=beta, which=which)
-    seen = net.measured(64_000, seed=11)
+    seen = net.measured(32_000, seed=11)
     said = net.predicted
     assert said.error is not None and said.proved is not None
     assert abs(seen.error - said.error) <= 4 * seen.error_se + said.uncertainty
@@ -55,17 +57,17 @@ def test_the_integral_is_the_error_of_the_network(dim: int, points: int, beta: f
 @pytest.mark.parametrize(("dim", "points"), [(3, 3), (3, 20), (8, 3), (16, 8), (64, 16), (200, 5), (5, 300)])
 def test_the_proved_bound_is_never_below_the_integral_and_becomes_sharp(dim: int, points: int) -> None:
     for own in (True, False):
-        for beta in (1.0, 4.0, 30.0, 1e3, 1e5):
+        for beta in (1.0, 30.0, 1e5):
             exact = full_rank.exact_error(dim, points, beta, own)
             coarse = full_rank.exact_error(dim, points, beta, own, nodes=8)
-            assert exact - 10 * abs(exact - coarse) <= full_rank.proved_error(dim, points, beta, own)
+            assert exact - 10 * abs(exact - coarse) <= full_rank_error(dim, points, beta, own)
         C, _, _ = full_rank.first_order(dim, points)
-        assert C <= 1e7 * full_rank.proved_error(dim, points, 1e7, own) <= 1.05 * C
+        assert C <= 1e7 * full_rank_error(dim, points, 1e7, own) <= 1.05 * C
 
 
 def test_many_points_on_a_small_sphere_stay_below_the_bound() -> None:
     for beta in (10.0, 1e3, 1e5):  # here the bound is not sharp
-        assert full_rank.exact_error(3, 1500, beta, True) <= full_rank.proved_error(3, 1500, beta, True)
+        assert full_rank.exact_error(3, 1500, beta, True) <= full_rank_error(3, 1500, beta, True)
 
 
 def test_the_upper_sum_is_above_its_integral_and_close() -> None:
@@ -83,7 +85,7 @@ def test_the_upper_sum_is_above_its_integral_and_close() -> None:
     squares = (2 * math.log(2) - 1) * n * (n - 1) / beta * integrate.quad(integrand, -1, 1, limit=400, epsabs=1e-12)[0]
     least = squares + 1e-4 / beta
     most = least + n * (n - 1) * sphere.peak(dim) ** 2 * (math.log(4 / 3) / beta**2 + beta**-4)  # f ≤ f(0) in pairs
-    assert least <= full_rank.proved_error(dim, points, beta, False) <= 1.01 * most
+    assert least <= full_rank_error(dim, points, beta, False) <= 1.01 * most
 
 
 def test_the_constants_of_the_bound() -> None:

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.constructions.neighbours import random_heads, sphere
+from attnfun.kinds.neighbours import sphere
+from attnfun.kinds.neighbours.build import random_heads
 
 
 @pytest.mark.parametrize("sampler", random_heads.SAMPLERS)
 @pytest.mark.parametrize(("dim", "heads"), [(8, 16), (16, 64)])
 def test_the_closed_form_is_the_error_of_the_network(dim: int, heads: int, sampler: str) -> None:
     net = af.neighbours(dim, 3, "random_heads", heads=heads, sampler=sampler, seed=1)
-    seen = net.measured(20_000, seed=2)
+    seen = net.measured(5_000, seed=2)
     assert net.predicted.error is not None and net.limit is not None
     assert abs(seen.error - net.predicted.error) <= 4 * seen.error_se + net.predicted.uncertainty
     assert net.limit["lower"] <= net.predicted.error <= 0.5

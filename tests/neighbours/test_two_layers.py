@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 import attnfun as af
-from attnfun.constructions.neighbours import majority_vote, scores, sphere, tally
+from attnfun.kinds.neighbours import sphere
+from attnfun.kinds.neighbours.build import majority_vote, scores, tally
 
 VOTES = {  # dim: right for H = d+1, 4d+1, d²+1, 4d²+1, 16d²+1, and d²+1 given a margin of 0.5/√d
     8: (0.709, 0.807, 0.854, 0.922, 0.960, 0.954),
@@ -111,7 +112,7 @@ def test_no_score_is_farther_off_than_its_bound(dim: int, points: int) -> None:
 @pytest.mark.parametrize(("dim", "points", "which"), [(16, 8, "furthest"), (8, 5, "nearest"), (5, 40, "furthest")])
 def test_scores_have_the_error_of_a_head_of_full_rank(dim: int, points: int, which: str) -> None:
     net = af.neighbours(dim, points, "scores", eps=2e-2, which=which)
-    said, seen = net.predicted, net.measured(20_000, seed=10)
+    said, seen = net.predicted, net.measured(5_000, seed=10)
     assert said.error is not None and said.proved is not None
     assert abs(seen.error - said.error) <= 4 * seen.error_se + said.uncertainty
     assert said.proved <= 2e-2

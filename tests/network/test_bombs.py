@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import dataclasses
 import random
-import sys
-from collections.abc import Callable
+import resource
 from fractions import Fraction
 
 import pytest
 
 import attnfun as af
+from attnfun.certify import Status
 from attnfun.cli import main
-from attnfun.errors import AttnfunError
-from attnfun.expressions import Builder, Graph
-from attnfun.targets import Box, Function
-from attnfun.targets.definedness import _rational_range
-from attnfun.targets.sequence import Definition
-from attnfun.targets.squares import factored
+from attnfun.kinds.sequence.target import Definition
+from attnfun.language import Builder, Graph
+from attnfun.language.definedness import _rational_range
+from attnfun.language.domain import Box
+from attnfun.language.function import Function
+from attnfun.language.squares import factored
+from counting import counted
+from gate.kinds import KINDS, Kind, resealed
 
 NODES = 30  # 2^30 paths
-CALLS = 4_000_000
 SQUARE = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
 STEPS = {
     "square": lambda b, u, v: b.apply("powi", u, value=2),
@@ -43,31 +44,6 @@ TOPS = {
     "under a root": lambda b, u: b.apply("sqrt", u),
     "under a safe root": lambda b, u: b.apply("sqrt", b.apply("add", b.apply("powi", u, value=2), b.const(1))),
 }
-
-
-class TooManySteps(AssertionError):
-    pass
-
-
-def counted(work: Callable[[], object], limit: int = CALLS) -> int:
-    """How many Python calls `work` makes; TooManySteps past the limit. What attnfun refuses is an answer."""
-    calls = 0
-
-    def hook(frame: object, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event == "call"
-        if calls > limit:
-            sys.setprofile(None)
-            raise TooManySteps(f"more than {limit:,} calls")
-
-    sys.setprofile(hook)
-    try:
-        work()
-    except AttnfunError:
-        pass
-    finally:
-        sys.setprofile(None)
-    return calls
 
 
 def shared(steps: list[str], top: str, names: tuple[str, str] = ("x", "y")) -> Graph:
@@ -135,6 +111,101 @@ def test_the_text_of_a_stored_sequence_is_cut(tmp_path):
     assert path.stat().st_size < 100_000
     assert counted(lambda: len(af.load(path).target.text)) > 0
     assert counted(lambda: af.verify(path)) > 0
+
+
+# ---------------------------------------------------------------- other kinds of files
+
+REST = {
+    **{kind: KINDS[kind] for kind in ("relation", "cells", "slices", "ternary", "retrieval")},
+    "terms": Kind(lambda: af.relation("x*sqrt(y) + y", "x=0:1", "y=0:1", 0.05, method="expand"), ""),
+}
+REMOVABLE = {
+    "nested": lambda b, u, v: b.apply("div", b.apply("sin", u), u),
+    "chained": lambda b, u, v: b.apply("mul", u, b.apply("div", b.apply("sin", u), u)),
+    "summed": lambda b, u, v: b.apply("add", b.apply("div", b.apply("sin", u), u), v),
+    "of exponentials": lambda b, u, v: b.apply("div", b.apply("sub", b.apply("exp", u), b.const(1)), u),
+    "of differences": lambda b, u, v: b.apply("div", b.apply("sin", b.apply("sub", u, v)), b.apply("sub", u, v)),
+}
+OTHERS = 12_000_000  # covers of ellipses and exact terms have budgets of their own: boxes times nodes, products
+
+
+def removable(kind: str, length: int) -> Graph:
+    b = Builder()
+    last = [b.var("y"), b.var("x")]
+    for _ in range(length):
+        last.append(REMOVABLE[kind](b, last[-1], last[-2]))
+    return b.graph([last[-1]])
+
+
+def hostile(kind: str) -> list[tuple[str, Graph]]:
+    """A graph of one step, a mixed one and a chain of removable quotients, other ones for every kind of file."""
+    rng = random.Random(kind)
+    step, quotient, top = rng.choice(list(STEPS)), rng.choice(list(REMOVABLE)), rng.choice(list(TOPS))
+    mixed = shared([rng.choice(list(STEPS)) for _ in range(NODES)], top)
+    return [(step, shared([step] * NODES, top)), ("mixed", mixed), (quotient, removable(quotient, NODES))]
+
+
+@pytest.mark.parametrize("kind", REST)
+def test_files_of_other_kinds_with_shared_nodes_take_bounded_work(tmp_path, capsys, kind):
+    path = tmp_path / "made.safetensors"
+    REST[kind].make().save(path)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for name, graph in hostile(kind):
+
+        def change(record, _tensors, graph=graph):
+            record["target"]["graph"] = graph.to_json()
+
+        forged = resealed(path, tmp_path / "forged.safetensors", change)
+        held = []
+        assert counted(lambda forged=forged: af.load(forged), OTHERS) > 0, name
+        assert counted(lambda forged=forged, held=held: held.append(af.verify(forged)), OTHERS) > 0, name
+        assert not any(certificate.status is Status.PROVED for certificate in held), name
+        assert counted(lambda forged=forged: main(["show", str(forged)]), OTHERS) > 0, name
+        assert len("".join(capsys.readouterr())) < 20_000, name
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000  # kilobytes
+
+
+def test_rows_of_shared_nodes_take_bounded_work(tmp_path):
+    """Files of sequences hold graphs; those of sets hold text, which the parser bounds."""
+    path, kind = tmp_path / "made.safetensors", "sequence"
+    KINDS[kind].make().save(path)
+    for name, graph in hostile(kind):
+
+        def change(record, _tensors, graph=graph):
+            target = record["target"]
+            (known,) = (node[1] for node in target["rows"][0] if node[0] == "var" and node[1] != "x")
+            rows = [["var", known] if node == ["var", "y"] else node for node in graph.to_json()]
+            target["rows"] = [rows]
+
+        forged = resealed(path, tmp_path / "forged.safetensors", change)
+        for verb in (af.load, af.verify):
+            assert counted(lambda verb=verb, forged=forged: verb(forged), OTHERS) > 0, name
+
+
+@pytest.mark.parametrize("kind", REMOVABLE)
+@pytest.mark.parametrize("length", [pytest.param(8, marks=pytest.mark.slow), NODES])
+def test_long_chains_of_removable_quotients_take_bounded_work(tmp_path, net, kind, length):
+    path = tmp_path / "f.safetensors"
+    graph = removable(kind, length)
+    dataclasses.replace(net, target=Function(graph, Box.parse(SQUARE), net.network.outputs)).save(path)
+    for verb in (af.load, af.verify):
+        assert counted(lambda verb=verb: verb(path), OTHERS) > 0
+
+
+def test_prompts_that_no_machine_holds_take_bounded_work(tmp_path):
+    path = tmp_path / "made.safetensors"
+    KINDS["in-context"].make().save(path)
+    rng = random.Random(11)
+    for _ in range(12):
+        key = rng.choice(["dim", "examples", "strength", "query_range", "x_range", "y_range", "spectrum"])
+        value = rng.choice([10**9, 10**15, 10**300, 1e-300, -1, 0])
+
+        def change(record, _tensors, key=key, value=value):
+            record["target"][key] = [value, value] if key == "spectrum" else value
+
+        forged = resealed(path, tmp_path / "forged.safetensors", change)
+        for verb in (af.load, af.verify):
+            assert counted(lambda verb=verb, forged=forged: verb(forged)) > 0
 
 
 def test_squares_of_squares_stay_short_in_exact_arithmetic():

@@ -13,8 +13,8 @@ from safetensors.numpy import load_file, save_file
 
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.network import Network, identical
-from attnfun.network.file import content_hash, load, save
 from network.networks import random_network
+from stored import content_hash, load, save
 
 META: dict[str, Any] = {
     "target": [["var", "x0"], ["sin", 0]],
@@ -147,7 +147,7 @@ def test_what_cannot_be_read_or_written_is_an_invalid_request(tmp_path: Path) ->
     for path in (tmp_path / "no" / "folder", tmp_path, tmp_path / ("n" * 400), "a\0b"):
         with pytest.raises(InvalidRequest):
             save(path, network, META)
-    for meta in ({"norm": float("nan")}, {"norm": object()}, {"hash": "x"}, {"layers": 1}, {"dtype": "float32"}):
+    for meta in ({"norm": float("nan")}, {"norm": object()}, {"hash": "x"}, {"weights": 1}, {"dtype": "float32"}):
         with pytest.raises(InvalidRequest):
             save(tmp_path / "f", network, meta)
     assert os.listdir(tmp_path) == []
@@ -183,22 +183,26 @@ def test_a_changed_certificate_is_damage_unless_it_is_ignored(saved: tuple[Path,
     assert identical(again, network) and "certificate" not in meta
 
 
-@pytest.mark.parametrize("key", ["target", "domain", "claim", "inputs", "outputs", "layers", "dtype", "format", "hash"])
+HASHED = ("target", "domain", "claim", "inputs", "outputs", "layers", "dtype", "format", "kind", "hash")
+
+
+@pytest.mark.parametrize("key", HASHED)
 def test_everything_that_gives_meaning_is_under_the_hash(saved: tuple[Path, Network], key: str) -> None:
     path, _ = saved
 
     def change(record: dict[str, Any]) -> None:
+        weights = record["weights"]
         if key == "layers":
-            record["layers"][0][0]["name"] = "another"
+            weights["layers"][0]["heads"][0]["name"] = "another"
         elif key in ("inputs", "outputs"):
-            record[key][0] = "other"
+            weights[key][0] = "other"
         else:
             record[key] = {"format": 4, "dtype": "float32"}.get(key, "other")
 
     rewrite(path, change)
     with pytest.raises(DamagedFile):
-        load(path)
-    rewrite(path, lambda record: record.pop(key))
+        load(path, kind="function")
+    rewrite(path, lambda record: (record if key in record else record["weights"]).pop(key))
     with pytest.raises(DamagedFile):
         load(path)
 
@@ -235,7 +239,7 @@ def test_weights_that_are_no_numbers_or_of_another_type_are_damage(saved: tuple[
             arrays["readout"] = arrays["readout"].astype(np.float32)
 
     rewrite(path, lambda record: None, spoil)
-    with pytest.raises(DamagedFile, match="readout"):
+    with pytest.raises(DamagedFile, match="readout" if bad else "content"):
         load(path)
     rewrite(path, lambda record: None, lambda arrays: arrays.pop("readout"))
     with pytest.raises(DamagedFile, match="readout is missing"):

@@ -141,6 +141,6 @@ def test_what_is_not_a_network_is_refused() -> None:
 
 
 def test_importing_the_room_imports_neither_torch_nor_scipy() -> None:
-    code = "import sys, attnfun.network, attnfun.network.file, attnfun.network.literal, attnfun.network.torch_form;"
+    code = "import sys, attnfun.network, attnfun.network.store, attnfun.network.literal, attnfun.network.torch_form;"
     code += "sys.exit(any(name in sys.modules for name in ('torch', 'scipy', 'matplotlib')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.certify.sequence import probes
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
-from attnfun.network import Apply, Gather, GatherHead, SequenceNetwork, Spread, load_sequence
-from attnfun.network.sequence_tokens import to_tokens
+from attnfun.kinds.sequence.network import Apply, Gather, GatherHead, SequenceNetwork, Spread
+from attnfun.kinds.sequence.prove import probes
+from attnfun.kinds.sequence.tokens import to_tokens
+from attnfun.network.store import fingerprint
 
 LINE = {"x": (-1.0, 1.0)}
 PLANE = {"x": (0.2, 1.7), "y": (-1.0, 0.5)}
@@ -141,21 +142,44 @@ def test_damage_is_noticed(built: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "s.safetensors"
     built["rows"].save(path)
     data = path.read_bytes()
-    _, whole = load_sequence(path)
+    whole = af.load(path)
+    seal = fingerprint(whole.weights)
     rng = np.random.default_rng(0)
     for at in rng.integers(0, len(data), 60):
         changed = bytearray(data)
         changed[at] ^= 1 << int(rng.integers(8))
         path.write_bytes(bytes(changed))
         try:
-            _, meta = load_sequence(path)
+            back = af.load(path)
         except (DamagedFile, InvalidRequest):
             continue
-        assert meta == whole, f"byte {at} was changed and nobody saw"  # 1e-15 and 1E-15 are one number in JSON
+        same = [getattr(one, part) for part in ("request", "story", "target") for one in (back, whole)]
+        same += [back.certificate.to_file(), whole.certificate.to_file(), fingerprint(back.weights), seal]
+        assert same[::2] == same[1::2], f"byte {at} was changed and nobody saw"  # 1e-15 and 1E-15 are one in JSON
     for cut in (0, 7, 100, len(data) - 1):
         path.write_bytes(data[:cut])
         with pytest.raises(DamagedFile):
             af.load(path)
+
+
+def test_embeddings_that_do_not_fit_are_refused(built: dict[str, Any]) -> None:
+    literal = built["rows"].literal()
+    (A, B), n = literal.terms[0], len(literal.constant)
+    nan = np.full_like(A, np.nan)
+    for terms in ((), ((A[:1], B),), ((A, B[:, 1:]),), ((A, B[:0]),), ((A, B), (A[:, :1], B)), ((nan, B),)):
+        with pytest.raises(InvalidRequest, match="embedding"):
+            replace(literal, terms=terms)
+    for constant in (
+        literal.constant[:-1],
+        literal.constant[:, 1:],
+        literal.constant[:0],
+        np.full((n, B.shape[1]), np.inf),
+    ):
+        with pytest.raises(InvalidRequest, match="embedding"):
+            replace(literal, constant=constant)
+    for box in ((np.zeros(1), np.zeros(1)), (np.zeros(2), np.ones(2)), (np.array([-np.inf]), np.ones(1))):
+        with pytest.raises(InvalidRequest, match="box"):
+            replace(built["rows"].network, box=box)
 
 
 def test_networks_that_do_not_fit_are_refused(built: dict[str, Any]) -> None:
@@ -189,6 +213,5 @@ def test_a_literal_form_past_memory_is_refused_with_its_size() -> None:
     assert net.cost.keys > 8192
     with pytest.raises(Infeasible, match="tokens of width"):
         net.literal()
-    low, high = net.target.box.low_array, net.target.box.high_array
     with pytest.raises(Infeasible):
-        to_tokens(net.network, low, high)
+        to_tokens(net.network)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from attnfun.errors import DamagedFile, InvalidRequest
-from attnfun.network import TokenHead, TokenLayer, TokenNetwork, load_tokens, save_tokens, tokens_to_torch
+from attnfun.network import TokenHead, TokenLayer, TokenNetwork, tokens_to_torch
+from stored import load, save
 
 
 def random_tokens(seed: int, dtype: str = "float64", constants: int = 3) -> TokenNetwork:
@@ -84,19 +85,19 @@ def test_stream_starts_with_the_tokens_and_ends_in_the_output() -> None:
 def test_file_round_trip(tmp_path: Path, dtype: str) -> None:
     network = random_tokens(7, dtype)
     path = tmp_path / "t.safetensors"
-    save_tokens(path, network, {"target": {"task": "x"}, "request": {"eps": 1.0}})
-    again, meta = load_tokens(path)
+    save(path, network, {"target": {"task": "x"}, "request": {"eps": 1.0}}, "matching")
+    again, meta = load(path)
     assert meta["target"] == {"task": "x"} and meta["dtype"] == dtype
     assert [(n, a.tobytes()) for n, a in network.arrays()] == [(n, a.tobytes()) for n, a in again.arrays()]
     assert again.coordinates == network.coordinates and [h.name for h in again.heads] == list("abcdef")
     before = path.read_bytes()
-    save_tokens(path, again, {"target": {"task": "x"}, "request": {"eps": 1.0}})
+    save(path, again, {"target": {"task": "x"}, "request": {"eps": 1.0}}, "matching")
     assert path.read_bytes() == before
 
 
 def test_damaged_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.safetensors"
-    save_tokens(path, random_tokens(8), {"target": {"task": "x"}})
+    save(path, random_tokens(8), {"target": {"task": "x"}}, "matching")
     data = path.read_bytes()
     rng = np.random.default_rng(9)
     for place in rng.integers(0, len(data), 200):
@@ -104,13 +105,13 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
         flipped[place] ^= 1 << int(rng.integers(8))
         path.write_bytes(bytes(flipped))
         try:
-            network, meta = load_tokens(path)
+            network, meta = load(path)
         except DamagedFile:
             continue
         pytest.fail(f"byte {place} was changed and nobody saw: {json.dumps(meta)[:80]}, {network.outputs}")
     path.write_bytes(data[:-8])
     with pytest.raises(DamagedFile):
-        load_tokens(path)
+        load(path)
 
 
 def test_what_is_no_network_is_refused() -> None:

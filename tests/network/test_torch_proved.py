@@ -135,7 +135,9 @@ def test_what_is_warned_of_happens() -> None:
 
 
 def test_every_module_of_the_package_tells() -> None:
-    from attnfun.network import sequence_torch, set_torch, token_torch, torch_modules
+    from attnfun.kinds.sequence import torch_module as sequence_torch
+    from attnfun.kinds.set import torch_module as set_torch
+    from attnfun.network import token_torch, torch_modules
     from attnfun.network.torch_proved import Proved
 
     for room in (sequence_torch, set_torch, token_torch, torch_modules):

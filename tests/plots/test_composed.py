@@ -191,5 +191,5 @@ def test_an_mlp_is_drawn_with_its_units_and_no_attention(tmp_path: Path) -> None
     line = af.compile("sqrt(x)", {"x": (0, 1)}, 1e-2, realise="mlp")
     dots = panels(figure(line), "Where units break")[0].lines[1]
     assert len(dots.get_xdata()) == line.cost.keys
-    bare = replace(line, network=replace(line.network, labels=None))
+    bare = replace(line, weights=replace(line.network, labels=None))
     assert panels(figure(bare), "Attention")[0].texts[0].get_text() == "none: the network is an MLP"

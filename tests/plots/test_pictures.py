@@ -13,12 +13,12 @@ import pytest
 
 from attnfun.certify.certificate import Certificate, Status
 from attnfun.errors import InvalidRequest
+from attnfun.language.domain import Box
+from attnfun.language.function import Function
 from attnfun.network.evaluate import evaluate
 from attnfun.network.head import Axis, Head
 from attnfun.network.network import Layer, Network
 from attnfun.plots import draw, figure
-from attnfun.targets.domain import Box
-from attnfun.targets.function import Function
 
 pytest.importorskip("matplotlib")
 

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnfun.limits.preorder_jumps import (
+from attnfun.language.domain import Box
+from attnfun.limits.preorders.jumps import (
     RESOLUTION,
     lexicographic_axes,
     misorder_probability,
     probe_keys,
     probe_queries,
 )
-from attnfun.targets import Box
-from attnfun.targets.preorder import Preorder
+from attnfun.limits.preorders.target import Preorder
 
 SQUARE, CUBE = Box.parse("x=0:1;y=0:1"), Box.parse("x=0:1;y=0:1;z=0:1")
 COS, SIN = float(np.cos(0.7)), float(np.sin(0.7))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.limits.lexicographic import BITS, grid_limits, tied_pair, utility
+from attnfun.kinds.lexicographic.prove import proof
+from attnfun.kinds.lexicographic.target import BestKey
+from attnfun.limits.grids import BITS, grid_limits, tied_pair, utility
 
 
 def grid(levels: int, coordinates: int, start: int = 0, stop: int | None = None) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -151,12 +155,13 @@ def test_equal_best_keys_and_one_key(method: str, levels: int) -> None:
 
 def test_the_winner_weight_is_below_the_true_one() -> None:
     """The weight of the last head at temperatures low enough to see it, in float64."""
-    from attnfun.constructions.preorders import lexicographic as heads
+    from attnfun.kinds.lexicographic import build as heads
+    from attnfun.kinds.lexicographic.prove import winner_weight
 
-    for dtype in ("float32", "float64"):
+    for betas in heads.BETA.values():
         for single in (True, False):
             for n in (1, 2, 1000):
-                weight = heads.winner_weight(4000, 2, dtype, n, single)
+                weight = winner_weight(4000, 2, betas[not single], n, single)
                 assert 0.999 < weight <= 1 and (weight < 1) == (n > 1)
     head = af.lexicographic(10**5, 2)
     assert head.winner_weight(1000) <= head.winner_weight(2)
@@ -167,15 +172,80 @@ def test_the_winner_weight_is_below_the_true_one() -> None:
         heads.BETA.update(soft)
         for single, build in ((True, heads.one_head), (False, heads.cascade)):
             network = build(3, 2, "float64")
-            stream = network.stream(heads.tokens(network, keys, 3))[-2]
+            stream = network.stream(BestKey(3, 2).encode(network, keys)[0][0])[-2]
             last = network.layers[-1].heads[0]
             logits = (stream @ last.query) @ (stream @ last.key).T
             weights = np.exp(logits - logits.max(axis=1, keepdims=True))
             weights /= weights.sum(axis=1, keepdims=True)
-            bound = heads.winner_weight(3, 2, "float64", 4, single)
+            bound = winner_weight(3, 2, soft["float64"][not single], 4, single)
             assert 0.5 < bound <= weights[: len(keys), 0].min() < 1
     finally:
         heads.BETA.update(kept)
+
+
+# ---------------------------------------------------------------- the prover
+
+
+@pytest.mark.parametrize(
+    ("levels", "coordinates", "method"),
+    [(3, 2, "one head"), (3, 1, "cascade"), (3, 3, "cascade"), (100_000, 2, "cascade")],
+)
+def test_a_file_is_proved_exact_from_its_entries_and_no_other_entry_is(
+    levels: int, coordinates: int, method: str, tmp_path: Path
+) -> None:
+    head, path = af.lexicographic(levels, coordinates, method=method), tmp_path / "l.safetensors"
+    head.save(path)
+    again = af.load(path)
+    assert type(again) is type(head) and again.method == method and again.winner_weight(9) == head.winner_weight(9)
+    assert af.verify(path) == head.certificate and head.certificate.error == (0.0, 0.0)
+    network, target = head.weights, head.target
+    arrays = dict(network.arrays())
+    for name, array in arrays.items():
+        for at in np.ndindex(array.shape):
+            changed = array.copy()
+            changed[at] += changed[at] if abs(changed[at]) > 2 else 1.0  # what float32 holds
+            found = proof(target, _with(network, name, changed))
+            assert found.high == np.inf and found.reason
+
+
+def _with(network: Any, name: str, array: Any) -> Any:
+    """The network with one array in the place of its own."""
+    parts = name.split("/")
+    if len(parts) == 1:
+        return replace(network, **{name: array})
+    layers, number = list(network.layers), int(parts[0][5:])
+    head = replace(layers[number].heads[0], **{parts[-1]: array}) if len(parts) == 3 else None
+    changed: dict[str, Any] = {"carry": array} if head is None else {"heads": (head,)}
+    layers[number] = replace(layers[number], **changed)
+    return replace(network, layers=tuple(layers))
+
+
+def test_a_grid_that_the_network_does_not_hold_is_not_proved() -> None:
+    """The entries fit; the bits do not."""
+    from attnfun.kinds.lexicographic.build import cascade, one_head
+
+    assert proof(BestKey(4096, 2), one_head(4096, 2, "float32")).high == 0
+    for network, target in (
+        (one_head(4097, 2, "float64"), BestKey(4096, 2)),
+        (cascade(7, 2, "float32"), BestKey(8, 2)),
+        (cascade(2**22, 3, "float32"), BestKey(2**22, 2)),
+        (af.matching(4, 5).network, BestKey(5, 1)),
+    ):
+        assert proof(target, network).high == np.inf
+    P = 2**12 + 1  # a head of float32 that cannot tell 2^24 from 2^24 + 1, though it stores its entries exactly
+    grid_ = BestKey(P, 2)
+    network = one_head(P, 2, "float32")
+    assert proof(grid_, network).reason
+    best, worse = tied_pair(P, 2, "float32") or ((0,), (0,))
+    assert not np.array_equal(grid_.decode(network.run(grid_.encode(network, [best, worse])[0][0]), None), best)
+
+
+def test_equal_best_keys_are_exact_as_long_as_their_sum_is() -> None:
+    for levels, copies in ((4096, 4000), (2**23, 2), (100_000, 167)):
+        head = af.lexicographic(levels, 2)
+        keys = [[levels - 1, levels - 2]] * copies + [[levels - 1, 0]]
+        assert np.array_equal(head(keys), keys[0])
+        assert f"{2**24 // (levels - 1):,} times" in head.certificate.hypotheses[2]
 
 
 @pytest.mark.parametrize(

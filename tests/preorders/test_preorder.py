@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.targets.preorder import Preorder
+from attnfun.limits.preorders.target import Preorder
 
 SQUARE = "x=0:1;y=0:1"
 
@@ -67,7 +67,7 @@ def test_the_net_orders_its_own_points_exactly_ties_included() -> None:
     def steps(a: Any, b: Any) -> bool:
         return bool(round(3 * a[0]) + a[1] >= round(3 * b[0]) + b[1])
 
-    from attnfun.constructions.preorders.net import product_grid, ranked
+    from attnfun.limits.preorders.net import product_grid, ranked
 
     preorder = Preorder.read(None, steps, SQUARE, None)
     grid = product_grid(preorder.keys, 4)

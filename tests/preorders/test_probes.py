@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from attnfun.errors import InvalidRequest
-from attnfun.limits.finite_preorder import check_cycle, levels, read_comparisons
-from attnfun.limits.preorder_probes import probe_order
-from attnfun.targets import Box
-from attnfun.targets.preorder import Preorder
+from attnfun.language.domain import Box
+from attnfun.limits.preorders.finite import check_cycle, levels, read_comparisons
+from attnfun.limits.preorders.probes import probe_order
+from attnfun.limits.preorders.target import Preorder
 
 SQUARE = Box.parse("x=0:1;y=0:1")
 

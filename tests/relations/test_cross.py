@@ -11,9 +11,11 @@ import pytest
 
 import attnfun as af
 from attnfun.certify import Status
-from attnfun.certify.relation_sampled import measured, sampled_certificate
 from attnfun.cli import main
-from attnfun.targets.relation import Relation
+from attnfun.cli.records import model_record
+from attnfun.kinds.relation.prove_sampled import measured
+from attnfun.kinds.relation.target import Relation
+from attnfun.search import Goal, certified
 
 ONE = {"x": (0.0, 1.0)}, {"y": (0.0, 1.0)}
 FOUR = {f"x{k}": (0.0, 1.0) for k in range(4)}, {f"y{k}": (0.0, 1.0) for k in range(4)}
@@ -47,7 +49,7 @@ def test_slices_are_sampled_and_near_the_least_rank(text: str, eps: float, most:
 
 def test_auto_samples_where_the_grid_is_out_of_reach_and_says_so() -> None:
     found = af.relation(MANY, *FOUR, 1e-2)
-    record = found.record()
+    record = model_record(found)
     assert record["status"] == "sampled" and record["method"] == "cross" and record["features_only"]
     assert "8 variables" in record["reason"] and "measured, not proved" in record["reason"]
     assert seen(found, 3) <= 1e-2
@@ -89,23 +91,24 @@ def test_a_file_is_small_and_measured_again_alike(tmp_path: Path) -> None:
     assert np.array_equal(back(X, Y), found(X, Y)) and back.features_only
     with pytest.raises(af.InvalidRequest):
         back.left.network  # noqa: B018
-    wrong = dataclasses.replace(found, stored=dataclasses.replace(found.stored, left_core=found.stored.left_core * 1.5))
+    cut = dataclasses.replace(found.weights.left, core=found.weights.left.core * 1.5)
+    wrong = dataclasses.replace(found, weights=dataclasses.replace(found.weights, left=cut))
     wrong.save(path)
     assert af.verify(path).status is Status.REFUTED
 
 
 def test_slices_of_another_relation_are_refuted_or_undecided() -> None:
-    made = af.relation("exp(x*y)", *ONE, 1e-4, method="cross").stored
+    made = af.relation("exp(x*y)", *ONE, 1e-4, method="cross").weights
     other = Relation.read("exp(x*y) + 1e-2*sin(9*x)", *ONE)
-    judged = sampled_certificate(other, made, 1e-4)
+    judged = certified(other, made, Goal(1e-4))
     assert judged.status is Status.REFUTED and judged.error[0] > 1e-4 and judged.witness is not None
     elsewhere = Relation.read("exp(x*y)", {"x": (0.0, 2.0)}, {"y": (0.0, 1.0)})
-    assert sampled_certificate(elsewhere, made, 1e-4).status is Status.UNDECIDED
+    assert certified(elsewhere, made, Goal(1e-4)).status is Status.UNDECIDED
 
 
 def test_what_is_measured_is_attained() -> None:
     found = af.relation("tanh(5*(x-y))", *ONE, 1e-3, method="cross")
-    error, X, Y, tried = measured(found.target, found.stored, 0)
+    error, X, Y, tried = measured(found.target, found.weights, 0)
     gaps = np.abs(found.pairs(X, Y) - found.target.values(X, Y))
     assert gaps.max() == pytest.approx(error, rel=1e-9) and tried > 20_000
     assert found.certificate.error == (error, error)

@@ -12,9 +12,9 @@ import pytest
 import attnfun as af
 from attnfun.certify import Status
 from attnfun.cli import main
-from attnfun.limits.definiteness import checked, negative_direction
-from attnfun.limits.relation_rank import rank_lower
-from attnfun.targets.relation import Relation
+from attnfun.kinds.relation.definiteness import checked, negative_direction
+from attnfun.kinds.relation.rank import rank_lower
+from attnfun.kinds.relation.target import Relation
 
 ONE = {"x": (0, 1)}, {"y": (0, 1)}
 
@@ -248,7 +248,7 @@ def test_a_jump_is_met_outside_a_band_of_known_measure() -> None:
 
 
 def test_quantisation_takes_as_many_cells_as_its_proof_needs() -> None:
-    from attnfun.limits.quantisation import voronoi_cells
+    from attnfun.kinds.relation.quantisation import voronoi_cells
 
     relation = Relation.read("exp(x*y)", *ONE)
     left, right = voronoi_cells(relation, 1e-4)

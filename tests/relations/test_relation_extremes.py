@@ -12,13 +12,13 @@ import pytest
 
 import attnfun as af
 from attnfun.certify import Status
-from attnfun.certify.coefficients import expansion
 from attnfun.errors import Infeasible
-from attnfun.expressions import parse, precision
-from attnfun.limits.relation_rank import rank_lower
+from attnfun.kinds.relation.jumps import smoothed
+from attnfun.kinds.relation.prove_coefficients import expansion
+from attnfun.kinds.relation.rank import rank_lower
+from attnfun.kinds.relation.target import Relation
+from attnfun.language import parse, precision
 from attnfun.network.claim import Claim
-from attnfun.targets.jumps import smoothed
-from attnfun.targets.relation import Relation
 
 ONE = {"x": (0.0, 1.0)}, {"y": (0.0, 1.0)}
 

@@ -10,14 +10,16 @@ import pytest
 
 import attnfun as af
 from attnfun.certify import Status
-from attnfun.certify.expansion import feature_sizes, prove_by_expansion
 from attnfun.cli import main
-from attnfun.errors import Infeasible, InvalidRequest, NotPositive
-from attnfun.expressions import ArrayAlgebra, run
-from attnfun.network.separable import Separable
-from attnfun.relations import RelationApproximant
-from attnfun.targets.relation import Relation
-from attnfun.targets.relation_sum import Expansion, expansion_of
+from attnfun.cli.records import model_record
+from attnfun.errors import Infeasible, NotPositive
+from attnfun.kinds.relation.prove_expansion import feature_sizes
+from attnfun.kinds.relation.separable import Separable
+from attnfun.kinds.relation.target import Relation
+from attnfun.kinds.relation.terms import Expansion, expansion_of
+from attnfun.language import ArrayAlgebra, run
+from attnfun.search import Goal, certified
+from counting import counted
 
 
 def sides(d, low=-1.0, high=1.0):
@@ -142,7 +144,7 @@ def test_symmetric_expansions_are_exact_with_their_signs():
 def test_affine_features_have_no_keys_whatever_the_number_of_variables():
     for d in (1, 4, 64):
         found = af.relation(dot(d), *sides(d), eps=1e-9)
-        record = found.record()
+        record = model_record(found)
         assert (found.rank, found.method, record["keys"], record["layers"]) == (d, "expand", 0, 0)
         assert found.rank_lower == d
         attack(found, 200)
@@ -154,7 +156,7 @@ def test_certificates_of_random_sums_hold():
     for d, text in (*drawn, (8, f"{dot(8)} + x1*x2*y3")):
         found = af.relation(text, *sides(d), eps=1e-3, method="expand")
         attack(found)
-        again = prove_by_expansion(found.target, found.stored, 1e-3)
+        again = certified(found.target, found.weights, Goal(1e-3))
         assert again.status is Status.PROVED and again.error[1] == found.certificate.error[1]
 
 
@@ -162,12 +164,83 @@ def expanded(text="x1*y1 + sin(x2)*y2", d=2, **options):
     return af.relation(text, *sides(d), eps=1e-4, method="expand", **options)
 
 
+STEEP = ("1/y1", "sqrt(y1)", "log(y1)", "1/(1 + 25*y1**2)", "abs(y1 - 1/2)", "relu(y1 - 0.3)", "exp(y1)", "y1**2")
+
+
+def test_relations_of_relu_units_with_steep_factors_take_bounded_work(tmp_path):
+    """Polynomials of degree 100 and thousands of pieces; kinks and poles, which have no polynomials of use."""
+    rng = np.random.default_rng(5)
+    for k in range(8):
+        kinds = rng.choice(STEEP, 2, replace=False)
+        text = f"{rng.integers(1, 9) / 4}*{kinds[0]} + x1*{kinds[1]}"
+        held = []
+        box = {"y1": (float(rng.uniform(0.1, 0.3)), float(rng.uniform(1, 2)))}
+
+        def work(text=text, box=box, held=held):
+            held.append(af.relation(text, {"x1": (-1, 1)}, box, 1e-4, realise="mlp"))
+
+        assert counted(work, 1_500_000) > 0
+        (found,) = held
+        assert found.record()["realise"] == "mlp" and found.record()["neurons"] > 0
+        attack(found)
+        if k < 2:
+            path = tmp_path / "r.safetensors"
+            found.save(path)
+            assert af.verify(path).error[1] == found.certificate.error[1]
+            assert np.array_equal(af.load(path).pairs(*joint(found.target, 50)), found.pairs(*joint(found.target, 50)))
+
+
+TOO_CLOSE = {"1/y1 + x1*y1": 1e-9, "exp(x1*y1)/y1": 1e-10, "y1*sin(40*x1)": 1e-11, "log(y1)*x1 + y1": 1e-13}
+
+
+@pytest.mark.parametrize("text", TOO_CLOSE)
+def test_more_units_than_are_built_are_refused_before_any_is_made(text):
+    with pytest.raises(Infeasible, match="ReLU units would be needed") as refused:
+        af.relation(text, {"x1": (-1, 1)}, {"y1": (0.1, 2.0)}, TOO_CLOSE[text], realise="mlp")
+    assert refused.value.nearest["eps"] > TOO_CLOSE[text]
+
+    def again():
+        af.relation(text, {"x1": (-1, 1)}, {"y1": (0.1, 2.0)}, TOO_CLOSE[text] / 2, realise="mlp")
+
+    assert counted(again, 1_000_000) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", TOO_CLOSE)
+def test_the_nearest_of_too_many_units_is_built(text):
+    with pytest.raises(Infeasible) as refused:
+        af.relation(text, {"x1": (-1, 1)}, {"y1": (0.1, 2.0)}, TOO_CLOSE[text], realise="mlp")
+    attack(af.relation(text, {"x1": (-1, 1)}, {"y1": (0.1, 2.0)}, realise="mlp", **refused.value.nearest))
+
+
+def test_terms_as_relu_units_are_proved_and_forged_units_are_not():
+    rng = np.random.default_rng(12)
+    for d, text in ((1, "sqrt(1 + x1)*y1 + abs(y1)"), (2, separable(rng, 2, 2)), (4, dot(4))):
+        found = af.relation(text, *sides(d), eps=1e-3, method="expand", realise="mlp")
+        assert found.method == "expand" and found.record()["realise"] == "mlp"
+        attack(found)
+    found = af.relation("sqrt(1 + x1)*y1", *sides(1), eps=1e-3, method="expand", realise="mlp")
+    X, Y = joint(found.target, 2000)
+    (layer,) = found.weights.left.layers
+    for size in (1e-9, 1e-3, 0.1):
+        (block,) = layer.heads
+        values = block.values.copy()
+        values[len(values) // 2] += size
+        forged = dataclasses.replace(layer, heads=(dataclasses.replace(block, values=values),))
+        stored = Separable(dataclasses.replace(found.weights.left, layers=(forged,)), found.weights.right)
+        certificate = certified(found.target, stored, Goal(1e-3))
+        other = dataclasses.replace(found, weights=stored, certificate=certificate)
+        worst = float(np.abs(other.pairs(X, Y) - found.target.values(X, Y)).max())
+        assert worst <= certificate.error[1]
+        assert worst <= 1e-3 or certificate.status is not Status.PROVED
+
+
 def test_forged_towers_are_not_proved_to_be_near():
     found = expanded()
     rng = np.random.default_rng(2)
     X, Y = joint(found.target, 2000)
     for k in range(6):
-        sides_ = {"left": found.stored.left, "right": found.stored.right}
+        sides_ = {"left": found.weights.left, "right": found.weights.right}
         side = "left" if k % 2 else "right"
         network = sides_[side]
         readout, bias = network.readout.copy(), network.readout_bias.copy()
@@ -176,8 +249,8 @@ def test_forged_towers_are_not_proved_to_be_near():
         bias[rng.integers(len(bias))] -= size
         sides_[side] = dataclasses.replace(network, readout=readout, readout_bias=bias)
         forged = Separable(sides_["left"], sides_["right"])
-        certificate = prove_by_expansion(found.target, forged, 1e-4)
-        other = RelationApproximant(found.target, forged, found.towers, found.core, certificate, 0, "expand")
+        certificate = certified(found.target, forged, Goal(1e-4))
+        other = dataclasses.replace(found, weights=forged, certificate=certificate)
         worst = float(np.abs(other.pairs(X, Y) - found.target.values(X, Y)).max())
         assert worst <= certificate.error[1]
         assert certificate.error[0] <= worst * (1 + 1e-6) + 1e-12
@@ -188,10 +261,10 @@ def test_forged_towers_are_not_proved_to_be_near():
 def test_towers_of_another_relation_are_not_proved():
     found = expanded()
     for text in ("x1*y1 + cos(x2)*y2", "x1*y1 - sin(x2)*y2", "x1*y1", "tanh(x1*y2)", f"({dot(2)})**2"):
-        certificate = prove_by_expansion(Relation.read(text, *sides(2)), found.stored, 1e-4)
+        certificate = certified(Relation.read(text, *sides(2)), found.weights, Goal(1e-4))
         assert certificate.status is not Status.PROVED
     wider = Relation.read(found.target.graph, *sides(2, -1.0, 1.5))
-    assert prove_by_expansion(wider, found.stored, 1e-4).status is Status.UNDECIDED
+    assert certified(wider, found.weights, Goal(1e-4)).status is Status.UNDECIDED
 
 
 def test_sizes_of_features_hold():
@@ -213,7 +286,7 @@ def test_files_modules_training_and_commands(tmp_path, capsys):
         assert np.array_equal(back(X, Y), found(X, Y)) and back.rank == found.rank and back.method == "expand"
         assert af.verify(path).error == found.certificate.error
         assert main(["show", str(path), "--json"]) == 0
-        assert json.loads(capsys.readouterr().out)["keys"] == found.record()["keys"]
+        assert json.loads(capsys.readouterr().out)["keys"] == found.cost.keys
         assert main(["verify", str(path), "--json"]) == 0
         capsys.readouterr()
         af.diagnose(path)
@@ -222,7 +295,7 @@ def test_files_modules_training_and_commands(tmp_path, capsys):
             seen = found.left.to_torch()(torch.tensor(X)).numpy()
         assert np.abs(seen - found.left(X)).max() < 1e-12
         again = af.train(found, steps=2, seed=0)
-        assert again.approximant.rank == found.rank
+        assert again.rank == found.rank
 
 
 def test_a_damaged_file_of_terms_is_refused(tmp_path):
@@ -234,24 +307,19 @@ def test_a_damaged_file_of_terms_is_refused(tmp_path):
     found.save(path)
     with safe_open(path, "np") as file:
         meta, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    tensors["network0/readout"] = tensors["network0/readout"] * 2
+    tensors["left/readout"] = tensors["left/readout"] * 2
     save_file(tensors, path, meta)
     with pytest.raises(af.errors.DamagedFile):
         af.verify(path)
 
 
 def test_refusals_name_the_nearest():
-    with pytest.raises(Infeasible) as refused:
-        af.relation(dot(4), *sides(4), eps=1e-3, realise="mlp")
-    assert refused.value.nearest == {"realise": "attention"}
-    with pytest.raises(InvalidRequest, match="attention"):
-        af.relation(dot(4), *sides(4), eps=1e-3, realise="mlp", method="expand")
     with pytest.raises(Infeasible, match="1,275 separable terms"):
         af.relation(f"({dot(50)})**2", *sides(50), eps=1e-3, method="expand")
     with pytest.raises(NotPositive):
         af.relation("x1*y2 + x2*y1", *sides(2), eps=1e-3, symmetric=True)
     found = af.relation("x1*y2 + x2*y1", *sides(2), eps=1e-3, symmetric=True, signed=True)
-    assert sorted(found.signs) == [-1, 1] and found.record()["keys"] == 0
+    assert sorted(found.signs) == [-1, 1] and found.cost.keys == 0
     attack(found)
 
 

@@ -12,13 +12,15 @@ import pytest
 
 import attnfun as af
 from attnfun.certify import Status
-from attnfun.certify.relation import prove_by_relation
-from attnfun.certify.towers import tower_errors
 from attnfun.certify.view import Undecided
+from attnfun.cli.records import model_record
 from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.kinds.relation.features import Features
+from attnfun.kinds.relation.polynomials import Polynomials
+from attnfun.kinds.relation.prove_towers import tower_errors
+from attnfun.kinds.relation.towers import Affine, TowerWeights, corners, tower_network
 from attnfun.network import alike, evaluate, evaluate_head
-from attnfun.network.features import Features
-from attnfun.network.towers import Affine, TowerWeights, corners, tower_network
+from attnfun.search import Goal, certified
 
 
 def cube(d: int) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]]]:
@@ -63,9 +65,9 @@ def points(low: np.ndarray, high: np.ndarray, count: int, seed: int = 0) -> np.n
 
 
 def sides(found: af.RelationApproximant) -> Iterator[tuple[str, TowerWeights, tuple[str, ...]]]:
-    assert found.towers is not None
-    for side, tower in zip(("left", "right"), found.towers, strict=True):
-        if side == "left" or found.stored.signs is None:
+    assert found.weights.towers is not None
+    for side, tower in zip(("left", "right"), found.weights.towers, strict=True):
+        if side == "left" or found.weights.features.signs is None:
             yield side, tower, (found.left if side == "left" else found.right).network.inputs
 
 
@@ -94,11 +96,11 @@ def test_a_tower_is_as_near_to_its_features_as_proved(name: str) -> None:
     found, eps = made(name), CASES[name][3]
     assert found.certificate.status is Status.PROVED and found.certificate.error[1] <= eps
     for side, tower, inputs in sides(found):
-        off, size, keys = tower_errors(found.stored, side, tower, inputs)
-        network = tower_network(found.stored, side, tower, inputs)
+        off, size, keys = tower_errors(found.weights.features, side, tower, inputs)
+        network = tower_network(found.weights.features, side, tower, inputs)
         X = points(network.low, network.high, 500, 3)
-        assert (seen_errors(found.stored, side, tower, inputs) <= off).all()
-        assert (np.abs(found.stored.side(side, X)) <= size + 1e-12).all()
+        assert (seen_errors(found.weights.features, side, tower, inputs) <= off).all()
+        assert (np.abs(found.weights.features.side(side, X)) <= size + 1e-12).all()
         assert keys == network.cost.keys
     X = points(found.target.left.low_array, found.target.left.high_array, 1500)
     Y = points(found.target.right.low_array, found.target.right.high_array, 1500, 7)
@@ -108,9 +110,7 @@ def test_a_tower_is_as_near_to_its_features_as_proved(name: str) -> None:
 def spoilt(tower: TowerWeights, how: str, rng: np.random.Generator, size: float) -> TowerWeights | None:
     """The tower with some of its weights moved; None where it has none of that kind."""
     if how == "values":
-        return dataclasses.replace(
-            tower, values=tuple(v * (1 + size * rng.normal(size=v.shape)) for v in tower.values)
-        )
+        return dataclasses.replace(tower, values=tuple(v * (1 + size * rng.normal(size=v.shape)) for v in tower.values))
     if how == "biases":
         moved = (dataclasses.replace(k, biases=k.biases + size * rng.normal(size=k.biases.shape)) for k in tower.keys)
         return dataclasses.replace(tower, keys=tuple(moved))
@@ -142,24 +142,24 @@ def test_spoilt_weights_are_never_nearer_than_proved(name: str, how: str) -> Non
                 assert how in ("scales", "ramps", "templates", "steps")
                 continue
             try:
-                off = tower_errors(found.stored, side, other, inputs)[0]
+                off = tower_errors(found.weights.features, side, other, inputs)[0]
             except Undecided:
                 continue
-            assert (seen_errors(found.stored, side, other, inputs) <= off).all()
+            assert (seen_errors(found.weights.features, side, other, inputs) <= off).all()
 
 
 @pytest.mark.parametrize("name", ["gauss4", "dot4", "mlp2", "mlp3"])
 def test_a_forged_selection_is_not_proved(name: str) -> None:
     found, eps = made(name), CASES[name][3]
     rng = np.random.default_rng(0)
-    assert found.towers is not None
-    chosen = found.stored.selection.copy()
+    assert found.weights.towers is not None
+    chosen = found.weights.features.selection.copy()
     for k in range(chosen.shape[1]):
         chosen[:, k] = rng.permutation(chosen[:, k])
     chosen = np.unique(chosen, axis=0)
-    forged = dataclasses.replace(found.stored, selection=chosen)
+    forged = dataclasses.replace(found.weights.features, selection=chosen)
     try:
-        certificate = prove_by_relation(found.target, forged, eps, towers=found.towers)
+        certificate = certified(found.target, Polynomials(forged, found.weights.towers), Goal(eps))
     except InvalidRequest:
         return  # weights that do not fit are refused before
     assert certificate.status is not Status.PROVED
@@ -167,15 +167,19 @@ def test_a_forged_selection_is_not_proved(name: str) -> None:
 
 def test_groups_that_do_not_fit_are_refused() -> None:
     found = made("gauss4")
-    tower = found.towers[0]  # type: ignore[index]
+    tower = found.weights.towers[0]  # type: ignore[index]
     for groups in (tower.groups[:-1], tower.groups[::-1][:1] * len(tower.groups), ((),) * len(tower.groups)):
         with pytest.raises(InvalidRequest):
-            tower_network(found.stored, "left", dataclasses.replace(tower, groups=groups), found.left.network.inputs)
+            tower_network(
+                found.weights.features, "left", dataclasses.replace(tower, groups=groups), found.left.network.inputs
+            )
     with pytest.raises(InvalidRequest):
         dataclasses.replace(tower, scales=None)
     for scales in (-tower.scales, 0 * tower.scales, 4 * tower.scales):  # type: ignore[operator]
         with pytest.raises(Undecided), np.errstate(all="ignore"):
-            tower_errors(found.stored, "left", dataclasses.replace(tower, scales=scales), found.left.network.inputs)
+            tower_errors(
+                found.weights.features, "left", dataclasses.replace(tower, scales=scales), found.left.network.inputs
+            )
 
 
 def test_corners_of_a_cube_multiply() -> None:
@@ -252,7 +256,7 @@ def test_boxes_without_room_for_breakpoints_are_refused_at_once() -> None:
 
 
 def test_neurons_of_several_variables_stand_beside_the_papers() -> None:
-    record = made("mlp2").record()
+    record = model_record(made("mlp2"))
     assert record["realise"] == "mlp" and 0 < record["neurons"] < record["neurons_paper"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -12,11 +13,15 @@ import pytest
 
 import attnfun as af
 from attnfun.certify import Status
-from attnfun.certify.trilinear import prove_trilinear, trilinear_rounding
 from attnfun.cli import main
-from attnfun.expressions import ArrayAlgebra, parse, run
-from attnfun.network.features import contracted
-from attnfun.trilinear import TrilinearForm, ternary
+from attnfun.kinds.relation.features import contracted
+from attnfun.kinds.ternary.prove import trilinear_rounding
+from attnfun.kinds.ternary.target import Ternary
+from attnfun.kinds.ternary.verb import ternary
+from attnfun.kinds.ternary.view import TrilinearForm
+from attnfun.kinds.ternary.weights import Sides, Trilinear
+from attnfun.language import ArrayAlgebra, parse, run
+from attnfun.search import Goal, certified
 
 CUBE = {"x": (0, 1), "y": (-1, 1), "z": (0, 2)}
 
@@ -52,8 +57,8 @@ def test_the_error_of_a_trilinear_form_is_never_below_what_is_seen(text: str, mo
     rng = np.random.default_rng(1)
     for size in (1e-12, 1e-6, 1e-2):
         a, b, c = (s + size * rng.normal(size=s.shape) for s in form.coefficients)
-        spoilt = dataclasses.replace(form, coefficients=(a, b, c))
-        certificate = prove_trilinear(form.graph, form.box, (a, b, c), 1e-3)
+        spoilt = with_sides(form, (a, b, c))
+        certificate = certified(form.target, Trilinear((a, b, c), form.box), Goal(1e-3))
         assert worst(spoilt) <= certificate.error[1] and certificate.error[0] <= worst(spoilt) + 1e-13
         assert certificate.status is not Status.PROVED or worst(spoilt) <= 1e-3
 
@@ -63,9 +68,11 @@ def test_rounding_is_in_the_bound() -> None:
     form = ternary("x*y*z", CUBE, 1e-6)
     rng = np.random.default_rng(0)
     a, b, c = (rng.normal(size=(12, 1)) * 10**power for power in (3, 2, 3))
-    sides = tuple(np.hstack([np.pad(s, [(0, 12 - len(s)), (0, 0)]), t, t * sign]) for s, t, sign in
-                  zip(form.coefficients, (a, b, c), (1, 1, -1), strict=True))
-    heavy = dataclasses.replace(form, coefficients=sides)
+    sides = tuple(
+        np.hstack([np.pad(s, [(0, 12 - len(s)), (0, 0)]), t, t * sign])
+        for s, t, sign in zip(form.coefficients, (a, b, c), (1, 1, -1), strict=True)
+    )
+    heavy = with_sides(form, sides)
     points = form.box.probe(3000, np.random.default_rng(2))
     wide = np.ones((len(points), sides[0].shape[1]), dtype=np.longdouble)
     for k, P in enumerate(sides):
@@ -73,7 +80,11 @@ def test_rounding_is_in_the_bound() -> None:
         wide = wide * contracted(P.astype(np.longdouble), [((x - low) - (high - x)) / (high - low)])
     lost = np.abs(heavy(*points.T) - wide.sum(axis=1)).max()
     assert 0 < lost <= trilinear_rounding(sides)
-    assert prove_trilinear(form.graph, form.box, sides, 1e-16).status is not Status.PROVED
+    assert certified(form.target, Trilinear(sides, form.box), Goal(1e-16)).status is not Status.PROVED
+
+
+def with_sides(form: TrilinearForm, sides: Sides) -> TrilinearForm:
+    return dataclasses.replace(form, weights=Trilinear(sides, form.box))
 
 
 def test_a_form_is_stored_and_proved_again(tmp_path: Path) -> None:
@@ -95,28 +106,34 @@ def test_a_form_is_stored_and_proved_again(tmp_path: Path) -> None:
 def test_a_forged_form_is_refuted_or_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.safetensors"
     form = ternary("exp(-x*y*z/2)", CUBE, 1e-4)
-    dataclasses.replace(form, graph=parse("exp(-x*y*z/1.99)", form.box.names)).save(path)
+    dataclasses.replace(form, target=Ternary(parse("exp(-x*y*z/1.99)", form.box.names), form.box)).save(path)
     assert af.verify(path).status is Status.REFUTED
     a, b, c = form.coefficients
-    dataclasses.replace(form, coefficients=(a * (1 + 1e-5), b, c)).save(path)
+    with_sides(form, (a * (1 + 1e-5), b, c)).save(path)
     certificate = af.verify(path)
     assert certificate.status is not Status.PROVED or certificate.error[1] <= 1e-4
-    dataclasses.replace(form, coefficients=(a * 1e200, b * 1e200, c)).save(path)
+    with_sides(form, (a * 1e200, b * 1e200, c)).save(path)
     assert af.verify(path).status in (Status.UNDECIDED, Status.REFUTED)
     long = tuple(np.ones((5000, 1)) for _ in range(3))  # a file of 120 kB that asks for a table of a terabyte
-    dataclasses.replace(form, coefficients=long).save(path)
+    with_sides(form, long).save(path)
     assert af.verify(path).status is Status.UNDECIDED
     form.save(path)
-    data = path.read_bytes()
+    data, proved = path.read_bytes(), af.verify(path)
     for where in range(9, len(data), max(1, len(data) // 60)):
         path.write_bytes(data[:where] + bytes([data[where] ^ 1]) + data[where + 1 :])
         with pytest.raises(af.AttnfunError):
-            af.verify(path)
+            af.load(path)
+        with contextlib.suppress(af.AttnfunError):
+            assert af.verify(path) == proved  # the certificate, which is not read, has it
         path.write_bytes(data[:where])
         with pytest.raises(af.AttnfunError):
             af.load(path)
     for bad in ((a, b[:, :1], c), (a, b, c * math.nan)):
-        dataclasses.replace(form, coefficients=bad).save(path)
+        with pytest.raises(af.InvalidRequest):
+            with_sides(form, bad)
+        broken = with_sides(form, form.coefficients)
+        object.__setattr__(broken.weights, "coefficients", bad)
+        broken.save(path)
         with pytest.raises(af.DamagedFile):
             af.verify(path)
 

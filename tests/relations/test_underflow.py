@@ -6,11 +6,11 @@ import mpmath
 import numpy as np
 
 import attnfun as af
-from attnfun.certify.relation_features import side_errors
-from attnfun.certify.towers import tower_errors
+from attnfun.kinds.relation.features import Block, Features
+from attnfun.kinds.relation.prove_features import side_errors
+from attnfun.kinds.relation.prove_towers import tower_errors
+from attnfun.kinds.relation.towers import Keys, TowerWeights, tower_network
 from attnfun.network import evaluate
-from attnfun.network.features import Block, Features
-from attnfun.network.towers import Keys, TowerWeights, tower_network
 
 SIZES = (1e-200, 1e-200, 1e300)  # 1e-100 together, and 0 in float64 from left to right
 

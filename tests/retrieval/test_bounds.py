@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnfun as af
-from attnfun.certify.retrieval_bounds import clopper_pearson, loser_weight, uniform_failure
-from attnfun.expressions import precision
+from attnfun.kinds.retrieval.prove_bounds import clopper_pearson, loser_weight, uniform_failure
+from attnfun.language import precision
 
 BITS = 300
 

@@ -17,14 +17,13 @@ from safetensors.numpy import save_file
 
 import attnfun as af
 from attnfun.certify import Certificate, Status
-from attnfun.certify.relation import parts_that_fit
-from attnfun.certify.retrieval import prove_by_retrieval
-from attnfun.certify.retrieval_margins import places_of, query_margin, query_margins
-from attnfun.expressions import BallAlgebra, precision, run
-from attnfun.expressions.enclosures import point_balls
+from attnfun.kinds.relation.target import Relation
+from attnfun.kinds.retrieval.prove_margins import places_of, query_margin, query_margins
+from attnfun.kinds.retrieval.weights import RetrievalWeights
+from attnfun.language import BallAlgebra, precision, run
+from attnfun.language.enclosures import point_balls
 from attnfun.network import local_plan
-from attnfun.network.retrieval import RetrievalWeights
-from attnfun.targets.relation import Relation
+from attnfun.search import Goal, certified
 
 ONE = {"x": (0.0, 1.0)}, {"y": (0.0, 1.0)}
 ODD = {"x": (-0.7, 2.1)}, {"y": (-0.7, 2.1)}
@@ -106,9 +105,8 @@ def test_spoilt_key_vectors_are_seen_by_the_proof(name: str, size: float) -> Non
     head = af.retrieve(found, keys=found.target.right.sample(12, rng), beta=30.0, queries=10)
     K = head.weights.vectors
     spoilt = dataclasses.replace(head.weights, vectors=K + size * np.abs(K).max() * rng.normal(size=K.shape))
-    parts = parts_that_fit(found.target, found.stored, float(found.request["eps"]))
-    again = prove_by_retrieval(found.target, found.stored, found.towers, spoilt, parts=parts)
-    assert again.status is Status.BOUNDED
+    assert certified(head.target, spoilt, Goal()).status is Status.BOUNDED
+    again = certified(head.target, spoilt, Goal(head.certificate.eps))
     assert again.error[1] > head.certificate.error[1]
     assert_sound(dataclasses.replace(head, weights=spoilt), again, found.target.left.probe(6, rng))
 
@@ -121,10 +119,10 @@ def test_vectors_of_other_keys_or_of_another_temperature_are_not_within_eps() ->
         dataclasses.replace(head.weights, beta=31.0),
         dataclasses.replace(head.weights, points=head.weights.points * 0.9),
     ):
-        verdict = prove_by_retrieval(found.target, found.stored, found.towers, forged, eps=1e-4)
+        verdict = certified(head.target, forged, Goal(1e-4))
         assert verdict.status is Status.REFUTED and verdict.error[0] > 1e-4
     outside = dataclasses.replace(head.weights, points=head.weights.points * 2)
-    verdict = prove_by_retrieval(found.target, found.stored, found.towers, outside, eps=1e-4)
+    verdict = certified(head.target, outside, Goal(1e-4))
     assert verdict.status is Status.UNDECIDED and "outside" in str(verdict.reason)
 
 
@@ -203,7 +201,7 @@ def test_a_file_is_proved_again_without_its_certificate(tmp_path: Path) -> None:
     X = np.random.default_rng(1).random((50, 2))
     assert np.array_equal(loaded(X), head(X)) and loaded.record()["beta"] == 100.0
     bare = tmp_path / "bare.safetensors"
-    _rewritten(path, bare, lambda record: [record.pop(k) for k in ("certificate", "study", "request", "method")])
+    _rewritten(path, bare, lambda record: [record.pop(k) for k in ("certificate", "story", "request")])
     assert af.verify(bare).error == head.certificate.error  # the eps is in the claim, and cannot be deleted
     nothing = af.load(bare)
     assert nothing.record()["tv"] is None and nothing.bound.tv == head.bound.tv  # proved when it is asked for
@@ -214,12 +212,12 @@ def test_damaged_files_are_errors(tmp_path: Path) -> None:
     head = af.retrieve(built("gauss"), keys=[0.1, 0.9], beta=10.0, queries=5)
     path, other = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
     head.save(path)
-    _rewritten(path, other, lambda record: record.update(outputs=["z"]))
+    _rewritten(path, other, lambda record: record["weights"].update(outputs=["z"]))
     with pytest.raises(af.DamagedFile):
         af.verify(other)
     with safe_open(path, "np") as file:
         arrays, meta = {k: file.get_tensor(k) for k in file.keys()}, file.metadata()  # noqa: SIM118
-    arrays["retrieval/vectors"] = arrays["retrieval/vectors"] * (1 + 1e-9)
+    arrays["vectors"] = arrays["vectors"] * (1 + 1e-9)
     save_file(arrays, other, meta)
     with pytest.raises(af.DamagedFile):
         af.load(other)

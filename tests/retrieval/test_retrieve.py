@@ -186,11 +186,11 @@ def test_the_command(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert 0 <= low <= record["study"]["failures"] / 300 <= high <= 1
     assert main(["verify", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["error"] == record["error"]
-    assert main(["verify", str(out)]) == 0 and "every query" in capsys.readouterr().out
+    assert main(["verify", str(out)]) == 0 and "softmax regret" in capsys.readouterr().out
     assert main(["show", str(out)]) == 0 and main(common) == 0
     shown = capsys.readouterr().out
-    assert "every query" in shown and "β for weight 0.999" in shown
-    assert main(["eval", str(out), "--at", "x1=0,x2=0"]) == 2
+    assert "softmax regret" in shown and "failure probability" in shown
+    assert main(["eval", str(out), "--at", "x1=0,x2=0"]) == 0
     assert main(coarse) == 3
     assert "nearest: eps=" in capsys.readouterr().err
 

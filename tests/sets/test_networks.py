@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +14,14 @@ import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.certify.sequence import probe_sequences
 from attnfun.cli import main
+from attnfun.kinds.sequence.network import Apply, SequenceNetwork
+from attnfun.kinds.sequence.prove import probe_sequences
+from attnfun.kinds.set.forms import FORMS
+from attnfun.kinds.set.network import SetNetwork
+from attnfun.kinds.set.target import SetFunction, pair_tokens
 from attnfun.limits.separation.hard_sets import HardSet
+from attnfun.network import TokenArchitecture
 
 LINE = {"x": (-1, 1)}
 CASES = [
@@ -63,11 +71,77 @@ def test_torch_runs_the_same_network(net: af.SetApproximant) -> None:
     np.testing.assert_allclose(Y, net(X), atol=1e-9)
 
 
-def test_the_file_is_proved_again(net: af.SetApproximant, tmp_path: Path) -> None:
+def test_the_file_is_proved_again_and_a_set_comes_back(net: af.SetApproximant, tmp_path: Path) -> None:
     path = tmp_path / "set.safetensors"
     net.save(path)
-    again = af.verify(path)
-    assert again.status is af.Status.PROVED and again.error[1] <= net.certificate.error[1] * (1 + 1e-9)
+    assert af.verify(path) == net.certificate
+    back = af.load(path)
+    assert type(back) is af.SetApproximant and back.certificate.status is af.Status.STORED
+    assert (back.target, back.method, back.analysis) == (net.target, net.method, net.analysis)
+    X = probe_sequences(net.target.box, net.target.points, 20, np.random.default_rng(6))
+    assert np.array_equal(back(X), net(X))
+    tokens = pair_tokens(X) if net.method == "pairs" else X
+    assert np.array_equal(back.sequence(tokens)[:, 0, 0], net(X)) and back.sequence.target == net.sequence.target
+
+
+def test_a_changed_file_is_judged_by_what_it_holds(net: af.SetApproximant, tmp_path: Path) -> None:
+    """Hash and all: another network is refuted, another form is another function or does not fit."""
+    path, sequence = tmp_path / "bad.safetensors", net.weights.sequence
+    assert isinstance(sequence, SequenceNetwork)
+    last = sequence.stages[-1]
+    assert isinstance(last, Apply)
+    moved = tuple(replace(one, readout_bias=one.readout_bias + 3 * net.request["eps"]) for one in last.networks)
+    bad = replace(sequence, stages=(*sequence.stages[:-1], replace(last, networks=moved)))
+    replace(net, weights=replace(net.weights, sequence=bad)).save(path)
+    judged = af.verify(path)
+    assert judged.status is af.Status.REFUTED and "a set was found" in (judged.reason or "")
+    point = np.array(judged.witness).reshape(1, net.target.points, -1)
+    wrong = SetNetwork(net.weights.form, bad).run(point) - net.target.values(point)
+    assert np.abs(wrong).max() > net.request["eps"]
+    for form in set(FORMS) - {net.method}:
+        replace(net, weights=SetNetwork(form, sequence)).save(path)
+        if "pairs" in (form, net.method):
+            with pytest.raises(af.DamagedFile, match="does not fit"):
+                af.load(path)
+        else:
+            assert af.verify(path).status is af.Status.UNDECIDED
+
+
+def test_verify_compares_with_the_target_it_is_given(tmp_path: Path) -> None:
+    path = tmp_path / "set.safetensors"
+    af.set_function("sum(x**2)", 3, LINE, 0.1).save(path)
+    assert af.verify(path, "sum(x[i]**2)").status is af.Status.PROVED
+    with pytest.raises(af.InvalidRequest, match="the file is about"):
+        af.verify(path, "sum(x**3)")
+
+
+@pytest.mark.parametrize("key", ["expressions", "points", "domain"])
+def test_damaged_targets_are_noticed(key: str) -> None:
+    data = SetFunction.read("sum(x_i*x_j)", LINE, 3).to_json()
+    assert SetFunction.from_json(data) == SetFunction.read("sum(x[i]*x[j])", LINE, 3)
+    for bad in (None, 0, ["x"], {"x": 1}, "sum("):
+        with pytest.raises(af.DamagedFile):
+            SetFunction.from_json({**data, key: bad})
+
+
+def test_sequences_and_sets_are_proved_without_their_constructions(tmp_path: Path) -> None:
+    """In an interpreter that has no module whose name says that it builds."""
+    af.sequence("x - max(x)", 3, LINE, 1e-2).save(tmp_path / "sequence.safetensors")
+    af.set_function("sum(x**2) + sum(x[i]*x[j])", 3, LINE, 1e-2).save(tmp_path / "set.safetensors")
+    code = """
+import sys
+class Blocked:
+    def find_spec(self, name, *rest):
+        if any(part.startswith("build") for part in name.split(".")) and name.startswith("attnfun"):
+            raise ImportError(name)
+sys.meta_path.insert(0, Blocked())
+import attnfun as af
+for path in sys.argv[1:]:
+    assert af.verify(path).status.value == "proved"
+    net = af.load(path)
+    net(net.target.draw(__import__("numpy").random.default_rng(0), 3)[0]), net.explain(), net.cost
+"""
+    subprocess.run([sys.executable, "-c", code, *map(str, tmp_path.iterdir())], check=True)
 
 
 def test_a_set_is_one_matrix_or_many(net: af.SetApproximant) -> None:
@@ -159,3 +233,26 @@ def test_pairs_of_different_elements_that_differ_by_nothing(text: str, kernel: A
     X[:50, 2] = X[:50, 0]
     wanted = sum(kernel(X[:, i], X[:, j]) for i in range(3) for j in range(3) if i != j)
     assert np.abs(net(X[:, :, None]) - wanted).max() <= net.certificate.error[1]
+
+
+@pytest.mark.parametrize(("text", "form"), [("sum(x**2)", "elements"), ("sum(sin(x_i*x_j))", "pairs")])
+def test_sets_are_learned_and_stay_sets(text: str, form: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    net, path = af.set_function(text, 3, LINE, 0.1), tmp_path / "set.safetensors"
+    assert net.method == form
+    learned = af.train(net, start="constructed", steps=0)
+    assert type(learned) is type(net) and learned.method == form and learned.architecture == net.architecture
+    assert learned.certificate.status is af.Status.SAMPLED and " sets" in (learned.certificate.reason or "")
+    X = probe_sequences(net.target.box, 3, 50, np.random.default_rng(1))
+    np.testing.assert_allclose(learned(X), net(X), rtol=0, atol=1e-9)
+    learned.save(path)
+    back = af.load(path)
+    assert type(back) is type(net) and back.trained and np.array_equal(back(X), learned(X))
+    assert af.verify(path).status is af.Status.UNDECIDED and "rained" in back.explain()
+    shape = TokenArchitecture.for_target(net.target, layers=1, heads=2, rank=2)
+    alone, behind = (af.train(shape, target, steps=2, batch=4) for target in (net.target, net))
+    assert alone.method == form and np.array_equal(alone(X), behind(X))
+    table = af.compare(net, back, alone)
+    assert len(table.entries) == 3 and table.entries[0].sup <= net.certificate.error[1]
+    for one in (net, back):
+        assert af.diagnose(one).remarks

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from attnfun.errors import InvalidRequest
+from attnfun.kinds.set.analysis import analyse, check_exact
+from attnfun.kinds.set.power_sums import NotPolynomial, as_sums_over_elements, exact_value, power_sums
+from attnfun.kinds.set.target import SetFunction, pair_tokens
 from attnfun.limits.separation.hard_sets import HardSet
-from attnfun.limits.set_rank import analyse, check_exact
-from attnfun.targets import SetFunction
-from attnfun.targets.power_sums import NotPolynomial, as_sums_over_elements, exact_value, power_sums
-from attnfun.targets.set_function import pair_tokens
 
 LINE = {"x": (-1, 1)}
 PLANE = {"x": (-1, 1), "y": (0.5, 2)}

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.limits.set_rank import SetAnalysis, analyse
-from attnfun.targets.power_series import power_series
-from attnfun.targets.set_function import SetFunction
+from attnfun.kinds.set.analysis import SetAnalysis, analyse
+from attnfun.kinds.set.power_series import power_series
+from attnfun.kinds.set.target import SetFunction
 
 NAMES = ("x", "y", "z")
 KERNELS = (

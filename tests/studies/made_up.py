@@ -8,8 +8,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from attnfun.studies.study import HOLDS, REFUTED, Row, Study, Table, Unit, Verdict
-from attnfun.studies.tables import panels, values
+from attnfun.lab.studies.drawing import panels
+from attnfun.lab.studies.study import HOLDS, REFUTED, Row, Study, Table, Unit, Verdict
+from attnfun.lab.studies.tables import values
 
 
 def units(size: Mapping[str, Any]) -> list[Unit]:
@@ -29,7 +30,9 @@ def run(unit: Unit) -> list[Row]:
 
 def judge(table: Table) -> Verdict:
     total = sum(values(table, "root"))
-    return Verdict(HOLDS if total <= 1e6 else REFUTED, f"The <roots> add up to {total:.3f} & no more.")
+    return Verdict(
+        HOLDS if total <= 1e6 else REFUTED, "The <roots> are small.", f"They add up to {total:.3f} & no more."
+    )
 
 
 def draw(table: Table) -> Any:

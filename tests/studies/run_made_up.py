@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from attnfun.cli import main
-from attnfun.studies import study as registry
+from attnfun.lab.studies import study as registry
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent.parent))

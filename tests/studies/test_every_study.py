@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from attnfun.errors import InvalidRequest
-from attnfun.studies import GROUPS, NAMES, find
-from attnfun.studies.study import LIMITS, REFUTED, SIZES, VERDICTS, Study
-from attnfun.studies.tables import median
+from attnfun.lab.studies import GROUPS, NAMES, find
+from attnfun.lab.studies.study import LIMITS, REFUTED, SIZES, VERDICTS, Study
+from attnfun.lab.studies.tables import median
 
 TABLES = Path(__file__).parent / "tables"
 

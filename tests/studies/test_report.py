@@ -15,10 +15,10 @@ import pytest
 
 import attnfun as af
 from attnfun.errors import InvalidRequest
-from attnfun.studies import NAMES
-from attnfun.studies.report import Found, Laboratory, cell, read
-from attnfun.studies.runner import _Run, png
-from attnfun.studies.tables import panels
+from attnfun.lab.studies import NAMES
+from attnfun.lab.studies.drawing import panels
+from attnfun.lab.studies.report import Found, Laboratory, cell, read
+from attnfun.lab.studies.runner import _Run, png
 from studies import made_up
 
 pytest.importorskip("matplotlib")
@@ -102,8 +102,16 @@ def test_everything_is_on_the_page_and_nothing_comes_from_elsewhere(folder: Path
     assert len(found.images) == 2 and all(image["alt"] for image in found.images)
     shown = [base64.b64decode((image["src"] or "").partition(",")[2]) for image in found.images]
     assert sorted(shown) == sorted((folder / name / "figure.png").read_bytes() for name in ("whole", "wide"))
-    verdict = json.loads((folder / "whole" / "study.json").read_text("utf-8"))["verdict"]["words"]
-    for words in (verdict, "Roots <of> numbers", "Square roots & their", "Nobody 2000.", "2 hold, 1 failed"):
+    verdict = json.loads((folder / "whole" / "study.json").read_text("utf-8"))["verdict"]
+    assert verdict["words"] == f"{verdict['finding']} {verdict['evidence']}".strip()
+    for words in (
+        verdict["finding"],
+        verdict["evidence"],
+        "Roots <of> numbers",
+        "Square roots & their",
+        "Nobody 2000.",
+        "2 hold, 1 failed",
+    ):
         assert words in found.words
     for words in (
         "ValueError: this one",
@@ -133,7 +141,8 @@ def test_text_from_files_is_shown_and_never_obeyed(folder: Path, tmp_path: Path)
     """Every text of every file, and the name of a folder, is markup; a page of them has no element of theirs."""
     record = json.loads((folder / "whole" / "study.json").read_text("utf-8"))
     texts = {key: HOSTILE for key in ("title", "claim", "source", "size", "full_time", "rerun", "name", "group")}
-    record |= texts | {"verdict": {"kind": "holds", "words": HOSTILE}, "parameters": {HOSTILE: HOSTILE}}
+    record |= texts | {"parameters": {HOSTILE: HOSTILE}}
+    record |= {"verdict": {"kind": "holds", "finding": HOSTILE, "evidence": f"{HOSTILE} arXiv 2504.19901"}}
     record |= {"columns": {HOSTILE: HOSTILE}, "versions": {HOSTILE: HOSTILE}}
     failed = record | {"status": "failed", "failures": [HOSTILE]}
     table = json.dumps([{HOSTILE: HOSTILE}, {HOSTILE: [HOSTILE]}, {}])
@@ -144,6 +153,7 @@ def test_text_from_files_is_shown_and_never_obeyed(folder: Path, tmp_path: Path)
     page = af.report(tmp_path / "in", tmp_path / "page.html", markdown=tmp_path / "page.md")
     found = Reader(page.read_text("utf-8"))  # which refuses scripts, handlers and elements that are not closed
     assert len(found.images) == 2 and "<script>alert(1)</script>" in found.words
+    assert found.links.count("https://arxiv.org/abs/2504.19901") == 2  # the one thing that is made of a text
     text = re.sub(r"`[^`\n]*`", "", (tmp_path / "page.md").read_text("utf-8").replace("\\`", ""))
     assert not re.search(r"(?<!\\)<(?:script|img|b )", text) and not re.search(r"(?<!\\)\]\(javascript", text)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from attnfun.cli import main
-from attnfun.studies import study as registry
+from attnfun.lab.studies import study as registry
 from studies import made_up
 
 pytest.importorskip("joblib")
@@ -30,7 +30,7 @@ def test_a_run_and_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     out = str(tmp_path / "out")
     assert main(["reproduce", "roots", "--out", out, "--jobs", "2"]) == 0
     text = capsys.readouterr().out
-    assert "roots  holds" in text and "The <roots> add up to" in text and f"{out}/roots/" in text
+    assert "roots  holds" in text and "The <roots> are small. They add up to" in text and f"{out}/roots/" in text
     assert main(["reproduce", "all", "--full", "--out", out, "--resume", "--jobs", "2", "--json"]) == 1
     record = json.loads(capsys.readouterr().out)
     roots, raising = record["studies"]

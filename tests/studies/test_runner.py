@@ -17,9 +17,9 @@ import pytest
 
 import attnfun
 from attnfun.errors import AttnfunError, InvalidRequest
-from attnfun.studies import runner, store
-from attnfun.studies.pool import Local, Task
-from attnfun.studies.runner import Progress, reproduce
+from attnfun.lab.pool import Local
+from attnfun.lab.studies import runner, store
+from attnfun.lab.studies.runner import Progress, UnitTask, reproduce
 from studies import made_up
 
 pytest.importorskip("joblib")
@@ -230,7 +230,7 @@ def test_what_is_not_installed_is_said_before_anything_runs(tmp_path: Path, monk
     assert [one.name for one in runner.installed(studies, skip_missing=True)] == ["plain"]
     with pytest.raises(AttnfunError, match=r"^trained needs torch, which is not installed: pip install \S+$"):
         runner.installed(studies[1:], skip_missing=True)
-    for module, extra in (("joblib", "studies"), ("matplotlib", "plot"), ("distributed", "cluster")):
+    for module, extra in (("matplotlib", "plot"), ("distributed", "cluster")):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, module, None)
             with pytest.raises(
@@ -259,7 +259,7 @@ def test_impossible_requests_are_refused(tmp_path: Path) -> None:
 
 def test_the_fingerprint_sees_the_files_a_study_imports(tmp_path: Path) -> None:
     file = tmp_path / "one.py"
-    file.write_text("def f():\n    from attnfun.studies.softmax_attention import interpolation_rate\n", "utf-8")
+    file.write_text("def f():\n    from attnfun.lab.studies.softmax_attention import interpolation_rate\n", "utf-8")
     texts = store._texts(str(file))
     here = Path(runner.__file__).parent
     wanted = (here / "study.py", here / "softmax_attention" / "interpolation_rate.py", file)
@@ -281,7 +281,7 @@ def test_no_more_processes_are_started_than_there_are_units(monkeypatch: pytest.
 
     monkeypatch.setattr(joblib, "Parallel", Parallel)
     study = made_up.study(count=3)
-    tasks = [Task(study, unit, str(unit["n"])) for unit in study.units(study.parameters("tiny"))]
+    tasks = [UnitTask(study, unit, str(unit["n"])) for unit in study.units(study.parameters("tiny"))]
     for jobs in (1_000_000, 2, 1):
         list(Local(jobs).results(tasks))
     assert started == [3, 2, 2]

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import attnfun as af
+from attnfun.lab.studies.separations import two_candidates
+from attnfun.lab.studies.study import REFUTED
 from attnfun.learn import generator
-from attnfun.studies.separations import two_candidates
-from attnfun.studies.study import REFUTED
 
 torch = pytest.importorskip("torch")
 
-from attnfun.studies.separations import layers  # noqa: E402
+from attnfun.lab.studies.separations import layers  # noqa: E402
 
 SHAPES = ((8, 8, 1), (8, 4, 2), (8, 1, 8))  # rank × heads = 8 in all: the same number of weights in K and Q
 STEPS, COUNT = 300, 20_000
@@ -124,8 +124,8 @@ def test_the_pair_layer_is_two_way_softmax_attention() -> None:
 
 
 def test_the_closed_form_of_random_heads_is_that_of_the_constructed_network() -> None:
-    from attnfun.constructions.neighbours.random_heads import hard_heads, overlap
-    from attnfun.studies.separations.random_features import closed_form, floors
+    from attnfun.kinds.neighbours.build.random_heads import hard_heads, overlap
+    from attnfun.lab.studies.separations.random_features import closed_form, floors
 
     found = hard_heads(8, 24, "compromise", seed=0)
     k, q = found.keys[:, :, 0], found.queries[:, :, 0]

@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
+from attnfun.lab.studies.open_questions import discrete_metric, nonanalytic_sets, precision
 from attnfun.limits.separation.hard_sets import HardSet
-from attnfun.studies.open_questions import discrete_metric, nonanalytic_sets, precision
 
 
 def test_rounding_to_bits_is_that_of_the_formats() -> None:

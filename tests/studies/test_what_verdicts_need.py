@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from attnfun.studies import find
-from attnfun.studies.study import HOLDS, REFUTED
-from attnfun.studies.tables import lacking
+from attnfun.lab.studies import find
+from attnfun.lab.studies.study import HOLDS, REFUTED
+from attnfun.lab.studies.tables import lacking
 
 TABLES = Path(__file__).parent / "tables"
 NEEDED = [

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from attnfun.errors import AttnfunError, InvalidRequest
-from attnfun.expressions import ArrayAlgebra, parse, run
-from attnfun.targets import Box, natural_domain, require_defined
+from attnfun.language import ArrayAlgebra, parse, run
+from attnfun.language.definedness import natural_domain, require_defined
+from attnfun.language.domain import Box
 
 DEFINED = [
     ("asin(a/(b*c))", "a=1:2;b=1:5;c=2:5"),  # 1 at a corner

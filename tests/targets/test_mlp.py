@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 
 import attnfun as af
 from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest
-from attnfun.targets.mlp import read_mlp
+from attnfun.language.mlp import read_mlp
 
 nn = torch.nn
 

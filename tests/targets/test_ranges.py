@@ -10,9 +10,10 @@ from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, Graph, parse, precision, run
-from attnfun.targets import Box, natural_domain
-from attnfun.targets.ranges import range_of
+from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, parse, precision, run
+from attnfun.language.definedness import natural_domain
+from attnfun.language.domain import Box
+from attnfun.language.ranges import range_of
 from expressions.random_graphs import graphs
 
 CASES = {

@@ -8,10 +8,10 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from attnfun.expressions import ArrayAlgebra, parse, run_all
-from attnfun.targets import Box
-from attnfun.targets.mlp import Linear, Mlp
-from attnfun.targets.relu_ranges import ReluRanges
+from attnfun.language import ArrayAlgebra, parse, run_all
+from attnfun.language.domain import Box
+from attnfun.language.mlp import Linear, Mlp
+from attnfun.language.relu_ranges import ReluRanges
 
 
 def random_mlp(sizes: list[int], seed: int, scale: float = 1.0) -> Mlp:

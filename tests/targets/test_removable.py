@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from attnfun.errors import AttnfunError, InvalidRequest
-from attnfun.expressions import parse
-from attnfun.targets import Box, Function, require_defined
-from attnfun.targets.removable import extended, resolved
+from attnfun.language import parse
+from attnfun.language.definedness import require_defined
+from attnfun.language.domain import Box
+from attnfun.language.function import Function
+from attnfun.language.removable import extended, resolved
 
 LINE, SQUARE = "x=-1:1", "x=-1:1;y=-1:1"
 
@@ -127,7 +129,7 @@ def test_what_is_stored_and_shown_is_the_expression_that_was_asked_for() -> None
     box = Box.parse(SQUARE)
     function = Function.read("y*sin(x)**2/x**2", box)
     assert function.text == "y*sin(x)**2/x**2"
-    again = Function.from_json(function.to_json(), box)
+    again = Function.from_json(function.to_json())
     assert again == function and again.source == function.source
 
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from attnfun.errors import DamagedFile, InvalidRequest
-from attnfun.expressions import ArrayAlgebra, run
-from attnfun.targets import Box, SequenceMap
-from attnfun.targets.sequence import meaning, source_name
+from attnfun.kinds.sequence.target import SequenceMap, meaning, source_name
+from attnfun.language import ArrayAlgebra, run
 
 LINE = {"x": (-1.0, 1.0)}
 PLANE = {"x": (0.5, 2.0), "y": (-1.0, 1.0)}
@@ -62,7 +61,7 @@ def test_one_row_a_token() -> None:
 
 def test_a_target_comes_back_from_json_and_names_its_parts() -> None:
     target = SequenceMap.read("sin(x*mean(x)) + max(x**2) + x_3", LINE, 4)
-    assert SequenceMap.from_json(target.to_json(), target.box) == target
+    assert SequenceMap.from_json(target.to_json()) == target
     assert target.text == "sin(x*mean(x)) + max(x**2) + x_3"
 
 
@@ -125,11 +124,10 @@ def test_bad_requests_are_one_line(text: object, domain: dict, tokens: object, s
     assert "\n" not in str(found.value)
 
 
-@pytest.mark.parametrize("key", ["kind", "tokens", "definitions", "rows"])
+@pytest.mark.parametrize("key", ["domain", "tokens", "definitions", "rows"])
 def test_damaged_json_is_noticed(key: str) -> None:
-    box = Box.parse(LINE)
     for bad in (None, 0, [["var", "q"]], [{"name": "a"}]):
         data = SequenceMap.read("sin(x*mean(x))", LINE, 3).to_json()
         data[key] = bad
         with pytest.raises(DamagedFile):
-            SequenceMap.from_json(data, box)
+            SequenceMap.from_json(data)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnfun.expressions import ArrayAlgebra, GradientAlgebra, parse, run
-from attnfun.targets import Box
-from attnfun.targets.slopes import change_bound, slope_bounds
+from attnfun.language import ArrayAlgebra, GradientAlgebra, parse, run
+from attnfun.language.domain import Box
+from attnfun.language.slopes import change_bound, slope_bounds
 
 CASES = {
     "sine": ("sin(3*x)*y + abs(x)", "x=-1:1;y=0:2"),

@@ -7,10 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from attnfun.expressions import ArrayAlgebra, Builder, Graph, parse, run
-from attnfun.targets import Box
-from attnfun.targets.ranges import range_of
-from attnfun.targets.squares import sum_of_squares
+from attnfun.language import ArrayAlgebra, Builder, Graph, parse, run
+from attnfun.language.domain import Box
+from attnfun.language.ranges import range_of
+from attnfun.language.squares import sum_of_squares
 
 BOX = Box.parse("x=1:5;y=0:5;u=-2:2;v=-1:3")
 

@@ -1,6 +1,5 @@
 """From weights and target to a proved bound; never from a construction."""
 
 from attnfun.certify.certificate import Certificate, Status
-from attnfun.certify.prove import prove
 
-__all__ = ["Certificate", "Status", "prove"]
+__all__ = ["Certificate", "Status"]

@@ -16,10 +16,10 @@ from flint import arb
 
 from attnfun.certify.outcome import Bound
 from attnfun.certify.view import Array, Undecided, View
-from attnfun.expressions import BallAlgebra, Builder, Graph, precision, run
-from attnfun.expressions.enclosures import abs_lower
-from attnfun.targets import Function
-from attnfun.targets.ranges import range_of
+from attnfun.language import BallAlgebra, Builder, Graph, precision, run
+from attnfun.language.enclosures import abs_lower
+from attnfun.language.function import Function
+from attnfun.language.ranges import range_of
 
 
 def prove_by_affine(view: View, function: Function) -> Bound:

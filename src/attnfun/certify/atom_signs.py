@@ -22,7 +22,7 @@ from attnfun.certify.normal_form import UNIT, Forms, Monomial, Sum, TooLarge, sc
 from attnfun.certify.signs import Sign, Signs
 from attnfun.certify.view import Undecided
 from attnfun.errors import InvalidRequest
-from attnfun.targets.domain import Box
+from attnfun.language.domain import Box
 
 MAX_HINTS: Final = 3
 _UNSEEN: Final = (Sign.UNKNOWN, False)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from attnfun.certify.view import Array
-from attnfun.expressions import BallAlgebra, Builder, Graph, run_all
-from attnfun.expressions.enclosures import ball, lowers, uppers
+from attnfun.language import BallAlgebra, Builder, Graph, run_all
+from attnfun.language.enclosures import ball, lowers, uppers
 
 KINKS = frozenset({"abs", "max", "min", "relu", "sign"})
 

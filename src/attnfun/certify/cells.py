@@ -55,9 +55,9 @@ from attnfun.certify.outcome import Bound
 from attnfun.certify.rounding import cell_rounding
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
 from attnfun.certify.witness import best_witness
-from attnfun.expressions import BallAlgebra, GradientAlgebra, precision, run
-from attnfun.expressions.enclosures import abs_lower, ball, lower, lowers, upper, upper_at, uppers
-from attnfun.targets import Function
+from attnfun.language import BallAlgebra, GradientAlgebra, precision, run
+from attnfun.language.enclosures import abs_lower, ball, lower, lowers, upper, upper_at, uppers
+from attnfun.language.function import Function
 
 _CHUNK = 60_000
 _PRODUCTS = (1.0, 2.0, 3.0, 4.0)

@@ -33,7 +33,8 @@ _MEANINGS = {
     Status.PROVED: "within eps at every point of the domain, rounding included, under the printed hypotheses",
     Status.BOUNDED: "the bound holds at every point of the domain, rounding included, under the printed hypotheses; no "
     "eps was asked for, so nothing says that it is small enough",
-    Status.CONDITIONAL: "proved if the declared hypothesis about the target holds",
+    Status.CONDITIONAL: "proved if a printed hypothesis holds that is more than how numbers are rounded: a constant "
+    "that you declared, functions that are given exactly, or arithmetic without rounding",
     Status.SAMPLED: "measured at finitely many points only; not a bound",
     Status.REFUTED: "a point of the domain was found where the error exceeds eps",
     Status.UNDECIDED: "neither proved nor refuted by the methods at hand",

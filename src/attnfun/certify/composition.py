@@ -67,14 +67,14 @@ from attnfun.certify.tensor import gradient_shifts, prove_tensor
 from attnfun.certify.unary import modulus, prove_unary, widened
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
 from attnfun.certify.witness import aimed_witness, computed_witness
-from attnfun.expressions import Graph, precision
-from attnfun.expressions.enclosures import abs_upper, upper
+from attnfun.language import Graph, precision
+from attnfun.language.enclosures import abs_upper, upper
+from attnfun.language.function import Function
+from attnfun.language.squares import is_square
 from attnfun.network import Head, Label, Labels, Network, ReluBlock
-from attnfun.targets import Function
-from attnfun.targets.squares import is_square
 
 _SLACK = 1.25  # bound over witness above which errors are looked at locally
-_BROAD = 150  # steps times variables above which errors that are below eps already are not refined
+_DEEP, _BROAD = 40, 150  # steps, and steps times variables, above which errors below eps already are not refined
 _MANY, _WIDE = 100, 500  # steps, and steps times variables, above which they are not: halving boxes takes minutes there
 _GOAL = 1.1  # the slack that the local search stops at
 
@@ -147,7 +147,8 @@ class Composition:
             raise Undecided("composition: the errors add up to more than every double")
         tables = bool(self.local) and len(self.local) == len(self.steps)  # MLPs and tensor heads have none
         wide = len(self.steps) > _MANY or len(self.steps) * self.function.box.dim > _WIDE
-        wide = wide or (worst <= eps and len(self.steps) * self.function.box.dim > _BROAD)
+        broad = len(self.steps) > _DEEP or len(self.steps) * self.function.box.dim > _BROAD
+        wide = wide or (worst <= eps and broad)
         if worst > _SLACK * low and tables and not wide:
             field = Refinement(self.local, outputs, self.function.box)
             aimed = aimed_witness(self.network, self.function, field.aims)
@@ -298,9 +299,7 @@ class Composition:
             self._known[key] = prove_unary(seen, g, reach, enough, true)
         return self._known[key]
 
-    def _coordinate(
-        self, label: Label, written: list[Head | ReluBlock], before: tuple[str, ...], eps: float
-    ) -> None:
+    def _coordinate(self, label: Label, written: list[Head | ReluBlock], before: tuple[str, ...], eps: float) -> None:
         if label.further:
             return self._tensor(label, written, before, eps)
         blocks = [head for head in written if isinstance(head, ReluBlock)]

@@ -36,16 +36,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from flint import acb, arb
 
 from attnfun.certify.view import Array, HeadView, LineAxis, View
-from attnfun.expressions import ArrayAlgebra, ComplexBallAlgebra, Graph, run, run_all
-from attnfun.expressions.enclosures import upper
-from attnfun.expressions.ratio import opened
-from attnfun.targets.domain import halved
+from attnfun.language import ArrayAlgebra, ComplexBallAlgebra, Graph, run, run_all
+from attnfun.language.domain import halved
+from attnfun.language.enclosures import upper
+from attnfun.language.ratio import opened
 
 ENTIRE = frozenset(
     {"const", "var", "pi", "e", "neg", "add", "sub", "mul", "sin", "cos", "sinh", "cosh", "exp", "expm1", "erf"}
@@ -68,6 +69,18 @@ _CUTS: dict[str, Callable[[Any], Any]] = {
 _FAMILY_BOXES = 20000
 _BOUNDARY_BOXES = 30000
 _ROUNDS = 20  # halvings a side: a pole is not chased to the last bit
+
+
+@dataclass
+class Work:
+    """What several covers may spend together: boxes times nodes."""
+
+    left: float = math.inf
+
+    def spend(self, boxes: int, graph: Graph) -> bool:
+        """False once it is used up; nothing is proved then."""
+        self.left -= boxes * len(graph.nodes)
+        return self.left >= 0
 
 
 def is_entire(graph: Graph) -> bool:
@@ -156,8 +169,11 @@ def _full_turn(k: int) -> float:
     return math.nextafter(math.pi if k == 0 else 2 * math.pi, 10.0)
 
 
-def prove_analytic(graph: Graph, names: tuple[str, ...], low: Array, high: Array, rho: Array) -> bool:
+def prove_analytic(
+    graph: Graph, names: tuple[str, ...], low: Array, high: Array, rho: Array, work: Work | None = None
+) -> bool:
     """True if the lemma's covers prove every non-entire operation analytic on P_ρ."""
+    work = work or Work()
     if is_entire(graph):
         return True
     guards = [i for i, n in enumerate(graph.nodes) if not (n.op in ENTIRE or (n.op == "powi" and n.value >= 0))]  # type: ignore[operator]
@@ -167,12 +183,12 @@ def prove_analytic(graph: Graph, names: tuple[str, ...], low: Array, high: Array
     for own, nodes in groups.items():
         sub = graph.reachable(nodes)
         keep = [k for k, n in enumerate(names) if n in own]
-        if keep and not _cover_family(sub, tuple(names[k] for k in keep), low[keep], high[keep], rho[keep]):
+        if keep and not _cover_family(sub, tuple(names[k] for k in keep), low[keep], high[keep], rho[keep], work):
             return False
     return True
 
 
-def _cover_family(graph: Graph, names: tuple[str, ...], low: Array, high: Array, rho: Array) -> bool:
+def _cover_family(graph: Graph, names: tuple[str, ...], low: Array, high: Array, rho: Array, work: Work) -> bool:
     """Is every node of the graph finite (hence analytic) on boxes covering {r ∈ [0,1]} × angles?"""
     d = len(names)
     start = {1: 16, 2: 8, 3: 6}.get(d, 3)
@@ -185,7 +201,7 @@ def _cover_family(graph: Graph, names: tuple[str, ...], low: Array, high: Array,
     done, rounds = 0, 0
     while len(boxes_low):
         done, rounds = done + len(boxes_low), rounds + 1
-        if done > _FAMILY_BOXES or rounds > _ROUNDS * (d + 1):
+        if done > _FAMILY_BOXES or rounds > _ROUNDS * (d + 1) or not work.spend(len(boxes_low), graph):
             return False
         balls = [_ball_array(boxes_low[:, k], boxes_high[:, k]) for k in range(d + 1)]
         env = _points(low, high, names, balls[1:], [balls[0] * logs[k] for k in range(d)])
@@ -194,9 +210,11 @@ def _cover_family(graph: Graph, names: tuple[str, ...], low: Array, high: Array,
     return True
 
 
-def bound_on_boundary(graph: Graph, names: tuple[str, ...], low: Array, high: Array, rho: Array, rough: float) -> float:
+def bound_on_boundary(
+    graph: Graph, names: tuple[str, ...], low: Array, high: Array, rho: Array, rough: float, work: Work | None = None
+) -> float:
     """A proved bound of max_o |f_o| on the distinguished boundary; boxes above 8 × `rough` (or infinite) are halved."""
-    d = len(names)
+    d, work = len(names), work or Work()
     start = {1: 32, 2: 16, 3: 10}.get(d, 6)
     edges = [np.linspace(0, _full_turn(k), (start // 2 if k == 0 else start) + 1) for k in range(d)]
     boxes_low = np.stack([g.ravel() for g in np.meshgrid(*[e[:-1] for e in edges], indexing="ij")], axis=1)
@@ -206,6 +224,8 @@ def bound_on_boundary(graph: Graph, names: tuple[str, ...], low: Array, high: Ar
     absolute = np.frompyfunc(lambda z: upper(abs(z)), 1, 1)
     while len(boxes_low):
         done, rounds = done + len(boxes_low), rounds + 1
+        if not work.spend(len(boxes_low), graph):
+            return math.inf
         theta = [_ball_array(boxes_low[:, k], boxes_high[:, k]) for k in range(d)]
         env = _points(low, high, names, theta, logs)
         size = np.zeros(len(boxes_low))

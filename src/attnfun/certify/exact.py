@@ -9,7 +9,7 @@ from flint import arb, arb_mat
 from numpy.typing import NDArray
 
 from attnfun.certify.view import Array, HeadView, LineAxis, View
-from attnfun.expressions import BallAlgebra, Graph, run
+from attnfun.language import BallAlgebra, Graph, run
 
 Balls = Any  # NumPy object array of arb
 
@@ -112,7 +112,8 @@ def active_weights(axis: LineAxis, x: arb, at: float) -> tuple[NDArray[np.intp],
     top = np.max(logits - error)
     keep = np.flatnonzero(~(logits + error < top - _DROP))  # NaN keeps the key
     exact_q = axis.w * x + axis.c
-    exact = [arb(float(axis.slopes[j])) * exact_q + arb(float(axis.biases[j])) for j in keep]
+    slopes, biases = axis.slopes[keep].tolist(), axis.biases[keep].tolist()
+    exact = [arb(k) * exact_q + arb(b) for k, b in zip(slopes, biases, strict=True)]
     best = max(exact, key=lambda v: float(v.mid()))
     terms = [(v - best).exp() for v in exact]
     total = _sum(terms)

@@ -21,11 +21,16 @@ function that agrees with f wherever f is defined.
 from __future__ import annotations
 
 from attnfun.certify.identity import same_function
+from attnfun.certify.normal_form import MAX_STEPS
 from attnfun.certify.view import Undecided
-from attnfun.expressions import Builder, Graph
-from attnfun.expressions.ratio import with_divisors
-from attnfun.targets import Box, Function, require_defined
-from attnfun.targets.removable import extension_of, require_dense, require_thin
+from attnfun.language import Builder, Graph
+from attnfun.language.definedness import require_defined
+from attnfun.language.domain import Box
+from attnfun.language.function import Function
+from attnfun.language.ratio import with_divisors
+from attnfun.language.removable import extension_of, require_dense, require_thin
+
+_STEPS = 40_000  # of `identity`, for all comparisons together: there are as many as conditions
 
 
 def require_extension(function: Function) -> None:
@@ -37,8 +42,10 @@ def require_extension(function: Function) -> None:
         raise Undecided("the target's graph is not the extension of its expression that can be derived")
     require_defined(extension.whole, box)
     require_dense(extension, box)
+    spent = MAX_STEPS - _STEPS
     for given, derived in zip(extension.source.outputs, extension.whole.outputs, strict=True):
-        _require_agreement(extension.whole.reachable([derived]), extension.source.reachable([given]), box)
+        whole, source = extension.whole.reachable([derived]), extension.source.reachable([given])
+        spent = _require_agreement(whole, source, box, spent)
 
 
 def require_same(program: Graph, function: Function) -> None:
@@ -55,8 +62,8 @@ def require_same(program: Graph, function: Function) -> None:
     _require_agreement(program, function.source, function.box)
 
 
-def _require_agreement(derived: Graph, given: Graph, box: Box) -> None:
-    """Return if both are equal where `given` is defined, but for a thin set; raise otherwise."""
+def _require_agreement(derived: Graph, given: Graph, box: Box, spent: int = 0) -> int:
+    """Return if both are equal where `given` is defined, but for a thin set; else raise. `spent` as in `identity`."""
     n = len(derived.outputs)
     whole = with_divisors(derived)
     require_thin(whole, whole.outputs[n:], box)
@@ -64,10 +71,11 @@ def _require_agreement(derived: Graph, given: Graph, box: Box) -> None:
     left, right = Builder(), Builder()
     at, again, other = left.copy(plain.nodes), right.copy(plain.nodes), right.copy(given.nodes)
     divisors = plain.outputs[n:]
-    same_function(  # both with 1/D as further outputs: defined, and compared, only where no D vanishes
+    return same_function(  # both with 1/D as further outputs: defined, and compared, only where no D vanishes
         left.graph([at[o] for o in plain.outputs[:n]] + [left.apply("div", left.const(1), at[d]) for d in divisors]),
         right.graph(
             [other[o] for o in given.outputs] + [right.apply("div", right.const(1), again[d]) for d in divisors]
         ),
         box,
+        spent,
     )

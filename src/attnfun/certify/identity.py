@@ -24,8 +24,8 @@ from attnfun.certify.rewrites import Rewrites
 from attnfun.certify.signs import BITS
 from attnfun.certify.view import Undecided
 from attnfun.errors import InvalidRequest
-from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, Graph, precision, run, run_all
-from attnfun.targets.domain import Box
+from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, precision, run, run_all
+from attnfun.language.domain import Box
 
 POINTS: Final = 64
 POINT_BITS: Final = 192
@@ -36,19 +36,22 @@ MAX_QUESTIONS: Final = 8  # comparisons for one `in_terms_of`
 _LEAVES: Final = frozenset({"var", "const", "pi", "e"})
 
 
-def same_function(p: Graph, f: Graph, box: Box) -> None:
-    """Return if p = f is proved at every point of the box at which f is defined; raise Undecided otherwise."""
+def same_function(p: Graph, f: Graph, box: Box, spent: int = 0) -> int:
+    """Return if p = f is proved at every point of the box at which f is defined; raise Undecided otherwise.
+
+    `spent`: steps that other comparisons took of the same budget; returned with those of this one.
+    """
     if len(p.outputs) != len(f.outputs):
         raise Undecided(f"{len(p.outputs)} outputs cannot be {len(f.outputs)} outputs")
     foreign = {*p.variables, *f.variables} - set(box.names)
     if foreign:
         raise Undecided(f"the domain has no variable {', '.join(sorted(foreign))}")
     if p == f:
-        return
+        return spent
     f = f.reachable(f.outputs)  # what an output does not need tells nothing about where f is defined
     try:
         _compare_at_points(p, f, box)
-        _compare_forms(p, f, box)
+        return _compare_forms(p, f, box, spent)
     except (TooLarge, OutOfSteps) as error:
         raise Undecided(f"the comparison was given up: {error} grew too large") from None
     except InvalidRequest as error:
@@ -125,10 +128,11 @@ def _compare_at_points(p: Graph, f: Graph, box: Box) -> None:
                     )
 
 
-def _compare_forms(p: Graph, f: Graph, box: Box) -> None:
+def _compare_forms(p: Graph, f: Graph, box: Box, spent: int) -> int:
     failure: Undecided | TooLarge | None = None
     for ranges in (0, RANGES) if has_kinks(f) else (0,):  # a program may decide branches that bisection leaves open
         rewrites = Rewrites(box)
+        rewrites.forms.steps = spent
         rewrites.about.signs.ranges = ranges
         with precision(BITS):
             try:
@@ -136,7 +140,7 @@ def _compare_forms(p: Graph, f: Graph, box: Box) -> None:
             except TooLarge as error:
                 failure = error
         if failure is None:
-            return
+            return rewrites.forms.steps
     assert failure is not None
     raise failure
 

@@ -39,9 +39,9 @@ from numpy.typing import NDArray
 from attnfun.certify.outcome import Bound
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
 from attnfun.certify.witness import best_witness, error_at
-from attnfun.expressions import BallAlgebra, Graph, Kink, SeriesAlgebra, precision, run
-from attnfun.expressions.enclosures import abs_upper, ball, lower, upper
-from attnfun.expressions.series import series_length
+from attnfun.language import BallAlgebra, Graph, Kink, SeriesAlgebra, precision, run
+from attnfun.language.enclosures import abs_upper, ball, lower, upper
+from attnfun.language.series import series_length
 
 _INTERVALS, _LEAST = 40_000, 100
 _WORK = 8_000_000  # operations with balls, about, of all intervals together
@@ -259,10 +259,12 @@ def _head_model(head: HeadView, c: float, r: float, n: int) -> tuple[list[list[a
     if len(keep) == 1:
         return _resting(head, int(keep[0]), dropped, slopes, r, n)
     centre = arb(axis.w) * arb(c) + arb(axis.c)
-    exact = [arb(float(axis.slopes[j])) * centre + arb(float(axis.biases[j])) for j in keep]
+    own = [arb(k) for k in axis.slopes[keep].tolist()]
+    exact = [k * centre + arb(b) for k, b in zip(own, axis.biases[keep].tolist(), strict=True)]
     reference = exact[int(np.argmax(logits))]
     p = [(v - reference).exp() for v in exact]
-    kappa = [arb(axis.w) * (arb(float(axis.slopes[j])) - arb(slopes)) for j in keep]
+    w, common = arb(axis.w), arb(slopes)
+    kappa = [w * (k - common) for k in own]
     ball_r = arb(r)
     moments_d, remainder_d = _moments(p, kappa, ball_r, n)
     delta = moments_d[0] - abs(moments_d[1]) * ball_r
@@ -272,8 +274,8 @@ def _head_model(head: HeadView, c: float, r: float, n: int) -> tuple[list[list[a
     series, remainders = [], []
     for k in range(head.values.shape[-1]):
         column = head.values[keep, k]
-        shift = float(column[int(np.argmax(logits))])
-        weighted = [(arb(float(v)) - arb(shift)) * q for v, q in zip(column, p, strict=True)]
+        shift = arb(float(column[int(np.argmax(logits))]))
+        weighted = [(arb(v) - shift) * q for v, q in zip(column.tolist(), p, strict=True)]
         moments_n, remainder_n = _moments(weighted, kappa, ball_r, n)
         h = _divide(moments_n, moments_d)
         product = poly_d * arb_poly(h)
@@ -287,7 +289,7 @@ def _head_model(head: HeadView, c: float, r: float, n: int) -> tuple[list[list[a
             power = power * ball_r
         lost = arb(dropped * float(np.ptp(head.values[:, k])) * 1.001)
         remainders.append((rest + remainder_n + remainder_d * size + lost) / delta)
-        h[0] = h[0] + arb(shift)
+        h[0] = h[0] + shift
         series.append(h)
     return series, remainders
 
@@ -325,13 +327,13 @@ def _near_keys(axis: LineAxis, c: float, r: float) -> tuple[NDArray[np.intp], fl
 def _moments(p: list[arb], kappa: list[arb], r: arb, n: int) -> tuple[list[arb], arb]:
     """Σ p_j κ_j^i/i! for i < n, and Σ |p_j| (|κ_j| r)^n/n! e^{|κ_j| r}."""
     sums = [arb(0)] * n
-    remainder = arb(0)
+    remainder, power, factors = arb(0), r**n, [arb(i + 1) for i in range(n)]
     for weight, k in zip(p, kappa, strict=True):
         term = weight
-        for i in range(n):
+        for i, factor in enumerate(factors):
             sums[i] = sums[i] + term
-            term = term * k / (i + 1)
-        remainder = remainder + abs(term) * r**n * (abs(k) * r).exp()
+            term = term * k / factor
+        remainder = remainder + abs(term) * power * (abs(k) * r).exp()
     return sums, remainder
 
 

@@ -41,8 +41,8 @@ from attnfun.certify.exact import Balls, residual_on_grid
 from attnfun.certify.outcome import Bound
 from attnfun.certify.view import Array, Undecided, View
 from attnfun.certify.witness import best_witness
-from attnfun.expressions import Graph, precision
-from attnfun.expressions.enclosures import abs_upper, upper
+from attnfun.language import Graph, precision
+from attnfun.language.enclosures import abs_upper, upper
 
 _CAP = {1: 3000, 2: 200, 3: 60, 4: 24}
 _OVER = {1: 8, 2: 6, 3: 5, 4: 3}

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 import flint
 
-from attnfun.expressions import Builder
+from attnfun.language import Builder
 
 Monomial = tuple[tuple[int, Fraction], ...]
 Sum = dict[Monomial, Fraction]

@@ -27,10 +27,10 @@ from typing import Any
 import numpy as np
 
 from attnfun.certify.view import Array, Undecided
-from attnfun.expressions import BallAlgebra, GradientAlgebra, Graph, precision, run
-from attnfun.expressions.enclosures import abs_lower, abs_upper, ball, lower, upper
-from attnfun.expressions.gradient import Dual
-from attnfun.targets import Box
+from attnfun.language import BallAlgebra, GradientAlgebra, Graph, precision, run
+from attnfun.language.domain import Box
+from attnfun.language.enclosures import abs_lower, abs_upper, ball, lower, upper
+from attnfun.language.gradient import Dual
 
 _U = 2.0**-53
 _TINY = 2.0**-1070

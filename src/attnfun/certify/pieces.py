@@ -8,8 +8,8 @@ of net on a piece [y_i, y_{i+1}] of width h.
 
 * A unit that breaks inside the piece leaves its own chord by at most |v_j k_j w| times the distance of x_j to the
   nearer end, and no y lies inside, so by at most |v_j k_j w| d_j:   |net − P| ≤ σ := Σ_j |v_j k_j w| d_j.
-* r = P − g has r'' = −g''. With m ≤ g'' ≤ M on the piece (power series over the ball of the piece), e = net − g at its
-  ends and t = (u − y_i)/h,
+* r = P − g has r'' = −g''. With m ≤ g'' ≤ M on the piece (power series over the ball of the piece; polynomials:
+  `chebyshev_curve`), e = net − g at its ends and t = (u − y_i)/h,
 
       r(u) = (1 − t) e_i + t e_{i+1} + t (1 − t) h² g''(ξ)/2      ≤ max_t of the same with M in place of g'',
 
@@ -19,22 +19,24 @@ of net on a piece [y_i, y_{i+1}] of width h.
 So sup |net − g| ≤ σ + the largest of these over the pieces. Pieces are halved where that is above what the witnessed
 errors at the y's ask for. They always cover the interval, so a search that stops early only returns a larger bound.
 
-Failure modes: a function that is not bounded on the interval; more than 300,000 pieces (then the bound is large).
+Failure modes: a function that is not bounded on the interval; more pieces than the budget, 300,000 for an expression
+(then the bound is large).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from flint import arb
 
 from attnfun.certify.outcome import Bound
 from attnfun.certify.view import Array, Undecided
-from attnfun.expressions import BallAlgebra, Graph, Kink, SeriesAlgebra, precision, run
-from attnfun.expressions.enclosures import abs_uppers, ball, balls, lowers, upper, uppers
-from attnfun.expressions.series import series_length
+from attnfun.language import BallAlgebra, Graph, Kink, SeriesAlgebra, precision, run
+from attnfun.language.enclosures import abs_uppers, ball, balls, lowers, upper, uppers
+from attnfun.language.series import series_length
 
 _BITS = 256
 _PIECES = 300_000
@@ -53,6 +55,26 @@ class BrokenLine:
     slopes: Array
     biases: Array
     values: Array
+
+
+class Curve(Protocol):
+    """A function of one variable, many places at a time."""
+
+    @property
+    def most_pieces(self) -> int: ...
+
+    @property
+    def resolution(self) -> float:
+        """The radius of the balls of `at`, as far as more pieces do not make it smaller."""
+
+    def at(self, y: Array) -> Array:
+        """(n,) balls with g at doubles."""
+
+    def over(self, left: Array, right: Array) -> Array:
+        """(n,) balls with the range of g on pieces."""
+
+    def curvatures(self, left: Array, right: Array) -> tuple[Array, Array]:
+        """(n,) lower and upper bounds of g'' on pieces; infinite where none is proved."""
 
 
 class Units:
@@ -113,6 +135,11 @@ class Units:
 
 def prove_by_pieces(line: BrokenLine, g: Graph, left: float, right: float, enough: float) -> Bound:
     """A bound of sup |net − g| on [left, right], variable "u"; one at most `enough` needs no sharpening."""
+    return pieces_of_curve(line, _Expression(g), left, right, enough)
+
+
+def pieces_of_curve(line: BrokenLine, g: Curve, left: float, right: float, enough: float) -> Bound:
+    """The same for any function whose values and curvatures are enclosed."""
     if not (math.isfinite(left) and math.isfinite(right) and left < right):
         raise Undecided("pieces: an argument that does not vary")
     with precision(_BITS):
@@ -123,12 +150,12 @@ def prove_by_pieces(line: BrokenLine, g: Graph, left: float, right: float, enoug
         first, last = nodes[:, :-1], nodes[:, 1:]  # the ends of the pieces
         bounds, count = _bounds(g, first, last), first.shape[1]
         while True:
-            goal = max(_SLACK * low, enough)
+            goal = max(_SLACK * low, enough) + 4 * g.resolution
             middle = first[0] + (last[0] - first[0]) / 2
             bad = ~(bounds + units.slack <= goal) & (first[0] < middle) & (middle < last[0])
             bad &= ~(bounds < np.max(bounds[bad], initial=0.0) / 64)  # the worst first
             count += 2 * int(bad.sum())
-            if not bad.any() or count > _PIECES:
+            if not bad.any() or count > g.most_pieces:
                 break
             nodes = _nodes(units, g, middle[bad])
             low, where = max((low, where), _witnessed(nodes))
@@ -162,11 +189,10 @@ def beyond(line: BrokenLine, g: Graph, end: float, far: float) -> float:
 # ---------------------------------------------------------------- many pieces at a time
 
 
-def _nodes(units: Units, g: Graph, y: Array) -> Array:
+def _nodes(units: Units, g: Curve, y: Array) -> Array:
     """(5, n): the doubles y, then lower and upper ends of net − g and of net there; what is undefined is infinite."""
     net = np.array(units.at(y), dtype=object)
-    value = run(g, BallAlgebra(clip_sqrt=True), {"u": _points(y)})[0]
-    off = net - np.broadcast_to(np.asarray(value, dtype=object), y.shape)
+    off = net - g.at(y)
     return np.stack([y, lowers(off), uppers(off), lowers(net), uppers(net)])  # NaN becomes infinite
 
 
@@ -178,9 +204,9 @@ def _witnessed(nodes: Array) -> tuple[float, float]:
     return float(least[top]), float(nodes[0, top])
 
 
-def _bounds(g: Graph, first: Array, last: Array) -> Array:
+def _bounds(g: Curve, first: Array, last: Array) -> Array:
     """(n,) bounds of |P − g| on the pieces; infinity where nothing is known."""
-    m, M = _curvatures(g, first[0], last[0])
+    m, M = g.curvatures(first[0], last[0])
     width = np.nextafter(last[0] - first[0], np.inf)
     with np.errstate(all="ignore"):
         square = np.nextafter(width * width, np.inf)
@@ -189,9 +215,7 @@ def _bounds(g: Graph, first: Array, last: Array) -> Array:
         bounds = np.maximum(above, below)
         rough = np.flatnonzero(~np.isfinite(bounds))  # NaN too
         if len(rough):
-            boxes = balls(first[0, rough], last[0, rough])
-            value = np.asarray(run(g, BallAlgebra(clip_sqrt=True), {"u": boxes})[0], dtype=object)
-            value = np.broadcast_to(value, rough.shape)
+            value = g.over(first[0, rough], last[0, rough])
             top = uppers(value) - np.minimum(first[3, rough], last[3, rough])
             bottom = np.maximum(first[4, rough], last[4, rough]) - lowers(value)
             bounds[rough] = np.nextafter(np.maximum(np.maximum(top, bottom), 0.0), np.inf)
@@ -220,15 +244,33 @@ class _ClosedSeries(SeriesAlgebra):
         return super()._positive(name, c)
 
 
-def _curvatures(g: Graph, left: Array, right: Array) -> tuple[Array, Array]:
-    """(n,) lower and upper bounds of g'' on the pieces; infinite where no series is proved."""
-    least, most = np.full(len(left), -np.inf), np.full(len(left), np.inf)
-    with series_length(3):
-        algebra = _ClosedSeries(3)
-        for i, (a, b) in enumerate(zip(left.tolist(), right.tolist(), strict=True)):
-            try:
-                half = algebra.coefficients(run(g, algebra, {"u": algebra.variable(ball(a, b))})[0])[2]
-            except Kink:
-                continue
-            least[i], most[i] = -upper(-2 * half), upper(2 * half)
-    return least, most
+@dataclass(frozen=True)
+class _Expression:
+    """An expression in u, as a curve."""
+
+    graph: Graph
+    most_pieces: int = _PIECES
+    resolution: float = 0.0
+
+    def at(self, y: Array) -> Array:
+        return self._in_balls(_points(y))
+
+    def over(self, left: Array, right: Array) -> Array:
+        return self._in_balls(balls(left, right))
+
+    def _in_balls(self, u: Array) -> Array:
+        value = np.asarray(run(self.graph, BallAlgebra(clip_sqrt=True), {"u": u})[0], dtype=object)
+        return np.broadcast_to(value, np.shape(u))
+
+    def curvatures(self, left: Array, right: Array) -> tuple[Array, Array]:
+        """By power series over the ball of each piece."""
+        least, most = np.full(len(left), -np.inf), np.full(len(left), np.inf)
+        with series_length(3):
+            algebra = _ClosedSeries(3)
+            for i, (a, b) in enumerate(zip(left.tolist(), right.tolist(), strict=True)):
+                try:
+                    half = algebra.coefficients(run(self.graph, algebra, {"u": algebra.variable(ball(a, b))})[0])[2]
+                except Kink:
+                    continue
+                least[i], most[i] = -upper(-2 * half), upper(2 * half)
+        return least, most

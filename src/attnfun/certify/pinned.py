@@ -25,8 +25,8 @@ from flint import arb
 
 from attnfun.certify.moments import residual_bound, residual_models
 from attnfun.certify.view import View
-from attnfun.expressions import BallAlgebra, Builder, GradientAlgebra, Graph, precision, run
-from attnfun.expressions.enclosures import abs_uppers, balls, upper
+from attnfun.language import BallAlgebra, Builder, GradientAlgebra, Graph, precision, run
+from attnfun.language.enclosures import abs_uppers, balls, upper
 
 _ORDER = 18
 _PARTS = 4  # intervals an octave, away from 0

@@ -13,12 +13,14 @@ from flint import arb
 
 from attnfun.certify.identity import in_terms_of
 from attnfun.certify.view import Undecided
-from attnfun.expressions import BallAlgebra, Builder, Graph, run
+from attnfun.language import BallAlgebra, Builder, Graph, run
+from attnfun.language.definedness import natural_domain
+from attnfun.language.domain import Box
+from attnfun.language.function import Function
+from attnfun.language.ranges import Effort, is_tight, range_of
+from attnfun.language.relu_ranges import ReluRanges
+from attnfun.language.removable import resolved
 from attnfun.network import Label, Labels
-from attnfun.targets import Box, Function, natural_domain
-from attnfun.targets.ranges import is_tight, range_of
-from attnfun.targets.relu_ranges import ReluRanges
-from attnfun.targets.removable import resolved
 
 _LARGE = 400  # nodes of a ReLU network above which its ranges are those of `relu_ranges` alone
 
@@ -57,6 +59,7 @@ class Reading:
         if len(self.by_phi) != len(labels.coordinates) or len(self.by_name) != len(labels.coordinates):
             raise Undecided("composition: two labels for one coordinate or one node")
         self.ranges: dict[int, tuple[float, float]] = {}  # of the arguments U
+        self._effort = Effort()
         self._forms: dict[int, Form] = {}
         self._constant: list[bool] = []
         self.units = ReluRanges.of(self.program, function.box)  # None if there is more than affine maps and relu
@@ -166,12 +169,12 @@ class Reading:
         if self.units is not None and len(self.program.nodes) > _LARGE:
             low, high = self.units(argument)
             return self._entered(argument, max(low, least), min(high, most))
-        ((low, high),) = range_of(graph, box, known=self.ranges, within=(least, most))
+        ((low, high),) = range_of(graph, box, known=self.ranges, within=(least, most), effort=self._effort)
         if not is_tight(graph, box, low, high):  # the target may say it better: products are not written as squares
             assert self.function.graph is not None
             other = in_terms_of(self.program, argument, self.function.graph, box)
             if other is not None:
-                ((a, b),) = range_of(other, box, within=(least, most))
+                ((a, b),) = range_of(other, box, within=(least, most), effort=self._effort)
                 low, high = max(low, a), min(high, b)
         return self._entered(argument, max(low, least), min(high, most))
 

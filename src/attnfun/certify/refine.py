@@ -27,6 +27,7 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from flint import arb
@@ -36,10 +37,10 @@ from attnfun.certify.moments import net_range, residual_models
 from attnfun.certify.view import Array, View
 from attnfun.certify.witness import Aim
 from attnfun.errors import InvalidRequest
-from attnfun.expressions import ArrayAlgebra, BallAlgebra, GradientAlgebra, Graph, precision, run
-from attnfun.expressions.enclosures import abs_upper, ball, balls, lower, lowers, upper, uppers
-from attnfun.expressions.intervals import Interval, IntervalAlgebra
-from attnfun.targets import Box
+from attnfun.language import ArrayAlgebra, BallAlgebra, GradientAlgebra, Graph, precision, run
+from attnfun.language.domain import Box
+from attnfun.language.enclosures import abs_upper, ball, balls, lower, lowers, upper, uppers
+from attnfun.language.intervals import Interval, IntervalAlgebra
 
 _MODELS = 160  # Taylor models a step, at most
 _PARTS = 32  # parts of a model's interval
@@ -155,11 +156,13 @@ class Table:
         """rows: (8, cells) upper ends of −r, r, −g', g', −g, g, −heads, heads, and beyond the edges a guard each."""
         self.edges = edges
         self.unary = unary if all(node.op in _ARITHMETIC for node in unary.nodes) else None
-        self.levels = [rows]
-        while 2 ** len(self.levels) <= rows.shape[1]:
-            half = 2 ** (len(self.levels) - 1)
-            last = self.levels[-1]
-            self.levels.append(np.maximum(last[:, : last.shape[1] - half], last[:, half:]))
+        n = rows.shape[1]
+        levels = np.full((8, n.bit_length(), n), np.inf)  # what is never read stays infinite
+        levels[:, 0] = rows
+        for k in range(1, n.bit_length()):
+            half, count = 2 ** (k - 1), n - 2**k + 1
+            levels[:, k, :count] = np.maximum(levels[:, k - 1, :count], levels[:, k - 1, half : half + count])
+        self.levels = levels
 
     def __call__(self, kind: int, u: Pair) -> Pair:
         """The range of r, g', g or the heads (kind 0, 1, 2, 3) over the cells that meet u."""
@@ -170,12 +173,9 @@ class Table:
         last = np.where(high <= self.edges[-1], np.minimum(last, len(self.edges) - 1), last)
         last = np.maximum(last, first)
         span = np.frexp((last - first + 1).astype(np.float64))[1] - 1
-        out = np.empty((2, len(low)))
-        for k in np.unique(span):
-            at = np.flatnonzero(span == k)
-            level = self.levels[k][2 * kind : 2 * kind + 2]
-            out[:, at] = np.maximum(level[:, first[at]], level[:, last[at] - 2**k + 1])
-        return -out[0], out[1]
+        rows = self.levels[2 * kind : 2 * kind + 2]
+        below, above = np.maximum(rows[:, span, first], rows[:, span, last - 2**span + 1])
+        return -below, above
 
     def value(self, u: Pair) -> Pair:
         """The range of g over u: that of the cells and, where no libm is needed, float intervals, exact at 0."""
@@ -254,6 +254,14 @@ def _even(a: float, b: float, n: int) -> Pair:
     return edges[:-1], edges[1:]
 
 
+@lru_cache(maxsize=8)
+def _shifts(n: int) -> Pair:
+    """C(i, j), 0 for j > i, and m^max(i − j, 0) for the centres m of the parts of [−1, 1]: (n, n) and (parts, n, n)."""
+    centres = (np.arange(_PARTS) + 0.5) * 2 / _PARTS - 1
+    binomials = np.array([[math.comb(i, j) for j in range(n)] for i in range(n)], dtype=np.float64)
+    return binomials, centres[:, None, None] ** np.maximum(np.arange(n)[:, None] - np.arange(n), 0)
+
+
 def _parts(coefficients: list[arb], radius: float, rest: float, a: float, b: float) -> Pair:
     """Ranges of Σ c_i s^i ± rest on the parts of [a, b]: the polynomial shifted to each part's centre, in doubles."""
     n = len(coefficients)
@@ -265,10 +273,7 @@ def _parts(coefficients: list[arb], radius: float, rest: float, a: float, b: flo
     slop = sum(upper(abs(v - arb(m))) for v, m in zip(scaled, middle.tolist(), strict=True))
     rho = 1 / _PARTS + 8 * 2.0**-52 * (abs(a) + abs(b)) / radius + 1e-12  # edges are rounded
     slop += _SLOP * float(np.abs(middle) @ (1 + rho) ** np.arange(n)) + rest
-    centres = (np.arange(_PARTS) + 0.5) * 2 / _PARTS - 1
-    shifts = np.array([[math.comb(i, j) for j in range(n)] for i in range(n)], dtype=np.float64)  # 0 for j > i
-    powers = centres[:, None, None] ** np.maximum(np.arange(n)[:, None] - np.arange(n), 0)  # (parts, i, j)
-    shifted = np.einsum("i,ij,pij->pj", middle, shifts, powers)
+    shifted = np.einsum("i,ij,pij->pj", middle, *_shifts(n))
     swing = (np.abs(shifted[:, 1:]) @ rho ** np.arange(1, n) + slop) * (1 + 1e-12)
     low, high = np.nextafter(shifted[:, 0] - swing, -np.inf), np.nextafter(shifted[:, 0] + swing, np.inf)
     return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)

@@ -47,13 +47,13 @@ asks for one head at a time.
 
 from __future__ import annotations
 
-import itertools
 import math
+from typing import Any
 
 import numpy as np
 
 from attnfun.certify.view import Array, HeadView, LineAxis, View
-from attnfun.expressions.enclosures import upper_at
+from attnfun.language.enclosures import upper_at
 from attnfun.network import local_plan
 
 EXP_ULPS = {"float64": 4, "float32": 20}
@@ -88,6 +88,7 @@ VANISH = {"float64": 1e-304, "float32": 1.9e-35}  # e^-FAR = 9.9e-305 and 1.81e-
 TINY = {"float64": 2.0**-1074, "float32": 2.0**-149}  # what a product may lose by underflow
 LARGEST = {"float64": 2.0**1018, "float32": 2.0**122}  # overflow, with room for rounding and differences
 _BOXES = 400_000
+_TOGETHER = 200_000  # entries of a table made at once: what fits in a cache
 _TIGHT = {"float64": 1.5, "float32": 1.06}  # boxes are halved until their bound is at most this above what is seen
 _TERM = 8  # roundings of a term besides the additions: product, division or reciprocal and product, and some to spare
 _SAFE = 1 + 1e-9  # the bound itself is computed in float64, all terms positive
@@ -260,30 +261,30 @@ def _roundings(head: HeadView) -> int:
     return math.prod(a.size for a in head.axes) + sum(a.size for a in head.axes) + 8 * len(head.axes) + 16
 
 
-def _axis_move(view: View, head: HeadView, a: int, dtype: str, low: float, high: float) -> Array:
-    """(P,) bounds of the logit perturbation d_j from axis a, for x_k in [low, high]."""
+def _axis_move(view: View, head: HeadView, a: int, dtype: str, low: Any, high: Any) -> Array:
+    """(…, P) bounds of the logit perturbation d_j from axis a, for x_k in [low, high], whose ends are (…)."""
     axis = head.axes[a]
-    dq = _query_rounding(view.dim, axis, max(abs(low), abs(high)), dtype)
-    return np.asarray(np.abs(axis.slopes) * dq * _SAFE + _key_move(head, a, dtype, low, high, dq))
+    dq = np.asarray(_query_rounding(view.dim, axis, np.maximum(np.abs(low), np.abs(high)), dtype))
+    return np.asarray(np.abs(axis.slopes) * dq[..., None] * _SAFE + _key_move(head, a, dtype, low, high, dq))
 
 
-def _key_move(head: HeadView, a: int, dtype: str, low: float, high: float, dq: float) -> Array:
-    """(P,) what steps 2 and 3 do to logits of axis a for x_k in [low, high], its query off by at most dq."""
+def _key_move(head: HeadView, a: int, dtype: str, low: Any, high: Any, dq: Any) -> Array:
+    """(…, P) what steps 2 and 3 do to logits of axis a for x_k in [low, high], its query off by at most dq."""
     u = ROUNDOFF[dtype]
     axis = head.axes[a]
-    q_ends = np.array([axis.w * low + axis.c, axis.w * high + axis.c])
-    q = float(np.abs(q_ends).max()) * _SAFE
+    q_ends = np.stack([axis.w * np.asarray(low) + axis.c, axis.w * np.asarray(high) + axis.c])
+    q = np.abs(q_ends).max(axis=0) * _SAFE
     k, b = np.abs(axis.slopes), np.abs(axis.biases)
-    logits = axis.slopes * q_ends[:, None] + axis.biases  # (2, P): affine in x, so gaps peak at an end
-    gap = (logits.max(axis=1, keepdims=True) - logits).max(axis=0)
+    logits = axis.slopes * q_ends[..., None] + axis.biases  # (2, …, P): affine in x, so gaps peak at an end
+    gap = (logits.max(axis=-1, keepdims=True) - logits).max(axis=0)
     limit = FAR[dtype] + 20
     gap = np.minimum(gap, limit)  # beyond it the key has vanished, which is counted elsewhere
-    reference = gamma(2 * len(head.axes) + 3, u) * (k * (q + dq) + b) + 2 * u * gap
+    reference = gamma(2 * len(head.axes) + 3, u) * (k * np.asarray(q + dq)[..., None] + b) + 2 * u * gap
     local = _local_move(head, a, dtype, u, gap)
     return np.asarray(np.maximum(reference, local) * _SAFE)
 
 
-def _query_rounding(dim: int, axis: LineAxis, far: float, dtype: str) -> float:
+def _query_rounding(dim: int, axis: LineAxis, far: Any, dtype: str) -> Any:
     """Step 1 of the model, for |x| ≤ far."""
     roundings = dim + (1 if dtype == "float64" else 2)
     return gamma(roundings, ROUNDOFF[dtype]) * (abs(axis.w) * far + abs(axis.c)) + (abs(axis.w) + 4) * TINY[dtype]
@@ -477,14 +478,12 @@ def _envelope(view: View, head: HeadView, dtype: str, common: float, worst: floa
         logits = (axis.w * centre + axis.c)[:, None] * axis.slopes + axis.biases
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
         tables.append(weights / weights.sum(axis=1, keepdims=True))
-        moves.append(
-            np.stack(
-                [
-                    _axis_move(view, head, a, dtype, float(lo), float(hi))
-                    for lo, hi in itertools.pairwise(edges)
-                ]
-            )
-        )
+        rows = max(1, _TOGETHER // axis.size)
+        parts = [
+            _axis_move(view, head, a, dtype, edges[:-1][i : i + rows], edges[1:][i : i + rows])
+            for i in range(0, counts[a], rows)
+        ]
+        moves.append(np.concatenate(parts))
     values = head.values - head.centre
     result = np.empty(head.values.shape[-1])
     for c in range(len(result)):

@@ -17,11 +17,11 @@ from typing import Final
 
 import numpy as np
 
-from attnfun.expressions import ArrayAlgebra, BallAlgebra, Builder, Graph, precision, run
-from attnfun.expressions.enclosures import ball, balls
-from attnfun.targets.domain import Array, Box, halved
-from attnfun.targets.ranges import range_of
-from attnfun.targets.removable import resolved
+from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, precision, run
+from attnfun.language.domain import Array, Box, halved
+from attnfun.language.enclosures import ball, balls
+from attnfun.language.ranges import range_of
+from attnfun.language.removable import resolved
 
 BITS: Final = 96
 BOXES: Final = 400

@@ -19,9 +19,10 @@ import numpy as np
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.view import Array, Undecided, View
 from attnfun.errors import AttnfunError
-from attnfun.expressions import ArrayAlgebra, BallAlgebra, GradientAlgebra, Graph, run
-from attnfun.expressions.enclosures import abs_uppers, balls
-from attnfun.targets import Box, require_defined
+from attnfun.language import ArrayAlgebra, BallAlgebra, GradientAlgebra, Graph, run
+from attnfun.language.definedness import require_defined
+from attnfun.language.domain import Box
+from attnfun.language.enclosures import abs_uppers, balls
 
 _CELLS = {2: 24, 3: 8, 4: 5}  # sub-boxes an axis for the gradient
 

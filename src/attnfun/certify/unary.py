@@ -17,9 +17,10 @@ from attnfun.certify.moments import prove_by_moments, range_bound
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.view import Array, Undecided, View
 from attnfun.errors import AttnfunError
-from attnfun.expressions import ArrayAlgebra, BallAlgebra, GradientAlgebra, Graph, run
-from attnfun.expressions.enclosures import abs_uppers, balls, lowers, uppers
-from attnfun.targets import Box, require_defined
+from attnfun.language import ArrayAlgebra, BallAlgebra, GradientAlgebra, Graph, run
+from attnfun.language.definedness import require_defined
+from attnfun.language.domain import Box
+from attnfun.language.enclosures import abs_uppers, balls, lowers, uppers
 
 
 def widened(g: Graph, low: float, high: float, delta: float) -> tuple[float, float]:

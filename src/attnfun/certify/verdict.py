@@ -1,11 +1,88 @@
-"""The verdict: which status a proved bound, a witnessed error and an eps come to."""
+"""The verdict: what a proof and an eps come to. The one place in which certificates are made."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from attnfun.certify.certificate import Certificate, Status
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a prover has to say of stored weights, whatever eps is.
+
+    `high` bounds the error of every input, as computed; infinity where nothing is proved, and then `reason` says why.
+    `low` is an error in real arithmetic, at `witness`; `seen` is what is left of it as computed (`low` itself unless
+    given): that is what refutes. `parts` split `high`. `conditional`: the bound rests on a hypothesis about the target
+    that the user declared. `measured`: `high` is a measurement and no bound. `refuted` and `unmet` begin the sentences
+    for a bound that misses eps: what was found at the witness, and a remark on the bound.
+    """
+
+    method: str
+    high: float = math.inf
+    low: float = 0.0
+    seen: float | None = None
+    parts: Mapping[str, float] = field(default_factory=dict)
+    hypotheses: tuple[str, ...] = ()
+    witness: tuple[float, ...] | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    conditional: bool = False
+    measured: bool = False
+    reason: str | None = None
+    refuted: str = ""
+    unmet: str = ""
+
+
+@dataclass(frozen=True)
+class About:
+    """What a certificate is about: the target and where, the norm, the dtype, the construction's name."""
+
+    target: str
+    domain: str
+    dtype: str
+    norm: float = math.inf
+    construction: str = ""
+    relative: Mapping[str, Any] | None = None
+
+
+def verdict(proof: Proof, eps: float | None, about: About) -> Certificate:
+    """A certificate: `proof` judged by `eps`, None where none was asked for."""
+    status, reason = Status.SAMPLED, proof.reason
+    if not proof.measured:
+        status = status_of(
+            proof.high, eps, proof.low if proof.seen is None else proof.seen, conditional=proof.conditional
+        )
+        if status is Status.REFUTED and proof.refuted:
+            reason = f"{proof.refuted}, above eps {eps:.3g}"
+        elif status in (Status.REFUTED, Status.UNDECIDED):
+            reason = proof.reason or above(proof.high, eps) + (proof.unmet if proof.high < math.inf else "")
+        else:
+            reason = None
+    return Certificate(
+        status,
+        (min(proof.low, proof.high), proof.high),
+        eps,
+        about.norm,
+        about.dtype,
+        proof.method,
+        about.target,
+        about.domain,
+        about.construction,
+        proof.parts,
+        proof.hypotheses,
+        proof.witness,
+        about.relative,
+        reason,
+        proof.details,
+    )
+
+
+def undecided(why: object, method: str = "none") -> Proof:
+    """Nothing is proved, and why."""
+    return Proof(method, reason=str(why))
 
 
 def status_of(high: float, eps: float | None, low: float = 0.0, *, conditional: bool = False) -> Status:
@@ -26,10 +103,3 @@ def above(high: float, eps: float | None) -> str:
     if not high < math.inf or eps is None:
         return "no finite bound could be proved"
     return f"the proved bound {high:.3g} is above eps {eps:.3g}"
-
-
-def decided(found: Certificate, eps: float | None) -> Certificate:
-    """A certificate with a bound for every input, judged by another eps; its lower end must hold as computed."""
-    status = status_of(found.error[1], eps, found.error[0])
-    why = above(found.error[1], eps) if status in (Status.UNDECIDED, Status.REFUTED) else None
-    return replace(found, status=status, eps=eps, reason=found.reason if found.error[1] == math.inf else why)

@@ -16,7 +16,7 @@ import numpy as np
 from flint import arb, fmpz
 from numpy.typing import NDArray
 
-from attnfun.expressions.enclosures import upper
+from attnfun.language.enclosures import upper
 from attnfun.network import Axis, Head, Network
 
 Array = NDArray[np.float64]

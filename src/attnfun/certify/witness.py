@@ -17,10 +17,10 @@ from attnfun.certify.pieces import BrokenLine
 from attnfun.certify.relu_rounding import block_fits, block_rounding
 from attnfun.certify.rounding import ROUNDOFF, TINY, gamma, line_bounds, line_fits, product_bounds, product_fits
 from attnfun.certify.view import Array, HeadView, LineAxis, View
-from attnfun.expressions import BallAlgebra, Graph, precision, run
-from attnfun.expressions.enclosures import abs_lower, abs_upper, ball, lower, upper
+from attnfun.language import BallAlgebra, Graph, precision, run
+from attnfun.language.enclosures import abs_lower, abs_upper, ball, lower, upper
+from attnfun.language.function import Function
 from attnfun.network import Head, Network, ReluBlock, evaluate
-from attnfun.targets import Function
 
 
 def error_at(view: View, graph: Graph, names: tuple[str, ...], x: Array) -> float:

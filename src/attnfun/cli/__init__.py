@@ -18,6 +18,8 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 import typer
 
@@ -31,28 +33,19 @@ from attnfun.cli import (
     networks,
     plan,
     preorder,
-    relation,
     report,
     reproduce,
-    retrieve,
-    ternary,
     train,
 )
 from attnfun.cli.arguments import shield
+from attnfun.cli.derive import derived, listed
 from attnfun.cli.pipes import patient
 from attnfun.cli.render import fail, failure
+from attnfun.kinds import known
 
-__all__ = ["app", "main"]
+__all__ = ["application", "main"]
 
-app = typer.Typer(
-    name="attnfun",
-    help="A function and a tolerance in; softmax-attention weights and a proof out.",
-    epilog="Every command takes --json and explains itself with examples under --help.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+_ROOMS = (networks, interpolation, in_context, preorder, finite_relations, bounds, neighbours, plan, train, diagnose)
 
 
 def _version(wanted: bool) -> None:
@@ -63,35 +56,39 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: bool = typer.Option(False, "--version", help="Print the version.", callback=_version, is_eager=True),
 ) -> None:
     pass
 
 
-networks.register(app)
-interpolation.register(app)
-in_context.register(app)
-relation.register(app)
-preorder.register(app)
-retrieve.register(app)
-ternary.register(app)
-finite_relations.register(app)
-bounds.register(app)
-neighbours.register(app)
-plan.register(app)
-train.register(app)
-diagnose.register(app)
-reproduce.register(app)
-report.register(app)
+@cache  # reading signatures takes longer than most commands
+def application(asked: str) -> Any:
+    """The command line: `asked` in full, of other verbs' commands the names and summaries; all in full for "*"."""
+    app = typer.Typer(
+        name="attnfun",
+        help="A target and a tolerance in; softmax-attention weights and a proof out.",
+        epilog="Every command takes --json and explains itself with examples under --help.",
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for kind in known():
+        for command in kind.commands:
+            made = derived(command) if asked in (command.name, "*") else listed(command)
+            app.command(command.name, rich_help_panel=command.panel)(made)
+    for room in (*_ROOMS, reproduce, report):
+        room.register(app)
+    return typer.main.get_command(app)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; no exception escapes unless ATTNFUN_DEBUG is set."""
     tokens = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     debug = os.environ.get("ATTNFUN_DEBUG", "") not in ("", "0")
-    command = typer.main.get_command(app)
+    named = next((token for token in tokens if not token.startswith("-")), "")
+    command = application("*" if "_ATTNFUN_COMPLETE" in os.environ else named)
     with patient():
         try:
             with warnings.catch_warnings():

@@ -135,7 +135,7 @@ def _is_number(text: str) -> bool:
 
 def read_table(path: str, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
     """(line, row) of a CSV file that has at least `columns`; '-' is standard input."""
-    from attnfun.targets.files import lines_of
+    from attnfun.files import lines_of
 
     try:
         reader = csv.DictReader(lines_of(path), skipinitialspace=True)

@@ -57,7 +57,7 @@ def diagnose_command(
     picture = picture_path(png, file)
     check_writable(picture)
     tolerance = None if eps is None else read_eps(eps)
-    from attnfun import diagnostics
+    from attnfun.diagnosis import verb as diagnostics
 
     with progress_bar("diagnose") as progress:
         found = diagnostics.diagnose(

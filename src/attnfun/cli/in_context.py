@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnfun.cli.arguments import check_writable, picture_path, read_eps, read_points, unshield
-from attnfun.cli.records import AS_STORED, certificate_record, proof_rows
-from attnfun.cli.render import EXIT, console, facts, literal, number, print_json, progress_bar
+from attnfun.cli.records import kept, model_record, print_model
+from attnfun.cli.render import EXIT, print_json, progress_bar
 from attnfun.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from attnfun.solver import BoundedPredictions
+    from attnfun.kinds.in_context.view import BoundedPredictions
 
 PANEL = "Networks"
 
@@ -81,8 +81,7 @@ def in_context_command(
     name = unshield(task)
     picture = picture_path(png, output)
     check_writable(output, picture)
-    from attnfun import solver, verbs
-    from attnfun.solver import InContextSolver
+    from attnfun import in_context, load
 
     if query is not None and data is None:
         raise InvalidRequest("--query needs --data: a prompt is examples and queries")
@@ -91,8 +90,8 @@ def in_context_command(
     start = time.perf_counter()
     with progress_bar(f"in-context {name}") as progress:
         if name.endswith(".safetensors"):
-            net = verbs.load(name)
-            if not isinstance(net, InContextSolver):
+            net = load(name)
+            if net.target.kind != "in_context":
                 raise InvalidRequest(f"{name} does not hold a network that solves a regression in context")
         else:
             asked: dict[str, Any] = {
@@ -110,7 +109,7 @@ def in_context_command(
             if asked["dim"] is None or asked["examples"] is None:
                 raise InvalidRequest("give --dim and --examples, or --data")
             asked["query_range"] = 2.5 if asked["query_range"] is None else asked["query_range"]
-            net = solver.in_context(
+            net = in_context(
                 name,
                 eps=None if eps is None else read_eps(eps),
                 algorithm=algorithm,
@@ -122,76 +121,20 @@ def in_context_command(
                 **asked,
             )
         progress("predicting the budget")
-        record = solver_record(net, time.perf_counter() - start)
-    if output:
-        net.save(output)
-        record["file"] = output
-    if picture:
-        with progress_bar(f"draw {picture}"):
-            net.plot(picture)
-        record["png"] = picture
-    if queries is not None:
-        found = net.predict(X, y, queries, bound=True)
-        if found.outside and not outside:
-            raise InvalidRequest(found.outside)
+        record = model_record(net, seconds=time.perf_counter() - start)
+    kept(net, record, output, picture)
+    if queries is None:
+        print_model(record, as_json)
+        return EXIT[str(record["status"])]
+    found = net.predict(X, y, queries, bound=True)
+    if found.outside and not outside:
+        raise InvalidRequest(found.outside)
+    if as_json:
         record |= {"predictions": found.predictions, "bounds": found.bound, "reasons": found.reasons}
-        record["outside"] = found.outside
-    if as_json:
-        print_json(record)
-    elif queries is not None:
-        _print_predictions(columns, queries, found)
+        print_json({**record, "outside": found.outside})
     else:
-        console().print(facts("" if net.certificate.verified else AS_STORED, solver_rows(record)))
+        _print_predictions(columns, queries, found)
     return EXIT[str(record["status"])]
-
-
-def solver_record(net: Any, seconds: float | None = None) -> dict[str, Any]:
-    """An in-context network as a flat record: what tables and JSON share."""
-    cost = net.cost
-    record = {"name": net.task.text, **certificate_record(net.certificate), "kind": "in-context"}
-    record |= {
-        "layers": cost.layers,
-        "heads": cost.heads,
-        "rank": cost.rank,
-        "keys": cost.keys,
-        "parameters": cost.parameters,
-        "iterations": net.iterations,
-        "algorithm": "training" if net.alone else net.algorithm,
-        "task": net.task.to_json(),
-        "predicted": net.budget.to_json(),
-    }
-    if seconds is not None:
-        record["seconds"] = round(seconds, 3)
-    return record
-
-
-def solver_rows(record: dict[str, Any]) -> list[tuple[str, Any]]:
-    budget = record["predicted"]
-    parts = ", ".join(f"{name} {number(budget[name], 2)}" for name in ("optimisation", "bias", "rounding"))
-    return [
-        *proof_rows(record),
-        ("size", f"{record['layers']} layers, {record['heads']} heads, {record['keys']} constant tokens"),
-        ("steps", None if record["algorithm"] == "training" else f"{record['iterations']} of {record['algorithm']}"),
-        ("predicted", f"{number(budget['total'], 2)}, an estimate: {parts}" if budget["prompts"] else None),
-        ("parameters", number(record["parameters"])),
-        ("seconds", number(record["seconds"]) if "seconds" in record else None),
-        *((label, literal(record[key])) for key, label in (("file", "saved"), ("png", "drawn")) if key in record),
-    ]
-
-
-def show(net: Any, path: str, picture: str | None, as_json: bool) -> int:
-    """What `attnfun show` says of such a file."""
-    record = {**solver_record(net), "file": path, "explanation": net.explain()}
-    if picture:
-        net.plot(picture)
-        record["png"] = picture
-    if as_json:
-        print_json(record)
-        return 0
-    screen = console()
-    screen.print(facts(AS_STORED, solver_rows(record)))
-    screen.print(literal(record["explanation"]))
-    return 0
 
 
 def _spectrum(text: str | None) -> tuple[float, float] | None:
@@ -213,7 +156,7 @@ def _examples(path: str | None) -> tuple[list[str], Any, Any]:
 
     if path is None:
         return [], np.zeros((0, 0)), np.zeros(0)
-    from attnfun.targets.files import lines_of
+    from attnfun.files import lines_of
 
     header = [name.strip() for name in next(csv.reader(lines_of(path)), [])]
     columns = [name for name in header if name != "y"]
@@ -229,7 +172,7 @@ def _fit(task: str, asked: dict[str, Any], X: Any, y: Any, queries: Any) -> None
     """Fill in ranges and spectrum from the data, with a tenth to spare, where nothing was declared."""
     import numpy as np
 
-    from attnfun.targets.in_context import check_strength
+    from attnfun.kinds.in_context.target import check_strength
 
     given = asked["C" if task == "logistic" else "alpha"]
     if given is not None:

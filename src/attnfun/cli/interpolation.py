@@ -54,7 +54,7 @@ def interpolation_command(
     variants = VARIANTS if variant == "all" else (variant,)
     picture = picture_path(png, "interpolation")
     check_writable(picture)
-    from attnfun import truncated_linear
+    from attnfun.kinds.function import interpolation as truncated_linear
 
     start = time.perf_counter()
     total = len(variants) * len(sizes) * len(counts or (1,))
@@ -69,7 +69,7 @@ def interpolation_command(
     record: dict[str, Any] = {"status": "proved", "low": low, "high": high, "dtype": dtype}
     record |= {"rows": [row.record() for row in rows], "seconds": round(time.perf_counter() - start, 3)}
     if picture:
-        from attnfun.plots.rates import draw_rates
+        from attnfun.kinds.function.rates import draw_rates
 
         with progress_bar(f"draw {picture}"):
             draw_rates(rows, low, high, picture)

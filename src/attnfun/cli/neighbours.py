@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from attnfun.cli.arguments import check_writable, read_eps
-from attnfun.cli.render import console, facts, literal, number, print_json, progress_bar
-from attnfun.errors import InvalidRequest
+from attnfun.cli.records import kept, model_record, print_model
+from attnfun.cli.render import progress_bar
 
-_MEAN = "in the mean over independent uniform points, in real arithmetic"
 PANEL = "Limits"
 
 
@@ -85,64 +84,7 @@ def neighbours_command(
             bias=bias,
             seed=seed,
         )
-        record = found.record()
+        record = model_record(found)
         record["measured"] = asdict(found.measured(queries, seed, progress)) if queries else None
-    if output:
-        found.save(output)
-        record["file"] = output
-    if as_json:
-        print_json(record)
-    else:
-        _print(record)
+    print_model(kept(found, record, output, None), as_json)
     return 0
-
-
-def show_neighbours(found: Any, path: str, png: str | None, as_json: bool) -> int:
-    """What `attnfun show` prints of such a file: the stored prediction, nothing measured."""
-    if png is not None:
-        raise InvalidRequest(f"{path} finds neighbours; --png draws networks of functions")
-    record = {**found.record(), "measured": None, "file": path}
-    if as_json:
-        print_json(record)
-    else:
-        _print(record)
-    return 0
-
-
-def _print(record: dict[str, Any]) -> None:
-    from attnfun.constructions.neighbours.prediction import THIS_NETWORK
-
-    said, seen, limit = record["predicted"], record["measured"], record["limit"]
-    problem = f"{record['which']} of {record['points']:,} points in dimension {record['dim']:,}: {record['method']}"
-    if record["method"] == "biased":
-        problem = f"sign of <z, y> - {record['request']['bias']:g} in dimension {record['dim']:,}"
-    claimed = said["claimed"] or {}  # what a file says was proved
-    proved = None if said["proved"] is None else f"≤ [bold]{number(said['proved'], 4)}[/]  proved, {_MEAN}"
-    if claimed.get("proved") is not None:
-        proved = f"≤ [bold]{number(claimed['proved'], 4)}[/]  as stored, not verified, {_MEAN}"
-    right = None if said["accuracy"] is None else f"{said['accuracy']:.6f}"
-    if right and said["accuracy_proved"] is not None:
-        right += f"  (≥ {said['accuracy_proved']:.6f} proved)"
-    if right and claimed.get("accuracy_proved") is not None:
-        right += f"  (≥ {claimed['accuracy_proved']:.6f} as stored, not verified)"
-    measured = None
-    if seen:
-        measured = f"error {seen['error']:.4g} ± {seen['error_se']:.1g}, right {seen['accuracy']:.4f}"
-        measured += f" ± {seen['accuracy_se']:.1g}  ({seen['queries']:,} queries, seed {seen['seed']})"
-    mean = "" if said["of"] == THIS_NETWORK else f"  {said['of']}"
-    if mean and measured is None:
-        measured = "nothing: this network's own error is not known; a run with --queries measures it"
-    size = f"{record['layers']} layers, {record['heads']:,} heads of rank at most {record['rank']:,}"
-    rows = [
-        ("problem", literal(problem)),
-        ("error", proved),
-        ("predicted", None if said["error"] is None else f"{said['error']:.4g} ± {said['uncertainty']:.1g}{mean}"),
-        ("how", literal(said["how"])),
-        ("right", right and right + mean),
-        ("measured", measured and literal(f"{measured}{', of this network' * bool(seen and mean)}")),
-        ("no such layer below", number(limit["lower"], 4) if limit and record["method"] == "random_heads" else None),
-        ("size", f"{size}, {record['parameters']:,} parameters"),
-        ("beta", number(record["beta"], 4) if record["beta"] is not None else None),
-        ("file", literal(record["file"]) if "file" in record else None),
-    ]
-    console().print(facts("" if record["verified"] else "as stored in the file, not verified", rows))

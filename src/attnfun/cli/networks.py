@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnfun.cli import in_context, suite
+from attnfun.cli import suite
 from attnfun.cli.arguments import (
     check_writable,
     picture_path,
@@ -22,26 +22,20 @@ from attnfun.cli.arguments import (
     read_points,
     unshield,
 )
-from attnfun.cli.matching_file import show_matching
-from attnfun.cli.neighbours import show_neighbours
 from attnfun.cli.records import (
-    AS_STORED,
     certificate_record,
-    cost_rows,
+    detail_rows,
     head_rows,
     head_table,
-    network_record,
+    kept,
+    model_record,
+    print_model,
     proof_rows,
     step_rows,
     step_table,
 )
-from attnfun.cli.relation import show_relation
-from attnfun.cli.render import EXIT, VERDICT, console, facts, grid, literal, number, print_json, progress_bar
-from attnfun.cli.retrieve import promise_rows, show_retrieval
-from attnfun.cli.sequence import FlatSequence, sequence_command, show_sequence, show_sequence_model
-from attnfun.cli.set_function import set_function_command
-from attnfun.cli.ternary import show_ternary
-from attnfun.cli.trained_file import show_trained
+from attnfun.cli.render import VERDICT, console, facts, grid, literal, number, print_json, progress_bar
+from attnfun.cli.sequence import sequence_command
 from attnfun.errors import InvalidRequest
 
 PANEL = "Networks"
@@ -55,9 +49,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout an
 def register(app: typer.Typer) -> None:
     """Hang the commands of this group on the app."""
     for name, command in (
-        ("compile", compile_command),
         ("sequence", sequence_command),
-        ("set-function", set_function_command),
         ("verify", verify_command),
         ("show", show_command),
         ("eval", eval_command),
@@ -65,100 +57,6 @@ def register(app: typer.Typer) -> None:
         ("suite", suite.suite_command),
     ):
         app.command(name, rich_help_panel=PANEL)(command)
-
-
-def compile_command(
-    expressions: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="EXPR...", help="One expression an output, or one .safetensors of MLP weights.", show_default=False
-        ),
-    ],
-    eps: Annotated[
-        str,
-        typer.Option("--eps", metavar="NUMBER", help="The tolerance: absolute, or see --relative.", show_default=False),
-    ],
-    domain: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--domain",
-            metavar="x=LOW:HIGH",
-            help="One interval a variable; for an MLP LOW:HIGH is for every input x1, x2, ... not named.",
-            show_default=False,
-        ),
-    ] = None,
-    method: Annotated[
-        str,
-        typer.Option(help="auto, tangent, compose, relu_network, bernstein, interpolation, partition, affine."),
-    ] = "auto",
-    norm: Annotated[str, typer.Option("--norm", help="sup, or p >= 1 for the volume-normalised L^p norm.")] = "sup",
-    relative: Annotated[bool, typer.Option("--relative", help="eps is a fraction of the target's range.")] = False,
-    dtype: Annotated[
-        str, typer.Option("--dtype", help="float64 or float32: construct for this arithmetic.")
-    ] = "float64",
-    seed: Annotated[int, typer.Option("--seed", help="Same seed, same weights.")] = 0,
-    accept: Annotated[
-        str, typer.Option("--accept", help="proved, or sampled: take an unproved network too.")
-    ] = "proved",
-    realise: Annotated[
-        str, typer.Option("--realise", help="attention, or mlp: ReLU units instead of softmax heads.")
-    ] = "attention",
-    prefer: Annotated[str, typer.Option("--prefer", help="keys, layers, or float32 (small values).")] = "keys",
-    max_keys: Annotated[int | None, typer.Option("--max-keys", metavar="N", help="At most so many keys.")] = None,
-    max_layers: Annotated[int | None, typer.Option("--max-layers", metavar="N", help="At most so many layers.")] = None,
-    max_heads: Annotated[int | None, typer.Option("--max-heads", metavar="N", help="At most so many heads.")] = None,
-    max_rank: Annotated[int | None, typer.Option("--max-rank", metavar="N", help="At most this rank a head.")] = None,
-    output: Annotated[str | None, typer.Option("-o", "--output", metavar="FILE", help="Save the network here.")] = None,
-    png: Annotated[str | None, typer.Option("--png", metavar="[FILE]", help="Draw it.")] = None,
-    as_json: Json = False,
-) -> int:
-    """Build an attention network that meets eps, and prove that it does.
-
-    \b
-    [bold]Examples[/bold]
-      attnfun compile 'sin(3*x)' --domain x=-1:1 --eps 1e-9
-      attnfun compile 'cos(2*y)*exp(x*y)' --domain 'x=-1:1;y=-1:1' --eps 1e-6 -o f.safetensors --png
-      attnfun compile '-x**2' 'x*y' --domain x=-1:1 --domain y=0:2 --eps 1e-6 --json
-      attnfun compile 'sign(x)' --domain x=-1:1 --norm 2 --eps 0.05 --method partition
-      attnfun compile 'x*y' --domain 'x=-1:1;y=-1:1' --eps 1e-3 --realise mlp
-      attnfun compile model.safetensors --domain -1:1 --domain x3=0:5 --eps 1e-3 -o net.safetensors
-
-    Weights of an MLP (0.weight, 0.bias, 2.weight, ..., as torch names them) are taken exactly, with a ReLU between all
-    linear layers and none after the last.
-    """
-    texts = [unshield(text) for text in expressions]
-    picture = picture_path(png, output)
-    box, order, tolerance = read_domain(domain or ()), read_norm(norm), read_eps(eps)
-    check_writable(output, picture)
-    asked = {"max_keys": max_keys, "max_layers": max_layers, "max_heads": max_heads, "max_rank": max_rank}
-    limits: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-    from attnfun import verbs
-
-    start = time.perf_counter()
-    with progress_bar("compile") as progress:
-        net = verbs.compile(
-            texts[0] if len(texts) == 1 else texts,
-            domain=box,
-            eps=tolerance,
-            method=method,
-            norm=order,
-            relative=relative,
-            dtype=dtype,
-            seed=seed,
-            accept=accept,
-            realise=realise,
-            progress=progress,
-            prefer=prefer,
-            **limits,
-        )
-    record = network_record("; ".join(texts), net, time.perf_counter() - start)
-    _write(net, record, output, picture)
-    if as_json:
-        print_json(record)
-    else:
-        screen = console()
-        screen.print(facts("", [*proof_rows(record), *cost_rows(record), *_written(record)]))
-    return EXIT[str(record["status"])]
 
 
 def verify_command(
@@ -210,8 +108,8 @@ def verify_command(
     if as_json:
         print_json(record)
     else:
-        rows = [*proof_rows(record), *promise_rows(record)]
-        console().print(facts("", [*rows, ("seconds", number(record["seconds"]))]))
+        rows = [*proof_rows(record), *detail_rows(record), ("seconds", number(record["seconds"]))]
+        console().print(facts("", rows))
     if VERDICT[status]:
         why = record.get("reason") or getattr(certificate.status, "meaning", "")
         print(f"attnfun: {status}: {path}: {' '.join(str(why).split())}", file=sys.stderr)
@@ -238,59 +136,19 @@ def show_command(
       attnfun show f.safetensors --json
     """
     from attnfun import verbs
-    from attnfun.approximant import Approximant
-    from attnfun.matcher import Matching
-    from attnfun.neighbour_networks import Neighbours
-    from attnfun.relations import RelationApproximant
-    from attnfun.retrieval import Retrieval
-    from attnfun.sequence_approximant import SequenceApproximant
-    from attnfun.training.models.head import HeadModel
-    from attnfun.training.models.retrieval import RetrievalModel
-    from attnfun.training.models.sequence import SequenceModel
-    from attnfun.training.models.token import TokenModel
-    from attnfun.training.models.tower import TowerModel
-    from attnfun.trilinear import TrilinearForm
 
     path = unshield(file)
     picture = picture_path(png, path)
     check_writable(picture)
     net: Any = verbs.load(path)
-    if isinstance(net, SequenceApproximant):
-        return show_sequence(net, path, picture, as_json)
-    if isinstance(net, SequenceModel):
-        return show_sequence_model(net, path, picture, as_json)
-    if isinstance(net, RelationApproximant):
-        return show_relation(net, path, png, as_json)
-    if isinstance(net, Retrieval):
-        return show_retrieval(net, path, png, as_json)
-    if isinstance(net, TrilinearForm):
-        return show_ternary(net, path, png, as_json)
-    if isinstance(net, Neighbours):
-        return show_neighbours(net, path, png, as_json)
-    if isinstance(net, Matching):
-        return show_matching(net, path, picture, as_json)
-    if isinstance(net, (TowerModel, TokenModel, HeadModel, RetrievalModel)):
-        return show_trained(net, path, picture, as_json)
-    if not isinstance(net, Approximant):
-        return in_context.show(net, path, picture, as_json)
-    heads, steps = head_rows(net.network), step_rows(net)
-    record = {**network_record(str(net.certificate.target), net), "file": path}
-    record |= {"inputs": list(net.network.inputs), "outputs": list(net.network.outputs)}
-    record |= {"coordinates": list(net.network.coordinates), "head_list": heads, "explanation": net.explain()}
-    if steps:
-        record["steps"] = steps
-    _write(net, record, None, picture)
-    if as_json:
-        print_json(record)
-        return 0
-    screen = console()
-    screen.print(
-        facts(AS_STORED, [*proof_rows(record), *cost_rows(record)])
-    )
-    screen.print(step_table(steps, screen.width, net.network.words) if steps else head_table(heads))
-    screen.print(literal(record["explanation"]))
-    if picture:
-        screen.print(facts("", [("drawn", literal(picture))]))
+    record = {**model_record(net), "file": path, "explanation": net.explain()}
+    heads, steps = head_rows(net.weights), step_rows(net)
+    record |= {"head_list": heads} if heads else {}
+    record |= {"steps": steps} if steps else {}
+    words = getattr(net.weights, "words", ("head", "key"))
+    table = step_table(steps, console().width, words) if steps else head_table(heads) if heads else None
+    more = [one for one in (table, literal(record["explanation"])) if one is not None]
+    print_model(kept(net, record, None, picture), as_json, more=more)
     return 0
 
 
@@ -328,20 +186,18 @@ def eval_command(
     import numpy as np
 
     from attnfun import verbs
-    from attnfun.sequence_approximant import SequenceApproximant
-    from attnfun.training.models.sequence import SequenceModel
 
     net: Any = verbs.load(unshield(file))
-    flat = isinstance(net, (SequenceApproximant, SequenceModel))
-    net = FlatSequence(net) if flat else _function_of(net, unshield(file))
-    names, outputs = list(net.network.inputs), list(net.network.outputs)
+    names, outputs = net.target.columns(net.weights)
     rows = read_points(unshield(points), names) if points else [read_point(text, names) for text in at or ()]
     X = np.array(rows, dtype=np.float64).reshape(len(rows), len(names))
-    values = np.asarray(net(X, outside=outside), dtype=np.float64).reshape(len(X), len(outputs))
+    inputs = net.target.of_columns(X)
+    values = np.asarray(net(*inputs, **({"outside": outside} if outside != "raise" else {})), dtype=np.float64)
+    values = values.reshape(len(X), len(outputs))
     columns, data = [*names, *outputs], np.concatenate([X, values], axis=1)
     truth = None
     if compare:
-        truth = np.asarray(net.target.values(X), dtype=np.float64).reshape(values.shape)
+        truth = np.asarray(net.target.exact(*inputs), dtype=np.float64).reshape(values.shape)
         data = np.concatenate([data, truth, np.abs(values - truth)], axis=1)
         columns += [f"target {name}" for name in outputs] + [f"|error {name}|" for name in outputs]
     if as_json:
@@ -396,13 +252,8 @@ def export_command(
     check_writable(output)
     from attnfun import verbs
     from attnfun.export import export
-    from attnfun.sequence_approximant import SequenceApproximant
-    from attnfun.training.models.sequence import SequenceModel
 
     net: Any = verbs.load(unshield(file))
-    if isinstance(net, (SequenceApproximant, SequenceModel)):
-        raise InvalidRequest("export writes functions; a sequence network gives its torch module by .to_torch()")
-    net = _function_of(net, unshield(file))
     with progress_bar(f"export to {to}"):
         report = export(net, output, to=to, dtype=dtype)
     record = {"status": "exported", "file": unshield(file), "output": output, **report}
@@ -412,50 +263,3 @@ def export_command(
         rows = [(key.replace("_", " "), literal(number(value))) for key, value in record.items() if key != "status"]
         console().print(facts("exported, loaded back and compared", rows))
     return 0
-
-
-def _function_of(net: Any, path: str) -> Any:
-    """`net`, if it approximates a function; other kinds of networks have commands of their own."""
-    from attnfun.approximant import Approximant
-    from attnfun.matcher import Matching
-    from attnfun.neighbour_networks import Neighbours
-    from attnfun.relations import RelationApproximant
-    from attnfun.retrieval import Retrieval
-    from attnfun.training.models.head import HeadModel
-    from attnfun.training.models.retrieval import RetrievalModel
-    from attnfun.training.models.token import TokenModel
-    from attnfun.training.models.tower import TowerModel
-    from attnfun.trilinear import TrilinearForm
-
-    if isinstance(net, (TowerModel, TokenModel, HeadModel, RetrievalModel)):
-        raise InvalidRequest(f"{path} holds a trained model ({type(net).__name__}): load it in Python and call it")
-    if isinstance(net, Retrieval):
-        raise InvalidRequest(f"{path} holds a retrieval head: load it in Python, its call gives what it hands out")
-    if isinstance(net, TrilinearForm):
-        raise InvalidRequest(f"{path} holds a trilinear form: load it in Python, its call takes x, y and z")
-    if isinstance(net, Neighbours):
-        raise InvalidRequest(f"{path} finds neighbours: load it in Python and call it on points")
-    if isinstance(net, Matching):
-        raise InvalidRequest(f"{path} matches whole numbers: load it in Python, its call takes them")
-    if isinstance(net, RelationApproximant):
-        raise InvalidRequest(f"{path} holds two towers: load it in Python, its call gives the scores of all pairs")
-    if not isinstance(net, Approximant):
-        raise InvalidRequest(f"{path} solves a regression in context: attnfun in-context {path} --data CSV --query CSV")
-    return net
-
-
-def _write(net: Any, record: dict[str, Any], output: str | None, picture: str | None) -> None:
-    """Save and draw; the record says where."""
-    if output:
-        net.save(output)
-        record["file"] = output
-    if picture:
-        from attnfun.plots import draw
-
-        with progress_bar(f"draw {picture}"):
-            draw(net, picture)
-        record["png"] = picture
-
-
-def _written(record: dict[str, Any]) -> list[tuple[str, Any]]:
-    return [(label, literal(record[key])) for key, label in (("file", "saved"), ("png", "drawn")) if key in record]

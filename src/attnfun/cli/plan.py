@@ -58,7 +58,7 @@ def plan_command(
     path = picture_path(png, f"plan-{task}.safetensors")
     check_writable(path)
     tolerance = read_eps(eps)
-    from attnfun.planner import plan
+    from attnfun.limits.plan import plan
 
     with progress_bar("plan") as report:
         found = plan(

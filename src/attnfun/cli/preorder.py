@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from attnfun.cli.arguments import read_domain, read_eps
+from attnfun.cli.records import model_record
 from attnfun.cli.render import console, facts, literal, number, print_json, progress_bar, status_text
 from attnfun.errors import Infeasible, InvalidRequest
 
@@ -74,7 +75,7 @@ def preorder_command(
     if not right:
         raise InvalidRequest("no keys: give every key variable its interval, as in --right k=0:1")
     tolerance = None if eps is None else read_eps(eps)
-    from attnfun.preorders import preorder
+    from attnfun.limits.preorders.verb import preorder
 
     with progress_bar("preorder") as progress:
         report = preorder(
@@ -88,7 +89,7 @@ def preorder_command(
         built = None if tolerance is None else report.relation(tolerance, progress=progress)
     record = report.record()
     if built is not None:
-        record["relation"] = built.record()
+        record["relation"] = model_record(built)
     if as_json:
         print_json(record)
         return 0
@@ -116,8 +117,8 @@ def _grid(text: str, coordinates: int, dtype: str, method: str, seed: int, as_js
         levels = int(text)
     except ValueError:
         raise InvalidRequest(f"--lexicographic {text!r}: a whole number of levels, or continuum") from None
-    from attnfun.lexicographic_head import lexicographic
-    from attnfun.limits.lexicographic import grid_limits
+    from attnfun.kinds.lexicographic.verb import lexicographic
+    from attnfun.limits.grids import grid_limits
     from attnfun.network.network import DTYPES
 
     limits = grid_limits(dtype, coordinates, levels)
@@ -150,7 +151,7 @@ def _continuum(coordinates: int, seed: int) -> int:
     """The order of the unit cube: no utility, with the witness."""
     if not 2 <= coordinates <= 8:
         raise InvalidRequest(f"--coordinates {coordinates}: from 2 to 8 on the continuum; one coordinate is a utility")
-    from attnfun.preorders import preorder
+    from attnfun.limits.preorders.verb import preorder
 
     def lexicographic_order(a: Any, b: Any) -> bool:
         return tuple(a) >= tuple(b)

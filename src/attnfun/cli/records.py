@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from attnfun.cli.render import clean, grid, literal, number, shortened, status_text
+from attnfun.cli.render import (
+    clean,
+    console,
+    facts,
+    grid,
+    literal,
+    number,
+    print_json,
+    progress_bar,
+    shortened,
+    status_text,
+)
 
 MOST_HEADS = 40
 
@@ -33,24 +44,64 @@ def error_text(record: dict[str, Any]) -> str:
     return f"≤ {size}  {words.get(status, 'bounded')}"
 
 
-def network_record(name: str, net: Any, seconds: float | None = None) -> dict[str, Any]:
-    """What `compile --json` and each row of `suite --json` carry."""
-    cost = net.cost
-    record = {"name": name, **certificate_record(net.certificate)}
-    record |= {
-        "realise": "mlp" if net.network.is_mlp else "attention",
-        "layers": cost.layers,
-        "heads": cost.heads,
-        "rank": cost.rank,
-        "keys": cost.keys,
-        "parameters": cost.parameters,
-        "query_dim": cost.query_dim,
-        "max_value": cost.max_value,
-        "slack": net.certificate.slack,
-    }
+def model_record(model: Any, name: str | None = None, seconds: float | None = None) -> dict[str, Any]:
+    """What a command that makes or shows a model carries as JSON: certificate, sizes, what its kind adds."""
+    own = model.record()
+    record = {"name": name or model.target.text, **certificate_record(model.certificate), "kind": model.target.kind}
+    record |= {name: getattr(model.cost, name) for name in SIZES} | {"slack": model.certificate.slack} | own
     if seconds is not None:
         record["seconds"] = round(seconds, 3)
-    return clean(record)
+    return dict(clean(record))
+
+
+SIZES = ("layers", "heads", "rank", "keys", "parameters", "query_dim", "max_value")
+_SHOWN: tuple[str, ...] = ("name", "target", "domain", "norm", "status", "error", "error_low", "eps", "parts", "proof")
+_SHOWN += ("method", "witness", "reason", "hypotheses", "verified", "claimed", "dtype", "relative", "slack", "details")
+_SHOWN += (*SIZES, "kind", "realise", "seconds", "file", "png", "explanation", "head_list", "steps")
+_SHOWN += ("inputs", "coordinates")
+
+
+def model_rows(record: dict[str, Any]) -> list[tuple[str, Any]]:
+    """A model's record as rows of one fact table: the certificate, the sizes, whatever its kind tells besides."""
+    told = [(key.replace("_", " "), _told(value)) for key, value in record.items() if key not in _SHOWN]
+    written = [(label, literal(record[key])) for key, label in (("file", "file"), ("png", "drawn")) if key in record]
+    return [*proof_rows(record), *cost_rows(record), *told, *written]
+
+
+def _told(value: Any) -> Any:
+    """Any JSON value in a cell."""
+    if value is None or value in ("", [], {}):
+        return None
+    if isinstance(value, dict):
+        inside = [(key, _told(one)) for key, one in value.items()]
+        return literal("\n".join(f"{key.replace('_', ' ')}: {text}" for key, text in inside if text is not None))
+    if isinstance(value, list):
+        parts = [str(text) for text in map(_told, value) if text is not None]
+        return literal(("\n" if any(isinstance(one, (dict, str)) for one in value) else ", ").join(parts))
+    return literal(number(value))
+
+
+def print_model(record: dict[str, Any], as_json: bool, title: str = "", more: Sequence[Any] = ()) -> None:
+    """JSON, or the fact table and what else there is to print."""
+    if as_json:
+        print_json(record)
+        return
+    screen = console()
+    screen.print(facts(title if record.get("verified", True) else AS_STORED, model_rows(record)))
+    for one in more:
+        screen.print(one)
+
+
+def kept(model: Any, record: dict[str, Any], output: str | None, picture: str | None) -> dict[str, Any]:
+    """Save and draw; the record says where."""
+    if output:
+        model.save(output)
+        record["file"] = output
+    if picture:
+        with progress_bar(f"draw {picture}"):
+            model.plot(picture)
+        record["png"] = picture
+    return record
 
 
 def proof_rows(record: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -64,7 +115,7 @@ def proof_rows(record: dict[str, Any]) -> list[tuple[str, Any]]:
     return [
         ("target", literal(str(record["target"]))),
         ("domain", literal(str(record["domain"]))),
-        ("norm", "sup" if record["norm"] == "sup" else f"L^{number(record['norm'])} (volume-normalised)"),
+        ("norm", _norm(record)),
         ("status", status_text(status)),
         ("error", error_text(record) + (f", in {record['dtype']}" if high is not None else "")),
         ("error is at least", f"{number(low, 4)}  {seen}" if low else None),
@@ -77,6 +128,20 @@ def proof_rows(record: dict[str, Any]) -> list[tuple[str, Any]]:
         ("reason", literal(str(record["reason"])) if record.get("reason") else None),
         ("hypotheses", literal("\n".join(record["hypotheses"])) if record.get("hypotheses") else None),
     ]
+
+
+def _norm(record: dict[str, Any]) -> Any:
+    """What the error is measured by: a name among the details says more than the number."""
+    named = (record.get("details") or {}).get("norm")
+    if named is not None:
+        return literal(str(named))
+    return "sup" if record["norm"] == "sup" else f"L^{number(record['norm'])} (volume-normalised)"
+
+
+def detail_rows(record: dict[str, Any]) -> list[tuple[str, Any]]:
+    """What a certificate promises besides its error: the numbers among its details."""
+    details = record.get("details") or {}
+    return [(key.replace("_", " "), _told(value)) for key, value in details.items() if isinstance(value, (int, float))]
 
 
 def parts_text(record: dict[str, Any]) -> Any:
@@ -101,8 +166,10 @@ def cost_rows(record: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def head_rows(network: Any) -> list[dict[str, Any]]:
-    """One record a head: its layer, its readable name, its keys and what it writes."""
-    return [
+    """One record a head of a network over fixed keys: its layer, its readable name, its keys and what it writes."""
+    from attnfun.network import Network
+
+    return [] if not isinstance(network, Network) else [
         {
             "layer": depth,
             "name": head.name,
@@ -119,9 +186,10 @@ def head_rows(network: Any) -> list[dict[str, Any]]:
 
 def step_rows(net: Any) -> list[dict[str, Any]]:
     """One record a coordinate of a composed network, none for others; `function` names earlier heads h1, h2, …"""
+    from attnfun.network import Network
     from attnfun.plots.anatomy import anatomy
 
-    whole = anatomy(net)
+    whole = anatomy(net) if isinstance(getattr(net, "network", None), Network) else None
     if whole is None:
         return []
     return [
@@ -185,7 +253,3 @@ def head_table(heads: Sequence[dict[str, Any]]) -> Any:
             for head in heads[:MOST_HEADS]
         ],
     )
-
-
-def join(names: Sequence[str]) -> str:
-    return ", ".join(names)

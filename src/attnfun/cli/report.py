@@ -38,7 +38,7 @@ def report_command(
       attnfun report results -o studies.html --markdown studies.md
     """
     check_writable(out, markdown)
-    from attnfun.studies.report import read, report
+    from attnfun.lab.studies.report import read, report
 
     found = read(folder)
     page = report(folder, out, markdown=markdown)

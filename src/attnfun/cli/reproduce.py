@@ -59,7 +59,7 @@ def reproduce_command(
         raise InvalidRequest(f"all, and {' '.join(name for name in names if name != 'all')}: write one or the other")
     if jobs is not None and cluster is not None:
         raise InvalidRequest("--jobs counts processes of this machine: leave it out with --cluster")
-    from attnfun.studies import runner
+    from attnfun.lab.studies import runner
 
     asked: str | list[str] = "all" if names == ["all"] else names
     with progress_bar("reproduce") as progress:
@@ -116,7 +116,7 @@ def _print(outcomes: list[Any]) -> None:
 
 
 def _list(names: list[str] | None, as_json: bool) -> int:
-    from attnfun.studies import runner
+    from attnfun.lab.studies import runner
 
     studies = runner.chosen(names or "all")
     if as_json:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
 
 from attnfun.cli.arguments import check_writable, picture_path, read_domain, read_eps, unshield
-from attnfun.cli.records import AS_STORED, certificate_record, cost_rows, proof_rows
-from attnfun.cli.render import EXIT, clean, console, facts, failure, grid, literal, number, print_json, progress_bar
+from attnfun.cli.records import kept, model_record, print_model
+from attnfun.cli.render import EXIT, console, failure, grid, literal, number, print_json, progress_bar
 from attnfun.errors import AttnfunError, InvalidRequest
 
 
@@ -67,19 +66,13 @@ def sequence_command(
     request = _request(expressions, tokens, domain, eps, rows, example, small)
     picture = picture_path(png, output)
     check_writable(output, picture)
-    from attnfun.sequences import sequence
+    from attnfun.kinds.sequence.verb import sequence
 
     start = time.perf_counter()
     with progress_bar("sequence") as progress:
         net = sequence(**request, method=method, dtype=dtype, seed=seed, max_keys=max_keys, progress=progress)
-    record = sequence_record(net, time.perf_counter() - start)
-    _write(net, record, output, picture)
-    if as_json:
-        print_json(record)
-    else:
-        written = [(word, literal(record[key])) for key, word in (("file", "saved"), ("png", "drawn")) if key in record]
-        screen = console()
-        screen.print(facts("", [*proof_rows(record), *cost_rows(record), *written]))
+    record = model_record(net, seconds=time.perf_counter() - start)
+    print_model(kept(net, record, output, picture), as_json)
     return EXIT[str(record["status"])]
 
 
@@ -94,7 +87,7 @@ def _request(
 ) -> dict[str, Any]:
     texts = [unshield(text) for text in expressions or ()]
     if example is not None:
-        from attnfun.sequence_examples import example as named
+        from attnfun.kinds.sequence.examples import example as named
 
         if texts or rows or domain or tokens is not None:
             raise InvalidRequest(f"--example {example} has its own expressions, tokens and domain")
@@ -110,80 +103,10 @@ def _request(
     return {"target": target, "tokens": tokens, "domain": read_domain(domain or ()), "eps": read_eps(eps)}
 
 
-def sequence_record(net: Any, seconds: float | None = None) -> dict[str, Any]:
-    """What `sequence --json` carries, and `show --json` of its files."""
-    cost = net.cost
-    record = {"name": net.target.text, **certificate_record(net.certificate), "tokens": net.target.tokens}
-    record |= {"layers": cost.layers, "heads": cost.heads, "rank": cost.rank, "keys": cost.keys}
-    record |= {"parameters": cost.parameters, "query_dim": cost.query_dim, "max_value": cost.max_value}
-    record |= {"equivariant": net.equivariant, "slack": net.certificate.slack}
-    if seconds is not None:
-        record["seconds"] = round(seconds, 3)
-    return dict(clean(record))
-
-
-def show_sequence(net: Any, path: str, picture: str | None, as_json: bool) -> int:
-    """`attnfun show` of a sequence network."""
-    record = {**sequence_record(net), "file": path, "inputs": list(net.network.inputs)}
-    record |= {"coordinates": list(net.network.coordinates), "explanation": net.explain()}
-    _write(net, record, None, picture)
-    if as_json:
-        print_json(record)
-        return 0
-    screen = console()
-    screen.print(facts(AS_STORED, [*proof_rows(record), *cost_rows(record)]))
-    screen.print(literal(record["explanation"]))
-    if picture:
-        screen.print(facts("", [("drawn", literal(picture))]))
-    return 0
-
-
-def show_sequence_model(net: Any, path: str, picture: str | None, as_json: bool) -> int:
-    """`attnfun show` of a trained model of a sequence map."""
-    if picture:
-        raise InvalidRequest(f"{path} holds a trained model, of which there is no picture")
-    record = {**sequence_record(net), "file": path, "coordinates": list(net.network.coordinates)}
-    record["explanation"] = net.explain()
-    if as_json:
-        print_json(record)
-        return 0
-    console().print(facts("as stored in the file, not verified", [*proof_rows(record), *cost_rows(record)]))
-    console().print(literal(record["explanation"]))
-    return 0
-
-
-class FlatSequence:
-    """A sequence network as `attnfun eval` reads it: one sequence a row, columns x_1, x_2, …, y_1, …"""
-
-    def __init__(self, net: Any) -> None:
-        n, names, p = net.target.tokens, net.target.box.names, net.target.outputs
-        self.shape = (n, len(names))
-        inputs = [f"{name}_{i + 1}" for i in range(n) for name in names]
-        outputs = [f"output_{i + 1}" if p == 1 else f"output{o + 1}_{i + 1}" for i in range(n) for o in range(p)]
-        self.net, self.certificate = net, net.certificate
-        self.network = SimpleNamespace(inputs=inputs, outputs=outputs)
-        self.target = SimpleNamespace(
-            values=lambda X: net.target.values(X.reshape(-1, *self.shape)).reshape(len(X), -1)
-        )
-
-    def __call__(self, X: Any, outside: str = "raise") -> Any:
-        return self.net(X.reshape(-1, *self.shape), outside=outside).reshape(len(X), -1)
-
-
-def _write(net: Any, record: dict[str, Any], output: str | None, picture: str | None) -> None:
-    if output:
-        net.save(output)
-        record["file"] = output
-    if picture:
-        with progress_bar(f"draw {picture}"):
-            net.plot(picture)
-        record["png"] = picture
-
-
 def _table(as_json: bool) -> int:
     """Every example by every construction, at its own size and at its small one."""
-    from attnfun.constructions.sequence import METHODS
-    from attnfun.sequence_examples import EXAMPLES
+    from attnfun.kinds.sequence.build import METHODS
+    from attnfun.kinds.sequence.examples import EXAMPLES
 
     cases = [(one, small, method) for one in EXAMPLES for small in (False, True) for method in METHODS]
     rows = []
@@ -221,8 +144,8 @@ def _table(as_json: bool) -> int:
 def _case(one: Any, small: bool, method: str) -> dict[str, Any]:
     import numpy as np
 
-    from attnfun.certify.sequence import probes
-    from attnfun.sequences import sequence
+    from attnfun.kinds.sequence.prove import probes
+    from attnfun.kinds.sequence.verb import sequence
 
     request = one.request(small)
     row = {"example": one.name, "tokens": request["tokens"], "eps": request["eps"], "method": method}
@@ -233,4 +156,4 @@ def _case(one: Any, small: bool, method: str) -> dict[str, Any]:
         return {**row, **failure(error), "seconds": round(time.perf_counter() - start, 3)}
     X = probes(net.target, 1500, np.random.default_rng(1))
     measured = float(np.nanmax(np.abs(net(X) - net.target.values(X))))
-    return {**row, **sequence_record(net, time.perf_counter() - start), "method": method, "measured": measured}
+    return {**row, **model_record(net, seconds=time.perf_counter() - start), "method": method, "measured": measured}

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attnfun.cli.arguments import check_writable, read_eps, read_norm, read_table, unshield
-from attnfun.cli.render import console, grid, literal, number, print_json, progress_bar, shortened, status_text
-from attnfun.cli.suite_pool import run_cases
+from attnfun.cli.records import model_record
+from attnfun.cli.render import (
+    clean,
+    console,
+    failure,
+    grid,
+    literal,
+    number,
+    print_json,
+    progress_bar,
+    shortened,
+    status_text,
+)
 from attnfun.cli.suite_report import (
     FORMATS,
     GOOD,
@@ -25,8 +35,10 @@ from attnfun.cli.suite_report import (
     why,
     written,
 )
-from attnfun.cli.suite_worker import Case
 from attnfun.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from attnfun.lab.suite import Case, Row
 
 SHIPPED = Path(__file__).parent.parent / "data" / "suites"
 
@@ -56,6 +68,9 @@ def suite_command(
     timeout: Annotated[
         float | None, typer.Option("--timeout", metavar="SECONDS", help="The most time for one target.")
     ] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", metavar="ADDRESS", help="Run the targets on a dask scheduler's workers.")
+    ] = None,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="FILE", help="Write the rows: .csv, .json or .md.")
     ] = None,
@@ -76,9 +91,13 @@ def suite_command(
       attnfun suite classic feynman genz --relative --jobs 4 --output all.md
       attnfun suite genz --relative --output today.json --against yesterday.json
     """
+    from attnfun.lab.suite import run_suite
+
     order, tolerance = read_norm(norm), read_eps(eps)
     if jobs is not None and jobs < 1:
         raise InvalidRequest(f"--jobs {jobs}: at least one worker process is needed")
+    if jobs is not None and cluster is not None:
+        raise InvalidRequest("--jobs counts processes of this machine: leave it out with --cluster")
     if timeout is not None and not 0 < timeout < 1e6:
         raise InvalidRequest(f"--timeout {timeout:g}: give a positive number of seconds below 1e6")
     check_writable(output)
@@ -89,13 +108,13 @@ def suite_command(
     options = dict(eps=tolerance, method=method, norm=order, relative=relative, dtype=dtype, seed=seed, accept=accept)
     start = time.perf_counter()
     with progress_bar("suite", total=len(cases)) as progress:
-        running: list[str] = []
 
-        def news(name: str, done: bool) -> None:
-            running.remove(name) if done else running.append(name)
-            progress(", ".join(running), step=done)
+        def news(name: str) -> None:
+            progress(name, step=True)
 
-        rows = run_cases(cases, options, jobs or _cores(), timeout, news)
+        rows = run_suite(
+            cases, options, model_record, _failure, jobs=jobs, cluster=cluster, timeout=timeout, progress=news
+        )
     rows = [{"suite": case["suite"], **row} for case, row in zip(cases, rows, strict=True)]
     suites = list(dict.fromkeys(case["suite"] for case in cases))
     report: dict[str, Any] = {"rows": rows, "summary": summarise(rows), "suite": ", ".join(suites)}
@@ -145,28 +164,13 @@ def select(cases: Sequence[Case], only: str | None) -> list[Case]:
     return chosen
 
 
-def _cores() -> int:
-    """The cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _print(report: dict[str, Any]) -> None:
     screen, rows = console(), report["rows"]
-    shown = ["name", "status", "error", "method", "layers", "heads", "keys", "seconds", "slack"]
-    if screen.width >= 105:
-        shown[3:3] = ["eps"]
-        shown[8:8] = ["parameters"]
+    shown = ["name", "status", "error", "eps", "method", "layers", "heads", "keys", "parameters", "seconds", "slack"]
     if "against" in report["summary"]:
         shown += ["change", "keys_ratio", "seconds_ratio"]
-    short = {"keys_ratio": "keys ×", "seconds_ratio": "seconds ×", "parameters": "params"}
-    left = ("name", "status", "method", "change")
-    columns = [(short.get(key, key), "left" if key in left else "right") for key in shown]
-    body = []
-    for row in rows:
-        cells: list[Any] = [literal(number(row.get(key))) for key in shown]
-        cells[1] = status_text(row["status"])
-        body.append(cells)
-    screen.print(grid(None, columns, body))
+    for table in _tables(screen, shown, rows):
+        screen.print(table)
     for row in rows:
         if row["status"] not in GOOD:
             screen.print(literal(shortened(f"{row['name']}: {why(row)}", 280)), style="dim")
@@ -175,3 +179,31 @@ def _print(report: dict[str, Any]) -> None:
     screen.print(literal(sentence(report["summary"]) + f", {number(report['wall_seconds'])} s on the clock"))
     if "against" in report["summary"]:
         screen.print(literal(comparison_sentence(report["summary"]["against"])))
+
+
+def _tables(screen: Any, shown: Sequence[str], rows: Sequence[Row]) -> list[Any]:
+    """The columns in as few tables as the screen's width allows, the names in each: no number is ever cut."""
+    from rich.measure import Measurement
+
+    short = {"keys_ratio": "keys ×", "seconds_ratio": "seconds ×", "parameters": "params"}
+    left = ("name", "status", "method", "change")
+
+    def cell(row: Row, key: str) -> Any:
+        text = number(row.get(key))
+        return status_text(text) if key == "status" else literal(shortened(text, max(8, screen.width // 2)))
+
+    def table(keys: Sequence[str]) -> Any:
+        columns = [(short.get(key, key), "left" if key in left else "right") for key in keys]
+        return grid(None, columns, [[cell(row, key) for key in keys] for row in rows])
+
+    found = [[*shown[:2]]]
+    for key in shown[2:]:
+        wide = Measurement.get(screen, screen.options.update_width(10_000), table([*found[-1], key])).maximum
+        if wide > screen.width:
+            found.append([shown[0]])
+        found[-1].append(key)
+    return [table(keys) for keys in found]
+
+
+def _failure(error: BaseException) -> Row:
+    return dict(clean(failure(error)))

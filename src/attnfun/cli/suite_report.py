@@ -8,12 +8,14 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnfun.cli.render import clean, number
-from attnfun.cli.suite_worker import Row
 from attnfun.errors import InvalidRequest
-from attnfun.targets.files import read_text
+from attnfun.files import read_text
+
+if TYPE_CHECKING:
+    from attnfun.lab.suite import Row
 
 GOOD = ("proved", "conditional", "sampled")
 COLUMNS = (

@@ -61,15 +61,11 @@ def train_command(
     if checkpoint is not None and checkpoint in (out, file):
         raise InvalidRequest(f"--checkpoint {checkpoint!r} is the file of a network: name another one")
     from attnfun import verbs
-    from attnfun.approximant import Approximant
     from attnfun.learn import Progress
-    from attnfun.training.comparison import compare
-    from attnfun.training.kinds import KINDS
-    from attnfun.training.train import train
+    from attnfun.learn.compare import compare
+    from attnfun.learn.train import train
 
     net = verbs.load(file)
-    if not isinstance(net, (Approximant, *KINDS)):
-        raise InvalidRequest(f"{file} is no network that train takes: {type(net).__name__}")
     try:
         hidden = None if widths is None else [int(width) for width in widths.split(",")]
     except ValueError:
@@ -115,7 +111,7 @@ def train_command(
 
 
 def _print(table: Any, learned: Any, files: dict[str, str | None]) -> None:
-    from attnfun.training.comparison import bound_text
+    from attnfun.learn.compare import bound_text
 
     screen = console()
     screen.print(literal(f"{table.target}  on  {table.domain}"))

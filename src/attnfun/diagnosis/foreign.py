@@ -23,11 +23,11 @@ from pathlib import Path
 import numpy as np
 
 from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.files import require_regular
+from attnfun.language.domain import Box
+from attnfun.language.mlp import read_tensors
 from attnfun.network import Axis, Head, Layer, Network
 from attnfun.network.head import Array
-from attnfun.targets import Box
-from attnfun.targets.files import require_regular
-from attnfun.targets.mlp import read_tensors
 
 _KNOWN = {"K", "V", "b", "bias", "W_Q", "b_Q", "beta"}
 

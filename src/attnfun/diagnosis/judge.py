@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnfun.diagnosis.subject import Subject, columns, finish, others
-from attnfun.expressions import ArrayAlgebra, run
+from attnfun.language import ArrayAlgebra, run
 from attnfun.network import Head, Network
 from attnfun.network.evaluate import evaluate_head
 from attnfun.network.head import Array

@@ -248,9 +248,7 @@ def _redundant(head: Head, queries: tuple[Array, ...], allowed: float) -> int:
     return min(single, head.keys - 1)
 
 
-def _axis_slope(
-    subject: Subject, head: Head, axis: Axis, depth: int, verdict: Judge
-) -> tuple[float | None, str]:
+def _axis_slope(subject: Subject, head: Head, axis: Axis, depth: int, verdict: Judge) -> tuple[float | None, str]:
     """How fast what is wanted of the head changes along an axis' query.
 
     The target's own bound where the head alone makes each output (one number each); else sampled, where what is wanted

@@ -30,9 +30,7 @@ def dropped(network: Network, layer: int, place: int, axis: int, keep: NDArray[n
     one = head.axes[axis]
     fewer = Axis(one.query, one.offset, one.slopes[keep], one.biases[keep])
     axes = (*head.axes[:axis], fewer, *head.axes[axis + 1 :])
-    return replaced(
-        network, layer, place, replace(head, axes=axes, values=np.compress(keep, head.values, axis=axis))
-    )
+    return replaced(network, layer, place, replace(head, axes=axes, values=np.compress(keep, head.values, axis=axis)))
 
 
 def replaced(network: Network, layer: int, place: int, head: Head) -> Network:

@@ -42,6 +42,8 @@ def export(approximant: Subject, path: str | Path, to: str = "torch", dtype: str
         raise InvalidRequest("export to 'onnx' is not available in this version; 'torch' is")
     if dtype is not None and dtype not in DTYPES:
         raise InvalidRequest(f"export with dtype {dtype!r}: known are {', '.join(DTYPES)}")
+    if not isinstance(getattr(approximant, "network", None), Network):
+        raise InvalidRequest("export writes networks of functions; other models give a torch module by .to_torch()")
     if not Path(path).absolute().parent.is_dir():
         raise InvalidRequest(f"cannot write {str(path)!r}: its folder does not exist")
     return _write_program(approximant, Path(path), dtype or approximant.network.dtype)

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from attnfun.learn.descend import descend, generator, one_torch_thread, polished
-from attnfun.learn.fit import Fit, Progress, fit
-from attnfun.learn.probe import Row, measure, probe_points
+from attnfun.learn.descend import descend, generator, one_torch_thread, polished, require_torch
+from attnfun.learn.fit import Fit, Progress
+from attnfun.learn.measure import Measured, measured
+from attnfun.learn.pooled import fit_sample
+from attnfun.learn.probe import Row, effective_keys, errors, key_norms, measure, probe_points
 from attnfun.learn.recipe import Recipe
+from attnfun.learn.sampled import SampledTask
 from attnfun.learn.start import random_network
-from attnfun.learn.token_tasks import SampledTask
 
 __all__ = [
     "Fit",
+    "Measured",
     "Progress",
     "Recipe",
     "Row",
     "SampledTask",
     "descend",
-    "fit",
+    "effective_keys",
+    "errors",
+    "fit_sample",
     "generator",
+    "key_norms",
     "measure",
+    "measured",
     "one_torch_thread",
     "polished",
     "probe_points",
     "random_network",
+    "require_torch",
 ]

@@ -1,4 +1,4 @@
-"""`fit`: one training run, from a start to the best network it met.
+"""One training run, from a start to the best network it met.
 
 What is descended on is the mean squared error, in units in which inputs and outputs are of size 1. What is returned is
 the network whose sup error on the probe was least of all rows of the history, the start among them: training never
@@ -18,13 +18,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnfun.errors import InvalidRequest
-from attnfun.learn.descend import one_torch_thread
+from attnfun.certify.certificate import Certificate
 from attnfun.learn.probe import Row
 from attnfun.learn.problem import Problem
 from attnfun.learn.recipe import Recipe
-from attnfun.network import Architecture, Network
-from attnfun.targets import Function
 
 if TYPE_CHECKING:
     from attnfun.learn.torch_fit import Run
@@ -53,7 +50,8 @@ class Fit:
     squared error.
 
     `steps` counts both parts; `stopped` is "steps", "patience" or "diverged" (weights or errors that are not finite).
-    `seconds` is the time spent, earlier parts of an interrupted run included.
+    `seconds` is the time spent, earlier parts of an interrupted run included. `recipe`, `start` (random, constructed or
+    given) and `sampled` (the largest error at fresh points: not a bound) are there once `train` has returned it.
     """
 
     network: Any
@@ -62,32 +60,9 @@ class Fit:
     steps: int
     stopped: str
     seconds: float
-
-
-def fit(
-    architecture: Architecture,
-    function: Function,
-    recipe: Recipe,
-    start: Network,
-    checkpoint: str | os.PathLike[str] | None = None,
-    progress: Callable[[Progress], None] | None = None,
-) -> Fit:
-    """Train `start`, whose weights `architecture` must hold, towards `function` on its box.
-
-    With `checkpoint` the state is kept in that file at every row of the history (a hundred a run), and a run that finds
-    its own file goes on from there.
-    """
-    if not architecture.holds(start.architecture):
-        raise InvalidRequest("the start is not a network of the architecture that is to be trained")
-    if start.inputs != function.box.names or len(start.outputs) != len(function.outputs):
-        raise InvalidRequest(
-            f"a network from {', '.join(start.inputs)} to {len(start.outputs)} output(s) cannot learn "
-            f"{function.text[:80]} on {function.box.text}"
-        )
-    with one_torch_thread():
-        from attnfun.learn.torch_function import FunctionProblem
-
-        return descended(FunctionProblem(architecture, function, start), recipe, checkpoint, progress)
+    recipe: Recipe | None = None
+    start: str = ""
+    sampled: Certificate | None = None
 
 
 def descended(
@@ -118,5 +93,3 @@ def _through(run: Run, progress: Callable[[Progress], None] | None) -> None:
             progress(Progress(run.history[-1], run.total, run.seconds, spent / done * left if done else math.inf))
     run.seconds = before + time.perf_counter() - began
     run.save()
-
-

@@ -19,9 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from attnfun.language.domain import Box
+from attnfun.language.function import Function
 from attnfun.network import Head, Network, attention, evaluate, stream
 from attnfun.network.head import Array
-from attnfun.targets import Box, Function
 
 _POINTS, _GRID, _FEW = 2000, 2001, 64
 _MANY = 1 << 16  # keys of a head that are still looked at one by one

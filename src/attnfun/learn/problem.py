@@ -1,7 +1,7 @@
 """What a run needs to know of what it trains: one vector of weights, batches, a loss, a row of the history.
 
 The loop (`torch_fit.py`) knows nothing else; functions are `torch_function.py`, networks on tokens `torch_tokens.py`,
-pairs of towers `torch_towers.py`.
+pairs of towers `kinds/relation/torch_towers.py`.
 """
 
 from __future__ import annotations

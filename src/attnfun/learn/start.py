@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from attnfun.language.function import Function
 from attnfun.learn.probe import probe_points
 from attnfun.learn.weights import Units, joined, layout, network_of
 from attnfun.network import Architecture, Network
 from attnfun.network.head import Array
-from attnfun.targets import Function
 
 
 def random_network(architecture: Architecture, function: Function, seed: int) -> Network:

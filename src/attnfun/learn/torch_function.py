@@ -11,12 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attnfun.language.function import Function
 from attnfun.learn.probe import Row, measure, probe_points
 from attnfun.learn.torch_run import run
 from attnfun.learn.weights import Units, network_of, unlabelled, vector_of
-from attnfun.network import Architecture, Network, content_hash
+from attnfun.network import Architecture, Network
 from attnfun.network.head import Array
-from attnfun.targets import Function
+from attnfun.network.store import fingerprint
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +50,7 @@ class FunctionProblem:
             "target": self.function.to_json(),
             "values": hashlib.sha256(np.ascontiguousarray(values, dtype=np.float64).tobytes()).hexdigest(),
             "domain": self.function.box.text,
-            "start": content_hash(self.origin, {}),
+            "start": fingerprint(self.origin),
         }
 
     def start(self) -> Array:

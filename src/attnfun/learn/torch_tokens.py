@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from attnfun.learn.probe import Row
-from attnfun.learn.token_tasks import TokenTask, run_tokens
+from attnfun.learn.token_lesson import TokenTask
 from attnfun.learn.token_weights import (
     Tokens,
     in_units,
@@ -164,7 +164,8 @@ class TokenProblem:
     def measure(self, network: Tokens, step: int, phase: str) -> Row:
         tokens, values = self.units.probe
         with np.errstate(all="ignore"):
-            out, good = self.units.task.read(run_tokens(network, tokens)), np.isfinite(values).all(axis=(1, 2))
+            out = self.units.task.read(np.asarray(network.run(tokens), dtype=np.float64))
+            good = np.isfinite(values).all(axis=(1, 2))
             error = self.units.task.errors(out[good], values[good]) if good.any() else np.zeros((1, 1))
             error = np.where(np.isnan(error), np.inf, error)
             loss, sup = float(np.mean(error**2)), float(error.max())

@@ -14,9 +14,10 @@ from math import prod
 
 import numpy as np
 
+from attnfun.language.domain import Box
+from attnfun.language.function import Function
 from attnfun.network import Architecture, Axis, Head, Layer, Network, ReluBlock, rounded
 from attnfun.network.head import Array
-from attnfun.targets import Box, Function
 
 Part = tuple[str, tuple[int, ...]]
 

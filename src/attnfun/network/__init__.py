@@ -13,17 +13,13 @@ from attnfun.network.evaluate import (
     routes,
     stream,
 )
-from attnfun.network.file import content_hash, load, save
 from attnfun.network.head import Axis, Head, rounded
 from attnfun.network.labels import Label, Labels
 from attnfun.network.literal import FORMS, Literal, literal, shut_out
 from attnfun.network.local import LocalAxis, LocalPlan, local_plan
 from attnfun.network.network import Cost, Layer, Network, identical
 from attnfun.network.relu import ReluBlock, evaluate_block
-from attnfun.network.sequence import Apply, Gather, GatherHead, SequenceNetwork, Spread
-from attnfun.network.sequence_file import load_sequence, save_sequence
-from attnfun.network.token_architecture import TokenArchitecture, TokenLayerShape, token_coordinates
-from attnfun.network.token_file import load_tokens, save_tokens
+from attnfun.network.token_architecture import TokenArchitecture, TokenLayerShape
 from attnfun.network.token_transformer import FeedForward, TokenTransformer
 from attnfun.network.tokens import TokenHead, TokenLayer, TokenNetwork
 from attnfun.network.torch_form import to_torch, tokens_to_torch
@@ -64,20 +60,7 @@ __all__ = [
     "TokenNetwork",
     "TokenArchitecture",
     "TokenLayerShape",
-    "token_coordinates",
     "FeedForward",
     "TokenTransformer",
     "tokens_to_torch",
-    "save_tokens",
-    "load_tokens",
-    "Apply",
-    "Gather",
-    "GatherHead",
-    "SequenceNetwork",
-    "Spread",
-    "load_sequence",
-    "save_sequence",
-    "content_hash",
-    "load",
-    "save",
 ]

@@ -69,6 +69,11 @@ class Claim:
         return None if self.relative else self.eps
 
     @property
+    def order(self) -> float:
+        """The p of the norm; 2 for a mean square."""
+        return 2.0 if isinstance(self.norm, str) else self.norm
+
+    @property
     def norm_text(self) -> str:
         if isinstance(self.norm, str):
             return f"the {self.norm}"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnfun.errors import DamagedFile
-from attnfun.expressions import Graph
+from attnfun.language import Graph
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,19 @@ class Labels:
         rows: list[list[Any]] = [[label.name, label.slope, label.offset] for label in self.coordinates]
         for row, label in zip(rows, self.coordinates, strict=True):
             row += [len(label.arguments)] if label.further else []
-        return {"program": packed.reachable(packed.outputs).to_json(), "coordinates": rows}
+        program = packed.reachable(packed.outputs).to_json()
+        return {"program": program, "outputs": len(self.program.outputs), "coordinates": rows}
 
     def canonical(self) -> Labels:
         """The same labels on a program in canonical order: what reading them back from a file gives."""
-        return Labels.from_json(self.to_json(), len(self.program.outputs))
+        return Labels.from_json(self.to_json())
 
     @classmethod
-    def from_json(cls, data: Any, outputs: int) -> Labels:
+    def from_json(cls, data: Any) -> Labels:
         try:
-            rows = data["coordinates"]
+            rows, outputs = data["coordinates"], data["outputs"]
+            if type(outputs) is not int or outputs < 1:
+                raise DamagedFile("the labels have no outputs")
             packed = Graph.from_json(data["program"])
             labels, place = [], outputs
             for name, slope, offset, *more in rows:

@@ -16,12 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from attnfun.errors import InvalidRequest
 from attnfun.network.architecture import Architecture
-from attnfun.network.head import Array, Head, frozen, require_weights
+from attnfun.network.head import AnyArray, Array, Head, frozen, require_weights
 from attnfun.network.labels import Labels
 from attnfun.network.relu import ReluBlock
 
@@ -109,6 +110,18 @@ class Network:
         low, high = self.box
         object.__setattr__(self, "box", (frozen(low), frozen(high)))
         self.validate()
+
+    def run(self, X: Any, route: str = "auto") -> AnyArray:
+        """(n, inputs) → (n, outputs) in the dtype, by a named route (`evaluate.py`)."""
+        from attnfun.network.evaluate import evaluate
+
+        return evaluate(self, X, route=route)
+
+    def to_torch(self, dtype: Any = None, form: str = "cross", second: tuple[str, ...] = ()) -> Any:
+        """A module of linear maps and attention, of an MLP of linear maps and relu (`torch_form.to_torch`)."""
+        from attnfun.network.torch_form import to_torch
+
+        return to_torch(self, dtype, form, second)
 
     def validate(self) -> None:
         """Raise InvalidRequest, naming the part, unless shapes meet, weights are finite and fit the dtype."""

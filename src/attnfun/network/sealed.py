@@ -26,14 +26,16 @@ import numpy as np
 from safetensors.numpy import save as to_bytes
 
 from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest
+from attnfun.files import read_bytes
 from attnfun.network.head import AnyArray
-from attnfun.targets.files import read_bytes
 
 T = TypeVar("T")
 HASHED = ("target", "domain", "claim")
 FILE_LIMIT = 4 << 30
 HEADER_LIMIT = 64 << 20
-_KINDS: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4")}
+_KINDS: dict[str, np.dtype[Any]] = {
+    name: np.dtype(kind) for name, kind in zip(("F64", "F32", "I64", "BOOL"), ("<f8", "<f4", "<i8", "?"), strict=True)
+}
 _SEALS = ("hash", "seals")
 
 

@@ -3,7 +3,7 @@
 Equal architectures can exchange their weights: the named coordinates of a token, layer by layer the query dimension r
 and the value dimension p of every head, whether the stream is carried by a matrix of its own, and the ReLU units that
 follow; the number of constant tokens; the outputs. Constant tokens are weights. What the given tokens hold at first
-(ones, positions, the prompt) is not: it belongs to the target (`token_coordinates`).
+(ones, positions, the prompt) is not: it belongs to the target (`Target.token_coordinates`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnfun.errors import InvalidRequest
-from attnfun.targets.in_context import InContextTask
-from attnfun.targets.sequence import SequenceMap
+from attnfun.language.target import Target
 
 if TYPE_CHECKING:
     from attnfun.network.token_transformer import TokenTransformer
@@ -116,15 +115,13 @@ class TokenArchitecture:
         return cls(names, (layer,) * layers, tuple(outputs), constants, dtype)
 
     @classmethod
-    def for_target(cls, target: SequenceMap | InContextTask, **shape: Any) -> TokenArchitecture:
-        """`plain` for a sequence map or an in-context task: the coordinates its tokens hold, and its outputs."""
-        if isinstance(target, InContextTask):
-            outputs: tuple[str, ...] = ("prediction",)
-        elif isinstance(target, SequenceMap):
-            outputs = tuple(f"f{k + 1}" for k in range(target.outputs)) if target.outputs > 1 else ("f",)
-        else:
-            raise InvalidRequest(f"{target!r:.60}: a sequence map or an in-context task is needed")
-        return cls.plain(token_coordinates(target), outputs, **shape)
+    def for_target(cls, target: Target, **shape: Any) -> TokenArchitecture:
+        """`plain` for a target on tokens, a sequence map say: the coordinates that its tokens hold, and its outputs."""
+        if not hasattr(target, "token_coordinates"):
+            raise InvalidRequest(
+                f"{target!r:.60}: a target on tokens is needed, as a sequence map or a task in context"
+            )
+        return cls.plain(target.token_coordinates(), target.token_outputs(), **shape)
 
     @property
     def width(self) -> int:
@@ -160,17 +157,6 @@ class TokenArchitecture:
             return cls(names[0], layers, names[1], data["constants"], data["dtype"])
         except (KeyError, TypeError) as error:
             raise InvalidRequest(f"this is no architecture of tokens ({error})") from None
-
-
-def token_coordinates(target: SequenceMap | InContextTask) -> tuple[str, ...]:
-    """What a given token holds: of a sequence its entries, 1, and (unless the map is equivariant) its position as a
-    one-hot; of a prompt what `targets.in_context.prompt` writes.
-    """
-    if isinstance(target, InContextTask):
-        places = range(1, target.dim + 1)
-        return (*(f"x{j}" for j in places), *(f"q{j}" for j in places), "y", "one", "data")
-    positions = () if target.equivariant else tuple(f"position {i + 1}" for i in range(target.tokens))
-    return (*target.box.names, "1", *positions)
 
 
 def _whole(value: Any, least: int) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -108,6 +109,12 @@ class TokenTransformer:
     def run(self, tokens: npt.ArrayLike) -> AnyArray:
         """(n, width) or (batch, n, width) tokens -> (n, outputs) or (batch, n, outputs), computed in the dtype."""
         return chunks(self.attention, tokens, self.final)
+
+    def to_torch(self, dtype: Any = None) -> Any:
+        """A module on token matrices: one attention call per layer (`torch_form.tokens_to_torch`)."""
+        from attnfun.network.torch_form import tokens_to_torch
+
+        return tokens_to_torch(self, dtype)
 
     def final(self, Z: AnyArray) -> AnyArray:
         """(batch, n + m, width) after the last layer."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -189,6 +189,12 @@ class TokenNetwork:
         """(n, width) or (batch, n, width) tokens -> (n, outputs) or (batch, n, outputs), computed in the dtype."""
         return chunks(self, tokens, lambda Z: self.states(Z)[-1])
 
+    def to_torch(self, dtype: Any = None) -> Any:
+        """A module on token matrices: one attention call per layer (`torch_form.tokens_to_torch`)."""
+        from attnfun.network.torch_form import tokens_to_torch
+
+        return tokens_to_torch(self, dtype)
+
     def stream(self, tokens: npt.ArrayLike) -> list[AnyArray]:
         """The token matrix (n + m, width) before the first layer and after every layer, for one token matrix."""
         return [Z[0] for Z in self.states(self.joined(self.given(tokens)[None]))]
@@ -221,10 +227,14 @@ def chunks(network: TokenNetwork, tokens: npt.ArrayLike, final: Callable[[AnyArr
     step = max(1, _BLOCK // max(1, (n + len(network.constants)) ** 2))
     parts = [final(network.joined(flat[k : k + step]))[:, :n] for k in range(0, len(flat), step)]
     last = np.concatenate(parts) if parts else flat
-    result: AnyArray = (last @ network.readout.astype(network.dtype)).reshape(
-        (*given.shape[:-1], len(network.outputs))
-    )
+    result: AnyArray = (last @ network.readout.astype(network.dtype)).reshape((*given.shape[:-1], len(network.outputs)))
     return result
+
+
+def sample_size(tokens: int, heads: int) -> int:
+    """How many token matrices a network of so many heads is measured at: fewer where each is much work."""
+    pairs = tokens**2 * max(1, heads)
+    return max(min(200, max(8, (1 << 28) // pairs)), min(5000, (1 << 24) // pairs))
 
 
 def layer_output(layer: TokenLayer, Z: AnyArray) -> AnyArray:
@@ -241,3 +251,17 @@ def attention_terms(head: TokenHead, Z: AnyArray) -> AnyArray:
     """exp(logits − their maximum), (batch, n, n): the attention weights before they are divided by their sum."""
     logits = (Z @ head.query.astype(Z.dtype)) @ np.swapaxes(Z @ head.key.astype(Z.dtype), 1, 2)
     return np.exp(logits - logits.max(axis=2, keepdims=True))  # type: ignore[no-any-return]
+
+
+def widened(tokens: Array, width: int) -> Array:
+    """Zeros behind the coordinates, up to `width`."""
+    return np.concatenate([tokens, np.zeros((*tokens.shape[:-1], width - tokens.shape[-1]))], axis=-1)
+
+
+def misfit(network: Any, names: tuple[str, ...], outputs: int) -> str:
+    """Why a network cannot read tokens with these coordinates, free ones behind them allowed, or has not so many
+    outputs; empty where it fits."""
+    own = len(names)
+    if network.coordinates[:own] != names or any(not name.startswith("free ") for name in network.coordinates[own:]):
+        return "the file's network reads other tokens than those of its target"
+    return "" if len(network.outputs) == outputs else "the file's network has another number of outputs than its target"

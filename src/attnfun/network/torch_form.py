@@ -18,8 +18,6 @@ from attnfun.network.tokens import TokenNetwork
 if TYPE_CHECKING:
     import torch
 
-    from attnfun.network.sequence_tokens import TokenSequence
-
 
 def to_torch(network: Network, dtype: Any = None, form: str = "cross", second: tuple[str, ...] = ()) -> torch.nn.Module:
     """A module with these weights as buffers: (n, d) -> (n,) for one output, else (n, outputs).
@@ -32,13 +30,11 @@ def to_torch(network: Network, dtype: Any = None, form: str = "cross", second: t
     """
     if form not in FORMS:
         raise InvalidRequest(f"the form must be one of {', '.join(FORMS)}, not {form!r}")
-    name = _dtype(network.dtype, dtype)
     if network.is_mlp and (form != "cross" or second):
         raise InvalidRequest(f"this network is an MLP, not attention: it has no {form} form; leave the form out")
-    try:
-        from attnfun.network import torch_modules
-    except ImportError as error:
-        raise AttnfunError("torch is not installed: pip install 'attnfun[torch]'") from error
+    name = torch_dtype(network.dtype, dtype)
+    from attnfun.network import torch_modules
+
     if network.is_mlp:
         return torch_modules.ReluNetwork(network, name).telling()
     if form == "self":
@@ -53,26 +49,19 @@ def tokens_to_torch(network: TokenNetwork | TokenTransformer, dtype: Any = None)
 
     One F.scaled_dot_product_attention (scale=1.0) a layer, whatever the number of heads.
     """
-    name = _dtype(network.dtype, dtype)
-    try:
-        from attnfun.network import token_torch
-    except ImportError as error:
-        raise AttnfunError("torch is not installed: pip install 'attnfun[torch]'") from error
+    name = torch_dtype(network.dtype, dtype)
+    from attnfun.network import token_torch
+
     return token_torch.TokenAttention(network, name).telling()
 
 
-def sequence_to_torch(literal: TokenSequence, dtype: Any = None) -> torch.nn.Module:
-    """(batch, n, d) or (n, d) in, (batch, n, p) or (n, p) out: the embedding, then one attention call a layer."""
-    name = _dtype(literal.network.dtype, dtype)
-    try:
-        from attnfun.network import sequence_torch
-    except ImportError as error:
-        raise AttnfunError("torch is not installed: pip install 'attnfun[torch]'") from error
-    return sequence_torch.SequenceAttention(literal, name).telling()
-
-
-def _dtype(own: str, asked: Any) -> str:
+def torch_dtype(own: str, asked: Any) -> str:
+    """The name of the dtype that a module is asked for in, `own` unless given; AttnfunError where torch is missing."""
     name = own if asked is None else str(asked).removeprefix("torch.")
     if name not in ("float64", "float32"):
         raise InvalidRequest(f"torch networks are float64 or float32, not {asked}")
+    try:
+        import torch  # noqa: F401 - here to be told apart from what is wrong inside a module
+    except ImportError as error:
+        raise AttnfunError("torch is not installed: pip install 'attnfun[torch]'") from error
     return name

@@ -16,13 +16,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from attnfun.expressions import ArrayAlgebra, Builder, Graph, run
+from attnfun.language import ArrayAlgebra, Builder, Graph, run
+from attnfun.language.domain import Box
+from attnfun.language.ranges import range_of
 from attnfun.network.head import Head
 from attnfun.network.labels import Label, Labels
 from attnfun.network.network import Network
 from attnfun.network.relu import ReluBlock
-from attnfun.targets.domain import Box
-from attnfun.targets.ranges import range_of
 
 
 class Composed(Protocol):

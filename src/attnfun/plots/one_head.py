@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.expressions import ArrayAlgebra, run
+from attnfun.language import ArrayAlgebra, run
 from attnfun.network.head import Axis, Head
 from attnfun.plots.anatomy import Step
 from attnfun.plots.panels import INK, SAMPLES, colour_bar, colours, elsewhere, scaled, title, value_bar, value_scale

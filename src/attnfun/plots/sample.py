@@ -18,7 +18,7 @@ from attnfun.network.network import Network
 from attnfun.network.relu import ReluBlock
 
 if TYPE_CHECKING:
-    from attnfun.targets.function import Function
+    from attnfun.language.function import Function
 
 Array = NDArray[np.float64]
 

@@ -17,9 +17,9 @@ import pytest
 
 import attnfun as af
 from attnfun.cli import main
-from attnfun.constructions.neighbours.sphere import uniform_points
 from attnfun.errors import InvalidRequest
-from attnfun.expressions import precision
+from attnfun.kinds.neighbours.sphere import uniform_points
+from attnfun.language import precision
 from attnfun.limits.separation import candidate_energies as module
 from attnfun.limits.separation.candidate_energies import DEGREES, candidate_energies
 from attnfun.limits.separation.candidates import taken

@@ -12,9 +12,9 @@ import pytest
 import attnfun as af
 from attnfun.cli import main
 from attnfun.errors import InvalidRequest
+from attnfun.kinds.matching.target import matches
 from attnfun.limits.separation.disjointness import converse, disjointness_to_triples
 from attnfun.limits.separation.matching import average_bits
-from attnfun.matcher import matches
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork
 
 

@@ -103,7 +103,7 @@ def test_softmax_settings_exceed_their_truncated_sums() -> None:
 
 def test_order_and_monotony() -> None:
     rng = np.random.default_rng(1)
-    for _ in range(12):
+    for _ in range(6):
         dim = int(rng.integers(3, 60))
         rank = int(rng.integers(1, dim + 2))
         heads = int(2 ** rng.uniform(0, 30))
@@ -134,7 +134,7 @@ def test_lower_bound_is_below_the_exact_sum() -> None:
         assert Fraction(af.bounds.rank(dim, rank, heads).lower) <= exact + rest
 
 
-@pytest.mark.parametrize(("dim", "heads"), [(8, 1), (8, 256), (16, 16)])
+@pytest.mark.parametrize(("dim", "heads"), [(8, 1), (8, 64), (16, 16)])
 def test_random_directions_reach_the_upper_bound(dim: int, heads: int) -> None:
     """Mean squared error of Σ_ℓ λ c N Σ_h P_ℓ(q_h·z) P_ℓ(q_h·y) over random directions, by its closed form."""
     rng = np.random.default_rng(0)

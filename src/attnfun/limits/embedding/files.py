@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
+from attnfun.files import require_regular
 from attnfun.limits.embedding.check import Ranking, check_embedding
 from attnfun.limits.embedding.relevance import Relevance
-from attnfun.targets.files import require_regular
 
 if TYPE_CHECKING:
     from attnfun.limits.embedding.dimension import EmbeddingDimension

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from attnfun.errors import InvalidRequest
+from attnfun.files import read_bytes, read_text
 from attnfun.limits.embedding.relevance import Relevance, grade
-from attnfun.targets.files import read_bytes, read_text
 
 _BROKEN = (OSError, ValueError, EOFError, MemoryError, SyntaxError, TypeError, KeyError, TokenError)  # of a .npy
 _MATRIX_LIMIT = 4 << 30

@@ -49,10 +49,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import AttnfunError
-from attnfun.expressions import precision
-from attnfun.expressions.enclosures import arb, lower, upper
+from attnfun.language import precision
+from attnfun.language.enclosures import arb, lower, upper
+from attnfun.language.numbers import whole_number
 from attnfun.limits.separation.harmonics import all_harmonics
-from attnfun.targets.numbers import whole_number
 
 Array = NDArray[np.float64]
 DEGREES = 40

@@ -45,6 +45,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from attnfun.language.numbers import positive_or_none, whole_number
 from attnfun.limits.separation.candidate_energies import (
     DEGREES,
     MOST_CANDIDATES,
@@ -53,7 +54,6 @@ from attnfun.limits.separation.candidate_energies import (
 )
 from attnfun.limits.separation.harmonics import harmonics, seen_harmonics
 from attnfun.limits.separation.rank import least_heads
-from attnfun.targets.numbers import positive_or_none, whole_number
 
 _U = 2.0**-53
 _HYPOTHESES = (

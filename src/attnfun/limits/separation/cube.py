@@ -18,11 +18,11 @@ from fractions import Fraction
 from typing import Any
 
 from attnfun.errors import InvalidRequest
-from attnfun.expressions import precision
-from attnfun.expressions.enclosures import arb, upper
+from attnfun.language import precision
+from attnfun.language.enclosures import arb, upper
+from attnfun.language.numbers import positive_or_none, whole_number
 from attnfun.limits.separation import krawtchouk
 from attnfun.limits.separation.rank import least_heads
-from attnfun.targets.numbers import positive_or_none, whole_number
 
 MOST_DIM = 256
 _BITS = 256

@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest
-from attnfun.expressions import precision
-from attnfun.expressions.enclosures import arb, lower, upper
+from attnfun.language import precision
+from attnfun.language.enclosures import arb, lower, upper
 from attnfun.limits.separation.harmonics import all_harmonics
 
 MOST_DEGREES = 20_001

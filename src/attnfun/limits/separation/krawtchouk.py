@@ -54,7 +54,7 @@ from functools import lru_cache
 from itertools import combinations
 
 from attnfun.errors import InvalidRequest
-from attnfun.targets.numbers import whole_number
+from attnfun.language.numbers import whole_number
 
 MOST_DIM = 1000
 

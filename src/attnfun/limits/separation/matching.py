@@ -31,8 +31,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from attnfun.errors import InvalidRequest
+from attnfun.language.numbers import whole_number
 from attnfun.limits.separation.published import Quoted, matching_heads
-from attnfun.targets.numbers import whole_number
 
 _HYPOTHESES = (
     "one attention layer; triples that sum to 0 mod M, with M = 20 n, n = (tokens - 1)//2, at one token of the context",

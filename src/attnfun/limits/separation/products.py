@@ -41,7 +41,7 @@ from itertools import product
 import numpy as np
 from flint import arb, fmpq
 
-from attnfun.expressions import precision
+from attnfun.language import precision
 
 Vector = tuple[int, ...]
 Matrix = list[list[Fraction]]

@@ -47,10 +47,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest
+from attnfun.language.numbers import positive_or_none, whole_number
 from attnfun.limits.separation.energies import Energies, energies
 from attnfun.limits.separation.harmonics import all_seen
 from attnfun.limits.separation.published import Quoted, high_precision_heads, low_precision_heads, majority_heads
-from attnfun.targets.numbers import positive_or_none, whole_number
 
 Array = NDArray[np.float64]
 SETTINGS = ("scalar", "layer-scalar-v", "layer-any-v", "softmax-scalar-v", "softmax-any-v")

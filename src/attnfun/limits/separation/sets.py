@@ -42,9 +42,9 @@ from itertools import product
 from typing import Any
 
 from attnfun.errors import InvalidRequest
+from attnfun.language.numbers import positive_or_none, whole_number
 from attnfun.limits.separation.products import least_eigenvalue
 from attnfun.limits.separation.published import Quoted, deep_sets_error, deep_sets_features
-from attnfun.targets.numbers import positive_or_none, whole_number
 
 SETTINGS = ("unitary", "torus")
 MOST_DIM = 5

@@ -1,0 +1,86 @@
+"""What is looked at in a network on a box: its heads at points of the box, judged by the function it is for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attnfun.diagnosis.subject import Subject
+from attnfun.errors import AttnfunError, InvalidRequest
+from attnfun.language.domain import Box
+from attnfun.language.function import Function
+from attnfun.language.slopes import slope_bounds
+from attnfun.network import Network
+from attnfun.network.head import Array
+
+POINTS, GRID, FEWER, LARGE = 1500, 2001, 600, 200_000
+_SLOPES = 300  # boxes spent on the Lipschitz constant
+
+
+def looked_at(
+    network: Network, what: Function | Box, eps: float | None, norm: float = math.inf
+) -> tuple[str, list[Subject], list[str]]:
+    """(about, subjects, remarks) of a network that is for a function, or of which nothing is known but its box."""
+    box = what if isinstance(what, Box) else what.box
+    about = f"a network on {box.text}" if isinstance(what, Box) else f"{what.text[:120]}  on  {box.text}"
+    return about, *_plain(network, what, eps, norm)
+
+
+def of_another(network: Network, target: Any, box: Box) -> tuple[Network, Function]:
+    """The network without labels, which are those of another target, and the function it is to be judged by."""
+    return replace(network, labels=None), _function(target, box)
+
+
+def _function(target: Any, box: Box) -> Function:
+    if target is None:
+        raise InvalidRequest("the target is a Python function that is not in the file; pass it as target")
+    if callable(target) and not isinstance(target, Function):
+        try:
+            return Function.read(target, box)
+        except InvalidRequest:  # untraceable: nothing is proved here, so no declared constant is needed
+            return Function.read(target, box, lipschitz=math.sqrt(np.finfo(np.float64).max))
+    return Function.read(target, box)
+
+
+def _inputs(box: Box, network: Network, norm: float = math.inf) -> Array:
+    count = POINTS if network.cost.keys <= LARGE else FEWER
+    rng = np.random.default_rng([41, box.dim])
+    if not math.isinf(norm):
+        return box.sample(2 * count, rng)
+    X = box.probe(count, rng)
+    return X if box.dim > 1 else np.concatenate([X, np.linspace(box.low[0], box.high[0], GRID)[:, None]])
+
+
+def _plain(network: Network, what: Function | Box, eps: float | None, norm: float) -> tuple[list[Subject], list[str]]:
+    box = what.box if isinstance(what, Function) else what
+    if network.inputs != box.names:
+        raise InvalidRequest(f"the network reads {', '.join(network.inputs)}, the domain has {', '.join(box.names)}")
+    if network.is_mlp:
+        return [], ["It is an MLP: its nonlinearities are ReLU units, and nothing in it attends."]
+    if not network.heads:
+        return [], ["The target is affine: the residual stream carries it, and there is no head to look at."]
+    X = _inputs(box, network, norm)
+    if isinstance(what, Box):
+        return [Subject("", network, X, eps=eps, norm=norm)], []
+    if len(what.outputs) != len(network.outputs):
+        raise InvalidRequest(f"the target has {len(what.outputs)} outputs, the network {len(network.outputs)}")
+    known = what.graph is not None or what.call is not None
+    slopes, how = _slopes(what)
+    subject = Subject("", network, X, what.values if known else None, slopes, how, eps, norm)
+    return [subject], [] if known else ["The target is a Python function that is not in the file: give it as target."]
+
+
+def _slopes(function: Function) -> tuple[Array | None, str]:
+    """Proved bounds of the partial derivatives, or what was declared."""
+    if function.graph is None:
+        if function.lipschitz is None or function.lipschitz > 1e100:
+            return None, ""
+        d = function.box.dim
+        return np.full((len(function.outputs), d), function.lipschitz / math.sqrt(d)), "declared"
+    try:
+        return slope_bounds(function.graph, function.box, budget=_SLOPES), "proved"
+    except AttnfunError:
+        return None, ""

@@ -1,0 +1,26 @@
+"""How heads that average are trained: all their weights; keys and queries are in the tokens, and are not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attnfun.kinds.average.build import position_codes
+from attnfun.kinds.average.target import Averages
+from attnfun.kinds.average.weights import Coded
+from attnfun.learn.lesson import Ask, Lesson
+from attnfun.learn.token_lesson import Drawn, require_tokens, shape_of, token_lesson
+from attnfun.learn.token_weights import random_tokens
+
+
+def lesson(given: Any, ask: Ask) -> Lesson:
+    """The codes of positions are the model's that the target comes from, else those that the target names."""
+    target, shape = ask.target, shape_of(given, ask)
+    assert isinstance(target, Averages)
+    require_tokens(shape.architecture, target.coordinates, target.dim)
+    codes = position_codes(target) if ask.source is None else ask.source.weights.codes
+    coded = Coded(random_tokens(shape.architecture, np.ones(shape.architecture.width), 1.0, 0), codes)
+    alone = replace(target, others=None)
+    return token_lesson(ask, Drawn(alone, coded, target.dim), shape, target=alone, weights=coded.holding)

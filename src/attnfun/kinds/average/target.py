@@ -1,0 +1,144 @@
+"""Means over named positions: the target behind `sparse_average`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from attnfun.certify.view import Undecided
+from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.kinds.average.encoding import KEYS, Sets, check_subsets, encode_average, positions
+from attnfun.kinds.average.weights import Coded
+from attnfun.language.target import Array, Json, Target, only
+from attnfun.network.tokens import misfit, sample_size, widened
+
+_SIZES = ("tokens", "q", "dim", "heads", "width")
+
+
+@dataclass(frozen=True)
+class Averages(Target):
+    """Token i of N holds z_i and a set of q positions; wanted is the mean of z over the set, for z in `z_range`.
+
+    `subsets`: the sets it is proved for. `others`: the error that other sets are proved for when they are encoded; None
+    where they are encoded as they are. `keys`, `width` and `seed` are those of the codes of positions, which `heads`
+    heads read.
+    """
+
+    kind: ClassVar[str] = "average"
+    draws_what: ClassVar[str] = "fresh draws"
+
+    tokens: int
+    q: int
+    dim: int
+    keys: str
+    heads: int
+    width: int
+    z_range: tuple[float, float]
+    seed: int
+    subsets: Sets
+    others: float | None = None
+
+    @property
+    def text(self) -> str:
+        return f"means over {self.q} named positions of {self.tokens:,}"
+
+    @property
+    def domain(self) -> str:
+        low, high = self.z_range
+        return f"{self.tokens:,} tokens, z={low:g}:{high:g}, {len(self.subsets):,} sets"
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """Of its tokens."""
+        m, sizes = range(1, self.width + 1), range(1, self.dim + 1)
+        queries = tuple(f"query {h + 1}.{k}" for h in range(self.heads) for k in m)
+        return (*(f"key {k}" for k in m), *queries, *(f"z{k}" for k in sizes), *(f"mean{k}" for k in sizes))
+
+    def to_json(self) -> Json:
+        own = {name: getattr(self, name) for name in (*_SIZES, "keys", "seed", "others")}
+        return {**own, "z_range": list(self.z_range), "subsets": [list(s) for s in self.subsets]}
+
+    @classmethod
+    def from_json(cls, data: Any) -> Self:
+        sizes, seed, others = [data[name] for name in _SIZES], data["seed"], data["others"]
+        N, q, dim, H, m = sizes
+        whole = all(type(n) is int and 0 <= n <= 1 << 20 for n in sizes) and type(seed) is int and seed >= 0
+        low, high = (float(end) for end in data["z_range"])
+        fits = whole and 1 <= q < N <= 1 << 13 and dim >= 1 and H >= 1 and q % H == 0 and m >= 1
+        fits = fits and data["keys"] in KEYS and (data["keys"] == "random" or m == 2 * (q // H))
+        fits = fits and (others is None or (type(others) in (int, float) and others > 0))
+        if not fits or not -1e100 < low < high < 1e100:
+            raise InvalidRequest("the file does not say which averages its network takes")
+        return cls(N, q, dim, data["keys"], H, m, (low, high), seed, check_subsets(data["subsets"], N, q), others)
+
+    def same(self, other: Target) -> bool:
+        """What becomes of other sets does not matter to a comparison at these."""
+        own, theirs = ({**one.to_json(), "others": None} for one in (self, other))
+        return self.kind == other.kind and own == theirs
+
+    def fits(self, weights: Coded) -> str:
+        if weights.codes.shape != (self.tokens, self.width):
+            return "the file's codes are not those of its positions"
+        return misfit(weights.network, self.coordinates, self.dim)
+
+    def encode(self, weights: Coded, *inputs: Any) -> tuple[tuple[Array], None]:
+        """(N, dim) or (N,) numbers and one set for every token, or a batch of both; sets that are not among `subsets`
+        are proved before they are used."""
+        z, named = self._given(*inputs)
+        flat = tuple(map(tuple, named.reshape(-1, self.q).tolist()))
+        queries = weights.queries(self.keys, flat, self.heads)
+        if self.others is not None and not set(flat) <= set(self.subsets):
+            self._require(weights, queries, flat)
+        queries = queries.reshape((*named.shape[:-1], self.heads, self.width))
+        return (widened(encode_average(weights.codes, queries, z), weights.network.width),), None
+
+    def _require(self, weights: Coded, queries: Array, named: Sets) -> None:
+        from attnfun.kinds.average.prove import averaged
+
+        try:
+            error = averaged(weights, queries, named, self.z_range).error
+        except Undecided as why:
+            raise Infeasible(f"eps={self.others:g}: {why}") from None
+        if self.others is None or not error <= self.others:
+            raise Infeasible(f"eps={self.others:g}: only {error:.3g} is proved for these sets")
+
+    def decode(self, outputs: Any, _how: None) -> Array:
+        return np.asarray(outputs, dtype=np.float64)
+
+    def _given(self, *inputs: Any) -> tuple[Array, Any]:
+        """(…, N, dim) finite numbers in the range, and (…, N, q) positions; InvalidRequest for anything else."""
+        z, subsets = only(inputs, "z", "subsets")
+        values = np.asarray(z, dtype=np.float64)
+        values = values[:, None] if values.ndim == 1 else values
+        N, dim = self.tokens, self.dim
+        if values.ndim not in (2, 3) or values.shape[-2:] != (N, dim) or not np.isfinite(values).all():
+            raise InvalidRequest(f"z of shape {values.shape}: {(N, dim)} finite numbers are needed")
+        if values.size and not (values.min() >= self.z_range[0] and values.max() <= self.z_range[1]):
+            raise InvalidRequest(f"z leaves the range {self.z_range} the network was made for")
+        named = positions(subsets, N, self.q)
+        if named.shape != (*values.shape[:-1], self.q):
+            raise InvalidRequest(f"{len(named)} sets for {N} tokens: every token names one")
+        return values, named
+
+    def sample_size(self, weights: Coded) -> int:
+        return sample_size(self.tokens + weights.cost.keys, weights.cost.heads)
+
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[Array, Any]:
+        """z uniform in its range, every token naming one of the sets."""
+        at = rng.integers(0, len(self.subsets), (count, self.tokens))
+        z = rng.uniform(*self.z_range, (count, self.tokens, self.dim))
+        return z, np.array(self.subsets)[at]
+
+    def exact(self, *inputs: Any) -> Array:
+        z, named = self._given(*inputs)
+        many = named.reshape(-1, self.tokens, self.q)
+        means = z.reshape(-1, self.tokens, self.dim)[np.arange(len(many))[:, None, None], many].mean(axis=2)
+        return np.asarray(means.reshape(z.shape))
+
+
+def rule_of_thumb(tokens: int, q: int) -> int:
+    """4 q ln N: a width at which random signs usually do."""
+    return max(q + 1, math.ceil(4 * q * math.log(max(tokens, 2))))

@@ -1,0 +1,120 @@
+"""`sparse_average`: heads that average over the positions each token names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.kinds.average.encoding import KEYS, Sets, check_subsets
+from attnfun.kinds.average.target import Averages, rule_of_thumb
+from attnfun.kinds.average.view import SparseAverage
+from attnfun.kinds.average.weights import Coded
+from attnfun.language.numbers import whole_number
+from attnfun.search import Goal, Proposal, Proposals, search
+
+_MOST_SUBSETS = 20_000
+_MOST_TOKENS = 8192
+_MOST_SCORES = 1 << 26  # sets × heads × tokens
+_DOUBLINGS = 3
+
+
+def sparse_average(
+    tokens: int,
+    q: int,
+    *,
+    subsets: Any = None,
+    width: int | None = None,
+    keys: str = "random",
+    heads: int = 1,
+    eps: float = 1e-3,
+    dim: int = 1,
+    z_range: Sequence[float] = (-1.0, 1.0),
+    seed: int = 0,
+) -> SparseAverage:
+    """Heads that average z over q positions of `tokens`, within `eps` for z in `z_range`.
+
+    `subsets`: the sets to prove it for, or how many random ones; all of them if not given and at most 20,000. `keys`:
+    "random" (signs in `width` dimensions, 4 q ln N if not given) or "curve" (2q dimensions, tiny margins). `heads`, a
+    divisor of q, share the positions: q stands for q/heads in both.
+    """
+    N, size = whole_number("tokens", tokens, 2), whole_number("dim", dim, 1)
+    q, heads, seed = whole_number("q", q, 1), whole_number("heads", heads, 1), whole_number("seed", seed, 0)
+    if not q < N:
+        raise InvalidRequest(f"q={q}: at least 1 and fewer than the {N} tokens")
+    if keys not in KEYS:
+        raise InvalidRequest(f"keys={keys!r}: {' or '.join(KEYS)}")
+    if isinstance(eps, bool) or not isinstance(eps, (int, float, np.floating)) or not 0 < eps < math.inf:
+        raise InvalidRequest(f"eps={eps!r:.40}: a positive number is needed")
+    low, high = (float(end) for end in z_range)
+    if not (-1e100 < low < high < 1e100):
+        raise InvalidRequest(f"z_range={z_range!r:.60}: a lower and a higher number")
+    if heads > q or q % heads:
+        raise InvalidRequest(f"heads={heads}: a divisor of q={q} is needed")
+    if N > _MOST_TOKENS:
+        raise Infeasible(f"tokens={N:,}: attention over {N**2:,} pairs is not run here", {"tokens": _MOST_TOKENS})
+    named = _sets(subsets, N, q, seed)
+    if len(named) * heads * N > _MOST_SCORES:
+        most = _MOST_SCORES // (heads * N)
+        raise Infeasible(f"{len(named):,} sets of {N:,} tokens are too many scores to prove", {"subsets": most})
+    share = q // heads
+    if keys == "curve":
+        if width not in (None, 2 * share):
+            raise InvalidRequest(f"width={width}: codes on the curve have 2q/heads = {2 * share} coordinates")
+        m = 2 * share
+    else:
+        m = whole_number("width", rule_of_thumb(N, share) if width is None else width, 1)
+    target = Averages(N, q, size, keys, heads, m, (low, high), seed, named, float(eps))
+    found, certificate = search(target, _proposals(target), Goal(float(eps)), lambda _text: None)
+    return SparseAverage(target, found.weights, certificate, {"eps": float(eps), "seed": seed}, found.told)
+
+
+def _proposals(target: Averages) -> Proposals:
+    """The least β of the theorem for the margin of these sets, and twice that, and so on."""
+    from attnfun.kinds.average.build import position_codes, sparse_average_network
+
+    N, q, m, eps = target.tokens, target.q, target.width, target.others or 0.0
+    share, (low, high) = q // target.heads, target.z_range
+    codes = position_codes(target)
+    plain = Coded(sparse_average_network(m, target.dim, 1.0, target.heads), codes)
+    mu = _margin(codes, plain.queries(target.keys, target.subsets, target.heads), target.subsets)
+    if not mu > 0:
+        nearest: dict[str, Any] = {"keys": "random"}
+        if target.keys == "random":
+            nearest = {"width": max(2 * m, 2 * rule_of_thumb(N, share))}
+        raise Infeasible(f"averages over {q} of {N}: {m} coordinates do not tell every set apart", nearest)
+    wanted = max(math.log((N - share) / share * (high - low) / eps), 1.0) / mu
+    beta, why = 2.0 ** math.ceil(math.log2(wanted)), ""
+    for _ in range(_DOUBLINGS):
+        network = sparse_average_network(m, target.dim, beta, target.heads)
+        missed = yield Proposal(plain.holding(network), "sparse average")
+        why, beta = f"averages over {q} of {N} with margin {mu:.2g}: eps={eps:g}: {missed.reason}", 2 * beta
+    raise Infeasible(why, {"keys": "random"} if target.keys == "curve" else {"eps": 4 * eps})
+
+
+def _margin(codes: NDArray[np.float64], queries: NDArray[np.float64], named: Sets) -> float:
+    """1 − the largest score of a position outside its set, as computed."""
+    worst = -math.inf
+    heads = queries.shape[1]
+    for head in range(heads):
+        for row, subset in zip(queries[:, head] @ codes.T, named, strict=True):
+            worst = max(worst, float(np.delete(row, list(subset[head::heads])).max()))
+    return 1 - worst
+
+
+def _sets(subsets: Any, N: int, q: int, seed: int) -> Sets:
+    if subsets is None:
+        if math.comb(N, q) > _MOST_SUBSETS:
+            raise InvalidRequest(f"{math.comb(N, q):,} sets of {q} of {N}: give subsets, or how many random ones")
+        return tuple(combinations(range(N), q))
+    if isinstance(subsets, (int, np.integer)) and not isinstance(subsets, bool):
+        if not 1 <= subsets <= _MOST_SUBSETS:
+            raise InvalidRequest(f"subsets={subsets}: from 1 to {_MOST_SUBSETS:,} random ones")
+        random = np.random.default_rng([seed, 1])
+        return tuple(tuple(sorted(random.choice(N, q, replace=False).tolist())) for _ in range(subsets))
+    return check_subsets(subsets, N, q)

@@ -1,0 +1,287 @@
+"""Broken lines as programs: targets made of affine forms, clip, relu, abs, max and min.
+
+Walks an expression bottom up and writes a program (as `compose` does) in which every step is a *unit* φ, relu(U) or
+clip(U, a, b), U affine in the variables and in earlier units:
+
+    max(A, B) = B + relu(A − B),    min(A, B) = A − relu(A − B),    |A| = 2 relu(A) − A,
+    relu(A) = A + relu(−A), whichever has the shorter range,        min(max(A, a), b) as it stands, if both ends matter.
+
+Equal units, and relu of opposite arguments, are one. Where the proved range of an argument decides a branch, the branch
+is taken. All are identities on the box.
+Failure mode: Infeasible for anything else, with the part that is not affine.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from attnfun.kinds.function.build.compose_program import step_graph
+from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.language import ArrayAlgebra, Builder, Graph, run
+from attnfun.language.order import arguments_first
+from attnfun.language.domain import Box
+from attnfun.language.ranges import Effort, range_of
+
+_FREE = ("add", "sub", "neg", "mul", "div")
+Form = tuple[frozenset[tuple[str | int, Fraction]], Fraction]  # coefficients of variables and units, constant
+
+
+@dataclass(frozen=True)
+class Unit:
+    """φ = clip(U, low, high) on the box, with the range of U: a relu has low = 0 and for high the end of U's range."""
+
+    phi: int
+    argument: int
+    unary: Graph
+    low: float
+    high: float
+    reach: tuple[float, float]
+
+    @property
+    def width(self) -> float:
+        return self.high - self.low
+
+
+@dataclass(frozen=True)
+class BrokenLine:
+    program: Graph
+    units: tuple[Unit, ...]
+
+
+def broken_line(graph: Graph, box: Box) -> BrokenLine:
+    """The program of a target, its units in an order in which arguments come first."""
+    walk = _Walk(graph, box)
+    outputs = [walk.at(o) for o in graph.outputs]
+    program = Graph(tuple(walk.builder.node(i) for i in range(len(walk.builder))), tuple(outputs))
+    used = _reached(program)
+    return BrokenLine(program, tuple(unit for unit in walk.units.values() if unit.phi in used))
+
+
+class _Walk:
+    def __init__(self, graph: Graph, box: Box) -> None:
+        self.graph, self.box = graph, box
+        self.builder = Builder()
+        self.units: dict[int, Unit] = {}
+        self.known: dict[int, tuple[float, float]] = {}
+        self._effort = Effort()
+        self._done: dict[int, int] = {}
+        self._relus: dict[Form, int] = {}
+        self._forms: dict[int, Form | None] = {}
+        self._constant: list[bool] = []
+        for node in graph.nodes:
+            self._constant.append(node.op != "var" and all(self._constant[a] for a in node.args))
+
+    def at(self, index: int) -> int:
+        """Where a node of the target came to lie in the program."""
+        stack = [index]
+        while stack:
+            i = stack[-1]
+            needed = [] if i in self._done else [a for a in self._parts(i) if a not in self._done]
+            if needed:
+                stack.extend(needed)
+                continue
+            if i not in self._done:
+                self._done[i] = self._write(i)
+            stack.pop()
+        return self._done[index]
+
+    def _parts(self, i: int) -> tuple[int, ...]:
+        """What must be written before node i: of a clip its argument and its ends, else the arguments."""
+        clip = self._clip(i)
+        return self.graph.nodes[i].args if clip is None else clip
+
+    def _clip(self, i: int) -> tuple[int, int, int] | None:
+        """(A, inner end, outer end) of min(max(A, a), b) or max(min(A, b), a) with constant ends."""
+        node = self.graph.nodes[i]
+        split = self._with_constant(i, ("min", "max"))
+        if split is None:
+            return None
+        inner = self._with_constant(split[0], ("max",) if node.op == "min" else ("min",))
+        return None if inner is None else (*inner, split[1])
+
+    def _with_constant(self, i: int, ops: tuple[str, ...]) -> tuple[int, int] | None:
+        node = self.graph.nodes[i]
+        if node.op not in ops:
+            return None
+        a, b = node.args
+        if self._constant[a] == self._constant[b]:
+            return None
+        return (b, a) if self._constant[a] else (a, b)
+
+    def _write(self, i: int) -> int:
+        node, out = self.graph.nodes[i], self.builder
+        clip = self._clip(i)
+        if clip is not None:
+            return self._clipped(node.op, clip)
+        args = [self._done[a] for a in node.args]
+        if self._constant[i] or node.op in ("var", "add", "sub", "neg"):
+            return out.apply(node.op, *args, value=node.value)
+        if node.op == "mul" and any(self._constant[a] for a in node.args):
+            return out.apply("mul", *args)
+        if node.op == "div" and self._constant[node.args[1]]:
+            return out.apply("div", *args)
+        if node.op == "relu":
+            return self._relu(args[0])
+        if node.op == "abs":
+            low, high = self._range(args[0])
+            if low >= 0:
+                return args[0]
+            if high <= 0:
+                return out.apply("neg", args[0])
+            return out.apply("sub", out.apply("mul", out.const(2), self._relu(args[0])), args[0])
+        if node.op == "max":
+            return out.apply("add", args[1], self._relu(out.apply("sub", *args)))
+        if node.op == "min":
+            return out.apply("sub", args[0], self._relu(out.apply("sub", *args)))
+        raise Infeasible(
+            f"interpolation: {self.graph.text(i, 60)} is not made of affine forms, clip, relu, abs, max and min"
+        )
+
+    def _relu(self, argument: int) -> int:
+        """relu of a program node: a unit, or one that is there already, or a branch."""
+        out, form = self.builder, self._form(argument)
+        if form is not None:
+            terms, constant = form
+            opposite = frozenset((name, -value) for name, value in terms), -constant
+            if not terms:
+                return out.const(max(constant, Fraction(0)))
+            if form in self._relus:
+                return self._relus[form]
+            if opposite in self._relus:
+                return out.apply("add", argument, self._relus[opposite])
+        low, high = self._range(argument)
+        if low >= 0:
+            return argument
+        if high <= 0:
+            return out.const(0)
+        if high <= -low:
+            return self._relu_unit(argument, high)
+        other = out.apply("neg", argument)
+        self.known[other] = (-high, -low)
+        return out.apply("add", argument, self._relu_unit(other, -low))
+
+    def _relu_unit(self, argument: int, high: float) -> int:
+        phi = self._unit(self.builder.apply("relu", argument), argument, 0.0, high)
+        form = self._form(argument)
+        if form is not None:
+            self._relus[form] = phi
+        return phi
+
+    def _form(self, index: int) -> Form | None:
+        """The affine form of a program node in variables and units, if its coefficients are rational."""
+        for i in arguments_first(index, self._addends, self._forms):
+            self._forms[i] = self._read_form(i)
+        return self._forms[index]
+
+    def _addends(self, index: int) -> tuple[int, ...]:
+        node = self.builder.node(index)
+        return node.args if node.op in _FREE and index not in self.units else ()
+
+    def _read_form(self, index: int) -> Form | None:
+        node = self.builder.node(index)
+        if node.op == "const":
+            assert isinstance(node.value, Fraction)
+            return frozenset[tuple[str | int, Fraction]](), node.value
+        if node.op == "var" or index in self.units:
+            return frozenset({(str(node.value) if node.op == "var" else index, Fraction(1))}), Fraction(0)
+        if node.op not in _FREE:
+            return None
+        parts = [self._forms[a] for a in node.args]
+        if any(part is None for part in parts):
+            return None
+        forms = [part for part in parts if part is not None]
+        if node.op == "neg":
+            return _sum((Fraction(-1), forms[0]))
+        if node.op in ("add", "sub"):
+            return _sum((Fraction(1), forms[0]), (Fraction(1 if node.op == "add" else -1), forms[1]))
+        one, other = forms if not forms[1][0] else forms[::-1]
+        factor = other[1]
+        if node.op == "div" and (factor == 0 or forms[1][0]):
+            return None
+        return _sum((1 / factor if node.op == "div" else factor, one))
+
+    def _clipped(self, op: str, clip: tuple[int, int, int]) -> int:
+        """min(max(A, inner), outer) for op min, max(min(A, inner), outer) for op max; its ends a, b are lo, hi."""
+        out = self.builder
+        argument, inner, outer = (self._done[part] for part in clip)
+        (a, b), (lo, hi) = (inner, outer), (self._value(clip[1]), self._value(clip[2]))
+        if op == "max":
+            a, b, lo, hi = b, a, hi, lo
+        low, high = self._range(argument)
+        if not lo < hi:
+            return outer
+        if low < lo and high > hi:
+            first = out.apply("max" if op == "min" else "min", argument, inner)
+            return self._unit(out.apply(op, first, outer), argument, lo, hi)
+        if low >= hi:
+            return b
+        if high <= lo:
+            return a
+        if high > hi:
+            return out.apply("sub", argument, self._relu(out.apply("sub", argument, b)))
+        if low < lo:
+            return out.apply("add", a, self._relu(out.apply("sub", argument, a)))
+        return argument
+
+    def _unit(self, phi: int, argument: int, low: float, high: float) -> int:
+        if phi not in self.units:
+            unary = step_graph(self.builder, phi, (argument,))
+            self.units[phi] = Unit(phi, argument, unary, low, high, self._range(argument))
+        return phi
+
+    def _range(self, argument: int) -> tuple[float, float]:
+        if argument not in self.known:
+            nodes = tuple(self.builder.node(k) for k in range(argument + 1))
+            ((low, high),) = range_of(Graph(nodes, (argument,)), self.box, known=self.known, effort=self._effort)
+            if not (math.isfinite(low) and math.isfinite(high)):
+                raise Infeasible(f"interpolation: {Graph(nodes, (argument,)).text(argument, 60)} could not be bounded")
+            self.known[argument] = low, high
+        return self.known[argument]
+
+    def _value(self, i: int) -> float:
+        value = float(run(self.graph.reachable((i,)), ArrayAlgebra(), {})[0])
+        if not math.isfinite(value):
+            raise Infeasible(f"interpolation: the constant {self.graph.text(i, 60)} is not finite")
+        return value
+
+
+def _sum(*parts: tuple[Fraction, Form]) -> Form:
+    """Σ factor · form."""
+    total: dict[str | int, Fraction] = {}
+    for factor, (terms, _) in parts:
+        for name, value in terms:
+            total[name] = total.get(name, Fraction(0)) + factor * value
+    constant = sum((factor * form[1] for factor, form in parts), Fraction(0))
+    return frozenset((name, value) for name, value in total.items() if value), constant
+
+
+def _reached(program: Graph) -> set[int]:
+    seen, stack = set[int](), list(program.outputs)
+    while stack:
+        i = stack.pop()
+        if i not in seen:
+            seen.add(i)
+            stack.extend(program.nodes[i].args)
+    return seen
+
+
+def single_clip(graph: Graph, box: Box) -> BrokenLine:
+    """The program of clip(A, a, b) as one unit, whatever part of it the box shows."""
+    walk = _Walk(graph, box)
+    (output,) = graph.outputs
+    clip = walk._clip(output)
+    if clip is None:
+        raise InvalidRequest(f"{graph.text(output, 80)} is no truncated function of a varying query")
+    argument = walk.at(clip[0])
+    if walk.units:
+        raise InvalidRequest(f"the query {graph.text(clip[0], 60)} is not affine")
+    inner, outer = (walk.at(end) for end in clip[1:])
+    op = graph.nodes[output].op
+    first = walk.builder.apply("max" if op == "min" else "min", argument, inner)
+    phi = walk.builder.apply(op, first, outer)
+    ends = sorted(walk._value(end) for end in clip[1:])
+    unit = Unit(phi, argument, step_graph(walk.builder, phi, (argument,)), ends[0], ends[1], walk._range(argument))
+    nodes = tuple(walk.builder.node(i) for i in range(len(walk.builder)))
+    return BrokenLine(Graph(nodes, (phi,)), (unit,))

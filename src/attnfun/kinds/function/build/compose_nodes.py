@@ -1,0 +1,202 @@
+"""What the walk of `compose` knows of the nodes of its target: ranges, signs, dominators, factors, what cuts them off.
+
+Ranges and signs are proved (`language/ranges.py`); the rest is read off the graph.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from attnfun.kinds.function.build.compose_program import dyadic
+from attnfun.kinds.function.build.compose_tensor import ARGUMENTS
+from attnfun.errors import Infeasible
+from attnfun.language import Builder, Graph
+from attnfun.language.order import arguments_first
+from attnfun.language.domain import Box
+from attnfun.language.ranges import Effort, range_of
+
+PRODUCT = frozenset({"mul", "div", "powi", "powr", "sqrt", "neg"})
+
+
+class Nodes:
+    """The target's graph, which grows as recipes need further nodes, and facts about its nodes, each found once."""
+
+    def __init__(self, target: Graph, box: Box) -> None:
+        self.source, self.box = Builder(), box
+        self.at = self.source.copy(target.nodes)
+        self.outputs = [self.at[o] for o in target.outputs]
+        self._ranges: dict[int, tuple[float, float]] = {}
+        self._effort = Effort()
+        self._variables: dict[int, frozenset[str]] = {}
+        self._is_affine: dict[int, bool] = {}
+
+    def graph(self, *nodes: int) -> Graph:
+        return self.source.graph(list(nodes))
+
+    def variables(self, n: int) -> frozenset[str]:
+        for m in arguments_first(n, self.arguments, self._variables):
+            node = self.source.node(m)
+            own = frozenset([str(node.value)]) if node.op == "var" else frozenset()
+            self._variables[m] = own.union(*(self._variables[a] for a in node.args))
+        return self._variables[n]
+
+    def arguments(self, n: int) -> tuple[int, ...]:
+        return self.source.node(n).args
+
+    def constant(self, n: int) -> bool:
+        return not self.variables(n)
+
+    def range(self, n: int) -> tuple[float, float]:
+        if n not in self._ranges:
+            self._ranges[n] = range_of(self.graph(n), self.box, effort=self._effort)[0]
+        return self._ranges[n]
+
+    def sign(self, n: int) -> int:
+        """+1 or −1 where the node is proved to keep that strict sign on the box, with room to spare; else 0."""
+        low, high = self.range(n)
+        if low > 1e-3 * abs(high):
+            return 1
+        return -1 if high < -1e-3 * abs(low) else 0
+
+    def text(self, n: int) -> str:
+        graph = self.graph(n)
+        return graph.text(graph.outputs[0], limit=80)
+
+    def dominators(self, n: int) -> list[int]:
+        """Nodes other than n through which every path from n to a variable passes, nearest to the variables first."""
+        below: list[int] = []
+        stack, seen = list(self.source.node(n).args), set()
+        while stack:
+            m = stack.pop()
+            if m not in seen and not self.constant(m):
+                seen.add(m)
+                below.append(m)
+                stack.extend(self.source.node(m).args)
+        return sorted(u for u in below if not self._avoids(n, u))
+
+    def _avoids(self, n: int, u: int) -> bool:
+        """Is there a path from n to a variable that does not meet u?"""
+        stack, seen = [n], {u}
+        while stack:
+            m = stack.pop()
+            if m in seen:
+                continue
+            seen.add(m)
+            node = self.source.node(m)
+            if node.op == "var":
+                return True
+            stack.extend(node.args)
+        return False
+
+    def _below(self, n: int) -> set[int]:
+        stack, seen = [n], {n}
+        while stack:
+            fresh = [a for a in self.source.node(stack.pop()).args if a not in seen]
+            seen.update(fresh)
+            stack.extend(fresh)
+        return seen
+
+    def is_free(self, n: int) -> bool:
+        """Is the node an affine operation on its arguments?"""
+        node = self.source.node(n)
+        if node.op == "mul":
+            return any(self.constant(a) for a in node.args)
+        return node.op in ("add", "sub", "neg") or (node.op == "div" and self.constant(node.args[1]))
+
+    def _affine(self, n: int) -> bool:
+        for m in arguments_first(n, self.arguments, self._is_affine):
+            leaf = self.source.node(m).op == "var" or self.constant(m)
+            self._is_affine[m] = leaf or (self.is_free(m) and all(self._is_affine[a] for a in self.arguments(m)))
+        return self._is_affine[n]
+
+    def _affine_below(self, nodes: Sequence[int]) -> set[int]:
+        """The largest affine nodes from which the given ones are made."""
+        found, seen, stack = set[int](), set[int](), list(nodes)
+        while stack:
+            m = stack.pop()
+            if m in seen or self.constant(m):
+                continue
+            seen.add(m)
+            if self._affine(m):
+                found.add(m)
+            else:
+                stack.extend(self.arguments(m))
+        return found
+
+    def cuts(self, n: int) -> list[tuple[int, ...]]:
+        """Sets of nodes that n is a function of: its variables, the largest affine nodes below it, its own operands."""
+        found = self._affine_below([n])
+        by_name = {str(self.source.node(m).value): m for m in self._below(n) if self.source.node(m).op == "var"}
+        own = {a for a in self.source.node(n).args if not self.constant(a)}
+        cuts = [tuple(sorted(by_name.values())), tuple(sorted(found)), tuple(sorted(own))]
+        return [cut for cut in dict.fromkeys(cuts) if len(cut) in ARGUMENTS]
+
+    def factors(self, n: int) -> tuple[int, list[tuple[int, Fraction]]]:
+        """n = coefficient · Π base^exponent: a constant node, and bases that are no products, equal ones merged."""
+        coefficient = self.source.const(1)
+        powers: dict[int, Fraction] = {}
+        stack: list[tuple[int, Fraction]] = [(n, Fraction(1))]
+        while stack:
+            m, p = stack.pop()
+            node = self.source.node(m)
+            if self.constant(m):
+                value = m if p == 1 else self.source.apply("pow", m, self.source.const(p))
+                coefficient = self.source.apply("mul", coefficient, value)
+            elif node.op == "mul" and (p.denominator == 1 or all(self.sign(a) > 0 for a in node.args)):
+                stack += [(a, p) for a in node.args]
+            elif node.op == "div" and (p.denominator == 1 or all(self.sign(a) > 0 for a in node.args)):
+                stack += [(node.args[0], p), (node.args[1], -p)]
+            elif node.op == "neg" and p.denominator == 1:
+                coefficient = self.source.apply("mul", coefficient, self.source.const((-1) ** abs(p.numerator)))
+                stack.append((node.args[0], p))
+            elif (
+                node.op == "powi"
+                and isinstance(node.value, int)
+                and (p.denominator == 1 or self.sign(node.args[0]) > 0)
+            ) or (node.op == "powr" and isinstance(node.value, Fraction) and self.sign(node.args[0]) > 0):
+                stack.append((node.args[0], p * node.value))
+            elif node.op == "sqrt" and self.sign(node.args[0]) > 0:
+                stack.append((node.args[0], p / 2))
+            else:
+                powers[m] = powers.get(m, Fraction(0)) + p
+        return coefficient, [(m, p) for m, p in sorted(powers.items()) if p != 0]
+
+    def is_one(self, n: int) -> bool:
+        node = self.source.node(n)
+        return node.op == "const" and node.value == 1
+
+    def is_continued(self, n: int) -> bool:
+        """Does the node hold a continued quotient? The sign of such a one and a shift is not derived by the checker."""
+        return any(node.op == "ratio" for node in self.graph(n).nodes)
+
+    def is_monomial(self, u: int) -> bool:
+        if self.source.node(u).op not in PRODUCT:
+            return False
+        _, factors = self.factors(u)
+        return len(factors) >= 2 and all(self.sign(b) != 0 for b, _ in factors)
+
+    def grouped(self, factors: list[tuple[int, Fraction]]) -> list[list[tuple[int, Fraction]]]:
+        """Factors of the same single variable belong together: one head computes their product."""
+        groups: dict[object, list[tuple[int, Fraction]]] = {}
+        for base, p in factors:
+            own = self.variables(base)
+            key: object = own if len(own) == 1 else base
+            groups.setdefault(key, []).append((base, p))
+        return list(groups.values())
+
+    def product_node(self, factors: list[tuple[int, Fraction]]) -> int:
+        """Π base^p as a source node."""
+        total = None
+        for base, p in factors:
+            power = base if p == 1 else self.source.apply("pow", base, self.source.const(p))
+            total = power if total is None else self.source.apply("mul", total, power)
+        assert total is not None
+        return total
+
+    def centred(self, n: int) -> tuple[Fraction, Fraction]:
+        low, high = self.range(n)
+        if not (math.isfinite(low) and math.isfinite(high) and high > low):
+            raise Infeasible(f"compose: {self.text(n)} is not bounded on the box")
+        return dyadic((low + high) / 2), dyadic((high - low) / 2, up=True)

@@ -1,0 +1,122 @@
+"""Programs of `compose`: a graph, and which of its nodes are heads of which arguments; their rough sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from attnfun.kinds.function.build.unary.fit import estimate_keys
+from attnfun.errors import Infeasible
+from attnfun.language import ArrayAlgebra, Builder, Graph, Node, run
+from attnfun.language.order import arguments_first
+
+Ranges = tuple[tuple[float, float], ...]  # one for every argument of a step
+
+
+@dataclass
+class Program:
+    """A program under construction: the builder of its graph and the heads found so far, φ → its arguments.
+
+    `meaning`: which node of the source a node of the program computes; `written`: the other way round.
+    """
+
+    builder: Builder = field(default_factory=Builder)
+    heads: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    meaning: dict[int, int] = field(default_factory=dict)
+    written: dict[int, int] = field(default_factory=dict)
+    ranges: dict[int, Ranges] = field(default_factory=dict)
+
+    def head(self, phi: int, argument: int, low: float, high: float) -> int:
+        """Mark φ as a head on U, whose values are thought to lie in [low, high], unless it is trivial."""
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise Infeasible("compose: the argument of a step is not bounded on the box")
+        if phi != argument and self.builder.node(argument).op not in ("const", "pi", "e"):
+            self.heads.setdefault(phi, (argument,))
+            self.ranges.setdefault(phi, ((low, high),))
+        return phi
+
+    def tensor(self, phi: int, arguments: tuple[int, ...], ranges: Ranges) -> int:
+        """Mark φ as a tensor head on several arguments."""
+        if len(set(arguments)) != len(arguments) or phi in arguments:
+            raise Infeasible("compose: a tensor step needs arguments that differ")
+        self.heads.setdefault(phi, arguments)
+        self.ranges.setdefault(phi, ranges)
+        return phi
+
+    @property
+    def depth(self) -> int:
+        """The layers the heads found so far need."""
+        return depth([self.builder.node(i) for i in range(len(self.builder))], self.heads)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The program's graph, its outputs, and its heads in an order in which arguments come first.
+
+    `plainly`: the arguments of each head as the source has them, for ranges.
+    """
+
+    graph: Graph
+    heads: tuple[tuple[int, tuple[int, ...]], ...]
+    plainly: tuple[tuple[Graph, ...], ...]
+
+    @property
+    def depth(self) -> int:
+        """The layers the heads need."""
+        return depth(self.graph.nodes, dict(self.heads))
+
+
+def depth(nodes: Sequence[Node], heads: Mapping[int, tuple[int, ...]]) -> int:
+    """The most heads one after the other on any way through the nodes."""
+    levels: list[int] = []
+    for i, node in enumerate(nodes):
+        below = max((levels[a] for a in node.args), default=0)
+        levels.append(1 + max(levels[a] for a in heads[i]) if i in heads else below)
+    return max(levels, default=0)
+
+
+def argument_names(count: int) -> tuple[str, ...]:
+    """The variables of g: u, or u1, u2, … of a tensor step."""
+    return ("u",) if count == 1 else tuple(f"u{k}" for k in range(1, count + 1))
+
+
+def step_graph(builder: Builder, phi: int, arguments: tuple[int, ...]) -> Graph:
+    """The function g with φ = g(U), or g(U_1, U_2, …)."""
+    out = Builder()
+    memo = {argument: out.var(name) for argument, name in zip(arguments, argument_names(len(arguments)), strict=True)}
+
+    for n in arguments_first(phi, lambda n: builder.node(n).args, memo):
+        node = builder.node(n)
+        if node.op == "var":
+            raise Infeasible(f"compose: {node.value} reaches a head by another way than its arguments")
+        memo[n] = out.apply(node.op, *(memo[a] for a in node.args), value=node.value)
+    return out.graph([memo[phi]])
+
+
+def dyadic(value: float, up: bool = False) -> Fraction:
+    """A nearby fraction of few bits (12), not smaller than `value` if `up`."""
+    if value == 0:
+        return Fraction(0)
+    exponent = math.frexp(value)[1] - 12
+    scaled = value / 2.0**exponent
+    return Fraction(math.ceil(scaled) if up else round(scaled)) * Fraction(2) ** exponent
+
+
+def rough_keys(unary: Graph, low: float, high: float, eps: float = 1e-7) -> float:
+    """Estimated keys of a head for g on [low, high], `eps` a fraction of g's range there; Infeasible if it has none."""
+    if not high > low:
+        return 1.0
+    u = np.linspace(low, high, 129)
+    with np.errstate(all="ignore"):
+        g = np.broadcast_to(np.asarray(run(unary, ArrayAlgebra(), {"u": u})[0], dtype=np.float64), u.shape)
+    inner = g[1:-1]  # at an end there may be a pole that the rounding of a range has put there
+    if not np.isfinite(inner).all():
+        raise Infeasible("compose: a step is not defined on the range of its argument")
+    keys = estimate_keys(unary, low, high, eps * max(float(np.ptp(inner)), 1e-300))
+    if not math.isfinite(keys):
+        raise Infeasible("compose: a step for which no head can be sized")
+    return keys

@@ -1,0 +1,368 @@
+"""partition: the max-affine partition of a box into cells, one head, one value a cell.
+
+| symbol | meaning |
+| --- | --- |
+| v_j | centre of cell j of a product grid, h_k its width, P_k cells on axis k |
+| R = 2β | inverse temperature: logits R(⟨v_j, x⟩ − |v_j|²/2), so weights are Gaussian in x − v_j |
+| S = β h² | sharpness: the logit gap between neighbours at a cell's centre |
+
+Statement. With logits β_k(2 v_jk x_k − v_jk²) the cells {x : key j is largest} are the boxes around the v_j; as β grows
+the head tends to the
+step function f(v_cell(x)), and for continuous f its error to the oscillation of f over half a cell.
+Source: Liu, Hu, Song, Liu, "Attention Mechanism, Max-Affine Partition, and Universal Approximation" (arXiv 2504.19901):
+one head, self- and
+cross-attention, sup norm for continuous and L^p for integrable targets. Weights here are derived anew, per axis, on the
+centred box.
+Size: Π P_k keys. With Lipschitz constant L the published count is P = ⌈B L √d/ε⌉ an axis on [−B, B]^d; here P_k follows
+the sampled oscillation, axis by axis.
+Bound (method *cells*): max_j sup over the inflated cell of |f − v_j| + leak, inflation λ/(2S) cells and what rounded
+logits add: they are of size 5/8 S P² and move walls by about u P² cells, whatever S is, so the sharp R has no optimum.
+One variable, few cells: a softer R (S about 4) averages neighbours and has a smaller true error; it is taken where
+*moments* can prove it. Both temperatures are in the story.
+L^p: cells need only be good on average; a jump costs h^{1/p}.
+Failure mode: P^d. Refused before building, with the ε that would fit.
+Example: sin(x) + cos(y) on [−3,3]² at 0.05.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from attnfun.kinds.function.build.plan import Plan, Request
+from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.language import BallAlgebra, GradientAlgebra, precision, run
+from attnfun.language.enclosures import abs_uppers, balls
+from attnfun.network import Axis, Head, Layer, Network, evaluate, rounded
+from attnfun.language.function import Function
+from attnfun.language.domain import Array, halved
+
+_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
+_SOFT = (2.0, 3.0, 4.0, 6.0)
+_SOFT_CELLS = 400
+_LARGE = 400  # operations of a target above which a quick estimate may refuse before the careful one
+_FEW, _HOPELESS = 4, 1_000  # variables above which it may, too, where that is so many times more than allowed
+_MOST_OUTPUTS = 64
+_LEAST_BOXES, _STEEP_WORK = 96, 300_000  # of the search for steep points: boxes, and operations on all of them
+_NARROWEST = 1e-7  # cell, as a part of its axis, that the search for cell counts looks at
+_BLURRED = 0.5  # of a cell, above which more cells hardly help
+_SHARPNESS = 4096.0  # walls of 2λ/S cells, λ about 14: thin, and what rounding moves them by does not depend on S
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Cells an axis and sharpness S of every axis."""
+
+    cells: tuple[int, ...]
+    sharpness: tuple[float, ...]
+
+    @property
+    def keys(self) -> int:
+        return math.prod(self.cells)
+
+
+class Partition:
+    name = "partition"
+    summary = "one head as a lookup table over max-affine cells: any continuous target, sup and L^p norms"
+    realisations: tuple[str, ...] = ("attention",)
+
+    def plan(self, request: Request) -> Plan:
+        temperature = request.options.get("temperature", "auto")
+        if temperature not in ("auto", "sharp", "soft"):
+            raise InvalidRequest(f"temperature={temperature!r}: write auto, sharp or soft")
+        sharp = self._sharp(request)
+        story: dict[str, object] = {"cells": list(sharp.cells), "R": _inverse_temperature(request, sharp)}
+        grid = sharp
+        soft = self._soft(request, sharp)
+        if soft is not None:
+            story["R of the smallest true error"] = _inverse_temperature(request, soft)
+            if temperature == "soft" or (temperature == "auto" and soft.keys < sharp.keys):
+                grid = soft
+                story["R of the smallest proved bound by cells"] = story["R"]
+                story |= {"cells": list(soft.cells), "R": _inverse_temperature(request, soft)}
+        elif len(sharp.cells) > 1 and sharp.keys <= 200_000 and request.function.graph is not None:
+            softer, error = _softest(request, sharp)
+            story["R of the smallest true error (sampled, unproved)"] = _inverse_temperature(request, softer)
+            story["its sampled error"] = error
+        if temperature == "soft" and grid is sharp:
+            raise Infeasible(
+                "partition: a soft temperature can be proved for one variable and few cells only",
+                {"temperature": "sharp"},
+            )
+        story["published worst case"] = _published(request)
+        return Plan(self.name, grid.keys, 1, 1, request.function.box.dim + 1, _rough_size(request), grid, story)
+
+    def build(self, request: Request, plan: Plan) -> Network:
+        return build_grid(request, plan.data)
+
+    def _sharp(self, request: Request) -> Grid:
+        graph = request.function.graph
+        if len(request.function.outputs) > _MOST_OUTPUTS:
+            many = len(request.function.outputs)
+            raise Infeasible(f"partition: {many} outputs; compile at most {_MOST_OUTPUTS} at a time")
+        cells: tuple[int, ...] = ()
+        room = request.max_keys
+        if graph is not None and (len(graph.nodes) > _LARGE or request.function.box.dim > _FEW):
+            cells, room = _least_counts(request), room if len(graph.nodes) > _LARGE else _HOPELESS * room
+        if not cells or math.prod(cells) <= room:
+            cells = _cell_counts(request, 0.0)
+            if 0.01 < _blur(request, cells) <= _BLURRED:
+                cells = _cell_counts(request, _blur(request, cells))
+        keys = math.prod(cells)
+        if keys > request.max_keys:
+            d = len(cells)
+            factor = (keys / max(request.max_keys, 1)) ** (1 / d) * 1.1
+            least = max(cells) >= 0.99 / _NARROWEST  # the search for the counts ended there
+            some = "more than" if least else "about"
+            raise Infeasible(
+                f"partition: {some} {keys:.3g} cells ({' x '.join(f'{c:,}' for c in cells)}) would be needed, "
+                f"more than {request.max_keys:,}",
+                None if least else {"eps": float(f"{request.eps * factor:.2g}"), "method": "partition"},
+            )
+        if _blur(request, cells) > _BLURRED:
+            raise Infeasible(
+                f"partition: {max(cells):,} cells an axis would be needed, and at such a number logits that round in "
+                f"{request.dtype} may move walls by {_blur(request, cells) / 2:.2g} of a cell",
+                {"dtype": "float64"} if request.dtype != "float64" else None,
+            )
+        return Grid(cells, (_SHARPNESS,) * len(cells))
+
+    def _soft(self, request: Request, sharp: Grid) -> Grid | None:
+        """Fewer cells at a softer temperature, in one variable, by the sampled error."""
+        if len(sharp.cells) != 1 or not math.isinf(request.norm) or request.function.graph is None:
+            return None
+        low, high = request.function.box.low[0], request.function.box.high[0]
+        if request.dtype == "float32" and request.attempt:  # its rounding was too much for the proof
+            return None
+        far = max(abs(low), abs(high)) / (high - low)
+        rough = max(_SOFT) * _ROUNDOFF[request.dtype] * (4 + 8 * far)  # times cells², about what logits round by
+        X = np.linspace(low, high, 6001)[:, None]
+        truth = request.function.values(X)
+        for share in (0.3, 0.4, 0.5, 0.6, 0.75, 0.9):
+            count = max(2, math.ceil(sharp.cells[0] * share))
+            if count > _SOFT_CELLS or rough * count**2 > 0.1:
+                return None
+            best = min((_error(request, Grid((count,), (s,)), X, truth), s) for s in _SOFT)
+            if best[0] <= 0.97 * request.eps:
+                return Grid((count,), (best[1],))
+        return None
+
+
+def build_grid(request: Request, grid: Grid) -> Network:
+    """The head of a grid: slopes 2β v, biases −β v² up to a constant on the centred box, values f at the centres."""
+    function = request.function
+    box = function.box
+    axes, centres = [], []
+    for k, (count, s) in enumerate(zip(grid.cells, grid.sharpness, strict=True)):
+        low, high = box.low[k], box.high[k]
+        h = (high - low) / count
+        middle = float(rounded(np.array(low + (high - low) / 2), request.dtype))
+        v = rounded((np.arange(count) + 0.5) * h + (low - middle), request.dtype)
+        if not h**2 > 1e-300:
+            raise Infeasible(f"partition: cells of width {h:.3g} in {box.names[k]} are too narrow: slopes are 2S/h²")
+        beta = s / h**2
+        query = np.zeros((1, box.dim))
+        query[0, k] = 1.0
+        slopes = rounded(2 * beta * v, request.dtype)
+        biases = rounded(beta * (v[-1] ** 2 / 2 - v * v), request.dtype)  # centred: half as large as −β v²
+        axes.append(Axis(query, np.array([-middle]), slopes[:, None], biases))
+        centres.append(np.clip(v + middle, low, high))
+    values = np.empty((*grid.cells, len(function.outputs)))
+    rest = (
+        np.stack([g.ravel() for g in np.meshgrid(*centres[1:], indexing="ij")], axis=1)
+        if box.dim > 1
+        else np.empty((1, 0))
+    )
+    step = max(1, 200_000 // len(rest))
+    for i in range(0, grid.cells[0], step):  # never more than a slab of points at once
+        first = centres[0][i : i + step]
+        X = np.concatenate([np.repeat(first, len(rest))[:, None], np.tile(rest, (len(first), 1))], axis=1)
+        values[i : i + step] = function.values(X).reshape(len(first), *grid.cells[1:], -1)
+    names = "cell " + ", ".join(f"{{{k}}} of {n}" for k, n in enumerate(box.names))
+    p = len(function.outputs)
+    head = Head(
+        "partition",
+        tuple(axes),
+        rounded(values, request.dtype),
+        tuple(f"value of {o}" for o in function.outputs),
+        names,
+    )
+    return Network(
+        inputs=box.names,
+        layers=(Layer((head,)),),
+        readout=np.concatenate([np.zeros((p, box.dim)), np.eye(p)], axis=1),
+        readout_bias=np.zeros(p),
+        outputs=function.outputs,
+        box=(box.low_array, box.high_array),
+        dtype=request.dtype,
+    )
+
+
+def _error(request: Request, grid: Grid, X: Array, truth: Array) -> float:
+    return float(np.abs(evaluate(build_grid(request, grid), X) - truth).max())
+
+
+def _softest(request: Request, sharp: Grid) -> tuple[Grid, float]:
+    """The sharpness, equal on all axes, with the smallest sampled error on the sharp grid's cells."""
+    X = request.function.box.probe(2000, np.random.default_rng(0))
+    truth = request.function.values(X)
+    grids = [Grid(sharp.cells, (s,) * len(sharp.cells)) for s in (*_SOFT, 8.0)]
+    errors = [_error(request, grid, X, truth) for grid in grids]
+    best = int(np.argmin(errors))
+    return grids[best], errors[best]
+
+
+def _inverse_temperature(request: Request, grid: Grid) -> list[float]:
+    """R = 2 S/h² of every axis."""
+    widths = request.function.box.high_array - request.function.box.low_array
+    return [float(2 * s * (c / w) ** 2) for c, s, w in zip(grid.cells, grid.sharpness, widths, strict=True)]
+
+
+def _blur(request: Request, cells: tuple[int, ...]) -> float:
+    """About by how much of itself a cell is inflated for logits of size 5/8 S P² that round: 2d/S, whatever S is."""
+    return 2 * (2 * len(cells) + 3) * _ROUNDOFF[request.dtype] * 0.625 * sum(c**2 for c in cells)
+
+
+def _rough_size(request: Request) -> float:
+    f = request.function.values(request.function.box.probe(256, np.random.default_rng(0)))
+    return float(np.ptp(f[np.isfinite(f)])) if np.isfinite(f).any() else 1.0
+
+
+# ---------------------------------------------------------------- how many cells
+
+
+def _least_counts(request: Request) -> tuple[int, ...]:
+    """Cells an axis that are needed at the very least: each takes up a change of 2ε along it. Sampled, and quick."""
+    box = request.function.box
+    X = box.sample(32, np.random.default_rng(request.seed))
+    ends = np.repeat(X[None, None], 2, axis=0).repeat(box.dim, axis=1)  # (2, d, n, d)
+    for k in range(box.dim):
+        ends[0, k, :, k], ends[1, k, :, k] = box.low[k], box.high[k]
+    values = request.function.values(ends.reshape(-1, box.dim)).reshape(2, box.dim, -1)
+    change = np.abs(values[1] - values[0])
+    most = np.where(np.isfinite(change), change, 0.0).max(axis=1)
+    scale = 1.0 if math.isinf(request.norm) else math.inf  # of an L^p norm single points tell nothing
+    return tuple(max(1, math.ceil(0.9 * v / (2 * request.eps * scale))) for v in most)
+
+
+def _cell_counts(request: Request, blur: float) -> tuple[int, ...]:
+    """Cells an axis from the declared Lipschitz constant (black box) or from the sampled oscillation of the target,
+    over cells that are inflated by `blur` of themselves.
+    """
+    function = request.function
+    box = function.box
+    widths = box.high_array - box.low_array
+    if function.lipschitz is not None:
+        h = 2 * request.eps * 0.95 / (function.lipschitz * math.sqrt(box.dim) * (1 + blur))
+        return tuple(max(1, math.ceil(w / h)) for w in widths)
+    rng = np.random.default_rng(request.seed)
+    X = box.probe(6000 if box.dim <= 4 else 2000, rng)
+    if not math.isinf(request.norm):
+        X = box.sample(40_000, rng)
+    elif function.graph is not None:
+        X = np.concatenate([X[: len(X) // 2], steep_points(function), X[len(X) // 2 :]])
+    base = function.values(X)
+    slopes = np.array([_axis_variation(request, X, base, k) for k in range(box.dim)])
+    shares = widths / np.where(slopes > 0, slopes, np.inf)  # cell widths with equal oscillation an axis
+    shares = np.where(slopes > 0, shares, 2.0 * widths)  # an axis that does not matter gets one cell
+    shares = shares / np.max(shares / widths)
+    grown = shares * (1.02 + blur)
+    low, high = _NARROWEST, 1.0
+
+    def within(h: Array) -> bool:
+        """Few points first: the largest change at some is no more than at all."""
+        few = slice(None, None, 16)
+        if math.isinf(request.norm) and not _oscillation(request, X[few], base[few], h) <= request.eps:
+            return False
+        return _oscillation(request, X, base, h) <= request.eps
+
+    if within(grown * high):
+        low = high
+    for _ in range(40):
+        middle = math.sqrt(low * high)
+        if high / low < 1.005:
+            break
+        low, high = (middle, high) if within(grown * middle) else (low, middle)
+    counts = np.ceil(widths / (shares * low) - 1e-9)
+    if not np.all(counts < 1e9):
+        raise Infeasible("partition: more than 1e9 cells an axis would be needed", {"eps": request.eps * 10})
+    return tuple(max(1, int(c)) for c in counts)
+
+
+def steep_points(function: Function, boxes: int = 1500) -> Array:
+    """Centres of the sub-boxes whose gradient, by ball ranges, may be largest: finds spikes that random points miss."""
+    assert function.graph is not None
+    boxes = min(boxes, max(_LEAST_BOXES, _STEEP_WORK // len(function.graph.nodes)))
+    box = function.box
+    low, high = box.low_array[None], box.high_array[None]
+    width = box.high_array - box.low_array
+    score = np.array([np.inf])
+    algebra = GradientAlgebra(BallAlgebra(clip_sqrt=True), box.dim)
+    total = 0
+    with precision(64):
+        while total < boxes:
+            worst = np.argsort(score)[-24:]
+            new_low, new_high = halved(low[worst], high[worst], 1 / width)
+            values = {n: balls(new_low[:, k], new_high[:, k]) for k, n in enumerate(box.names)}
+            steep = np.zeros(len(new_low))
+            for dual in run(function.graph, algebra, algebra.variables(box.names, values)):
+                for k, partial in enumerate(dual.partials):
+                    if partial is not None:
+                        size = np.broadcast_to(abs_uppers(np.asarray(partial, dtype=object)), steep.shape)
+                        with np.errstate(over="ignore"):
+                            steep = steep + np.where(np.isnan(size), np.inf, size) * width[k]
+            keep = np.setdiff1d(np.arange(len(low)), worst)
+            low, high = np.concatenate([low[keep], new_low]), np.concatenate([high[keep], new_high])
+            score = np.concatenate([score[keep], steep])
+            total += len(new_low)
+    top = np.argsort(score)[-1000:]
+    return np.asarray((low[top] + high[top]) / 2)
+
+
+def _axis_variation(request: Request, X: Array, base: Array, k: int) -> float:
+    """Sampled change of f over a small step along variable k, for a step of one thousandth of the width."""
+    box = request.function.box
+    Y = X.copy()
+    Y[:, k] = np.clip(Y[:, k] + (box.high[k] - box.low[k]) * 1e-3, box.low[k], box.high[k])
+    change = np.abs(request.function.values(Y) - base)
+    return float(np.nanmax(change[np.isfinite(change)], initial=0.0))
+
+
+def _oscillation(request: Request, X: Array, base: Array, h: Array) -> float:
+    """The sampled |f(x ± h/2) − f(x)|, in the request's norm: largest, or p-th mean with its margin."""
+    box = request.function.box
+    signs = list(product((-0.5, 0.5), repeat=box.dim)) if box.dim <= 6 else [(-0.5,) * box.dim, (0.5,) * box.dim]
+    worst = np.zeros(len(X))
+    for sign in signs:
+        Y = np.clip(X + np.array(sign) * h, box.low_array, box.high_array)
+        change = np.abs(request.function.values(Y) - base)
+        worst = np.maximum(worst, np.max(np.where(np.isfinite(change), change, 0.0), axis=1))
+    if math.isinf(request.norm):
+        return float(worst.max())
+    largest = float(worst.max())  # powers of worst/largest: worst^p underflows for large p
+    return largest * float(np.mean((worst / largest) ** request.norm) ** (1 / request.norm)) * 1.3 if largest else 0.0
+
+
+def _published(request: Request) -> dict[str, object]:
+    """The worst case of the published construction: cells of equal width, a Lipschitz constant for the whole box."""
+    box = request.function.box
+    X = box.probe(4000, np.random.default_rng(1))
+    base = request.function.values(X)
+    if request.function.lipschitz is not None:
+        lipschitz = request.function.lipschitz
+    else:
+        gradients = np.zeros(len(X))
+        for k in range(box.dim):
+            step = (box.high[k] - box.low[k]) * 1e-5
+            Y = X.copy()
+            Y[:, k] = np.where(X[:, k] + step <= box.high[k], X[:, k] + step, X[:, k] - step)
+            gradients += np.max((np.abs(request.function.values(Y) - base) / step) ** 2, axis=1)
+        lipschitz = float(np.sqrt(np.nanmax(gradients)))
+    half = float(np.max(box.high_array - box.low_array)) / 2
+    per_axis = (
+        max(1, math.ceil(half * lipschitz * math.sqrt(box.dim) / request.eps)) if math.isfinite(lipschitz) else math.inf
+    )
+    return {"lipschitz (sampled)": lipschitz, "cells an axis": per_axis, "cells": float(per_axis) ** box.dim}

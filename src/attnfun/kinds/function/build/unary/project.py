@@ -1,0 +1,129 @@
+"""Values by ridge least squares, and slopes and biases tuned by variable projection.
+
+The pieces' softmax columns and the columns 1, u make a matrix Φ(θ), θ the slopes and biases. For given θ the values v
+minimise
+
+    C(θ) = min_v |W(f − Φ v)|² + μ²|v_keys|²,
+
+a linear problem (QR); the ridge μ keeps the values small and the affine part is free of it. C is then lowered over θ by
+Gauss–Newton with Levenberg's damping in the projected form of Golub and Pereyra, Kaufman's Jacobian
+
+    −(I − QQᵀ) ∂Φ v,      ∂(Φv)/∂k_m = q p_m (v_m − h),   ∂(Φv)/∂b_m = p_m (v_m − h),   h the head's value.
+
+The budget is a number of iterations: results do not depend on the load of the machine.
+Failure mode: C is not convex; a start may end in a poor minimum, so several starts are tried and the untuned head kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from attnfun.kinds.function.build.unary.keys import Array, Keys
+
+Pieces = tuple[Keys, ...]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Points u, target f and weights of a fit; `unit` maps u to about [−1, 1] for the affine column."""
+
+    u: Array
+    f: Array
+    weight: Array
+    middle: float
+    half: float
+
+    def unit(self, u: Array) -> Array:
+        return (u - self.middle) / self.half
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Values of all keys in a row, then the coefficients of 1 and of unit(u); residual of the weighted system."""
+
+    x: Array
+    basis: Array
+    residual: Array
+
+    @property
+    def cost(self) -> float:
+        return float(self.residual @ self.residual)
+
+
+def columns(pieces: Pieces, sample: Sample, u: Array) -> Array:
+    """(len(u), keys + 2): softmax weights of every piece, 1, unit(u)."""
+    blocks = [keys.weights(u) for keys in pieces]
+    return np.concatenate([*blocks, np.ones((len(u), 1)), sample.unit(u)[:, None]], axis=1)
+
+
+def solve(pieces: Pieces, sample: Sample, ridge: float) -> Solution:
+    """The ridge least-squares values of the pieces."""
+    phi = columns(pieces, sample, sample.u) * sample.weight[:, None]
+    n = phi.shape[1] - 2
+    system = np.concatenate([phi, np.concatenate([np.diag(np.full(n, ridge)), np.zeros((n, 2))], axis=1)])
+    right = np.concatenate([sample.f * sample.weight, np.zeros(n)])
+    q, r = np.linalg.qr(system)
+    x = np.linalg.solve(r, q.T @ right)
+    return Solution(x, q, right - system @ x)
+
+
+def tune(
+    pieces: Pieces, sample: Sample, ridge: float, iterations: int, goal: float
+) -> tuple[Pieces, int]:
+    """Lower C(θ) for at most `iterations` steps, or until the largest residual is below `goal`; also the steps made."""
+    now = solve(pieces, sample, ridge)
+    rows = len(sample.u)
+    damping, used, idle = 1e-2, 0, 0
+    while used < iterations:
+        used += 1
+        if float(np.abs(now.residual[:rows] / sample.weight).max()) <= goal:
+            break
+        jacobian = np.zeros((len(now.residual), 2 * sum(k.size - k.fixed for k in pieces)))
+        jacobian[:rows] = _jacobian(pieces, sample, now.x)
+        jacobian -= now.basis @ (now.basis.T @ jacobian)
+        scale = np.sqrt(np.einsum("ij,ij->j", jacobian, jacobian))
+        scale += 1e-9 * scale.max() + 1e-300
+        jacobian /= scale
+        normal, gradient = jacobian.T @ jacobian, jacobian.T @ now.residual
+        for _ in range(8):
+            step = np.linalg.solve(normal + damping * np.eye(len(normal)), gradient) / scale
+            trial = _moved(pieces, step)
+            new = solve(trial, sample, ridge) if trial is not None else None
+            if new is not None and trial is not None and new.cost < now.cost:
+                break
+            damping *= 6
+        else:
+            break
+        idle = idle + 1 if new.cost > (1 - 1e-3) * now.cost else 0
+        pieces, now, damping = trial, new, max(damping / 6, 1e-12)
+        if idle == 5:
+            break
+    return pieces, used
+
+
+def _jacobian(pieces: Pieces, sample: Sample, x: Array) -> Array:
+    """(rows, 2·free keys) weighted derivatives of Φ v by every free slope, then bias, piece after piece."""
+    parts, at = [], 0
+    for keys in pieces:
+        p, v = keys.weights(sample.u), x[at : at + keys.size]
+        g = (p * (v - (p @ v)[:, None]))[:, keys.fixed :] * sample.weight[:, None]
+        parts += [g * keys.query(sample.u)[:, None], g]
+        at += keys.size
+    return np.concatenate(parts, axis=1)
+
+
+def _moved(pieces: Pieces, step: Array) -> Pieces | None:
+    """The pieces after a step; None if it leaves the finite numbers."""
+    if not np.isfinite(step).all():
+        return None
+    out, at = [], 0
+    for keys in pieces:
+        n = keys.size - keys.fixed
+        slopes, biases = keys.slopes.copy(), keys.biases.copy()
+        slopes[keys.fixed :] += step[at : at + n]
+        biases[keys.fixed :] += step[at + n : at + 2 * n]
+        at += 2 * n
+        out.append(replace(keys, slopes=slopes, biases=biases))
+    return tuple(out)

@@ -1,0 +1,192 @@
+"""The truncated linear function by a given number of interpolation points: one network, or a table of all variants.
+
+Where `compile` starts from ε and finds the size, here the size is given and the error is what comes out: the published
+bound, the bound proved from the stored weights, and the error measured, beside each other, for the variants of
+`kinds/function/build/interpolation.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from attnfun.certify import Status
+from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.kinds.function.prove import prove
+from attnfun.kinds.function.view import Approximant
+from attnfun.language import Builder, Graph, parse
+from attnfun.language.definedness import require_defined
+from attnfun.language.domain import Box
+from attnfun.language.function import Function
+from attnfun.network import evaluate
+
+VARIANTS = ("published", "inclusive", "optimal")
+_MOST_KEYS = 2048
+_ROOM = 1.07  # in several variables: *composition* proves a head to 6 %
+_MOST_WORK = 1 << 15  # keys × heads: a proof looks at every head on every interval
+
+
+def interpolation(
+    low: float,
+    high: float,
+    points: int,
+    *,
+    heads: int | None = None,
+    variant: str = "optimal",
+    query: str = "x",
+    domain: Any = None,
+    leak: float = 1e-3,
+    sharpness: float | None = None,
+    dtype: str = "float64",
+    progress: Callable[[str], None] | None = None,
+) -> Approximant:
+    """clip(query, low, high) by softmax heads of `points` interpolation points, with its certificate.
+
+    One head, or with `heads` so many of `points` points each. `variant`: "published", "inclusive" (both ends are
+    points) or "optimal" (the best temperature). `query` is any affine form of the variables of `domain`; left out, it
+    is x on an interval that reaches past [low, high] by half its width on either side. `leak` is the ε₀ of the
+    published statement and sets the temperature of single hard heads; `sharpness` (β Δ²) overrides it. The
+    certificate's eps is the bound that the theory claims for this variant (in several variables with 7 % of room for
+    the proof), the `story` holds the published one. Raises Infeasible, with what was reached, where it is not proved.
+    """
+    from attnfun.kinds.function.build import Request
+    from attnfun.kinds.function.build.broken_lines import single_clip
+    from attnfun.kinds.function.build.interpolation import build_units, unit_design
+    from attnfun.kinds.function.build.unary.grid import Grid, grid_fit
+
+    a, b = _number("low", low), _number("high", high)
+    grid = Grid(
+        a,
+        b,
+        _whole("points", points),
+        None if heads is None else _whole("heads", heads),
+        variant,
+        _number("leak", leak),
+        None if sharpness is None else _number("sharpness", sharpness),
+    )
+    room = min(_MOST_KEYS, _MOST_WORK // (grid.heads or 1))
+    if grid.keys > room:
+        what = f"{grid.keys:,} keys in {grid.heads or 1:,} heads take minutes to prove; at most {room:,} are built"
+        fits = room // (grid.heads or 1)
+        raise Infeasible(f"interpolation: {what}", {"points": fits} if fits >= 3 else {"heads": 16})
+    if dtype not in ("float64", "float32"):
+        raise InvalidRequest(f"dtype={dtype!r}: write float64 or float32")
+    if domain is None:
+        if query != "x":
+            raise InvalidRequest(f"query={query!r:.60}: give the domain of its variables")
+        domain = {"x": (a - (b - a) / 2, b + (b - a) / 2)}
+    if not isinstance(query, str):
+        raise InvalidRequest(f"query={query!r:.60}: an affine form of the variables, as text, is needed")
+    box = Box.parse(domain)
+    function = Function.read(_clip(parse(query, box.names), a, b), box)
+    assert function.graph is not None
+    require_defined(function.graph, box)
+    line = single_clip(function.graph, box)
+    claim = grid.claim * (1.0 if box.dim == 1 else _ROOM)
+    request = Request(function, claim, math.inf, dtype)
+    network = build_units(request, unit_design(line, grid_fit(grid, dtype)), plain=box.dim == 1)
+    certificate = prove(network, function, eps=claim, construction="interpolation", report=progress)
+    if certificate.status is not Status.PROVED:
+        reached = certificate.error[1]
+        nearest = {"dtype": "float64"} if dtype == "float32" else None
+        raise Infeasible(f"interpolation: {certificate.reason} (reached {reached:.3g})", nearest)
+    asked = {"eps": claim, "norm": "sup", "method": "interpolation", "dtype": dtype}
+    story: dict[str, Any] = {"construction": "interpolation", "variant": variant, "points a head": grid.points}
+    story |= {"heads": grid.heads or 1, "spacing": grid.spacing}
+    story |= {"sharpness": grid.c, "published bound": grid.published}
+    return Approximant(function, network, certificate, asked, story)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One network of a table: errors as published, proved and measured, and in units of its own spacing Δ."""
+
+    variant: str
+    points: int
+    heads: int | None
+    keys: int
+    spacing: float
+    sharpness: float
+    published: float
+    proved: float
+    measured: float
+
+    @property
+    def proved_in_spacings(self) -> float:
+        return self.proved / self.spacing
+
+    @property
+    def measured_in_spacings(self) -> float:
+        return self.measured / self.spacing
+
+    def record(self) -> dict[str, Any]:
+        """The row as plain values, the ratios included."""
+        own = {"proved_in_spacings": self.proved_in_spacings, "measured_in_spacings": self.measured_in_spacings}
+        return {**asdict(self), **own}
+
+
+def interpolation_table(
+    low: float,
+    high: float,
+    points: Sequence[int],
+    *,
+    heads: Sequence[int] | None = None,
+    variants: Iterable[str] = VARIANTS,
+    dtype: str = "float64",
+    progress: Callable[[Row], None] | None = None,
+) -> list[Row]:
+    """A row for every variant and size: points of a single head, or with `heads` all pairs (points a head, heads)."""
+    rows = []
+    for variant in variants:
+        for size, count in [(p, h) for h in (heads or (None,)) for p in points]:
+            net = interpolation(low, high, size, heads=count, variant=variant, dtype=dtype)
+            row = _row(net, variant, size, count)
+            rows.append(row)
+            if progress is not None:
+                progress(row)
+    return rows
+
+
+def measured_error(net: Approximant, per_cell: int = 128) -> float:
+    """The largest error of a network of one variable on a fine grid and at the certificate's witness: no bound."""
+    box = net.target.box
+    count = math.ceil(per_cell * (box.high[0] - box.low[0]) / float(net.story["spacing"]))
+    X = np.linspace(box.low[0], box.high[0], min(count, 400_000) + 1)[:, None]
+    if net.certificate.witness is not None:
+        X = np.concatenate([X, [net.certificate.witness]])
+    return float(np.abs(evaluate(net.network, X).astype(np.float64) - net.target.values(X)).max())
+
+
+def _clip(query: Graph, low: float, high: float) -> Graph:
+    """The graph of clip(query, low, high), the ends read as the decimals they are written in."""
+    out = Builder()
+    nodes = out.copy(query.nodes)
+    ends = [out.const(Fraction(repr(end))) for end in (low, high)]
+    return out.graph([out.apply("min", out.apply("max", nodes[query.outputs[0]], ends[0]), ends[1])])
+
+
+def _row(net: Approximant, variant: str, points: int, heads: int | None) -> Row:
+    story = net.story
+    spacing, sharpness, published = (float(story[k]) for k in ("spacing", "sharpness", "published bound"))
+    measured, proved = measured_error(net), net.certificate.error[1]
+    return Row(variant, points, heads, net.cost.keys, spacing, sharpness, published, proved, measured)
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
+        raise InvalidRequest(f"{name}={value!r:.40}: a number is needed")
+    try:
+        return float(value)
+    except OverflowError:
+        raise InvalidRequest(f"{name}={value!r:.40}: too large") from None
+
+
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise InvalidRequest(f"{name}={value!r:.40}: a whole number is needed")
+    return int(value)

@@ -1,0 +1,233 @@
+"""From weights and target to a certificate: which method, then rounding, then the verdict.
+
+Everything is read from the network and the target given; nothing from a construction, nothing from an old certificate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attnfun.certify.affine import prove_by_affine
+from attnfun.certify.branches import decide_branches, has_kinks
+from attnfun.certify.cells import prove_by_cells, walls
+from attnfun.certify.certificate import Certificate
+from attnfun.certify.composition import prove_by_composition
+from attnfun.certify.extension import require_extension
+from attnfun.certify.moments import prove_by_moments
+from attnfun.certify.nodes import prove_by_nodes
+from attnfun.certify.outcome import Bound
+from attnfun.certify.rounding import hypotheses, rounding_bound
+from attnfun.certify.verdict import Proof, undecided
+from attnfun.certify.view import Array, Undecided, View, view
+from attnfun.certify.witness import best_witness, computed_witness
+from attnfun.errors import AttnfunError
+from attnfun.language import Graph, precision
+from attnfun.language.definedness import require_defined
+from attnfun.language.function import Function
+from attnfun.network import Network, evaluate
+from attnfun.search import Goal, Say, certified
+
+_FEW = 300  # the most keys of a sharp partition that the moments are tried on
+_SHARP = 6.0  # least logit step over a cell above which a product head is judged as a partition first
+
+
+def prove(
+    network: Network,
+    function: Function,
+    *,
+    norm: float = math.inf,
+    eps: float | None = None,
+    construction: str = "",
+    relative: Mapping[str, Any] | None = None,
+    report: Say | None = None,
+) -> Certificate:
+    """The certificate of `network` as an approximation of `function` on its box, proved, refuted or undecided."""
+    return certified(function, network, Goal(eps, norm, relative), construction, report)
+
+
+def proof(function: Function, network: Network, goal: Goal, say: Say) -> Proof:
+    """What is proved of `network` as an approximation of `function` on its box.
+
+    `goal.eps` only decides how hard the methods try; with None they try for any bound.
+    """
+    eps = goal.eps
+    try:
+        _require_fit(network, function)
+        require_extension(function)
+        bound, rounding = _bound_and_rounding(network, function, goal.norm, eps, say)
+    except (Undecided, AttnfunError) as why:
+        return undecided(why)
+    enough = eps if eps is not None else 1.1 * (bound.high + bound.rounding)
+    at_walls = bound.rounding < rounding and not bound.high + rounding <= enough
+    lost = bound.rounding if at_walls else rounding
+    total = bound.high + lost
+    if not (0 <= bound.low <= bound.high and rounding >= 0 and total >= 0):  # NaN must not pass; two different codes
+        raise AssertionError(f"{bound.method}: low {bound.low}, high {bound.high}, rounding {rounding}: no certificate")
+    return Proof(
+        bound.method,
+        high=math.nextafter(total, math.inf) if total > 0 else 0.0,
+        low=bound.low,
+        seen=max(bound.low - rounding, bound.firm),  # low is about real arithmetic
+        parts={"construction": bound.high, "rounding at walls" if at_walls else "rounding": lost},
+        hypotheses=(*hypotheses(network.dtype, softmax=not network.is_mlp), *bound.hypotheses),
+        witness=None if bound.witness is None else tuple(float(v) for v in bound.witness),
+        details=bound.details,
+        conditional=function.graph is None,
+        refuted=_refutation(function, bound),
+        unmet=f" (rounding {lost:.2g})",
+    )
+
+
+def _refutation(function: Function, bound: Bound) -> str:
+    if bound.witness is None:
+        return f"the error is at least {bound.low:.6g} in this norm"
+    at = ", ".join(f"{n}={float(v)!r}" for n, v in zip(function.box.names, bound.witness, strict=True))
+    return f"at {at} the error is at least {bound.low:.6g}"
+
+
+def _require_fit(network: Network, function: Function) -> None:
+    network.validate()
+    low, high = function.box.low_array, function.box.high_array
+    if not (np.all(network.low <= low) and np.all(network.high >= high)):
+        raise Undecided("the network was made for a smaller box than the target's")
+    if network.inputs != function.box.names or len(network.outputs) != len(function.outputs):
+        raise Undecided("the network's inputs or outputs are not those of the target")
+    if function.graph is None and function.call is None:
+        raise Undecided(
+            "the target is a Python function that is not in the file; pass it as target= to check against it"
+        )
+
+
+def _bound_and_rounding(
+    network: Network, function: Function, norm: float, eps: float | None, say: Say
+) -> tuple[Bound, float]:
+    if network.labels is not None and math.isinf(norm):
+        say("proof by composition, head by head")
+        if function.graph is not None:
+            require_defined(function.graph, function.box)
+        try:
+            return prove_by_composition(network, function, network.labels, eps if eps is not None else math.inf)
+        except Undecided:  # a label that cannot be derived is never passed over, but the network may be refuted
+            if eps is None or any(len(head.axes) != 1 or head.axes[0].dim != 1 for head in network.heads):
+                raise
+            low, witness = computed_witness(network, function)
+            if not low > eps:
+                raise
+            return Bound("witness", low, math.inf, witness), 0.0  # this low holds however the network is computed
+    seen = view(network, function.box.low_array, function.box.high_array)
+    if not seen.heads and function.graph is not None and math.isinf(norm):
+        require_defined(function.graph, function.box)
+        return prove_by_affine(seen, function), rounding_bound(seen, network.dtype)
+    say("rounding of the evaluation")
+    rounding = rounding_bound(seen, network.dtype)
+    if function.graph is not None:
+        require_defined(function.graph, function.box, continuous=math.isinf(norm))
+    estimate, starts = _sampled(network, function)
+    goal = eps if eps is not None else max(2 * estimate, 4 * rounding, 1e-300)
+    stop = eps if eps is not None else math.inf
+    wanted, goal = goal, max(goal - rounding, goal * 0.1)
+    tries: list[Callable[[], Bound]] = []
+    names: tuple[str, ...] = function.box.names
+    with precision(128):
+        graph = None if function.graph is None else decide_branches(function.graph, names, seen.low, seen.high)
+
+    def nodes() -> Bound:
+        assert graph is not None
+        return prove_by_nodes(seen, graph, names, estimate, goal)
+
+    def moments() -> Bound:
+        assert graph is not None
+        return prove_by_moments(seen, graph, names, estimate, goal, starts, stop)
+
+    def cells() -> Bound:
+        return prove_by_cells(seen, function, norm, wanted, network.dtype)
+
+    def affine() -> Bound:  # its witness is a point, which tells nothing of an L^p norm: `_first_good` drops it
+        return prove_by_affine(seen, function)
+
+    if graph is None or not math.isinf(norm):
+        tries = [cells] + ([nodes] if graph is not None and not has_kinks(graph) else [])
+        tries += [moments] if graph is not None and seen.dim == 1 and not _has_sign(graph) else []
+        tries += [affine] if graph is not None and not seen.heads else []
+    elif _is_sharp(seen):
+        few = seen.dim == 1 and seen.heads[0].axes[0].size <= _FEW  # many steps need many intervals: minutes
+        tries = [cells, nodes] + ([moments] if few else [])
+    else:
+        tries = [nodes, *([moments] if seen.dim == 1 else []), cells]
+    return _first_good(tries, wanted, goal, rounding, stop, norm, seen, graph, names, starts, say), rounding
+
+
+def _first_good(
+    tries: list[Callable[[], Bound]],
+    wanted: float,
+    goal: float,
+    rounding: float,
+    stop: float,
+    norm: float,
+    seen: View,
+    graph: Graph | None,
+    names: tuple[str, ...],
+    starts: Array,
+    say: Say,
+) -> Bound:
+    """The first bound below the goal, or as computed below what is wanted; else the best one; if none, the reasons."""
+    best: Bound | None = None
+    reasons = []
+    for attempt in tries:
+        say(f"proof by {attempt.__name__}")
+        try:
+            bound = attempt()
+        except Undecided as why:
+            reasons.append(str(why))
+            continue
+        if (
+            not math.isinf(norm) and bound.method != "cells"
+        ):  # a sup bound bounds every normalised L^p norm, its witness none
+            bound = Bound(bound.method, 0.0, bound.high, None, bound.details, bound.hypotheses)
+        total = bound.high + min(rounding, bound.rounding)
+        if best is None or total < best.high + min(rounding, best.rounding):
+            best = bound
+        if bound.high <= goal or total <= wanted or bound.low > stop:
+            return bound
+    if graph is not None and math.isinf(norm) and (best is None or best.low <= goal):
+        low, witness = best_witness(seen, graph, names, starts, (seen.high - seen.low) / 200, evaluations=80)
+        if best is None and low > stop:
+            return Bound("witness", low, math.inf, witness)
+        if best is not None and low > best.low:
+            best = replace(best, low=low, witness=witness)
+    if best is None:
+        raise Undecided("; ".join(reasons) or "no method applies")
+    return best
+
+
+def _has_sign(graph: Graph) -> bool:
+    return any(n.op == "sign" for n in graph.nodes)
+
+
+def _is_sharp(seen: View) -> bool:
+    if len(seen.heads) != 1:
+        return False
+    try:
+        with precision(64):
+            return all(walls(axis).least > _SHARP for axis in seen.heads[0].axes)
+    except Undecided:
+        return False
+
+
+def _sampled(network: Network, function: Function) -> tuple[float, Array]:
+    """A float estimate of the sup error and the points behind it: steers the search for a proof, is no part of it."""
+    rng = np.random.default_rng(0)
+    X = function.box.probe(4000, rng)
+    if function.box.dim == 1:
+        grid = np.linspace(function.box.low[0], function.box.high[0], 8001)[:, None]
+        X = np.concatenate([X, grid])
+    with np.errstate(all="ignore"):
+        error = np.max(np.abs(evaluate(network, X).astype(np.float64) - function.values(X)), axis=1)
+    error = np.where(np.isfinite(error), error, 0.0)
+    top = np.argsort(error)[-3:][::-1]
+    return float(error[top[0]]), X[top]

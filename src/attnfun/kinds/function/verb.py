@@ -1,0 +1,241 @@
+"""`compile`: a function and a tolerance in, a proved network out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator
+from typing import Any
+
+import numpy as np
+
+from attnfun.certify.certificate import Certificate
+from attnfun.certify.verdict import Proof, verdict
+from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.kinds.function.view import Approximant
+from attnfun.language.definedness import require_defined
+from attnfun.language.domain import Box
+from attnfun.language.function import FLOOR, Function
+from attnfun.language.mlp import read_mlp
+from attnfun.model import about
+from attnfun.search import (
+    Goal,
+    Proposal,
+    Proposals,
+    Say,
+    check_request,
+    one_thread,
+    read_norm,
+    refusal,
+    search,
+)
+
+_SHARE, _TRIES = 0.97, 4
+"""Of eps a construction may use at first (the rest is for the proof), and how often it is asked."""
+_OPTIONS = {"temperature", "variant", "max_keys", "max_layers", "max_heads", "max_rank", "prefer"}
+
+
+def compile(
+    target: Any,
+    domain: Any,
+    eps: float,
+    *,
+    method: str = "auto",
+    norm: float | str = "sup",
+    relative: bool = False,
+    dtype: str = "float64",
+    seed: int = 0,
+    accept: str = "proved",
+    realise: str = "attention",
+    lipschitz: float | None = None,
+    progress: Callable[[str], None] | None = None,
+    **options: Any,
+) -> Approximant:
+    """A softmax-attention network within `eps` of `target` on `domain`, with its certificate.
+
+    `target`: an expression, a list of expressions (several outputs), a function of NumPy arrays (traced; if it
+    cannot be, a black box
+    whose `lipschitz` constant must be declared: conditional certificate), or a ReLU network: a torch.nn.Sequential of
+    Linear and ReLU, or the path of a safetensors file of weights, whose `domain` may be one pair (-1, 1) for all inputs
+    or a list of pairs. `eps` is absolute, or with `relative` a
+    fraction of the
+    target's range. `norm`: "sup" or a number p ≥ 1. `method`: "auto" or a construction's name. `accept="sampled"`
+    returns a network that
+    could not be proved, marked as such, instead of raising Infeasible. `progress` is called with a word on each step.
+    `realise="mlp"` builds the same program of steps with ReLU units instead of softmax heads: an MLP with skip
+    connections, for comparison, proved in the same way (compose and affine only; units count as keys, blocks as heads).
+    Options: `max_keys`, `max_layers`, `max_heads`, `max_rank` (of `cost.rank`) are kept or refused with the nearest
+    request that fits; `prefer` "keys", "layers" or "float32" (small values); `temperature` (partition);
+    `variant` (interpolation): "published", "inclusive" or "optimal".
+    """
+    unknown = set(options) - _OPTIONS
+    if unknown:
+        raise InvalidRequest(f"unknown option(s) {', '.join(sorted(unknown))}; there are {', '.join(sorted(_OPTIONS))}")
+    say = progress or (lambda _text: None)
+    power = read_norm(norm)
+    check_request(eps, dtype, seed, accept)
+    if realise not in ("attention", "mlp"):
+        raise InvalidRequest(f"realise={realise!r}: write attention or mlp")
+    mlp = read_mlp(target)
+    box = Box.parse(domain) if mlp is None else mlp.box(domain)
+    function = Function.read(target if mlp is None else mlp, box, lipschitz)
+    asked: dict[str, Any] = {
+        "eps": float(eps),
+        "norm": "sup" if math.isinf(power) else power,
+        "method": method,
+        "dtype": dtype,
+    }
+    asked |= {"relative": bool(relative), "seed": int(seed), "realise": realise}
+    say("is the target defined on the domain?")
+    if function.graph is not None:
+        require_defined(function.graph, box, continuous=math.isinf(power))
+    shown = None
+    if relative:
+        eps, shown = function.absolute(float(eps), dtype)
+    if shown is None or shown["range"] > 0:
+        _check_floor(function, eps, dtype)
+    goal = Goal(float(eps), power, shown)
+    proposals = _Proposals(function, goal, dtype, int(seed), method, realise, options, say)
+    try:
+        with one_thread():
+            try:
+                found, certificate = search(function, proposals.generate(), goal, say)
+            except Infeasible:
+                if accept != "sampled" or proposals.best is None:
+                    raise
+                found, certificate = proposals.best
+                certificate = _measured(function, found.weights, goal, certificate)
+    except Infeasible as why:
+        if shown is None or not shown["range"] > 0 or "eps" not in (why.nearest or {}):
+            raise
+        near = dict(why.nearest or {})  # an absolute eps; asked was for a fraction of the range
+        raise Infeasible(str(why), {**near, "eps": float(f"{1.01 * near['eps'] / shown['range']:.3g}")}) from None
+    return Approximant(function, found.weights, certificate, asked, found.told)
+
+
+class _Proposals:
+    """Plans, builds, and on a miss leaves the proof more room; then the next construction. `best` is what came nearest
+    and its certificate."""
+
+    def __init__(
+        self,
+        function: Function,
+        goal: Goal,
+        dtype: str,
+        seed: int,
+        method: str,
+        realise: str,
+        options: dict[str, Any],
+        say: Say,
+    ):
+        self.function, self.goal, self.dtype, self.seed = function, goal, dtype, seed
+        self.method, self.realise, self.say = method, realise, say
+        self.limits = _limits(options)
+        self.extra = {k: v for k, v in options.items() if k in ("temperature", "variant")}
+        self.best: tuple[Proposal, Certificate] | None = None
+        self.methods: dict[str, str] = {}
+
+    def generate(self) -> Proposals:
+        from attnfun.kinds.function.build import choose  # here, so that `verify` never loads a construction
+
+        tried: set[str] = set()
+        while True:
+            self.say("sizes of the constructions")
+            try:
+                choice = choose(self._asking(_SHARE), self.method, frozenset(tried))
+            except Infeasible:
+                if self.best is None:
+                    raise
+                break
+            self.methods |= choice.reasons
+            construction, plan = choice.plans[0]
+            tried.add(construction.name)
+            failure = yield from self._tightened(construction, plan)
+            self.methods[construction.name] = f"{construction.name}: {failure}"
+            if self.method != "auto":
+                break
+        if self.best is None:
+            raise Infeasible("; ".join(self.methods.values()))
+        raise refusal(self.function, self.goal, self.best[1], {"accept": "sampled"})
+
+    def _asking(self, share: float, attempt: int = 0) -> Any:
+        from attnfun.kinds.function.build import Request
+
+        eps = (self.goal.eps or 0.0) * share
+        about = {"realise": self.realise, "attempt": attempt, "options": self.extra, **self.limits}
+        return Request(self.function, eps, self.goal.norm, self.dtype, self.seed, **about)
+
+    def _tightened(self, construction: Any, plan: Any) -> Generator[Proposal, Certificate, str]:
+        """One construction, asked for as much less as its proof was over; says why it failed."""
+        assert self.goal.eps is not None
+        eps, share, failure, before = self.goal.eps, _SHARE, "", math.inf
+        for attempt in range(_TRIES):
+            request = self._asking(share, attempt)
+            if attempt:
+                try:
+                    plan = construction.plan(request)
+                except Infeasible:
+                    break
+            what = "units" if self.realise == "mlp" else "keys"
+            self.say(f"building {plan.keys:,} {what} ({construction.name})")
+            try:
+                network = construction.build(request, plan)
+            except InvalidRequest as why:  # weights the dtype cannot hold: this construction fails, not the request
+                return str(why)
+            proposal = Proposal(network, construction.name, {**plan.story, "methods": self.methods})
+            certificate = yield proposal
+            if self.best is None or certificate.error[1] < self.best[1].error[1]:
+                self.best = proposal, certificate
+            failure = f"{plan.keys:,} {what}, not proved ({certificate.reason})"
+            if certificate.error[0] > 1.5 * eps:
+                break  # its sizing missed something; less eps will not help
+            reached = certificate.error[1]  # ask for as much less as the proof was over, a little more each time
+            room, lost = eps / reached, certificate.parts.get("rounding", 0.0)
+            if self.dtype == "float32":  # of which only what is not rounding shrinks
+                if reached > 0.99 * before:
+                    break
+                room = max((eps - lost) / (reached - lost), 0.3 * room) if lost < 0.9 * eps else room
+            elif lost > eps or (reached > 10 * eps and reached > 0.5 * before):
+                break  # less eps helps neither rounding nor a proof that is far off and comes no nearer
+            before = reached
+            share *= min(0.9, 0.95 * room) if reached < 100 * eps else 0.6
+        return failure
+
+
+def _measured(function: Function, network: Any, goal: Goal, missed: Certificate) -> Certificate:
+    """What was measured, called by its name."""
+    X = function.box.probe(20_000, np.random.default_rng(0))
+    error = np.abs(network.run(X).astype(np.float64) - function.values(X))
+    if math.isinf(goal.norm):
+        high = float(np.nanmax(error))
+    else:
+        high = float(np.nanmean(np.nanmax(error[:20_000], axis=1) ** goal.norm) ** (1 / goal.norm))
+    seen = Proof("sampling", high, high, measured=True, reason=missed.reason)
+    return verdict(seen, goal.eps, about(function, network, missed.construction, goal.norm, goal.relative))
+
+
+def _limits(options: dict[str, Any]) -> dict[str, Any]:
+    """The limits and preferences of a request, checked."""
+    out: dict[str, Any] = {}
+    for name in ("max_keys", "max_layers", "max_heads", "max_rank"):
+        value = options.get(name)
+        if value is not None:
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+                raise InvalidRequest(f"{name}={value!r}: a whole number is needed")
+            out[name] = int(value)
+    prefer = options.get("prefer", "keys")
+    if prefer not in ("keys", "layers", "float32"):
+        raise InvalidRequest(f"prefer={prefer!r}: write keys, layers or float32")
+    return out | {"prefer": prefer}
+
+
+def _check_floor(function: Function, eps: float, dtype: str) -> None:
+    """Refuse what the dtype cannot hold, before any work."""
+    with np.errstate(all="ignore"):
+        values = function.values(function.box.probe(512, np.random.default_rng(0)))
+    finite = np.abs(values[np.isfinite(values)])
+    size = float(finite.max()) if len(finite) else 1.0
+    if eps < FLOOR[dtype] * size:
+        raise InvalidRequest(
+            f"eps={eps:g} is below what {dtype} can hold for values of size {size:.3g}; "
+            f"the least is about {FLOOR[dtype] * size:.1g}"
+        )

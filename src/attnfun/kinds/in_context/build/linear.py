@@ -1,0 +1,175 @@
+"""Least squares and ridge regression in context, from both sides: A v = q in every query, A w = Xᵀy in a solver token.
+
+Statement. Let A = XᵀX + αI, so ridge(q) = qᵀA⁻¹Xᵀy. All tokens run the same iteration on their own system,
+
+    s_{k+1} = s_k + β_k (s_k − s_{k−1}) + τ_k r_k,      r_k = q − α s_k − Σ_i x_i (⟨x_i, s_k⟩ − f y_i),      s_0 = 0,
+
+where a query token has q and f = 0 (s = v → A⁻¹q) and the two solver tokens q = 0 and f = ±c (s = ±c w, w → A⁻¹Xᵀy).
+The sum is softmax attention over mirrored tokens (`richardson.py`), the rest is the residual stream. At the end
+
+    ridge(q) = ⟨q, w⟩ + ⟨v, Xᵀy − A w⟩ + (A⁻¹q − v)ᵀ A (A⁻¹Xᵀy − w):
+
+the last term, which is left out, is a product of two residuals, so L layers reach what one side alone reaches in
+2L − 3 steps, and what bias and rounding did to v and w is multiplied away too. ⟨q, w⟩ + ⟨v, r⟩ is a logit between query
+and solver tokens; softmax over the pair gives its tanh. It is read twice: roughly in layer L − 1, then in layer L the
+difference to the first reading, which is small and so has next to no bias and little rounding.
+
+Source. Gradient descent in context: von Oswald et al. (arXiv 2212.07677). Chebyshev semi-iteration: Golub and Varga
+(1961). Solving the adjoint system as well and correcting by the product of the residuals: Pierce and Giles (2000).
+
+Size. L ≥ 2 layers of 1 to 8 heads (4 unless a proof needs more) and the reading ones, width 5d + 6, two constant
+tokens.
+
+Bound. p_{L−1}(λ) p_{L−2}(λ)/λ on [low, high] with residual polynomials p_k of k steps: gradient descent
+((κ−1)/(κ+1))^k, Chebyshev 2ρ^k/(1 + ρ^{2k}), ρ = (√κ−1)/(√κ+1); plus a floor of bias and rounding
+(`kinds/in_context/prove_linear.py` proves all three).
+
+Failure mode. Ill-conditioned data: the depth grows like √κ (gradient descent: κ), and the floor with κ.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from attnfun.kinds.in_context.build.richardson import Scales, choose, few_bits, richardson
+from attnfun.network.blocks import GAP, Array, Stream
+from attnfun.errors import InvalidRequest
+from attnfun.network import TokenHead, TokenLayer, TokenNetwork, rounded
+from attnfun.kinds.in_context.target import InContextTask
+
+ALGORITHMS = ("chebyshev", "gd")
+_UNITS = ("y", "prediction", "one", "data", "sign", "solver")
+_TYPICAL = 0.125  # of the largest logits of a class are those of a typical prompt
+_FIRST, _SECOND = 2.0**-4, 2.0**-6  # the largest logits of the two readings, for the largest prediction there can be
+
+
+def sizes(task: InContextTask) -> tuple[float, float, float]:
+    """(|q|, |y|, max √(λ − α)/λ): the largest norms of the class."""
+    low, high = task.spectrum
+    peak = min(max(low, 2 * task.shift), high)
+    gain = max(math.sqrt(max(lam - task.shift, 0.0)) / lam for lam in (low, peak, high))
+    return math.sqrt(task.dim) * task.query_range, math.sqrt(task.examples) * task.y_range, max(gain, 1e-30)
+
+
+def linear_scales(task: InContextTask, dtype: str, heads: int | None = None, typical: bool = False) -> Scales:
+    """|⟨x_i, v⟩| ≤ |q| max √(λ − α)/λ for v = A⁻¹q; the solver's c makes its logits as large."""
+    q, _, gain = sizes(task)
+    noise = math.sqrt(2) if typical else task.examples / math.sqrt(3) + 8
+    share = _TYPICAL if typical else 1.0
+    return choose(1.1 * q * gain, dtype, noise * math.sqrt(task.examples * task.dim), heads, share, 8)
+
+
+def steps(task: InContextTask, algorithm: str, count: int) -> list[tuple[float, float]]:
+    """(τ_k, β_k) for k = 0 … count − 1."""
+    low, high = task.spectrum
+    theta, delta = (high + low) / 2, (high - low) / 2
+    if algorithm == "gd" or delta < 1e-12 * theta:
+        return [(1 / theta, 0.0)] * count
+    rho, found = delta / theta, [(1 / theta, 0.0)]
+    for _ in range(count - 1):
+        after = 1 / (2 * theta / delta - rho)
+        found.append((2 * after / delta, after * rho))
+        rho = after
+    return found
+
+
+def residual(task: InContextTask, algorithm: str, count: int) -> float:
+    """max |p_count| over the spectrum: what `count` steps leave of a residual."""
+    kappa = task.condition
+    if algorithm == "gd":
+        return ((kappa - 1) / (kappa + 1)) ** count
+    rho = (math.sqrt(kappa) - 1) / (math.sqrt(kappa) + 1)
+    return 2 * rho**count / (1 + rho ** (2 * count))
+
+
+def depth_for(task: InContextTask, algorithm: str, eps: float) -> int:
+    """The layers at which the left-out product of residuals is below eps for the whole class; a first guess."""
+    q, y, gain = sizes(task)
+    layers = 2
+    while q * y * gain * residual(task, algorithm, layers - 1) * residual(task, algorithm, layers - 2) > eps:
+        layers += 1 if layers < 64 else layers // 32
+        if layers > 10**9:
+            break
+    return layers
+
+
+def build_linear(
+    task: InContextTask,
+    layers: int,
+    algorithm: str = "chebyshev",
+    dtype: str = "float64",
+    heads: int | None = None,
+    typical: bool = False,
+    finer: int = 0,
+) -> TokenNetwork:
+    """The network of `layers` layers; algorithm "chebyshev" or "gd".
+
+    The scale is the best for the bound of the whole class, or with `typical` for data as they come: in float32 the two
+    are far apart, and only the second is accurate to 1e-6. `finer` halves every scale so many times.
+    """
+    if layers < 2:
+        raise InvalidRequest(f"layers={layers}: at least 2 are needed, one to read the examples and one to predict")
+    s, d, N = Stream(task.dim, "xqvur", _UNITS), task.dim, task.examples
+    scales = linear_scales(task, dtype, heads, typical).finer(finer)
+    q, y, gain = sizes(task)
+    c = few_bits(1.1 * q * gain / y, 8)
+    found = steps(task, algorithm, layers - 1)
+
+    def iterate(tau: float, last: bool) -> list[TokenHead]:
+        made = []
+        for sigma, rho in zip(scales.sigma, scales.rho, strict=True):
+            amount = -rho * N / sigma
+            query = s.matrix(d + 2, {("v", 0): sigma}, {("sign", d): -sigma, ("one", d + 1): 1.0})
+            key = s.matrix(d + 2, {("x", 0): 1.0}, {("y", d): 1.0, ("one", d + 1): -GAP, ("data", d + 1): GAP})
+            blocks = {("v", 0): tau * amount} | ({("r", 0): amount} if last else {})
+            head = (query, key, s.matrix(d, {("x", 0): 1.0}, {}), s.matrix(d, blocks, {}).T)
+            made.append(TokenHead(f"Σ x(⟨x, s⟩ − f y), scale {sigma:g}", *s.rounded(head, dtype)))
+        return made
+
+    def read(scale: Scales, last: bool) -> list[TokenHead]:
+        """tanh of scale · prediction: the key of a solver token is ±c (w, r, 1)."""
+        made = []
+        for sigma, rho in zip(scale.sigma, scale.rho, strict=True):
+            if last:
+                query = s.matrix(2 * d + 2, {("q", 0): sigma, ("v", d): sigma}, {("prediction", 2 * d): -sigma})
+                key = s.matrix(2 * d + 2, {("u", 0): 1.0, ("r", d): 1.0}, {("sign", 2 * d): 1.0})
+            else:
+                query, key = s.matrix(d + 1, {("q", 0): sigma}, {}), s.matrix(d + 1, {("v", 0): 1.0}, {})
+            gap = 2.0 ** math.ceil(math.log2(GAP + 4 * sigma * q * q / task.spectrum[0]))
+            query[s.at("one"), -1] = 1.0
+            key[s.at("one"), -1], key[s.at("solver"), -1] = -gap, gap
+            value = s.matrix(1, {}, {("sign", 0): 1.0})
+            output = s.matrix(1, {}, {("prediction", 0): rho / (sigma * c * c)}).T
+            what = "correct the prediction" if last else "predict"
+            made.append(TokenHead(f"{what}, scale {sigma:g}", *s.rounded((query, key, value, output), dtype)))
+        return made
+
+    def carry(tau: float, beta: float, last: bool) -> Array:
+        keep = 1 + beta - tau * task.shift
+        blocks = {("q", "v"): tau, ("v", "v"): keep, ("u", "v"): -beta, ("v", "u"): 1.0, ("u", "u"): 0.0}
+        blocks |= {("q", "r"): 1.0, ("v", "r"): -task.shift, ("r", "r"): 0.0} if last else {}
+        return rounded(s.carry(blocks), dtype)
+
+    most = q * y * gain
+    first = _pair(_FIRST / (most * c)).finer(finer)
+    missed = most * (1.5 * residual(task, algorithm, layers - 2) + 0.05 * _FIRST**4)
+    missed += most * (1e-12 if dtype == "float64" else 1e-4 if typical else 1e-2)  # by rounding
+    second = _pair(_SECOND / (missed * c)).finer(finer)
+    made = []
+    for number, (tau, beta) in enumerate(found):
+        last = number == layers - 2
+        heads_ = iterate(tau, last) + (read(first, False) if last else [])
+        made.append(TokenLayer(tuple(heads_), carry(tau, beta, last)))
+    made.append(TokenLayer(tuple(read(second, True))))
+    solvers = np.zeros((2, s.width))
+    solvers[:, s.at("one")], solvers[:, s.at("solver")], solvers[:, s.at("sign")] = 1.0, 1.0, (c, -c)
+    readout = s.matrix(1, {}, {("prediction", 0): 1.0})
+    return TokenNetwork(s.names, tuple(made), solvers, readout, ("prediction",), dtype)
+
+
+def _pair(sigma: float) -> Scales:
+    """Two Richardson heads of about this scale."""
+    power = 2.0 ** math.floor(math.log2(sigma))
+    return Scales((power, power / 2), richardson(2))

@@ -1,0 +1,74 @@
+"""The class of prompts as a linear in-context network sees it: norms, eigenvalues, and what rounding the data costs.
+
+In float64 data are seen as they are; eigenvalues may lie `EDGE` outside the declared spectrum, as `predict` allows, and
+twice that is assumed. In float32 X, y and q are rounded first. Then singular values move by at most ‖ΔX‖, and with
+A = XᵀX + αI, w = A⁻¹Xᵀy and the same with primes for rounded data,
+
+    w' − w = A'⁻¹(ΔXᵀ(y − Xw) + X'ᵀ(Δy − ΔX w)),       |y − Xw| ≤ |y|,  |w| ≤ max √μ/λ |y|,
+
+for αw = Xᵀ(y − Xw): exact, not to first order.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from attnfun.certify.rounding import ROUNDOFF, TINY
+from attnfun.certify.view import Undecided
+from attnfun.kinds.in_context.target import EDGE, InContextTask
+
+SAFE = 1 + 1e-9  # bounds are computed in float64 from positive terms
+
+
+@dataclass(frozen=True)
+class SeenClass:
+    """The class of prompts as the network sees it (float32: rounded), and what that rounding costs."""
+
+    N: int
+    d: int
+    alpha: float
+    low: float
+    high: float
+    row: float
+    y_entry: float
+    q: float
+    y: float
+    input: float
+
+    @property
+    def top(self) -> float:
+        """The largest eigenvalue of XᵀX."""
+        return (self.high - self.alpha) * SAFE
+
+
+def seen(task: InContextTask, dtype: str) -> SeenClass:
+    N, d, alpha, u = task.examples, task.dim, task.shift, ROUNDOFF[dtype]
+    edge = 2 * EDGE * task.spectrum[1]
+    low, high = task.spectrum[0] - edge, task.spectrum[1] + edge
+    q, y = math.sqrt(d) * task.query_range * SAFE, math.sqrt(N) * task.y_range * SAFE
+    row = min(math.sqrt(d) * task.x_range, math.sqrt(max(high - alpha, 0.0))) * SAFE
+    if not (low > 0 and low >= alpha - edge):
+        raise Undecided("the spectrum reaches 0")
+    if dtype == "float64":
+        return SeenClass(N, d, alpha, low, high, row, task.y_range, q, y, 0.0)
+    tiny = TINY[dtype]
+    move = (u * math.sqrt(d * max(high - alpha, 0.0)) + math.sqrt(N * d) * tiny) * SAFE
+    before = gain(low, high, alpha)
+    small = max(math.sqrt(max(low - alpha, 0.0)) - move, 0.0) ** 2 + alpha
+    large = (math.sqrt(max(high - alpha, 0.0)) + move) ** 2 + alpha
+    if not small > 0:
+        raise Undecided("rounding the data may take the spectrum to 0")
+    after = gain(small, large, alpha)
+    w = y * before
+    change = move * y / small + after * (u * y + math.sqrt(N) * tiny + move * w)
+    lost = ((u * q + math.sqrt(d) * tiny) * (w + change) + q * change) * SAFE
+    up = (1 + 2 * u) * SAFE
+    row = min(row * up, math.sqrt(large - alpha) * up)
+    return SeenClass(N, d, alpha, small / up, large * up, row, task.y_range * up, q * up, y * up, lost)
+
+
+def gain(low: float, high: float, alpha: float) -> float:
+    """max √(λ − α)/λ over [low, high]; its only stationary point is 2α."""
+    peak = min(max(low, 2 * alpha), high)
+    return max(math.sqrt(max(lam - alpha, 0.0)) / lam for lam in (low, peak, high)) * SAFE

@@ -1,0 +1,57 @@
+"""LexicographicHead: the view of a model that picks the best key of a grid."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnfun.errors import InvalidRequest
+from attnfun.kinds.lexicographic.prove import BETA, is_single, proof, winner_weight
+from attnfun.kinds.lexicographic.target import MOST_KEYS, BestKey
+from attnfun.limits.grids import GridLimits, grid_limits
+from attnfun.model import Model
+from attnfun.network import TokenNetwork, TokenTransformer
+
+
+class LexicographicHead(Model[BestKey, TokenNetwork | TokenTransformer]):
+    """(n, coordinates) whole numbers from 0 to levels − 1 → the best of them, by attention over n tokens."""
+
+    @property
+    def network(self) -> TokenNetwork | TokenTransformer:
+        return self.weights
+
+    @property
+    def levels(self) -> int:
+        return self.target.levels
+
+    @property
+    def limits(self) -> GridLimits:
+        """Which grids this dtype holds."""
+        return grid_limits(self.dtype, self.target.coordinates, self.target.levels)
+
+    @property
+    def method(self) -> str:
+        """What made it: "one head", "cascade", or "train"."""
+        return "train" if self.trained else str(self.story.get("construction", ""))
+
+    def tokens(self, keys: ArrayLike) -> NDArray[np.float64]:
+        """(n, width): the keys as the network, here and in torch, reads them."""
+        return self.target.encode(self.weights, keys)[0][0]
+
+    def exact(self, keys: ArrayLike) -> NDArray[np.float64]:
+        """The best key itself."""
+        return self.target.exact(keys)
+
+    @property
+    def most_keys(self) -> int:
+        return MOST_KEYS[self.dtype]
+
+    def winner_weight(self, n: int) -> float:
+        """A lower bound of the weight that the best of n keys gets, in real arithmetic."""
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= self.most_keys:
+            raise InvalidRequest(f"n={n!r:.40}: a number of keys from 1 to {self.most_keys:,}")
+        found = proof(self.target, self.weights)
+        if found.reason is not None:
+            raise InvalidRequest(f"nothing is proved of these weights: {found.reason}")
+        single = is_single(self.weights)
+        return winner_weight(self.levels, self.target.coordinates, BETA[self.dtype][not single], int(n), single)

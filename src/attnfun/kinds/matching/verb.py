@@ -1,0 +1,89 @@
+"""`matching`: tokens that find their partners mod M by softmax attention."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from attnfun.certify import Certificate
+from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.kinds.matching.target import MOST_TOKENS, Matches
+from attnfun.kinds.matching.view import Matching
+from attnfun.language.numbers import whole_number
+from attnfun.network.network import DTYPES
+from attnfun.search import Goal, Proposal, Proposals, search
+
+EPS = 0.2
+"""What `matching` asks for: at least 1 − EPS on a match, at most EPS otherwise."""
+_DOUBLINGS = 24
+
+
+def matching(
+    tokens: int, modulus: int, order: int = 2, *, self_allowed: bool = True, dtype: str = "float64"
+) -> Matching:
+    """A network that finds pairs (order 2) or triples (order 3) summing to 0 mod `modulus` among up to `tokens` tokens.
+
+    Proved, rounding included: at least 0.8 on a match, at most 0.2 otherwise. `self_allowed=False` (pairs only): a
+    token is no partner of itself. Raises Infeasible, with the largest modulus, where the dtype cannot tell 0 from ±1.
+    """
+    N = whole_number("tokens", tokens, 1)
+    M = whole_number("modulus", modulus, 2)
+    if order not in (2, 3):
+        raise InvalidRequest(f"order={order!r}: 2 for pairs, 3 for triples")
+    if order == 3 and not self_allowed:
+        raise InvalidRequest("self_allowed=False is for pairs: a softmax over pair tokens does not know which is whose")
+    if dtype not in DTYPES:
+        raise InvalidRequest(f"dtype={dtype!r}: {' or '.join(DTYPES)}")
+    most = MOST_TOKENS[order]
+    if most < N:
+        nearest = {"tokens": most}
+        raise Infeasible(f"tokens={N:,}: attention over {N**order:,} products is not run here", nearest)
+    target = Matches(N, M, int(order), bool(self_allowed))
+    found = _found(target, dtype)
+    if found is None:
+        largest = _largest_modulus(target, dtype)
+        reason = f"modulus={M:,}: rounding in {dtype} blurs a sum of 0 with one of ±1 for {N} tokens"
+        raise Infeasible(reason, {"modulus": largest} if largest else None)
+    proposal, certificate = found
+    return Matching(target, proposal.weights, certificate, {"eps": EPS, "dtype": dtype}, proposal.told)
+
+
+def _found(target: Matches, dtype: str) -> tuple[Proposal, Certificate] | None:
+    try:
+        return search(target, _proposals(target, dtype), Goal(EPS), lambda _text: None)
+    except Infeasible:
+        return None
+
+
+def _proposals(target: Matches, dtype: str) -> Proposals:
+    """The theorem's scale, and twice that, and so on."""
+    from attnfun.kinds.matching.build_pairs import least_scale, match2
+    from attnfun.kinds.matching.build_triples import match3
+
+    N, M, order = target.tokens, target.modulus, target.order
+    if M >= 1 << 60:
+        return
+    scale = least_scale(N ** (order - 1), M)
+    for _ in range(_DOUBLINGS):
+        if not scale < 2.0**100:
+            return
+        if order == 2:
+            network = match2(N, M, scale=scale, self_allowed=target.self_allowed, dtype=dtype)
+        else:
+            network = match3(N, M, scale=scale, dtype=dtype)
+        yield Proposal(network, f"match{order}")
+        scale *= 2
+
+
+def _largest_modulus(target: Matches, dtype: str) -> int | None:
+    """A modulus that is proved while the next one is not, by bisection below the one that is not."""
+
+    def works(modulus: int) -> bool:
+        return _found(replace(target, modulus=modulus), dtype) is not None
+
+    low, high = 2, target.modulus
+    if not works(low):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2 if high < 4 * low else 2 * low
+        low, high = (middle, high) if works(middle) else (low, middle)
+    return low

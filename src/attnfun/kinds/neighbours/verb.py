@@ -1,0 +1,237 @@
+"""`neighbours`: networks that find the furthest or nearest of points on a sphere."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.kinds.neighbours.build import METHODS, biased, full_rank, majority_vote, random_heads, scores, tally
+from attnfun.kinds.neighbours.prediction import Prediction
+from attnfun.kinds.neighbours.target import MOST_POINTS, WHICH, PointsOnSphere
+from attnfun.kinds.neighbours.view import Neighbours
+from attnfun.language.numbers import positive_or_none, whole_number
+from attnfun.limits.separation.rank import MOST_DIM
+from attnfun.network import TokenNetwork
+from attnfun.search import Goal, Proposal, Proposals, certified, one_thread, search
+
+MOST_HEADS = 20_000
+_MOST_PARAMETERS = 2 * 10**8
+_DEFAULT_EPS = 1e-3
+_TRIES = 6
+_DRAWN = ("majority_vote", "random_heads")  # what is said of them is computed, not proved
+Made = tuple[dict[str, Any], TokenNetwork, Prediction]
+
+
+def neighbours(
+    dim: int,
+    points: int = 3,
+    method: str = "full_rank",
+    *,
+    eps: float | None = None,
+    heads: int | None = None,
+    rank: int = 1,
+    which: str = "furthest",
+    beta: float | None = None,
+    sampler: str = "same",
+    bias: float = 0.0,
+    seed: int = 0,
+) -> Neighbours:
+    """A softmax-attention network that finds the furthest or nearest of `points` points on the sphere in R^dim.
+
+    | method | what | points | set by |
+    | --- | --- | --- | --- |
+    | "full_rank" | one head of rank dim; every point is a query | any | eps or beta |
+    | "scores" | two layers of rank-1 heads; the last point is the query | any | eps or beta |
+    | "tally" | two layers, dim rank-1 heads | 3 | eps or beta |
+    | "majority_vote" | two layers, votes of random rank-1 heads | 3 | eps (in the mean over draws) or heads (odd) |
+    | "random_heads" | one layer, heads of rank `rank`, `sampler` "same", "independent" or "compromise" | 3 | heads |
+    | "biased" | the sign of ⟨z, y⟩ − `bias`, one head | 2 | eps or beta |
+
+    `points` counts the query. `eps` bounds E|target − output|² for independent uniform points (E|target|² = 1): proved,
+    but for two methods. For "random_heads" it is computed (those of rank 1 are hard, their error in closed form). For
+    "majority_vote" it holds in the mean over draws of the directions, and the network made is one draw: its own error
+    may be above eps (`predicted.of`). The certificate of these two is measured. Raises Infeasible, with the nearest
+    request that would do, where eps is not reached.
+    """
+    asked = _Asked(
+        dim,
+        points,
+        method,
+        eps=eps,
+        heads=heads,
+        rank=rank,
+        which=which,
+        beta=beta,
+        sampler=sampler,
+        bias=bias,
+        seed=seed,
+    )
+    return asked.made()
+
+
+class _Asked:
+    """One request, checked; `made` gives the network."""
+
+    def __init__(
+        self,
+        dim: Any,
+        points: Any,
+        method: Any,
+        *,
+        eps: Any = None,
+        heads: Any = None,
+        rank: Any = 1,
+        which: Any = "furthest",
+        beta: Any = None,
+        sampler: Any = "same",
+        bias: Any = 0.0,
+        seed: Any = 0,
+    ) -> None:
+        self.method = method.replace("-", "_") if isinstance(method, str) else method
+        if self.method not in METHODS:
+            raise InvalidRequest(f"method={method!r}: write one of {', '.join(METHODS)}")
+        if which not in WHICH:
+            raise InvalidRequest(f"which={which!r}: write furthest or nearest")
+        if sampler not in random_heads.SAMPLERS:
+            raise InvalidRequest(f"sampler={sampler!r}: write {', '.join(random_heads.SAMPLERS)}")
+        self.dim, self.points = whole_number("dim", dim, 3, MOST_DIM), whole_number("points", points, 2, MOST_POINTS)
+        fixed = {"biased": 2, "scores": None, "full_rank": None}.get(self.method, 3)
+        if fixed is not None and self.points != fixed:
+            raise InvalidRequest(f"points={points}: {self.method} takes {fixed}, the query included")
+        if fixed is None and self.points < 3:
+            raise InvalidRequest(f"points={points}: one candidate leaves nothing to choose; at least 3")
+        self.eps, self.beta = positive_or_none("eps", eps), positive_or_none("beta", beta)
+        self.heads = None if heads is None else whole_number("heads", heads, 1, MOST_HEADS)
+        self.rank, self.seed = whole_number("rank", rank, 1, self.dim), whole_number("seed", seed, 0)
+        if isinstance(bias, bool) or not isinstance(bias, (int, float)) or not -1 < bias < 1:
+            raise InvalidRequest(f"bias={bias!r}: a half-space that cuts the sphere has -1 < bias < 1")
+        self.bias, self.which, self.sampler = float(bias), which, sampler
+        self._belong(bias != 0, "bias", "biased")
+        self._belong(heads is not None, "heads", "majority_vote", "random_heads")
+        self._belong(rank != 1 or sampler != "same", "rank and sampler", "random_heads")
+        self._belong(beta is not None, "beta", "full_rank", "scores", "tally", "biased")
+        if self.beta is not None and self.eps is not None:
+            raise InvalidRequest("give eps or beta, not both: eps decides beta")
+        if self.beta is not None and self.beta > full_rank.MOST_BETA:
+            raise InvalidRequest(f"beta={beta!r}: at most {full_rank.MOST_BETA:g}")
+
+    def _belong(self, given: bool, what: str, *methods: str) -> None:
+        if given and self.method not in methods:
+            raise InvalidRequest(f"{what}: for {' and '.join(methods)}, not for {self.method}")
+
+    @property
+    def nearest(self) -> bool:
+        return bool(self.which == "nearest")
+
+    @property
+    def target(self) -> PointsOnSphere:
+        bias = self.bias if self.method == "biased" else None
+        return PointsOnSphere(self.dim, self.points, self.which, self.method == "full_rank", bias)
+
+    def made(self) -> Neighbours:
+        target, goal, drawn = self.target, Goal(self.eps, 2.0), self.method in _DRAWN
+        if self.eps is None or drawn:
+            found = next(self._proposals())
+            reached = found.story["predicted"]["error"]
+            if self.eps is not None and not reached <= self.eps:
+                why = f"{self.method} in dimension {self.dim} does not reach eps={self.eps:g}"
+                raise Infeasible(why, nearest={"eps": _up(reached)})
+            with one_thread():  # as `verify` measures
+                certificate = certified(target, found.weights, goal, found.construction)
+        else:
+            found, certificate = search(target, self._proposals(), goal, lambda _text: None)
+        story = found.told
+        asked = {"eps": self.eps, "seed": self.seed, **story.pop("request")}
+        return Neighbours(target, found.weights, certificate, asked, story)
+
+    def _proposals(self) -> Proposals:
+        """The network of the request; for an eps that its proof misses a colder one, as the roundings of stored numbers
+        that were left out when it was chosen may ask for.
+        """
+        share = 1.0
+        for _ in range(_TRIES):
+            request, network, predicted = getattr(self, f"_{self.method}")(
+                _DEFAULT_EPS if self.eps is None else share * self.eps
+            )
+            yield Proposal(network, self.method, {"request": request, "predicted": predicted.to_json()})
+            share *= 0.99
+
+    def _fits(self, parameters: int) -> None:
+        if parameters > _MOST_PARAMETERS:
+            raise Infeasible(f"{self.method} in dimension {self.dim} would have {parameters:,} parameters: too many")
+
+    def _full_rank(self, eps: float) -> Made:
+        width = self.dim + (self.points if self.nearest else 0)
+        self._fits(3 * width * width)
+        beta = self.beta or full_rank.beta_for(self.dim, self.points, eps, self.nearest)
+        network = full_rank.build(self.dim, self.points, beta, self.nearest)
+        return {"beta": beta}, network, full_rank.predict(self.dim, self.points, beta, self.nearest)
+
+    def _scores(self, eps: float) -> Made:
+        self._fits(2 * self.dim * 4 * (2 * self.dim + 3))
+        beta = self.beta or scores.beta_for(self.dim, self.points, eps)
+        if not math.isfinite(beta):
+            raise Infeasible(f"eps={eps:g} needs scores finer than {scores.SCORE_ERROR:g}; full_rank does without")
+        return (
+            {"beta": beta},
+            scores.build(self.dim, self.points, beta, self.nearest),
+            scores.predict(self.dim, self.points, beta),
+        )
+
+    def _tally(self, eps: float) -> Made:
+        self._fits(self.dim * 4 * (2 * self.dim + 2))
+        beta = self.beta or tally.beta_for(self.dim, eps)
+        if beta < tally.LEAST_BETA:
+            nearest = {"eps": _up(tally.predict(self.dim, tally.LEAST_BETA).proved)}
+            raise Infeasible(f"eps={eps:g} needs beta={beta:.2g}, which rounding drowns", nearest=nearest)
+        return {"beta": beta}, tally.build(self.dim, beta, self.nearest), tally.predict(self.dim, beta)
+
+    def _majority_vote(self, _eps: float) -> Made:
+        heads = self.heads
+        if heads is None and self.eps is not None:
+            heads = majority_vote.heads_for(self.dim, self.eps, MOST_HEADS)
+            if heads is None:
+                reached = majority_vote.predict(self.dim, MOST_HEADS - 1).error
+                raise Infeasible(
+                    f"eps={self.eps:g} takes about {self.dim / self.eps**2:.2g} votes, more than {MOST_HEADS:,}",
+                    nearest={"eps": _up(reached)},
+                )
+        heads = self.dim**2 | 1 if heads is None else heads
+        if heads % 2 == 0:
+            raise InvalidRequest(f"heads={heads}: an odd number of votes is needed, or they may be even")
+        if heads > MOST_HEADS:
+            raise Infeasible(f"{heads:,} votes are more than {MOST_HEADS:,}", nearest={"heads": MOST_HEADS - 1})
+        self._fits(heads * 6 * (2 * self.dim + 4))
+        network = majority_vote.build(self.dim, heads, self.nearest, self.seed)
+        return {"heads": heads}, network, majority_vote.predict(self.dim, heads)
+
+    def _random_heads(self, _eps: float) -> Made:
+        heads = self.heads or self.dim
+        self._fits(2 * heads * (2 * self.dim + 2) * (self.dim + self.rank + 1))
+        if self.sampler == "compromise" and self.rank != 1:
+            raise InvalidRequest("sampler='compromise' is for rank 1: an angle between two directions")
+        hard = self.rank == 1
+        if hard:
+            found = random_heads.hard_heads(self.dim, heads, self.sampler, self.seed)
+        else:
+            found = random_heads.soft_heads(self.dim, self.rank, heads, self.sampler, self.seed)
+        request = {"heads": heads, "rank": self.rank, "sampler": self.sampler}
+        predicted = random_heads.predict(self.dim, found, hard)
+        return request, random_heads.build(self.dim, found, self.nearest), predicted
+
+    def _biased(self, eps: float) -> Made:
+        beta = self.beta or biased.beta_for(self.dim, eps)
+        if beta > full_rank.MOST_BETA:
+            least = biased.predict(self.dim, self.bias, full_rank.MOST_BETA).proved
+            raise Infeasible(f"eps={eps:g} needs beta above {full_rank.MOST_BETA:g}", nearest={"eps": _up(least)})
+        network = biased.build(self.dim, self.bias, beta)
+        return {"beta": beta, "bias": self.bias}, network, biased.predict(self.dim, self.bias, beta)
+
+
+def _up(value: float | None) -> float | None:
+    """Two digits, rounded up."""
+    if value is None or not (math.isfinite(value) and value > 0):
+        return None
+    digits = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return math.ceil(value / digits) * digits

@@ -1,0 +1,126 @@
+"""Adaptive cross approximation: slices of the relation through pivots, where no grid of coefficients is in reach.
+
+Statement: with pivots X, Y and M = r(X, Y) invertible, r_k(x, y) = r(x, Y) M⁻¹ r(X, y) has rank k and equals r wherever
+x ∈ X or y ∈ Y. The next pivot is the largest residual on sets of candidates; where fresh points show more than ε their
+worst ones become candidates, and pivoting goes on.
+Source: Bebendorf 2000 (adaptive cross approximation), Goreinov, Tyrtyshnikov and Zamarashkin 1997 (skeletons); for a
+symmetric positive relation this is pivoted Cholesky, with pivots on the diagonal.
+Derivation: subtracting R[:, j] R[i, :]/R[i, j] from the table R makes row i and column j vanish and takes 1 off its
+rank. M⁻¹ is split as A Bᵀ by the singular value decomposition of M (symmetric: by its eigenvalues), so that the two
+sides are scaled alike.
+Size: k pivots a side and two k × k matrices, whatever the number of variables. Bound: none. The error is measured
+(`certify.relation_sampled`), never proved: a spike between the points is not seen.
+Failure mode: kinks in many variables need thousands of pivots; past MOST_RANK it is refused with what was measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from attnfun.errors import Infeasible
+from attnfun.network.head import Array
+from attnfun.kinds.relation.slices import Cut, Slices
+from attnfun.language.domain import Box
+from attnfun.kinds.relation.target import Relation
+
+MOST_RANK = 600
+_CANDIDATES = 700  # a side
+_ROUNDS = 12
+Worst = Callable[[Slices, int], tuple[float, Array, Array]]
+
+
+def cross_features(relation: Relation, eps: float, signed: bool, least: int, worst: Worst) -> tuple[Slices, float]:
+    """(slices of at least `least` features measured within eps, their measured error).
+
+    `worst(slices, seed)` measures on fresh points: (error, worst left points, worst right points).
+    """
+    X, Y = candidates(relation.left, 0), candidates(relation.right, 1)
+    if relation.symmetric:
+        Y = X
+    goal, best = 0.5 * eps, math.inf
+    for round_ in range(_ROUNDS):
+        rows, columns = pivots(relation, X, Y, goal, least, signed)
+        made = slices_of(relation, rows, columns, signed)
+        error, more_x, more_y = worst(made, round_ + 1)
+        best = min(best, error)
+        if error <= 0.9 * eps and made.rank >= least:
+            return made, error
+        if len(rows) >= MOST_RANK:
+            break
+        if relation.symmetric:
+            more_x = more_y = np.concatenate([more_x, more_y])
+        X, Y = np.concatenate([X, more_x]), np.concatenate([Y, more_y])
+        goal *= 0.6
+    raise Infeasible(
+        f"cross: the error measured at rank {made.rank} is {best:.3g}, above eps={eps:.3g}",
+        {"eps": float(f"{best * 1.3:.2g}"), "method": "cross"} if math.isfinite(best) else None,
+    )
+
+
+def candidates(box: Box, seed: int) -> Array:
+    """(n, variables) Chebyshev-Lobatto points in few variables, corners, edges and random points."""
+    rng = np.random.default_rng(seed)
+    Z = box.probe(_CANDIDATES, rng)
+    per = {1: 200, 2: 17, 3: 7}.get(box.dim, 0)
+    if per:
+        line = (1 - np.cos(np.arange(per) * np.pi / (per - 1))) / 2
+        grid = np.stack([g.ravel() for g in np.meshgrid(*[line] * box.dim, indexing="ij")], axis=1)
+        Z = np.concatenate([box.low_array + (box.high_array - box.low_array) * grid, Z])
+    Z = np.clip(Z, box.low_array, box.high_array)
+    return Z if len(Z) <= 2 * _CANDIDATES else Z[: 2 * _CANDIDATES]
+
+
+def pivots(relation: Relation, X: Array, Y: Array, goal: float, least: int, signed: bool) -> tuple[Array, Array]:
+    """Pivot points (k, left), (k, right): largest residuals of the table on the candidates, down to `goal`."""
+    R = relation.table(X, Y)
+    if not np.isfinite(R).all():
+        raise Infeasible("cross: the relation is not finite at some of its candidates")
+    floor = 64 * np.finfo(np.float64).eps * float(np.abs(R).max())
+    diagonal = relation.symmetric and not signed
+    rows: list[int] = []
+    columns: list[int] = []
+    while len(rows) < min(MOST_RANK, *R.shape):
+        if diagonal:
+            i = j = int(np.argmax(np.abs(np.diagonal(R))))
+        else:
+            i, j = (int(v) for v in np.unravel_index(int(np.argmax(np.abs(R))), R.shape))
+        size = abs(float(R[i, j]))
+        if not size > floor or (size <= goal and len(rows) >= least):
+            break
+        rows.append(i)
+        columns.append(j)
+        R = R - np.outer(R[:, j] / R[i, j], R[i])
+    if not rows:
+        rows, columns = [0], [0]
+    if relation.symmetric:
+        both = sorted({*rows, *columns})
+        return X[both], X[both]
+    return X[rows], Y[columns]
+
+
+def slices_of(relation: Relation, rows: Array, columns: Array, signed: bool) -> Slices:
+    """The features of given pivots: M⁻¹ = A Bᵀ, singular values below rounding left out."""
+    M = relation.table(rows, columns)
+    tiny = 16 * len(M) * np.finfo(np.float64).eps
+    names = relation.left.names, relation.right.names
+    ends = (relation.left.low_array, relation.left.high_array), (relation.right.low_array, relation.right.high_array)
+    about = relation.graph, names
+    if relation.symmetric:
+        values, vectors = np.linalg.eigh((M + M.T) / 2)
+        kept = (np.abs(values) if signed else values) > tiny * np.abs(values).max()
+        if not kept.any():
+            zero = np.zeros((len(M), 1))
+            return Slices(*about, Cut(rows, zero), None, *ends, np.ones(1))
+        A = vectors[:, kept] / np.sqrt(np.abs(values[kept]))
+        signs = np.where(values[kept] < 0, -1.0, 1.0)
+        return Slices(*about, Cut(rows, A), None, *ends, signs)
+    a, s, b = np.linalg.svd(M)
+    kept = s > tiny * s[0]
+    if not kept.any():
+        zero = np.zeros((len(M), 1))
+        return Slices(*about, Cut(columns, zero), Cut(rows, zero), *ends)
+    root = 1 / np.sqrt(s[kept])
+    return Slices(*about, Cut(columns, b.T[:, kept] * root), Cut(rows, a[:, kept] * root), *ends)

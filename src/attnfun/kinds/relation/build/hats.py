@@ -1,0 +1,74 @@
+"""Hats: broken lines through a table of the relation, as ReLU units of one variable a side.
+
+Statement: with nodes z_k, w_l and hat functions, r ≈ Σ_kl hat_k(x) R_kl hat_l(y), R = r(z, w), factored as P Qᵀ; the
+columns of P and Q are values of broken lines, and all features of a side share the same hidden units relu(x − z).
+Source: piecewise linear interpolation; units side by side as in Altabaa and Lafferty, arXiv 2402.08856, who count them
+by Barron's theorem.
+Derivation: interpolating a kink is wrong to one side, by up to L h/2, so a constant, one feature, halves the error:
+L h/4, and 1 + L/(4ε) nodes for |x − y|. Truncation and interpolation share ε freely, because the residual of both is
+looked at on a grid four times as fine as the nodes.
+Size: nodes − 2 units and `rank` features a side. Bound: `certify.relation_hats`.
+Failure mode: one variable a side; past MOST_NODES nodes it is refused.
+Example: abs(x − y) on [0, 1]² at 1e-2: some thirty features.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attnfun.kinds.relation.build.voronoi import factors
+from attnfun.errors import Infeasible
+from attnfun.kinds.relation.cells import Cells, CellSide
+from attnfun.kinds.relation.form import Ends
+from attnfun.network.head import Array
+from attnfun.kinds.relation.towers import Keys
+from attnfun.language.domain import Box
+from attnfun.kinds.relation.target import Relation
+
+MOST_NODES = 500
+_FINE = 4
+
+
+def hat_towers(relation: Relation, nodes: int, error: float, signed: bool) -> Cells:
+    """Broken lines through `nodes` nodes a side, of the fewest features within `error` on a fine grid."""
+    zx, zy = (_nodes(box, nodes) for box in (relation.left, relation.right))
+    fx, W = _fine(zx)
+    fy, V = _fine(zy)
+    R, fine = relation.table(zx[:, None], zy[:, None]), relation.table(fx[:, None], fy[:, None])
+    P, Q, signs = factors(R, error, relation.symmetric, signed, fine, W, V)
+    ends = [(b.low_array, b.high_array) for b in (relation.left, relation.right)]
+    first = _units(zx, P, ends[0])
+    return Cells(first, signs=signs) if signs is not None else Cells(first, _units(zy, Q, ends[1]))
+
+
+def smallest(relation: Relation) -> float:
+    """The error on a fine grid that the most nodes leave, all features taken."""
+    zx, zy = (_nodes(box, MOST_NODES) for box in (relation.left, relation.right))
+    fx, W = _fine(zx)
+    fy, V = _fine(zy)
+    rest = relation.table(fx[:, None], fy[:, None]) - W @ relation.table(zx[:, None], zy[:, None]) @ V.T
+    return float(np.abs(rest).max())
+
+
+def _nodes(box: Box, nodes: int) -> Array:
+    return np.linspace(box.low[0], box.high[0], nodes)
+
+
+def _fine(z: Array) -> tuple[Array, Array]:
+    """Points four times as fine as the nodes, and the hat functions there: (points,), (points, nodes)."""
+    x = np.interp(np.arange(_FINE * (len(z) - 1) + 1) / _FINE, np.arange(len(z)), z)
+    place = np.minimum(np.arange(len(x)) // _FINE, len(z) - 2)
+    share = (x - z[place]) / (z[place + 1] - z[place])
+    W = np.zeros((len(x), len(z)))
+    W[np.arange(len(x)), place] = 1 - share
+    W[np.arange(len(x)), place + 1] += share
+    return x, W
+
+
+def _units(z: Array, P: Array, box: Ends) -> CellSide:
+    """Units whose broken lines go through (z_k, P_k)."""
+    slopes = np.diff(P, axis=0) / np.diff(z)[:, None]
+    if len(z) < 3:
+        raise Infeasible("hats: at least three nodes are needed")
+    key, lines = Keys(1.0, 0.0, np.ones(len(z) - 2), -z[1:-1]), np.stack([slopes[0], P[0] - slopes[0] * z[0]])
+    return CellSide((key,), np.diff(slopes, axis=0), box, lines)

@@ -1,0 +1,108 @@
+"""Towers of ReLU units in several variables: factors as broken lines, products by squares.
+
+Statement: a b = ((a + b)² − (a − b)²)/4 with both squares as one broken line (`network.relu_products`); factors of one
+variable by `unary.spline`, their affine parts as two more units.
+Source: products by squares of broken lines, Yarotsky 2017; the ReLU spline walk for the factors.
+Size: a factor ¼ ∫ √|φ''|/√E units, a product about 4/√E; layers: one, and one a further factor.
+Bound: `certify.relu_products`, from the stored units. Failure mode: factors of several variables that belong together.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from attnfun.kinds.function.build.compose_mlp import MOST_UNITS
+from attnfun.kinds.function.build.unary.spline import SplineFit, fit_spline, growth
+from attnfun.errors import Infeasible
+from attnfun.kinds.relation.features import Features, Index, polynomial_graph
+from attnfun.network.head import Array
+from attnfun.kinds.relation.relu_products import chain, parents
+from attnfun.kinds.relation.towers import Keys, Squares, TowerWeights, distinct, places_of
+
+_MOST = 12  # the finest template has 2^12 units a side
+_MOST_UNITS = 300_000
+
+
+def relu_product_tower(features: Features, side: str, tolerance: float) -> TowerWeights:
+    """Units, templates and products with every column within about `tolerance` and every product likewise."""
+    low, high = features.left_box if side == "left" else features.right_box
+    blocks = chain(features, side)
+    if any(len(places_of(features, side, (b,))) > 1 for b in blocks):
+        raise Infeasible("realise='mlp': factors of several variables that belong together", {"realise": "attention"})
+    keys: dict[int, Keys] = {}
+    values, sups = [], []
+    for b in blocks:
+        (v,) = places_of(features, side, (b,))
+        P = features.blocks[b].left if side == "left" else features.blocks[b].right
+        used = np.unique(features.selection[:, b])
+        keys[v], own = _factor(P, used, float(low[v]), float(high[v]), tolerance)
+        values.append(own)
+        nodes = np.cos(np.linspace(0, np.pi, 8 * len(P) + 1))
+        sups.append(1.01 * np.abs(np.polynomial.chebyshev.chebval(nodes, P)).max(axis=1) + 2 * tolerance)
+    sizes = sups[0][distinct(features, blocks[:1])[0][:, 0]]
+    steps, finest, total = [], 0, sum(map(len, values))
+    for k in range(1, len(blocks)):
+        parent, last = parents(features, blocks, k)
+        a, b = sizes[parent], sups[k][last]
+        reach = 2 * np.sqrt(a * b) * 1.001  # λ' a + b/λ' with λ' = √(b/a)
+        gain = reach * reach / 4
+        allowed = tolerance * np.maximum(a, b)
+        levels = np.ceil(0.5 * np.log2(np.maximum(gain / (4 * allowed), 1.0)))  # 2 gain E ≤ allowed, E = 4^−level/8
+        if not levels.max() <= _MOST:
+            raise Infeasible("realise='mlp': products this close need too many units", {"realise": "attention"})
+        finest = max(finest, int(levels.max()))
+        steps.append(np.stack([np.sqrt(b / a) / reach, np.sqrt(a / b) / reach, gain, levels]))
+        total += int(np.sum(4 * 2.0**levels))
+        sizes = a * b + 4 * allowed
+    if total > _MOST_UNITS:
+        raise Infeasible(f"realise='mlp': {total:,} ReLU units are out of reach", {"realise": "attention"})
+    templates = tuple(_square(level) for level in range(finest + 1))
+    every = range(len(low))
+    return TowerWeights(tuple(keys[v] for v in every), tuple(values), squares=Squares(templates, tuple(steps)))
+
+
+def _square(level: int) -> Array:
+    """(3, 2n) units of u² − constant on [−1, 1], n = 2^level pieces of width h a side, within h²/8: E = 4^−level/8.
+
+    Slopes are those of chords; breakpoints 0, h, 2h, …: at 0 both units speak outward.
+    """
+    n = 2**level
+    places = np.arange(n) / n
+    rise = np.full(n, 2 / n)  # chord slopes 1/n, 3/n, …
+    rise[0] = 1 / n
+    slopes = np.r_[np.ones(n), -np.ones(n)]
+    return np.stack([slopes, np.r_[-places, -places], np.r_[rise, rise]])
+
+
+def _factor(P: Array, used: Index, low: float, high: float, tolerance: float) -> tuple[Keys, Array]:
+    """The units of one variable, and values (units, columns): broken lines, then relu(x − low) and relu(1)."""
+    slopes, biases, parts = [], [], []
+    lines = np.zeros((2, P.shape[-1]))
+    for c, fit in zip(used, broken_lines(P, used, low, high, tolerance), strict=True):
+        own = np.zeros((fit.keys, P.shape[-1]))
+        own[:, c] = fit.values
+        lines[:, c] = fit.slope, fit.offset + fit.slope * low
+        slopes.append(fit.slopes)
+        biases.append(fit.biases)
+        parts.append(own)
+    slopes.append(np.array([1.0, 0.0]))
+    biases.append(np.array([-low, 1.0]))
+    return Keys(1.0, 0.0, np.concatenate(slopes), np.concatenate(biases)), np.concatenate([*parts, lines])
+
+
+def broken_lines(P: Array, used: Index, low: float, high: float, tolerance: float) -> list[SplineFit]:
+    """Units for every used column; Infeasible, before any is made, where together they would be too many."""
+    graphs = [polynomial_graph(P[:, c], low, high) for c in used]
+    units = sum(growth(graph, low, high)(tolerance) for graph in graphs)
+    if not units <= 1.1 * MOST_UNITS:  # an estimate
+        nearest = {"eps": 2 * tolerance * (units / MOST_UNITS) ** 2} if math.isfinite(units) else None
+        raise Infeasible(f"about {units:,.0f} ReLU units would be needed, more than {MOST_UNITS:,}", nearest)
+    return [fit_spline(graph, low, high, tolerance) for graph in graphs]
+
+
+def usable(low: float, high: float) -> bool:
+    """Can breakpoints stand in the box? Not where its width is lost beside its place or beside 1."""
+    far = max(abs(low), abs(high))
+    return math.isfinite(far) and high - low > 1e-30 and far < 1e30 and high - low > 1e-9 * far

@@ -1,0 +1,265 @@
+"""Quantisation by soft Voronoi cells: r at pairs of centres, factored, in the values of two softmax heads.
+
+| symbol | meaning |
+| --- | --- |
+| v_i, w_j | centres of the cells of the left and of the right box, on product grids of widths h_k |
+| R_ij = r(v_i, w_j) | the table of the relation |
+| S = β h² | sharpness: logits β(2vx − v²), one softmax a variable |
+| c | a constant taken off the residual, the middle of its range: one feature more, up to half the error less |
+
+Statement: R ≈ P Qᵀ of rank k, φ(x) = Pᵀ p(x), ψ(y) = Qᵀ q(y) with the soft indicators p, q of the cells. For continuous
+r the error tends to the oscillation of r over half a cell on both sides, plus max_ij |R − P Qᵀ|_ij.
+Source: Altabaa and Lafferty, arXiv 2402.08856 (one-hot cells, R = PᵀQ); a continuous tower cannot be one-hot, so cells
+are soft here, and the walls between them are in the bound.
+Derivation: weights of a softmax are an average, so the score is an average of entries of P Qᵀ at cells near x and y.
+The factors are those of the singular value decomposition of R, or of r at fewer points with broken lines between (for
+one tower of the eigendecomposition, negative eigenvalues left out unless signs are allowed), cut where the largest
+*entry* of the residual, less c, is within its share.
+Size: Π_k (b_k − a_k)/h_k keys a side, h_k from the sampled oscillation; rank as it comes: more cells leave more of ε to
+the truncation, so rank falls as cells grow. Bound: `certify.relation_cells`.
+Failure mode: cells grow like (D L/2ε)^d a side for D variables in all. Refused before building, with the ε that fits.
+Example: abs(x − y) on [0, 1]² at 1e-2: 690 cells a side and some twenty-five features.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from attnfun.errors import Infeasible
+from attnfun.kinds.relation.cells import Cells, CellSide
+from attnfun.network.head import Array
+from attnfun.kinds.relation.towers import Keys
+from attnfun.language.domain import Box
+from attnfun.kinds.relation.target import Relation
+
+MOST_CELLS = 2_100  # a side: the table is decomposed
+MOST_PAIRS = 4_200_000
+_EXPONENT = 27.0  # λ assumed when choosing S; the checker chooses its own
+_U = 2.0**-53
+_SAMPLES = 3000
+_COARSER = (3, 5, 8)  # times as coarse as the cells: nodes of broken lines tried in place of the table's own columns
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """Cells of every left and right variable, and what they may leave of the error (sampled)."""
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        return math.prod(self.left), math.prod(self.right)
+
+    @property
+    def fits(self) -> bool:
+        left, right = self.counts
+        return max(left, right) <= MOST_CELLS and left * right <= MOST_PAIRS
+
+
+class Oscillation:
+    """The sampled change of a relation over half a cell, and how cells share it among the variables."""
+
+    def __init__(self, relation: Relation) -> None:
+        self.relation = relation
+        box = relation.joint
+        rng = np.random.default_rng(0)
+        Z = box.probe(_SAMPLES, rng)
+        Z = Z[rng.permutation(len(Z))[: _SAMPLES + 500]]
+        if relation.left.dim == relation.right.dim:  # relations are often roughest where both sides meet
+            half = len(Z) // 3
+            Z[:half, relation.left.dim :] = np.clip(
+                Z[:half, : relation.left.dim], relation.right.low_array, relation.right.high_array
+            )
+        self.points = Z
+        self.base = self._at(Z)
+        width = box.high_array - box.low_array
+        slopes = []
+        for k in range(box.dim):
+            moved = Z.copy()
+            moved[:, k] = np.where(Z[:, k] + 1e-3 * width[k] <= box.high[k], Z[:, k] + 1e-3 * width[k], box.high[k])
+            change = np.abs(self._at(moved) - self.base)
+            slopes.append(float(np.max(np.where(np.isfinite(change), change, 0.0))))
+        if relation.symmetric:
+            d = relation.left.dim
+            slopes = [max(a, b) for a, b in zip(slopes[:d], slopes[d:], strict=True)] * 2
+        top = max(slopes) or 1.0
+        self.shares = np.array([s / top for s in slopes])
+        corners = (np.arange(2**box.dim)[:, None] >> np.arange(box.dim)) & 1 if box.dim <= 6 else None
+        self.corners = rng.integers(0, 2, (24, box.dim)) if corners is None else corners
+
+    def _at(self, Z: Array) -> Array:
+        d = self.relation.left.dim
+        return self.relation.values(Z[:, :d], Z[:, d:])
+
+    def over(self, scale: float) -> float:
+        """The largest change from a centre to a corner of a cell of widths width_k/(scale · share_k), sampled."""
+        box = self.relation.joint
+        half = 0.5 * (box.high_array - box.low_array) / np.maximum(1.0, scale * self.shares)
+        worst = 0.0
+        for corner in self.corners:
+            Z = np.clip(self.points + np.where(corner == 1, half, -half), box.low_array, box.high_array)
+            change = np.abs(self._at(Z) - self.base)
+            worst = max(worst, float(np.max(np.where(np.isfinite(change), change, 0.0))))
+        return worst
+
+    def plan(self, error: float) -> CellPlan:
+        """The fewest cells whose sampled oscillation is within `error`; at most 10^9 a variable."""
+        low, high = 0.5, 1.0
+        while high < 1e9 and not self.over(high) <= error:
+            low, high = high, 4 * high
+        while high / low > (1.01 if self._plan(low).fits else 1.3):  # how far out of reach need not be known closely
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if self.over(middle) <= error else (middle, high)
+        return self._plan(high)
+
+    def _plan(self, scale: float) -> CellPlan:
+        counts = [max(1, math.ceil(scale * s - 1e-9)) for s in self.shares]
+        d = self.relation.left.dim
+        return CellPlan(tuple(counts[:d]), tuple(counts[d:]))
+
+    def smallest(self) -> float:
+        """The sampled oscillation over the smallest cells that can be built."""
+        scale = 1.0
+        while scale < 1e9 and self._plan(1.02 * scale).fits:
+            scale *= 1.02
+        return self.over(scale)
+
+
+def cell_towers(relation: Relation, plan: CellPlan, truncation: float, signed: bool, eps: float) -> Cells:
+    """Soft cells of `plan` with the fewest features whose table is within `truncation` of R in every entry."""
+    if not plan.fits:
+        raise Infeasible(f"voronoi: {plan.counts[0]:,} and {plan.counts[1]:,} cells are out of reach")
+    left, points = _grid(relation.left, plan.left, eps)
+    right, others = (left, points) if relation.symmetric else _grid(relation.right, plan.right, eps)
+    boxes = [(b.low_array, b.high_array) for b in (relation.left, relation.right)]
+    R = relation.table(points, others)
+    P, Q, signs = factors(R, truncation, relation.symmetric, signed)
+    for coarser in _COARSER:  # broken lines between fewer nodes often take fewer columns
+        (zx, W), (zy, V) = (
+            _coarse(box, counts, coarser) for box, counts in ((relation.left, plan.left), (relation.right, plan.right))
+        )
+        if max(len(zx), len(zy)) > len(R) // 2:
+            continue
+        try:
+            tried = factors(relation.table(zx, zy), truncation, relation.symmetric, signed, R, W, V)
+        except Infeasible:
+            continue
+        if tried[0].shape[1] < P.shape[1]:
+            P, Q, signs = W @ tried[0], V @ tried[1], tried[2]
+    first = CellSide(left, P.reshape(*plan.left, -1), boxes[0])
+    if signs is not None:
+        return Cells(first, signs=signs)
+    return Cells(first, CellSide(right, Q.reshape(*plan.right, -1), boxes[1]))
+
+
+def _grid(box: Box, counts: tuple[int, ...], eps: float) -> tuple[tuple[Keys, ...], Array]:
+    """Keys of every variable and the centres of all cells, (cells, variables)."""
+    keys, lines = [], []
+    for low, high, count in zip(box.low, box.high, counts, strict=True):
+        h = (high - low) / count
+        if not h**2 > 1e-300:
+            raise Infeasible(f"voronoi: cells of width {h:.3g} are too narrow: slopes are 2S/h²")
+        middle = low + (high - low) / 2
+        v: Array = (np.arange(count, dtype=np.float64) + 0.5) * h + (low - middle)
+        # walls of λ/2S cells against the rounding of logits of size S P²/4, and of queries far from 0
+        far = 1 + 2 * max(abs(low), abs(high)) / (high - low)
+        sharp = math.sqrt(max(eps, 1e-12) * _EXPONENT / (16 * _U * far * (count / 2 + 1) ** 2))
+        beta = float(np.clip(sharp, 64.0, 65536.0)) / h**2
+        keys.append(Keys(1.0, -middle, np.asarray(2 * beta * v), np.asarray(-beta * v * v)))
+        lines.append(np.clip(v + middle, low, high))
+    grid = np.stack([g.ravel() for g in np.meshgrid(*lines, indexing="ij")], axis=1)
+    return tuple(keys), grid
+
+
+def _coarse(box: Box, counts: tuple[int, ...], coarser: int) -> tuple[Array, Array]:
+    """(nodes, variables) of a grid `coarser` times as coarse as the cells, and its hats at the centres of all cells."""
+    lines, W = [], np.ones((1, 1))
+    for low, high, count in zip(box.low, box.high, counts, strict=True):
+        nodes = max(2, math.ceil(count / coarser))
+        place = np.clip((np.arange(count) + 0.5) / count * (nodes - 1), 0, nodes - 1)
+        hats = np.maximum(0.0, 1 - np.abs(place[:, None] - np.arange(nodes)))
+        W = np.kron(W, hats)
+        lines.append(np.clip(np.linspace(low, high, nodes), low, high))
+    return np.stack([g.ravel() for g in np.meshgrid(*lines, indexing="ij")], axis=1), W
+
+
+def factors(
+    R: Array,
+    truncation: float,
+    symmetric: bool,
+    signed: bool,
+    fine: Array | None = None,
+    left: Array | None = None,
+    right: Array | None = None,
+) -> tuple[Array, Array, Array | None]:
+    """(P, Q, signs): R ≈ P Qᵀ, a constant column last where it pays, of the fewest columns within `truncation`.
+
+    With `fine`, `left`, `right` it is |fine − left P Qᵀ rightᵀ| that is within it. `signs`: Q = P · signs (symmetric).
+    """
+    if not np.isfinite(R).all() or (fine is not None and not np.isfinite(fine).all()):
+        raise Infeasible("the relation is not finite at the points of its table")
+    signs: Array | None = None
+    if symmetric:
+        values, vectors = np.linalg.eigh((R + R.T) / 2)
+        order = np.argsort(-np.abs(values))
+        order = order if signed else order[values[order] > 0]
+        values, vectors = values[order], vectors[:, order]
+        signs = np.where(values < 0, -1.0, 1.0)
+        P = vectors * np.sqrt(np.abs(values))
+        Q = P * signs
+    else:
+        a, values, b = np.linalg.svd(R, full_matrices=False)
+        P, Q = a * np.sqrt(values), b.T * np.sqrt(values)
+    seen = P if left is None else left @ P, Q if right is None else right @ Q
+    k, c = _fewest(R if fine is None else fine, *seen, truncation, both=signed or not symmetric)
+    P, Q = P[:, :k], Q[:, :k]
+    if c != 0.0:
+        root = math.sqrt(abs(c))
+        P = np.column_stack([P, np.full(len(P), root)])
+        Q = np.column_stack([Q, np.full(len(Q), math.copysign(root, c))])
+    if not P.shape[1]:
+        P, Q = np.zeros((len(P), 1)), np.zeros((len(Q), 1))
+    if signs is not None:
+        signs = np.append(signs[:k], [math.copysign(1.0, c)] if c != 0.0 else [])
+        signs = signs if len(signs) else np.ones(1)
+    return P, Q, signs
+
+
+def _fewest(R: Array, P: Array, Q: Array, truncation: float, both: bool) -> tuple[int, float]:
+    """(k, c): the first k columns and the constant c (0: none) within `truncation` of R, of least k + (c ≠ 0).
+
+    `both`: c may have either sign; else it is not negative.
+    """
+
+    @cache
+    def tried(k: int) -> tuple[float, float, float]:
+        rest = R - P[:, :k] @ Q[:, :k].T
+        low, high = float(rest.min()), float(rest.max())
+        middle = (low + high) / 2
+        middle = middle if both else max(0.0, middle)
+        return max(high, -low), middle, max(high - middle, middle - low)
+
+    best: list[tuple[int, int, float]] = []
+    most = P.shape[1]
+    least = 0
+    for kind in (2, 0):  # with the constant first: without it no fewer columns do
+        low, high = least - 1, min(most, max(4, 2 * least))
+        while high < most and not tried(high)[kind] <= truncation:
+            low, high = high, min(most, 2 * high)
+        if not tried(high)[kind] <= truncation:
+            continue
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if tried(middle)[kind] <= truncation else (middle, high)
+        least = high
+        c = tried(high)[1] if kind == 2 else 0.0
+        best.append((high + (c != 0.0), high, c))
+    if not best:
+        raise Infeasible("the table of the relation has no factors that are near enough")
+    _, k, c = min(best)
+    return k, c

@@ -1,0 +1,202 @@
+"""Pairs of pieces: sup |r(x, y) − ⟨φ(x), ψ(y)⟩| for towers of ReLU units of one variable a side, kinks and all.
+
+Statement. Let φ, ψ be broken lines with stored breakpoints z_k, w_l (`network.cells` with lines; units relu(x − z)). On
+[z_k, z_{k+1}] × [w_l, w_{l+1}] the score is *bilinear*, with the corner values M_kl = ⟨φ(z_k), ψ(w_l)⟩. So
+
+    sup |r − ⟨φ, ψ⟩| = max_kl sup |r − B_kl| over the pair of pieces, B_kl the bilinear function of its four corners,
+
+rank, truncation and interpolation all in one. Each supremum is bounded by float64 intervals rounded outward: the range
+of r − B, and the mean-value form r(c) − B(c) + Σ (∂r − ∂B)(x − c) with Clarke's gradients of r over the box and those
+of B, which are linear in the other variable; boxes above the goal are halved along both axes.
+Rounding: M is computed in float64: φ at the breakpoints is off by γ_{n+6} Σ(sizes of its terms), inner products carry
+it on and add γ_{k+2}|F||G|; a bilinear function is moved by no more than its corners. The units computed in float64:
+`relu_rounding`, carried to the score by `towers.score_error`.
+Failure modes: units that do not read the variable itself with slope 1; several variables; more than 10^7 pairs.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from attnfun.certify.pieces import BrokenLine
+from attnfun.certify.relu_rounding import block_fits, block_rounding
+from attnfun.certify.rounding import gamma
+from attnfun.certify.view import Array, Undecided
+from attnfun.kinds.relation.cells import Cells
+from attnfun.kinds.relation.features import Index
+from attnfun.kinds.relation.prove_towers import score_error
+from attnfun.kinds.relation.target import Relation
+from attnfun.language import ArrayAlgebra, GradientAlgebra, Graph, run
+from attnfun.language.domain import Box
+from attnfun.language.intervals import Interval, IntervalAlgebra
+
+_U = 2.0**-53
+_CHUNK = 250_000
+_PAIRS = 10_000_000
+_HALVINGS = 8
+_BOXES = 3_000_000
+
+
+Ends = tuple[float, ...]
+
+
+def pieces_bound(relation: Relation, cells: Cells, goal: float | None) -> tuple[float, Ends, Ends]:
+    """(proved sup of |r − score| in real arithmetic, low and high ends of the pair of pieces where it is)."""
+    (zx, F, dF), (zy, G, dG) = (
+        _knots(cells, side, box) for side, box in (("left", relation.left), ("right", relation.right))
+    )
+    if (len(zx) - 1) * (len(zy) - 1) > _PAIRS:
+        raise Undecided(f"{len(zx) - 1} × {len(zy) - 1} pairs of pieces are out of reach")
+    M = F @ G.T
+    off = dF @ np.abs(G).T + np.abs(F) @ dG.T + dF @ dG.T + gamma(cells.rank + 4, _U) * (np.abs(F) @ np.abs(G).T)
+    slack = float(off.max()) * (1 + 1e-9) + (cells.rank + 4) * 1e-300
+    if not (math.isfinite(slack) and np.isfinite(M).all()):
+        raise Undecided("the values of the units are not finite")
+    names = relation.joint.names
+    k, l = (v.ravel() for v in np.meshgrid(np.arange(len(zx) - 1), np.arange(len(zy) - 1), indexing="ij"))
+    low, high = np.stack([zx[k], zy[l]], axis=1), np.stack([zx[k + 1], zy[l + 1]], axis=1)
+    corners = np.stack([M[k, l], M[k, l + 1], M[k + 1, l], M[k + 1, l + 1]], axis=1)
+    seen = _seen(relation, low, high, corners)
+    aim = max(1.01 * seen, -math.inf if goal is None else goal - slack)
+    worst, where = _supremum(relation.graph, names, low, high, corners, aim)
+    at = np.concatenate([low[where : where + 1], high[where : where + 1]])
+    return (worst + slack) * (1 + 4 * _U), tuple(at[0].tolist()), tuple(at[1].tolist())
+
+
+def _knots(cells: Cells, side: str, box: Box) -> tuple[Array, Array, Array]:
+    """(n,) ends of the pieces, (n, rank) the broken lines there in float64, (n, rank) bounds of their error."""
+    own = cells.left if side == "left" else cells.right
+    keys, V, lines = own.keys, own.values, own.lines
+    if lines is None or len(keys) != 1:
+        raise Undecided("pieces: towers of ReLU units of one variable a side are proved")
+    (key,) = keys
+    if key.w != 1.0 or key.c != 0.0 or not (key.slopes == 1.0).all():
+        raise Undecided("pieces: ReLU units must read the variable itself, with slope 1")
+    t = -key.biases
+    inside = np.unique(t[(t > box.low[0]) & (t < box.high[0])])
+    z = np.concatenate([[box.low[0]], inside, [box.high[0]]])
+    relu = np.maximum(z[:, None] - t[None, :], 0.0)
+    value = z[:, None] * lines[0] + lines[1] + relu @ V
+    size = np.abs(z)[:, None] * np.abs(lines[0]) + np.abs(lines[1]) + relu @ np.abs(V)
+    return z, value, gamma(len(t) + 6, _U) * size * (1 + 1e-9) + (len(t) + 4) * 1e-300
+
+
+def _seen(relation: Relation, low: Array, high: Array, corners: Array) -> float:
+    """The largest |r − B| at corners and centres, in plain floats: it steers."""
+    best = 0.0
+    for s, t in ((0.5, 0.5), (0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0)):
+        Z = low + (high - low) * np.array([s, t])
+        B = corners @ np.array([(1 - s) * (1 - t), (1 - s) * t, s * (1 - t), s * t])
+        env = {name: Z[:, k] for k, name in enumerate(relation.joint.names)}
+        with np.errstate(all="ignore"):
+            gap = np.abs(np.asarray(run(relation.graph, ArrayAlgebra(), env)[0], dtype=np.float64) - B)
+        best = max(best, float(np.max(np.where(np.isfinite(gap), gap, 0.0))))
+    return best
+
+
+def _supremum(
+    graph: Graph, names: tuple[str, ...], low: Array, high: Array, corners: Array, aim: float
+) -> tuple[float, int]:
+    """(max over all pieces of sup |r − B|, which piece): boxes above `aim` are halved while the budget lasts."""
+    owner: Index = np.arange(len(low), dtype=np.int64)
+    a, b = low, high
+    worst, where, spent = 0.0, 0, 0
+    for level in range(_HALVINGS + 1):
+        e = np.concatenate(
+            [
+                _range(graph, names, low, high, corners, owner[i : i + _CHUNK], a[i : i + _CHUNK], b[i : i + _CHUNK])
+                for i in range(0, len(owner), _CHUNK)
+            ]
+        )
+        spent += len(owner) if level else 0
+        more = ~(e <= aim)
+        if level == _HALVINGS or spent + 4 * int(more.sum()) > _BOXES:
+            more[:] = False
+        done = np.flatnonzero(~more)
+        if len(done):
+            top = int(done[np.argmax(e[done])])
+            if not e[top] <= worst:
+                worst, where = float(e[top]), int(owner[top])
+        if not more.any():
+            break
+        a, b, owner = a[more], b[more], owner[more]
+        m = a + (b - a) / 2
+        parts = [(0, 0), (0, 1), (1, 0), (1, 1)]
+        a, b = (
+            np.concatenate([np.where(p, m, a) for p in parts]),
+            np.concatenate([np.where(p, b, m) for p in parts]),
+        )
+        owner = np.tile(owner, 4)
+    if not worst < math.inf:
+        raise Undecided("the range of the relation over a pair of pieces is not finite")
+    return worst, where
+
+
+def _range(
+    graph: Graph, names: tuple[str, ...], low: Array, high: Array, corners: Array, owner: Index, a: Array, b: Array
+) -> Array:
+    """sup |r − B| over the boxes [a, b] of the pieces `owner`, infinite where r is not enclosed."""
+    base = IntervalAlgebra(clip_sqrt=True)
+    sub, add, mul, div = base.sub, base.add, base.mul, base.div
+    z, w, end_x, end_y = low[owner, 0], low[owner, 1], high[owner, 0], high[owner, 1]
+    M00, M01, M10, M11 = (_at(corners[owner, i]) for i in range(4))
+    h, g = sub(_at(end_x), _at(z)), sub(_at(end_y), _at(w))
+    top, bottom, whole = sub(M01, M00), sub(M11, M10), sub(M10, M00)
+
+    def bilinear(x: Interval, y: Interval) -> tuple[Interval, Interval, Interval]:
+        """(B, ∂_x B, ∂_y B) over x × y."""
+        s, t = div(sub(x, _at(z)), h), div(sub(y, _at(w)), g)
+        twist = sub(bottom, top)
+        along = add(whole, mul(t, twist))  # h ∂_x B
+        return add(add(M00, mul(t, top)), mul(s, along)), div(along, h), div(add(top, mul(s, twist)), g)
+
+    X, Y = Interval(a[:, 0], b[:, 0]), Interval(a[:, 1], b[:, 1])
+    c = np.clip(a + (b - a) / 2, a, b)
+    cx, cy = _at(c[:, 0]), _at(c[:, 1])
+    algebra = GradientAlgebra(base, 2)
+    dual = run(graph, algebra, algebra.variables(names, {names[0]: X, names[1]: Y}))[0]
+    B, Bx, By = bilinear(X, Y)
+    zero = _at(np.zeros(len(a)))
+    rx, ry = (p if p is not None else zero for p in (*dual.partials, None, None)[:2])
+    form = sub(run(graph, base, {names[0]: cx, names[1]: cy})[0], bilinear(cx, cy)[0])
+    form = add(form, add(mul(sub(rx, Bx), sub(X, cx)), mul(sub(ry, By), sub(Y, cy))))
+    return np.minimum(_size(form, len(a)), _size(sub(dual.value, B), len(a)))
+
+
+def _at(x: Array) -> Interval:
+    return Interval(x, x)
+
+
+def _size(x: Interval, n: int) -> Array:
+    e = np.maximum(np.abs(x.lo), np.abs(x.hi))
+    return np.asarray(np.broadcast_to(np.where(np.isnan(e), np.inf, e), (n,)))
+
+
+def units_rounding(relation: Relation, cells: Cells) -> float:
+    """How far the score of the units computed in float64 is from that of the stored weights."""
+    made: list[tuple[Array, Array]] = []
+    for side, box in (("left", relation.left), ("right", relation.right)):
+        if side == "right" and cells.signs is not None:
+            made.append(made[0])
+            continue
+        _, value, error = _knots(cells, side, box)
+        own = cells.left if side == "left" else cells.right
+        (key,), V, lines = own.keys, own.values, own.lines
+        assert lines is not None
+        far = max(abs(box.low[0]), abs(box.high[0]))
+        lost = []
+        for i in range(cells.rank):
+            if not block_fits(key.slopes, key.biases, V[:, i], far, "float64"):
+                raise Undecided("ReLU units may overflow")
+            line = BrokenLine(float(lines[0, i]), float(lines[1, i]), 1.0, 0.0, key.slopes, key.biases, V[:, i])
+            one, size = block_rounding(line, box.low[0], box.high[0], "float64")
+            carried = size + one + abs(line.slope) * far + abs(line.offset)
+            lost.append((one + gamma(cells.rank + 6, _U) * carried + (cells.rank + 8) * 2.0**-1074) * (1 + 1e-12))
+        made.append((np.array(lost), (np.abs(value) + error).max(axis=0) * (1 + 1e-12)))
+    carried, inner = score_error(made[0], made[1])
+    loss = (carried + inner) * (1 + 8 * _U)
+    if not math.isfinite(loss):
+        raise Undecided("the rounding of the towers is not bounded")
+    return loss

@@ -1,0 +1,161 @@
+"""Method *towers*: sup |r(x, y) − ⟨φ(x), ψ(y)⟩| from the stored features and the stored relation alone.
+
+Statement. For stored features, products of factors' functions, and the stored relation, on all of both boxes:
+|r − ⟨φ, ψ⟩| is at most E_0 + the least of three bounds (`relation_features`), plus what towers add (`towers`), plus
+rounding.
+
+Inner functions u(x), v(y) of a core: where the towers hold networks for them, or where NumPy computes them for features
+without towers, `inner` bounds what that adds; else u, v are taken as given, the status is conditional, and the
+certificate prints it as a hypothesis.
+Failure modes: Undecided for kinks, for more than six variables in one factor, and for tables past memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from attnfun.certify.rounding import hypotheses as rounding_hypotheses
+from attnfun.certify.verdict import Proof
+from attnfun.certify.view import Array, Undecided
+from attnfun.kinds.relation.core import Core, core_points, fitting_core
+from attnfun.kinds.relation.features import Features
+from attnfun.kinds.relation.polynomials import Polynomials
+from attnfun.kinds.relation.prove_features import Parts, construction_error, rounding, take_apart
+from attnfun.kinds.relation.prove_inner import inner_part, numpy_part
+from attnfun.kinds.relation.prove_towers import score_error, tower_errors
+from attnfun.kinds.relation.target import Relation
+from attnfun.kinds.relation.towers import TowerWeights
+from attnfun.kinds.relation.witness import Seen, bounded, witnessed, worst_rows
+from attnfun.language.domain import Box
+
+_U = 2.0**-53
+IEEE = rounding_hypotheses("float64", softmax=False)
+GIVEN = "the inner functions u(x), v(y) are given exactly: the features are certified as functions of them"
+NUMPY = "NumPy's elementary functions err by at most 4 units in the last place (u and v)"
+LIBM = "NumPy's elementary functions err by at most 4 units in the last place (values at the nodes)"
+
+
+def proof(relation: Relation, stored: Polynomials, eps: float | None, say: Callable[[str], None]) -> Proof:
+    """What is proved of stored features, or of the towers that realise them, left and right.
+
+    Without towers it is about the features computed as polynomials, and says so.
+    """
+    features, towers = stored.features, stored.towers
+    assumed: tuple[str, ...]
+    say("coefficients of the relation")
+    parts = parts_that_fit(relation, features, eps)
+    say("the bound of the features")
+    high, method, details = construction_error(parts, features)
+    if towers is None:
+        loss, assumed = rounding(features), IEEE
+        details["features_only"] = True
+        below = _numpy(relation, parts)
+        if high + loss + below < (math.inf if eps is None else eps * (1 - 8 * _U)) and parts.given:
+            details["inner"] = below
+            high, assumed = (high + below) * (1 + 4 * _U), (*IEEE, NUMPY)
+    else:
+        say("the bound of the towers")
+        carried, loss, assumed = _tower_parts(features, towers, parts.core)
+        details["features"], details["towers"] = high, carried
+        high = (high + carried) * (1 + 4 * _U)
+        if any(tower.inner is not None for tower in towers):
+            say("the bound of the inner networks")
+            below, further = inner_part(relation, features, towers, parts.core, say)
+            details["inner"] = below
+            high, assumed = (high + below) * (1 + 4 * _U), tuple(dict.fromkeys((*assumed, *further)))
+    low, at = witness(relation, parts.core, features, rounding(features))
+    given = parts.given and "inner" not in details  # what computing u and v loses is not in the bound
+    low = max(0.0, low - (details.get("towers", 0.0) + loss) * (1 + 4 * _U))  # towers may stray so far
+    libm = any(e.libm for e in parts.expansions)
+    hypotheses = (*assumed, *((GIVEN,) if given else ()), *((LIBM,) if libm else ()))
+    if given:
+        details["given"] = "u, v"
+    return bounded(f"towers ({method})", high, loss, (low, at if low > 0 else None), hypotheses, details, given)
+
+
+def _tower_parts(
+    features: Features, towers: tuple[TowerWeights, TowerWeights], core: Core
+) -> tuple[float, float, tuple[str, ...]]:
+    """(what realised towers add, what the inner product loses, hypotheses)."""
+    one = features.signs is not None
+    if one and towers[0] is not towers[1]:
+        raise Undecided("a symmetric relation has one tower: its right side is the left one's, times signs")
+    left = tower_errors(features, "left", towers[0], core.left.names)
+    right = left if one else tower_errors(features, "right", towers[1], core.right.names)
+    carried, inner = score_error(left[:2], right[:2])
+    if not (math.isfinite(carried) and math.isfinite(inner)):
+        raise Undecided("the errors of the towers are not bounded")
+    return carried, inner, rounding_hypotheses("float64", softmax=not towers[0].mlp)
+
+
+def parts_that_fit(relation: Relation, features: Features, eps: float | None) -> Parts:
+    """The relation taken apart as the stored features are; raises Undecided where they are another relation's."""
+    parts = _fitting(relation, features, eps)
+    _require_fit(relation, features, parts)
+    return parts
+
+
+def _numpy(relation: Relation, parts: Parts) -> float:
+    """`numpy_part`, infinite where it is not bounded."""
+    try:
+        return numpy_part(relation, parts.core) if parts.given else 0.0
+    except Undecided:
+        return math.inf
+
+
+def _fitting(relation: Relation, features: Features, eps: float | None) -> Parts:
+    """The relation taken apart as the features are: by its core if they are functions of u and v, else plainly."""
+    core = fitting_core(relation, features.left_box, features.right_box)
+    whole = Core(
+        core.graph,
+        _stretched(core.left, features.left_box, core.left_inner is not None),
+        _stretched(core.right, features.right_box, core.right_inner is not None),
+        core.left_inner,
+        core.right_inner,
+        core.left_range,
+        core.right_range,
+    )
+    return take_apart(relation, 1e-3 * (eps or 1e-6), whole)
+
+
+def _stretched(box: Box, stored: tuple[Array, Array], inner: bool) -> Box:
+    """The box that the features live on: it must hold the proved ranges of inner functions, and equal other boxes."""
+    if len(stored[0]) != box.dim or not ((stored[0] <= box.low_array) & (stored[1] >= box.high_array)).all():
+        raise Undecided("the features live on another box than the relation")
+    if not inner and not (np.array_equal(stored[0], box.low_array) and np.array_equal(stored[1], box.high_array)):
+        raise Undecided("the features live on another box than the relation")
+    return Box(box.names, tuple(stored[0].tolist()), tuple(stored[1].tolist()))
+
+
+def _require_fit(relation: Relation, features: Features, parts: Parts) -> None:
+    """Do the blocks hold the variables of the factors, on the core's boxes, and one tower where one was asked for?"""
+    mine = [(f.left, f.right) for f in parts.factors]
+    if mine != [(b.left_vars, b.right_vars) for b in features.blocks]:
+        raise Undecided("the blocks of the features are not the factors of the relation")
+    for box, stored in ((parts.core.left, features.left_box), (parts.core.right, features.right_box)):
+        if not (np.array_equal(box.low_array, stored[0]) and np.array_equal(box.high_array, stored[1])):
+            raise Undecided("the features live on another box than the relation")
+    if relation.symmetric and features.signs is None:
+        raise Undecided("a symmetric relation was asked for, but the features have two towers")
+
+
+def scores(relation: Relation, core: Core, features: Features, X: Array, Y: Array) -> Array:
+    """(n,) ⟨φ(X_i), ψ(Y_i)⟩ in float64."""
+    left = features.side("left", core_points(core, "left", X, relation.left.names))
+    right = features.side("right", core_points(core, "right", Y, relation.right.names))
+    return np.asarray(np.sum(left * right, axis=1))
+
+
+def witness(relation: Relation, core: Core, features: Features, loss: float) -> Seen:
+    """(low, point): a proved lower bound of the error, at a point found by sampling; 0 where u, v are given."""
+    if core.left_inner is not None or core.right_inner is not None:
+        return 0.0, None
+    n = max(64, min(4000, 4_000_000 // features.rank))
+    Z = relation.joint.probe(n, np.random.default_rng(0))
+    X, Y = Z[:, : relation.left.dim], Z[:, relation.left.dim :]
+    seen = scores(relation, core, features, X, Y)
+    top = worst_rows(np.abs(seen - relation.values(X, Y)), 2)
+    return witnessed(relation.graph, relation.joint.names, Z[top], seen[top], loss)

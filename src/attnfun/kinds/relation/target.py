@@ -1,0 +1,201 @@
+"""Relation: an expression in left variables x and right variables y, each on its own box.
+
+A relation r(x, y) is what two towers and an inner product approximate: r(x, y) ≈ ⟨φ(x), ψ(y)⟩. With `symmetric` the
+left and right variables correspond in order, their boxes are equal, and one tower serves both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.language import ArrayAlgebra, Builder, Graph, parse, run
+from attnfun.language.domain import Array, Box
+from attnfun.language.function import Function
+from attnfun.language.target import Target
+
+
+@dataclass(frozen=True)
+class Relation(Target):
+    """`graph` (one output) in the variables of `left` and `right`; `symmetric`: one tower for both sides."""
+
+    kind: ClassVar[str] = "relation"
+    draws_what: ClassVar[str] = "pairs"
+
+    graph: Graph
+    left: Box
+    right: Box
+    symmetric: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.graph.outputs) != 1:
+            raise InvalidRequest("a relation has one value: give one expression")
+        both = set(self.left.names) & set(self.right.names)
+        if both:
+            raise InvalidRequest(f"{', '.join(sorted(both))} is named on both sides; name left and right apart")
+        if self.symmetric:
+            if self.left.dim != self.right.dim:
+                raise InvalidRequest(
+                    f"symmetric: {self.left.dim} left and {self.right.dim} right variables; they must correspond"
+                )
+            if (self.left.low, self.left.high) != (self.right.low, self.right.high):
+                raise InvalidRequest("symmetric: corresponding left and right variables need equal intervals")
+
+    @classmethod
+    def read(cls, target: Any, left: Any, right: Any, symmetric: bool = False) -> Relation:
+        """A Relation from an expression, a Graph or a NumPy function of all variables, left ones first."""
+        first, second = Box.parse(left), Box.parse(right)
+        both = set(first.names) & set(second.names)
+        if both:
+            raise InvalidRequest(f"{', '.join(sorted(both))} is named on both sides; name left and right apart")
+        joint = joined(first, second)
+        if isinstance(target, str):
+            graph = parse(target, joint.names)
+        else:
+            function = Function.read(target, joint)
+            if function.graph is None:
+                raise InvalidRequest("a relation needs an expression: nothing can be proved of a black box's features")
+            graph = function.graph
+        return cls(graph, first, second, bool(symmetric))
+
+    @property
+    def boxes(self) -> tuple[Box, ...]:
+        return self.left, self.right
+
+    @property
+    def joint(self) -> Box:
+        return joined(self.left, self.right)
+
+    @property
+    def text(self) -> str:
+        return self.graph.text(self.graph.outputs[0])
+
+    @property
+    def box(self) -> Box:
+        return self.joint
+
+    @property
+    def domain(self) -> str:
+        return f"{self.left.text} | {self.right.text}"
+
+    def encode(self, weights: Any, X: Any, Y: Any, pairs: bool = False) -> tuple[tuple[Array, Array, bool], None]:
+        """(m, left variables), (n, right variables): all m × n scores; with `pairs` (n, …) each, the n scores."""
+        left, right = points_of(X, self.left), points_of(Y, self.right)
+        if pairs and len(left) != len(right):
+            raise InvalidRequest("the sides have unequal numbers of points")
+        return (weights.reading(self, 0)(left), weights.reading(self, 1)(right), pairs), None
+
+    def columns(self, weights: Any) -> tuple[list[str], list[str]]:
+        return [*self.left.names, *self.right.names], ["score"]
+
+    def of_columns(self, rows: Array) -> tuple[Array, Array, bool]:
+        return rows[:, : self.left.dim], rows[:, self.left.dim :], True
+
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[Array, Array, bool]:
+        """Points of both sides, to be taken as pairs."""
+        left, right = probe_tuples(self.boxes, count, rng)
+        return left, right, True
+
+    def exact(self, X: Array, Y: Array, pairs: bool = False) -> Array:
+        return self.values(X, Y) if pairs else self.table(X, Y)
+
+    def against(self, given: Any) -> Relation:
+        other = Relation.read(given, self.left, self.right, self.symmetric)
+        if other.graph != self.graph:
+            raise InvalidRequest(f"the file is about {self.text[:150]}, not about {other.text[:150]}")
+        return self
+
+    def fits(self, weights: Any) -> str:
+        return str(weights.unfit(self))
+
+    def values(self, X: Array, Y: Array) -> Array:
+        """(n, left), (n, right) → (n,) the formula as NumPy computes it, pair by pair; never evidence."""
+        env = {name: X[:, k] for k, name in enumerate(self.left.names)}
+        env |= {name: Y[:, k] for k, name in enumerate(self.right.names)}
+        with np.errstate(all="ignore"):
+            value = run(self.graph, ArrayAlgebra(), env)[0]
+        return np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), (len(X),)))
+
+    def table(self, X: Array, Y: Array) -> Array:
+        """(m, left), (n, right) → (m, n), every pair."""
+        pairs = self.values(np.repeat(X, len(Y), axis=0), np.tile(Y, (len(X), 1)))
+        return pairs.reshape(len(X), len(Y))
+
+    def mirrored(self) -> Graph:
+        """The graph with left and right variables exchanged (symmetric relations only)."""
+        return renamed(
+            self.graph,
+            dict(zip(self.left.names + self.right.names, self.right.names + self.left.names, strict=True)),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": "relation",
+            "graph": self.graph.to_json(),
+            "left": self.left.text,
+            "right": self.right.text,
+            "symmetric": self.symmetric,
+            "text": self.text,
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> Relation:
+        """Read back what `to_json` wrote; the text is for people and is not read."""
+        if not isinstance(data, dict) or data.get("kind") != "relation" or type(data.get("symmetric")) is not bool:
+            raise DamagedFile("the file's target is not a relation")
+        try:
+            left, right = Box.parse(str(data["left"])), Box.parse(str(data["right"]))
+            graph = Graph.from_json(data.get("graph"))
+            if not set(graph.variables) <= {*left.names, *right.names}:
+                raise DamagedFile("the file's relation does not fit its domain")
+            return cls(graph, left, right, data["symmetric"])
+        except (KeyError, InvalidRequest) as error:
+            raise DamagedFile(f"the file's relation cannot be read ({error})") from None
+
+
+def points_of(X: Any, box: Box) -> Array:
+    """(n, variables), columns in the box's order; of one variable (n,) too."""
+    try:
+        points = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidRequest(f"points {X!r:.60}: an array of numbers is needed") from None
+    if box.dim == 1 and points.ndim == 1:
+        points = points[:, None]
+    if points.ndim != 2 or points.shape[1] != box.dim:
+        raise InvalidRequest(f"points of shape {np.shape(X)}: (n, {box.dim}) is needed, columns {', '.join(box.names)}")
+    if not box.contains(points).all():
+        raise InvalidRequest(f"a point lies outside the domain {box.text}")
+    return points
+
+
+def probe_tuples(boxes: Sequence[Box], count: int, rng: np.random.Generator) -> tuple[Array, ...]:
+    """`Box.probe` points of every box; a box of more dimensions has more corners, so longer lists are cut."""
+    points = [box.probe(count, rng) for box in boxes]
+    n = min(len(one) for one in points)
+    return tuple(one[:n] for one in points)
+
+
+class Joint(Box):
+    """The box of two sides, each of as many variables as a box may have."""
+
+    most = 2 * Box.most
+
+
+def joined(left: Box, right: Box) -> Box:
+    """The box of both sides, left variables first."""
+    return Joint(left.names + right.names, left.low + right.low, left.high + right.high)
+
+
+def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
+    """The graph with its variables renamed, in canonical order."""
+    builder, at = Builder(), list[int]()
+    for node in graph.nodes:
+        if node.op == "var":
+            at.append(builder.var(names.get(str(node.value), str(node.value))))
+        else:
+            at.append(builder.apply(node.op, *(at[a] for a in node.args), value=node.value))
+    return builder.graph([at[o] for o in graph.outputs])

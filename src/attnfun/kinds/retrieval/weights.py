@@ -1,0 +1,263 @@
+"""A retrieval head: the left tower of a relation, then one softmax head over stored keys.
+
+    x ─ tower ─► φ(x) ∈ R^r ─ head ─► Σ_j softmax_j(⟨φ(x), K_j⟩) V_j,      K_j = β ψ(y_j)
+
+| symbol | here | shape |
+| --- | --- | --- |
+| y_j | `points`, the keys as points of the right box | (n, right variables) |
+| K_j | `vectors`, what the head meets the query with | (n, r) |
+| V_j | `values`, what it hands out | (n, p) |
+| β | `beta`, the inverse temperature, already in K | |
+
+The network is plain softmax attention in two layers (the tower's own, and one head of query dimension r without
+biases); what the tower reads out linearly is the query map of the head. Nothing but weights is here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.kinds.relation.polynomials import Polynomials
+from attnfun.kinds.relation.reading import Reading
+from attnfun.kinds.relation.target import Relation
+from attnfun.network import attention, evaluate, stream, to_torch
+from attnfun.network.architecture import Architecture
+from attnfun.network.head import DENSE_KEYS, AnyArray, Array, Axis, Head, frozen
+from attnfun.network.network import Cost, Layer, Network
+
+MOST_ENTRIES = 1 << 27
+_BLOCK = 2_000_000  # scores at a time
+
+
+class TableHead:
+    """A head over a table, constructed or trained: the base of both."""
+
+    if TYPE_CHECKING:  # fields of the classes
+
+        @property
+        def points(self) -> Array: ...
+
+        @property
+        def values(self) -> Array: ...
+
+        @property
+        def beta(self) -> float: ...
+
+        @property
+        def ids(self) -> tuple[str, ...] | None: ...
+
+        @property
+        def network(self) -> Network: ...
+
+        def weighed(self, inputs: Array) -> Iterator[AnyArray]:
+            """(block, keys) softmax weights, block after block."""
+            ...
+
+    def _require_table(self, *more: str) -> None:
+        for name in ("points", "values", *more):
+            array = frozen(getattr(self, name))
+            object.__setattr__(self, name, array)
+            if array.ndim != 2 or array.size == 0 or not np.isfinite(array).all():
+                raise InvalidRequest(f"the {name} of a retrieval head are not a table of finite numbers")
+            if len(array) != len(self.points):
+                raise InvalidRequest(f"a retrieval head has unequal numbers of keys and {name}")
+        if not (math.isfinite(self.beta) and self.beta > 0):
+            raise InvalidRequest(f"beta={self.beta!r}: a positive finite number is needed")
+        if self.ids is not None and len(self.ids) != len(self.points):
+            raise InvalidRequest("its keys and their names are not equally many")
+
+    @property
+    def keys(self) -> int:
+        return len(self.points)
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        return (self.network,)
+
+    @property
+    def cost(self) -> Cost:
+        return self.network.cost
+
+    def to_torch(self, dtype: Any = None) -> Any:
+        """`network` as a torch module that runs scaled_dot_product_attention."""
+        return to_torch(self.network, dtype)
+
+    def top(self, inputs: Array) -> NDArray[np.int64]:
+        """(m,) the most attended keys."""
+        return np.concatenate([np.argmax(w, axis=1) for w in self.weighed(inputs)])
+
+    def handed_out(self, inputs: Array) -> AnyArray:
+        """(m, columns): Σ_j softmax_j V_j."""
+        return np.asarray(evaluate(self.network, inputs), dtype=np.float64)
+
+    def run(self, inputs: Array, picks: bool = False) -> Any:
+        """What is handed out; with `picks` also the most attended keys."""
+        return (self.handed_out(inputs), self.top(inputs)) if picks else self.handed_out(inputs)
+
+
+@dataclass(frozen=True, eq=False)
+class RetrievalWeights(TableHead):
+    """A relation's features and towers, keys, key vectors and values; `outputs` names the columns of the values."""
+
+    dtype: ClassVar[str] = "float64"
+
+    relation: Polynomials
+    points: Array
+    vectors: Array
+    values: Array
+    beta: float
+    outputs: tuple[str, ...]
+    ids: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        self._require_table("vectors")
+        if len(self.outputs) != self.values.shape[1] or len(set(self.outputs)) != len(self.outputs):
+            raise InvalidRequest(f"values of {self.values.shape[1]} columns need as many distinct names")
+        if self.vectors.shape[1] != self.relation.rank:
+            raise InvalidRequest(
+                f"key vectors of {self.vectors.shape[1]} entries do not meet {self.relation.rank} features"
+            )
+        if self.relation.realise == "mlp":
+            raise InvalidRequest("a retrieval head stands behind an attention tower, not behind ReLU units")
+
+    @cached_property
+    def network(self) -> Network:
+        """Query → output: plain softmax attention, the tower's layers and one more. Its inputs are the tower's."""
+        return retrieval_network(self.relation.network("left"), self)
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        return (self.network,) if self.relation.realise else ()
+
+    @property
+    def cost(self) -> Cost:
+        """Of `network`; behind polynomials instead of a tower the head alone."""
+        if self.relation.realise:
+            return self.network.cost
+        n, rank, size = self.keys, self.relation.rank, self.keys * (self.relation.rank + self.values.shape[1])
+        return Cost(1, 1, rank, n, size, rank, float(np.abs(self.values).max()), size)
+
+    @property
+    def architecture(self) -> Architecture:
+        return self.network.architecture
+
+    def unfit(self, utility: Relation) -> str:
+        return self.relation.unfit(utility)
+
+    def reading(self, utility: Relation) -> Reading:
+        """What the tower reads of queries."""
+        return self.relation.reading(utility, 0)
+
+    def handed_out(self, inputs: Array) -> AnyArray:
+        if self.relation.realise:
+            return super().handed_out(inputs)
+        return np.concatenate([w @ self.values for w in self.weighed(inputs)])
+
+    def logits(self, inputs: Array) -> Iterator[AnyArray]:
+        """(block, keys), block after block."""
+        phi = self.relation.values(0, inputs)
+        step = max(1, _BLOCK // self.keys)
+        for start in range(0, max(len(phi), 1), step):
+            yield phi[start : start + step] @ self.vectors.T
+
+    def weighed(self, inputs: Array) -> Iterator[AnyArray]:
+        for own in self.logits(inputs):
+            own = np.exp(own - own.max(axis=1, keepdims=True))
+            own /= own.sum(axis=1, keepdims=True)
+            yield own
+
+    def top(self, inputs: Array) -> NDArray[np.int64]:
+        return np.concatenate([np.argmax(w, axis=1) for w in self.logits(inputs)])
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedHead(TableHead):
+    """A trained network whose last head attends over the table: what it reads of queries, and the table.
+
+    `shape` is the architecture that was trained, which holds that of the network.
+    """
+
+    network: Network
+    shape: Architecture
+    reads: Reading
+    points: Array
+    values: Array
+    beta: float
+    ids: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        self._require_table()
+        own = self.network
+        head = own.layers[-1].attention[0] if own.layers and not own.is_mlp and own.layers[-1].attention else None
+        fits = head is not None and len(own.layers[-1].heads) == 1 and head.keys == len(self.points)
+        fits = fits and len(own.outputs) == self.values.shape[1] and self.reads.width == len(own.inputs)
+        if not fits or not self.shape.holds(own.architecture):
+            raise InvalidRequest("a network that does not fit its table")
+
+    @property
+    def dtype(self) -> str:
+        return self.network.dtype
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return self.network.outputs
+
+    @property
+    def architecture(self) -> Architecture:
+        return self.shape
+
+    def unfit(self, utility: Relation) -> str:
+        return "" if len(self.reads.names) == utility.left.dim else "its network reads other queries than its utility's"
+
+    def reading(self, _utility: Relation) -> Reading:
+        return self.reads
+
+    def weighed(self, inputs: Array) -> Iterator[AnyArray]:
+        last = self.network.layers[-1]
+        (head,), step = last.attention, max(1, _BLOCK // self.keys)
+        for start in range(0, max(len(inputs), 1), step):
+            tokens = stream(self.network, inputs[start : start + step])[:, : last.width]
+            yield attention(head, tokens, self.dtype).reshape(len(tokens), -1).astype(np.float64)
+
+
+def key_vectors(features: Array, beta: float) -> Array:
+    """β ψ(y_j) in float64; refuses what overflows, and sizes past memory."""
+    require_size(*features.shape)
+    with np.errstate(over="ignore"):
+        vectors = beta * features
+    if not np.isfinite(vectors).all():
+        raise Infeasible(f"beta={beta:.3g}: key vectors of this temperature overflow", {"beta": 1e280})
+    return np.asarray(vectors)
+
+
+def require_size(keys: int, rank: int) -> None:
+    """Refuse a head past memory before it is made."""
+    if keys > DENSE_KEYS or keys * rank > MOST_ENTRIES:
+        most = min(DENSE_KEYS, MOST_ENTRIES // rank)
+        raise Infeasible(f"{keys:,} keys of rank {rank} are out of reach", {"keys": most})
+
+
+def retrieval_network(tower: Network, weights: RetrievalWeights) -> Network:
+    """`tower` (points → features) with the retrieval head behind it."""
+    axis = Axis(tower.readout, tower.readout_bias, weights.vectors, np.zeros(weights.keys))
+    writes = _fresh(tower.coordinates, len(weights.outputs))
+    head = Head("retrieve", (axis,), weights.values, writes)
+    p = len(writes)
+    readout = np.hstack([np.zeros((p, len(tower.coordinates))), np.eye(p)])
+    return Network(tower.inputs, (*tower.layers, Layer((head,))), readout, np.zeros(p), weights.outputs, tower.box)
+
+
+def _fresh(taken: Sequence[str], count: int) -> tuple[str, ...]:
+    """Names for what the head writes, none of which the stream has."""
+    word = "value"
+    while any(name.startswith(word) for name in taken):
+        word += "_"
+    return tuple(f"{word}{k + 1}" for k in range(count))

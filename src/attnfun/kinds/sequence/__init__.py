@@ -1,0 +1,17 @@
+"""Maps of n tokens to n tokens: the kind behind `sequence`."""
+
+from attnfun.kinds import Kind
+
+KIND = Kind(
+    "sequence",
+    target="attnfun.kinds.sequence.target:SequenceMap",
+    weights=(
+        "attnfun.kinds.sequence.network:SequenceNetwork",
+        "attnfun.kinds.sequence.token_sequence:TokenSequence",
+    ),
+    view="attnfun.kinds.sequence.view:SequenceApproximant",
+    prover="attnfun.kinds.sequence.prove:proof",
+    words="attnfun.kinds.sequence.words",
+    lesson="attnfun.kinds.sequence.lesson:lesson",
+    subjects="attnfun.kinds.sequence.subjects:subjects",
+)

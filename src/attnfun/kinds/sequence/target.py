@@ -1,0 +1,473 @@
+"""SequenceMap: what is asked of a network that maps n tokens of dimension d to n tokens of dimension p.
+
+    y_i = row_i( x ; x_1 … x_n ; aggregates ),        i = 1 … n,      every token in the same box
+
+An expression may use a token's own coordinates by their names in the domain (`x`), the *entries* of given tokens
+(`x_3`: coordinate x of token 3, positions counted from 1), and *aggregates* over all tokens, whose arguments are
+expressions of the token that is aggregated:
+
+| written | means |
+| --- | --- |
+| mean(e), sum(e), max(e), min(e) | over j of e at token j (max and min of several arguments are the ordinary ones) |
+| softmax_mean(s, e) | sum_j exp(s_j) e_j / sum_j exp(s_j) |
+
+One row of expressions is meant for every token: with no entries in it, an *equivariant* map, which needs no positions.
+Several rows are one a token. Aggregates may be nested; they are the same number at every token. An argument that is not
+a coordinate is a *definition* of its own, worked out at every token before it is aggregated.
+
+Failure mode: InvalidRequest, in one line, for names that clash, rows that do not fit, aggregates of constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.language import Algebra, ArrayAlgebra, Builder, Graph, parse, run
+from attnfun.language.domain import Array, Box
+from attnfun.language.graph import is_name
+from attnfun.language.target import Target
+from attnfun.network.tokens import sample_size
+
+T = TypeVar("T")
+
+AGGREGATES = ("mean", "sum", "max", "min", "softmax_mean")
+_MOST_TEXT = 2_000  # characters of one expression, aggregates written out
+MAX_TOKENS = 64
+MANY_TOKENS = 1024  # of maps that treat all tokens alike, written by a program and not by hand: pairs of a set's points
+_EXPRESSION = "expression"
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A number at every token (`kind` "expression", with its graph), or an aggregate of numbers that `args` name."""
+
+    name: str
+    kind: str
+    args: tuple[str, ...] = ()
+    graph: Graph | None = None
+
+
+@dataclass(frozen=True)
+class SequenceMap(Target):
+    """See the module's statement. `rows` holds one graph for all tokens, or one a token; all have the same outputs."""
+
+    kind: ClassVar[str] = "sequence"
+    draws_what: ClassVar[str] = "sequences"
+
+    box: Box
+    tokens: int
+    definitions: tuple[Definition, ...]
+    rows: tuple[Graph, ...]
+
+    @classmethod
+    def read(cls, target: Any, domain: Any, tokens: Any) -> SequenceMap:
+        """From an expression, a list of expressions (outputs of every token), or a list of such lists (one a token)."""
+        if isinstance(target, SequenceMap):
+            return target
+        box = Box.parse(domain)
+        count = _count(tokens)
+        rows = _texts(target, count)
+        names = _names(box, count)
+        collected = _Aggregates(box.names)
+        graphs = tuple(parse(row, names, collected) for row in rows)
+        if len(graphs) > 1:  # a row is one token's: its own coordinates are entries like all others
+            graphs = tuple(renamed(g, {c: entry(c, i) for c in box.names}) for i, g in enumerate(graphs))
+        return cls(box, count, tuple(collected.definitions), graphs).checked()
+
+    def checked(self) -> SequenceMap:
+        """Itself, if everything fits together."""
+        known = set(_names(self.box, self.tokens))
+        fetched = {source_name(name, k) for k in range(MAX_TOKENS) for name in self.box.names}
+        taken = fetched & {*known, *(d.name for d in self.definitions)}
+        if taken:  # else a fetched token could pass for an aggregate
+            raise InvalidRequest(f"the name {min(taken)} is kept for tokens that are fetched; call it something else")
+        for definition in self.definitions:
+            used = definition.args if definition.graph is None else definition.graph.variables
+            arity = 2 if definition.kind == "softmax_mean" else 1
+            shape = len(definition.args) == arity if definition.graph is None else len(definition.graph.outputs) == 1
+            kinds = AGGREGATES if definition.graph is None else (_EXPRESSION,)
+            if definition.name in known:
+                raise InvalidRequest(f"the name {definition.name} is used twice; call the coordinate something else")
+            if not is_name(definition.name) or definition.kind not in kinds or not shape or not set(used) <= known:
+                raise InvalidRequest(f"the definition of {definition.name} does not fit")
+            known.add(definition.name)
+        if len(self.rows) not in (1, self.tokens) or not all(set(row.variables) <= known for row in self.rows):
+            raise InvalidRequest(f"{len(self.rows)} rows for {self.tokens} tokens: give one row, or one a token")
+        if len({len(row.outputs) for row in self.rows}) != 1:
+            raise InvalidRequest("every token must have the same number of outputs")
+        if not 1 <= self.tokens <= (MANY_TOKENS if self.equivariant else MAX_TOKENS):
+            raise InvalidRequest(f"{self.tokens:,} tokens are more than {MAX_TOKENS}")
+        return self
+
+    @property
+    def outputs(self) -> int:
+        return len(self.rows[0].outputs)
+
+    @property
+    def entries(self) -> bool:
+        """Whether any expression names an entry of a given token: then positions matter."""
+        local = {*self.box.names, *(d.name for d in self.definitions)}
+        graphs = [*self.rows, *(d.graph for d in self.definitions if d.graph is not None)]
+        return any(not set(graph.variables) <= local for graph in graphs)
+
+    @property
+    def equivariant(self) -> bool:
+        """A permutation of the tokens permutes the outputs: one row, and no entries."""
+        return len(self.rows) == 1 and not self.entries
+
+    def row(self, token: int) -> Graph:
+        return self.rows[0] if len(self.rows) == 1 else self.rows[token]
+
+    @property
+    def text(self) -> str:
+        """The target as a person would write it."""
+        shown = dict[str, str]()
+        for d in self.definitions:
+            if d.graph is not None:
+                shown[d.name] = _written(d.graph, 0, shown)
+            else:
+                shown[d.name] = _cut(f"{d.kind}({', '.join(shown.get(a, a) for a in d.args)})")
+        texts = []
+        for row in self.rows:
+            parts = [_written(row, o, shown) for o in range(len(row.outputs))]
+            texts.append(parts[0] if len(parts) == 1 else _cut("[" + ", ".join(parts) + "]"))
+        return texts[0] if len(texts) == 1 else "; ".join(f"{i + 1}: {text}" for i, text in enumerate(texts))
+
+    @property
+    def domain(self) -> str:
+        return f"{self.box.text}, {self.tokens} tokens"
+
+    def encode(self, _weights: Any, X: Any, outside: str = "raise") -> tuple[tuple[Array], bool]:
+        """(n, d), or (batch, n, d); of one coordinate (n,) too. `outside`: raise, clamp or allow."""
+        array, single = several(X, self.box, self.tokens, "sequences", "tokens")
+        return (self.box.checked(array, outside, lambda _, i: f" of token {i + 1}"),), single
+
+    def decode(self, outputs: Any, single: bool) -> Array:
+        """(n, p), or (batch, n, p)."""
+        values = np.asarray(outputs, dtype=np.float64)
+        return values[0] if single else values
+
+    def columns(self, _weights: Any) -> tuple[list[str], list[str]]:
+        """x_1, y_1, x_2, …; output_1, or of several output1_1, output2_1, …"""
+        own = ["output"] if self.outputs == 1 else [f"output{o + 1}" for o in range(self.outputs)]
+        places = range(self.tokens)
+        return [entry(c, i) for i in places for c in self.box.names], [entry(o, i) for i in places for o in own]
+
+    def of_columns(self, rows: Array) -> tuple[Array]:
+        return (rows.reshape(-1, self.tokens, self.box.dim),)
+
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[Array]:
+        return (self.box.sample(count * self.tokens, rng).reshape(count, self.tokens, self.box.dim),)
+
+    def sample_size(self, weights: Any) -> int:
+        return sample_size(self.tokens + weights.cost.keys, weights.cost.heads)
+
+    def exact(self, X: Array) -> Array:
+        return self.values(X)
+
+    def against(self, given: Any) -> SequenceMap:
+        other = SequenceMap.read(given, self.box, self.tokens)
+        if other != self:
+            raise InvalidRequest(f"the file is about {self.text[:150]}, not about {other.text[:150]}")
+        return self
+
+    def fits(self, weights: Any) -> str:
+        same = weights.serves(self.box, self.tokens, self.outputs)
+        return "" if same else "the file's network does not fit its target or its domain"
+
+    def token_coordinates(self) -> tuple[str, ...]:
+        """The entries, 1, and (unless the map is equivariant) the position as a one-hot."""
+        positions = () if self.equivariant else tuple(f"position {i + 1}" for i in range(self.tokens))
+        return (*self.box.names, "1", *positions)
+
+    def token_outputs(self) -> tuple[str, ...]:
+        return tuple(f"f{k + 1}" for k in range(self.outputs)) if self.outputs > 1 else ("f",)
+
+    def values(self, X: Array) -> Array:
+        """(batch, n, d) → (batch, n, p) in float64: the formula as NumPy computes it; never evidence."""
+        tokens = [{name: X[:, j, k] for k, name in enumerate(self.box.names)} for j in range(self.tokens)]
+        with np.errstate(all="ignore"):
+            rows = run_sequence(self, ArrayAlgebra(), tokens)
+        columns = [[np.broadcast_to(np.asarray(v, dtype=np.float64), (len(X),)) for v in row] for row in rows]
+        return np.stack([np.stack(row, axis=1) for row in columns], axis=1)
+
+    def to_json(self) -> dict[str, Any]:
+        definitions = [
+            {"name": d.name, "kind": d.kind, "args": list(d.args), "graph": d.graph and d.graph.to_json()}
+            for d in self.definitions
+        ]
+        rows = [row.to_json() for row in self.rows]
+        own = {"tokens": self.tokens, "definitions": definitions, "rows": rows}
+        return own | {"text": self.text, "domain": self.box.text}
+
+    @classmethod
+    def from_json(cls, data: Any) -> SequenceMap:
+        """What `to_json` wrote; the text is for people and is not read."""
+        try:
+            definitions = tuple(
+                Definition(
+                    str(d["name"]),
+                    str(d["kind"]),
+                    tuple(str(a) for a in d["args"]),
+                    None if d["graph"] is None else Graph.from_json(d["graph"]),
+                )
+                for d in data["definitions"]
+            )
+            rows = tuple(Graph.from_json(row) for row in data["rows"])
+            return cls(Box.stored(data["domain"]), _count(data["tokens"], MANY_TOKENS), definitions, rows).checked()
+        except (KeyError, TypeError, ValueError, IndexError, InvalidRequest) as error:
+            raise DamagedFile(f"the file's target is no sequence map that attnfun knows ({error})") from None
+
+
+def several(X: Any, box: Box, count: int, what: str, of: str) -> tuple[Array, bool]:
+    """(batch, count, d) arrays, and whether one alone was given; InvalidRequest for other shapes."""
+    try:
+        array = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidRequest(f"{what} {X!r:.60}: an array of numbers is needed") from None
+    if array.shape == (count,) and box.dim == 1:
+        array = array[:, None]
+    single = array.ndim == 2
+    array = array[None] if single else array
+    if array.ndim != 3 or array.shape[1:] != (count, box.dim):
+        raise InvalidRequest(
+            f"{what} of shape {np.shape(X)}: {(count, box.dim)} or (batch, {count}, {box.dim}) is needed, "
+            f"{count} {of} with the coordinates {', '.join(box.names)}"
+        )
+    return array, single
+
+
+def entry(name: str, token: int) -> str:
+    """The variable that stands for coordinate `name` of a token, counted from 0 here and from 1 in expressions."""
+    return f"{name}_{token + 1}"
+
+
+def run_sequence(
+    target: SequenceMap,
+    algebra: Algebra[T],
+    tokens: Sequence[Mapping[str, T]],
+    known: Mapping[str, T] | None = None,
+    only: int | None = None,
+    own: Mapping[str, T] | None = None,
+) -> list[list[T]]:
+    """The outputs of every token (or of `only` one) in any algebra, tokens[j] holding the coordinates of token j; those
+    of `only` may be given another time as its `own`.
+
+    Definitions in `known` are taken from there and not worked out; of a token that nothing else needs, tokens[j] may
+    be empty. Aggregates run over the tokens from `only` on, round to the one before it: written down, an equivariant
+    map is then the same expression at every token.
+    """
+    rows = range(target.tokens) if only is None else (only,)
+    wanted = {name for i in rows for name in target.row(i).variables}
+    local, shared = _definitions(target, algebra, tokens, known or {}, wanted, only or 0, own)
+    return [run(target.row(i), algebra, {**shared, **local[i]}) for i in rows]
+
+
+def run_definition(
+    target: SequenceMap,
+    definition: Definition,
+    algebra: Algebra[T],
+    tokens: Sequence[Mapping[str, T]],
+    known: Mapping[str, T],
+    token: int,
+    own: Mapping[str, T],
+) -> T:
+    """The value of an expression among the definitions at one token; arguments as in `run_sequence`."""
+    assert definition.graph is not None
+    local, shared = _definitions(target, algebra, tokens, known, set(definition.graph.variables), token, own)
+    return run(definition.graph, algebra, {**shared, **local[token]})[0]
+
+
+def _definitions(
+    target: SequenceMap,
+    algebra: Algebra[T],
+    tokens: Sequence[Mapping[str, T]],
+    known: Mapping[str, T],
+    wanted: set[str],
+    first: int,
+    own: Mapping[str, T] | None,
+) -> tuple[list[dict[str, T]], dict[str, T]]:
+    """What differs from token to token, and what all tokens share, as far as `wanted` needs it."""
+    needed = set(wanted)
+    for d in reversed(target.definitions):
+        if d.name in needed and d.name not in known:
+            needed |= set(d.args if d.graph is None else d.graph.variables)
+    local = [dict(token) for token in tokens]
+    if own is not None:
+        local[first] = dict(own)
+    shared = {entry(name, j): value for j, token in enumerate(tokens) for name, value in token.items()}
+    for d in target.definitions:
+        if d.name not in needed:
+            continue
+        if d.name in known:
+            shared[d.name] = known[d.name]
+        elif d.graph is not None:
+            for one in local:
+                if one:  # a token that nothing has fetched is needed by nobody
+                    one[d.name] = run(d.graph, algebra, {**shared, **one})[0]
+        else:
+            if not all(local):
+                raise InvalidRequest(f"{d.kind}({', '.join(d.args)}) needs every token")
+            turned = [*local[first:], *local[:first]]
+            columns = [[{**shared, **one}[name] for one in turned] for name in d.args]
+            shared[d.name] = _aggregate(d.kind, algebra, columns)
+    return local, shared
+
+
+def _aggregate(kind: str, algebra: Algebra[T], columns: Sequence[list[T]]) -> T:
+    if kind in ("max", "min"):
+        return _fold(getattr(algebra, kind), columns[0])
+    if kind == "softmax_mean":
+        weights = [algebra.exp(score) for score in columns[0]]
+        terms = [algebra.mul(weight, value) for weight, value in zip(weights, columns[1], strict=True)]
+        return algebra.div(_fold(algebra.add, terms), _fold(algebra.add, weights))
+    total = _fold(algebra.add, columns[0])
+    return algebra.div(total, algebra.constant(Fraction(len(columns[0])))) if kind == "mean" else total
+
+
+def _fold(join: Callable[[T, T], T], values: Sequence[T]) -> T:
+    result = values[0]
+    for value in values[1:]:
+        result = join(result, value)
+    return result
+
+
+def source_name(name: str, number: int) -> str:
+    """The variable that stands for coordinate `name` of the `number`-th token (from 0) that a token has fetched."""
+    return f"{name}_source{number + 1}"
+
+
+def meaning(
+    target: SequenceMap, token: int, sources: Sequence[int], gathered: Sequence[str], names: Sequence[str] = ()
+) -> Graph:
+    """The outputs at a token (or the definitions `names`) as expressions of what its stream holds.
+
+    That is its own coordinates, those of the tokens `sources`, and the aggregates `gathered`; all other aggregates are
+    written out over the tokens. InvalidRequest where that is not enough.
+    """
+    builder = Builder()
+    algebra: Any = Symbols(builder)
+    tokens: list[dict[str, int]] = [{} for _ in range(target.tokens)]
+    own = {c: builder.var(c) for c in target.box.names}
+    tokens[token] = own
+    for k, j in reversed(list(enumerate(sources))):  # the first copy of a token counts
+        tokens[j] = {c: builder.var(source_name(c, k)) for c in target.box.names}
+    known = {name: builder.var(name) for name in gathered}
+    if not names:
+        return builder.graph(run_sequence(target, algebra, tokens, known, only=token, own=own)[0])
+    wanted = [d for name in names for d in target.definitions if d.name == name]
+    return builder.graph([run_definition(target, d, algebra, tokens, known, token, own) for d in wanted])
+
+
+class Symbols:
+    """The algebra whose values are nodes of a builder: running an expression in it writes the expression down."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+
+    def constant(self, value: Fraction, /) -> int:
+        return self.builder.const(value)
+
+    def __getattr__(self, op: str) -> Callable[..., int]:
+        if op.startswith("_"):
+            raise AttributeError(op)
+
+        def apply(*args: Any) -> int:
+            if op in ("powi", "powr", "ratio"):
+                return self.builder.apply(op, args[0], value=args[1])
+            return self.builder.apply(op, *args)
+
+        return apply
+
+
+class _Aggregates:
+    """The parser's `calls`: an aggregate becomes a variable, its argument a definition."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self.definitions: list[Definition] = []
+
+    def __call__(self, name: str, args: list[int], builder: Builder) -> int | None:
+        if name not in AGGREGATES or (name in ("max", "min") and len(args) != 1):
+            return None
+        wanted = 2 if name == "softmax_mean" else 1
+        if len(args) != wanted:
+            takes = "a score and a value" if wanted == 2 else "1 argument"
+            raise InvalidRequest(f"{name} takes {takes}, not {len(args)}")
+        places = tuple(self._argument(builder.graph([arg]), name) for arg in args)
+        return builder.var(self._named(name, name, places, None))
+
+    def _argument(self, graph: Graph, name: str) -> str:
+        if not graph.variables:
+            raise InvalidRequest(f"{name} of a constant; aggregate something that depends on the tokens")
+        node = graph.nodes[graph.outputs[0]]
+        if node.op == "var" and node.value in self.names:
+            return str(node.value)
+        return self._named("inner", _EXPRESSION, (), graph)
+
+    def _named(self, stem: str, kind: str, args: tuple[str, ...], graph: Graph | None) -> str:
+        for d in self.definitions:
+            if (d.kind, d.args, d.graph) == (kind, args, graph):
+                return d.name
+        number = 1 + sum(d.kind == kind for d in self.definitions)
+        self.definitions.append(Definition(f"{stem}_of_{number}", kind, args, graph))
+        return self.definitions[-1].name
+
+
+def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
+    """The graph with other names for some of its variables."""
+    builder = Builder()
+    at: list[int] = []
+    for node in graph.nodes:
+        value = names.get(str(node.value), node.value) if node.op == "var" else node.value
+        at.append(builder.apply(node.op, *(at[arg] for arg in node.args), value=value))
+    return builder.graph([at[o] for o in graph.outputs])
+
+
+def _written(graph: Graph, output: int, shown: Mapping[str, str]) -> str:
+    """An expression with its aggregates written out; names that stand for them are replaced as whole words."""
+    import re
+
+    text = graph.text(graph.outputs[output])
+    return _cut(re.sub(r"[A-Za-z_][A-Za-z_0-9]*", lambda m: shown.get(m.group(), m.group()), text))
+
+
+def _cut(text: str) -> str:
+    """Aggregates stand in aggregates, and text may double with each: what nobody would read is cut."""
+    return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 1] + "…"
+
+
+def _names(box: Box, tokens: int) -> list[str]:
+    """Coordinates, then entries; all different."""
+    names = [*box.names, *(entry(name, j) for j in range(tokens) for name in box.names)]
+    if len(set(names)) != len(names):
+        raise InvalidRequest(f"the coordinates {', '.join(box.names)} clash with entries such as {names[box.dim]}")
+    return names
+
+
+def _count(tokens: Any, most: int = MAX_TOKENS) -> int:
+    if isinstance(tokens, bool) or not isinstance(tokens, (int, np.integer)) or not 1 <= tokens <= most:
+        raise InvalidRequest(f"tokens={tokens!r:.30}: a whole number from 1 to {most} is needed")
+    return int(tokens)
+
+
+def _texts(target: Any, tokens: int) -> list[list[str]]:
+    if isinstance(target, str):
+        return [[target]]
+    good = isinstance(target, Sequence) and len(target) > 0
+    if good and all(isinstance(t, str) for t in target):
+        return [list(target)]
+    if good and all(isinstance(t, Sequence) and t and all(isinstance(e, str) for e in t) for t in target):
+        rows = [[t] if isinstance(t, str) else list(t) for t in target]
+        if len(rows) != tokens:
+            raise InvalidRequest(f"{len(rows)} rows of expressions for {tokens} tokens; give one a token")
+        return rows
+    raise InvalidRequest(
+        f"target {target!r:.80}: give an expression, a list of expressions, or one list of expressions a token"
+    )

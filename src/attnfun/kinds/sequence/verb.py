@@ -1,0 +1,89 @@
+"""`sequence`: a map of n tokens and a tolerance in, a proved network out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attnfun.certify.certificate import Certificate
+from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.kinds.sequence.build import METHODS
+from attnfun.kinds.sequence.build_stages import Stages, attempts
+from attnfun.kinds.sequence.target import SequenceMap
+from attnfun.kinds.sequence.view import SequenceApproximant
+from attnfun.language.target import Target
+from attnfun.search import Goal, Proposal, Proposals, Say, check_request, one_thread, search
+
+
+def sequence(
+    target: Any,
+    tokens: int,
+    domain: Any,
+    eps: float,
+    *,
+    method: str = "auto",
+    dtype: str = "float64",
+    seed: int = 0,
+    max_keys: int = 1_000_000,
+    progress: Say | None = None,
+) -> SequenceApproximant:
+    """A softmax-attention network within `eps` of a sequence map, in every entry and for every sequence of the box.
+
+    `target`: an expression or a list of them (outputs of every token), or one list a token (see `targets.SequenceMap`
+    for the language: own coordinates `x`, entries `x_3`, mean, sum, max, min, softmax_mean). `method`: two-layer (at
+    most two attention layers), deep (any number), one-layer-softmax (one attention layer, then one softmax over
+    constant keys, which is a layer too where layers are counted), partition, or auto (two-layer where it fits, else
+    deep). Infeasible with the number where a construction does not fit.
+    """
+    check_request(eps, dtype, seed)
+    if method not in ("auto", *METHODS):
+        raise InvalidRequest(f"method={method!r}: the methods are auto, {', '.join(METHODS)}")
+    asked = SequenceMap.read(target, domain, tokens)
+    say = progress or (lambda _text: None)
+    request = {"eps": float(eps), "method": method, "dtype": dtype, "seed": int(seed), "tokens": asked.tokens}
+    found, certificate = searched(asked, asked, float(eps), method, dtype, int(seed), max_keys, say)
+    return SequenceApproximant(asked, found.weights, certificate, request, found.told)
+
+
+def searched(
+    target: Target,
+    asked: SequenceMap,
+    eps: float,
+    method: str,
+    dtype: str,
+    seed: int,
+    max_keys: int,
+    say: Say,
+    dress: Callable[[Proposal], Proposal] = lambda proposal: proposal,
+) -> tuple[Proposal, Certificate]:
+    """The first method whose network for the map `asked` is proved, dressed as weights for `target`."""
+    if isinstance(max_keys, bool) or not isinstance(max_keys, (int, np.integer)) or max_keys < 1:
+        raise InvalidRequest(f"max_keys={max_keys!r}: a whole number is needed")
+    reasons: list[str] = []
+    nearest: Mapping[str, Any] | None = None
+    with one_thread():
+        for name, each in attempts(asked, method):
+            stages = Stages(asked, eps, name, each, dtype, seed, int(max_keys), say)
+            try:
+                found, certificate = search(target, dressed(stages.proposals(), dress), Goal(eps), say)
+            except Infeasible as why:
+                reasons.append(f"{name}: {why}")
+                if method != "auto" or "method" not in (why.nearest or {}):  # auto has tried them all
+                    nearest = why.nearest or nearest
+                continue
+            story = {"not taken": "; ".join(reasons)[:300]} if reasons else {}
+            return replace(found, story=story | dict(found.story)), certificate
+    raise Infeasible("; ".join(reasons), nearest)
+
+
+def dressed(proposals: Proposals, dress: Callable[[Proposal], Proposal]) -> Proposals:
+    """The same proposals, each as `dress` makes it."""
+    try:
+        proposal = next(proposals)
+        while True:
+            proposal = proposals.send((yield dress(proposal)))
+    except StopIteration:
+        return

@@ -1,0 +1,75 @@
+"""SetNetwork: a network on sequences, its tokens made of the points of a set, its first token read.
+
+| form | tokens | what the sequence network computes at every token |
+| --- | --- | --- |
+| elements | n, one an element | the target as written, if all its sums are over elements |
+| power-sums | n, one an element | a polynomial target, rewritten exactly by its fewest sums over elements |
+| pairs | n², one an ordered pair | the target as written |
+
+The form is a name; which sequence map it stands for is worked out from the target alone (`forms.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy.typing as npt
+
+from attnfun.kinds.sequence.network import SequenceNetwork
+from attnfun.kinds.sequence.token_sequence import TokenSequence
+from attnfun.kinds.set.target import pair_tokens
+from attnfun.network.head import AnyArray
+from attnfun.network.network import Cost
+from attnfun.network.token_architecture import TokenArchitecture
+
+if TYPE_CHECKING:
+    import torch
+
+Form = Literal["elements", "power-sums", "pairs"]
+
+
+@dataclass(frozen=True, eq=False)
+class SetNetwork:
+    """`sequence` on the tokens of a set; all tokens hold the same outputs."""
+
+    form: Form
+    sequence: SequenceNetwork | TokenSequence
+
+    @property
+    def pairs(self) -> bool:
+        return self.form == "pairs"
+
+    @property
+    def dtype(self) -> str:
+        return self.sequence.dtype
+
+    @property
+    def cost(self) -> Cost:
+        return self.sequence.cost
+
+    @property
+    def architecture(self) -> TokenArchitecture:
+        """That of its literal form: what `train` fills with other weights."""
+        return self.sequence.architecture
+
+    @property
+    def networks(self) -> tuple[Any, ...]:
+        return self.sequence.networks
+
+    def literal(self) -> TokenSequence:
+        return self.sequence.literal()
+
+    def run(self, X: npt.NDArray[Any]) -> AnyArray:
+        """(batch, n, d) -> (batch, outputs)."""
+        return self.sequence.run(pair_tokens(X) if self.pairs else X)[:, 0]
+
+    def to_torch(self, dtype: Any = None) -> torch.nn.Module:
+        """(batch, n, d) → (batch, outputs): a linear layer that makes the pairs, then one attention call a layer."""
+        literal = self.literal()
+        module: Any = literal.to_torch(dtype)
+        from attnfun.kinds.set.torch_module import SetAttention
+
+        n, d = len(literal.constant), len(literal.terms[0][1])
+        return SetAttention(module, *((math.isqrt(n), d // 2) if self.pairs else (n, d)), self.pairs)

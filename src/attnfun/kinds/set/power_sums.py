@@ -1,0 +1,421 @@
+"""Symmetric polynomials in power sums, exactly: p_α = Σ_n (x_n − c)^α for a base point c.
+
+A set function built from sums, means and polynomials is a polynomial P in the p_α with rational coefficients: inside
+a sum every term is a coefficient times x_i^α x_j^β times power sums, and its sum over i and j is the coefficient
+times p_α p_β (p_0 = n). Nothing is rounded. For total degree at most n the products of power sums are linearly
+independent and P is unique; past it P is the one that the expression gives.
+
+`forms` are the fewest sums Σ_n ψ_h(x_n) that P is a polynomial of: its *essential* linear forms. With M the matrix of
+the coefficients of ∂P/∂p_α (one row an α), P does not change along v exactly if vᵀM = 0, so these forms are a basis of
+the columns' span; in reduced row echelon form P is Q(φ), Q being P with every p_α that is no pivot replaced by 0.
+
+Failure mode: NotPolynomial, with the reason, for anything else than rational polynomials, or past MAX_PRODUCTS terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from flint import fmpq, fmpq_mat
+
+from attnfun.errors import InvalidRequest
+from attnfun.kinds.sequence.target import Definition, SequenceMap
+from attnfun.kinds.set.target import SetFunction, Sum, first, inlined, second
+from attnfun.language import BallAlgebra, Builder, Graph, precision, run
+
+Exponents = tuple[int, ...]
+Product = tuple[Exponents, ...]  # factors p_α in order
+Polynomial = dict[Product, Fraction]
+_Term = tuple[Exponents, Exponents, Product]  # x_i^α x_j^β times power sums
+Terms = dict[_Term, Fraction]
+
+MAX_PRODUCTS = 4000
+MAX_DEGREE = 64
+
+
+class NotPolynomial(InvalidRequest):
+    """The expression is no polynomial with rational coefficients, or too large a one."""
+
+
+@dataclass(frozen=True)
+class PowerSums:
+    """A set function as polynomials in power sums about `base`, one an output."""
+
+    points: int
+    base: tuple[Fraction, ...]
+    outputs: tuple[Polynomial, ...]
+    scaled: bool  # whether outputs were multiplied by constants that are no rationals, which are left out here
+
+    @property
+    def exponents(self) -> tuple[Exponents, ...]:
+        """All α that occur, by degree."""
+        found = {alpha for polynomial in self.outputs for factors in polynomial for alpha in factors}
+        return tuple(sorted(found, key=lambda a: (sum(a), tuple(-k for k in a))))
+
+    @property
+    def degree(self) -> int:
+        return max((sum(map(sum, factors)) for p in self.outputs for factors in p), default=0)
+
+    @property
+    def factors(self) -> int:
+        """The most power sums in one product."""
+        return max((len(factors) for p in self.outputs for factors in p), default=0)
+
+    def value(self, points: Sequence[Sequence[Fraction]]) -> list[Fraction]:
+        """The polynomials at rational points, exactly."""
+        sums = {alpha: sum((_power(x, self.base, alpha) for x in points), Fraction(0)) for alpha in self.exponents}
+        out = []
+        for polynomial in self.outputs:
+            total = Fraction(0)
+            for factors, coefficient in polynomial.items():
+                for alpha in factors:
+                    coefficient *= sums[alpha]
+                total += coefficient
+            out.append(total)
+        return out
+
+    def two_factor_matrix(self, most_left: int | None = None, most_right: int | None = None) -> list[list[Fraction]]:
+        """G with Σ G_αβ p_α p_β the part with two factors, those of several outputs side by side; rows and columns up
+        to the degrees given.
+        """
+        alphas = self.exponents
+        left = [a for a in alphas if most_left is None or sum(a) <= most_left]
+        right = [a for a in alphas if most_right is None or sum(a) <= most_right]
+        matrix = []
+        for a in left:
+            row = []
+            for polynomial in self.outputs:
+                for b in right:
+                    value = polynomial.get(tuple(sorted((a, b))), Fraction(0))
+                    row.append(value if a == b else value / 2)
+            matrix.append(row)
+        return matrix
+
+    def gradients(self) -> list[tuple[int, dict[Exponents, Fraction]]]:
+        """The columns of M: for every product, its degree and its coefficients in the ∂P/∂p_α; outputs side by side."""
+        columns: dict[tuple[int, Product], dict[Exponents, Fraction]] = {}
+        for o, polynomial in enumerate(self.outputs):
+            for factors, coefficient in polynomial.items():
+                for alpha in set(factors):
+                    rest = list(factors)
+                    rest.remove(alpha)
+                    column = columns.setdefault((o, tuple(rest)), {})
+                    column[alpha] = column.get(alpha, Fraction(0)) + coefficient * factors.count(alpha)
+        return [(sum(map(sum, rest)), column) for (_, rest), column in columns.items()]
+
+    def forms(self) -> tuple[list[dict[Exponents, Fraction]], list[Exponents]]:
+        """The fewest linear forms in the p_α that all outputs are polynomials of, and the pivot α of each."""
+        alphas = self.exponents
+        if not alphas:
+            return [], []
+        rows = [[column.get(a, Fraction(0)) for a in alphas] for _, column in self.gradients()]
+        reduced, found = _matrix(rows).rref()
+        forms = []
+        for r in range(found):
+            forms.append({a: Fraction(int(v.p), int(v.q)) for c, a in enumerate(alphas) if (v := reduced[r, c]) != 0})
+        return forms, [next(iter(form)) for form in forms]
+
+    def least_rank(self, most: int) -> int:
+        """A lower bound of the rank of M where only its entries of total degree |α| + |product| ≤ n = `most` are known.
+
+        With the rows in order of degree d_1 < d_2 < …, Frobenius' inequality for the rows up to d_k, all columns, and
+        the rows up to d_{k+1}, columns up to degree n − d_{k+1}, gives R_{k+1} ≥ R_k + r[d_{k+1}, n − d_{k+1}] −
+        r[d_k, n − d_{k+1}], r[a, b] the rank of the known block of rows up to a and columns up to b.
+        """
+        columns = self.gradients()
+        total, before = 0, -1
+        for d in sorted({sum(a) for a in self.exponents if sum(a) <= most}):
+            known = [column for degree, column in columns if degree <= most - d]
+
+            def block(up_to: int, known: list[dict[Exponents, Fraction]] = known) -> int:
+                rows = [a for a in self.exponents if sum(a) <= up_to]
+                return rank([[column.get(a, Fraction(0)) for column in known] for a in rows])
+
+            total += block(d) - block(before)
+            before = d
+        return total
+
+
+def rank(matrix: Sequence[Sequence[Fraction]]) -> int:
+    """Over the rationals."""
+    return int(_matrix(matrix).rank()) if matrix and matrix[0] else 0
+
+
+def _matrix(rows: Sequence[Sequence[Fraction]]) -> Any:
+    if not rows or not rows[0]:
+        return fmpq_mat(0, 0)
+    flat = [fmpq(v.numerator, v.denominator) for row in rows for v in row]
+    return fmpq_mat(len(rows), len(rows[0]), flat)
+
+
+def _power(x: Sequence[Fraction], base: Sequence[Fraction], alpha: Exponents) -> Fraction:
+    value = Fraction(1)
+    for coordinate, centre, k in zip(x, base, alpha, strict=True):
+        value *= (coordinate - centre) ** k
+    return value
+
+
+def base_of(target: SetFunction) -> tuple[Fraction, ...]:
+    """0 in every coordinate whose interval holds it, else the interval's middle."""
+    ends = zip(target.box.low, target.box.high, strict=True)
+    return tuple(Fraction(0) if a <= 0 <= b else (Fraction(a) + Fraction(b)) / 2 for a, b in ends)
+
+
+def power_sums(target: SetFunction, algebra: Any = None) -> PowerSums:
+    """The target as polynomials in power sums; constant factors of an output that are no rationals are left out.
+
+    `algebra`: `TermsAlgebra`, or that of `targets.power_series`, which gives the target's part of low degree.
+    """
+    zero = (0,) * target.box.dim
+    algebra = algebra or TermsAlgebra(zero)
+    env = _points(target)
+    for s in target.sums:
+        env[s.name] = _sum(target, s, algebra, env)
+    outputs, scaled = [], False
+    for output in target.row.outputs:
+        graph, dropped = _without_factor(target.row, output)
+        scaled |= dropped
+        outputs.append({factors: value for (_, _, factors), value in run(graph, algebra, env)[0].items()})
+    return PowerSums(target.points, base_of(target), tuple(outputs), scaled)
+
+
+def sums_behind(target: SetFunction) -> int | None:
+    """So many sums over elements Σ ψ(x_n) give all the target's sums, and so the target; None if that is not seen.
+
+    The sums that are polynomials are polynomials of their essential forms, together; a sum over elements of anything
+    else counts one, if no other sum stands in it.
+    """
+    algebra, env = TermsAlgebra((0,) * target.box.dim), _points(target)
+    polynomials: list[Polynomial] = []
+    others = 0
+    for s in target.sums:
+        try:
+            if not set(s.graph.variables) <= set(env):
+                raise NotPolynomial("a sum that is no polynomial stands in it")
+            env[s.name] = _sum(target, s, algebra, env)
+            polynomials.append({factors: value for (_, _, factors), value in env[s.name].items()})
+        except NotPolynomial:
+            if s.pairs or s.kind not in ("sum", "mean") or not set(s.graph.variables) <= set(first(target.box)):
+                return None
+            others += 1
+    return others + len(PowerSums(target.points, base_of(target), tuple(polynomials), False).forms()[0])
+
+
+def _points(target: SetFunction) -> dict[str, Terms]:
+    """x_i and x_j about the base point, as terms."""
+    dim = target.box.dim
+    zero = (0,) * dim
+    env: dict[str, Terms] = {}
+    for k, c in enumerate(base_of(target)):
+        unit = tuple(int(l == k) for l in range(dim))
+        env[first(target.box)[k]] = _clean({(unit, zero, ()): Fraction(1), (zero, zero, ()): c})
+        env[second(target.box)[k]] = _clean({(zero, unit, ()): Fraction(1), (zero, zero, ()): c})
+    return env
+
+
+def _sum(target: SetFunction, s: Sum, algebra: Any, env: Mapping[str, Terms]) -> Terms:
+    """A sum or mean of terms over elements or pairs, in power sums."""
+    if s.kind not in ("sum", "mean"):
+        raise NotPolynomial(f"{s.kind} is no polynomial")
+    n, zero = target.points, (0,) * target.box.dim
+    total: Terms = {}
+    for (alpha, beta, factors), coefficient in run(s.graph, algebra, env)[0].items():
+        parts = (alpha, beta) if s.pairs else (alpha,)
+        times = coefficient * n ** sum(not any(part) for part in parts)
+        key = zero, zero, tuple(sorted((*factors, *(part for part in parts if any(part)))))
+        total[key] = total.get(key, Fraction(0)) + times
+    if s.kind == "mean":
+        total = {key: value / n ** (2 if s.pairs else 1) for key, value in total.items()}
+    return _clean(total)
+
+
+def _without_factor(graph: Graph, output: int) -> tuple[Graph, bool]:
+    """An output without the variable-free factors that are no rationals, and whether there were any."""
+    dropped = False
+    while True:
+        node = graph.nodes[output]
+        if node.op not in ("mul", "div"):
+            return graph.reachable([output]), dropped
+        left, right = (graph.reachable([arg]) for arg in node.args)
+        if _is_factor(right):
+            output, dropped = node.args[0], True
+        elif node.op == "mul" and _is_factor(left):
+            output, dropped = node.args[1], True
+        else:
+            return graph.reachable([output]), dropped
+
+
+def _is_factor(graph: Graph) -> bool:
+    """Whether it is a constant, no rational as written, that is proved to be finite and not 0."""
+    if graph.variables or graph.nodes[graph.outputs[0]].op == "const":
+        return False
+    with precision(128):
+        value = run(graph, BallAlgebra(), {})[0]
+        return bool(value.is_finite() and not value.contains(0))
+
+
+class TermsAlgebra:
+    """The algebra of polynomials in x_i, x_j and power sums."""
+
+    def __init__(self, zero: Exponents) -> None:
+        self.one: _Term = (zero, zero, ())
+
+    def constant(self, value: Fraction, /) -> Terms:
+        return {self.one: value} if value else {}
+
+    def neg(self, x: Terms, /) -> Terms:
+        return {key: -value for key, value in x.items()}
+
+    def add(self, x: Terms, y: Terms, /) -> Terms:
+        total = dict(x)
+        for key, value in y.items():
+            total[key] = total.get(key, Fraction(0)) + value
+        return _clean(total)
+
+    def sub(self, x: Terms, y: Terms, /) -> Terms:
+        return self.add(x, self.neg(y))
+
+    def mul(self, x: Terms, y: Terms, /) -> Terms:
+        if len(x) * len(y) > 50 * MAX_PRODUCTS:
+            raise NotPolynomial(f"a product of {len(x):,} by {len(y):,} terms is too large")
+        total: Terms = {}
+        for (a, b, f), u in x.items():
+            for (c, d, g), v in y.items():
+                key = _added(a, c), _added(b, d), tuple(sorted(f + g))
+                total[key] = total.get(key, Fraction(0)) + u * v
+        return _clean(total)
+
+    def div(self, x: Terms, y: Terms, /) -> Terms:
+        if set(y) != {self.one}:
+            raise NotPolynomial("a quotient by something that is not constant is no polynomial")
+        return {key: value / y[self.one] for key, value in x.items()}
+
+    def powi(self, x: Terms, n: int, /) -> Terms:
+        if n < 0:
+            return self.div(self.constant(Fraction(1)), self.powi(x, -n))
+        if n > MAX_DEGREE:
+            raise NotPolynomial(f"a power {n} is too high")
+        result = self.constant(Fraction(1))
+        for _ in range(n):
+            result = self.mul(result, x)
+        return result
+
+    def __getattr__(self, op: str) -> Callable[..., Any]:
+        if op.startswith("_"):
+            raise AttributeError(op)
+        raise NotPolynomial(f"{op} is no polynomial with rational coefficients")
+
+
+def _added(a: Exponents, b: Exponents) -> Exponents:
+    return tuple(i + j for i, j in zip(a, b, strict=True))
+
+
+def _clean(terms: Terms) -> Terms:
+    if len(terms) > MAX_PRODUCTS:
+        raise NotPolynomial(f"more than {MAX_PRODUCTS:,} terms")
+    return {key: value for key, value in terms.items() if value}
+
+
+def as_sums_over_elements(target: SetFunction, found: PowerSums) -> SequenceMap:
+    """The target as a polynomial of the fewest sums over elements, a sequence map of n tokens: equal to it exactly.
+
+    Output factors that are no rationals are put back from the target's own expression.
+    """
+    forms, pivots = found.forms()
+    definitions: list[Definition] = []
+    names = {}
+    for number, (form, pivot) in enumerate(zip(forms, pivots, strict=True), start=1):
+        builder = Builder()
+        centred = [
+            builder.apply("sub", builder.var(c), builder.const(b))
+            for c, b in zip(target.box.names, found.base, strict=True)
+        ]
+        monomials = [(coefficient, _monomial(builder, centred, alpha)) for alpha, coefficient in form.items()]
+        graph = builder.graph([_combined(builder, monomials)])
+        names[pivot] = f"feature_{number}"
+        node = graph.nodes[graph.outputs[0]]
+        if node.op == "var":
+            definitions.append(Definition(names[pivot], "sum", (str(node.value),)))
+        else:
+            inner = f"element_feature_{number}"
+            definitions += [Definition(inner, "expression", (), graph), Definition(names[pivot], "sum", (inner,))]
+    builder = Builder()
+    rows = []
+    for o, polynomial in enumerate(found.outputs):
+        terms = []
+        for factors, coefficient in polynomial.items():
+            if all(alpha in names for alpha in factors):
+                product = None
+                for alpha in dict.fromkeys(factors):
+                    many = factors.count(alpha)
+                    base = builder.var(names[alpha])
+                    power = base if many == 1 else builder.apply("powi", base, value=many)
+                    product = power if product is None else builder.apply("mul", product, power)
+                terms.append((coefficient, builder.const(Fraction(1)) if product is None else product))
+        value = _combined(builder, terms)
+        rows.append(_with_factor(builder, target.row, target.row.outputs[o], value))
+    return SequenceMap(target.box, target.points, tuple(definitions), (builder.graph(rows),)).checked()
+
+
+def _monomial(builder: Builder, coordinates: Sequence[int], alpha: Exponents) -> int:
+    result = None
+    for coordinate, k in zip(coordinates, alpha, strict=True):
+        if k:
+            power = coordinate if k == 1 else builder.apply("powi", coordinate, value=k)
+            result = power if result is None else builder.apply("mul", result, power)
+    assert result is not None
+    return result
+
+
+def _combined(builder: Builder, terms: Sequence[tuple[Fraction, int]]) -> int:
+    total = None
+    for coefficient, node in terms:
+        size = abs(coefficient)
+        term = node if size == 1 else builder.apply("mul", builder.const(size), node)
+        if total is None:
+            total = term if coefficient > 0 else builder.apply("neg", term)
+        else:
+            total = builder.apply("add" if coefficient > 0 else "sub", total, term)
+    return builder.const(Fraction(0)) if total is None else total
+
+
+def _with_factor(builder: Builder, graph: Graph, output: int, value: int) -> int:
+    """What `_without_factor` took off, applied to `value`."""
+    node = graph.nodes[output]
+    if node.op in ("mul", "div"):
+        left, right = (graph.reachable([arg]) for arg in node.args)
+        if _is_factor(right):
+            inner = _with_factor(builder, graph, node.args[0], value)
+            return builder.apply(node.op, inner, inlined(builder, right))
+        if node.op == "mul" and _is_factor(left):
+            inner = _with_factor(builder, graph, node.args[1], value)
+            return builder.apply("mul", inlined(builder, left), inner)
+    return value
+
+
+def exact_value(target: SetFunction, points: Sequence[Mapping[str, Fraction]]) -> list[Fraction]:
+    """The target at rational points by summing over elements and pairs one by one, constant factors that are no
+    rationals left out as in `power_sums`: what an exact form is checked against.
+    """
+    zero = (0,) * target.box.dim
+    algebra: Any = TermsAlgebra(zero)
+    shared: dict[str, Terms] = {}
+    n = len(points)
+    for s in target.sums:
+        total: Terms = {}
+        for a in points:
+            for b in points if s.pairs else (a,):
+                env = dict(shared)
+                for c, i, j in zip(target.box.names, first(target.box), second(target.box), strict=True):
+                    env[i], env[j] = algebra.constant(a[c]), algebra.constant(b[c])
+                total = algebra.add(total, run(s.graph, algebra, env)[0])
+        times = Fraction(1, n ** (2 if s.pairs else 1)) if s.kind == "mean" else Fraction(1)
+        shared[s.name] = algebra.mul(total, algebra.constant(times))
+    out = []
+    for output in target.row.outputs:
+        graph, _ = _without_factor(target.row, output)
+        out.append(sum(run(graph, algebra, shared)[0].values(), Fraction(0)))
+    return out

@@ -1,0 +1,314 @@
+"""SetFunction: what is asked of a network that maps a set of n points of a box to numbers, whatever their order.
+
+An expression uses the points inside *sums* only, so it is symmetric by construction:
+
+| written | means |
+| --- | --- |
+| sum(e), mean(e), max(e), min(e) | over the elements, e in the coordinates x (or x_i, or x[i]) |
+| the same with x_i and x_j (or x[i], x[j]) in e | over all ordered pairs (i, j), i = j included |
+| pairs(e) | the sum over all ordered pairs, whatever e uses |
+| distinct(e) | the sum over all ordered pairs with i ≠ j |
+
+A sum runs over every index that is used inside it and in no sum within it. Sums may be nested; max and min of several
+arguments are the ordinary ones.
+
+    sum(x**2) + sum(x[i]*x[j])          sqrt(sum((x_i - x_j)**2 + (y_i - y_j)**2) + 1)
+
+`on_elements` and `on_pairs` write the function as a sequence map: of n tokens, one an element, where there are only
+sums over elements; of n² tokens, one an ordered pair, always (the sum of e over elements is n times the mean over
+pairs). Failure mode: InvalidRequest, in one line, for points outside of sums, sums of constants, names that clash;
+Infeasible for more pairs than tokens.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
+from attnfun.kinds.sequence.target import Definition, SequenceMap, entry, renamed, several
+from attnfun.language import ArrayAlgebra, Builder, Graph, parse, run
+from attnfun.language.domain import Array, Box
+from attnfun.language.target import Target
+from attnfun.network.tokens import sample_size
+
+SUMS = ("sum", "mean", "max", "min", "pairs", "distinct")
+MAX_POINTS = 64
+MAX_PAIRS = 1024  # tokens of a network on pairs: 32 points
+_INDEXED = re.compile(r"([A-Za-z_][A-Za-z_0-9]*) *\[ *([ij]) *\]")
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A sum, mean, max or min (`kind`) over elements or pairs of a graph in x_i, x_j and earlier sums."""
+
+    name: str
+    kind: str
+    pairs: bool
+    graph: Graph
+
+
+@dataclass(frozen=True)
+class SetFunction(Target):
+    """See the module's statement; `row` holds the outputs as expressions of the sums alone."""
+
+    kind: ClassVar[str] = "set"
+    draws_what: ClassVar[str] = "sets"
+
+    box: Box
+    points: int
+    sums: tuple[Sum, ...]
+    row: Graph
+    texts: tuple[str, ...] = field(compare=False)
+
+    @classmethod
+    def read(cls, target: Any, domain: Any, points: Any) -> SetFunction:
+        """From an expression or a list of expressions (the outputs)."""
+        if isinstance(target, SetFunction):
+            return target
+        box = Box.parse(domain)
+        n = _count(points)
+        given = [target] if isinstance(target, str) else target
+        if not isinstance(given, Sequence) or not given or not all(isinstance(text, str) for text in given):
+            raise InvalidRequest(f"target {target!r:.80}: give an expression or a list of expressions")
+        names = [*box.names, *first(box), *second(box)]
+        if len(set(names)) != len(names):
+            raise InvalidRequest(f"the coordinates {', '.join(box.names)} clash with indices such as {first(box)[0]}")
+        texts = tuple(str(text).strip() for text in given)
+        found = _Sums(box, n)
+        row = parse([_INDEXED.sub(r"\1_\2", text) for text in texts], names, found)
+        clash = {s.name for s in found.sums} & set(names)
+        if clash:
+            raise InvalidRequest(f"the name {min(clash)} is kept for sums; call the coordinate something else")
+        loose = sorted(set(row.variables) & set(names))
+        if loose:
+            raise InvalidRequest(
+                f"{loose[0]} stands outside of every sum; a set function sees its points through sum, mean, max, min, "
+                "pairs and distinct only"
+            )
+        return cls(box, n, tuple(found.sums), row, texts)
+
+    @property
+    def text(self) -> str:
+        return self.texts[0] if len(self.texts) == 1 else "[" + ", ".join(self.texts) + "]"
+
+    @property
+    def domain(self) -> str:
+        return f"{self.box.text}, sets of {self.points} points"
+
+    @property
+    def outputs(self) -> int:
+        return len(self.row.outputs)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"expressions": list(self.texts), "points": self.points, "domain": self.box.text}
+
+    @classmethod
+    def from_json(cls, data: Any) -> SetFunction:
+        """What `to_json` wrote: the expressions are the target, and are read again."""
+        try:
+            return cls.read(data["expressions"], Box.stored(data["domain"]), data["points"])
+        except (KeyError, TypeError, InvalidRequest) as error:
+            raise DamagedFile(f"the file's target is no set function that attnfun knows ({error})") from None
+
+    def encode(self, _weights: Any, X: Any, outside: str = "raise") -> tuple[tuple[Array], bool]:
+        """(n, d), or (batch, n, d); of one coordinate (n,) too. `outside`: raise, clamp or allow."""
+        array, single = several(X, self.box, self.points, "sets", "points")
+        return (self.box.checked(array, outside, lambda _, i: f", number {i + 1} of a set,"),), single
+
+    def decode(self, outputs: Any, single: bool) -> Array:
+        """A number a set, or (outputs,) of several."""
+        values = np.asarray(outputs, dtype=np.float64)
+        values = values[:, 0] if self.outputs == 1 else values
+        return np.asarray(values[0] if single else values)
+
+    def columns(self, _weights: Any) -> tuple[list[str], list[str]]:
+        """x_1, y_1, x_2, …; output, or of several output1, output2, …"""
+        own = ["output"] if self.outputs == 1 else [f"output{o + 1}" for o in range(self.outputs)]
+        return [entry(c, i) for i in range(self.points) for c in self.box.names], own
+
+    def of_columns(self, rows: Array) -> tuple[Array]:
+        return (rows.reshape(-1, self.points, self.box.dim),)
+
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[Array]:
+        return (self.box.sample(count * self.points, rng).reshape(count, self.points, self.box.dim),)
+
+    def sample_size(self, weights: Any) -> int:
+        return sample_size(self.points ** (2 if weights.pairs else 1) + weights.cost.keys, weights.cost.heads)
+
+    def exact(self, X: Array) -> Array:
+        return self.values(X)
+
+    def against(self, given: Any) -> SetFunction:
+        other = SetFunction.read(given, self.box, self.points)
+        if other != self:
+            raise InvalidRequest(f"the file is about {self.text[:150]}, not about {other.text[:150]}")
+        return self
+
+    def fits(self, weights: Any) -> str:
+        box, tokens = (self.pair_box, self.points**2) if weights.pairs else (self.box, self.points)
+        same = weights.sequence.serves(box, tokens, self.outputs)
+        return "" if same else "the file's network does not fit its target or its domain"
+
+    @property
+    def plain_form(self) -> Literal["elements", "pairs"]:
+        """As written: one token an element where there are no pairs, else one a pair."""
+        return "pairs" if self.has_pairs else "elements"
+
+    def token_coordinates(self) -> tuple[str, ...]:
+        """Those of the tokens of its plain form."""
+        return (*(self.pair_box if self.has_pairs else self.box).names, "1")
+
+    def token_outputs(self) -> tuple[str, ...]:
+        return tuple(f"f{k + 1}" for k in range(self.outputs)) if self.outputs > 1 else ("f",)
+
+    @property
+    def has_pairs(self) -> bool:
+        return any(s.pairs for s in self.sums)
+
+    @property
+    def pair_box(self) -> Box:
+        """The box of the tokens of pairs."""
+        return Box((*first(self.box), *second(self.box)), self.box.low * 2, self.box.high * 2)
+
+    def values(self, X: Array) -> Array:
+        """(batch, n, d) → (batch, outputs) in float64 as NumPy computes it; never evidence."""
+        env: dict[str, Any] = {}
+        for k, (a, b) in enumerate(zip(first(self.box), second(self.box), strict=True)):
+            env[a], env[b] = X[:, :, None, k], X[:, None, :, k]
+        with np.errstate(all="ignore"):
+            for s in self.sums:
+                value = np.asarray(run(s.graph, ArrayAlgebra(), env)[0])
+                value = np.broadcast_to(value, (len(X), X.shape[1], X.shape[1] if s.pairs else 1))
+                total: Any = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}[s.kind]
+                env[s.name] = total(value, axis=(1, 2), keepdims=True)
+            outputs = run(self.row, ArrayAlgebra(), env)
+        return np.stack([np.broadcast_to(np.asarray(v).reshape(-1), (len(X),)) for v in outputs], axis=1)
+
+    def on_elements(self) -> SequenceMap:
+        """The same function at each of n tokens, one an element; there must be no pairs."""
+        if self.has_pairs:
+            raise InvalidRequest(f"{self.text[:80]} has sums over pairs; a token that holds one element has no pairs")
+        names = dict(zip(first(self.box), self.box.names, strict=True))
+        definitions: list[Definition] = []
+        for number, s in enumerate(self.sums, start=1):
+            definitions += _definitions(s, number, s.kind, renamed(s.graph, names), self.box.names)
+        return SequenceMap(self.box, self.points, tuple(definitions), (self.row,)).checked()
+
+    def on_pairs(self) -> SequenceMap:
+        """The same function at each of n² tokens, one an ordered pair of elements."""
+        n = self.points
+        if n * n > MAX_PAIRS:
+            most = {"points": math.isqrt(MAX_PAIRS)}
+            raise Infeasible(f"{n} points make {n * n:,} pairs; a network has at most {MAX_PAIRS:,} such tokens", most)
+        box = self.pair_box
+        definitions: list[Definition] = []
+        for number, s in enumerate(self.sums, start=1):
+            graph, kind = s.graph, s.kind
+            if kind == "sum" and not s.pairs:  # every element is the first of n pairs: the sum is n times their mean
+                builder = Builder()
+                times = builder.apply("mul", builder.const(Fraction(n)), inlined(builder, graph))
+                graph, kind = builder.graph([times]), "mean"
+            definitions += _definitions(s, number, kind, graph, box.names)
+        return SequenceMap(box, n * n, tuple(definitions), (self.row,)).checked()
+
+
+def pair_tokens(X: Array) -> Array:
+    """(batch, n, d) → (batch, n², 2d): token n·i + j holds the elements i and j."""
+    batch, n, d = X.shape
+    left, right = np.repeat(X, n, axis=1), np.tile(X, (1, n, 1))
+    return np.concatenate([left, right], axis=2).reshape(batch, n * n, 2 * d)
+
+
+def first(box: Box) -> tuple[str, ...]:
+    """The coordinates of element i."""
+    return tuple(f"{name}_i" for name in box.names)
+
+
+def second(box: Box) -> tuple[str, ...]:
+    """The coordinates of element j."""
+    return tuple(f"{name}_j" for name in box.names)
+
+
+def _definitions(s: Sum, number: int, kind: str, graph: Graph, coordinates: Sequence[str]) -> list[Definition]:
+    node = graph.nodes[graph.outputs[0]]
+    if node.op == "var" and node.value in coordinates:
+        return [Definition(s.name, kind, (str(node.value),))]
+    inner = f"inner_of_{number}"
+    return [Definition(inner, "expression", (), graph), Definition(s.name, kind, (inner,))]
+
+
+def inlined(builder: Builder, graph: Graph) -> int:
+    """The node of another builder's expression, written anew here."""
+    at: list[int] = []
+    for node in graph.nodes:
+        at.append(builder.apply(node.op, *(at[arg] for arg in node.args), value=node.value))
+    return at[graph.outputs[0]]
+
+
+class _Sums:
+    """The parser's `calls`: a sum becomes a variable."""
+
+    def __init__(self, box: Box, points: int) -> None:
+        self.plain, self.first, self.second = box.names, first(box), second(box)
+        self.points = points
+        self.sums: list[Sum] = []
+
+    def __call__(self, name: str, args: list[int], builder: Builder) -> int | None:
+        if name not in SUMS or (name in ("max", "min") and len(args) != 1):
+            return None
+        if len(args) != 1:
+            raise InvalidRequest(f"{name} takes 1 argument, not {len(args)}")
+        graph = renamed(builder.graph([args[0]]), dict(zip(self.plain, self.first, strict=True)))
+        uses_first, uses_second = (bool(set(graph.variables) & set(names)) for names in (self.first, self.second))
+        if not uses_first and not uses_second:
+            raise InvalidRequest(f"{name} of something that is the same for every point")
+        if name == "distinct":
+            same = _on_diagonal(graph, dict(zip(self.second, self.first, strict=True)))
+            whole = builder.var(self._named("sum", True, graph))
+            if set(same.variables) & set(self.first):
+                return builder.apply("sub", whole, builder.var(self._named("sum", False, same)))
+            own = builder.apply("mul", builder.const(Fraction(self.points)), inlined(builder, same))
+            return builder.apply("sub", whole, own)
+        over = name == "pairs" or (uses_first and uses_second)
+        if not over and uses_second:
+            graph = renamed(graph, dict(zip(self.second, self.first, strict=True)))
+        return builder.var(self._named("sum" if name == "pairs" else name, over, graph))
+
+    def _named(self, kind: str, pairs: bool, graph: Graph) -> str:
+        for s in self.sums:
+            if (s.kind, s.pairs, s.graph) == (kind, pairs, graph):
+                return s.name
+        over = "pairs" if pairs else "elements"
+        name = f"{kind}_over_{over}_{1 + sum((s.kind, s.pairs) == (kind, pairs) for s in self.sums)}"
+        self.sums.append(Sum(name, kind, pairs, graph))
+        return name
+
+
+def _on_diagonal(graph: Graph, names: dict[str, str]) -> Graph:
+    """A graph of pairs at pairs of an element with itself: renamed, with a − a = 0 and 0 · a = 0 worked out, so that
+    what depends on differences alone is seen to be constant there.
+    """
+    builder, at = Builder(), list[int]()
+    zero = builder.const(Fraction(0))
+    for node in graph.nodes:
+        args = [at[arg] for arg in node.args]
+        if (node.op == "sub" and args[0] == args[1]) or (node.op == "mul" and zero in args):
+            at.append(zero)
+        elif node.op == "var":
+            at.append(builder.var(names.get(str(node.value), str(node.value))))
+        else:
+            at.append(builder.apply(node.op, *args, value=node.value))
+    return builder.graph([at[graph.outputs[0]]])
+
+
+def _count(points: Any) -> int:
+    if isinstance(points, bool) or not isinstance(points, (int, np.integer)) or not 1 <= points <= MAX_POINTS:
+        raise InvalidRequest(f"points={points!r:.30}: a whole number from 1 to {MAX_POINTS} is needed")
+    return int(points)

@@ -1,0 +1,42 @@
+"""SetApproximant: the view of a set function's model; what `set_function`, `train` and `load` return."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from attnfun.kinds.sequence.view import SequenceApproximant
+from attnfun.kinds.set.analysis import SetAnalysis, analyse
+from attnfun.kinds.set.forms import sequence_map
+from attnfun.kinds.set.network import SetNetwork
+from attnfun.kinds.set.target import SetFunction
+from attnfun.model import Model
+
+
+class SetApproximant(Model[SetFunction, SetNetwork]):
+    """A network on sets of n points: `net(X)` for a set (n, d), or for (batch, n, d)."""
+
+    @property
+    def method(self) -> str:
+        """elements, power-sums or pairs."""
+        return self.weights.form
+
+    @property
+    def network(self) -> Any:
+        """That of `sequence`."""
+        return self.sequence.network
+
+    @cached_property
+    def analysis(self) -> SetAnalysis:
+        """How many features DeepSets needs for the target, and whether pairs pay."""
+        return analyse(self.target)[0]
+
+    @cached_property
+    def sequence(self) -> SequenceApproximant:
+        """The model of the sequence map of its form, on the tokens of a set; what is proved of sets is said of it."""
+        form = sequence_map(self.target, self.weights.form)
+        by = str(self.story.get("stages", self.certificate.construction))
+        said = self.certificate
+        certificate = replace(said, target=form.text, domain=form.domain, construction=by, witness=None)
+        return SequenceApproximant(form, self.weights.sequence, certificate, self.request, {"construction": by})

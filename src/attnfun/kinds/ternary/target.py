@@ -1,0 +1,93 @@
+"""Ternary: an expression in three variables, each on its own interval: what a trilinear form approximates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.kinds.relation.target import points_of, probe_tuples
+from attnfun.language import ArrayAlgebra, Graph, parse, run
+from attnfun.language.domain import Array, Box
+from attnfun.language.function import Function
+from attnfun.language.target import Target
+
+
+@dataclass(frozen=True)
+class Ternary(Target):
+    """`graph` (one output) in the three variables of `box`."""
+
+    kind: ClassVar[str] = "ternary"
+    draws_what: ClassVar[str] = "triples"
+
+    graph: Graph
+    box: Box
+
+    @property
+    def boxes(self) -> tuple[Box, ...]:
+        """The intervals of x, y and z."""
+        ends = zip(self.box.names, self.box.low, self.box.high, strict=True)
+        return tuple(Box((name,), (low,), (high,)) for name, low, high in ends)
+
+    @property
+    def text(self) -> str:
+        return self.graph.text(self.graph.outputs[0])
+
+    @property
+    def domain(self) -> str:
+        return self.box.text
+
+    def encode(self, weights: Any, *points: Any) -> tuple[tuple[Array, ...], None]:
+        """(n,) of every variable."""
+        if len(points) != 3:
+            raise InvalidRequest(f"points of {len(points)} sides: 3 are needed")
+        columns = [points_of(np.ravel(one), box) for one, box in zip(points, self.boxes, strict=True)]
+        if len({len(x) for x in columns}) != 1:
+            raise InvalidRequest("x, y and z have unequal numbers of points")
+        return tuple(weights.reading(self, k)(x) for k, x in enumerate(columns)), None
+
+    def columns(self, weights: Any) -> tuple[list[str], list[str]]:
+        return list(self.box.names), ["value"]
+
+    def of_columns(self, rows: Array) -> tuple[Array, ...]:
+        return tuple(rows[:, k : k + 1] for k in range(3))
+
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[Array, ...]:
+        return probe_tuples(self.boxes, count, rng)
+
+    def exact(self, *points: Array) -> Array:
+        return self.values(*points)
+
+    def against(self, given: Any) -> Ternary:
+        other = parse(given, self.box.names) if isinstance(given, str) else Function.read(given, self.box).graph
+        if other != self.graph:
+            raise InvalidRequest(f"the file is about {self.text[:150]}, not about another target")
+        return self
+
+    def fits(self, weights: Any) -> str:
+        return str(weights.unfit(self))
+
+    def values(self, *points: Array) -> Array:
+        """(n, 1) each → (n,) the formula as NumPy computes it; never evidence."""
+        env = {name: column[:, 0] for name, column in zip(self.box.names, points, strict=True)}
+        with np.errstate(all="ignore"):
+            value = run(self.graph, ArrayAlgebra(), env)[0]
+        return np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), (len(points[0]),)))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "ternary", "graph": self.graph.to_json(), "domain": self.box.text}
+
+    @classmethod
+    def from_json(cls, data: Any) -> Ternary:
+        """Read back what `to_json` wrote."""
+        if not isinstance(data, dict) or data.get("kind") != "ternary":
+            raise DamagedFile("the file's target is not a ternary relation")
+        try:
+            graph, box = Graph.from_json(data.get("graph")), Box.parse(str(data["domain"]))
+        except (KeyError, InvalidRequest) as error:
+            raise DamagedFile(f"the file's relation cannot be read ({error})") from None
+        if box.dim != 3 or len(graph.outputs) != 1 or not set(graph.variables) <= set(box.names):
+            raise DamagedFile("the file's relation does not fit its domain")
+        return cls(graph, box)

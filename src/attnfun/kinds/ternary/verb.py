@@ -1,0 +1,136 @@
+"""`ternary`: a relation of three variables as a trilinear form Σ_i a_i(x) b_i(y) c_i(z), with a proved error.
+
+The terms come from two singular value decompositions: of the coefficients as a matrix x | (y, z), then of every right
+vector as a matrix y | z (and with y or z first); the largest are kept.
+The rank of every unfolding bounds the number of terms from below.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from attnfun.certify.view import Undecided
+from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.kinds.relation.prove_coefficients import Expansion
+from attnfun.kinds.relation.rank import rank_lower
+from attnfun.kinds.relation.target import Relation
+from attnfun.kinds.ternary.prove import trilinear_error, trilinear_rounding, trilinear_table
+from attnfun.kinds.ternary.target import Ternary
+from attnfun.kinds.ternary.view import TrilinearForm
+from attnfun.kinds.ternary.weights import Sides, Trilinear
+from attnfun.language import parse
+from attnfun.language.definedness import require_defined
+from attnfun.language.domain import Box
+from attnfun.network.head import Array
+from attnfun.search import Goal, Proposal, Proposals, Say, check_request, one_thread, search
+
+
+def ternary(
+    target: str,
+    domain: Mapping[str, Sequence[float]] | str | Sequence[str],
+    eps: float,
+    *,
+    progress: Callable[[str], None] | None = None,
+) -> TrilinearForm:
+    """The trilinear form of few terms with |target − form| ≤ eps on the box of three variables, called in float64.
+
+    Proved for the stored coefficients, rounding included; `rank_lower` terms at least are needed by any such form.
+    """
+    say = progress or (lambda _text: None)
+    check_request(eps, "float64", 0)
+    box = Box.parse(domain)
+    if box.dim != 3:
+        raise InvalidRequest(f"a ternary relation has three variables, not {box.dim}")
+    graph = parse(target, box.names)
+    require_defined(graph, box)
+    asked = Ternary(graph, box)
+    with one_thread():
+        found, certificate = search(asked, _forms(asked, float(eps), say), Goal(float(eps)), say)
+        least = 0
+        for k in range(3):
+            say("a lower bound on the terms")
+            least = max(least, rank_lower(Relation(graph, *_halves(box, (k,))), float(eps)))
+    if not least <= found.weights.rank:
+        raise AssertionError(f"a lower bound {least} above a proved rank {found.weights.rank} must never be issued")
+    story = {**found.told, "rank_lower": least}
+    return TrilinearForm(asked, found.weights, certificate, {"eps": float(eps)}, story)
+
+
+def _forms(asked: Ternary, eps: float, say: Say) -> Proposals:
+    """The one with the fewest terms, whichever variable comes first."""
+    say("coefficients of the relation")
+    try:
+        found = trilinear_table(asked.graph, asked.box, 1e-2 * eps)
+    except Undecided as why:
+        raise Infeasible(f"{asked.text[:120]}: {why}") from None
+    tried = []
+    for first in range(3):
+        say(f"fewest terms, {asked.box.names[first]} first")
+        tried.append(_fewest(found, _terms(found.table, first), eps))
+    ways = [terms for terms in tried if terms is not None]
+    if not ways:
+        raise Infeasible(f"eps={eps:.3g} for {asked.text[:120]}: all terms together are not proved to reach it")
+    yield Proposal(Trilinear(min(ways, key=lambda terms: terms[0].shape[1]), asked.box), "trilinear")
+
+
+def _halves(box: Box, first: Sequence[int]) -> tuple[Box, Box]:
+    """The box of the variables `first`, and that of the others."""
+    sides = list(first), [k for k in range(box.dim) if k not in first]
+    left, right = (
+        Box(tuple(box.names[i] for i in s), tuple(box.low[i] for i in s), tuple(box.high[i] for i in s)) for s in sides
+    )
+    return left, right
+
+
+def _fewest(found: Expansion, terms: Sides, eps: float) -> Sides | None:
+    """The fewest of the terms, largest first, whose proved error is within eps; None if all of them are not."""
+
+    def taken(count: int) -> Sides:
+        a, b, c = (np.ascontiguousarray(t[:, :count]) for t in terms)
+        return a, b, c
+
+    def good(count: int) -> bool:
+        stored = taken(count)
+        try:
+            error = trilinear_error(found.table, found.error, stored)
+        except Undecided:  # too many to be compared
+            return False
+        return error + trilinear_rounding(stored) <= eps * (1 - 1e-12)
+
+    few, many = 0, terms[0].shape[1]
+    if not good(many):
+        return None
+    while many - few > 1:
+        middle = (few + many) // 2
+        few, many = (few, middle) if good(middle) else (middle, many)
+    return taken(many)
+
+
+def _terms(table: Array, first: int) -> Sides:
+    """All terms of the two decompositions, the first one cutting off variable `first`; largest first."""
+    order = [first, *(k for k in range(3) if k != first)]
+    sides = _nested(np.transpose(table, order))
+    a, b, c = (sides[order.index(k)] for k in range(3))
+    return a, b, c
+
+
+def _nested(table: Array) -> Sides:
+    n, m, p = table.shape
+    U, s, W = np.linalg.svd(table.reshape(n, m * p), full_matrices=False)
+    sides: list[list[Array]] = [[], [], []]
+    sizes = []
+    for i in range(len(s)):
+        V, t, Z = np.linalg.svd(W[i].reshape(m, p), full_matrices=False)
+        for j in range(len(t)):
+            size = s[i] * t[j]
+            root = size ** (1 / 3)
+            for side, vector in zip(sides, (U[:, i], V[:, j], Z[j]), strict=True):
+                side.append(root * vector)
+            sizes.append(size)
+    order = np.argsort(-np.array(sizes))
+    kept = order[: max(1, int(np.count_nonzero(np.array(sizes) > 1e-17 * max(max(sizes), math.ulp(0.0)))))]
+    a, b, c = (np.stack(side, axis=1)[:, kept] for side in sides)
+    return a, b, c

@@ -1,0 +1,53 @@
+"""TrilinearForm: the view of a ternary relation's model; what `ternary` returns."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from attnfun.certify.certificate import Certificate
+from attnfun.kinds.ternary.target import Ternary
+from attnfun.kinds.ternary.weights import Sides
+from attnfun.language import Graph
+from attnfun.language.domain import Box
+from attnfun.model import Model
+from attnfun.search import Goal, certified
+
+
+class TrilinearForm(Model[Ternary, Any]):
+    """Σ_i a_i(x) b_i(y) c_i(z): `form(X, Y, Z)` for columns (n,) each; or three trained towers in its place."""
+
+    @property
+    def graph(self) -> Graph:
+        return self.target.graph
+
+    @property
+    def box(self) -> Box:
+        return self.target.box
+
+    @property
+    def coefficients(self) -> Sides:
+        """Chebyshev coefficients (N, rank) of every side."""
+        found: Sides = self.weights.coefficients
+        return found
+
+    @property
+    def rank(self) -> int:
+        return int(self.weights.rank)
+
+    @property
+    def rank_lower(self) -> int:
+        """A proved lower bound of the terms of any form within eps; 0 where there is none."""
+        least = self.story.get("rank_lower")
+        return least if type(least) is int else 0
+
+    @property
+    def error(self) -> float:
+        """The proved bound, rounding included; of a form from a file it is proved when it is asked for."""
+        return self._proof.error[1]
+
+    @cached_property
+    def _proof(self) -> Certificate:
+        if self.certificate.verified:
+            return self.certificate
+        return certified(self.target, self.weights, Goal(self.request.get("eps")))

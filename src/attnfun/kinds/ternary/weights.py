@@ -1,0 +1,102 @@
+"""Trilinear forms Σ_i a_i(x) b_i(y) c_i(z) by their Chebyshev coefficients, and their shape. Nothing but weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from attnfun.errors import InvalidRequest
+from attnfun.kinds.relation.features import contracted
+from attnfun.kinds.relation.reading import Reading
+from attnfun.language.domain import Box
+from attnfun.network.head import Array, frozen
+from attnfun.network.network import Cost
+
+Sides = tuple[Array, Array, Array]
+
+
+@dataclass(frozen=True)
+class FormShape:
+    """A trilinear form without its coefficients: the variables, how many coefficients each has, how many terms."""
+
+    inputs: tuple[str, ...]
+    sizes: tuple[int, int, int]
+    rank: int
+
+    @property
+    def free_weights(self) -> int:
+        return sum(self.sizes) * self.rank
+
+    def to_json(self) -> dict[str, Any]:
+        return {"inputs": list(self.inputs), "sizes": list(self.sizes), "rank": self.rank}
+
+
+@dataclass(frozen=True, eq=False)
+class Trilinear:
+    """Coefficients (N, rank) of the a_i, b_i and c_i on the intervals of `box`."""
+
+    dtype: ClassVar[str] = "float64"
+    networks: ClassVar[tuple[()]] = ()
+    """A form has no networks."""
+    one: ClassVar[bool] = False
+
+    coefficients: Sides
+    box: Box
+
+    def __post_init__(self) -> None:
+        a, b, c = (frozen(side) for side in self.coefficients)
+        object.__setattr__(self, "coefficients", (a, b, c))
+        for side in self.coefficients:
+            if side.ndim != 2 or not side.size or not np.isfinite(side).all():
+                raise InvalidRequest("a side of a form is not a table of finite numbers")
+        if not a.shape[1] == b.shape[1] == c.shape[1]:
+            raise InvalidRequest("the sides of a form have unequal numbers of terms")
+        if self.box.dim != 3:
+            raise InvalidRequest("a form has three variables")
+
+    @property
+    def rank(self) -> int:
+        return int(self.coefficients[0].shape[1])
+
+    @property
+    def product_signs(self) -> Array:
+        return np.ones(self.rank)
+
+    @property
+    def architecture(self) -> FormShape:
+        """How many coefficients a side has, and how many terms: what `train` fills with other coefficients."""
+        a, b, c = (len(side) for side in self.coefficients)
+        return FormShape(self.box.names, (a, b, c), self.rank)
+
+    @property
+    def cost(self) -> Cost:
+        """A form has no heads: its coefficients are its parameters."""
+        size = sum(side.size for side in self.coefficients)
+        return Cost(0, 0, self.rank, 0, size, 0, max(float(np.abs(side).max()) for side in self.coefficients), size)
+
+    def unfit(self, target: Any) -> str:
+        """Why it cannot be a form for a target, in words; empty where it can."""
+        same = self.box == target.box
+        return "" if same else f"its form is one on {self.box.text}, and its relation is on {target.box.text}"
+
+    def reading(self, target: Any, k: int) -> Reading:
+        """What side k reads of points: themselves."""
+        return Reading(target.boxes[k].names)
+
+    def run(self, *columns: Array) -> Array:
+        """(n, 1) each → (n,), in float64.
+
+        Operations, for the rounding bound: t = ((x − low) − (high − x))/(high − low), cut to [-1, 1]; T_j by its
+        recurrence; one sum a side; two products a term; one sum.
+        """
+        out = np.ones((len(columns[0]), self.rank))
+        low, high = self.box.low_array, self.box.high_array
+        for k, (P, column) in enumerate(zip(self.coefficients, columns, strict=True)):
+            x, a, b = column[:, 0], low[k], high[k]
+            out = out * contracted(P, [np.clip(((x - a) - (b - x)) / (b - a), -1.0, 1.0)])
+        return np.asarray(out.sum(axis=1))
+
+    def to_torch(self, dtype: Any = None) -> Any:
+        raise InvalidRequest("a trilinear form is coefficients and no network: there is no torch module of it")

@@ -1,0 +1,1 @@
+"""The laboratory: studies, suites, the list of claims, the demo."""

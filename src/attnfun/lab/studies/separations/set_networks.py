@@ -1,0 +1,139 @@
+"""Networks on sets with free weights, for the studies of DeepSets: sums over elements, over pairs; real or complex.
+
+Points x_n of D complex coordinates on the unit circle. A *real* network reads cosines and sines and has two outputs,
+the real and the imaginary part; a *holomorphic* one reads the complex coordinates, has complex weights, an entire
+activation and one complex output: only that is what the lower bounds of `limits.separation.sets` are about.
+Torch is imported when a function is called.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import attnfun as af
+
+if TYPE_CHECKING:
+    import torch
+
+WAYS = ("elements", "pairs", "pair products")
+ACTIVATIONS = ("relu", "gelu", "tanh", "holomorphic")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is trained: `way` one of WAYS, `features` H (real ones; complex where the activation is holomorphic)."""
+
+    points: int
+    dim: int
+    way: str
+    features: int
+    activation: str = "gelu"
+    width: int = 96
+    steps: int = 1500
+    rate: float = 6e-3
+    batch: int = 256
+    samples: int = 20_000
+
+
+def trained_error(plan: Plan, seed: int) -> tuple[float, float]:
+    """(mean, standard error) of |f − g|² on fresh sets after the descent; E|g|² = 1. NaN where it did not end well."""
+    torch = af.learn.require_torch()
+    hard = af.limits.HardSet(plan.points, plan.dim)
+    with af.learn.one_torch_thread():
+        parameters, network = _network(torch, plan, seed)
+
+        def loss(step: int) -> Any:
+            x = _sets(torch, hard, plan.batch, af.learn.generator(seed, 1, step))
+            return _squares(torch, network(x) - _target(torch, hard, x)).mean()
+
+        losses = af.learn.descend(parameters, loss, steps=plan.steps, lr=plan.rate)
+        if not math.isfinite(losses[-1]):
+            return math.nan, math.nan
+        with torch.no_grad():
+            found = []
+            for chunk in range(0, plan.samples, 2000):
+                x = _sets(torch, hard, min(2000, plan.samples - chunk), af.learn.generator(seed, 2, chunk))
+                found.append(_squares(torch, network(x) - _target(torch, hard, x)).double())
+            errors = torch.cat(found)
+        return float(errors.mean()), float(errors.std()) / math.sqrt(len(errors))
+
+
+def _sets(torch: Any, hard: af.limits.HardSet, count: int, source: Any) -> torch.Tensor:
+    """(count, N, D) complex64 points of the torus."""
+    turns = torch.rand((count, hard.points, hard.dim), generator=source) * (2 * math.pi)
+    return torch.polar(torch.ones_like(turns), turns)  # type: ignore[no-any-return]
+
+
+def _target(torch: Any, hard: af.limits.HardSet, x: Any) -> Any:
+    """g by pairs, as (batch,) complex."""
+    w = torch.view_as_real(x[:, :, None] * x[:, None])
+    return _kernel(torch, torch.view_as_complex(w), hard)
+
+
+def _kernel(torch: Any, w: Any, hard: af.limits.HardSet) -> Any:
+    return ((1 + w).prod(dim=-1) - 1).sum(dim=(1, 2)) / math.sqrt(hard.divisor)
+
+
+def _squares(torch: Any, difference: Any) -> Any:
+    parts = torch.view_as_real(difference)
+    return parts.square().sum(dim=-1)
+
+
+def _network(torch: Any, plan: Plan, seed: int) -> tuple[list[Any], Callable[[Any], Any]]:
+    """(parameters, complex sets → complex outputs)."""
+    entire = plan.activation == "holomorphic"
+    D, H, w = plan.dim, plan.features, plan.width
+    inputs = (1 if entire else 2) * (2 * D if plan.way == "pairs" else D)
+    inner = _mlp(torch, (inputs, w, w, H), af.learn.generator(seed, 3), entire)
+    outer = _mlp(torch, (H, w, w, 1 if entire else 2), af.learn.generator(seed, 4), entire)
+    act = {
+        "relu": torch.relu,
+        "gelu": torch.nn.functional.gelu,
+        "tanh": torch.tanh,
+        "holomorphic": lambda z: z + z.square() / 2,
+    }[plan.activation]
+    i, j = torch.triu_indices(plan.points, plan.points)
+    times = torch.where(i == j, 1.0, 2.0)[:, None]  # x_i ∘ x_j is symmetric
+
+    def network(x: Any) -> Any:
+        if plan.way == "pair products":
+            x = x[:, i] * x[:, j]
+        tokens = x if entire else torch.view_as_real(x).flatten(start_dim=2)
+        if plan.way == "pairs":
+            n = tokens.shape[1]
+            left, right = tokens[:, :, None].expand(-1, n, n, -1), tokens[:, None].expand(-1, n, n, -1)
+            tokens = torch.cat([left, right], dim=-1).flatten(1, 2)
+        features = _run(inner, tokens, act)
+        if plan.way == "pair products":
+            features = features * times
+        summed = features.sum(dim=1) / tokens.shape[1] ** 0.5
+        out = _run(outer, summed, act)
+        return out[:, 0] if entire else torch.view_as_complex(out.contiguous())
+
+    return [part for layer in (*inner, *outer) for part in layer], network
+
+
+def _mlp(torch: Any, sizes: Sequence[int], source: Any, entire: bool) -> list[tuple[Any, Any]]:
+    """Weights uniform of variance 1/fan in (torch's own start, a third of it, is often caught), biases within 1/√fan.
+
+    A polynomial activation grows: holomorphic networks start with a quarter of that variance in either part.
+    """
+    layers = []
+    for fan, out in pairwise(sizes):
+        parts = []
+        for shape, size in (((fan, out), (3 / fan) ** 0.5), ((out,), fan**-0.5)):
+            drawn = (2 * torch.rand((*shape, 2) if entire else shape, generator=source) - 1) * size
+            parts.append((torch.view_as_complex(drawn / 2) if entire else drawn).requires_grad_())
+        layers.append((parts[0], parts[1]))
+    return layers
+
+
+def _run(layers: Sequence[tuple[Any, Any]], x: Any, act: Callable[[Any], Any]) -> Any:
+    for k, (weight, bias) in enumerate(layers):
+        x = x @ weight + bias
+        x = act(x) if k + 1 < len(layers) else x
+    return x

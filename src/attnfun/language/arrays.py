@@ -1,0 +1,238 @@
+"""Expressions on NumPy arrays, real of any float dtype or complex; shapes broadcast.
+
+What is undefined in the reals (log(-1), 0/0, (-8)**(1/3)) is nan, without a warning. On complex arrays every function
+is the principal branch, and abs, sign, relu, max, min raise `NotAnalytic`. Values are rounded, so nothing here is a
+bound: for enclosures use the intervals or the balls.
+
+Constants are made in `dtype`; choose the dtype of the arrays (the default also serves complex128), or the results of
+float32 arrays are promoted to float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from attnfun.language.graph import Ratio
+from attnfun.language.interpret import NotAnalytic, run
+
+Array = npt.NDArray[Any]
+_quiet: Final = np.errstate(all="ignore")
+
+
+@dataclass(frozen=True)
+class ArrayAlgebra:
+    """The operations of a graph on arrays; `dtype` is that of constants (and of integer arrays, once converted)."""
+
+    dtype: npt.DTypeLike = np.float64
+
+    def constant(self, value: Fraction) -> Array:
+        """The rational rounded to `dtype`; two doubles are summed so that longdouble gets all of its digits."""
+        return _rounded(value, np.dtype(self.dtype))
+
+    def pi(self) -> Array:
+        return self.constant(_PI)
+
+    def e(self) -> Array:
+        return self.constant(_E)
+
+    @_quiet
+    def neg(self, x: Array) -> Array:
+        return np.negative(self._floating(x))
+
+    @_quiet
+    def add(self, x: Array, y: Array) -> Array:
+        return np.add(x, y)
+
+    @_quiet
+    def sub(self, x: Array, y: Array) -> Array:
+        return np.subtract(x, y)
+
+    @_quiet
+    def mul(self, x: Array, y: Array) -> Array:
+        return np.multiply(x, y)
+
+    @_quiet
+    def div(self, x: Array, y: Array) -> Array:
+        return np.divide(x, y)
+
+    @_quiet
+    def powi(self, x: Array, n: int) -> Array:
+        """x**n, with x**0 = 1 everywhere; small powers by products, which is many times faster than `np.power`."""
+        x = self._floating(x)
+        if n < 0:
+            return self.div(x.dtype.type(1), self.powi(x, -n))
+        if n == 0:
+            return np.ones_like(x)
+        if n > 4:
+            return np.power(x, n)
+        square: Array = x * x
+        powers: tuple[Array, ...] = (x, square, square * x if n == 3 else square * square)
+        return powers[min(n, 3) - 1]
+
+    @_quiet
+    def powr(self, x: Array, p: Fraction) -> Array:
+        x = self._floating(x)
+        return np.power(x, float(p) if np.iscomplexobj(x) else _rounded(p, x.dtype))
+
+    @_quiet
+    def pow(self, x: Array, y: Array) -> Array:
+        return np.power(self._floating(x), self._floating(y))
+
+    @_quiet
+    def ratio(self, x: Array, quotient: Ratio) -> Array:
+        """N/D, and near the point where both vanish its Taylor polynomial, which loses no digits there."""
+        from attnfun.language.ratio import expansion  # it rests on the power series of balls
+
+        x = self._floating(x)
+        terms, reach = expansion(quotient)
+        t = x - _rounded(quotient.point, x.real.dtype)
+        near = np.abs(t) <= reach
+        if quotient.derivative == 0:
+            away = self.div(*run(quotient.graph, self, {"u": x}))
+        else:
+            away = _by_balls(quotient, x, ~near)
+        total = np.zeros_like(x)
+        inside = np.where(near, t, t.dtype.type(0))
+        for value in reversed(terms):
+            total = total * inside + _rounded(value, x.real.dtype)
+        return np.where(near, total, away)
+
+    def sin(self, x: Array) -> Array:
+        return self._unary(np.sin, x)
+
+    def cos(self, x: Array) -> Array:
+        return self._unary(np.cos, x)
+
+    def tan(self, x: Array) -> Array:
+        return self._unary(np.tan, x)
+
+    def asin(self, x: Array) -> Array:
+        return self._unary(np.arcsin, x)
+
+    def acos(self, x: Array) -> Array:
+        return self._unary(np.arccos, x)
+
+    def atan(self, x: Array) -> Array:
+        return self._unary(np.arctan, x)
+
+    def sinh(self, x: Array) -> Array:
+        return self._unary(np.sinh, x)
+
+    def cosh(self, x: Array) -> Array:
+        return self._unary(np.cosh, x)
+
+    def tanh(self, x: Array) -> Array:
+        return self._unary(np.tanh, x)
+
+    def exp(self, x: Array) -> Array:
+        return self._unary(np.exp, x)
+
+    def log(self, x: Array) -> Array:
+        return self._unary(np.log, x)
+
+    def sqrt(self, x: Array) -> Array:
+        return self._unary(np.sqrt, x)
+
+    def log1p(self, x: Array) -> Array:
+        return self._special("log1p", x) if np.iscomplexobj(x) else self._unary(np.log1p, x)
+
+    def expm1(self, x: Array) -> Array:
+        return self._special("expm1", x) if np.iscomplexobj(x) else self._unary(np.expm1, x)
+
+    def erf(self, x: Array) -> Array:
+        return self._special("erf", x)
+
+    @_quiet
+    def sigmoid(self, x: Array) -> Array:
+        """1/(1+e^-x), with the exponential of a number whose real part is ≤ 0, so that neither tail loses digits."""
+        x = self._floating(x)
+        right = x.real >= 0
+        power = np.exp(np.where(right, -x, x))
+        return self.div(np.where(right, x.dtype.type(1), power), 1 + power)
+
+    @_quiet
+    def softplus(self, x: Array) -> Array:
+        """log(1+e^x) = max(x, 0) + log1p(e^-|x|); for complex x the same, its imaginary part brought to [-π, π]."""
+        x = self._floating(x)
+        right = x.real >= 0
+        result: Array = np.where(right, x, x.dtype.type(0)) + self.log1p(np.exp(np.where(right, -x, x)))
+        if not np.iscomplexobj(x):
+            return result
+        turns = np.round(result.imag / (2 * np.pi))
+        return self.sub(result, np.asarray(2j * np.pi * turns).astype(x.dtype))
+
+    def abs(self, x: Array) -> Array:
+        return np.abs(self._real("abs", x))
+
+    def sign(self, x: Array) -> Array:
+        return np.sign(self._real("sign", x))
+
+    @_quiet
+    def relu(self, x: Array) -> Array:
+        x = self._real("relu", x)
+        return np.maximum(x, np.zeros((), x.dtype))
+
+    @_quiet
+    def max(self, x: Array, y: Array) -> Array:
+        return np.maximum(self._real("max", x), self._real("max", y))
+
+    @_quiet
+    def min(self, x: Array, y: Array) -> Array:
+        return np.minimum(self._real("min", x), self._real("min", y))
+
+    @_quiet
+    def _unary(self, function: Callable[[Array], Array], x: Array) -> Array:
+        return function(self._floating(x))
+
+    @_quiet
+    def _special(self, name: str, x: Array) -> Array:
+        import scipy.special  # here, so that `import attnfun` stays quick
+
+        x = self._floating(x)
+        wide = x.dtype.itemsize > (16 if np.iscomplexobj(x) else 8)  # SciPy has no long double
+        narrow = x.astype(np.complex128 if np.iscomplexobj(x) else np.float64) if wide else x
+        result: Array = getattr(scipy.special, name)(narrow)
+        return result.astype(x.dtype) if result.dtype != x.dtype else result
+
+    def _floating(self, x: Array) -> Array:
+        x = np.asarray(x)
+        return x if x.dtype.kind in "fc" else x.astype(self.dtype)
+
+    def _real(self, op: str, x: Array) -> Array:
+        x = self._floating(x)
+        if np.iscomplexobj(x):
+            raise NotAnalytic(f"{op} has no complex derivative, so it has no value for complex arguments")
+        return x
+
+
+def _by_balls(quotient: Ratio, x: Array, wanted: Array) -> Array:
+    """Taylor coefficients of a quotient at real points, one by one where `wanted`: slow, for gradients only."""
+    from attnfun.language.balls import BallAlgebra
+    from attnfun.language.enclosures import arb, precision
+
+    out = np.full(x.shape, np.nan, dtype=x.dtype)
+    with precision(128):
+        values = BallAlgebra().ratio(np.frompyfunc(arb, 1, 1)(x[wanted].astype(np.float64)), quotient)
+        out[wanted] = [float(value.mid()) if value.is_finite() else np.nan for value in values]
+    return out
+
+
+@lru_cache(maxsize=4096)  # a scalar, which nobody can change
+@_quiet
+def _rounded(value: Fraction, dtype: np.dtype[Any]) -> Array:
+    head = float(value)
+    tail = float(value - Fraction(head))
+    result: Array = np.add(np.asarray(head).astype(dtype), np.asarray(tail).astype(dtype))
+    return result
+
+
+# 60 digits: more than any float dtype holds.
+_PI: Final = Fraction("3.14159265358979323846264338327950288419716939937510582097494")
+_E: Final = Fraction("2.71828182845904523536028747135266249775724709369995957496697")

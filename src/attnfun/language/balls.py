@@ -1,0 +1,450 @@
+"""Real balls: every result contains f(x) for every x of the argument balls, and is non-finite where f is not defined.
+
+| symbol | meaning |
+| --- | --- |
+| ball | `flint.arb`, the set [mid - rad, mid + rad]; rad has 30 bits and is rounded up |
+| thin | relative radius below 2^-30: Arb's own first-order enclosure is used |
+| fat | everything else: monotone functions are evaluated at the two end points, so the range is sharp to 2^-29 |
+
+Undefined is sticky: a non-finite argument gives a non-finite result in every operation, so one test at the end does.
+Failure modes: a ball cannot hold [0, 0.1] exactly (30 bits of radius), so `ball` and every range here keep the end
+nearer to zero exact and overshoot at the other; sums and products of fat balls may still reach below zero by rounding,
+and then sqrt and log answer nan (`clip_sqrt=True` cuts sqrt and positive powers at 0 instead). Precision is flint's
+global one: use `precision`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import flint
+
+from attnfun.language.enclosures import (
+    NAN,
+    ONE,
+    ZERO,
+    Ball,
+    above,
+    abs_lower,
+    abs_lowers,
+    abs_upper,
+    abs_uppers,
+    arb,
+    ball,
+    balls,
+    check_rounding,
+    lift,
+    lower,
+    lowers,
+    precision,
+    span,
+    upper,
+    uppers,
+)
+from attnfun.language.graph import Ratio
+from attnfun.language.interpret import run
+
+__all__ = [
+    "Ball",
+    "BallAlgebra",
+    "abs_lower",
+    "abs_lowers",
+    "abs_upper",
+    "abs_uppers",
+    "ball",
+    "balls",
+    "check_rounding",
+    "lower",
+    "lowers",
+    "precision",
+    "span",
+    "upper",
+    "uppers",
+]
+
+_THIN_BITS = 30
+
+# --- functions of one ball --------------------------------------------------------------------------------------------
+
+Map = Callable[[Ball], Ball]
+
+
+def _rising(f: Map, x: Ball, floor: Ball | None = None, ceiling: Ball | None = None) -> Ball:
+    """Range of an increasing f over x, from its end points; `floor` and `ceiling` bound f everywhere."""
+    lo, hi = f(x.lower()).lower(), f(x.upper()).upper()
+    if floor is not None and lo < floor:
+        lo = floor
+    if ceiling is not None and hi > ceiling:
+        hi = ceiling
+    return span(lo, hi)
+
+
+def _monotone(f: Map, floor: Ball | None = None, ceiling: Ball | None = None) -> Map:
+    def image(x: Ball) -> Ball:
+        if not x.is_finite():
+            return NAN
+        if x.rel_accuracy_bits() >= _THIN_BITS:
+            y = f(x)
+            if y.is_finite():  # an end of the domain inside a thin ball: the end points may still be defined
+                return y
+        return _rising(f, x, floor, ceiling)
+
+    return image
+
+
+def _clip_one(y: Ball) -> Ball:
+    """y cut to [-1, 1]; an end at 1 or -1 is exact when the other is not cut."""
+    lo, hi = y.lower(), y.upper()
+    if lo < -1:
+        return span(-ONE, min(hi, ONE)) if hi >= -1 else NAN
+    if hi > 1:
+        if lo > 1:
+            return NAN
+        return above(-ONE, -lo).neg(exact=True)
+    return y
+
+
+def _wave(f: Map, slope: Map) -> Map:
+    """sin or cos: end points where `slope` (its derivative) has one sign, else Arb's enclosure, cut to [-1, 1]."""
+
+    def image(x: Ball) -> Ball:
+        if not x.is_finite():
+            return NAN
+        if x.rel_accuracy_bits() < _THIN_BITS:
+            d = slope(x)
+            y = _rising(f, x) if d >= 0 else (-_rising(lambda t: -f(t), x) if d <= 0 else f(x))
+        else:
+            y = f(x)
+        return _clip_one(y) if y.abs_upper() > 1 else y
+
+    return image
+
+
+_sin = _wave(lambda x: x.sin(), lambda x: x.cos())
+_cos = _wave(lambda x: x.cos(), lambda x: -_sin(x))
+
+
+def _sigmoid_at(x: Ball) -> Ball:
+    if x >= 0:
+        return 1 / (1 + (-x).exp())
+    e = x.exp()
+    return e / (1 + e) if x.is_exact() else 1 / (1 + (-x).exp())
+
+
+def _softplus_at(x: Ball) -> Ball:
+    return x + (-x).exp().log1p() if x >= 0 and x.is_exact() else x.exp().log1p()
+
+
+def _tan(x: Ball) -> Ball:
+    if not x.is_finite():
+        return NAN
+    if x.rel_accuracy_bits() >= _THIN_BITS:
+        return x.tan()
+    return _rising(lambda t: t.tan(), x) if x.cos().abs_lower() > 0 else NAN
+
+
+def _cosh(x: Ball) -> Ball:
+    if not x.is_finite():
+        return NAN
+    if x.rel_accuracy_bits() >= _THIN_BITS:
+        return x.cosh()
+    return _rising(lambda t: t.cosh(), _abs(x), floor=ONE)
+
+
+def _abs(x: Ball) -> Ball:
+    if not x.is_finite():
+        return NAN
+    if x >= 0:
+        return x
+    return -x if x <= 0 else span(ZERO, x.abs_upper())
+
+
+def _sign(x: Ball) -> Ball:
+    if not x.is_finite():
+        return NAN
+    lo = ONE if x > 0 else (ZERO if x >= 0 else -ONE)
+    hi = -ONE if x < 0 else (ZERO if x <= 0 else ONE)
+    return span(lo, hi)
+
+
+def _relu(x: Ball) -> Ball:
+    if not x.is_finite():
+        return NAN
+    if x >= 0:
+        return x
+    return ZERO if x <= 0 else span(ZERO, x.upper())
+
+
+def _sqrt(x: Ball) -> Ball:
+    if not x.is_finite():
+        return NAN
+    return x.sqrt() if x.rel_accuracy_bits() >= _THIN_BITS else _rising(lambda t: t.sqrt(), x, floor=ZERO)
+
+
+def _nonnegative(x: Ball) -> Ball:
+    """x cut at 0 from below; nan when nothing is left."""
+    if x >= 0 or not x.is_finite():
+        return x
+    hi = x.upper()
+    return span(ZERO, hi) if hi >= 0 else NAN
+
+
+def _asin_within(x: Ball) -> Ball:
+    """asin of the part of x in [-1, 1]; nan if there is none."""
+    if x.is_exact():
+        return x.asin()
+    lo, hi = x.lower(), x.upper()  # by the end points, however thin: asin has no slope at 1
+    if not x.is_finite() or hi < -1 or lo > 1:
+        return NAN
+    first, last = -ONE if lo < -1 else lo, ONE if hi > 1 else hi
+    return span(first.asin().lower(), last.asin().upper())
+
+
+def _acos_within(x: Ball) -> Ball:
+    """acos of the part of x in [-1, 1]; nan if there is none."""
+    return arb.pi() / 2 - _asin_within(x)
+
+
+def _minus_rising(f: Map) -> Map:
+    rising = _monotone(lambda t: -f(t), ceiling=ZERO)
+    return lambda x: -rising(x)
+
+
+# --- powers, extrema, choices -----------------------------------------------------------------------------------------
+
+
+def _powi(x: Ball, n: int) -> Ball:
+    if not x.is_finite():
+        return NAN
+    if n == 0:
+        return ONE
+    if n < 0:
+        y = _powi(x, -n)
+        if y.contains(0):
+            return NAN
+        return ONE / y if y.rel_accuracy_bits() >= _THIN_BITS else _reciprocal(y)
+    if n == 1:
+        return x
+    if x.rel_accuracy_bits() >= _THIN_BITS:
+        return x * x if n == 2 else x**n
+    # flint: arb(0, 1)**2 is nan, so x**n is only ever taken of exact end points
+    return _rising(lambda t: t**n, x) if n % 2 else _rising(lambda t: t**n, _abs(x), floor=ZERO)
+
+
+def _reciprocal(y: Ball) -> Ball:
+    """1/y over a ball that does not contain 0, sharp."""
+    return span((1 / y.upper()).lower(), (1 / y.lower()).upper()) if y.abs_lower() > 0 else NAN
+
+
+def _powr(x: Ball, p: Fraction) -> Ball:
+    if not x.is_finite():
+        return NAN
+    exponent = arb(flint.fmpq(p.numerator, p.denominator))
+
+    def power(t: Ball) -> Ball:
+        if t > 0:
+            return t**exponent
+        return ZERO if t == 0 and p > 0 else NAN
+
+    if x.rel_accuracy_bits() >= _THIN_BITS:
+        return power(x)
+    if p > 0:
+        return _rising(power, x, floor=ZERO)
+    lo = power(x.upper()).lower()
+    return span(lo if lo > 0 else ZERO, power(x.lower()).upper())
+
+
+def _pow(x: Ball, y: Ball) -> Ball:
+    """x**y for x > 0, and for x >= 0 where y > 0; x**y is monotone in x and in y, so the corners carry the range."""
+    if not (x.is_finite() and y.is_finite()):
+        return NAN
+    if x > 0:
+        if min(x.rel_accuracy_bits(), y.rel_accuracy_bits()) >= _THIN_BITS:
+            return (y * x.log()).exp()
+        corners = [(b * a.log()).exp() for a in (x.lower(), x.upper()) for b in (y.lower(), y.upper())]
+        if not all(c.is_finite() for c in corners):
+            return NAN
+        lo, hi = min(c.lower() for c in corners), max(c.upper() for c in corners)
+        return span(lo if lo > 0 else ZERO, hi)
+    if x >= 0 and y > 0:
+        if x == 0:
+            return ZERO
+        ends = [(b * x.upper().log()).exp().upper() for b in (y.lower(), y.upper())]
+        return span(ZERO, max(ends)) if all(c.is_finite() for c in ends) else NAN
+    return NAN
+
+
+def _max(x: Ball, y: Ball) -> Ball:
+    if not (x.is_finite() and y.is_finite()):
+        return NAN
+    if x >= y:
+        return x
+    return y if y >= x else span(max(x.lower(), y.lower()), max(x.upper(), y.upper()))
+
+
+def _hull(x: Ball, y: Ball) -> Ball:
+    if not (x.is_finite() and y.is_finite()):
+        return NAN
+    return span(min(x.lower(), y.lower()), max(x.upper(), y.upper()))
+
+
+def _choose(x: Ball, y: Ball, a: Ball, b: Ball) -> Ball:
+    if not (x.is_finite() and y.is_finite()):
+        return NAN
+    if x > y:
+        return a
+    return b if x < y else _hull(a, b)
+
+
+def _add_sharp(x: Ball, y: Ball) -> Ball:
+    total = x + y
+    if total >= 0 or total <= 0 or not ((x >= 0 and y >= 0) or (x <= 0 and y <= 0)):
+        return total
+    return span((x.lower() + y.lower()).lower(), (x.upper() + y.upper()).upper())  # Arb's radius may pass 0
+
+
+def _mul_sharp(x: Ball, y: Ball) -> Ball:
+    if min(x.rel_accuracy_bits(), y.rel_accuracy_bits()) >= _THIN_BITS:
+        return x * y  # a thin times a fat ball goes by end points too: Arb's rounding of its radius may pass 0
+    if not (x.is_finite() and y.is_finite()):
+        return NAN
+    products = [a * b for a in (x.lower(), x.upper()) for b in (y.lower(), y.upper())]
+    lo, hi = min(p.lower() for p in products), max(p.upper() for p in products)
+    return span(lo, hi)
+
+
+def _div(x: Ball, y: Ball) -> Ball:
+    return x / y if y.is_finite() else NAN  # flint: 1/inf is 0
+
+
+def _div_sharp(x: Ball, y: Ball) -> Ball:
+    if not y.is_finite():
+        return NAN
+    if y.rel_accuracy_bits() >= _THIN_BITS:
+        return x / y
+    if not (x.is_finite() and y.abs_lower() > 0):
+        return NAN
+    return _mul_sharp(x, _reciprocal(y))
+
+
+def _method(fn: Map) -> Callable[[Any, Ball], Ball]:
+    lifted = lift(fn)
+    return lambda self, x: lifted(x)
+
+
+class BallAlgebra:
+    """The operations of the expression language on `arb` scalars or object arrays of them (broadcasting).
+
+    clip_sqrt: the user of this algebra knows that arguments of sqrt, positive real powers and x**y are >= 0, and those
+    of asin and acos in [-1, 1], so a ball that reaches beyond is cut there; without it such a ball is undefined (nan).
+    A ball wholly beyond is nan anyway.
+    sharp: products and quotients of two fat balls by their end points (slower; [0,1]*[0,1] is [0,1], not [-1/2,1]),
+    and sums of two numbers that are not negative are not negative.
+    """
+
+    def __init__(self, clip_sqrt: bool = False, sharp: bool = False) -> None:
+        self.clip_sqrt, self.sharp = clip_sqrt, sharp
+        sqrt: Map = (lambda x: _sqrt(_nonnegative(x))) if clip_sqrt else _sqrt
+        power: Callable[..., Ball] = (lambda x, y: _pow(_nonnegative(x), y)) if clip_sqrt else _pow
+        self._sqrt, self._pow = lift(sqrt), lift(power, 2)
+        asin, acos = _monotone(lambda x: x.asin()), _minus_rising(lambda x: x.acos())
+        self._asin = lift(_asin_within if clip_sqrt else asin)
+        self._acos = lift(_acos_within if clip_sqrt else acos)
+
+    def constant(self, value: Fraction) -> Ball:
+        value = Fraction(value)
+        return arb(flint.fmpq(value.numerator, value.denominator))
+
+    def pi(self) -> Ball:
+        return arb.pi()
+
+    def e(self) -> Ball:
+        return arb.const_e()
+
+    def add(self, x: Ball, y: Ball) -> Ball:
+        return _ADD_SHARP(x, y) if self.sharp else x + y
+
+    def sub(self, x: Ball, y: Ball) -> Ball:
+        return _ADD_SHARP(x, _NEG(y)) if self.sharp else x - y
+
+    def mul(self, x: Ball, y: Ball) -> Ball:
+        return _MUL_SHARP(x, y) if self.sharp else x * y
+
+    def div(self, x: Ball, y: Ball) -> Ball:
+        return _DIV_SHARP(x, y) if self.sharp else _DIV(x, y)
+
+    def neg(self, x: Ball) -> Ball:
+        return -x
+
+    def powi(self, x: Ball, n: int) -> Ball:
+        return lift(lambda t: _powi(t, n))(x)
+
+    def powr(self, x: Ball, p: Fraction) -> Ball:
+        p = Fraction(p)
+        if p.denominator == 1:
+            return self.powi(x, p.numerator)
+        clip = self.clip_sqrt and p > 0
+        return lift(lambda t: _powr(_nonnegative(t) if clip else t, p))(x)
+
+    def pow(self, x: Ball, y: Ball) -> Ball:
+        return self._pow(x, y)
+
+    def ratio(self, x: Ball, quotient: Ratio) -> Ball:
+        from attnfun.language.ratio import taylor  # it rests on the power series, and they on these balls
+
+        def value(t: Ball) -> Ball:
+            found = taylor(quotient, t, 1)[0]
+            if found.is_finite() or quotient.derivative:
+                return found
+            return self.div(*run(quotient.graph, self, {"u": t}))  # an end of the domain has a value, but no slope
+
+        return lift(value)(x)
+
+    def asin(self, x: Ball) -> Ball:
+        return self._asin(x)
+
+    def acos(self, x: Ball) -> Ball:
+        return self._acos(x)
+
+    def sqrt(self, x: Ball) -> Ball:
+        return self._sqrt(x)
+
+    sin = _method(_sin)
+    cos = _method(_cos)
+    tan = _method(_tan)
+    atan = _method(_monotone(lambda x: x.atan()))
+    sinh = _method(_monotone(lambda x: x.sinh()))
+    cosh = _method(_cosh)
+    tanh = _method(_monotone(lambda x: x.tanh(), floor=-ONE, ceiling=ONE))
+    exp = _method(_monotone(lambda x: x.exp(), floor=ZERO))
+    log = _method(_monotone(lambda x: x.log()))
+    log1p = _method(_monotone(lambda x: x.log1p()))
+    expm1 = _method(_monotone(lambda x: x.expm1(), floor=-ONE))
+    erf = _method(_monotone(lambda x: x.erf(), floor=-ONE, ceiling=ONE))
+    sigmoid = _method(_monotone(_sigmoid_at, floor=ZERO, ceiling=ONE))
+    softplus = _method(_monotone(_softplus_at, floor=ZERO))
+    abs = _method(_abs)
+    sign = _method(_sign)
+    relu = _method(_relu)
+
+    def max(self, x: Ball, y: Ball) -> Ball:
+        return _MAX(x, y)
+
+    def min(self, x: Ball, y: Ball) -> Ball:
+        return -_MAX(-x, -y)
+
+    def hull(self, x: Ball, y: Ball) -> Ball:
+        """A ball containing x and y."""
+        return _HULL(x, y)
+
+    def choose(self, x: Ball, y: Ball, a: Ball, b: Ball) -> Ball:
+        """a where x > y is proved, b where x < y is proved, their hull elsewhere."""
+        return _CHOOSE(x, y, a, b)
+
+
+_MAX, _HULL, _CHOOSE = lift(_max, 2), lift(_hull, 2), lift(_choose, 4)
+_NEG = lift(lambda x: x.neg(exact=True))
+_DIV, _ADD_SHARP = lift(_div, 2), lift(_add_sharp, 2)
+_MUL_SHARP, _DIV_SHARP = lift(_mul_sharp, 2), lift(_div_sharp, 2)

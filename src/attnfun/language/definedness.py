@@ -1,0 +1,449 @@
+"""Is the target defined, and continuous where it must be, on the whole box?
+
+Each operation that is not defined everywhere sets a condition on its argument:
+    a/b, b**-n: b ≠ 0;   log, x**y: > 0;   sqrt, x**p (p > 0 not an integer): ≥ 0;   asin, acos: in [-1, 1];
+    tan: cos ≠ 0;   sign (sup norm only): ≠ 0.
+A condition is *violated* when balls prove so at float64 points (a value outside, or two points of opposite sign: the
+argument is continuous, so it vanishes between them), *kept* when branch and bound over sub-boxes proves it, else open.
+Enclosures are those of `language/mean_value.py`; sums of squares, the law of cosines among them, are known not to be
+negative, and rational arguments that just reach their limit are settled in exact arithmetic.
+Failure mode: other arguments that touch their limit through cancellation (sqrt(1 - sin(x)**2 - cos(x)**2)) stay open.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from flint import arb
+
+from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, Node, precision, run
+from attnfun.language.domain import Array, Box, halved
+from attnfun.language.enclosures import lower, lowers, upper, uppers
+from attnfun.language.graph import Ratio
+from attnfun.language.mean_value import enclosures
+from attnfun.language.ranges import range_of
+from attnfun.language.ratio import opened
+from attnfun.language.squares import sum_of_squares
+
+_BOXES = 6000
+_FEW_BOXES = 64
+_SERIES = 20  # what a node of a continued quotient costs, in nodes
+_WORK = 600_000  # nodes × sub-boxes, above as few boxes as that
+_PAIRS = _WORK // _FEW_BOXES  # conditions × nodes × continued quotients: the fewest boxes of all are within the work
+
+
+@dataclass(frozen=True)
+class Condition:
+    """`kind` of the node `argument`, needed by the node `at` of the target's graph."""
+
+    at: int
+    argument: int
+    kind: str  # "nonzero" | "positive" | "nonnegative" | "unit" | "above -1"
+
+
+_PHRASES = {
+    "nonzero": "must stay away from 0",
+    "positive": "must stay above 0",
+    "nonnegative": "must not be negative",
+    "unit": "must stay in [-1, 1]",
+    "above -1": "must stay above -1",
+}
+
+
+def conditions(graph: Graph, continuous: bool) -> tuple[Graph, list[Condition]]:
+    """The graph, with the cosines of tan's arguments and both sides of every ratio appended, and all its conditions."""
+    graph = opened(graph)
+    nodes = list(graph.nodes)
+    found: list[Condition] = []
+    for i, node in enumerate(graph.nodes):
+        kind, argument = None, node.args[0] if node.args else -1
+        if node.op == "div":
+            kind, argument = "nonzero", node.args[1]
+        elif node.op == "powi" and isinstance(node.value, int) and node.value < 0:
+            kind = "nonzero"
+        elif node.op in ("log", "pow"):
+            kind = "positive"
+        elif node.op == "log1p":
+            kind = "above -1"
+        elif node.op == "sqrt":
+            kind = "nonnegative"
+        elif node.op == "powr":
+            kind = "nonnegative" if isinstance(node.value, Fraction) and node.value > 0 else "positive"
+        elif node.op in ("asin", "acos"):
+            kind = "unit"
+        elif node.op == "tan":
+            nodes.append(Node("cos", node.args))
+            kind, argument = "nonzero", len(nodes) - 1
+        elif node.op == "sign" and continuous:
+            kind = "nonzero"
+        if kind is not None:
+            found.append(Condition(i, argument, kind))
+    return Graph(tuple(nodes), graph.outputs), found
+
+
+_RATIONAL = frozenset({"var", "const", "neg", "add", "sub", "mul", "div", "powi"})
+_DOMAINS = {
+    "positive": (Fraction(0), None),
+    "nonnegative": (Fraction(0), None),
+    "unit": (Fraction(-1), Fraction(1)),
+    "above -1": (Fraction(-1), None),
+}
+
+
+def natural_domain(graph: Graph) -> tuple[float, float]:
+    """An interval that holds the one variable u of `graph` wherever the graph is defined.
+
+    Read off the conditions whose argument is a u + b with rational a, b, or comes from u by steps that can be taken
+    back (exp, log, sqrt, affine ones); ends are rounded outward.
+    """
+    extended, found = conditions(graph, continuous=False)
+    forms = _affine_forms(extended)
+    low, high = -math.inf, math.inf
+    for c in found:
+        if c.kind not in _DOMAINS:
+            continue
+        form = forms[c.argument]
+        if form is None:
+            bottom, top = _taken_back(extended, c.argument, *_DOMAINS[c.kind])
+            low, high = max(low, bottom), min(high, top)
+            continue
+        if form[0] == 0:
+            continue
+        slope, offset = form
+        least, most = _DOMAINS[c.kind]
+        ends = [None if end is None else (end - offset) / slope for end in (least, most)]
+        below, above = ends if slope > 0 else reversed(ends)
+        low = low if below is None else max(low, _outward(below, -math.inf))
+        high = high if above is None else min(high, _outward(above, math.inf))
+    return low, high
+
+
+def _taken_back(graph: Graph, node: int, least: Fraction | None, most: Fraction | None) -> tuple[float, float]:
+    """Doubles around the u at which `node` lies in [least, most], by inverses of monotone steps; else infinite."""
+    with precision(128):
+        a, b = (None if end is None else arb(end.numerator) / end.denominator for end in (least, most))
+        while graph.nodes[node].op != "var":
+            inner = graph.nodes[node]
+            open_args = [n for n in inner.args if graph.reachable((n,)).variables]
+            if len(open_args) != 1:
+                return -math.inf, math.inf
+            fixed = [
+                run(graph.reachable((n,)), BallAlgebra(), {})[0] for n in inner.args if n not in open_args
+            ]  # at most one constant
+            first = inner.args[0] in open_args
+            if inner.op == "exp":
+                a = a.log() if a is not None and a > 0 else None
+                if b is not None and not b > 0:
+                    return -math.inf, math.inf
+                b = b.log() if b is not None else None
+            elif inner.op == "log":
+                a, b = (None if end is None else end.exp() for end in (a, b))
+            elif inner.op == "sqrt":
+                a = a * a if a is not None and a > 0 else arb(0)
+                b = b * b if b is not None and b >= 0 else None
+            elif inner.op == "neg":
+                a, b = (None if end is None else -end for end in (b, a))
+            elif inner.op in ("add", "sub") and first:
+                shift = fixed[0] if inner.op == "add" else -fixed[0]
+                a, b = (None if end is None else end - shift for end in (a, b))
+            elif inner.op == "add":
+                a, b = (None if end is None else end - fixed[0] for end in (a, b))
+            elif inner.op == "sub":
+                a, b = (None if end is None else fixed[0] - end for end in (b, a))
+            elif inner.op == "mul" or (inner.op == "div" and first):
+                scale = fixed[0] if inner.op == "mul" else 1 / fixed[0]
+                if not (scale > 0 or scale < 0):
+                    return -math.inf, math.inf
+                a, b = (None if end is None else end / scale for end in ((a, b) if scale > 0 else (b, a)))
+            else:
+                return -math.inf, math.inf
+            (node,) = open_args
+        return -math.inf if a is None else lower(a), math.inf if b is None else upper(b)
+
+
+def _outward(value: Fraction, side: float) -> float:
+    """The double nearest to the fraction, stepped towards `side` if it lies on the other side of it."""
+    try:
+        near = float(value)
+    except OverflowError:  # past every double: the largest one, or infinity, whichever lies outward
+        size = math.inf if (value > 0) == (side > 0) else sys.float_info.max
+        return size if value > 0 else -size
+    inside = Fraction(near) > value if side < 0 else Fraction(near) < value
+    return math.nextafter(near, side) if inside else near
+
+
+def _affine_forms(graph: Graph) -> list[tuple[Fraction, Fraction] | None]:
+    """For every node (a, b) if it is a u + b with rational coefficients, else None."""
+    forms: list[tuple[Fraction, Fraction] | None] = []
+    for node in graph.nodes:
+        args = [f for f in (forms[a] for a in node.args) if f is not None]
+        form = None
+        if node.op == "var":
+            form = Fraction(1), Fraction(0)
+        elif node.op == "const" and isinstance(node.value, Fraction):
+            form = Fraction(0), node.value
+        elif node.op == "neg" and args:
+            form = -args[0][0], -args[0][1]
+        elif node.op in ("add", "sub", "mul", "div") and len(args) == 2:
+            (a, b), (c, d) = args
+            if node.op in ("add", "sub"):
+                form = (a + c, b + d) if node.op == "add" else (a - c, b - d)
+            elif node.op == "mul" and (a == 0 or c == 0):
+                form = a * d + b * c, b * d
+            elif node.op == "div" and c == 0 and d != 0:
+                form = a / d, b / d
+        forms.append(form)
+    return forms
+
+
+def require_defined(graph: Graph, box: Box, continuous: bool = True) -> None:
+    """Raise InvalidRequest (violated, with the subexpression and a point) or Infeasible (open) unless all are kept."""
+    extended, found = conditions(graph, continuous)
+    if not found:
+        return
+    arguments = Graph(extended.nodes, tuple(c.argument for c in found))
+    with precision(128):
+        _look_for_violations(extended, arguments, found, box)
+        _prove(extended, arguments, found, box)
+
+
+def require_conditions(graph: Graph, nodes: list[int], described: Graph, found: list[Condition], box: Box) -> None:
+    """Raise Infeasible unless nodes[i] of the graph keeps the condition found[i], told in the words of `described`."""
+    if found:
+        with precision(128):
+            _prove(described, Graph(graph.nodes, tuple(nodes)), found, box)
+
+
+def _holds(kind: str, low: Array, high: Array) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Does the condition hold for every value of [low, high]? NaN fails."""
+    if kind == "nonzero":
+        return (low > 0) | (high < 0)
+    if kind == "positive":
+        return low > 0
+    if kind == "nonnegative":
+        return low >= 0
+    if kind == "unit":
+        return (low >= -1) & (high <= 1)
+    return low > -1
+
+
+def _describe(extended: Graph, c: Condition) -> str:
+    node = extended.nodes[c.at]
+    name = {"div": "the denominator", "powi": "the base", "powr": "the base", "pow": "the base"}.get(
+        node.op, f"the argument of {node.op}"
+    )
+    if node.op == "tan":
+        name = "the cosine behind tan,"
+    return f"{name} {extended.text(c.argument, limit=80)} {_PHRASES[c.kind]}"
+
+
+def _at(box: Box, x: Array) -> str:
+    return ", ".join(f"{n}={float(v):.6g}" for n, v in zip(box.names, x, strict=True))
+
+
+def _ball_values(arguments: Graph, box: Box, X: Array) -> list[tuple[Array, Array]]:
+    """Lower and upper float ends of every condition's argument at the exact points X."""
+    to_ball = np.frompyfunc(arb, 1, 1)
+    env = {n: to_ball(X[:, k]) for k, n in enumerate(box.names)}
+    out = []
+    for value in run(arguments, BallAlgebra(clip_sqrt=True), env):
+        column = np.broadcast_to(np.asarray(value, dtype=object), (len(X),))
+        out.append((lowers(column), uppers(column)))
+    return out
+
+
+def _look_for_violations(extended: Graph, arguments: Graph, found: list[Condition], box: Box) -> None:
+    X = box.probe(512, np.random.default_rng(1))
+    with np.errstate(all="ignore"):
+        env = {n: X[:, k] for k, n in enumerate(box.names)}
+        floats = run(arguments, ArrayAlgebra(), env)
+    rows = [np.broadcast_to(np.asarray(v, dtype=np.float64), (len(X),)) for v in floats]
+    picks = sorted(
+        {
+            int(i)
+            for r in rows
+            for i in (
+                np.argmin(_finite(r, np.inf)),
+                np.argmax(_finite(r, -np.inf)),
+                np.argmin(_finite(np.abs(r), np.inf)),
+            )
+        }
+    )
+    X = X[picks]
+    for c, (low, high) in zip(found, _ball_values(arguments, box, X), strict=True):
+        wrong = {
+            "nonzero": (low == 0) & (high == 0),
+            "positive": high <= 0,
+            "nonnegative": high < 0,
+            "unit": (low > 1) | (high < -1),
+            "above -1": high <= -1,
+        }[c.kind]
+        if wrong.any():
+            x = X[int(np.argmax(wrong))]
+            raise InvalidRequest(f"{_describe(extended, c)}, but at {_at(box, x)} it does not{_what(extended, c)}")
+        if c.kind == "nonzero" and (low > 0).any() and (high < 0).any():
+            x = _zero_between(arguments, found.index(c), box, X[int(np.argmax(low > 0))], X[int(np.argmax(high < 0))])
+            raise InvalidRequest(
+                f"{_describe(extended, c)}, but it changes sign near {_at(box, x)}{_what(extended, c)}"
+            )
+
+
+def _finite(values: Array, other: float) -> Array:
+    return np.where(np.isfinite(values), values, other)
+
+
+def _what(extended: Graph, c: Condition) -> str:
+    """What the violation means for the user."""
+    op = extended.nodes[c.at].op
+    if op == "sign":
+        return ": a jump, which no continuous network follows in the sup norm; ask for norm=1 or norm=2 instead"
+    return ": a pole inside the domain" if c.kind == "nonzero" else ": the target is not defined on the whole domain"
+
+
+def _zero_between(arguments: Graph, which: int, box: Box, a: Array, b: Array) -> Array:
+    """A point near a sign change on the segment from a (positive) to b (negative), by float bisection."""
+    for _ in range(60):
+        middle = (a + b) / 2
+        env = {n: middle[k : k + 1] for k, n in enumerate(box.names)}
+        value = np.asarray(run(arguments, ArrayAlgebra(), env)[which], dtype=np.float64).reshape(-1)[0]
+        a, b = (middle, b) if value > 0 else (a, middle)
+    return a
+
+
+def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) -> None:
+    """Branch and bound: every condition on every sub-box, splitting the widest side (relative to the box)."""
+    lows, highs = box.low_array[None], box.high_array[None]
+    width = box.high_array - box.low_array
+    names = list(box.names)
+    ratios = sum(node.op == "ratio" for node in arguments.nodes)
+    few = len(found) * _weight(arguments) * (1 + ratios) <= _PAIRS  # else it would take longer than the boxes
+    work = _WORK // len(found)
+    settled = [few and _settled(arguments, k, c.kind, box, work) for k, c in enumerate(found)]
+    owners = _owners(arguments)
+    done, most = 0, min(_BOXES, max(_FEW_BOXES, _WORK // _weight(arguments)))
+    while len(lows):
+        values = enclosures(arguments, names, lows, highs)
+        kept = np.ones(len(lows), dtype=bool)
+        worst: Condition | None = None
+        matter: set[str] = set()
+        for k, (c, value) in enumerate(zip(found, values, strict=True)):
+            if settled[k]:
+                continue
+            column = np.broadcast_to(np.asarray(value, dtype=object), (len(lows),))
+            good = _holds(c.kind, lowers(column), uppers(column))
+            if not good.all() and c.kind in ("unit", "nonnegative"):
+                good |= _holds_exactly(arguments, k, c.kind, names, lows, highs, ~good)
+            if not good.all():
+                worst = worst or c
+                matter |= owners[k]
+            kept &= good
+        done += len(lows)
+        weight = np.array([n in matter for n in names]) / width
+        lows, highs = lows[~kept], highs[~kept]
+        if (
+            len(lows)
+            and worst is not None
+            and (done + 2 * len(lows) > most or np.max((highs - lows) * weight) < 2.0**-40)
+        ):
+            x = (lows[0] + highs[0]) / 2
+            raise Infeasible(f"could not prove that {_describe(extended, worst)} (open near {_at(box, x)})")
+        lows, highs = halved(lows, highs, weight)
+
+
+def _weight(graph: Graph) -> int:
+    """What the graph costs on one box, in nodes."""
+    inside = sum(len(node.value.graph.nodes) for node in graph.nodes if isinstance(node.value, Ratio))
+    return len(graph.nodes) + _SERIES * inside
+
+
+def _owners(graph: Graph) -> list[set[str]]:
+    """The variables of every output."""
+    bits, masks = {name: 1 << k for k, name in enumerate(graph.variables)}, list[int]()
+    for node in graph.nodes:
+        mask = bits[str(node.value)] if node.op == "var" else 0
+        for arg in node.args:
+            mask |= masks[arg]
+        masks.append(mask)
+    return [{name for name, bit in bits.items() if masks[o] & bit} for o in graph.outputs]
+
+
+def _settled(arguments: Graph, k: int, kind: str, box: Box, work: int) -> bool:
+    """Is this argument a sum of squares, as it stands or by the law of cosines; or does its range settle it?
+
+    Ranges know continued quotients as variables of their own, which saves many boxes.
+    """
+    alone = arguments.reachable((arguments.outputs[k],))
+    if any(node.op == "ratio" for node in alone.nodes):
+        boxes = max(_FEW_BOXES, min(_BOXES // 4, work // _weight(alone)))
+        ((low, high),) = range_of(alone, box, budget=boxes)
+        if bool(_holds(kind, np.array(low), np.array(high))):
+            return True
+    if kind != "nonnegative":
+        return False
+    build = Builder()
+    at = build.copy(arguments.nodes)
+
+    def not_negative(n: int) -> bool:
+        return range_of(build.graph([n]), box)[0][0] >= 0
+
+    return sum_of_squares(build, at[arguments.outputs[k]], not_negative) is not None
+
+
+def _holds_exactly(
+    arguments: Graph, k: int, kind: str, names: list[str], lows: Array, highs: Array, which: np.ndarray[Any, Any]
+) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """The boxes of `which` on which rational interval arithmetic settles it: 2/(1·2) is 1 and not a little more."""
+    graph = arguments.reachable((arguments.outputs[k],))
+    good = np.zeros(len(lows), dtype=bool)
+    if any(node.op not in _RATIONAL for node in graph.nodes):
+        return good
+    for i in np.flatnonzero(which)[:64]:
+        ends = dict(zip(names, zip(map(Fraction, lows[i]), map(Fraction, highs[i]), strict=True), strict=True))
+        found = _rational_range(graph, ends)
+        if found is not None:
+            low, high = found
+            good[i] = low >= 0 if kind == "nonnegative" else low >= -1 and high <= 1
+    return good
+
+
+def _rational_range(graph: Graph, ends: Mapping[str, tuple[Fraction, Fraction]]) -> tuple[Fraction, Fraction] | None:
+    """The plain interval extension in exact arithmetic; None where a denominator may vanish or numbers grow long."""
+    out: list[tuple[Fraction, Fraction]] = []
+    for node in graph.nodes:
+        args = [out[a] for a in node.args]
+        if node.op == "var":
+            low, high = ends[str(node.value)]
+        elif node.op == "const" and isinstance(node.value, Fraction):
+            low = high = node.value
+        elif node.op == "neg":
+            low, high = -args[0][1], -args[0][0]
+        elif node.op == "add":
+            low, high = args[0][0] + args[1][0], args[0][1] + args[1][1]
+        elif node.op == "sub":
+            low, high = args[0][0] - args[1][1], args[0][1] - args[1][0]
+        elif node.op in ("mul", "div"):
+            (a, b), (c, d) = args
+            if node.op == "div":
+                if c <= 0 <= d:
+                    return None
+                c, d = 1 / d, 1 / c
+            corners = (a * c, a * d, b * c, b * d)
+            low, high = min(corners), max(corners)
+        elif node.op == "powi" and isinstance(node.value, int) and 0 < node.value <= 16:
+            a, b = args[0][0] ** node.value, args[0][1] ** node.value
+            low, high = min(a, b), max(a, b)
+            if node.value % 2 == 0 and args[0][0] <= 0 <= args[0][1]:
+                low = Fraction(0)
+        else:
+            return None
+        if max(n.bit_length() for end in (low, high) for n in end.as_integer_ratio()) > 4000:
+            return None
+        out.append((low, high))
+    return out[graph.outputs[0]]

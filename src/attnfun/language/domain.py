@@ -1,0 +1,167 @@
+"""The domain: a named box of float64 end points, closed, finite, with no empty side."""
+
+from __future__ import annotations
+
+import keyword
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnfun.errors import DamagedFile, InvalidRequest
+
+Array = NDArray[np.float64]
+DomainLike = "Box | Mapping[str, Sequence[float]] | str | Sequence[str]"
+
+_MAX_VARIABLES = 64
+_LARGEST = 1e150  # end points past this would overflow as soon as they are squared
+
+
+@dataclass(frozen=True)
+class Box:
+    """Π_k [low_k, high_k] with a name for each variable; the end points are exactly these doubles."""
+
+    names: tuple[str, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    most: ClassVar[int] = _MAX_VARIABLES
+
+    def __post_init__(self) -> None:
+        if not self.names:
+            raise InvalidRequest("domain: no variables; write for instance x=-1:1")
+        if len(self.names) > self.most:
+            raise InvalidRequest(f"domain: {len(self.names)} variables; at most {self.most} are supported")
+        if len(set(self.names)) != len(self.names):
+            raise InvalidRequest(f"domain: a variable is named twice in {', '.join(self.names)}")
+        for name, low, high in zip(self.names, self.low, self.high, strict=True):
+            if not name.isidentifier() or keyword.iskeyword(name):
+                raise InvalidRequest(f"domain: '{name}' is not a variable name")
+            if not (math.isfinite(low) and math.isfinite(high)):
+                raise InvalidRequest(f"domain {name}={low:g}:{high:g}: both ends must be finite numbers")
+            if max(abs(low), abs(high)) > _LARGEST:
+                raise InvalidRequest(f"domain {name}={low:g}:{high:g}: ends beyond {_LARGEST:g} are not supported")
+            if not low < high:
+                raise InvalidRequest(
+                    f"domain {name}={low:g}:{high:g} is empty: the lower end must be below the upper end"
+                )
+            if not high - low > 1e-12 * max(abs(low), abs(high)):
+                raise InvalidRequest(f"domain {name}={low!r}:{high!r} is too narrow for float64 arithmetic")
+
+    @classmethod
+    def parse(cls, domain: Any) -> Box:
+        """A Box from a mapping {"x": (-1, 1)}, a string "x=-1:1;y=0:2", or a list of such strings."""
+        if isinstance(domain, Box):
+            return domain
+        if isinstance(domain, Mapping):
+            return cls._from_pairs([(str(name), ends) for name, ends in domain.items()])
+        texts = [domain] if isinstance(domain, str) else domain
+        if not isinstance(texts, Sequence) or not all(isinstance(t, str) for t in texts):
+            raise InvalidRequest(f"domain {domain!r}: give a mapping such as {{'x': (-1, 1)}} or text such as 'x=-1:1'")
+        pairs: list[tuple[str, Any]] = []
+        for part in (p.strip() for text in texts for p in text.split(";")):
+            if not part:
+                continue
+            name, equals, ends = part.partition("=")
+            if not equals or ":" not in ends:
+                raise InvalidRequest(f"domain '{part[:80]}': write name=low:high, for instance x=-1:1")
+            pairs.append((name.strip(), ends.split(":")))
+        return cls._from_pairs(pairs)
+
+    @classmethod
+    def _from_pairs(cls, pairs: list[tuple[str, Any]]) -> Box:
+        names, lows, highs = [], [], []
+        for name, ends in pairs:
+            try:
+                low, high = (float(v) for v in ends)
+            except (TypeError, ValueError, OverflowError):
+                raise InvalidRequest(f"domain of '{name[:80]}': {ends!r:.80} is no pair of numbers low:high") from None
+            names.append(name)
+            lows.append(low)
+            highs.append(high)
+        return cls(tuple(names), tuple(lows), tuple(highs))
+
+    @classmethod
+    def stored(cls, text: Any) -> Box:
+        """The box of a file; DamagedFile for what is none."""
+        try:
+            return cls.parse(str(text))
+        except InvalidRequest:
+            raise DamagedFile("the file's domain cannot be read") from None
+
+    @property
+    def dim(self) -> int:
+        return len(self.names)
+
+    @property
+    def low_array(self) -> Array:
+        return np.array(self.low)
+
+    @property
+    def high_array(self) -> Array:
+        return np.array(self.high)
+
+    @property
+    def text(self) -> str:
+        """The form that `Box.parse` reads back, e.g. "x=-1:1;y=0:2"."""
+        pairs = zip(self.names, self.low, self.high, strict=True)
+        return ";".join(f"{n}={_short(a)}:{_short(b)}" for n, a, b in pairs)
+
+    def contains(self, X: Array) -> NDArray[np.bool_]:
+        """(n,) True where the point lies in the closed box; NaN lies nowhere."""
+        inside: NDArray[np.bool_] = np.all((self.low_array <= X) & (self.high_array >= X), axis=1)
+        return inside
+
+    def checked(self, X: Array, outside: str = "raise", where: Callable[..., str] = lambda *_: "") -> Array:
+        """Points (..., dim) of a user: `outside` says what becomes of those outside the box (raise, clamp or allow),
+        `where` of an index says where a point stood.
+        """
+        if outside not in ("raise", "clamp", "allow"):
+            raise InvalidRequest(f"outside={outside!r}: write raise, clamp or allow")
+        if np.isnan(X).any():
+            raise InvalidRequest("a point is NaN")
+        inside = np.all((self.low_array <= X) & (self.high_array >= X), axis=-1)
+        if outside == "raise" and not inside.all():
+            first = tuple(int(k) for k in np.argwhere(~inside)[0])
+            at = ", ".join(f"{n}={v:g}" for n, v in zip(self.names, X[first], strict=True))
+            raise InvalidRequest(
+                f"the point {at}{where(*first)} lies outside the domain {self.text}; pass outside='clamp' or 'allow'"
+            )
+        return np.clip(X, self.low_array, self.high_array) if outside == "clamp" else X
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        """(n, dim) uniform points, always inside the closed box."""
+        t = rng.random((n, self.dim))
+        return np.clip(self.low_array + (self.high_array - self.low_array) * t, self.low_array, self.high_array)
+
+    def probe(self, n: int, rng: np.random.Generator) -> Array:
+        """Points for attacking a claim: uniform ones, up to 4096 corners, edge points, and the centre."""
+        inner = self.sample(n, rng)
+        if self.dim <= 12:
+            bits = (np.arange(2**self.dim)[:, None] >> np.arange(self.dim)) & 1
+        else:
+            bits = rng.integers(0, 2, (4096, self.dim))
+        corners = np.where(bits == 1, self.high_array, self.low_array)
+        edge = self.sample(max(1, n // 4), rng)
+        rows = np.arange(len(edge))
+        axis = rng.integers(0, self.dim, len(edge))
+        edge[rows, axis] = np.where(rng.random(len(edge)) < 0.5, self.low_array[axis], self.high_array[axis])
+        centre = ((self.low_array + self.high_array) / 2)[None]
+        return np.concatenate([inner, corners, edge, centre])
+
+
+def halved(low: Array, high: Array, weight: Array) -> tuple[Array, Array]:
+    """Boxes (n, d) → (2n, d): each cut in two along its longest side, lengths multiplied by `weight` (d,)."""
+    axis = np.argmax((high - low) * weight, axis=1)
+    rows = np.arange(len(low))
+    middle = low[rows, axis] + (high[rows, axis] - low[rows, axis]) / 2
+    left_high, right_low = high.copy(), low.copy()
+    left_high[rows, axis] = middle
+    right_low[rows, axis] = middle
+    return np.concatenate([low, right_low]), np.concatenate([left_high, high])
+
+
+def _short(value: float) -> str:
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)

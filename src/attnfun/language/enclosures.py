@@ -1,0 +1,168 @@
+"""Balls and their end points: making them, reading them as doubles rounded outward, holding flint's precision."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import flint
+import numpy as np
+import numpy.typing as npt
+
+from attnfun.errors import AttnfunError
+
+Ball = Any  # flint.arb, or a NumPy object array of them; flint ships no type stubs
+arb: Any = flint.arb
+LOCK = threading.RLock()  # flint.ctx is one for the whole process
+ZERO, ONE, NAN = arb(0), arb(1), arb("nan")
+# The constructor arb(m, r) rounds even a radius of 1 up. These balls around 0 have radii 1/2, 1, 2, ... exactly.
+_EXACT = {1.0: flint.acb(arb(0, 1)).real_heaviside().real - 0.5, 2.0: arb(0, 1).sgn()}
+for _k in range(2, 8):
+    _EXACT[2.0**_k] = _EXACT[2.0 ** (_k - 1)] + _EXACT[2.0 ** (_k - 1)]
+
+
+def check_rounding() -> None:
+    """Raise unless float64 rounds to nearest, ties to even, and keeps subnormal numbers, as operands and as results.
+
+    Some libraries switch the mode of the whole process. The numbers are read from text, so that the processor divides
+    and multiplies them here, and no compiler did so before.
+    """
+    one, tiny, half_ulp = float("1.0"), float("1e-20"), 2.0**-53
+    nearest = (
+        one + tiny == one
+        and one - tiny == one
+        and -one - tiny == -one
+        and one + half_ulp == one
+        and one - half_ulp / 2 == one
+        and one + 3 * half_ulp == one + 4 * half_ulp
+    )
+    if not nearest:
+        raise AttnfunError("floating-point rounding is not to nearest in this process; no bound can be proved")
+    normal, least = float("2.2250738585072014e-308"), float("5e-324")
+    if not (normal / 2 > 0 and least * float("4503599627370496.0") == normal):
+        raise AttnfunError("subnormal numbers are flushed to zero in this process; no bound can be proved")
+
+
+@contextmanager
+def precision(bits: int) -> Iterator[None]:
+    """Hold flint at `bits` bits, one thread at a time, and give the old precision back.
+
+    Raises AttnfunError when float64 does not round to nearest. Re-entrant in one thread.
+    """
+    if bits < 32:
+        raise AttnfunError(f"a precision of {bits} bits is too small: at least 32")
+    with LOCK:
+        check_rounding()
+        before = flint.ctx.prec
+        flint.ctx.prec = bits
+        try:
+            yield
+        finally:
+            flint.ctx.prec = before
+
+
+# --- end points -------------------------------------------------------------------------------------------------------
+
+
+def span(lo: Ball, hi: Ball) -> Ball:
+    """A ball containing [lo, hi] for exact balls lo <= hi; an end of [lo, hi] that bounds it away from 0 is kept exact.
+
+    nan when lo <= hi is not so (nan included) or an end is infinite.
+    """
+    if not (lo <= hi and lo.is_finite() and hi.is_finite()):
+        return NAN
+    if lo == hi:
+        return lo
+    width = hi - lo
+    around = _EXACT.get(float(width))
+    if around is not None and width == float(width):
+        return around + (lo + hi) / 2
+    if lo >= 0:
+        return above(lo, hi)
+    return above(-hi, -lo).neg(exact=True) if hi <= 0 else lo.union(hi)
+
+
+def above(lo: Ball, hi: Ball) -> Ball:
+    """A ball that contains [lo, hi], with lower end lo but for the rounding of the midpoint; positive if lo is."""
+    # arb(m, r) rounds r up once more, so the radius is made first, around 0, and then shifted
+    around = arb(0, (hi - lo) / 2)
+    shifted = around + (lo + around.rad())
+    if shifted > 0 or not lo > 0:
+        return shifted
+    with flint.ctx.workprec(2400):  # enough for any two doubles; balls may hold more bits than the working precision
+        shifted = around + (lo + around.rad())
+    return shifted if shifted > 0 else above(ZERO, hi)
+
+
+def ball(lo: float, hi: float) -> Ball:
+    """A ball containing [lo, hi]; nan for an empty, infinite or nan interval."""
+    return span(arb(float(lo)), arb(float(hi)))
+
+
+def upper(x: Ball) -> float:
+    """The smallest double >= every point of x; +inf for nan."""
+    end = x.upper()
+    if end.is_nan():
+        return math.inf
+    value = float(end)
+    while not arb(value) >= end:
+        value = math.nextafter(value, math.inf)
+    return value
+
+
+def upper_at(name: str, x: float) -> float:
+    """The function of balls called `name` (exp, expm1, tanh, log, ...) at a double, rounded up; no libm in it."""
+    with precision(64):
+        return upper(getattr(arb(x), name)())
+
+
+def lower(x: Ball) -> float:
+    """The largest double <= every point of x; -inf for nan."""
+    return -upper(x.neg(exact=True))  # flint: -x rounds to the working precision
+
+
+def abs_upper(x: Ball) -> float:
+    """A double >= |t| for every t of x (real or complex ball); +inf for nan."""
+    end = x.abs_upper()
+    return math.inf if end.is_nan() else upper(end)
+
+
+def abs_lower(x: Ball) -> float:
+    """A double <= |t| for every t of x (real or complex ball), at least 0; 0 for nan."""
+    end = x.abs_lower()
+    return 0.0 if end.is_nan() else max(0.0, lower(end))
+
+
+def _floats(fn: Callable[[Ball], float]) -> Callable[[Ball], npt.NDArray[np.float64]]:
+    apply = np.frompyfunc(fn, 1, 1)
+    return lambda x: np.asarray(apply(x), dtype=np.float64)
+
+
+uppers, lowers = _floats(upper), _floats(lower)
+abs_uppers, abs_lowers = _floats(abs_upper), _floats(abs_lower)
+_balls = np.frompyfunc(ball, 2, 1)
+_points = np.frompyfunc(arb, 1, 1)
+
+
+def balls(lo: npt.ArrayLike, hi: npt.ArrayLike) -> Ball:
+    """`ball` on arrays, broadcasting: an object array."""
+    return _balls(lo, hi)
+
+
+def point_balls(x: npt.ArrayLike) -> Ball:
+    """The exact balls of an array of doubles: an object array."""
+    return _points(x)
+
+
+def lift(fn: Callable[..., Ball], arity: int = 1) -> Callable[..., Ball]:
+    """fn on scalars and, elementwise with broadcasting, on object arrays; scalars stay scalars."""
+
+    def lifted(*args: Ball) -> Ball:
+        if any(isinstance(a, np.ndarray) for a in args):
+            return np.frompyfunc(fn, arity, 1)(*args)
+        return fn(*args)
+
+    return lifted

@@ -1,0 +1,330 @@
+"""Function: what is asked of a network that maps a point of a box to one or several numbers.
+
+Either an expression graph (exact: the certificate speaks of it), or a black box, a Python callable that could not be
+traced, about which nothing is known but a declared Lipschitz constant (every certificate about it is conditional).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.language import ArrayAlgebra, Graph, Untraceable, parse, run, trace
+from attnfun.language.domain import Array, Box
+from attnfun.language.mlp import read_mlp
+from attnfun.language.relu_units import Dense, read_units
+from attnfun.language.removable import extended
+from attnfun.language.target import Target
+
+_LARGE = 400  # operations
+FLOOR = {"float64": 2.0**-50, "float32": 2.0**-21}
+"""The least eps, relative to the size of the values, that a dtype can hold."""
+
+
+@dataclass(frozen=True)
+class Function(Target):
+    """f : box → R^p.
+
+    `graph` is the expression, or None for a black box; then `call` evaluates it, (n, d) → (n, p), and `lipschitz` is
+    the declared constant: |f(x) − f(y)|_∞ ≤ lipschitz · |x − y|_2 on the box. Where the expression that was asked for
+    has removable singularities, `graph` is its continuous extension (`removable`) and `source` the expression itself.
+    """
+
+    kind: ClassVar[str] = "function"
+    norms: ClassVar[tuple[str, ...]] = ("sup", "lp", "relative")
+
+    graph: Graph | None
+    box: Box
+    outputs: tuple[str, ...]
+    call: Callable[[Array], Array] | None = None
+    lipschitz: float | None = None
+    source: Graph | None = None
+
+    @classmethod
+    def of(cls, graph: Graph, box: Box, outputs: tuple[str, ...]) -> Function:
+        """The function that an expression means on a box: with its continuous extension."""
+        whole = extended(graph, box)
+        return cls(whole, box, outputs, source=None if whole is graph else graph)
+
+    @property
+    def expression(self) -> Graph | None:
+        """What was asked for, as it is stored and shown."""
+        return self.graph if self.source is None else self.source
+
+    @classmethod
+    def read(cls, target: Any, box: Box, lipschitz: float | None = None) -> Function:
+        """A Function from text, a list of texts, a Graph, an MLP (`mlp`), or a Python callable (traced if possible)."""
+        if isinstance(target, Function):
+            return target
+        mlp = read_mlp(target)
+        if mlp is not None:
+            graph = mlp.graph(box.names)
+        elif isinstance(target, Graph):
+            graph = target
+        elif isinstance(target, str):
+            graph = parse(target, box.names)
+        elif callable(target):
+            return cls._from_callable(target, box, lipschitz)
+        elif isinstance(target, Sequence) and target and all(isinstance(t, str) for t in target):
+            graph = parse(list(target), box.names)
+        else:
+            raise InvalidRequest(
+                f"target {target!r:.80}: give an expression, a list of expressions, a function of NumPy arrays, or"
+                " an MLP"
+            )
+        if lipschitz is not None:
+            raise InvalidRequest("lipschitz= is for black boxes only: an expression has its own, derived constant")
+        return cls.of(graph, box, _output_names(len(graph.outputs)))
+
+    @classmethod
+    def _from_callable(cls, target: Callable[..., Any], box: Box, lipschitz: float | None) -> Function:
+        try:
+            graph = trace(target, box.names)
+        except Untraceable as why:
+            if lipschitz is None:
+                raise InvalidRequest(
+                    f"the function {getattr(target, '__name__', 'given')} cannot be traced into an expression ({why}); "
+                    "declare lipschitz= to have it treated as a black box with a conditional certificate"
+                ) from None
+            return cls._black_box(target, box, lipschitz)
+        traced = cls.of(graph, box, _output_names(len(graph.outputs)))
+        call = _as_columns(target, box)
+        X = box.sample(64, np.random.default_rng(0))
+        with np.errstate(all="ignore"):
+            seen, own = call(X), traced.values(X)
+        if seen.shape != own.shape or not np.allclose(seen, own, rtol=1e-9, atol=1e-12, equal_nan=True):
+            raise InvalidRequest(
+                "tracing this function gave another function than calling it (does it depend on anything else?)"
+            )
+        return traced
+
+    @classmethod
+    def _black_box(cls, target: Callable[..., Any], box: Box, lipschitz: float) -> Function:
+        number = isinstance(lipschitz, (int, float, np.floating, np.integer)) and not isinstance(lipschitz, bool)
+        if not (number and 0 < lipschitz <= np.finfo(np.float64).max):
+            raise InvalidRequest(f"lipschitz={lipschitz!r:.40}: a positive finite number is needed")
+        call = _as_columns(target, box)
+        _require_plausible(call, box, lipschitz)
+        outputs = call(((box.low_array + box.high_array) / 2)[None]).shape[1]
+        return cls(None, box, _output_names(outputs), call, float(lipschitz))
+
+    @property
+    def text(self) -> str:
+        """The target as a person would write it (from the graph itself, never from stored text)."""
+        if self.graph is None:
+            return f"black box, Lipschitz constant {self.lipschitz:g} declared"
+        graph = self.source or self.graph
+        texts = [graph.text(o) for o in graph.outputs]
+        return texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
+
+    @property
+    def domain(self) -> str:
+        return self.box.text
+
+    def encode(self, _weights: Any, X: Any, outside: str = "raise") -> tuple[tuple[Array], bool]:
+        """(n, variables), columns in the domain's order; of one variable (n,) too, of several one point (variables,).
+
+        `outside`: "raise", "clamp" or "allow" for points outside the domain.
+        """
+        try:
+            points = np.asarray(X, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InvalidRequest(f"points {X!r:.60}: an array of numbers is needed") from None
+        d = self.box.dim
+        single = points.ndim == 1 and len(points) == d and d > 1
+        if d == 1 and points.ndim == 1:
+            points = points[:, None]
+        elif single:
+            points = points[None]
+        if points.ndim != 2 or points.shape[1] != d:
+            names = ", ".join(self.box.names)
+            raise InvalidRequest(f"points of shape {np.shape(X)}: (n, {d}) is needed, columns {names}")
+        return (self.box.checked(points, outside),), single
+
+    def decode(self, outputs: Any, single: bool) -> Array:
+        """(n,), or (n, outputs) of several; of a single point its values."""
+        values = np.asarray(outputs, dtype=np.float64)
+        values = values[:, 0] if values.shape[1] == 1 else values
+        return np.asarray(values[0] if single else values)
+
+    def columns(self, weights: Any) -> tuple[list[str], list[str]]:
+        return list(self.box.names), list(weights.outputs)
+
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[Array]:
+        """Uniform points first; of one variable a grid behind them."""
+        X = self.box.probe(count, rng)
+        grid = np.linspace(self.box.low[0], self.box.high[0], 7919)[:, None]
+        return (X if self.box.dim > 1 else np.concatenate([X, grid]),)
+
+    @property
+    def stream(self) -> int:
+        return self.box.dim
+
+    def same(self, other: Target) -> bool:
+        same = isinstance(other, Function) and other.box == self.box and other.text == self.text
+        return same and isinstance(other, Function) and len(other.outputs) == len(self.outputs)
+
+    def exact(self, X: Array) -> Array:
+        if self.graph is None and self.call is None:
+            raise InvalidRequest("the target is a Python function that is not in the file; pass it as target")
+        return self.values(X)
+
+    def against(self, given: Any) -> Function:
+        if self.graph is not None:
+            other = Function.read(given, self.box)
+            if other.expression != self.expression:
+                raise InvalidRequest(f"the file is about {self.text[:150]}, not about {other.text[:150]}")
+            return self
+        if not callable(given):
+            raise InvalidRequest("the file's target is a black box; pass the Python function itself")
+        call = Function.read(_opaque(given), self.box, self.lipschitz).call
+        return Function(None, self.box, self.outputs, call, self.lipschitz)
+
+    def absolute(self, fraction: float, dtype: str) -> tuple[float, dict[str, Any]]:
+        """`fraction` of a witnessed range: never too lax, because the two witness points attain it."""
+        from attnfun.language.witnessed import witnessed_range
+
+        least = FLOOR[dtype]
+        if fraction < least:
+            raise InvalidRequest(
+                f"eps={fraction:g} relative is below what {dtype} can hold; the least is about {least:.1g}"
+            )
+        if self.graph is None:
+            raise InvalidRequest("relative=True needs an expression: the range of a black box cannot be witnessed")
+        width, above, below = witnessed_range(self)
+        if width == 0:  # constant: exact up to the rounding of the constant itself
+            value = float(np.abs(self.values(self.box.low_array[None])).max())
+            return max(4 * least * value, 1e-300), {"fraction": fraction, "range": 0.0}
+        witness = {"fraction": fraction, "range": width, "at maximum": list(above), "at minimum": list(below)}
+        return fraction * width, witness
+
+    def fits(self, weights: Any) -> str:
+        same = np.array_equal(weights.low, self.box.low_array) and np.array_equal(weights.high, self.box.high_array)
+        same = same and weights.inputs == self.box.names and len(weights.outputs) == len(self.outputs)
+        return "" if same else "the file's network does not fit its target or its domain"
+
+    def values(self, X: Array) -> Array:
+        """(n, d) → (n, p) in float64: the formula as NumPy computes it, with its own rounding; never evidence."""
+        if self.graph is None:
+            assert self.call is not None
+            return self.call(X)
+        if self._dense is not None:
+            return self._dense.values(X)
+        env = {name: X[:, k] for k, name in enumerate(self.box.names)}
+        columns = run(self.graph, ArrayAlgebra(), env)
+        return np.stack([np.broadcast_to(np.asarray(c, dtype=np.float64), (len(X),)) for c in columns], axis=1)
+
+    @cached_property
+    def _dense(self) -> Dense | None:
+        """A large ReLU network as matrices: thousands of operations at once."""
+        if self.graph is None or len(self.graph.nodes) <= _LARGE:
+            return None
+        units = read_units(self.graph)
+        try:
+            return None if units is None else units.dense(self.box.names)
+        except OverflowError:
+            return None
+
+    def to_json(self) -> dict[str, Any]:
+        if self.graph is None:
+            own: dict[str, Any] = {"kind": "black box", "lipschitz": self.lipschitz}
+        else:
+            graph = self.source or self.graph
+            own = {"kind": "function", "graph": graph.to_json(), "text": self.text}
+        return own | {"outputs": list(self.outputs), "domain": self.box.text}
+
+    @classmethod
+    def from_json(cls, data: Any) -> Function:
+        """Read back what `to_json` wrote; the text beside the graph is for people and is not read."""
+        if not isinstance(data, dict) or data.get("kind") not in ("function", "black box"):
+            raise DamagedFile("the file's target is not a function attnfun knows")
+        box = Box.stored(data.get("domain"))
+        names = data.get("outputs")
+        if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
+            raise DamagedFile("the file's target has no list of outputs")
+        if data["kind"] == "black box":
+            lipschitz = data.get("lipschitz")
+            if not isinstance(lipschitz, float) or not lipschitz > 0:
+                raise DamagedFile("the file's black box has no Lipschitz constant")
+            return cls(None, box, tuple(names), None, lipschitz)
+        graph = Graph.from_json(data.get("graph"))
+        if len(graph.outputs) != len(names) or not set(graph.variables) <= set(box.names):
+            raise DamagedFile("the file's target does not fit its domain or its outputs")
+        return cls.of(graph, box, tuple(names))
+
+
+def _opaque(target: Any) -> Any:
+    """The same function, untraceable: a stored black box is judged as one."""
+
+    def call(*columns: Any) -> Any:
+        return target(*[np.array(c) if isinstance(c, np.ndarray) else float(c) for c in columns])
+
+    return call
+
+
+def _require_plausible(call: Callable[[Array], Array], box: Box, lipschitz: float) -> None:
+    """Refuse a declared Lipschitz constant that pairs of sampled points contradict."""
+    rng = np.random.default_rng(0)
+    X = box.sample(400, rng)
+    width = box.high_array - box.low_array
+    for step in (1.0, 1e-1, 1e-2, 1e-4):
+        Y = np.clip(X + step * width * rng.uniform(-1, 1, X.shape), box.low_array, box.high_array)
+        change = np.max(np.abs(call(Y) - call(X)), axis=1)
+        reach = lipschitz * np.sqrt(np.sum((Y - X) ** 2, axis=1))
+        wrong = change > reach * (1 + 1e-9) + 1e-12 * (1 + np.abs(change))
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            raise InvalidRequest(
+                f"lipschitz={lipschitz:g} is contradicted: between {X[i].tolist()} and {Y[i].tolist()} "
+                f"the function changes by {change[i]:.4g}, more than {reach[i]:.4g}"
+            )
+
+
+def _output_names(count: int) -> tuple[str, ...]:
+    return ("f",) if count == 1 else tuple(f"f{i + 1}" for i in range(count))
+
+
+def _called(target: Callable[..., Any], X: Array) -> Any:
+    """target of d arrays, else of one (n, d) array, else (code that wants plain numbers) one point at a time."""
+    try:
+        return target(*X.T)
+    except (TypeError, ValueError):
+        pass
+    if X.shape[1] > 1:
+        try:
+            return target(X)
+        except (TypeError, ValueError):
+            pass
+    rows = np.array([np.asarray(target(*(float(v) for v in x)), dtype=np.float64) for x in X])
+    return list(rows.T) if rows.ndim == 2 else rows
+
+
+def _as_columns(target: Callable[..., Any], box: Box) -> Callable[[Array], Array]:
+    """Wrap a user's function of d arrays, or of one (n, d) array, as (n, d) → (n, p)."""
+
+    def columns(X: Array) -> Array:
+        try:
+            out = _called(target, X)
+            parts = list(out) if isinstance(out, (list, tuple)) else [out]
+            if len(parts) == 1 and np.ndim(parts[0]) == 2:
+                value = np.asarray(parts[0], dtype=np.float64)
+                value = value.T if value.shape[-1] == len(X) != value.shape[0] else value
+            else:
+                value = np.stack([np.broadcast_to(np.asarray(p, dtype=np.float64), (len(X),)) for p in parts], axis=1)
+        except (TypeError, ValueError) as why:
+            raise InvalidRequest(f"the function does not give numbers at points of the domain: {why}") from None
+        if value.ndim != 2 or len(value) != len(X) or not value.shape[1]:
+            raise InvalidRequest(
+                f"the function gives values of shape {np.shape(out)} at {len(X)} points: (n,), (n, outputs) or a list "
+                "of outputs is needed"
+            )
+        if not np.isfinite(value).all():
+            raise InvalidRequest("the black box returned NaN or infinity inside the domain")
+        return value
+
+    return columns

@@ -1,0 +1,256 @@
+"""Forward differentiation over any algebra: a value and its partial derivatives travel together through the graph.
+
+Over set-valued algebras (balls, intervals; those with `choose`) the partials over a box enclose every Clarke gradient
+of f at every point of the box, so the mean value inequality f(b) - f(a) in sum_i partial_i (b_i - a_i) holds for a
+and b in the box, kinks included: at abs, relu, max, min it is the hull of the branches that the value leaves open.
+Over plain arrays one branch is taken (at a tie the second argument's; 0 for abs and relu).
+
+A partial that is None, or missing at the end of the tuple, is exactly 0. Failure mode: sqrt, log, asin, x**p ... at an
+end of their domain, and sign at 0, have non-finite partials while the value may be finite: test value and partials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import zip_longest
+from typing import Any, Generic, TypeVar
+
+from attnfun.language.graph import Ratio
+from attnfun.language.interpret import Algebra
+
+T = TypeVar("T")
+_HALF, _QUARTER = Fraction(1, 2), Fraction(1, 4)
+
+
+@dataclass(frozen=True)
+class Dual(Generic[T]):
+    """A value and its partials in the order of the variables; None, or missing at the end, is exactly 0."""
+
+    value: T
+    partials: tuple[T | None, ...]
+
+
+class GradientAlgebra(Generic[T]):
+    """The operations of the expression language on `Dual` values over `base`; `dimension` only sets how many partials
+    `gradient` writes out at least."""
+
+    def __init__(self, base: Algebra[T], dimension: int = 0) -> None:
+        self.base, self.dimension = base, dimension
+
+    def variables(self, names: Sequence[str], values: Mapping[str, T]) -> dict[str, Dual[T]]:
+        """An environment in which names[i] is the i-th variable of differentiation."""
+        one = self.base.constant(Fraction(1))
+        return {
+            name: Dual(values[name], tuple(one if i == j else None for j in range(len(names))))
+            for i, name in enumerate(names)
+        }
+
+    def gradient(self, x: Dual[T]) -> tuple[T, ...]:
+        """The partials with None and what is missing up to `dimension` written out as the base's 0."""
+        zero = self.base.constant(Fraction(0))
+        missing = (zero,) * (self.dimension - len(x.partials))
+        return tuple(zero if p is None else p for p in x.partials) + missing
+
+    # --- building blocks ---
+
+    def _chain(self, x: Dual[T], value: T, slope: Callable[[], T]) -> Dual[T]:
+        if all(p is None for p in x.partials):
+            return Dual(value, x.partials)
+        s = slope()
+        return Dual(value, tuple(None if p is None else self.base.mul(s, p) for p in x.partials))
+
+    def _sum(self, x: T | None, y: T | None) -> T | None:
+        if x is None:
+            return y
+        return x if y is None else self.base.add(x, y)
+
+    def _choose(self, x: T, y: T, a: T | None, b: T | None) -> T | None:
+        """a where x > y, b where x < y, the hull (or b) where it is open."""
+        if a is None and b is None:
+            return None
+        base: Any = self.base
+        zero = base.constant(Fraction(0))
+        a, b = zero if a is None else a, zero if b is None else b
+        if hasattr(base, "choose"):
+            return base.choose(x, y, a, b)
+        first = base.relu(base.sign(base.sub(x, y)))
+        return base.add(base.mul(first, a), base.mul(base.sub(base.constant(Fraction(1)), first), b))
+
+    def _c(self, value: int | Fraction) -> T:
+        return self.base.constant(Fraction(value))
+
+    # --- arithmetic ---
+
+    def constant(self, value: Fraction) -> Dual[T]:
+        return Dual(self.base.constant(value), ())
+
+    def pi(self) -> Dual[T]:
+        return Dual(self.base.pi(), ())
+
+    def e(self) -> Dual[T]:
+        return Dual(self.base.e(), ())
+
+    def neg(self, x: Dual[T]) -> Dual[T]:
+        return Dual(self.base.neg(x.value), tuple(None if p is None else self.base.neg(p) for p in x.partials))
+
+    def add(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
+        return Dual(
+            self.base.add(x.value, y.value), tuple(self._sum(p, q) for p, q in zip_longest(x.partials, y.partials))
+        )
+
+    def sub(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
+        base = self.base
+
+        def partial(p: T | None, q: T | None) -> T | None:
+            if q is None:
+                return p
+            return base.neg(q) if p is None else base.sub(p, q)
+
+        return Dual(base.sub(x.value, y.value), tuple(partial(p, q) for p, q in zip_longest(x.partials, y.partials)))
+
+    def mul(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
+        base = self.base
+
+        def times(a: T, p: T | None) -> T | None:
+            return None if p is None else base.mul(a, p)
+
+        partials = (self._sum(times(y.value, p), times(x.value, q)) for p, q in zip_longest(x.partials, y.partials))
+        return Dual(base.mul(x.value, y.value), tuple(partials))
+
+    def div(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
+        base = self.base
+        quotient = base.div(x.value, y.value)
+
+        def partial(p: T | None, q: T | None) -> T | None:
+            if q is None:
+                return None if p is None else base.div(p, y.value)
+            drop = base.mul(quotient, q)
+            return base.div(base.neg(drop) if p is None else base.sub(p, drop), y.value)
+
+        return Dual(quotient, tuple(partial(p, q) for p, q in zip_longest(x.partials, y.partials)))
+
+    def powi(self, x: Dual[T], n: int) -> Dual[T]:
+        value = self.base.powi(x.value, n)
+        if n == 0:
+            return Dual(value, ())
+        return self._chain(x, value, lambda: self.base.mul(self._c(n), self.base.powi(x.value, n - 1)))
+
+    def powr(self, x: Dual[T], p: Fraction) -> Dual[T]:
+        value = self.base.powr(x.value, p)
+        return self._chain(x, value, lambda: self.base.mul(self._c(p), self._real_power(x.value, Fraction(p) - 1)))
+
+    def _real_power(self, x: T, p: Fraction) -> T:
+        return self.base.powi(x, p.numerator) if p.denominator == 1 else self.base.powr(x, p)
+
+    def pow(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
+        base = self.base
+        value = base.pow(x.value, y.value)
+        by_base = self._chain(x, value, lambda: base.mul(y.value, base.pow(x.value, base.sub(y.value, self._c(1)))))
+        by_exponent = self._chain(y, value, lambda: base.mul(value, base.log(x.value)))
+        return Dual(value, tuple(self._sum(p, q) for p, q in zip_longest(by_base.partials, by_exponent.partials)))
+
+    def ratio(self, x: Dual[T], quotient: Ratio) -> Dual[T]:
+        j = quotient.derivative + 1  # (h_j)' = (j+1) h_{j+1}
+        following = replace(quotient, derivative=j)
+        value = self.base.ratio(x.value, quotient)
+        return self._chain(x, value, lambda: self.base.mul(self._c(j), self.base.ratio(x.value, following)))
+
+    # --- smooth functions ---
+
+    def sin(self, x: Dual[T]) -> Dual[T]:
+        return self._chain(x, self.base.sin(x.value), lambda: self.base.cos(x.value))
+
+    def cos(self, x: Dual[T]) -> Dual[T]:
+        return self._chain(x, self.base.cos(x.value), lambda: self.base.neg(self.base.sin(x.value)))
+
+    def tan(self, x: Dual[T]) -> Dual[T]:
+        value = self.base.tan(x.value)
+        return self._chain(x, value, lambda: self.base.add(self._c(1), self.base.powi(value, 2)))
+
+    def _asin_slope(self, x: T) -> T:
+        base = self.base
+        return base.div(self._c(1), base.sqrt(base.sub(self._c(1), base.powi(x, 2))))
+
+    def asin(self, x: Dual[T]) -> Dual[T]:
+        return self._chain(x, self.base.asin(x.value), lambda: self._asin_slope(x.value))
+
+    def acos(self, x: Dual[T]) -> Dual[T]:
+        return self._chain(x, self.base.acos(x.value), lambda: self.base.neg(self._asin_slope(x.value)))
+
+    def atan(self, x: Dual[T]) -> Dual[T]:
+        base = self.base
+        return self._chain(
+            x, base.atan(x.value), lambda: base.div(self._c(1), base.add(self._c(1), base.powi(x.value, 2)))
+        )
+
+    def sinh(self, x: Dual[T]) -> Dual[T]:
+        return self._chain(x, self.base.sinh(x.value), lambda: self.base.cosh(x.value))
+
+    def cosh(self, x: Dual[T]) -> Dual[T]:
+        return self._chain(x, self.base.cosh(x.value), lambda: self.base.sinh(x.value))
+
+    def tanh(self, x: Dual[T]) -> Dual[T]:
+        value = self.base.tanh(x.value)
+        return self._chain(x, value, lambda: self.base.sub(self._c(1), self.base.powi(value, 2)))
+
+    def exp(self, x: Dual[T]) -> Dual[T]:
+        value = self.base.exp(x.value)
+        return self._chain(x, value, lambda: value)
+
+    def expm1(self, x: Dual[T]) -> Dual[T]:
+        return self._chain(x, self.base.expm1(x.value), lambda: self.base.exp(x.value))
+
+    def log(self, x: Dual[T]) -> Dual[T]:
+        return self._chain(x, self.base.log(x.value), lambda: self.base.div(self._c(1), x.value))
+
+    def log1p(self, x: Dual[T]) -> Dual[T]:
+        base = self.base
+        return self._chain(x, base.log1p(x.value), lambda: base.div(self._c(1), base.add(self._c(1), x.value)))
+
+    def sqrt(self, x: Dual[T]) -> Dual[T]:
+        value = self.base.sqrt(x.value)
+        return self._chain(x, value, lambda: self.base.div(self._c(_HALF), value))
+
+    def erf(self, x: Dual[T]) -> Dual[T]:
+        base = self.base
+
+        def slope() -> T:
+            return base.div(base.mul(self._c(2), base.exp(base.neg(base.powi(x.value, 2)))), base.sqrt(base.pi()))
+
+        return self._chain(x, base.erf(x.value), slope)
+
+    def sigmoid(self, x: Dual[T]) -> Dual[T]:
+        base, value = self.base, self.base.sigmoid(x.value)
+        # s(1-s) with s once: sharp on sets
+        return self._chain(x, value, lambda: base.sub(self._c(_QUARTER), base.powi(base.sub(value, self._c(_HALF)), 2)))
+
+    def softplus(self, x: Dual[T]) -> Dual[T]:
+        return self._chain(x, self.base.softplus(x.value), lambda: self.base.sigmoid(x.value))
+
+    # --- kinks ---
+
+    def abs(self, x: Dual[T]) -> Dual[T]:
+        base = self.base
+        zero = self._c(0)
+        if hasattr(base, "choose"):
+            partials = (None if p is None else self._choose(x.value, zero, p, base.neg(p)) for p in x.partials)
+            return Dual(base.abs(x.value), tuple(partials))
+        return self._chain(x, base.abs(x.value), lambda: base.sign(x.value))
+
+    def relu(self, x: Dual[T]) -> Dual[T]:
+        zero = self._c(0)
+        return Dual(self.base.relu(x.value), tuple(self._choose(x.value, zero, p, None) for p in x.partials))
+
+    def sign(self, x: Dual[T]) -> Dual[T]:
+        # 0/x is 0 off 0 and undefined at 0, which is what the derivative of a jump is
+        return self._chain(x, self.base.sign(x.value), lambda: self.base.div(self._c(0), x.value))
+
+    def max(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
+        value = self.base.max(x.value, y.value)
+        return Dual(value, tuple(self._choose(x.value, y.value, p, q) for p, q in zip_longest(x.partials, y.partials)))
+
+    def min(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
+        value = self.base.min(x.value, y.value)
+        return Dual(value, tuple(self._choose(x.value, y.value, q, p) for p, q in zip_longest(x.partials, y.partials)))

@@ -1,0 +1,458 @@
+"""The expression graph: one list of operations, every shared subexpression stored once.
+
+A graph is in static single assignment form: node i may only use nodes 0..i-1, so every pass over it is a plain loop.
+`Builder` makes graphs. It shares equal nodes, folds rational constants exactly (and x+0, x*1, x**1, max(x, x)), and
+numbers the nodes in the order a depth-first walk from the outputs finishes them; two targets built by the same
+operations are therefore equal as values.
+
+    nullary  const (value: Fraction)   var (value: name)   pi   e
+    unary    neg, the functions of UNARY, powi (value: int), powr (value: Fraction that is no integer)
+    binary   add sub mul div max min, pow (x**y with a y that is no rational constant)
+    derived  ratio (value: Ratio), a quotient continued to a point where both sides vanish; unary, never read or written
+
+Failure modes: a constant outside [1e-300, 1e300], a division by the constant zero, an exponent above 1000 or a graph
+above MAX_NODES is an `InvalidRequest`; JSON that is not what `to_json` writes is a `DamagedFile`.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import log
+from typing import Any, Final
+
+from attnfun.errors import DamagedFile, InvalidRequest
+
+FUNCTIONS: Final = (
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "log1p", "expm1", "sqrt",
+    "abs", "sign", "erf", "sigmoid", "softplus", "relu",
+)  # fmt: skip
+NULLARY: Final = frozenset({"const", "var", "pi", "e"})
+UNARY: Final = frozenset({"neg", "powi", "powr", "ratio", *FUNCTIONS})
+BINARY: Final = frozenset({"add", "sub", "mul", "div", "pow", "max", "min"})
+NOT_ANALYTIC: Final = frozenset({"abs", "sign", "relu", "max", "min"})
+OPS: Final = (NULLARY | UNARY | BINARY) - {"ratio"}
+
+MAX_NODES: Final = 200_000
+MAX_OUTPUTS: Final = 1_000
+MAX_EXPONENT: Final = 1_000
+MAX_NAME: Final = 100
+MAX_BITS: Final = 2_048  # of a constant's numerator and of its denominator; folding that would pass it is left undone
+LARGEST: Final = 10**300
+SMALLEST: Final = Fraction(1, LARGEST)
+OUT_OF_RANGE: Final = "a constant outside the sizes 1e-300 to 1e300"
+
+_NEUTRAL: Final = {"add": 0, "sub": 0, "mul": 1, "div": 1}  # x + 0, x - 0, x*1, x/1 are x
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """h = N/D for two functions of one variable that vanish together at `point`, continued to it.
+
+    `graph` has the outputs N and D; at `point` D has a zero of exactly, N one of at least, the order `order` ≥ 1. The
+    value is h, or with `derivative` j the Taylor coefficient h^(j)/j!. Made by `targets.removable`, which proves the
+    orders; evaluated as `ratio` explains.
+    """
+
+    graph: Graph
+    point: Fraction
+    order: int
+    derivative: int = 0
+
+
+Value = Fraction | int | str | Ratio | None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operation: its name, the indices of its arguments, and the constant it carries (if it carries one)."""
+
+    op: str
+    args: tuple[int, ...] = ()
+    value: Value = None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes in order, and the indices of those that are the outputs."""
+
+    nodes: tuple[Node, ...]
+    outputs: tuple[int, ...]
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the variables that occur, in the order of their first use."""
+        return tuple(str(node.value) for node in self.nodes if node.op == "var")
+
+    def reachable(self, outputs: Sequence[int]) -> Graph:
+        """The graph of the nodes `outputs` (indices of this graph) and of what they need, in canonical order."""
+        return _prune(self.nodes, outputs)
+
+    def text(self, index: int, limit: int = 200) -> str:
+        """Node `index` as Python source with as few brackets as its structure allows; cut with '…' past `limit`."""
+        plain, at = self.plain()
+        return _text(plain.nodes, at[index], limit)
+
+    def plain(self) -> tuple[Graph, list[int]]:
+        """The graph with every `ratio` written as the quotient it continues, and where each node came to lie."""
+        if not any(node.op == "ratio" for node in self.nodes):
+            return self, list(range(len(self.nodes)))
+        builder = Builder()
+        at: list[int] = []
+        for node in self.nodes:
+            args = [at[arg] for arg in node.args]
+            if isinstance(node.value, Ratio):
+                inner = builder.substitute(node.value.graph, args[0])
+                at.append(builder.apply("div", *inner))
+            else:
+                at.append(builder.apply(node.op, *args, value=node.value))
+        nodes = tuple(builder.node(i) for i in range(len(builder)))
+        return Graph(nodes, tuple(at[o] for o in self.outputs)), at
+
+    def to_json(self) -> list[Any]:
+        """`[["var","x"],["const","3"],["mul",[1,0]],["powi",[2],2],…,["out",[3]]]`; exact, constants as "p/q"."""
+        rows: list[Any] = []
+        for node in self.nodes:
+            row: list[Any] = [node.op]
+            if node.args:
+                row.append(list(node.args))
+            if node.value is not None:
+                row.append(str(node.value) if isinstance(node.value, Fraction) else node.value)
+            rows.append(row)
+        return [*rows, ["out", list(self.outputs)]]
+
+    @classmethod
+    def from_json(cls, data: object) -> Graph:
+        """The graph `to_json` wrote. Everything is checked; a list that no builder could have written is refused."""
+        return _from_json(data)
+
+
+class Builder:
+    """Makes a graph from the leaves up; every method returns the index of a node. Equal nodes get equal indices."""
+
+    def __init__(self) -> None:
+        self._nodes: list[Node] = []
+        self._index: dict[Node, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def node(self, index: int) -> Node:
+        return self._nodes[index]
+
+    def const(self, value: Fraction | int) -> int:
+        value = Fraction(value)
+        _check_constant(value)
+        return self._store(Node("const", (), value))
+
+    def var(self, name: str) -> int:
+        if not is_name(name):
+            raise InvalidRequest(f"{shown(name)} is not a name: letters, digits and _, and no Python keyword")
+        return self._store(Node("var", (), name))
+
+    def apply(self, op: str, *args: int, value: Value = None) -> int:
+        """The node `op(*args)`, folded where every argument is a rational constant and the result is exact."""
+        if op == "const" and isinstance(value, Fraction | int):
+            return self.const(value)
+        if op == "var" and isinstance(value, str):
+            return self.var(value)
+        _check_shape(op, args, value, len(self._nodes))
+        constants = [self._constant(arg) for arg in args]
+        if op == "pow" and constants[1] is not None:
+            return self._power(args[0], constants[1])
+        if op in ("powi", "powr"):
+            assert isinstance(value, Fraction | int)
+            return self._power(args[0], Fraction(value))
+        if op == "ratio":
+            return self._store(Node(op, args, value))
+        if op == "div" and constants[1] == 0:
+            raise InvalidRequest("division by zero")
+        known = [constant for constant in constants if constant is not None]
+        if args and len(known) == len(args):
+            folded = _fold(op, known)
+            if folded is not None:
+                return self.const(folded)
+        neutral = _NEUTRAL.get(op)
+        if neutral is not None and constants[1] == neutral:
+            return args[0]
+        if op in ("add", "mul") and constants[0] == neutral:
+            return args[1]
+        if op in ("max", "min") and args[0] == args[1]:
+            return args[0]
+        return self._store(Node(op, args))
+
+    def copy(self, nodes: Iterable[Node]) -> list[int]:
+        """Build `nodes` (the nodes of a graph, in order) again in this builder; entry i is where node i came to lie."""
+        at: list[int] = []
+        for node in nodes:
+            at.append(self.apply(node.op, *(at[arg] for arg in node.args), value=node.value))
+        return at
+
+    def substitute(self, graph: Graph, argument: int) -> list[int]:
+        """The outputs of `graph`, a function of one variable, at the node `argument`."""
+        at: list[int] = []
+        for node in graph.nodes:
+            args = (at[arg] for arg in node.args)
+            at.append(argument if node.op == "var" else self.apply(node.op, *args, value=node.value))
+        return [at[output] for output in graph.outputs]
+
+    def graph(self, outputs: Sequence[int]) -> Graph:
+        """The graph of `outputs`, pruned to what they need, in canonical order."""
+        if not 1 <= len(outputs) <= MAX_OUTPUTS:
+            raise InvalidRequest(f"{len(outputs)} outputs were asked for; between 1 and {MAX_OUTPUTS} are possible")
+        return _prune(self._nodes, outputs)
+
+    def _constant(self, index: int) -> Fraction | None:
+        value = self._nodes[index].value
+        return value if isinstance(value, Fraction) and self._nodes[index].op == "const" else None
+
+    def _store(self, node: Node) -> int:
+        index = self._index.get(node)
+        if index is None:
+            index = len(self._nodes)
+            if index >= MAX_NODES:
+                raise InvalidRequest(f"more than {MAX_NODES:,} operations")
+            self._nodes.append(node)
+            self._index[node] = index
+        return index
+
+    def _power(self, base: int, exponent: Fraction) -> int:
+        if abs(exponent) > MAX_EXPONENT:
+            raise InvalidRequest(f"an exponent of size above {MAX_EXPONENT:,}")
+        if exponent.denominator != 1:
+            return self._store(Node("powr", (base,), exponent))
+        n, constant = exponent.numerator, self._constant(base)
+        if n == 1:
+            return base
+        if constant is not None:
+            if constant == 0 and n < 0:
+                raise InvalidRequest("division by zero")
+            if constant and abs(n * (log(abs(constant.numerator)) - log(constant.denominator))) > 1.001 * log(LARGEST):
+                raise InvalidRequest(OUT_OF_RANGE)  # before the power is worked out: it may be too long to store
+            if abs(n) * _bits(constant) <= MAX_BITS or constant in (0, 1, -1):
+                return self.const(constant**n)
+        return self._store(Node("powi", (base,), n))
+
+
+def is_name(text: object) -> bool:
+    """Whether `text` can be the name of a variable: an ASCII identifier that is no Python keyword."""
+    if not isinstance(text, str) or len(text) > MAX_NAME:
+        return False
+    return text.isascii() and text.isidentifier() and not keyword.iskeyword(text)
+
+
+def shown(value: object, limit: int = 60) -> str:
+    """`value` quoted on one line, unprintable characters escaped, cut to about `limit` characters."""
+    text = value[: limit + 1] if isinstance(value, str) else repr(value)
+    text = ascii(text) if isinstance(value, str) else text.encode("ascii", "backslashreplace").decode()
+    return text if len(text) <= limit + 2 else text[:limit] + "…" + (text[0] if isinstance(value, str) else "")
+
+
+def _bits(value: Fraction) -> int:
+    return max(value.numerator.bit_length(), value.denominator.bit_length())
+
+
+def _check_constant(value: Fraction) -> None:
+    if _bits(value) > MAX_BITS and SMALLEST <= abs(value) <= LARGEST:
+        raise InvalidRequest(f"a constant of more than {MAX_BITS:,} bits")
+    if value and not SMALLEST <= abs(value) <= LARGEST:
+        raise InvalidRequest(OUT_OF_RANGE)
+
+
+def _check_shape(op: str, args: tuple[int, ...], value: Value, count: int) -> None:
+    arity = 0 if op in NULLARY else 1 if op in UNARY else 2 if op in BINARY else -1
+    if arity < 0:
+        raise ValueError(f"unknown operation {op!r}")
+    if len(args) != arity or not all(0 <= arg < count for arg in args):
+        raise ValueError(f"{op} takes {arity} earlier node(s), not {args}")
+    kinds = {"powi": isinstance(value, int), "powr": isinstance(value, Fraction), "ratio": isinstance(value, Ratio)}
+    wanted = kinds.get(op, value is None)
+    if not wanted or op in ("const", "var"):
+        raise ValueError(f"{op} cannot carry the value {value!r}")
+
+
+def _fold(op: str, values: list[Fraction]) -> Fraction | None:
+    """The exact result, or None where the operation is not rational or the result would pass MAX_BITS."""
+    if op == "neg":
+        return -values[0]
+    if op not in ("add", "sub", "mul", "div"):
+        return None
+    a, b = values
+    result = a + b if op == "add" else a - b if op == "sub" else a * b if op == "mul" else a / b
+    in_range = not result or SMALLEST <= abs(result) <= LARGEST
+    return None if in_range and _bits(result) > MAX_BITS else result
+
+
+def _prune(nodes: Sequence[Node], outputs: Sequence[int]) -> Graph:
+    number: dict[int, int] = {}
+    kept: list[Node] = []
+    for output in outputs:
+        stack = [output]
+        while stack:
+            index = stack[-1]
+            waiting = [arg for arg in reversed(nodes[index].args) if arg not in number]
+            if index in number or not waiting:
+                stack.pop()
+                if index not in number:
+                    node = nodes[index]
+                    number[index] = len(kept)
+                    kept.append(Node(node.op, tuple(number[arg] for arg in node.args), node.value))
+            else:
+                stack.extend(waiting)
+    return Graph(tuple(kept), tuple(number[output] for output in outputs))
+
+
+# Precedence of Python: sums, products, unary minus, powers (their left side must be an atom), atoms.
+_SUM, _PRODUCT, _MINUS, _POWER, _ATOM = range(1, 6)
+_INFIX: Final = {  # the sign, the precedence of the result, the least precedences of the two sides
+    "add": (" + ", _SUM, _SUM, _PRODUCT),
+    "sub": (" - ", _SUM, _SUM, _PRODUCT),
+    "mul": ("*", _PRODUCT, _PRODUCT, _MINUS),
+    "div": ("/", _PRODUCT, _PRODUCT, _MINUS),
+    "pow": ("**", _POWER, _ATOM, _MINUS),
+}
+
+
+def _text(nodes: Sequence[Node], index: int, limit: int) -> str:
+    # Text grows to the right only, so a string past the limit may be cut at once: what is cut could never be shown.
+    # This keeps the work linear although the tree of a graph with shared nodes may be exponentially large.
+    needed = _needed(nodes, index)
+    texts: dict[int, tuple[str, int]] = {}
+
+    def side(arg: int, least: int) -> str:
+        text, precedence = texts[arg]
+        return text if precedence >= least else f"({text})"
+
+    for i in needed:
+        node = nodes[i]
+        op, args = node.op, node.args
+        if op == "const":
+            assert isinstance(node.value, Fraction)
+            text, precedence = number_text(node.value)
+        elif op == "var":
+            text, precedence = str(node.value), _ATOM
+        elif op in ("pi", "e"):
+            text, precedence = op, _ATOM
+        elif op == "neg":
+            text, precedence = "-" + side(args[0], _MINUS), _MINUS
+        elif op in ("powi", "powr"):
+            assert isinstance(node.value, Fraction | int)
+            exponent, strength = number_text(Fraction(node.value))
+            exponent = exponent if strength >= _MINUS else f"({exponent})"
+            text, precedence = f"{side(args[0], _ATOM)}**{exponent}", _POWER
+        elif op in _INFIX:
+            sign, precedence, left, right = _INFIX[op]
+            text = side(args[0], left) + sign + side(args[1], right)
+        else:
+            text, precedence = f"{op}({', '.join(texts[arg][0] for arg in args)})", _ATOM
+        texts[i] = (text[: limit + 1], precedence)
+    text = texts[index][0]
+    return text if len(text) <= limit else text[: max(limit - 1, 0)] + "…"
+
+
+def _needed(nodes: Sequence[Node], index: int) -> list[int]:
+    needed = {index}
+    for i in range(index, -1, -1):
+        if i in needed:
+            needed.update(nodes[i].args)
+    return sorted(needed)
+
+
+def number_text(value: Fraction, digits: int = 18) -> tuple[str, int]:
+    """A rational as Python source that reads back exactly, with its precedence: a short decimal, else p/q."""
+    p, q = value.numerator, value.denominator
+    twos = (q & -q).bit_length() - 1
+    fives, rest = 0, q >> twos
+    while rest % 5 == 0 and fives <= 400:
+        rest, fives = rest // 5, fives + 1
+    if rest == 1:
+        places = max(twos, fives)
+        mantissa = str(abs(p) * 10**places // q)
+        stripped = mantissa.rstrip("0") or "0"
+        if len(stripped) <= digits:
+            power = len(mantissa) - len(stripped) - places  # the value is stripped * 10**power
+            return ("-" if p < 0 else "") + _decimal(stripped, power), _MINUS if p < 0 else _ATOM
+    return (str(p), _MINUS if p < 0 else _ATOM) if q == 1 else (f"{p}/{q}", _PRODUCT)
+
+
+def _decimal(digits: str, power: int) -> str:
+    if digits == "0":
+        return "0"
+    if 0 <= power <= 6:
+        return digits + "0" * power
+    if power < 0 and len(digits) + power > -4:
+        whole = digits[:power] or "0"
+        return f"{whole}.{digits[power:].rjust(-power, '0')}"
+    exponent = power + len(digits) - 1
+    return f"{digits[0]}{'.' + digits[1:] if len(digits) > 1 else ''}e{exponent}"
+
+
+_RATIONAL: Final = re.compile(r"-?[0-9]{1,650}(/[0-9]{1,650})?", re.ASCII)
+
+
+def _from_json(data: object) -> Graph:
+    def bad(reason: str) -> DamagedFile:
+        return DamagedFile(f"the stored expression is damaged: {reason}")
+
+    if not isinstance(data, list) or not 2 <= len(data) <= MAX_NODES + 1:
+        raise bad(f"a list of 2 to {MAX_NODES + 1:,} rows was expected")
+    nodes: list[Node] = []
+    for i, row in enumerate(data[:-1]):
+        if not isinstance(row, list) or not row or not isinstance(row[0], str) or row[0] not in OPS:
+            raise bad(f"row {i} is no operation")
+        op: str = row[0]
+        arity = 0 if op in NULLARY else 1 if op in UNARY else 2
+        has_value = op in ("const", "var", "powi", "powr")
+        if len(row) != 1 + (arity > 0) + has_value:
+            raise bad(f"row {i} ({op}) has the wrong length")
+        args = _indices(row[1] if arity else [], i)
+        if args is None or len(args) != arity:
+            raise bad(f"row {i} ({op}) must use {arity} earlier rows")
+        value: Value = None
+        if has_value:
+            value = _value(op, row[-1])
+            if value is None:
+                raise bad(f"row {i} ({op}) carries a value it cannot have")
+        nodes.append(Node(op, args, value))
+    last = data[-1]
+    if not isinstance(last, list) or len(last) != 2 or last[0] != "out":
+        raise bad("the last row must name the outputs")
+    outputs = _indices(last[1], len(nodes))
+    if not outputs or len(outputs) > MAX_OUTPUTS:
+        raise bad("the outputs must be some of its rows")
+    graph = Graph(tuple(nodes), outputs)
+    builder = Builder()
+    try:
+        at = builder.copy(nodes)
+        again = builder.graph([at[i] for i in outputs])
+    except (InvalidRequest, ValueError) as error:
+        raise bad(str(error)) from None
+    if again != graph:
+        raise bad("its rows are not in the order and form they are written in")
+    return graph
+
+
+def _indices(row: object, below: int) -> tuple[int, ...] | None:
+    if not isinstance(row, list) or len(row) > MAX_OUTPUTS:
+        return None
+    good = all(type(item) is int and 0 <= item < below for item in row)
+    return tuple(row) if good else None
+
+
+def _value(op: str, item: object) -> Value:
+    if op == "var":
+        return item if isinstance(item, str) and is_name(item) else None
+    if op == "powi":
+        return item if type(item) is int and abs(item) <= MAX_EXPONENT else None
+    if not isinstance(item, str) or not _RATIONAL.fullmatch(item):
+        return None
+    p, _, q = item.partition("/")
+    if q and int(q) == 0:
+        return None
+    value = Fraction(int(p), int(q or "1"))
+    if str(value) != item or _bits(value) > MAX_BITS or (op == "powr" and value.denominator == 1):
+        return None
+    return value

@@ -1,0 +1,254 @@
+"""Ranges of expressions over a box: rigorous, and tight by adaptive branch and bound with mean-value forms.
+
+For every output g of a graph: an interval that contains g(box), and whose ends are within `tolerance` of the width of
+what was sampled, or as close as the budget of boxes allows. On each sub-box plain balls meet mean-value forms at every
+node (`language/mean_value.py`), which is second order in the size of the sub-box.
+Failure mode: a budget that runs out gives a wider, still valid interval; an undefined sub-box gives infinite ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from attnfun.errors import InvalidRequest
+from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, Node, precision, run
+from attnfun.language.domain import Array, Box, halved
+from attnfun.language.enclosures import lowers, uppers
+from attnfun.language.mean_value import enclosures, repeated
+
+_POINTS = 600
+_LEAST, _WORK = 64, 100_000  # boxes at least, and operations times boxes
+_COST = 8  # of a `ratio` in balls, in other operations
+
+
+_EFFORT = 300_000  # operations times boxes times values and partials, of all ranges that one caller asks for
+
+
+Known = Mapping[int, tuple[float, float]]
+
+
+@dataclass
+class Effort:
+    """What is left for the ranges that one caller asks for; where nothing is, no box is halved."""
+
+    left: int = _EFFORT
+
+
+def range_of(
+    graph: Graph,
+    box: Box,
+    tolerance: float = 0.01,
+    budget: int = 1500,
+    known: Known | None = None,
+    within: tuple[float, float] = (-math.inf, math.inf),
+    effort: Effort | None = None,
+) -> list[tuple[float, float]]:
+    """[(low, high)] for every output: proved to contain the output's values on the box.
+
+    `known`: nodes of the graph that are defined on the whole box, with ranges already proved. `within`: ends that are
+    worth some effort not to pass, if the samples do not; 0 is always one. `effort`: of all such calls, less what this
+    one takes.
+    """
+    budget = budget if effort is None or effort.left > 0 else 1
+    found, spent = _ranges(graph, box, tolerance, budget, tuple((known or {}).items()), within)
+    if effort is not None:
+        effort.left -= spent
+    return list(found)
+
+
+@lru_cache(maxsize=256)  # a plan, its proof and the proof of what stands above it ask for the same ranges
+def _ranges(
+    graph: Graph,
+    box: Box,
+    tolerance: float,
+    budget: int,
+    pairs: tuple[tuple[int, tuple[float, float]], ...],
+    within: tuple[float, float],
+) -> tuple[tuple[tuple[float, float], ...], int]:
+    """The ranges, and what they took, which does not depend on what is remembered."""
+    known = dict(pairs)
+    used = set(graph.variables)
+    keep = [k for k, n in enumerate(box.names) if n in used]
+    names = [box.names[k] for k in keep]
+    low, high = box.low_array[keep], box.high_array[keep]
+    with precision(64):
+        if not keep:
+            values = run(graph, BallAlgebra(clip_sqrt=True), {})
+            ends = [
+                (float(lowers(np.array([v], dtype=object))[0]), float(uppers(np.array([v], dtype=object))[0]))
+                for v in values
+            ]
+            return tuple(ends), 0
+        each = [_one(graph, o, names, low, high, tolerance, budget, known, within) for o in graph.outputs]
+        return tuple(ends for ends, _ in each), sum(spent for _, spent in each)
+
+
+def is_tight(graph: Graph, box: Box, low: float, high: float, tolerance: float = 0.1) -> bool:
+    """Is [low, high] close to what samples of the first output show, and of the same sign where they have one?
+
+    Of an output in which no variable occurs twice balls are sharp, whatever few samples of many variables show.
+    It steers where a second enclosure is looked for, and proves nothing.
+    """
+    graph = Graph(_joined(graph), graph.outputs[:1]).reachable(graph.outputs[:1])
+    used = [k for k, n in enumerate(box.names) if n in set(graph.variables)]
+    if not repeated(graph)[graph.outputs[0]]:
+        return bool(np.isfinite(low) and np.isfinite(high))
+    names = [box.names[k] for k in used]
+    least, most = _sampled(graph, names, box.low_array[used], box.high_array[used])
+    margin = tolerance * (most - least)
+    kept = (low > 0 or least <= 0) and (high < 0 or most >= 0)
+    return bool(np.isfinite(low) and np.isfinite(high) and kept and low >= least - margin and high <= most + margin)
+
+
+def _one(
+    graph: Graph,
+    o: int,
+    names: list[str],
+    low: Array,
+    high: Array,
+    tolerance: float,
+    budget: int,
+    known: Known,
+    within: tuple[float, float],
+) -> tuple[tuple[float, float], int]:
+    graph = Graph(_joined(graph), (o,))
+    alone = graph.reachable((o,))
+    graph = Graph(graph.nodes, (o,)) if known else alone
+    own = [k for k, n in enumerate(names) if n in set(alone.variables)]
+    if not own:
+        return range_of(alone, Box(("x",), (0.0,), (1.0,)))[0], 0
+    names, low, high = [names[k] for k in own], low[own], high[own]
+    seen_low, seen_high = _sampled(alone, names, low, high)
+    a, b = _enclosures(graph, names, low[None], high[None], known)
+    margin = tolerance * (seen_high - seen_low)
+    least, most = seen_low - margin, seen_high + margin
+    near = 0.1 * margin  # what comes closer to an end may well reach it
+    for end in (0.0, *within):  # a sign is worth knowing
+        least = max(least, seen_low - (seen_low - end) / 4) if end < seen_low - near else least
+        most = min(most, seen_high + (end - seen_high) / 4) if end > seen_high + near else most
+    budget, cost = min(budget, max(_LEAST, _WORK // len(alone.nodes))), len(alone.nodes) * (2 + len(own))
+    relaxed = _relaxed(alone, names, low, high, tolerance, budget)
+    if relaxed is not None:
+        a[0], b[0] = max(a[0], relaxed[0]), min(b[0], relaxed[1])
+        budget //= _COST
+    near_enough = budget <= 1 or (a[0] >= least and b[0] <= most)
+    if near_enough or not repeated(graph)[o if known else alone.outputs[0]]:
+        return (float(a[0]), float(b[0])), cost  # or sharp: no variable occurs in it by two ways
+    bottom, below = _bound(graph, names, low, high, least, budget, known, upper_end=False)
+    top, above = _bound(graph, names, low, high, most, budget, known, upper_end=True)
+    return (max(bottom, float(a[0])), min(top, float(b[0]))), cost * (1 + below + above)
+
+
+def _joined(graph: Graph) -> tuple[Node, ...]:
+    """The nodes, each in its place, with b + relu(a − b) written max(a, b) and a − relu(a − b) written min(a, b);
+    a + relu(−a) is relu(a), and 2 relu(a) − a is |a|.
+
+    All are identities, and balls of the right sides do not take a and b for independent of their difference.
+    """
+    out = list(graph.nodes)
+    for i, node in enumerate(graph.nodes):
+        if node.op not in ("add", "sub"):
+            continue
+        for plain, kink in (node.args, node.args[::-1])[: 2 if node.op == "add" else 1]:
+            if out[kink].op != "relu":
+                continue
+            inner = out[out[kink].args[0]]
+            if inner.op == "sub" and inner.args[1 if node.op == "add" else 0] == plain:
+                out[i] = Node("max" if node.op == "add" else "min", inner.args)
+            elif node.op == "add" and inner == Node("neg", (plain,)):
+                out[i] = Node("relu", (plain,))
+        twice = out[node.args[0]]
+        if node.op == "sub" and twice.op == "mul":
+            factor, unit = (out[a] for a in twice.args)
+            if factor == Node("const", (), Fraction(2)) and unit == Node("relu", node.args[1:]):
+                out[i] = Node("abs", node.args[1:])
+    return tuple(out)
+
+
+def _relaxed(
+    graph: Graph, names: list[str], low: Array, high: Array, tolerance: float, budget: int
+) -> tuple[float, float] | None:
+    """A range with every `ratio` as a variable of its own, on its own range: wider, but such a node costs much; None
+    where there is none, or none of more than a variable.
+    """
+    builder, at = Builder(), list[int]()
+    ranges = {n: (float(a), float(b)) for n, a, b in zip(names, low, high, strict=True)}
+    for node in graph.nodes:
+        if node.op == "ratio" and graph.nodes[node.args[0]].op != "var":
+            box = Box(tuple(names), tuple(low), tuple(high))
+            ((a, b),) = range_of(graph.reachable([node.args[0]]), box, tolerance, budget)
+            name = f"ratio_{len(at)}"
+            if name in names or not (math.isfinite(a) and math.isfinite(b)):
+                return None
+            ranges[name] = _range_of_ratio(node, a, b, tolerance, budget)
+            at.append(builder.var(name))
+        else:
+            at.append(builder.apply(node.op, *(at[a] for a in node.args), value=node.value))
+    if len(ranges) == len(names):
+        return None
+    whole = builder.graph([at[graph.outputs[0]]])
+    kept = whole.variables
+    try:
+        box = Box(kept, tuple(ranges[n][0] for n in kept), tuple(ranges[n][1] for n in kept))
+    except InvalidRequest:  # not finite, or too narrow
+        return None
+    return range_of(whole, box, tolerance, budget)[0]
+
+
+@lru_cache(maxsize=256)
+def _range_of_ratio(node: Node, low: float, high: float, tolerance: float, budget: int) -> tuple[float, float]:
+    builder = Builder()
+    alone = builder.graph([builder.apply("ratio", builder.var("u"), value=node.value)])
+    try:
+        return range_of(alone, Box(("u",), (low,), (high,)), tolerance, budget)[0]
+    except InvalidRequest:
+        return -math.inf, math.inf
+
+
+def _bound(
+    graph: Graph, names: list[str], low: Array, high: Array, goal: float, budget: int, known: Known, upper_end: bool
+) -> tuple[float, int]:
+    """A proved upper (lower) bound, by halving the sub-boxes that exceed the goal, worst first, in batches; and the
+    boxes it took.
+    """
+    lows, highs = low[None], high[None]
+    a, b = _enclosures(graph, names, lows, highs, known)
+    score = b if upper_end else -a
+    limit = goal if upper_end else -goal
+    spent = 1
+    width = high - low
+    while spent < budget:
+        bad = np.flatnonzero(~(score <= limit))
+        if len(bad) == 0:
+            break
+        bad = bad[np.argsort(score[bad])[-64:]]
+        new_low, new_high = halved(lows[bad], highs[bad], 1 / width)
+        a, b = _enclosures(graph, names, new_low, new_high, known)
+        keep = np.setdiff1d(np.arange(len(lows)), bad)
+        lows, highs = np.concatenate([lows[keep], new_low]), np.concatenate([highs[keep], new_high])
+        score = np.concatenate([score[keep], b if upper_end else -a])
+        spent += len(new_low)
+    worst = float(np.max(score))
+    return (worst if upper_end else -worst), spent
+
+
+def _sampled(graph: Graph, names: list[str], low: Array, high: Array) -> tuple[float, float]:
+    rng = np.random.default_rng(0)
+    X = Box(tuple(names), tuple(low), tuple(high)).probe(_POINTS, rng)
+    with np.errstate(all="ignore"):
+        values = np.asarray(run(graph, ArrayAlgebra(), {n: X[:, k] for k, n in enumerate(names)})[0], dtype=np.float64)
+    values = values[np.isfinite(values)] if values.ndim else values
+    return (float(np.min(values)), float(np.max(values))) if np.size(values) else (0.0, 0.0)
+
+
+def _enclosures(graph: Graph, names: list[str], low: Array, high: Array, known: Known) -> tuple[Array, Array]:
+    """Lower and upper ends on every box."""
+    (value,) = enclosures(graph, names, low, high, known)
+    column = np.broadcast_to(np.asarray(value, dtype=object), (len(low),))
+    return lowers(column), uppers(column)

@@ -1,0 +1,167 @@
+"""Sums that are sums of squares, though they are not written so.
+
+    c p²,  c > 0                                       as it stands; p = Π b^k for a product of even powers b^{2k}
+    c p² + d q² ± 2√(cd) p q                            = (√c p ± √d q)²
+    c p² + d q² − 2√(cd) p q cos Δ,   p, q ≥ 0            = (√c p − √d q)² + 4√(cd) p q sin²(Δ/2)
+    c p² + d q² + 2√(cd) p q cos Δ,   p, q ≥ 0            = (√c p − √d q)² + 4√(cd) p q cos²(Δ/2)
+
+The last two are the law of cosines: under a root that reaches 0 the left side cancels, the right side does not, and it
+shows that the sum is not negative. Coefficients are rational numbers, compared exactly.
+Failure mode: None where a term is left over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import combinations
+
+from attnfun.language import Builder, Graph
+
+Factors = dict[int, int]
+_MOST = 12  # terms looked at
+_MOST_POWER = 64
+
+
+def sum_of_squares(
+    build: Builder, node: int, not_negative: Callable[[int], bool]
+) -> list[tuple[Fraction, int]] | None:
+    """[(c_i, p_i)] with node = Σ c_i p_i², c_i > 0, the p_i written into `build`; None if the rules do not apply."""
+    terms = _terms(build, node)
+    if terms is None or len(terms) > _MOST:
+        return None
+    squares: list[tuple[Fraction, Factors]] = []
+    crossed: list[tuple[Fraction, Factors]] = []
+    for c, factors in terms:
+        even = c > 0 and all(e % 2 == 0 for e in factors.values())
+        (squares if even else crossed).append((c, factors))
+    roots = [(c, {b: e // 2 for b, e in factors.items()}) for c, factors in squares]
+    out: list[tuple[Fraction, int]] = []
+    for c, factors in crossed:
+        found = None
+        for i, j in combinations(range(len(roots)), 2):
+            found = _joined(build, roots[i], roots[j], c, factors, not_negative)
+            if found is not None:
+                roots = [r for k, r in enumerate(roots) if k not in (i, j)]
+                out += found
+                break
+        if found is None:
+            return None
+    return out + [(c, _product(build, factors)) for c, factors in roots]
+
+
+def is_square(graph: Graph) -> bool:
+    """Is the function of one variable u² and nothing else?"""
+    last = graph.nodes[graph.outputs[0]]
+    return last.op == "powi" and last.value == 2 and graph.nodes[last.args[0]].op == "var"
+
+
+def _joined(
+    build: Builder,
+    one: tuple[Fraction, Factors],
+    other: tuple[Fraction, Factors],
+    c: Fraction,
+    factors: Factors,
+    not_negative: Callable[[int], bool],
+) -> list[tuple[Fraction, int]] | None:
+    """The squares of c_1 p² + c_2 q² + c · factors, if the last is ±2√(c_1 c_2) p q, perhaps times a cosine."""
+    (c1, p), (c2, q) = one, other
+    if c * c != 4 * c1 * c2:
+        return None
+    both = _merged(p, q)
+    angle = None
+    if factors != both:
+        cosines = [b for b, e in factors.items() if e == 1 and build.node(b).op == "cos"]
+        angle = next((b for b in cosines if _merged(both, {b: 1}) == factors), None)
+        if angle is None:
+            return None
+    first, second = _product(build, p), _product(build, q)
+    if angle is not None and not (not_negative(first) and not_negative(second)):
+        return None
+    if c1 != c2:
+        first = build.apply("mul", build.apply("sqrt", build.const(c1)), first)
+        second = build.apply("mul", build.apply("sqrt", build.const(c2)), second)
+    scale = c1 if c1 == c2 else Fraction(1)
+    if angle is None:
+        return [(scale, build.apply("add" if c > 0 else "sub", first, second))]
+    half = build.apply("div", build.node(angle).args[0], build.const(2))
+    swing = build.apply("cos" if c > 0 else "sin", half)
+    mean = build.apply("sqrt", _product(build, both))
+    return [(scale, build.apply("sub", first, second)), (2 * abs(c), build.apply("mul", mean, swing))]
+
+
+def _terms(build: Builder, node: int) -> list[tuple[Fraction, Factors]] | None:
+    """node = Σ coefficient · Π base^exponent, equal products merged; None if there are very many."""
+    found: dict[tuple[tuple[int, int], ...], Fraction] = {}
+    stack = [(Fraction(1), node)]
+    steps = 0
+    while stack:
+        steps += 1
+        if steps > 400:
+            return None
+        c, n = stack.pop()
+        inner = build.node(n)
+        if inner.op in ("add", "sub"):
+            stack += [(c, inner.args[0]), (c if inner.op == "add" else -c, inner.args[1])]
+            continue
+        scale, factors = _factors(build, n)
+        lone = [b for b, e in factors.items() if e == 1]
+        if len(factors) == 1 and lone and build.node(lone[0]).op in ("add", "sub"):
+            stack.append((c * scale, lone[0]))
+            continue
+        key = tuple(sorted(factors.items()))
+        found[key] = found.get(key, Fraction(0)) + c * scale
+    return [(c, dict(key)) for key, c in found.items() if c != 0]
+
+
+def _factors(build: Builder, node: int) -> tuple[Fraction, Factors]:
+    """node = coefficient · Π base^exponent with whole exponents."""
+    coefficient, powers = factored(build, node, _MOST_POWER)
+    return coefficient, {b: e for b, e in powers.items() if e}
+
+
+def factored(build: Builder, node: int, most: int) -> tuple[Fraction, Factors]:
+    """node = coefficient · Π base^exponent, exponents of size `most` at most; what would pass it stays a base.
+
+    Nodes are taken from the last to the first, arguments standing before what uses them, so each is opened once with
+    the sum of its exponents, however many paths lead to it.
+    """
+    coefficient, powers, open_ = Fraction(1), Factors(), {node: 1}
+    while open_:
+        n = max(open_)
+        e = open_.pop(n)
+        inner = build.node(n)
+        parts: list[tuple[int, int]] | None = None
+        if inner.op == "const" and isinstance(inner.value, Fraction) and inner.value != 0:
+            coefficient, parts = coefficient * inner.value**e, []
+        elif inner.op == "neg":
+            coefficient, parts = coefficient * (-1) ** (e % 2), [(inner.args[0], e)]
+        elif inner.op == "mul":
+            parts = [(a, e) for a in inner.args]
+        elif inner.op == "div":
+            parts = [(inner.args[0], e), (inner.args[1], -e)]
+        elif inner.op == "powi" and isinstance(inner.value, int):
+            parts = [(inner.args[0], e * inner.value)]
+        after = {a: open_.get(a, 0) for a, _ in parts or ()}
+        for a, p in parts or ():
+            after[a] += p
+        if parts is None or any(abs(p) > most for p in after.values()):
+            powers[n] = e
+        else:
+            open_ |= after
+    return coefficient, powers
+
+
+def _merged(a: Factors, b: Factors) -> Factors:
+    total = dict(a)
+    for base, e in b.items():
+        total[base] = total.get(base, 0) + e
+    return {base: e for base, e in total.items() if e}
+
+
+def _product(build: Builder, factors: Factors) -> int:
+    total = None
+    for base, e in sorted(factors.items()):
+        power = base if e == 1 else build.apply("powi", base, value=e)
+        total = power if total is None else build.apply("mul", total, power)
+    return build.const(1) if total is None else total

@@ -1,0 +1,139 @@
+"""`train`: the weights that gradient descent finds in a given architecture, as a model with its fit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from attnfun.certify.certificate import Certificate, Status
+from attnfun.errors import InvalidRequest
+from attnfun.kinds import find
+from attnfun.language.domain import Box
+from attnfun.language.function import Function
+from attnfun.language.mlp import read_mlp
+from attnfun.language.target import Target
+from attnfun.learn.descend import one_torch_thread
+from attnfun.learn.fit import Progress, descended
+from attnfun.learn.lesson import Ask, Lesson
+from attnfun.learn.measure import sampled
+from attnfun.learn.recipe import Recipe
+from attnfun.model import Model
+from attnfun.network import Architecture, Network
+from attnfun.search import Goal, certified, one_thread
+
+
+def train(
+    network: Any,
+    target: Any = None,
+    domain: Any = None,
+    *,
+    steps: int,
+    seed: int = 0,
+    start: Any = "random",
+    optimiser: str = "adam",
+    lr: float = 1e-2,
+    schedule: str = "one-cycle",
+    batch: int = 512,
+    polish: int = 0,
+    patience: int | None = None,
+    noise: float = 0.0,
+    weight_decay: float = 1e-2,
+    lipschitz: float | None = None,
+    proof: bool = True,
+    widths: Sequence[int] | None = None,
+    rank: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Any:
+    """Train all weights of an architecture towards `target` on `domain`; the best network on the probe is returned.
+
+    `network` gives the architecture: one, or a model whose architecture is taken, which brings its target along; a
+    `TokenArchitecture` needs a target: a SequenceMap, an InContextTask, a SampledTask or a model on tokens. `widths`
+    and `rank` put ReLU towers in the place of a relation's own or of a form. `target` and `domain` are those of
+    `compile`, and may be left out where the network or the target has its own. `start`: "random" (by `seed`),
+    "constructed" (the weights of `network`) or a network whose weights the architecture holds. `steps` of "adam" or
+    "adamw" on fresh batches, then `polish` steps of LBFGS; other options as in `learn.Recipe`. Bounded by steps, never
+    by seconds; the same request gives the same bits on one machine. With `checkpoint` an interrupted run goes on where
+    it was. `proof=False` leaves the proof out. `progress` is called about a hundred times with a `Progress`.
+
+    The model that comes back is of the kind of its target, with `fit` (history, `fit.sampled`, the recipe). Its
+    certificate is `bounded` where the checker could prove a bound for these weights (no eps was asked of them, so none
+    is met), else `sampled`: the error at the points that were looked at, which is not a bound.
+    """
+    recipe = Recipe(steps, seed, optimiser, lr, schedule, batch, polish, patience, noise, weight_decay)
+    if checkpoint is not None and not isinstance(checkpoint, (str, os.PathLike)):
+        raise InvalidRequest(f"checkpoint={checkpoint!r:.40}: the path of a file is needed")
+    given = network if isinstance(network, Model) else None
+    bare = network if given is None and not isinstance(network, Network) else None
+    asked = _target(network, target, domain, lipschitz)
+    if isinstance(start, str):
+        if start not in ("random", "constructed"):
+            raise InvalidRequest(f"start={start!r:.40}: write random or constructed, or give a network")
+        if start == "constructed" and bare is not None:
+            raise InvalidRequest("start='constructed' needs a network with weights, not an architecture alone")
+    name = start if isinstance(start, str) else "given"
+    if start == "constructed":
+        start = network
+    start = start.weights if isinstance(start, Model) else start
+    source = network if given is not None else target if isinstance(target, Model) else None
+    ask = Ask(recipe, asked, bare, start, widths, rank, source=source)
+    kind = find(asked.kind)
+    with one_thread(), one_torch_thread():
+        lesson: Lesson = kind.loaded("lesson")(network if given is None else given, ask)
+        fit = descended(lesson.problem, recipe, checkpoint, progress)
+        weights = lesson.weights(fit.network)
+        seen = sampled(lesson.target, weights)
+        certificate = _certified(lesson.target, weights, seen) if proof else seen
+    norm = "sup" if seen.norm != 2 else "mean square"
+    request = {"norm": norm, "method": "train", "dtype": weights.dtype, "start": name, "recipe": recipe.to_json()}
+    story = {"training": {"steps": fit.steps, "best step": fit.best_step, "stopped": fit.stopped}}
+    fit = replace(fit, recipe=recipe, start=name, sampled=seen)
+    view: type[Model[Any, Any]] = find(lesson.target.kind).loaded("view")
+    return view(lesson.target, weights, certificate, request | dict(lesson.request), story, fit)
+
+
+def _certified(target: Target, weights: Any, seen: Certificate) -> Certificate:
+    """A bound of these weights, or the sampled certificate with the reason why there is none."""
+    found = certified(target, weights, Goal(), "learned")
+    if found.status is Status.BOUNDED:
+        return found
+    return replace(seen, reason=f"{seen.reason}; not proved: {found.reason}")
+
+
+def _target(network: Any, target: Any, domain: Any, lipschitz: float | None) -> Target:
+    """What was given, else what the network or the target brings along; a function's text on its box."""
+    own = getattr(network, "target", None)
+    if isinstance(target, Model):
+        target = target.target
+    if isinstance(own, Target) and not isinstance(own, Function):
+        if target is not None or domain is not None or lipschitz is not None:
+            raise InvalidRequest("this network brings its own target; leave target, domain and lipschitz out")
+        return own
+    if isinstance(target, Target) and not isinstance(target, Function):
+        if domain is not None or lipschitz is not None:
+            raise InvalidRequest("domain and lipschitz are for functions; leave them out")
+        return target
+    if not isinstance(network, (Model, Network, Architecture)):
+        raise InvalidRequest(
+            f"the network is a {type(network).__name__}: nothing in it can be trained towards this target; a network "
+            "of `compile`, `train` or the like is needed"
+        )
+    if target is None:
+        if own is None:
+            raise InvalidRequest("train needs a target: an architecture has none of its own")
+        target = own
+    if isinstance(target, Function):
+        if domain is not None and Box.parse(domain) != target.box:
+            raise InvalidRequest(f"the target has its own domain {target.box.text}; leave domain out")
+        return target
+    if domain is None:
+        plain = network.weights if isinstance(network, Model) else network
+        if not isinstance(plain, Network):
+            raise InvalidRequest("train needs a domain, for instance domain='x=-1:1': an architecture has none")
+        ends = [(float(a), float(b)) for a, b in zip(plain.low, plain.high, strict=True)]
+        domain = dict(zip(plain.inputs, ends, strict=True))
+    mlp = read_mlp(target)
+    box = Box.parse(domain) if mlp is None else mlp.box(domain)
+    return Function.read(target if mlp is None else mlp, box, lipschitz)

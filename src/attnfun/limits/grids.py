@@ -1,0 +1,165 @@
+"""Lexicographic order on a grid: which grids one number can rank in which format, and what the continuum costs.
+
+Statement. Keys are x ∈ {0, …, P−1}^k, ordered by the first coordinate in which they differ. With p significant bits:
+
+    one number    u = (…(x1 P + x2) P + …) P + x_k, a linear (rank 1) utility, is computed without any rounding
+                  iff P^k ≤ 2^p + 1; for k ≥ 2 and the formats below that is P^k ≤ 2^p. Beyond, two keys tie.
+    centred       the same with x1 counted from −P/2 on (P odd: every coordinate from −(P−1)/2): the sign is one bit
+    more,
+                  and P^k ≤ 2^(p+1) + 1 is enough
+    cascade       coordinate by coordinate (kinds/lexicographic/build.py): P ≤ 2^(p−1), whatever k; built in
+                  float32 and float64
+
+| largest P | bits p | one number, k = 2 | centred, k = 2 | cascade |
+| --- | --- | --- | --- | --- |
+| bfloat16 | 8 | 16 | 22 | |
+| float16 | 11 | 45 | 64 | |
+| float32 | 24 | 4,096 | 5,792 | 8,388,608 |
+| float64 | 53 | 94,906,265 | 134,217,728 | 4.5e15 |
+
+Derivation. Every whole number up to 2^p is a float, 2^p + 1 is not and rounds to 2^p (ties to even). All intermediate
+values of Horner's rule are whole numbers ≤ u ≤ P^k − 1, so nothing rounds if P^k − 1 ≤ 2^p. Otherwise the keys with u
+= 2^p and 2^p + 1 exist. In the second the last sum, or the product before it if x_k = 0, is the first value past 2^p;
+it becomes 2^p: a tie (`tied_pair`). Centred, u runs from −P^k/2 to P^k/2 − 1, or to ±(P^k − 1)/2, and every
+intermediate value is a whole number of at most that size. By Mihailescu's theorem (and, for these p, by looking) 2^p +
+1 is no proper power unless p = 3.
+Optimal. P^k keys in strict order have P^k different utilities, so the smallest gap is at most range/(P^k − 1), for
+every utility (pigeonhole); u attains it.
+
+The continuum. The lexicographic order of [0, 1]^k, k ≥ 2, has no utility at all: for each x1 the interval between
+u(x1, 0, …) and u(x1, 1, …) would be nonempty, and uncountably many disjoint intervals do not fit on a line (Debreu
+1954). What stays possible: a grid, the cascade, or u = x1 + τ x2, which misorders a uniform pair with probability
+τ/3 − τ²/12.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attnfun.errors import InvalidRequest
+
+BITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
+"""Significant bits, the hidden one included."""
+CASCADES = ("float32", "float64")
+"""Formats whose range holds the logits of a cascade, and in which networks are built."""
+
+
+@dataclass(frozen=True)
+class GridLimits:
+    """The largest P of each way for k coordinates in one format; `fits`: which ways hold the P that was asked for."""
+
+    dtype: str
+    bits: int
+    coordinates: int
+    one_number: int
+    centred: int
+    cascade: int | None
+    levels: int | None = None
+
+    @property
+    def largest(self) -> dict[str, int | None]:
+        return {"one_number": self.one_number, "centred": self.centred, "cascade": self.cascade}
+
+    @property
+    def fits(self) -> dict[str, bool] | None:
+        if self.levels is None:
+            return None
+        return {way: most is not None and self.levels <= most for way, most in self.largest.items()}
+
+    @property
+    def gap(self) -> float | None:
+        """gap/range = 1/(P^k − 1), the best of all utilities."""
+        return None if self.levels is None or self.levels < 2 else float(1 / (self.levels**self.coordinates - 1))
+
+    def record(self) -> dict[str, Any]:
+        tie = None
+        if self.levels is not None and self.levels > self.one_number:
+            tie = tied_pair(self.levels, self.coordinates, self.dtype)
+        return {
+            "dtype": self.dtype,
+            "bits": self.bits,
+            "coordinates": self.coordinates,
+            "levels": self.levels,
+            "largest": self.largest,
+            "fits": self.fits,
+            "gap": self.gap,
+            "tied_pair": None if tie is None else [list(key) for key in tie],
+        }
+
+
+def grid_limits(dtype: str = "float32", coordinates: int = 2, levels: int | None = None) -> GridLimits:
+    """The largest grids that `dtype` ranks exactly, and whether one of `levels` values a coordinate is among them."""
+    p = _bits(dtype)
+    _whole("coordinates", coordinates, 1, 64)
+    if levels is not None:
+        _whole("levels", levels, 1, 10**18)
+    one = 2**p + 1 if coordinates == 1 else _root(2**p + 1, coordinates)
+    cascade = 2 ** (p - 1) if dtype in CASCADES else None
+    return GridLimits(dtype, p, coordinates, one, _root(2 ** (p + 1) + 1, coordinates), cascade, levels)
+
+
+def tied_pair(levels: int, coordinates: int, dtype: str) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Two keys that differ and whose u = 2^p + 1 and 2^p are one number in `dtype`, better one first; None if exact."""
+    edge = 2 ** _bits(dtype)
+    if levels**coordinates - 1 <= edge:
+        return None
+    return _digits(edge + 1, levels, coordinates), _digits(edge, levels, coordinates)
+
+
+def utility(keys: Any, levels: int, dtype: str, centred: bool = False) -> np.ndarray[Any, np.dtype[Any]]:
+    """(n, k) whole numbers → (n,) u by Horner's rule, every operation rounded to `dtype` (bfloat16: in float32)."""
+    _bits(dtype)
+    X = np.array(keys, dtype=np.float64)
+    if centred:
+        X[:, : None if levels % 2 else 1] -= levels // 2
+    kind = "float32" if dtype == "bfloat16" else dtype
+    with np.errstate(over="ignore"):
+        P, columns = _rounded(np.asarray(levels, dtype=kind), dtype), _rounded(X.astype(kind), dtype).T
+        total = columns[0]
+        for column in columns[1:]:
+            total = _rounded(_rounded(total * P, dtype) + column, dtype)
+    return np.asarray(total)
+
+
+def _rounded(values: np.ndarray[Any, np.dtype[Any]], dtype: str) -> np.ndarray[Any, np.dtype[Any]]:
+    """float32 rounded to bfloat16, ties to even, by its bits; other formats round by themselves.
+
+    A product or a sum of two bfloat16 is rounded twice then, to 24 bits and to 8: the same as once for products, which
+    have 16 bits, and for sums of whole numbers up to 2^24, which float32 holds.
+    """
+    if dtype != "bfloat16":
+        return values
+    raw = np.asarray(values, dtype=np.float32).view(np.uint32)
+    odd = (raw >> np.uint32(16)) & np.uint32(1)
+    return ((raw + np.uint32(0x7FFF) + odd) & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+def _bits(dtype: str) -> int:
+    if dtype not in BITS:
+        raise InvalidRequest(f"dtype={dtype!r:.40}: write {', '.join(BITS)}")
+    return BITS[dtype]
+
+
+def _whole(name: str, value: Any, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= most:
+        raise InvalidRequest(f"{name}={value!r:.40}: a whole number from {least} to {most:,} is needed")
+
+
+def _root(value: int, k: int) -> int:
+    """The largest whole P with P^k ≤ value."""
+    low, high = 1, 1 << (value.bit_length() // k + 1)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if middle**k <= value else (low, middle - 1)
+    return low
+
+
+def _digits(value: int, base: int, count: int) -> tuple[int, ...]:
+    out = []
+    for _ in range(count):
+        value, digit = divmod(value, base)
+        out.append(digit)
+    return tuple(out[::-1])

@@ -1,0 +1,158 @@
+"""Model: a target, weights and a certificate together. Everything that a verb returns is one.
+
+Whatever can be done with a model is written here, once, over the target's and the weights' own methods
+(`attnfun.language.target`); the kind's folder has what only that kind can say: its proof, its words, its lessons. A
+kind's view adds attributes that only it has (`.left`, `.predict`) and never overrides what is written here.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from attnfun.certify.certificate import Certificate
+from attnfun.certify.verdict import About
+from attnfun.errors import InvalidRequest
+from attnfun.kinds import Kind, find
+from attnfun.language.target import Target
+from attnfun.network import store
+from attnfun.network.claim import MEAN_SQUARE, Claim
+from attnfun.network.network import Cost
+
+if TYPE_CHECKING:
+    import torch
+
+
+
+class Weights(Protocol):
+    """A frozen tree of arrays (`network.store`): a Network, a TokenNetwork, or a few of them."""
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def cost(self) -> Cost: ...
+
+    @property
+    def architecture(self) -> Any:
+        """The shape without the weights: what `train` sets free."""
+        ...
+
+    def run(self, *arrays: Any) -> Any: ...
+
+    def to_torch(self, dtype: Any = None, **options: Any) -> Any:
+        """Linear maps and softmax attention with these weights and no more."""
+        ...
+
+
+T = TypeVar("T", bound=Target)
+W = TypeVar("W")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Model(Generic[T, W]):
+    """Weights for `target`, with what is proved of them.
+
+    `request` is what was asked (eps, norm, method, …); `story` is what the construction has to tell (temperatures,
+    degrees, the methods that were not taken and why); `fit` (`learn.Fit`) is the training that the weights come from.
+    """
+
+    target: T
+    weights: W
+    certificate: Certificate
+    request: Mapping[str, Any] = field(default_factory=dict)
+    story: Mapping[str, Any] = field(default_factory=dict)
+    fit: Any = None
+
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        """The target's inputs → its outputs, float64."""
+        arrays, how = self.target.encode(self.weights, *inputs, **options)
+        return self.target.decode(self._weights.run(*arrays), how)
+
+    @property
+    def _weights(self) -> Any:
+        return self.weights
+
+    @property
+    def kind(self) -> Kind:
+        return find(self.target.kind)
+
+    @property
+    def dtype(self) -> str:
+        return str(self._weights.dtype)
+
+    @property
+    def cost(self) -> Cost:
+        found: Cost = self._weights.cost
+        return found
+
+    @property
+    def architecture(self) -> Any:
+        """The shape of the weights: what `train` sets free."""
+        return self._weights.architecture
+
+    @property
+    def trained(self) -> bool:
+        return self.request.get("method") == "train"
+
+    @property
+    def history(self) -> tuple[Any, ...]:
+        """The rows of its training; empty for what was constructed or read from a file."""
+        return () if self.fit is None else tuple(self.fit.history)
+
+    @property
+    def sampled(self) -> Certificate | None:
+        """What was seen of it when it was trained, at fresh points; not a bound."""
+        return None if self.fit is None else self.fit.sampled
+
+    def to_torch(self, dtype: Any = None, **options: Any) -> torch.nn.Module:
+        """A torch module: linear maps and F.scaled_dot_product_attention(scale=1.0) with these weights and no more."""
+        module: torch.nn.Module = self._weights.to_torch(dtype, **options)
+        return module
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Weights, target, request, story and certificate in one safetensors file."""
+        norm = MEAN_SQUARE if MEAN_SQUARE in self.target.norms else self.certificate.norm
+        meta = {"target": self.target.to_json(), "claim": Claim.made(self.request, norm).to_json()}
+        meta |= {"request": dict(self.request), "story": dict(self.story), "certificate": self.certificate.to_file()}
+        store.write(path, self.target.kind, self.weights, meta)
+
+    def explain(self) -> str:
+        """In words: what was built, why this method, what each head does, what is proved."""
+        return str(self._words("explain")(self))
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """A picture of the weights at work, and the error under its bound."""
+        return self._words("picture")(self, path)
+
+    def record(self) -> dict[str, Any]:
+        """What its kind tells as JSON, besides the certificate and the sizes."""
+        own = getattr(self.kind.module, "record", None)
+        found: dict[str, Any] = {} if own is None else own(self)
+        return found
+
+    def _words(self, name: str) -> Any:
+        found = getattr(self.kind.module, name, None)
+        if found is None:
+            raise InvalidRequest(f"there is no {name} of a model of the kind {self.kind.name}")
+        return found
+
+    def __repr__(self) -> str:
+        c, cost = self.certificate, self.cost
+        size = f"{cost.layers} layers, {cost.heads} heads, {cost.keys:,} keys, {cost.parameters:,} parameters"
+        bound = "nothing proved" if not math.isfinite(c.error[1]) else f"{c.word}: error {c.error[1]:.3g}"
+        return f"{type(self).__name__}({self.target.text[:120]}  on  {self.target.domain[:120]}; {size}; {bound})"
+
+
+def about(
+    target: Target,
+    weights: Any,
+    construction: str = "",
+    norm: float = math.inf,
+    relative: Mapping[str, Any] | None = None,
+) -> About:
+    """What a certificate of these weights is about."""
+    return About(target.text, target.domain, weights.dtype, norm, construction, relative)

@@ -1,0 +1,21 @@
+"""What is said of a model on tokens, whatever its kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def told_of_tokens(model: Any) -> str:
+    """What was asked, how large the network is, and what is known of it."""
+    network, cost, c = getattr(model.weights, "network", model.weights), model.cost, model.certificate
+    count = sum(getattr(network, "units", ()))
+    units = f"{count:,} ReLU units, " if count else ""
+    made = "Trained" if model.trained else f"Built ({model.story.get('construction', 'as stored')})"
+    known = c.reason or f"the error is at most {c.error[1]:.3g}"
+    rests = f"\nHypotheses: {'; '.join(c.hypotheses)}." if c.hypotheses else ""
+    return (
+        f"{model.target.text}  for  {model.target.domain}\n"
+        f"{made}: {cost.layers} attention layer(s), {cost.heads} head(s), {cost.keys:,} constant tokens, "
+        f"{units}{cost.parameters:,} parameters, {model.dtype}.\n"
+        f"{c.heading}: {known}.{rests}"
+    )

@@ -1,0 +1,138 @@
+"""Search: a construction proposes weights, the kind's prover judges them, and a miss is told to the construction.
+
+A construction is a generator. It yields a `Proposal`; what comes back from the `yield` is the certificate of that
+proposal, which misses eps; so it knows by how much, and proposes again with less, or something else, or gives up by
+ending or by raising Infeasible. How it tightens is its own business; what counts as success, and what is said when
+nothing succeeds, is decided here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from attnfun.certify.certificate import Certificate, Status
+from attnfun.certify.verdict import About, undecided, verdict
+from attnfun.certify.view import Undecided
+from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.kinds import find
+from attnfun.language.function import FLOOR
+from attnfun.language.target import Target
+
+Say = Callable[[str], None]
+MET = (Status.PROVED, Status.CONDITIONAL)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a proof is for: an eps (None: any bound), a norm, and the witness of a range that eps is a fraction of."""
+
+    eps: float | None = None
+    norm: float = math.inf
+    relative: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Weights, the name of what made them, and what it has to tell."""
+
+    weights: Any
+    construction: str
+    story: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """The story that a model keeps, with the construction's name."""
+        return {"construction": self.construction, **jsonable(self.story)}
+
+
+Proposals = Generator[Proposal, Certificate, None]
+
+
+def certified(target: Target, weights: Any, goal: Goal, construction: str = "", say: Say | None = None) -> Certificate:
+    """The verdict on weights, from them and the target alone."""
+    kind = find(target.kind)
+    about = About(target.text, target.domain, weights.dtype, goal.norm, construction, goal.relative)
+    if not kind.prover:
+        return verdict(undecided(kind.unproved), goal.eps, about)
+    try:
+        proof = kind.loaded("prover")(target, weights, goal, say or (lambda _text: None))
+    except Undecided as why:
+        proof = undecided(why)
+    return verdict(proof, goal.eps, about)
+
+
+def search(target: Target, proposals: Proposals, goal: Goal, say: Say) -> tuple[Proposal, Certificate]:
+    """The first proposal whose certificate meets the goal; Infeasible with the nearest eps where none does."""
+    best: Certificate | None = None
+    answer: Certificate | None = None
+    while True:
+        try:
+            proposal = next(proposals) if answer is None else proposals.send(answer)
+        except StopIteration:
+            raise refusal(target, goal, best) from None
+        answer = certified(target, proposal.weights, goal, proposal.construction, say)
+        if answer.status in MET:
+            return proposal, answer
+        if best is None or answer.error[1] < best.error[1]:
+            best = answer
+
+
+def refusal(
+    target: Target, goal: Goal, reached: Certificate | None, otherwise: Mapping[str, Any] | None = None
+) -> Infeasible:
+    """That eps could not be proved, what was reached, and the nearest eps, or else what else may be asked for."""
+    if reached is None or goal.eps is None:
+        return Infeasible(f"nothing could be built for {target.text[:120]}", otherwise)
+    high = reached.error[1]
+    nearest = {"eps": float(f"{high * 1.05:.2g}")} if high < 1e3 * goal.eps else otherwise
+    return Infeasible(f"eps={goal.eps:.3g} for {target.text[:120]} could not be proved: {reached.reason}", nearest)
+
+
+def one_thread() -> Any:
+    """One BLAS thread: the matrices are small, and a request must give the same bits on any number of cores."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1, user_api="blas")
+
+
+def check_request(eps: float, dtype: str = "float64", seed: int = 0, accept: str = "proved") -> None:
+    """Refuse an eps, a dtype, a seed or a word for `accept` that means nothing."""
+    if isinstance(eps, bool) or not isinstance(eps, (int, float, np.floating, np.integer)):
+        raise InvalidRequest(f"eps={eps!r} is not a number")
+    if (isinstance(eps, int) and abs(eps) > 2**1000) or not (math.isfinite(eps) and eps > 0):
+        raise InvalidRequest(f"eps={eps!r:.30}: a positive finite tolerance is needed")
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise InvalidRequest(f"seed={seed!r:.30}: a whole number that is not negative is needed")
+    if not isinstance(dtype, str) or dtype not in FLOOR:
+        raise InvalidRequest(f"dtype={dtype!r}: write float64 or float32")
+    if accept not in ("proved", "sampled"):
+        raise InvalidRequest(f"accept={accept!r}: write proved or sampled")
+
+
+def read_norm(norm: float | str) -> float:
+    """inf for "sup", else the number p ≥ 1."""
+    if isinstance(norm, str) and norm.lower() in ("sup", "inf", "max"):
+        return math.inf
+    try:
+        p = float(norm)
+    except (TypeError, ValueError):
+        p = math.nan
+    if not p >= 1:
+        raise InvalidRequest(f"norm={norm!r}: write 'sup' or a number p >= 1")
+    return p
+
+
+def jsonable(value: Any) -> Any:
+    """Plain JSON values; infinities become text."""
+    if isinstance(value, Mapping):
+        return {str(k): jsonable(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [jsonable(v) for v in value]
+    if isinstance(value, (float, np.floating)):
+        return float(value) if math.isfinite(value) else str(value)
+    return int(value) if isinstance(value, np.integer) else value

@@ -58,7 +58,8 @@ def decided(
     """Refuted where there are faults, of which three are named; else with limits where there is one; else it holds."""
     words = " ".join(part.strip() for part in evidence)
     if refuted:
-        return Verdict(REFUTED, f"Refuted: {'; '.join(refuted[:3])}.", words)
+        finding = "; ".join(refuted[:3])
+        return Verdict(REFUTED, f"{finding[0].upper()}{finding[1:]}.", words)
     return Verdict(LIMITS, limits, words) if limits else Verdict(HOLDS, holds, words)
 
 

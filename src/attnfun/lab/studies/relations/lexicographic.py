@@ -194,7 +194,7 @@ def judge(table: Rows) -> Verdict:
         )
     if witness and not alarms:
         found = witness.say(
-            "On the continuum the expectation is refuted: {measured:.0%} of {checked} searches found a jump that every "
+            "On the continuum the expectation fails: {measured:.0%} of {checked} searches found a jump that every "
             "utility would have, asked again each time, and none was found for orders that have a continuous utility. "
             "That no real scores represent this order there, continuous or not, is Debreu's; on grids, numbers and "
             "cascades do."

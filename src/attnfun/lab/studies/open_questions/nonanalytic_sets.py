@@ -161,7 +161,7 @@ def judge(table: Rows) -> Verdict:
             "free as ReLU's: the hypothesis that counts is that no conjugate enters."
         )
         return Verdict(REFUTED, end, " ".join(words))
-    text = "a holomorphic network has {error:.3f} ± {standard error:.3f}, not {bound:.3f} or more"
+    text = "at H = {features} a holomorphic network has {error:.3f} ± {standard error:.3f}, not {bound:.3f} or more"
     limit = "" if wide <= 0.1 else f"ReLU networks stay above the bound, yet below GELU's by {wide:.2f}."
     if lost := trained.fails(lambda row: math.isfinite(row["error"])):
         limit = f"No network is seen below the bound, but {len(lost)} trainings did not end well."

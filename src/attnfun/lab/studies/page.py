@@ -18,32 +18,38 @@ from attnfun.lab.studies.report import Laboratory, cell
 
 ARXIV = re.compile(r"\b(arXiv:? )(\d{4}\.\d{4,5})\b")
 _ROWS, _FEW_ROWS = 200, 16  # of a table on the page; in Markdown a longer table is named, not shown
+_HERE = Path(__file__).parent
 _PHONE = 330  # pixels a picture has on one
 _DOTS_PER_PIXEL = 1.3  # pictures are drawn at 130 dots an inch, a page has 100 to 96
 
 
 def page(laboratory: Laboratory) -> str:
     """The whole page. Readable at 360 px and without scripts; dark where the reader's system is."""
-    filters = {"base64": lambda data: base64.b64encode(data).decode("ascii"), "linked": linked, "pixels": _pixels}
-    made = _template("page.html.jinja", filters, autoescape=True)
+    filters: dict[str, Any] = {
+        "base64": lambda data: base64.b64encode(data).decode("ascii"),
+        "linked": linked,
+        "pixels": _pixels,
+    }
+    made = template(_HERE / "page.html.jinja", {"cell": cell, **filters}, autoescape=True)
     return str(made.render(laboratory=laboratory, most=_ROWS, phone=_PHONE))
 
 
 def summary(laboratory: Laboratory) -> str:
     """Markdown: an overview, and a section a study: claim, finding, evidence, small tables, how to run it again."""
-    filters = {"inline": _inline, "code": _code, "anchor": _anchor}
-    made = _template("studies.md.jinja", filters, trim_blocks=True, lstrip_blocks=True)
+    made = template(_HERE / "studies.md.jinja", {"cell": cell, "inline": _inline, "code": _code, "anchor": _anchor})
     return str(made.render(laboratory=laboratory, most=_FEW_ROWS)).rstrip() + "\n"
 
 
-def _template(name: str, filters: dict[str, Any], **options: Any) -> Any:
+def template(file: Path, filters: dict[str, Any], autoescape: bool = False) -> Any:
+    """A template of Jinja2; lines that hold nothing but its statements leave no line."""
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
     except ModuleNotFoundError:
         raise af.AttnfunError("report needs Jinja2, which is not installed: pip install 'attnfun[studies]'") from None
-    made = Environment(loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, **options)
-    made.filters |= {"cell": cell, **filters}
-    return made.get_template(name)
+    options: Any = {"undefined": StrictUndefined, "autoescape": autoescape, "trim_blocks": True, "lstrip_blocks": True}
+    made = Environment(loader=FileSystemLoader(file.parent), **options)
+    made.filters |= filters
+    return made.get_template(file.name)
 
 
 def linked(text: str) -> Any:

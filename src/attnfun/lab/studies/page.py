@@ -8,6 +8,7 @@ The template `page.html.jinja` escapes every text that it shows; only links to a
 from __future__ import annotations
 
 import base64
+import json
 import re
 import struct
 from pathlib import Path
@@ -25,11 +26,7 @@ _DOTS_PER_PIXEL = 1.3  # pictures are drawn at 130 dots an inch, a page has 100 
 
 def page(laboratory: Laboratory) -> str:
     """The whole page. Readable at 360 px and without scripts; dark where the reader's system is."""
-    filters: dict[str, Any] = {
-        "base64": lambda data: base64.b64encode(data).decode("ascii"),
-        "linked": linked,
-        "pixels": _pixels,
-    }
+    filters: dict[str, Any] = {"base64": _base64, "linked": linked, "pixels": _pixels, "json": json.dumps}
     made = template(_HERE / "page.html.jinja", {"cell": cell, **filters}, autoescape=True)
     return str(made.render(laboratory=laboratory, most=_ROWS, phone=_PHONE))
 
@@ -57,6 +54,10 @@ def linked(text: str) -> Any:
     from markupsafe import Markup, escape
 
     return Markup(ARXIV.sub(r'\1<a href="https://arxiv.org/abs/\2">\2</a>', str(escape(text))))
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
 
 
 def _pixels(png: bytes) -> tuple[int, int]:

@@ -67,20 +67,6 @@ class Found:
         return [(name, any(is_number(row.get(name)) for row in self.table)) for name in names]
 
     @property
-    def meanings(self) -> list[tuple[str, str]]:
-        return [(name, str(self.record["columns"][name])) for name, _ in self.shown]
-
-    @property
-    def details(self) -> list[tuple[str, str]]:
-        """Size, parameters, cost and versions of the run."""
-        record = self.record
-        given = {name: v if isinstance(v, str) else json.dumps(v) for name, v in record["parameters"].items()}
-        cost = [("units", cell(record["units"])), ("CPU", f"{record['cpu_seconds']:,.1f} s")]
-        versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-        other = [("a full run", self.full_time)] if self.full_time else []
-        return [("size", record["size"]), *given.items(), *cost, *other, ("versions", versions)]
-
-    @property
     def finding(self) -> str:
         """What was found, in a sentence or two; or why nothing was."""
         if self.finished:

@@ -2,6 +2,8 @@
 
 A study is a module. Its docstring is the statement: a title, then paragraphs that begin with `Claim.`, `Source.` and
 `Columns.`. Its functions are `units`, `run`, `judge` and `draw`, and `STUDY = described(__name__, …)` puts it together.
+Units are products of axes (`crossed`). A judge asks its table (`tables.Rows`), gathers sentences and faults, and ends
+with `decided`. A picture is made of `drawing.panels`, `curve` and `labelled`.
 
 A study is a list of *units*, each a small JSON dictionary that says all its run needs: units run in any order, in any
 process, on any machine, and give the same rows for the same dictionary (seeds are in it). The table is the rows of all

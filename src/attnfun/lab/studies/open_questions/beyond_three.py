@@ -35,7 +35,7 @@ import numpy as np
 
 import attnfun as af
 from attnfun.lab.studies.drawing import coloured, curve, labelled, panels
-from attnfun.lab.studies.separations.layers import Shape, measured, trained
+from attnfun.lab.studies.separations.layers import Shape, built_row, trained_row
 from attnfun.lab.studies.study import REFUTED, Row, Rows, Size, Unit, Verdict, crossed, decided, described
 from attnfun.lab.studies.tables import median
 
@@ -59,20 +59,17 @@ def units(size: Size) -> list[Unit]:
 
 def run(unit: Unit) -> Row:
     dim, points, rank, heads, sets = (unit[key] for key in ("dim", "points", "rank", "heads", "sets"))
-    if unit["way"] == "trained":
-        batch = max(16, 1024 // points)  # the same number of queries a step for every N
-        blocks = trained(Shape(dim, rank, heads), points, steps=unit["steps"], seed=unit["seed"], batch=batch)
-        error, error_se = measured(blocks, points, sets=sets, seed=unit["seed"])
-        row = {"error": error, "error_se": error_se, "least": af.bounds.neighbours(dim, points - 1, rank, heads).lower}
-        if points == 3:
-            row["least_two"] = af.bounds.rank(dim, rank, heads, setting="layer-any-v", attends_self=True).lower
-        return row
     if unit["way"] == "votes":
         error, error_se = plurality(dim, points - 1, heads, sets)
         return {"error": error, "error_se": error_se}
-    net = af.neighbours(dim, points, unit["way"].replace("-", "_"), eps=1e-2)
-    seen = net.measured(sets * (points if unit["way"] == FULL else 1), seed=1)
-    return {"error": seen.error, "error_se": seen.error_se, "proved": net.predicted.proved}
+    if unit["way"] != "trained":
+        return built_row(dim, points, unit["way"], sets, 1e-2)
+    options = {"steps": unit["steps"], "seed": unit["seed"], "sets": sets}
+    batch = max(16, 1024 // points)  # the same number of queries a step for every N
+    row = trained_row(Shape(dim, rank, heads), points, batch=batch, **options)
+    if points == 3:
+        row["least_two"] = af.bounds.rank(dim, rank, heads, setting="layer-any-v", attends_self=True).lower
+    return row
 
 
 def plurality(dim: int, candidates: int, heads: int, sets: int) -> tuple[float, float]:

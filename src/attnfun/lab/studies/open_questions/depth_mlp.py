@@ -32,9 +32,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import attnfun as af
 from attnfun.lab.studies.drawing import coloured, curve, labelled, panels
-from attnfun.lab.studies.separations.layers import Shape, measured, trained
+from attnfun.lab.studies.separations.layers import Shape, built_row, trained_row
 from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
 from attnfun.lab.studies.tables import median
 
@@ -60,16 +59,11 @@ def units(size: Size) -> list[Unit]:
 
 
 def run(unit: Unit) -> Row:
-    dim, points, rank, heads = (unit[key] for key in ("dim", "points", "rank", "heads"))
+    dim, points, sets = unit["dim"], unit["points"], unit["sets"]
     if unit["way"] != "trained":
-        net = af.neighbours(dim, points, unit["way"].replace("-", "_"), eps=1e-2)
-        seen = net.measured(unit["sets"] * (points if unit["way"] == "full-rank" else 1), seed=1)
-        return {"error": seen.error, "error_se": seen.error_se, "proved": net.predicted.proved}
-    shape = Shape(dim, rank, heads, layers=unit["layers"], hidden=unit["hidden"])
-    blocks = trained(shape, points, steps=unit["steps"], seed=unit["seed"])
-    error, error_se = measured(blocks, points, sets=unit["sets"], seed=unit["seed"])
-    least = af.bounds.neighbours(dim, points - 1, rank, heads).lower if shape.plain else None
-    return {"error": error, "error_se": error_se, "least": least}
+        return built_row(dim, points, unit["way"], sets, 1e-2)
+    shape = Shape(dim, unit["rank"], unit["heads"], layers=unit["layers"], hidden=unit["hidden"])
+    return trained_row(shape, points, sets=sets, steps=unit["steps"], seed=unit["seed"])
 
 
 def judge(table: Rows) -> Verdict:

@@ -33,6 +33,7 @@ import numpy as np
 
 import attnfun as af
 from attnfun.lab.studies.drawing import NETWORKS, SLATE, curve, labelled, panels
+from attnfun.lab.studies.softmax_attention.seq2seq import fitted
 from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
 from attnfun.lab.studies.tables import median
 
@@ -71,14 +72,9 @@ def run(unit: Unit) -> list[Row]:
         bound = net.certificate.error[1] if net.certificate.status == "proved" else None
         return [row(net(X), net.network.cost.parameters, proved=bound)]
     architecture = architecture_of(target, unit["way"] == "attention + ffn")
-    embedding = af.parts.sequence_embedding(target, architecture)
     seen = sequences(unit["samples"], 2)
-    tokens = [af.parts.embedded(*embedding, part, "float32") for part in (seen, X)]
-    wanted, found = target.values(seen), []
-    for seed in unit["seeds"]:
-        network = af.learn.fit_sample(architecture, tokens[0], wanted, steps=unit["steps"], seed=seed, lr=1e-2)
-        found.append(row(network.run(tokens[1]), architecture.free_weights, seed=seed))
-    return found
+    data = (target, architecture, seen, target.values(seen), X)
+    return [row(*fitted(*data, steps=unit["steps"], seed=seed), seed=seed) for seed in unit["seeds"]]
 
 
 def architecture_of(target: Any, units: bool) -> Any:

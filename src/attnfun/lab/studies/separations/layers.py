@@ -146,6 +146,21 @@ def measured(blocks: list[dict[str, torch.Tensor]], points: int, *, sets: int, s
     return fresh_error(squares, sets, _CHUNK, seed)
 
 
+def trained_row(shape: Shape, points: int, *, sets: int, seed: int, **options: Any) -> dict[str, Any]:
+    """The error of a trained stack on fresh sets, and for one layer what no layer of its shape has less than."""
+    error, error_se = measured(trained(shape, points, seed=seed, **options), points, sets=sets, seed=seed)
+    wide = {"value_rank": shape.value_rank or shape.dim}
+    bound = af.bounds.neighbours(shape.dim, points - 1, shape.rank, shape.heads, **wide) if shape.plain else None
+    return {"error": error, "error_se": error_se, "least": bound and bound.lower}
+
+
+def built_row(dim: int, points: int, way: str, sets: int, eps: float) -> dict[str, Any]:
+    """The error of a constructed network beside what is proved of it; every token is a query where it has full rank."""
+    net = af.neighbours(dim, points, way.replace("-", "_"), eps=eps)
+    seen = net.measured(sets * (1 if way == "scores" else points), seed=1)
+    return {"error": seen.error, "error_se": seen.error_se, "proved": net.predicted.proved}
+
+
 def fresh_error(
     squares: Callable[[int, torch.Generator], torch.Tensor], samples: int, chunk: int, seed: int
 ) -> tuple[float, float]:

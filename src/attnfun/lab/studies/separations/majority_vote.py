@@ -62,7 +62,7 @@ def run(unit: Unit) -> Row:
     net = None
     if unit["way"] == "vote":
         row["predicted"], row["uncertainty"] = af.parts.vote_accuracy(dim, heads)
-        row["closed"] = af.parts.closed_vote_accuracy(dim, heads)
+        row["closed"] = 1 - math.atan(math.pi / 2 * math.sqrt(dim / heads)) / math.pi
         row["given_margin"] = af.parts.vote_accuracy(dim, heads, MARGIN / math.sqrt(dim))[0]
         if heads <= unit["most"]:
             row["counted"], row["counted_se"] = count_votes(dim, heads, unit["points"], unit["draws"])

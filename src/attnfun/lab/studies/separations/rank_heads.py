@@ -37,7 +37,7 @@ import numpy as np
 
 import attnfun as af
 from attnfun.lab.studies.drawing import FAINT, coloured, curve, labelled, panels
-from attnfun.lab.studies.separations.layers import Shape, measured, trained
+from attnfun.lab.studies.separations.layers import Shape, built_row, trained_row
 from attnfun.lab.studies.study import REFUTED, Row, Rows, Size, Unit, Verdict, crossed, decided, described
 from attnfun.lab.studies.tables import median
 
@@ -60,20 +60,15 @@ def units(size: Size) -> list[Unit]:
 def run(unit: Unit) -> Row:
     dim, points, rank, heads = (unit[key] for key in ("dim", "points", "rank", "heads"))
     if unit["way"] == "constructed":
-        net = af.neighbours(dim, points, "full_rank", eps=1e-3)
-        seen = net.measured(points * unit["sets"], seed=1)
-        return {"value_rank": dim, "error": seen.error, "error_se": seen.error_se, "proved": net.predicted.proved}
+        return {"value_rank": dim, **built_row(dim, points, "full-rank", unit["sets"], 1e-3)}
     if unit["way"] == "linear":
         error, error_se = linear(dim, points, unit["sets"])
         return {"value_rank": dim, "error": error, "error_se": error_se}
-    thin = unit["thin_values"]
-    shape = Shape(dim, rank, heads, value_rank=rank if thin else None)
-    blocks = trained(shape, points, steps=unit["steps"], seed=unit["seed"])
-    error, error_se = measured(blocks, points, sets=unit["sets"], seed=unit["seed"])
-    wide = {"value_rank": rank if thin else dim}
-    least = af.bounds.neighbours(dim, points - 1, rank, heads, **wide).lower
+    shape = Shape(dim, rank, heads, value_rank=rank if unit["thin_values"] else None)
+    wide = {"value_rank": rank if unit["thin_values"] else dim}
     two = af.bounds.rank(dim, rank, heads, setting="layer-any-v", attends_self=True, **wide).lower
-    return {**wide, "error": error, "error_se": error_se, "least": least, "least_two": two}
+    row = trained_row(shape, points, sets=unit["sets"], steps=unit["steps"], seed=unit["seed"])
+    return {**wide, **row, "least_two": two}
 
 
 def linear(dim: int, points: int, sets: int) -> tuple[float, float]:

@@ -115,10 +115,15 @@ def _learned(unit: Unit, X: Any) -> tuple[Any, int]:
     width = max(WIDTH, unit["d"] + 1 + unit["n"])
     shape = {"layers": 2, "heads": unit["heads"], "rank": RANK, "width": width, "dtype": "float32"}
     architecture = af.TokenArchitecture.for_target(target, constants=unit["p"] - unit["n"], **shape)
+    return fitted(target, architecture, seen, wanted, X, steps=unit["steps"], seed=unit["seed"])
+
+
+def fitted(target: Any, architecture: Any, seen: Any, wanted: Any, fresh: Any, **options: Any) -> tuple[Any, int]:
+    """(what a network trained on the sequences `seen` puts out on the fresh ones, its parameters)."""
     embedding = af.parts.sequence_embedding(target, architecture)
-    tokens = [af.parts.embedded(*embedding, part, "float32") for part in (seen, X)]
-    network = af.learn.fit_sample(architecture, tokens[0], wanted, steps=unit["steps"], seed=unit["seed"], lr=1e-2)
-    return network.run(tokens[1]), architecture.free_weights
+    given, asked = (af.parts.embedded(*embedding, part, "float32") for part in (seen, fresh))
+    network = af.learn.fit_sample(architecture, given, wanted, lr=1e-2, **options)
+    return network.run(asked), architecture.free_weights
 
 
 def _sweeps(trained: Rows) -> tuple[tuple[str, str, int, Rows], ...]:

@@ -47,6 +47,16 @@ class Rows(list[Row]):
             groups.setdefault(key, Rows()).append(row)
         return [(*key, rows) for key, rows in groups.items()]
 
+    def sorted(self, column: Column) -> Rows:
+        return Rows(row for _, row in sorted(zip(self.of(column), self, strict=True), key=lambda pair: pair[0]))
+
+    def first(self) -> Rows:
+        """The first row, if there is one."""
+        return Rows(self[:1])
+
+    def last(self) -> Rows:
+        return Rows(self[-1:])
+
     def best(self, column: Column) -> Row:
         """The row with the least value there."""
         values = self.of(column)

@@ -100,9 +100,9 @@ def judge(table: Rows) -> Verdict:
             f"d = {counts[0]['d']} and {counts[-1]['keys']:.2g} at d = {counts[-1]['d']}, a factor of "
             f"{min(factors, default=math.nan):.0f} to {max(factors, default=math.nan):.0f} for every variable;"
         )
-        words += Rows(built[-1:]).say("built with {keys:.0f} at d = {d};")
+        words += built.last().say("built with {keys:.0f} at d = {d};")
         words.append(f"refused from d = {min(refused)} on." if refused else "never refused.")
-        words += Rows(product[-1:]).say("One product head: {keys:.0f} keys at d = {d}.")
+        words += product.last().say("One product head: {keys:.0f} keys at d = {d}.")
         if fine:
             ends = Rows([composed[0], composed[-1]]).say("{keys:.0f} keys at d = {d}")
             words.append(f"Composed networks, all proved: {ends[0]}, {ends[1]}, like d^{exponent:.1f}.")

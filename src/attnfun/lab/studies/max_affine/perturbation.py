@@ -124,7 +124,7 @@ def judge(table: Rows) -> Verdict:
             + f"; below every partition up to η = {max(beats, default=0):g}."
         )
     lax = partitions.that(lambda row: row["centres"] <= STILL and row["error"] > ROBUST * clean[row["head"]])
-    words += Rows(lax[:1]).say(
+    words += lax.first().say(
         "That centres would hardly move is not enough: at η = {eta:g} those of {head} would move by {centres:.2g} "
         "cells, but its walls by {walls:.2g}, and its error is {error:.2g}."
     )

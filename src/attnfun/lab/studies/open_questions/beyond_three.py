@@ -106,8 +106,8 @@ def judge(table: Rows) -> Verdict:
             f"{at}: full rank {top:.3f}",
             f"{best['heads']} heads of rank {best['rank']} {best['error']:.3f} (excluded below {best['least']:.3f})",
             f"{ones[0]['heads']} of rank {ones[0]['rank']} {ones.median('error'):.3f} ({excluded[-1]:.3f})",
-            *Rows(here.where(way="scores")[:1]).say("two layers of rank 1, one query, {error:.3f}"),
-            *Rows(here.where(way="votes")[:1]).say("plurality of votes {error:.3f}"),
+            *here.where(way="scores").first().say("two layers of rank 1, one query, {error:.3f}"),
+            *here.where(way="votes").first().say("plurality of votes {error:.3f}"),
         ]
         words.append("; ".join(parts) + ".")
         below = rows.fails(lambda row: row["error"] + SLACK * row["error_se"] >= row["least"])

@@ -161,7 +161,7 @@ def judge(table: Rows) -> Verdict:
     words = [
         f"Heads that read r of the d coordinates: {len(read)} random choices, {below} below the exact "
         f"bound Σ e_ℓ(1 − H C(r,ℓ)/C(d,ℓ))₊, which is met exactly in {tight} of {len(groups)} sizes.",
-        *Rows(last[:1]).say(
+        *last.first().say(
             "At d = {dim}, r = {rank}, H = {heads} it is {bound:.3f}, the best draw {best:.3f}, and on the difference "
             "of two candidates the bound is {candidates:.3f}.",
             best=min(last.of("error")),
@@ -202,7 +202,7 @@ def draw(table: Rows) -> Any:
     note = "lines: exact bound; marks: the best of random choices, exact"
     texts, limits = ("heads H", "least error"), {"ylim": (0, 1.02), "legend": "upper right"}
     labelled(left, "Heads that read r coordinates", note, *texts, log="x", **limits)
-    numbers = Rows(sorted(table.where(way=(NUMBER, POWERS)), key=lambda row: row["values"]))
+    numbers = table.where(way=(NUMBER, POWERS)).sorted("values")
     curve(right, numbers, "values", "bound by values", "-", color=BOUND, label="proved, by values")
     curve(right, numbers, "values", "error", "D", color=NETWORKS[1], ms=4, label="any function of ⟨K, z⟩")
     right.axhline(numbers[0]["bound"], color=NETWORKS[0], ls="--", lw=1.2, label="bound of one coordinate")

@@ -107,7 +107,7 @@ def judge(table: Rows) -> Verdict:
                 faults.append(f"the parameters for {name} are not equal")
             text = "{parameters:,} trained for {steps:,} steps: rms {without} without and {with_} with units"
             errors = {"without": alone.middle("rms", to="–"), "with_": mixed.middle("rms", to="–")}
-            parts += Rows(alone[:1]).say(text, **errors)
+            parts += alone.first().say(text, **errors)
             plain, units_ = alone.of("rms"), mixed.of("rms")
             better += [name] if _clearly(plain, units_) else []
             worse += [name] if _clearly(units_, plain) and not _clearly(plain, units_) else []

@@ -165,9 +165,9 @@ def judge(table: Rows) -> Verdict:
             ranks = ", ".join(deep.say("{rank}"))
             words.append(f"tanh(2·) applied {', '.join(deep.say('{order}'))} times: rank {ranks}.")
     text = "A relation of two relations on separate sides has the rank of the outer one, {rank} of {rule} at {eps:g}."
-    words += Rows(table.where(part="separate sides")[-1:]).say(text)
+    words += table.where(part="separate sides").last().say(text)
     text = "Across both sides it has {rank} at {eps:g} ({status}, at least {rank_lower})."
-    words += Rows(table.where(part="across")[:1]).say(text)
+    words += table.where(part="across").first().say(text)
     for name, rows in table.where(part="ternary").by("case"):
         parts = ", ".join(rows.say("{rank} terms to {proved:.1g}"))
         parts = f"Ternary, {name}: {parts} (at least {rows[-1]['rank_lower']} for the last)"

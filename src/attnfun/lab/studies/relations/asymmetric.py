@@ -119,7 +119,7 @@ def draw(table: Rows) -> Any:
     groups = table.by("relation")
     figure, axes = panels(len(groups), width=4.6, height=4.2)
     for ax, (name, here) in zip(axes, groups, strict=True):
-        rows = Rows(sorted(here.where(way="constructed"), key=lambda row: row["rank"]))
+        rows = here.where(way="constructed").sorted("rank")
         curve(ax, rows, "rank", "proved", "o-", color=NETWORKS[0], ms=4, label="two, constructed")
         curve(ax, here.where(way="two towers"), "rank", "error", "x", color=NETWORKS[4], ms=5, label="two, trained")
         one = here.where(way="one tower")

@@ -153,7 +153,7 @@ def draw(table: Rows) -> Any:
     groups = table.by("relation")
     figure, axes = panels(len(groups), width=5.6, height=4.4)
     for ax, (name, here) in zip(axes, groups, strict=True):
-        rows = Rows(sorted(here.where(way="constructed"), key=lambda row: row["rank"]))
+        rows = here.where(way="constructed").sorted("rank")
         curve(ax, rows, "rank", "proved", "o-", color=NETWORKS[0], ms=4, label="constructed, proved")
         series = here.where(way="Mercer")
         curve(ax, series, "rank", "error", "s--", color=NETWORKS[3], ms=3, label="Mercer series")

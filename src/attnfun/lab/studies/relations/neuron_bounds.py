@@ -103,7 +103,7 @@ def judge(table: Rows) -> Verdict:
     faults = Rows(wrong).say(who + "breaks its proof")
     faults += more.say(who + "was built with more neurons than the bound allows")
     for name, mine in built.by("relation"):
-        rows = Rows(sorted(mine, key=lambda row: -float(row["eps"])))
+        rows = mine.sorted(lambda row: -float(row["eps"]))
         last = rows[-1]
         bound = last["unit_count"] if last["count"] is None else last["count"]
         worst = max(worst, bound / last["neurons"])

@@ -129,7 +129,7 @@ def judge(table: Rows) -> Verdict:
     more than exact search does.
     """
     exact, pixels = (table.where(way=f"exact {kind}")[0] for kind in ("utility", "pixels"))
-    heads = Rows(sorted(table.where(way="head"), key=lambda row: -float(row["error"])))
+    heads = table.where(way="head").sorted(lambda row: -float(row["error"]))
     broken = [row for name in BOUNDS for row in heads.above(f"{name}_seen", name)]
     broken += heads.above("pick_proved", "pick_right")
     faults = Rows(broken).say("at eps = {eps:g} a measured figure is above its proved bound")
@@ -142,7 +142,7 @@ def judge(table: Rows) -> Verdict:
         f"the queries, proved for {first['pick_proved']:.0%} and {last['pick_proved']:.0%}. Precision at 10 goes from "
         f"{first['precision']:.3f} to {last['precision']:.3f}; exact search by the same utility has "
         f"{exact['precision']:.3f}, by all 64 pixels {pixels['precision']:.3f}.",
-        *Rows(near[:1]).say("Rank {rank} is within 0.01 of it; {pick_proved:.0%} of its picks are proved."),
+        *near.first().say("Rank {rank} is within 0.01 of it; {pick_proved:.0%} of its picks are proved."),
         f"Keys take {first['memory'] / 1e3:,.0f} kB to {last['memory'] / 1e3:,.0f} kB, {last['rank']} numbers a "
         f"document against three ({exact['memory'] / 1e3:,.0f} kB) for exact search: inner products of features pay in "
         "attention, which has nothing else, not as a search of points in three dimensions.",
@@ -154,7 +154,7 @@ def judge(table: Rows) -> Verdict:
 
 
 def draw(table: Rows) -> Any:
-    heads = Rows(sorted(table.where(way="head"), key=lambda row: -float(row["error"])))
+    heads = table.where(way="head").sorted(lambda row: -float(row["error"]))
     exact, pixels = (table.where(way=f"exact {kind}")[0] for kind in ("utility", "pixels"))
     figure, (*bounds, ax) = panels(3, width=4.7, height=4.2)
     shape = {"x": "rank", "xticks": heads.of("rank")}

@@ -138,10 +138,10 @@ def judge(table: Rows) -> Verdict:
     who, learned = "{part}, {case} ({way}) ", table.where(way="learned")
     faults = table.above("least", "error").say(who + "beats its lower bound")
     faults += table.where(way="witness").fails(lambda row: row["checked"] is True).say(who + "was not witnessed")
-    wide = Rows(sorted(table.where(part="not compact", way="constructed"), key=lambda row: float(row["size"])))
+    wide = table.where(part="not compact", way="constructed").sorted("size")
     first, last = wide[0], wide[-1]
     if len(wide) > 1 and not (last["rank_lower"] > first["rank_lower"] and last["rank"] > first["rank"]):
-        faults += Rows(wide[:1]).say(who + "needs no more rank when wider")
+        faults += wide.first().say(who + "needs no more rank when wider")
     words = []
     if jumps := learned.where(part="discontinuous"):
         words.append(

@@ -121,7 +121,7 @@ def judge(table: Rows) -> Verdict:
         f"by at most {closed:.4f}. With H = d² + 1 a share {free[0]:.3f} is wrong at d = {dims[0]} and {free[-1]:.3f} "
         f"at d = {last['dim']}, like d^{slope(dims, free):.2f}; given a margin |t| ≥ {MARGIN}/√d the shares are "
         f"{kept[0]:.2g} and {kept[-1]:.2g}.",
-        *Rows(square.known("counted")[-1:]).say(who + "{predicted:.4f} due, {counted:.4f} counted."),
+        *square.known("counted").last().say(who + "{predicted:.4f} due, {counted:.4f} counted."),
         *least.say("Linear tally, d = {dim} heads, β = {beta}: {network:.5f} (proved ≥ {proved:.4f})."),
     ]
     faults += least.fails(lambda row: row["network"] >= TALLY).say("the tally has {network:.5f} at d = {dim}")

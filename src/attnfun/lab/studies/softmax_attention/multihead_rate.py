@@ -116,7 +116,7 @@ def judge(table: Rows) -> Verdict:
 
 def draw(table: Rows) -> Any:
     figure, (left, right) = panels(2)
-    built = Rows(sorted(table.where(way=BUILT), key=_cells))
+    built = table.where(way=BUILT).sorted(_cells)
     for colour, way in coloured(BUILT):
         rows = built.where(way=way)
         curve(left, rows, _cells, "error", "o", color=colour, ms=4, label=f"{way}: measured")

@@ -29,7 +29,6 @@ _HOMES = {
     "pair_gap": "kinds.matching.build_pairs:gap",
     "null_logit": "kinds.matching.build_pairs",
     "vote_accuracy": "kinds.neighbours.build.majority_vote:accuracy",
-    "closed_vote_accuracy": "kinds.neighbours.build.majority_vote:closed_accuracy",
     "overlap": "kinds.neighbours.build.random_heads",
     "random_directions": "kinds.neighbours.build.random_heads:draw",
     "sign_coefficients": "kinds.neighbours.sphere",

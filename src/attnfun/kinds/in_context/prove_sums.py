@@ -39,6 +39,9 @@ TOKENS = 2.0**40  # more tokens than a prompt has
 SHUT = 1000.0  # a logit so far below the largest is an exact 0 in both dtypes
 
 
+Ratios = tuple[tuple[Fraction, float], ...]  # (ρ_h, a_h) of every head
+
+
 @dataclass(frozen=True)
 class Errors:
     """Sizes of Xᵀc and δ, and of all that the heads put out together (bounds)."""
@@ -52,7 +55,7 @@ class Errors:
 class Sum:
     """The heads of one layer that sum over examples: (ρ_h, a_h), of N pairs, foreign keys `gap` lower."""
 
-    heads: tuple[tuple[Fraction, float], ...]
+    heads: Ratios
     N: int
     gap: float
 
@@ -101,9 +104,7 @@ class Sum:
         return [float(m) * SAFE for m in _moments(self.heads, self.N)]
 
 
-def tanh_errors(
-    heads: tuple[tuple[Fraction, float], ...], l: float, shift: float, foreign: float, dtype: str
-) -> Errors:
+def tanh_errors(heads: Ratios, l: float, shift: float, foreign: float, dtype: str) -> Errors:
     """Of Σ a tanh(ρ l), |l| as given: logits off by ρ `shift`, foreign keys `foreign` below the largest."""
     u, share = ROUNDOFF[dtype], 2 / math.pi * SAFE
     if not (share * l < 1 and shift < 0.25):
@@ -137,7 +138,7 @@ def sigmoid_error(shift: float, foreign: float, dtype: str) -> float:
 
 
 @lru_cache(maxsize=256)
-def _moments(heads: tuple[tuple[Fraction, float], ...], N: int) -> tuple[float, ...]:
+def _moments(heads: Ratios, N: int) -> tuple[float, ...]:
     return tuple(
         float(sum((Fraction(a) * ratio**j for ratio, a in heads), Fraction(0)) / N) for j in range(3, ORDERS + 1, 2)
     )

@@ -40,8 +40,7 @@ import numpy as np
 from flint import arb, arb_mat, fmpz, fmpz_mat
 from numpy.typing import NDArray
 
-from attnfun.kinds.in_context.exact import _lasso as lasso_by_descent
-from attnfun.kinds.in_context.exact import exact_coefficients
+from attnfun.kinds.in_context.exact import exact_coefficients, lasso_by_descent
 from attnfun.kinds.in_context.target import InContextTask
 from attnfun.language.enclosures import abs_upper, precision
 
@@ -99,7 +98,10 @@ def _start(task: InContextTask, X: Array, y: Array) -> Array:
     if task.task in ("linear", "ridge"):
         return np.zeros(X.shape[1])
     try:
-        w = lasso_by_descent(X, y, task.strength, _SWEEPS) if task.task == "lasso" else exact_coefficients(task, X, y)
+        if task.task == "lasso":
+            w = lasso_by_descent((X.T @ X)[None], (X.T @ y)[None], len(X) * task.strength, _SWEEPS)[0]
+        else:
+            w = exact_coefficients(task, X, y)
     except np.linalg.LinAlgError:
         w = np.zeros(X.shape[1])
     return np.where(np.isfinite(w), w, 0.0)

@@ -179,10 +179,9 @@ class _Proof:
 
     def _input(self) -> float:
         """What rounding the data to float32 costs: m|w' − w*| ≤ |X'ᵀ(ΔX w* − Δy) + ΔXᵀ(Xw* − y)|, and Δq."""
-        if self.dtype == "float64":
-            return 0.0
-        d, u, tiny = self.data, self.u, TINY[self.dtype]
-        move = (u * math.sqrt(d.d * d.high) + math.sqrt(d.N * d.d) * tiny) * SAFE
-        slope = math.sqrt(d.high) * (move * self.w + u * d.y + math.sqrt(d.N) * tiny) + move * d.y
-        change = slope / self.m
-        return float((d.q * change + (u * d.q + math.sqrt(d.d) * tiny) * (self.w + change)) * SAFE)
+        d, tiny = self.data, math.sqrt(self.data.N) * TINY[self.dtype]
+
+        def change(move: float) -> float:
+            return (math.sqrt(d.high) * (move * self.w + self.u * d.y + tiny) + move * d.y) / self.m
+
+        return d.lost(self.dtype, self.w, change)

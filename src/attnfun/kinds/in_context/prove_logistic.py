@@ -56,7 +56,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma
+from attnfun.certify.rounding import LARGEST, ROUNDOFF, gamma
 from attnfun.certify.view import Undecided
 from attnfun.kinds.in_context.prove_class import SAFE, seen
 from attnfun.kinds.in_context.prove_linear import InContextBound
@@ -171,9 +171,6 @@ class _Proof:
 
     def _input(self) -> float:
         """What rounding the data to float32 costs: |w' − w*| ≤ |∇f'(w*)| ≤ C(√N|ΔX| + √L'/4 |ΔX||w*|), and Δq."""
-        if self.dtype == "float64":
-            return 0.0
-        d, u, tiny = self.data, self.u, TINY[self.dtype]
-        move = (u * math.sqrt(d.d * d.high) + math.sqrt(d.N * d.d) * tiny) * SAFE
-        change = self.task.strength * move * (math.sqrt(d.N) + math.sqrt(d.high) / 4 * self.w)
-        return float((d.q * change + (u * d.q + math.sqrt(d.d) * tiny) * (self.w + change)) / 4 * SAFE)
+        d = self.data
+        rate = math.sqrt(d.N) + math.sqrt(d.high) / 4 * self.w
+        return d.lost(self.dtype, self.w, lambda move: self.task.strength * move * rate) / 4

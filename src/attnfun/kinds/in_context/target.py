@@ -112,7 +112,7 @@ class InContextTask(Target):
         given, other = (C, alpha) if task == "logistic" else (alpha, C)
         if other is not None:
             raise InvalidRequest("logistic regression takes C, the other tasks take alpha")
-        strength = _STRENGTHS.get(task) if given is None else given
+        strength = _STRENGTHS.get(task, 0.0) if given is None else given
         check_strength(task, strength)
         dim, examples = _check_count("dim", dim, _MOST_DIM), _check_count("examples", examples, _MOST_EXAMPLES)
         if spectrum is None:

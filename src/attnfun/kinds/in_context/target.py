@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.language.numbers import whole_number
 from attnfun.language.target import Array, Target
 from attnfun.network.tokens import TokenNetwork, sample_size
 
@@ -78,7 +79,7 @@ class InContextTask(Target):
     def __post_init__(self) -> None:
         check_strength(self.task, self.strength)
         for name, most in (("dim", _MOST_DIM), ("examples", _MOST_EXAMPLES)):
-            _check_count(name, getattr(self, name), most)
+            whole_number(name, getattr(self, name), 1, most)
         for name in ("x_range", "y_range", "query_range"):
             value = getattr(self, name)
             if not (_is_number(value) and value > 0):
@@ -114,7 +115,7 @@ class InContextTask(Target):
             raise InvalidRequest("logistic regression takes C, the other tasks take alpha")
         strength = _STRENGTHS.get(task, 0.0) if given is None else given
         check_strength(task, strength)
-        dim, examples = _check_count("dim", dim, _MOST_DIM), _check_count("examples", examples, _MOST_EXAMPLES)
+        dim, examples = whole_number("dim", dim, 1, _MOST_DIM), whole_number("examples", examples, 1, _MOST_EXAMPLES)
         if spectrum is None:
             spectrum = normal_spectrum(dim, examples, float(strength if task in _LINEAR else 0.0))
         ends = tuple(spectrum) if np.iterable(spectrum) else ()
@@ -306,12 +307,6 @@ def check_strength(task: str, strength: Any) -> None:
         what = f"a number {'above' if positive else 'not below'} 0 is needed"
         what = "linear regression has alpha 0: ask for ridge" if task == "linear" else what
         raise InvalidRequest(f"{word}={strength!r:.40} for {task}: {what}")
-
-
-def _check_count(name: str, value: Any, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
-        raise InvalidRequest(f"{name}={value!r:.40}: a whole number from 1 to {most:,} is needed")
-    return int(value)
 
 
 def normal_spectrum(dim: int, examples: int, shift: float) -> tuple[float, float]:

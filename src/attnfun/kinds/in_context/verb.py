@@ -16,6 +16,7 @@ from attnfun.kinds.in_context.exact import example_prompts
 from attnfun.kinds.in_context.prove import prove
 from attnfun.kinds.in_context.target import ALGORITHMS, InContextTask
 from attnfun.kinds.in_context.view import InContextSolver
+from attnfun.language.numbers import whole_number
 from attnfun.model import about
 from attnfun.network import TokenNetwork
 from attnfun.search import Goal, Proposal, Say, certified, check_request
@@ -60,8 +61,8 @@ def in_context(
         raise InvalidRequest("give eps, the tolerance of predictions, or layers, the depth")
     check_request(1.0 if eps is None else eps, dtype, accept=wanted)
     for name, value, most in (("layers", layers, MOST_LAYERS[task]), ("heads", heads, MOST_HEADS)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most):
-            raise InvalidRequest(f"{name}={value!r:.30}: a whole number from 1 to {most} is needed")
+        if value is not None:
+            whole_number(name, value, 1, most)
     offered = ALGORITHMS[task]
     if algorithm is not None and algorithm not in offered:
         raise InvalidRequest(f"algorithm={algorithm!r:.30} for {task}: write {' or '.join(offered)}")

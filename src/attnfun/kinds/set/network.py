@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from attnfun.kinds.sequence.network import SequenceNetwork
 from attnfun.kinds.sequence.token_sequence import TokenSequence
-from attnfun.kinds.set.target import pair_tokens
+from attnfun.kinds.set.target import pair_box, pair_tokens
+from attnfun.language.domain import Box
 from attnfun.network.head import AnyArray
 from attnfun.network.network import Cost
 from attnfun.network.token_architecture import TokenArchitecture
@@ -57,6 +58,13 @@ class SetNetwork:
     @property
     def networks(self) -> tuple[Any, ...]:
         return self.sequence.networks
+
+    def tokens_of(self, points: int) -> int:
+        return points**2 if self.pairs else points
+
+    def serves(self, box: Box, points: int, outputs: int) -> bool:
+        """Whether it is for sets of so many points of a box."""
+        return self.sequence.serves(pair_box(box) if self.pairs else box, self.tokens_of(points), outputs)
 
     def literal(self) -> TokenSequence:
         return self.sequence.literal()

@@ -231,7 +231,8 @@ class SequenceMap(OfTokens):
     @property
     def own_columns(self) -> list[str]:
         """output_1, or of several output1_1, output2_1, …"""
-        return [entry(name, i) for i in range(self.tokens) for name in super().own_columns]
+        own = super().own_columns
+        return [entry(name, i) for i in range(self.tokens) for name in own]
 
     def token_coordinates(self) -> tuple[str, ...]:
         """The entries, 1, and (unless the map is equivariant) the position as a one-hot."""

@@ -6,7 +6,7 @@
 | power-sums | n, one an element | a polynomial target, rewritten exactly by its fewest sums over elements |
 | pairs | n², one an ordered pair | the target as written |
 
-The form is a name; which sequence map it stands for is worked out from the target alone (`forms.py`).
+The form is a name; which sequence map it stands for is worked out from the target alone (`analysis.py`).
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ class SetFunction(OfTokens):
         names = dict(zip(first(self.box), self.box.names, strict=True))
         definitions: list[Definition] = []
         for number, s in enumerate(self.sums, start=1):
-            definitions += _definitions(s, number, s.kind, renamed(s.graph, names), self.box.names)
+            definitions += aggregated(s.name, f"inner_of_{number}", s.kind, renamed(s.graph, names), self.box.names)
         return SequenceMap(self.box, self.points, tuple(definitions), (self.row,)).checked()
 
     def on_pairs(self) -> SequenceMap:
@@ -180,7 +180,7 @@ class SetFunction(OfTokens):
                 builder = Builder()
                 times = builder.apply("mul", builder.const(Fraction(n)), inlined(builder, graph))
                 graph, kind = builder.graph([times]), "mean"
-            definitions += _definitions(s, number, kind, graph, box.names)
+            definitions += aggregated(s.name, f"inner_of_{number}", kind, graph, box.names)
         return SequenceMap(box, n * n, tuple(definitions), (self.row,)).checked()
 
 
@@ -206,12 +206,12 @@ def second(box: Box) -> tuple[str, ...]:
     return tuple(f"{name}_j" for name in box.names)
 
 
-def _definitions(s: Sum, number: int, kind: str, graph: Graph, coordinates: Sequence[str]) -> list[Definition]:
+def aggregated(name: str, inner: str, kind: str, graph: Graph, coordinates: Sequence[str]) -> list[Definition]:
+    """The aggregate `name` of a graph, which is a definition `inner` of its own unless it is a coordinate."""
     node = graph.nodes[graph.outputs[0]]
     if node.op == "var" and node.value in coordinates:
-        return [Definition(s.name, kind, (str(node.value),))]
-    inner = f"inner_of_{number}"
-    return [Definition(inner, "expression", (), graph), Definition(s.name, kind, (inner,))]
+        return [Definition(name, kind, (str(node.value),))]
+    return [Definition(inner, "expression", (), graph), Definition(name, kind, (inner,))]
 
 
 def inlined(builder: Builder, graph: Graph) -> int:

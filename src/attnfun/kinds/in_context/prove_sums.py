@@ -77,7 +77,7 @@ class Sum:
             under = (g + gamma(n + 8, u) + leak) * SAFE
             if not under < 0.25:
                 raise Undecided("the sums of this many examples are too far off")
-            signal = top * ratio * zeta * _sinh_ratio(at) / self.N * SAFE
+            signal = top * ratio * zeta * (sinh_ratio(at) * SAFE) / self.N * SAFE
             weights = g * math.cosh(at) * top / math.sqrt(self.N)
             sums = u * (8 * math.cosh(at) + (self.N + 8) * math.exp(at)) * spread * (1 + 4 * g + 4 * n * u)
             error = (weights + sums + under * signal) / (1 - under) * SAFE
@@ -90,7 +90,7 @@ class Sum:
         if not x > 0:
             return 0.0
         share = min(1.0, zeta**2 / (self.N * x**2)) * SAFE
-        phi = _phi(share)
+        phi = phi_series(share)
         total = sum(phi[j] * x**j * abs(m) for j, m in zip(range(3, ORDERS + 1, 2), self._moments(), strict=True))
         radius = math.acosh(1 + 1 / (2 * share)) / SAFE
         for ratio, amount in self.heads:
@@ -145,7 +145,7 @@ def _moments(heads: Ratios, N: int) -> tuple[float, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _phi(share: float) -> tuple[float, ...]:
+def phi_series(share: float) -> tuple[float, ...]:
     """φ_j, j ≤ ORDERS, of sinh x/(1 − share (cosh x − 1)), rounded up: all terms are positive."""
     inverse = [1 / math.factorial(j) for j in range(ORDERS + 1)]
     found: list[float] = []
@@ -155,5 +155,6 @@ def _phi(share: float) -> tuple[float, ...]:
     return tuple(value * (1 + 1e-10) for value in found)
 
 
-def _sinh_ratio(x: float) -> float:
-    return math.sinh(x) / x * SAFE if x > 1e-6 else 1 + 1e-6
+def sinh_ratio(x: float) -> float:
+    """sinh(x)/x, or more."""
+    return math.sinh(x) / x if x > 1e-6 else 1 + 1e-6

@@ -36,10 +36,9 @@ from attnfun.certify.verdict import Proof, undecided
 from attnfun.certify.view import Array, Undecided
 from attnfun.errors import AttnfunError
 from attnfun.kinds.function.prove import prove
-from attnfun.kinds.sequence.network import Apply, Gather, SequenceNetwork, Spread
+from attnfun.kinds.sequence.network import Apply, Gather, SequenceNetwork, Spread, TokenSequence
 from attnfun.kinds.sequence.prove_gathering import Known, aggregate, copies, widened
 from attnfun.kinds.sequence.target import SequenceMap, meaning, run_sequence, source_name
-from attnfun.kinds.sequence.token_sequence import TokenSequence
 from attnfun.language import BallAlgebra, Graph, precision
 from attnfun.language.domain import Box
 from attnfun.language.enclosures import abs_lower

@@ -32,8 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attnfun.errors import Infeasible
-from attnfun.kinds.sequence.network import Apply, Gather, GatherHead, SequenceNetwork, Spread
-from attnfun.kinds.sequence.token_sequence import TokenSequence
+from attnfun.kinds.sequence.network import Apply, Gather, GatherHead, SequenceNetwork, Spread, TokenSequence
 from attnfun.network.head import Array, Head, rounded
 from attnfun.network.literal import ENTRY_LIMIT, GAP, shut_out
 from attnfun.network.network import Network

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy.typing as npt
 
-from attnfun.kinds.sequence.network import SequenceNetwork
-from attnfun.kinds.sequence.token_sequence import TokenSequence
+from attnfun.kinds.sequence.network import SequenceNetwork, TokenSequence
 from attnfun.kinds.set.target import pair_box, pair_tokens
 from attnfun.language.domain import Box
 from attnfun.network.head import AnyArray

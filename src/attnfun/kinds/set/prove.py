@@ -12,7 +12,7 @@ import numpy as np
 from attnfun.certify.verdict import Proof, undecided
 from attnfun.errors import AttnfunError
 from attnfun.kinds.sequence.network import SequenceNetwork
-from attnfun.kinds.sequence.prove import bounded, probe_sequences, seen, witnessed
+from attnfun.kinds.sequence.prove import bounded, probes, seen, witnessed
 from attnfun.kinds.set.analysis import sequence_map
 from attnfun.kinds.set.network import SetNetwork
 from attnfun.kinds.set.target import SetFunction, pair_tokens
@@ -31,7 +31,7 @@ def proof(target: SetFunction, weights: SetNetwork, goal: Goal, say: Say) -> Pro
     except AttnfunError as why:
         return undecided(why)
     count = max(20, min(_PROBES, _PROBES * 64**2 // form.tokens**2))
-    sets = probe_sequences(target.box, target.points, count, np.random.default_rng(0))
+    sets = probes(target, count, np.random.default_rng(0))
     low, at = witnessed(network, form, pair_tokens(sets) if weights.pairs else sets, only=0)
     witness = None
     if at is not None:

@@ -110,7 +110,6 @@ class _Proof:
             (rounding + read.rounding) * SAFE,
             self._input(),
             self.logits,
-            2 * self.steps + 1,
         )
 
     def _iterated(self) -> Array:

@@ -93,7 +93,6 @@ class InContextBound:
     rounding: float
     input: float
     logits: float
-    layers: int
 
     @property
     def total(self) -> float:
@@ -231,15 +230,12 @@ class _Proof:
             z += two * entered.examples + one * entered.delta
         return v * SAFE, z * SAFE
 
-    def _linear_size(self, track: _Track, k: int) -> float:
-        grid = self.pieces
-        sup = grid.sup(track.linear[k])
-        if track.f == 0:
-            return float(sup.max()) * track.q * SAFE
-        return float((sup * grid.root).max()) * track.f * self.data.y * SAFE
-
     def _size(self, track: _Track, k: int, H: Array) -> float:
-        return self._linear_size(track, k) + self._error(track, H)[0]
+        """A bound of |v_k|: of its linear part, and of what entered."""
+        sup = self.pieces.sup(track.linear[k])
+        scale = (track.q, 1.0) if track.f == 0 else (track.f, self.data.y)
+        weighed = sup if track.f == 0 else sup * self.pieces.root
+        return float(weighed.max()) * scale[0] * scale[1] * SAFE + self._error(track, H)[0]
 
     def _zeta(self, step: Step, track: _Track, k: int, H: Array) -> float:
         """A bound of |ẑ|."""
@@ -401,7 +397,6 @@ class _Proof:
             (rounding + own_rounding) * SAFE,
             d.input,
             self.logits,
-            n + 1,
         )
 
     def _first(self, reading: Reading, S: Poly, query: _Track, solver: _Track, H: Array, most: float) -> float:

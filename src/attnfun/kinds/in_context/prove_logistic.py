@@ -124,7 +124,7 @@ class _Proof:
             raise Undecided("the stream may overflow")
         optimisation, bias, rounding = (float(part) * d.q / 4 * SAFE for part in V)
         rounding += (d.q * reading / 4 + own) * SAFE
-        return InContextBound(optimisation, bias, rounding, self._input(), self.logits, 2 * self.steps + 1)
+        return InContextBound(optimisation, bias, rounding, self._input(), self.logits)
 
     def _iterated(self) -> tuple[Array, Array, Array]:
         """V_T as optimisation, bias and rounding; |w_T| and |w_{T−1}|, each of the solver and of a foreign token."""

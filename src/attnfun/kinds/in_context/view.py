@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Literal, NamedTuple, overload
@@ -34,9 +34,6 @@ class Budget:
     rounding: float
     total: float
     prompts: int
-
-    def to_json(self) -> dict[str, float]:
-        return asdict(self)
 
 
 class BoundedPredictions(NamedTuple):

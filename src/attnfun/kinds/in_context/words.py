@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -125,5 +126,5 @@ def record(model: InContextSolver) -> dict[str, Any]:
         "iterations": model.iterations,
         "algorithm": "training" if model.alone else model.algorithm,
         "task": model.task.to_json(),
-        "predicted": model.budget.to_json(),
+        "predicted": asdict(model.budget),
     }

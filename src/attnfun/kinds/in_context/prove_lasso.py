@@ -64,19 +64,12 @@ def prove_by_in_context_lasso(network: TokenNetwork, task: InContextTask) -> InC
     """The bound for all prompts of the class, from the stored weights; Undecided where the pattern is another."""
     if task.task != "lasso":
         raise Undecided(f"this is about the lasso, not about {task.task}")
-    gradient, threshold, reading, steps = read_lasso(network, task.dim, task.examples)
-    return _Proof(gradient, threshold, reading, steps, task, network.dtype).bound()
+    return _Proof(*read_lasso(network, task.dim, task.examples), task, network.dtype).bound()
 
 
 class _Proof:
     def __init__(
-        self,
-        gradient: Gradient,
-        threshold: Threshold,
-        reading: Reading,
-        steps: int,
-        task: InContextTask,
-        dtype: str,
+        self, gradient: Gradient, threshold: Threshold, reading: Reading, steps: int, task: InContextTask, dtype: str
     ) -> None:
         self.g, self.h, self.r, self.steps, self.dtype = gradient, threshold, reading, steps, dtype
         self.task, self.data, self.u = task, seen(task, dtype), ROUNDOFF[dtype]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +14,7 @@ from attnfun.kinds.in_context.prove import measured, prove
 from attnfun.kinds.in_context.view import InContextSolver
 from attnfun.network import TokenNetwork, TokenTransformer
 from attnfun.plots import panels
-from attnfun.plots.needed import picture as needs_matplotlib
-from attnfun.plots.picture import FORMATS, RC
+from attnfun.plots.needed import blank, saved
 
 _DEPTHS = 14
 _STORIES = {
@@ -60,8 +57,8 @@ def explain(model: InContextSolver) -> str:
     return "\n".join(lines)
 
 
-@needs_matplotlib
-def picture(solver: InContextSolver, path: str | os.PathLike[str] | None = None) -> Any:
+@saved
+def picture(solver: InContextSolver) -> Any:
     """The error against the depth: optimisation, the floors of bias and rounding, what is proved and measured.
 
     Draw into `path` (.png, .pdf or .svg), if one is given, and return the matplotlib Figure. The same network at up to
@@ -69,19 +66,9 @@ def picture(solver: InContextSolver, path: str | os.PathLike[str] | None = None)
     """
     if solver.alone:
         raise InvalidRequest("the picture is that of a construction; this network was trained")
-    if path is not None and Path(path).suffix.lower() not in FORMATS:
-        raise InvalidRequest(f"cannot draw {str(path)!r}: the name must end in {', '.join(FORMATS)}")
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(RC):
-        picture = Figure(figsize=(7.2, 4.4), layout="constrained")
-        FigureCanvasAgg(picture)
-        _draw(picture.add_subplot(), solver)
-        if path is not None:
-            picture.savefig(path, dpi=150)
-    return picture
+    figure = blank(7.2, 4.4)
+    _draw(figure.add_subplot(), solver)
+    return figure
 
 
 def _draw(ax: Any, solver: InContextSolver) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -40,22 +41,14 @@ class Stages:
     """One method's attempt at one target."""
 
     def __init__(
-        self,
-        target: SequenceMap,
-        eps: float,
-        method: str,
-        each: int | None,
-        dtype: str,
-        seed: int,
-        max_keys: int,
-        say: Say,
-    ):
-        self.target, self.eps, self.method, self.dtype, self.seed = target, eps, method, dtype, seed
-        self.each, self.max_keys, self.say = each, max_keys, say  # `each`: layers that an expression may take
-        self.story: dict[str, str] = {}
+        self, target: SequenceMap, request: Mapping[str, Any], method: str, each: int | None, max_keys: int, say: Say
+    ) -> None:
+        self.target, self.method, self.each, self.max_keys, self.say = target, method, each, max_keys, say
+        self.eps, self.dtype, self.seed = (request[name] for name in ("eps", "dtype", "seed"))
+        self.story: dict[str, str] = {}  # `each`: layers that an expression may take
 
-    def proposals(self) -> Proposals:
-        """Networks with less and less of eps for the parts, as long as that may help."""
+    def proposals(self, dress: Callable[[Proposal], Proposal]) -> Proposals:
+        """Networks, dressed as other weights, with less and less of eps for the parts, as long as that may help."""
         needed = _layers_of(self.target)
         if self.method == "one-layer-softmax" and (
             any(d.graph is not None for d in self.target.definitions) or len(schedule(self.target, False)) > 1
@@ -87,7 +80,7 @@ class Stages:
             if self.method == "two-layer" and network.layers > 2:
                 raise Infeasible(f"{network.layers} attention layers were built", {"method": "deep"})
             self.say("proof of the whole")
-            high = (yield Proposal(network, self.method, self.story)).error[1]
+            high = (yield dress(Proposal(network, self.method, self.story))).error[1]
             unproved = self.quick and not math.isfinite(high)  # a part may be; next it is proved alone
             if not unproved and not high < 100 * self.eps:
                 return  # less of eps for the parts will not help

@@ -14,7 +14,7 @@ from attnfun.kinds.sequence.target import OfTokens, SequenceMap
 from attnfun.kinds.sequence.view import SequenceApproximant
 from attnfun.language.numbers import whole_number
 from attnfun.language.target import Target
-from attnfun.search import Goal, Proposal, Proposals, Say, check_request, one_thread, search
+from attnfun.search import Goal, Proposal, Say, check_request, one_thread, search
 
 
 def sequence(
@@ -64,12 +64,12 @@ def searched(
     max_keys = whole_number("max_keys", max_keys, 1)
     reasons: list[str] = []
     nearest: Mapping[str, Any] | None = None
-    eps, say = request["eps"], progress or (lambda _text: None)
+    say = progress or (lambda _text: None)
     with one_thread():
         for name, each in attempts(asked, method):
-            stages = Stages(asked, eps, name, each, request["dtype"], request["seed"], max_keys, say)
+            proposals = Stages(asked, request, name, each, max_keys, say).proposals(dress)
             try:
-                found, certificate = search(target, dressed(stages.proposals(), dress), Goal(eps), say)
+                found, certificate = search(target, proposals, Goal(request["eps"]), say)
             except Infeasible as why:
                 reasons.append(f"{name}: {why}")
                 if method != "auto" or "method" not in (why.nearest or {}):  # auto has tried them all
@@ -78,13 +78,3 @@ def searched(
             story = {"not taken": "; ".join(reasons)[:300]} if reasons else {}
             return replace(found, story=story | dict(found.story)), certificate
     raise Infeasible("; ".join(reasons), nearest)
-
-
-def dressed(proposals: Proposals, dress: Callable[[Proposal], Proposal]) -> Proposals:
-    """The same proposals, each as `dress` makes it."""
-    try:
-        proposal = next(proposals)
-        while True:
-            proposal = proposals.send((yield dress(proposal)))
-    except StopIteration:
-        return

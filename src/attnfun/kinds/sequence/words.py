@@ -3,19 +3,15 @@ network, the error under its bound."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
 from attnfun.kinds.sequence.network import Gather, SequenceNetwork, Spread, TokenSequence
 from attnfun.kinds.sequence.view import SequenceApproximant
 from attnfun.network.words import told_of_tokens
 from attnfun.plots import panels
-from attnfun.plots.needed import picture as needs_matplotlib
-from attnfun.plots.picture import FORMATS, RC
+from attnfun.plots.needed import blank, saved
 
 _MOST = 6  # attention maps
 _SAMPLES = 401
@@ -73,38 +69,27 @@ def record(model: SequenceApproximant) -> dict[str, Any]:
     return {"tokens": model.target.tokens, "equivariant": model.equivariant, **names}
 
 
-@needs_matplotlib
-def picture(net: Any, path: str | os.PathLike[str] | None = None) -> Any:
+@saved
+def picture(net: Any) -> Any:
     """Draw a model of a sequence map into `path` (.png, .pdf or .svg), if one is given, and return the Figure.
 
     Curves run along a line of sequences: from one random sequence to another. All of them are samples; only the bound
     is proved.
     """
-    if path is not None and Path(path).suffix.lower() not in FORMATS:
-        raise InvalidRequest(f"cannot draw {str(path)!r}: the name must end in {', '.join(FORMATS)}")
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(RC):
-        maps = _attention(net)[:_MOST]
-        figure = Figure(figsize=(max(11.0, 3.0 * len(maps)), 7.6 if maps else 4.6), layout="constrained")
-        FigureCanvasAgg(figure)
-        rows = figure.subfigures(2, 1, height_ratios=(1, 1.15)) if maps else [None, figure.subfigures(1, 1)]
-        if maps:
-            axes = np.atleast_1d(rows[0].subplots(1, len(maps)))
-            for ax, (name, weights) in zip(axes, maps, strict=True):
-                _map(ax, name, weights)
-        left, right = rows[1].subplots(1, 2)
-        _curves(net, left, right)
-        c, cost = net.certificate, net.cost
-        text = net.target.text if len(net.target.text) <= 90 else net.target.text[:87] + "…"
-        proof = f"{c.heading.lower()}: error ≤ {c.error[1]:.4g}" if np.isfinite(c.error[1]) else c.heading.lower()
-        facts = f"{net.target.tokens} tokens · {proof} · {cost.layers} layers, {cost.heads} heads, {cost.keys:,} keys"
-        figure.suptitle(f"{text}\n{facts} · {c.construction}", x=0.012, ha="left", fontsize=11, parse_math=False)
-        figure.draw_without_rendering()
-    if path is not None:
-        figure.savefig(path, dpi=150)
+    maps = _attention(net)[:_MOST]
+    figure = blank(max(11.0, 3.0 * len(maps)), 7.6 if maps else 4.6)
+    rows = figure.subfigures(2, 1, height_ratios=(1, 1.15)) if maps else [None, figure.subfigures(1, 1)]
+    if maps:
+        axes = np.atleast_1d(rows[0].subplots(1, len(maps)))
+        for ax, (name, weights) in zip(axes, maps, strict=True):
+            _map(ax, name, weights)
+    _curves(net, *rows[1].subplots(1, 2))
+    c, cost = net.certificate, net.cost
+    text = net.target.text if len(net.target.text) <= 90 else net.target.text[:87] + "…"
+    proof = f"{c.heading.lower()}: error ≤ {c.error[1]:.4g}" if np.isfinite(c.error[1]) else c.heading.lower()
+    facts = f"{net.target.tokens} tokens · {proof} · {cost.layers} layers, {cost.heads} heads, {cost.keys:,} keys"
+    figure.suptitle(f"{text}\n{facts} · {c.construction}", x=0.012, ha="left", fontsize=11, parse_math=False)
+    figure.draw_without_rendering()
     return figure
 
 

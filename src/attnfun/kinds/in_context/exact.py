@@ -35,7 +35,7 @@ def _solved(task: InContextTask, X: Array, y: Array, close: float, sweeps: int) 
     """(count, d) minimisers; `close` is where Newton's method ends, `sweeps` how often coordinates descend at most."""
     if task.task == "logistic":
         return _logistic(X, y, task.strength, close)
-    A, b = _gram(X) + task.shift * np.eye(task.dim), _times(X, y)
+    A, b = np.swapaxes(X, 1, 2) @ X + task.shift * np.eye(task.dim), _times(X, y)
     if task.task == "lasso":
         penalty = X.shape[1] * task.strength
         found = lasso_by_descent(A, b, penalty, sweeps)
@@ -44,10 +44,6 @@ def _solved(task: InContextTask, X: Array, y: Array, close: float, sweeps: int) 
         return np.asarray(np.linalg.solve(A, b[:, :, None])[:, :, 0])
     except np.linalg.LinAlgError:  # singular to working precision: the shortest solution
         return np.stack([np.linalg.lstsq(one, right, rcond=None)[0] for one, right in zip(A, b, strict=True)])
-
-
-def _gram(X: Array) -> Array:
-    return np.asarray(np.swapaxes(X, 1, 2) @ X)
 
 
 def _times(X: Array, v: Array) -> Array:

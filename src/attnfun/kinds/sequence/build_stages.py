@@ -59,7 +59,8 @@ class Stages:
                 {"method": "two-layer" if len(needed) <= 2 else "deep"},
             )
         if self.method == "two-layer" and len(needed) > 2:
-            raise Infeasible(f"needs {_counted(len(needed))}: {', '.join(needed)}", {"method": "deep"})
+            count = {3: "three", 4: "four", 5: "five"}.get(len(needed), str(len(needed)))
+            raise Infeasible(f"needs {count}: {', '.join(needed)}", {"method": "deep"})
         spread = self.method == "partition"
         self.sources = cyclic(self.target.tokens) if spread else sources_of(self.target)
         self.gathered = () if spread else gathered(self.target)
@@ -217,10 +218,6 @@ def _layers_of(target: SequenceMap) -> list[str]:
     if not all(_is_affine(row) for row in rows) or (len(rows) > 1 and any(row.variables for row in rows)):
         out.append("outer function")
     return out
-
-
-def _counted(count: int) -> str:
-    return {3: "three", 4: "four", 5: "five"}.get(count, f"{count}")
 
 
 def _is_affine(graph: Graph) -> bool:

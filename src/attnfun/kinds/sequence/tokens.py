@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -120,7 +121,10 @@ class _Lowering:
             self._bound(number, stage)
             if isinstance(stage, Apply):
                 for depth in range(stage.depth):
-                    self.plans[number, depth] = self._merge(number, stage, depth)
+                    per = [one.layers[depth].attention if depth < len(one.layers) else () for one in stage.networks]
+                    self.plans[number, depth] = [
+                        self._merged(stage, heads, (number, depth, h)) for h, heads in enumerate(zip_longest(*per))
+                    ]
 
     def _bound(self, number: int, stage: Any) -> None:
         """Generous bounds of the size of what a stage writes at a given token."""
@@ -141,16 +145,8 @@ class _Lowering:
                 for k, name in enumerate(stage.writes):
                     self.sizes[name] = max(self.sizes[name], 1.01 * float(reach[k]))
 
-    def _merge(self, number: int, stage: Apply, depth: int) -> list[_Merged]:
-        """The heads of one layer, networks side by side, and the slots of their keys."""
-        per = [one.layers[depth].attention if depth < len(one.layers) else () for one in stage.networks]
-        merged = []
-        for h in range(max(len(heads) for heads in per)):
-            blocks = [heads[h] if h < len(heads) else None for heads in per]
-            merged.append(self._merged(stage, blocks, (number, depth, h)))
-        return merged
-
-    def _merged(self, stage: Apply, blocks: list[Head | None], place: tuple[int, int, int]) -> _Merged:
+    def _merged(self, stage: Apply, blocks: tuple[Head | None, ...], place: tuple[int, int, int]) -> _Merged:
+        """Heads of one layer, networks side by side, and the slots of their keys."""
         number, depth, h = place
         real = [(r, stage.networks[r], head) for r, head in enumerate(blocks) if head is not None]
         dims = sum(head.query_dim for _, _, head in real)

@@ -50,14 +50,6 @@ def sizes(task: InContextTask) -> tuple[float, float, float]:
     return math.sqrt(task.dim) * task.query_range, math.sqrt(task.examples) * task.y_range, max(gain, 1e-30)
 
 
-def linear_scales(task: InContextTask, dtype: str, heads: int | None = None, typical: bool = False) -> Scales:
-    """|⟨x_i, v⟩| ≤ |q| max √(λ − α)/λ for v = A⁻¹q; the solver's c makes its logits as large."""
-    q, _, gain = sizes(task)
-    noise = math.sqrt(2) if typical else task.examples / math.sqrt(3) + 8
-    share = _TYPICAL if typical else 1.0
-    return choose(1.1 * q * gain, dtype, noise * math.sqrt(task.examples * task.dim), heads, share, 8)
-
-
 def steps(task: InContextTask, algorithm: str, count: int) -> list[tuple[float, float]]:
     """(τ_k, β_k) for k = 0 … count − 1."""
     low, high = task.spectrum
@@ -103,8 +95,10 @@ def build_linear(
     if layers < 2:
         raise InvalidRequest(f"layers={layers}: at least 2 are needed, one to read the examples and one to predict")
     s, d, N = Stream(task.dim, "xqvur", _UNITS), task.dim, task.examples
-    scales = linear_scales(task, dtype, heads, typical).finer(finer)
     q, y, gain = sizes(task)
+    # |⟨x_i, v⟩| ≤ |q| max √(λ − α)/λ for v = A⁻¹q; the solver's c makes its logits as large
+    noise = (math.sqrt(2) if typical else N / math.sqrt(3) + 8) * math.sqrt(N * d)
+    scales = choose(1.1 * q * gain, dtype, noise, heads, _TYPICAL if typical else 1.0, 8).finer(finer)
     c = few_bits(1.1 * q * gain / y, 8)
 
     def iterate(sigma: float, rho: float, tau: float, last: bool) -> TokenHead:

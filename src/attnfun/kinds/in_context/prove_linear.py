@@ -232,10 +232,10 @@ class _Proof:
 
     def _size(self, track: _Track, k: int, H: Array) -> float:
         """A bound of |v_k|: of its linear part, and of what entered."""
-        sup = self.pieces.sup(track.linear[k])
-        scale = (track.q, 1.0) if track.f == 0 else (track.f, self.data.y)
-        weighed = sup if track.f == 0 else sup * self.pieces.root
-        return float(weighed.max()) * scale[0] * scale[1] * SAFE + self._error(track, H)[0]
+        sup, sizes = self.pieces.sup(track.linear[k]), (track.q, 1.0)
+        if track.f != 0:
+            sup, sizes = sup * self.pieces.root, (track.f, self.data.y)
+        return float(sup.max()) * sizes[0] * sizes[1] * SAFE + self._error(track, H)[0]
 
     def _zeta(self, step: Step, track: _Track, k: int, H: Array) -> float:
         """A bound of |ẑ|."""

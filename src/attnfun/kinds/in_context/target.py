@@ -79,7 +79,7 @@ class InContextTask(Target):
     def __post_init__(self) -> None:
         check_strength(self.task, self.strength)
         for name, most in (("dim", _MOST_DIM), ("examples", _MOST_EXAMPLES)):
-            whole_number(name, getattr(self, name), 1, most)
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), 1, most))
         for name in ("x_range", "y_range", "query_range"):
             value = getattr(self, name)
             if not (_is_number(value) and value > 0):

@@ -60,9 +60,9 @@ def in_context(
     if eps is None and layers is None:
         raise InvalidRequest("give eps, the tolerance of predictions, or layers, the depth")
     check_request(1.0 if eps is None else eps, dtype, accept=wanted)
-    for name, value, most in (("layers", layers, MOST_LAYERS[task]), ("heads", heads, MOST_HEADS)):
-        if value is not None:
-            whole_number(name, value, 1, most)
+    eps = None if eps is None else float(eps)
+    layers = None if layers is None else whole_number("layers", layers, 1, MOST_LAYERS[task])
+    heads = None if heads is None else whole_number("heads", heads, 1, MOST_HEADS)
     offered = ALGORITHMS[task]
     if algorithm is not None and algorithm not in offered:
         raise InvalidRequest(f"algorithm={algorithm!r:.30} for {task}: write {' or '.join(offered)}")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.network import rounded
+from attnfun.network import TokenHead, rounded
 
 Array = NDArray[np.float64]
 
@@ -53,3 +53,16 @@ class Stream:
     @staticmethod
     def rounded(arrays: Sequence[Array], dtype: str) -> list[Array]:
         return [rounded(array, dtype) for array in arrays]
+
+    def head(self, name: str, dtype: str, *tables: Mapping[tuple[str, int], float]) -> TokenHead:
+        """A head by tables of W_Q, W_K, W_V and W_O transposed: value · identity at (block, first column), single
+        entries at (name, column); as many columns as a table has.
+        """
+        matrices = []
+        for table in tables:
+            units = {at: value for at, value in table.items() if at[0] in self.names}
+            blocks = {at: value for at, value in table.items() if at[0] not in self.names}
+            columns = max([column + 1 for _, column in units] + [column + self.d for _, column in blocks])
+            matrices.append(rounded(self.matrix(columns, blocks, units), dtype))
+        query, key, value, output = matrices
+        return TokenHead(name, query, key, value, output.T)

@@ -74,10 +74,7 @@ def in_units(name: str, array: Array, scales: Array, size: float, back: bool = F
 def token_vector(network: Tokens, scales: Array, size: float) -> Array:
     """The weights of a network in these units."""
     arrays = dict(network.arrays())
-    parts = [
-        in_units(name, arrays[name], scales, size).reshape(-1)
-        for name, _ in token_layout(network.architecture)
-    ]
+    parts = [in_units(name, arrays[name], scales, size).reshape(-1) for name, _ in token_layout(network.architecture)]
     return np.concatenate(parts)
 
 
@@ -140,12 +137,12 @@ def random_tokens(architecture: TokenArchitecture, scales: Array, size: float, s
 
 def token_norms(network: Tokens) -> tuple[float | None, float | None, float]:
     """Mean and largest spectral norm of W_Q W_Kᵀ over the heads (an inverse temperature), largest entry of W_V W_O."""
-    plain = network.attention if isinstance(network, TokenTransformer) else network
+    plain = network.attention
     if not plain.heads:
         return None, None, 0.0
     norms, value = [], 0.0
     for head in plain.heads:
-        small = np.linalg.qr(head.query)[1] @ np.linalg.qr(head.key)[1].T
+        small = head.product
         finite = bool(np.isfinite(small).all())  # of anything else LAPACK complains on the terminal
         norms.append(float(np.linalg.norm(small, 2)) if finite else math.inf)
         value = max(value, float(np.abs(head.value @ head.output).max()))

@@ -26,7 +26,7 @@ import math
 import types
 from collections.abc import Collection, Mapping
 from functools import cache
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -85,6 +85,21 @@ def put_together(hint: Any, structure: Json, tensors: Tensors) -> Any:
     return made
 
 
+def revived(hint: Any, data: Json) -> Any:
+    """A tree of dataclasses, tuples and plain values from what `dataclasses.asdict` and JSON make of it, by its types.
+
+    What a class does not refuse is not refused here; KeyError or TypeError where parts are missing or of another form.
+    """
+    (choice,) = (one for one in _choices(hint) if one is not type(None)) if data is not None else (type(None),)
+    if get_origin(choice) is tuple:
+        inside = get_args(choice)
+        hints = inside[:1] * len(data) if inside[1:] == (Ellipsis,) else inside
+        return tuple(revived(one, part) for one, part in zip(hints, data, strict=True))
+    if dataclasses.is_dataclass(choice):
+        return choice(**{name: revived(own, data[name]) for name, own in _hints(choice).items()})
+    return data
+
+
 def _inside(path: str, name: object) -> str:
     return f"{path}/{name}" if path else str(name)
 
@@ -110,7 +125,7 @@ class _Apart:
         if id(tree) in self.seen:
             return {"same": self.seen[id(tree)][0]}
         self.seen[id(tree)] = path, tree
-        own, kind = getattr(tree, "dtype", dtype), _class(tree)
+        own, kind = getattr(tree, "dtype", dtype), cast(Any, type(tree))
         parts = {name: self.value(getattr(tree, name), _inside(path, name), own) for name in _hints(kind)}
         return {"is": kind.__name__, **parts}
 
@@ -179,10 +194,6 @@ class _Together:
 
 
 _MAPPINGS = (dict, Mapping)
-
-
-def _class(tree: Any) -> Any:
-    return type(tree)
 
 
 @cache

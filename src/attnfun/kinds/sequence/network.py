@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import torch
 
     from attnfun.kinds.sequence.token_sequence import TokenSequence
-    from attnfun.network.token_architecture import TokenArchitecture
+    from attnfun.network.architecture import TokenArchitecture
 
 _BLOCK = 1 << 22
 

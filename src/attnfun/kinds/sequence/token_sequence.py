@@ -16,11 +16,10 @@ import numpy.typing as npt
 from attnfun.errors import InvalidRequest
 from attnfun.kinds.sequence.target import SequenceMap
 from attnfun.language.domain import Box
+from attnfun.network.architecture import TokenArchitecture
 from attnfun.network.head import AnyArray, Array, frozen
 from attnfun.network.network import Cost
-from attnfun.network.token_architecture import TokenArchitecture
-from attnfun.network.token_transformer import TokenTransformer
-from attnfun.network.tokens import TokenNetwork
+from attnfun.network.tokens import TokenNetwork, TokenTransformer
 
 if TYPE_CHECKING:
     import torch

@@ -20,9 +20,9 @@ import numpy.typing as npt
 from attnfun.kinds.sequence.network import SequenceNetwork
 from attnfun.kinds.sequence.token_sequence import TokenSequence
 from attnfun.kinds.set.target import pair_tokens
+from attnfun.network.architecture import TokenArchitecture
 from attnfun.network.head import AnyArray
 from attnfun.network.network import Cost
-from attnfun.network.token_architecture import TokenArchitecture
 
 if TYPE_CHECKING:
     import torch

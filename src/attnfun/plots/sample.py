@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.network.evaluate import evaluate
+from attnfun.network.evaluate import evaluate, stream
 from attnfun.network.head import Axis, Head
 from attnfun.network.network import Network
 from attnfun.network.relu import ReluBlock
@@ -84,6 +84,11 @@ class View:
     def keys(self) -> int:
         return self.head.keys if self.head is not None else 0
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the variable that moves along the line, and of the slice's other one."""
+        return tuple(self.network.inputs[k] for k in (self.line, self.across) if k is not None)
+
     def axis_points(self, variable: int, count: int) -> Array:
         low, high = self.network.box
         return np.linspace(low[variable], high[variable], count)
@@ -116,13 +121,7 @@ class View:
         """The residual stream the head reads: the inputs, then what the layers below it wrote."""
         if self.depth == 0:
             return X
-        below = self.network.layers[: self.depth]
-        width = len(self.network.inputs) + sum(len(layer.writes) for layer in below)
-        names = tuple(f"s{k}" for k in range(width))
-        part = Network(
-            self.network.inputs, below, np.eye(width), np.zeros(width), names, self.network.box, self.network.dtype
-        )
-        return np.asarray(evaluate(part, X), dtype=np.float64).reshape(len(X), width)
+        return np.asarray(stream(self.network, X), dtype=np.float64)[:, : self.network.layers[self.depth].width]
 
 
 def axis_of(head: Head, variable: int) -> int | None:

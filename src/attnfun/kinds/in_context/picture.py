@@ -3,44 +3,29 @@
 from __future__ import annotations
 
 import math
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from attnfun.certify.view import Undecided
-from attnfun.errors import InvalidRequest
 from attnfun.kinds.in_context.build import MOST_LAYERS, build
 from attnfun.kinds.in_context.prove import measured, prove
 from attnfun.kinds.in_context.view import InContextSolver
 from attnfun.network import TokenNetwork
-from attnfun.plots import panels
-from attnfun.plots.needed import picture
-from attnfun.plots.picture import FORMATS, RC
+from attnfun.plots import style
 
 _DEPTHS = 14
 
 
-@picture
-def draw_in_context(solver: InContextSolver, path: str | os.PathLike[str] | None = None) -> Any:
+@style.picture
+def draw_in_context(solver: InContextSolver) -> Any:
     """Draw into `path` (.png, .pdf or .svg), if one is given, and return the matplotlib Figure.
 
     The same network at up to 14 depths: measured on example prompts, and proved.
     """
-    if path is not None and Path(path).suffix.lower() not in FORMATS:
-        raise InvalidRequest(f"cannot draw {str(path)!r}: the name must end in {', '.join(FORMATS)}")
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(RC):
-        picture = Figure(figsize=(7.2, 4.4), layout="constrained")
-        FigureCanvasAgg(picture)
-        _draw(picture.add_subplot(), solver)
-        if path is not None:
-            picture.savefig(path, dpi=150)
-    return picture
+    page = style.sheet(7.2, 4.4)
+    _draw(page.add_subplot(), solver)
+    return page
 
 
 def depths(solver: InContextSolver) -> list[int]:
@@ -67,18 +52,16 @@ def _draw(ax: Any, solver: InContextSolver) -> None:
         except Undecided:
             proved.append(math.nan)
     if np.isfinite(proved).any() and solver.network.dtype == "float64":
-        ax.semilogy(shown, proved, color=panels.BOUND, lw=1.4, label="proved for the whole class")
-    ax.semilogy(shown, seen, color=panels.NETWORKS[0], marker="o", ms=3, lw=1.2, label="measured on example prompts")
+        ax.semilogy(shown, proved, color=style.BOUND, lw=1.4, label="proved for the whole class")
+    ax.semilogy(shown, seen, color=style.NETWORKS[0], marker="o", ms=3, lw=1.2, label="measured on example prompts")
     for k, part in enumerate(("optimisation", "bias", "rounding")):
         value = getattr(solver.budget, part)
         if value > 0 and part != "optimisation":
-            ax.axhline(value, color=panels.NETWORKS[k + 1], lw=0.9, ls=":", label=f"{part}, predicted: {value:.1e}")
+            ax.axhline(value, color=style.NETWORKS[k + 1], lw=0.9, ls=":", label=f"{part}, predicted: {value:.1e}")
     eps = solver.request.get("eps")
     if eps:
-        ax.axhline(eps, color=panels.FAINT, lw=0.9, ls="--", label=f"eps = {eps:g}")
-    ax.axvline(own, color=panels.FAINT, lw=0.9)
-    ax.set_xlabel("layers")
-    ax.set_ylabel("largest error of a prediction")
-    ax.legend(fontsize=7, frameon=False)
+        ax.axhline(eps, color=style.FAINT, lw=0.9, ls="--", label=f"eps = {eps:g}")
+    ax.axvline(own, color=style.FAINT, lw=0.9)
+    style.legend(ax, fontsize=7)
     note = f"{own} layers, condition number {task.condition:.3g}, {solver.network.dtype}"
-    panels.title(ax, f"{task.text} by {solver.algorithm}", note)
+    style.title(ax, f"{task.text} by {solver.algorithm}", note, "layers", "largest error of a prediction")

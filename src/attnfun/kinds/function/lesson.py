@@ -8,7 +8,7 @@ from attnfun.errors import InvalidRequest
 from attnfun.language.definedness import require_defined
 from attnfun.language.function import Function
 from attnfun.learn.lesson import Ask, Lesson
-from attnfun.learn.start import random_network
+from attnfun.learn.weights import random_network
 from attnfun.network import Architecture, Network
 
 
@@ -31,7 +31,7 @@ def lesson(given: Any, ask: Ask) -> Lesson:
     elif isinstance(ask.start, Network):
         begun = ask.start
     else:
-        raise InvalidRequest(f"start={ask.start!r:.60}: random, constructed, or a network of the same kind is needed")
+        raise ask.other_start()
     if not architecture.holds(begun.architecture):
         raise InvalidRequest("the start is not a network of the architecture that is to be trained")
     if begun.inputs != function.box.names or len(begun.outputs) != len(function.outputs):

@@ -17,7 +17,7 @@ from attnfun.kinds.relation.reading import Reading
 from attnfun.kinds.relation.target import probe_tuples
 from attnfun.kinds.relation.trained import TrainedTowers
 from attnfun.language.domain import Box
-from attnfun.learn.weights import Units, joined, layout, network_of, power_of_two
+from attnfun.learn.weights import Units, joined, network_of, power_of_two
 from attnfun.network import Architecture, AxisShape, HeadShape, Network
 from attnfun.network.head import Array
 
@@ -136,7 +136,7 @@ def random_towers(task: TowerTask, seed: int) -> tuple[Network, ...]:
 def random_weights(architecture: Architecture, rng: np.random.Generator) -> Array:
     """The vector of a random start, in the units of `weights.py`."""
     block, arrays = architecture.kind == "block", dict[str, Array]()
-    for name, shape in layout(architecture):
+    for name, shape in architecture.layout():
         kind = name.rsplit("/", 1)[-1]
         if kind == "query":
             square = shape[0] == shape[1]

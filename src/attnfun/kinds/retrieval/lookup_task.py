@@ -19,7 +19,7 @@ import numpy as np
 from attnfun.kinds.relation.reading import Reading
 from attnfun.kinds.relation.tower_task import random_weights
 from attnfun.language.domain import Box
-from attnfun.learn.weights import Units, layout, network_of, power_of_two, vector_of
+from attnfun.learn.weights import Units, network_of, power_of_two, vector_of
 from attnfun.network import Architecture, Network
 from attnfun.network.head import Array
 
@@ -62,7 +62,7 @@ class LookupTask:
         """(values, free): the vector that entries which are not free have, and which are."""
         here = f"layer{len(self.architecture.layers) - 1}/head0"
         still = {f"{here}/values", f"{here}/axis0/biases", "readout", "readout_bias"}
-        free = [np.full(shape, name not in still).reshape(-1) for name, shape in layout(self.architecture)]
+        free = [np.full(shape, name not in still).reshape(-1) for name, shape in self.architecture.layout()]
         return vector_of(self.built, self.architecture, self.units), np.concatenate(free)
 
     def holding(self, vector: Array) -> Array:

@@ -10,7 +10,6 @@ import numpy as np
 
 from attnfun.diagnosis import Figures, Subject
 from attnfun.diagnosis.attention import attend, softmax
-from attnfun.diagnosis.subject import tokens_of
 from attnfun.network.head import Array, Head
 from attnfun.plots.style import (
     BOUND,
@@ -38,7 +37,7 @@ def draw_diagnosis(subject: Subject, f: Figures, finding: str, about: str) -> An
     """Four panels for the head of these figures; `finding` is written above them."""
     head = subject.network.layers[f.layer].heads[f.place]
     assert isinstance(head, Head)
-    tokens = tokens_of(subject.network, subject.X)[f.layer]
+    tokens = subject.streams[f.layer]
     figure = sheet(12.0, 8.6)
     grid = figure.subplots(2, 2)
     flat = len(head.axes) == 1 and head.axes[0].dim == 1

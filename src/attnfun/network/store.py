@@ -90,7 +90,10 @@ def revived(hint: Any, data: Json) -> Any:
 
     What a class does not refuse is not refused here; KeyError or TypeError where parts are missing or of another form.
     """
-    (choice,) = (one for one in _choices(hint) if one is not type(None)) if data is not None else (type(None),)
+    choices = _choices(hint)
+    if data is None and type(None) in choices:
+        return None
+    (choice,) = (one for one in choices if one is not type(None))
     if get_origin(choice) is tuple:
         inside = get_args(choice)
         hints = inside[:1] * len(data) if inside[1:] == (Ellipsis,) else inside

@@ -84,16 +84,15 @@ def weights_of(head: Head, tokens: Array) -> Array:
 
 def hard(head: Head, tokens: Array) -> Array:
     """(n, outputs): the value of the key with the largest logit, the limit R → ∞ away from the walls."""
-    index = []
-    for axis in head.axes:
-        queries = tokens @ axis.query.T + axis.offset
-        rows = _rows(axis)
-        parts = [
-            np.argmax(queries[start : start + rows] @ axis.slopes.T + axis.biases, axis=1)
-            for start in range(0, len(queries), rows)
-        ]
-        index.append(np.concatenate(parts))
-    return np.asarray(head.values[tuple(index)])
+    return np.asarray(head.values[tuple(strongest(axis, tokens) for axis in head.axes)])
+
+
+def strongest(axis: Axis, tokens: Array) -> NDArray[np.intp]:
+    """(n,) the key of this axis with the largest logit at each token."""
+    queries, rows = tokens @ axis.query.T + axis.offset, _rows(axis)
+    starts = range(0, len(queries), rows)
+    parts = [np.argmax(queries[start : start + rows] @ axis.slopes.T + axis.biases, axis=1) for start in starts]
+    return np.concatenate(parts)
 
 
 def alive(head: Head, peaks: tuple[Array, ...], allowed: float) -> list[NDArray[np.bool_]]:

@@ -16,11 +16,12 @@ any keys in R^r. Nothing but weights lives here; arrays are float64 and read-onl
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, wraps
 from math import prod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,8 @@ from attnfun.errors import Infeasible, InvalidRequest
 
 Array = npt.NDArray[np.float64]
 AnyArray = npt.NDArray[Any]
+K = TypeVar("K")
+V = TypeVar("V")
 
 DENSE_KEYS = 1 << 22
 """The most keys written out one by one, as the literal form needs them."""
@@ -58,6 +61,20 @@ def freeze(tree: Any) -> None:
 def rounded(array: npt.ArrayLike, dtype: str) -> Array:
     """The nearest entries that `dtype` can hold, as float64."""
     return np.asarray(array, dtype=np.float64).astype(np.dtype(dtype)).astype(np.float64)
+
+
+def once_per_dtype(make: Callable[[K, str], V]) -> Callable[[K, str], V]:
+    """`make(what, dtype)`, made once for each dtype as long as `what` lives."""
+    known: WeakKeyDictionary[K, dict[str, V]] = WeakKeyDictionary()
+
+    @wraps(make)
+    def found(what: K, dtype: str) -> V:
+        own = known.setdefault(what, {})
+        if dtype not in own:
+            own[dtype] = make(what, dtype)
+        return own[dtype]
+
+    return found
 
 
 def require_weights(arrays: Iterable[tuple[str, Array]], dtype: str) -> None:

@@ -42,7 +42,7 @@ from torch import Tensor, nn
 
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.network.head import AnyArray
-from attnfun.network.literal import ENTRY_LIMIT, LiteralHead, literal, shut_out, split_inputs
+from attnfun.network.literal import ENTRY_LIMIT, LiteralHead, literal, one_hot, shut_out, split_inputs
 from attnfun.network.network import Layer, Network
 from attnfun.network.tokens import OnTokens, TokenHead
 
@@ -178,9 +178,7 @@ class CrossAttention(Streaming):
         self.form = form
         self.step = max(1, _BLOCK // max((_padded(layer) for layer in network.layers), default=1))
         for number, names in enumerate(self.inputs):
-            embed = np.zeros((len(names), len(network.inputs)))
-            embed[range(len(names)), [network.inputs.index(name) for name in names]] = 1.0
-            self._keep(f"embed_{number}", embed)
+            self._keep(f"embed_{number}", one_hot([network.inputs.index(name) for name in names], len(network.inputs)))
         for number, layer in enumerate(network.layers):
             self._keep_layer(network, number, layer, dtype)
 
@@ -198,8 +196,7 @@ class CrossAttention(Streaming):
                 key[h, n:, -1] = shut_out(network, layer, head, dtype)
             key[h, :n, :r], key[h, :n, -1] = head.dense_keys()
             value[h, :n, : head.outputs] = head.values.reshape(-1, head.outputs)
-            for i, coordinate in enumerate(head.writes):
-                output[h, i, layer.writes.index(coordinate)] = 1.0
+            output[h, : head.outputs] = one_hot([layer.writes.index(name) for name in head.writes], len(layer.writes))
         self._keep(f"key_{number}", key)
         self._keep(f"value_{number}", value)
         self._keep(f"output_{number}", output.reshape(H * P, len(layer.writes)))

@@ -96,9 +96,9 @@ def _items(whole: Anatomy, last: int) -> tuple[dict[str, Item], dict[str, str]]:
         if rest:
             key = f"rest {layer}"
             share = sum(step.share or 0.0 for step in rest)
-            head, key = rest[0].words
+            head, unit = rest[0].words
             keys = sum(step.keys for step in rest)
-            words = (f"{len(rest)} more {head}s", f"{keys:,} {key}s, {share:.0%} of the error")
+            words = (f"{len(rest)} more {head}s", f"{keys:,} {unit}s, {share:.0%} of the error")
             items[key] = Item(key, layer, 0.5, BOX_WIDTH, lines=words)
             hidden |= {step.tag: key for step in rest}
     for k, name in enumerate(whole.outputs):

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from attnfun.diagnosis.attention import strongest
 from attnfun.language import ArrayAlgebra, run
 from attnfun.network.head import Axis, Head
 from attnfun.network.relu import ReluBlock, evaluate_block
 from attnfun.plots.anatomy import Step
 from attnfun.plots.panels import SAMPLES, elsewhere
-from attnfun.plots.sample import Array, View, axis_of, logits, softmax, strongest, thinned
+from attnfun.plots.sample import Array, View, axis_of, logits, softmax, thinned
 from attnfun.plots.style import (
     INK,
     NETWORKS,

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-MOST_LOGITS = 4_000_000
-"""The most logits computed for one picture; larger heads are drawn from a subset of their keys."""
-
 
 class Subject(Protocol):
     """What a picture needs to know of an approximant."""
@@ -142,20 +139,6 @@ def logits(axis: Axis, stream: Array, keys: NDArray[np.intp] | slice = slice(Non
 def softmax(scores: Array) -> Array:
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
     return weights / weights.sum(axis=1, keepdims=True)
-
-
-def strongest(axis: Axis, stream: Array) -> NDArray[np.intp]:
-    """(n,) the key of this axis with the largest logit at each point, keys and points in blocks."""
-    best = np.full(len(stream), -np.inf)
-    index = np.zeros(len(stream), dtype=np.intp)
-    step = max(1, MOST_LOGITS // max(1, len(stream)))
-    for start in range(0, axis.keys, step):
-        block = logits(axis, stream, slice(start, start + step))
-        here = block.argmax(axis=1)
-        value = block[np.arange(len(stream)), here]
-        index = np.where(value > best, here + start, index)
-        best = np.maximum(value, best)
-    return index
 
 
 def thinned(total: int, most: int) -> NDArray[np.intp]:

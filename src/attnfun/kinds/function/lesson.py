@@ -26,6 +26,11 @@ def lesson(given: Any, ask: Ask) -> Lesson:
         require_defined(function.graph, function.box, continuous=False)
     elif function.call is None:
         raise InvalidRequest("the target is a Python function that is not in the file; pass it as target")
+    if architecture.inputs != function.box.names or len(architecture.outputs) != len(function.outputs):
+        raise InvalidRequest(
+            f"a network from {', '.join(architecture.inputs)} to {len(architecture.outputs)} output(s) cannot learn "
+            f"{function.text[:80]} on {function.box.text}"
+        )
     if ask.start == "random":
         begun = random_network(architecture, function, ask.recipe.seed)
     elif isinstance(ask.start, Network):
@@ -34,9 +39,4 @@ def lesson(given: Any, ask: Ask) -> Lesson:
         raise ask.other_start()
     if not architecture.holds(begun.architecture):
         raise InvalidRequest("the start is not a network of the architecture that is to be trained")
-    if begun.inputs != function.box.names or len(begun.outputs) != len(function.outputs):
-        raise InvalidRequest(
-            f"a network from {', '.join(begun.inputs)} to {len(begun.outputs)} output(s) cannot learn "
-            f"{function.text[:80]} on {function.box.text}"
-        )
     return Lesson(function, FunctionProblem(architecture, function, begun))

@@ -24,7 +24,7 @@ from attnfun.learn.token_weights import (
     token_vector,
     tokens_of,
 )
-from attnfun.learn.weights import joined, power_of_two, split
+from attnfun.learn.weights import holding, joined, power_of_two, split
 from attnfun.network import TokenArchitecture
 from attnfun.network.head import Array
 
@@ -109,21 +109,11 @@ class TokenProblem(Problem):
         return self.batch(rng, min(count, max(_LEAST, self._affordable(self.probe[0], 8))), 0.0)
 
     def outputs(self, theta: Tensor, inputs: Tensor) -> Tensor:
-        free = theta if self._kept is None else torch.where(self._kept[1], theta, self._kept[0])
-        read: Tensor = self.task.read(run(self.architecture, free, inputs))
+        read: Tensor = self.task.read(run(self.architecture, holding(self.kept, theta), inputs))
         return read
 
-    @cached_property
-    def _kept(self) -> tuple[Tensor, Tensor] | None:
-        if self.kept is None:
-            return None
-        return torch.tensor(self.kept[0], dtype=getattr(torch, self.dtype)), torch.tensor(self.kept[1])
-
     def network(self, vector: Array | None) -> Tokens:
-        return self._held_at(self.start() if vector is None else vector, None if vector is None else self.kept)
-
-    def _held_at(self, vector: Array, kept: tuple[Array, Array] | None) -> Tokens:
-        whole = vector if kept is None else np.where(kept[1], vector, kept[0])
+        whole = self.start() if vector is None else holding(self.kept, vector)
         return tokens_of(self.architecture, whole, *self.units)
 
     def measure(self, network: Tokens, step: int, phase: str) -> Row:
@@ -135,7 +125,8 @@ class TokenProblem(Problem):
             error = self.task.errors(out[good], values[good]) if good.any() else np.zeros((1, 1))
             free = network
             if self.kept is not None:
-                free = self._held_at(token_vector(network, *self.units), (np.zeros(1), self.kept[1]))
+                vector = holding((np.zeros(1), self.kept[1]), token_vector(network, *self.units))
+                free = tokens_of(self.architecture, vector, *self.units)
             *norms, value = token_norms(free)
             keys = token_effective_keys(network, tokens[:_FEW])
         return Row.of(step, phase, np.where(np.isnan(error), np.inf, error), norms, value, keys)

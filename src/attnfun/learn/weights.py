@@ -37,13 +37,17 @@ class Units:
     scale: float
 
     @classmethod
+    def on(cls, box: Box, size: float) -> Units:
+        """Of a box, for outputs of this size; an interval without width counts as one of half-width 1."""
+        low, high = box.low_array, box.high_array
+        half = power_of_two(np.where(high > low, (high - low) / 2, 1.0))
+        return cls(low / 2 + high / 2, half, float(power_of_two(size or 1.0)))
+
+    @classmethod
     def of(cls, function: Function, points: Array) -> Units:
-        low, high = function.box.low_array, function.box.high_array
         with np.errstate(all="ignore"):
             values = np.abs(function.values(points))
-        finite = values[np.isfinite(values)]
-        size = float(finite.max()) if finite.size else 1.0
-        return cls(low / 2 + high / 2, power_of_two((high - low) / 2), float(power_of_two(size or 1.0)))
+        return cls.on(function.box, float(values[np.isfinite(values)].max(initial=0.0)))
 
 
 def power_of_two(size: Array | float) -> Array:
@@ -62,6 +66,17 @@ def split(shape: Shape, vector: Any) -> dict[str, Any]:
     sizes = [prod(size) for _, size in parts]
     pieces = np.split(vector, np.cumsum(sizes[:-1])) if isinstance(vector, np.ndarray) else vector.split(sizes)
     return {name: piece.reshape(size) for (name, size), piece in zip(parts, pieces, strict=True)}
+
+
+def holding(kept: tuple[Array, Any] | None, vector: Any) -> Any:
+    """A vector, NumPy's or torch's, with the held values where entries are not free; `kept` is (values, free)."""
+    if kept is None:
+        return vector
+    if isinstance(vector, np.ndarray):
+        return np.where(kept[1], vector, kept[0])
+    import torch
+
+    return torch.where(torch.tensor(kept[1]), vector, torch.tensor(kept[0], dtype=vector.dtype))
 
 
 def vector_of(network: Network, architecture: Architecture, units: Units) -> Array:

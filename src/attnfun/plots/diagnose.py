@@ -11,34 +11,19 @@ import numpy as np
 from attnfun.diagnosis import Figures, Subject
 from attnfun.diagnosis.attention import attend, softmax
 from attnfun.network.head import Array, Head
-from attnfun.plots.style import (
-    BOUND,
-    FAINT,
-    INK,
-    NETWORKS,
-    colours,
-    legend,
-    picture,
-    sheet,
-    title,
-    value_bar,
-    value_scale,
-    walls,
-    weight_curves,
-    weight_rows,
-)
+from attnfun.plots import style
 
 _LINES, _SAMPLES, _COUNT, _WALLED = 33, 801, 200, 900
 _MOST = 20_000_000  # weights computed for one panel
 
 
-@picture
+@style.picture
 def draw_diagnosis(subject: Subject, f: Figures, finding: str, about: str) -> Any:
     """Four panels for the head of these figures; `finding` is written above them."""
     head = subject.network.layers[f.layer].heads[f.place]
     assert isinstance(head, Head)
     tokens = subject.streams[f.layer]
-    figure = sheet(12.0, 8.6)
+    figure = style.sheet(12.0, 8.6)
     grid = figure.subplots(2, 2)
     flat = len(head.axes) == 1 and head.axes[0].dim == 1
     (_weights if flat else _cells)(grid[0, 0], head, tokens)
@@ -46,7 +31,7 @@ def draw_diagnosis(subject: Subject, f: Figures, finding: str, about: str) -> An
     _sweep(grid[1, 0], f)
     _norms(grid[1, 1], head)
     words = "\n".join(textwrap.wrap(finding, 150, max_lines=4, placeholder=" …"))
-    figure.suptitle(f"{about[:110]}\n{words}", x=0.01, ha="left", fontsize=9, color=INK, parse_math=False)
+    figure.suptitle(f"{about[:110]}\n{words}", x=0.01, ha="left", fontsize=9, color=style.INK, parse_math=False)
     return figure
 
 
@@ -58,11 +43,11 @@ def _weights(ax: Any, head: Head, tokens: Array) -> None:
     weights = softmax(axis, q[:, None])[0]
     if axis.keys <= _LINES:
         values = head.values[:, 0]
-        weight_curves(ax, q, weights, colours(values, value_scale(values)))
+        style.weight_curves(ax, q, weights, style.colours(values, style.value_scale(values)))
     else:
-        weight_rows(ax, q, weights)
+        style.weight_rows(ax, q, weights)
     note = f"softmax weights of {axis.keys:,} keys; coloured by value"
-    title(ax, "Attention", note, "query, over the sampled inputs")
+    style.title(ax, "Attention", note, "query, over the sampled inputs")
 
 
 def _cells(ax: Any, head: Head, tokens: Array) -> None:
@@ -87,49 +72,51 @@ def _cells(ax: Any, head: Head, tokens: Array) -> None:
         column += axis.dim
     cell = np.ravel_multi_index(tuple(index), head.grid).reshape(_COUNT, _COUNT)
     values = head.values.reshape(-1, head.outputs)[cell, 0]
-    norm = value_scale(values)
-    shade = colours(values, norm)
+    norm = style.value_scale(values)
+    shade = style.colours(values, norm)
     shade[..., :3] = 1 - (1 - shade[..., :3]) * top.reshape(_COUNT, _COUNT, 1)
     found = len(np.unique(cell))
     if found < _WALLED:
-        shade[walls(cell), :3] *= 0.75
+        shade[style.walls(cell), :3] *= 0.75
     ax.imshow(shade, extent=(x[0], x[-1], y[0], y[-1]), origin="lower", aspect="auto", interpolation="nearest")
-    value_bar(ax, norm)
+    style.value_bar(ax, norm)
     rest = f", {q.shape[1] - 2} other coordinates at their medians" if q.shape[1] > 2 else ""
     note = f"{found:,} of {head.keys:,} keys are strongest somewhere; pale: weight is shared{rest}"
-    title(ax, "Cells", note, *(f"query coordinate {k + 1}" for k in (first, second)))
+    style.title(ax, "Cells", note, *(f"query coordinate {k + 1}" for k in (first, second)))
 
 
 def _effective(ax: Any, head: Head, tokens: Array, f: Figures) -> None:
     seen = attend(head, tokens)
     low, high = float(seen.effective.min()), float(seen.effective.max())
     bins = np.linspace(low, high, 31) if high > low * (1 + 1e-9) else np.array([low * 0.9, low * 1.1])
-    ax.hist(seen.effective, bins=bins, color=NETWORKS[1], alpha=0.8)
-    ax.axvline(f.effective_mean, color=INK, lw=1.2, ls="--")
+    ax.hist(seen.effective, bins=bins, color=style.NETWORKS[1], alpha=0.8)
+    ax.axvline(f.effective_mean, color=style.INK, lw=1.2, ls="--")
     note = f"mean {f.effective_mean:.3g} of {f.keys:,}; largest weight {f.top_weight:.2f} on average"
-    title(ax, "Effective keys", note, "effective keys, exp(entropy of the weights)", "inputs")
+    style.title(ax, "Effective keys", note, "effective keys, exp(entropy of the weights)", "inputs")
 
 
 def _sweep(ax: Any, f: Figures) -> None:
+    head, mark = "Error by temperature", "keys and biases times a factor"
     if not f.sweep:
-        title(ax, "Error by temperature", "not measured: what the head is for is not known, or it has too many keys")
+        style.title(ax, head, "not measured: what the head is for is not known, or it has too many keys")
         ax.axis("off")
         return
     factors, errors = np.array(sorted(f.sweep)).T
     shown = np.isfinite(errors) & (errors > 0)
-    ax.loglog(factors[shown], errors[shown], ".-", color=NETWORKS[0], lw=1.3, label="keys and biases times a factor")
+    ax.loglog(factors[shown], errors[shown], ".-", color=style.NETWORKS[0], lw=1.3, label=mark)
     if f.error:
-        ax.plot([1.0], [f.error], "o", color=INK, ms=7, label="as it is")
-    if f.tolerance > 0 and math.isfinite(f.tolerance):
-        ax.axhline(f.tolerance, color=BOUND, ls="--", lw=1.1, label=f"allowed ({f.eps_how})")
-    if f.hard_error:
-        ax.axhline(f.hard_error, color=FAINT, ls=":", lw=1.4, label="hard look-up")
-    if f.refit_error:
-        ax.axhline(f.refit_error, color=NETWORKS[2], ls="-.", lw=1.1, label="values fitted anew")
-    legend(ax)
+        ax.plot([1.0], [f.error], "o", color=style.INK, ms=7, label="as it is")
+    for height, colour, line, name in (
+        (f.tolerance if math.isfinite(f.tolerance) else None, style.BOUND, "--", f"allowed ({f.eps_how})"),
+        (f.hard_error, style.FAINT, ":", "hard look-up"),
+        (f.refit_error, style.NETWORKS[2], "-.", "values fitted anew"),
+    ):
+        if height:
+            ax.axhline(height, color=colour, ls=line, lw=1.2, label=name)
+    style.legend(ax)
     c = "" if f.sharpness is None else f"; c = R·h² is {f.sharpness:.3g} at factor 1"
     note = f"to the left softer, to the right sharper{c}"
-    title(ax, "Error by temperature", note, "factor on keys and biases", "largest sampled error")
+    style.title(ax, head, note, "factor on keys and biases", "largest sampled error")
 
 
 def _norms(ax: Any, head: Head) -> None:
@@ -139,11 +126,11 @@ def _norms(ax: Any, head: Head) -> None:
     else:
         norms = np.concatenate([np.linalg.norm(axis.slopes @ axis.query, axis=1) for axis in head.axes])
     values = np.abs(head.values.reshape(-1, head.outputs)).max(axis=1)
-    for numbers, colour, name in ((norms, NETWORKS[1], "key norms"), (values, NETWORKS[0], "|values|")):
+    for numbers, colour, name in ((norms, style.NETWORKS[1], "key norms"), (values, style.NETWORKS[0], "|values|")):
         ranked = np.sort(numbers)[::-1]
         mark = "o-" if len(ranked) <= 60 else "-"
         ax.plot(np.linspace(0, 1, len(ranked)), ranked, mark, ms=4, color=colour, label=name)
     ax.set_yscale("log" if min(norms.max(), values.max()) > 0 else "linear")
-    legend(ax)
+    style.legend(ax)
     note = f"key norms up to {norms.max():.3g}, values up to {values.max():.3g}"
-    title(ax, "Norms", note, "share of the keys, largest first")
+    style.title(ax, "Norms", note, "share of the keys, largest first")

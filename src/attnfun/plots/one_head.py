@@ -18,23 +18,10 @@ from attnfun.diagnosis.attention import strongest
 from attnfun.language import ArrayAlgebra, run
 from attnfun.network.head import Axis, Head
 from attnfun.network.relu import ReluBlock, evaluate_block
+from attnfun.plots import style
 from attnfun.plots.anatomy import Step
 from attnfun.plots.panels import SAMPLES, elsewhere
 from attnfun.plots.sample import Array, View, axis_of, logits, softmax, thinned
-from attnfun.plots.style import (
-    INK,
-    NETWORKS,
-    colours,
-    legend,
-    scaled,
-    shortened,
-    tints,
-    title,
-    value_bar,
-    value_scale,
-    weight_curves,
-    weight_rows,
-)
 
 MOST_LINES = 33
 REACH = 7.0
@@ -122,7 +109,7 @@ def argument_lines(ax: Any, view: View, step: Step) -> None:
     shown = Head(head.name, (own,), values, head.writes)
     which = "the largest head" if len(head.axes) == 1 else f"axis 1 of {len(head.axes)} of the largest head"
     _lines(ax, line, shown, head.writes.index(step.name), f"Keys are lines: {step.tag}, {which}")
-    article, of = "the" if len(head.axes) == 1 else "an", shortened(step.function, 40)
+    article, of = "the" if len(head.axes) == 1 else "an", style.shortened(step.function, 40)
     ax.set_xlabel(f"{line.label}, {'' if line.label == 'u' else 'u '}{article} argument of {of}", parse_math=False)
 
 
@@ -133,15 +120,15 @@ def _lines(ax: Any, line: Line, head: Head, output: int, heading: str) -> None:
     envelope = logits(axis, line.stream, top)[np.arange(count), back]
     keys = thinned(axis.keys, MOST_LINES)
     values = head.values.reshape(-1, head.outputs)[:, output]
-    norm = value_scale(values)
+    norm = style.value_scale(values)
     lines = logits(axis, line.stream, keys)
-    for j, colour in enumerate(colours(values[keys], norm)):
+    for j, colour in enumerate(style.colours(values[keys], norm)):
         ax.plot(line.x, lines[:, j], color=colour, lw=1.1, alpha=0.9)
-    ax.plot(line.x, envelope, color=INK, lw=2.0, label="their maximum")
+    ax.plot(line.x, envelope, color=style.INK, lw=2.0, label="their maximum")
     low, high, walled = _window(envelope, winner)
     if axis.keys <= 400:
         smooth = np.logaddexp.reduce(logits(axis, line.stream), axis=1)
-        ax.plot(line.x, smooth, color=INK, lw=1.0, ls=(0, (1, 1.5)), label="log of the sum of their exponentials")
+        ax.plot(line.x, smooth, color=style.INK, lw=1.0, ls=(0, (1, 1.5)), label="log of the sum of their exponentials")
         high = high if walled else float(smooth.max())
     span = high - low
     ax.set_ylim(low - max(0.45 * span, REACH), high + max(0.06 * span, 0.5))
@@ -150,10 +137,10 @@ def _lines(ax: Any, line: Line, head: Head, output: int, heading: str) -> None:
     made = f"; {len(top):,} of them make{'s' if len(top) == 1 else ''} the maximum" if 4 * len(top) < count else ""
     bent = "; on a log axis lines bend" if line.scale == "log" else ""
     wall = f"; one rises to {envelope.max():.2g}" if walled else ""
-    logit = "logit" + scaled(ax.yaxis, max(abs(low), abs(high)))
-    title(ax, heading, f"k·x + b of {axis.keys:,} keys{shown}{made}{wall}{bent}", y=logit)
-    legend(ax, frameon=True, edgecolor="none", framealpha=0.8)
-    value_bar(ax, norm)
+    logit = "logit" + style.scaled(ax.yaxis, max(abs(low), abs(high)))
+    style.title(ax, heading, f"k·x + b of {axis.keys:,} keys{shown}{made}{wall}{bent}", y=logit)
+    style.legend(ax, frameon=True, edgecolor="none", framealpha=0.8)
+    style.value_bar(ax, norm)
 
 
 def _window(envelope: Array, winner: Any) -> tuple[float, float, bool]:
@@ -182,12 +169,12 @@ def attention(ax: Any, view: View, head: Head, output: int, name: str = "") -> N
     where = f", the factor of {view.network.inputs[view.line]}" if product else ""
     if axis.keys <= MOST_LINES:
         values = head.values.reshape(-1, head.outputs)[:, output]
-        tint = tints(axis.keys) if product else colours(values, value_scale(values))
-        weight_curves(ax, line.x, weights, tint, min(1.05, 1.12 * float(weights.max())))
+        tint = style.tints(axis.keys) if product else style.colours(values, style.value_scale(values))
+        style.weight_curves(ax, line.x, weights, tint, min(1.05, 1.12 * float(weights.max())))
     else:
-        weight_rows(ax, line.x[::4], weights[::4])
+        style.weight_rows(ax, line.x[::4], weights[::4])
     heading = f"Attention: {name}" if name else "Attention as the input moves"
-    title(ax, heading, f"softmax weights of {axis.keys:,} keys{where}{elsewhere(view)}")
+    style.title(ax, heading, f"softmax weights of {axis.keys:,} keys{where}{elsewhere(view)}")
     line.fit(ax)
 
 
@@ -202,9 +189,9 @@ def _attention_near(ax: Any, view: View, axis: Axis) -> None:
     keys = np.arange(max(0, centre - 200), min(axis.keys, centre + 200))
     weights = softmax(logits(axis, view.stream(X), keys))
     live = np.flatnonzero(weights.max(axis=0) > 1e-3)
-    weight_curves(ax, X[:, view.line], weights[:, live], tints(len(live)))
+    style.weight_curves(ax, X[:, view.line], weights[:, live], style.tints(len(live)))
     note = f"{len(live)} of {axis.keys:,} keys: a window in the middle of the line"
-    title(ax, "Attention as the input moves", note, view.names[0])
+    style.title(ax, "Attention as the input moves", note, view.names[0])
 
 
 MOST_DOTS = 400
@@ -226,9 +213,9 @@ def broken_line(ax: Any, view: View, step: Step) -> None:
         return hidden[:, block.writes.index(step.name)] + step.label.slope * points + step.label.offset
 
     x = np.unique(np.concatenate([np.linspace(step.low, step.high, SAMPLES), breaks[thinned(len(breaks), SAMPLES)]]))
-    ax.plot(x, height(x), color=INK, lw=1.4)
+    ax.plot(x, height(x), color=style.INK, lw=1.4)
     shown = breaks[thinned(len(breaks), MOST_DOTS)] if len(breaks) else breaks
-    ax.plot(shown, height(shown), ".", color=NETWORKS[0], ms=5 if len(shown) < 60 else 2.5)
+    ax.plot(shown, height(shown), ".", color=style.NETWORKS[0], ms=5 if len(shown) < 60 else 2.5)
     few = f" ({len(shown)} shown)" if len(shown) < len(breaks) else ""
-    note, u = f"{len(breaks):,} breakpoints{few} of {block.keys:,} units", shortened(step.function, 40)
-    title(ax, f"Where units break: {step.tag}, the largest block", note, f"u, the argument of {u}")
+    note, u = f"{len(breaks):,} breakpoints{few} of {block.keys:,} units", style.shortened(step.function, 40)
+    style.title(ax, f"Where units break: {step.tag}, the largest block", note, f"u, the argument of {u}")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from attnfun.kinds.retrieval.lookup_task import LookupTask
@@ -51,13 +49,8 @@ class LookupProblem(Problem):
         good = np.isfinite(wanted).all(axis=1)
         return self.tensors(t[good], wanted[good] / self.task.units.scale)
 
-    @cached_property
-    def _kept(self) -> tuple[Tensor, Tensor]:
-        values, free = self.task.kept
-        return torch.tensor(values, dtype=getattr(torch, self.dtype)), torch.tensor(free)
-
     def outputs(self, theta: Tensor, inputs: Tensor) -> Tensor:
-        return run(self.task.architecture, torch.where(self._kept[1], theta, self._kept[0]), inputs)
+        return run(self.task.architecture, self.task.holding(theta), inputs)
 
     def network(self, vector: Array | None) -> Network:
         if vector is None:

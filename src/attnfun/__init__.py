@@ -5,6 +5,7 @@ Public names are loaded when first used, so `import attnfun` costs next to nothi
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -127,60 +128,22 @@ __all__ = [
     "verify",
 ]
 
-_ROOMS = ("bounds", "language", "learn", "limits", "network", "parts", "plots")
-_HOMES = {
-    "attnfun.certify": "Certificate Status",
-    "attnfun.diagnosis.verb": "Diagnosis diagnose",
-    "attnfun.kinds.average.verb": "sparse_average",
-    "attnfun.kinds.average.view": "SparseAverage",
-    "attnfun.kinds.function.interpolation": "interpolation interpolation_table",
-    "attnfun.kinds.function.verb": "compile",
-    "attnfun.kinds.function.view": "Approximant",
-    "attnfun.kinds.in_context.target": "InContextTask",
-    "attnfun.kinds.in_context.verb": "in_context",
-    "attnfun.kinds.in_context.view": "InContextSolver",
-    "attnfun.kinds.lexicographic.verb": "lexicographic",
-    "attnfun.kinds.lexicographic.view": "LexicographicHead",
-    "attnfun.kinds.matching.verb": "matching",
-    "attnfun.kinds.matching.view": "Matching",
-    "attnfun.kinds.neighbours.verb": "neighbours",
-    "attnfun.kinds.neighbours.view": "Neighbours",
-    "attnfun.kinds.relation.target": "Relation",
-    "attnfun.kinds.relation.verb": "relation",
-    "attnfun.kinds.relation.view": "RelationApproximant",
-    "attnfun.kinds.retrieval.prove_bounds": "RetrievalBound retrieval_certificate",
-    "attnfun.kinds.retrieval.verb": "retrieve",
-    "attnfun.kinds.retrieval.view": "Retrieval",
-    "attnfun.kinds.sequence.target": "SequenceMap",
-    "attnfun.kinds.sequence.verb": "sequence",
-    "attnfun.kinds.sequence.view": "SequenceApproximant",
-    "attnfun.kinds.set.verb": "set_function",
-    "attnfun.kinds.set.view": "SetApproximant",
-    "attnfun.kinds.ternary.verb": "ternary",
-    "attnfun.kinds.ternary.view": "TrilinearForm",
-    "attnfun.lab.studies.report": "report",
-    "attnfun.lab.studies.runner": "reproduce",
-    "attnfun.language.domain": "Box",
-    "attnfun.learn.compare": "Comparison compare",
-    "attnfun.learn.train": "train",
-    "attnfun.limits.embedding": "EmbeddingDimension embed_dim",
-    "attnfun.limits.plan": "Plan plan",
-    "attnfun.limits.preorders.verb": "FinitePreorder PreorderReport finite_preorder preorder",
-    "attnfun.limits.score_rank": "ScoreRank rank_of",
-    "attnfun.model": "Model",
-    "attnfun.network": "Architecture TokenArchitecture",
-    "attnfun.verbs": "load verify",
-}
-"""By module, the names that stand in it."""
-_WHERE = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+@cache
+def _homes() -> dict[str, str]:
+    """By public name the module that it stands in, as the imports for type checkers above say."""
+    import ast
+
+    tree = ast.parse(__spec__.loader.get_source(__name__))  # type: ignore[union-attr]
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+    return {one.name: str(node.module) for node in found for one in node.names if one.name in __all__}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return import_module(f"attnfun.{name}")
-    if name not in _WHERE:
+    if name not in __all__:
         raise AttributeError(f"module 'attnfun' has no attribute {name!r}")
-    value = getattr(import_module(_WHERE[name]), name)
+    home = _homes()[name]
+    value = import_module(f"attnfun.{name}") if home == __name__ else getattr(import_module(home), name)
     globals()[name] = value
     return value
 

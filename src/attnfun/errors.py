@@ -26,20 +26,20 @@ class Infeasible(AttnfunError):
         self.nearest = dict(nearest) if nearest else None
 
 
-class NotPositive(Infeasible):
+class Witnessed(Infeasible):
+    """A refusal whose reason can be checked: `witness` holds it."""
+
+    def __init__(self, message: str, nearest: Mapping[str, Any] | None = None, witness: Any = None) -> None:
+        super().__init__(message, nearest)
+        self.witness = witness
+
+
+class NotPositive(Witnessed):
     """A symmetric relation is not positive semidefinite; `witness` holds points and a vector that show it."""
 
-    def __init__(self, message: str, nearest: Mapping[str, Any] | None = None, witness: Any = None) -> None:
-        super().__init__(message, nearest)
-        self.witness = witness
 
-
-class NoUtility(Infeasible):
+class NoUtility(Witnessed):
     """A preorder has no (continuous) utility; `witness` holds comparisons that show it and can be asked again."""
-
-    def __init__(self, message: str, nearest: Mapping[str, Any] | None = None, witness: Any = None) -> None:
-        super().__init__(message, nearest)
-        self.witness = witness
 
 
 class Refuted(AttnfunError):

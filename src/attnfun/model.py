@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import torch
 
 
-
 class Weights(Protocol):
     """A frozen tree of arrays (`network.store`): a Network, a TokenNetwork, or a few of them."""
 
@@ -41,15 +40,19 @@ class Weights(Protocol):
         """The shape without the weights: what `train` sets free."""
         ...
 
-    def run(self, *arrays: Any) -> Any: ...
+    @property
+    def run(self) -> Callable[..., Any]:
+        """What `Target.encode` makes of inputs → what `Target.decode` reads."""
+        ...
 
-    def to_torch(self, dtype: Any = None, **options: Any) -> Any:
+    @property
+    def to_torch(self) -> Callable[..., Any]:
         """Linear maps and softmax attention with these weights and no more."""
         ...
 
 
 T = TypeVar("T", bound=Target)
-W = TypeVar("W")
+W = TypeVar("W", bound=Weights)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,11 +73,7 @@ class Model(Generic[T, W]):
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """The target's inputs → its outputs, float64."""
         arrays, how = self.target.encode(self.weights, *inputs, **options)
-        return self.target.decode(self._weights.run(*arrays), how)
-
-    @property
-    def _weights(self) -> Any:
-        return self.weights
+        return self.target.decode(self.weights.run(*arrays), how)
 
     @property
     def kind(self) -> Kind:
@@ -82,17 +81,16 @@ class Model(Generic[T, W]):
 
     @property
     def dtype(self) -> str:
-        return str(self._weights.dtype)
+        return self.weights.dtype
 
     @property
     def cost(self) -> Cost:
-        found: Cost = self._weights.cost
-        return found
+        return self.weights.cost
 
     @property
     def architecture(self) -> Any:
         """The shape of the weights: what `train` sets free."""
-        return self._weights.architecture
+        return self.weights.architecture
 
     @property
     def trained(self) -> bool:
@@ -110,7 +108,7 @@ class Model(Generic[T, W]):
 
     def to_torch(self, dtype: Any = None, **options: Any) -> torch.nn.Module:
         """A torch module: linear maps and F.scaled_dot_product_attention(scale=1.0) with these weights and no more."""
-        module: torch.nn.Module = self._weights.to_torch(dtype, **options)
+        module: torch.nn.Module = self.weights.to_torch(dtype, **options)
         return module
 
     def save(self, path: str | os.PathLike[str]) -> None:

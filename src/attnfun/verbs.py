@@ -11,15 +11,16 @@ from typing import Any
 
 from attnfun.certify.certificate import Certificate
 from attnfun.certify.stored import read_back, story_of
-from attnfun.errors import AttnfunError, DamagedFile
-from attnfun.gate import Gate
+from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest
 from attnfun.kinds import Kind, find
+from attnfun.language.domain import Box
+from attnfun.language.mlp import input_box
 from attnfun.language.target import Target
 from attnfun.model import Model
 from attnfun.network import store
-from attnfun.network.claim import Claim
+from attnfun.network.claim import MEAN_SQUARE, Claim
 from attnfun.network.sealed import Held, Source, held
-from attnfun.search import Goal, certified, one_thread
+from attnfun.search import Goal, certified, check_request, one_thread, read_norm
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -51,20 +52,39 @@ def verify(
     is absolute; if it is not given, about the eps for which the file says it was made (its absolute value, recomputed
     for relative requests). Without either a finite bound is `bounded`, never `proved`: trained networks have no eps.
     """
-    gate = Gate(target, eps, domain, norm, dtype)
+    check_request(1.0 if eps is None else eps, "float64" if dtype is None else dtype, 0)
     _, asked, weights, meta = _read(path, ("certificate",))
     claim = Claim.of(meta)
     asked.accepts(claim.norm, claim.relative)
-    wanted, relative = gate.tolerance(claim, weights.dtype), None
-    gate.compare_domain(getattr(asked, "box", None))
-    if gate.target is not None:
-        asked = asked.against(gate.target)
+    expected = norm if norm in (None, MEAN_SQUARE) else read_norm(norm)
+    if expected is not None and expected != claim.norm:
+        raise InvalidRequest(f"the file is about {claim.norm_text}, not about {Claim(None, expected).norm_text}")
+    if dtype is not None and dtype != weights.dtype:
+        raise InvalidRequest(f"the file's network runs in {weights.dtype}, not in {dtype}")
+    if domain is not None:
+        _compare_domain(domain, getattr(asked, "box", None))
+    if target is not None:
+        asked = asked.against(target)
+    wanted, relative = claim.absolute if eps is None else float(eps), None
     with one_thread():
-        if gate.eps is None and claim.relative and claim.eps is not None:
+        if eps is None and claim.relative and claim.eps is not None:
             wanted, relative = asked.absolute(claim.eps, weights.dtype)
         name = "learned" if claim.trained else str(story_of(meta).get("construction", ""))
         goal = Goal(wanted, claim.order, relative)
         return certified(asked, weights, goal, name, progress)
+
+
+def _compare_domain(domain: Any, box: Box | None) -> None:
+    """Refuse another domain than `box`, variables in any order."""
+    if box is None:
+        raise InvalidRequest("the file is not about an expression on a box: leave domain out")
+    try:
+        given = Box.parse(domain)
+    except InvalidRequest:
+        given = input_box(domain, box.dim)  # intervals without names, as an MLP takes them
+    mine, yours = (set(zip(one.names, one.low, one.high, strict=True)) for one in (given, box))
+    if mine != yours:
+        raise InvalidRequest(f"the file is about the domain {box.text}, not about {given.text}")
 
 
 def _read(source: Source, ignore: Collection[str]) -> tuple[Kind, Target, Any, Mapping[str, Any]]:

@@ -23,7 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("language",),
     ("network",),
     ("certify",),
-    ("<core>",),  # the registry of kinds, model.py, search.py, verbs.py, gate.py: no kind is named there
+    ("<core>",),  # the registry of kinds, model.py, search.py, verbs.py: no kind is named there
     ("limits", "learn", "diagnosis", "plots", "export"),
     ("kinds",),
     ("<front>",),  # __init__, bounds: the public names
@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
-CORE = ("model", "search", "verbs", "gate")
+CORE = ("model", "search", "verbs")
 ABOVE = {"limits/plan.py", "limits/plan_tasks.py", "limits/preorders/target.py", "limits/preorders/verb.py"}
 """Verbs of `limits/` that put constructions beside their bounds: they stand above the kinds."""
 DEPENDENTS = {

@@ -60,7 +60,7 @@ def test_a_model_is_a_model_in_one_class_and_thin_views() -> None:
 
 def test_one_module_knows_the_file_format() -> None:
     written = {file for file, tree in trees().items() for call in calls(tree, "write") if "sealed" in ast.unparse(call)}
-    assert written <= {"network/store.py", "learn/checkpoint.py"}
+    assert written <= {"network/store.py", "learn/torch_fit.py"}
 
 
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.learn.weights import Units, layout, network_of, vector_of
+from attnfun.learn.weights import Units, network_of, vector_of
 from attnfun.network import Architecture, AxisShape, HeadShape, Network, evaluate
 
 SHAPES = [
@@ -28,7 +28,7 @@ SHAPES = [
 
 
 def filled(shape: Architecture, seed: int) -> Network:
-    size = sum(int(np.prod(part)) for _, part in layout(shape))
+    size = sum(int(np.prod(part)) for _, part in shape.layout())
     vector = np.random.default_rng(seed).standard_normal(size)
     box = af.Box.parse({name: (-1, 1) for name in shape.inputs})
     return network_of(shape, vector, box, Units(np.zeros(len(shape.inputs)), np.ones(len(shape.inputs)), 1.0))
@@ -39,7 +39,9 @@ def test_networks_of_equal_shape_have_equal_architectures(shape: Architecture) -
     assert filled(shape, 0).architecture == filled(shape, 1).architecture == shape
     assert hash(filled(shape, 0).architecture) == hash(shape)
     assert Architecture.from_json(json.loads(json.dumps(shape.to_json()))) == shape
-    assert shape.free_weights == sum(int(np.prod(part)) for _, part in layout(shape))
+    axes = sum(a.dim * (len(a.reads) + 1) + a.keys * (a.dim + 1) for head in shape.heads for a in head.axes)
+    values = sum(head.keys * len(head.writes) for head in shape.heads)
+    assert shape.free_weights == axes + values + len(shape.outputs) * (len(shape.readout) + 1)
     assert shape.dense().dense() == shape.dense()
     assert shape.dense().holds(shape) and shape.holds(shape)
     assert shape == shape.dense() or not shape.holds(shape.dense())

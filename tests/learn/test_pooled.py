@@ -18,7 +18,7 @@ SHAPE = TokenArchitecture.plain(("a", "b", "c", "d"), ("f",), layers=2, heads=2,
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_it_learns_and_the_same_seed_gives_the_same_bits(shared: bool) -> None:
-    from attnfun.learn.pooled import fit_sample
+    from attnfun.learn import fit_sample
 
     def error(steps: int, seed: int) -> float:
         network = fit_sample(SHAPE, TOKENS, VALUES, steps=steps, seed=seed, lr=1e-2, shared=shared)
@@ -29,7 +29,7 @@ def test_it_learns_and_the_same_seed_gives_the_same_bits(shared: bool) -> None:
 
 
 def test_layers_that_share_weights_are_equal() -> None:
-    from attnfun.learn.pooled import fit_sample
+    from attnfun.learn import fit_sample
 
     for shared in (False, True):
         network = fit_sample(SHAPE, TOKENS, VALUES, steps=5, seed=0, shared=shared)
@@ -41,7 +41,7 @@ def test_layers_that_share_weights_are_equal() -> None:
 def test_layers_of_two_shapes_cannot_share() -> None:
     from dataclasses import replace
 
-    from attnfun.learn.pooled import fit_sample
+    from attnfun.learn import fit_sample
 
     other = replace(SHAPE, layers=(SHAPE.layers[0], replace(SHAPE.layers[1], heads=SHAPE.layers[1].heads[:1])))
     with pytest.raises(InvalidRequest, match="one shape"):

@@ -233,7 +233,7 @@ def test_a_black_box_is_trained_but_not_from_its_file_alone(tmp_path: Path) -> N
 @pytest.mark.parametrize("realise", ["attention", "mlp"])
 def test_torch_trains_the_network_that_numpy_evaluates(realise: str) -> None:
     """Several layers, several heads: what is trained is what is returned, in torch's own module too."""
-    from attnfun.learn.torch_run import run
+    from attnfun.learn.torch_function import run
     from attnfun.learn.weights import Units, vector_of
 
     net = af.compile("exp(x)*sin(y)", "x=-1:1;y=2:3", 0.1, method="compose", realise=realise)

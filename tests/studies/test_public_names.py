@@ -60,7 +60,7 @@ def test_the_laboratory_imports_public_names_only(path: Path) -> None:
         "def f():\n    from attnfun.kinds.relation import rank",
         "from ..kinds import relation",
         "import attnfun as af\naf.certify.prove",
-        "import attnfun as af\naf.learn.torch_run",
+        "import attnfun as af\naf.learn.torch_fit",
         "import importlib\nimportlib.import_module('attnfun.verbs')",
         "from importlib import import_module\nimport_module(f'attnfun.kinds.{name}')",
     ],

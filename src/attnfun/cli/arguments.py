@@ -156,7 +156,7 @@ def read_table(path: str, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
 def picture_path(png: str | None, beside: str | None) -> str | None:
     """Where `--png` draws: the path given, or the network's own name with .png; refused where nothing can draw."""
     if png is not None:
-        from attnfun.plots.needed import require_matplotlib
+        from attnfun.plots.style import require_matplotlib
 
         require_matplotlib()
     return str(Path(beside or "attnfun").with_suffix(".png")) if png == "" else png

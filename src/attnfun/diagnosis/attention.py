@@ -2,12 +2,13 @@
 
 The weights of a product head are products over its axes, so entropies add up and largest weights multiply, and no more
 than one axis is ever looked at: (points, keys of the axis) numbers at a time.
+Also the same head at another temperature, or with other values.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,16 +84,15 @@ def weights_of(head: Head, tokens: Array) -> Array:
 
 def hard(head: Head, tokens: Array) -> Array:
     """(n, outputs): the value of the key with the largest logit, the limit R → ∞ away from the walls."""
-    index = []
-    for axis in head.axes:
-        queries = tokens @ axis.query.T + axis.offset
-        rows = _rows(axis)
-        parts = [
-            np.argmax(queries[start : start + rows] @ axis.slopes.T + axis.biases, axis=1)
-            for start in range(0, len(queries), rows)
-        ]
-        index.append(np.concatenate(parts))
-    return np.asarray(head.values[tuple(index)])
+    return np.asarray(head.values[tuple(strongest(axis, tokens) for axis in head.axes)])
+
+
+def strongest(axis: Axis, tokens: Array) -> NDArray[np.intp]:
+    """(n,) the key of this axis with the largest logit at each token."""
+    queries, rows = tokens @ axis.query.T + axis.offset, _rows(axis)
+    starts = range(0, len(queries), rows)
+    parts = [np.argmax(queries[start : start + rows] @ axis.slopes.T + axis.biases, axis=1) for start in starts]
+    return np.concatenate(parts)
 
 
 def alive(head: Head, peaks: tuple[Array, ...], allowed: float) -> list[NDArray[np.bool_]]:
@@ -134,3 +134,20 @@ def _peaks(axis: Axis, low: Array, high: Array) -> Array:
 
 def _rows(axis: Axis) -> int:
     return max(1, _AT_ONCE // axis.keys)
+
+
+RIDGES = (1e-13, 1e-10, 1e-7)
+"""Shares of the trace that are added to the diagonal: more of it keeps values small and fits less."""
+
+
+def scaled_head(head: Head, factor: float) -> Head:
+    """Keys and biases times `factor`: the same cells, R times as much."""
+    axes = tuple(replace(axis, slopes=axis.slopes * factor, biases=axis.biases * factor) for axis in head.axes)
+    return replace(head, axes=axes)
+
+
+def fit(weights: Array, wanted: Array, ridge: float) -> Array:
+    """Values by least squares, tamed in the directions that the weights hardly reach."""
+    gram = weights.T @ weights
+    gram[np.diag_indices_from(gram)] += ridge * np.trace(gram)
+    return np.asarray(np.linalg.solve(gram, weights.T @ wanted))

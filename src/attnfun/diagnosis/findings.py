@@ -21,6 +21,7 @@ range), "warning" where the stand-in is missed, "note" else.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -87,6 +88,10 @@ def findings(f: Figures) -> tuple[Finding, ...]:
     found += [one for one in (_dead(f), _redundant(f)) if one is not None]
     if not grave:
         found.insert(0, _healthy(f))
+    return gravest_first(found)
+
+
+def gravest_first(found: Iterable[Finding]) -> tuple[Finding, ...]:
     order = ("serious", "warning", "healthy", "note")
     return tuple(sorted(found, key=lambda one: order.index(one.severity)))
 

@@ -27,7 +27,6 @@ from attnfun.files import require_regular
 from attnfun.language.domain import Box
 from attnfun.language.mlp import read_tensors
 from attnfun.network import Axis, Head, Layer, Network
-from attnfun.network.head import Array
 
 _KNOWN = {"K", "V", "b", "bias", "W_Q", "b_Q", "beta"}
 
@@ -73,21 +72,12 @@ def foreign_head(path: str | os.PathLike[str], box: Box) -> Network:
         raise InvalidRequest(f"{where}: beta must be one number, not {len(beta)}")
     if query.shape[1] != box.dim:
         raise InvalidRequest(f"{where}: the head reads {query.shape[1]} numbers, the domain has {box.dim} variables")
-    return _network(Axis(query, offset, K * beta[0], bias * beta[0]), V, box)
-
-
-def _network(axis: Axis, values: Array, box: Box) -> Network:
-    p = values.shape[1]
+    p = V.shape[1]
     outputs = ("f",) if p == 1 else tuple(f"f{k + 1}" for k in range(p))
-    head = Head("head", (axis,), values, tuple(f"value of {o}" for o in outputs))
+    axis = Axis(query, offset, K * beta[0], bias * beta[0])
+    head = Head("head", (axis,), V, tuple(f"value of {o}" for o in outputs))
+    readout, ends = np.eye(p, box.dim + p, box.dim), (box.low_array, box.high_array)
     try:
-        return Network(
-            box.names,
-            (Layer((head,)),),
-            np.hstack([np.zeros((p, box.dim)), np.eye(p)]),
-            np.zeros(p),
-            outputs,
-            (box.low_array, box.high_array),
-        )
+        return Network(box.names, (Layer((head,)),), readout, np.zeros(p), outputs, ends)
     except InvalidRequest as why:
         raise DamagedFile(str(why)) from None

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnfun.diagnosis.subject import Subject, columns, finish, others
-from attnfun.language import ArrayAlgebra, run
 from attnfun.network import Head, Network
 from attnfun.network.evaluate import evaluate_head
 from attnfun.network.head import Array
@@ -51,32 +50,10 @@ class Judge:
         return worst(self.outputs(out), self.truth) / self.gain
 
 
-def ideal(subject: Subject) -> Array | None:
-    """The last stream as the labels say it: (n, coordinates), or None where a coordinate has no label."""
-    network, labels = subject.network, subject.network.labels
-    if labels is None:
-        return None
-    known = {label.name: label for label in labels.coordinates}
-    names = network.coordinates[len(network.inputs) :]
-    if not all(name in known for name in names):
-        return None
-    env = {name: subject.X[:, k] for k, name in enumerate(network.inputs)}
-    nodes = tuple(index for name in names for index in (known[name].phi, known[name].argument))
-    with np.errstate(all="ignore"):
-        found = run(labels.program.reachable(nodes), ArrayAlgebra(), env)
-    out = [subject.X[:, k] for k in range(subject.X.shape[1])]
-    for name, phi, u in zip(names, found[::2], found[1::2], strict=True):
-        column = np.asarray(phi - known[name].slope * np.asarray(u) - known[name].offset, dtype=np.float64)
-        out.append(np.broadcast_to(column, (len(subject.X),)))
-    stream = np.stack(out, axis=1)
-    return stream if np.isfinite(stream).all() else None
-
-
-def judge(subject: Subject, depth: int, place: int, final: Array, labelled: bool) -> Judge:
-    """The judge of one head: `final` the stream after the last layer at subject.X, as it is or (`labelled`) as it
-    should be.
-    """
-    network = subject.network
+def judge(subject: Subject, depth: int, place: int) -> Judge:
+    """The judge of one head, by the stream after the last layer as it should be, or without labels as it is."""
+    network, labelled = subject.exact, subject.ideal is not None
+    final = subject.streams[-1] if subject.ideal is None else subject.ideal
     layer = network.layers[depth]
     head = layer.heads[place]
     assert isinstance(head, Head)
@@ -99,7 +76,7 @@ def judge(subject: Subject, depth: int, place: int, final: Array, labelled: bool
     wanted = final[:, own] - rest[:, where] if labelled else None
     truth = None if wanted is None else outputs(wanted)
     if not labelled and subject.target is not None:
-        truth = _values(subject.target, subject.X)
+        truth = values_of(subject.target, subject.X)
         reads = network.readout[:, own]
         if depth == len(network.layers) - 1 and np.linalg.matrix_rank(reads) == len(own):
             missing = truth - outputs(np.zeros((len(tokens), len(own))))
@@ -111,7 +88,7 @@ def tolerance(subject: Subject, outputs: Array) -> tuple[float, str]:
     """(eps, how it was had)."""
     if subject.eps is not None:
         return subject.eps, "asked"
-    shown = outputs if subject.target is None else _values(subject.target, subject.X)
+    shown = outputs if subject.target is None else values_of(subject.target, subject.X)
     finite = np.where(np.isfinite(shown), shown, np.nan)
     span = float(np.nan_to_num(np.nanmax(finite, axis=0) - np.nanmin(finite, axis=0)).max())
     size = float(np.nan_to_num(np.abs(finite)).max())
@@ -124,7 +101,7 @@ def tolerance(subject: Subject, outputs: Array) -> tuple[float, str]:
     return STAND_IN * (span or size or 1.0), "1 % of the range"
 
 
-def _values(target: Callable[[Array], Array], X: Array) -> Array:
+def values_of(target: Callable[[Array], Array], X: Array) -> Array:
     with np.errstate(all="ignore"):
         return np.asarray(target(X), dtype=np.float64).reshape(len(X), -1)
 

@@ -8,13 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnfun.diagnosis.attention import Attention, alive, attend, hard, weights_of
-from attnfun.diagnosis.judge import Judge, ideal, judge, soft, tolerance, worst
+from attnfun.diagnosis.attention import RIDGES, Attention, alive, attend, fit, hard, scaled_head, weights_of
+from attnfun.diagnosis.judge import Judge, judge, soft, tolerance, worst
 from attnfun.diagnosis.keys import axis_cells, doubled
 from attnfun.diagnosis.record import AxisCells, Figures
 from attnfun.diagnosis.rounding import DTYPES, Dtype, extended, in_dtype
-from attnfun.diagnosis.scaling import RIDGES, fit, scaled_head
-from attnfun.diagnosis.subject import Subject, tokens_of
+from attnfun.diagnosis.subject import Subject
 from attnfun.network import Axis, Head
 from attnfun.network.evaluate import evaluate
 from attnfun.network.head import Array
@@ -31,23 +30,18 @@ def measure(
     subject: Subject, dtype: str | None = None, progress: Callable[[str, float], None] | None = None
 ) -> list[Figures]:
     """The figures of every attention head, layer by layer."""
-    exact = replace(subject, network=replace(subject.network, dtype="float64"))
-    network = exact.network
-    streams = tokens_of(network, subject.X)
+    network, kind = subject.exact, DTYPES[dtype or subject.network.dtype]
     eps, how = tolerance(subject, np.asarray(evaluate(network, subject.X), dtype=np.float64))
-    kind = DTYPES[dtype or subject.network.dtype]
-    right = ideal(exact)
-    found, total, done = [], len(network.heads), 0
+    found = list[Figures]()
     for depth, layer in enumerate(network.layers):
         for place, head in enumerate(layer.attention):
             if subject.picks and head.name not in subject.picks:
                 continue
             if progress is not None:
-                progress(head.name, done / total)
-            verdict = judge(exact, depth, place, streams[-1] if right is None else right, right is not None)
-            found.append(_figures(exact, head, depth, place, verdict, streams[depth], eps, how, kind))
-            done += 1
-    return _rivals(found, [network.layers[f.layer].heads[f.place].writes for f in found], right is not None)
+                progress(head.name, len(found) / len(network.heads))
+            found.append(_figures(subject, depth, place, eps, how, kind))
+    writes = [network.layers[f.layer].heads[f.place].writes for f in found]
+    return _rivals(found, writes, subject.ideal is not None)
 
 
 def _rivals(found: list[Figures], writes: list[tuple[str, ...]], labelled: bool) -> list[Figures]:
@@ -64,22 +58,12 @@ def _rivals(found: list[Figures], writes: list[tuple[str, ...]], labelled: bool)
     return out
 
 
-def _figures(
-    subject: Subject,
-    head: Head,
-    depth: int,
-    place: int,
-    verdict: Judge,
-    tokens: Array,
-    eps: float,
-    how: str,
-    dtype: Dtype,
-) -> Figures:
+def _figures(subject: Subject, depth: int, place: int, eps: float, how: str, dtype: Dtype) -> Figures:
+    head, tokens = subject.exact.layers[depth].attention[place], subject.streams[depth]
+    verdict = judge(subject, depth, place)
     queries = tuple(tokens @ axis.query.T + axis.offset for axis in head.axes)
     slopes = [_axis_slope(subject, head, axis, depth, verdict) for axis in head.axes]
-    cells = tuple(
-        axis_cells(axis, q, slope) for axis, q, slope in zip(head.axes, queries, (s for s, _ in slopes), strict=True)
-    )
+    cells = tuple(axis_cells(axis, q, slope) for axis, q, (slope, _) in zip(head.axes, queries, slopes, strict=True))
     seen = attend(head, tokens)
     output = soft(head, tokens)
     allowed = eps / verdict.gain if verdict.gain > 0 else math.inf
@@ -254,7 +238,7 @@ def _axis_slope(subject: Subject, head: Head, axis: Axis, depth: int, verdict: J
     The target's own bound where the head alone makes each output (one number each); else sampled, where what is wanted
     is a function of this query alone; else None.
     """
-    network, d = subject.network, len(subject.network.inputs)
+    network, d = subject.exact, len(subject.network.inputs)
     reads = network.readout[:, d:]
     alone = len(network.heads) == 1 and not network.readout[:, :d].any() and reads.shape[0] == reads.shape[1]
     if alone and subject.slopes is not None and np.array_equal(reads, np.diag(np.diag(reads))) and reads.any():

@@ -7,12 +7,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.diagnosis.attention import alive, attend, weights_of
+from attnfun.diagnosis.attention import RIDGES, alive, attend, fit, scaled_head, weights_of
 from attnfun.diagnosis.findings import Mend
-from attnfun.diagnosis.judge import ideal, judge
+from attnfun.diagnosis.judge import judge
 from attnfun.diagnosis.record import Figures
-from attnfun.diagnosis.scaling import RIDGES, fit, scaled_head
-from attnfun.diagnosis.subject import Subject, tokens_of
+from attnfun.diagnosis.subject import Subject
 from attnfun.errors import InvalidRequest
 from attnfun.network import Head, Network
 from attnfun.network.head import Axis, rounded
@@ -61,19 +60,15 @@ def mended(subject: Subject, f: Figures, mend: Mend) -> Network:
     head = _head(network, f.layer, f.place)
     if mend.action == "scale" and mend.factor is not None:
         return scaled(network, f.layer, f.place, mend.factor)
-    exact = replace(subject, network=replace(network, dtype="float64"))
-    streams = tokens_of(exact.network, subject.X)
     if mend.action == "refit":
-        factor = mend.factor or 1.0
-        right = ideal(exact)
-        verdict = judge(exact, f.layer, f.place, streams[-1] if right is None else right, right is not None)
+        verdict = judge(subject, f.layer, f.place)
         if verdict.wanted is None:
             raise InvalidRequest("it is not known what this head should write: its values cannot be fitted")
-        new = scaled_head(head, factor)
+        new = scaled_head(head, mend.factor or 1.0)
         values = fit(weights_of(new, verdict.tokens), verdict.wanted, f.refit_ridge or RIDGES[0])
         return replaced(network, f.layer, f.place, replace(new, values=values.reshape(head.values.shape)))
     if mend.action == "drop":
-        for number, live in enumerate(alive(head, attend(head, streams[f.layer]).peaks, f.tolerance)):
+        for number, live in enumerate(alive(head, attend(head, subject.streams[f.layer]).peaks, f.tolerance)):
             network = dropped(network, f.layer, f.place, number, live)
         return network
     raise InvalidRequest(f"the mend {mend.action!r} is not one that is done to the weights: {mend.words}")

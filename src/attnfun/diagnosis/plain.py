@@ -26,23 +26,36 @@ def looked_at(
     """(about, subjects, remarks) of a network that is for a function, or of which nothing is known but its box."""
     box = what if isinstance(what, Box) else what.box
     about = f"a network on {box.text}" if isinstance(what, Box) else f"{what.text[:120]}  on  {box.text}"
-    return about, *_plain(network, what, eps, norm)
+    if network.inputs != box.names:
+        raise InvalidRequest(f"the network reads {', '.join(network.inputs)}, the domain has {', '.join(box.names)}")
+    if network.is_mlp:
+        return about, [], ["It is an MLP: its nonlinearities are ReLU units, and nothing in it attends."]
+    if not network.heads:
+        return about, [], ["The target is affine: the residual stream carries it, and there is no head to look at."]
+    X = _inputs(box, network, norm)
+    if isinstance(what, Box):
+        return about, [Subject("", network, X, eps=eps, norm=norm)], []
+    if len(what.outputs) != len(network.outputs):
+        raise InvalidRequest(f"the target has {len(what.outputs)} outputs, the network {len(network.outputs)}")
+    known = what.graph is not None or what.call is not None
+    slopes, how = _slopes(what)
+    subject = Subject("", network, X, what.values if known else None, slopes, how, eps, norm)
+    missing = [] if known else ["The target is a Python function that is not in the file: give it as target."]
+    return about, [subject], missing
 
 
 def of_another(network: Network, target: Any, box: Box) -> tuple[Network, Function]:
     """The network without labels, which are those of another target, and the function it is to be judged by."""
-    return replace(network, labels=None), _function(target, box)
-
-
-def _function(target: Any, box: Box) -> Function:
     if target is None:
         raise InvalidRequest("the target is a Python function that is not in the file; pass it as target")
-    if callable(target) and not isinstance(target, Function):
-        try:
-            return Function.read(target, box)
-        except InvalidRequest:  # untraceable: nothing is proved here, so no declared constant is needed
-            return Function.read(target, box, lipschitz=math.sqrt(np.finfo(np.float64).max))
-    return Function.read(target, box)
+    try:
+        function = Function.read(target, box)
+    except InvalidRequest:
+        if not callable(target) or isinstance(target, Function):
+            raise
+        # Untraceable: nothing is proved here, so no declared constant is needed.
+        function = Function.read(target, box, lipschitz=math.sqrt(np.finfo(np.float64).max))
+    return replace(network, labels=None), function
 
 
 def _inputs(box: Box, network: Network, norm: float = math.inf) -> Array:
@@ -52,25 +65,6 @@ def _inputs(box: Box, network: Network, norm: float = math.inf) -> Array:
         return box.sample(2 * count, rng)
     X = box.probe(count, rng)
     return X if box.dim > 1 else np.concatenate([X, np.linspace(box.low[0], box.high[0], GRID)[:, None]])
-
-
-def _plain(network: Network, what: Function | Box, eps: float | None, norm: float) -> tuple[list[Subject], list[str]]:
-    box = what.box if isinstance(what, Function) else what
-    if network.inputs != box.names:
-        raise InvalidRequest(f"the network reads {', '.join(network.inputs)}, the domain has {', '.join(box.names)}")
-    if network.is_mlp:
-        return [], ["It is an MLP: its nonlinearities are ReLU units, and nothing in it attends."]
-    if not network.heads:
-        return [], ["The target is affine: the residual stream carries it, and there is no head to look at."]
-    X = _inputs(box, network, norm)
-    if isinstance(what, Box):
-        return [Subject("", network, X, eps=eps, norm=norm)], []
-    if len(what.outputs) != len(network.outputs):
-        raise InvalidRequest(f"the target has {len(what.outputs)} outputs, the network {len(network.outputs)}")
-    known = what.graph is not None or what.call is not None
-    slopes, how = _slopes(what)
-    subject = Subject("", network, X, what.values if known else None, slopes, how, eps, norm)
-    return [subject], [] if known else ["The target is a Python function that is not in the file: give it as target."]
 
 
 def _slopes(function: Function) -> tuple[Array | None, str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from attnfun.network import Head, Network
+from attnfun.language import ArrayAlgebra, run
+from attnfun.network import Head, Network, ReluBlock
 from attnfun.network.evaluate import evaluate, evaluate_head, stream
 from attnfun.network.head import Array
 from attnfun.network.network import Layer
@@ -33,19 +35,44 @@ class Subject:
     norm: float = math.inf
     picks: frozenset[str] = frozenset()
 
+    @cached_property
+    def exact(self) -> Network:
+        """The network in float64."""
+        return replace(self.network, dtype="float64")
+
+    @cached_property
+    def streams(self) -> list[Array]:
+        """The stream at X before each layer, then the last one, in float64."""
+        final = np.asarray(stream(self.exact, self.X), dtype=np.float64)
+        return [*(final[:, : layer.width] for layer in self.network.layers), final]
+
+    @cached_property
+    def ideal(self) -> Array | None:
+        """The last stream as the labels say it: (n, coordinates), or None where a coordinate has no label."""
+        network, labels = self.network, self.network.labels
+        if labels is None:
+            return None
+        known = {label.name: label for label in labels.coordinates}
+        names = network.coordinates[len(network.inputs) :]
+        if not all(name in known for name in names):
+            return None
+        env = {name: self.X[:, k] for k, name in enumerate(network.inputs)}
+        nodes = tuple(index for name in names for index in (known[name].phi, known[name].argument))
+        with np.errstate(all="ignore"):
+            found = run(labels.program.reachable(nodes), ArrayAlgebra(), env)
+        out = [self.X[:, k] for k in range(self.X.shape[1])]
+        for name, phi, u in zip(names, found[::2], found[1::2], strict=True):
+            column = np.asarray(phi - known[name].slope * np.asarray(u) - known[name].offset, dtype=np.float64)
+            out.append(np.broadcast_to(column, (len(self.X),)))
+        final = np.stack(out, axis=1)
+        return final if np.isfinite(final).all() else None
+
     def size(self, errors: Array) -> float:
         """Errors at the points of X in the norm that was asked: the largest, or the p-th mean."""
         top = float(errors.max())
         if math.isinf(self.norm) or not 0 < top < math.inf:
             return top
         return top * float(np.mean((errors / top) ** self.norm) ** (1 / self.norm))
-
-
-def tokens_of(network: Network, X: Array) -> list[Array]:
-    """The stream before each layer, then the last one."""
-    final = np.asarray(stream(network, X), dtype=np.float64)
-    widths = [layer.width for layer in network.layers] + [final.shape[1]]
-    return [final[:, :width] for width in widths]
 
 
 def finish(network: Network, depth: int, after: Array) -> Array:
@@ -63,15 +90,13 @@ def finish(network: Network, depth: int, after: Array) -> Array:
 
 def others(layer: Layer, place: int, tokens: Array) -> Array:
     """(n, new coordinates) of the layer without what the head at `place` writes."""
-    where = {name: index for index, name in enumerate(layer.writes)}
-    new = np.zeros((len(tokens), len(where)))
+    new = np.zeros((len(tokens), len(layer.writes)))
     for number, head in enumerate(layer.heads):
         if number != place:
-            new[:, [where[name] for name in head.writes]] += evaluate_head(head, tokens)
+            new[:, columns(layer, head)] += evaluate_head(head, tokens)
     return new
 
 
-def columns(layer: Layer, head: Head) -> list[int]:
+def columns(layer: Layer, head: Head | ReluBlock) -> list[int]:
     """Where the head writes among the layer's new coordinates."""
-    where = {name: index for index, name in enumerate(layer.writes)}
-    return [where[name] for name in head.writes]
+    return [layer.writes.index(name) for name in head.writes]

@@ -25,8 +25,8 @@ from attnfun.diagnosis import (
     measure,
     mended,
 )
-from attnfun.diagnosis.findings import GRAVE
-from attnfun.diagnosis.judge import worst
+from attnfun.diagnosis.findings import GRAVE, gravest_first
+from attnfun.diagnosis.judge import values_of, worst
 from attnfun.diagnosis.plain import looked_at, of_another
 from attnfun.errors import InvalidRequest
 from attnfun.language.domain import Box
@@ -73,18 +73,16 @@ class Diagnosis:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """All findings, the gravest first."""
-        order = ("serious", "warning", "healthy", "note")
-        every = [one for head in self.heads for one in head.findings]
-        return tuple(sorted(every, key=lambda one: order.index(one.severity)))
+        return gravest_first(one for head in self.heads for one in head.findings)
 
     @property
     def serious(self) -> bool:
         return any(one.severity == "serious" for one in self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        own: dict[str, Any] = {"about": self.about, "dtype": self.dtype, "points": self.points, "error": self.error}
-        own |= {"eps": self.eps, "serious": self.serious, "remarks": list(self.remarks)}
-        return own | {"heads": [head.to_json() for head in self.heads]}
+        names = ("about", "dtype", "points", "error", "eps", "serious")
+        own: dict[str, Any] = {name: getattr(self, name) for name in names}
+        return own | {"remarks": list(self.remarks), "heads": [head.to_json() for head in self.heads]}
 
     def __str__(self) -> str:
         lines = [self.about]
@@ -168,8 +166,8 @@ def _error(subject: Subject) -> float | None:
     if subject.target is None:
         return None
     with np.errstate(all="ignore"):
-        truth = np.asarray(subject.target(subject.X), dtype=np.float64).reshape(len(subject.X), -1)
-        return subject.size(worst(evaluate(subject.network, subject.X).astype(np.float64), truth))
+        found = evaluate(subject.network, subject.X).astype(np.float64)
+        return subject.size(worst(found, values_of(subject.target, subject.X)))
 
 
 def _subjects(given: Any, box: Box | None, target: Any, eps: float | None) -> tuple[str, list[Subject], list[str]]:

@@ -13,7 +13,7 @@ import math
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -25,17 +25,11 @@ FORMATS = ("torch", "onnx")
 BATCHES = (1, 2, 257)
 
 
-class Subject(Protocol):
-    """What is exported: anything with a network and its certificate."""
+def export(approximant: Any, path: str | Path, to: str = "torch", dtype: str | None = None) -> dict[str, Any]:
+    """Write `approximant` to `path` for the runtime `to`; returns what was written and how far it is off.
 
-    @property
-    def network(self) -> Network: ...
-    @property
-    def certificate(self) -> Any: ...
-
-
-def export(approximant: Subject, path: str | Path, to: str = "torch", dtype: str | None = None) -> dict[str, Any]:
-    """Write `approximant` to `path` for the runtime `to`; returns what was written and how far it is off."""
+    It is anything with a `network` and its `certificate`.
+    """
     if to not in FORMATS:
         raise InvalidRequest(f"export to {to!r}: known formats are {', '.join(FORMATS)}")
     if to == "onnx":
@@ -49,15 +43,14 @@ def export(approximant: Subject, path: str | Path, to: str = "torch", dtype: str
     return _write_program(approximant, Path(path), dtype or approximant.network.dtype)
 
 
-def _write_program(approximant: Subject, path: Path, dtype: str) -> dict[str, Any]:
+def _write_program(approximant: Any, path: Path, dtype: str) -> dict[str, Any]:
     import torch
 
     from attnfun.network.torch_form import to_torch
 
     network = approximant.network
     kind = getattr(torch, dtype)
-    whole = _unblocked_relu if network.is_mlp else _unblocked
-    module = whole(to_torch(network, dtype=kind))
+    module = _unblocked(to_torch(network, dtype=kind))
     example = torch.tensor(_points(network, 3), dtype=kind)
     with torch.no_grad():
         program = torch.export.export(module, (example,), dynamic_shapes=({0: torch.export.Dim("batch", min=1)},))
@@ -86,44 +79,18 @@ def _write_program(approximant: Subject, path: Path, dtype: str) -> dict[str, An
     }
 
 
-def _unblocked(attention: Any) -> Any:
-    """The cross form's forward with the whole batch at once: taking points in blocks, as the module does, would fix the
-    batch size in the program. Reads the module's buffers by the names its docstring gives them."""
-    import torch
-    import torch.nn.functional as F
-
-    class Program(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            for name, buffer in attention.named_buffers():
-                self.register_buffer(name, buffer)
-
-        def forward(self, points: torch.Tensor) -> torch.Tensor:
-            stream = points @ self.embed_0
-            for layer, heads in enumerate(attention.heads):
-                part = {name: self.get_buffer(f"{name}_{layer}") for name in ("query", "key", "value", "output")}
-                query = stream @ part["query"] + self.get_buffer(f"query_bias_{layer}")
-                query = query.reshape(points.shape[0], heads, -1).transpose(0, 1)
-                out = F.scaled_dot_product_attention(query[None], part["key"][None], part["value"][None], scale=1.0)[0]
-                new = out.transpose(0, 1).reshape(points.shape[0], -1) @ part["output"]
-                stream = torch.cat([stream, new], dim=1)
-            result = stream @ self.readout + self.readout_bias
-            return result.squeeze(-1) if result.shape[-1] == 1 else result
-
-    return Program().eval()
-
-
-def _unblocked_relu(mlp: Any) -> Any:
-    """The same of an MLP's module."""
+def _unblocked(whole: Any) -> Any:
+    """The module's forward with the whole batch at once: taking points in blocks, as it does itself, would fix the
+    batch size in the program."""
     import torch
 
     class Program(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.mlp = mlp
+            self.whole = whole
 
         def forward(self, points: torch.Tensor) -> torch.Tensor:
-            result = self.mlp.block(points)
+            result = self.whole.block(self.whole.embedded(points))
             return result.squeeze(-1) if result.shape[-1] == 1 else result
 
     return Program().eval()
@@ -138,7 +105,7 @@ def _points(network: Network, count: int) -> np.ndarray[Any, np.dtype[np.float64
     return X
 
 
-def _compare(approximant: Subject, program: Any, dtype: str) -> tuple[float, float]:
+def _compare(approximant: Any, program: Any, dtype: str) -> tuple[float, float]:
     """(largest difference between program and NumPy reference, what rounding allows).
 
     In the network's own dtype both lie within the certificate's rounding part of the same real number; where rounding

@@ -5,11 +5,11 @@ from __future__ import annotations
 from attnfun.learn.descend import descend, generator, one_torch_thread, polished, require_torch
 from attnfun.learn.fit import Fit, Progress
 from attnfun.learn.measure import Measured, measured
-from attnfun.learn.pooled import fit_sample
 from attnfun.learn.probe import Row, effective_keys, errors, key_norms, measure, probe_points
 from attnfun.learn.recipe import Recipe
 from attnfun.learn.sampled import SampledTask
-from attnfun.learn.start import random_network
+from attnfun.learn.token_weights import fit_sample
+from attnfun.learn.weights import random_network
 
 __all__ = [
     "Fit",

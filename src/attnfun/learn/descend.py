@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnfun.errors import AttnfunError, InvalidRequest
-from attnfun.learn.recipe import OPTIMISERS, SCHEDULES, rate_at
+from attnfun.learn.recipe import Recipe, rate_at
 
 if TYPE_CHECKING:
     import torch
@@ -66,8 +66,6 @@ def optimiser_of(
 ) -> torch.optim.Optimizer:
     """Adam (which has no decay) or AdamW (which has)."""
     torch = require_torch()
-    if optimiser not in OPTIMISERS:
-        raise InvalidRequest(f"optimiser={optimiser!r:.30}: write {' or '.join(OPTIMISERS)}")
     kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
     decay = weight_decay if optimiser == "adamw" else 0.0
     return kinds[optimiser](list(parameters), lr=lr, betas=betas, weight_decay=decay)
@@ -107,14 +105,9 @@ def descend(
     A loss that is not finite ends the descent: it is the last of the list, no update follows it, and the list is
     shorter than `steps`.
     """
-    if schedule not in SCHEDULES:
-        raise InvalidRequest(f"schedule={schedule!r:.30}: write {', '.join(SCHEDULES)}")
+    Recipe(steps, optimiser=optimiser, lr=lr, schedule=schedule)  # refuses what is none
     if not 0 <= warm < 1:
         raise InvalidRequest(f"warm={warm!r:.30}: a share of the steps, from 0 to below 1")
-    if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 0:
-        raise InvalidRequest(f"steps={steps!r:.30}: a whole number from 0 on is needed")
-    if not (math.isfinite(lr) and lr > 0):
-        raise InvalidRequest(f"lr={lr!r:.30}: a positive finite number is needed")
     stepper, losses = optimiser_of(parameters, optimiser, lr, betas, weight_decay), list[float]()
     for step in range(steps):
         for group in stepper.param_groups:

@@ -16,15 +16,12 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnfun.certify.certificate import Certificate
+from attnfun.learn.lesson import Problem
 from attnfun.learn.probe import Row
-from attnfun.learn.problem import Problem
 from attnfun.learn.recipe import Recipe
-
-if TYPE_CHECKING:
-    from attnfun.learn.torch_fit import Run
 
 
 @dataclass(frozen=True)
@@ -75,12 +72,6 @@ def descended(
     from attnfun.learn.torch_fit import Run
 
     run = Run.begin(problem, recipe, checkpoint)
-    _through(run, progress)
-    best = run.best_network()
-    return Fit(best, tuple(run.history), run.best_step, run.step, run.stopped, run.seconds)
-
-
-def _through(run: Run, progress: Callable[[Progress], None] | None) -> None:
     began, first, before = time.perf_counter(), run.step, run.seconds
     while run.advance():
         if run.history[-1].step != run.step:
@@ -93,3 +84,5 @@ def _through(run: Run, progress: Callable[[Progress], None] | None) -> None:
             progress(Progress(run.history[-1], run.total, run.seconds, spent / done * left if done else math.inf))
     run.seconds = before + time.perf_counter() - began
     run.save()
+    best = run.best_network()
+    return Fit(best, tuple(run.history), run.best_step, run.step, run.stopped, run.seconds)

@@ -1,17 +1,88 @@
-"""Lesson: what training needs to know of a kind; one function `lesson(given, ask)` in the kind's folder makes it."""
+"""Lesson: what training needs to know of a kind; one function `lesson(given, ask)` in the kind's folder makes it.
+
+A lesson has a problem: functions are `torch_function.py`, networks on tokens `torch_tokens.py`, pairs of towers
+`kinds/relation/torch_towers.py`.
+"""
 
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from attnfun.errors import InvalidRequest
 from attnfun.language.target import Target
-from attnfun.learn.fit import Progress
-from attnfun.learn.problem import Problem
+from attnfun.learn.probe import Row
 from attnfun.learn.recipe import Recipe
+from attnfun.network.head import Array
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from attnfun.learn.fit import Progress
+
+
+class Problem(ABC):
+    """What a run needs to know of what it trains: one vector of weights, batches, a loss, a row of the history.
+
+    The loop (`torch_fit.py`) knows nothing else. Weights are one float64 vector in NumPy, one of `dtype` in torch.
+    Everything is a function of its arguments.
+    """
+
+    chosen_by: str = "sup"
+    """The column of a row, "sup" or "loss", that is least for the network that is returned."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> str: ...
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """JSON of all that decides a run but its recipe: a checkpoint of another one is refused."""
+
+    @abstractmethod
+    def start(self) -> Array:
+        """The vector to start from."""
+
+    @abstractmethod
+    def batch(self, rng: np.random.Generator, count: int, noise: float) -> tuple[Tensor, Tensor]:
+        """Fresh inputs and targets; fewer, or none, where targets are not finite."""
+
+    def sample(self, rng: np.random.Generator, count: int) -> tuple[Tensor, Tensor]:
+        """The fixed inputs and targets of a polish."""
+        return self.batch(rng, count, 0.0)
+
+    @abstractmethod
+    def outputs(self, theta: Tensor, inputs: Tensor) -> Tensor:
+        """What the weights make of the inputs, in the form of the targets."""
+
+    def loss(self, theta: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+        return ((self.outputs(theta, inputs) - targets) ** 2).mean()
+
+    @abstractmethod
+    def network(self, vector: Array | None) -> Any:
+        """The network of a vector, or of the start itself for None; InvalidRequest for weights that are not finite."""
+
+    @abstractmethod
+    def measure(self, network: Any, step: int, phase: str) -> Row:
+        """Its row, on the probe."""
+
+    def tensors(self, inputs: Array, targets: Array) -> tuple[Tensor, Tensor]:
+        """Both in the dtype."""
+        import torch
+
+        kind = getattr(torch, self.dtype)
+        return torch.tensor(inputs, dtype=kind, device="cpu"), torch.tensor(targets, dtype=kind, device="cpu")
+
+
+def digest(*arrays: Array) -> str:
+    """A sha256 of the bits of arrays."""
+    return sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +107,10 @@ class Ask:
     def no_towers(self) -> None:
         if self.widths is not None or self.rank is not None:
             raise InvalidRequest("widths and rank are those of the towers of a relation")
+
+    def other_start(self) -> InvalidRequest:
+        needed = "random, constructed, or a network of the same kind is needed"
+        return InvalidRequest(f"start={self.start!r:.60}: {needed}")
 
     def no_noise(self) -> None:
         if self.recipe.noise:

@@ -22,7 +22,7 @@ import numpy as np
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.network import Head, Network, attention, evaluate, stream
-from attnfun.network.head import Array
+from attnfun.network.head import AnyArray, Array
 
 _POINTS, _GRID, _FEW = 2000, 2001, 64
 _MANY = 1 << 16  # keys of a head that are still looked at one by one
@@ -41,6 +41,12 @@ class Row:
     value_max: float
     effective_keys: float | None
 
+    @classmethod
+    def of(cls, step: int, phase: str, error: Array, norms: Any, value: float, keys: float | None = None) -> Row:
+        """From the errors on the probe and the mean and largest key norm."""
+        mean, top = norms
+        return cls(step, phase, float(np.mean(error**2)), float(error.max()), mean, top, value, keys)
+
     @property
     def finite(self) -> bool:
         return all(math.isfinite(v) for v in asdict(self).values() if isinstance(v, float))
@@ -58,19 +64,21 @@ def probe_points(box: Box) -> Array:
 def errors(network: Network, function: Function, X: Array) -> Array:
     """(n, outputs) |network − target|, infinite where the network is not finite, 0 where the target is not."""
     with np.errstate(all="ignore"):
-        target = function.values(X)
-        error = np.abs(evaluate(network, X).astype(np.float64) - target)
-    return np.where(np.isfinite(target), np.where(np.isnan(error), np.inf, error), 0.0)
+        return off(evaluate(network, X), function.values(X))
+
+
+def off(found: AnyArray, wanted: Array) -> Array:
+    """|found − wanted|, infinite where what was found is NaN, 0 where what is wanted is not finite."""
+    error = np.abs(np.asarray(found, dtype=np.float64) - wanted)
+    return np.where(np.isfinite(wanted), np.where(np.isnan(error), np.inf, error), 0.0)
 
 
 def measure(network: Network, function: Function, X: Array, step: int, phase: str) -> Row:
     """A row of a history. Of a network that has diverged the numbers may be infinite or NaN."""
     with np.errstate(all="ignore"):
-        error = errors(network, function, X)
-        loss = float(np.mean(error**2))
-        mean, top = key_norms(network)
         value = max((head.max_value for head in network.heads), default=0.0)
-        return Row(step, phase, loss, float(error.max()), mean, top, value, effective_keys(network, X[:_FEW]))
+        keys = effective_keys(network, X[:_FEW])
+        return Row.of(step, phase, errors(network, function, X), key_norms(network), value, keys)
 
 
 def key_norms(network: Network) -> tuple[float | None, float | None]:
@@ -79,10 +87,8 @@ def key_norms(network: Network) -> tuple[float | None, float | None]:
     for head in network.heads:
         if head.keys > _MANY:
             return None, None
-        if isinstance(head, Head):
-            found.append(np.linalg.norm(head.dense_keys()[0] @ head.query_map[0], axis=1))
-        else:
-            found.append(np.linalg.norm(head.axis.slopes @ head.axis.query, axis=1))
+        keys = head.dense_keys()[0] if isinstance(head, Head) else head.axis.slopes
+        found.append(np.linalg.norm(keys @ head.query_map[0], axis=1))
     if not found:
         return None, None
     norms = np.concatenate(found)
@@ -96,7 +102,12 @@ def effective_keys(network: Network, X: Array) -> float | None:
     final, counts = stream(network, X), []
     for layer in network.layers:
         for head in layer.attention:
-            weights = attention(head, final[:, : layer.width], network.dtype).reshape(len(X), -1).astype(np.float64)
-            entropy = -np.sum(weights * np.log(np.maximum(weights, 1e-300)), axis=1)
-            counts.append(np.exp(entropy))
+            weights = attention(head, final[:, : layer.width], network.dtype).reshape(len(X), -1)
+            counts.append(effective(weights))
     return float(np.mean(counts))
+
+
+def effective(weights: AnyArray) -> Array:
+    """exp(entropy) of the weights along the last axis."""
+    own = weights.astype(np.float64)
+    return np.asarray(np.exp(-np.sum(own * np.log(np.maximum(own, 1e-300)), axis=-1)))

@@ -118,20 +118,18 @@ def token_lesson(
 ) -> Lesson:
     """The lesson of `task` in this shape; `weights` makes a model's weights of a network, `target` is what it is then
     for, if not what was asked."""
-    from attnfun.learn.torch_tokens import TokenProblem, TokenUnits
+    from attnfun.learn.torch_tokens import TokenProblem
 
-    units = TokenUnits(shape.architecture, task, {} if shape.free else held or {})
-    if isinstance(ask.start, str):
-        origin = units.random(ask.recipe.seed)
-    else:
-        origin = getattr(ask.start, "network", ask.start)
-        if not isinstance(origin, (TokenNetwork, TokenTransformer)):
+    begin: Any = ask.recipe.seed
+    if not isinstance(ask.start, str):
+        begin = getattr(ask.start, "network", ask.start)
+        if not isinstance(begin, (TokenNetwork, TokenTransformer)):
             raise InvalidRequest(
                 f"start={ask.start!r:.60}: random, constructed, or a network of the same kind is needed"
             )
-        if origin.architecture != shape.architecture:
+        if begin.architecture != shape.architecture:
             raise InvalidRequest("the start is not a network of the architecture that is to be trained")
-        origin = units.holding(origin)
     if ask.recipe.noise:
         task.draw(np.random.default_rng(0), 1, ask.recipe.noise)  # refused here where it has no meaning
-    return Lesson(target or ask.target, TokenProblem(units, origin), weights, shape.request)
+    problem = TokenProblem(shape.architecture, task, {} if shape.free else held or {}, begin)
+    return Lesson(target or ask.target, problem, weights, shape.request)

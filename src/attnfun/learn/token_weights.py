@@ -11,12 +11,15 @@ normal, the read-out normal over √width.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from math import prod
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 
-from attnfun.learn.weights import Part, power_of_two
+from attnfun.errors import InvalidRequest
+from attnfun.learn.descend import descend, generator, one_torch_thread, require_torch
+from attnfun.learn.probe import effective
+from attnfun.learn.weights import joined, power_of_two, split
 from attnfun.network import (
     FeedForward,
     TokenArchitecture,
@@ -30,26 +33,6 @@ from attnfun.network.head import Array
 from attnfun.network.tokens import attention_terms
 
 Tokens = TokenNetwork | TokenTransformer
-
-
-def token_layout(architecture: TokenArchitecture) -> Iterator[Part]:
-    """Name and shape of every free array, in the order of the vector; the names are those of `arrays()`."""
-    W = architecture.width
-    for number, layer in enumerate(architecture.layers):
-        for place, (r, p) in enumerate(layer.heads):
-            here = f"layer{number}/head{place}"
-            yield f"{here}/query", (W, r)
-            yield f"{here}/key", (W, r)
-            yield f"{here}/value", (W, p)
-            yield f"{here}/output", (p, W)
-        if layer.carry:
-            yield f"layer{number}/carry", (W, W)
-        if layer.ffn:
-            yield f"layer{number}/ffn/inner", (W, layer.ffn)
-            yield f"layer{number}/ffn/bias", (layer.ffn,)
-            yield f"layer{number}/ffn/outer", (layer.ffn, W)
-    yield "constants", (architecture.constants, W)
-    yield "readout", (W, len(architecture.outputs))
 
 
 def token_scales(tokens: Array) -> Array:
@@ -73,51 +56,36 @@ def in_units(name: str, array: Array, scales: Array, size: float, back: bool = F
 
 def token_vector(network: Tokens, scales: Array, size: float) -> Array:
     """The weights of a network in these units."""
-    arrays = dict(network.arrays())
-    parts = [
-        in_units(name, arrays[name], scales, size).reshape(-1)
-        for name, _ in token_layout(network.architecture)
-    ]
-    return np.concatenate(parts)
+    arrays = {name: in_units(name, own, scales, size) for name, own in network.arrays()}
+    return joined(network.architecture, arrays)
 
 
 def tokens_of(architecture: TokenArchitecture, vector: Array, scales: Array, size: float) -> Tokens:
     """The network with these weights, in its dtype; InvalidRequest where a weight is not finite."""
-    arrays, start = dict[str, Array](), 0
-    for name, shape in token_layout(architecture):
-        own = vector[start : start + prod(shape)].reshape(shape)
-        with np.errstate(all="ignore"):
-            arrays[name] = rounded(in_units(name, own, scales, size, back=True), architecture.dtype)
-        start += prod(shape)
-    layers, blocks = [], list[FeedForward | None]()
+    with np.errstate(all="ignore"):
+        arrays = {
+            name: rounded(in_units(name, own, scales, size, back=True), architecture.dtype)
+            for name, own in split(architecture, vector).items()
+        }
+
+    def made(cls: Any, here: str, *name: str) -> Any:
+        return cls(*name, *(arrays[f"{here}/{field.name}"] for field in fields(cls) if field.type == "Array"))
+
+    layers, blocks = [], []
     for number, layer in enumerate(architecture.layers):
-        heads = [
-            TokenHead("learned", *(arrays[f"layer{number}/head{k}/{part}"] for part in _PARTS))
-            for k in range(len(layer.heads))
-        ]
-        layers.append(TokenLayer(tuple(heads), arrays.get(f"layer{number}/carry")))
-        here = f"layer{number}/ffn"
-        blocks.append(
-            FeedForward(*(arrays[f"{here}/{part}"] for part in ("inner", "bias", "outer"))) if layer.ffn else None
-        )
-    plain = TokenNetwork(
-        architecture.coordinates,
-        tuple(layers),
-        arrays["constants"],
-        arrays["readout"],
-        architecture.outputs,
-        architecture.dtype,
-    )
+        here = f"layer{number}"
+        heads = tuple(made(TokenHead, f"{here}/head{k}", "learned") for k in range(len(layer.heads)))
+        layers.append(TokenLayer(heads, arrays.get(f"{here}/carry")))
+        blocks.append(made(FeedForward, f"{here}/ffn") if layer.ffn else None)
+    names, ends = (architecture.coordinates, architecture.outputs), (arrays["constants"], arrays["readout"])
+    plain = TokenNetwork(names[0], tuple(layers), *ends, names[1], architecture.dtype)
     return TokenTransformer(plain, tuple(blocks)) if architecture.has_units else plain
-
-
-_PARTS = ("query", "key", "value", "output")
 
 
 def random_tokens(architecture: TokenArchitecture, scales: Array, size: float, seed: int) -> Tokens:
     """A network of this shape; the same seed gives the same bits."""
     rng, W, depth, parts = np.random.default_rng([seed, 0]), architecture.width, len(architecture.layers), []
-    for name, shape in token_layout(architecture):
+    for name, shape in architecture.layout():
         kind = name.rsplit("/", 1)[-1]
         if kind == "carry":
             parts.append(np.eye(W).reshape(-1))
@@ -140,12 +108,12 @@ def random_tokens(architecture: TokenArchitecture, scales: Array, size: float, s
 
 def token_norms(network: Tokens) -> tuple[float | None, float | None, float]:
     """Mean and largest spectral norm of W_Q W_Kᵀ over the heads (an inverse temperature), largest entry of W_V W_O."""
-    plain = network.attention if isinstance(network, TokenTransformer) else network
+    plain = network.attention
     if not plain.heads:
         return None, None, 0.0
     norms, value = [], 0.0
     for head in plain.heads:
-        small = np.linalg.qr(head.query)[1] @ np.linalg.qr(head.key)[1].T
+        small = head.product
         finite = bool(np.isfinite(small).all())  # of anything else LAPACK complains on the terminal
         norms.append(float(np.linalg.norm(small, 2)) if finite else math.inf)
         value = max(value, float(np.abs(head.value @ head.output).max()))
@@ -160,7 +128,54 @@ def token_effective_keys(network: Tokens, tokens: Array) -> float | None:
     for layer, state in zip(network.layers, network.states(Z), strict=False):
         for head in layer.heads:
             terms = attention_terms(head, state)[:, :n].astype(np.float64)
-            weights = terms / terms.sum(axis=2, keepdims=True)
-            entropy = -np.sum(weights * np.log(np.maximum(weights, 1e-300)), axis=2)
-            counts.append(float(np.exp(entropy).mean()))
+            counts.append(float(effective(terms / terms.sum(axis=2, keepdims=True)).mean()))
     return float(np.mean(counts))
+
+
+def fit_sample(
+    architecture: TokenArchitecture,
+    tokens: Array,
+    values: Array,
+    *,
+    steps: int,
+    seed: int,
+    lr: float = 3e-3,
+    batch: int = 64,
+    shared: bool = False,
+) -> Tokens:
+    """Adam on the mean squared error of (samples, n, width) tokens against (samples, read, outputs) values.
+
+    For studies whose targets are dear to draw anew at every step: `af.train` draws fresh token matrices and looks at a
+    probe a hundred times; here the sample is given, and nothing is looked at on the way.
+
+    The last `read` tokens are read. `shared` gives all layers, which must have one shape, the same weights. Where
+    weights stop being finite the start is returned. The same seed gives the same bits on one machine.
+    """
+    torch = require_torch()
+    depth = len(architecture.layers)
+    if shared and len(set(architecture.layers)) != 1:
+        raise InvalidRequest("layers that share their weights have one shape")
+    with one_torch_thread():
+        from attnfun.learn.torch_tokens import run
+
+        scales, size = token_scales(tokens), float(power_of_two(float(np.abs(values).max()) or 1.0))
+        origin = random_tokens(architecture, scales, size, seed)
+        kind = getattr(torch, architecture.dtype)
+        Z, Y = torch.tensor(tokens / scales, dtype=kind), torch.tensor(values / size, dtype=kind)
+        begin = torch.tensor(token_vector(origin, scales, size), dtype=kind)
+        block = architecture.layers[0].weights(architecture.width)
+        if shared:
+            begin = torch.cat([begin[:block], begin[depth * block :]])
+        free = begin.clone().requires_grad_(True)
+
+        def whole() -> Any:
+            return torch.cat([free[:block]] * depth + [free[block:]]) if shared else free
+
+        def loss(step: int) -> Any:
+            at = torch.randint(len(Z), (batch,), generator=generator(seed, 1, step))
+            out = run(architecture, whole(), Z[at])[:, -Y.shape[1] :]
+            return torch.mean((out - Y[at]) ** 2)
+
+        descend([free], loss, steps=steps, lr=lr)
+        final = whole().detach().numpy().astype(np.float64)
+    return tokens_of(architecture, final, scales, size) if np.isfinite(final).all() else origin

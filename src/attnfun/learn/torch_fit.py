@@ -2,12 +2,22 @@
 
 A `Run` is the only mutable thing in this folder. Its phases follow each other: "gradient" (Adam or AdamW on fresh
 batches), "polish" (LBFGS on one fixed sample, from the best weights so far), "done".
+
+A checkpoint is the state of a run as one sealed safetensors file (`network/sealed.py`), never a pickle:
+
+| part | what |
+| --- | --- |
+| run | sha256 of architecture, target, its values on the probe, domain, recipe and start: another run is refused |
+| place | JSON: step, phase, best so far, history, seconds, and the optimiser's state with its tensors taken out |
+| tensors | the weights, the best weights, and the tensors of the optimiser by number |
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,16 +25,19 @@ import torch
 from torch import Tensor
 
 from attnfun.errors import InvalidRequest
-from attnfun.learn import checkpoint
 from attnfun.learn.descend import lbfgs, optimiser_of
+from attnfun.learn.lesson import Problem
 from attnfun.learn.probe import Row
-from attnfun.learn.problem import Problem
 from attnfun.learn.recipe import Recipe
+from attnfun.network import sealed
 from attnfun.network.head import AnyArray, Array
 
 _ROWS = 100
 _POLISHED = 2048  # points of the fixed sample, or four batches if that is more
 _BATCHES, _SAMPLE = 1, 2  # streams of random numbers; 0 is that of the start
+FORMAT = "training 1"
+_OWN = ("format", "dtype", "run", "place")
+_STATE = ("phase", "step", "polished", "best_step", "stopped", "seconds")
 
 
 @dataclass(eq=False)
@@ -50,8 +63,8 @@ class Run:
     @classmethod
     def begin(cls, problem: Problem, recipe: Recipe, path: str | os.PathLike[str] | None) -> Run:
         """From the start, or from the checkpoint of this very run."""
-        name = "" if path is None else checkpoint.run_of(problem.identity(), recipe)
-        found = None if path is None else checkpoint.read(path, name)
+        name = "" if path is None else sealed.digest_of({**problem.identity(), "recipe": recipe.to_json()})
+        found = None if path is None or not Path(path).exists() else read_checkpoint(path, name)
         vector = problem.start() if found is None else found[1]["weights"]
         dtype = getattr(torch, problem.dtype)
         theta = torch.tensor(np.array(vector), dtype=dtype, device="cpu", requires_grad=True)
@@ -157,29 +170,37 @@ class Run:
             return
         tensors: dict[str, AnyArray] = {"weights": self.theta.detach().numpy().copy(), "best": self.best}
         state = None if self.optimiser is None else _packed(self.optimiser.state_dict()["state"], tensors)
-        place = {
-            "phase": self.phase,
-            "step": self.step,
-            "polished": self.polished,
-            "best_step": self.best_step,
-            "stopped": self.stopped,
-            "seconds": self.seconds,
-            "history": [row.to_json() for row in self.history],
-            "optimiser": state,
-        }
-        checkpoint.write(self.path, self.name, place, tensors, self.problem.dtype)
+        place = {key: getattr(self, key) for key in _STATE}
+        place |= {"history": [asdict(row) for row in self.history], "optimiser": state}
+        structure = {"format": FORMAT, "dtype": self.problem.dtype, "run": self.name, "place": place}
+        sealed.write(self.path, structure, tensors, {})
 
     def _resume(self, place: dict[str, Any], tensors: dict[str, AnyArray]) -> None:
         self._enter(place["phase"])
         with torch.no_grad():
             self.theta.copy_(torch.from_numpy(tensors["weights"].copy()))
         self.best = tensors["best"].copy()
-        for name in ("step", "polished", "best_step", "stopped", "seconds"):
+        for name in _STATE:
             setattr(self, name, place[name])
         self.history = [Row(**row) for row in place["history"]]
         if self.optimiser is not None:
             fresh = self.optimiser.state_dict()
             self.optimiser.load_state_dict({**fresh, "state": _unpacked(place["optimiser"], tensors)})
+
+
+def read_checkpoint(path: str | os.PathLike[str], run: str) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    """(place, tensors) of the run; InvalidRequest for the checkpoint of another run."""
+
+    def build(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+        return {key: own[key] for key in _OWN}, dict(tensors)
+
+    (own, tensors), _ = sealed.load(path, (FORMAT,), _OWN, (), build, lambda built: built)
+    if own["run"] != run:
+        raise InvalidRequest(
+            f"{os.fspath(path)} is the checkpoint of another run (other network, target, domain, options or start); "
+            "name another file, or remove this one"
+        )
+    return own["place"], tensors
 
 
 def _packed(value: Any, tensors: dict[str, AnyArray]) -> Any:
@@ -205,4 +226,3 @@ def _unpacked(value: Any, tensors: dict[str, AnyArray]) -> Any:
     if isinstance(value, list):
         return [_unpacked(item, tensors) for item in value]
     return value
-

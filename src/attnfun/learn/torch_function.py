@@ -1,8 +1,11 @@
-"""The problem of a function on a box: what `fit` trains; importing this file imports torch."""
+"""The problem of a function on a box; importing this file imports torch.
+
+`run` is the network of `network/head.py` in the units of `weights.py`: heads on a product grid stay factorised, so a
+step over Π P_a keys costs what the small softmaxes and one contraction of the values cost.
+"""
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,23 +15,21 @@ import torch
 from torch import Tensor
 
 from attnfun.language.function import Function
+from attnfun.learn.lesson import Problem, digest
 from attnfun.learn.probe import Row, measure, probe_points
-from attnfun.learn.torch_run import run
-from attnfun.learn.weights import Units, network_of, unlabelled, vector_of
-from attnfun.network import Architecture, Network
+from attnfun.learn.weights import Units, network_of, split, unlabelled, vector_of
+from attnfun.network import Architecture, HeadShape, Network
 from attnfun.network.head import Array
 from attnfun.network.store import fingerprint
 
 
 @dataclass(frozen=True, eq=False)
-class FunctionProblem:
-    """A `Problem` (`problem.py`): the weights of `architecture`, in the units of `weights.py`, towards `function`."""
+class FunctionProblem(Problem):
+    """The weights of `architecture`, in the units of `weights.py`, towards `function`."""
 
     architecture: Architecture
     function: Function
     origin: Network
-
-    chosen_by = "sup"
 
     @property
     def dtype(self) -> str:
@@ -48,7 +49,7 @@ class FunctionProblem:
         return {
             "architecture": self.architecture.to_json(),
             "target": self.function.to_json(),
-            "values": hashlib.sha256(np.ascontiguousarray(values, dtype=np.float64).tobytes()).hexdigest(),
+            "values": digest(np.asarray(values, dtype=np.float64)),
             "domain": self.function.box.text,
             "start": fingerprint(self.origin),
         }
@@ -71,12 +72,10 @@ class FunctionProblem:
             y = self.function.values(X) / self.units.scale
         t = (X - self.units.centre) / self.units.half
         good = np.isfinite(y).all(axis=1)
-        t = t if noise is None else t + noise
-        dtype = getattr(torch, self.dtype)
-        return torch.tensor(t[good], dtype=dtype, device="cpu"), torch.tensor(y[good], dtype=dtype, device="cpu")
+        return self.tensors((t if noise is None else t + noise)[good], y[good])
 
-    def loss(self, theta: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
-        return torch.mean((run(self.architecture, theta, inputs) - targets) ** 2)
+    def outputs(self, theta: Tensor, inputs: Tensor) -> Tensor:
+        return run(self.architecture, theta, inputs)
 
     def network(self, vector: Array | None) -> Network:
         if vector is None:
@@ -85,3 +84,37 @@ class FunctionProblem:
 
     def measure(self, network: Network, step: int, phase: str) -> Row:
         return measure(network, self.function, self.points, step, phase)
+
+
+def run(architecture: Architecture, vector: Tensor, t: Tensor) -> Tensor:
+    """(n, inputs) in the units of the vector -> (n, outputs)."""
+    weights, stream = split(architecture, vector), t
+    for number, layer in enumerate(architecture.layers):
+        columns: list[list[Tensor]] = [[] for _ in range(architecture.widths[number + 1] - architecture.widths[number])]
+        for place, head in enumerate(layer):
+            out = _head(architecture, weights, f"layer{number}/{architecture.kind}{place}", head, stream)
+            for k, column in enumerate(head.writes):
+                columns[column].append(out[:, k])
+        stream = torch.cat([stream, torch.stack([sum(terms[1:], terms[0]) for terms in columns], dim=1)], dim=1)
+    return _columns(stream, architecture.readout) @ weights["readout"].T + weights["readout_bias"]
+
+
+def _head(architecture: Architecture, weights: dict[str, Tensor], here: str, head: HeadShape, stream: Tensor) -> Tensor:
+    contracted = weights[f"{here}/values"]
+    for k, axis in enumerate(head.axes):
+        own = [weights[f"{here}/axis{k}/{part}"] for part in ("query", "offset", "slopes", "biases")]
+        read = _columns(stream, axis.reads)
+        logits = (read @ own[0].T + own[1]) @ own[2].T + own[3]
+        active = torch.relu(logits) if architecture.kind == "block" else torch.softmax(logits, dim=1)
+        if k == 0:
+            contracted = active @ contracted.reshape(axis.keys, -1)
+        else:
+            contracted = torch.bmm(active[:, None, :], contracted.reshape(len(active), axis.keys, -1))[:, 0]
+    return contracted
+
+
+def _columns(stream: Tensor, reads: tuple[int, ...]) -> Tensor:
+    """The coordinates that are read; a slice where they are neighbours, whose gradient costs less."""
+    if reads and reads[-1] - reads[0] + 1 == len(reads):
+        return stream[:, reads[0] : reads[-1] + 1]
+    return stream[:, list(reads)]

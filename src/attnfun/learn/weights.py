@@ -4,22 +4,28 @@
 
 `half` and `scale` are powers of two, so these changes of unit are exact; only a centre other than 0 rounds, in the
 offsets and in the bias of the read-out. A query map has entries for the coordinates it reads and no others.
+
+A random start, in these units: keys, biases and values standard normal, as in the experiments that trained heads are
+compared with; a query of as many dimensions as it reads coordinates starts as the identity, any other as a normal
+matrix over √(coordinates); the read-out gives what the layers write ±1/√(their number), the inputs nothing, and its
+bias is the mean of the target.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
+from attnfun.learn.probe import probe_points
 from attnfun.network import Architecture, Axis, Head, Layer, Network, ReluBlock, rounded
+from attnfun.network.architecture import Shape
 from attnfun.network.head import Array
-
-Part = tuple[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,13 +37,17 @@ class Units:
     scale: float
 
     @classmethod
+    def on(cls, box: Box, size: float) -> Units:
+        """Of a box, for outputs of this size; an interval without width counts as one of half-width 1."""
+        low, high = box.low_array, box.high_array
+        half = power_of_two(np.where(high > low, (high - low) / 2, 1.0))
+        return cls(low / 2 + high / 2, half, float(power_of_two(size or 1.0)))
+
+    @classmethod
     def of(cls, function: Function, points: Array) -> Units:
-        low, high = function.box.low_array, function.box.high_array
         with np.errstate(all="ignore"):
             values = np.abs(function.values(points))
-        finite = values[np.isfinite(values)]
-        size = float(finite.max()) if finite.size else 1.0
-        return cls(low / 2 + high / 2, power_of_two((high - low) / 2), float(power_of_two(size or 1.0)))
+        return cls.on(function.box, float(values[np.isfinite(values)].max(initial=0.0)))
 
 
 def power_of_two(size: Array | float) -> Array:
@@ -45,33 +55,28 @@ def power_of_two(size: Array | float) -> Array:
     return np.ldexp(1.0, np.clip(np.round(np.log2(size)), -1000, 1000).astype(int))
 
 
-def layout(architecture: Architecture) -> Iterator[Part]:
-    """Name and shape of every free array, in the order of the vector."""
-    for number, layer in enumerate(architecture.layers):
-        for place, head in enumerate(layer):
-            here = f"layer{number}/{architecture.kind}{place}"
-            for k, axis in enumerate(head.axes):
-                yield f"{here}/axis{k}/query", (axis.dim, len(axis.reads))
-                yield f"{here}/axis{k}/offset", (axis.dim,)
-                yield f"{here}/axis{k}/slopes", (axis.keys, axis.dim)
-                yield f"{here}/axis{k}/biases", (axis.keys,)
-            yield f"{here}/values", (*head.grid, len(head.writes))
-    yield "readout", (len(architecture.outputs), len(architecture.readout))
-    yield "readout_bias", (len(architecture.outputs),)
-
-
-def joined(architecture: Architecture, arrays: Mapping[str, Array]) -> Array:
+def joined(shape: Shape, arrays: Mapping[str, Array]) -> Array:
     """The arrays of the layout as one vector."""
-    return np.concatenate([arrays[name].reshape(-1) for name, _ in layout(architecture)])
+    return np.concatenate([arrays[name].reshape(-1) for name, _ in shape.layout()])
 
 
-def split(architecture: Architecture, vector: Array) -> dict[str, Array]:
-    """The vector as the arrays of the layout."""
-    arrays, start = {}, 0
-    for name, shape in layout(architecture):
-        arrays[name] = vector[start : start + prod(shape)].reshape(shape)
-        start += prod(shape)
-    return arrays
+def split(shape: Shape, vector: Any) -> dict[str, Any]:
+    """A vector, NumPy's or torch's, as the arrays of the layout, views of it."""
+    parts = list(shape.layout())
+    sizes = [prod(size) for _, size in parts]
+    pieces = np.split(vector, np.cumsum(sizes[:-1])) if isinstance(vector, np.ndarray) else vector.split(sizes)
+    return {name: piece.reshape(size) for (name, size), piece in zip(parts, pieces, strict=True)}
+
+
+def holding(kept: tuple[Array, Any] | None, vector: Any) -> Any:
+    """A vector, NumPy's or torch's, with the held values where entries are not free; `kept` is (values, free)."""
+    if kept is None:
+        return vector
+    if isinstance(vector, np.ndarray):
+        return np.where(kept[1], vector, kept[0])
+    import torch
+
+    return torch.where(torch.tensor(kept[1]), vector, torch.tensor(kept[0], dtype=vector.dtype))
 
 
 def vector_of(network: Network, architecture: Architecture, units: Units) -> Array:
@@ -156,3 +161,28 @@ def unlabelled(network: Network, box: Box) -> Network:
     """The very weights of `network` on `box`, without the names and labels that say what a construction meant."""
     units = Units(np.zeros(box.dim), np.ones(box.dim), 1.0)
     return network_of(network.architecture, vector_of(network, network.architecture, units), box, units)
+
+
+def random_network(architecture: Architecture, function: Function, seed: int) -> Network:
+    """A network of this shape on the box of `function`; the same seed gives the same bits."""
+    rng = np.random.default_rng([seed, 0])
+    points = probe_points(function.box)
+    units = Units.of(function, points)
+    arrays: dict[str, Array] = {}
+    for name, shape in architecture.layout():
+        kind = name.rsplit("/", 1)[-1]
+        if kind == "query":
+            square = shape[0] == shape[1]
+            arrays[name] = np.eye(shape[0]) if square else rng.standard_normal(shape) / np.sqrt(max(1, shape[1]))
+        elif kind == "offset":
+            arrays[name] = np.zeros(shape)
+        elif kind == "readout":
+            written = np.array(architecture.readout) >= len(architecture.inputs)
+            arrays[name] = rng.choice((-1.0, 1.0), size=shape) * written / np.sqrt(max(1, written.sum()))
+        elif kind == "readout_bias":
+            with np.errstate(all="ignore"):
+                mean = np.mean(function.values(points), axis=0) / units.scale
+            arrays[name] = np.where(np.isfinite(mean), mean, 0.0)
+        else:
+            arrays[name] = rng.standard_normal(shape)
+    return network_of(architecture, joined(architecture, arrays), function.box, units)

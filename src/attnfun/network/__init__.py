@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnfun.network.architecture import Architecture, AxisShape, HeadShape
+from attnfun.network.architecture import Architecture, AxisShape, HeadShape, TokenArchitecture, TokenLayerShape
 from attnfun.network.evaluate import (
     ROUTES,
     attention,
@@ -19,9 +19,7 @@ from attnfun.network.literal import FORMS, Literal, literal, shut_out
 from attnfun.network.local import LocalAxis, LocalPlan, local_plan
 from attnfun.network.network import Cost, Layer, Network, identical
 from attnfun.network.relu import ReluBlock, evaluate_block
-from attnfun.network.token_architecture import TokenArchitecture, TokenLayerShape
-from attnfun.network.token_transformer import FeedForward, TokenTransformer
-from attnfun.network.tokens import TokenHead, TokenLayer, TokenNetwork
+from attnfun.network.tokens import FeedForward, TokenHead, TokenLayer, TokenNetwork, TokenTransformer
 from attnfun.network.torch_form import to_torch, tokens_to_torch
 
 __all__ = [

@@ -7,11 +7,10 @@ in Python. Here their arrays stand in stacks, and the queries of all heads are o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from attnfun.network.head import AnyArray, Head
+from attnfun.network.head import AnyArray, Head, once_per_dtype
 from attnfun.network.network import Layer
 
 FEWEST = 32
@@ -30,9 +29,6 @@ class _Stack:
     values: AnyArray
 
 
-_stacks: WeakKeyDictionary[Layer, dict[str, _Stack]] = WeakKeyDictionary()
-
-
 def alike(layer: Layer) -> bool:
     """Does the layer have many heads, each of one axis with a query of several dimensions, one output, one shape?
 
@@ -48,19 +44,17 @@ def alike(layer: Layer) -> bool:
     return outputs == 1 and shape[1] >= 2 and shape[0] <= 4096
 
 
+@once_per_dtype
 def _stack(layer: Layer, dtype: str) -> _Stack:
-    known = _stacks.setdefault(layer, {})
-    if dtype not in known:
-        kind = np.dtype(dtype)
-        axes = [head.axes[0] for head in layer.heads]
-        known[dtype] = _Stack(
-            np.ascontiguousarray(np.concatenate([a.query for a in axes]).T.astype(kind)),
-            np.concatenate([a.offset for a in axes]).astype(kind),
-            np.stack([a.slopes.T for a in axes]).astype(kind),
-            np.stack([a.biases for a in axes]).astype(kind),
-            np.stack([head.values[:, 0] for head in layer.heads]).astype(kind),
-        )
-    return known[dtype]
+    axes = [head.axes[0] for head in layer.heads]
+    parts = (
+        np.ascontiguousarray(np.concatenate([a.query for a in axes]).T),
+        np.concatenate([a.offset for a in axes]),
+        np.stack([a.slopes.T for a in axes]),
+        np.stack([a.biases for a in axes]),
+        np.stack([head.values[:, 0] for head in layer.heads]),
+    )
+    return _Stack(*(part.astype(dtype) for part in parts))
 
 
 def evaluate_alike(layer: Layer, tokens: AnyArray, dtype: str) -> AnyArray:

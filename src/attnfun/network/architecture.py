@@ -1,25 +1,35 @@
-"""Architecture: the shape of a network without its weights.
+"""Architectures: the shape of a network without its weights.
 
-Two networks have equal architectures when their weights can be exchanged: inputs, outputs and dtype, and layer by layer
-the kind of the heads (softmax heads, or the blocks of units of an MLP), the keys and the query dimension of every axis,
-the coordinates each axis reads, and the coordinates each head writes; then the coordinates that the read-out reads.
+**Architecture**, of networks on a box. Two networks have equal architectures when their weights can be exchanged:
+inputs, outputs and dtype, and layer by layer the kind of the heads (softmax heads, or the blocks of units of an MLP),
+the keys and the query dimension of every axis, the coordinates each axis reads, and the coordinates each head writes;
+then the coordinates that the read-out reads.
 
 `reads` is the wiring: the columns of a query map or of the read-out that are not all zero, so that a head on a product
 grid, whose axes read one variable each, stays one when its weights are set free, and a network without an affine part
 gets none. `Architecture.dense` has everything read all it can.
 Names of heads and coordinates are not part of the shape: they say what constructed weights mean.
+
+**TokenArchitecture**, of networks on a token matrix, with or without feed-forward units. Equal architectures can
+exchange their weights: the named coordinates of a token, layer by layer the query dimension r and the value dimension p
+of every head, whether the stream is carried by a matrix of its own, and the ReLU units that follow; the number of
+constant tokens; the outputs. Constant tokens are weights. What the given tokens hold at first (ones, positions, the
+prompt) is not: it belongs to the target (`Target.token_coordinates`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from attnfun.errors import InvalidRequest
+from attnfun.language.target import Target
+from attnfun.network.store import revived
 
 if TYPE_CHECKING:
     from attnfun.network.head import Array
@@ -27,7 +37,9 @@ if TYPE_CHECKING:
 
 KINDS = ("head", "block")
 _KEYS_LIMIT = 1 << 22
+_MOST, _WIDEST = 1 << 24, 1 << 16
 _DTYPES = ("float64", "float32")
+Part = tuple[str, tuple[int, ...]]
 
 
 def _whole(value: Any, least: int) -> bool:
@@ -36,6 +48,34 @@ def _whole(value: Any, least: int) -> bool:
 
 def _rising(places: tuple[int, ...]) -> bool:
     return all(_whole(k, 0) for k in places) and list(places) == sorted(set(places))
+
+
+def _require_names(**given: tuple[str, ...]) -> None:
+    for what, names in given.items():
+        if not names or len(set(names)) != len(names) or not all(isinstance(name, str) for name in names):
+            raise InvalidRequest(f"the {what} of an architecture are distinct names, not {list(names)!r:.80}")
+
+
+class Shape:
+    """What both architectures can: be JSON, and name their free arrays in the order of a vector of weights."""
+
+    def layout(self) -> Iterator[Part]:
+        """Name and shape of every free array, in the order of the vector."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        own: Any = self
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(own)))
+        return plain
+
+    @classmethod
+    def from_json(cls, data: Any) -> Self:
+        """What `to_json` wrote; InvalidRequest for anything else."""
+        try:
+            made: Self = revived(cls, data)
+            return made
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidRequest(f"this is no architecture ({error})") from None
 
 
 @dataclass(frozen=True)
@@ -70,7 +110,7 @@ class HeadShape:
 
 
 @dataclass(frozen=True)
-class Architecture:
+class Architecture(Shape):
     """Layers of head shapes between named inputs and outputs; `reads` is that of the read-out, everything unless given.
 
     Refuses with InvalidRequest what no network can have.
@@ -86,9 +126,7 @@ class Architecture:
     def __post_init__(self) -> None:
         if self.kind not in KINDS or self.dtype not in _DTYPES:
             raise InvalidRequest(f"an architecture of {self.kind!r} in {self.dtype!r}: there is none")
-        for what, names in (("inputs", self.inputs), ("outputs", self.outputs)):
-            if not names or len(set(names)) != len(names) or not all(isinstance(n, str) for n in names):
-                raise InvalidRequest(f"the {what} of an architecture are distinct names, not {list(names)}")
+        _require_names(inputs=self.inputs, outputs=self.outputs)
         width = len(self.inputs)
         for number, layer in enumerate(self.layers):
             if not layer or not all(head.axes and head.writes for head in layer):
@@ -170,12 +208,23 @@ class Architecture:
         assert self.reads is not None
         return self.reads
 
+    def layout(self) -> Iterator[Part]:
+        for number, layer in enumerate(self.layers):
+            for place, head in enumerate(layer):
+                here = f"layer{number}/{self.kind}{place}"
+                for k, axis in enumerate(head.axes):
+                    yield f"{here}/axis{k}/query", (axis.dim, len(axis.reads))
+                    yield f"{here}/axis{k}/offset", (axis.dim,)
+                    yield f"{here}/axis{k}/slopes", (axis.keys, axis.dim)
+                    yield f"{here}/axis{k}/biases", (axis.keys,)
+                yield f"{here}/values", (*head.grid, len(head.writes))
+        yield "readout", (len(self.outputs), len(self.readout))
+        yield "readout_bias", (len(self.outputs),)
+
     @property
     def free_weights(self) -> int:
         """How many numbers training may choose."""
-        axes = sum(a.dim * (len(a.reads) + 1) + a.keys * (a.dim + 1) for head in self.heads for a in head.axes)
-        values = sum(head.keys * len(head.writes) for head in self.heads)
-        return axes + values + len(self.outputs) * (len(self.readout) + 1)
+        return sum(prod(shape) for _, shape in self.layout())
 
     def dense(self) -> Architecture:
         """The same, with every axis and the read-out reading the whole stream before them."""
@@ -196,40 +245,128 @@ class Architecture:
             pairs += [(a.reads, b.reads) for a, b in zip(mine.axes, yours.axes, strict=True)]
         return all(set(few) <= set(many) for many, few in pairs)
 
-    def to_json(self) -> dict[str, Any]:
-        layers = [
-            [
-                {
-                    "axes": [{"keys": a.keys, "dim": a.dim, "reads": list(a.reads)} for a in head.axes],
-                    "writes": list(head.writes),
-                }
-                for head in layer
-            ]
-            for layer in self.layers
-        ]
-        own: dict[str, Any] = {"inputs": list(self.inputs), "outputs": list(self.outputs), "layers": layers}
-        return own | {"dtype": self.dtype, "kind": self.kind, "reads": list(self.readout)}
-
-    @classmethod
-    def from_json(cls, data: Any) -> Architecture:
-        """What `to_json` wrote; InvalidRequest for anything else."""
-        try:
-            layers = tuple(
-                tuple(
-                    HeadShape(
-                        tuple(AxisShape(a["keys"], a["dim"], tuple(a["reads"])) for a in head["axes"]),
-                        tuple(head["writes"]),
-                    )
-                    for head in layer
-                )
-                for layer in data["layers"]
-            )
-            names, reads = (tuple(data["inputs"]), tuple(data["outputs"])), tuple(data["reads"])
-            return cls(names[0], layers, names[1], data["dtype"], data["kind"], reads)
-        except (KeyError, TypeError) as error:
-            raise InvalidRequest(f"this is no architecture ({error})") from None
-
 
 def _used(matrix: Array) -> tuple[int, ...]:
     """The columns that are not all zero."""
     return tuple(int(k) for k in np.flatnonzero(matrix.any(axis=0)))
+
+
+@dataclass(frozen=True)
+class TokenLayerShape:
+    """(r, p) of every head; `carry`: the stream passes a free matrix, not the identity; `ffn`: ReLU units after it."""
+
+    heads: tuple[tuple[int, int], ...]
+    carry: bool = False
+    ffn: int = 0
+
+    def weights(self, width: int) -> int:
+        heads = sum(2 * width * (r + p) for r, p in self.heads)
+        return heads + width * width * self.carry + self.ffn * (2 * width + 1)
+
+
+@dataclass(frozen=True)
+class TokenArchitecture(Shape):
+    """Layers on tokens with the named `coordinates`, `constants` constant tokens, then a linear read-out.
+
+    Refuses with InvalidRequest what no network can have.
+    """
+
+    coordinates: tuple[str, ...]
+    layers: tuple[TokenLayerShape, ...]
+    outputs: tuple[str, ...]
+    constants: int = 0
+    dtype: str = "float64"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in _DTYPES:
+            raise InvalidRequest(f"dtype={self.dtype!r:.30}: write float64 or float32")
+        _require_names(coordinates=self.coordinates, outputs=self.outputs)
+        if not _whole(self.constants, 0):
+            raise InvalidRequest(f"constants={self.constants!r:.30}: a whole number from 0 on is needed")
+        for number, layer in enumerate(self.layers):
+            fits = layer.heads and all(len(head) == 2 and all(_whole(k, 1) for k in head) for head in layer.heads)
+            if not fits or not _whole(layer.ffn, 0) or type(layer.carry) is not bool:
+                raise InvalidRequest(f"layer {number} needs heads with ranks and values from 1 on, and 0 or more units")
+        if self.free_weights > _MOST:
+            raise InvalidRequest(f"{self.free_weights:,} weights are more than {_MOST:,}")
+
+    @classmethod
+    def plain(
+        cls,
+        coordinates: Sequence[str],
+        outputs: Sequence[str],
+        *,
+        layers: int = 2,
+        heads: int = 4,
+        rank: int = 8,
+        value: int | None = None,
+        width: int | None = None,
+        ffn: int = 0,
+        constants: int = 0,
+        dtype: str = "float64",
+    ) -> TokenArchitecture:
+        """The same layers over and over, with a residual stream: `heads` heads of rank `rank` and `value` values
+        (as many as the rank unless given), `ffn` ReLU units a layer or none, tokens widened to `width` by free
+        coordinates that start at 0, `constants` constant tokens.
+        """
+        whole = {"layers": layers, "heads": heads, "rank": rank, "value": rank if value is None else value}
+        for name, number in whole.items():
+            if not _whole(number, 1):
+                raise InvalidRequest(f"{name}={number!r:.30}: a whole number from 1 on is needed")
+        names = tuple(coordinates)
+        total = len(names) if width is None else width
+        if not _whole(total, len(names)):
+            raise InvalidRequest(f"width={width!r:.30}: the given tokens have {len(names)} coordinates already")
+        if not total <= _WIDEST or layers * heads * total > _MOST:  # said before they are written out
+            raise InvalidRequest(
+                f"{layers:,} layers of {heads:,} heads on {total:,} coordinates have more than {_MOST:,} weights"
+                if total <= _WIDEST
+                else f"width={total:,}: more than {_WIDEST:,} coordinates"
+            )
+        names += tuple(f"free {k + 1}" for k in range(total - len(names)))
+        layer = TokenLayerShape(((rank, whole["value"]),) * heads, False, ffn)
+        return cls(names, (layer,) * layers, tuple(outputs), constants, dtype)
+
+    @classmethod
+    def for_target(cls, target: Target, **shape: Any) -> TokenArchitecture:
+        """`plain` for a target on tokens, a sequence map say: the coordinates that its tokens hold, and its outputs."""
+        if not hasattr(target, "token_coordinates"):
+            raise InvalidRequest(
+                f"{target!r:.60}: a target on tokens is needed, as a sequence map or a task in context"
+            )
+        return cls.plain(target.token_coordinates(), target.token_outputs(), **shape)
+
+    @property
+    def width(self) -> int:
+        return len(self.coordinates)
+
+    @property
+    def heads(self) -> int:
+        return sum(len(layer.heads) for layer in self.layers)
+
+    @property
+    def has_units(self) -> bool:
+        return any(layer.ffn for layer in self.layers)
+
+    def layout(self) -> Iterator[Part]:
+        """The names are those of `TokenNetwork.arrays`."""
+        W = self.width
+        for number, layer in enumerate(self.layers):
+            here = f"layer{number}"
+            for place, (r, p) in enumerate(layer.heads):
+                shapes = {"query": (W, r), "key": (W, r), "value": (W, p), "output": (p, W)}
+                yield from ((f"{here}/head{place}/{part}", shape) for part, shape in shapes.items())
+            if layer.carry:
+                yield f"{here}/carry", (W, W)
+            if layer.ffn:
+                yield f"{here}/ffn/inner", (W, layer.ffn)
+                yield f"{here}/ffn/bias", (layer.ffn,)
+                yield f"{here}/ffn/outer", (layer.ffn, W)
+        yield "constants", (self.constants, W)
+        yield "readout", (W, len(self.outputs))
+
+    @property
+    def free_weights(self) -> int:
+        """How many numbers training may choose."""
+        inside = sum(layer.weights(self.width) for layer in self.layers)
+        return inside + self.width * (self.constants + len(self.outputs))

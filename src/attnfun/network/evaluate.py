@@ -52,14 +52,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.network.alike import alike, evaluate_alike
-from attnfun.network.head import DENSE_KEYS, AnyArray, Head
+from attnfun.network.head import DENSE_KEYS, AnyArray, Head, once_per_dtype
 from attnfun.network.local import LocalPlan, local_plan
 from attnfun.network.network import Network
 from attnfun.network.relu import ReluBlock, evaluate_block
@@ -75,8 +74,8 @@ class _Axis:
     offset: AnyArray
     slopes: AnyArray
     biases: AnyArray
-    breakpoints: AnyArray | None
-    steps: AnyArray | None
+    breakpoints: AnyArray | None = None
+    steps: AnyArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,33 +89,17 @@ class _Prepared:
     plan: LocalPlan | None
 
 
-_prepared: WeakKeyDictionary[Head, dict[str, _Prepared]] = WeakKeyDictionary()
-
-
+@once_per_dtype
 def _prepare(head: Head, dtype: str) -> _Prepared:
-    known = _prepared.setdefault(head, {})
-    if dtype not in known:
-        plan = local_plan(head, dtype)
-        kind = np.dtype(dtype)
-        axes = []
-        for number, axis in enumerate(head.axes):
-            window = plan.axes[number] if plan else None
-            axes.append(
-                _Axis(
-                    query=axis.query.astype(kind, copy=False),
-                    offset=axis.offset.astype(kind, copy=False),
-                    slopes=axis.slopes.astype(kind, copy=False),
-                    biases=axis.biases.astype(kind, copy=False),
-                    breakpoints=window.breakpoints.astype(kind, copy=False) if window else None,
-                    steps=window.steps.astype(kind, copy=False) if window else None,
-                )
-            )
-        values = head.values.astype(kind, copy=False)
-        longest = int(np.argmax(head.grid))
-        order = (*(a for a in range(len(axes)) if a != longest), longest)
-        moved = np.ascontiguousarray(np.transpose(values, (len(axes), *order)))
-        known[dtype] = _Prepared(tuple(axes), values.reshape(-1, head.outputs), order, moved, plan)
-    return known[dtype]
+    plan, axes = local_plan(head, dtype), []
+    for number, axis in enumerate(head.axes):
+        window = [] if plan is None else [plan.axes[number].breakpoints, plan.axes[number].steps]
+        axes.append(_Axis(*(array.astype(dtype, copy=False) for array in (*axis.arrays.values(), *window))))
+    values = head.values.astype(dtype, copy=False)
+    longest = int(np.argmax(head.grid))
+    order = (*(a for a in range(len(axes)) if a != longest), longest)
+    moved = np.ascontiguousarray(np.transpose(values, (len(axes), *order)))
+    return _Prepared(tuple(axes), values.reshape(-1, head.outputs), order, moved, plan)
 
 
 def evaluate(network: Network, X: npt.ArrayLike, route: str = "auto") -> AnyArray:
@@ -157,9 +140,7 @@ def stream(network: Network, X: npt.ArrayLike, route: str = "auto") -> AnyArray:
     return current.reshape(*given.shape[:-1], current.shape[1])
 
 
-def evaluate_head(
-    head: Head | ReluBlock, tokens: AnyArray, dtype: str = "float64", route: str = "auto"
-) -> AnyArray:
+def evaluate_head(head: Head | ReluBlock, tokens: AnyArray, dtype: str = "float64", route: str = "auto") -> AnyArray:
     """One head on the stream before its layer: (n, width) -> (n, outputs)."""
     if isinstance(head, ReluBlock):
         return evaluate_block(head, tokens, dtype)

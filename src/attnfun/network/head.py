@@ -16,11 +16,12 @@ any keys in R^r. Nothing but weights lives here; arrays are float64 and read-onl
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from functools import cached_property, wraps
 from math import prod
-from typing import Any
+from typing import Any, ClassVar, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,8 @@ from attnfun.errors import Infeasible, InvalidRequest
 
 Array = npt.NDArray[np.float64]
 AnyArray = npt.NDArray[Any]
+K = TypeVar("K")
+V = TypeVar("V")
 
 DENSE_KEYS = 1 << 22
 """The most keys written out one by one, as the literal form needs them."""
@@ -44,9 +47,34 @@ def frozen(array: npt.ArrayLike) -> Array:
     return result
 
 
+def freeze(tree: Any) -> None:
+    """For `__post_init__` of a frozen dataclass: fields annotated `Array` become read-only, `tuple` ones tuples."""
+    for field in fields(tree):
+        value, kind = getattr(tree, field.name), str(field.type)
+        if value is not None and kind.startswith("Array"):
+            object.__setattr__(tree, field.name, frozen(value))
+        elif kind.startswith("tuple"):
+            parts = (frozen(part) for part in value) if kind.startswith("tuple[Array") else value
+            object.__setattr__(tree, field.name, tuple(parts))
+
+
 def rounded(array: npt.ArrayLike, dtype: str) -> Array:
     """The nearest entries that `dtype` can hold, as float64."""
     return np.asarray(array, dtype=np.float64).astype(np.dtype(dtype)).astype(np.float64)
+
+
+def once_per_dtype(make: Callable[[K, str], V]) -> Callable[[K, str], V]:
+    """`make(what, dtype)`, made once for each dtype as long as `what` lives."""
+    known: WeakKeyDictionary[K, dict[str, V]] = WeakKeyDictionary()
+
+    @wraps(make)
+    def found(what: K, dtype: str) -> V:
+        own = known.setdefault(what, {})
+        if dtype not in own:
+            own[dtype] = make(what, dtype)
+        return own[dtype]
+
+    return found
 
 
 def require_weights(arrays: Iterable[tuple[str, Array]], dtype: str) -> None:
@@ -67,8 +95,18 @@ def _shape(what: str, array: Array, ndim: int) -> None:
         raise InvalidRequest(f"{what} must not be empty, but has shape {array.shape}")
 
 
+class Matrices:
+    """The base of frozen dataclasses whose arrays are all that they are made of, but for a name."""
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """Every array by the name of its field."""
+        own: Any = self
+        return {field.name: getattr(self, field.name) for field in fields(own) if field.type == "Array"}
+
+
 @dataclass(frozen=True, eq=False)
-class Axis:
+class Axis(Matrices):
     """Keys along one factor of a head: logits l_i = slopes[i] . (query @ x + offset) + biases[i].
 
     Compared by identity; `identical` in `network.py` compares weights bit for bit.
@@ -80,8 +118,7 @@ class Axis:
     biases: Array
 
     def __post_init__(self) -> None:
-        for name in ("query", "offset", "slopes", "biases"):
-            object.__setattr__(self, name, frozen(getattr(self, name)))
+        freeze(self)
         _shape("an axis' query map", self.query, 2)
         _shape("an axis' slopes", self.slopes, 2)
         if self.offset.shape != self.query.shape[:1]:
@@ -103,10 +140,6 @@ class Axis:
     @property
     def width(self) -> int:
         return int(self.query.shape[1])
-
-    @property
-    def arrays(self) -> dict[str, Array]:
-        return {"query": self.query, "offset": self.offset, "slopes": self.slopes, "biases": self.biases}
 
 
 def affine_rank(axes: tuple[Axis, ...]) -> int:
@@ -150,35 +183,27 @@ def _star(axes: tuple[Axis, ...]) -> tuple[Array, Array]:
     return np.concatenate(rows), np.concatenate(biases)
 
 
-@dataclass(frozen=True, eq=False)
-class Head:
-    """A softmax over the product of its axes; output c is added to the stream coordinate `writes[c]`.
+class Keyed:
+    """What a softmax head and a block of ReLU units share: axes of keys, values, and where these are written."""
 
-    `key_names` is how a person reads a key: "{0}", "{1}", ... stand for its index on each axis, as in
-    "cell {0}, degree {1}".
-    """
-
+    kind: ClassVar[str]
     name: str
     axes: tuple[Axis, ...]
     values: Array
     writes: tuple[str, ...]
-    key_names: str = "key {0}"
-
-    kind = "head"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "axes", tuple(self.axes))
-        object.__setattr__(self, "writes", tuple(self.writes))
-        object.__setattr__(self, "values", frozen(self.values))
+        freeze(self)
+        what = f"{self.kind} {self.name!r}"
         if not self.axes:
-            raise InvalidRequest(f"head {self.name!r} has no axis")
-        expected = (*(axis.keys for axis in self.axes), len(self.writes))
+            raise InvalidRequest(f"{what} has no axis")
         if not self.writes or len(set(self.writes)) != len(self.writes):
-            raise InvalidRequest(f"head {self.name!r} must write distinct coordinates, not {list(self.writes)}")
+            raise InvalidRequest(f"{what} must write distinct coordinates, not {list(self.writes)}")
+        expected = (*self.grid, len(self.writes))
         if self.values.shape != expected:
-            raise InvalidRequest(f"head {self.name!r} has values of shape {self.values.shape}, not {expected}")
+            raise InvalidRequest(f"{what} has values of shape {self.values.shape}, not {expected}")
         if len({axis.width for axis in self.axes}) != 1:
-            raise InvalidRequest(f"head {self.name!r} has axes that read streams of different width")
+            raise InvalidRequest(f"{what} has axes that read streams of different width")
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -187,6 +212,7 @@ class Head:
 
     @property
     def keys(self) -> int:
+        """Keys of a head, hidden units of a block."""
         return prod(self.grid)
 
     @property
@@ -208,15 +234,37 @@ class Head:
         return query, np.concatenate([axis.offset for axis in self.axes])
 
     @cached_property
+    def max_value(self) -> float:
+        return float(np.abs(self.values).max())
+
+    @cached_property
+    def rank(self) -> int:
+        """The rank of W_Q W_K^T in the literal form, or of the map from (x, 1) to what units see: `affine_rank`."""
+        return affine_rank(self.axes)
+
+
+@dataclass(frozen=True, eq=False)
+class Head(Keyed):
+    """A softmax over the product of its axes; output c is added to the stream coordinate `writes[c]`.
+
+    `key_names` is how a person reads a key: "{0}", "{1}", ... stand for its index on each axis, as in
+    "cell {0}, degree {1}".
+    """
+
+    name: str
+    axes: tuple[Axis, ...]
+    values: Array
+    writes: tuple[str, ...]
+    key_names: str = "key {0}"
+
+    kind = "head"
+
+    @cached_property
     def spread(self) -> Array:
         """max_j V_j - min_j V_j of every output, in the last bit too small at most."""
         flat = self.values.reshape(-1, self.outputs)
         difference: Array = flat.max(axis=0) - flat.min(axis=0)
         return difference
-
-    @cached_property
-    def max_value(self) -> float:
-        return float(np.abs(self.values).max())
 
     @property
     def arrays(self) -> dict[str, Array]:
@@ -252,8 +300,3 @@ class Head:
         for a, axis in enumerate(self.axes[1:], start=1):
             biases = biases + axis.biases[index[a]]
         return np.concatenate(slopes, axis=1), biases
-
-    @cached_property
-    def rank(self) -> int:
-        """The rank of W_Q W_K^T in the literal form, see `affine_rank`."""
-        return affine_rank(self.axes)

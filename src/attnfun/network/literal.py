@@ -173,9 +173,8 @@ def _magnitudes(network: Network) -> Array:
     for layer in network.layers:
         total = dict.fromkeys(layer.writes, 0.0)
         for head in layer.heads:
-            for name, largest in zip(
-                head.writes, np.abs(head.values).reshape(-1, head.outputs).max(axis=0), strict=True
-            ):
+            sizes_of = np.abs(head.values).reshape(-1, head.outputs).max(axis=0)
+            for name, largest in zip(head.writes, sizes_of, strict=True):
                 total[name] += float(largest)
         sizes.extend(total.values())
     return np.array(sizes)
@@ -217,28 +216,20 @@ def literal(network: Network, form: str = "self", second: tuple[str, ...] = (), 
         else:
             own, _, memory, _ = _memory(network, [(layer, head) for head in layer.attention], run, offset=0)
         asked = width if memory is None else memory.shape[1]
-        built = [_head(network, head, at, width, asked) for head, at in zip(layer.attention, own, strict=True)]
-        cast = tuple(LiteralHead(h.name, *(_cast(m, run) for m in (h.query, h.key, h.value, h.output))) for h in built)
-        layers.append(LiteralLayer(cast, None if memory is None else _cast(memory, run)))
-    embed = []
-    for names_in in inputs:
-        matrix = np.zeros((len(names_in), width))
-        for row, name in enumerate(names_in):
-            matrix[row, network.inputs.index(name)] = 1.0
-        embed.append(_cast(matrix, run))
+        built = (_head(network, head, at, width, asked, run) for head, at in zip(layer.attention, own, strict=True))
+        layers.append(LiteralLayer(tuple(built), None if memory is None else _cast(memory, run)))
+    embed = tuple(_cast(one_hot([network.inputs.index(name) for name in names], width), run) for names in inputs)
     readout = np.zeros((width, len(network.outputs)))
     readout[: len(stream) - 1], readout[len(stream) - 1] = network.readout.T, network.readout_bias
-    return Literal(
-        form=form,
-        inputs=inputs,
-        coordinates=coordinates,
-        embed=tuple(embed),
-        constant=_cast(constant, run),
-        tokens=_cast(tokens, run),
-        layers=tuple(layers),
-        readout=_cast(readout, run),
-        dtype=run,
-    )
+    first_layer = embed, _cast(constant, run), _cast(tokens, run)
+    return Literal(form, inputs, coordinates, *first_layer, tuple(layers), _cast(readout, run), run)
+
+
+def one_hot(columns: list[int], width: int) -> Array:
+    """(columns, width) with a 1 in each row, in its column."""
+    matrix = np.zeros((len(columns), width))
+    matrix[range(len(columns)), columns] = 1.0
+    return matrix
 
 
 def split_inputs(network: Network, form: str, second: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
@@ -292,21 +283,17 @@ def _memory(
     return slots, names, tokens, closed
 
 
-def _head(network: Network, head: Head, at: tuple[int, int, int, int], width: int, asked: int) -> LiteralHead:
-    begin, bias, value, _ = at
-    r, p = head.query_dim, head.outputs
-    one = len(network.coordinates)
+def _head(
+    network: Network, head: Head, at: tuple[int, int, int, int], width: int, asked: int, dtype: str
+) -> LiteralHead:
+    begin, _, value, _ = at
+    r, one = head.query_dim, len(network.coordinates)
     Q, c = head.query_map
     W_Q = np.zeros((width, r + 1))
     W_Q[: head.width, :r], W_Q[one, :r], W_Q[one, r] = Q.T, c, 1.0
-    W_K = np.zeros((asked, r + 1))
-    W_K[begin : bias + 1] = np.eye(r + 1)
-    W_V = np.zeros((asked, p))
-    W_V[value : value + p] = np.eye(p)
-    W_O = np.zeros((p, width))
-    for i, name in enumerate(head.writes):
-        W_O[i, network.coordinates.index(name)] = 1.0
-    return LiteralHead(head.name, W_Q, W_K, W_V, W_O)
+    W_K, W_V = np.eye(asked, r + 1, -begin), np.eye(asked, head.outputs, -value)
+    W_O = one_hot([network.coordinates.index(name) for name in head.writes], width)
+    return LiteralHead(head.name, *(_cast(matrix, dtype) for matrix in (W_Q, W_K, W_V, W_O)))
 
 
 def _cast(matrix: Array, dtype: str) -> AnyArray:

@@ -29,11 +29,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from attnfun.network.head import Array, Axis, Head, frozen
+from attnfun.network.head import Array, Axis, Head, frozen, once_per_dtype
 
 DROPPED = 2.0**-60
 RADIUS_LIMIT = 256
@@ -66,17 +65,12 @@ class LocalPlan:
         return math.prod(axis.window for axis in self.axes)
 
 
-_plans: WeakKeyDictionary[Head, dict[str, LocalPlan | None]] = WeakKeyDictionary()
-
-
 def local_plan(head: Head, dtype: str = "float64") -> LocalPlan | None:
     """The windows of `head` in `dtype`, or None where the local route does not apply; computed once per head."""
-    known = _plans.setdefault(head, {})
-    if dtype not in known:
-        known[dtype] = _plan(head, dtype)
-    return known[dtype]
+    return _plan(head, dtype)
 
 
+@once_per_dtype
 def _plan(head: Head, dtype: str) -> LocalPlan | None:
     axes = []
     for axis in head.axes:

@@ -22,9 +22,10 @@ import numpy as np
 
 from attnfun.errors import InvalidRequest
 from attnfun.network.architecture import Architecture
-from attnfun.network.head import AnyArray, Array, Head, frozen, require_weights
+from attnfun.network.head import AnyArray, Array, Head, freeze, frozen, require_weights
 from attnfun.network.labels import Labels
 from attnfun.network.relu import ReluBlock
+from attnfun.network.store import fingerprint
 
 DTYPES = ("float64", "float32")
 
@@ -57,7 +58,7 @@ class Layer:
     heads: tuple[Head | ReluBlock, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "heads", tuple(self.heads))
+        freeze(self)
         if not self.heads:
             raise InvalidRequest("a layer needs at least one head")
         if len({head.kind for head in self.heads}) != 1:
@@ -103,12 +104,7 @@ class Network:
     labels: Labels | None = None
 
     def __post_init__(self) -> None:
-        for name in ("inputs", "layers", "outputs"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-        object.__setattr__(self, "readout", frozen(self.readout))
-        object.__setattr__(self, "readout_bias", frozen(self.readout_bias))
-        low, high = self.box
-        object.__setattr__(self, "box", (frozen(low), frozen(high)))
+        freeze(self)
         self.validate()
 
     def run(self, X: Any, route: str = "auto") -> AnyArray:
@@ -234,18 +230,4 @@ class Network:
 
 def identical(one: Network, other: Network) -> bool:
     """Whether two networks are the same bit for bit: every weight (the sign of zero included), name, box and dtype."""
-    if (one.inputs, one.outputs, one.dtype, one.labels) != (other.inputs, other.outputs, other.dtype, other.labels):
-        return False
-    if [len(layer.heads) for layer in one.layers] != [len(layer.heads) for layer in other.layers]:
-        return False
-    for mine, yours in zip(one.heads, other.heads, strict=True):
-        if (mine.kind, mine.name, mine.writes) != (yours.kind, yours.name, yours.writes):
-            return False
-        if mine.key_names != yours.key_names:
-            return False
-    left, right = [*one.arrays()], [*other.arrays()]
-    left += [("low", one.low), ("high", one.high)]
-    right += [("low", other.low), ("high", other.high)]
-    if [(name, array.shape) for name, array in left] != [(name, array.shape) for name, array in right]:
-        return False
-    return all(a.tobytes() == b.tobytes() for (_, a), (_, b) in zip(left, right, strict=True))
+    return fingerprint(one) == fingerprint(other)

@@ -18,18 +18,16 @@ Nothing attends here: such a network has no literal form.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
-from attnfun.network.head import AnyArray, Array, Axis, affine_rank, frozen
+from attnfun.network.head import AnyArray, Array, Axis, Keyed
 
 _BUDGET = 8 << 20  # bytes of hidden units at a time
 
 
 @dataclass(frozen=True, eq=False)
-class ReluBlock:
+class ReluBlock(Keyed):
     """Hidden units over one affine query; output c is added to the stream coordinate `writes[c]`."""
 
     name: str
@@ -37,46 +35,11 @@ class ReluBlock:
     values: Array
     writes: tuple[str, ...]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "writes", tuple(self.writes))
-        object.__setattr__(self, "values", frozen(self.values))
-        if not self.writes or len(set(self.writes)) != len(self.writes):
-            raise InvalidRequest(f"block {self.name!r} must write distinct coordinates, not {list(self.writes)}")
-        expected = (self.axis.keys, len(self.writes))
-        if self.values.shape != expected:
-            raise InvalidRequest(f"block {self.name!r} has values of shape {self.values.shape}, not {expected}")
-
     kind, key_names = "block", "unit {0}"
 
     @property
-    def axes(self) -> tuple[Axis]:
+    def axes(self) -> tuple[Axis, ...]:  # type: ignore[override]
         return (self.axis,)
-
-    @property
-    def keys(self) -> int:
-        """Hidden units."""
-        return self.axis.keys
-
-    @property
-    def query_dim(self) -> int:
-        return self.axis.dim
-
-    @property
-    def width(self) -> int:
-        return self.axis.width
-
-    @property
-    def outputs(self) -> int:
-        return len(self.writes)
-
-    @cached_property
-    def max_value(self) -> float:
-        return float(np.abs(self.values).max())
-
-    @cached_property
-    def rank(self) -> int:
-        """The rank of the affine map from (x, 1) to what the units see, as a head's is that of its logits."""
-        return affine_rank(self.axes)
 
     @property
     def arrays(self) -> dict[str, Array]:

@@ -4,7 +4,7 @@ The record has parts of three kinds: *own* (the structure; what the tensors are)
 and what was asked of it), and the rest, each with a sha256 of its own in "seals", which may be deleted without harm.
 "hash" is the sha256 of own, hashed and every tensor (name, dtype, shape, bytes).
 
-A file is opened once and its bytes are read once (`targets.files`). What kind it is, what it holds and what is proved
+A file is opened once and its bytes are read once (`attnfun.files`). What kind it is, what it holds and what is proved
 of it all come from these bytes (`Held`), so a file that is exchanged meanwhile changes nothing. Nothing is allocated
 that the file's own length does not cover, and whatever was not written here is a DamagedFile in one sentence.
 """
@@ -56,12 +56,6 @@ class Held:
     def format(self) -> Any:
         """What the file says it is."""
         return self.record.get("format")
-
-    @property
-    def target_kind(self) -> Any:
-        """What kind of target the file says it has, where its format serves several."""
-        target = self.record.get("target")
-        return target.get("kind") if isinstance(target, dict) else None
 
 
 Source = str | os.PathLike[str]

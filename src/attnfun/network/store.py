@@ -26,7 +26,7 @@ import math
 import types
 from collections.abc import Collection, Mapping
 from functools import cache
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -85,6 +85,25 @@ def put_together(hint: Any, structure: Json, tensors: Tensors) -> Any:
     return made
 
 
+def revived(hint: Any, data: Json) -> Any:
+    """A tree of dataclasses, tuples and plain values from what `dataclasses.asdict` and JSON make of it, by its types.
+
+    What a class does not refuse is not refused here; KeyError or TypeError where parts are missing or of another form.
+    """
+    choices = _choices(hint)
+    if data is None and type(None) in choices:
+        return None
+    choice: Any = next(one for one in choices if one is not type(None))
+    if get_origin(choice) is tuple:
+        inside = get_args(choice)
+        hints = inside[:1] * len(data) if inside[1:] == (Ellipsis,) else inside
+        return tuple(revived(one, part) for one, part in zip(hints, data, strict=True))
+    if dataclasses.is_dataclass(choice):
+        parts = {name: revived(own, data[name]) for name, own in _hints(cast(Any, choice)).items()}
+        return cast(Any, choice)(**parts)
+    return data
+
+
 def _inside(path: str, name: object) -> str:
     return f"{path}/{name}" if path else str(name)
 
@@ -110,7 +129,7 @@ class _Apart:
         if id(tree) in self.seen:
             return {"same": self.seen[id(tree)][0]}
         self.seen[id(tree)] = path, tree
-        own, kind = getattr(tree, "dtype", dtype), _class(tree)
+        own, kind = getattr(tree, "dtype", dtype), cast(Any, type(tree))
         parts = {name: self.value(getattr(tree, name), _inside(path, name), own) for name in _hints(kind)}
         return {"is": kind.__name__, **parts}
 
@@ -136,8 +155,9 @@ class _Together:
 
     def value(self, hint: Any, data: Json, path: str) -> Any:
         for choice in _choices(hint):
-            if _suits(choice, data):
-                return self._one(choice, data, path)
+            made = self._one(choice, data, path)
+            if made is not _OTHER:
+                return made
         if isinstance(data, dict) and isinstance(data.get("same"), str) and len(data) == 1:
             found = self.seen.get(data["same"])
             if found is not None and any(isinstance(found, get_origin(c) or c) for c in _choices(hint)):
@@ -145,23 +165,35 @@ class _Together:
         raise DamagedFile(f"{path or 'its weights'}: what stands there cannot be")
 
     def _one(self, hint: Any, data: Json, path: str) -> Any:
-        if hint is type(None) or hint is Any or hint in (bool, int, str) or get_origin(hint) is Literal:
+        """The value of this one type, or _OTHER where data is not of the form in which that is written."""
+        origin, inside = get_origin(hint), get_args(hint)
+        if hint is Any:
             return data
         if hint is float:
-            return float(data["float"]) if isinstance(data, dict) else float(data)
-        origin = get_origin(hint)
-        if origin is tuple:
-            inside = get_args(hint)
+            far = isinstance(data, dict) and data.get("float") in ("inf", "-inf")
+            return float(data["float"]) if far else float(data) if type(data) in (int, float) else _OTHER
+        if hint in (type(None), bool, int, str):
+            return data if type(data) is hint else _OTHER
+        if origin is Literal:
+            return data if any(type(data) is type(one) and data == one for one in inside) else _OTHER
+        if origin is tuple and isinstance(data, list):
             hints = inside[:1] * len(data) if inside[1:] == (Ellipsis,) else inside
             if len(hints) != len(data):
                 raise DamagedFile(f"{path}: {len(data)} parts, where {len(hints)} are needed")
             return tuple(self.value(h, one, _inside(path, k)) for k, (h, one) in enumerate(zip(hints, data)))
-        if origin in _MAPPINGS:
-            return {key: self.value(get_args(hint)[1], one, _inside(path, key)) for key, one in data["map"].items()}
+        if origin is tuple or not isinstance(data, dict):
+            return _OTHER
         if origin is np.ndarray:
-            return self._array(data["tensor"], path)
+            whole = set(data) == {"tensor"} and isinstance(data["tensor"], str)
+            return self._array(data["tensor"], path) if whole else _OTHER
+        if origin in _MAPPINGS:
+            if set(data) != {"map"} or not isinstance(data["map"], dict):
+                return _OTHER
+            return {key: self.value(inside[1], one, _inside(path, key)) for key, one in data["map"].items()}
         if _as_json(hint):
-            return hint.from_json(data["json"])
+            return hint.from_json(data["json"]) if "json" in data else _OTHER
+        if data.get("is") != getattr(hint, "__name__", None):
+            return _OTHER
         fields = _hints(hint)
         if set(data) != {"is", *fields}:
             raise DamagedFile(f"{path or 'its weights'}: not the parts of a {hint.__name__}")
@@ -179,10 +211,7 @@ class _Together:
 
 
 _MAPPINGS = (dict, Mapping)
-
-
-def _class(tree: Any) -> Any:
-    return type(tree)
+_OTHER: Any = object()
 
 
 @cache
@@ -201,27 +230,3 @@ def _as_json(cls: Any) -> bool:
 def _choices(hint: Any) -> tuple[Any, ...]:
     inside = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     return tuple(c for one in inside for c in (_choices(one) if one is not hint else (one,)))
-
-
-def _suits(hint: Any, data: Json) -> bool:
-    """Whether data is of the form that this one type is written in."""
-    origin = get_origin(hint)
-    if hint is Any:
-        return True
-    if hint is type(None):
-        return data is None
-    if hint in (bool, int, str):
-        return type(data) is hint
-    if hint is float:
-        return type(data) in (int, float) or (isinstance(data, dict) and data.get("float") in ("inf", "-inf"))
-    if origin is Literal:
-        return any(type(data) is type(one) and data == one for one in get_args(hint))
-    if origin is tuple:
-        return isinstance(data, list)
-    if not isinstance(data, dict):
-        return False
-    if origin is np.ndarray:
-        return set(data) == {"tensor"} and isinstance(data["tensor"], str)
-    if origin in _MAPPINGS:
-        return set(data) == {"map"} and isinstance(data["map"], dict)
-    return "json" in data if _as_json(hint) else data.get("is") == getattr(hint, "__name__", None)

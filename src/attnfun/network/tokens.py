@@ -1,4 +1,4 @@
-"""Plain self-attention on a token matrix: the network of prompts, sequences and sets.
+"""Plain self-attention on a token matrix, and ReLU units between its layers: networks of prompts, sequences and sets.
 
     Z = [ X ; T ]                                                             X: the given tokens, T: constant tokens
     Z <- Z C + sum_h softmax( (Z W_Q)(Z W_K)^T ) (Z W_V) W_O                  every layer; C: carry, the identity
@@ -18,26 +18,24 @@ Nothing but weights lives here; arrays are float64 whose entries the network's d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from attnfun.errors import InvalidRequest
-from attnfun.network.head import AnyArray, Array, frozen, require_weights
+from attnfun.network.architecture import TokenArchitecture, TokenLayerShape
+from attnfun.network.head import AnyArray, Array, Matrices, freeze, require_weights
 from attnfun.network.network import DTYPES, Cost
-
-if TYPE_CHECKING:
-    from attnfun.network.token_architecture import TokenArchitecture
 
 _BLOCK = 1 << 24  # attention weights at a time
 
 
 @dataclass(frozen=True, eq=False)
-class TokenHead:
+class TokenHead(Matrices):
     """softmax((Z W_Q)(Z W_K)^T)(Z W_V) W_O."""
 
     name: str
@@ -47,13 +45,10 @@ class TokenHead:
     output: Array
 
     def __post_init__(self) -> None:
-        for name in ("query", "key", "value", "output"):
-            object.__setattr__(self, name, frozen(getattr(self, name)))
-        width = self.query.shape[0] if self.query.ndim == 2 else -1
-        shapes = (self.query.shape, self.key.shape, self.value.shape, self.output.shape)
-        fits = all(len(shape) == 2 and min(shape) > 0 for shape in shapes)
-        fits = fits and self.key.shape == self.query.shape and self.value.shape[0] == width
-        if not fits or self.output.shape != self.value.shape[::-1]:
+        freeze(self)
+        shapes = [array.shape for array in self.arrays.values()]
+        fits = all(len(shape) == 2 and min(shape) > 0 for shape in shapes) and shapes[1] == shapes[0]
+        if not fits or shapes[2][0] != shapes[0][0] or shapes[3] != shapes[2][::-1]:
             raise InvalidRequest(
                 f"head {self.name!r} has W_Q, W_K, W_V, W_O of shapes {', '.join(map(str, shapes))}; "
                 "(width, r), (width, r), (width, p), (p, width) are needed"
@@ -71,16 +66,16 @@ class TokenHead:
     def outputs(self) -> int:
         return int(self.value.shape[1])
 
+    @property
+    def product(self) -> Array:
+        """A small matrix with the singular values of W_Q W_K^T: the product of two triangles."""
+        return np.linalg.qr(self.query)[1] @ np.linalg.qr(self.key)[1].T
+
     @cached_property
     def rank(self) -> int:
-        """The rank of W_Q W_K^T, whose singular values are those of the product of two small triangles."""
-        small = np.linalg.qr(self.query)[1] @ np.linalg.qr(self.key)[1].T
-        values = np.linalg.svd(small, compute_uv=False)
+        """The rank of W_Q W_K^T."""
+        values = np.linalg.svd(self.product, compute_uv=False)
         return int(np.sum(values > values.max() * self.width * np.finfo(np.float64).eps))
-
-    @property
-    def arrays(self) -> dict[str, Array]:
-        return {"query": self.query, "key": self.key, "value": self.value, "output": self.output}
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,15 +86,13 @@ class TokenLayer:
     carry: Array | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "heads", tuple(self.heads))
+        freeze(self)
         if not self.heads:
             raise InvalidRequest("a layer needs at least one head")
         if len({head.width for head in self.heads}) != 1:
             raise InvalidRequest("the heads of one layer must read the same stream")
-        if self.carry is not None:
-            object.__setattr__(self, "carry", frozen(self.carry))
-            if self.carry.shape != (self.width, self.width):
-                raise InvalidRequest(f"a layer of width {self.width} has a carry of shape {self.carry.shape}")
+        if self.carry is not None and self.carry.shape != (self.width, self.width):
+            raise InvalidRequest(f"a layer of width {self.width} has a carry of shape {self.carry.shape}")
 
     @property
     def width(self) -> int:
@@ -107,7 +100,107 @@ class TokenLayer:
 
 
 @dataclass(frozen=True, eq=False)
-class TokenNetwork:
+class FeedForward(Matrices):
+    """relu(Z `inner` + `bias`) `outer`: (width, units), (units,), (units, width)."""
+
+    inner: Array
+    bias: Array
+    outer: Array
+
+    def __post_init__(self) -> None:
+        freeze(self)
+        flat = self.inner.ndim == 2 and self.outer.ndim == 2
+        if not flat or self.outer.shape != self.inner.shape[::-1] or self.bias.shape != self.outer.shape[:1]:
+            raise InvalidRequest(
+                f"units of shapes {self.inner.shape}, {self.bias.shape}, {self.outer.shape}; "
+                "(width, units), (units,), (units, width) are needed"
+            )
+
+    @property
+    def units(self) -> int:
+        return int(self.inner.shape[1])
+
+
+class OnTokens:
+    """What is done with a network on tokens: `attention`, and after its layer l the ReLU units `blocks[l]` or None."""
+
+    attention: TokenNetwork
+    blocks: tuple[FeedForward | None, ...]
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        return tuple(0 if block is None else block.units for block in self.blocks)
+
+    def arrays(self) -> Iterator[tuple[str, Array]]:
+        """Every weight with its name, 'layer0/head1/query' or 'layer0/ffn/inner' style: those of `layout`."""
+        plain = self.attention
+        for number, (layer, block) in enumerate(zip(plain.layers, self.blocks, strict=True)):
+            for place, head in enumerate(layer.heads):
+                yield from ((f"layer{number}/head{place}/{name}", array) for name, array in head.arrays.items())
+            if layer.carry is not None:
+                yield f"layer{number}/carry", layer.carry
+            if block is not None:
+                yield from ((f"layer{number}/ffn/{name}", array) for name, array in block.arrays.items())
+        yield "constants", plain.constants
+        yield "readout", plain.readout
+
+    @cached_property
+    def cost(self) -> Cost:
+        """`keys` counts the constant tokens; the given ones come on top and are the user's."""
+        heads, parameters = self.attention.heads, sum(array.size for _, array in self.arrays())
+        return Cost(
+            layers=len(self.blocks),
+            heads=len(heads),
+            rank=max((head.rank for head in heads), default=0),
+            keys=len(self.attention.constants),
+            parameters=parameters,
+            query_dim=max((head.query_dim for head in heads), default=0),
+            max_value=max((float(np.abs(head.value).max()) for head in heads), default=0.0),
+            stored=parameters,
+        )
+
+    @cached_property
+    def architecture(self) -> TokenArchitecture:
+        """Its shape: what `train` fills with other weights."""
+        plain = self.attention
+        layers = tuple(
+            TokenLayerShape(tuple((h.query_dim, h.outputs) for h in layer.heads), layer.carry is not None, ffn)
+            for layer, ffn in zip(plain.layers, self.units, strict=True)
+        )
+        return TokenArchitecture(plain.coordinates, layers, plain.outputs, len(plain.constants), plain.dtype)
+
+    def run(self, tokens: npt.ArrayLike) -> AnyArray:
+        """(n, width) or (batch, n, width) tokens -> (n, outputs) or (batch, n, outputs), computed in the dtype."""
+        plain = self.attention
+        given = plain.given(tokens)
+        flat = given.reshape((-1, *given.shape[-2:]))
+        n = flat.shape[1]
+        step = max(1, _BLOCK // max(1, (n + len(plain.constants)) ** 2))
+        parts = [self.states(plain.joined(flat[k : k + step]))[-1][:, :n] for k in range(0, len(flat), step)]
+        last = np.concatenate(parts) if parts else flat
+        result: AnyArray = (last @ plain.readout.astype(plain.dtype)).reshape((*given.shape[:-1], len(plain.outputs)))
+        return result
+
+    def to_torch(self, dtype: Any = None) -> Any:
+        """A module on token matrices: one attention call per layer (`torch_form.tokens_to_torch`)."""
+        from attnfun.network.torch_form import tokens_to_torch
+
+        return tokens_to_torch(self, dtype)
+
+    def states(self, Z: AnyArray) -> list[AnyArray]:
+        """The token matrices (batch, n + m, width) before the first layer and after every one."""
+        seen = [Z]
+        for layer, block in zip(self.attention.layers, self.blocks, strict=True):
+            Z = layer_output(layer, Z)
+            if block is not None:
+                W_1, b, W_2 = (array.astype(Z.dtype) for array in block.arrays.values())
+                Z = Z + np.maximum(Z @ W_1 + b, 0) @ W_2
+            seen.append(Z)
+        return seen
+
+
+@dataclass(frozen=True, eq=False)
+class TokenNetwork(OnTokens):
     """Layers in order on tokens with the named `coordinates`, then a linear read-out of the given tokens.
 
     `constants` (m, width) are the tokens that the first, linear layer appends; m may be 0.
@@ -122,14 +215,8 @@ class TokenNetwork:
     dtype: str = "float64"
 
     def __post_init__(self) -> None:
-        for name in ("coordinates", "layers", "outputs"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-        object.__setattr__(self, "readout", frozen(self.readout))
-        object.__setattr__(self, "constants", frozen(self.constants))
-        self.validate()
-
-    def validate(self) -> None:
         """Raise InvalidRequest, naming the part, unless shapes meet, weights are finite and fit the dtype."""
+        freeze(self)
         if self.dtype not in DTYPES:
             raise InvalidRequest(f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}")
         for what, names in (("coordinate", self.coordinates), ("output", self.outputs)):
@@ -145,55 +232,21 @@ class TokenNetwork:
         require_weights(self.arrays(), self.dtype)
 
     @property
+    def attention(self) -> TokenNetwork:  # type: ignore[override]
+        """Itself: all that it is."""
+        return self
+
+    @property
+    def blocks(self) -> tuple[FeedForward | None, ...]:  # type: ignore[override]
+        return (None,) * len(self.layers)
+
+    @property
     def width(self) -> int:
         return len(self.coordinates)
 
     @property
     def heads(self) -> tuple[TokenHead, ...]:
         return tuple(head for layer in self.layers for head in layer.heads)
-
-    def arrays(self) -> Iterator[tuple[str, Array]]:
-        """Every weight with its name, 'layer0/head1/query' style: the names of the file."""
-        for number, layer in enumerate(self.layers):
-            for place, head in enumerate(layer.heads):
-                for name, array in head.arrays.items():
-                    yield f"layer{number}/head{place}/{name}", array
-            if layer.carry is not None:
-                yield f"layer{number}/carry", layer.carry
-        yield "constants", self.constants
-        yield "readout", self.readout
-
-    @cached_property
-    def cost(self) -> Cost:
-        """`keys` counts the constant tokens; the given ones come on top and are the user's."""
-        parameters = sum(array.size for _, array in self.arrays())
-        return Cost(
-            layers=len(self.layers),
-            heads=len(self.heads),
-            rank=max((head.rank for head in self.heads), default=0),
-            keys=len(self.constants),
-            parameters=parameters,
-            query_dim=max((head.query_dim for head in self.heads), default=0),
-            max_value=max((float(np.abs(head.value).max()) for head in self.heads), default=0.0),
-            stored=parameters,
-        )
-
-    @property
-    def architecture(self) -> TokenArchitecture:
-        """Its shape: what `train` fills with other weights."""
-        from attnfun.network.token_architecture import TokenArchitecture
-
-        return TokenArchitecture.of(self)
-
-    def run(self, tokens: npt.ArrayLike) -> AnyArray:
-        """(n, width) or (batch, n, width) tokens -> (n, outputs) or (batch, n, outputs), computed in the dtype."""
-        return chunks(self, tokens, lambda Z: self.states(Z)[-1])
-
-    def to_torch(self, dtype: Any = None) -> Any:
-        """A module on token matrices: one attention call per layer (`torch_form.tokens_to_torch`)."""
-        from attnfun.network.torch_form import tokens_to_torch
-
-        return tokens_to_torch(self, dtype)
 
     def stream(self, tokens: npt.ArrayLike) -> list[AnyArray]:
         """The token matrix (n + m, width) before the first layer and after every layer, for one token matrix."""
@@ -211,24 +264,43 @@ class TokenNetwork:
         constants = np.broadcast_to(self.constants.astype(self.dtype), (len(tokens), *self.constants.shape))
         return np.concatenate([tokens, constants], axis=1)
 
-    def states(self, Z: AnyArray) -> list[AnyArray]:
-        """The token matrices before the first layer and after every one."""
-        seen = [Z]
-        for layer in self.layers:
-            seen.append(layer_output(layer, seen[-1]))
-        return seen
 
+@dataclass(frozen=True, eq=False)
+class TokenTransformer(OnTokens):
+    """A token network whose layers are each followed by ReLU units, the same at every token, or by none:
 
-def chunks(network: TokenNetwork, tokens: npt.ArrayLike, final: Callable[[AnyArray], AnyArray]) -> AnyArray:
-    """The read-outs of the given tokens; `final` takes token matrices through the layers, so many at a time."""
-    given = network.given(tokens)
-    flat = given.reshape((-1, *given.shape[-2:]))
-    n = flat.shape[1]
-    step = max(1, _BLOCK // max(1, (n + len(network.constants)) ** 2))
-    parts = [final(network.joined(flat[k : k + step]))[:, :n] for k in range(0, len(flat), step)]
-    last = np.concatenate(parts) if parts else flat
-    result: AnyArray = (last @ network.readout.astype(network.dtype)).reshape((*given.shape[:-1], len(network.outputs)))
-    return result
+        Z <- Z + relu( Z W_1 + b ) W_2                                after the layer's own attention
+
+    No construction makes one and no checker proves anything of one: it is a type of its own, so that what is proved of
+    the attention alone is never said of both. `blocks[l]` stands after layer l of `attention`.
+    """
+
+    attention: TokenNetwork
+    blocks: tuple[FeedForward | None, ...]
+
+    def __post_init__(self) -> None:
+        freeze(self)
+        if len(self.blocks) != len(self.attention.layers):
+            raise InvalidRequest(f"{len(self.blocks)} feed-forward blocks for {len(self.attention.layers)} layers")
+        if any(block is not None and len(block.inner) != self.width for block in self.blocks):
+            raise InvalidRequest(f"the units must read the {self.width} coordinates of a token")
+        require_weights(self.arrays(), self.dtype)
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        return self.attention.coordinates
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return self.attention.outputs
+
+    @property
+    def dtype(self) -> str:
+        return self.attention.dtype
+
+    @property
+    def width(self) -> int:
+        return self.attention.width
 
 
 def sample_size(tokens: int, heads: int) -> int:

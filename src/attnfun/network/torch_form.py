@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from attnfun.errors import AttnfunError, InvalidRequest
 from attnfun.network.literal import FORMS
 from attnfun.network.network import Network
-from attnfun.network.token_transformer import TokenTransformer
-from attnfun.network.tokens import TokenNetwork
+from attnfun.network.tokens import OnTokens
 
 if TYPE_CHECKING:
     import torch
@@ -44,15 +43,15 @@ def to_torch(network: Network, dtype: Any = None, form: str = "cross", second: t
     return torch_modules.CrossAttention(network, name, form, second).telling()
 
 
-def tokens_to_torch(network: TokenNetwork | TokenTransformer, dtype: Any = None) -> torch.nn.Module:
+def tokens_to_torch(network: OnTokens, dtype: Any = None) -> torch.nn.Module:
     """A token network as a module on token matrices: (n, width) or (batch, n, width) in, read-outs of every token out.
 
     One F.scaled_dot_product_attention (scale=1.0) a layer, whatever the number of heads.
     """
-    name = torch_dtype(network.dtype, dtype)
-    from attnfun.network import token_torch
+    name = torch_dtype(network.attention.dtype, dtype)
+    from attnfun.network import torch_modules
 
-    return token_torch.TokenAttention(network, name).telling()
+    return torch_modules.TokenAttention(network, name).telling()
 
 
 def torch_dtype(own: str, asked: Any) -> str:

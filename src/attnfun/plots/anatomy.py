@@ -11,29 +11,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from attnfun.language import ArrayAlgebra, Builder, Graph, run
-from attnfun.language.domain import Box
 from attnfun.language.ranges import range_of
 from attnfun.network.head import Head
 from attnfun.network.labels import Label, Labels
 from attnfun.network.network import Network
 from attnfun.network.relu import ReluBlock
-
-
-class Composed(Protocol):
-    """What an anatomy needs to know of an approximant."""
-
-    @property
-    def network(self) -> Network: ...
-    @property
-    def target(self) -> Any: ...
-    @property
-    def certificate(self) -> Any: ...
+from attnfun.plots.sample import Subject
 
 
 @dataclass(frozen=True)
@@ -84,13 +73,15 @@ class Anatomy:
     reads: tuple[Mapping[str, float], ...] = field(default=())
 
 
-def anatomy(subject: Composed) -> Anatomy | None:
+def anatomy(subject: Subject) -> Anatomy | None:
     """None for a network without labels."""
     network, labels = subject.network, subject.network.labels
     if labels is None or not labels.coordinates:
         return None
     words = _Words(labels, network)
-    ranges = _ranges(labels, subject.target.box)
+    nodes = labels.program.reachable([label.argument for label in labels.coordinates])
+    ends = range_of(nodes, subject.target.box)
+    ranges = {label.name: found for label, found in zip(labels.coordinates, ends, strict=True)}
     steps = []
     stream = list(network.inputs)
     by_name = {label.name: label for label in labels.coordinates}
@@ -111,11 +102,6 @@ def anatomy(subject: Composed) -> Anatomy | None:
     formulas = tuple(words.text(words.inner[node]) for node in labels.program.outputs)
     whole = Anatomy(tuple(steps), network.inputs, network.outputs, formulas, outputs)
     return _shared(whole, subject.certificate)
-
-
-def _ranges(labels: Labels, box: Box) -> dict[str, tuple[float, float]]:
-    found = range_of(labels.program.reachable([label.argument for label in labels.coordinates]), box)
-    return {label.name: ends for label, ends in zip(labels.coordinates, found, strict=True)}
 
 
 class _Words:
@@ -209,10 +195,7 @@ def _shared(whole: Anatomy, certificate: Any) -> Anatomy:
             arriving[tag] += passed * amount / below if below > 0 else 0.0
         born[step.tag] = arriving[step.tag] - passed
     everything = sum(born.values())
-    steps = tuple(
-        Step(**(vars(step) | {"own": errors[step.tag][0], "share": born[step.tag] / everything}))
-        if everything > 0
-        else step
-        for step in whole.steps
-    )
-    return Anatomy(steps, whole.inputs, whole.outputs, whole.formulas, whole.reads)
+    if not everything > 0:
+        return whole
+    shares = [(step, errors[step.tag][0], born[step.tag] / everything) for step in whole.steps]
+    return replace(whole, steps=tuple(replace(step, own=own, share=share) for step, own, share in shares))

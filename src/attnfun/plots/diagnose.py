@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import textwrap
 from typing import Any
 
@@ -11,26 +10,20 @@ import numpy as np
 
 from attnfun.diagnosis import Figures, Subject
 from attnfun.diagnosis.attention import attend, softmax
-from attnfun.diagnosis.subject import tokens_of
 from attnfun.network.head import Array, Head
-from attnfun.plots.needed import picture
-from attnfun.plots.panels import BOUND, FAINT, INK, NETWORKS, colour_bar, colours, title, value_bar, value_scale
+from attnfun.plots import style
 
 _LINES, _SAMPLES, _COUNT, _WALLED = 33, 801, 200, 900
 _MOST = 20_000_000  # weights computed for one panel
 
 
-@picture
-def draw_diagnosis(
-    subject: Subject, f: Figures, finding: str, about: str, path: str | os.PathLike[str] | None = None
-) -> Any:
+@style.picture
+def draw_diagnosis(subject: Subject, f: Figures, finding: str, about: str) -> Any:
     """Four panels for the head of these figures; `finding` is written above them."""
-    from matplotlib.figure import Figure
-
     head = subject.network.layers[f.layer].heads[f.place]
     assert isinstance(head, Head)
-    tokens = tokens_of(subject.network, subject.X)[f.layer]
-    figure = Figure(figsize=(12.0, 8.6), dpi=120, layout="constrained")
+    tokens = subject.streams[f.layer]
+    figure = style.sheet(12.0, 8.6)
     grid = figure.subplots(2, 2)
     flat = len(head.axes) == 1 and head.axes[0].dim == 1
     (_weights if flat else _cells)(grid[0, 0], head, tokens)
@@ -38,9 +31,7 @@ def draw_diagnosis(
     _sweep(grid[1, 0], f)
     _norms(grid[1, 1], head)
     words = "\n".join(textwrap.wrap(finding, 150, max_lines=4, placeholder=" …"))
-    figure.suptitle(f"{about[:110]}\n{words}", x=0.01, ha="left", fontsize=9, color=INK, parse_math=False)
-    if path is not None:
-        figure.savefig(path)
+    figure.suptitle(f"{about[:110]}\n{words}", x=0.01, ha="left", fontsize=9, color=style.INK, parse_math=False)
     return figure
 
 
@@ -52,19 +43,11 @@ def _weights(ax: Any, head: Head, tokens: Array) -> None:
     weights = softmax(axis, q[:, None])[0]
     if axis.keys <= _LINES:
         values = head.values[:, 0]
-        for j, colour in enumerate(colours(values, value_scale(values))):
-            ax.plot(q, weights[:, j], color=colour, lw=1.3)
-            ax.fill_between(q, weights[:, j], color=colour, alpha=0.15, lw=0)
-        ax.set_ylabel("weight")
-        ax.set_ylim(0, 1.05)
+        style.weight_curves(ax, q, weights, style.colours(values, style.value_scale(values)))
     else:
-        edges = np.linspace(0, axis.keys, min(axis.keys, 160) + 1).round().astype(int)
-        rows = np.add.reduceat(weights, edges[:-1], axis=1).T
-        mesh = ax.pcolormesh(q, edges[:-1], rows, cmap="Blues", shading="nearest", rasterized=True)
-        ax.set_ylabel("key")
-        colour_bar(ax, mesh, "weight")
-    ax.set_xlabel("query, over the sampled inputs")
-    title(ax, "Attention", f"softmax weights of {axis.keys:,} keys; coloured by value")
+        style.weight_rows(ax, q, weights)
+    note = f"softmax weights of {axis.keys:,} keys; coloured by value"
+    style.title(ax, "Attention", note, "query, over the sampled inputs")
 
 
 def _cells(ax: Any, head: Head, tokens: Array) -> None:
@@ -89,56 +72,51 @@ def _cells(ax: Any, head: Head, tokens: Array) -> None:
         column += axis.dim
     cell = np.ravel_multi_index(tuple(index), head.grid).reshape(_COUNT, _COUNT)
     values = head.values.reshape(-1, head.outputs)[cell, 0]
-    norm = value_scale(values)
-    shade = colours(values, norm)
+    norm = style.value_scale(values)
+    shade = style.colours(values, norm)
     shade[..., :3] = 1 - (1 - shade[..., :3]) * top.reshape(_COUNT, _COUNT, 1)
     found = len(np.unique(cell))
     if found < _WALLED:
-        wall = np.zeros(cell.shape, dtype=bool)
-        wall[:, 1:] |= cell[:, 1:] != cell[:, :-1]
-        wall[1:] |= cell[1:] != cell[:-1]
-        shade[wall, :3] *= 0.75
+        shade[style.walls(cell), :3] *= 0.75
     ax.imshow(shade, extent=(x[0], x[-1], y[0], y[-1]), origin="lower", aspect="auto", interpolation="nearest")
-    value_bar(ax, norm)
-    ax.set_xlabel(f"query coordinate {first + 1}")
-    ax.set_ylabel(f"query coordinate {second + 1}")
+    style.value_bar(ax, norm)
     rest = f", {q.shape[1] - 2} other coordinates at their medians" if q.shape[1] > 2 else ""
-    title(ax, "Cells", f"{found:,} of {head.keys:,} keys are strongest somewhere; pale: weight is shared{rest}")
+    note = f"{found:,} of {head.keys:,} keys are strongest somewhere; pale: weight is shared{rest}"
+    style.title(ax, "Cells", note, *(f"query coordinate {k + 1}" for k in (first, second)))
 
 
 def _effective(ax: Any, head: Head, tokens: Array, f: Figures) -> None:
     seen = attend(head, tokens)
     low, high = float(seen.effective.min()), float(seen.effective.max())
     bins = np.linspace(low, high, 31) if high > low * (1 + 1e-9) else np.array([low * 0.9, low * 1.1])
-    ax.hist(seen.effective, bins=bins, color=NETWORKS[1], alpha=0.8)
-    ax.axvline(f.effective_mean, color=INK, lw=1.2, ls="--")
-    ax.set_xlabel("effective keys, exp(entropy of the weights)")
-    ax.set_ylabel("inputs")
+    ax.hist(seen.effective, bins=bins, color=style.NETWORKS[1], alpha=0.8)
+    ax.axvline(f.effective_mean, color=style.INK, lw=1.2, ls="--")
     note = f"mean {f.effective_mean:.3g} of {f.keys:,}; largest weight {f.top_weight:.2f} on average"
-    title(ax, "Effective keys", note)
+    style.title(ax, "Effective keys", note, "effective keys, exp(entropy of the weights)", "inputs")
 
 
 def _sweep(ax: Any, f: Figures) -> None:
+    head, mark = "Error by temperature", "keys and biases times a factor"
     if not f.sweep:
-        title(ax, "Error by temperature", "not measured: what the head is for is not known, or it has too many keys")
+        style.title(ax, head, "not measured: what the head is for is not known, or it has too many keys")
         ax.axis("off")
         return
     factors, errors = np.array(sorted(f.sweep)).T
     shown = np.isfinite(errors) & (errors > 0)
-    ax.loglog(factors[shown], errors[shown], ".-", color=NETWORKS[0], lw=1.3, label="keys and biases times a factor")
+    ax.loglog(factors[shown], errors[shown], ".-", color=style.NETWORKS[0], lw=1.3, label=mark)
     if f.error:
-        ax.plot([1.0], [f.error], "o", color=INK, ms=7, label="as it is")
-    if f.tolerance > 0 and math.isfinite(f.tolerance):
-        ax.axhline(f.tolerance, color=BOUND, ls="--", lw=1.1, label=f"allowed ({f.eps_how})")
-    if f.hard_error:
-        ax.axhline(f.hard_error, color=FAINT, ls=":", lw=1.4, label="hard look-up")
-    if f.refit_error:
-        ax.axhline(f.refit_error, color=NETWORKS[2], ls="-.", lw=1.1, label="values fitted anew")
-    ax.set_xlabel("factor on keys and biases")
-    ax.set_ylabel("largest sampled error")
-    ax.legend(fontsize=8, frameon=False)
+        ax.plot([1.0], [f.error], "o", color=style.INK, ms=7, label="as it is")
+    for height, colour, line, name in (
+        (f.tolerance if math.isfinite(f.tolerance) else None, style.BOUND, "--", f"allowed ({f.eps_how})"),
+        (f.hard_error, style.FAINT, ":", "hard look-up"),
+        (f.refit_error, style.NETWORKS[2], "-.", "values fitted anew"),
+    ):
+        if height:
+            ax.axhline(height, color=colour, ls=line, lw=1.2, label=name)
+    style.legend(ax)
     c = "" if f.sharpness is None else f"; c = R·h² is {f.sharpness:.3g} at factor 1"
-    title(ax, "Error by temperature", f"to the left softer, to the right sharper{c}")
+    note = f"to the left softer, to the right sharper{c}"
+    style.title(ax, head, note, "factor on keys and biases", "largest sampled error")
 
 
 def _norms(ax: Any, head: Head) -> None:
@@ -148,11 +126,11 @@ def _norms(ax: Any, head: Head) -> None:
     else:
         norms = np.concatenate([np.linalg.norm(axis.slopes @ axis.query, axis=1) for axis in head.axes])
     values = np.abs(head.values.reshape(-1, head.outputs)).max(axis=1)
-    for numbers, colour, name in ((norms, NETWORKS[1], "key norms"), (values, NETWORKS[0], "|values|")):
+    for numbers, colour, name in ((norms, style.NETWORKS[1], "key norms"), (values, style.NETWORKS[0], "|values|")):
         ranked = np.sort(numbers)[::-1]
         mark = "o-" if len(ranked) <= 60 else "-"
         ax.plot(np.linspace(0, 1, len(ranked)), ranked, mark, ms=4, color=colour, label=name)
     ax.set_yscale("log" if min(norms.max(), values.max()) > 0 else "linear")
-    ax.set_xlabel("share of the keys, largest first")
-    ax.legend(fontsize=8, frameon=False)
-    title(ax, "Norms", f"key norms up to {norms.max():.3g}, values up to {values.max():.3g}")
+    style.legend(ax)
+    note = f"key norms up to {norms.max():.3g}, values up to {values.max():.3g}"
+    style.title(ax, "Norms", note, "share of the keys, largest first")

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from attnfun.plots.anatomy import Anatomy, Step
-from attnfun.plots.panels import INK
+from attnfun.plots.style import INK, SOFT, shortened
 
 BOX_WIDTH, BOX_HEIGHT, LANE = 2.25, 0.74, 0.24
 GAP_X, GAP_Y = 0.85, 0.16
 PILL_HEIGHT, MOST_PILL = 0.27, 1.25
 MOST_BOXES = 16
 """The most boxes in one column; the rest of it is one box that says how many."""
-EDGE, RIDE, SOFT = "#627d98", "#bcccdc", "#52606d"
+EDGE, RIDE = "#627d98", "#bcccdc"
 
 
 @dataclass
@@ -86,7 +86,7 @@ def _items(whole: Anatomy, last: int) -> tuple[dict[str, Item], dict[str, str]]:
     hidden: dict[str, str] = {}
     pill = min(MOST_PILL, 0.3 + 0.085 * max(map(len, (*inputs, "x"))))
     for name in inputs:
-        items[name] = Item(name, 0, PILL_HEIGHT, pill, lines=(_short(name, 12),))
+        items[name] = Item(name, 0, PILL_HEIGHT, pill, lines=(shortened(name, 12),))
     for layer in range(1, last):
         steps = [step for step in whole.steps if step.layer == layer]
         shown = steps if len(steps) <= MOST_BOXES else steps[: MOST_BOXES - 1]
@@ -96,13 +96,13 @@ def _items(whole: Anatomy, last: int) -> tuple[dict[str, Item], dict[str, str]]:
         if rest:
             key = f"rest {layer}"
             share = sum(step.share or 0.0 for step in rest)
-            head, key = rest[0].words
+            head, unit = rest[0].words
             keys = sum(step.keys for step in rest)
-            words = (f"{len(rest)} more {head}s", f"{keys:,} {key}s, {share:.0%} of the error")
+            words = (f"{len(rest)} more {head}s", f"{keys:,} {unit}s, {share:.0%} of the error")
             items[key] = Item(key, layer, 0.5, BOX_WIDTH, lines=words)
             hidden |= {step.tag: key for step in rest}
     for k, name in enumerate(whole.outputs):
-        items[f"out {k}"] = Item(f"out {k}", last, 0.5, 1.75, lines=(_short(name, 16), f"= {whole.formulas[k]}"))
+        items[f"out {k}"] = Item(f"out {k}", last, 0.5, 1.75, lines=(shortened(name, 16), f"= {whole.formulas[k]}"))
     return items, hidden
 
 
@@ -163,22 +163,21 @@ def _spread(column: list[Item], wanted: Sequence[float], height: float) -> None:
     gaps = [(a.height + b.height) / 2 + GAP_Y for a, b in pairwise(column)]
     if not column:
         return
-    down, up = list(wanted), list(wanted)
-    down[0] = max(down[0], column[0].height / 2)
-    for k, gap in enumerate(gaps):
-        down[k + 1] = max(down[k + 1], down[k] + gap)
-    up[-1] = min(up[-1], height - column[-1].height / 2)
-    for k in range(len(gaps) - 1, -1, -1):
-        up[k] = min(up[k], up[k + 1] - gaps[k])
-    middle = [(a + b) / 2 for a, b in zip(down, up, strict=True)]
-    middle[0] = max(middle[0], column[0].height / 2)
-    for k, gap in enumerate(gaps):
-        middle[k + 1] = max(middle[k + 1], middle[k] + gap)
-    middle[-1] = min(middle[-1], height - column[-1].height / 2)
-    for k in range(len(gaps) - 1, -1, -1):
-        middle[k] = min(middle[k], middle[k + 1] - gaps[k])
+    ends = column[0].height / 2, height - column[-1].height / 2
+    down, up = _pushed(wanted, gaps, ends[0], 1), _pushed(wanted, gaps, ends[1], -1)
+    middle = _pushed([(a + b) / 2 for a, b in zip(down, up, strict=True)], gaps, ends[0], 1)
+    middle = _pushed(middle, gaps, ends[1], -1)
     for item, y in zip(column, middle, strict=True):
         item.y = y
+
+
+def _pushed(places: Sequence[float], gaps: Sequence[float], end: float, way: int) -> list[float]:
+    """Places kept apart by gaps from an end on: from the first one down (way 1), or from the last one up (−1)."""
+    out = [way * place for place in places[::way]]
+    out[0] = max(out[0], way * end)
+    for k, gap in enumerate(gaps[::way]):
+        out[k + 1] = max(out[k + 1], out[k] + gap)
+    return [way * place for place in out[::way]]
 
 
 # ---------------------------------------------------------------- drawing
@@ -222,9 +221,8 @@ def _curve(ax: Any, points: Sequence[tuple[float, float]], colour: str, width: f
         bend = max(0.35, 0.45 * (x1 - x0))
         vertices += [(x0 + bend, y0), (x1 - bend, y1), (x1, y1)]
         codes += [Path.CURVE4] * 3
-    ax.add_patch(
-        PathPatch(Path(vertices, codes), fill=False, edgecolor=colour, lw=width, ls=style, zorder=z, capstyle="round")
-    )
+    look = {"edgecolor": colour, "lw": width, "ls": style, "zorder": z}
+    ax.add_patch(PathPatch(Path(vertices, codes), fill=False, capstyle="round", **look))
 
 
 def _frame(ax: Any, item: Item, colour: Any, edge: str, round_by: float) -> None:
@@ -232,11 +230,8 @@ def _frame(ax: Any, item: Item, colour: Any, edge: str, round_by: float) -> None
 
     shape = f"round,pad=0,rounding_size={round_by}"
     corner = (item.x, item.y - item.height / 2)
-    ax.add_patch(
-        FancyBboxPatch(
-            corner, item.width, item.height, boxstyle=shape, facecolor=colour, edgecolor=edge, lw=1.0, zorder=2
-        )
-    )
+    look = {"boxstyle": shape, "facecolor": colour, "edgecolor": edge, "lw": 1.0, "zorder": 2}
+    ax.add_patch(FancyBboxPatch(corner, item.width, item.height, **look))
 
 
 def _write(ax: Any, x: float, y: float, text: str, **style: Any) -> None:
@@ -251,7 +246,7 @@ def _head(ax: Any, item: Item, step: Step) -> None:
     share = step.share
     tint = colormaps["OrRd"](0.02 + 0.45 * share) if share is not None else "#f5f7fa"
     _frame(ax, item, tint, "#829ab1", 0.07)
-    left, top = item.x + 0.09, item.y - item.height / 2
+    left, right, top = item.x + 0.09, item.x + item.width - 0.09, item.y - item.height / 2
     _write(ax, left, top + 0.16, step.tag, fontsize=7.5, fontweight="bold", color="#486581")
     shift = 0.1 + 0.075 * len(step.tag)
     text, size = _fitted(step.function, item.width - 0.2 - shift, 8.5, bold=True)
@@ -260,15 +255,12 @@ def _head(ax: Any, item: Item, step: Step) -> None:
     keys = f"{step.keys:,} {step.words[1]}{'' if step.keys == 1 else 's'}"
     _write(ax, left, top + 0.37, f"{keys}{pieces}", fontsize=7.5, color=INK)
     ends = f"on [{step.ends[0]}, {step.ends[1]}]".replace("-", "−")
-    _write(ax, item.x + item.width - 0.09, top + 0.37, ends, fontsize=7.5, color=SOFT, ha="right")
+    _write(ax, right, top + 0.37, ends, fontsize=7.5, color=SOFT, ha="right")
     if share is not None and step.own is not None:
-        full = item.width - 0.18
-        ax.add_patch(Rectangle((left, top + 0.64), full, 0.045, color="#ffffff", zorder=3, lw=0))
-        ax.add_patch(Rectangle((left, top + 0.64), full * share, 0.045, color="#d64545", zorder=3, lw=0))
+        for part, colour in ((1.0, "#ffffff"), (share, "#d64545")):
+            ax.add_patch(Rectangle((left, top + 0.64), part * (right - left), 0.045, color=colour, zorder=3, lw=0))
         _write(ax, left, top + 0.54, f"own error {step.own:.1e}", fontsize=7, color=SOFT)
-        _write(
-            ax, item.x + item.width - 0.09, top + 0.54, f"{share:.1%} of the bound", fontsize=7, color=SOFT, ha="right"
-        )
+        _write(ax, right, top + 0.54, f"{share:.1%} of the bound", fontsize=7, color=SOFT, ha="right")
 
 
 def _plain(ax: Any, item: Item) -> None:
@@ -311,7 +303,3 @@ def _fitted(text: str, width: float, size: float, bold: bool = False) -> tuple[s
     while len(text) > 2 and wide(text + "…", 0.85 * size) > width:
         text = text[:-1]
     return text + "…", 0.85 * size
-
-
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,5 +1,7 @@
 """Panels of a head that moves along one variable: its keys as lines under their potential, and its weights.
 
+Of a block of ReLU units: the broken line it makes of its step, and where it breaks.
+
 A *ladder* of keys crowds towards one end of the line, where the target is singular; it is drawn against the distance
 from that end, on a logarithmic axis.
 """
@@ -12,11 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from attnfun.diagnosis.attention import strongest
 from attnfun.language import ArrayAlgebra, run
 from attnfun.network.head import Axis, Head
+from attnfun.network.relu import ReluBlock, evaluate_block
+from attnfun.plots import style
 from attnfun.plots.anatomy import Step
-from attnfun.plots.panels import INK, SAMPLES, colour_bar, colours, elsewhere, scaled, title, value_bar, value_scale
-from attnfun.plots.sample import Array, View, axis_of, logits, softmax, strongest, thinned
+from attnfun.plots.panels import SAMPLES, elsewhere
+from attnfun.plots.sample import Array, View, axis_of, logits, softmax, thinned
 
 MOST_LINES = 33
 REACH = 7.0
@@ -104,9 +109,8 @@ def argument_lines(ax: Any, view: View, step: Step) -> None:
     shown = Head(head.name, (own,), values, head.writes)
     which = "the largest head" if len(head.axes) == 1 else f"axis 1 of {len(head.axes)} of the largest head"
     _lines(ax, line, shown, head.writes.index(step.name), f"Keys are lines: {step.tag}, {which}")
-    text = step.function if len(step.function) <= 40 else step.function[:39] + "…"
-    article = "the" if len(head.axes) == 1 else "an"
-    ax.set_xlabel(f"{line.label}, {'' if line.label == 'u' else 'u '}{article} argument of {text}", parse_math=False)
+    article, of = "the" if len(head.axes) == 1 else "an", style.shortened(step.function, 40)
+    ax.set_xlabel(f"{line.label}, {'' if line.label == 'u' else 'u '}{article} argument of {of}", parse_math=False)
 
 
 def _lines(ax: Any, line: Line, head: Head, output: int, heading: str) -> None:
@@ -116,15 +120,15 @@ def _lines(ax: Any, line: Line, head: Head, output: int, heading: str) -> None:
     envelope = logits(axis, line.stream, top)[np.arange(count), back]
     keys = thinned(axis.keys, MOST_LINES)
     values = head.values.reshape(-1, head.outputs)[:, output]
-    norm = value_scale(values)
+    norm = style.value_scale(values)
     lines = logits(axis, line.stream, keys)
-    for j, colour in enumerate(colours(values[keys], norm)):
+    for j, colour in enumerate(style.colours(values[keys], norm)):
         ax.plot(line.x, lines[:, j], color=colour, lw=1.1, alpha=0.9)
-    ax.plot(line.x, envelope, color=INK, lw=2.0, label="their maximum")
+    ax.plot(line.x, envelope, color=style.INK, lw=2.0, label="their maximum")
     low, high, walled = _window(envelope, winner)
     if axis.keys <= 400:
         smooth = np.logaddexp.reduce(logits(axis, line.stream), axis=1)
-        ax.plot(line.x, smooth, color=INK, lw=1.0, ls=(0, (1, 1.5)), label="log of the sum of their exponentials")
+        ax.plot(line.x, smooth, color=style.INK, lw=1.0, ls=(0, (1, 1.5)), label="log of the sum of their exponentials")
         high = high if walled else float(smooth.max())
     span = high - low
     ax.set_ylim(low - max(0.45 * span, REACH), high + max(0.06 * span, 0.5))
@@ -133,10 +137,10 @@ def _lines(ax: Any, line: Line, head: Head, output: int, heading: str) -> None:
     made = f"; {len(top):,} of them make{'s' if len(top) == 1 else ''} the maximum" if 4 * len(top) < count else ""
     bent = "; on a log axis lines bend" if line.scale == "log" else ""
     wall = f"; one rises to {envelope.max():.2g}" if walled else ""
-    title(ax, heading, f"k·x + b of {axis.keys:,} keys{shown}{made}{wall}{bent}")
-    ax.set_ylabel("logit" + scaled(ax.yaxis, max(abs(low), abs(high))))
-    ax.legend(loc="best", edgecolor="none", framealpha=0.8, fontsize=8)
-    value_bar(ax, norm)
+    logit = "logit" + style.scaled(ax.yaxis, max(abs(low), abs(high)))
+    style.title(ax, heading, f"k·x + b of {axis.keys:,} keys{shown}{made}{wall}{bent}", y=logit)
+    style.legend(ax, frameon=True, edgecolor="none", framealpha=0.8)
+    style.value_bar(ax, norm)
 
 
 def _window(envelope: Array, winner: Any) -> tuple[float, float, bool]:
@@ -164,39 +168,19 @@ def attention(ax: Any, view: View, head: Head, output: int, name: str = "") -> N
     weights = softmax(logits(axis, line.stream))
     where = f", the factor of {view.network.inputs[view.line]}" if product else ""
     if axis.keys <= MOST_LINES:
-        values = head.values.reshape(-1, head.outputs)[:, output] if not product else None
-        tint = _tints(axis.keys) if values is None else colours(values, value_scale(values))
-        for j in range(axis.keys):
-            ax.fill_between(line.x, weights[:, j], color=tint[j], alpha=0.18, lw=0)
-            ax.plot(line.x, weights[:, j], color=tint[j], lw=1.3)
-        ax.set_ylim(0, min(1.05, 1.12 * float(weights.max())))
-        ax.set_ylabel("weight")
+        values = head.values.reshape(-1, head.outputs)[:, output]
+        tint = style.tints(axis.keys) if product else style.colours(values, style.value_scale(values))
+        style.weight_curves(ax, line.x, weights, tint, min(1.05, 1.12 * float(weights.max())))
     else:
-        edges = np.linspace(0, axis.keys, min(axis.keys, 160) + 1).round().astype(int)
-        rows = np.add.reduceat(weights, edges[:-1], axis=1).T[:, ::4]
-        mesh = ax.pcolormesh(_edges(line.x[::4]), edges, rows, cmap="Blues", rasterized=True)
-        ax.set_ylabel("key")
-        colour_bar(ax, mesh, "weight" if len(rows) == axis.keys else "weight of the keys in a row")
+        style.weight_rows(ax, line.x[::4], weights[::4])
     heading = f"Attention: {name}" if name else "Attention as the input moves"
-    title(ax, heading, f"softmax weights of {axis.keys:,} keys{where}{elsewhere(view)}")
+    style.title(ax, heading, f"softmax weights of {axis.keys:,} keys{where}{elsewhere(view)}")
     line.fit(ax)
-
-
-def _edges(x: Array) -> Array:
-    """Cell edges between points, cut off at the first and the last."""
-    middle = (x[1:] + x[:-1]) / 2
-    return np.concatenate([x[:1], middle, x[-1:]])
-
-
-def _tints(count: int) -> Any:
-    from matplotlib import colormaps
-
-    return colormaps["viridis"](np.linspace(0.05, 0.9, count))
 
 
 def _attention_near(ax: Any, view: View, axis: Axis) -> None:
     """Huge heads: only the keys that carry weight somewhere on a short piece of the line, around its middle."""
-    low, high = view.network.box[0][view.line], view.network.box[1][view.line]
+    low, high = (end[view.line] for end in view.network.box)
     middle = view.along(3)[1]
     centre = int(strongest(axis, view.stream(middle[None]))[0])
     half = (high - low) * 4 / axis.keys
@@ -205,10 +189,33 @@ def _attention_near(ax: Any, view: View, axis: Axis) -> None:
     keys = np.arange(max(0, centre - 200), min(axis.keys, centre + 200))
     weights = softmax(logits(axis, view.stream(X), keys))
     live = np.flatnonzero(weights.max(axis=0) > 1e-3)
-    for j, colour in zip(live, _tints(len(live))):
-        ax.plot(X[:, view.line], weights[:, j], color=colour, lw=1.3)
-        ax.fill_between(X[:, view.line], weights[:, j], color=colour, alpha=0.18, lw=0)
-    title(ax, "Attention as the input moves", f"{len(live)} of {axis.keys:,} keys: a window in the middle of the line")
-    ax.set_ylim(0, 1.05)
-    ax.set_xlabel(view.network.inputs[view.line])
-    ax.set_ylabel("weight")
+    style.weight_curves(ax, X[:, view.line], weights[:, live], style.tints(len(live)))
+    note = f"{len(live)} of {axis.keys:,} keys: a window in the middle of the line"
+    style.title(ax, "Attention as the input moves", note, view.names[0])
+
+
+MOST_DOTS = 400
+
+
+def broken_line(ax: Any, view: View, step: Step) -> None:
+    """The largest block of an MLP over the range of its argument u: a u + b + block(u), a dot where a unit breaks."""
+    block = max(step.heads, key=lambda one: one.keys)
+    assert isinstance(block, ReluBlock)
+    axis = block.axis
+    start, q, slope = query_of_argument(view, step, axis)
+    with np.errstate(all="ignore"):
+        breaks = start + (-axis.biases / axis.slopes[:, 0] - q) / slope
+    breaks = np.sort(breaks[np.isfinite(breaks) & (breaks > step.low) & (breaks < step.high)])
+    own = ReluBlock(block.name, replace(axis, query=np.eye(1), offset=np.zeros(1)), block.values, block.writes)
+
+    def height(points: Any) -> Any:
+        hidden = evaluate_block(own, (q + slope * (points - start))[:, None])
+        return hidden[:, block.writes.index(step.name)] + step.label.slope * points + step.label.offset
+
+    x = np.unique(np.concatenate([np.linspace(step.low, step.high, SAMPLES), breaks[thinned(len(breaks), SAMPLES)]]))
+    ax.plot(x, height(x), color=style.INK, lw=1.4)
+    shown = breaks[thinned(len(breaks), MOST_DOTS)] if len(breaks) else breaks
+    ax.plot(shown, height(shown), ".", color=style.NETWORKS[0], ms=5 if len(shown) < 60 else 2.5)
+    few = f" ({len(shown)} shown)" if len(shown) < len(breaks) else ""
+    note, u = f"{len(breaks):,} breakpoints{few} of {block.keys:,} units", style.shortened(step.function, 40)
+    style.title(ax, f"Where units break: {step.tag}, the largest block", note, f"u, the argument of {u}")

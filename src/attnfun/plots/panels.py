@@ -6,76 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from attnfun.diagnosis.attention import strongest
 from attnfun.network.head import Head
-from attnfun.plots.sample import Array, View, axis_of, logits, softmax, strongest
+from attnfun.plots.sample import Array, View, axis_of, logits, softmax
+from attnfun.plots.style import BOUND, FAINT, INK, NETWORKS, colour_bar, legend, scaled, title, value_scale, walls
 
-INK, FAINT, BOUND = "#1f2933", "#9aa5b1", "#102a43"
-NETWORKS = ("#d64545", "#2f7fbf", "#3f9142", "#b8651b", "#7a4fbf", "#0e8a8a", "#c2408f", "#627d98")
-VALUES = ("#153e75", "#3f86c2", "#a3afba", "#e08464", "#9b1c1c")  # grey in the middle: a line of value 0 is seen too
 AREAS = "RdBu_r"
 ERROR = "magma"
 SAMPLES = 1601
-
-
-def value_scale(values: Array) -> Any:
-    """One colour scale for key values, symmetric about 0 and compressed when a few of them dwarf the rest."""
-    from matplotlib.colors import AsinhNorm, Normalize
-
-    size = np.abs(values)
-    top = float(size.max()) or 1.0
-    typical = float(np.quantile(size, 0.5))
-    if typical > 0 and top > 8 * typical:
-        return AsinhNorm(linear_width=typical, vmin=-top, vmax=top)
-    if values.min() >= 0 or values.max() <= 0:  # one sign: spend all colours on it
-        return Normalize(float(values.min()), float(values.max()) or 1.0)
-    return Normalize(-top, top)
-
-
-def value_map() -> Any:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list("values", VALUES)
-
-
-def colours(values: Array, norm: Any) -> Any:
-    return value_map()(norm(values))
-
-
-def scaled(axis: Any, top: float) -> str:
-    """Tick labels of an axis of small numbers in units of a power of ten; returns the unit for the axis' label.
-
-    matplotlib would write the power above the axis, where the panel's title is.
-    """
-    from matplotlib.ticker import FuncFormatter
-
-    power = int(np.floor(np.log10(top))) if top > 0 else 0
-    if -2 <= power <= 3:
-        return ""
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 10.0**power:.3g}".replace("-", "−")))
-    return f"  (in 1e{power})"
-
-
-def colour_bar(ax: Any, mappable: Any, label: str) -> Any:
-    bar = ax.figure.colorbar(mappable, ax=ax, pad=0.02, fraction=0.06)
-    bar.set_label(label, fontsize=8)
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(labelsize=7, length=2)
-    return bar
-
-
-def value_bar(ax: Any, norm: Any) -> None:
-    from matplotlib.cm import ScalarMappable
-
-    colour_bar(ax, ScalarMappable(norm=norm, cmap=value_map()), "value of the key")
-
-
-def title(ax: Any, head: str, note: str = "") -> None:
-    ax.set_title(head, loc="left", fontsize=10, fontweight="bold", color=INK, pad=18 if note else 6, parse_math=False)
-    if note:
-        text = ax.text(
-            0, 1.02, note, transform=ax.transAxes, fontsize=8, color="#52606d", va="bottom", parse_math=False
-        )
-        text.set_in_layout(False)  # a long note may run past its panel; it must not squeeze it
 
 
 def no_attention(ax: Any, head: str, mlp: bool = False) -> None:
@@ -114,9 +52,8 @@ def _lattice(ax: Any, view: View, head: Head, output: int, a: int, b: int) -> No
     values = head.values[(*index, output)]
     values = values.T if a < b else values  # rows: axis b, columns: axis a
     norm = value_scale(head.values[..., output])
-    mesh = ax.pcolormesh(
-        values, cmap=AREAS, norm=norm, edgecolors="white", linewidth=0.6 if values.size < 900 else 0.0
-    )
+    wide = 0.6 if values.size < 900 else 0.0
+    mesh = ax.pcolormesh(values, cmap=AREAS, norm=norm, edgecolors="white", linewidth=wide)
     reach = []
     for k, variable in ((a, view.line), (b, view.across)):
         ends = view.stream(_only(view, int(variable or 0)))[[0, -1]]
@@ -125,9 +62,8 @@ def _lattice(ax: Any, view: View, head: Head, output: int, a: int, b: int) -> No
     (left, right), (bottom, top) = reach
     ax.plot([left, right, right, left, left], [bottom, bottom, top, top, bottom], color=INK, lw=1.3, ls="--")
     lattice = " × ".join(str(n) for n in head.grid)
-    title(ax, "The key lattice", f"{lattice} keys; dashed: where the mean key goes as the input fills the box")
-    ax.set_xlabel(f"key along {view.network.inputs[view.line]}")
-    ax.set_ylabel(f"key along {view.network.inputs[view.across or 0]}")
+    x, y = (f"key along {name}" for name in view.names)
+    title(ax, "The key lattice", f"{lattice} keys; dashed: where the mean key goes as the input fills the box", x, y)
     colour_bar(ax, mesh, "value of the key")
 
 
@@ -142,17 +78,10 @@ def _cells(ax: Any, view: View, head: Head, output: int) -> None:
     mesh = ax.pcolormesh(x, y, values, cmap=AREAS, norm=norm, shading="nearest", rasterized=True)
     found = len(np.unique(flat))
     if found < 900:  # walls between cells
-        wall = np.zeros((count, count), dtype=bool)
-        wall[:, 1:] |= flat[:, 1:] != flat[:, :-1]
-        wall[1:, :] |= flat[1:, :] != flat[:-1, :]
-        shade = np.zeros((count, count, 4))
-        shade[..., 3] = 0.28 * wall
-        ax.imshow(
-            shade, extent=(x[0], x[-1], y[0], y[-1]), origin="lower", aspect="auto", interpolation="nearest", zorder=2
-        )
-    title(ax, "The partition", f"{head.keys:,} keys; the key with the most weight, coloured by its value")
-    ax.set_xlabel(view.network.inputs[view.line])
-    ax.set_ylabel(view.network.inputs[view.across or 0])
+        shade, where = np.zeros((count, count, 4)), (x[0], x[-1], y[0], y[-1])
+        shade[..., 3] = 0.28 * walls(flat)
+        ax.imshow(shade, extent=where, origin="lower", aspect="auto", interpolation="nearest", zorder=2)
+    title(ax, "The partition", f"{head.keys:,} keys; the key with the most weight, coloured by its value", *view.names)
     colour_bar(ax, mesh, "value of the key")
 
 
@@ -166,22 +95,23 @@ def elsewhere(view: View) -> str:
     return "; " + ", ".join(f"{view.network.inputs[k]} = {view.centre[k]:.4g}" for k in rest)
 
 
+def _along(view: View) -> str:
+    return elsewhere(view).removeprefix("; ") or "over the whole domain"
+
+
 def comparison(ax: Any, view: View) -> None:
     """Target and network along the line, every output."""
     x, X = view.axis_points(view.line, SAMPLES), view.along(SAMPLES)
     truth, net = view.truth(X), view.output(X)
     many = net.shape[1] > 1
     for k in range(net.shape[1]):
-        label = f" {view.network.outputs[k]}" if many else ""
-        ax.plot(
-            x, truth[:, k], color=FAINT, lw=4.5, alpha=0.75, solid_capstyle="round", label="target" if k == 0 else None
-        )
+        label, target = f" {view.network.outputs[k]}" if many else "", "target" if k == 0 else None
+        ax.plot(x, truth[:, k], color=FAINT, lw=4.5, alpha=0.75, solid_capstyle="round", label=target)
         ax.plot(x, net[:, k], color=NETWORKS[k % len(NETWORKS)], lw=1.4, label=f"network{label}")
-    title(ax, "Target and network", elsewhere(view).removeprefix("; ") or "over the whole domain")
+    title(ax, "Target and network", _along(view), view.names[0])
     ax.set_xlim(x[0], x[-1])
-    ax.set_xlabel(view.network.inputs[view.line])
     ax.margins(y=0.1)
-    ax.legend(loc="best", frameon=False, fontsize=8)
+    legend(ax)
 
 
 def surface(ax: Any, view: View, output: int) -> None:
@@ -193,9 +123,8 @@ def surface(ax: Any, view: View, output: int) -> None:
     mesh = ax.pcolormesh(x, y, truth, cmap="viridis", shading="nearest", rasterized=True)
     if np.ptp(net) > 0:
         ax.contour(x, y, net, levels=11, colors="white", linewidths=0.8)
-    title(ax, "Target and network", f"colour: the target; lines: levels of the network{_rest_of_slice(view)}")
-    ax.set_xlabel(view.network.inputs[view.line])
-    ax.set_ylabel(view.network.inputs[view.across or 0])
+    note = f"colour: the target; lines: levels of the network{_rest_of_slice(view)}"
+    title(ax, "Target and network", note, *view.names)
     colour_bar(ax, mesh, view.network.outputs[output])
 
 
@@ -213,40 +142,31 @@ def error_line(ax: Any, view: View, certificate: Any) -> None:
         X[1:-1, view.line] += shift[1:-1]
         x = X[:, view.line]
     gap = view.output(X) - view.truth(X)
-    many = gap.shape[1] > 1
-    for k in range(gap.shape[1]):
-        ax.plot(
-            x, gap[:, k], color=NETWORKS[k % len(NETWORKS)], lw=1.1, label=view.network.outputs[k] if many else None
-        )
-    high = float(certificate.error[1])
-    seen = float(np.nanmax(np.abs(gap))) if np.isfinite(gap).any() else 0.0
-    mean = np.isfinite(certificate.norm)
+    for k, name in enumerate(view.network.outputs):
+        label = name if gap.shape[1] > 1 else None
+        ax.plot(x, gap[:, k], color=NETWORKS[k % len(NETWORKS)], lw=1.1, label=label)
+    high, eps, mean = float(certificate.error[1]), certificate.eps, np.isfinite(certificate.norm)
+    heights = [float(np.abs(gap[np.isfinite(gap)]).max(initial=0.0))]
     if np.isfinite(high):
         what = "bound" if not certificate.measured else "error"
         word = f"{f'L^{certificate.norm:g} mean, ' if mean else ''}{what} ±{high:.3g}, {certificate.word}"
-        ax.axhline(high, color=BOUND, ls="--", lw=1.2, label=word)
-        ax.axhline(-high, color=BOUND, ls="--", lw=1.2)
+        heights.append(_levels(ax, high, word, color=BOUND, ls="--"))
         if not mean:
             ax.axhspan(-high, high, color="#d9e2ec", alpha=0.35, lw=0, zorder=0)
-    eps = certificate.eps
-    if eps is not None and np.isfinite(high) and eps < 6 * high:
-        ax.axhline(eps, color=FAINT, ls=":", lw=1.2, label=f"ε = {eps:.3g}")
-        ax.axhline(-eps, color=FAINT, ls=":", lw=1.2)
-    shown = [
-        v for v in (seen, high, eps if eps is not None and eps < 6 * high else None) if v is not None and np.isfinite(v)
-    ]
-    limit = 1.45 * max([v for v in shown if v > 0], default=1.0)
-    ax.set_ylim(-limit, limit)
-    ax.set_xlim(x[0], x[-1])
-    note = (
-        "a bound on the mean: the error may pass it at points"
-        if mean
-        else elsewhere(view).removeprefix("; ") or "over the whole domain"
-    )
-    title(ax, "Error under its bound", note)
-    ax.set_xlabel(view.network.inputs[view.line])
-    ax.set_ylabel("network − target" + scaled(ax.yaxis, limit))
-    ax.legend(loc="upper right", ncols=3, frameon=False, fontsize=8)
+        if eps is not None and eps < 6 * high:
+            heights.append(_levels(ax, eps, f"ε = {eps:.3g}", color=FAINT, ls=":"))
+    limit = 1.45 * (max(heights) or 1.0)
+    ax.set(xlim=(x[0], x[-1]), ylim=(-limit, limit))
+    note = "a bound on the mean: the error may pass it at points" if mean else _along(view)
+    title(ax, "Error under its bound", note, view.names[0], "network − target" + scaled(ax.yaxis, limit))
+    legend(ax, loc="upper right", ncols=3)
+
+
+def _levels(ax: Any, height: float, label: str, **style: Any) -> float:
+    """Lines at ±height."""
+    ax.axhline(height, lw=1.2, label=label, **style)
+    ax.axhline(-height, lw=1.2, **style)
+    return height
 
 
 def error_map(ax: Any, view: View, certificate: Any, output: int) -> None:
@@ -264,10 +184,7 @@ def error_map(ax: Any, view: View, certificate: Any, output: int) -> None:
     head = f"|error| ≤ {high:.3g} {claim}" if np.isfinite(high) else "|error|"
     if certificate.measured:
         head = f"|error| about {high:.3g}"
-    title(ax, head, f"{certificate.word}; largest on this slice {seen:.3g}{_rest_of_slice(view)}")
-    ax.set_xlabel(view.network.inputs[view.line])
-    ax.set_ylabel(view.network.inputs[view.across or 0])
+    title(ax, head, f"{certificate.word}; largest on this slice {seen:.3g}{_rest_of_slice(view)}", *view.names)
     bar = colour_bar(ax, mesh, "")
-    bar.set_label(
-        "|error|" + scaled(bar.ax.yaxis, top) + (", scale ends at the bound" if top == high else ""), fontsize=8
-    )
+    ends = ", scale ends at the bound" if top == high else ""
+    bar.set_label(f"|error|{scaled(bar.ax.yaxis, top)}{ends}", fontsize=8)

@@ -2,62 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import textwrap
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from attnfun.plots.needed import picture
-from attnfun.plots.panels import INK, title
+from attnfun.plots.style import FAINT, INK, picture, sheet, title
 
 COLOURS = {"impossible": "#e0a39a", "unknown": "#eceff2", "constructed": "#8fc1a3"}
 
 
-class PlannedCell(Protocol):
-    """What is read of a cell."""
-
-    @property
-    def rank(self) -> int: ...
-    @property
-    def heads(self) -> int: ...
-    @property
-    def layers(self) -> int: ...
-    @property
-    def verdict(self) -> str: ...
-
-
-class Planned(Protocol):
-    """What is read of a plan."""
-
-    @property
-    def task(self) -> str: ...
-    @property
-    def dim(self) -> int: ...
-    @property
-    def context(self) -> int: ...
-    @property
-    def eps(self) -> float: ...
-    @property
-    def budget(self) -> int | None: ...
-    @property
-    def cells(self) -> Sequence[Any]: ...
-    @property
-    def answer(self) -> str: ...
-
-
 @picture
-def draw_plan(plan: Planned, path: str | os.PathLike[str] | None = None) -> Any:
+def draw_plan(plan: Any) -> Any:
     """Three colours for what is impossible, constructed, unknown; dotted: constant rank × heads."""
     from matplotlib.colors import BoundaryNorm, ListedColormap
-    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    cells: Sequence[PlannedCell] = plan.cells
-    depths = sorted({cell.layers for cell in cells})
+    cells, depths = plan.cells, sorted({cell.layers for cell in plan.cells})
     width = 5.4 * len(depths) + 1.2
-    figure = Figure(figsize=(width, 5.6), dpi=130, layout="constrained")
+    figure = sheet(width, 5.6)
     names = list(COLOURS)
     shades, norm = ListedColormap(list(COLOURS.values())), BoundaryNorm([-0.5, 0.5, 1.5, 2.5], 3)
     ranks, heads = sorted({c.rank for c in cells}), sorted({c.heads for c in cells})
@@ -70,16 +34,14 @@ def draw_plan(plan: Planned, path: str | os.PathLike[str] | None = None) -> Any:
         _lines(ax, ranks, heads)
         ax.set_xticks(np.arange(len(ranks)) + 0.5, labels=[f"{r:,}" for r in ranks], fontsize=8)
         ax.set_yticks(np.arange(len(heads)) + 0.5, labels=[f"{h:,}" for h in heads], fontsize=8)
-        ax.set(xlim=(0, len(ranks)), ylim=(0, len(heads)), xlabel="rank of a head", ylabel="heads in a layer")
-        title(ax, f"{layers} layer{'s' * (layers > 1)}")
+        ax.set(xlim=(0, len(ranks)), ylim=(0, len(heads)))
+        title(ax, f"{layers} layer{'s' * (layers > 1)}", x="rank of a head", y="heads in a layer")
     within = f", at most {plan.budget:,} parameters" if plan.budget else ""
     head = f"{plan.task}: width {plan.dim}, context {plan.context:,}, eps {plan.eps:g}{within}"
     figure.suptitle(f"{head}\n{textwrap.fill(plan.answer, int(14 * width))}", fontsize=9, x=0.02, ha="left")
-    patches = [Patch(facecolor=colour, edgecolor="#9aa5b1", label=name) for name, colour in COLOURS.items()]
+    patches = [Patch(facecolor=colour, edgecolor=FAINT, label=name) for name, colour in COLOURS.items()]
     lines = figure.axes[0].plot([], [], color=INK, lw=0.8, ls=":", label="equal rank × heads")
     figure.legend(handles=[*patches, *lines], loc="outside lower center", ncols=4, fontsize=8, frameon=False)
-    if path is not None:
-        figure.savefig(path)
     return figure
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.network.evaluate import evaluate
+from attnfun.network.evaluate import evaluate, stream
 from attnfun.network.head import Axis, Head
 from attnfun.network.network import Network
 from attnfun.network.relu import ReluBlock
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from attnfun.language.function import Function
 
 Array = NDArray[np.float64]
-
-MOST_LOGITS = 4_000_000
-"""The most logits computed for one picture; larger heads are drawn from a subset of their keys."""
 
 
 class Subject(Protocol):
@@ -84,6 +81,11 @@ class View:
     def keys(self) -> int:
         return self.head.keys if self.head is not None else 0
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the variable that moves along the line, and of the slice's other one."""
+        return tuple(self.network.inputs[k] for k in (self.line, self.across) if k is not None)
+
     def axis_points(self, variable: int, count: int) -> Array:
         low, high = self.network.box
         return np.linspace(low[variable], high[variable], count)
@@ -116,13 +118,7 @@ class View:
         """The residual stream the head reads: the inputs, then what the layers below it wrote."""
         if self.depth == 0:
             return X
-        below = self.network.layers[: self.depth]
-        width = len(self.network.inputs) + sum(len(layer.writes) for layer in below)
-        names = tuple(f"s{k}" for k in range(width))
-        part = Network(
-            self.network.inputs, below, np.eye(width), np.zeros(width), names, self.network.box, self.network.dtype
-        )
-        return np.asarray(evaluate(part, X), dtype=np.float64).reshape(len(X), width)
+        return np.asarray(stream(self.network, X), dtype=np.float64)[:, : self.network.layers[self.depth].width]
 
 
 def axis_of(head: Head, variable: int) -> int | None:
@@ -143,20 +139,6 @@ def logits(axis: Axis, stream: Array, keys: NDArray[np.intp] | slice = slice(Non
 def softmax(scores: Array) -> Array:
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
     return weights / weights.sum(axis=1, keepdims=True)
-
-
-def strongest(axis: Axis, stream: Array) -> NDArray[np.intp]:
-    """(n,) the key of this axis with the largest logit at each point, keys and points in blocks."""
-    best = np.full(len(stream), -np.inf)
-    index = np.zeros(len(stream), dtype=np.intp)
-    step = max(1, MOST_LOGITS // max(1, len(stream)))
-    for start in range(0, axis.keys, step):
-        block = logits(axis, stream, slice(start, start + step))
-        here = block.argmax(axis=1)
-        value = block[np.arange(len(stream)), here]
-        index = np.where(value > best, here + start, index)
-        best = np.maximum(value, best)
-    return index
 
 
 def thinned(total: int, most: int) -> NDArray[np.intp]:

@@ -9,11 +9,10 @@ import numpy as np
 
 from attnfun.errors import InvalidRequest
 from attnfun.kinds.average.encoding import Sets, set_queries
+from attnfun.network.architecture import TokenArchitecture
 from attnfun.network.head import AnyArray, Array, frozen
 from attnfun.network.network import Cost
-from attnfun.network.token_architecture import TokenArchitecture
-from attnfun.network.token_transformer import TokenTransformer
-from attnfun.network.tokens import TokenNetwork
+from attnfun.network.tokens import TokenNetwork, TokenTransformer
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from attnfun.errors import InvalidRequest
 from attnfun.language.definedness import require_defined
 from attnfun.language.function import Function
 from attnfun.learn.lesson import Ask, Lesson
-from attnfun.learn.start import random_network
+from attnfun.learn.weights import random_network
 from attnfun.network import Architecture, Network
 
 
@@ -26,17 +26,17 @@ def lesson(given: Any, ask: Ask) -> Lesson:
         require_defined(function.graph, function.box, continuous=False)
     elif function.call is None:
         raise InvalidRequest("the target is a Python function that is not in the file; pass it as target")
+    if architecture.inputs != function.box.names or len(architecture.outputs) != len(function.outputs):
+        raise InvalidRequest(
+            f"a network from {', '.join(architecture.inputs)} to {len(architecture.outputs)} output(s) cannot learn "
+            f"{function.text[:80]} on {function.box.text}"
+        )
     if ask.start == "random":
         begun = random_network(architecture, function, ask.recipe.seed)
     elif isinstance(ask.start, Network):
         begun = ask.start
     else:
-        raise InvalidRequest(f"start={ask.start!r:.60}: random, constructed, or a network of the same kind is needed")
+        raise ask.other_start()
     if not architecture.holds(begun.architecture):
         raise InvalidRequest("the start is not a network of the architecture that is to be trained")
-    if begun.inputs != function.box.names or len(begun.outputs) != len(function.outputs):
-        raise InvalidRequest(
-            f"a network from {', '.join(begun.inputs)} to {len(begun.outputs)} output(s) cannot learn "
-            f"{function.text[:80]} on {function.box.text}"
-        )
     return Lesson(function, FunctionProblem(architecture, function, begun))

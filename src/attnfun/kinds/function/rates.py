@@ -2,50 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from attnfun.kinds.function.build.unary.grid import Grid, grid_fit
-from attnfun.plots.needed import picture
-from attnfun.plots.panels import FAINT, INK, NETWORKS, title
+from attnfun.kinds.function.interpolation import Row
+from attnfun.plots.style import FAINT, INK, LINES, NETWORKS, legend, picture, sheet, title
 
 COLOUR = {"published": NETWORKS[0], "inclusive": NETWORKS[1], "optimal": NETWORKS[2]}
 _MOST_SHOWN = 24  # keys of the heads drawn as functions
 
 
-class Row(Protocol):
-    """What is read of a row; see `truncated_linear.Row`."""
-
-    @property
-    def variant(self) -> str: ...
-    @property
-    def points(self) -> int: ...
-    @property
-    def heads(self) -> int | None: ...
-    @property
-    def keys(self) -> int: ...
-    @property
-    def published(self) -> float: ...
-    @property
-    def proved(self) -> float: ...
-    @property
-    def measured(self) -> float: ...
-
-
 @picture
-def draw_rates(rows: Sequence[Row], low: float, high: float, path: str | os.PathLike[str] | None = None) -> Any:
+def draw_rates(rows: Sequence[Row], low: float, high: float) -> Any:
     """Left: published bound, proved bound and measured error against keys. Right: target and smallest networks."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12.5, 5.2), dpi=130, layout="constrained")
+    figure = sheet(12.5, 5.2)
     left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
     _rates(left, rows)
     _shapes(right, rows, low, high)
-    if path is not None:
-        figure.savefig(path)
     return figure
 
 
@@ -70,8 +46,8 @@ def _rates(ax: Any, rows: Sequence[Row]) -> None:
     ax.minorticks_off()
     ax.set_xlabel("keys, nH" if many else "keys, p")
     ax.set_ylabel("sup error")
-    ax.grid(True, which="major", color="#e4e7eb", lw=0.6)
-    ax.legend(fontsize=8, frameon=False, loc="lower left", ncols=2)
+    ax.grid(True, which="major", color=LINES, lw=0.6)
+    legend(ax, loc="lower left", ncols=2)
     title(ax, "The rate 1/(nH)" if many else "The rate 1/p", "proved from the stored weights, measured on a fine grid")
 
 
@@ -87,6 +63,6 @@ def _shapes(ax: Any, rows: Sequence[Row], low: float, high: float) -> None:
         fit = grid_fit(Grid(low, high, row.points, row.heads, variant))
         ax.plot(x, fit(x), color=COLOUR.get(variant, INK), lw=1.3, label=f"{variant}, {size}")
     ax.set_xlabel("y = w·x + t")
-    ax.grid(True, color="#e4e7eb", lw=0.6)
-    ax.legend(fontsize=8, frameon=False, loc="upper left")
+    ax.grid(True, color=LINES, lw=0.6)
+    legend(ax, loc="upper left")
     title(ax, "The smallest networks", f"clip(y, {low:g}, {high:g})")

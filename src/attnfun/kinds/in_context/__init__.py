@@ -5,7 +5,7 @@ from attnfun.kinds import Kind
 KIND = Kind(
     "in_context",
     target="attnfun.kinds.in_context.target:InContextTask",
-    weights=("attnfun.network.tokens:TokenNetwork", "attnfun.network.token_transformer:TokenTransformer"),
+    weights=("attnfun.network.tokens:TokenNetwork", "attnfun.network.tokens:TokenTransformer"),
     view="attnfun.kinds.in_context.view:InContextSolver",
     prover="attnfun.kinds.in_context.prove:proof",
     words="attnfun.kinds.in_context.words",

@@ -13,8 +13,7 @@ from attnfun.errors import InvalidRequest
 from attnfun.kinds.in_context.prove import measured, prove
 from attnfun.kinds.in_context.view import InContextSolver
 from attnfun.network import TokenNetwork, TokenTransformer
-from attnfun.plots import panels
-from attnfun.plots.needed import blank, saved
+from attnfun.plots import style
 
 _DEPTHS = 14
 _STORIES = {
@@ -57,7 +56,7 @@ def explain(model: InContextSolver) -> str:
     return "\n".join(lines)
 
 
-@saved
+@style.picture
 def picture(solver: InContextSolver) -> Any:
     """The error against the depth: optimisation, the floors of bias and rounding, what is proved and measured.
 
@@ -66,7 +65,7 @@ def picture(solver: InContextSolver) -> Any:
     """
     if solver.alone:
         raise InvalidRequest("the picture is that of a construction; this network was trained")
-    figure = blank(7.2, 4.4)
+    figure = style.sheet(7.2, 4.4)
     _draw(figure.add_subplot(), solver)
     return figure
 
@@ -90,21 +89,19 @@ def _draw(ax: Any, solver: InContextSolver) -> None:
         except Undecided:
             proved.append(math.nan)
     if np.isfinite(proved).any() and network.dtype == "float64":
-        ax.semilogy(shown, proved, color=panels.BOUND, lw=1.4, label="proved for the whole class")
-    ax.semilogy(shown, seen, color=panels.NETWORKS[0], marker="o", ms=3, lw=1.2, label="measured on example prompts")
+        ax.semilogy(shown, proved, color=style.BOUND, lw=1.4, label="proved for the whole class")
+    ax.semilogy(shown, seen, color=style.NETWORKS[0], marker="o", ms=3, lw=1.2, label="measured on example prompts")
     for k, part in enumerate(("optimisation", "bias", "rounding")):
         value = getattr(solver.budget, part)
         if value > 0 and part != "optimisation":
-            ax.axhline(value, color=panels.NETWORKS[k + 1], lw=0.9, ls=":", label=f"{part}, predicted: {value:.1e}")
+            ax.axhline(value, color=style.NETWORKS[k + 1], lw=0.9, ls=":", label=f"{part}, predicted: {value:.1e}")
     eps = solver.request.get("eps")
     if eps:
-        ax.axhline(eps, color=panels.FAINT, lw=0.9, ls="--", label=f"eps = {eps:g}")
-    ax.axvline(own, color=panels.FAINT, lw=0.9)
-    ax.set_xlabel("layers")
-    ax.set_ylabel("largest error of a prediction")
-    ax.legend(fontsize=7, frameon=False)
+        ax.axhline(eps, color=style.FAINT, lw=0.9, ls="--", label=f"eps = {eps:g}")
+    ax.axvline(own, color=style.FAINT, lw=0.9)
+    style.legend(ax, fontsize=7)
     note = f"{own} layers, condition number {task.condition:.3g}, {network.dtype}"
-    panels.title(ax, f"{task.text} by {solver.algorithm}", note)
+    style.title(ax, f"{task.text} by {solver.algorithm}", note, "layers", "largest error of a prediction")
 
 
 def record(model: InContextSolver) -> dict[str, Any]:

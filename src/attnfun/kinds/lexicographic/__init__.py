@@ -5,7 +5,7 @@ from attnfun.kinds import Kind
 KIND = Kind(
     "lexicographic",
     target="attnfun.kinds.lexicographic.target:BestKey",
-    weights=("attnfun.network.tokens:TokenNetwork", "attnfun.network.token_transformer:TokenTransformer"),
+    weights=("attnfun.network.tokens:TokenNetwork", "attnfun.network.tokens:TokenTransformer"),
     view="attnfun.kinds.lexicographic.view:LexicographicHead",
     prover="attnfun.kinds.lexicographic.prove:proof",
     words="attnfun.kinds.lexicographic.words",

@@ -5,7 +5,7 @@ from attnfun.kinds import Kind
 KIND = Kind(
     "matching",
     target="attnfun.kinds.matching.target:Matches",
-    weights=("attnfun.network.tokens:TokenNetwork", "attnfun.network.token_transformer:TokenTransformer"),
+    weights=("attnfun.network.tokens:TokenNetwork", "attnfun.network.tokens:TokenTransformer"),
     view="attnfun.kinds.matching.view:Matching",
     prover="attnfun.kinds.matching.prove:proof",
     words="attnfun.kinds.matching.words",

@@ -5,7 +5,7 @@ from attnfun.kinds import Kind
 KIND = Kind(
     "neighbours",
     target="attnfun.kinds.neighbours.target:PointsOnSphere",
-    weights=("attnfun.network.tokens:TokenNetwork", "attnfun.network.token_transformer:TokenTransformer"),
+    weights=("attnfun.network.tokens:TokenNetwork", "attnfun.network.tokens:TokenTransformer"),
     view="attnfun.kinds.neighbours.view:Neighbours",
     prover="attnfun.kinds.neighbours.prove:proof",
     words="attnfun.kinds.neighbours.words",

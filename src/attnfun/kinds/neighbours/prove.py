@@ -95,7 +95,7 @@ def read(target: PointsOnSphere, network: TokenNetwork | TokenTransformer) -> Re
 
 def _seen(target: PointsOnSphere, network: TokenNetwork | TokenTransformer, eps: float | None, why: str) -> Proof:
     """The error at random points; above eps, or infinite, it says no more than that."""
-    plain = network.attention if isinstance(network, TokenTransformer) else network
+    plain = network.attention
     work = sum(target.points * (network.width * 2 * (h.query_dim + h.outputs) + target.points) for h in plain.heads)
     try:
         seen = measured(target, network, int(min(_MOST, max(200, _WORK / max(1, work)))), seed=78)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -13,8 +12,9 @@ import torch
 from torch import Tensor
 
 from attnfun.kinds.relation.tower_task import TowerTask
-from attnfun.learn.probe import Row, key_norms
-from attnfun.learn.torch_run import run
+from attnfun.learn.lesson import Problem, digest
+from attnfun.learn.probe import Row, key_norms, off
+from attnfun.learn.torch_function import run
 from attnfun.learn.weights import Units, network_of, unlabelled, vector_of
 from attnfun.network import Network
 from attnfun.network.head import Array
@@ -22,13 +22,11 @@ from attnfun.network.store import fingerprint
 
 
 @dataclass(frozen=True, eq=False)
-class TowerProblem:
-    """A `Problem` (`problem.py`): the weights of all towers, or of the one that serves both sides, one vector."""
+class TowerProblem(Problem):
+    """The weights of all towers, or of the one that serves both sides, one vector."""
 
     task: TowerTask
     origin: tuple[Network, ...]
-
-    chosen_by = "sup"
 
     @property
     def dtype(self) -> str:
@@ -43,12 +41,11 @@ class TowerProblem:
         return self.task.probe()
 
     def identity(self) -> dict[str, Any]:
-        values = np.ascontiguousarray(self.probe[1])
         return {
             "towers": [side.architecture.to_json() for side in self.task.sides],
             "signs": self.task.signs.tolist(),
             "target": self.task.target.to_json(),
-            "values": hashlib.sha256(values.tobytes()).hexdigest(),
+            "values": digest(self.probe[1]),
             "start": [fingerprint(network) for network in self.origin],
         }
 
@@ -63,22 +60,16 @@ class TowerProblem:
             (side.reads(one[good]) - self.units[place].centre) / self.units[place].half
             for side, one, place in zip(self.task.serving, points, self.task.places, strict=True)
         ]
-        dtype = getattr(torch, self.dtype)
-        wanted = r[good] / self.units[0].scale ** len(points)
-        return torch.tensor(np.concatenate(t, axis=1), dtype=dtype), torch.tensor(wanted, dtype=dtype)
+        return self.tensors(np.concatenate(t, axis=1), r[good] / self.units[0].scale ** len(points))
 
-    def sample(self, rng: np.random.Generator, count: int) -> tuple[Tensor, Tensor]:
-        return self.batch(rng, count, 0.0)
-
-    def loss(self, theta: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+    def outputs(self, theta: Tensor, inputs: Tensor) -> Tensor:
         parts, start, product = self._split(theta), 0, None
         for side, place in zip(self.task.serving, self.task.places, strict=True):
             d = len(side.architecture.inputs)
             own = run(side.architecture, parts[place], inputs[:, start : start + d])
             product, start = own if product is None else product * own, start + d
         assert product is not None
-        scores = torch.sum(product * torch.tensor(self.task.signs, dtype=theta.dtype), dim=1)
-        return torch.mean((scores - targets) ** 2)
+        return torch.sum(product * torch.tensor(self.task.signs, dtype=theta.dtype), dim=1)
 
     def _split(self, theta: Any) -> list[Any]:
         ends = np.cumsum([0, *(side.architecture.free_weights for side in self.task.sides)]).tolist()
@@ -93,10 +84,9 @@ class TowerProblem:
     def measure(self, network: tuple[Network, ...], step: int, phase: str) -> Row:
         points, r = self.probe
         with np.errstate(all="ignore"):
-            error = np.abs(self.task.scores(network, *points) - r)
-            error = np.where(np.isfinite(r), np.where(np.isnan(error), np.inf, error), 0.0)
+            error = off(self.task.scores(network, *points), r)
             norms = [pair for one in network if (pair := key_norms(one))[0] is not None]
             mean = float(np.mean([m for m, _ in norms if m is not None])) if norms else None
             top = max((t for _, t in norms if t is not None), default=None)
             value = max((head.max_value for one in network for head in one.heads), default=0.0)
-            return Row(step, phase, float(np.mean(error**2)), float(error.max()), mean, top, value, None)
+            return Row.of(step, phase, error, (mean, top), value)

@@ -17,7 +17,7 @@ from attnfun.kinds.relation.reading import Reading
 from attnfun.kinds.relation.target import probe_tuples
 from attnfun.kinds.relation.trained import TrainedTowers
 from attnfun.language.domain import Box
-from attnfun.learn.weights import Units, joined, layout, network_of, power_of_two
+from attnfun.learn.weights import Units, joined, network_of
 from attnfun.network import Architecture, AxisShape, HeadShape, Network
 from attnfun.network.head import Array
 
@@ -77,13 +77,7 @@ class TowerTask:
         """Of each side; all have the same scale, so that their products have its power."""
         values = np.abs(self.probe()[1])
         size = float(values[np.isfinite(values)].max(initial=0.0)) or 1.0
-        scale = float(power_of_two(size ** (1 / len(self.places))))
-        found = []
-        for side in self.sides:
-            low, high = side.box.low_array, side.box.high_array
-            half = power_of_two(np.where(high > low, (high - low) / 2, 1.0))
-            found.append(Units(low / 2 + high / 2, half, scale))
-        return tuple(found)
+        return tuple(Units.on(side.box, size ** (1 / len(self.places))) for side in self.sides)
 
     def features(self, towers: tuple[Network, ...], k: int, X: Array) -> Array:
         """(n, rank) of variable k, without signs."""
@@ -136,7 +130,7 @@ def random_towers(task: TowerTask, seed: int) -> tuple[Network, ...]:
 def random_weights(architecture: Architecture, rng: np.random.Generator) -> Array:
     """The vector of a random start, in the units of `weights.py`."""
     block, arrays = architecture.kind == "block", dict[str, Array]()
-    for name, shape in layout(architecture):
+    for name, shape in architecture.layout():
         kind = name.rsplit("/", 1)[-1]
         if kind == "query":
             square = shape[0] == shape[1]

@@ -19,7 +19,7 @@ import numpy as np
 from attnfun.kinds.relation.reading import Reading
 from attnfun.kinds.relation.tower_task import random_weights
 from attnfun.language.domain import Box
-from attnfun.learn.weights import Units, layout, network_of, power_of_two, vector_of
+from attnfun.learn.weights import Units, holding, network_of, vector_of
 from attnfun.network import Architecture, Network
 from attnfun.network.head import Array
 
@@ -52,22 +52,18 @@ class LookupTask:
 
     @cached_property
     def units(self) -> Units:
-        low, high = self.box.low_array, self.box.high_array
-        half = power_of_two(np.where(high > low, (high - low) / 2, 1.0))
-        size = float(np.abs(self.probe[1]).max(initial=0.0)) or 1.0
-        return Units(low / 2 + high / 2, half, float(power_of_two(size)))
+        return Units.on(self.box, float(np.abs(self.probe[1]).max(initial=0.0)))
 
     @cached_property
     def kept(self) -> tuple[Array, Array]:
         """(values, free): the vector that entries which are not free have, and which are."""
         here = f"layer{len(self.architecture.layers) - 1}/head0"
         still = {f"{here}/values", f"{here}/axis0/biases", "readout", "readout_bias"}
-        free = [np.full(shape, name not in still).reshape(-1) for name, shape in layout(self.architecture)]
+        free = [np.full(shape, name not in still).reshape(-1) for name, shape in self.architecture.layout()]
         return vector_of(self.built, self.architecture, self.units), np.concatenate(free)
 
-    def holding(self, vector: Array) -> Array:
-        values, free = self.kept
-        return np.where(free, vector, values)
+    def holding(self, vector: Any) -> Any:
+        return holding(self.kept, vector)
 
     def random(self, seed: int) -> Network:
         """A random start; the same seed gives the same bits."""

@@ -5,7 +5,7 @@ from attnfun.kinds import Kind
 KIND = Kind(
     "sampled",
     target="attnfun.learn.sampled:SampledTask",
-    weights=("attnfun.network.tokens:TokenNetwork", "attnfun.network.token_transformer:TokenTransformer"),
+    weights=("attnfun.network.tokens:TokenNetwork", "attnfun.network.tokens:TokenTransformer"),
     view="attnfun.kinds.sampled.view:SampledModel",
     words="attnfun.kinds.sampled.words",
     lesson="attnfun.kinds.sampled.lesson:lesson",

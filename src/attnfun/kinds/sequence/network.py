@@ -38,16 +38,14 @@ import numpy.typing as npt
 from attnfun.errors import InvalidRequest
 from attnfun.kinds.sequence.target import SequenceMap, source_name
 from attnfun.language.domain import Box
+from attnfun.network.architecture import TokenArchitecture
 from attnfun.network.evaluate import evaluate
 from attnfun.network.head import AnyArray, Array, frozen, require_weights
 from attnfun.network.network import DTYPES, Cost, Network
-from attnfun.network.token_architecture import TokenArchitecture
-from attnfun.network.token_transformer import TokenTransformer
-from attnfun.network.tokens import TokenNetwork
+from attnfun.network.tokens import TokenNetwork, TokenTransformer
 
 if TYPE_CHECKING:
     import torch
-
 
 _BLOCK = 1 << 22
 Embedding = tuple[tuple[tuple[Array, Array], ...], Array]

@@ -5,7 +5,7 @@
 | select_k, embed_k | (n, n), (d, width) | the linear embedding sum_k A_k X B_k; select_0 is the identity |
 | constant | (n, width) | ones, positions, shut slots |
 
-then the buffers of `token_torch.py`.
+then the buffers of `network/torch_modules.py`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from torch import Tensor
 
 from attnfun.errors import InvalidRequest
 from attnfun.kinds.sequence.network import TokenSequence
-from attnfun.network.token_torch import TokenAttention
-from attnfun.network.torch_proved import Proved
+from attnfun.network.torch_modules import Proved, TokenAttention
 
 
 class SequenceAttention(Proved):

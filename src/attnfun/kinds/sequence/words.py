@@ -10,8 +10,7 @@ import numpy as np
 from attnfun.kinds.sequence.network import Gather, SequenceNetwork, Spread, TokenSequence
 from attnfun.kinds.sequence.view import SequenceApproximant
 from attnfun.network.words import told_of_tokens
-from attnfun.plots import panels
-from attnfun.plots.needed import blank, saved
+from attnfun.plots import style
 
 _MOST = 6  # attention maps
 _SAMPLES = 401
@@ -69,7 +68,7 @@ def record(model: SequenceApproximant) -> dict[str, Any]:
     return {"tokens": model.target.tokens, "equivariant": model.equivariant, **names}
 
 
-@saved
+@style.picture
 def picture(net: Any) -> Any:
     """Draw a model of a sequence map into `path` (.png, .pdf or .svg), if one is given, and return the Figure.
 
@@ -77,7 +76,7 @@ def picture(net: Any) -> Any:
     is proved.
     """
     maps = _attention(net)[:_MOST]
-    figure = blank(max(11.0, 3.0 * len(maps)), 7.6 if maps else 4.6)
+    figure = style.sheet(max(11.0, 3.0 * len(maps)), 7.6 if maps else 4.6)
     rows = figure.subfigures(2, 1, height_ratios=(1, 1.15)) if maps else [None, figure.subfigures(1, 1)]
     if maps:
         axes = np.atleast_1d(rows[0].subplots(1, len(maps)))
@@ -85,7 +84,7 @@ def picture(net: Any) -> Any:
             _map(ax, name, weights)
     _curves(net, *rows[1].subplots(1, 2))
     c, cost = net.certificate, net.cost
-    text = net.target.text if len(net.target.text) <= 90 else net.target.text[:87] + "…"
+    text = style.shortened(net.target.text, 90)
     proof = f"{c.heading.lower()}: error ≤ {c.error[1]:.4g}" if np.isfinite(c.error[1]) else c.heading.lower()
     facts = f"{net.target.tokens} tokens · {proof} · {cost.layers} layers, {cost.heads} heads, {cost.keys:,} keys"
     figure.suptitle(f"{text}\n{facts} · {c.construction}", x=0.012, ha="left", fontsize=11, parse_math=False)
@@ -130,8 +129,8 @@ def _curves(net: Any, left: Any, right: Any) -> None:
     t, X = _line(net)
     Y, F = net(X), net.target.values(X)
     for i in range(min(net.target.tokens, 6)):
-        colour = panels.NETWORKS[i % len(panels.NETWORKS)]
-        left.plot(t, F[:, i, 0], color=panels.FAINT, linewidth=3.5)
+        colour = style.NETWORKS[i % len(style.NETWORKS)]
+        left.plot(t, F[:, i, 0], color=style.FAINT, linewidth=3.5)
         left.plot(t, Y[:, i, 0], color=colour, linewidth=1.1, label=f"token {i + 1}")
         right.plot(t, np.abs(Y - F)[:, i].max(axis=1), color=colour, linewidth=1.0)
     left.set_title("First output of each token (target in grey)", fontsize=9)
@@ -139,7 +138,7 @@ def _curves(net: Any, left: Any, right: Any) -> None:
     left.legend(fontsize=7, frameon=False)
     high = float(net.certificate.error[1])
     if np.isfinite(high):
-        right.axhline(high, color=panels.BOUND, linestyle="--", linewidth=1.2, label=f"bound, {net.certificate.word}")
+        right.axhline(high, color=style.BOUND, linestyle="--", linewidth=1.2, label=f"bound, {net.certificate.word}")
         right.legend(fontsize=7, frameon=False)
     right.set_title("|error| under its bound", fontsize=9)
     right.set_xlabel("along a line of sequences")

@@ -20,9 +20,9 @@ import numpy.typing as npt
 from attnfun.kinds.sequence.network import SequenceNetwork, TokenSequence
 from attnfun.kinds.set.target import pair_box, pair_tokens
 from attnfun.language.domain import Box
+from attnfun.network.architecture import TokenArchitecture
 from attnfun.network.head import AnyArray
 from attnfun.network.network import Cost
-from attnfun.network.token_architecture import TokenArchitecture
 
 if TYPE_CHECKING:
     import torch

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attnfun.errors import InvalidRequest
 from attnfun.kinds.sequence.torch_module import SequenceAttention
-from attnfun.network.torch_proved import Proved
+from attnfun.network.torch_modules import Proved
 
 
 class SetAttention(Proved):

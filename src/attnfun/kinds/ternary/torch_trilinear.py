@@ -8,14 +8,12 @@ The vector is A, B, C over a power of two near the cube root of the target's siz
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from attnfun.errors import InvalidRequest
@@ -23,7 +21,8 @@ from attnfun.kinds.relation.features import chebyshev_columns
 from attnfun.kinds.relation.target import probe_tuples
 from attnfun.kinds.ternary.target import Ternary
 from attnfun.kinds.ternary.weights import FormShape, Sides, Trilinear
-from attnfun.learn.probe import Row
+from attnfun.learn.lesson import Problem, digest
+from attnfun.learn.probe import Row, off
 from attnfun.learn.weights import power_of_two
 from attnfun.network.head import Array, frozen
 
@@ -74,22 +73,20 @@ class FormTask:
 
 
 @dataclass(frozen=True, eq=False)
-class FormProblem:
-    """A `Problem` (`problem.py`): the coefficients of all three sides."""
+class FormProblem(Problem):
+    """The coefficients of all three sides."""
 
     task: FormTask
     origin: Sides
 
-    chosen_by = "sup"
     dtype = "float64"
 
     def identity(self) -> dict[str, Any]:
-        values = np.ascontiguousarray(self.task.probe[1])
         return {
             "shape": self.task.shape.to_json(),
             "target": self.task.target.to_json(),
-            "values": hashlib.sha256(values.tobytes()).hexdigest(),
-            "start": hashlib.sha256(np.ascontiguousarray(self.start()).tobytes()).hexdigest(),
+            "values": digest(self.task.probe[1]),
+            "start": digest(self.start()),
         }
 
     def start(self) -> Array:
@@ -100,16 +97,13 @@ class FormProblem:
         values = self.task.target.values(*points)
         good = np.isfinite(values)
         columns = self.task.columns(np.concatenate(points, axis=1)[good])
-        return torch.tensor(columns), torch.tensor(values[good] / self.task.scale**3)
+        return self.tensors(columns, values[good] / self.task.scale**3)
 
-    def sample(self, rng: np.random.Generator, count: int) -> tuple[Tensor, Tensor]:
-        return self.batch(rng, count, 0.0)
-
-    def loss(self, theta: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+    def outputs(self, theta: Tensor, inputs: Tensor) -> Tensor:
         sizes, r = list(self.task.shape.sizes), self.task.shape.rank
         sides = theta.split([n * r for n in sizes])
         a, b, c = (T @ side.reshape(-1, r) for T, side in zip(inputs.split(sizes, dim=1), sides, strict=True))
-        return torch.mean(((a * b * c).sum(dim=1) - targets) ** 2)
+        return (a * b * c).sum(dim=1)
 
     def network(self, vector: Array | None) -> Sides:
         return self.origin if vector is None else self.task.sides(vector)
@@ -118,7 +112,6 @@ class FormProblem:
         points, wanted = self.task.probe
         form = Trilinear(network, self.task.target.box)
         with np.errstate(all="ignore"):
-            error = np.abs(form.run(*np.split(points, 3, axis=1)) - wanted)
-            error = np.where(np.isfinite(wanted), np.where(np.isnan(error), np.inf, error), 0.0)
+            error = off(form.run(*np.split(points, 3, axis=1)), wanted)
             value = max(float(np.abs(side).max()) for side in network)
-            return Row(step, phase, float(np.mean(error**2)), float(error.max()), None, None, value, None)
+            return Row.of(step, phase, error, (None, None), value)

@@ -27,12 +27,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import flint
 
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.kinds.relation.target import Relation, renamed
+from attnfun.kinds.relation.target import Relation, called, renamed, sides_of
 from attnfun.language import Builder, Graph
 from attnfun.language.graph import MAX_OUTPUTS, Node
 
@@ -117,7 +117,7 @@ class _Expander:
         self.builder = Builder()
         self.at = self.builder.copy(relation.graph.nodes)
         self.steps = 0
-        self.sides = self._sides(relation)
+        self.sides = sides_of(relation, relation.graph.nodes)
 
     def expansion(self) -> Expansion:
         nodes = self.relation.graph.nodes
@@ -133,16 +133,6 @@ class _Expander:
             args = [terms[a] for a in node.args]
             terms.append((self._opened(node, args) if self._opens(i, node) else self._atom(i)) if needed[i] else {})
         return self._fewest(terms[out])
-
-    def _sides(self, relation: Relation) -> list[str]:
-        """For every node the sides whose variables it holds."""
-        left, out = set(relation.left.names), list[str]()
-        for node in relation.graph.nodes:
-            if node.op == "var":
-                out.append("l" if node.value in left else "r")
-            else:
-                out.append("".join(s for s in "lr" if any(s in out[a] for a in node.args)))
-        return out
 
     def _opens(self, i: int, node: Node) -> bool:
         """Is this node taken apart, or an atom?"""
@@ -303,20 +293,7 @@ class _Expander:
 
     def _mirrored(self, names: dict[str, str]) -> Callable[[int], int]:
         """The node of an atom with its variables renamed."""
-        known: dict[int, int] = {}
-
-        def at(atom: int) -> int:
-            if atom not in known:
-                places: list[int] = []
-                for node in self.builder.graph([atom]).nodes:
-                    if node.op == "var":
-                        places.append(self.builder.var(names.get(str(node.value), str(node.value))))
-                    else:
-                        places.append(self.builder.apply(node.op, *(places[a] for a in node.args), value=node.value))
-                known[atom] = places[-1]
-            return known[atom]
-
-        return at
+        return cache(lambda atom: called(self.builder, self.builder.graph([atom]).nodes, names)[-1])
 
 
 def _joined(one: Monomial, other: Monomial) -> Monomial:

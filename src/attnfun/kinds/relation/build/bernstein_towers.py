@@ -18,8 +18,8 @@ import numpy as np
 
 from attnfun.errors import Infeasible
 from attnfun.kinds.relation.features import Features, chebyshev_columns
-from attnfun.network.head import Array, rounded
 from attnfun.kinds.relation.towers import Affine, Keys, TowerWeights
+from attnfun.network.head import Array, rounded
 
 _STEPS = (1.0, 1.5, 0.75, 2.0, 0.5)
 _CUTS = (1e-4, 1e-6, 1e-8, 1e-10, 1e-12, 1e-14)

@@ -21,10 +21,10 @@ from collections.abc import Callable
 import numpy as np
 
 from attnfun.errors import Infeasible
-from attnfun.network.head import Array
 from attnfun.kinds.relation.slices import Cut, Slices
-from attnfun.language.domain import Box
 from attnfun.kinds.relation.target import Relation
+from attnfun.language.domain import Box
+from attnfun.network.head import Array
 
 MOST_RANK = 600
 _CANDIDATES = 700  # a side

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnfun.kinds.relation.build.voronoi import factors
 from attnfun.errors import Infeasible
+from attnfun.kinds.relation.build.voronoi import factors
 from attnfun.kinds.relation.cells import Cells, CellSide
 from attnfun.kinds.relation.form import Ends
-from attnfun.network.head import Array
+from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.towers import Keys
 from attnfun.language.domain import Box
-from attnfun.kinds.relation.target import Relation
+from attnfun.network.head import Array
 
 MOST_NODES = 500
 _FINE = 4

@@ -13,15 +13,15 @@ from contextlib import suppress
 
 import numpy as np
 
-from attnfun.kinds.relation.prove_inner import gradient_bounds, inner_certificate, remember, stream_sizes
 from attnfun.certify.view import Undecided
 from attnfun.errors import AttnfunError
-from attnfun.language import Graph
-from attnfun.network import Network
-from attnfun.kinds.relation.polynomials import Towers
-from attnfun.language.domain import Box
-from attnfun.kinds.relation.target import Relation, renamed
 from attnfun.kinds.relation.core import Core
+from attnfun.kinds.relation.polynomials import Towers
+from attnfun.kinds.relation.prove_inner import gradient_bounds, inner_certificate, remember, stream_sizes
+from attnfun.kinds.relation.target import Relation, renamed
+from attnfun.language import Graph
+from attnfun.language.domain import Box
+from attnfun.network import Network
 
 Inner = tuple[Network, Network]
 _BUDGETS = (0.004, 0.1)  # of eps, for all inner functions together

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attnfun.kinds.relation.build.bernstein_towers import bernstein_keys, fitted
 from attnfun.errors import Infeasible
+from attnfun.kinds.relation.build.bernstein_towers import bernstein_keys, fitted
 from attnfun.kinds.relation.features import Features, chebyshev_columns
-from attnfun.network.head import Array
 from attnfun.kinds.relation.towers import MOST_GROUPS, Keys, TowerWeights, distinct, places_of, require_room
+from attnfun.network.head import Array
 
 _LARGEST = 0.35  # of |δ Π P|: atanh is then nearly linear, and needs few keys more than the factors themselves
 _NODES = 64

@@ -13,13 +13,13 @@ import math
 
 import numpy as np
 
+from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.compose_mlp import MOST_UNITS
 from attnfun.kinds.function.build.unary.spline import SplineFit, fit_spline, growth
-from attnfun.errors import Infeasible
 from attnfun.kinds.relation.features import Features, Index, polynomial_graph
-from attnfun.network.head import Array
 from attnfun.kinds.relation.relu_products import chain, parents
 from attnfun.kinds.relation.towers import Keys, Squares, TowerWeights, distinct, places_of
+from attnfun.network.head import Array
 
 _MOST = 12  # the finest template has 2^12 units a side
 _MOST_UNITS = 300_000

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnfun.kinds.relation.build.relu_product_towers import broken_lines, relu_product_tower, usable
 from attnfun.errors import Infeasible
+from attnfun.kinds.relation.build.relu_product_towers import broken_lines, relu_product_tower, usable
 from attnfun.kinds.relation.features import Features
 from attnfun.kinds.relation.towers import Keys, TowerWeights
 

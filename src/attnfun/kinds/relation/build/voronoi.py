@@ -31,10 +31,10 @@ import numpy as np
 
 from attnfun.errors import Infeasible
 from attnfun.kinds.relation.cells import Cells, CellSide
-from attnfun.network.head import Array
+from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.towers import Keys
 from attnfun.language.domain import Box
-from attnfun.kinds.relation.target import Relation
+from attnfun.network.head import Array
 
 MOST_CELLS = 2_100  # a side: the table is decomposed
 MOST_PAIRS = 4_200_000

@@ -23,7 +23,6 @@ from attnfun.certify import Certificate, Status
 from attnfun.errors import AttnfunError, Infeasible, InvalidRequest
 from attnfun.kinds.relation.build.inner import function_network
 from attnfun.kinds.relation.build.search import NoCoefficients, polynomials, require_kernel
-
 from attnfun.kinds.relation.core import Core, core_of, plain_core
 from attnfun.kinds.relation.polynomials import Polynomials
 from attnfun.kinds.relation.prove_expansion import feature_sizes

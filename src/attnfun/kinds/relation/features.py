@@ -158,10 +158,6 @@ class Features:
         return Half(side, tables, places, self.left_box if first else self.right_box, self.selection)
 
     @property
-    def ends(self) -> tuple[Ends, Ends]:
-        return self.left_box, self.right_box
-
-    @property
     def signs(self) -> tuple[Array, ...] | None:
         """Of every block, not None exactly if the relation is symmetric."""
         found = tuple(block.signs for block in self.blocks if block.signs is not None)

@@ -9,9 +9,8 @@ from attnfun.certify.verdict import Proof, undecided
 from attnfun.certify.view import Undecided
 from attnfun.errors import AttnfunError
 from attnfun.kinds.relation import prove_cells, prove_expansion, prove_polynomials, prove_sampled
-from attnfun.kinds.relation.form import Form
+from attnfun.kinds.relation.form import Form, TrainedTowers
 from attnfun.kinds.relation.target import Relation
-from attnfun.kinds.relation.trained import TrainedTowers
 from attnfun.language.definedness import require_defined
 from attnfun.search import Goal, Say
 

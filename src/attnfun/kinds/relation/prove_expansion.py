@@ -25,9 +25,9 @@ import numpy as np
 from attnfun.certify.certificate import Status
 from attnfun.certify.verdict import Proof
 from attnfun.certify.view import Array, Undecided
+from attnfun.kinds.relation.form import Separable
 from attnfun.kinds.relation.prove_inner import inner_certificate
 from attnfun.kinds.relation.prove_towers import score_error
-from attnfun.kinds.relation.separable import Separable
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.terms import Expansion, expansion_of
 from attnfun.kinds.relation.witness import Seen, bounded, witnessed, worst_rows

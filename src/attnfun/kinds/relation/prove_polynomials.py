@@ -22,7 +22,7 @@ from attnfun.certify.verdict import Proof
 from attnfun.certify.view import Array, Undecided
 from attnfun.kinds.relation.core import Core, core_points, fitting_core
 from attnfun.kinds.relation.features import Features
-from attnfun.kinds.relation.polynomials import Polynomials
+from attnfun.kinds.relation.form import Polynomials
 from attnfun.kinds.relation.prove_features import Parts, construction_error, rounding, take_apart
 from attnfun.kinds.relation.prove_inner import inner_part, numpy_part
 from attnfun.kinds.relation.prove_towers import score_error, tower_errors

@@ -63,7 +63,7 @@ def measured(relation: Relation, slices: Slices, seed: int, points: int = _POINT
 def proof(relation: Relation, slices: Slices, eps: float | None, say: Callable[[str], None]) -> Proof:
     """The largest error seen, as a measurement; or the point where it is above eps."""
     say("measuring at fresh points")
-    for box, stored in ((relation.left, slices.left_box), (relation.right, slices.right_box)):
+    for box, stored in zip(relation.boxes, slices.ends, strict=True):
         if not (np.array_equal(box.low_array, stored[0]) and np.array_equal(box.high_array, stored[1])):
             raise Undecided("the slices lie in another box than the relation")
     if (relation.left.names, relation.right.names) != slices.names:

@@ -263,7 +263,7 @@ def _by_units(half: Half, weights: TowerWeights, lines: Array, writes: tuple[str
     if len(weights.keys) != 1 or len(half.tables) != 1 or not fits:
         raise InvalidRequest("a tower of ReLU units has one variable, units and lines for every column")
     picked, readout = half.selection[:, 0], _identity(1, half.rank)
-    units = ReluBlock("features", *weights.axes((0,)), weights.values[0][:, picked], writes)
+    units = ReluBlock("features", weights.axes((0,))[0], weights.values[0][:, picked], writes)
     readout[:, 0] = lines[0, picked]
     return (Layer((units,)),), readout, lines[1, picked]
 
@@ -307,7 +307,7 @@ def _by_squares(half: Half, weights: TowerWeights, squares: Squares, writes: tup
         at[b] = start
         start += columns
         outputs = tuple(f"f{b + 1}_{c + 1}" for c in range(columns))
-        first.append(ReluBlock(f"factor {b + 1}", *weights.axes(half.places[b]), own, outputs))
+        first.append(ReluBlock(f"factor {b + 1}", weights.axes(half.places[b])[0], own, outputs))
     layers, width, before = [Layer(tuple(first))], start, at[blocks[0]]
     units = sum(block.keys for block in first)
     rows = half.distinct(blocks[:1])[0][:, 0]  # columns of the first block are read directly

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.kinds.relation.reading import Reading
+from attnfun.kinds.relation.form import Reading
 from attnfun.kinds.relation.tower_task import random_weights
 from attnfun.language.domain import Box
 from attnfun.learn.weights import Units, layout, network_of, power_of_two, vector_of

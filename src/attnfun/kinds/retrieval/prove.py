@@ -46,7 +46,7 @@ from attnfun.certify.view import Array, Undecided
 from attnfun.errors import AttnfunError
 from attnfun.kinds.relation.core import Core, core_points
 from attnfun.kinds.relation.features import Features
-from attnfun.kinds.relation.polynomials import Towers
+from attnfun.kinds.relation.form import Towers
 from attnfun.kinds.relation.prove import require_continuous
 from attnfun.kinds.relation.prove_features import Parts, construction_error, side_errors
 from attnfun.kinds.relation.prove_inner import inner_part, numpy_part

@@ -13,7 +13,7 @@ import numpy as np
 from attnfun.certify import Certificate
 from attnfun.certify.view import Undecided
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.kinds.relation.polynomials import Polynomials
+from attnfun.kinds.relation.form import Polynomials
 from attnfun.kinds.relation.prove_polynomials import parts_that_fit
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.verb import relation

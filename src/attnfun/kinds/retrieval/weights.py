@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.kinds.relation.polynomials import Polynomials
-from attnfun.kinds.relation.reading import Reading
+from attnfun.kinds.relation.form import Polynomials, Reading
 from attnfun.kinds.relation.target import Relation
 from attnfun.network import attention, evaluate, stream, to_torch
 from attnfun.network.architecture import Architecture

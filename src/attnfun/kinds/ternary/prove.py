@@ -26,7 +26,7 @@ from attnfun.kinds.relation.prove_coefficients import Expansion, column_errors, 
 from attnfun.kinds.relation.prove_polynomials import IEEE, LIBM
 from attnfun.kinds.relation.witness import bounded, witnessed, worst_rows
 from attnfun.kinds.ternary.target import Ternary
-from attnfun.kinds.ternary.weights import Sides, Trilinear
+from attnfun.kinds.ternary.weights import Coefficients, Trilinear
 from attnfun.language import Graph, precision
 from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Box
@@ -43,7 +43,7 @@ def trilinear_table(graph: Graph, box: Box, tolerance: float) -> Expansion:
         return expansion(graph, box.names, box.low_array, box.high_array, tolerance)
 
 
-def trilinear_error(table: Array, error: float, stored: Sides) -> float:
+def trilinear_error(table: Array, error: float, stored: Coefficients) -> float:
     """A bound of sup |r − Σ_i a_i b_i c_i| for stored coefficients (N, rank) a side, padded to the table's shape."""
     shape = tuple(max(n, len(s)) for n, s in zip(table.shape, stored, strict=True))
     if math.prod(shape) > _MOST or shape[0] * shape[1] * stored[0].shape[1] > _MOST:
@@ -61,7 +61,7 @@ def trilinear_error(table: Array, error: float, stored: Sides) -> float:
     return math.nextafter(total, math.inf) if math.isfinite(total) else math.inf
 
 
-def trilinear_rounding(stored: Sides) -> float:
+def trilinear_rounding(stored: Coefficients) -> float:
     """A bound of |computed − Σ_i a_i b_i c_i| in float64, infinite where it means nothing."""
     rank = stored[0].shape[1]
     size, off = np.ones(rank), np.zeros(rank)

@@ -20,7 +20,7 @@ from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.ternary.prove import trilinear_error, trilinear_rounding, trilinear_table
 from attnfun.kinds.ternary.target import Ternary
 from attnfun.kinds.ternary.view import TrilinearForm
-from attnfun.kinds.ternary.weights import Sides, Trilinear
+from attnfun.kinds.ternary.weights import Coefficients, Trilinear
 from attnfun.language import parse
 from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Box
@@ -85,10 +85,10 @@ def _halves(box: Box, first: Sequence[int]) -> tuple[Box, Box]:
     return left, right
 
 
-def _fewest(found: Expansion, terms: Sides, eps: float) -> Sides | None:
+def _fewest(found: Expansion, terms: Coefficients, eps: float) -> Coefficients | None:
     """The fewest of the terms, largest first, whose proved error is within eps; None if all of them are not."""
 
-    def taken(count: int) -> Sides:
+    def taken(count: int) -> Coefficients:
         a, b, c = (np.ascontiguousarray(t[:, :count]) for t in terms)
         return a, b, c
 
@@ -109,7 +109,7 @@ def _fewest(found: Expansion, terms: Sides, eps: float) -> Sides | None:
     return taken(many)
 
 
-def _terms(table: Array, first: int) -> Sides:
+def _terms(table: Array, first: int) -> Coefficients:
     """All terms of the two decompositions, the first one cutting off variable `first`; largest first."""
     order = [first, *(k for k in range(3) if k != first)]
     sides = _nested(np.transpose(table, order))
@@ -117,7 +117,7 @@ def _terms(table: Array, first: int) -> Sides:
     return a, b, c
 
 
-def _nested(table: Array) -> Sides:
+def _nested(table: Array) -> Coefficients:
     n, m, p = table.shape
     U, s, W = np.linalg.svd(table.reshape(n, m * p), full_matrices=False)
     sides: list[list[Array]] = [[], [], []]

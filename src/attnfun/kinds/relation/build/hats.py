@@ -19,7 +19,7 @@ import numpy as np
 from attnfun.errors import Infeasible
 from attnfun.kinds.relation.build.voronoi import factors
 from attnfun.kinds.relation.cells import Cells, CellSide
-from attnfun.kinds.relation.form import Ends
+from attnfun.kinds.relation.features import Ends
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.towers import Keys
 from attnfun.language.domain import Box

@@ -16,7 +16,7 @@ import numpy as np
 from attnfun.certify.view import Undecided
 from attnfun.errors import AttnfunError
 from attnfun.kinds.relation.core import Core
-from attnfun.kinds.relation.polynomials import Towers
+from attnfun.kinds.relation.form import Towers
 from attnfun.kinds.relation.prove_inner import gradient_bounds, inner_certificate, remember, stream_sizes
 from attnfun.kinds.relation.target import Relation, renamed
 from attnfun.language import Graph

@@ -13,7 +13,7 @@ from attnfun.errors import Infeasible, InvalidRequest, NotPositive
 from attnfun.kinds.relation.build.inner import Inner, inner_networks, on_top
 from attnfun.kinds.relation.core import core_of, plain_core
 from attnfun.kinds.relation.features import Block, Features
-from attnfun.kinds.relation.polynomials import Polynomials, Towers
+from attnfun.kinds.relation.form import Polynomials, Towers
 from attnfun.kinds.relation.prove_features import Parts, construction_error, factor_weights, rounding, take_apart
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.towers import TowerWeights

@@ -24,11 +24,10 @@ from attnfun.errors import AttnfunError, Infeasible, InvalidRequest
 from attnfun.kinds.relation.build.inner import function_network
 from attnfun.kinds.relation.build.search import NoCoefficients, polynomials, require_kernel
 from attnfun.kinds.relation.core import Core, core_of, plain_core
-from attnfun.kinds.relation.polynomials import Polynomials
+from attnfun.kinds.relation.form import Polynomials, Separable
 from attnfun.kinds.relation.prove_expansion import feature_sizes
 from attnfun.kinds.relation.prove_sampled import measured
 from attnfun.kinds.relation.rank import rank_lower
-from attnfun.kinds.relation.separable import Separable
 from attnfun.kinds.relation.slices import Slices
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.terms import Expansion, expansion_of, refuse_many_terms

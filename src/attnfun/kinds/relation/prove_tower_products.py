@@ -106,10 +106,15 @@ def _vanished(half: Half, scales: Array) -> Array:
     return out
 
 
+def head_fits(head: HeadView, low: Array, high: Array) -> bool:
+    """Does no logit of a head on this box overflow?"""
+    queries = [abs(a.w) * max(abs(low[a.variable]), abs(high[a.variable])) + abs(a.c) for a in head.axes]
+    return product_fits(head, [float(q) for q in queries], "float64")
+
+
 def _head_rounding(low: Array, high: Array, head: HeadView) -> Array:
     """(outputs,) |computed − exact| of a head of layer 1."""
-    queries = [abs(a.w) * max(abs(low[a.variable]), abs(high[a.variable])) + abs(a.c) for a in head.axes]
-    if not product_fits(head, [float(q) for q in queries], "float64"):
+    if not head_fits(head, low, high):
         raise Undecided("towers: a head may overflow")
     seen = View(low, high, np.zeros((1, len(low))), np.zeros(1), (head,))
     return product_bounds(seen, head, "float64", envelope=False)[0]

@@ -37,12 +37,12 @@ from flint import arb
 
 from attnfun.certify.exact import weight_table
 from attnfun.certify.nodes import chebyshev_nodes
-from attnfun.certify.rounding import LARGEST, gamma, line_bounds, product_bounds, product_fits
+from attnfun.certify.rounding import LARGEST, gamma, line_bounds, product_bounds
 from attnfun.certify.view import Array, LineAxis, Undecided, view
 from attnfun.kinds.relation.features import Features, Half
 from attnfun.kinds.relation.prove_coefficients import ball_matrix, floats, padded, summed_tails, sup_of_columns, times
 from attnfun.kinds.relation.prove_relu_products import column_error, squares_errors
-from attnfun.kinds.relation.prove_tower_products import head_ellipse, product_tower_errors
+from attnfun.kinds.relation.prove_tower_products import head_ellipse, head_fits, product_tower_errors
 from attnfun.kinds.relation.towers import Affine, TowerWeights, tower_network
 from attnfun.language import precision
 from attnfun.language.enclosures import upper
@@ -87,6 +87,14 @@ def score_error(left: tuple[Array, Array], right: tuple[Array, Array]) -> tuple[
         carried = float(eta @ b + theta @ a + eta @ theta) * (1 + (3 * len(a) + 8) * _U)
         inner = gamma(len(a) + 1, _U) * float((a + eta) @ (b + theta)) * (1 + (2 * len(a) + 8) * _U)
     return carried, inner
+
+
+def score_loss(left: tuple[Array, Array], right: tuple[Array, Array]) -> float:
+    """Both together; raises Undecided where that is no bound."""
+    loss = sum(score_error(left, right)) * (1 + 8 * _U)
+    if not math.isfinite(loss):
+        raise Undecided("the rounding of the towers is not bounded")
+    return loss
 
 
 # ---------------------------------------------------------------- attention
@@ -178,9 +186,7 @@ def _attention_rounding(network: Network, rank: int) -> Array:
     """(rank,) |computed − exact| of the head and of the identity that reads it out."""
     seen = view(network, network.low, network.high)
     (head,) = seen.heads
-    reach = [max(abs(float(seen.low[a.variable])), abs(float(seen.high[a.variable]))) for a in head.axes]
-    queries = [abs(a.w) * far + abs(a.c) for a, far in zip(head.axes, reach, strict=True)]
-    if not product_fits(head, queries, "float64"):
+    if not head_fits(head, seen.low, seen.high):
         raise Undecided("towers: a head may overflow")
     if len(head.axes) == 1:
         axis = head.axes[0]

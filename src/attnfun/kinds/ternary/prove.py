@@ -22,9 +22,9 @@ import numpy as np
 from attnfun.certify.verdict import Proof, undecided
 from attnfun.certify.view import Array, Undecided
 from attnfun.errors import AttnfunError
-from attnfun.kinds.relation.prove_coefficients import Expansion, column_errors, expansion
+from attnfun.kinds.relation.prove_coefficients import Expansion, column_errors, expansion, padded
 from attnfun.kinds.relation.prove_polynomials import IEEE, LIBM
-from attnfun.kinds.relation.witness import bounded, witnessed, worst_rows
+from attnfun.kinds.relation.witness import bounded, seen_at
 from attnfun.kinds.ternary.target import Ternary
 from attnfun.kinds.ternary.weights import Coefficients, Trilinear
 from attnfun.language import Graph, precision
@@ -48,8 +48,8 @@ def trilinear_error(table: Array, error: float, stored: Coefficients) -> float:
     shape = tuple(max(n, len(s)) for n, s in zip(table.shape, stored, strict=True))
     if math.prod(shape) > _MOST or shape[0] * shape[1] * stored[0].shape[1] > _MOST:
         raise Undecided(f"trilinear: {' by '.join(map(str, shape))} coefficients are more than are compared")
-    C = np.pad(table, [(0, n - m) for n, m in zip(shape, table.shape, strict=True)])
-    A, B, G = (np.pad(s, [(0, n - len(s)), (0, 0)]) for n, s in zip(shape, stored, strict=True))
+    C = padded(table, shape)
+    A, B, G = (padded(s, (n, s.shape[1])) for n, s in zip(shape, stored, strict=True))
     if not all(np.isfinite(s).all() for s in (A, B, G)):
         raise Undecided("trilinear: a coefficient is not finite")
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is no bound, below
@@ -87,21 +87,16 @@ def proof(target: Ternary, form: Any, goal: Goal, say: Say) -> Proof:
         if form.box != box:
             raise Undecided("the form is one on another box than the relation's")
         Z = box.probe(2000, np.random.default_rng(0))
-        columns = [Z[:, k : k + 1] for k in range(3)]
+        columns = target.of_columns(Z)
         seen = form.run(*columns)
         error = np.abs(seen - target.values(*columns))
-        top = worst_rows(error, 2)
         say("coefficients of the relation")
-        found = trilinear_table(graph, box, 1e-2 * (goal.eps or _size(error)))
+        largest = float(error[np.isfinite(error)].max(initial=0.0)) or 1e-6
+        found = trilinear_table(graph, box, 1e-2 * (goal.eps or largest))
         high = trilinear_error(found.table, found.error, form.coefficients)
         loss = trilinear_rounding(form.coefficients)
-        low = witnessed(graph, box.names, Z[top], seen[top], loss) if math.isfinite(loss) else (0.0, None)
+        low = seen_at(target, Z, seen, loss) if math.isfinite(loss) else (0.0, None)
     except (Undecided, AttnfunError) as why:
         return undecided(why, "trilinear")
     hypotheses = (*IEEE, *((LIBM,) if found.libm else ()))
     return bounded("trilinear", high, loss, low, hypotheses, {"target": found.error})
-
-
-def _size(error: Array) -> float:
-    """The largest that is finite; 1e-6 where none is above 0."""
-    return float(error[np.isfinite(error)].max(initial=0.0)) or 1e-6

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
@@ -22,6 +21,7 @@ from attnfun.kinds.relation.target import Relation, renamed
 from attnfun.language import Graph
 from attnfun.language.domain import Box
 from attnfun.network import Network
+from attnfun.search import Say
 
 Inner = tuple[Network, Network]
 _BUDGETS = (0.004, 0.1)  # of eps, for all inner functions together
@@ -29,7 +29,7 @@ _MOST_NODES = 400  # operations of an inner function past which compiling it tak
 _WIDER = 1e-3  # of its range a variable's box may grow at most: the features pay for it
 
 
-def inner_networks(asked: Relation, core: Core, eps: float, say: Callable[[str], None]) -> tuple[Core, Inner] | None:
+def inner_networks(asked: Relation, core: Core, eps: float, say: Say) -> tuple[Core, Inner] | None:
     """(the core on boxes as much wider as the networks may stray, networks for u, v); None: they do not compile."""
     assert core.left_inner is not None and core.right_inner is not None
     if max(len(core.left_inner.nodes), len(core.right_inner.nodes)) > _MOST_NODES:
@@ -55,7 +55,7 @@ def on_top(towers: Towers, inner: Inner | None) -> Towers:
     return (left, left) if towers[0] is towers[1] else (left, dataclasses.replace(towers[1], inner=inner[1]))
 
 
-def _compiled(asked: Relation, core: Core, delta: float, thin: float, say: Callable[[str], None]) -> tuple[Core, Inner]:
+def _compiled(asked: Relation, core: Core, delta: float, thin: float, say: Say) -> tuple[Core, Inner]:
     assert core.left_inner is not None and core.right_inner is not None
     say("a network for the inner function u")
     left = function_network(core.left_inner, asked.left, delta, say)
@@ -73,9 +73,7 @@ def _compiled(asked: Relation, core: Core, delta: float, thin: float, say: Calla
     return dataclasses.replace(core, left=boxes[0], right=boxes[1]), (left, right)
 
 
-def function_network(
-    graph: Graph, box: Box, delta: float, say: Callable[[str], None], realise: str = "attention"
-) -> Network:
+def function_network(graph: Graph, box: Box, delta: float, say: Say, realise: str = "attention") -> Network:
     """A network for the outputs of `graph` on `box`, each within `delta`; raises Infeasible."""
     from attnfun.kinds.function.verb import compile
 

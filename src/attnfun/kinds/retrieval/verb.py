@@ -99,7 +99,7 @@ def retrieve(
         for attempt in range(4):
             say("the proof of the head")
             vectors = key_vectors(features, cold)
-            weights = RetrievalWeights(found.weights, table.values, vectors, out.values, cold, out.names, ids)
+            weights = RetrievalWeights(table.values, out.values, cold, ids, found.weights, vectors, out.names)
             head = head_error(asked, weights, parts)
             needed = beta_needed(weights.keys, seen, head.error(cold), delta)
             if beta is not None or attempt == 3 or not cold < needed < math.inf:

@@ -16,7 +16,7 @@ biases); what the tower reads out linearly is the query map of the head. Nothing
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -25,45 +25,47 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.kinds.relation.features import freeze
 from attnfun.kinds.relation.form import Polynomials, Reading
 from attnfun.kinds.relation.target import Relation
 from attnfun.network import attention, evaluate, stream, to_torch
 from attnfun.network.architecture import Architecture
-from attnfun.network.head import DENSE_KEYS, AnyArray, Array, Axis, Head, frozen
+from attnfun.network.head import DENSE_KEYS, AnyArray, Array, Axis, Head
 from attnfun.network.network import Cost, Layer, Network
 
 MOST_ENTRIES = 1 << 27
 _BLOCK = 2_000_000  # scores at a time
 
 
+@dataclass(frozen=True, eq=False)
 class TableHead:
     """A head over a table, constructed or trained: the base of both."""
 
-    if TYPE_CHECKING:  # fields of the classes
+    points: Array
+    values: Array
+    beta: float
+    ids: tuple[str, ...] | None
 
-        @property
-        def points(self) -> Array: ...
-
-        @property
-        def values(self) -> Array: ...
-
-        @property
-        def beta(self) -> float: ...
-
-        @property
-        def ids(self) -> tuple[str, ...] | None: ...
+    if TYPE_CHECKING:  # a field or a property of the classes
 
         @property
         def network(self) -> Network: ...
 
-        def weighed(self, inputs: Array) -> Iterator[AnyArray]:
-            """(block, keys) softmax weights, block after block."""
-            ...
+        @property
+        def architecture(self) -> Architecture: ...
+
+    def weighed(self, inputs: Array) -> Iterator[AnyArray]:
+        """(block, keys) softmax weights, block after block."""
+        raise NotImplementedError
+
+    def reading(self, utility: Relation) -> Reading:
+        """What the tower reads of queries."""
+        raise NotImplementedError
 
     def _require_table(self, *more: str) -> None:
+        freeze(self, "points", "values", *more)
         for name in ("points", "values", *more):
-            array = frozen(getattr(self, name))
-            object.__setattr__(self, name, array)
+            array = getattr(self, name)
             if array.ndim != 2 or array.size == 0 or not np.isfinite(array).all():
                 raise InvalidRequest(f"the {name} of a retrieval head are not a table of finite numbers")
             if len(array) != len(self.points):
@@ -109,12 +111,8 @@ class RetrievalWeights(TableHead):
     dtype: ClassVar[str] = "float64"
 
     relation: Polynomials
-    points: Array
     vectors: Array
-    values: Array
-    beta: float
     outputs: tuple[str, ...]
-    ids: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         self._require_table("vectors")
@@ -152,7 +150,6 @@ class RetrievalWeights(TableHead):
         return self.relation.unfit(utility)
 
     def reading(self, utility: Relation) -> Reading:
-        """What the tower reads of queries."""
         return self.relation.reading(utility, 0)
 
     def handed_out(self, inputs: Array) -> AnyArray:
@@ -187,10 +184,6 @@ class TrainedHead(TableHead):
     network: Network
     shape: Architecture
     reads: Reading
-    points: Array
-    values: Array
-    beta: float
-    ids: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         self._require_table()
@@ -216,7 +209,7 @@ class TrainedHead(TableHead):
     def unfit(self, utility: Relation) -> str:
         return "" if len(self.reads.names) == utility.left.dim else "its network reads other queries than its utility's"
 
-    def reading(self, _utility: Relation) -> Reading:
+    def reading(self, utility: Relation) -> Reading:
         return self.reads
 
     def weighed(self, inputs: Array) -> Iterator[AnyArray]:
@@ -247,16 +240,9 @@ def require_size(keys: int, rank: int) -> None:
 def retrieval_network(tower: Network, weights: RetrievalWeights) -> Network:
     """`tower` (points → features) with the retrieval head behind it."""
     axis = Axis(tower.readout, tower.readout_bias, weights.vectors, np.zeros(weights.keys))
-    writes = _fresh(tower.coordinates, len(weights.outputs))
-    head = Head("retrieve", (axis,), weights.values, writes)
-    p = len(writes)
+    word, p = "value", len(weights.outputs)
+    while any(name.startswith(word) for name in tower.coordinates):
+        word += "_"  # the stream has no such name
+    head = Head("retrieve", (axis,), weights.values, tuple(f"{word}{k + 1}" for k in range(p)))
     readout = np.hstack([np.zeros((p, len(tower.coordinates))), np.eye(p)])
     return Network(tower.inputs, (*tower.layers, Layer((head,))), readout, np.zeros(p), weights.outputs, tower.box)
-
-
-def _fresh(taken: Sequence[str], count: int) -> tuple[str, ...]:
-    """Names for what the head writes, none of which the stream has."""
-    word = "value"
-    while any(name.startswith(word) for name in taken):
-        word += "_"
-    return tuple(f"{word}{k + 1}" for k in range(count))

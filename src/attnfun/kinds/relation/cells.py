@@ -130,8 +130,7 @@ class Cells(Form):
         return Network(names, (Layer((head,)),), readout, np.zeros(self.rank), writes, own.box)
 
     def tower(self, relation: Relation, k: int) -> Network:
-        core = self.core(relation)
-        return self.network(SIDES[0 if self.signs is not None else k], (core.left, core.right)[k].names)
+        return self.network(SIDES[0 if self.one else k], self.core(relation).sides[k][0].names)
 
     def side(self, name: str, points: AnyArray, dtype: str = "float64") -> AnyArray:
         """(n, variables) → (n, rank) of one side, in float64 by its network."""

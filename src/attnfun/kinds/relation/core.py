@@ -47,6 +47,11 @@ class Core:
     right_range: Box | None = None
 
     @property
+    def sides(self) -> tuple[tuple[Box, Graph | None, Box | None], tuple[Box, Graph | None, Box | None]]:
+        """Box, inner function and its range, left and right."""
+        return (self.left, self.left_inner, self.left_range), (self.right, self.right_inner, self.right_range)
+
+    @property
     def composed(self) -> bool:
         """Are there inner functions?"""
         return self.left_inner is not None or self.right_inner is not None

@@ -142,14 +142,12 @@ class Form:
 
     def reading(self, relation: Relation, k: int) -> Reading:
         """What the features of side k, 0 or 1, are computed from: u(x), cut to their box."""
-        core = self.core(relation)
-        return Reading(relation.boxes[k].names, (core.left_inner, core.right_inner)[k], self.ends[k])
+        return Reading(relation.boxes[k].names, self.core(relation).sides[k][1], self.ends[k])
 
     def tower(self, relation: Relation, k: int) -> Network:
         """The network of side k, its inputs called what they are in the core."""
         own = self.networks[-k] if self.networks else self.network(SIDES[k])
-        core = self.core(relation)
-        return replace(own, inputs=(core.left, core.right)[k].names)
+        return replace(own, inputs=self.core(relation).sides[k][0].names)
 
     def values(self, k: int, inputs: Array, dtype: str = "float64") -> AnyArray:
         """(n, inputs) → (n, rank), J on the right; `dtype` is for features without a network, which run in any."""

@@ -22,12 +22,11 @@ from attnfun.certify.verdict import Proof
 from attnfun.certify.view import Undecided
 from attnfun.kinds.relation.core import Core, fitting_core
 from attnfun.kinds.relation.features import Features
-from attnfun.kinds.relation.form import Polynomials
+from attnfun.kinds.relation.form import Polynomials, Towers
 from attnfun.kinds.relation.prove_features import Parts, construction_error, rounding, take_apart
 from attnfun.kinds.relation.prove_inner import inner_part, numpy_part
 from attnfun.kinds.relation.prove_towers import score_error, tower_errors
 from attnfun.kinds.relation.target import Relation
-from attnfun.kinds.relation.towers import TowerWeights
 from attnfun.kinds.relation.witness import Seen, bounded, require_one, seen_at, stored_box
 from attnfun.search import Say
 
@@ -79,9 +78,7 @@ def proof(relation: Relation, stored: Polynomials, eps: float | None, say: Say) 
     return bounded(f"towers ({method})", high, loss, (low, at if low > 0 else None), hypotheses, details, given)
 
 
-def _tower_parts(
-    features: Features, towers: tuple[TowerWeights, TowerWeights], core: Core
-) -> tuple[float, float, tuple[str, ...]]:
+def _tower_parts(features: Features, towers: Towers, core: Core) -> tuple[float, float, tuple[str, ...]]:
     """(what realised towers add, what the inner product loses, hypotheses)."""
     one = features.signs is not None
     if one and towers[0] is not towers[1]:
@@ -97,8 +94,8 @@ def _tower_parts(
 def parts_that_fit(relation: Relation, features: Features, eps: float | None) -> Parts:
     """The relation taken apart as the stored features are; raises Undecided where they are another relation's."""
     core = fitting_core(relation, features.left_box, features.right_box)
-    sides = ((core.left, features.left_box, core.left_inner), (core.right, features.right_box, core.right_inner))
-    left, right = (stored_box(box, own, inner is not None, "features live on") for box, own, inner in sides)
+    both = zip((core.left, core.right), (features.left_box, features.right_box), strict=True)
+    left, right = (stored_box(box, own, core.composed, "features live on") for box, own in both)
     parts = take_apart(relation, 1e-3 * (eps or 1e-6), replace(core, left=left, right=right))
     if [(f.left, f.right) for f in parts.factors] != [(b.left_vars, b.right_vars) for b in features.blocks]:
         raise Undecided("the blocks of the features are not the factors of the relation")

@@ -214,12 +214,11 @@ def _larger(one: float, other: float) -> float:
 
 def _witness(relation: Relation, weights: RetrievalWeights, core: Core) -> Seen:
     """(low, (x, y_j)): a score of this machine and a proved distance of it from the utility; 0 where u, v are given."""
-    if core.left_inner is not None or core.right_inner is not None:
+    if core.composed:
         return 0.0, None
     few = np.unique(np.linspace(0, weights.keys - 1, 256).astype(int))
-    X = relation.left.probe(
-        max(16, min(400, 4_000_000 // (weights.relation.rank + len(few)))), np.random.default_rng(0)
-    )
+    count = max(16, min(400, 4_000_000 // (weights.relation.rank + len(few))))
+    X = relation.left.probe(count, np.random.default_rng(0))
     logits = weights.relation.values(0, X) @ weights.vectors[few].T
     Y = weights.points[few]
     error = np.abs(logits / weights.beta - relation.table(X, Y))

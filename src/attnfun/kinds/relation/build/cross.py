@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -105,22 +106,24 @@ def slices_of(relation: Relation, rows: Array, columns: Array, signed: bool) -> 
     """The features of given pivots: M⁻¹ = A Bᵀ, singular values below rounding left out."""
     M = relation.table(rows, columns)
     tiny = 16 * len(M) * np.finfo(np.float64).eps
-    names = relation.left.names, relation.right.names
-    ends = (relation.left.low_array, relation.left.high_array), (relation.right.low_array, relation.right.high_array)
-    about = relation.graph, names
+    made = partial(
+        Slices,
+        relation.graph,
+        (relation.left.names, relation.right.names),
+        left_box=(relation.left.low_array, relation.left.high_array),
+        right_box=(relation.right.low_array, relation.right.high_array),
+    )
     if relation.symmetric:
         values, vectors = np.linalg.eigh((M + M.T) / 2)
         kept = (np.abs(values) if signed else values) > tiny * np.abs(values).max()
         if not kept.any():
-            zero = np.zeros((len(M), 1))
-            return Slices(*about, Cut(rows, zero), None, *ends, np.ones(1))
+            return made(Cut(rows, np.zeros((len(M), 1))), None, signs=np.ones(1))
         A = vectors[:, kept] / np.sqrt(np.abs(values[kept]))
-        signs = np.where(values[kept] < 0, -1.0, 1.0)
-        return Slices(*about, Cut(rows, A), None, *ends, signs)
+        return made(Cut(rows, A), None, signs=np.where(values[kept] < 0, -1.0, 1.0))
     a, s, b = np.linalg.svd(M)
     kept = s > tiny * s[0]
     if not kept.any():
         zero = np.zeros((len(M), 1))
-        return Slices(*about, Cut(columns, zero), Cut(rows, zero), *ends)
+        return made(Cut(columns, zero), Cut(rows, zero))
     root = 1 / np.sqrt(s[kept])
-    return Slices(*about, Cut(columns, b.T[:, kept] * root), Cut(rows, a[:, kept] * root), *ends)
+    return made(Cut(columns, b.T[:, kept] * root), Cut(rows, a[:, kept] * root))

@@ -30,7 +30,7 @@ from attnfun.certify.view import Array, Undecided
 from attnfun.kinds.relation.cells import Cells
 from attnfun.kinds.relation.features import Ends, Index
 from attnfun.kinds.relation.target import Relation
-from attnfun.language import ArrayAlgebra, GradientAlgebra, Graph, run
+from attnfun.language import GradientAlgebra, Graph, run
 from attnfun.language.domain import Box
 from attnfun.language.intervals import Interval, IntervalAlgebra
 
@@ -92,9 +92,8 @@ def _seen(relation: Relation, low: Array, high: Array, corners: Array) -> float:
     for s, t in ((0.5, 0.5), (0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0)):
         Z = low + (high - low) * np.array([s, t])
         B = corners @ np.array([(1 - s) * (1 - t), (1 - s) * t, s * (1 - t), s * t])
-        env = {name: Z[:, k] for k, name in enumerate(relation.joint.names)}
         with np.errstate(all="ignore"):
-            gap = np.abs(np.asarray(run(relation.graph, ArrayAlgebra(), env)[0], dtype=np.float64) - B)
+            gap = np.abs(relation.at(Z) - B)
         best = max(best, float(np.max(np.where(np.isfinite(gap), gap, 0.0))))
     return best
 

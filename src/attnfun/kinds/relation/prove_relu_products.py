@@ -36,11 +36,10 @@ from attnfun.kinds.relation.towers import Keys, TowerWeights, parents, tower_net
 from attnfun.language import Builder, Graph
 
 _U, _TINY = 2.0**-53, 2.0**-1074
+Names = tuple[str, ...]
 
 
-def squares_errors(
-    features: Features, side: str, weights: TowerWeights, names: tuple[str, ...]
-) -> tuple[Array, Array, int]:
+def squares_errors(features: Features, side: str, weights: TowerWeights, names: Names) -> tuple[Array, Array, int]:
     """(rank,) bounds of |tower computed − φ|, (rank,) bounds of sup |φ|, and units; raises Undecided."""
     assert weights.squares is not None
     keys, half = tower_network(features, side, weights, names).cost.keys, features.half(side)

@@ -32,6 +32,7 @@ queries are exact (one weight 1, no offset), logits Σσp̂ are off by γ_{2m+5}
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -42,7 +43,7 @@ from attnfun.certify.exact import weight_table
 from attnfun.certify.nodes import chebyshev_nodes
 from attnfun.certify.rounding import LARGEST, gamma, product_bounds, product_fits
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
-from attnfun.kinds.relation.features import Half, Index
+from attnfun.kinds.relation.features import Ends, Half, Index
 from attnfun.kinds.relation.prove_coefficients import LEAST, floats, kept, on_grid, sup_of_columns, times
 from attnfun.kinds.relation.towers import TowerWeights, group_heads, product_scales
 from attnfun.language import precision
@@ -135,8 +136,11 @@ def _group_error(
     if not (zeta <= _ZETA).all():
         raise Undecided("towers: a factor is too large for its scale")
     top = np.abs(V.reshape(-1, len(tuples))).max(axis=0)
-    homes = [(k, j) for k, P in enumerate(tables) for j in range(P.ndim - 1)]  # block and axis of every variable
-    counts, fine, tail = _degrees(axes, homes, tables, sups, tuples, delta, low, high, top)
+    rests = [np.full(len(tuples), delta * (1 + 1e-12)) for _ in tables]  # what multiplies the columns of every block
+    for k, i in itertools.permutations(range(len(tables)), 2):
+        rests[k] = times(rests[k], sups[i][tuples[:, i]])
+    homes = [(P, j, tuples[:, k], rests[k]) for k, P in enumerate(tables) for j in range(P.ndim - 1)]
+    counts, fine, tail = _degrees(axes, homes, half.box, top)
     keep = kept([n - 1 for n in counts], fine)
 
     weight, radii = [], 0.0
@@ -212,25 +216,14 @@ def head_ellipse(axis: LineAxis, low: float, high: float, goal: float) -> tuple[
 
 
 def _degrees(
-    axes: tuple[LineAxis, ...],
-    homes: list[tuple[int, int]],
-    tables: list[Array],
-    sups: list[Array],
-    tuples: Index,
-    delta: float,
-    low: Array,
-    high: Array,
-    top: Array,
+    axes: tuple[LineAxis, ...], homes: list[tuple[Array, int, Index, Array]], box: Ends, top: Array
 ) -> tuple[list[int], list[int], Array]:
     """(n_v, K n_v, (tuples,) t_p + t_g): the smallest tails for which the fine grid can be walked."""
     for goal in _GOALS:
         counts, parts = [], []
-        for axis, (k, j) in zip(axes, homes, strict=True):
-            lo, hi = float(low[axis.variable]), float(high[axis.variable])
-            rest = np.full(len(tuples), delta * (1 + 1e-12))
-            for i, s in enumerate(sups):
-                rest = rest if i == k else times(rest, s[tuples[:, i]])
-            n, rho, M = _target_ellipse(tables[k], j, tuples[:, k], rest, goal)
+        for axis, home in zip(axes, homes, strict=True):
+            lo, hi = float(box[0][axis.variable]), float(box[1][axis.variable])
+            n, rho, M = _target_ellipse(*home, goal)
             if axis.size > 1:
                 own, wide, factor = head_ellipse(axis, lo, hi, goal)
                 n = max(n, own)
@@ -240,13 +233,13 @@ def _degrees(
             counts.append(n)
             tail = upper(4 * arb(rho) ** (1 - n) / (arb(rho) - 1))
             parts.append(tail * M * (1 + 1e-12) + head * top * (1 + 1e-12))
-        total, lebesgue = np.zeros(len(tuples)), 1.0
+        total, lebesgue = np.zeros(len(top)), 1.0
         for n, part in zip(counts, parts, strict=True):
             total = total + lebesgue * part
             lebesgue *= (0.63662 * upper_at("log", n) + 1) * (1 + 1e-12)  # 2/π < 0.63662
         for over in _OVER:
             fine = [over * n for n in counts]
-            if math.prod(fine) * (len(tuples) if len(axes) > 2 else 1) <= _GRID:
+            if math.prod(fine) * (len(top) if len(axes) > 2 else 1) <= _GRID:
                 return counts, fine, np.asarray(total * (1 + 1e-12))
     raise Undecided("towers: the grid of a group is out of reach")
 

@@ -41,7 +41,7 @@ from attnfun.certify.rounding import LARGEST, gamma, line_bounds, product_bounds
 from attnfun.certify.view import Array, LineAxis, Undecided, view
 from attnfun.kinds.relation.features import Features, Half
 from attnfun.kinds.relation.prove_coefficients import ball_matrix, floats, padded, summed_tails, sup_of_columns, times
-from attnfun.kinds.relation.prove_relu_products import column_error, squares_errors
+from attnfun.kinds.relation.prove_relu_products import Names, column_error, squares_errors
 from attnfun.kinds.relation.prove_tower_products import head_ellipse, head_fits, product_tower_errors
 from attnfun.kinds.relation.towers import Affine, TowerWeights, tower_network
 from attnfun.language import precision
@@ -52,9 +52,7 @@ from attnfun.network.head import frozen
 _U = 2.0**-53
 
 
-def tower_errors(
-    features: Features, side: str, weights: TowerWeights, names: tuple[str, ...]
-) -> tuple[Array, Array, int]:
+def tower_errors(features: Features, side: str, weights: TowerWeights, names: Names) -> tuple[Array, Array, int]:
     """(rank,) bounds of |tower computed − φ|, (rank,) bounds of sup |φ|, and keys; raises Undecided."""
     if weights.squares is not None:
         return squares_errors(features, side, weights, names)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -33,12 +33,19 @@ class Sides(Target):
     def boxes(self) -> tuple[Box, ...]:
         raise NotImplementedError
 
+    if TYPE_CHECKING:  # a field or a property of the classes
+
+        @property
+        def box(self) -> Box:
+            """Of all variables, side by side."""
+            ...
+
     @property
     def text(self) -> str:
         return self.graph.text(self.graph.outputs[0])
 
     def columns(self, weights: Any) -> tuple[list[str], list[str]]:
-        return [name for box in self.boxes for name in box.names], [self.answer]
+        return list(self.box.names), [self.answer]
 
     def draw(self, rng: np.random.Generator, count: int) -> tuple[Any, ...]:
         return probe_tuples(self.boxes, count, rng)
@@ -51,9 +58,12 @@ class Sides(Target):
 
     def values(self, *points: Array) -> Array:
         """(n, variables) of every side → (n,) the formula as NumPy computes it, row by row; never evidence."""
-        names = [name for box in self.boxes for name in box.names]
-        env = dict(zip(names, (column for one in points for column in one.T), strict=True))
+        env = dict(zip(self.box.names, (column for one in points for column in one.T), strict=True))
         return values_of(self.graph, env, len(points[0]))[0]
+
+    def at(self, Z: Array) -> Array:
+        """The same for points (n, variables of all sides)."""
+        return values_of(self.graph, dict(zip(self.box.names, Z.T, strict=True)), len(Z))[0]
 
 
 @dataclass(frozen=True)

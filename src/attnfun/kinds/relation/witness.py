@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from attnfun.certify.verdict import Proof
 from attnfun.certify.view import Array, Undecided
 from attnfun.kinds.relation.features import Ends
-from attnfun.kinds.relation.target import Relation, Sides, values_of
+from attnfun.kinds.relation.target import Relation, Sides
 from attnfun.language import BallAlgebra, Graph, precision, run
 from attnfun.language.domain import Box
 from attnfun.language.enclosures import abs_lower, arb, point_balls
@@ -36,10 +36,9 @@ def stored_box(box: Box, stored: Ends, wider: bool, what: str) -> Box:
 
 def seen_at(target: Sides, Z: Array, scores: Array, loss: float) -> Seen:
     """`witnessed` at the two of the points (n, variables) at which the scores, as computed, are furthest off."""
-    names = tuple(name for box in target.boxes for name in box.names)
-    error = np.abs(scores - values_of(target.graph, dict(zip(names, Z.T, strict=True)), len(Z))[0])
+    error = np.abs(scores - target.at(Z))
     top = np.argsort(np.where(np.isfinite(error), error, -1))[-2:]
-    return witnessed(target.graph, names, Z[top], scores[top], loss)
+    return witnessed(target.graph, target.box.names, Z[top], scores[top], loss)
 
 
 def witnessed(graph: Graph, names: tuple[str, ...], points: Array, scores: Iterable[Any], loss: float = 0.0) -> Seen:
@@ -56,17 +55,11 @@ def witnessed(graph: Graph, names: tuple[str, ...], points: Array, scores: Itera
 
 
 def bounded(
-    method: str,
-    high: float,
-    loss: float,
-    seen: Seen,
-    hypotheses: tuple[str, ...],
-    details: Mapping[str, Any],
-    conditional: bool = False,
+    method: str, high: float, loss: float, seen: Seen, assumed: tuple[str, ...], details: Any, conditional: bool = False
 ) -> Proof:
     """The proof of `high` for the construction and `loss` for its rounding, with what was seen."""
     total = math.nextafter(high + loss, math.inf) if high + loss < math.inf else math.inf
     low, at = min(seen[0], total), seen[1]
     where = None if at is None else tuple(float(v) for v in at)
     parts = {"construction": high, "rounding": loss}
-    return Proof(method, total, low, None, parts, hypotheses, where, details, conditional)
+    return Proof(method, total, low, None, parts, assumed, where, details, conditional)

@@ -19,16 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.certify.verdict import Proof, undecided
+from attnfun.certify.verdict import Proof
 from attnfun.certify.view import Array, Undecided
-from attnfun.errors import AttnfunError
+from attnfun.kinds.relation.prove import proof as judged
 from attnfun.kinds.relation.prove_coefficients import Expansion, column_errors, expansion, padded
 from attnfun.kinds.relation.prove_polynomials import IEEE, LIBM
 from attnfun.kinds.relation.witness import bounded, seen_at
 from attnfun.kinds.ternary.target import Ternary
 from attnfun.kinds.ternary.weights import Coefficients, Trilinear
 from attnfun.language import Graph, precision
-from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Box
 from attnfun.search import Goal, Say
 
@@ -75,28 +74,24 @@ def trilinear_rounding(stored: Coefficients) -> float:
 
 
 def proof(target: Ternary, form: Any, goal: Goal, say: Say) -> Proof:
+    """What is proved of a stored form; nothing is known of trained towers."""
+    return judged(target, form, goal, say, {Trilinear.method: _proof})
+
+
+def _proof(target: Ternary, form: Trilinear, eps: float | None, say: Say) -> Proof:
     """What is proved of a stored form, computed in float64.
 
     Without an eps the table is made as fine as the error that is seen needs; that decides how hard it tries, no more.
     """
-    if not isinstance(form, Trilinear):
-        return undecided("no proof of trained towers is known")
-    graph, box = target.graph, target.box
-    try:
-        require_defined(graph, box)
-        if form.box != box:
-            raise Undecided("the form is one on another box than the relation's")
-        Z = box.probe(2000, np.random.default_rng(0))
-        columns = target.of_columns(Z)
-        seen = form.run(*columns)
-        error = np.abs(seen - target.values(*columns))
-        say("coefficients of the relation")
-        largest = float(error[np.isfinite(error)].max(initial=0.0)) or 1e-6
-        found = trilinear_table(graph, box, 1e-2 * (goal.eps or largest))
-        high = trilinear_error(found.table, found.error, form.coefficients)
-        loss = trilinear_rounding(form.coefficients)
-        low = seen_at(target, Z, seen, loss) if math.isfinite(loss) else (0.0, None)
-    except (Undecided, AttnfunError) as why:
-        return undecided(why, "trilinear")
+    if form.box != target.box:
+        raise Undecided("the form is one on another box than the relation's")
+    Z = target.box.probe(2000, np.random.default_rng(0))
+    seen = form.run(*target.of_columns(Z))
+    error = np.abs(seen - target.at(Z))
+    largest = float(error[np.isfinite(error)].max(initial=0.0)) or 1e-6
+    say("coefficients of the relation")
+    found = trilinear_table(target.graph, target.box, 1e-2 * (eps or largest))
+    high, loss = trilinear_error(found.table, found.error, form.coefficients), trilinear_rounding(form.coefficients)
+    low = seen_at(target, Z, seen, loss) if math.isfinite(loss) else (0.0, None)
     hypotheses = (*IEEE, *((LIBM,) if found.libm else ()))
-    return bounded("trilinear", high, loss, low, hypotheses, {"target": found.error})
+    return bounded(form.method, high, loss, low, hypotheses, {"target": found.error})

@@ -46,8 +46,7 @@ class FormProblem(SidesProblem):
             raise InvalidRequest("a coefficient is not finite")
         r = self.shape.rank
         ends = np.cumsum([0, *(size * r for size in self.shape.sizes)]).tolist()
-        a, b, c = (frozen(vector[i:j].reshape(-1, r) * self.scale) for i, j in pairwise(ends))
-        return a, b, c
+        return tuple(frozen(vector[i:j].reshape(-1, r) * self.scale) for i, j in pairwise(ends))
 
     def random(self, seed: int) -> Coefficients:
         """Coefficients to start from; the same seed gives the same bits."""

@@ -14,7 +14,7 @@ from attnfun.language.domain import Box
 from attnfun.network.head import Array
 from attnfun.network.network import Cost, Network
 
-Coefficients = tuple[Array, Array, Array]
+Coefficients = tuple[Array, ...]
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class FormShape:
     """A trilinear form without its coefficients: the variables, how many coefficients each has, how many terms."""
 
     inputs: tuple[str, ...]
-    sizes: tuple[int, int, int]
+    sizes: tuple[int, ...]
     rank: int
 
     @property
@@ -50,7 +50,7 @@ class Trilinear(Form):
                 raise InvalidRequest("a side of a form is not a table of finite numbers")
         if len({side.shape[1] for side in self.coefficients}) != 1:
             raise InvalidRequest("the sides of a form have unequal numbers of terms")
-        if self.box.dim != 3:
+        if not self.box.dim == len(self.coefficients) == 3:
             raise InvalidRequest("a form has three variables")
 
     @property
@@ -60,8 +60,7 @@ class Trilinear(Form):
     @property
     def architecture(self) -> FormShape:  # type: ignore[override]
         """How many coefficients a side has, and how many terms: what `train` fills with other coefficients."""
-        a, b, c = (len(side) for side in self.coefficients)
-        return FormShape(self.box.names, (a, b, c), self.rank)
+        return FormShape(self.box.names, tuple(len(side) for side in self.coefficients), self.rank)
 
     @property
     def cost(self) -> Cost:

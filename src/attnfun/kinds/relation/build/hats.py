@@ -31,7 +31,7 @@ _FINE = 4
 def hat_towers(relation: Relation, nodes: int, error: float, signed: bool) -> Cells:
     """Broken lines through `nodes` nodes a side, of the fewest features within `error` on a fine grid."""
     (zx, zy), R, fine, W, V = _tables(relation, nodes)
-    P, Q, signs = factors(R, error, relation.symmetric, signed, fine, W, V)
+    P, Q, signs = factors(R, error, relation.symmetric, signed, (fine, W, V))
     ends = [(b.low_array, b.high_array) for b in (relation.left, relation.right)]
     first = _units(zx, P, ends[0])
     return Cells(first, signs=signs) if signs is not None else Cells(first, _units(zy, Q, ends[1]))

@@ -248,7 +248,7 @@ def _cells_text(counts: tuple[int, int]) -> str:
 def _spread(asked: Relation) -> float:
     """The range of the relation, as sampled."""
     Z = asked.joint.probe(2000, np.random.default_rng(0))
-    values = asked.values(Z[:, : asked.left.dim], Z[:, asked.left.dim :])
+    values = asked.at(Z)
     values = values[np.isfinite(values)]
     return float(np.ptp(values)) if len(values) else 0.0
 

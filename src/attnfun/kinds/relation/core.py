@@ -20,7 +20,7 @@ from functools import lru_cache, reduce
 import numpy as np
 
 from attnfun.errors import InvalidRequest
-from attnfun.kinds.relation.target import Relation, rebuilt, renamed, sides_of, values_of
+from attnfun.kinds.relation.target import Relation, joined, rebuilt, renamed, sides_of, values_of
 from attnfun.language import Builder, Graph
 from attnfun.language.domain import Array, Box
 from attnfun.language.graph import MAX_EXPONENT
@@ -50,6 +50,10 @@ class Core:
     def sides(self) -> tuple[tuple[Box, Graph | None, Box | None], tuple[Box, Graph | None, Box | None]]:
         """Box, inner function and its range, left and right."""
         return (self.left, self.left_inner, self.left_range), (self.right, self.right_inner, self.right_range)
+
+    @property
+    def joint(self) -> Box:
+        return joined(self.left, self.right)
 
     @property
     def composed(self) -> bool:

@@ -91,8 +91,7 @@ def numpy_part(relation: Relation, core: Core) -> float:
 
 def _carried(core: Core, moved: Array) -> float:
     """Σ_k sup |∂_k g| moved_k over the core's box, rounded up."""
-    ends = np.r_[core.left.low_array, core.right.low_array], np.r_[core.left.high_array, core.right.high_array]
-    slopes = gradient_bounds(core.graph, core.left.names + core.right.names, *ends)
+    slopes = gradient_bounds(core.graph, core.joint.names, core.joint.low_array, core.joint.high_array)
     total = float(slopes @ moved) * (1 + (len(moved) + 4) * _U)
     if not math.isfinite(total):
         raise Undecided("the slopes of the relation in its inner functions are not bounded")

@@ -12,8 +12,7 @@ from attnfun.certify.certificate import Certificate
 from attnfun.diagnosis.plain import POINTS
 from attnfun.diagnosis.subject import Subject
 from attnfun.kinds.relation.cells import Cells
-from attnfun.kinds.relation.core import core_points
-from attnfun.kinds.relation.form import SIDES, Polynomials, TrainedTowers
+from attnfun.kinds.relation.form import SIDES, Form, Polynomials, Reading, TrainedTowers
 from attnfun.kinds.relation.quantisation import voronoi_cells
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.view import RelationApproximant
@@ -122,12 +121,9 @@ def tower_features(weights: Any, relation: Relation, k: int) -> Callable[[Array]
     """The polynomials that a tower realises, from the inputs of its network; soft cells are nothing but themselves."""
     if not isinstance(weights, Polynomials):
         return None
-    features, core, names = weights.features, weights.core(relation), relation.boxes[k].names
-    low, high = weights.ends[k]
+    reads = Form.reading(weights, relation, k) if weights.stacked else Reading(relation.boxes[k].names)
 
     def values(X: Array) -> Array:
-        if weights.stacked:
-            X = np.clip(core_points(core, SIDES[k], X, names), low, high)
-        return np.asarray(features.side(SIDES[0 if weights.one else k], X, "float64"), dtype=np.float64)
+        return np.asarray(weights.side(SIDES[0 if weights.one else k], reads(X)), dtype=np.float64)
 
     return values

@@ -55,7 +55,7 @@ from attnfun.kinds.relation.prove_towers import tower_errors
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.witness import Seen, witnessed
 from attnfun.kinds.retrieval.prove_bounds import RetrievalBound, retrieval_certificate
-from attnfun.kinds.retrieval.target import Lookup
+from attnfun.kinds.retrieval.target import Lookup, blocks
 from attnfun.kinds.retrieval.weights import RetrievalWeights
 from attnfun.language import precision
 from attnfun.language.enclosures import arb
@@ -147,10 +147,8 @@ def head_error(relation: Relation, weights: RetrievalWeights, parts: Parts) -> H
     off, _ = side_errors(features, "right")
     carried, dot = 0.0, 0.0
     safe = 1 + (4 * rank + 32) * _U
-    step = max(1, _ROWS // rank)
     with np.errstate(over="ignore", invalid="ignore"):
-        for start in range(0, n, step):
-            rows = slice(start, start + step)
+        for rows in blocks(n, rank, _ROWS):
             psi = key_features(relation, features, parts.core, Y[rows])
             size = np.abs(K[rows])
             ratio = K[rows] / beta

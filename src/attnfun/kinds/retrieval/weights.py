@@ -28,13 +28,13 @@ from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.relation.features import freeze
 from attnfun.kinds.relation.form import Polynomials, Reading
 from attnfun.kinds.relation.target import Relation
+from attnfun.kinds.retrieval.target import blocks, softmax
 from attnfun.network import attention, evaluate, stream, to_torch
 from attnfun.network.architecture import Architecture
 from attnfun.network.head import DENSE_KEYS, AnyArray, Array, Axis, Head
 from attnfun.network.network import Cost, Layer, Network
 
 MOST_ENTRIES = 1 << 27
-_BLOCK = 2_000_000  # scores at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,9 +119,8 @@ class RetrievalWeights(TableHead):
         if len(self.outputs) != self.values.shape[1] or len(set(self.outputs)) != len(self.outputs):
             raise InvalidRequest(f"values of {self.values.shape[1]} columns need as many distinct names")
         if self.vectors.shape[1] != self.relation.rank:
-            raise InvalidRequest(
-                f"key vectors of {self.vectors.shape[1]} entries do not meet {self.relation.rank} features"
-            )
+            text = f"key vectors of {self.vectors.shape[1]} entries do not meet {self.relation.rank} features"
+            raise InvalidRequest(text)
         if self.relation.realise == "mlp":
             raise InvalidRequest("a retrieval head stands behind an attention tower, not behind ReLU units")
 
@@ -160,15 +159,10 @@ class RetrievalWeights(TableHead):
     def logits(self, inputs: Array) -> Iterator[AnyArray]:
         """(block, keys), block after block."""
         phi = self.relation.values(0, inputs)
-        step = max(1, _BLOCK // self.keys)
-        for start in range(0, max(len(phi), 1), step):
-            yield phi[start : start + step] @ self.vectors.T
+        return (phi[rows] @ self.vectors.T for rows in blocks(len(phi), self.keys))
 
     def weighed(self, inputs: Array) -> Iterator[AnyArray]:
-        for own in self.logits(inputs):
-            own = np.exp(own - own.max(axis=1, keepdims=True))
-            own /= own.sum(axis=1, keepdims=True)
-            yield own
+        return (softmax(own) for own in self.logits(inputs))
 
     def top(self, inputs: Array) -> NDArray[np.int64]:
         return np.concatenate([np.argmax(w, axis=1) for w in self.logits(inputs)])
@@ -214,9 +208,9 @@ class TrainedHead(TableHead):
 
     def weighed(self, inputs: Array) -> Iterator[AnyArray]:
         last = self.network.layers[-1]
-        (head,), step = last.attention, max(1, _BLOCK // self.keys)
-        for start in range(0, max(len(inputs), 1), step):
-            tokens = stream(self.network, inputs[start : start + step])[:, : last.width]
+        (head,) = last.attention
+        for rows in blocks(len(inputs), self.keys):
+            tokens = stream(self.network, inputs[rows])[:, : last.width]
             yield attention(head, tokens, self.dtype).reshape(len(tokens), -1).astype(np.float64)
 
 

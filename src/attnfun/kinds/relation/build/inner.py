@@ -34,11 +34,11 @@ def inner_networks(asked: Relation, core: Core, eps: float, say: Say) -> tuple[C
     assert core.left_inner is not None and core.right_inner is not None
     if max(len(core.left_inner.nodes), len(core.right_inner.nodes)) > _MOST_NODES:
         return None
-    ends = np.r_[core.left.low_array, core.right.low_array], np.r_[core.left.high_array, core.right.high_array]
-    slope = float(gradient_bounds(core.graph, core.left.names + core.right.names, *ends).sum())
+    low, high = core.joint.low_array, core.joint.high_array
+    slope = float(gradient_bounds(core.graph, core.joint.names, low, high).sum())
     if not (math.isfinite(slope) and slope > 0):
         return None
-    thin = _WIDER * float(np.min(ends[1] - ends[0]))
+    thin = _WIDER * float(np.min(high - low))
     for budget in _BUDGETS:
         try:
             return _compiled(asked, core, min(budget * eps / slope, 0.3 * thin), thin, say)

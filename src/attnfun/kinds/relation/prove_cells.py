@@ -136,25 +136,18 @@ def _supremum(
 
     `goal` steers the work and nothing else.
     """
-    d = len(names)
-    seen = _seen(graph, names, grids, M)
-    goal = max(goal, 1.02 * seen)
-    worst, place = 0.0, (0,) * d
+    goal = max(goal, 1.02 * _seen(graph, names, grids, M))
+    worst, place, budget = 0.0, (0,) * len(names), _BOXES
     rows = max(1, CHUNK // max(1, M[0].size))
-    budget = _BOXES
     for start in range(0, len(M), rows):
-        ends = [(g.low, g.high) for g in grids]
-        ends[0] = (ends[0][0][start : start + rows], ends[0][1][start : start + rows])
-        part = M[start : start + rows]
-        env = {}
-        for a, (name, (low, high)) in enumerate(zip(names, ends, strict=True)):
-            shape = [-1 if i == a else 1 for i in range(d)]
-            env[name] = Interval(low.reshape(shape), high.reshape(shape))
+        part, first = M[start : start + rows], slice(start, start + rows)
+        ends = [[getattr(g, end)[first if g is grids[0] else slice(None)] for g in grids] for end in ("low", "high")]
+        both = zip(names, np.ix_(*ends[0]), np.ix_(*ends[1]), strict=True)
+        env = {name: Interval(low, high) for name, low, high in both}
         e = _away(run(graph, IntervalAlgebra(clip_sqrt=True), env)[0], part)
         bad = np.argwhere(~(e <= goal))
         if len(bad):
-            low = np.stack([ends[a][0][bad[:, a]] for a in range(d)], axis=1)
-            high = np.stack([ends[a][1][bad[:, a]] for a in range(d)], axis=1)
+            low, high = (np.stack([end[i] for end, i in zip(of, bad.T, strict=True)], axis=1) for of in ends)
             bound = partial(_mean_value, graph, names, part[tuple(bad.T)])
             better, spent = suprema(bound, low, high, goal, _HALVINGS, budget)
             budget = max(0, budget - spent)
@@ -173,12 +166,9 @@ def _seen(graph: Graph, names: tuple[str, ...], grids: list[Grid], M: Array) -> 
     best = 0.0
     rows = max(1, CHUNK // max(1, M[0].size))
     for picks in ((0,) * len(names), (1,) * len(names), (0, 1) * (len(names) // 2) + (0,) * (len(names) % 2)):
+        lines = [(g.low, g.high)[pick] for g, pick in zip(grids, picks, strict=True)]
         for start in range(0, len(M), rows):
-            env = {}
-            for a, name in enumerate(names):
-                end = (grids[a].low, grids[a].high)[picks[a]]
-                end = end[start : start + rows] if a == 0 else end
-                env[name] = end.reshape([-1 if i == a else 1 for i in range(len(names))])
+            env = dict(zip(names, np.ix_(lines[0][start : start + rows], *lines[1:]), strict=True))
             with np.errstate(all="ignore"):
                 value = np.asarray(run(graph, ArrayAlgebra(), env)[0], dtype=np.float64)
                 gap = np.abs(value - M[start : start + rows])

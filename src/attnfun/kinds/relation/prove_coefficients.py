@@ -153,13 +153,10 @@ def _looks_clear(graph: Graph, names: tuple[str, ...], low: Array, high: Array, 
     """Do samples keep the arguments of tanh and its kin in the strip without poles? Saves covers, proves nothing."""
     if not any(node.op in _POLES for node in graph.nodes):
         return True
-    env, d = {}, len(names)
-    for k, name in enumerate(names):
-        theta = np.linspace(0, np.pi, {1: 65, 2: 33, 3: 13}.get(d, 7))
-        z = np.cos(theta + 1j * np.log(rho[k])).reshape([-1 if i == k else 1 for i in range(d)])
-        env[name] = (low[k] + high[k]) / 2 + (high[k] - low[k]) / 2 * z
+    theta = np.linspace(0, np.pi, {1: 65, 2: 33, 3: 13}.get(len(names), 7))
+    lines = [(a + b) / 2 + (b - a) / 2 * np.cos(theta + 1j * np.log(r)) for a, b, r in zip(low, high, rho, strict=True)]
     with np.errstate(all="ignore"):
-        values = run_all(graph, ArrayAlgebra(), env)
+        values = run_all(graph, ArrayAlgebra(), dict(zip(names, np.ix_(*lines), strict=True)))
     for node in graph.nodes:
         if node.op in _POLES and not np.all(np.abs(np.imag(values[node.args[0]])) < _POLES[node.op]):
             return False
@@ -171,12 +168,7 @@ def _looks_clear(graph: Graph, names: tuple[str, ...], low: Array, high: Array, 
 
 def _grid(names: tuple[str, ...], nodes: list[list[arb]]) -> dict[str, Any]:
     """The nodes of every variable along an axis of its own."""
-    env = {}
-    for k, (name, own) in enumerate(zip(names, nodes, strict=True)):
-        line = np.empty(len(own), dtype=object)
-        line[:] = own
-        env[name] = line.reshape([-1 if i == k else 1 for i in range(len(nodes))])
-    return env
+    return dict(zip(names, np.ix_(*(np.array(own, dtype=object) for own in nodes)), strict=True))
 
 
 def _by_balls(graph: Graph, names: tuple[str, ...], nodes: list[list[arb]]) -> tuple[Array, float]:
@@ -187,9 +179,7 @@ def _by_balls(graph: Graph, names: tuple[str, ...], nodes: list[list[arb]]) -> t
         rest = F.size // n
         moved = np.moveaxis(F, k, 0)
         product = ball_matrix(n) * flint.arb_mat(n, rest, list(moved.ravel()))
-        back = np.empty(F.size, dtype=object)
-        back[:] = product.entries()
-        F = np.moveaxis(back.reshape(moved.shape), 0, k)
+        F = np.moveaxis(np.array(product.entries(), dtype=object).reshape(moved.shape), 0, k)
     mids = np.array([float(v.mid()) for v in F.ravel()])
     slack = sum((abs(v - arb(float(m))) for v, m in zip(F.ravel(), mids, strict=True)), arb(0))
     return mids.reshape(shape), upper(slack)
@@ -318,9 +308,8 @@ def column_errors(P: Array) -> tuple[Array, Array]:
     """
     shape = P.shape[:-1]
     growth = np.ones(shape)
-    for j, n in enumerate(shape):
-        at = [-1 if i == j else 1 for i in range(len(shape))]
-        growth = growth * (1 + 8 * np.arange(n).reshape(at) ** 2 * _U)
+    for j in np.ix_(*(np.arange(n) for n in shape)):
+        growth = growth * (1 + 8 * j**2 * _U)
     growth = growth * (1 + 1.01 * (sum(shape) + 2 * len(shape)) * _U) - 1 + 16 * _U  # 16u: the rounding of this line
     flat = np.abs(P).reshape(-1, P.shape[-1])
     sizes = flat.sum(axis=0) * (1 + (flat.size + 2) * _U)

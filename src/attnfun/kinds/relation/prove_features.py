@@ -69,11 +69,6 @@ class Parts:
     factors: tuple[Factor, ...]
     expansions: tuple[Expansion, ...]
 
-    @property
-    def given(self) -> bool:
-        """Are features functions of inner functions u(x), v(y)?"""
-        return self.core.composed
-
 
 @lru_cache(maxsize=1)
 def take_apart(relation: Relation, tolerance: float, core: Core | None = None) -> Parts:

@@ -52,10 +52,10 @@ def proof(relation: Relation, stored: Polynomials, eps: float | None, say: Say) 
         loss, assumed = rounding(features), IEEE
         details["features_only"] = True
         try:
-            below = numpy_part(relation, parts.core) if parts.given else 0.0
+            below = numpy_part(relation, parts.core) if parts.core.composed else 0.0
         except Undecided:
             below = math.inf
-        if high + loss + below < (math.inf if eps is None else eps * (1 - 8 * _U)) and parts.given:
+        if high + loss + below < (math.inf if eps is None else eps * (1 - 8 * _U)) and parts.core.composed:
             details["inner"] = below
             high, assumed = (high + below) * (1 + 4 * _U), (*IEEE, NUMPY)
     else:
@@ -69,7 +69,7 @@ def proof(relation: Relation, stored: Polynomials, eps: float | None, say: Say) 
             details["inner"] = below
             high, assumed = (high + below) * (1 + 4 * _U), tuple(dict.fromkeys((*assumed, *further)))
     low, at = witness(relation, parts.core, features, rounding(features))
-    given = parts.given and "inner" not in details  # what computing u and v loses is not in the bound
+    given = parts.core.composed and "inner" not in details  # what computing u and v loses is not in the bound
     low = max(0.0, low - (details.get("towers", 0.0) + loss) * (1 + 4 * _U))  # towers may stray so far
     libm = any(e.libm for e in parts.expansions)
     hypotheses = (*assumed, *((GIVEN,) if given else ()), *((LIBM,) if libm else ()))

@@ -33,7 +33,7 @@ from attnfun.certify.view import Array, Undecided
 from attnfun.kinds.relation.features import Features
 from attnfun.kinds.relation.prove_coefficients import sup_of_columns, times
 from attnfun.kinds.relation.towers import Keys, TowerWeights, parents, tower_network
-from attnfun.language import Builder, Graph
+from attnfun.language import parse
 
 _U, _TINY = 2.0**-53, 2.0**-1074
 Names = tuple[str, ...]
@@ -106,12 +106,6 @@ def column_error(
     return (bound + lost) * (1 + 1e-12)
 
 
-def _square() -> Graph:
-    builder = Builder()
-    u = builder.var("u")
-    return builder.graph([builder.apply("mul", u, u)])
-
-
 def _template(template: Array) -> tuple[float, float, float, float]:
     """(E, L, rounding of two copies with the larger block's sums, their size) on [−1, 1]."""
     slopes, biases, values = template
@@ -121,7 +115,7 @@ def _template(template: Array) -> tuple[float, float, float, float]:
     if not math.isfinite(offset) or not block_fits(slopes, biases, values, 1.0, "float64"):
         raise Undecided("towers: a template is not usable")
     line = BrokenLine(0.0, offset, 1.0, 0.0, slopes, biases, values)
-    bound = prove_by_pieces(line, _square(), -1.0, 1.0, 0.0).high
+    bound = prove_by_pieces(line, parse("u*u", ("u",)), -1.0, 1.0, 0.0).high
     two = BrokenLine(0.0, 0.0, 1.0, 0.0, *(np.concatenate([a, a]) for a in (slopes, biases, values)))
     lost, size = block_rounding(two, -1.0, 1.0, "float64")
     steep = float(np.abs(slopes * values).sum()) * (1 + 1e-9)

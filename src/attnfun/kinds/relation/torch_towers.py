@@ -17,6 +17,7 @@ from attnfun.errors import InvalidRequest
 from attnfun.kinds.relation.form import TrainedTowers
 from attnfun.kinds.relation.lesson import Side, random_weights
 from attnfun.kinds.relation.target import probe_tuples
+from attnfun.language.domain import Box
 from attnfun.learn.probe import Row, key_norms
 from attnfun.learn.torch_run import run
 from attnfun.learn.weights import Units, network_of, power_of_two, unlabelled, vector_of
@@ -63,6 +64,11 @@ def row_of(outputs: Array, wanted: Array, step: int, phase: str, *rest: Any) -> 
     error = np.abs(outputs - wanted)
     error = np.where(np.isfinite(wanted), np.where(np.isnan(error), np.inf, error), 0.0)
     return Row(step, phase, float(np.mean(error**2)), float(error.max()), *rest)
+
+
+def units_on(box: Box, scale: float) -> Units:
+    low, high = box.low_array, box.high_array
+    return Units(low / 2 + high / 2, power_of_two(np.where(high > low, (high - low) / 2, 1.0)), scale)
 
 
 class SidesProblem:
@@ -129,12 +135,7 @@ class TowerProblem(SidesProblem):
     @cached_property
     def units(self) -> tuple[Units, ...]:
         """Of every tower."""
-        found = []
-        for side in self.sides:
-            low, high = side.box.low_array, side.box.high_array
-            half = power_of_two(np.where(high > low, (high - low) / 2, 1.0))
-            found.append(Units(low / 2 + high / 2, half, self.scale))
-        return tuple(found)
+        return tuple(units_on(side.box, self.scale) for side in self.sides)
 
     @property
     def places(self) -> tuple[int, ...]:

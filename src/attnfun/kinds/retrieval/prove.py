@@ -185,7 +185,7 @@ def _inner(
 
     v(y_j) is computed by NumPy, and u(x) by the network below the tower, or without towers by NumPy too (`inner`).
     """
-    if not parts.given:
+    if not parts.core.composed:
         return 0.0, ()
     if towers is not None and towers[0].inner is None:
         return 0.0, (GIVEN,)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.retrieval.columns import Columns
 from attnfun.language.domain import Array, Box
 from attnfun.language.target import Target
+
+if TYPE_CHECKING:
+    from attnfun.kinds.retrieval.weights import TableHead
 
 _BLOCK = 1 << 21  # utilities at a time
 _DRAWS, _LEAST, _WORK = 5000, 200, 1 << 24
@@ -36,29 +39,19 @@ def blocks(count: int, width: int, most: int = 2_000_000) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, max(count, 1), step))
 
 
-class Table(Protocol):
-    """Keys as points of the right box, what they hand out, and the beta of the softmax that is wanted."""
-
-    @property
-    def points(self) -> Array: ...
-
-    @property
-    def values(self) -> Array: ...
-
-    @property
-    def beta(self) -> float: ...
-
-
 @dataclass(frozen=True)
 class Lookup(Target):
-    """`utility` of queries (left) and keys (right); `table`: where the keys are."""
+    """`utility` of queries (left) and keys (right); `table`: where the keys are.
+
+    Its keys are points of the right box; with what they hand out it has the beta of the softmax that is wanted.
+    """
 
     kind: ClassVar[str] = "retrieval"
     draws_what: ClassVar[str] = "queries"
     decided: ClassVar[str] = "queries whose most attended key is not the best"
 
     utility: Relation
-    table: Table | None = field(default=None, compare=False)
+    table: TableHead | None = field(default=None, compare=False)
 
     @property
     def box(self) -> Box:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from attnfun.kinds.relation.form import Reading
 from attnfun.kinds.relation.lesson import random_weights
-from attnfun.kinds.relation.torch_towers import digest, row_of
+from attnfun.kinds.relation.torch_towers import digest, row_of, units_on
 from attnfun.kinds.retrieval.target import Lookup
 from attnfun.kinds.retrieval.weights import TableHead
 from attnfun.language.domain import Box
@@ -73,10 +73,8 @@ class LookupProblem:
 
     @cached_property
     def units(self) -> Units:
-        low, high = self.box.low_array, self.box.high_array
-        half = power_of_two(np.where(high > low, (high - low) / 2, 1.0))
         size = float(np.abs(self.probe[1]).max(initial=0.0)) or 1.0
-        return Units(low / 2 + high / 2, half, float(power_of_two(size)))
+        return units_on(self.box, float(power_of_two(size)))
 
     @cached_property
     def kept(self) -> tuple[Array, Array]:

@@ -115,9 +115,8 @@ def _collect(graph: Graph) -> dict[int, Fraction]:
 
 def _refuse_signs(graph: Graph, i: int) -> None:
     if any(node.op == "sign" for node in graph.reachable([i]).nodes):
-        raise InvalidRequest(
-            f"band: a sign inside {graph.text(i, 60)}; only sums of signs and continuous terms have one"
-        )
+        text = f"band: a sign inside {graph.text(i, 60)}; only sums of signs and continuous terms have one"
+        raise InvalidRequest(text)
 
 
 def _steepness(delta: float, room: float) -> Fraction:

@@ -84,9 +84,8 @@ class Relation(Sides):
         _named_apart(self.left, self.right)
         if self.symmetric:
             if self.left.dim != self.right.dim:
-                raise InvalidRequest(
-                    f"symmetric: {self.left.dim} left and {self.right.dim} right variables; they must correspond"
-                )
+                sides = f"{self.left.dim} left and {self.right.dim} right variables"
+                raise InvalidRequest(f"symmetric: {sides}; they must correspond")
             if (self.left.low, self.left.high) != (self.right.low, self.right.high):
                 raise InvalidRequest("symmetric: corresponding left and right variables need equal intervals")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.kinds.relation.core import Core
@@ -100,8 +101,7 @@ class RelationApproximant(Ranked[Relation]):
 
     def pairs(self, X: ArrayLike, Y: ArrayLike) -> NDArray[Any]:
         """(n, left variables), (n, right variables) → (n,) scores ⟨φ(x_i), ψ(y_i)⟩."""
-        found: NDArray[Any] = self(X, Y, pairs=True)
-        return found
+        return np.asarray(self(X, Y, pairs=True))
 
     @property
     def signs(self) -> Array:

@@ -24,9 +24,8 @@ def relu_tower(features: Features, side: str, tolerance: float) -> TowerWeights:
     low, high = half.box
     for v in range(len(low)):
         if not usable(float(low[v]), float(high[v])):
-            raise Infeasible(
-                f"realise='mlp': no breakpoints can stand in [{low[v]:.3g}, {high[v]:.3g}]", {"realise": "attention"}
-            )
+            text = f"realise='mlp': no breakpoints can stand in [{low[v]:.3g}, {high[v]:.3g}]"
+            raise Infeasible(text, {"realise": "attention"})
     if len(low) > 1:
         return relu_product_tower(features, side, tolerance)
     if len(features.blocks) != 1:

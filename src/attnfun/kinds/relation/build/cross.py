@@ -119,4 +119,4 @@ def slices_of(relation: Relation, rows: Array, columns: Array, signed: bool) -> 
         A, B = (b.T[:, kept] * root, a[:, kept] * root) if kept.any() else (zero, zero)
         cuts = Cut(columns, A), Cut(rows, B)
     left, right = ((box.low_array, box.high_array) for box in relation.boxes)
-    return Slices(relation.graph, (relation.left.names, relation.right.names), *cuts, left, right, signs)
+    return Slices(relation.graph, (relation.left.names, relation.right.names), cuts[0], cuts[1], left, right, signs)

@@ -88,7 +88,6 @@ class Block:
 class Half:
     """One side of features: the coefficients and the variables of every block, their box, and the selection."""
 
-    side: str
     tables: tuple[Array, ...]
     places: tuple[tuple[int, ...], ...]
     box: Ends
@@ -155,7 +154,7 @@ class Features:
         blocks, first = self.blocks, side == "left"
         tables = tuple(block.left if first else block.right for block in blocks)
         places = tuple(block.left_vars if first else block.right_vars for block in blocks)
-        return Half(side, tables, places, self.left_box if first else self.right_box, self.selection)
+        return Half(tables, places, self.left_box if first else self.right_box, self.selection)
 
     @property
     def signs(self) -> tuple[Array, ...] | None:

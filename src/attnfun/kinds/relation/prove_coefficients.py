@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import lru_cache
 from typing import Any
 
 import flint
@@ -292,11 +292,6 @@ def _turn(n: int) -> Array:
     """cos(qπ/(2n)), q = 0 … 4n − 1, nearest doubles of 64-bit balls or better."""
     with precision(max(64, flint.ctx.prec)):
         return np.array([float((arb(q) * arb.pi() / (2 * n)).cos().mid()) for q in range(4 * n)])
-
-
-def outer(tables: list[Array]) -> Array:
-    """Kronecker product of matrices, in order."""
-    return reduce(lambda a, b: np.asarray(np.kron(a, b)), tables)
 
 
 def column_errors(P: Array) -> tuple[Array, Array]:

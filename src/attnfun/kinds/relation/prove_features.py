@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,6 @@ from attnfun.kinds.relation.prove_coefficients import (
     expansion,
     kept,
     on_grid,
-    outer,
     padded,
     sup_of_columns,
     times,
@@ -171,7 +170,7 @@ def _by_coefficients(
     L, R = products(lefts, features.selection), products(rights, features.selection)
     weight = float(np.abs(L).sum(axis=0) @ np.abs(R).sum(axis=0))
     total = 0.0
-    rest = outer(tables[1:]) if len(tables) > 1 else np.ones((1, 1))
+    rest = reduce(np.kron, tables[1:], np.ones((1, 1)))
     inner = len(rest)
     for i in range(len(tables[0])):
         block = np.kron(tables[0][i : i + 1], rest) - L[i * inner : (i + 1) * inner] @ R.T

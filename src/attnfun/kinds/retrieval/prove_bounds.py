@@ -31,7 +31,7 @@ I_p(k, N−k+1) ≤ α/2 and 1 − I_p(k+1, N−k) ≤ α/2, and moved outward u
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -69,10 +69,6 @@ class RetrievalBound:
     queries: int | None = None
     failure_interval: tuple[float, float] | None = None
     confidence: float | None = None
-
-    def record(self) -> dict[str, Any]:
-        """As JSON; infinities are left for the writer to name."""
-        return asdict(self)
 
 
 def retrieval_certificate(

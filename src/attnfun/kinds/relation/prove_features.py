@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -170,7 +170,9 @@ def _by_coefficients(
     L, R = products(lefts, features.selection), products(rights, features.selection)
     weight = float(np.abs(L).sum(axis=0) @ np.abs(R).sum(axis=0))
     total = 0.0
-    rest = reduce(np.kron, tables[1:], np.ones((1, 1)))
+    rest: Array = np.ones((1, 1))
+    for table in tables[1:]:
+        rest = np.kron(rest, table)
     inner = len(rest)
     for i in range(len(tables[0])):
         block = np.kron(tables[0][i : i + 1], rest) - L[i * inner : (i + 1) * inner] @ R.T

@@ -172,7 +172,7 @@ def _by_coefficients(
     total = 0.0
     rest: Array = np.ones((1, 1))
     for table in tables[1:]:
-        rest = np.kron(rest, table)
+        rest = np.asarray(np.kron(rest, table), dtype=np.float64)
     inner = len(rest)
     for i in range(len(tables[0])):
         block = np.kron(tables[0][i : i + 1], rest) - L[i * inner : (i + 1) * inner] @ R.T

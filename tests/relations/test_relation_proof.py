@@ -13,7 +13,7 @@ import attnfun as af
 from attnfun.certify import Status
 from attnfun.kinds.relation.core import core_of, factors_of
 from attnfun.kinds.relation.features import Block, Features, contracted
-from attnfun.kinds.relation.polynomials import Polynomials
+from attnfun.kinds.relation.form import Polynomials
 from attnfun.kinds.relation.prove_coefficients import expansion, sup_of_columns
 from attnfun.kinds.relation.prove_features import KINDS, construction_error, rounding, take_apart
 from attnfun.kinds.relation.prove_towers import tower_errors

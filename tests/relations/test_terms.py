@@ -13,8 +13,8 @@ from attnfun.certify import Status
 from attnfun.cli import main
 from attnfun.cli.records import model_record
 from attnfun.errors import Infeasible, NotPositive
+from attnfun.kinds.relation.form import Separable
 from attnfun.kinds.relation.prove_expansion import feature_sizes
-from attnfun.kinds.relation.separable import Separable
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.terms import Expansion, expansion_of
 from attnfun.language import ArrayAlgebra, run

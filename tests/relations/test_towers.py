@@ -16,7 +16,7 @@ from attnfun.certify.view import Undecided
 from attnfun.cli.records import model_record
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.relation.features import Features
-from attnfun.kinds.relation.polynomials import Polynomials
+from attnfun.kinds.relation.form import Polynomials
 from attnfun.kinds.relation.prove_towers import tower_errors
 from attnfun.kinds.relation.towers import Affine, TowerWeights, corners, tower_network
 from attnfun.network import alike, evaluate, evaluate_head

@@ -19,7 +19,7 @@ from attnfun.kinds.ternary.prove import trilinear_rounding
 from attnfun.kinds.ternary.target import Ternary
 from attnfun.kinds.ternary.verb import ternary
 from attnfun.kinds.ternary.view import TrilinearForm
-from attnfun.kinds.ternary.weights import Sides, Trilinear
+from attnfun.kinds.ternary.weights import Coefficients, Trilinear
 from attnfun.language import ArrayAlgebra, parse, run
 from attnfun.search import Goal, certified
 
@@ -83,7 +83,7 @@ def test_rounding_is_in_the_bound() -> None:
     assert certified(form.target, Trilinear(sides, form.box), Goal(1e-16)).status is not Status.PROVED
 
 
-def with_sides(form: TrilinearForm, sides: Sides) -> TrilinearForm:
+def with_sides(form: TrilinearForm, sides: Coefficients) -> TrilinearForm:
     return dataclasses.replace(form, weights=Trilinear(sides, form.box))
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnfun as af
-from attnfun.kinds.retrieval.prove_bounds import clopper_pearson, loser_weight, uniform_failure
+from attnfun.kinds.retrieval.prove_bounds import clopper_pearson, uniform_failure, winner_and_losers
 from attnfun.language import precision
 
 BITS = 300
@@ -112,7 +112,7 @@ def test_bounds_are_never_nan_and_stay_in_their_range(
     bound = af.retrieval_certificate(n, margin, error, beta, delta=delta)
     assert bound.winner_weight is not None and bound.value_error is not None and bound.beta_needed is not None
     assert 0 <= bound.winner_weight <= 1 and 0 <= bound.value_error <= 1 and 0 <= bound.tv <= 1
-    assert bound.winner_weight + loser_weight(n, margin, error, beta) <= 1 + 2.0**-52
+    assert bound.winner_weight + winner_and_losers(n, margin, error, beta)[1] <= 1 + 2.0**-52
     assert bound.regret >= 0 and bound.softmax_regret >= 0 and bound.beta_needed >= 0
     assert 0 <= bound.failure_uniform <= 1
 
@@ -121,7 +121,7 @@ def test_bounds_are_never_nan_and_stay_in_their_range(
 @given(n=st.integers(2, 10**6), margin=st.floats(1e-6, 10), share=st.floats(0, 0.49), delta=st.floats(1e-9, 0.5))
 def test_the_needed_beta_gives_the_winner_its_weight(n: int, margin: float, share: float, delta: float) -> None:
     bound = af.retrieval_certificate(n, margin, share * margin, delta=delta)
-    assert loser_weight(n, margin, share * margin, bound.beta) <= delta * (1 + 1e-14)
+    assert winner_and_losers(n, margin, share * margin, bound.beta)[1] <= delta * (1 + 1e-14)
 
 
 def test_the_beta_of_the_worked_example() -> None:

@@ -6,17 +6,17 @@ KIND = Kind(
     "relation",
     target="attnfun.kinds.relation.target:Relation",
     weights=(
-        "attnfun.kinds.relation.polynomials:Polynomials",
+        "attnfun.kinds.relation.form:Polynomials",
         "attnfun.kinds.relation.cells:Cells",
         "attnfun.kinds.relation.slices:Slices",
-        "attnfun.kinds.relation.separable:Separable",
-        "attnfun.kinds.relation.trained:TrainedTowers",
+        "attnfun.kinds.relation.form:Separable",
+        "attnfun.kinds.relation.form:TrainedTowers",
     ),
     view="attnfun.kinds.relation.view:RelationApproximant",
     prover="attnfun.kinds.relation.prove:proof",
     words="attnfun.kinds.relation.words",
     lesson="attnfun.kinds.relation.lesson:lesson",
-    subjects="attnfun.kinds.relation.subjects:subjects",
+    subjects="attnfun.kinds.relation.words:subjects",
     commands=(
         Command(
             "relation",

@@ -28,11 +28,12 @@ import numpy as np
 
 from attnfun.errors import InvalidRequest
 from attnfun.kinds.relation.core import Core, fitting_core
-from attnfun.kinds.relation.form import SIDES, Ends, Form, require_signs
+from attnfun.kinds.relation.features import Ends, freeze
+from attnfun.kinds.relation.form import SIDES, Form, require_signs
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.towers import Keys
 from attnfun.network.evaluate import evaluate
-from attnfun.network.head import AnyArray, Array, Head, frozen
+from attnfun.network.head import AnyArray, Array, Head
 from attnfun.network.network import Layer, Network
 from attnfun.network.relu import ReluBlock
 
@@ -47,7 +48,7 @@ class CellSide:
     lines: Array | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "values", frozen(self.values))
+        freeze(self, "values", "lines")
         if not self.keys or len(self.keys) != len(self.box[0]) or len(self.box[0]) != len(self.box[1]):
             raise InvalidRequest("the keys of soft cells do not fit their box")
         fits = self.values.shape[:-1] == tuple(len(k.slopes) for k in self.keys) and self.values.size
@@ -56,7 +57,6 @@ class CellSide:
         if not all(np.isfinite([k.w, k.c]).all() and np.isfinite(np.r_[k.slopes, k.biases]).all() for k in self.keys):
             raise InvalidRequest("a key of soft cells is not finite")
         if self.lines is not None:
-            object.__setattr__(self, "lines", frozen(self.lines))
             if self.lines.shape != (2, self.values.shape[-1]) or len(self.keys) != 1:
                 raise InvalidRequest("ReLU units are those of one variable a side, with a line a feature")
             if not np.isfinite(self.lines).all():
@@ -101,12 +101,8 @@ class Cells(Form):
         return int(self.left.values.shape[-1])
 
     @property
-    def left_box(self) -> Ends:
-        return self.left.box
-
-    @property
-    def right_box(self) -> Ends:
-        return self.right.box
+    def ends(self) -> tuple[Ends, Ends]:
+        return self.left.box, self.right.box
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -116,7 +112,7 @@ class Cells(Form):
         return math.prod(self.left.values.shape[:-1]), math.prod(self.right.values.shape[:-1])
 
     def core(self, relation: Relation) -> Core:
-        return fitting_core(relation, self.left_box, self.right_box)
+        return fitting_core(relation, *self.ends)
 
     def network(self, side: str, names: tuple[str, ...] | None = None) -> Network:
         """One side as a network of one head, or of one block of units, with `rank` outputs."""
@@ -134,8 +130,7 @@ class Cells(Form):
         return Network(names, (Layer((head,)),), readout, np.zeros(self.rank), writes, own.box)
 
     def tower(self, relation: Relation, k: int) -> Network:
-        core = self.core(relation)
-        return self.network(SIDES[0 if self.signs is not None else k], (core.left, core.right)[k].names)
+        return self.network(SIDES[0 if self.one else k], self.core(relation).sides[k][0].names)
 
     def side(self, name: str, points: AnyArray, dtype: str = "float64") -> AnyArray:
         """(n, variables) → (n, rank) of one side, in float64 by its network."""

@@ -15,13 +15,13 @@ proofs and no choice. Failure mode: what is not seen is not used, and costs rank
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import numpy as np
 
 from attnfun.errors import InvalidRequest
-from attnfun.kinds.relation.target import Relation, renamed
-from attnfun.language import ArrayAlgebra, Builder, Graph, run
+from attnfun.kinds.relation.target import Relation, joined, rebuilt, renamed, sides_of, values_of
+from attnfun.language import Builder, Graph
 from attnfun.language.domain import Array, Box
 from attnfun.language.graph import MAX_EXPONENT
 from attnfun.language.ranges import range_of
@@ -45,6 +45,20 @@ class Core:
     right_inner: Graph | None = None
     left_range: Box | None = None
     right_range: Box | None = None
+
+    @property
+    def sides(self) -> tuple[tuple[Box, Graph | None, Box | None], tuple[Box, Graph | None, Box | None]]:
+        """Box, inner function and its range, left and right."""
+        return (self.left, self.left_inner, self.left_range), (self.right, self.right_inner, self.right_range)
+
+    @property
+    def joint(self) -> Box:
+        return joined(self.left, self.right)
+
+    @property
+    def composed(self) -> bool:
+        """Are there inner functions?"""
+        return self.left_inner is not None or self.right_inner is not None
 
 
 @dataclass(frozen=True)
@@ -77,16 +91,14 @@ def core_points(core: Core, side: str, points: Array, names: tuple[str, ...]) ->
 
 def inner_points(inner: Graph, points: Array, names: tuple[str, ...]) -> Array:
     """(n, variables) → (n, outputs of `inner`), as NumPy computes them."""
-    with np.errstate(all="ignore"):
-        out = run(inner, ArrayAlgebra(), {n: points[:, k] for k, n in enumerate(names)})
-    return np.stack([np.broadcast_to(np.asarray(c, dtype=np.float64), (len(points),)) for c in out], axis=1)
+    return np.stack(values_of(inner, dict(zip(names, points.T, strict=True)), len(points)), axis=1)
 
 
 @lru_cache(maxsize=32)
 def core_of(relation: Relation) -> Core:
     """The relation as g(u(x), v(y)) where that has fewer variables on some side, else itself."""
-    graph = _sorted_sides(relation)
-    sides = _sides(graph, relation)
+    graph, plain = _sorted_sides(relation), plain_core(relation)
+    sides = sides_of(relation, graph.nodes)
     inner: dict[str, list[int]] = {"l": [], "r": []}
     for i, node in enumerate(graph.nodes):
         if sides[i] == "lr":
@@ -94,37 +106,28 @@ def core_of(relation: Relation) -> Core:
                 if sides[arg] in inner and arg not in inner[sides[arg]]:
                     inner[sides[arg]].append(arg)
     (out,) = graph.outputs
-    if sides[out] != "lr":
-        return plain_core(relation)  # one side alone, or a constant: nothing to compose
-    counts = (len(inner["l"]), len(inner["r"]))
-    if not (counts[0] <= relation.left.dim and counts[1] <= relation.right.dim):
-        return plain_core(relation)
-    if counts == (relation.left.dim, relation.right.dim):
-        return plain_core(relation)
+    counts, most = (len(inner["l"]), len(inner["r"])), (relation.left.dim, relation.right.dim)
+    if sides[out] != "lr" or counts == most or not (counts[0] <= most[0] and counts[1] <= most[1]):
+        return plain  # one side alone, a constant, or no fewer variables: nothing to compose
     left_inner, right_inner = graph.reachable(inner["l"]), graph.reachable(inner["r"])
     if relation.symmetric:
         names = dict(zip(relation.right.names, relation.left.names, strict=True))
         order = _matching(left_inner, renamed(right_inner, names))
         if order is None:
-            return plain_core(relation)
+            return plain
         inner["r"] = [inner["r"][k] for k in order]
         right_inner = graph.reachable(inner["r"])
-    names_u = _fresh("u", counts[0], relation)
-    names_v = _fresh("v", counts[1], relation)
-    builder, at = Builder(), list[int]()
+    names_u, names_v = _fresh("u", counts[0], relation), _fresh("v", counts[1], relation)
+    builder = Builder()
     new = dict(zip(inner["l"] + inner["r"], names_u + names_v, strict=True))
-    for i, node in enumerate(graph.nodes):
-        if i in new:
-            at.append(builder.var(new[i]))
-        else:
-            at.append(builder.apply(node.op, *(at[a] for a in node.args), value=node.value))
+    at = rebuilt(builder, graph.nodes, lambda i, _at: builder.var(new[i]) if i in new else None)
     core = builder.graph([at[out]])
     if not set(core.variables) <= {*names_u, *names_v}:
-        return plain_core(relation)
+        return plain
     left = _range_box(left_inner, relation.left, names_u)
     right = _range_box(right_inner, relation.right, names_v)
     if left is None or right is None:
-        return plain_core(relation)
+        return plain
     if relation.symmetric:
         right = Box(tuple(names_v), left.low, left.high)
     return Core(core, left, right, left_inner, right_inner, left, right)
@@ -148,44 +151,25 @@ def _fresh(stem: str, count: int, relation: Relation) -> list[str]:
 
 def _matching(left: Graph, right: Graph) -> list[int] | None:
     """For every output of `left` the output of `right` that is the same function node by node, or None."""
-    mine = [left.reachable([o]) for o in left.outputs]
-    theirs = [right.reachable([o]) for o in right.outputs]
-    if len(mine) != len(theirs):
-        return None
-    order = []
+    mine, theirs = ([graph.reachable([o]) for o in graph.outputs] for graph in (left, right))
+    order: list[int] = []
     for graph in mine:
-        found = [k for k, other in enumerate(theirs) if other == graph and k not in order]
-        if not found:
-            return None
-        order.append(found[0])
-    return order
-
-
-def _sides(graph: Graph, relation: Relation) -> list[str]:
-    """For every node "l", "r", "lr" or "": the sides whose variables it holds."""
-    left = set(relation.left.names)
-    out: list[str] = []
-    for node in graph.nodes:
-        if node.op == "var":
-            out.append("l" if node.value in left else "r")
-        else:
-            out.append("".join(s for s in "lr" if any(s in out[a] for a in node.args)))
-    return out
+        order += [k for k, other in enumerate(theirs) if other == graph and k not in order][:1]
+    return order if len(order) == len(mine) == len(theirs) else None
 
 
 def _sorted_sides(relation: Relation) -> Graph:
     """Sums and products that mix the sides, with their left-only, right-only and constant parts put together."""
-    graph = relation.graph
-    sides = _sides(graph, relation)
-    builder = Builder()
-    at: list[int] = []
-    for i, node in enumerate(graph.nodes):
-        ops = _SUM if node.op in _SUM else _PRODUCT
-        parts = _parts(graph, i, sides, ops) if sides[i] == "lr" and node.op in ops else None
-        if parts is not None:
-            at.append(_gather(builder, parts, at, sides, ops[0]))
-        else:
-            at.append(builder.apply(node.op, *(at[a] for a in node.args), value=node.value))
+    graph, builder = relation.graph, Builder()
+    sides = sides_of(relation, graph.nodes)
+
+    def gathered(i: int, at: list[int]) -> int | None:
+        op = graph.nodes[i].op
+        ops = _SUM if op in _SUM else _PRODUCT
+        parts = _parts(graph, i, sides, ops) if sides[i] == "lr" and op in ops else None
+        return None if parts is None else _gather(builder, parts, at, sides, ops[0])
+
+    at = rebuilt(builder, graph.nodes, gathered)
     return builder.graph([at[o] for o in graph.outputs])
 
 
@@ -211,23 +195,17 @@ def _parts(graph: Graph, i: int, sides: list[str], ops: tuple[str, ...]) -> list
 
 def _gather(builder: Builder, parts: list[tuple[int, bool]], at: list[int], sides: list[str], op: str) -> int:
     """One node for the parts: left ones first, then right ones, the mixed, the constants."""
-    groups: dict[str, list[tuple[int, bool]]] = {"l": [], "r": [], "lr": [], "": []}
-    for n, minus in parts:
-        groups[sides[n]].append((n, minus))
-    made: list[tuple[int, bool]] = []
-    for group in groups.values():
-        if not group:
-            continue
-        group = sorted(group, key=lambda p: p[1])  # a positive part first, where there is one
-        total, flip = at[group[0][0]], group[0][1]  # flip: the group is minus `total`
-        for n, minus in group[1:]:
-            total = builder.apply("sub" if op == "add" and minus != flip else op, total, at[n])
-        made.append((total, flip))
-    made.sort(key=lambda p: p[1])
-    result, flip = made[0]
-    for n, minus in made[1:]:
-        result = builder.apply("sub" if op == "add" and minus != flip else op, result, n)
+    groups = ([(at[n], minus) for n, minus in parts if sides[n] == side] for side in ("l", "r", "lr", ""))
+    result, flip = _together(builder, [_together(builder, group, op) for group in groups if group], op)
     return builder.apply("neg", result) if flip else result
+
+
+def _together(builder: Builder, parts: list[tuple[int, bool]], op: str) -> tuple[int, bool]:
+    """(node, True if the parts are minus that node): a positive part first, where there is one."""
+    (total, flip), *rest = sorted(parts, key=lambda p: p[1])
+    for n, minus in rest:
+        total = builder.apply("sub" if op == "add" and minus != flip else op, total, n)
+    return total, flip
 
 
 # ---------------------------------------------------------------- factors
@@ -243,42 +221,21 @@ def factors_of(core: Core, symmetric: bool) -> list[Factor]:
     builder = Builder()
     at = builder.copy(core.graph.nodes)
     parts = _factors(builder, at[core.graph.outputs[0]])
-    names = core.left.names + core.right.names
-    parent = list(range(len(names)))
-
-    def root(k: int) -> int:
-        while parent[k] != k:
-            k = parent[k]
-        return k
-
-    def join(members: list[int]) -> None:
-        for k in members[1:]:
-            parent[root(k)] = root(members[0])
-
+    names, d = core.left.names + core.right.names, core.left.dim
     place = {name: k for k, name in enumerate(names)}
     uses = [[place[v] for v in builder.graph([p]).variables] for p in parts]
-    for members in uses:
-        join(members)
-    if symmetric:
-        for k in range(core.left.dim):
-            join([k, core.left.dim + k])
-    found: dict[int, list[int]] = {}
-    constants: list[int] = []
-    for part, members in zip(parts, uses, strict=True):
-        (found.setdefault(root(members[0]), []) if members else constants).append(part)
+    root = list(range(len(names)))  # of variables that belong together
+    for members in (*uses, *([[k, d + k] for k in range(d)] if symmetric else [])):
+        old = {root[k] for k in members}
+        root = [root[members[0]] if r in old else r for r in root]
     out: list[Factor] = []
-    roots = sorted({root(k) for k in place.values()})
-    for members in ([k for k in range(len(names)) if root(k) == r] for r in roots):
-        nodes = found.get(root(members[0]), [])
-        if not out:
-            nodes = constants + nodes
-        total = nodes[0] if nodes else builder.const(1)
-        for n in nodes[1:]:
-            total = builder.apply("mul", total, n)
-        d = core.left.dim
-        out.append(
-            Factor(builder.graph([total]), tuple(k for k in members if k < d), tuple(k - d for k in members if k >= d))
-        )
+    for own in sorted(set(root)):
+        constants = [part for part, members in zip(parts, uses, strict=True) if not members and not out]
+        nodes = [part for part, members in zip(parts, uses, strict=True) if members and root[members[0]] == own]
+        total = reduce(lambda a, b: builder.apply("mul", a, b), constants + nodes or [builder.const(1)])
+        mine = [k for k, r in enumerate(root) if r == own]
+        sides = tuple(k for k in mine if k < d), tuple(k - d for k in mine if k >= d)
+        out.append(Factor(builder.graph([total]), *sides))
     return out
 
 

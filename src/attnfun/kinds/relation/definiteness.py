@@ -13,11 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from flint import arb
 
-from attnfun.kinds.relation.rank import _gauss as gauss_points
+from attnfun.kinds.relation.rank import gauss, section_balls
 from attnfun.kinds.relation.target import Relation
-from attnfun.language import BallAlgebra, precision, run
+from attnfun.language import precision
 from attnfun.language.domain import Array
 from attnfun.language.enclosures import lower, point_balls, upper
 
@@ -39,7 +38,7 @@ def negative_direction(relation: Relation) -> NegativeDirection | None:
     """A checked witness that the relation is not positive semidefinite, or None where none was found."""
     box, d = relation.left, relation.left.dim
     if d in _NODES:
-        Z, roots = gauss_points(box, tuple(range(d)), _NODES[d])
+        Z, roots = gauss(box, tuple(range(d)), _NODES[d])
     else:
         Z = box.probe(_SCATTERED // 2, np.random.default_rng(0))[:_SCATTERED]
         roots = np.ones(len(Z))
@@ -66,19 +65,9 @@ def negative_direction(relation: Relation) -> NegativeDirection | None:
 def checked(relation: Relation, points: Array, vector: Array) -> NegativeDirection | None:
     """The witness with its form and distance, worked out in balls; None unless vᵀKv < 0 is certain."""
     with precision(256):
-        names = relation.left.names, relation.right.names
-        env = {name: point_balls(points[:, k : k + 1]) for k, name in enumerate(names[0])}
-        env |= {name: point_balls(points[:, k : k + 1]).T for k, name in enumerate(names[1])}
-        n = len(points)
-        K = np.broadcast_to(np.asarray(run(relation.graph, BallAlgebra(), env)[0], dtype=object), (n, n))
-        v = [arb(float(c)) for c in vector]
-        form = arb(0)
-        for i in range(n):
-            row = arb(0)
-            for j in range(n):
-                row += K[i, j] * v[j]
-            form += v[i] * row
+        K = section_balls(relation.graph, relation.left.names, relation.right.names, points, points)
+        v = point_balls(vector)
+        form, mass = v @ (K @ v), sum(abs(c) for c in v)
         if not form < 0:
             return None
-        mass = sum((abs(c) for c in v), arb(0))
         return NegativeDirection(np.array(points), np.array(vector), upper(form), lower(-form / (mass * mass)))

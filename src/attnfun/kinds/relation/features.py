@@ -15,9 +15,11 @@ one tower serves both sides. Nothing but weights is here.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +29,18 @@ from attnfun.language import Builder, Graph
 from attnfun.network.head import AnyArray, Array, frozen
 
 Index = NDArray[np.int64]
+
+
+Ends = tuple[Array, Array]
+
+
+def freeze(weights: Any, *names: str) -> None:
+    """Make these fields of weights, arrays or tuples of arrays, read-only arrays of float64; None stays None."""
+    for name in names:
+        value = getattr(weights, name)
+        if value is not None:
+            made = tuple(frozen(one) for one in value) if isinstance(value, tuple) else frozen(value)
+            object.__setattr__(weights, name, made)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +58,7 @@ class Block:
     signs: Array | None = None
 
     def __post_init__(self) -> None:
-        for name in ("left", "other", "signs"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, frozen(getattr(self, name)))
+        freeze(self, "left", "other", "signs")
         if (self.other is None) == (self.signs is None):
             raise InvalidRequest("a block of features has a right side, or signs in its place")
         if self.signs is not None:
@@ -73,20 +85,51 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
+class Half:
+    """One side of features: the coefficients and the variables of every block, their box, and the selection."""
+
+    tables: tuple[Array, ...]
+    places: tuple[tuple[int, ...], ...]
+    box: Ends
+    selection: Index
+
+    @property
+    def rank(self) -> int:
+        return len(self.selection)
+
+    @property
+    def alive(self) -> tuple[int, ...]:
+        """The blocks with a variable on this side, in order."""
+        return tuple(b for b, places in enumerate(self.places) if places)
+
+    def variables(self, blocks: Iterable[int]) -> list[int]:
+        """Those of these blocks, in order."""
+        return [v for b in blocks for v in self.places[b]]
+
+    def constants(self) -> list[Array]:
+        """(rank,) the factor of every block without a variable on this side."""
+        return [P[self.selection[:, b]] for b, P in enumerate(self.tables) if b not in self.alive]
+
+    def distinct(self, blocks: Sequence[int]) -> tuple[Index, Index]:
+        """((n, blocks) tuples of columns that features take from these blocks, (rank,) which of them each takes)."""
+        found, place = np.unique(self.selection[:, list(blocks)], axis=0, return_inverse=True)
+        return found, place.reshape(-1)
+
+
+@dataclass(frozen=True, eq=False)
 class Features:
     """Two towers by their coefficients, on the boxes `left_box`, `right_box` = (low, high) of the core's variables."""
 
     blocks: tuple[Block, ...]
     selection: Index
-    left_box: tuple[Array, Array]
-    right_box: tuple[Array, Array]
+    left_box: Ends
+    right_box: Ends
 
     def __post_init__(self) -> None:
         chosen = np.array(self.selection, dtype=np.int64)
         chosen.setflags(write=False)
         object.__setattr__(self, "selection", chosen)
-        for name in ("left_box", "right_box"):
-            object.__setattr__(self, name, tuple(frozen(end) for end in getattr(self, name)))
+        freeze(self, "left_box", "right_box")
         if chosen.ndim != 2 or chosen.shape[1] != len(self.blocks) or not len(chosen):
             raise InvalidRequest(f"a selection of shape {chosen.shape} does not fit {len(self.blocks)} blocks")
         for k, block in enumerate(self.blocks):
@@ -94,17 +137,24 @@ class Features:
                 raise InvalidRequest("the selection names a feature that is not there")
         if len({tuple(row) for row in chosen.tolist()}) != len(chosen):
             raise InvalidRequest("the selection names a feature twice")
-        for side, box in (("left_vars", self.left_box), ("right_vars", self.right_box)):
-            seen = sorted(v for block in self.blocks for v in getattr(block, side))
-            if seen != list(range(len(box[0]))) or box[0].shape != box[1].shape:
+        for half in (self.half("left"), self.half("right")):
+            low, high = half.box
+            if sorted(half.variables(range(len(self.blocks)))) != list(range(len(low))) or low.shape != high.shape:
                 raise InvalidRequest("the blocks do not hold every variable once")
-            if not (np.isfinite(box[0]).all() and np.isfinite(box[1]).all() and (box[0] < box[1]).all()):
+            if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
                 raise InvalidRequest("the box of the features is empty")
         if len({block.signs is None for block in self.blocks}) > 1:
             raise InvalidRequest("a symmetric relation has unequal towers")
         same = all(np.array_equal(a, b) for a, b in zip(self.left_box, self.right_box, strict=True))
         if self.signs is not None and not same:
             raise InvalidRequest("a symmetric relation has towers on unequal boxes")
+
+    def half(self, side: str) -> Half:
+        """What belongs to one side, "left" or "right"."""
+        blocks, first = self.blocks, side == "left"
+        tables = tuple(block.left if first else block.right for block in blocks)
+        places = tuple(block.left_vars if first else block.right_vars for block in blocks)
+        return Half(tables, places, self.left_box if first else self.right_box, self.selection)
 
     @property
     def signs(self) -> tuple[Array, ...] | None:
@@ -115,11 +165,6 @@ class Features:
     @property
     def rank(self) -> int:
         return len(self.selection)
-
-    @property
-    def signed(self) -> bool:
-        """Does the inner product carry a minus sign somewhere?"""
-        return self.signs is not None and bool((self.product_signs < 0).any())
 
     @property
     def product_signs(self) -> Array:
@@ -135,16 +180,13 @@ class Features:
         Operations, for the rounding bound: t = ((x − low) − (high − x))/(high − low), cut to [-1, 1]; T_j by its
         recurrence; one sum an axis; one product a block.
         """
-        low, high = self.left_box if name == "left" else self.right_box
-        kind = np.dtype(dtype)
+        half, kind = self.half(name), np.dtype(dtype)
         out = np.ones((len(points), self.rank), dtype=kind)
-        x, a, b = points.astype(kind), low.astype(kind), high.astype(kind)
+        x, a, b = (array.astype(kind) for array in (points, *half.box))
         t = np.clip(((x - a) - (b - x)) / (b - a), kind.type(-1), kind.type(1))
-        for k, block in enumerate(self.blocks):
-            coefficients = (block.left if name == "left" else block.right).astype(kind)
-            places = block.left_vars if name == "left" else block.right_vars
+        for k, (coefficients, places) in enumerate(zip(half.tables, half.places, strict=True)):
             used = np.unique(self.selection[:, k])
-            value = contracted(coefficients[..., used], [t[:, v] for v in places])
+            value = contracted(coefficients.astype(kind)[..., used], [t[:, v] for v in places])
             out = out * value[:, np.searchsorted(used, self.selection[:, k])]
         return out
 

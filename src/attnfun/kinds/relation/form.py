@@ -6,32 +6,57 @@
 | `Cells` | look-up tables over soft cells, or broken lines of ReLU units |
 | `Separable` | the relation's own terms, a network a side |
 | `Slices` | slices of the relation itself: no network, and never proved |
+| `TrainedTowers` | those of networks that were trained, of two sides or three: never proved |
 
 A form names its proof (`method`) and says what its networks read: the points x, or u(x) for a core g(u(x), v(y)).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from attnfun.errors import InvalidRequest
-from attnfun.kinds.relation.core import Core, plain_core
-from attnfun.kinds.relation.reading import Reading
+from attnfun.kinds.relation.core import Core, fitting_core, inner_points, plain_core
+from attnfun.kinds.relation.features import Ends, Features, freeze
 from attnfun.kinds.relation.target import Relation
+from attnfun.kinds.relation.towers import TowerWeights, tower_network
+from attnfun.language import Graph
+from attnfun.network.architecture import Architecture
 from attnfun.network.evaluate import evaluate
-from attnfun.network.head import AnyArray, Array, frozen
+from attnfun.network.head import AnyArray, Array
 from attnfun.network.network import Cost, Network
+from attnfun.network.stack import stacked
 
-if TYPE_CHECKING:
-    from attnfun.network.architecture import Architecture
-
-Ends = tuple[Array, Array]
+Towers = tuple[TowerWeights, TowerWeights]
 SIDES = ("left", "right")
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What a tower reads of points: themselves, or with `ends` u(x) cut to that box, `inner` being u (None: x)."""
+
+    names: tuple[str, ...]
+    inner: Graph | None = None
+    ends: Ends | None = None
+
+    def __post_init__(self) -> None:
+        if self.ends is not None and any(e.shape != (self.width,) or not np.isfinite(e).all() for e in self.ends):
+            raise InvalidRequest("a tower's box has ends that are not finite numbers")
+        if self.inner is not None and (self.ends is None or not set(self.inner.variables) <= set(self.names)):
+            raise InvalidRequest("a tower's inner functions do not fit its variables")
+
+    @property
+    def width(self) -> int:
+        return len(self.names) if self.inner is None else len(self.inner.outputs)
+
+    def __call__(self, X: Array) -> Array:
+        if self.ends is None:
+            return X
+        return np.asarray(np.clip(X if self.inner is None else inner_points(self.inner, X, self.names), *self.ends))
 
 
 class Form:
@@ -41,21 +66,21 @@ class Form:
     """How it is proved (`prove`)."""
     dtype: ClassVar[str] = "float64"
 
-    if TYPE_CHECKING:  # fields or properties of the classes
-
-        @property
-        def rank(self) -> int: ...
+    if TYPE_CHECKING:  # a field or a property of the classes
 
         @property
         def signs(self) -> Any:
             """Not None exactly if one tower serves both sides of a symmetric relation."""
             ...
 
-        @property
-        def left_box(self) -> Ends: ...
+    @property
+    def rank(self) -> int:
+        raise NotImplementedError
 
-        @property
-        def right_box(self) -> Ends: ...
+    @property
+    def ends(self) -> tuple[Ends, Ends]:
+        """The boxes of the features, left and right."""
+        raise NotImplementedError
 
     @property
     def one(self) -> bool:
@@ -92,13 +117,17 @@ class Form:
     @cached_property
     def networks(self) -> tuple[Network, ...]:
         """The towers, one that serves both sides once; none of features alone."""
-        sides = SIDES[: 1 if self.signs is not None else 2] if self.realise else ()
+        sides = SIDES[: 1 if self.one else 2] if self.realise else ()
         return tuple(self.network(side) for side in sides)
 
     @property
     def cost(self) -> Cost:
-        """Of all towers together; features without any have a rank alone."""
-        return cost_of(self.networks) if self.networks else Cost(0, 0, self.rank, 0, 0, 0, 0.0, 0)
+        """Of all towers together, one that serves several sides once; features without any have a rank alone."""
+        costs = [tower.cost for tower in self.networks]
+        if not costs:
+            return Cost(0, 0, self.rank, 0, 0, 0, 0.0, 0)
+        how = dict.fromkeys(("layers", "rank", "query_dim", "max_value"), max)
+        return Cost(**{f.name: how.get(f.name, sum)(getattr(c, f.name) for c in costs) for f in fields(Cost)})
 
     @property
     def architecture(self) -> tuple[Architecture, ...]:
@@ -108,19 +137,17 @@ class Form:
     def unfit(self, relation: Relation) -> str:
         """Why these cannot be features of the relation, in words; empty where they can."""
         core = self.core(relation)
-        same = (core.left.dim, core.right.dim) == (len(self.left_box[0]), len(self.right_box[0]))
+        same = (core.left.dim, core.right.dim) == (len(self.ends[0][0]), len(self.ends[1][0]))
         return "" if same else "its features are those of other variables than its relation's"
 
     def reading(self, relation: Relation, k: int) -> Reading:
         """What the features of side k, 0 or 1, are computed from: u(x), cut to their box."""
-        core, ends = self.core(relation), (self.left_box, self.right_box)[k]
-        return Reading(relation.boxes[k].names, (core.left_inner, core.right_inner)[k], ends)
+        return Reading(relation.boxes[k].names, self.core(relation).sides[k][1], self.ends[k])
 
     def tower(self, relation: Relation, k: int) -> Network:
         """The network of side k, its inputs called what they are in the core."""
         own = self.networks[-k] if self.networks else self.network(SIDES[k])
-        core = self.core(relation)
-        return replace(own, inputs=(core.left, core.right)[k].names)
+        return replace(own, inputs=self.core(relation).sides[k][0].names)
 
     def values(self, k: int, inputs: Array, dtype: str = "float64") -> AnyArray:
         """(n, inputs) → (n, rank), J on the right; `dtype` is for features without a network, which run in any."""
@@ -136,7 +163,7 @@ class Form:
 
     def to_torch(self, dtype: Any = None) -> Any:
         """A module from the inputs of both sides to scores (m, n), with the towers as `towers`."""
-        from attnfun.kinds.relation.torch_scores import Scores
+        from attnfun.kinds.relation.torch_towers import Scores
 
         if not self.networks:
             self.network("left")
@@ -148,20 +175,199 @@ def require_signs(form: Any) -> None:
     if (form.other is None) == (form.signs is None):
         raise InvalidRequest("a relation has two towers, or one and signs")
     if form.signs is not None:
-        object.__setattr__(form, "signs", frozen(form.signs))
+        freeze(form, "signs")
         if form.signs.shape != (form.rank,) or not np.isin(form.signs, (-1.0, 1.0)).all():
             raise InvalidRequest("the signs of a relation are one ±1 a feature")
 
 
-def cost_of(towers: Sequence[Network]) -> Cost:
-    costs = [tower.cost for tower in towers]
-    return Cost(
-        layers=max(c.layers for c in costs),
-        heads=sum(c.heads for c in costs),
-        rank=max(c.rank for c in costs),
-        keys=sum(c.keys for c in costs),
-        parameters=sum(c.parameters for c in costs),
-        query_dim=max(c.query_dim for c in costs),
-        max_value=max(c.max_value for c in costs),
-        stored=sum(c.stored for c in costs),
-    )
+@dataclass(frozen=True, eq=False)
+class Polynomials(Form):
+    """Features that are products of polynomials, with the towers that realise them.
+
+    `towers` are the left and the right one, one object for both in a symmetric relation; None: features only.
+    """
+
+    method: ClassVar[str] = "towers"
+
+    features: Features
+    towers: Towers | None = None
+
+    def __post_init__(self) -> None:
+        if self.towers is None:
+            return
+        one, other = self.towers
+        if one.mlp != other.mlp or (one.inner is None) != (other.inner is None):
+            raise InvalidRequest("the towers of a relation are of one kind, and both or none have a network below them")
+        if any(len(tower.keys) != len(box[0]) for tower, box in zip(self.towers, self.ends, strict=True)):
+            raise InvalidRequest("the weights of a tower do not fit its features")
+
+    @property
+    def rank(self) -> int:
+        return self.features.rank
+
+    @property
+    def signs(self) -> tuple[Array, ...] | None:
+        return self.features.signs
+
+    @property
+    def product_signs(self) -> Array:
+        return self.features.product_signs
+
+    @property
+    def ends(self) -> tuple[Ends, Ends]:
+        return self.features.left_box, self.features.right_box
+
+    @property
+    def realise(self) -> str | None:
+        return None if self.towers is None else "mlp" if self.towers[0].mlp else "attention"
+
+    def core(self, relation: Relation) -> Core:
+        return fitting_core(relation, *self.ends)
+
+    def network(self, side: str) -> Network:
+        """The tower as a network from x where it has a network below it, else from u(x)."""
+        if self.towers is None:
+            return super().network(side)
+        k = 0 if self.one else SIDES.index(side)
+        tower, names = self.towers[k], tuple(f"v{i + 1}" for i in range(len(self.ends[k][0])))
+        head = tower_network(self.features, SIDES[k], tower, names)
+        return head if tower.inner is None else stacked(tower.inner, head)
+
+    @property
+    def stacked(self) -> bool:
+        """Are there networks below the towers, which start from the points?"""
+        return self.towers is not None and self.towers[0].inner is not None
+
+    def reading(self, relation: Relation, k: int) -> Reading:
+        return Reading(relation.boxes[k].names) if self.stacked else super().reading(relation, k)
+
+    def tower(self, relation: Relation, k: int) -> Network:
+        return self.networks[-k] if self.stacked else super().tower(relation, k)
+
+    def side(self, name: str, points: AnyArray, dtype: str = "float64") -> AnyArray:
+        return self.features.side(name, points, dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Separable(Form):
+    """Two networks whose outputs are the features of a relation that is a finite sum of separable terms.
+
+    The networks of φ and ψ; `signs` (rank,) in the place of `other`: one network for both, ⟨φ, Jφ⟩.
+    A feature that is affine in the variables is read off the stream, and needs no key.
+    """
+
+    method: ClassVar[str] = "separable terms"
+
+    left: Network
+    other: Network | None = None
+    signs: Array | None = None
+
+    def __post_init__(self) -> None:
+        require_signs(self)
+        if len(self.left.outputs) != len(self.right.outputs):
+            raise InvalidRequest("the towers of a relation have unequal numbers of features")
+
+    @property
+    def right(self) -> Network:
+        return self.left if self.other is None else self.other
+
+    @property
+    def realise(self) -> str:
+        return "mlp" if self.left.is_mlp or self.right.is_mlp else "attention"
+
+    @property
+    def rank(self) -> int:
+        return len(self.left.outputs)
+
+    @property
+    def ends(self) -> tuple[Ends, Ends]:
+        return self.left.box, self.right.box
+
+    def network(self, side: str) -> Network:
+        return self.left if side == "left" else self.right
+
+    def reading(self, relation: Relation, k: int) -> Reading:
+        """The points themselves: the networks start from them."""
+        return Reading(relation.boxes[k].names)
+
+    def tower(self, relation: Relation, k: int) -> Network:
+        return (self.left, self.right)[k]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedTowers(Form):
+    """Σ_i s_i φ_i(x) ψ_i(y) (…) with `towers`, one that serves all sides or one a side, of two sides or three.
+
+    They were trained; `shapes` are the architectures that were, which hold those of the networks; `signs` are the s_i.
+    No proof is known for them.
+    """
+
+    method: ClassVar[str] = "none"
+
+    towers: tuple[Network, ...]
+    shapes: tuple[Architecture, ...]
+    reads: tuple[Reading, ...]
+    signs: Array
+
+    def __post_init__(self) -> None:
+        if self.signs.ndim != 1 or not np.isin(self.signs, (-1.0, 1.0)).all():
+            raise InvalidRequest("the signs of a relation are one ±1 a feature")
+        if not 0 < len(self.towers) == len(self.shapes) == len(self.reads):
+            raise InvalidRequest("trained towers have a shape and a reading each")
+        for network, shape, reads in zip(self.towers, self.shapes, self.reads, strict=True):
+            fits = shape.holds(network.architecture) and reads.width == len(network.inputs)
+            if not fits or len(network.outputs) != len(self.signs):
+                raise InvalidRequest("a tower that does not fit its side")
+
+    @property
+    def networks(self) -> tuple[Network, ...]:  # type: ignore[override]
+        return self.towers
+
+    @property
+    def dtype(self) -> str:  # type: ignore[override]
+        return self.towers[0].dtype
+
+    @property
+    def realise(self) -> str:
+        return "mlp" if self.towers[0].is_mlp else "attention"
+
+    @property
+    def rank(self) -> int:
+        return len(self.signs)
+
+    @property
+    def one(self) -> bool:
+        return len(self.towers) == 1
+
+    @property
+    def architecture(self) -> tuple[Architecture, ...]:
+        return self.shapes
+
+    def place(self, k: int) -> int:
+        """The number of the tower of side k."""
+        return min(k, len(self.towers) - 1)
+
+    def unfit(self, target: Any) -> str:
+        """Why these cannot be towers of a target with these sides, in words; empty where they can."""
+        boxes = target.boxes
+        fits = len(self.towers) in (1, len(boxes))
+        fits = fits and all(len(self.reads[self.place(k)].names) == box.dim for k, box in enumerate(boxes))
+        return "" if fits else "its towers are those of other variables than its relation's"
+
+    def reading(self, relation: Any, k: int) -> Reading:
+        """What the tower of side k reads of points."""
+        return self.reads[self.place(k)]
+
+    def tower(self, relation: Any, k: int) -> Network:
+        return self.towers[self.place(k)]
+
+    def values(self, k: int, inputs: Array, dtype: str = "float64") -> Array:
+        """(n, inputs) → (n, rank) of side k, J in the second."""
+        found = np.asarray(evaluate(self.towers[self.place(k)], inputs), dtype=np.float64)
+        return np.asarray(found * self.signs) if k == 1 else found
+
+    def run(self, left: Array, right: Array, third: Array | bool = False) -> Array:
+        """Inputs of two sides → (m, n) scores, or if the third is True (n,) of pairs; of three sides → (n,)."""
+        if isinstance(third, bool):
+            return super().run(left, right, third)
+        return np.asarray(np.sum(self.values(0, left) * self.values(1, right) * self.values(2, third), axis=1))

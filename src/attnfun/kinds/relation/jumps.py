@@ -21,8 +21,8 @@ import numpy as np
 from flint import arb
 
 from attnfun.errors import InvalidRequest
-from attnfun.kinds.relation.target import Relation
-from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, precision, run
+from attnfun.kinds.relation.target import Relation, rebuilt, values_of
+from attnfun.language import BallAlgebra, Builder, Graph, precision, run
 from attnfun.language.domain import Box, halved
 from attnfun.language.enclosures import abs_lowers, balls
 
@@ -56,12 +56,14 @@ def smoothed(relation: Relation, delta: float, eps: float) -> tuple[Relation, Ba
         raise InvalidRequest(f"band={delta:g}: {relation.text[:100]} has no sign() that jumps")
     room = min(Fraction(1), Fraction(eps) / (2 * weight))  # 1 asks for no more than any σ does
     steep = _steepness(delta, float(room) * (1 - 1e-12))
-    builder, at = Builder(), list[int]()
-    for i, node in enumerate(relation.graph.nodes):
-        if i in found:
-            at.append(builder.apply("tanh", builder.apply("mul", builder.const(steep), at[node.args[0]])))
-        else:
-            at.append(builder.apply(node.op, *(at[a] for a in node.args), value=node.value))
+    builder, nodes = Builder(), relation.graph.nodes
+
+    def smooth(i: int, at: list[int]) -> int | None:
+        if i not in found:
+            return None
+        return builder.apply("tanh", builder.apply("mul", builder.const(steep), at[nodes[i].args[0]]))
+
+    at = rebuilt(builder, nodes, smooth)
     graph = builder.graph([at[o] for o in relation.graph.outputs])
     arguments = relation.graph.reachable([relation.graph.nodes[i].args[0] for i in found])
     band = Band(float(delta), float(eps), _measure(arguments, relation.joint, float(delta)), relation.text)
@@ -74,11 +76,9 @@ def likely_band(relation: Relation) -> float | None:
         found = _collect(relation.graph)
     except InvalidRequest:
         return None
-    box = relation.joint
-    Z = box.probe(256, np.random.default_rng(0))
+    Z = relation.joint.probe(256, np.random.default_rng(0))
     arguments = relation.graph.reachable([relation.graph.nodes[i].args[0] for i in found])
-    with np.errstate(all="ignore"):
-        values = run(arguments, ArrayAlgebra(), {name: Z[:, k] for k, name in enumerate(box.names)})
+    values = values_of(arguments, dict(zip(relation.joint.names, Z.T, strict=True)), len(Z))
     reach = max((float(np.nanmax(np.abs(v))) for v in values), default=0.0)
     return float(f"{reach / 10:.0e}") if 0 < reach < 1e300 else None
 
@@ -115,9 +115,8 @@ def _collect(graph: Graph) -> dict[int, Fraction]:
 
 def _refuse_signs(graph: Graph, i: int) -> None:
     if any(node.op == "sign" for node in graph.reachable([i]).nodes):
-        raise InvalidRequest(
-            f"band: a sign inside {graph.text(i, 60)}; only sums of signs and continuous terms have one"
-        )
+        text = f"band: a sign inside {graph.text(i, 60)}; only sums of signs and continuous terms have one"
+        raise InvalidRequest(text)
 
 
 def _steepness(delta: float, room: float) -> Fraction:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from attnfun.certify.verdict import Proof, undecided
@@ -10,12 +10,12 @@ from attnfun.certify.view import Undecided
 from attnfun.errors import AttnfunError
 from attnfun.kinds.relation import prove_cells, prove_expansion, prove_polynomials, prove_sampled
 from attnfun.kinds.relation.form import Form
-from attnfun.kinds.relation.target import Relation
-from attnfun.kinds.relation.trained import TrainedTowers
+from attnfun.kinds.relation.target import Sides
 from attnfun.language.definedness import require_defined
 from attnfun.search import Goal, Say
 
-_METHODS: dict[str, Callable[..., Proof]] = {
+Methods = Mapping[str, Callable[..., Proof]]
+_METHODS: Methods = {
     "towers": prove_polynomials.proof,
     "pairs of cells": prove_cells.proof,
     "separable terms": prove_expansion.proof,
@@ -23,19 +23,19 @@ _METHODS: dict[str, Callable[..., Proof]] = {
 }
 
 
-def proof(relation: Relation, form: Form | TrainedTowers, goal: Goal, say: Say) -> Proof:
+def proof(target: Sides, form: Form, goal: Goal, say: Say, methods: Methods = _METHODS) -> Proof:
     """What is proved of stored weights for a stored relation, which must be defined and continuous on its boxes."""
-    method = _METHODS.get(form.method)
+    method = methods.get(form.method)
     if method is None:
         return undecided("no proof of trained towers is known")
     try:
-        require_continuous(relation)
-        return method(relation, form, goal.eps, say)
+        require_continuous(target)
+        return method(target, form, goal.eps, say)
     except (Undecided, AttnfunError) as why:
         return undecided(why, form.method)
 
 
 @lru_cache(maxsize=32)
-def require_continuous(relation: Relation) -> None:
+def require_continuous(target: Sides) -> None:
     """Refuse a relation that is not defined on its boxes, or jumps there; looked at once."""
-    require_defined(relation.graph, relation.joint)
+    require_defined(target.graph, target.box)

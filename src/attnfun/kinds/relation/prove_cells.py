@@ -21,8 +21,7 @@ Failure modes: breakpoints that do not increase; a relation whose range over a p
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,23 +29,26 @@ import numpy as np
 from attnfun.certify.cells import Cells as Grid
 from attnfun.certify.cells import Walls, leak, walls
 from attnfun.certify.cells import cells as inflated
-from attnfun.certify.rounding import gamma, product_bounds, product_fits
+from attnfun.certify.rounding import gamma, product_bounds
 from attnfun.certify.rounding import hypotheses as rounding_hypotheses
 from attnfun.certify.verdict import Proof
-from attnfun.certify.view import Array, LineAxis, Undecided, view
+from attnfun.certify.view import Array, Undecided, view
 from attnfun.kinds.relation.cells import Cells
 from attnfun.kinds.relation.core import Core
-from attnfun.kinds.relation.prove_hats import pieces_bound, units_rounding
-from attnfun.kinds.relation.prove_towers import score_error
+from attnfun.kinds.relation.features import Ends, Index
+from attnfun.kinds.relation.form import SIDES
+from attnfun.kinds.relation.prove_hats import CHUNK, pieces_bound, suprema, units_lost
+from attnfun.kinds.relation.prove_tower_products import head_fits
+from attnfun.kinds.relation.prove_towers import score_loss
 from attnfun.kinds.relation.target import Relation
-from attnfun.kinds.relation.witness import Seen, bounded, witnessed, worst_rows
+from attnfun.kinds.relation.witness import Seen, bounded, require_one, seen_at, stored_box
 from attnfun.language import ArrayAlgebra, GradientAlgebra, Graph, precision, run
 from attnfun.language.domain import Box
 from attnfun.language.intervals import Interval, IntervalAlgebra
+from attnfun.search import Say
 
 _U = 2.0**-53
 _LAMBDAS = (6.0, 8.0, 10.0, 12.0, 15.0, 18.0, 22.0, 27.0, 32.0, 38.0)
-_CHUNK = 250_000  # pairs enclosed at once
 _PAIRS = 10_000_000
 _HALVINGS = 4
 _BOXES = 6_000_000  # spent on halves
@@ -54,43 +56,29 @@ GIVEN = "the inner functions u(x), v(y) are given exactly: the cells are certifi
 LIBM = "NumPy's elementary functions err by at most 4 units in the last place (ranges of the relation)"
 
 
-@dataclass(frozen=True)
-class _Found:
-    """Bound of the construction, and the ends of the worst pair of cells."""
-
-    high: float
-    low_ends: tuple[float, ...]
-    high_ends: tuple[float, ...]
-    details: dict[str, Any]
-
-
-def proof(relation: Relation, cells: Cells, eps: float | None, say: Callable[[str], None]) -> Proof:
+def proof(relation: Relation, cells: Cells, eps: float | None, say: Say) -> Proof:
     """What is proved of stored soft cells for a stored relation."""
     core = cells.core(relation)
-    given = core.left_inner is not None or core.right_inner is not None  # what computing u and v loses is not in it
-    inner = _judged(relation, core, cells, given)
+    given = core.composed  # what computing u and v loses is not in it
+    inner = _judged(relation, core, cells)
     say("rounding of the towers")
-    loss = units_rounding(inner, cells) if cells.mlp else _rounding(inner, cells)
+    lost = units_lost if cells.mlp else _head_lost
+    sides = [lost(cells, side, box) for side, box in zip(SIDES[: 1 if cells.one else 2], inner.boxes, strict=False)]
+    loss = score_loss(sides[0], sides[-1])
     say("ranges over pairs of cells")
     goal = None if eps is None else eps - loss
-    found = _pieces(inner, cells, goal) if cells.mlp else _bound(inner, cells, goal)
-    seen = (0.0, None) if given else _witness(relation, cells, found, loss)
+    high, ends, details = pieces_bound(inner, cells, goal) if cells.mlp else _bound(inner, cells, goal)
+    seen = (0.0, None) if given else _witness(relation, cells, ends, loss)
     hypotheses = (*rounding_hypotheses("float64", softmax=not cells.mlp), LIBM, *((GIVEN,) if given else ()))
     method = "pairs of pieces" if cells.mlp else cells.method
-    return bounded(method, found.high, loss, seen, hypotheses, found.details, given)
+    return bounded(method, high, loss, seen, hypotheses, details, given)
 
 
-def _judged(relation: Relation, core: Core, cells: Cells, given: bool) -> Relation:
+def _judged(relation: Relation, core: Core, cells: Cells) -> Relation:
     """The core as a relation on the boxes of the cells, which must hold the proved ranges of u and v; or Undecided."""
-    boxes = []
-    for box, stored in ((core.left, cells.left.box), (core.right, cells.right.box)):
-        same = np.array_equal(box.low_array, stored[0]) and np.array_equal(box.high_array, stored[1])
-        holds = len(stored[0]) == box.dim and bool(((stored[0] <= box.low_array) & (stored[1] >= box.high_array)).all())
-        if not (same or (given and holds)):
-            raise Undecided("the cells lie in another box than the relation")
-        boxes.append(Box(box.names, tuple(stored[0].tolist()), tuple(stored[1].tolist())))
-    if relation.symmetric and cells.signs is None:
-        raise Undecided("a symmetric relation was asked for, but the cells have two towers")
+    both = zip((core.left, core.right), cells.ends, strict=True)
+    boxes = [stored_box(box, stored, core.composed, "cells lie in") for box, stored in both]
+    require_one(relation, cells.signs, "cells")
     if math.prod(cells.counts) > _PAIRS:
         raise Undecided(f"{cells.counts[0]} × {cells.counts[1]} pairs of cells are out of reach")
     return Relation(core.graph, boxes[0], boxes[1])
@@ -99,18 +87,14 @@ def _judged(relation: Relation, core: Core, cells: Cells, given: bool) -> Relati
 # ---------------------------------------------------------------- the bound
 
 
-def _bound(relation: Relation, cells: Cells, goal: float | None) -> _Found:
+def _bound(relation: Relation, cells: Cells, goal: float | None) -> tuple[float, Ends, dict[str, Any]]:
+    """(bound of the construction, the ends of the worst pair of cells, details)."""
     joint = relation.joint
     with precision(64):
-        structure = [
-            walls(LineAxis(v, keys.w, keys.c, keys.slopes, keys.biases))
-            for v, keys in enumerate(cells.left.keys + cells.right.keys)
-        ]
-        P = cells.left.values.reshape(-1, cells.rank)
-        Q = cells.right.values.reshape(-1, cells.rank)
+        structure = [walls(keys.line(v)) for v, keys in enumerate(cells.left.keys + cells.right.keys)]
+        P, Q = (side.values.reshape(-1, cells.rank) for side in (cells.left, cells.right))
         M = P @ Q.T
-        norms = [_largest_row(V) for V in (P, Q)]
-        off = gamma(cells.rank + 4, _U) * norms[0] * norms[1] * (1 + 1e-9) + (cells.rank + 4) * 1e-300
+        off = gamma(cells.rank + 4, _U) * _largest_row(P) * _largest_row(Q) * (1 + 1e-9) + (cells.rank + 4) * 1e-300
         spread = (float(M.max()) - float(M.min()) + 2 * off) * (1 + 1e-12)
         if not math.isfinite(spread):
             raise Undecided("the values of the cells are not finite")
@@ -124,11 +108,8 @@ def _bound(relation: Relation, cells: Cells, goal: float | None) -> _Found:
     if not math.isfinite(high):
         raise Undecided("the range of the relation over a pair of cells is not finite")
     details = {"cells": list(cells.counts), "lambda": lam, "leak": lost}
-    low_ends, high_ends = (
-        tuple(float(e[i]) for e, i in zip(ends, place, strict=True))
-        for ends in ([g.low for g in grids], [g.high for g in grids])
-    )
-    return _Found(high, low_ends, high_ends, details)
+    low, far = (np.array([getattr(g, end)[i] for g, i in zip(grids, place, strict=True)]) for end in ("low", "high"))
+    return high, (low, far), details
 
 
 def _largest_row(V: Array) -> float:
@@ -136,12 +117,6 @@ def _largest_row(V: Array) -> float:
     top = max(float(np.abs(V).max()), 2.0**-1000)
     scaled = V / top
     return math.sqrt(float((scaled * scaled).sum(axis=1).max())) * top * (1 + (V.shape[1] + 8) * _U)
-
-
-def _pieces(relation: Relation, cells: Cells, goal: float | None) -> _Found:
-    """The same for ReLU units, by `relation_hats`."""
-    high, low_ends, high_ends = pieces_bound(relation, cells, goal)
-    return _Found(high, low_ends, high_ends, {"pieces": list(cells.counts)})
 
 
 def _wall_exponent(structure: list[Walls], spread: float, eps: float) -> float:
@@ -161,26 +136,20 @@ def _supremum(
 
     `goal` steers the work and nothing else.
     """
-    d = len(names)
-    seen = _seen(graph, names, grids, M)
-    goal = max(goal, 1.02 * seen)
-    worst, place = 0.0, (0,) * d
-    rows = max(1, _CHUNK // max(1, M[0].size))
-    budget = _BOXES
+    goal = max(goal, 1.02 * _seen(graph, names, grids, M))
+    worst, place, budget = 0.0, (0,) * len(names), _BOXES
+    rows = max(1, CHUNK // max(1, M[0].size))
     for start in range(0, len(M), rows):
-        ends = [(g.low, g.high) for g in grids]
-        ends[0] = (ends[0][0][start : start + rows], ends[0][1][start : start + rows])
-        part = M[start : start + rows]
-        env = {}
-        for a, (name, (low, high)) in enumerate(zip(names, ends, strict=True)):
-            shape = [-1 if i == a else 1 for i in range(d)]
-            env[name] = Interval(low.reshape(shape), high.reshape(shape))
+        part, first = M[start : start + rows], slice(start, start + rows)
+        ends = [[getattr(g, end)[first if g is grids[0] else slice(None)] for g in grids] for end in ("low", "high")]
+        both = zip(names, np.ix_(*ends[0]), np.ix_(*ends[1]), strict=True)
+        env = {name: Interval(low, high) for name, low, high in both}
         e = _away(run(graph, IntervalAlgebra(clip_sqrt=True), env)[0], part)
         bad = np.argwhere(~(e <= goal))
         if len(bad):
-            low = np.stack([ends[a][0][bad[:, a]] for a in range(d)], axis=1)
-            high = np.stack([ends[a][1][bad[:, a]] for a in range(d)], axis=1)
-            better, spent = _refined(graph, names, low, high, part[tuple(bad.T)], goal, budget)
+            low, high = (np.stack([end[i] for end, i in zip(of, bad.T, strict=True)], axis=1) for of in ends)
+            bound = partial(_mean_value, graph, names, part[tuple(bad.T)])
+            better, spent = suprema(bound, low, high, goal, _HALVINGS, budget)
             budget = max(0, budget - spent)
             e[tuple(bad.T)] = np.minimum(e[tuple(bad.T)], better)
         top = int(np.argmax(e))
@@ -195,14 +164,11 @@ def _supremum(
 def _seen(graph: Graph, names: tuple[str, ...], grids: list[Grid], M: Array) -> float:
     """The largest |r − M_ij| that intervals show at two opposite corners of every pair; an estimate from below."""
     best = 0.0
-    rows = max(1, _CHUNK // max(1, M[0].size))
+    rows = max(1, CHUNK // max(1, M[0].size))
     for picks in ((0,) * len(names), (1,) * len(names), (0, 1) * (len(names) // 2) + (0,) * (len(names) % 2)):
+        lines = [(g.low, g.high)[pick] for g, pick in zip(grids, picks, strict=True)]
         for start in range(0, len(M), rows):
-            env = {}
-            for a, name in enumerate(names):
-                end = (grids[a].low, grids[a].high)[picks[a]]
-                end = end[start : start + rows] if a == 0 else end
-                env[name] = end.reshape([-1 if i == a else 1 for i in range(len(names))])
+            env = dict(zip(names, np.ix_(lines[0][start : start + rows], *lines[1:]), strict=True))
             with np.errstate(all="ignore"):
                 value = np.asarray(run(graph, ArrayAlgebra(), env)[0], dtype=np.float64)
                 gap = np.abs(value - M[start : start + rows])
@@ -218,38 +184,8 @@ def _away(value: Interval, v: Array) -> Array:
     return np.asarray(np.where(np.isnan(e), np.inf, e))
 
 
-def _refined(
-    graph: Graph, names: tuple[str, ...], low: Array, high: Array, v: Array, goal: float, budget: int
-) -> tuple[Array, int]:
-    """(n,) bounds of |r − v| over listed boxes by the mean-value form and by halving; and the boxes that it took."""
-    out = np.zeros(len(v))
-    owner = np.arange(len(v))
-    corners = (np.arange(2 ** len(names))[:, None] >> np.arange(len(names))) & 1
-    spent = 0
-    for level in range(_HALVINGS + 1):
-        e = np.concatenate(
-            [
-                _mean_value(graph, names, low[i : i + _CHUNK], high[i : i + _CHUNK], v[owner[i : i + _CHUNK]])
-                for i in range(0, len(owner), _CHUNK)
-            ]
-        )
-        spent += len(owner) if level else 0
-        more = ~(e <= goal)
-        if level == _HALVINGS or spent + int(more.sum()) * len(corners) > budget:
-            more[:] = False
-        np.maximum.at(out, owner[~more], e[~more])
-        if not more.any():
-            break
-        a, b = low[more], high[more]
-        middle = a + (b - a) / 2
-        low = np.concatenate([np.where(c, middle, a) for c in corners])
-        high = np.concatenate([np.where(c, b, middle) for c in corners])
-        owner = np.tile(owner[more], len(corners))
-    return out, spent
-
-
-def _mean_value(graph: Graph, names: tuple[str, ...], low: Array, high: Array, v: Array) -> Array:
-    """sup |r − v| over boxes: the better of the plain range and of r(c) + Σ_k ∂_k r(box) (x_k − c_k)."""
+def _mean_value(graph: Graph, names: tuple[str, ...], v: Array, own: Index, low: Array, high: Array) -> Array:
+    """sup |r − v[own]| over boxes: the better of the plain range and of r(c) + Σ_k ∂_k r(box) (x_k − c_k)."""
     base = IntervalAlgebra(clip_sqrt=True)
     d = len(names)
     centre = np.clip(low + (high - low) / 2, low, high)
@@ -258,49 +194,35 @@ def _mean_value(graph: Graph, names: tuple[str, ...], low: Array, high: Array, v
     algebra = GradientAlgebra(base, d)
     dual = run(graph, algebra, algebra.variables(names, dict(zip(names, boxes, strict=True))))[0]
     form = run(graph, base, dict(zip(names, points, strict=True)))[0]
-    for k, partial in enumerate(dual.partials):
-        if partial is not None:
-            form = base.add(form, base.mul(partial, base.sub(boxes[k], points[k])))
-    return np.minimum(_away(dual.value, v), _away(form, v))
+    for k, slope in enumerate(dual.partials):
+        if slope is not None:
+            form = base.add(form, base.mul(slope, base.sub(boxes[k], points[k])))
+    return np.minimum(_away(dual.value, v[own]), _away(form, v[own]))
 
 
 # ---------------------------------------------------------------- rounding and witness
 
 
-def _rounding(relation: Relation, cells: Cells) -> float:
-    """How far the score computed in float64 is from the score of the stored weights."""
-    made: list[tuple[Array, Array]] = []
-    for side, box in (("left", relation.left), ("right", relation.right)):
-        if side == "right" and cells.signs is not None:
-            made.append(made[0])
-            continue
-        network = cells.network(side, box.names)
-        seen = view(network, network.low, network.high)
-        (head,) = seen.heads
-        reach = [max(abs(float(seen.low[a.variable])), abs(float(seen.high[a.variable]))) for a in head.axes]
-        queries = [abs(a.w) * far + abs(a.c) for a, far in zip(head.axes, reach, strict=True)]
-        if not product_fits(head, queries, "float64"):
-            raise Undecided("a head may overflow")
-        errors, sizes = product_bounds(seen, head, "float64", envelope=False)
-        errors = errors + gamma(4, _U) * (sizes + errors) + (cells.rank + 8) * 2.0**-1074  # the identity that reads it
-        made.append((np.asarray(errors), np.asarray(sizes)))
-    carried, inner = score_error(made[0], made[1])
-    loss = (carried + inner) * (1 + 8 * _U)
-    if not math.isfinite(loss):
-        raise Undecided("the rounding of the towers is not bounded")
-    return loss
+def _head_lost(cells: Cells, side: str, box: Box) -> tuple[Array, Array]:
+    """(rank,) how far a head computed in float64 is from the stored one, and how large it is."""
+    network = cells.network(side, box.names)
+    seen = view(network, network.low, network.high)
+    (head,) = seen.heads
+    if not head_fits(head, seen.low, seen.high):
+        raise Undecided("a head may overflow")
+    errors, sizes = product_bounds(seen, head, "float64", envelope=False)
+    errors = errors + gamma(4, _U) * (sizes + errors) + (cells.rank + 8) * 2.0**-1074  # the identity that reads it
+    return np.asarray(errors), np.asarray(sizes)
 
 
-def _witness(relation: Relation, cells: Cells, found: _Found, loss: float) -> Seen:
+def _witness(relation: Relation, cells: Cells, ends: Ends, loss: float) -> Seen:
     """(low, point): a proved lower bound of the error of the score in real arithmetic, near the worst pair of cells."""
     joint = relation.joint
-    low, high = np.array(found.low_ends), np.array(found.high_ends)
+    low, high = ends
     rng = np.random.default_rng(0)
     share = rng.random((400, joint.dim))
     share = np.where(rng.random(share.shape) < 0.5, share, np.round(share))
     Z = np.concatenate([low + (high - low) * share, joint.probe(1500, rng)])
     Z = np.clip(Z, joint.low_array, joint.high_array)
     X, Y = Z[:, : relation.left.dim], Z[:, relation.left.dim :]
-    seen = np.sum(cells.side("left", X) * cells.side("right", Y), axis=1)
-    top = worst_rows(np.abs(seen - relation.values(X, Y)), 2)
-    return witnessed(relation.graph, joint.names, Z[top], seen[top], loss)
+    return seen_at(relation, Z, np.sum(cells.side("left", X) * cells.side("right", Y), axis=1), loss)

@@ -26,8 +26,9 @@ Failure mode: Undecided where f is not analytic near the box, or the table would
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import lru_cache
 from typing import Any
 
 import flint
@@ -72,20 +73,9 @@ def expansion(graph: Graph, names: tuple[str, ...], low: Array, high: Array, tol
         return Expansion(np.array(mid), upper(abs(value - arb(mid))), upper(abs(value)), False)
     if d > _MOST_VARIABLES:
         raise Undecided(f"coefficients: {d} variables that belong together are more than {_MOST_VARIABLES}")
-    counts, bounds = [], []
-    used = set(graph.variables)
-    for k in range(d):
-        if names[k] not in used:
-            counts.append(1)
-            bounds.append(arb(0))
-            continue
-        n, one = _axis(graph, names, low, high, k, tolerance / (2 * d))
-        counts.append(n)
-        bounds.append(one)
-    tail, lebesgue = arb(0), arb(1)
-    for n, one in zip(counts, bounds, strict=True):
-        tail += lebesgue * one
-        lebesgue *= 2 / arb.pi() * arb(n).log() + 1
+    used, part = set(graph.variables), tolerance / (2 * d)
+    axes = [_axis(graph, names, low, high, k, part) if name in used else (1, arb(0)) for k, name in enumerate(names)]
+    counts, tail = [n for n, _ in axes], summed_tails(axes)
     if math.prod(counts) > _VALUES:
         raise Undecided(f"coefficients: a grid of {' × '.join(map(str, counts))} points is out of reach")
     nodes = [chebyshev_nodes(n, float(a), float(b)) for n, a, b in zip(counts, low, high, strict=True)]
@@ -96,6 +86,15 @@ def expansion(graph: Graph, names: tuple[str, ...], low: Array, high: Array, tol
     if not (math.isfinite(error) and math.isfinite(size)):
         raise Undecided("coefficients: the relation could not be enclosed at the nodes")
     return Expansion(table, error, size, not exact)
+
+
+def summed_tails(axes: Sequence[tuple[int, arb]]) -> arb:
+    """Σ_k (Π_{i<k} Λ_{N_i}) bound_k for (N_k, bound_k) of every axis."""
+    tail, lebesgue = arb(0), arb(1)
+    for n, one in axes:
+        tail += lebesgue * one
+        lebesgue *= 2 / arb.pi() * arb(n).log() + 1
+    return tail
 
 
 def _axis(graph: Graph, names: tuple[str, ...], low: Array, high: Array, k: int, tolerance: float) -> tuple[int, arb]:
@@ -115,18 +114,9 @@ def _axis(graph: Graph, names: tuple[str, ...], low: Array, high: Array, k: int,
         except NotAnalytic:
             return False
 
-    good, bad = -1, len(_RHO)  # an ellipse inside one on which f is analytic needs no second proof
-    if not analytic(0):  # the smallest first: where it fails no other is looked for
-        bad = 0
-    elif analytic(bad - 1):
-        good = bad - 1
-    else:
-        good = 0
-        bad -= 1
-        while bad - good > 1:
-            middle = (good + bad) // 2
-            good, bad = (middle, bad) if analytic(middle) else (good, middle)
-    trials = []
+    # an ellipse inside one on which f is analytic needs no second proof; where the smallest fails none is looked for
+    last, trials = len(_RHO) - 1, []
+    good = -1 if not analytic(0) else last if analytic(last) else bisected(0, last, lambda i: not analytic(i)) - 1
     for i in range(good + 1):
         r, size = float(_RHO[i]), sampled_maximum(graph, names, low, high, ellipse(i))
         if math.isfinite(size):
@@ -139,6 +129,14 @@ def _axis(graph: Graph, names: tuple[str, ...], low: Array, high: Array, k: int,
         if n <= _MOST_NODES:
             return n, 4 * arb(bound) * arb(r) ** (1 - n) / (arb(r) - 1)
     raise Undecided(f"coefficients: no ellipse around {names[k]} is known on which the relation is analytic")
+
+
+def bisected(low: int, high: int, good: Callable[[int], bool]) -> int:
+    """The least number in (low, high] that is good, if all above a good one are; `high` is one."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if good(middle) else (middle, high)
+    return high
 
 
 def _enough(size: float, r: float, tolerance: float) -> int:
@@ -155,13 +153,10 @@ def _looks_clear(graph: Graph, names: tuple[str, ...], low: Array, high: Array, 
     """Do samples keep the arguments of tanh and its kin in the strip without poles? Saves covers, proves nothing."""
     if not any(node.op in _POLES for node in graph.nodes):
         return True
-    env, d = {}, len(names)
-    for k, name in enumerate(names):
-        theta = np.linspace(0, np.pi, {1: 65, 2: 33, 3: 13}.get(d, 7))
-        z = np.cos(theta + 1j * np.log(rho[k])).reshape([-1 if i == k else 1 for i in range(d)])
-        env[name] = (low[k] + high[k]) / 2 + (high[k] - low[k]) / 2 * z
+    theta = np.linspace(0, np.pi, {1: 65, 2: 33, 3: 13}.get(len(names), 7))
+    lines = [(a + b) / 2 + (b - a) / 2 * np.cos(theta + 1j * np.log(r)) for a, b, r in zip(low, high, rho, strict=True)]
     with np.errstate(all="ignore"):
-        values = run_all(graph, ArrayAlgebra(), env)
+        values = run_all(graph, ArrayAlgebra(), dict(zip(names, np.ix_(*lines), strict=True)))
     for node in graph.nodes:
         if node.op in _POLES and not np.all(np.abs(np.imag(values[node.args[0]])) < _POLES[node.op]):
             return False
@@ -171,28 +166,36 @@ def _looks_clear(graph: Graph, names: tuple[str, ...], low: Array, high: Array, 
 # ---------------------------------------------------------------- the values at the nodes, and their coefficients
 
 
+def _grid(names: tuple[str, ...], nodes: list[list[arb]]) -> dict[str, Any]:
+    """The nodes of every variable along an axis of its own."""
+    return dict(zip(names, np.ix_(*(np.array(own, dtype=object) for own in nodes)), strict=True))
+
+
 def _by_balls(graph: Graph, names: tuple[str, ...], nodes: list[list[arb]]) -> tuple[Array, float]:
     shape = tuple(len(n) for n in nodes)
-    env = {}
-    for k, name in enumerate(names):
-        line = np.empty(shape[k], dtype=object)
-        line[:] = nodes[k]
-        env[name] = line.reshape([-1 if i == k else 1 for i in range(len(shape))])
-    value = run(graph, BallAlgebra(), env)[0]
+    value = run(graph, BallAlgebra(), _grid(names, nodes))[0]
     F = np.array(np.broadcast_to(np.asarray(value, dtype=object), shape))
     for k, n in enumerate(shape):
         rest = F.size // n
         moved = np.moveaxis(F, k, 0)
         product = ball_matrix(n) * flint.arb_mat(n, rest, list(moved.ravel()))
-        back = np.empty(F.size, dtype=object)
-        back[:] = product.entries()
-        F = np.moveaxis(back.reshape(moved.shape), 0, k)
-    flat = F.ravel()
-    mids = np.array([float(v.mid()) for v in flat])
-    slack = arb(0)
-    for v, m in zip(flat, mids, strict=True):
-        slack += abs(v - arb(float(m)))
+        F = np.moveaxis(np.array(product.entries(), dtype=object).reshape(moved.shape), 0, k)
+    mids = np.array([float(v.mid()) for v in F.ravel()])
+    slack = sum((abs(v - arb(float(m))) for v, m in zip(F.ravel(), mids, strict=True)), arb(0))
     return mids.reshape(shape), upper(slack)
+
+
+def floats(table: flint.arb_mat) -> tuple[Array, Array]:
+    """A matrix of balls as doubles, and by how much each may be off."""
+    entries = table.entries()
+    mids = np.array([float(v.mid()) for v in entries])
+    rads = np.array([upper(abs(v - arb(float(m)))) for v, m in zip(entries, mids, strict=True)])
+    return mids.reshape(table.nrows(), -1), rads.reshape(table.nrows(), -1)
+
+
+def padded(array: Array, shape: tuple[int, ...]) -> Array:
+    """With zeros up to this shape."""
+    return np.pad(array, [(0, n - m) for n, m in zip(shape, array.shape, strict=True)])
 
 
 def ball_matrix(n: int) -> flint.arb_mat:
@@ -204,12 +207,7 @@ def ball_matrix(n: int) -> flint.arb_mat:
 
 def _by_intervals(graph: Graph, names: tuple[str, ...], nodes: list[list[arb]]) -> tuple[Array, float]:
     shape = tuple(len(n) for n in nodes)
-    env = {}
-    for k, name in enumerate(names):
-        line = np.empty(shape[k], dtype=object)
-        line[:] = nodes[k]
-        at = [-1 if i == k else 1 for i in range(len(shape))]
-        env[name] = Interval(lowers(line).reshape(at), uppers(line).reshape(at))
+    env = {name: Interval(lowers(line), uppers(line)) for name, line in _grid(names, nodes).items()}
     value = run(graph, IntervalAlgebra(), env)[0]
     lo, hi = np.broadcast_to(value.lo, shape), np.broadcast_to(value.hi, shape)
     F = np.array((lo + hi) / 2)
@@ -255,14 +253,11 @@ def sup_of_columns(coefficients: Array, over: int = 32) -> Array:
     over = over if len(shape) == 1 else 8 if len(shape) == 2 else 4
     if math.prod(over * n for n in shape) * coefficients.shape[-1] > 40_000_000:
         return ones
-    values, keep, steps = coefficients, 1.0, 0
-    for k, n in enumerate(shape):
-        fine = over * n
-        values = np.moveaxis(np.tensordot(cosine_rows(fine, n), values, axes=(1, k)), 0, k)
-        keep *= math.cos((n - 1) * math.pi / (2 * fine)) * (1 - 1e-12)
-        steps += n + 4
-    most = np.abs(values).reshape(-1, coefficients.shape[-1]).max(axis=0)
-    rough = (most + 1.01 * steps * _U * ones) / keep * (1 + 1e-12) + 2.0**-1000  # for products that underflow
+    fine = [over * n for n in shape]
+    most = np.abs(on_grid(coefficients, fine)).reshape(-1, coefficients.shape[-1]).max(axis=0)
+    keep = kept([n - 1 for n in shape], fine)
+    lost = 1.01 * sum(n + 4 for n in shape) * _U * ones
+    rough = (most + lost) / keep * (1 + 1e-12) + 2.0**-1000  # for products that underflow
     return np.asarray(np.minimum(ones, np.where(np.isfinite(rough), rough, np.inf)))
 
 
@@ -272,6 +267,18 @@ LEAST = 2.0**-1060
 def times(a: Any, b: Any) -> Any:
     """a b rounded up, for bounds a, b ≥ 0: never 0 by underflow, for a later factor may be as large as 1/0 is small."""
     return a * b * (1 + 4 * _U) + LEAST
+
+
+def on_grid(P: Array, fine: Sequence[int]) -> Array:
+    """(N_1, …, N_a, m) → (fine_1, …, fine_a, m): Σ_J P_J T_J at `fine` Chebyshev nodes an axis."""
+    for j, n in enumerate(fine):
+        P = np.moveaxis(np.tensordot(cosine_rows(n, P.shape[j]), P, axes=(1, j)), 0, j)
+    return P
+
+
+def kept(degrees: Sequence[int], fine: Sequence[int]) -> float:
+    """Π cos(degree π/(2 fine)), rounded down: what a polynomial keeps of its maximum on these nodes (`nodes`)."""
+    return math.prod(math.cos(k * math.pi / (2 * n)) * (1 - 1e-12) for k, n in zip(degrees, fine, strict=True))
 
 
 def cosine_rows(fine: int, n: int) -> Array:
@@ -287,11 +294,6 @@ def _turn(n: int) -> Array:
         return np.array([float((arb(q) * arb.pi() / (2 * n)).cos().mid()) for q in range(4 * n)])
 
 
-def outer(tables: list[Array]) -> Array:
-    """Kronecker product of matrices, in order."""
-    return reduce(lambda a, b: np.asarray(np.kron(a, b)), tables)
-
-
 def column_errors(P: Array) -> tuple[Array, Array]:
     """(columns,) Σ|P_J| and a bound of |computed − P| in float64 for coefficients (N_1, …, N_a, columns).
 
@@ -301,9 +303,8 @@ def column_errors(P: Array) -> tuple[Array, Array]:
     """
     shape = P.shape[:-1]
     growth = np.ones(shape)
-    for j, n in enumerate(shape):
-        at = [-1 if i == j else 1 for i in range(len(shape))]
-        growth = growth * (1 + 8 * np.arange(n).reshape(at) ** 2 * _U)
+    for j in np.ix_(*(np.arange(n) for n in shape)):
+        growth = growth * (1 + 8 * j**2 * _U)
     growth = growth * (1 + 1.01 * (sum(shape) + 2 * len(shape)) * _U) - 1 + 16 * _U  # 16u: the rounding of this line
     flat = np.abs(P).reshape(-1, P.shape[-1])
     sizes = flat.sum(axis=0) * (1 + (flat.size + 2) * _U)

@@ -18,31 +18,31 @@ and where one of them could not be proved.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
 from attnfun.certify.certificate import Status
 from attnfun.certify.verdict import Proof
 from attnfun.certify.view import Array, Undecided
+from attnfun.kinds.relation.form import Separable
 from attnfun.kinds.relation.prove_inner import inner_certificate
 from attnfun.kinds.relation.prove_towers import score_error
-from attnfun.kinds.relation.separable import Separable
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.terms import Expansion, expansion_of
-from attnfun.kinds.relation.witness import Seen, bounded, witnessed, worst_rows
+from attnfun.kinds.relation.witness import bounded, seen_at
 from attnfun.language import BallAlgebra, Graph, precision, run
 from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Box
 from attnfun.language.enclosures import abs_uppers, balls
 from attnfun.language.ranges import range_of
 from attnfun.network import evaluate
+from attnfun.search import Say
 
 _POINTS = 64
 _BUDGET = 200  # boxes for a feature that one ball does not bound
 
 
-def proof(relation: Relation, stored: Separable, _eps: float | None, say: Callable[[str], None]) -> Proof:
+def proof(relation: Relation, stored: Separable, _eps: float | None, say: Say) -> Proof:
     """What is proved of two stored networks for a stored relation."""
     found = _fitting(relation, stored)
     sides, hypotheses, rounding = [], dict[str, None](), []
@@ -63,7 +63,10 @@ def proof(relation: Relation, stored: Separable, _eps: float | None, say: Callab
     # what float64 may have moved at a point: in both towers, and in the inner product
     moved = score_error((np.full(stored.rank, rounding[0]), sides[0][1] + sides[0][0]),
                         (np.full(stored.rank, rounding[-1]), sides[-1][1] + sides[-1][0]))  # fmt: skip
-    seen = _witness(relation, stored, 2 * (moved[0] + moved[1] + loss))
+    Z = relation.joint.probe(_POINTS, np.random.default_rng(0))
+    X, Y = Z[:, : relation.left.dim], Z[:, relation.left.dim :]
+    scores = np.sum(evaluate(stored.left, X) * stored.product_signs * evaluate(stored.right, Y), axis=1)
+    seen = seen_at(relation, Z, scores, 2 * (moved[0] + moved[1] + loss))
     details = {"towers": [float(errors[0]) for errors, _ in sides], "terms": found.rank}
     return bounded(stored.method, high, loss, seen, tuple(hypotheses), details)
 
@@ -94,12 +97,3 @@ def feature_sizes(graph: Graph, box: Box) -> Array:
         low, high = range_of(graph.reachable([graph.outputs[i]]), box, budget=_BUDGET)[0]
         sizes[i] = max(abs(low), abs(high))
     return sizes
-
-
-def _witness(relation: Relation, stored: Separable, loss: float) -> Seen:
-    """(a lower bound of the error, a point at which it was found by sampling)."""
-    Z = relation.joint.probe(_POINTS, np.random.default_rng(0))
-    X, Y = Z[:, : relation.left.dim], Z[:, relation.left.dim :]
-    seen = np.sum(evaluate(stored.left, X) * stored.product_signs * evaluate(stored.right, Y), axis=1)
-    top = worst_rows(np.abs(seen - relation.values(X, Y)), 2)
-    return witnessed(relation.graph, relation.joint.names, Z[top], seen[top], loss)

@@ -44,9 +44,10 @@ from attnfun.kinds.relation.prove_coefficients import (
     LEAST,
     Expansion,
     column_errors,
-    cosine_rows,
     expansion,
-    outer,
+    kept,
+    on_grid,
+    padded,
     sup_of_columns,
     times,
 )
@@ -66,11 +67,6 @@ class Parts:
     core: Core
     factors: tuple[Factor, ...]
     expansions: tuple[Expansion, ...]
-
-    @property
-    def given(self) -> bool:
-        """Are features functions of inner functions u(x), v(y)?"""
-        return self.core.left_inner is not None or self.core.right_inner is not None
 
 
 @lru_cache(maxsize=1)
@@ -108,15 +104,16 @@ def construction_error(
     parts: Parts, features: Features, kinds: tuple[str, ...] = KINDS
 ) -> tuple[float, str, dict[str, Any]]:
     """(proved sup |r − ⟨φ, ψ⟩| in real arithmetic, which of `kinds` gave it, all that were worked out)."""
-    tables, padded = _matrices(parts, features)
-    e = [x.error for x in parts.expansions]
+    tables, halves = _matrices(parts, features)
     size = [x.size for x in parts.expansions]
-    first = _telescoped(e, [a + b for a, b in zip(size, e, strict=True)], size)
-    gaps = [_gap(C, P, Q) for C, (P, Q) in zip(tables, padded, strict=True)]  # d_k
-    carried = _telescoped(gaps, [a + b for a, b in zip(size, gaps, strict=True)], size)
+    gaps = [_gap(C, P, Q) for C, (P, Q) in zip(tables, halves, strict=True)]  # d_k
+    first, carried = (
+        _telescoped(off, [a + b for a, b in zip(size, off, strict=True)], size)
+        for off in ([x.error for x in parts.expansions], gaps)
+    )
     found = {}
     if "coefficients" in kinds:
-        found["coefficients"] = _by_coefficients(tables, padded, features, size)
+        found["coefficients"] = _by_coefficients(tables, halves, features, size)
     if "factors" in kinds:
         found["factors"] = carried + _by_factors(features)
     if "diagonal" in kinds and features.signs is not None and all((s > 0).all() for s in features.signs):
@@ -141,21 +138,17 @@ def _telescoped(off: list[float], before: list[float], after: list[float]) -> fl
 
 def _matrices(parts: Parts, features: Features) -> tuple[list[Array], list[tuple[Array, Array]]]:
     """For every factor C_k as a matrix (left, right), and P_k, Q_k padded to the same rows."""
-    tables, padded = [], []
+    tables, halves = [], []
     for x, block in zip(parts.expansions, features.blocks, strict=True):
         a = len(block.left_vars)
         rows, columns = x.table.shape[:a], x.table.shape[a:]
         left = tuple(max(p) for p in zip(rows, block.left.shape, strict=False))
         right = tuple(max(p) for p in zip(columns, block.right.shape, strict=False))
-        C = _pad(x.table, left + right).reshape(math.prod(left), math.prod(right))
+        C = padded(x.table, left + right).reshape(math.prod(left), math.prod(right))
         m = block.columns
-        padded.append((_pad(block.left, (*left, m)).reshape(-1, m), _pad(block.right, (*right, m)).reshape(-1, m)))
+        halves.append((padded(block.left, (*left, m)).reshape(-1, m), padded(block.right, (*right, m)).reshape(-1, m)))
         tables.append(C)
-    return tables, padded
-
-
-def _pad(array: Array, shape: tuple[int, ...]) -> Array:
-    return np.pad(array, [(0, n - m) for n, m in zip(shape, array.shape, strict=True)])
+    return tables, halves
 
 
 def _gap(C: Array, P: Array, Q: Array) -> float:
@@ -167,23 +160,26 @@ def _gap(C: Array, P: Array, Q: Array) -> float:
 
 
 def _by_coefficients(
-    tables: list[Array], padded: list[tuple[Array, Array]], features: Features, size: list[float]
+    tables: list[Array], halves: list[tuple[Array, Array]], features: Features, size: list[float]
 ) -> float:
     rows, columns = math.prod(len(C) for C in tables), math.prod(C.shape[1] for C in tables)
     rank = features.rank
     if rows * columns > _ENTRIES or (rows + columns) * rank > _ENTRIES:
         return math.inf
-    L, R = products([p for p, _ in padded], features.selection), products([q for _, q in padded], features.selection)
+    lefts, rights = [p for p, _ in halves], [q for _, q in halves]
+    L, R = products(lefts, features.selection), products(rights, features.selection)
     weight = float(np.abs(L).sum(axis=0) @ np.abs(R).sum(axis=0))
     total = 0.0
-    rest = outer(tables[1:]) if len(tables) > 1 else np.ones((1, 1))
+    rest: Array = np.ones((1, 1))
+    for table in tables[1:]:
+        rest = np.asarray(np.kron(rest, table), dtype=np.float64)
     inner = len(rest)
     for i in range(len(tables[0])):
         block = np.kron(tables[0][i : i + 1], rest) - L[i * inner : (i + 1) * inner] @ R.T
         total += float(np.abs(block).sum())
     k = len(tables)
     lost = 1.01 * _U * ((k + 2) * _telescoped([1.0], [], [1.0, *size]) + (rank + 2 * k + 4) * weight)
-    left, right = rows * _vanished([p for p, _ in padded]), columns * _vanished([q for _, q in padded])
+    left, right = rows * _vanished(lefts), columns * _vanished(rights)
     lost += left * float(np.abs(R).sum()) + right * float(np.abs(L).sum()) + 2 * rank * left * right
     lost += rows * columns * (_vanished(tables) + (rank + 2) * LEAST)
     return (total + lost) * (1 + (rows * columns + L.size + R.size + 8) * _U) + 1e-290
@@ -232,23 +228,15 @@ def _by_diagonal(features: Features) -> float:
     fine = [max(1, over * (2 * n - 1)) for n in sizes]
     if not over or math.prod(fine) > _POINTS or math.prod(fine) * features.rank > 60 * _PRODUCTS:
         return math.inf
-    grids, place, keep = [], 0, 1.0
-    for n, big in zip(sizes, fine, strict=True):
-        keep *= math.cos((2 * n - 2) * math.pi / (2 * big)) * (1 - 1e-12)
-    values: list[Array] = []
-    for block in features.blocks:
-        a = block.left.ndim - 1
-        value = block.left
-        for j in range(a):
-            big = fine[place + j]
-            value = np.moveaxis(np.tensordot(cosine_rows(big, value.shape[j]), value, axes=(1, j)), 0, j)
-        place += a
-        values.append(value.reshape(-1, block.columns))
-        grids.append(len(values[-1]))
-    abs_sizes, offs = _block_errors(features)
+    keep, left = kept([2 * n - 2 for n in sizes], fine), iter(fine)
+    values = [
+        on_grid(block.left, [next(left) for _ in block.left_vars]).reshape(-1, block.columns)
+        for block in features.blocks
+    ]
+    grids = [len(value) for value in values]
     # absolute error of Σφ² in float64: each function within its `offs`, sums and products relatively
     lost, weight, large = 0.0, 1.0, 1.0
-    for size, off in zip(abs_sizes, offs, strict=True):
+    for size, off in (column_errors(block.left) for block in features.blocks):
         square = float((size + off) @ (size + off)) * (1 + 1e-9)
         change = float((2 * size + off) @ off) * (1 + 1e-9)
         lost = lost * (square + change) + times(weight, change)
@@ -258,11 +246,10 @@ def _by_diagonal(features: Features) -> float:
     lost = 2 * lost + 4.04 * _U * steps * weight + 8 * steps * large * LEAST
     biggest = -math.inf
     whole = [np.sum(v * v, axis=1) for v in values]
-    first = values[0]
     step = max(1, 4_000_000 // max(1, math.prod(grids[1:]) * features.rank))
     for start in range(0, grids[0], step):
         rows = slice(start, min(start + step, grids[0]))
-        chosen = products([first[rows], *values[1:]], features.selection)
+        chosen = products([values[0][rows], *values[1:]], features.selection)
         total = whole[0][rows]
         for w in whole[1:]:
             total = np.multiply.outer(total, w)
@@ -275,18 +262,11 @@ def _by_diagonal(features: Features) -> float:
 # ---------------------------------------------------------------- rounding
 
 
-def _block_errors(features: Features, side: str = "left") -> tuple[list[Array], list[Array]]:
-    """(per block) Σ|P_J| and the bound of the float64 error of every column's function."""
-    found = [column_errors(block.left if side == "left" else block.right) for block in features.blocks]
-    return [sizes for sizes, _ in found], [offs for _, offs in found]
-
-
 def side_errors(features: Features, side: str) -> tuple[Array, Array]:
     """(rank,) bounds of |computed − φ_i| and of |φ_i| on the box, for one side by `Features.side` in float64."""
-    sizes, offs = _block_errors(features, side)
     size, off = np.ones(features.rank), np.zeros(features.rank)
-    for k in range(len(sizes)):
-        s, o = sizes[k][features.selection[:, k]], offs[k][features.selection[:, k]]
+    for k, P in enumerate(features.half(side).tables):
+        s, o = (bound[features.selection[:, k]] for bound in column_errors(P))
         off = (off * (s + o) + size * o) + 1.01 * _U * (size + off) * (s + o) + LEAST
         size = times(size, s)
     return off * (1 + 1e-9), size

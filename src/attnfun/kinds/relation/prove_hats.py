@@ -17,6 +17,9 @@ Failure modes: units that do not read the variable itself with slope 1; several 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -25,25 +28,21 @@ from attnfun.certify.relu_rounding import block_fits, block_rounding
 from attnfun.certify.rounding import gamma
 from attnfun.certify.view import Array, Undecided
 from attnfun.kinds.relation.cells import Cells
-from attnfun.kinds.relation.features import Index
-from attnfun.kinds.relation.prove_towers import score_error
+from attnfun.kinds.relation.features import Ends, Index
 from attnfun.kinds.relation.target import Relation
-from attnfun.language import ArrayAlgebra, GradientAlgebra, Graph, run
+from attnfun.language import GradientAlgebra, Graph, run
 from attnfun.language.domain import Box
 from attnfun.language.intervals import Interval, IntervalAlgebra
 
 _U = 2.0**-53
-_CHUNK = 250_000
+CHUNK = 250_000  # boxes enclosed at once
 _PAIRS = 10_000_000
 _HALVINGS = 8
 _BOXES = 3_000_000
 
 
-Ends = tuple[float, ...]
-
-
-def pieces_bound(relation: Relation, cells: Cells, goal: float | None) -> tuple[float, Ends, Ends]:
-    """(proved sup of |r − score| in real arithmetic, low and high ends of the pair of pieces where it is)."""
+def pieces_bound(relation: Relation, cells: Cells, goal: float | None) -> tuple[float, Ends, dict[str, Any]]:
+    """(proved sup of |r − score| in real arithmetic, ends of the pair of pieces where it is, details)."""
     (zx, F, dF), (zy, G, dG) = (
         _knots(cells, side, box) for side, box in (("left", relation.left), ("right", relation.right))
     )
@@ -60,9 +59,13 @@ def pieces_bound(relation: Relation, cells: Cells, goal: float | None) -> tuple[
     corners = np.stack([M[k, l], M[k, l + 1], M[k + 1, l], M[k + 1, l + 1]], axis=1)
     seen = _seen(relation, low, high, corners)
     aim = max(1.01 * seen, -math.inf if goal is None else goal - slack)
-    worst, where = _supremum(relation.graph, names, low, high, corners, aim)
-    at = np.concatenate([low[where : where + 1], high[where : where + 1]])
-    return (worst + slack) * (1 + 4 * _U), tuple(at[0].tolist()), tuple(at[1].tolist())
+    bound = partial(_range, relation.graph, names, low, high, corners)
+    found = suprema(bound, low, high, aim, _HALVINGS, _BOXES)[0]
+    where = int(np.argmax(found))
+    if not found[where] < math.inf:
+        raise Undecided("the range of the relation over a pair of pieces is not finite")
+    details = {"pieces": list(cells.counts)}
+    return (float(found[where]) + slack) * (1 + 4 * _U), (low[where], high[where]), details
 
 
 def _knots(cells: Cells, side: str, box: Box) -> tuple[Array, Array, Array]:
@@ -89,65 +92,52 @@ def _seen(relation: Relation, low: Array, high: Array, corners: Array) -> float:
     for s, t in ((0.5, 0.5), (0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0)):
         Z = low + (high - low) * np.array([s, t])
         B = corners @ np.array([(1 - s) * (1 - t), (1 - s) * t, s * (1 - t), s * t])
-        env = {name: Z[:, k] for k, name in enumerate(relation.joint.names)}
         with np.errstate(all="ignore"):
-            gap = np.abs(np.asarray(run(relation.graph, ArrayAlgebra(), env)[0], dtype=np.float64) - B)
+            gap = np.abs(relation.at(Z) - B)
         best = max(best, float(np.max(np.where(np.isfinite(gap), gap, 0.0))))
     return best
 
 
-def _supremum(
-    graph: Graph, names: tuple[str, ...], low: Array, high: Array, corners: Array, aim: float
-) -> tuple[float, int]:
-    """(max over all pieces of sup |r − B|, which piece): boxes above `aim` are halved while the budget lasts."""
-    owner: Index = np.arange(len(low), dtype=np.int64)
-    a, b = low, high
-    worst, where, spent = 0.0, 0, 0
-    for level in range(_HALVINGS + 1):
-        e = np.concatenate(
-            [
-                _range(graph, names, low, high, corners, owner[i : i + _CHUNK], a[i : i + _CHUNK], b[i : i + _CHUNK])
-                for i in range(0, len(owner), _CHUNK)
-            ]
-        )
+def suprema(
+    bound: Callable[[Index, Array, Array], Array], low: Array, high: Array, goal: float, halvings: int, budget: int
+) -> tuple[Array, int]:
+    """(n,) bounds over the boxes [low, high], and the boxes that it took: `bound(owners, a, b)` bounds parts [a, b] of
+    them; boxes above `goal` are halved along all axes while the budget lasts."""
+    out, owner, spent = np.zeros(len(low)), np.arange(len(low), dtype=np.int64), 0
+    corners = (np.arange(2 ** low.shape[1])[:, None] >> np.arange(low.shape[1])) & 1
+    for level in range(halvings + 1):
+        parts = [slice(i, i + CHUNK) for i in range(0, len(owner), CHUNK)]
+        e = np.concatenate([bound(owner[part], low[part], high[part]) for part in parts])
         spent += len(owner) if level else 0
-        more = ~(e <= aim)
-        if level == _HALVINGS or spent + 4 * int(more.sum()) > _BOXES:
+        more = ~(e <= goal)
+        if level == halvings or spent + int(more.sum()) * len(corners) > budget:
             more[:] = False
-        done = np.flatnonzero(~more)
-        if len(done):
-            top = int(done[np.argmax(e[done])])
-            if not e[top] <= worst:
-                worst, where = float(e[top]), int(owner[top])
+        np.maximum.at(out, owner[~more], e[~more])
         if not more.any():
             break
-        a, b, owner = a[more], b[more], owner[more]
-        m = a + (b - a) / 2
-        parts = [(0, 0), (0, 1), (1, 0), (1, 1)]
-        a, b = (
-            np.concatenate([np.where(p, m, a) for p in parts]),
-            np.concatenate([np.where(p, b, m) for p in parts]),
-        )
-        owner = np.tile(owner, 4)
-    if not worst < math.inf:
-        raise Undecided("the range of the relation over a pair of pieces is not finite")
-    return worst, where
+        a, b = low[more], high[more]
+        middle = a + (b - a) / 2
+        low = np.concatenate([np.where(c, middle, a) for c in corners])
+        high = np.concatenate([np.where(c, b, middle) for c in corners])
+        owner = np.tile(owner[more], len(corners))
+    return out, spent
 
 
 def _range(
     graph: Graph, names: tuple[str, ...], low: Array, high: Array, corners: Array, owner: Index, a: Array, b: Array
 ) -> Array:
     """sup |r − B| over the boxes [a, b] of the pieces `owner`, infinite where r is not enclosed."""
+    low, high, corners = low[owner], high[owner], corners[owner]
     base = IntervalAlgebra(clip_sqrt=True)
     sub, add, mul, div = base.sub, base.add, base.mul, base.div
-    z, w, end_x, end_y = low[owner, 0], low[owner, 1], high[owner, 0], high[owner, 1]
-    M00, M01, M10, M11 = (_at(corners[owner, i]) for i in range(4))
-    h, g = sub(_at(end_x), _at(z)), sub(_at(end_y), _at(w))
+    z, w = _at(low[:, 0]), _at(low[:, 1])
+    M00, M01, M10, M11 = (_at(corners[:, i]) for i in range(4))
+    h, g = sub(_at(high[:, 0]), z), sub(_at(high[:, 1]), w)
     top, bottom, whole = sub(M01, M00), sub(M11, M10), sub(M10, M00)
 
     def bilinear(x: Interval, y: Interval) -> tuple[Interval, Interval, Interval]:
         """(B, ∂_x B, ∂_y B) over x × y."""
-        s, t = div(sub(x, _at(z)), h), div(sub(y, _at(w)), g)
+        s, t = div(sub(x, z), h), div(sub(y, w), g)
         twist = sub(bottom, top)
         along = add(whole, mul(t, twist))  # h ∂_x B
         return add(add(M00, mul(t, top)), mul(s, along)), div(along, h), div(add(top, mul(s, twist)), g)
@@ -174,29 +164,19 @@ def _size(x: Interval, n: int) -> Array:
     return np.asarray(np.broadcast_to(np.where(np.isnan(e), np.inf, e), (n,)))
 
 
-def units_rounding(relation: Relation, cells: Cells) -> float:
-    """How far the score of the units computed in float64 is from that of the stored weights."""
-    made: list[tuple[Array, Array]] = []
-    for side, box in (("left", relation.left), ("right", relation.right)):
-        if side == "right" and cells.signs is not None:
-            made.append(made[0])
-            continue
-        _, value, error = _knots(cells, side, box)
-        own = cells.left if side == "left" else cells.right
-        (key,), V, lines = own.keys, own.values, own.lines
-        assert lines is not None
-        far = max(abs(box.low[0]), abs(box.high[0]))
-        lost = []
-        for i in range(cells.rank):
-            if not block_fits(key.slopes, key.biases, V[:, i], far, "float64"):
-                raise Undecided("ReLU units may overflow")
-            line = BrokenLine(float(lines[0, i]), float(lines[1, i]), 1.0, 0.0, key.slopes, key.biases, V[:, i])
-            one, size = block_rounding(line, box.low[0], box.high[0], "float64")
-            carried = size + one + abs(line.slope) * far + abs(line.offset)
-            lost.append((one + gamma(cells.rank + 6, _U) * carried + (cells.rank + 8) * 2.0**-1074) * (1 + 1e-12))
-        made.append((np.array(lost), (np.abs(value) + error).max(axis=0) * (1 + 1e-12)))
-    carried, inner = score_error(made[0], made[1])
-    loss = (carried + inner) * (1 + 8 * _U)
-    if not math.isfinite(loss):
-        raise Undecided("the rounding of the towers is not bounded")
-    return loss
+def units_lost(cells: Cells, side: str, box: Box) -> tuple[Array, Array]:
+    """(rank,) how far the units computed in float64 are from the stored ones, and how large they are."""
+    _, value, error = _knots(cells, side, box)
+    own = cells.left if side == "left" else cells.right
+    (key,), V, lines = own.keys, own.values, own.lines
+    assert lines is not None
+    far = max(abs(box.low[0]), abs(box.high[0]))
+    lost = []
+    for i in range(cells.rank):
+        if not block_fits(key.slopes, key.biases, V[:, i], far, "float64"):
+            raise Undecided("ReLU units may overflow")
+        line = BrokenLine(float(lines[0, i]), float(lines[1, i]), 1.0, 0.0, key.slopes, key.biases, V[:, i])
+        one, size = block_rounding(line, box.low[0], box.high[0], "float64")
+        carried = size + one + abs(line.slope) * far + abs(line.offset)
+        lost.append((one + gamma(cells.rank + 6, _U) * carried + (cells.rank + 8) * 2.0**-1074) * (1 + 1e-12))
+    return np.array(lost), (np.abs(value) + error).max(axis=0) * (1 + 1e-12)

@@ -28,7 +28,6 @@ Failure modes: Undecided where δ is not proved, where ũ may leave the box, whe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -42,42 +41,34 @@ from attnfun.errors import AttnfunError
 from attnfun.kinds.function.prove import prove
 from attnfun.kinds.relation.core import Core
 from attnfun.kinds.relation.features import Features
+from attnfun.kinds.relation.form import SIDES, Towers
 from attnfun.kinds.relation.target import Relation, renamed
-from attnfun.kinds.relation.towers import Keys, TowerWeights, tower_network
+from attnfun.kinds.relation.towers import Keys, tower_network
 from attnfun.language import BallAlgebra, GradientAlgebra, Graph, precision, run
 from attnfun.language.domain import Box
 from attnfun.language.enclosures import abs_uppers, balls, upper
 from attnfun.language.function import Function
 from attnfun.network import Network
 from attnfun.network.stack import stacked
+from attnfun.search import Say
 
 _CELLS = {1: 256, 2: 24, 3: 8, 4: 5, 5: 3, 6: 3}  # sub-boxes an axis for the gradient
 _MOST_KEYS = 10**8
+Assumed = tuple[str, ...]
 _U = 2.0**-53
 _proved: WeakKeyDictionary[Network, list[tuple[Graph, Box, Certificate]]] = WeakKeyDictionary()
 
 
-def inner_part(
-    relation: Relation,
-    features: Features,
-    towers: tuple[TowerWeights, TowerWeights],
-    core: Core,
-    say: Callable[[str], None],
-) -> tuple[float, tuple[str, ...]]:
+def inner_part(relation: Relation, features: Features, towers: Towers, core: Core, say: Say) -> tuple[float, Assumed]:
     """(what networks for u and v below the towers add, their hypotheses); raises Undecided."""
-    sides = (
-        (relation.left, core.left, core.left_inner, core.left_range, "left", towers[0]),
-        (relation.right, core.right, core.right_inner, core.right_range, "right", towers[1]),
-    )
-    one = features.signs is not None
-    shifts, assumed = list[Array](), tuple[str, ...]()
-    for outside, box, graph, proved, side, tower in sides:
+    shifts, assumed = list[Array](), Assumed()
+    for side, outside, (box, graph, proved), tower in zip(SIDES, relation.boxes, core.sides, towers, strict=True):
         if tower.inner is None or graph is None or proved is None or tower.mlp:
             raise Undecided("inner networks belong to both towers of a relation g(u(x), v(y)), or to none")
         if tower.affine is not None or tower.groups:
             raise Undecided("a tower on top of a network is one head, and all that is read")
         certificate = inner_certificate(tower.inner, graph, outside, say)
-        plain = tower_network(features, "left" if one else side, tower, box.names)
+        plain = tower_network(features, "left" if features.signs is not None else side, tower, box.names)
         moved = inner_shifts(tower.inner, plain, tower.keys, certificate)
         low, high = np.nextafter(proved.low_array - moved, -np.inf), np.nextafter(proved.high_array + moved, np.inf)
         if not ((low >= box.low_array) & (high <= box.high_array)).all():
@@ -100,17 +91,14 @@ def numpy_part(relation: Relation, core: Core) -> float:
 
 def _carried(core: Core, moved: Array) -> float:
     """Σ_k sup |∂_k g| moved_k over the core's box, rounded up."""
-    ends = np.r_[core.left.low_array, core.right.low_array], np.r_[core.left.high_array, core.right.high_array]
-    slopes = gradient_bounds(core.graph, core.left.names + core.right.names, *ends)
+    slopes = gradient_bounds(core.graph, core.joint.names, core.joint.low_array, core.joint.high_array)
     total = float(slopes @ moved) * (1 + (len(moved) + 4) * _U)
     if not math.isfinite(total):
         raise Undecided("the slopes of the relation in its inner functions are not bounded")
     return total
 
 
-def inner_certificate(
-    inner: Network, graph: Graph, box: Box, report: Callable[[str], None] | None = None
-) -> Certificate:
+def inner_certificate(inner: Network, graph: Graph, box: Box, report: Say | None = None) -> Certificate:
     """What is proved of `inner` as a network for the outputs of `graph` on `box`, variables in order.
 
     Proved from the weights; remembered for this very network object, whose arrays cannot be written to.

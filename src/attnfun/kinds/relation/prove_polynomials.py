@@ -13,23 +13,22 @@ Failure modes: Undecided for kinks, for more than six variables in one factor, a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from attnfun.certify.rounding import hypotheses as rounding_hypotheses
 from attnfun.certify.verdict import Proof
-from attnfun.certify.view import Array, Undecided
-from attnfun.kinds.relation.core import Core, core_points, fitting_core
+from attnfun.certify.view import Undecided
+from attnfun.kinds.relation.core import Core, fitting_core
 from attnfun.kinds.relation.features import Features
-from attnfun.kinds.relation.polynomials import Polynomials
+from attnfun.kinds.relation.form import Polynomials, Towers
 from attnfun.kinds.relation.prove_features import Parts, construction_error, rounding, take_apart
 from attnfun.kinds.relation.prove_inner import inner_part, numpy_part
 from attnfun.kinds.relation.prove_towers import score_error, tower_errors
 from attnfun.kinds.relation.target import Relation
-from attnfun.kinds.relation.towers import TowerWeights
-from attnfun.kinds.relation.witness import Seen, bounded, witnessed, worst_rows
-from attnfun.language.domain import Box
+from attnfun.kinds.relation.witness import Seen, bounded, require_one, seen_at, stored_box
+from attnfun.search import Say
 
 _U = 2.0**-53
 IEEE = rounding_hypotheses("float64", softmax=False)
@@ -38,7 +37,7 @@ NUMPY = "NumPy's elementary functions err by at most 4 units in the last place (
 LIBM = "NumPy's elementary functions err by at most 4 units in the last place (values at the nodes)"
 
 
-def proof(relation: Relation, stored: Polynomials, eps: float | None, say: Callable[[str], None]) -> Proof:
+def proof(relation: Relation, stored: Polynomials, eps: float | None, say: Say) -> Proof:
     """What is proved of stored features, or of the towers that realise them, left and right.
 
     Without towers it is about the features computed as polynomials, and says so.
@@ -52,8 +51,11 @@ def proof(relation: Relation, stored: Polynomials, eps: float | None, say: Calla
     if towers is None:
         loss, assumed = rounding(features), IEEE
         details["features_only"] = True
-        below = _numpy(relation, parts)
-        if high + loss + below < (math.inf if eps is None else eps * (1 - 8 * _U)) and parts.given:
+        try:
+            below = numpy_part(relation, parts.core) if parts.core.composed else 0.0
+        except Undecided:
+            below = math.inf
+        if high + loss + below < (math.inf if eps is None else eps * (1 - 8 * _U)) and parts.core.composed:
             details["inner"] = below
             high, assumed = (high + below) * (1 + 4 * _U), (*IEEE, NUMPY)
     else:
@@ -67,7 +69,7 @@ def proof(relation: Relation, stored: Polynomials, eps: float | None, say: Calla
             details["inner"] = below
             high, assumed = (high + below) * (1 + 4 * _U), tuple(dict.fromkeys((*assumed, *further)))
     low, at = witness(relation, parts.core, features, rounding(features))
-    given = parts.given and "inner" not in details  # what computing u and v loses is not in the bound
+    given = parts.core.composed and "inner" not in details  # what computing u and v loses is not in the bound
     low = max(0.0, low - (details.get("towers", 0.0) + loss) * (1 + 4 * _U))  # towers may stray so far
     libm = any(e.libm for e in parts.expansions)
     hypotheses = (*assumed, *((GIVEN,) if given else ()), *((LIBM,) if libm else ()))
@@ -76,9 +78,7 @@ def proof(relation: Relation, stored: Polynomials, eps: float | None, say: Calla
     return bounded(f"towers ({method})", high, loss, (low, at if low > 0 else None), hypotheses, details, given)
 
 
-def _tower_parts(
-    features: Features, towers: tuple[TowerWeights, TowerWeights], core: Core
-) -> tuple[float, float, tuple[str, ...]]:
+def _tower_parts(features: Features, towers: Towers, core: Core) -> tuple[float, float, tuple[str, ...]]:
     """(what realised towers add, what the inner product loses, hypotheses)."""
     one = features.signs is not None
     if one and towers[0] is not towers[1]:
@@ -93,69 +93,21 @@ def _tower_parts(
 
 def parts_that_fit(relation: Relation, features: Features, eps: float | None) -> Parts:
     """The relation taken apart as the stored features are; raises Undecided where they are another relation's."""
-    parts = _fitting(relation, features, eps)
-    _require_fit(relation, features, parts)
-    return parts
-
-
-def _numpy(relation: Relation, parts: Parts) -> float:
-    """`numpy_part`, infinite where it is not bounded."""
-    try:
-        return numpy_part(relation, parts.core) if parts.given else 0.0
-    except Undecided:
-        return math.inf
-
-
-def _fitting(relation: Relation, features: Features, eps: float | None) -> Parts:
-    """The relation taken apart as the features are: by its core if they are functions of u and v, else plainly."""
     core = fitting_core(relation, features.left_box, features.right_box)
-    whole = Core(
-        core.graph,
-        _stretched(core.left, features.left_box, core.left_inner is not None),
-        _stretched(core.right, features.right_box, core.right_inner is not None),
-        core.left_inner,
-        core.right_inner,
-        core.left_range,
-        core.right_range,
-    )
-    return take_apart(relation, 1e-3 * (eps or 1e-6), whole)
-
-
-def _stretched(box: Box, stored: tuple[Array, Array], inner: bool) -> Box:
-    """The box that the features live on: it must hold the proved ranges of inner functions, and equal other boxes."""
-    if len(stored[0]) != box.dim or not ((stored[0] <= box.low_array) & (stored[1] >= box.high_array)).all():
-        raise Undecided("the features live on another box than the relation")
-    if not inner and not (np.array_equal(stored[0], box.low_array) and np.array_equal(stored[1], box.high_array)):
-        raise Undecided("the features live on another box than the relation")
-    return Box(box.names, tuple(stored[0].tolist()), tuple(stored[1].tolist()))
-
-
-def _require_fit(relation: Relation, features: Features, parts: Parts) -> None:
-    """Do the blocks hold the variables of the factors, on the core's boxes, and one tower where one was asked for?"""
-    mine = [(f.left, f.right) for f in parts.factors]
-    if mine != [(b.left_vars, b.right_vars) for b in features.blocks]:
+    both = zip((core.left, core.right), (features.left_box, features.right_box), strict=True)
+    left, right = (stored_box(box, own, core.composed, "features live on") for box, own in both)
+    parts = take_apart(relation, 1e-3 * (eps or 1e-6), replace(core, left=left, right=right))
+    if [(f.left, f.right) for f in parts.factors] != [(b.left_vars, b.right_vars) for b in features.blocks]:
         raise Undecided("the blocks of the features are not the factors of the relation")
-    for box, stored in ((parts.core.left, features.left_box), (parts.core.right, features.right_box)):
-        if not (np.array_equal(box.low_array, stored[0]) and np.array_equal(box.high_array, stored[1])):
-            raise Undecided("the features live on another box than the relation")
-    if relation.symmetric and features.signs is None:
-        raise Undecided("a symmetric relation was asked for, but the features have two towers")
-
-
-def scores(relation: Relation, core: Core, features: Features, X: Array, Y: Array) -> Array:
-    """(n,) ⟨φ(X_i), ψ(Y_i)⟩ in float64."""
-    left = features.side("left", core_points(core, "left", X, relation.left.names))
-    right = features.side("right", core_points(core, "right", Y, relation.right.names))
-    return np.asarray(np.sum(left * right, axis=1))
+    require_one(relation, features.signs, "features")
+    return parts
 
 
 def witness(relation: Relation, core: Core, features: Features, loss: float) -> Seen:
     """(low, point): a proved lower bound of the error, at a point found by sampling; 0 where u, v are given."""
-    if core.left_inner is not None or core.right_inner is not None:
+    if core.composed:
         return 0.0, None
     n = max(64, min(4000, 4_000_000 // features.rank))
     Z = relation.joint.probe(n, np.random.default_rng(0))
-    X, Y = Z[:, : relation.left.dim], Z[:, relation.left.dim :]
-    seen = scores(relation, core, features, X, Y)
-    top = worst_rows(np.abs(seen - relation.values(X, Y)), 2)
-    return witnessed(relation.graph, relation.joint.names, Z[top], seen[top], loss)
+    left, right = features.side("left", Z[:, : relation.left.dim]), features.side("right", Z[:, relation.left.dim :])
+    return seen_at(relation, Z, np.sum(left * right, axis=1), loss)

@@ -4,7 +4,7 @@
 | --- | --- |
 | a, b; ε_a, ε_b | two factors as stored polynomials (or products of them), and how far what the network holds is off |
 | s_a, s_b | ≥ sup |a|, sup |b| |
-| λ, μ, g, s | the stored reading weights, gain and template of a product (`network.relu_products`) |
+| λ, μ, g, s | the stored reading weights, gain and template of a product (`network.towers`) |
 | E, L | |s(q) + o − q²| ≤ E on [−1, 1] for some constant o (*pieces*); L = Σ|v_j k_j| ≥ the slope of s |
 
 **Layer 1.** Column by column: `pieces` against the stored polynomial, and the rounding of the block (`relu_rounding`).
@@ -32,26 +32,22 @@ from attnfun.certify.rounding import LARGEST, gamma
 from attnfun.certify.view import Array, Undecided
 from attnfun.kinds.relation.features import Features
 from attnfun.kinds.relation.prove_coefficients import sup_of_columns, times
-from attnfun.kinds.relation.relu_products import chain, constants, parents, squares_network
-from attnfun.kinds.relation.towers import Keys, TowerWeights, distinct, places_of
-from attnfun.language import Builder, Graph
+from attnfun.kinds.relation.towers import Keys, TowerWeights, parents, tower_network
+from attnfun.language import parse
 
 _U, _TINY = 2.0**-53, 2.0**-1074
+Names = tuple[str, ...]
 
 
-def squares_errors(
-    features: Features, side: str, weights: TowerWeights, names: tuple[str, ...]
-) -> tuple[Array, Array, int]:
+def squares_errors(features: Features, side: str, weights: TowerWeights, names: Names) -> tuple[Array, Array, int]:
     """(rank,) bounds of |tower computed − φ|, (rank,) bounds of sup |φ|, and units; raises Undecided."""
     assert weights.squares is not None
-    keys = squares_network(features, side, weights, names, tuple(f"t{i}" for i in range(features.rank))).cost.keys
-    low, high = features.left_box if side == "left" else features.right_box
-    blocks = chain(features, side)
+    keys, half = tower_network(features, side, weights, names).cost.keys, features.half(side)
+    (low, high), blocks = half.box, half.alive
     sups, offs = [], []
     for b, values in zip(blocks, weights.values, strict=True):
-        (v,) = places_of(features, side, (b,))
-        P = features.blocks[b].left if side == "left" else features.blocks[b].right
-        used = np.unique(features.selection[:, b])
+        (v,), P = half.places[b], half.tables[b]
+        used = np.unique(half.selection[:, b])
         far = max(abs(float(low[v])), abs(float(high[v])))
         for c in range(P.shape[-1]):  # what no product reads must not overflow either: 0 times infinity is no 0
             if not block_fits(weights.keys[v].slopes, weights.keys[v].biases, values[:, c], far, "float64"):
@@ -61,10 +57,10 @@ def squares_errors(
         sups.append(sup_of_columns(P))
         offs.append(off)
     templates = [_template(t) for t in weights.squares.templates]
-    rows = distinct(features, blocks[:1])[0][:, 0]
+    rows = half.distinct(blocks[:1])[0][:, 0]
     size, off = sups[0][rows], offs[0][rows]
     for k in range(1, len(blocks)):
-        parent, last = parents(features, blocks, k)
+        parent, last = parents(half, k)
         left, right, gain, kind = weights.squares.steps[k - 1]
         E, L, lost, whole = (np.array([t[i] for t in templates])[kind.astype(np.int64)] for i in range(4))
         sa, ea, sb, eb = size[parent], off[parent], sups[k][last], offs[k][last]
@@ -80,12 +76,11 @@ def squares_errors(
         off = ea * sb + eb * sa + ea * eb + kappa * a * b + gain * (2 * E + 2 * L * dq) + rounded
         off = off * (1 + 1e-12) + 1e-290
         size = times(sa, sb)
-    place, scale = distinct(features, blocks)[1], np.abs(constants(features, side))
+    place, scale = half.distinct(blocks)[1], np.abs(math.prod(half.constants(), start=np.ones(half.rank)))
     slack = (len(features.blocks) + 4) * _U
-    vanished = np.zeros(features.rank)  # what underflow may take off a constant, enlarged by those after it
-    for b, block in enumerate(features.blocks):
-        if b not in blocks:
-            vanished = times(vanished, np.abs(block.left if side == "left" else block.right)[features.selection[:, b]])
+    vanished = np.zeros(half.rank)  # what underflow may take off a constant, enlarged by those after it
+    for constant in half.constants():
+        vanished = times(vanished, np.abs(constant))
     scale = scale * (1 + slack) + vanished
     out = times(scale, off[place]) * (1 + 1e-12) + times(vanished, size[place])
     most = times(scale, size[place]) * (1 + slack)
@@ -111,12 +106,6 @@ def column_error(
     return (bound + lost) * (1 + 1e-12)
 
 
-def _square() -> Graph:
-    builder = Builder()
-    u = builder.var("u")
-    return builder.graph([builder.apply("mul", u, u)])
-
-
 def _template(template: Array) -> tuple[float, float, float, float]:
     """(E, L, rounding of two copies with the larger block's sums, their size) on [−1, 1]."""
     slopes, biases, values = template
@@ -126,7 +115,7 @@ def _template(template: Array) -> tuple[float, float, float, float]:
     if not math.isfinite(offset) or not block_fits(slopes, biases, values, 1.0, "float64"):
         raise Undecided("towers: a template is not usable")
     line = BrokenLine(0.0, offset, 1.0, 0.0, slopes, biases, values)
-    bound = prove_by_pieces(line, _square(), -1.0, 1.0, 0.0).high
+    bound = prove_by_pieces(line, parse("u*u", ("u",)), -1.0, 1.0, 0.0).high
     two = BrokenLine(0.0, 0.0, 1.0, 0.0, *(np.concatenate([a, a]) for a in (slopes, biases, values)))
     lost, size = block_rounding(two, -1.0, 1.0, "float64")
     steep = float(np.abs(slopes * values).sum()) * (1 + 1e-9)

@@ -8,7 +8,6 @@ Where the truth, enclosed in balls, is further than ε from the score computed a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +16,8 @@ from attnfun.certify.verdict import Proof
 from attnfun.certify.view import Array, Undecided
 from attnfun.kinds.relation.slices import Slices
 from attnfun.kinds.relation.target import Relation
-from attnfun.kinds.relation.witness import witnessed
+from attnfun.kinds.relation.witness import require_one, stored_box, witnessed
+from attnfun.search import Say
 
 _POINTS = 20_000
 _STARTS = 16
@@ -60,16 +60,14 @@ def measured(relation: Relation, slices: Slices, seed: int, points: int = _POINT
     return float(size.max()), best[:, :d], best[:, d:], tried
 
 
-def proof(relation: Relation, slices: Slices, eps: float | None, say: Callable[[str], None]) -> Proof:
+def proof(relation: Relation, slices: Slices, eps: float | None, say: Say) -> Proof:
     """The largest error seen, as a measurement; or the point where it is above eps."""
     say("measuring at fresh points")
-    for box, stored in ((relation.left, slices.left_box), (relation.right, slices.right_box)):
-        if not (np.array_equal(box.low_array, stored[0]) and np.array_equal(box.high_array, stored[1])):
-            raise Undecided("the slices lie in another box than the relation")
+    for box, stored in zip(relation.boxes, slices.ends, strict=True):
+        stored_box(box, stored, False, "slices lie in")
     if (relation.left.names, relation.right.names) != slices.names:
         raise Undecided("the slices are those of other variables than the relation's")
-    if relation.symmetric and slices.signs is None:
-        raise Undecided("a symmetric relation was asked for, but the slices have two towers")
+    require_one(relation, slices.signs, "slices")
     worst, X, Y, tried = measured(relation, slices, 0)
     found = Proof(slices.method, hypotheses=(MEASURED,), details={"points": tried})
     if eps is not None and not worst <= eps:

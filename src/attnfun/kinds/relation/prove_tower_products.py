@@ -32,6 +32,7 @@ queries are exact (one weight 1, no offset), logits Σσp̂ are off by γ_{2m+5}
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -42,9 +43,9 @@ from attnfun.certify.exact import weight_table
 from attnfun.certify.nodes import chebyshev_nodes
 from attnfun.certify.rounding import LARGEST, gamma, product_bounds, product_fits
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
-from attnfun.kinds.relation.features import Features, Index
-from attnfun.kinds.relation.prove_coefficients import LEAST, cosine_rows, sup_of_columns, times
-from attnfun.kinds.relation.towers import TowerWeights, distinct, group_heads, places_of, product_scales
+from attnfun.kinds.relation.features import Ends, Half, Index
+from attnfun.kinds.relation.prove_coefficients import LEAST, floats, kept, on_grid, sup_of_columns, times
+from attnfun.kinds.relation.towers import TowerWeights, group_heads, product_scales
 from attnfun.language import precision
 from attnfun.language.enclosures import upper, upper_at
 
@@ -56,26 +57,26 @@ _GRID = 12_000_000  # numbers on the fine grid of a group, all columns
 _GOALS = (1e-16, 1e-13, 1e-10, 1e-7)  # of the tails: steers, and proves nothing
 
 
-def product_tower_errors(features: Features, side: str, weights: TowerWeights) -> tuple[Array, Array, int]:
+def product_tower_errors(half: Half, weights: TowerWeights) -> tuple[Array, Array, int]:
     """(rank,) bounds of |tower computed − φ|, (rank,) bounds of sup |φ|, and keys; raises Undecided."""
     assert weights.scales is not None
-    low, high = features.left_box if side == "left" else features.right_box
-    heads = group_heads(features, side, weights)
-    rank, m = features.rank, len(weights.groups)
-    stored = np.abs(product_scales(features, side, weights))
+    low, high = half.box
+    heads = group_heads(half, weights)
+    rank, m = half.rank, len(weights.groups)
+    stored = np.abs(product_scales(half, weights))
     if not (np.isfinite(weights.scales).all() and (weights.scales > 0).all() and stored.max() < LARGEST["float64"]):
         raise Undecided("towers: the scales of a product are not usable")
-    slack = (len(features.blocks) + len(weights.groups) + 4) * 2 * _U
-    vanished = _vanished(features, side, weights)
+    slack = (len(half.tables) + len(weights.groups) + 4) * 2 * _U
+    vanished = _vanished(half, weights.scales)
     off, size, reach = vanished, stored * (1 + slack) + vanished, np.zeros(rank)
     keys = rank * 2**m
     for g, head in enumerate(heads):
-        axes = tuple(_line(weights, v) for v in places_of(features, side, weights.groups[g]))
+        axes = tuple(weights.keys[v].line(v) for v in half.variables(weights.groups[g]))
         with precision(128):
-            zeta, apart = _group_error(features, side, weights, g, axes)
+            zeta, apart = _group_error(half, weights.groups[g], float(weights.scales[g]), weights.values[g], axes)
         rounded = _head_rounding(low, high, HeadView(head.name, axes, head.values, np.zeros((1, head.outputs)), head))
         e = (apart + rounded) * (1 + 1e-12)
-        place = distinct(features, weights.groups[g])[1]
+        place = half.distinct(weights.groups[g])[1]
         d, s = e[place], zeta[place]
         off = off * (s + d) + times(size, d)
         size = times(size, s)
@@ -96,42 +97,36 @@ def product_tower_errors(features: Features, side: str, weights: TowerWeights) -
     return off, size * (1 + 1e-12), keys
 
 
-def _vanished(features: Features, side: str, weights: TowerWeights) -> Array:
+def _vanished(half: Half, scales: Array) -> Array:
     """(rank,) what underflow may take off S: every step's loss, enlarged by those after it (`product_scales`)."""
-    assert weights.scales is not None
-    out = np.zeros(features.rank)
-    for scale in weights.scales:
+    out = np.zeros(half.rank)
+    for scale in scales:
         out = out / scale * (1 + 4 * _U) + LEAST
-    for b, block in enumerate(features.blocks):
-        if not places_of(features, side, (b,)):
-            out = times(out, np.abs(block.left if side == "left" else block.right)[features.selection[:, b]])
+    for constant in half.constants():
+        out = times(out, np.abs(constant))
     return out
 
 
-def _line(weights: TowerWeights, v: int) -> LineAxis:
-    keys = weights.keys[v]
-    return LineAxis(v, keys.w, keys.c, keys.slopes, keys.biases)
+def head_fits(head: HeadView, low: Array, high: Array) -> bool:
+    """Does no logit of a head on this box overflow?"""
+    queries = [abs(a.w) * max(abs(low[a.variable]), abs(high[a.variable])) + abs(a.c) for a in head.axes]
+    return product_fits(head, [float(q) for q in queries], "float64")
 
 
 def _head_rounding(low: Array, high: Array, head: HeadView) -> Array:
     """(outputs,) |computed − exact| of a head of layer 1."""
-    queries = [abs(a.w) * max(abs(low[a.variable]), abs(high[a.variable])) + abs(a.c) for a in head.axes]
-    if not product_fits(head, [float(q) for q in queries], "float64"):
+    if not head_fits(head, low, high):
         raise Undecided("towers: a head may overflow")
     seen = View(low, high, np.zeros((1, len(low))), np.zeros(1), (head,))
     return product_bounds(seen, head, "float64", envelope=False)[0]
 
 
 def _group_error(
-    features: Features, side: str, weights: TowerWeights, g: int, axes: tuple[LineAxis, ...]
+    half: Half, group: tuple[int, ...], delta: float, V: Array, axes: tuple[LineAxis, ...]
 ) -> tuple[Array, Array]:
     """(tuples,) ζ and bounds of sup |p − atanh z| in real arithmetic."""
-    assert weights.scales is not None
-    low, high = features.left_box if side == "left" else features.right_box
-    blocks = [features.blocks[b] for b in weights.groups[g]]
-    tables = [b.left if side == "left" else b.right for b in blocks]
-    tuples = distinct(features, weights.groups[g])[0]
-    delta, V = float(weights.scales[g]), weights.values[g]
+    low, high = half.box
+    tables, tuples = [half.tables[b] for b in group], half.distinct(group)[0]
     sups = [sup_of_columns(P) for P in tables]
     ones = [np.abs(P.reshape(-1, P.shape[-1])).sum(axis=0) * (1 + (P.size + 4) * _U) for P in tables]
     zeta = np.full(len(tuples), delta)
@@ -141,26 +136,26 @@ def _group_error(
     if not (zeta <= _ZETA).all():
         raise Undecided("towers: a factor is too large for its scale")
     top = np.abs(V.reshape(-1, len(tuples))).max(axis=0)
-    homes = [(k, j) for k, P in enumerate(tables) for j in range(P.ndim - 1)]  # block and axis of every variable
-    counts, fine, tail = _degrees(axes, homes, tables, sups, tuples, delta, low, high, top)
-    keep = math.prod(math.cos((n - 1) * math.pi / (2 * f)) * (1 - 1e-12) for n, f in zip(counts, fine, strict=True))
+    rests = [np.full(len(tuples), delta * (1 + 1e-12)) for _ in tables]  # what multiplies the columns of every block
+    for k, i in itertools.permutations(range(len(tables)), 2):
+        rests[k] = times(rests[k], sups[i][tuples[:, i]])
+    homes = [(P, j, tuples[:, k], rests[k]) for k, P in enumerate(tables) for j in range(P.ndim - 1)]
+    counts, fine, tail = _degrees(axes, homes, half.box, top)
+    keep = kept([n - 1 for n in counts], fine)
 
     weight, radii = [], 0.0
     for axis, f in zip(axes, fine, strict=True):
         nodes = chebyshev_nodes(f, float(low[axis.variable]), float(high[axis.variable]))
-        table, radius = _floats(weight_table(axis, nodes), f, axis.size)
+        table, rads = floats(weight_table(axis, nodes))
+        if not np.isfinite(rads).all():
+            raise Undecided("towers: the weights of a head could not be enclosed")
         weight.append(table)
-        radii += radius
+        radii += float(rads.sum(axis=1).max()) * (1 + 1e-9)
     lost_p = top * (1.01 * (radii + _U * sum(a.size + 4 for a in axes)) * (1 + radii))
-    values, place = [], 0
+    values, left = [], iter(fine)
     lost_z, whole = np.zeros(len(tuples)), np.full(len(tuples), delta)
     for k, P in enumerate(tables):
-        value = P
-        for j in range(P.ndim - 1):
-            rows = cosine_rows(fine[place + j], P.shape[j])
-            value = np.moveaxis(np.tensordot(rows, value, axes=(1, j)), 0, j)
-        place += P.ndim - 1
-        values.append(value)
+        values.append(on_grid(P, [next(left) for _ in P.shape[1:]]))
         own = 1.01 * _U * sum(n + 4 for n in P.shape[:-1]) * ones[k][tuples[:, k]]
         s = sups[k][tuples[:, k]]
         lost_z = lost_z * (s + own) + times(whole, own)
@@ -204,17 +199,6 @@ def _atanh(z: Array, most: float) -> Array:
     return np.asarray(out * z)
 
 
-def _floats(table: object, rows: int, columns: int) -> tuple[Array, float]:
-    """(the weights as floats, the largest sum of what a row is off by)."""
-    entries = np.empty(rows * columns, dtype=object)
-    entries[:] = table.entries()  # type: ignore[attr-defined]
-    mids = np.array([float(v.mid()) for v in entries])
-    rads = np.array([upper(abs(v - arb(float(m)))) for v, m in zip(entries, mids, strict=True)])
-    if not np.isfinite(rads).all():
-        raise Undecided("towers: the weights of a head could not be enclosed")
-    return mids.reshape(rows, columns), float(rads.reshape(rows, columns).sum(axis=1).max()) * (1 + 1e-9)
-
-
 def head_ellipse(axis: LineAxis, low: float, high: float, goal: float) -> tuple[int, float, arb]:
     """(n, ρ, F): the fewest nodes with 4 F ρ^{1−n}/(ρ − 1) ≤ goal for the weights of an axis; raises Undecided."""
     half = math.nextafter((high - low) / 2, math.inf)
@@ -232,25 +216,14 @@ def head_ellipse(axis: LineAxis, low: float, high: float, goal: float) -> tuple[
 
 
 def _degrees(
-    axes: tuple[LineAxis, ...],
-    homes: list[tuple[int, int]],
-    tables: list[Array],
-    sups: list[Array],
-    tuples: Index,
-    delta: float,
-    low: Array,
-    high: Array,
-    top: Array,
+    axes: tuple[LineAxis, ...], homes: list[tuple[Array, int, Index, Array]], box: Ends, top: Array
 ) -> tuple[list[int], list[int], Array]:
     """(n_v, K n_v, (tuples,) t_p + t_g): the smallest tails for which the fine grid can be walked."""
     for goal in _GOALS:
         counts, parts = [], []
-        for axis, (k, j) in zip(axes, homes, strict=True):
-            lo, hi = float(low[axis.variable]), float(high[axis.variable])
-            rest = np.full(len(tuples), delta * (1 + 1e-12))
-            for i, s in enumerate(sups):
-                rest = rest if i == k else times(rest, s[tuples[:, i]])
-            n, rho, M = _target_ellipse(tables[k], j, tuples[:, k], rest, goal)
+        for axis, home in zip(axes, homes, strict=True):
+            lo, hi = float(box[0][axis.variable]), float(box[1][axis.variable])
+            n, rho, M = _target_ellipse(*home, goal)
             if axis.size > 1:
                 own, wide, factor = head_ellipse(axis, lo, hi, goal)
                 n = max(n, own)
@@ -260,13 +233,13 @@ def _degrees(
             counts.append(n)
             tail = upper(4 * arb(rho) ** (1 - n) / (arb(rho) - 1))
             parts.append(tail * M * (1 + 1e-12) + head * top * (1 + 1e-12))
-        total, lebesgue = np.zeros(len(tuples)), 1.0
+        total, lebesgue = np.zeros(len(top)), 1.0
         for n, part in zip(counts, parts, strict=True):
             total = total + lebesgue * part
             lebesgue *= (0.63662 * upper_at("log", n) + 1) * (1 + 1e-12)  # 2/π < 0.63662
         for over in _OVER:
             fine = [over * n for n in counts]
-            if math.prod(fine) * (len(tuples) if len(axes) > 2 else 1) <= _GRID:
+            if math.prod(fine) * (len(top) if len(axes) > 2 else 1) <= _GRID:
                 return counts, fine, np.asarray(total * (1 + 1e-12))
     raise Undecided("towers: the grid of a group is out of reach")
 

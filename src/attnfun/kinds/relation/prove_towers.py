@@ -37,13 +37,13 @@ from flint import arb
 
 from attnfun.certify.exact import weight_table
 from attnfun.certify.nodes import chebyshev_nodes
-from attnfun.certify.rounding import LARGEST, gamma, line_bounds, product_bounds, product_fits
+from attnfun.certify.rounding import LARGEST, gamma, line_bounds, product_bounds
 from attnfun.certify.view import Array, LineAxis, Undecided, view
-from attnfun.kinds.relation.features import Features, Index
-from attnfun.kinds.relation.prove_coefficients import ball_matrix, sup_of_columns, times
-from attnfun.kinds.relation.prove_relu_products import column_error, squares_errors
-from attnfun.kinds.relation.prove_tower_products import head_ellipse, product_tower_errors
-from attnfun.kinds.relation.towers import TowerWeights, tower_network
+from attnfun.kinds.relation.features import Features, Half
+from attnfun.kinds.relation.prove_coefficients import ball_matrix, floats, padded, summed_tails, sup_of_columns, times
+from attnfun.kinds.relation.prove_relu_products import Names, column_error, squares_errors
+from attnfun.kinds.relation.prove_tower_products import head_ellipse, head_fits, product_tower_errors
+from attnfun.kinds.relation.towers import Affine, TowerWeights, tower_network
 from attnfun.language import precision
 from attnfun.language.enclosures import upper
 from attnfun.network import Network
@@ -52,29 +52,27 @@ from attnfun.network.head import frozen
 _U = 2.0**-53
 
 
-def tower_errors(
-    features: Features, side: str, weights: TowerWeights, names: tuple[str, ...]
-) -> tuple[Array, Array, int]:
+def tower_errors(features: Features, side: str, weights: TowerWeights, names: Names) -> tuple[Array, Array, int]:
     """(rank,) bounds of |tower computed − φ|, (rank,) bounds of sup |φ|, and keys; raises Undecided."""
     if weights.squares is not None:
         return squares_errors(features, side, weights, names)
     if weights.groups:
-        return product_tower_errors(features, side, weights)
-    network = tower_network(features, side, weights, names)
-    selection = features.selection
+        return product_tower_errors(features.half(side), weights)
+    network, half = tower_network(features, side, weights, names), features.half(side)
+    selection = half.selection
     with precision(128):
-        deltas = [_block_delta(features, side, weights, b) for b in range(len(features.blocks))]
-    sups = [sup_of_columns(b.left if side == "left" else b.right) for b in features.blocks]
-    off, size = np.zeros(features.rank), np.ones(features.rank)
+        deltas = [_block_delta(half, weights, b) for b in range(len(half.tables))]
+    sups = [sup_of_columns(P) for P in half.tables]
+    off, size = np.zeros(half.rank), np.ones(half.rank)
     for b, (delta, sup) in enumerate(zip(deltas, sups, strict=True)):
         d, s = delta[selection[:, b]], sup[selection[:, b]]
         off = off * (s + d) + times(size, d)
         size = times(size, s)
     off, size = off * (1 + 1e-12), size * (1 + 1e-12)
     if not weights.mlp:
-        off = off + _value_rounding(features, weights) + _attention_rounding(network, features.rank)
+        off = off + _value_rounding(half, weights) + _attention_rounding(network, half.rank)
         if weights.affine is not None:
-            off = off + _ramp_errors(features, side, weights)
+            off = off + _ramp_errors(half, weights, weights.affine)
     if not (np.isfinite(off).all() and np.isfinite(size).all()):
         raise Undecided("towers: the error of a tower is not bounded")
     return off, size, network.cost.keys
@@ -89,69 +87,61 @@ def score_error(left: tuple[Array, Array], right: tuple[Array, Array]) -> tuple[
     return carried, inner
 
 
+def score_loss(left: tuple[Array, Array], right: tuple[Array, Array]) -> float:
+    """Both together; raises Undecided where that is no bound."""
+    loss = sum(score_error(left, right)) * (1 + 8 * _U)
+    if not math.isfinite(loss):
+        raise Undecided("the rounding of the towers is not bounded")
+    return loss
+
+
 # ---------------------------------------------------------------- attention
 
 
-def _block_delta(features: Features, side: str, weights: TowerWeights, b: int) -> Array:
+def _block_delta(half: Half, weights: TowerWeights, b: int) -> Array:
     """(columns,) δ_bc; infinite for columns that the selection does not use."""
-    block = features.blocks[b]
-    P = block.left if side == "left" else block.right
-    places = block.left_vars if side == "left" else block.right_vars
-    low, high = features.left_box if side == "left" else features.right_box
-    used = np.unique(features.selection[:, b])
-    out = np.full(block.columns, math.inf)
+    P, (low, high) = half.tables[b], half.box
+    used = np.unique(half.selection[:, b])
+    out = np.full(P.shape[-1], math.inf)
     if weights.mlp:
-        out[used] = _relu_deltas(weights, P, used, float(low[0]), float(high[0]))
-        return out
-    out[used] = _head_gap(weights, places, (low, high), weights.values[b][..., used], P[..., used])
+        assert weights.lines is not None
+        keys, V, ends = weights.keys[0], weights.values[0], (float(low[0]), float(high[0]))
+        out[used] = [column_error(keys, V[:, c], P[:, c], *ends, *map(float, weights.lines[:, c])) for c in used]
+    else:
+        out[used] = _head_gap(weights, half.places[b], half.box, weights.values[b][..., used], P[..., used])
     return out
 
 
 def _head_gap(weights: TowerWeights, places: tuple[int, ...], box: tuple[Array, Array], V: Array, P: Array) -> Array:
     """(m,) sup |Σ_j weights_j V_j − P| for values (keys…, m) and Chebyshev coefficients (N…, m) of these variables."""
     m = V.shape[-1]
-    tables, rads, tails = [], [], []
-    for v in places:
-        keys = weights.keys[v]
-        axis = LineAxis(0, keys.w, keys.c, keys.slopes, keys.biases)
-        H, rad, tail = _weight_coefficients(axis, float(box[0][v]), float(box[1][v]))
-        tables.append(H)
-        rads.append(rad)
-        tails.append(tail)
+    found = [_weight_coefficients(weights.keys[v].line(), float(box[0][v]), float(box[1][v])) for v in places]
     top = np.abs(V.reshape(-1, m)).max(axis=0)
-    total, lebesgue = arb(0), arb(1)
-    for tail, H in zip(tails, tables, strict=True):
-        total += lebesgue * tail
-        lebesgue *= 2 / arb.pi() * arb(len(H)).log() + 1
-    shape = tuple(max(n, len(H)) for n, H in zip(P.shape, tables, strict=False))
-    value, weight = V, np.abs(V)
-    spread = np.abs(V)
-    relative = 8 * _U
-    for j, (H, rad) in enumerate(zip(tables, rads, strict=True)):
+    total = summed_tails([(len(H), tail) for H, _, tail in found])
+    shape = tuple(max(n, len(H)) for n, H in zip(P.shape, (table[0] for table in found), strict=False))
+    value, weight, spread, relative = V, np.abs(V), np.abs(V), 8 * _U
+    for j, (H, rad, _) in enumerate(found):
         value = np.moveaxis(np.tensordot(H, value, axes=(1, j)), 0, j)
         size = np.abs(H).sum(axis=0) * (1 + 1e-9)  # Σ_i |H_ij|: a key's own coefficients
-        both = size + rad
         at = [-1 if i == j else 1 for i in range(V.ndim)]
         weight = weight * size.reshape(at)
-        spread = spread * both.reshape(at)
+        spread = spread * (size + rad).reshape(at)
         relative += (H.shape[1] + 2) * _U
     flat = (weight.reshape(-1, m).sum(axis=0), spread.reshape(-1, m).sum(axis=0))
     relative = 1.01 * relative + (V.size // m + 8) * 2 * _U
     enclosed = np.maximum(flat[1] - flat[0], 0.0) + relative * flat[1]
-    pad = [(0, n - m) for n, m in zip(shape, value.shape, strict=False)] + [(0, 0)]
-    mine = np.pad(value, pad)
-    pad = [(0, n - m) for n, m in zip(shape, P.shape, strict=False)] + [(0, 0)]
-    gap = np.abs(mine - np.pad(P, pad)).reshape(-1, m).sum(axis=0) * (1 + (mine.size + 8) * _U)
+    mine = padded(value, (*shape, m))
+    gap = np.abs(mine - padded(P, (*shape, m))).reshape(-1, m).sum(axis=0) * (1 + (mine.size + 8) * _U)
     return np.asarray((gap + enclosed + top * upper(total)) * (1 + 1e-9) + 1e-290)
 
 
-def _value_rounding(features: Features, weights: TowerWeights) -> Array:
+def _value_rounding(half: Half, weights: TowerWeights) -> Array:
     """(rank,) what the products and differences that make the head's values lose: its weights are an average."""
-    size, vanished = np.ones(features.rank), np.zeros(features.rank)
+    size, vanished = np.ones(half.rank), np.zeros(half.rank)
     for b, V in enumerate(weights.values):
-        top = np.abs(V.reshape(-1, V.shape[-1])).max(axis=0)[features.selection[:, b]]
+        top = np.abs(V.reshape(-1, V.shape[-1])).max(axis=0)[half.selection[:, b]]
         size, vanished = times(size, top), times(vanished, top)  # what underflows is enlarged by later factors
-    steps = len(features.blocks) + 1
+    steps = len(half.tables) + 1
     if weights.affine is not None:
         lines = np.abs(weights.affine.lines)
         size = size + lines[:, -1] + lines[:, :-1] @ np.array([np.abs(r).max() for r in weights.affine.ramps])
@@ -159,17 +149,16 @@ def _value_rounding(features: Features, weights: TowerWeights) -> Array:
     return np.asarray(steps * _U * size * (1 + 1e-9) + vanished + steps * 2.0**-1074)
 
 
-def _ramp_errors(features: Features, side: str, weights: TowerWeights) -> Array:
+def _ramp_errors(half: Half, weights: TowerWeights, affine: Affine) -> Array:
     """(rank,) Σ_k |slope_ik| λ_k, λ_k ≥ sup |Σ_j weights_j R_k[j] − x_k|."""
-    assert weights.affine is not None
-    low, high = features.left_box if side == "left" else features.right_box
-    total = np.zeros(features.rank)
+    low, high = half.box
+    total = np.zeros(half.rank)
     with precision(128):
-        for v, ramp in enumerate(weights.affine.ramps):
+        for v, ramp in enumerate(affine.ramps):
             line = np.array([low[v] / 2 + high[v] / 2, high[v] / 2 - low[v] / 2])
             gap = float(_head_gap(weights, (v,), (low, high), ramp[:, None], line[:, None])[0])
             gap += 4 * _U * (abs(low[v]) + abs(high[v])) + 2.0**-1070
-            total = total + np.abs(weights.affine.lines[:, v]) * gap
+            total = total + np.abs(affine.lines[:, v]) * gap
     return np.asarray(total * (1 + 1e-9))
 
 
@@ -186,21 +175,16 @@ def _weights_of(w: float, c: float, slopes: bytes, biases: bytes, low: float, hi
     axis = LineAxis(0, w, c, np.frombuffer(slopes), np.frombuffer(biases))
     n, rho, factor = head_ellipse(axis, low, high, 1e-17)
     table = ball_matrix(n) * weight_table(axis, chebyshev_nodes(n, low, high))
-    entries = np.empty(n * axis.size, dtype=object)
-    entries[:] = table.entries()
-    mids = np.array([float(v.mid()) for v in entries])
-    rads = np.array([upper(abs(v - arb(float(m)))) for v, m in zip(entries, mids, strict=True)])
+    mids, rads = floats(table)
     tail = 4 * factor * arb(rho) ** (1 - n) / (arb(rho) - 1)
-    return frozen(mids.reshape(n, -1)), frozen(rads.reshape(n, -1).sum(axis=0) * (1 + 1e-9)), tail
+    return frozen(mids), frozen(rads.sum(axis=0) * (1 + 1e-9)), tail
 
 
 def _attention_rounding(network: Network, rank: int) -> Array:
     """(rank,) |computed − exact| of the head and of the identity that reads it out."""
     seen = view(network, network.low, network.high)
     (head,) = seen.heads
-    reach = [max(abs(float(seen.low[a.variable])), abs(float(seen.high[a.variable]))) for a in head.axes]
-    queries = [abs(a.w) * far + abs(a.c) for a, far in zip(head.axes, reach, strict=True)]
-    if not product_fits(head, queries, "float64"):
+    if not head_fits(head, seen.low, seen.high):
         raise Undecided("towers: a head may overflow")
     if len(head.axes) == 1:
         axis = head.axes[0]
@@ -218,18 +202,3 @@ def _attention_rounding(network: Network, rank: int) -> Array:
     if not (carried < LARGEST["float64"]).all():
         raise Undecided("towers: a read-out may overflow")
     return np.asarray(errors + gamma(seen.dim + 5, _U) * carried + (rank + 4 * seen.dim + 8) * 2.0**-1074)
-
-
-# ---------------------------------------------------------------- ReLU units
-
-
-def _relu_deltas(weights: TowerWeights, P: Array, used: Index, low: float, high: float) -> Array:
-    """(used,) sup |broken line − polynomial|, and the rounding of the line computed in float64."""
-    assert weights.lines is not None
-    lines, values = weights.lines, weights.values[0]
-    return np.array(
-        [
-            column_error(weights.keys[0], values[:, c], P[:, c], low, high, float(lines[0, c]), float(lines[1, c]))
-            for c in used
-        ]
-    )

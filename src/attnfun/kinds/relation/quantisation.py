@@ -11,33 +11,14 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
+from attnfun.kinds.relation.prove_inner import gradient_bounds
 from attnfun.kinds.relation.target import Relation
-from attnfun.language import BallAlgebra, GradientAlgebra, precision, run
-from attnfun.language.enclosures import abs_uppers, balls
-
-_CELLS = {2: 24, 3: 8, 4: 5, 5: 3, 6: 3}
 
 
 def voronoi_cells(relation: Relation, eps: float) -> tuple[float, float]:
     """(left, right) cells that the quantisation takes for the sup norm eps; infinite where it is not worked out."""
     box = relation.joint
-    if box.dim not in _CELLS:
-        return math.inf, math.inf
-    n = _CELLS[box.dim]
-    edges = [np.linspace(a, b, n + 1) for a, b in zip(box.low, box.high, strict=True)]
-    lefts = np.meshgrid(*(e[:-1] for e in edges), indexing="ij")
-    rights = np.meshgrid(*(e[1:] for e in edges), indexing="ij")
-    with precision(64):
-        boxes = {name: balls(a.ravel(), b.ravel()) for name, a, b in zip(box.names, lefts, rights, strict=True)}
-        algebra = GradientAlgebra(BallAlgebra(sharp=True), box.dim)
-        partials = run(relation.graph, algebra, algebra.variables(list(box.names), boxes))[0].partials or ()
-        slopes = []
-        for partial in partials:
-            sizes = np.zeros(1) if partial is None else abs_uppers(np.asarray(partial, dtype=object).ravel())
-            slopes.append(float(np.max(np.where(np.isnan(sizes), np.inf, sizes))))
-    slopes += [0.0] * (box.dim - len(slopes))
+    slopes = gradient_bounds(relation.graph, box.names, box.low_array, box.high_array).tolist()
     counts = [
         max(1.0, math.ceil((b - a) * box.dim * slope / (2 * eps))) if math.isfinite(slope) else math.inf
         for a, b, slope in zip(box.low, box.high, slopes, strict=True)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -55,10 +56,8 @@ def _tails(relation: Relation) -> Array:
     else:
         parts = []
         for factor, size in zip(factors, sizes, strict=True):
-            grids = []
-            for box, places in ((core.left, factor.left), (core.right, factor.right)):
-                grids.append(_gauss(box, places, _PAIRS[size]))
-            (X, a), (Y, b) = grids
+            both = ((core.left, factor.left), (core.right, factor.right))
+            (X, a), (Y, b) = (gauss(box, places, _PAIRS[size]) for box, places in both)
             left = tuple(core.left.names[k] for k in factor.left)
             right = tuple(core.right.names[k] for k in factor.right)
             parts.append(_singular(factor.graph, left, right, X, Y, a, b))
@@ -76,7 +75,7 @@ def _tails(relation: Relation) -> Array:
     return np.asarray(np.sqrt(np.cumsum((values**2)[::-1])[::-1]) * (1 - (len(values) + 8) * _U))
 
 
-def _gauss(box: Box, places: tuple[int, ...], count: int) -> tuple[Array, Array]:
+def gauss(box: Box, places: tuple[int, ...], count: int) -> tuple[Array, Array]:
     """(n, places) product points and (n,) square roots of their weights; exact doubles whatever they approximate."""
     nodes, weights = np.polynomial.legendre.leggauss(count)
     points, roots = np.zeros((1, 0)), np.ones(1)
@@ -87,12 +86,17 @@ def _gauss(box: Box, places: tuple[int, ...], count: int) -> tuple[Array, Array]
     return points, roots
 
 
+def section_balls(graph: Graph, left: tuple[str, ...], right: tuple[str, ...], X: Array, Y: Array) -> Any:
+    """(m, n) balls: the relation at all pairs of points."""
+    env = {name: point_balls(X[:, k : k + 1]) for k, name in enumerate(left)}
+    env |= {name: point_balls(Y[:, k : k + 1]).T for k, name in enumerate(right)}
+    return np.broadcast_to(np.asarray(run(graph, BallAlgebra(), env)[0], dtype=object), (len(X), len(Y)))
+
+
 def section(graph: Graph, left: tuple[str, ...], right: tuple[str, ...], X: Array, Y: Array) -> tuple[Array, Array]:
     """(mid, rad), each (m, n): the relation at all pairs of points, enclosed."""
     with precision(96):
-        env = {name: point_balls(X[:, k : k + 1]) for k, name in enumerate(left)}
-        env |= {name: point_balls(Y[:, k : k + 1]).T for k, name in enumerate(right)}
-        value = np.broadcast_to(np.asarray(run(graph, BallAlgebra(), env)[0], dtype=object), (len(X), len(Y)))
+        value = section_balls(graph, left, right, X, Y)
         mid = np.array([float(v.mid()) for v in value.ravel()]).reshape(value.shape)
         rad = np.array([upper(v.rad()) for v in value.ravel()]).reshape(value.shape)
     return mid, rad + np.abs(mid) * 2 * _U + 1e-300

@@ -19,9 +19,11 @@ from typing import ClassVar
 import numpy as np
 
 from attnfun.errors import InvalidRequest
-from attnfun.kinds.relation.form import Ends, Form, require_signs
-from attnfun.language import ArrayAlgebra, Graph, run
-from attnfun.network.head import AnyArray, Array, frozen
+from attnfun.kinds.relation.features import Ends, freeze
+from attnfun.kinds.relation.form import Form, require_signs
+from attnfun.kinds.relation.target import values_of
+from attnfun.language import Graph
+from attnfun.network.head import AnyArray, Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +34,8 @@ class Cut:
     core: Array
 
     def __post_init__(self) -> None:
+        freeze(self, "pivots", "core")
         for name in ("pivots", "core"):
-            object.__setattr__(self, name, frozen(getattr(self, name)))
             if not np.isfinite(getattr(self, name)).all():
                 raise InvalidRequest(f"the {name} of a cross approximation are not finite")
 
@@ -69,6 +71,10 @@ class Slices(Form):
         return Cut(self.left.pivots, self.left.core * self.signs)
 
     @property
+    def ends(self) -> tuple[Ends, Ends]:
+        return self.left_box, self.right_box
+
+    @property
     def rank(self) -> int:
         return int(self.left.core.shape[-1])
 
@@ -78,7 +84,5 @@ class Slices(Form):
         cut = self.left if name == "left" else self.right
         env: dict[str, AnyArray] = {v: points[:, k : k + 1] for k, v in enumerate(mine)}
         env |= {v: cut.pivots[:, k][None, :] for k, v in enumerate(theirs)}
-        with np.errstate(all="ignore"):
-            values = run(self.graph, ArrayAlgebra(), env)[0]
-        table = np.broadcast_to(np.asarray(values, dtype=np.float64), (len(points), len(cut.pivots)))
+        table = values_of(self.graph, env, len(points), len(cut.pivots))[0]
         return np.asarray((table @ cut.core).astype(dtype))

@@ -6,9 +6,9 @@ left and right variables correspond in order, their boxes are equal, and one tow
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -16,17 +16,64 @@ from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.language import ArrayAlgebra, Builder, Graph, parse, run
 from attnfun.language.domain import Array, Box
 from attnfun.language.function import Function
+from attnfun.language.graph import Node
 from attnfun.language.target import Target
 
 
 @dataclass(frozen=True)
-class Relation(Target):
+class Sides(Target):
+    """An expression, `graph` (one output), in the variables of several sides, each on its own box."""
+
+    answer: ClassVar[str]
+    """What the column of its values is called."""
+
+    graph: Graph
+
+    @property
+    def boxes(self) -> tuple[Box, ...]:
+        raise NotImplementedError
+
+    if TYPE_CHECKING:  # a field or a property of the classes
+
+        @property
+        def box(self) -> Box:
+            """Of all variables, side by side."""
+            ...
+
+    @property
+    def text(self) -> str:
+        return self.graph.text(self.graph.outputs[0])
+
+    def columns(self, weights: Any) -> tuple[list[str], list[str]]:
+        return list(self.box.names), [self.answer]
+
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[Any, ...]:
+        return probe_tuples(self.boxes, count, rng)
+
+    def exact(self, *points: Array) -> Array:
+        return self.values(*points)
+
+    def fits(self, weights: Any) -> str:
+        return str(weights.unfit(self))
+
+    def values(self, *points: Array) -> Array:
+        """(n, variables) of every side → (n,) the formula as NumPy computes it, row by row; never evidence."""
+        env = dict(zip(self.box.names, (column for one in points for column in one.T), strict=True))
+        return values_of(self.graph, env, len(points[0]))[0]
+
+    def at(self, Z: Array) -> Array:
+        """The same for points (n, variables of all sides)."""
+        return values_of(self.graph, dict(zip(self.box.names, Z.T, strict=True)), len(Z))[0]
+
+
+@dataclass(frozen=True)
+class Relation(Sides):
     """`graph` (one output) in the variables of `left` and `right`; `symmetric`: one tower for both sides."""
 
     kind: ClassVar[str] = "relation"
     draws_what: ClassVar[str] = "pairs"
+    answer: ClassVar[str] = "score"
 
-    graph: Graph
     left: Box
     right: Box
     symmetric: bool = False
@@ -34,14 +81,11 @@ class Relation(Target):
     def __post_init__(self) -> None:
         if len(self.graph.outputs) != 1:
             raise InvalidRequest("a relation has one value: give one expression")
-        both = set(self.left.names) & set(self.right.names)
-        if both:
-            raise InvalidRequest(f"{', '.join(sorted(both))} is named on both sides; name left and right apart")
+        _named_apart(self.left, self.right)
         if self.symmetric:
             if self.left.dim != self.right.dim:
-                raise InvalidRequest(
-                    f"symmetric: {self.left.dim} left and {self.right.dim} right variables; they must correspond"
-                )
+                sides = f"{self.left.dim} left and {self.right.dim} right variables"
+                raise InvalidRequest(f"symmetric: {sides}; they must correspond")
             if (self.left.low, self.left.high) != (self.right.low, self.right.high):
                 raise InvalidRequest("symmetric: corresponding left and right variables need equal intervals")
 
@@ -49,10 +93,7 @@ class Relation(Target):
     def read(cls, target: Any, left: Any, right: Any, symmetric: bool = False) -> Relation:
         """A Relation from an expression, a Graph or a NumPy function of all variables, left ones first."""
         first, second = Box.parse(left), Box.parse(right)
-        both = set(first.names) & set(second.names)
-        if both:
-            raise InvalidRequest(f"{', '.join(sorted(both))} is named on both sides; name left and right apart")
-        joint = joined(first, second)
+        joint = _named_apart(first, second)
         if isinstance(target, str):
             graph = parse(target, joint.names)
         else:
@@ -71,10 +112,6 @@ class Relation(Target):
         return joined(self.left, self.right)
 
     @property
-    def text(self) -> str:
-        return self.graph.text(self.graph.outputs[0])
-
-    @property
     def box(self) -> Box:
         return self.joint
 
@@ -89,18 +126,14 @@ class Relation(Target):
             raise InvalidRequest("the sides have unequal numbers of points")
         return (weights.reading(self, 0)(left), weights.reading(self, 1)(right), pairs), None
 
-    def columns(self, weights: Any) -> tuple[list[str], list[str]]:
-        return [*self.left.names, *self.right.names], ["score"]
-
     def of_columns(self, rows: Array) -> tuple[Array, Array, bool]:
         return rows[:, : self.left.dim], rows[:, self.left.dim :], True
 
-    def draw(self, rng: np.random.Generator, count: int) -> tuple[Array, Array, bool]:
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[Any, ...]:
         """Points of both sides, to be taken as pairs."""
-        left, right = probe_tuples(self.boxes, count, rng)
-        return left, right, True
+        return *super().draw(rng, count), True
 
-    def exact(self, X: Array, Y: Array, pairs: bool = False) -> Array:
+    def exact(self, X: Array, Y: Array, pairs: bool = False) -> Array:  # type: ignore[override]
         return self.values(X, Y) if pairs else self.table(X, Y)
 
     def against(self, given: Any) -> Relation:
@@ -109,17 +142,6 @@ class Relation(Target):
             raise InvalidRequest(f"the file is about {self.text[:150]}, not about {other.text[:150]}")
         return self
 
-    def fits(self, weights: Any) -> str:
-        return str(weights.unfit(self))
-
-    def values(self, X: Array, Y: Array) -> Array:
-        """(n, left), (n, right) → (n,) the formula as NumPy computes it, pair by pair; never evidence."""
-        env = {name: X[:, k] for k, name in enumerate(self.left.names)}
-        env |= {name: Y[:, k] for k, name in enumerate(self.right.names)}
-        with np.errstate(all="ignore"):
-            value = run(self.graph, ArrayAlgebra(), env)[0]
-        return np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), (len(X),)))
-
     def table(self, X: Array, Y: Array) -> Array:
         """(m, left), (n, right) → (m, n), every pair."""
         pairs = self.values(np.repeat(X, len(Y), axis=0), np.tile(Y, (len(X), 1)))
@@ -127,10 +149,8 @@ class Relation(Target):
 
     def mirrored(self) -> Graph:
         """The graph with left and right variables exchanged (symmetric relations only)."""
-        return renamed(
-            self.graph,
-            dict(zip(self.left.names + self.right.names, self.right.names + self.left.names, strict=True)),
-        )
+        left, right = self.left.names, self.right.names
+        return renamed(self.graph, dict(zip(left + right, right + left, strict=True)))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -190,12 +210,52 @@ def joined(left: Box, right: Box) -> Box:
     return Joint(left.names + right.names, left.low + right.low, left.high + right.high)
 
 
+def _named_apart(left: Box, right: Box) -> Box:
+    """`joined`, or an InvalidRequest that says which variables are on both sides."""
+    both = set(left.names) & set(right.names)
+    if both:
+        raise InvalidRequest(f"{', '.join(sorted(both))} is named on both sides; name left and right apart")
+    return joined(left, right)
+
+
+def values_of(graph: Graph, env: Mapping[str, Array], *shape: int) -> list[Array]:
+    """The outputs, each of this shape, as NumPy computes them; never evidence."""
+    with np.errstate(all="ignore"):
+        out = run(graph, ArrayAlgebra(), env)
+    return [np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), shape)) for value in out]
+
+
+def rebuilt(builder: Builder, nodes: Sequence[Node], changed: Callable[[int, list[int]], int | None]) -> list[int]:
+    """`Builder.copy` in which `changed(i, places so far)`, where it is not None, stands for node i."""
+    at: list[int] = []
+    for i, node in enumerate(nodes):
+        new = changed(i, at)
+        at.append(builder.apply(node.op, *(at[a] for a in node.args), value=node.value) if new is None else new)
+    return at
+
+
+def called(builder: Builder, nodes: Sequence[Node], names: Mapping[str, str]) -> list[int]:
+    """`Builder.copy` with variables renamed."""
+    return rebuilt(builder, nodes, lambda i, _at: builder.var(_name(nodes[i], names)) if nodes[i].op == "var" else None)
+
+
+def _name(node: Node, names: Mapping[str, str]) -> str:
+    return names.get(str(node.value), str(node.value))
+
+
 def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
     """The graph with its variables renamed, in canonical order."""
-    builder, at = Builder(), list[int]()
-    for node in graph.nodes:
-        if node.op == "var":
-            at.append(builder.var(names.get(str(node.value), str(node.value))))
-        else:
-            at.append(builder.apply(node.op, *(at[a] for a in node.args), value=node.value))
+    builder = Builder()
+    at = called(builder, graph.nodes, names)
     return builder.graph([at[o] for o in graph.outputs])
+
+
+def sides_of(relation: Relation, nodes: Sequence[Node]) -> list[str]:
+    """For every node "l", "r", "lr" or "": the sides whose variables it holds."""
+    left, out = set(relation.left.names), list[str]()
+    for node in nodes:
+        if node.op == "var":
+            out.append("l" if node.value in left else "r")
+        else:
+            out.append("".join(s for s in "lr" if any(s in out[a] for a in node.args)))
+    return out

@@ -27,12 +27,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import flint
+import numpy as np
 
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.kinds.relation.target import Relation, renamed
+from attnfun.kinds.relation.target import Relation, called, renamed, sides_of
 from attnfun.language import Builder, Graph
 from attnfun.language.graph import MAX_OUTPUTS, Node
 
@@ -117,7 +118,7 @@ class _Expander:
         self.builder = Builder()
         self.at = self.builder.copy(relation.graph.nodes)
         self.steps = 0
-        self.sides = self._sides(relation)
+        self.sides = sides_of(relation, relation.graph.nodes)
 
     def expansion(self) -> Expansion:
         nodes = self.relation.graph.nodes
@@ -133,16 +134,6 @@ class _Expander:
             args = [terms[a] for a in node.args]
             terms.append((self._opened(node, args) if self._opens(i, node) else self._atom(i)) if needed[i] else {})
         return self._fewest(terms[out])
-
-    def _sides(self, relation: Relation) -> list[str]:
-        """For every node the sides whose variables it holds."""
-        left, out = set(relation.left.names), list[str]()
-        for node in relation.graph.nodes:
-            if node.op == "var":
-                out.append("l" if node.value in left else "r")
-            else:
-                out.append("".join(s for s in "lr" if any(s in out[a] for a in node.args)))
-        return out
 
     def _opens(self, i: int, node: Node) -> bool:
         """Is this node taken apart, or an atom?"""
@@ -251,22 +242,16 @@ class _Expander:
             raise _No("zero")
         if self.relation.symmetric:
             return self._symmetric(terms)
-        lefts: dict[Monomial, int] = {}
-        rights: dict[Monomial, int] = {}
-        entries: list[tuple[int, int, Fraction]] = []
+        m, n = (list(dict.fromkeys(key[side] for key in terms)) for side in (0, 1))
+        place, other = ({monomial: i for i, monomial in enumerate(basis)} for basis in (m, n))
+        rows: list[Row] = [{} for _ in m]
         for (left, right), c in terms.items():
-            entries.append((lefts.setdefault(left, len(lefts)), rights.setdefault(right, len(rights)), c))
-        rows: list[Row] = [{} for _ in lefts]
-        for j, k, c in entries:
-            rows[j][k] = c
-        m, n = list(lefts), list(rights)
-        pairs: list[tuple[dict[Monomial, Fraction], dict[Monomial, Fraction]]] = []
-        for part in _parts(rows):
-            for column, row in _factored(part, rows):
-                pairs.append(({m[j]: c for j, c in column.items()}, {n[k]: c for k, c in row.items()}))
+            rows[place[left]][other[right]] = c
+        pairs = [pair for part in _parts(rows) for pair in _factored(part, rows)]
         if len(pairs) > MAX_OUTPUTS:
             raise _TooMany(len(pairs))
-        a, b = [self._sum(one) for one, _ in pairs], [self._sum(other) for _, other in pairs]
+        a = [self._sum({m[j]: c for j, c in column.items()}) for column, _ in pairs]
+        b = [self._sum({n[k]: c for k, c in row.items()}) for _, row in pairs]
         return Expansion(self.builder.graph(a), self.builder.graph(b))
 
     def _symmetric(self, terms: Terms) -> Expansion:
@@ -303,20 +288,7 @@ class _Expander:
 
     def _mirrored(self, names: dict[str, str]) -> Callable[[int], int]:
         """The node of an atom with its variables renamed."""
-        known: dict[int, int] = {}
-
-        def at(atom: int) -> int:
-            if atom not in known:
-                places: list[int] = []
-                for node in self.builder.graph([atom]).nodes:
-                    if node.op == "var":
-                        places.append(self.builder.var(names.get(str(node.value), str(node.value))))
-                    else:
-                        places.append(self.builder.apply(node.op, *(places[a] for a in node.args), value=node.value))
-                known[atom] = places[-1]
-            return known[atom]
-
-        return at
+        return cache(lambda atom: called(self.builder, self.builder.graph([atom]).nodes, names)[-1])
 
 
 def _joined(one: Monomial, other: Monomial) -> Monomial:
@@ -351,28 +323,19 @@ def _scaled(one: Terms, n: int) -> Terms:
 
 def _parts(rows: list[Row]) -> list[tuple[list[int], list[int]]]:
     """(rows, columns) that have entries together, in the order of their first rows."""
-    of_column: dict[int, list[int]] = {}
-    for j, row in enumerate(rows):
-        for k in row:
-            of_column.setdefault(k, []).append(j)
-    seen: set[int] = set()
-    out = []
-    for start, first in enumerate(rows):
-        if start in seen or not first:
-            continue
-        seen.add(start)
-        mine, columns, waiting = [], dict[int, None](), [start]
-        while waiting:
-            j = waiting.pop()
-            mine.append(j)
-            for k in rows[j]:
-                if k not in columns:
-                    columns[k] = None
-                    fresh = [i for i in of_column[k] if i not in seen]
-                    seen.update(fresh)
-                    waiting.extend(fresh)
-        out.append((sorted(mine), sorted(columns)))
-    return out
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    entries = [(j, k + len(rows)) for j, row in enumerate(rows) for k in row]
+    size = 1 + max(place for _, place in entries)
+    ones, places = np.ones(len(entries)), tuple(np.array(entries).T)
+    label = connected_components(coo_array((ones, places), shape=(size, size)), directed=False)[1]
+    parts: dict[int, tuple[set[int], set[int]]] = {}
+    for j, k in entries:
+        mine, columns = parts.setdefault(int(label[j]), (set(), set()))
+        mine.add(j)
+        columns.add(k - len(rows))
+    return [(sorted(mine), sorted(columns)) for mine, columns in parts.values()]
 
 
 def _factored(part: tuple[list[int], list[int]], rows: list[Row]) -> list[tuple[Row, Row]]:

@@ -24,26 +24,39 @@ a product without error. p_gc is near atanh(δ_g Π_{b∈g} P_bc), δ_g = `scale
 factors of blocks without a variable on this side. Stored are the keys, the values of layer 1 and the scales.
 
 MLP, one variable: one block of ReLU units relu(k_j (w x + c) + b_j) with values (units, columns), and the affine parts
-(slope, offset) of the columns in the read-out. MLP, several variables, one a block: `relu_products`.
+(slope, offset) of the columns in the read-out.
+
+MLP, several variables, one a block: broken lines of one variable each, multiplied by squares (`Squares`).
+Layer 1: a block of units for every variable, with an output for every column of its factor. Layer k + 1 multiplies what
+is there for the first k factors with the next one, for every tuple of columns that a feature begins with:
+
+    a b ≈ g (s(q⁺) − s(q⁻)),    q^± = λ a ± μ b,    s(q) = Σ_j v_j relu(k_j q + b_j) ≈ q² on [−1, 1],    4 g λ μ ≈ 1,
+
+two copies of one *template* s, whose constant cancels. The last products are the features; blocks without a variable on
+this side are constants in the read-out. Stored: units of layer 1, templates, and (λ, μ, g, template) of every product.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from attnfun.certify.view import LineAxis
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.kinds.relation.features import Features, Index
-from attnfun.network.head import Array, Axis, Head, frozen
+from attnfun.kinds.relation.features import Features, Half, Index, freeze
+from attnfun.network.head import Array, Axis, Head
 from attnfun.network.network import Layer, Network
 from attnfun.network.relu import ReluBlock
 
 MOST_KEYS = 200_000
 MOST_VALUES = 40_000_000
 MOST_GROUPS = 10
+MOST_UNITS = 400_000
+MOST_ENTRIES = 60_000_000
 MOST_READOUT = 60_000_000  # the read-out is a matrix: features × coordinates of the stream
 
 
@@ -57,10 +70,13 @@ class Keys:
     biases: Array
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "slopes", frozen(self.slopes))
-        object.__setattr__(self, "biases", frozen(self.biases))
+        freeze(self, "slopes", "biases")
         if self.slopes.ndim != 1 or self.slopes.shape != self.biases.shape or not len(self.slopes):
             raise InvalidRequest("the keys of a tower have unequal slopes and biases")
+
+    def line(self, variable: int = 0) -> LineAxis:
+        """As proofs see it."""
+        return LineAxis(variable, self.w, self.c, self.slopes, self.biases)
 
     def axis(self, variable: int, width: int) -> Axis:
         query = np.zeros((1, width))
@@ -76,8 +92,7 @@ class Affine:
     ramps: tuple[Array, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "lines", frozen(self.lines))
-        object.__setattr__(self, "ramps", tuple(frozen(r) for r in self.ramps))
+        freeze(self, "lines", "ramps")
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,14 +105,12 @@ class Squares:
     steps: tuple[Array, ...]
 
     def __post_init__(self) -> None:
-        for name in ("templates", "steps"):
-            object.__setattr__(self, name, tuple(frozen(a) for a in getattr(self, name)))
+        freeze(self, "templates", "steps")
         if not all(a.ndim == 2 and len(a) == 3 and a.size for a in self.templates):
             raise InvalidRequest("a template of a tower is no broken line")
-        for a in self.steps:
-            known = a.ndim == 2 and len(a) == 4 and np.isin(a[3], np.arange(len(self.templates))).all()
-            if not known:
-                raise InvalidRequest("the products of a tower do not fit their templates")
+        kinds = np.arange(len(self.templates))
+        if not all(a.ndim == 2 and len(a) == 4 and np.isin(a[3], kinds).all() for a in self.steps):
+            raise InvalidRequest("the products of a tower do not fit their templates")
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,35 +134,26 @@ class TowerWeights:
     inner: Network | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "values", tuple(frozen(v) for v in self.values))
-        for name in ("lines", "scales"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, frozen(getattr(self, name)))
-        if self.scales is not None and (self.lines is not None or self.scales.shape != (len(self.groups),)):
+        freeze(self, "values", "lines", "scales")
+        fits = self.scales is None or (self.lines is None and self.scales.shape == (len(self.groups),))
+        if not fits or (self.scales is None) != (not self.groups):
             raise InvalidRequest("the groups of a tower do not fit their scales")
         if self.squares is not None and (self.lines is not None or self.groups or self.affine is not None):
             raise InvalidRequest("a tower that multiplies by squares has nothing else")
         if self.affine is not None and (self.lines is not None or self.groups):
             raise InvalidRequest("only towers of one head leave an affine part to the read-out")
-        if (self.scales is None) != (not self.groups):
-            raise InvalidRequest("the groups of a tower do not fit their scales")
 
     @property
     def mlp(self) -> bool:
         below = self.inner is not None and self.inner.is_mlp
         return self.lines is not None or self.squares is not None or below
 
+    def axes(self, places: Sequence[int]) -> tuple[Axis, ...]:
+        return tuple(self.keys[v].axis(v, len(self.keys)) for v in places)
 
-def places_of(features: Features, side: str, blocks: tuple[int, ...]) -> list[int]:
-    """The variables of these blocks on one side, in order."""
-    own = [features.blocks[b] for b in blocks]
-    return [v for block in own for v in (block.left_vars if side == "left" else block.right_vars)]
-
-
-def distinct(features: Features, blocks: tuple[int, ...]) -> tuple[Index, Index]:
-    """((n, blocks) the tuples of columns that features take from these blocks, (rank,) which of them each takes)."""
-    found, place = np.unique(features.selection[:, list(blocks)], axis=0, return_inverse=True)
-    return found, place.reshape(-1)
+    def shape(self, places: Sequence[int]) -> tuple[int, ...]:
+        """How many keys these variables have."""
+        return tuple(len(self.keys[v].slopes) for v in places)
 
 
 def corners(m: int) -> tuple[Array, Array]:
@@ -158,115 +162,124 @@ def corners(m: int) -> tuple[Array, Array]:
     return sigma, sigma.prod(axis=1)
 
 
-def product_scales(features: Features, side: str, weights: TowerWeights) -> Array:
+def product_scales(half: Half, weights: TowerWeights) -> Array:
     """(rank,) S_i as layer 2 has them: one division a group and one product a block without variables, in order."""
     assert weights.scales is not None
-    out = np.ones(features.rank)
+    out = np.ones(half.rank)
     for scale in weights.scales:
         out = out / scale
-    for b in range(len(features.blocks)):
-        if not places_of(features, side, (b,)):
-            block = features.blocks[b]
-            out = out * (block.left if side == "left" else block.right)[features.selection[:, b]]
-    return out
+    return math.prod(half.constants(), start=out)
 
 
-def require_room(features: Features, groups: tuple[tuple[int, ...], ...], d: int) -> None:
+def require_room(half: Half, groups: tuple[tuple[int, ...], ...]) -> None:
     """Infeasible unless a network of two layers with these groups can be written down."""
-    rank, m = features.rank, len(groups)
-    width = d + sum(len(distinct(features, group)[0]) for group in groups)
+    rank, m = half.rank, len(groups)
+    width = len(half.box[0]) + sum(len(half.distinct(group)[0]) for group in groups)
     if rank * (width * (m + 1) + rank) > MOST_READOUT or rank * 2**m > MOST_VALUES:
         raise Infeasible(f"a tower of {rank:,} products of {m} factors is out of reach", {"features_only": True})
 
 
-def group_heads(features: Features, side: str, weights: TowerWeights) -> tuple[Head, ...]:
+def group_heads(half: Half, weights: TowerWeights) -> tuple[Head, ...]:
     """Layer 1 of a tower of two layers: a head for every group; it writes g<group>_<tuple>."""
-    named = [b for group in weights.groups for b in group]
-    alive = [b for b in range(len(features.blocks)) if places_of(features, side, (b,))]
-    d = len(features.left_box[0] if side == "left" else features.right_box[0])
-    fits = sorted(named) == alive and len(weights.values) == len(weights.groups) and len(weights.keys) == d
+    named, d = sorted(b for group in weights.groups for b in group), len(half.box[0])
+    fits = named == list(half.alive) and len(weights.values) == len(weights.groups) and len(weights.keys) == d
     fits = fits and all(group and group == tuple(sorted(group)) for group in weights.groups)
     if not fits or not 2 <= len(weights.groups) <= MOST_GROUPS:
         raise InvalidRequest("the groups of a tower do not hold the blocks once each")
-    require_room(features, weights.groups, d)
+    require_room(half, weights.groups)
     heads = []
     for g, (group, own) in enumerate(zip(weights.groups, weights.values, strict=True)):
-        places, tuples = places_of(features, side, group), len(distinct(features, group)[0])
-        shape = tuple(len(weights.keys[v].slopes) for v in places)
+        places, tuples = half.variables(group), len(half.distinct(group)[0])
+        shape = weights.shape(places)
         if own.shape != (*shape, tuples):
             raise InvalidRequest("the values of a tower do not fit its keys")
         if math.prod(shape) > MOST_KEYS or own.size > MOST_VALUES:
             raise Infeasible(f"a head of {' × '.join(map(str, shape))} keys is out of reach", {"features_only": True})
-        axes = tuple(weights.keys[v].axis(v, d) for v in places)
-        heads.append(Head(f"group {g + 1}", axes, own, tuple(f"g{g + 1}_{c + 1}" for c in range(tuples))))
+        writes = tuple(f"g{g + 1}_{c + 1}" for c in range(tuples))
+        heads.append(Head(f"group {g + 1}", weights.axes(places), own, writes))
     return tuple(heads)
 
 
-def _product_network(
-    features: Features, side: str, weights: TowerWeights, names: tuple[str, ...], writes: tuple[str, ...]
-) -> Network:
-    first = Layer(group_heads(features, side, weights))
-    d, m, rank = len(names), len(weights.groups), features.rank
+def parents(half: Half, k: int) -> tuple[Index, Index]:
+    """For every tuple of the first k + 1 living blocks: the place of its first k columns, and its last column."""
+    found, before = half.distinct(half.alive[: k + 1])[0], half.distinct(half.alive[:k])[0]
+    place = {tuple(row): i for i, row in enumerate(before.tolist())}
+    return np.array([place[tuple(row[:-1])] for row in found.tolist()]), found[:, -1]
+
+
+# ---------------------------------------------------------------- the networks
+
+Made = tuple[tuple[Layer, ...], Array, Array]
+"""Layers, the read-out and its bias."""
+
+
+def tower_network(features: Features, side: str, weights: TowerWeights, names: tuple[str, ...]) -> Network:
+    """The tower as a network of `rank` outputs and one layer, or two with groups; inputs are the core's variables."""
+    half, d = features.half(side), len(names)
+    if len(weights.keys) != d or len(half.box[0]) != d:
+        raise InvalidRequest("the weights of a tower do not fit its features")
+    writes = tuple(f"phi{i + 1}" if side == "left" else f"psi{i + 1}" for i in range(half.rank))
+    if weights.squares is not None:
+        made = _by_squares(half, weights, weights.squares, writes)
+    elif weights.groups:
+        made = _by_corners(half, weights, writes)
+    elif len(weights.values) != len(half.tables):
+        raise InvalidRequest("the weights of a tower do not fit its features")
+    elif weights.lines is not None:
+        made = _by_units(half, weights, weights.lines, writes)
+    else:
+        made = _by_one_head(half, weights, writes)
+    return Network(names, *made, writes, half.box)
+
+
+def _identity(width: int, rank: int) -> Array:
+    """The read-out of what was written last."""
+    return np.hstack([np.zeros((rank, width)), np.eye(rank)])
+
+
+def _by_corners(half: Half, weights: TowerWeights, writes: tuple[str, ...]) -> Made:
+    first = Layer(group_heads(half, weights))
+    d, m, rank = len(half.box[0]), len(weights.groups), half.rank
     width = d + len(first.writes)
     sigma, parity = corners(m)
     read, start = np.zeros((rank, m), dtype=np.int64), d
     for g, group in enumerate(weights.groups):
-        tuples, place = distinct(features, group)
+        tuples, place = half.distinct(group)
         read[:, g] = start + place
         start += len(tuples)
-    scales, none = product_scales(features, side, weights), np.zeros(len(sigma))
+    scales, none = product_scales(half, weights), np.zeros(len(sigma))
     heads = []
     for i in range(rank):
         query = np.zeros((m, width))
         query[np.arange(m), read[i]] = 1.0
         axis = Axis(query, np.zeros(m), sigma, none)
         heads.append(Head(f"product {i + 1}", (axis,), (parity * scales[i])[:, None], writes[i : i + 1]))
-    readout = np.hstack([np.zeros((rank, width)), np.eye(rank)])
-    box = features.left_box if side == "left" else features.right_box
-    return Network(names, (first, Layer(tuple(heads))), readout, np.zeros(rank), writes, box)
+    return (first, Layer(tuple(heads))), _identity(width, rank), np.zeros(rank)
 
 
-def tower_network(features: Features, side: str, weights: TowerWeights, names: tuple[str, ...]) -> Network:
-    """The tower as a network of `rank` outputs and one layer, or two with groups; inputs are the core's variables."""
-    low, high = features.left_box if side == "left" else features.right_box
-    d, rank = len(names), features.rank
-    if len(weights.keys) != d or len(low) != d:
-        raise InvalidRequest("the weights of a tower do not fit its features")
-    writes = tuple(f"phi{i + 1}" if side == "left" else f"psi{i + 1}" for i in range(rank))
-    if weights.squares is not None:
-        from attnfun.kinds.relation.relu_products import squares_network
+def _by_units(half: Half, weights: TowerWeights, lines: Array, writes: tuple[str, ...]) -> Made:
+    columns = half.tables[0].shape[-1]
+    fits = weights.values[0].shape == (*weights.shape((0,)), columns) and lines.shape == (2, columns)
+    if len(weights.keys) != 1 or len(half.tables) != 1 or not fits:
+        raise InvalidRequest("a tower of ReLU units has one variable, units and lines for every column")
+    picked, readout = half.selection[:, 0], _identity(1, half.rank)
+    units = ReluBlock("features", weights.axes((0,))[0], weights.values[0][:, picked], writes)
+    readout[:, 0] = lines[0, picked]
+    return (Layer((units,)),), readout, lines[1, picked]
 
-        return squares_network(features, side, weights, names, writes)
-    if weights.groups:
-        return _product_network(features, side, weights, names, writes)
-    if len(weights.values) != len(features.blocks):
-        raise InvalidRequest("the weights of a tower do not fit its features")
-    readout = np.hstack([np.zeros((rank, d)), np.eye(rank)])
-    box = (low, high)
-    if weights.lines is not None:
-        columns = features.blocks[0].columns
-        fits = weights.values[0].shape == (len(weights.keys[0].slopes), columns) and weights.lines.shape == (2, columns)
-        if d != 1 or len(features.blocks) != 1 or not fits:
-            raise InvalidRequest("a tower of ReLU units has one variable, units and lines for every column")
-        picked = features.selection[:, 0]
-        units = ReluBlock("features", weights.keys[0].axis(0, 1), weights.values[0][:, picked], writes)
-        readout[:, 0] = weights.lines[0, picked]
-        return Network(names, (Layer((units,)),), readout, weights.lines[1, picked], writes, box)
-    places = [v for block in features.blocks for v in (block.left_vars if side == "left" else block.right_vars)]
-    sizes = [len(weights.keys[v].slopes) for v in places]
+
+def _by_one_head(half: Half, weights: TowerWeights, writes: tuple[str, ...]) -> Made:
+    places, d, rank = half.variables(range(len(half.tables))), len(weights.keys), half.rank
+    sizes = weights.shape(places)
     if math.prod(sizes) > MOST_KEYS or math.prod(sizes) * rank > MOST_VALUES:
-        raise Infeasible(
-            f"a tower of {' × '.join(map(str, sizes))} keys and {rank} features is out of reach",
-            {"features_only": True},
-        )
-    values = np.ones((1, rank))
-    for k, (block, own) in enumerate(zip(features.blocks, weights.values, strict=True)):
-        mine = block.left_vars if side == "left" else block.right_vars
-        if own.shape != (*(len(weights.keys[v].slopes) for v in mine), block.columns):
+        text = f"a tower of {' × '.join(map(str, sizes))} keys and {rank} features is out of reach"
+        raise Infeasible(text, {"features_only": True})
+    values, readout, bias = np.ones((1, rank)), _identity(d, rank), np.zeros(rank)
+    for k, (P, mine, own) in enumerate(zip(half.tables, half.places, weights.values, strict=True)):
+        if own.shape != (*weights.shape(mine), P.shape[-1]):
             raise InvalidRequest("the values of a tower do not fit its keys")
-        chosen = own.reshape(-1, block.columns)[:, features.selection[:, k]]
+        chosen = own.reshape(-1, P.shape[-1])[:, half.selection[:, k]]
         values = (values[:, None, :] * chosen[None]).reshape(-1, rank)
-    bias = np.zeros(rank)
     if weights.affine is not None:
         lines, ramps = weights.affine.lines, weights.affine.ramps
         if lines.shape != (rank, d + 1) or [r.shape for r in ramps] != [k.slopes.shape for k in weights.keys]:
@@ -277,7 +290,51 @@ def tower_network(features: Features, side: str, weights: TowerWeights, names: t
             shaped = shaped - ramps[v].reshape(at) * lines[:, v]
         values, readout[:, :d], bias = shaped.reshape(-1, rank), lines[:, :d], lines[:, d]
     used = [v for v in places if len(weights.keys[v].slopes) > 1] or places[:1]
-    shape = [len(weights.keys[v].slopes) for v in used]
-    axes = tuple(weights.keys[v].axis(v, d) for v in used)
-    head = Head("features", axes, values.reshape(*shape, rank), writes)
-    return Network(names, (Layer((head,)),), readout, bias, writes, box)
+    head = Head("features", weights.axes(used), values.reshape(*weights.shape(used), rank), writes)
+    return (Layer((head,)),), readout, bias
+
+
+def _by_squares(half: Half, weights: TowerWeights, squares: Squares, writes: tuple[str, ...]) -> Made:
+    blocks, start = half.alive, len(weights.keys)
+    single = all(len(half.places[b]) == 1 for b in blocks)
+    if not single or len(blocks) < 2 or len(squares.steps) != len(blocks) - 1 or len(weights.values) != len(blocks):
+        raise InvalidRequest("a tower of squares multiplies factors of one variable each")
+    first, at = [], {}
+    for b, own in zip(blocks, weights.values, strict=True):
+        columns = half.tables[b].shape[-1]
+        if own.shape != (*weights.shape(half.places[b]), columns):
+            raise InvalidRequest("the values of a tower do not fit its units")
+        at[b] = start
+        start += columns
+        outputs = tuple(f"f{b + 1}_{c + 1}" for c in range(columns))
+        first.append(ReluBlock(f"factor {b + 1}", weights.axes(half.places[b])[0], own, outputs))
+    layers, width, before = [Layer(tuple(first))], start, at[blocks[0]]
+    units = sum(block.keys for block in first)
+    rows = half.distinct(blocks[:1])[0][:, 0]  # columns of the first block are read directly
+    for k in range(1, len(blocks)):
+        step, (parent, last) = squares.steps[k - 1], parents(half, k)
+        if step.shape != (4, len(last)):
+            raise InvalidRequest("the products of a tower do not fit its features")
+        count = 2 * sum(squares.templates[int(t)].shape[1] for t in step[3])
+        units += count
+        if units > MOST_UNITS or count * len(last) > MOST_ENTRIES or width * len(last) > MOST_ENTRIES:
+            raise Infeasible(f"a tower of {units:,} ReLU units is out of reach", {"realise": "attention"})
+        made = []
+        for i, (one, other) in enumerate(zip(parent, last, strict=True)):
+            left, right, gain = step[:3, i]
+            slopes, biases, values = squares.templates[int(step[3, i])]
+            query = np.zeros((2, width))
+            query[:, before + (rows[one] if k == 1 else one)] = left
+            query[:, at[blocks[k]] + other] = right, -right
+            none = np.zeros(len(slopes))
+            both = np.vstack([np.column_stack([slopes, none]), np.column_stack([none, slopes])])
+            axis = Axis(query, np.zeros(2), both, np.concatenate([biases, biases]))
+            own = gain * np.concatenate([values, -values])
+            name = writes[i] if k == len(blocks) - 1 else f"p{k + 1}_{i + 1}"
+            made.append(ReluBlock(f"product {k + 1}.{i + 1}", axis, own[:, None], (f"m{name}",)))
+        layers.append(Layer(tuple(made)))
+        before, width = width, width + len(made)
+    readout = np.zeros((half.rank, width))
+    place = half.distinct(blocks)[1]
+    readout[np.arange(half.rank), before + place] = math.prod(half.constants(), start=np.ones(half.rank))
+    return tuple(layers), readout, np.zeros(half.rank)

@@ -53,6 +53,7 @@ def relation(
     the rank is given.
     `features_only=True` leaves the towers out: the certificate is then about the features as polynomials.
     """
+    from attnfun.kinds.relation.build.search import Ask
     from attnfun.kinds.relation.build.ways import find
 
     say = progress or (lambda _text: None)
@@ -74,7 +75,7 @@ def relation(
     _require_continuous(asked)
     with one_thread():
         kind = None if features_only else realise
-        found, certificate = find(asked, goal, method, kind, signed, accept, say)
+        found, certificate = find(Ask(asked, goal, method, kind, signed, accept, say))
         say("a lower bound on the rank")
         least = rank_lower(asked, goal) if edge is None else 0  # a bound for the smooth relation is none for the jump
         if not least <= found.weights.rank:

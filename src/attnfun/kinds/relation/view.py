@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.kinds.relation.core import Core
-from attnfun.kinds.relation.form import SIDES, Form
+from attnfun.kinds.relation.form import SIDES, Form, Polynomials
 from attnfun.kinds.relation.jumps import Band
-from attnfun.kinds.relation.polynomials import Polynomials
-from attnfun.kinds.relation.target import Relation, points_of
-from attnfun.kinds.relation.trained import TrainedTowers
+from attnfun.kinds.relation.target import Relation, Sides, points_of
 from attnfun.language.domain import Box
 from attnfun.model import Model
 from attnfun.network import Network
@@ -22,21 +21,20 @@ from attnfun.network.head import Array
 if TYPE_CHECKING:
     import torch
 
-RelationWeights = Form | TrainedTowers
+S = TypeVar("S", bound=Sides)
 
 
 @dataclass(frozen=True, eq=False)
 class Tower:
     """Side k of a relation: points (n, variables) → features (n, rank), J included on the right."""
 
-    weights: Any
+    weights: Form
     target: Relation
     k: int
 
     def __call__(self, X: ArrayLike, dtype: str = "float64") -> NDArray[Any]:
         """(n, variables) → (n, rank); `dtype` is for towers without a network, which run in any."""
-        found: NDArray[Any] = self.weights.values(self.k, self.inputs(X), dtype)
-        return found
+        return self.weights.values(self.k, self.inputs(X), dtype)
 
     @property
     def side(self) -> str:
@@ -48,8 +46,7 @@ class Tower:
 
     def inputs(self, X: ArrayLike) -> Array:
         """What the network reads: x if it computes u(x) itself, else u(x), cut to the box of the features."""
-        found: Array = self.weights.reading(self.target, self.k)(points_of(X, self.box))
-        return found
+        return self.weights.reading(self.target, self.k)(points_of(X, self.box))
 
     @cached_property
     def network(self) -> Network:
@@ -57,12 +54,11 @@ class Tower:
 
         A symmetric relation has one for both sides (and J on the right if it is signed).
         """
-        own: Network = self.weights.tower(self.target, self.k)
-        return own
+        return self.weights.tower(self.target, self.k)
 
     def to_torch(self, dtype: Any = None) -> torch.nn.Module:
         """The tower as a torch module, (n, inputs of `network`) → (n, rank), rank 1 too."""
-        from attnfun.kinds.relation.torch_scores import tower_module
+        from attnfun.kinds.relation.torch_towers import tower_module
 
         module: torch.nn.Module = tower_module(self.network, dtype)
         return module
@@ -74,7 +70,21 @@ class Tower:
         return [b.right if self.k else b.left for b in blocks]
 
 
-class RelationApproximant(Model[Relation, Any]):
+class Ranked(Model[S, Form]):
+    """A sum of products of features."""
+
+    @property
+    def rank(self) -> int:
+        return self.weights.rank
+
+    @property
+    def rank_lower(self) -> int:
+        """A proved lower bound of the rank of any features within eps; 0 where there is none."""
+        least = self.story.get("rank_lower")
+        return least if type(least) is int else 0
+
+
+class RelationApproximant(Ranked[Relation]):
     """Two towers and their inner product: `net(X, Y)` for all scores of points (m, left), (n, right variables)."""
 
     @cached_property
@@ -91,24 +101,17 @@ class RelationApproximant(Model[Relation, Any]):
 
     def pairs(self, X: ArrayLike, Y: ArrayLike) -> NDArray[Any]:
         """(n, left variables), (n, right variables) → (n,) scores ⟨φ(x_i), ψ(y_i)⟩."""
-        found: NDArray[Any] = self(X, Y, pairs=True)
-        return found
-
-    @property
-    def rank(self) -> int:
-        return int(self.weights.rank)
+        return np.asarray(self(X, Y, pairs=True))
 
     @property
     def signs(self) -> Array:
         """(rank,) the diagonal of J in ⟨φ, J φ⟩; ones unless the relation was split by `signed=True`."""
-        found: Array = self.weights.product_signs
-        return found
+        return self.weights.product_signs
 
     @property
     def core(self) -> Core:
         """g(u(x), v(y)) of the constructed features."""
-        found: Core = self.weights.core(self.target)
-        return found
+        return self.weights.core(self.target)
 
     @property
     def features_only(self) -> bool:
@@ -117,12 +120,6 @@ class RelationApproximant(Model[Relation, Any]):
     @property
     def method(self) -> str:
         return str(self.story.get("construction", ""))
-
-    @property
-    def rank_lower(self) -> int:
-        """A proved lower bound of the rank of any features within eps; 0 where there is none."""
-        least = self.story.get("rank_lower")
-        return least if type(least) is int else 0
 
     @property
     def band(self) -> Band | None:

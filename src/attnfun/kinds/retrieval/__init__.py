@@ -12,8 +12,8 @@ KIND = Kind(
     view="attnfun.kinds.retrieval.view:Retrieval",
     prover="attnfun.kinds.retrieval.prove:proof",
     words="attnfun.kinds.retrieval.words",
-    lesson="attnfun.kinds.retrieval.lesson:lesson",
-    subjects="attnfun.kinds.retrieval.subjects:subjects",
+    lesson="attnfun.kinds.retrieval.words:lesson",
+    subjects="attnfun.kinds.retrieval.words:subjects",
     commands=(
         Command(
             "retrieve",

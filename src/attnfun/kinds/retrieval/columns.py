@@ -34,38 +34,31 @@ class Columns:
         None means every column but "id" and those in `without`. '-' is standard input.
         """
         label = str(path)
-        rows, ids, where = [], [], []
         try:
             reader = csv.reader(lines_of(label), skipinitialspace=True)
             header = [name.strip() for name in next(reader, [])]
-            names = tuple(wanted) if wanted is not None else tuple(n for n in header if n != "id" and n not in without)
-            missing = [name for name in names if name not in header]
-            if missing or not names:
-                shown = ", ".join(header)[:80] or "nothing"
-                lack = f"no column {', '.join(missing)}" if missing else "no column of values"
-                raise InvalidRequest(f"{label}: {lack} in its header ({shown})")
-            twice = [name for name in (*names, "id") if header.count(name) > 1]
-            if twice:
-                raise InvalidRequest(f"{label}: column {twice[0]} is there twice")
-            at = [header.index(name) for name in names]
-            named = header.index("id") if "id" in header and "id" not in names else None
-            for row in reader:
-                if not row:
-                    continue
-                line = f"{label}, line {reader.line_num}"
-                if len(row) < len(header):
-                    raise InvalidRequest(f"{line}: fewer cells than the header")
-                rows.append([_number(row[k], line, header[k]) for k in at])
-                where.append(line)
-                if named is not None:
-                    ids.append(row[named].strip())
-                if len(rows) > MOST_ROWS:
-                    raise InvalidRequest(f"{label}: more than {MOST_ROWS:,} rows")
+            rows = [(f"{label}, line {reader.line_num}", row) for row in reader if row]
         except csv.Error as error:
             raise InvalidRequest(f"{label}: not a CSV file ({error})") from None
-        if not rows:
-            raise InvalidRequest(f"{label}: no row below the header")
-        return cls(names, np.array(rows, dtype=np.float64), tuple(ids) if named is not None else None, tuple(where))
+        names = tuple(wanted) if wanted is not None else tuple(n for n in header if n != "id" and n not in without)
+        missing = [name for name in names if name not in header]
+        if missing or not names:
+            shown = ", ".join(header)[:80] or "nothing"
+            lack = f"no column {', '.join(missing)}" if missing else "no column of values"
+            raise InvalidRequest(f"{label}: {lack} in its header ({shown})")
+        twice = [name for name in (*names, "id") if header.count(name) > 1]
+        if twice:
+            raise InvalidRequest(f"{label}: column {twice[0]} is there twice")
+        if not 0 < len(rows) <= MOST_ROWS:
+            raise InvalidRequest(f"{label}: {f'more than {MOST_ROWS:,} rows' if rows else 'no row below the header'}")
+        for line, row in rows:
+            if len(row) < len(header):
+                raise InvalidRequest(f"{line}: fewer cells than the header")
+        at = [header.index(name) for name in names]
+        values = np.array([[_number(row[k], line, header[k]) for k in at] for line, row in rows])
+        ids = "id" in header and "id" not in names
+        labels = tuple(row[header.index("id")].strip() for _, row in rows) if ids else None
+        return cls(names, values, labels, tuple(line for line, _ in rows))
 
     @classmethod
     def given(cls, table: Any, what: str, names: Sequence[str] | None) -> Columns:

@@ -46,7 +46,7 @@ from attnfun.certify.view import Array, Undecided
 from attnfun.errors import AttnfunError
 from attnfun.kinds.relation.core import Core, core_points
 from attnfun.kinds.relation.features import Features
-from attnfun.kinds.relation.polynomials import Towers
+from attnfun.kinds.relation.form import Towers
 from attnfun.kinds.relation.prove import require_continuous
 from attnfun.kinds.relation.prove_features import Parts, construction_error, side_errors
 from attnfun.kinds.relation.prove_inner import inner_part, numpy_part
@@ -55,7 +55,7 @@ from attnfun.kinds.relation.prove_towers import tower_errors
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.witness import Seen, witnessed
 from attnfun.kinds.retrieval.prove_bounds import RetrievalBound, retrieval_certificate
-from attnfun.kinds.retrieval.target import Lookup
+from attnfun.kinds.retrieval.target import Lookup, blocks
 from attnfun.kinds.retrieval.weights import RetrievalWeights
 from attnfun.language import precision
 from attnfun.language.enclosures import arb
@@ -147,10 +147,8 @@ def head_error(relation: Relation, weights: RetrievalWeights, parts: Parts) -> H
     off, _ = side_errors(features, "right")
     carried, dot = 0.0, 0.0
     safe = 1 + (4 * rank + 32) * _U
-    step = max(1, _ROWS // rank)
     with np.errstate(over="ignore", invalid="ignore"):
-        for start in range(0, n, step):
-            rows = slice(start, start + step)
+        for rows in blocks(n, rank, _ROWS):
             psi = key_features(relation, features, parts.core, Y[rows])
             size = np.abs(K[rows])
             ratio = K[rows] / beta
@@ -187,7 +185,7 @@ def _inner(
 
     v(y_j) is computed by NumPy, and u(x) by the network below the tower, or without towers by NumPy too (`inner`).
     """
-    if not parts.given:
+    if not parts.core.composed:
         return 0.0, ()
     if towers is not None and towers[0].inner is None:
         return 0.0, (GIVEN,)
@@ -214,12 +212,11 @@ def _larger(one: float, other: float) -> float:
 
 def _witness(relation: Relation, weights: RetrievalWeights, core: Core) -> Seen:
     """(low, (x, y_j)): a score of this machine and a proved distance of it from the utility; 0 where u, v are given."""
-    if core.left_inner is not None or core.right_inner is not None:
+    if core.composed:
         return 0.0, None
     few = np.unique(np.linspace(0, weights.keys - 1, 256).astype(int))
-    X = relation.left.probe(
-        max(16, min(400, 4_000_000 // (weights.relation.rank + len(few)))), np.random.default_rng(0)
-    )
+    count = max(16, min(400, 4_000_000 // (weights.relation.rank + len(few))))
+    X = relation.left.probe(count, np.random.default_rng(0))
     logits = weights.relation.values(0, X) @ weights.vectors[few].T
     Y = weights.points[few]
     error = np.abs(logits / weights.beta - relation.table(X, Y))

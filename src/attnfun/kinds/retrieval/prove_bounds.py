@@ -31,7 +31,7 @@ I_p(k, N−k+1) ≤ α/2 and 1 − I_p(k+1, N−k) ≤ α/2, and moved outward u
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -69,10 +69,6 @@ class RetrievalBound:
     queries: int | None = None
     failure_interval: tuple[float, float] | None = None
     confidence: float | None = None
-
-    def record(self) -> dict[str, Any]:
-        """As JSON; infinities are left for the writer to name."""
-        return asdict(self)
 
 
 def retrieval_certificate(
@@ -115,23 +111,25 @@ def retrieval_certificate(
         raise InvalidRequest(f"beta={beta!r}: a positive number is needed")
     if (failures is None) != (queries is None):
         raise InvalidRequest("failures and queries belong together: k of N")
-    interval = None
-    if failures is not None and queries is not None:
-        interval = clopper_pearson(failures, queries, confidence)
-    tv = total_variation(cold, off)
+    interval = None if failures is None or queries is None else clopper_pearson(failures, queries, confidence)
+    won, lost = (None, None) if lead is None else winner_and_losers(count, lead, off, cold)
+    with precision(_BITS):
+        e, b = arb(off), arb(cold)
+        tv = min(1.0, max(0.0, upper((b * e / 2).tanh()))) if count > 1 else 0.0
+        softmax_regret = upper(2 * e + arb(count).log() / b) if count > 1 else 0.0
     return RetrievalBound(
         keys=count,
         error=off,
         beta=cold,
         spread=wide,
         regret=_up(2 * arb(off)) if count > 1 else 0.0,
-        softmax_regret=softmax_regret(count, cold, off),
-        tv=tv if count > 1 else 0.0,
-        softmax_error=_up(arb(tv) * arb(wide)) if count > 1 else 0.0,
+        softmax_regret=softmax_regret,
+        tv=tv,
+        softmax_error=_up(arb(tv) * arb(wide)),
         delta=part,
         margin=lead,
-        winner_weight=None if lead is None else winner_weight(count, lead, off, cold),
-        value_error=None if lead is None else _up(arb(loser_weight(count, lead, off, cold)) * arb(wide)),
+        winner_weight=won,
+        value_error=None if lost is None else _up(arb(lost) * arb(wide)),
         beta_needed=needed,
         failure_uniform=uniform_failure(count, off),
         failures=None if failures is None else int(failures),
@@ -141,17 +139,8 @@ def retrieval_certificate(
     )
 
 
-def winner_weight(n: int, margin: float, error: float, beta: float) -> float:
-    """A lower bound of 1/(1 + (n−1) e^{−β(m−2e)})."""
-    return _ends(n, margin, error, beta)[0]
-
-
-def loser_weight(n: int, margin: float, error: float, beta: float) -> float:
-    """An upper bound of 1 − that, without cancellation."""
-    return _ends(n, margin, error, beta)[1]
-
-
-def _ends(n: int, margin: float, error: float, beta: float) -> tuple[float, float]:
+def winner_and_losers(n: int, margin: float, error: float, beta: float) -> tuple[float, float]:
+    """A lower bound of w = 1/(1 + (n−1) e^{−β(m−2e)}) and an upper bound of 1 − w, without cancellation."""
     if n == 1:
         return 1.0, 0.0
     if margin == math.inf:
@@ -180,20 +169,6 @@ def beta_needed(n: int, margin: float, error: float, delta: float) -> float:
         if not room > 0:
             return math.inf
         return max(0.0, upper(odds / room))
-
-
-def total_variation(beta: float, error: float) -> float:
-    """tanh(βe/2), rounded up, at most 1."""
-    with precision(_BITS):
-        return min(1.0, max(0.0, upper((arb(beta) * arb(error) / 2).tanh())))
-
-
-def softmax_regret(n: int, beta: float, error: float) -> float:
-    """2e + log(n)/β, rounded up; 0 for one key."""
-    if n == 1:
-        return 0.0
-    with precision(_BITS):
-        return upper(2 * arb(error) + arb(n).log() / arb(beta))
 
 
 def uniform_failure(n: int, error: float) -> float:

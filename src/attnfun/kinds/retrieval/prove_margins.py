@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from attnfun.certify.view import Array
 from attnfun.kinds.relation.target import Relation
+from attnfun.kinds.retrieval.target import blocks
 from attnfun.language import BallAlgebra, precision, run
 from attnfun.language.enclosures import lowers, point_balls, uppers
 from attnfun.language.intervals import Interval, IntervalAlgebra
@@ -42,10 +43,9 @@ def places_of(*columns: Array) -> Index:
 
 def query_margins(relation: Relation, X: Array, Y: Array, places: Index) -> Margins:
     """Margins at (m, left variables) queries over (n, right variables) keys, by intervals."""
-    step = max(1, _PAIRS // len(Y))
-    parts = [_lead(*utilities(relation, X[i : i + step], Y), places) for i in range(0, len(X), step)]
-    if not parts:
+    if not len(X):
         return Margins(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
+    parts = [_lead(*utilities(relation, X[rows], Y), places) for rows in blocks(len(X), len(Y), _PAIRS)]
     return Margins(*(np.concatenate([p[k] for p in parts]) for k in range(3)))
 
 

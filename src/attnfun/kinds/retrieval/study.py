@@ -13,11 +13,11 @@ from attnfun.errors import DamagedFile
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.retrieval.prove_bounds import beta_needed, clopper_pearson
 from attnfun.kinds.retrieval.prove_margins import Index, Margins
+from attnfun.kinds.retrieval.target import blocks, softmax
 from attnfun.kinds.retrieval.weights import RetrievalWeights
 from attnfun.network.head import Array
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-_BLOCK = 2_000_000  # scores at a time
 
 
 @dataclass(frozen=True)
@@ -69,18 +69,14 @@ def studied(
     quantiles = {f"{q:g}": quantile(margins.low, q) for q in QUANTILES}
     betas = {k: beta_needed(n, m, error, delta) for k, m in quantiles.items()}
     wrong, regret, moved = 0, 0.0, 0.0
-    step = max(1, _BLOCK // n)
-    for start in range(0, total, step):
-        rows = X[start : start + step]
-        true = relation.table(rows, weights.points)
-        logits = weights.relation.values(0, weights.reading(relation)(rows)) @ weights.vectors.T
+    for rows in blocks(total, n):
+        true = relation.table(X[rows], weights.points)
+        logits = weights.relation.values(0, weights.reading(relation)(X[rows])) @ weights.vectors.T
         chosen, best = np.argmax(logits, axis=1), np.argmax(true, axis=1)
         lost = true.max(axis=1) - np.take_along_axis(true, chosen[:, None], 1)[:, 0]
         wrong += int(np.count_nonzero((places[chosen] != places[best]) & (lost > 0)))
         regret = max(regret, float(lost.max()))
-        exact = beta * true
-        p, q = (np.exp(s - s.max(axis=1, keepdims=True)) for s in (logits, exact))
-        gap = np.abs(p / p.sum(axis=1, keepdims=True) - q / q.sum(axis=1, keepdims=True)).sum(axis=1) / 2
+        gap = np.abs(softmax(logits) - softmax(beta * true)).sum(axis=1) / 2
         moved = max(moved, float(gap.max()))
     return Study(
         queries=total,

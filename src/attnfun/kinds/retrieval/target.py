@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,33 +20,38 @@ from attnfun.kinds.retrieval.columns import Columns
 from attnfun.language.domain import Array, Box
 from attnfun.language.target import Target
 
+if TYPE_CHECKING:
+    from attnfun.kinds.retrieval.weights import TableHead
+
 _BLOCK = 1 << 21  # utilities at a time
 _DRAWS, _LEAST, _WORK = 5000, 200, 1 << 24
 
 
-class Table(Protocol):
-    """Keys as points of the right box, what they hand out, and the beta of the softmax that is wanted."""
+def softmax(logits: Array) -> Array:
+    """(m, n) → (m, n), row by row."""
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
-    @property
-    def points(self) -> Array: ...
 
-    @property
-    def values(self) -> Array: ...
-
-    @property
-    def beta(self) -> float: ...
+def blocks(count: int, width: int, most: int = 2_000_000) -> Iterator[slice]:
+    """Rows 0 … count, so many at a time that `most` entries are looked at; one block of none, if there are none."""
+    step = max(1, most // width)
+    return (slice(start, start + step) for start in range(0, max(count, 1), step))
 
 
 @dataclass(frozen=True)
 class Lookup(Target):
-    """`utility` of queries (left) and keys (right); `table`: where the keys are."""
+    """`utility` of queries (left) and keys (right); `table`: where the keys are.
+
+    Its keys are points of the right box; with what they hand out it has the beta of the softmax that is wanted.
+    """
 
     kind: ClassVar[str] = "retrieval"
     draws_what: ClassVar[str] = "queries"
     decided: ClassVar[str] = "queries whose most attended key is not the best"
 
     utility: Relation
-    table: Table | None = field(default=None, compare=False)
+    table: TableHead | None = field(default=None, compare=False)
 
     @property
     def box(self) -> Box:
@@ -108,9 +113,7 @@ class Lookup(Target):
     def _utilities(self, X: Array) -> Iterator[tuple[slice, Array]]:
         """The utilities (block, keys) of all keys, as NumPy computes them, block after block."""
         assert self.table is not None
-        step = max(1, _BLOCK // len(self.table.points))
-        for start in range(0, len(X), step):
-            rows = slice(start, start + step)
+        for rows in blocks(len(X), len(self.table.points), _BLOCK):
             yield rows, self.utility.table(X[rows], self.table.points)
 
     def columns(self, weights: Any) -> tuple[list[str], list[str]]:
@@ -127,9 +130,7 @@ class Lookup(Target):
         assert self.table is not None
         found = []
         for _, own in self._utilities(X):
-            logits = self.table.beta * own
-            weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-            found.append(weights / weights.sum(axis=1, keepdims=True) @ self.table.values)
+            found.append(softmax(self.table.beta * own) @ self.table.values)
         wanted = np.concatenate(found)
         return np.column_stack([wanted, np.zeros(len(X))]) if picks else wanted
 

@@ -13,7 +13,7 @@ import numpy as np
 from attnfun.certify import Certificate
 from attnfun.certify.view import Undecided
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.kinds.relation.polynomials import Polynomials
+from attnfun.kinds.relation.form import Polynomials
 from attnfun.kinds.relation.prove_polynomials import parts_that_fit
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.verb import relation
@@ -99,7 +99,7 @@ def retrieve(
         for attempt in range(4):
             say("the proof of the head")
             vectors = key_vectors(features, cold)
-            weights = RetrievalWeights(found.weights, table.values, vectors, out.values, cold, out.names, ids)
+            weights = RetrievalWeights(table.values, out.values, cold, ids, found.weights, vectors, out.names)
             head = head_error(asked, weights, parts)
             needed = beta_needed(weights.keys, seen, head.error(cold), delta)
             if beta is not None or attempt == 3 or not cold < needed < math.inf:

@@ -53,14 +53,12 @@ class Retrieval(Model[Lookup, Any]):
     @property
     def relation(self) -> RelationApproximant:
         """The relation behind a constructed head."""
-        return RelationApproximant(
-            self.target.utility, self.weights.relation, self.certificate, self.request, self.story
-        )
+        own = self.weights.relation
+        return RelationApproximant(self.target.utility, own, self.certificate, self.request, self.story)
 
     @property
     def ids(self) -> tuple[str, ...] | None:
-        found: tuple[str, ...] | None = self.weights.ids
-        return found
+        return None if self.weights.ids is None else tuple(self.weights.ids)
 
     @property
     def beta(self) -> float:
@@ -89,8 +87,7 @@ class Retrieval(Model[Lookup, Any]):
 
     def exact(self, X: ArrayLike) -> NDArray[np.float64]:
         """The target itself: the softmax of the utilities, at the table's beta."""
-        found: NDArray[np.float64] = self.target.exact(self.target.queries(X))
-        return found
+        return self.target.exact(self.target.queries(X))
 
     def scores(self, X: ArrayLike) -> Array:
         """(m, left variables) → (m, n): what stands for the utilities."""
@@ -102,8 +99,7 @@ class Retrieval(Model[Lookup, Any]):
 
     def top(self, X: ArrayLike) -> NDArray[np.int64]:
         """(m, left variables) → (m,): the key with the largest score."""
-        found: NDArray[np.int64] = self.weights.top(self._inputs(X))
-        return found
+        return np.asarray(self.weights.top(self._inputs(X)))
 
     def _inputs(self, X: ArrayLike) -> Array:
         (inputs, _), _ = self.target.encode(self.weights, X)

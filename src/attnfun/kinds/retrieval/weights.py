@@ -16,7 +16,7 @@ biases); what the tower reads out linearly is the query map of the head. Nothing
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -25,46 +25,47 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.kinds.relation.polynomials import Polynomials
-from attnfun.kinds.relation.reading import Reading
+from attnfun.kinds.relation.features import freeze
+from attnfun.kinds.relation.form import Polynomials, Reading
 from attnfun.kinds.relation.target import Relation
+from attnfun.kinds.retrieval.target import blocks, softmax
 from attnfun.network import attention, evaluate, stream, to_torch
 from attnfun.network.architecture import Architecture
-from attnfun.network.head import DENSE_KEYS, AnyArray, Array, Axis, Head, frozen
+from attnfun.network.head import DENSE_KEYS, AnyArray, Array, Axis, Head
 from attnfun.network.network import Cost, Layer, Network
 
 MOST_ENTRIES = 1 << 27
-_BLOCK = 2_000_000  # scores at a time
 
 
+@dataclass(frozen=True, eq=False)
 class TableHead:
     """A head over a table, constructed or trained: the base of both."""
 
-    if TYPE_CHECKING:  # fields of the classes
+    points: Array
+    values: Array
+    beta: float
+    ids: tuple[str, ...] | None
 
-        @property
-        def points(self) -> Array: ...
-
-        @property
-        def values(self) -> Array: ...
-
-        @property
-        def beta(self) -> float: ...
-
-        @property
-        def ids(self) -> tuple[str, ...] | None: ...
+    if TYPE_CHECKING:  # a field or a property of the classes
 
         @property
         def network(self) -> Network: ...
 
-        def weighed(self, inputs: Array) -> Iterator[AnyArray]:
-            """(block, keys) softmax weights, block after block."""
-            ...
+        @property
+        def architecture(self) -> Architecture: ...
+
+    def weighed(self, inputs: Array) -> Iterator[AnyArray]:
+        """(block, keys) softmax weights, block after block."""
+        raise NotImplementedError
+
+    def reading(self, utility: Relation) -> Reading:
+        """What the tower reads of queries."""
+        raise NotImplementedError
 
     def _require_table(self, *more: str) -> None:
+        freeze(self, "points", "values", *more)
         for name in ("points", "values", *more):
-            array = frozen(getattr(self, name))
-            object.__setattr__(self, name, array)
+            array = getattr(self, name)
             if array.ndim != 2 or array.size == 0 or not np.isfinite(array).all():
                 raise InvalidRequest(f"the {name} of a retrieval head are not a table of finite numbers")
             if len(array) != len(self.points):
@@ -110,21 +111,16 @@ class RetrievalWeights(TableHead):
     dtype: ClassVar[str] = "float64"
 
     relation: Polynomials
-    points: Array
     vectors: Array
-    values: Array
-    beta: float
     outputs: tuple[str, ...]
-    ids: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         self._require_table("vectors")
         if len(self.outputs) != self.values.shape[1] or len(set(self.outputs)) != len(self.outputs):
             raise InvalidRequest(f"values of {self.values.shape[1]} columns need as many distinct names")
         if self.vectors.shape[1] != self.relation.rank:
-            raise InvalidRequest(
-                f"key vectors of {self.vectors.shape[1]} entries do not meet {self.relation.rank} features"
-            )
+            text = f"key vectors of {self.vectors.shape[1]} entries do not meet {self.relation.rank} features"
+            raise InvalidRequest(text)
         if self.relation.realise == "mlp":
             raise InvalidRequest("a retrieval head stands behind an attention tower, not behind ReLU units")
 
@@ -153,7 +149,6 @@ class RetrievalWeights(TableHead):
         return self.relation.unfit(utility)
 
     def reading(self, utility: Relation) -> Reading:
-        """What the tower reads of queries."""
         return self.relation.reading(utility, 0)
 
     def handed_out(self, inputs: Array) -> AnyArray:
@@ -164,15 +159,10 @@ class RetrievalWeights(TableHead):
     def logits(self, inputs: Array) -> Iterator[AnyArray]:
         """(block, keys), block after block."""
         phi = self.relation.values(0, inputs)
-        step = max(1, _BLOCK // self.keys)
-        for start in range(0, max(len(phi), 1), step):
-            yield phi[start : start + step] @ self.vectors.T
+        return (phi[rows] @ self.vectors.T for rows in blocks(len(phi), self.keys))
 
     def weighed(self, inputs: Array) -> Iterator[AnyArray]:
-        for own in self.logits(inputs):
-            own = np.exp(own - own.max(axis=1, keepdims=True))
-            own /= own.sum(axis=1, keepdims=True)
-            yield own
+        return (softmax(own) for own in self.logits(inputs))
 
     def top(self, inputs: Array) -> NDArray[np.int64]:
         return np.concatenate([np.argmax(w, axis=1) for w in self.logits(inputs)])
@@ -188,10 +178,6 @@ class TrainedHead(TableHead):
     network: Network
     shape: Architecture
     reads: Reading
-    points: Array
-    values: Array
-    beta: float
-    ids: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         self._require_table()
@@ -217,14 +203,14 @@ class TrainedHead(TableHead):
     def unfit(self, utility: Relation) -> str:
         return "" if len(self.reads.names) == utility.left.dim else "its network reads other queries than its utility's"
 
-    def reading(self, _utility: Relation) -> Reading:
+    def reading(self, utility: Relation) -> Reading:
         return self.reads
 
     def weighed(self, inputs: Array) -> Iterator[AnyArray]:
         last = self.network.layers[-1]
-        (head,), step = last.attention, max(1, _BLOCK // self.keys)
-        for start in range(0, max(len(inputs), 1), step):
-            tokens = stream(self.network, inputs[start : start + step])[:, : last.width]
+        (head,) = last.attention
+        for rows in blocks(len(inputs), self.keys):
+            tokens = stream(self.network, inputs[rows])[:, : last.width]
             yield attention(head, tokens, self.dtype).reshape(len(tokens), -1).astype(np.float64)
 
 
@@ -248,16 +234,9 @@ def require_size(keys: int, rank: int) -> None:
 def retrieval_network(tower: Network, weights: RetrievalWeights) -> Network:
     """`tower` (points → features) with the retrieval head behind it."""
     axis = Axis(tower.readout, tower.readout_bias, weights.vectors, np.zeros(weights.keys))
-    writes = _fresh(tower.coordinates, len(weights.outputs))
-    head = Head("retrieve", (axis,), weights.values, writes)
-    p = len(writes)
+    word, p = "value", len(weights.outputs)
+    while any(name.startswith(word) for name in tower.coordinates):
+        word += "_"  # the stream has no such name
+    head = Head("retrieve", (axis,), weights.values, tuple(f"{word}{k + 1}" for k in range(p)))
     readout = np.hstack([np.zeros((p, len(tower.coordinates))), np.eye(p)])
     return Network(tower.inputs, (*tower.layers, Layer((head,))), readout, np.zeros(p), weights.outputs, tower.box)
-
-
-def _fresh(taken: Sequence[str], count: int) -> tuple[str, ...]:
-    """Names for what the head writes, none of which the stream has."""
-    word = "value"
-    while any(name.startswith(word) for name in taken):
-        word += "_"
-    return tuple(f"{word}{k + 1}" for k in range(count))

@@ -7,13 +7,13 @@ KIND = Kind(
     target="attnfun.kinds.ternary.target:Ternary",
     weights=(
         "attnfun.kinds.ternary.weights:Trilinear",
-        "attnfun.kinds.relation.trained:TrainedTowers",
+        "attnfun.kinds.relation.form:TrainedTowers",
     ),
     view="attnfun.kinds.ternary.view:TrilinearForm",
     prover="attnfun.kinds.ternary.prove:proof",
     words="attnfun.kinds.ternary.words",
-    lesson="attnfun.kinds.ternary.lesson:lesson",
-    subjects="attnfun.kinds.ternary.subjects:subjects",
+    lesson="attnfun.kinds.ternary.words:lesson",
+    subjects="attnfun.kinds.ternary.words:subjects",
     commands=(
         Command(
             "ternary",

@@ -19,16 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.certify.verdict import Proof, undecided
+from attnfun.certify.verdict import Proof
 from attnfun.certify.view import Array, Undecided
-from attnfun.errors import AttnfunError
-from attnfun.kinds.relation.prove_coefficients import Expansion, column_errors, expansion
+from attnfun.kinds.relation.prove import proof as judged
+from attnfun.kinds.relation.prove_coefficients import Expansion, column_errors, expansion, padded
 from attnfun.kinds.relation.prove_polynomials import IEEE, LIBM
-from attnfun.kinds.relation.witness import bounded, witnessed, worst_rows
+from attnfun.kinds.relation.witness import bounded, seen_at
 from attnfun.kinds.ternary.target import Ternary
-from attnfun.kinds.ternary.weights import Sides, Trilinear
+from attnfun.kinds.ternary.weights import Coefficients, Trilinear
 from attnfun.language import Graph, precision
-from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Box
 from attnfun.search import Goal, Say
 
@@ -43,13 +42,13 @@ def trilinear_table(graph: Graph, box: Box, tolerance: float) -> Expansion:
         return expansion(graph, box.names, box.low_array, box.high_array, tolerance)
 
 
-def trilinear_error(table: Array, error: float, stored: Sides) -> float:
+def trilinear_error(table: Array, error: float, stored: Coefficients) -> float:
     """A bound of sup |r − Σ_i a_i b_i c_i| for stored coefficients (N, rank) a side, padded to the table's shape."""
     shape = tuple(max(n, len(s)) for n, s in zip(table.shape, stored, strict=True))
     if math.prod(shape) > _MOST or shape[0] * shape[1] * stored[0].shape[1] > _MOST:
         raise Undecided(f"trilinear: {' by '.join(map(str, shape))} coefficients are more than are compared")
-    C = np.pad(table, [(0, n - m) for n, m in zip(shape, table.shape, strict=True)])
-    A, B, G = (np.pad(s, [(0, n - len(s)), (0, 0)]) for n, s in zip(shape, stored, strict=True))
+    C = padded(table, shape)
+    A, B, G = (padded(s, (n, s.shape[1])) for n, s in zip(shape, stored, strict=True))
     if not all(np.isfinite(s).all() for s in (A, B, G)):
         raise Undecided("trilinear: a coefficient is not finite")
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is no bound, below
@@ -61,7 +60,7 @@ def trilinear_error(table: Array, error: float, stored: Sides) -> float:
     return math.nextafter(total, math.inf) if math.isfinite(total) else math.inf
 
 
-def trilinear_rounding(stored: Sides) -> float:
+def trilinear_rounding(stored: Coefficients) -> float:
     """A bound of |computed − Σ_i a_i b_i c_i| in float64, infinite where it means nothing."""
     rank = stored[0].shape[1]
     size, off = np.ones(rank), np.zeros(rank)
@@ -75,33 +74,24 @@ def trilinear_rounding(stored: Sides) -> float:
 
 
 def proof(target: Ternary, form: Any, goal: Goal, say: Say) -> Proof:
+    """What is proved of a stored form; nothing is known of trained towers."""
+    return judged(target, form, goal, say, {Trilinear.method: _proof})
+
+
+def _proof(target: Ternary, form: Trilinear, eps: float | None, say: Say) -> Proof:
     """What is proved of a stored form, computed in float64.
 
     Without an eps the table is made as fine as the error that is seen needs; that decides how hard it tries, no more.
     """
-    if not isinstance(form, Trilinear):
-        return undecided("no proof of trained towers is known")
-    graph, box = target.graph, target.box
-    try:
-        require_defined(graph, box)
-        if form.box != box:
-            raise Undecided("the form is one on another box than the relation's")
-        Z = box.probe(2000, np.random.default_rng(0))
-        columns = [Z[:, k : k + 1] for k in range(3)]
-        seen = form.run(*columns)
-        error = np.abs(seen - target.values(*columns))
-        top = worst_rows(error, 2)
-        say("coefficients of the relation")
-        found = trilinear_table(graph, box, 1e-2 * (goal.eps or _size(error)))
-        high = trilinear_error(found.table, found.error, form.coefficients)
-        loss = trilinear_rounding(form.coefficients)
-        low = witnessed(graph, box.names, Z[top], seen[top], loss) if math.isfinite(loss) else (0.0, None)
-    except (Undecided, AttnfunError) as why:
-        return undecided(why, "trilinear")
+    if form.box != target.box:
+        raise Undecided("the form is one on another box than the relation's")
+    Z = target.box.probe(2000, np.random.default_rng(0))
+    seen = form.run(*target.of_columns(Z))
+    error = np.abs(seen - target.at(Z))
+    largest = float(error[np.isfinite(error)].max(initial=0.0)) or 1e-6
+    say("coefficients of the relation")
+    found = trilinear_table(target.graph, target.box, 1e-2 * (eps or largest))
+    high, loss = trilinear_error(found.table, found.error, form.coefficients), trilinear_rounding(form.coefficients)
+    low = seen_at(target, Z, seen, loss) if math.isfinite(loss) else (0.0, None)
     hypotheses = (*IEEE, *((LIBM,) if found.libm else ()))
-    return bounded("trilinear", high, loss, low, hypotheses, {"target": found.error})
-
-
-def _size(error: Array) -> float:
-    """The largest that is finite; 1e-6 where none is above 0."""
-    return float(error[np.isfinite(error)].max(initial=0.0)) or 1e-6
+    return bounded(form.method, high, loss, low, hypotheses, {"target": found.error})

@@ -8,21 +8,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attnfun.errors import DamagedFile, InvalidRequest
-from attnfun.kinds.relation.target import points_of, probe_tuples
-from attnfun.language import ArrayAlgebra, Graph, parse, run
+from attnfun.kinds.relation.target import Sides, points_of
+from attnfun.language import Graph, parse
 from attnfun.language.domain import Array, Box
 from attnfun.language.function import Function
-from attnfun.language.target import Target
 
 
 @dataclass(frozen=True)
-class Ternary(Target):
+class Ternary(Sides):
     """`graph` (one output) in the three variables of `box`."""
 
     kind: ClassVar[str] = "ternary"
     draws_what: ClassVar[str] = "triples"
+    answer: ClassVar[str] = "value"
 
-    graph: Graph
     box: Box
 
     @property
@@ -30,10 +29,6 @@ class Ternary(Target):
         """The intervals of x, y and z."""
         ends = zip(self.box.names, self.box.low, self.box.high, strict=True)
         return tuple(Box((name,), (low,), (high,)) for name, low, high in ends)
-
-    @property
-    def text(self) -> str:
-        return self.graph.text(self.graph.outputs[0])
 
     @property
     def domain(self) -> str:
@@ -48,33 +43,14 @@ class Ternary(Target):
             raise InvalidRequest("x, y and z have unequal numbers of points")
         return tuple(weights.reading(self, k)(x) for k, x in enumerate(columns)), None
 
-    def columns(self, weights: Any) -> tuple[list[str], list[str]]:
-        return list(self.box.names), ["value"]
-
     def of_columns(self, rows: Array) -> tuple[Array, ...]:
         return tuple(rows[:, k : k + 1] for k in range(3))
-
-    def draw(self, rng: np.random.Generator, count: int) -> tuple[Array, ...]:
-        return probe_tuples(self.boxes, count, rng)
-
-    def exact(self, *points: Array) -> Array:
-        return self.values(*points)
 
     def against(self, given: Any) -> Ternary:
         other = parse(given, self.box.names) if isinstance(given, str) else Function.read(given, self.box).graph
         if other != self.graph:
             raise InvalidRequest(f"the file is about {self.text[:150]}, not about another target")
         return self
-
-    def fits(self, weights: Any) -> str:
-        return str(weights.unfit(self))
-
-    def values(self, *points: Array) -> Array:
-        """(n, 1) each → (n,) the formula as NumPy computes it; never evidence."""
-        env = {name: column[:, 0] for name, column in zip(self.box.names, points, strict=True)}
-        with np.errstate(all="ignore"):
-            value = run(self.graph, ArrayAlgebra(), env)[0]
-        return np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), (len(points[0]),)))
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": "ternary", "graph": self.graph.to_json(), "domain": self.box.text}

@@ -14,13 +14,13 @@ import numpy as np
 
 from attnfun.certify.view import Undecided
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.kinds.relation.prove_coefficients import Expansion
+from attnfun.kinds.relation.prove_coefficients import Expansion, bisected
 from attnfun.kinds.relation.rank import rank_lower
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.ternary.prove import trilinear_error, trilinear_rounding, trilinear_table
 from attnfun.kinds.ternary.target import Ternary
 from attnfun.kinds.ternary.view import TrilinearForm
-from attnfun.kinds.ternary.weights import Sides, Trilinear
+from attnfun.kinds.ternary.weights import Coefficients, Trilinear
 from attnfun.language import parse
 from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Box
@@ -85,12 +85,11 @@ def _halves(box: Box, first: Sequence[int]) -> tuple[Box, Box]:
     return left, right
 
 
-def _fewest(found: Expansion, terms: Sides, eps: float) -> Sides | None:
+def _fewest(found: Expansion, terms: Coefficients, eps: float) -> Coefficients | None:
     """The fewest of the terms, largest first, whose proved error is within eps; None if all of them are not."""
 
-    def taken(count: int) -> Sides:
-        a, b, c = (np.ascontiguousarray(t[:, :count]) for t in terms)
-        return a, b, c
+    def taken(count: int) -> Coefficients:
+        return tuple(np.ascontiguousarray(t[:, :count]) for t in terms)
 
     def good(count: int) -> bool:
         stored = taken(count)
@@ -100,24 +99,18 @@ def _fewest(found: Expansion, terms: Sides, eps: float) -> Sides | None:
             return False
         return error + trilinear_rounding(stored) <= eps * (1 - 1e-12)
 
-    few, many = 0, terms[0].shape[1]
-    if not good(many):
-        return None
-    while many - few > 1:
-        middle = (few + many) // 2
-        few, many = (few, middle) if good(middle) else (middle, many)
-    return taken(many)
+    many = terms[0].shape[1]
+    return taken(bisected(0, many, good)) if good(many) else None
 
 
-def _terms(table: Array, first: int) -> Sides:
+def _terms(table: Array, first: int) -> Coefficients:
     """All terms of the two decompositions, the first one cutting off variable `first`; largest first."""
     order = [first, *(k for k in range(3) if k != first)]
     sides = _nested(np.transpose(table, order))
-    a, b, c = (sides[order.index(k)] for k in range(3))
-    return a, b, c
+    return tuple(sides[order.index(k)] for k in range(3))
 
 
-def _nested(table: Array) -> Sides:
+def _nested(table: Array) -> Coefficients:
     n, m, p = table.shape
     U, s, W = np.linalg.svd(table.reshape(n, m * p), full_matrices=False)
     sides: list[list[Array]] = [[], [], []]
@@ -132,5 +125,4 @@ def _nested(table: Array) -> Sides:
             sizes.append(size)
     order = np.argsort(-np.array(sizes))
     kept = order[: max(1, int(np.count_nonzero(np.array(sizes) > 1e-17 * max(max(sizes), math.ulp(0.0)))))]
-    a, b, c = (np.stack(side, axis=1)[:, kept] for side in sides)
-    return a, b, c
+    return tuple(np.stack(side, axis=1)[:, kept] for side in sides)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 from attnfun.certify.certificate import Certificate
+from attnfun.kinds.relation.view import Ranked
 from attnfun.kinds.ternary.target import Ternary
-from attnfun.kinds.ternary.weights import Sides
+from attnfun.kinds.ternary.weights import Coefficients
 from attnfun.language import Graph
 from attnfun.language.domain import Box
-from attnfun.model import Model
 from attnfun.search import Goal, certified
 
 
-class TrilinearForm(Model[Ternary, Any]):
+class TrilinearForm(Ranked[Ternary]):
     """Σ_i a_i(x) b_i(y) c_i(z): `form(X, Y, Z)` for columns (n,) each; or three trained towers in its place."""
 
     @property
@@ -26,20 +25,10 @@ class TrilinearForm(Model[Ternary, Any]):
         return self.target.box
 
     @property
-    def coefficients(self) -> Sides:
+    def coefficients(self) -> Coefficients:
         """Chebyshev coefficients (N, rank) of every side."""
-        found: Sides = self.weights.coefficients
+        found: Coefficients = self.weights.coefficients
         return found
-
-    @property
-    def rank(self) -> int:
-        return int(self.weights.rank)
-
-    @property
-    def rank_lower(self) -> int:
-        """A proved lower bound of the terms of any form within eps; 0 where there is none."""
-        least = self.story.get("rank_lower")
-        return least if type(least) is int else 0
 
     @property
     def error(self) -> float:

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attnfun.errors import InvalidRequest
-from attnfun.kinds.relation.features import contracted
-from attnfun.kinds.relation.reading import Reading
+from attnfun.kinds.relation.features import contracted, freeze
+from attnfun.kinds.relation.form import Form, Reading
 from attnfun.language.domain import Box
-from attnfun.network.head import Array, frozen
-from attnfun.network.network import Cost
+from attnfun.network.head import Array
+from attnfun.network.network import Cost, Network
 
-Sides = tuple[Array, Array, Array]
+Coefficients = tuple[Array, ...]
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class FormShape:
     """A trilinear form without its coefficients: the variables, how many coefficients each has, how many terms."""
 
     inputs: tuple[str, ...]
-    sizes: tuple[int, int, int]
+    sizes: tuple[int, ...]
     rank: int
 
     @property
@@ -34,26 +34,23 @@ class FormShape:
 
 
 @dataclass(frozen=True, eq=False)
-class Trilinear:
+class Trilinear(Form):
     """Coefficients (N, rank) of the a_i, b_i and c_i on the intervals of `box`."""
 
-    dtype: ClassVar[str] = "float64"
-    networks: ClassVar[tuple[()]] = ()
-    """A form has no networks."""
-    one: ClassVar[bool] = False
+    method: ClassVar[str] = "trilinear"
+    signs: ClassVar[None] = None  # type: ignore[misc]
 
-    coefficients: Sides
+    coefficients: Coefficients
     box: Box
 
     def __post_init__(self) -> None:
-        a, b, c = (frozen(side) for side in self.coefficients)
-        object.__setattr__(self, "coefficients", (a, b, c))
+        freeze(self, "coefficients")
         for side in self.coefficients:
             if side.ndim != 2 or not side.size or not np.isfinite(side).all():
                 raise InvalidRequest("a side of a form is not a table of finite numbers")
-        if not a.shape[1] == b.shape[1] == c.shape[1]:
+        if len({side.shape[1] for side in self.coefficients}) != 1:
             raise InvalidRequest("the sides of a form have unequal numbers of terms")
-        if self.box.dim != 3:
+        if not self.box.dim == len(self.coefficients) == 3:
             raise InvalidRequest("a form has three variables")
 
     @property
@@ -61,14 +58,9 @@ class Trilinear:
         return int(self.coefficients[0].shape[1])
 
     @property
-    def product_signs(self) -> Array:
-        return np.ones(self.rank)
-
-    @property
-    def architecture(self) -> FormShape:
+    def architecture(self) -> FormShape:  # type: ignore[override]
         """How many coefficients a side has, and how many terms: what `train` fills with other coefficients."""
-        a, b, c = (len(side) for side in self.coefficients)
-        return FormShape(self.box.names, (a, b, c), self.rank)
+        return FormShape(self.box.names, tuple(len(side) for side in self.coefficients), self.rank)
 
     @property
     def cost(self) -> Cost:
@@ -81,11 +73,11 @@ class Trilinear:
         same = self.box == target.box
         return "" if same else f"its form is one on {self.box.text}, and its relation is on {target.box.text}"
 
-    def reading(self, target: Any, k: int) -> Reading:
+    def reading(self, relation: Any, k: int) -> Reading:
         """What side k reads of points: themselves."""
-        return Reading(target.boxes[k].names)
+        return Reading(relation.boxes[k].names)
 
-    def run(self, *columns: Array) -> Array:
+    def run(self, *columns: Array) -> Array:  # type: ignore[override]
         """(n, 1) each → (n,), in float64.
 
         Operations, for the rounding bound: t = ((x − low) − (high − x))/(high − low), cut to [-1, 1]; T_j by its
@@ -98,5 +90,5 @@ class Trilinear:
             out = out * contracted(P, [np.clip(((x - a) - (b - x)) / (b - a), -1.0, 1.0)])
         return np.asarray(out.sum(axis=1))
 
-    def to_torch(self, dtype: Any = None) -> Any:
+    def network(self, side: str) -> Network:
         raise InvalidRequest("a trilinear form is coefficients and no network: there is no torch module of it")

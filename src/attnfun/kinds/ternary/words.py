@@ -1,39 +1,62 @@
-"""What is said of a trilinear form, and its record."""
+"""What is said of a trilinear form and its record, how it is trained, and what `diagnose` looks at."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from attnfun.errors import InvalidRequest
+from attnfun.kinds.relation.lesson import lesson as towers
+from attnfun.kinds.relation.words import Found, told, tower_subjects
+from attnfun.kinds.ternary.target import Ternary
 from attnfun.kinds.ternary.view import TrilinearForm
 from attnfun.kinds.ternary.weights import Trilinear
+from attnfun.learn.lesson import Ask, Lesson
 
 
 def explain(model: TrilinearForm) -> str:
     """In words: what it is, and what is proved or was seen of it."""
-    c, weights, cost = model.certificate, model.weights, model.cost
-    lines = [f"{model.target.text}  on  {model.target.domain}"]
+    weights, cost = model.weights, model.cost
     made = "Trained" if model.trained else "Built"
     if isinstance(weights, Trilinear):
         degrees = ", ".join(f"{len(side) - 1} in {name}" for side, name in zip(weights.coefficients, model.box.names))
-        lines.append(f"{made}: a form of {model.rank} terms, polynomials of degree {degrees}.")
+        what = f"a form of {model.rank} terms, polynomials of degree {degrees}."
     else:
-        lines.append(
-            f"{made}: {len(weights.networks)} towers, {model.rank} features, {cost.layers} layer(s), "
-            f"{cost.parameters:,} parameters, {model.dtype}."
-        )
-    if model.rank_lower:
-        lines.append(f"Any form needs at least {model.rank_lower} terms.")
-    if c.bounds:
-        asked = "no eps was asked for" if c.eps is None else f"eps was {c.eps:.4g}"
-        lines.append(f"{c.heading} ({c.method}): the error is at most {c.error[1]:.4g}; {asked}.")
-    else:
-        lines.append(f"{c.heading}: {c.reason or c.status.meaning}.")
-    return "\n".join(lines)
+        what = f"{len(weights.networks)} towers, {model.rank} features, {cost.layers} layer(s), "
+        what += f"{cost.parameters:,} parameters, {model.dtype}."
+    least = [f"Any form needs at least {model.rank_lower} terms."] if model.rank_lower else []
+    about = f"{model.target.text}  on  {model.target.domain}"
+    return "\n".join([about, f"{made}: {what}", *least, told(model.certificate)])
 
 
 def record(model: TrilinearForm) -> dict[str, Any]:
     """What its JSON has besides certificate and sizes."""
-    told: dict[str, Any] = {"rank": model.rank, "rank_lower": model.rank_lower}
+    out: dict[str, Any] = {"rank": model.rank, "rank_lower": model.rank_lower}
     if isinstance(model.weights, Trilinear):
-        told["degrees"] = [len(side) - 1 for side in model.weights.coefficients]
-    return told
+        out["degrees"] = [len(side) - 1 for side in model.weights.coefficients]
+    return out
+
+
+def subjects(model: TrilinearForm, _eps: float | None) -> Found:
+    """The heads of trained towers; a form has none."""
+    if isinstance(model.weights, Trilinear):
+        return "a trilinear form", [], ["It holds features of three sides: there is no head to look at."]
+    return tower_subjects(model)
+
+
+def lesson(given: Any, ask: Ask) -> Lesson:
+    """Other coefficients in the shape of a form; with `widths`, and of towers, as for a relation of two variables."""
+    from attnfun.kinds.ternary.torch_trilinear import FormProblem
+
+    target, own = ask.target, given.weights
+    assert isinstance(target, Ternary)
+    if not isinstance(own, Trilinear) or ask.widths is not None or ask.rank is not None:
+        return towers(given, ask)
+    ask.no_noise()
+    problem = FormProblem(target, own.coefficients)
+    if ask.start == "random":
+        problem = FormProblem(target, problem.random(ask.recipe.seed))
+    elif isinstance(ask.start, Trilinear) and ask.start.architecture == own.architecture:
+        problem = FormProblem(target, ask.start.coefficients)
+    else:
+        raise InvalidRequest("a form starts at random, from the constructed one, or from another of its shape")
+    return Lesson(target, problem, lambda sides: Trilinear(sides, target.box))

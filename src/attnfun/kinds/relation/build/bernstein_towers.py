@@ -17,9 +17,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from attnfun.errors import Infeasible
-from attnfun.kinds.relation.features import Features, chebyshev_columns
-from attnfun.network.head import Array, rounded
+from attnfun.kinds.relation.features import Features, Half, chebyshev_columns
 from attnfun.kinds.relation.towers import Affine, Keys, TowerWeights
+from attnfun.network.head import Array, rounded
 
 _STEPS = (1.0, 1.5, 0.75, 2.0, 0.5)
 _CUTS = (1e-4, 1e-6, 1e-8, 1e-10, 1e-12, 1e-14)
@@ -35,14 +35,13 @@ def attention_tower(features: Features, side: str, tolerance: float, affine: boo
 
     `affine`: affine parts are left to the read-out; not for towers on top of networks, whose heads alone are read.
     """
-    low, high = features.left_box if side == "left" else features.right_box
+    half = features.half(side)
+    low, high = half.box
     keys: dict[int, Keys] = {}
     ramps: dict[int, Array] = {}
     values = []
-    for k, block in enumerate(features.blocks):
-        P = block.left if side == "left" else block.right
-        places = block.left_vars if side == "left" else block.right_vars
-        used = np.unique(features.selection[:, k])
+    for k, (P, places) in enumerate(zip(half.tables, half.places, strict=True)):
+        used = np.unique(half.selection[:, k])
         out = np.zeros(P.shape)
         out[..., used] = P[..., used]
         fits, own = fitted(out, tolerance)
@@ -52,27 +51,27 @@ def attention_tower(features: Features, side: str, tolerance: float, affine: boo
             ramps[v] = matrix[:, : len(line)] @ line
         values.append(own)
     every = range(len(low))
-    rest = Affine(_lines(features, side), tuple(ramps[v] for v in every)) if affine else None
+    rest = Affine(_lines(half), tuple(ramps[v] for v in every)) if affine else None
     return TowerWeights(tuple(keys[v] for v in every), tuple(values), affine=rest)
 
 
-def _lines(features: Features, side: str) -> Array:
+def _lines(half: Half) -> Array:
     """(rank, variables + 1) the affine parts of the Chebyshev series, as float32 holds them."""
-    low, high = features.left_box if side == "left" else features.right_box
-    lines = np.zeros((features.rank, len(low) + 1))
+    low, high = half.box
+    lines = np.zeros((half.rank, len(low) + 1))
     firsts, steps = [], []  # per block: the constant coefficient, and that of every variable alone
-    for b, block in enumerate(features.blocks):
-        P = (block.left if side == "left" else block.right)[..., features.selection[:, b]]
+    for b, table in enumerate(half.tables):
+        P = table[..., half.selection[:, b]]
         a = P.ndim - 1
         firsts.append(P[(0,) * a])
         steps.append([P[tuple(int(i == j) for i in range(a))] if P.shape[j] > 1 else 0 * P[(0,) * a] for j in range(a)])
-    for b, block in enumerate(features.blocks):
-        others = math.prod((f for i, f in enumerate(firsts) if i != b), start=np.ones(features.rank))
-        for v, step in zip(block.left_vars if side == "left" else block.right_vars, steps[b], strict=True):
+    for b, places in enumerate(half.places):
+        others = math.prod((f for i, f in enumerate(firsts) if i != b), start=np.ones(half.rank))
+        for v, step in zip(places, steps[b], strict=True):
             lines[:, v] = others * step / ((high[v] - low[v]) / 2)
     lines[~(np.abs(lines) < _STEEP)] = 0.0
     lines = rounded(lines, "float32")
-    middle = math.prod(firsts, start=np.ones(features.rank))
+    middle = math.prod(firsts, start=np.ones(half.rank))
     lines[:, -1] = middle - lines[:, :-1] @ ((low + high) / 2)
     lines[~(np.abs(lines) < _STEEP)] = 0.0
     return rounded(lines, "float32")

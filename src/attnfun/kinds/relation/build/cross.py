@@ -21,10 +21,11 @@ from collections.abc import Callable
 import numpy as np
 
 from attnfun.errors import Infeasible
-from attnfun.network.head import Array
+from attnfun.kinds.relation.build.search import near
 from attnfun.kinds.relation.slices import Cut, Slices
-from attnfun.language.domain import Box
 from attnfun.kinds.relation.target import Relation
+from attnfun.language.domain import Box
+from attnfun.network.head import Array
 
 MOST_RANK = 600
 _CANDIDATES = 700  # a side
@@ -54,10 +55,8 @@ def cross_features(relation: Relation, eps: float, signed: bool, least: int, wor
             more_x = more_y = np.concatenate([more_x, more_y])
         X, Y = np.concatenate([X, more_x]), np.concatenate([Y, more_y])
         goal *= 0.6
-    raise Infeasible(
-        f"cross: the error measured at rank {made.rank} is {best:.3g}, above eps={eps:.3g}",
-        {"eps": float(f"{best * 1.3:.2g}"), "method": "cross"} if math.isfinite(best) else None,
-    )
+    text = f"cross: the error measured at rank {made.rank} is {best:.3g}, above eps={eps:.3g}"
+    raise Infeasible(text, near(best * 1.3, method="cross"))
 
 
 def candidates(box: Box, seed: int) -> Array:
@@ -105,22 +104,19 @@ def slices_of(relation: Relation, rows: Array, columns: Array, signed: bool) -> 
     """The features of given pivots: M⁻¹ = A Bᵀ, singular values below rounding left out."""
     M = relation.table(rows, columns)
     tiny = 16 * len(M) * np.finfo(np.float64).eps
-    names = relation.left.names, relation.right.names
-    ends = (relation.left.low_array, relation.left.high_array), (relation.right.low_array, relation.right.high_array)
-    about = relation.graph, names
+    zero = np.zeros((len(M), 1))
+    cuts: tuple[Cut, Cut | None]
     if relation.symmetric:
         values, vectors = np.linalg.eigh((M + M.T) / 2)
         kept = (np.abs(values) if signed else values) > tiny * np.abs(values).max()
-        if not kept.any():
-            zero = np.zeros((len(M), 1))
-            return Slices(*about, Cut(rows, zero), None, *ends, np.ones(1))
-        A = vectors[:, kept] / np.sqrt(np.abs(values[kept]))
-        signs = np.where(values[kept] < 0, -1.0, 1.0)
-        return Slices(*about, Cut(rows, A), None, *ends, signs)
-    a, s, b = np.linalg.svd(M)
-    kept = s > tiny * s[0]
-    if not kept.any():
-        zero = np.zeros((len(M), 1))
-        return Slices(*about, Cut(columns, zero), Cut(rows, zero), *ends)
-    root = 1 / np.sqrt(s[kept])
-    return Slices(*about, Cut(columns, b.T[:, kept] * root), Cut(rows, a[:, kept] * root), *ends)
+        A = vectors[:, kept] / np.sqrt(np.abs(values[kept])) if kept.any() else zero
+        signs = np.where(values[kept] < 0, -1.0, 1.0) if kept.any() else np.ones(1)
+        cuts = Cut(rows, A), None
+    else:
+        a, s, b = np.linalg.svd(M)
+        kept = s > tiny * s[0]
+        root, signs = 1 / np.sqrt(s[kept]), None
+        A, B = (b.T[:, kept] * root, a[:, kept] * root) if kept.any() else (zero, zero)
+        cuts = Cut(columns, A), Cut(rows, B)
+    left, right = ((box.low_array, box.high_array) for box in relation.boxes)
+    return Slices(relation.graph, (relation.left.names, relation.right.names), cuts[0], cuts[1], left, right, signs)

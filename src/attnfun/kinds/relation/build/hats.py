@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnfun.kinds.relation.build.voronoi import factors
 from attnfun.errors import Infeasible
+from attnfun.kinds.relation.build.voronoi import factors
 from attnfun.kinds.relation.cells import Cells, CellSide
-from attnfun.kinds.relation.form import Ends
-from attnfun.network.head import Array
-from attnfun.kinds.relation.towers import Keys
-from attnfun.language.domain import Box
+from attnfun.kinds.relation.features import Ends
 from attnfun.kinds.relation.target import Relation
+from attnfun.kinds.relation.towers import Keys
+from attnfun.network.head import Array
 
 MOST_NODES = 500
 _FINE = 4
@@ -31,11 +30,8 @@ _FINE = 4
 
 def hat_towers(relation: Relation, nodes: int, error: float, signed: bool) -> Cells:
     """Broken lines through `nodes` nodes a side, of the fewest features within `error` on a fine grid."""
-    zx, zy = (_nodes(box, nodes) for box in (relation.left, relation.right))
-    fx, W = _fine(zx)
-    fy, V = _fine(zy)
-    R, fine = relation.table(zx[:, None], zy[:, None]), relation.table(fx[:, None], fy[:, None])
-    P, Q, signs = factors(R, error, relation.symmetric, signed, fine, W, V)
+    (zx, zy), R, fine, W, V = _tables(relation, nodes)
+    P, Q, signs = factors(R, error, relation.symmetric, signed, (fine, W, V))
     ends = [(b.low_array, b.high_array) for b in (relation.left, relation.right)]
     first = _units(zx, P, ends[0])
     return Cells(first, signs=signs) if signs is not None else Cells(first, _units(zy, Q, ends[1]))
@@ -43,15 +39,15 @@ def hat_towers(relation: Relation, nodes: int, error: float, signed: bool) -> Ce
 
 def smallest(relation: Relation) -> float:
     """The error on a fine grid that the most nodes leave, all features taken."""
-    zx, zy = (_nodes(box, MOST_NODES) for box in (relation.left, relation.right))
-    fx, W = _fine(zx)
-    fy, V = _fine(zy)
-    rest = relation.table(fx[:, None], fy[:, None]) - W @ relation.table(zx[:, None], zy[:, None]) @ V.T
-    return float(np.abs(rest).max())
+    _, R, fine, W, V = _tables(relation, MOST_NODES)
+    return float(np.abs(fine - W @ R @ V.T).max())
 
 
-def _nodes(box: Box, nodes: int) -> Array:
-    return np.linspace(box.low[0], box.high[0], nodes)
+def _tables(relation: Relation, nodes: int) -> tuple[list[Array], Array, Array, Array, Array]:
+    """Nodes of both sides, the relation there and at finer points, and the hat functions at these."""
+    z = [np.linspace(box.low[0], box.high[0], nodes) for box in relation.boxes]
+    (fx, W), (fy, V) = map(_fine, z)
+    return z, relation.table(z[0][:, None], z[1][:, None]), relation.table(fx[:, None], fy[:, None]), W, V
 
 
 def _fine(z: Array) -> tuple[Array, Array]:

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
 
-from attnfun.kinds.relation.prove_inner import gradient_bounds, inner_certificate, remember, stream_sizes
 from attnfun.certify.view import Undecided
 from attnfun.errors import AttnfunError
-from attnfun.language import Graph
-from attnfun.network import Network
-from attnfun.kinds.relation.polynomials import Towers
-from attnfun.language.domain import Box
-from attnfun.kinds.relation.target import Relation, renamed
 from attnfun.kinds.relation.core import Core
+from attnfun.kinds.relation.form import Towers
+from attnfun.kinds.relation.prove_inner import gradient_bounds, inner_certificate, remember, stream_sizes
+from attnfun.kinds.relation.target import Relation, renamed
+from attnfun.language import Graph
+from attnfun.language.domain import Box
+from attnfun.network import Network
+from attnfun.search import Say
 
 Inner = tuple[Network, Network]
 _BUDGETS = (0.004, 0.1)  # of eps, for all inner functions together
@@ -29,16 +29,16 @@ _MOST_NODES = 400  # operations of an inner function past which compiling it tak
 _WIDER = 1e-3  # of its range a variable's box may grow at most: the features pay for it
 
 
-def inner_networks(asked: Relation, core: Core, eps: float, say: Callable[[str], None]) -> tuple[Core, Inner] | None:
+def inner_networks(asked: Relation, core: Core, eps: float, say: Say) -> tuple[Core, Inner] | None:
     """(the core on boxes as much wider as the networks may stray, networks for u, v); None: they do not compile."""
     assert core.left_inner is not None and core.right_inner is not None
     if max(len(core.left_inner.nodes), len(core.right_inner.nodes)) > _MOST_NODES:
         return None
-    ends = np.r_[core.left.low_array, core.right.low_array], np.r_[core.left.high_array, core.right.high_array]
-    slope = float(gradient_bounds(core.graph, core.left.names + core.right.names, *ends).sum())
+    low, high = core.joint.low_array, core.joint.high_array
+    slope = float(gradient_bounds(core.graph, core.joint.names, low, high).sum())
     if not (math.isfinite(slope) and slope > 0):
         return None
-    thin = _WIDER * float(np.min(ends[1] - ends[0]))
+    thin = _WIDER * float(np.min(high - low))
     for budget in _BUDGETS:
         try:
             return _compiled(asked, core, min(budget * eps / slope, 0.3 * thin), thin, say)
@@ -55,7 +55,7 @@ def on_top(towers: Towers, inner: Inner | None) -> Towers:
     return (left, left) if towers[0] is towers[1] else (left, dataclasses.replace(towers[1], inner=inner[1]))
 
 
-def _compiled(asked: Relation, core: Core, delta: float, thin: float, say: Callable[[str], None]) -> tuple[Core, Inner]:
+def _compiled(asked: Relation, core: Core, delta: float, thin: float, say: Say) -> tuple[Core, Inner]:
     assert core.left_inner is not None and core.right_inner is not None
     say("a network for the inner function u")
     left = function_network(core.left_inner, asked.left, delta, say)
@@ -73,9 +73,7 @@ def _compiled(asked: Relation, core: Core, delta: float, thin: float, say: Calla
     return dataclasses.replace(core, left=boxes[0], right=boxes[1]), (left, right)
 
 
-def function_network(
-    graph: Graph, box: Box, delta: float, say: Callable[[str], None], realise: str = "attention"
-) -> Network:
+def function_network(graph: Graph, box: Box, delta: float, say: Say, realise: str = "attention") -> Network:
     """A network for the outputs of `graph` on `box`, each within `delta`; raises Infeasible."""
     from attnfun.kinds.function.verb import compile
 

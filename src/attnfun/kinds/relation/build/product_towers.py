@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 
-from attnfun.kinds.relation.build.bernstein_towers import bernstein_keys, fitted
 from attnfun.errors import Infeasible
-from attnfun.kinds.relation.features import Features, chebyshev_columns
+from attnfun.kinds.relation.build.bernstein_towers import bernstein_keys, fitted
+from attnfun.kinds.relation.features import Features, Half, chebyshev_columns
+from attnfun.kinds.relation.towers import MOST_GROUPS, Keys, TowerWeights, require_room
 from attnfun.network.head import Array
-from attnfun.kinds.relation.towers import MOST_GROUPS, Keys, TowerWeights, distinct, places_of, require_room
 
 _LARGEST = 0.35  # of |δ Π P|: atanh is then nearly linear, and needs few keys more than the factors themselves
-_NODES = 64
+_NODES = {1: 64, 2: 40, 3: 24}
 _VARIABLES = 3
 _MOST_GRID = 6_000_000
 Group = tuple[int, ...]
@@ -30,16 +31,17 @@ Group = tuple[int, ...]
 
 def product_tower(features: Features, side: str, tolerance: float) -> TowerWeights:
     """Keys, values, groups and scales with every group's products within about `tolerance` of the features'."""
-    low, high = features.left_box if side == "left" else features.right_box
-    sizes = _degrees(features, side, tolerance)
-    groups = _grouping(features, side, sizes)
-    require_room(features, groups, len(low))
+    half = features.half(side)
+    low, high = half.box
+    sizes = _degrees(half, tolerance)
+    groups = _grouping(half, sizes)
+    require_room(half, groups)
     keys: dict[int, Keys] = {}
     values, scales = [], []
     for group in groups:
-        places = places_of(features, side, group)
-        scale = math.prod(_scale(features, side, b) for b in group) * _LARGEST
-        out = _targets(features, side, group, scale, [sizes[v] for v in places])
+        places = half.variables(group)
+        scale = math.prod(_scale(half, b) for b in group) * _LARGEST
+        out = _targets(half, group, scale, [sizes[v] for v in places])
         fits, own = fitted(out, tolerance * scale)
         for v, (tau, matrix) in zip(places, fits, strict=True):
             keys[v] = bernstein_keys(tau, len(matrix), float(low[v]), float(high[v]))
@@ -48,22 +50,20 @@ def product_tower(features: Features, side: str, tolerance: float) -> TowerWeigh
     return TowerWeights(tuple(keys[v] for v in range(len(low))), tuple(values), None, groups, np.array(scales))
 
 
-def _table(features: Features, side: str, b: int) -> Array:
-    block = features.blocks[b]
-    return block.left if side == "left" else block.right
+def _rows(n: int, count: int) -> Array:
+    """(n, count) T_0, … at n Chebyshev nodes."""
+    return chebyshev_columns(np.cos((2 * np.arange(n) + 1) * np.pi / (2 * n)), count)
 
 
 def _at_nodes(P: Array, counts: list[int]) -> Array:
     for j, n in enumerate(counts):
-        t = np.cos((2 * np.arange(n) + 1) * np.pi / (2 * n))
-        P = np.moveaxis(np.tensordot(chebyshev_columns(t, P.shape[j]), P, axes=(1, j)), 0, j)
+        P = np.moveaxis(np.tensordot(_rows(n, P.shape[j]), P, axes=(1, j)), 0, j)
     return P
 
 
-def _scale(features: Features, side: str, b: int) -> float:
+def _scale(half: Half, b: int) -> float:
     """What makes the used columns of a block about 1 in size at most."""
-    used = np.unique(features.selection[:, b])
-    P = _table(features, side, b)[..., used]
+    P = half.tables[b][..., np.unique(half.selection[:, b])]
     top = float(np.abs(_at_nodes(P, [2 * n + 1 for n in P.shape[:-1]])).max()) * 1.02
     return 1 / max(top, 1e-250)
 
@@ -72,29 +72,22 @@ def _coefficients(values: Array) -> Array:
     """Chebyshev coefficients of values at Chebyshev nodes, all axes but the last."""
     for j in range(values.ndim - 1):
         n = values.shape[j]
-        t = np.cos((2 * np.arange(n) + 1) * np.pi / (2 * n))
-        matrix = chebyshev_columns(t, n).T * (2 / n)
+        matrix = _rows(n, n).T * (2 / n)
         matrix[0] /= 2
         values = np.moveaxis(np.tensordot(matrix, values, axes=(1, j)), 0, j)
     return values
 
 
-def _degrees(features: Features, side: str, tolerance: float) -> dict[int, int]:
+def _degrees(half: Half, tolerance: float) -> dict[int, int]:
     """For every variable: how many Chebyshev coefficients atanh of its block's columns has above the tolerance."""
     out: dict[int, int] = {}
-    for b in range(len(features.blocks)):
-        places = places_of(features, side, (b,))
-        if not places:
-            continue
+    for b in half.alive:
+        places = half.places[b]
         if len(places) > _VARIABLES:
-            raise Infeasible(
-                f"a factor of {len(places)} variables is out of a tower's reach; {_VARIABLES} may belong together",
-                {"features_only": True},
-            )
-        P, scale = _table(features, side, b), _scale(features, side, b) * _LARGEST
-        P = P[..., np.unique(features.selection[:, b])]
-        counts = [_NODES if len(places) == 1 else 40 if len(places) == 2 else 24 for _ in places]
-        counts = [max(n, m + 8) for n, m in zip(counts, P.shape, strict=False)]
+            text = f"a factor of {len(places)} variables is out of a tower's reach; {_VARIABLES} may belong together"
+            raise Infeasible(text, {"features_only": True})
+        P, scale = half.tables[b][..., np.unique(half.selection[:, b])], _scale(half, b) * _LARGEST
+        counts = [max(_NODES[len(places)], m + 8) for m in P.shape[:-1]]
         if math.prod(counts) * P.shape[-1] > _MOST_GRID:
             raise Infeasible("the factors of the features are too large for a tower", {"features_only": True})
         table = np.abs(_coefficients(np.arctanh(scale * _at_nodes(P, counts))))
@@ -105,13 +98,13 @@ def _degrees(features: Features, side: str, tolerance: float) -> dict[int, int]:
     return out
 
 
-def _targets(features: Features, side: str, group: Group, scale: float, degrees: list[int]) -> Array:
+def _targets(half: Half, group: Group, scale: float, degrees: list[int]) -> Array:
     """(N_1, …, N_a, tuples): Chebyshev coefficients of atanh(scale Π P) for every tuple of columns of the group."""
-    tuples = distinct(features, group)[0]
+    tuples = half.distinct(group)[0]
     counts = [n + 4 for n in degrees]
     out, place = np.full((*counts, len(tuples)), scale), 0
     for k, b in enumerate(group):
-        P = _table(features, side, b)
+        P = half.tables[b]
         a = P.ndim - 1
         value = _at_nodes(P, counts[place : place + a])[..., tuples[:, k]]
         before, after = (1,) * place, (1,) * (len(counts) - place - a)
@@ -120,31 +113,28 @@ def _targets(features: Features, side: str, group: Group, scale: float, degrees:
     return _coefficients(np.arctanh(out))
 
 
-def _grouping(features: Features, side: str, sizes: dict[int, int]) -> tuple[Group, ...]:
+def _grouping(half: Half, sizes: dict[int, int]) -> tuple[Group, ...]:
     """The partition of the blocks that asks for the fewest parameters; at least two groups."""
-    alive = [b for b in range(len(features.blocks)) if places_of(features, side, (b,))]
+    alive = half.alive
     if len(alive) < 2:
-        raise Infeasible(
-            "a tower of two layers multiplies factors, and these features have only one", {"features_only": True}
-        )
-    counted: dict[Group, tuple[float, int]] = {}
+        text = "a tower of two layers multiplies factors, and these features have only one"
+        raise Infeasible(text, {"features_only": True})
 
+    @cache
     def cost(group: Group) -> tuple[float, int]:
-        if group not in counted:
-            grid = math.prod(sizes[v] + 2 for v in places_of(features, side, group))
-            tuples = len(distinct(features, group)[0])
-            counted[group] = (float(grid) * (len(group) + 1 + tuples), tuples)
-        return counted[group]
+        grid = math.prod(sizes[v] + 2 for v in half.variables(group))
+        tuples = len(half.distinct(group)[0])
+        return float(grid) * (len(group) + 1 + tuples), tuples
 
     best: tuple[float, tuple[Group, ...]] | None = None
-    for groups in _partitions(alive, features, side) if len(alive) <= 8 else [_runs(alive, features, side)]:
+    for groups in _partitions(alive, half) if len(alive) <= 8 else [_runs(half)]:
         if not 2 <= len(groups) <= MOST_GROUPS:
             continue
         m, width = len(groups), len(sizes) + sum(cost(g)[1] for g in groups)
-        grids = [math.prod(sizes[v] + 4 for v in places_of(features, side, g)) * cost(g)[1] for g in groups]
+        grids = [math.prod(sizes[v] + 4 for v in half.variables(g)) * cost(g)[1] for g in groups]
         if max(grids) > _MOST_GRID:
             continue
-        total = sum(cost(g)[0] for g in groups) + features.rank * (2**m * (m + 2) + m * (width + 1))
+        total = sum(cost(g)[0] for g in groups) + half.rank * (2**m * (m + 2) + m * (width + 1))
         if best is None or total < best[0]:
             best = (total, groups)
     if best is None:
@@ -152,7 +142,7 @@ def _grouping(features: Features, side: str, sizes: dict[int, int]) -> tuple[Gro
     return best[1]
 
 
-def _partitions(blocks: list[int], features: Features, side: str) -> Iterator[tuple[Group, ...]]:
+def _partitions(blocks: Group, half: Half) -> Iterator[tuple[Group, ...]]:
     """All partitions into groups of at most three variables."""
     if not blocks:
         yield ()
@@ -160,17 +150,16 @@ def _partitions(blocks: list[int], features: Features, side: str) -> Iterator[tu
     first, rest = blocks[0], blocks[1:]
     for mask in range(1 << len(rest)):
         group = (first, *(b for i, b in enumerate(rest) if mask >> i & 1))
-        if len(places_of(features, side, group)) <= _VARIABLES:
-            left = [b for i, b in enumerate(rest) if not mask >> i & 1]
-            for others in _partitions(left, features, side):
-                yield (group, *others)
+        if len(half.variables(group)) <= _VARIABLES:
+            left = tuple(b for i, b in enumerate(rest) if not mask >> i & 1)
+            yield from ((group, *others) for others in _partitions(left, half))
 
 
-def _runs(blocks: list[int], features: Features, side: str) -> tuple[Group, ...]:
+def _runs(half: Half) -> tuple[Group, ...]:
     """Neighbours together, two variables a group where they fit."""
     out: list[Group] = []
-    for b in blocks:
-        if out and len(places_of(features, side, (*out[-1], b))) <= 2:
+    for b in half.alive:
+        if out and len(half.variables((*out[-1], b))) <= 2:
             out[-1] = (*out[-1], b)
         else:
             out.append((b,))

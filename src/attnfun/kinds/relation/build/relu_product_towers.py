@@ -13,13 +13,12 @@ import math
 
 import numpy as np
 
-from attnfun.kinds.function.build.compose_mlp import MOST_UNITS
-from attnfun.kinds.function.build.unary.spline import SplineFit, fit_spline, growth
 from attnfun.errors import Infeasible
-from attnfun.kinds.relation.features import Features, Index, polynomial_graph
+from attnfun.kinds.function.build.compose_mlp import MOST_UNITS
+from attnfun.kinds.function.build.unary.spline import fit_spline, growth
+from attnfun.kinds.relation.features import Features, Half, polynomial_graph
+from attnfun.kinds.relation.towers import Keys, Squares, TowerWeights, parents
 from attnfun.network.head import Array
-from attnfun.kinds.relation.relu_products import chain, parents
-from attnfun.kinds.relation.towers import Keys, Squares, TowerWeights, distinct, places_of
 
 _MOST = 12  # the finest template has 2^12 units a side
 _MOST_UNITS = 300_000
@@ -27,24 +26,25 @@ _MOST_UNITS = 300_000
 
 def relu_product_tower(features: Features, side: str, tolerance: float) -> TowerWeights:
     """Units, templates and products with every column within about `tolerance` and every product likewise."""
-    low, high = features.left_box if side == "left" else features.right_box
-    blocks = chain(features, side)
-    if any(len(places_of(features, side, (b,))) > 1 for b in blocks):
+    half = features.half(side)
+    (low, high), blocks = half.box, half.alive
+    if any(len(half.places[b]) > 1 for b in blocks):
         raise Infeasible("realise='mlp': factors of several variables that belong together", {"realise": "attention"})
     keys: dict[int, Keys] = {}
     values, sups = [], []
     for b in blocks:
-        (v,) = places_of(features, side, (b,))
-        P = features.blocks[b].left if side == "left" else features.blocks[b].right
-        used = np.unique(features.selection[:, b])
-        keys[v], own = _factor(P, used, float(low[v]), float(high[v]), tolerance)
-        values.append(own)
+        (v,), P = half.places[b], half.tables[b]
+        start = float(low[v])
+        slopes, biases, own, lines = broken_lines(half, b, start, float(high[v]), tolerance)
+        lines[1] += lines[0] * start  # the affine parts as two more units, relu(x − low) and relu(1)
+        keys[v] = Keys(1.0, 0.0, np.append(slopes, [1.0, 0.0]), np.append(biases, [-start, 1.0]))
+        values.append(np.concatenate([own, lines]))
         nodes = np.cos(np.linspace(0, np.pi, 8 * len(P) + 1))
         sups.append(1.01 * np.abs(np.polynomial.chebyshev.chebval(nodes, P)).max(axis=1) + 2 * tolerance)
-    sizes = sups[0][distinct(features, blocks[:1])[0][:, 0]]
+    sizes = sups[0][half.distinct(blocks[:1])[0][:, 0]]
     steps, finest, total = [], 0, sum(map(len, values))
     for k in range(1, len(blocks)):
-        parent, last = parents(features, blocks, k)
+        parent, last = parents(half, k)
         a, b = sizes[parent], sups[k][last]
         reach = 2 * np.sqrt(a * b) * 1.001  # λ' a + b/λ' with λ' = √(b/a)
         gain = reach * reach / 4
@@ -76,30 +76,22 @@ def _square(level: int) -> Array:
     return np.stack([slopes, np.r_[-places, -places], np.r_[rise, rise]])
 
 
-def _factor(P: Array, used: Index, low: float, high: float, tolerance: float) -> tuple[Keys, Array]:
-    """The units of one variable, and values (units, columns): broken lines, then relu(x − low) and relu(1)."""
-    slopes, biases, parts = [], [], []
-    lines = np.zeros((2, P.shape[-1]))
-    for c, fit in zip(used, broken_lines(P, used, low, high, tolerance), strict=True):
-        own = np.zeros((fit.keys, P.shape[-1]))
-        own[:, c] = fit.values
-        lines[:, c] = fit.slope, fit.offset + fit.slope * low
-        slopes.append(fit.slopes)
-        biases.append(fit.biases)
-        parts.append(own)
-    slopes.append(np.array([1.0, 0.0]))
-    biases.append(np.array([-low, 1.0]))
-    return Keys(1.0, 0.0, np.concatenate(slopes), np.concatenate(biases)), np.concatenate([*parts, lines])
-
-
-def broken_lines(P: Array, used: Index, low: float, high: float, tolerance: float) -> list[SplineFit]:
-    """Units for every used column; Infeasible, before any is made, where together they would be too many."""
+def broken_lines(half: Half, b: int, low: float, high: float, tolerance: float) -> tuple[Array, Array, Array, Array]:
+    """Slopes, biases and values (units, columns) of units for the used columns of a block, and (2, columns) their
+    affine parts; Infeasible, before any unit is made, where together they would be too many."""
+    P, used = half.tables[b], np.unique(half.selection[:, b])
     graphs = [polynomial_graph(P[:, c], low, high) for c in used]
     units = sum(growth(graph, low, high)(tolerance) for graph in graphs)
     if not units <= 1.1 * MOST_UNITS:  # an estimate
         nearest = {"eps": 2 * tolerance * (units / MOST_UNITS) ** 2} if math.isfinite(units) else None
         raise Infeasible(f"about {units:,.0f} ReLU units would be needed, more than {MOST_UNITS:,}", nearest)
-    return [fit_spline(graph, low, high, tolerance) for graph in graphs]
+    fits = [fit_spline(graph, low, high, tolerance) for graph in graphs]
+    lines, parts = np.zeros((2, P.shape[-1])), []
+    for c, fit in zip(used, fits, strict=True):
+        parts.append(np.zeros((fit.keys, P.shape[-1])))
+        parts[-1][:, c], lines[:, c] = fit.values, (fit.slope, fit.offset)
+    slopes, biases = (np.concatenate([getattr(fit, name) for fit in fits]) for name in ("slopes", "biases"))
+    return slopes, biases, np.concatenate(parts), lines
 
 
 def usable(low: float, high: float) -> bool:

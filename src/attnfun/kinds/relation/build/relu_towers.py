@@ -12,37 +12,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnfun.kinds.relation.build.relu_product_towers import broken_lines, relu_product_tower, usable
 from attnfun.errors import Infeasible
+from attnfun.kinds.relation.build.relu_product_towers import broken_lines, relu_product_tower, usable
 from attnfun.kinds.relation.features import Features
 from attnfun.kinds.relation.towers import Keys, TowerWeights
 
 
 def relu_tower(features: Features, side: str, tolerance: float) -> TowerWeights:
     """Units and lines with every used column within about `tolerance` of the feature."""
-    low, high = features.left_box if side == "left" else features.right_box
+    half = features.half(side)
+    low, high = half.box
     for v in range(len(low)):
         if not usable(float(low[v]), float(high[v])):
-            raise Infeasible(
-                f"realise='mlp': no breakpoints can stand in [{low[v]:.3g}, {high[v]:.3g}]", {"realise": "attention"}
-            )
+            text = f"realise='mlp': no breakpoints can stand in [{low[v]:.3g}, {high[v]:.3g}]"
+            raise Infeasible(text, {"realise": "attention"})
     if len(low) > 1:
         return relu_product_tower(features, side, tolerance)
     if len(features.blocks) != 1:
         raise Infeasible("realise='mlp': several factors of one variable", {"realise": "attention"})
-    block = features.blocks[0]
-    P = block.left if side == "left" else block.right
-    used = np.unique(features.selection[:, 0])
-    slopes, biases, parts = [], [], []
-    lines = np.zeros((2, block.columns))
-    for c, fit in zip(used, broken_lines(P, used, float(low[0]), float(high[0]), tolerance), strict=True):
-        own = np.zeros((fit.keys, block.columns))
-        own[:, c] = fit.values
-        lines[:, c] = fit.slope, fit.offset
-        slopes.append(fit.slopes)
-        biases.append(fit.biases)
-        parts.append(own)
-    if not sum(map(len, slopes)):  # affine features: one silent unit, for a layer has at least one
-        slopes, biases, parts = [np.ones(1)], [np.array([-float(high[0])])], [np.zeros((1, block.columns))]
-    keys = Keys(1.0, 0.0, np.concatenate(slopes), np.concatenate(biases))
-    return TowerWeights((keys,), (np.concatenate(parts),), lines)
+    slopes, biases, values, lines = broken_lines(half, 0, float(low[0]), float(high[0]), tolerance)
+    if not len(slopes):  # affine features: one silent unit, for a layer has at least one
+        slopes, biases, values = np.ones(1), np.array([-float(high[0])]), np.zeros((1, lines.shape[1]))
+    return TowerWeights((Keys(1.0, 0.0, slopes, biases),), (values,), lines)

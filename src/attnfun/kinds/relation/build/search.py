@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,15 @@ from attnfun.errors import Infeasible, InvalidRequest, NotPositive
 from attnfun.kinds.relation.build.inner import Inner, inner_networks, on_top
 from attnfun.kinds.relation.core import core_of, plain_core
 from attnfun.kinds.relation.features import Block, Features
-from attnfun.kinds.relation.polynomials import Polynomials, Towers
+from attnfun.kinds.relation.form import Polynomials, Towers
+from attnfun.kinds.relation.prove_coefficients import padded
 from attnfun.kinds.relation.prove_features import Parts, construction_error, factor_weights, rounding, take_apart
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.towers import TowerWeights
 from attnfun.language import BallAlgebra, precision, run
 from attnfun.language.enclosures import abs_lower, point_balls
 from attnfun.network.head import Array
-from attnfun.search import Proposal, Proposals
+from attnfun.search import Proposal, Proposals, Say
 
 _SHARES = (0.98, 0.8, 0.5)  # of eps for the features; the rest is for their towers
 _MLP_SHARES = (0.9, 0.6, 0.4)  # units grow with the root of what is left, so more is left
@@ -30,18 +31,44 @@ _MOST_FEATURES = 200_000
 _TRIES = 5
 
 
-def polynomials(
-    asked: Relation, eps: float, method: str, realise: str | None, signed: bool, say: Callable[[str], None]
-) -> Proposals:
+@dataclass(frozen=True)
+class Ask:
+    """A request: the relation, eps, and how it is to be met."""
+
+    relation: Relation
+    eps: float
+    method: str
+    realise: str | None
+    signed: bool
+    accept: str | None
+    say: Say
+
+    @property
+    def kernel(self) -> bool:
+        """Must the features be those of a positive semidefinite relation?"""
+        return self.relation.symmetric and not self.signed
+
+    @property
+    def text(self) -> str:
+        return self.relation.text[:120]
+
+
+def near(eps: float, **more: Any) -> dict[str, Any] | None:
+    """The nearest request: this eps in two digits; None where it is not finite."""
+    return {"eps": float(f"{eps:.2g}"), **more} if math.isfinite(eps) else None
+
+
+def polynomials(ask: Ask) -> Proposals:
     """Features that leave more and more of eps to their towers, and ever better towers; then Infeasible.
 
     A symmetric relation has passed `require_kernel`.
     """
-    parts, inner = _parts(asked, eps, realise, say)
+    eps, realise = ask.eps, ask.realise
+    parts, inner = _parts(ask)
     best, why = math.inf, ""
     refused: Infeasible | None = None
     for share in (0.999,) if realise is None else _MLP_SHARES if realise == "mlp" else _SHARES:
-        features, how = _least(asked, parts, eps * share, method, signed, say)
+        features, how = _least(ask, parts, eps * share)
         room = eps * (1 - share)
         if realise == "mlp":  # what the features do not use is the units' too
             room = max(room, eps - construction_error(parts, features)[0])
@@ -49,12 +76,12 @@ def polynomials(
         for _ in range(_TRIES):
             towers = None
             if realise is not None:
-                say(f"towers of {features.rank} features ({realise})")
+                ask.say(f"towers of {features.rank} features ({realise})")
                 try:
                     towers = on_top(_towers(features, realise, tolerance, inner is not None), inner)
                 except Infeasible as reason:  # features that leave more of eps to the towers may do
-                    near = (reason.nearest or {}).get("eps")  # of the towers, whose tolerance grows with eps
-                    nearest = {"eps": float(f"{1.05 * eps * near / tolerance:.2g}")} if near else reason.nearest
+                    own = (reason.nearest or {}).get("eps")  # of the towers, whose tolerance grows with eps
+                    nearest = near(1.05 * eps * own / tolerance) if own else reason.nearest
                     refused, why = Infeasible(str(reason), nearest), why or str(reason)
                     break
             certificate = yield Proposal(Polynomials(features, towers), how)
@@ -65,8 +92,8 @@ def polynomials(
             tolerance, before = 0.2 * tolerance, reached
     if refused is not None and not math.isfinite(best):
         raise refused
-    nearest = {"eps": float(f"{best * 1.05:.2g}")} if math.isfinite(best) else {"features_only": True}
-    raise Infeasible(f"eps={eps:.3g} for {asked.text[:120]} could not be proved: {why}", nearest)
+    text = f"eps={eps:.3g} for {ask.text} could not be proved: {why}"
+    raise Infeasible(text, near(best * 1.05) or {"features_only": True})
 
 
 def _sensitivity(features: Features) -> float:
@@ -92,12 +119,10 @@ def _towers(features: Features, realise: str, tolerance: float, stacked: bool) -
             return relu_tower(features, side, tolerance)
         if stacked:
             return attention_tower(features, side, tolerance, affine=False)
-        box = features.left_box if side == "left" else features.right_box
-        if len(box[0]) > 3:
+        if len(features.half(side).box[0]) > 3:
             return product_tower(features, side, _PRODUCTS * tolerance)
         one = attention_tower(features, side, tolerance)
-        values = math.prod(len(keys.slopes) for keys in one.keys) * features.rank
-        if values <= _ONE_HEAD:
+        if math.prod(len(keys.slopes) for keys in one.keys) * features.rank <= _ONE_HEAD:
             return one
         try:
             return product_tower(features, side, _PRODUCTS * tolerance)
@@ -115,13 +140,27 @@ class NoCoefficients(Infeasible):
     """The relation has no table of Chebyshev coefficients that could be proved: a kink, or too many variables."""
 
 
-def require_kernel(asked: Relation, signed: bool, say: Callable[[str], None]) -> None:
-    """Refuse what was asked for as symmetric and is not, or is not positive semidefinite, with a witness."""
-    if asked.symmetric:
-        _require_symmetric(asked)
-        if not signed:
-            say("is it positive semidefinite?")
-            _require_positive(asked)
+def require_kernel(ask: Ask, positive: bool) -> None:
+    """Refuse what was asked for as symmetric and is not, or is not positive semidefinite, with a witness.
+
+    `positive`: it is seen to be so.
+    """
+    if ask.relation.symmetric:
+        _require_symmetric(ask.relation)
+    if not ask.kernel or positive:
+        return
+    from attnfun.kinds.relation.definiteness import negative_direction
+
+    ask.say("is it positive semidefinite?")
+    found = negative_direction(ask.relation)
+    if found is not None:
+        raise NotPositive(
+            f"{ask.text} is not positive semidefinite: a vector v on {len(found.points)} points has "
+            f"vᵀKv ≤ {found.form:.3g}, so every ⟨φ(x), φ(y)⟩ is at least {found.distance:.3g} away; "
+            "the signed split ⟨φ, Jφ⟩ exists",
+            {"signed": True},
+            found,
+        )
 
 
 def _require_symmetric(asked: Relation) -> None:
@@ -132,12 +171,9 @@ def _require_symmetric(asked: Relation) -> None:
     gap = np.abs(asked.values(X, Y) - asked.values(Y, X))
     i = int(np.argmax(np.where(np.isfinite(gap), gap, -1)))
     with precision(128):
-        values = []
-        for a, b in ((X[i], Y[i]), (Y[i], X[i])):
-            point = np.r_[a, b]
-            env = {name: point_balls(point[k : k + 1])[0] for k, name in enumerate(asked.joint.names)}
-            values.append(run(asked.graph, BallAlgebra(), env)[0])
-        apart = abs_lower(values[0] - values[1])
+        points = (point_balls(np.r_[a, b]) for a, b in ((X[i], Y[i]), (Y[i], X[i])))
+        one, other = (run(asked.graph, BallAlgebra(), dict(zip(asked.joint.names, z, strict=True)))[0] for z in points)
+        apart = abs_lower(one - other)
     if apart > 0:
         raise InvalidRequest(
             f"{asked.text[:120]} is not symmetric: exchanging {X[i].tolist()} and {Y[i].tolist()} changes it by "
@@ -145,30 +181,16 @@ def _require_symmetric(asked: Relation) -> None:
         )
 
 
-def _require_positive(asked: Relation) -> None:
-    from attnfun.kinds.relation.definiteness import negative_direction
-
-    found = negative_direction(asked)
-    if found is not None:
-        raise NotPositive(
-            f"{asked.text[:120]} is not positive semidefinite: a vector v on {len(found.points)} points has "
-            f"vᵀKv ≤ {found.form:.3g}, so every ⟨φ(x), φ(y)⟩ is at least {found.distance:.3g} away; "
-            "the signed split ⟨φ, Jφ⟩ exists",
-            {"signed": True},
-            found,
-        )
-
-
-def _parts(asked: Relation, eps: float, realise: str | None, say: Callable[[str], None]) -> tuple[Parts, Inner | None]:
+def _parts(ask: Ask) -> tuple[Parts, Inner | None]:
     """The relation taken apart, and networks for its inner functions where they are to be realised and compile."""
-    say("coefficients of the relation")
-    core = core_of(asked)
+    ask.say("coefficients of the relation")
+    asked, eps, core = ask.relation, ask.eps, core_of(ask.relation)
     why = ""
     for one in (core, plain_core(asked)) if core.left_inner is not None else (core,):
         try:
             plain = take_apart(asked, 1e-3 * eps, one)
-            below = one.left_inner is not None and realise == "attention"
-            found = inner_networks(asked, one, eps, say) if below else None
+            below = one.left_inner is not None and ask.realise == "attention"
+            found = inner_networks(asked, one, eps, ask.say) if below else None
             if found is None:
                 return plain, None
             wide, networks = found
@@ -178,120 +200,93 @@ def _parts(asked: Relation, eps: float, realise: str | None, say: Callable[[str]
                 return plain, None
         except Undecided as reason:
             why = why or str(reason)
-    raise NoCoefficients(f"{asked.text[:120]}: {why}")
+    raise NoCoefficients(f"{ask.text}: {why}")
 
 
 # ---------------------------------------------------------------- the least rank
 
 
-def _least(
-    asked: Relation, parts: Parts, eps: float, method: str, signed: bool, say: Callable[[str], None]
-) -> tuple[Features, str]:
-    """The fewest features whose proved error is within eps, over the ways that `method` allows."""
+def _least(ask: Ask, parts: Parts, eps: float) -> tuple[Features, str]:
+    """The fewest features whose proved error is within eps, over the ways that the method allows."""
     single = len(parts.factors) == 1
-    if method == "tensor" and single:
-        raise Infeasible(f"tensor: {asked.text[:120]} is no product of relations without common variables")
-    if method == "cholesky" and not (asked.symmetric and not signed):
+    if ask.method == "tensor" and single:
+        raise Infeasible(f"tensor: {ask.text} is no product of relations without common variables")
+    if ask.method == "cholesky" and not ask.kernel:
         raise InvalidRequest("method='cholesky' is for symmetric positive semidefinite relations")
-    name = "chebyshev" if single else "tensor"
-    ways = [("cholesky", True)] if method == "cholesky" else [(name, False)]
-    if method == "auto" and asked.symmetric and not signed and single:
-        ways.append(("cholesky", True))
+    ways = ["cholesky"] if ask.method == "cholesky" else ["chebyshev" if single else "tensor"]
+    if ask.method == "auto" and ask.kernel and single:
+        ways.append("cholesky")
     best: tuple[Features, str] | None = None
     why = ""
-    for how, pivoted in ways:
+    for how in ways:
         try:
-            found = _fewest(asked, parts, eps, signed, pivoted, say, None if best is None else best[0].rank - 1)
+            found = _fewest(ask, parts, eps, how == "cholesky", None if best is None else best[0].rank - 1)
         except Infeasible as reason:
             why = why or str(reason)
             continue
-        if found is not None and (best is None or found.rank < best[0].rank):
+        if best is None or found.rank < best[0].rank:
             best = (found, how)
     if best is None:
-        raise Infeasible(why or f"eps={eps:.3g} for {asked.text[:120]} could not be proved")
+        raise Infeasible(why or f"eps={eps:.3g} for {ask.text} could not be proved")
     return best
 
 
-def _fewest(
-    asked: Relation,
-    parts: Parts,
-    eps: float,
-    signed: bool,
-    pivoted: bool,
-    say: Callable[[str], None],
-    most: int | None,
-) -> Features | None:
+def _fewest(ask: Ask, parts: Parts, eps: float, pivoted: bool, most: int | None) -> Features:
     from attnfun.kinds.relation.build.tensor import ordered_products
 
-    blocks, signs, sigmas = _blocks(asked, parts, eps, signed, pivoted)
-    boxes = tuple((b.low_array, b.high_array) for b in (parts.core.left, parts.core.right))
-
-    def chosen(selection: Any) -> Features:
-        return Features(tuple(blocks), selection, boxes[0], boxes[1])
-
-    everything = chosen(np.zeros((1, len(blocks)), dtype=np.int64))
-    sups = factor_weights(everything)
-    ban = signs if (signs is not None and not signed) else None
-    limit = _MOST_FEATURES
+    blocks, signs, sigmas = _blocks(ask, parts, eps, pivoted)
+    boxes = ((b.low_array, b.high_array) for b in (parts.core.left, parts.core.right))
+    everything = Features(tuple(blocks), np.zeros((1, len(blocks)), dtype=np.int64), *boxes)
+    weights = {"sup": factor_weights(everything), "sigma": sigmas}
+    ban = signs if ask.kernel else None
+    orders = {name: ordered_products(own, ban, _MOST_FEATURES) for name, own in weights.items()}
     best: Features | None = None
-    orders = {"sup": ordered_products(sups, ban, limit)}
-    orders["sigma"] = ordered_products(sigmas, ban, limit)
-    goal = eps
     top = len(orders["sup"]) if most is None else min(most, len(orders["sup"]))
 
-    def error(order: Any, r: int, kind: str) -> float:
-        features = chosen(order[:r])
+    def good(order: Any, r: int, kind: str) -> bool:
+        features = replace(everything, selection=order[:r])
         try:
-            return construction_error(parts, features, (kind,))[0] + rounding(features)
+            return construction_error(parts, features, (kind,))[0] + rounding(features) <= eps
         except Undecided:
-            return math.inf
+            return False
 
     for kind, name in (("factors", "sup"), ("diagonal", "sigma"), ("diagonal", "sup"), ("coefficients", "sigma")):
         order = orders[name]
         high = min(top if best is None else best.rank - 1, len(order))
         if high < 1:
             continue
-        say(f"fewest features ({kind})")
-        if not error(order, high, kind) <= goal:
+        ask.say(f"fewest features ({kind})")
+        if not good(order, high, kind):
             continue
-        low = 0  # error(low) > goal
-        step = high
+        low, step = 0, high  # low features are not enough
         while high - low > 1:
             middle = (low + high) // 2 if step < 4096 else low + max(1, (high - low) // 8)
             step = high - low
-            if error(order, middle, kind) <= goal:
-                high = middle
-            else:
-                low = middle
-        best = chosen(order[:high][::-1])
+            low, high = (low, middle) if good(order, middle, kind) else (middle, high)
+        best = replace(everything, selection=order[:high][::-1])
     if best is None:
-        raise Infeasible(
-            f"eps={eps:.3g} for {asked.text[:120]}: all {top:,} features together are not proved to reach it"
-        )
+        raise Infeasible(f"eps={eps:.3g} for {ask.text}: all {top:,} features together are not proved to reach it")
     return best
 
 
-def _blocks(
-    asked: Relation, parts: Parts, eps: float, signed: bool, pivoted: bool
-) -> tuple[list[Block], list[Array] | None, list[Array]]:
+def _blocks(ask: Ask, parts: Parts, eps: float, pivoted: bool) -> tuple[list[Block], list[Array] | None, list[Array]]:
     """Blocks of all features of every factor, their signs (symmetric relations), and the sizes |P||Q| of columns."""
     from attnfun.kinds.relation.build.chebyshev import eigen_columns, singular_columns
     from attnfun.kinds.relation.build.cholesky import pivoted_columns
 
     blocks, signs, sigmas = [], [], []
-    single = len(parts.factors) == 1
+    asked, single = ask.relation, len(parts.factors) == 1
     for factor, x in zip(parts.factors, parts.expansions, strict=True):
         a = len(factor.left)
         rows, columns = x.table.shape[:a], x.table.shape[a:]
         if asked.symmetric:
             size = tuple(max(p) for p in zip(rows, columns, strict=True))
-            table = np.pad(x.table, [(0, n - m) for n, m in zip(size + size, x.table.shape, strict=True)])
-            C = table.reshape(math.prod(size), math.prod(size))
+            C = padded(x.table, size + size).reshape(math.prod(size), math.prod(size))
             if pivoted:
                 P = pivoted_columns(C, size)
                 sign = np.ones(P.shape[1])
             else:
-                P, sign = eigen_columns(C, signed or not single)
+                P, sign = eigen_columns(C, ask.signed or not single)
             rows = columns = size
             Q = P * sign
         else:

@@ -30,11 +30,12 @@ from functools import cache
 import numpy as np
 
 from attnfun.errors import Infeasible
+from attnfun.kinds.relation.build.chebyshev import singular_columns
 from attnfun.kinds.relation.cells import Cells, CellSide
-from attnfun.network.head import Array
+from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.towers import Keys
 from attnfun.language.domain import Box
-from attnfun.kinds.relation.target import Relation
+from attnfun.network.head import Array
 
 MOST_CELLS = 2_100  # a side: the table is decomposed
 MOST_PAIRS = 4_200_000
@@ -71,19 +72,15 @@ class Oscillation:
         Z = box.probe(_SAMPLES, rng)
         Z = Z[rng.permutation(len(Z))[: _SAMPLES + 500]]
         if relation.left.dim == relation.right.dim:  # relations are often roughest where both sides meet
-            half = len(Z) // 3
-            Z[:half, relation.left.dim :] = np.clip(
-                Z[:half, : relation.left.dim], relation.right.low_array, relation.right.high_array
-            )
-        self.points = Z
-        self.base = self._at(Z)
+            half, d, right = len(Z) // 3, relation.left.dim, relation.right
+            Z[:half, d:] = np.clip(Z[:half, :d], right.low_array, right.high_array)
+        self.points, self.base = Z, relation.at(Z)
         width = box.high_array - box.low_array
         slopes = []
         for k in range(box.dim):
             moved = Z.copy()
             moved[:, k] = np.where(Z[:, k] + 1e-3 * width[k] <= box.high[k], Z[:, k] + 1e-3 * width[k], box.high[k])
-            change = np.abs(self._at(moved) - self.base)
-            slopes.append(float(np.max(np.where(np.isfinite(change), change, 0.0))))
+            slopes.append(self._change(moved))
         if relation.symmetric:
             d = relation.left.dim
             slopes = [max(a, b) for a, b in zip(slopes[:d], slopes[d:], strict=True)] * 2
@@ -92,20 +89,16 @@ class Oscillation:
         corners = (np.arange(2**box.dim)[:, None] >> np.arange(box.dim)) & 1 if box.dim <= 6 else None
         self.corners = rng.integers(0, 2, (24, box.dim)) if corners is None else corners
 
-    def _at(self, Z: Array) -> Array:
-        d = self.relation.left.dim
-        return self.relation.values(Z[:, :d], Z[:, d:])
+    def _change(self, Z: Array) -> float:
+        change = np.abs(self.relation.at(Z) - self.base)
+        return float(np.max(np.where(np.isfinite(change), change, 0.0)))
 
     def over(self, scale: float) -> float:
         """The largest change from a centre to a corner of a cell of widths width_k/(scale · share_k), sampled."""
         box = self.relation.joint
         half = 0.5 * (box.high_array - box.low_array) / np.maximum(1.0, scale * self.shares)
-        worst = 0.0
-        for corner in self.corners:
-            Z = np.clip(self.points + np.where(corner == 1, half, -half), box.low_array, box.high_array)
-            change = np.abs(self._at(Z) - self.base)
-            worst = max(worst, float(np.max(np.where(np.isfinite(change), change, 0.0))))
-        return worst
+        moved = (self.points + np.where(corner == 1, half, -half) for corner in self.corners)
+        return max(self._change(np.clip(Z, box.low_array, box.high_array)) for Z in moved)
 
     def plan(self, error: float) -> CellPlan:
         """The fewest cells whose sampled oscillation is within `error`; at most 10^9 a variable."""
@@ -140,13 +133,11 @@ def cell_towers(relation: Relation, plan: CellPlan, truncation: float, signed: b
     R = relation.table(points, others)
     P, Q, signs = factors(R, truncation, relation.symmetric, signed)
     for coarser in _COARSER:  # broken lines between fewer nodes often take fewer columns
-        (zx, W), (zy, V) = (
-            _coarse(box, counts, coarser) for box, counts in ((relation.left, plan.left), (relation.right, plan.right))
-        )
+        (zx, W), (zy, V) = _coarse(relation.left, plan.left, coarser), _coarse(relation.right, plan.right, coarser)
         if max(len(zx), len(zy)) > len(R) // 2:
             continue
         try:
-            tried = factors(relation.table(zx, zy), truncation, relation.symmetric, signed, R, W, V)
+            tried = factors(relation.table(zx, zy), truncation, relation.symmetric, signed, (R, W, V))
         except Infeasible:
             continue
         if tried[0].shape[1] < P.shape[1]:
@@ -189,19 +180,14 @@ def _coarse(box: Box, counts: tuple[int, ...], coarser: int) -> tuple[Array, Arr
 
 
 def factors(
-    R: Array,
-    truncation: float,
-    symmetric: bool,
-    signed: bool,
-    fine: Array | None = None,
-    left: Array | None = None,
-    right: Array | None = None,
+    R: Array, truncation: float, symmetric: bool, signed: bool, finer: tuple[Array, Array, Array] | None = None
 ) -> tuple[Array, Array, Array | None]:
     """(P, Q, signs): R ≈ P Qᵀ, a constant column last where it pays, of the fewest columns within `truncation`.
 
-    With `fine`, `left`, `right` it is |fine − left P Qᵀ rightᵀ| that is within it. `signs`: Q = P · signs (symmetric).
+    With `finer` = (fine, left, right) it is |fine − left P Qᵀ rightᵀ| that is within it. `signs`: Q = P · signs
+    (symmetric).
     """
-    if not np.isfinite(R).all() or (fine is not None and not np.isfinite(fine).all()):
+    if not all(np.isfinite(table).all() for table in (R, *(finer or ())[:1])):
         raise Infeasible("the relation is not finite at the points of its table")
     signs: Array | None = None
     if symmetric:
@@ -213,10 +199,9 @@ def factors(
         P = vectors * np.sqrt(np.abs(values))
         Q = P * signs
     else:
-        a, values, b = np.linalg.svd(R, full_matrices=False)
-        P, Q = a * np.sqrt(values), b.T * np.sqrt(values)
-    seen = P if left is None else left @ P, Q if right is None else right @ Q
-    k, c = _fewest(R if fine is None else fine, *seen, truncation, both=signed or not symmetric)
+        P, Q = singular_columns(R)
+    seen = (R, P, Q) if finer is None else (finer[0], finer[1] @ P, finer[2] @ Q)
+    k, c = _fewest(*seen, truncation, both=signed or not symmetric)
     P, Q = P[:, :k], Q[:, :k]
     if c != 0.0:
         root = math.sqrt(abs(c))

@@ -56,7 +56,8 @@ def interpolation(
     """
     from attnfun.kinds.function.build import Request
     from attnfun.kinds.function.build.broken_lines import single_clip
-    from attnfun.kinds.function.build.interpolation import build_units, unit_design
+    from attnfun.kinds.function.build.compose import Design
+    from attnfun.kinds.function.build.interpolation import build_units
     from attnfun.kinds.function.build.unary.grid import Grid, grid_fit
 
     a, b = _number("low", low), _number("high", high)
@@ -89,7 +90,8 @@ def interpolation(
     line = single_clip(function.graph, box)
     claim = grid.claim * (1.0 if box.dim == 1 else _ROOM)
     request = Request(function, claim, math.inf, dtype)
-    network = build_units(request, unit_design(line, grid_fit(grid, dtype)), plain=box.dim == 1)
+    design = Design(line.program, line.forms.steps, (grid_fit(grid, dtype),), (0,))
+    network = build_units(request, design, plain=box.dim == 1)
     certificate = prove(network, function, eps=claim, construction="interpolation", report=progress)
     if certificate.status is not Status.PROVED:
         reached = certificate.error[1]

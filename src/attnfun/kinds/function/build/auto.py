@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.registry import CONSTRUCTIONS
-from attnfun.errors import Infeasible, InvalidRequest
 
 
 @dataclass(frozen=True)

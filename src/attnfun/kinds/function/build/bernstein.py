@@ -34,11 +34,11 @@ from itertools import product
 import numpy as np
 from flint import arb, arb_mat
 
-from attnfun.kinds.function.build.plan import Plan, Request
 from attnfun.errors import Infeasible
-from attnfun.language.enclosures import precision
-from attnfun.network import Axis, Head, Layer, Network, rounded
+from attnfun.kinds.function.build.plan import Plan, Request
 from attnfun.language.domain import Array
+from attnfun.language.enclosures import precision
+from attnfun.network import Axis, Head, Network, rounded
 
 _STEPS = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
 _SAMPLES = {1: (32, 1024), 2: (24, 256), 3: (16, 64), 4: (12, 24)}
@@ -74,8 +74,7 @@ class Bernstein:
 
     def plan(self, request: Request) -> Plan:
         d = request.function.box.dim
-        if request.function.graph is None:
-            raise Infeasible("bernstein: a black box has no derivatives to rely on; use method='partition'")
+        request.expression("bernstein: a black box has no derivatives to rely on; use method='partition'")
         if d not in _SAMPLES:
             raise Infeasible(
                 f"bernstein: {d} variables; a tensor head is offered for at most 4", {"method": "partition"}
@@ -117,29 +116,16 @@ class Bernstein:
 
     def build(self, request: Request, plan: Plan) -> Network:
         shape, values = plan.data
-        box, outputs = request.function.box, request.function.outputs
-        axes = []
+        box, axes = request.function.box, []
         for k in range(box.dim):
             w, c = _to_unit(request, k)
             query = np.zeros((1, box.dim))
             query[0, k] = w
-            axes.append(
-                Axis(query, np.array([c]), _slopes(shape, k)[:, None], _biases(shape.degrees[k], request.dtype))
-            )
+            slopes = shape.steps[k] * np.arange(shape.degrees[k] + 1.0)
+            axes.append(Axis(query, np.array([c]), slopes[:, None], _biases(shape.degrees[k], request.dtype)))
         names = ", ".join(f"degree {{{k}}} in {n}" for k, n in enumerate(box.names))
-        head = Head(
-            "bernstein", tuple(axes), rounded(values, request.dtype), tuple(f"head {o}" for o in outputs), names
-        )
-        p = len(outputs)
-        return Network(
-            inputs=box.names,
-            layers=(Layer((head,)),),
-            readout=np.concatenate([np.zeros((p, box.dim)), np.eye(p)], axis=1),
-            readout_bias=np.zeros(p),
-            outputs=outputs,
-            box=(box.low_array, box.high_array),
-            dtype=request.dtype,
-        )
+        writes = tuple(f"head {o}" for o in request.function.outputs)
+        return request.network_of(Head("bernstein", tuple(axes), rounded(values, request.dtype), writes, names))
 
 
 # ---------------------------------------------------------------- pieces
@@ -157,10 +143,6 @@ def _to_unit(request: Request, k: int) -> tuple[float, float]:
     low, high = request.function.box.low[k], request.function.box.high[k]
     w = float(rounded(np.array(2 / (high - low)), request.dtype))
     return w, float(rounded(np.array(-w * (low + (high - low) / 2)), request.dtype))
-
-
-def _slopes(shape: Shape, k: int) -> Array:
-    return shape.steps[k] * np.arange(shape.degrees[k] + 1.0)
 
 
 def _biases(m: int, dtype: str) -> Array:

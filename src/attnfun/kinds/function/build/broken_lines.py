@@ -14,14 +14,16 @@ Failure mode: Infeasible for anything else, with the part that is not affine.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from attnfun.kinds.function.build.compose_program import step_graph
 from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.kinds.function.build.compose_program import step_graph
+from attnfun.kinds.function.build.compose_steps import Forms, Step
 from attnfun.language import ArrayAlgebra, Builder, Graph, run
-from attnfun.language.order import arguments_first
 from attnfun.language.domain import Box
+from attnfun.language.order import arguments_first, reached
 from attnfun.language.ranges import Effort, range_of
 
 _FREE = ("add", "sub", "neg", "mul", "div")
@@ -30,33 +32,31 @@ Form = tuple[frozenset[tuple[str | int, Fraction]], Fraction]  # coefficients of
 
 @dataclass(frozen=True)
 class Unit:
-    """φ = clip(U, low, high) on the box, with the range of U: a relu has low = 0 and for high the end of U's range."""
+    """φ = clip(U, low, high) on the box: a relu has low = 0 and for high the end of U's range."""
 
-    phi: int
-    argument: int
-    unary: Graph
+    step: Step
     low: float
     high: float
-    reach: tuple[float, float]
-
-    @property
-    def width(self) -> float:
-        return self.high - self.low
 
 
 @dataclass(frozen=True)
 class BrokenLine:
+    """A program and its units, in an order in which arguments come first."""
+
     program: Graph
     units: tuple[Unit, ...]
 
+    @property
+    def forms(self) -> Forms:
+        return Forms(self.program, tuple(unit.step for unit in self.units))
+
 
 def broken_line(graph: Graph, box: Box) -> BrokenLine:
-    """The program of a target, its units in an order in which arguments come first."""
+    """The program of a target."""
     walk = _Walk(graph, box)
-    outputs = [walk.at(o) for o in graph.outputs]
-    program = Graph(tuple(walk.builder.node(i) for i in range(len(walk.builder))), tuple(outputs))
-    used = _reached(program)
-    return BrokenLine(program, tuple(unit for unit in walk.units.values() if unit.phi in used))
+    program = walk.program([walk.at(o) for o in graph.outputs])
+    used = reached(program.outputs, lambda i: program.nodes[i].args)
+    return BrokenLine(program, tuple(unit for phi, unit in walk.units.items() if phi in used))
 
 
 class _Walk:
@@ -73,18 +73,13 @@ class _Walk:
         for node in graph.nodes:
             self._constant.append(node.op != "var" and all(self._constant[a] for a in node.args))
 
+    def program(self, outputs: Sequence[int]) -> Graph:
+        return Graph(tuple(self.builder.node(i) for i in range(max(outputs) + 1)), tuple(outputs))
+
     def at(self, index: int) -> int:
         """Where a node of the target came to lie in the program."""
-        stack = [index]
-        while stack:
-            i = stack[-1]
-            needed = [] if i in self._done else [a for a in self._parts(i) if a not in self._done]
-            if needed:
-                stack.extend(needed)
-                continue
-            if i not in self._done:
-                self._done[i] = self._write(i)
-            stack.pop()
+        for i in arguments_first(index, lambda i: self._parts(i)[::-1], self._done):
+            self._done[i] = self._write(i)
         return self._done[index]
 
     def _parts(self, i: int) -> tuple[int, ...]:
@@ -213,8 +208,7 @@ class _Walk:
         if not lo < hi:
             return outer
         if low < lo and high > hi:
-            first = out.apply("max" if op == "min" else "min", argument, inner)
-            return self._unit(out.apply(op, first, outer), argument, lo, hi)
+            return self._whole(op, clip, lo, hi)
         if low >= hi:
             return b
         if high <= lo:
@@ -225,18 +219,24 @@ class _Walk:
             return out.apply("add", a, self._relu(out.apply("sub", argument, a)))
         return argument
 
+    def _whole(self, op: str, clip: tuple[int, int, int], lo: float, hi: float) -> int:
+        """The clip as one unit."""
+        argument, inner, outer = (self._done[part] for part in clip)
+        first = self.builder.apply("max" if op == "min" else "min", argument, inner)
+        return self._unit(self.builder.apply(op, first, outer), argument, lo, hi)
+
     def _unit(self, phi: int, argument: int, low: float, high: float) -> int:
         if phi not in self.units:
             unary = step_graph(self.builder, phi, (argument,))
-            self.units[phi] = Unit(phi, argument, unary, low, high, self._range(argument))
+            self.units[phi] = Unit(Step(phi, (argument,), unary, (self._range(argument),)), low, high)
         return phi
 
     def _range(self, argument: int) -> tuple[float, float]:
         if argument not in self.known:
-            nodes = tuple(self.builder.node(k) for k in range(argument + 1))
-            ((low, high),) = range_of(Graph(nodes, (argument,)), self.box, known=self.known, effort=self._effort)
+            graph = self.program([argument])
+            ((low, high),) = range_of(graph, self.box, known=self.known, effort=self._effort)
             if not (math.isfinite(low) and math.isfinite(high)):
-                raise Infeasible(f"interpolation: {Graph(nodes, (argument,)).text(argument, 60)} could not be bounded")
+                raise Infeasible(f"interpolation: {graph.text(argument, 60)} could not be bounded")
             self.known[argument] = low, high
         return self.known[argument]
 
@@ -257,16 +257,6 @@ def _sum(*parts: tuple[Fraction, Form]) -> Form:
     return frozenset((name, value) for name, value in total.items() if value), constant
 
 
-def _reached(program: Graph) -> set[int]:
-    seen, stack = set[int](), list(program.outputs)
-    while stack:
-        i = stack.pop()
-        if i not in seen:
-            seen.add(i)
-            stack.extend(program.nodes[i].args)
-    return seen
-
-
 def single_clip(graph: Graph, box: Box) -> BrokenLine:
     """The program of clip(A, a, b) as one unit, whatever part of it the box shows."""
     walk = _Walk(graph, box)
@@ -274,14 +264,11 @@ def single_clip(graph: Graph, box: Box) -> BrokenLine:
     clip = walk._clip(output)
     if clip is None:
         raise InvalidRequest(f"{graph.text(output, 80)} is no truncated function of a varying query")
-    argument = walk.at(clip[0])
+    walk.at(clip[0])
     if walk.units:
         raise InvalidRequest(f"the query {graph.text(clip[0], 60)} is not affine")
-    inner, outer = (walk.at(end) for end in clip[1:])
-    op = graph.nodes[output].op
-    first = walk.builder.apply("max" if op == "min" else "min", argument, inner)
-    phi = walk.builder.apply(op, first, outer)
+    for end in clip[1:]:
+        walk.at(end)
     ends = sorted(walk._value(end) for end in clip[1:])
-    unit = Unit(phi, argument, step_graph(walk.builder, phi, (argument,)), ends[0], ends[1], walk._range(argument))
-    nodes = tuple(walk.builder.node(i) for i in range(len(walk.builder)))
-    return BrokenLine(Graph(nodes, (phi,)), (unit,))
+    phi = walk._whole(graph.nodes[output].op, clip, ends[0], ends[1])
+    return BrokenLine(walk.program([phi]), (walk.units[phi],))

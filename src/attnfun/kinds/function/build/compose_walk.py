@@ -29,15 +29,15 @@ from fractions import Fraction
 from functools import cached_property, partial
 from itertools import product
 
+from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.compose_nodes import PRODUCT, Nodes
 from attnfun.kinds.function.build.compose_program import Finished, Program, Ranges, dyadic, step_graph
 from attnfun.kinds.function.build.compose_tensor import MOST_KEYS, require_room, tensor_keys
 from attnfun.kinds.function.build.unary.features import KINKS
-from attnfun.errors import Infeasible
 from attnfun.language import Builder, Graph
-from attnfun.language.order import arguments_first
-from attnfun.language.domain import Box
 from attnfun.language.definedness import natural_domain
+from attnfun.language.domain import Box
+from attnfun.language.order import arguments_first, reached
 
 _SPLIT = 5
 _CANDIDATES = 6
@@ -353,14 +353,7 @@ class Walk(Nodes):
         program = Program()
         outputs = [self.write(program, o) for o in self.outputs]
         graph = Graph(tuple(program.builder.node(i) for i in range(len(program.builder))), tuple(outputs))
-        needed: set[int] = set()
-        stack = list(outputs)
-        while stack:
-            m = stack.pop()
-            if m in needed:
-                continue
-            needed.add(m)
-            stack.extend(program.heads[m] if m in program.heads else graph.nodes[m].args)
+        needed = reached(outputs, lambda m: program.heads.get(m) or graph.nodes[m].args)
         order = [(phi, program.heads[phi]) for phi in sorted(needed) if phi in program.heads]
         plainly = self._plainly(program)
         return Finished(graph, tuple(order), tuple(tuple(plainly(u) for u in us) for _, us in order))

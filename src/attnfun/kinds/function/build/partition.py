@@ -32,13 +32,13 @@ from itertools import product
 
 import numpy as np
 
-from attnfun.kinds.function.build.plan import Plan, Request
 from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.kinds.function.build.plan import Plan, Request
 from attnfun.language import BallAlgebra, GradientAlgebra, precision, run
-from attnfun.language.enclosures import abs_uppers, balls
-from attnfun.network import Axis, Head, Layer, Network, evaluate, rounded
-from attnfun.language.function import Function
 from attnfun.language.domain import Array, halved
+from attnfun.language.enclosures import abs_uppers, balls
+from attnfun.language.function import Function
+from attnfun.network import Axis, Head, Network, evaluate, rounded
 
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
 _SOFT = (2.0, 3.0, 4.0, 6.0)
@@ -182,23 +182,8 @@ def build_grid(request: Request, grid: Grid) -> Network:
         X = np.concatenate([np.repeat(first, len(rest))[:, None], np.tile(rest, (len(first), 1))], axis=1)
         values[i : i + step] = function.values(X).reshape(len(first), *grid.cells[1:], -1)
     names = "cell " + ", ".join(f"{{{k}}} of {n}" for k, n in enumerate(box.names))
-    p = len(function.outputs)
-    head = Head(
-        "partition",
-        tuple(axes),
-        rounded(values, request.dtype),
-        tuple(f"value of {o}" for o in function.outputs),
-        names,
-    )
-    return Network(
-        inputs=box.names,
-        layers=(Layer((head,)),),
-        readout=np.concatenate([np.zeros((p, box.dim)), np.eye(p)], axis=1),
-        readout_bias=np.zeros(p),
-        outputs=function.outputs,
-        box=(box.low_array, box.high_array),
-        dtype=request.dtype,
-    )
+    writes = tuple(f"value of {o}" for o in function.outputs)
+    return request.network_of(Head("partition", tuple(axes), rounded(values, request.dtype), writes, names))
 
 
 def _error(request: Request, grid: Grid, X: Array, truth: Array) -> float:

@@ -47,7 +47,7 @@ class Feature:
 
 def values(graph: Graph, u: Array) -> Array:
     """The first output at u; points that rounding puts out of its domain are moved inward until they are defined."""
-    f = _evaluate(graph, u)
+    f = evaluated(graph, u)
     if np.isfinite(f).all():
         return f
     width = float(np.ptp(u)) if len(u) > 1 else 1.0
@@ -55,13 +55,14 @@ def values(graph: Graph, u: Array) -> Array:
     for scale in (1e-13, 1e-10, 1e-7):
         bad = ~np.isfinite(f)
         inward = np.where(u > middle, -1.0, 1.0) * scale * max(width, float(np.abs(u).max()) * 1e-3)
-        f[bad] = _evaluate(graph, u + inward)[bad]
+        f[bad] = evaluated(graph, u + inward)[bad]
         if np.isfinite(f).all():
             break
     return f
 
 
-def _evaluate(graph: Graph, u: Array) -> Array:
+def evaluated(graph: Graph, u: Array) -> Array:
+    """The first output at u, whatever it is there."""
     name = graph.variables[0] if graph.variables else "u"
     with np.errstate(all="ignore"):
         out = run(graph, ArrayAlgebra(), {name: u})[0]

@@ -9,11 +9,13 @@ In order: exact heads (tanh, sigmoid, affine), shipped keys for one known operat
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.unary.features import values
 from attnfun.kinds.function.build.unary.keys import Array, Keys
 from attnfun.kinds.function.build.unary.known import Known, exact, known
@@ -21,9 +23,8 @@ from attnfun.kinds.function.build.unary.layout import Problem, expected_keys, pr
 from attnfun.kinds.function.build.unary.search import Candidate, search
 from attnfun.kinds.function.build.unary.square import pinned_square
 from attnfun.kinds.function.build.unary.tables import look_up, shipped_keys
-from attnfun.errors import Infeasible
 from attnfun.language import Graph
-from attnfun.network import rounded
+from attnfun.network import Axis, Head, rounded
 from attnfun.network.head import frozen
 
 _FLOOR = {"float64": 0.0, "float32": 24 * 2.0**-24}  # of error and rounding, as a part of the range: about
@@ -59,8 +60,22 @@ class UnaryFit:
         return sum(len(p.slopes) for p in self.pieces)
 
     @property
+    def count(self) -> int:
+        return len(self.pieces)
+
+    @property
     def max_value(self) -> float:
         return max((float(np.abs(p.values).max()) for p in self.pieces), default=0.0)
+
+    def written(self, name: str, rows: Array, constants: Sequence[float], dtype: str) -> list[Head]:
+        """The heads that write the coordinate `name`, u being rows·stream + constants[0]."""
+        heads = []
+        for number, p in enumerate(self.pieces):
+            row, offset = rounded(p.w * rows, dtype), rounded([p.w * constants[0] + p.c], dtype)
+            title = name if self.count == 1 else f"{name}, piece {number + 1}"
+            axis = Axis(row, offset, p.slopes[:, None], p.biases)
+            heads.append(Head(title, (axis,), p.values[:, None], (name,)))
+        return heads
 
     def __call__(self, u: Array) -> Array:
         total = self.slope * u + self.offset

@@ -30,9 +30,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from attnfun.errors import InvalidRequest
 from attnfun.kinds.function.build.unary.fit import Piece, UnaryFit
 from attnfun.kinds.function.build.unary.keys import Array
-from attnfun.errors import InvalidRequest
 from attnfun.network import rounded
 from attnfun.network.head import frozen
 

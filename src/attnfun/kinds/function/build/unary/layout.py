@@ -20,11 +20,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.unary.features import Feature, features, values
 from attnfun.kinds.function.build.unary.keys import Array, Keys, centre, gaussian, geometric, ladder, one_sided, placed
 from attnfun.kinds.function.build.unary.known import known
 from attnfun.kinds.function.build.unary.project import Pieces, Sample
-from attnfun.errors import Infeasible
 from attnfun.language import Graph
 
 MOST = 400  # keys that are tried

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.unary.keys import Array, Keys
 from attnfun.kinds.function.build.unary.layout import MOST, Layout, Problem, layouts
 from attnfun.kinds.function.build.unary.project import Pieces, Sample, columns, solve, tune
-from attnfun.errors import Infeasible
 
 _RIDGE = {"float64": 1 / 30, "float32": 1 / 10}
 _LEAST = {"float64": 0.0, "float32": 8 * 2.0**-24}  # of the ridge: about what rounding costs a unit of value

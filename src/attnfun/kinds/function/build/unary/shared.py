@@ -35,6 +35,8 @@ class SharedFit:
     offsets: Array
     error: float
 
+    count = 1
+
     @property
     def keys(self) -> int:
         return self.head.size

@@ -21,16 +21,17 @@ float32 many units round away what they gain. Nothing here is a bound: `error` i
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.unary.features import features, values
 from attnfun.kinds.function.build.unary.keys import Array
-from attnfun.errors import Infeasible
 from attnfun.language import Graph
-from attnfun.network import rounded
+from attnfun.network import Axis, ReluBlock, rounded
 from attnfun.network.head import frozen
 
 _CELLS = 512  # of the first grid
@@ -50,6 +51,8 @@ class SplineFit:
     offset: float
     error: float
 
+    count = 1
+
     @property
     def keys(self) -> int:
         """Units."""
@@ -58,6 +61,12 @@ class SplineFit:
     @property
     def max_value(self) -> float:
         return float(np.abs(self.values).max())
+
+    def written(self, name: str, rows: Array, constants: Sequence[float], dtype: str) -> list[ReluBlock]:
+        """The block that writes the coordinate `name`, u being rows·stream + constants[0]."""
+        row, offset = rounded(rows, dtype), rounded([constants[0]], dtype)
+        axis = Axis(row, offset, self.slopes[:, None], self.biases)
+        return [ReluBlock(name, axis, self.values[:, None], (name,))]
 
     def __call__(self, u: Array) -> Array:
         hidden = np.maximum(np.outer(u, self.slopes) + self.biases, 0.0)

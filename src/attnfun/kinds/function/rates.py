@@ -4,35 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from attnfun.kinds.function.build.unary.grid import Grid, grid_fit
+from attnfun.kinds.function.interpolation import Row
 from attnfun.plots.needed import picture
 from attnfun.plots.panels import FAINT, INK, NETWORKS, title
 
 COLOUR = {"published": NETWORKS[0], "inclusive": NETWORKS[1], "optimal": NETWORKS[2]}
 _MOST_SHOWN = 24  # keys of the heads drawn as functions
-
-
-class Row(Protocol):
-    """What is read of a row; see `truncated_linear.Row`."""
-
-    @property
-    def variant(self) -> str: ...
-    @property
-    def points(self) -> int: ...
-    @property
-    def heads(self) -> int | None: ...
-    @property
-    def keys(self) -> int: ...
-    @property
-    def published(self) -> float: ...
-    @property
-    def proved(self) -> float: ...
-    @property
-    def measured(self) -> float: ...
 
 
 @picture
@@ -65,8 +47,8 @@ def _rates(ax: Any, rows: Sequence[Row]) -> None:
     ax.plot(ends, 0.55 * least * ends[-1] / ends, ":", color=FAINT, lw=1.4, label="slope −1")
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
-    ax.set_xticks(sorted(sizes or {row.keys: 0 for row in rows}))
-    ax.set_xticklabels([str(k) for k in sorted(sizes or {row.keys: 0 for row in rows})])
+    ticks = sorted(sizes or {row.keys for row in rows})
+    ax.set_xticks(ticks, [str(k) for k in ticks])
     ax.minorticks_off()
     ax.set_xlabel("keys, nH" if many else "keys, p")
     ax.set_ylabel("sup error")

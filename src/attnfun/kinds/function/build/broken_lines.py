@@ -20,14 +20,14 @@ from fractions import Fraction
 
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.function.build.compose_program import step_graph
-from attnfun.kinds.function.build.compose_steps import Forms, Step
+from attnfun.kinds.function.build.compose_steps import Form, Forms, Step, affine
 from attnfun.language import ArrayAlgebra, Builder, Graph, run
 from attnfun.language.domain import Box
 from attnfun.language.order import arguments_first, reached
 from attnfun.language.ranges import Effort, range_of
 
 _FREE = ("add", "sub", "neg", "mul", "div")
-Form = tuple[frozenset[tuple[str | int, Fraction]], Fraction]  # coefficients of variables and units, constant
+Key = tuple[frozenset[tuple[str | int, Fraction]], Fraction]  # of a form in variables and units
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class _Walk:
         self.known: dict[int, tuple[float, float]] = {}
         self._effort = Effort()
         self._done: dict[int, int] = {}
-        self._relus: dict[Form, int] = {}
-        self._forms: dict[int, Form | None] = {}
+        self._relus: dict[Key, int] = {}
+        self._forms: dict[int, Form[Fraction] | None] = {}
         self._constant: list[bool] = []
         for node in graph.nodes:
             self._constant.append(node.op != "var" and all(self._constant[a] for a in node.args))
@@ -138,14 +138,12 @@ class _Walk:
         """relu of a program node: a unit, or one that is there already, or a branch."""
         out, form = self.builder, self._form(argument)
         if form is not None:
-            terms, constant = form
-            opposite = frozenset((name, -value) for name, value in terms), -constant
-            if not terms:
-                return out.const(max(constant, Fraction(0)))
-            if form in self._relus:
-                return self._relus[form]
-            if opposite in self._relus:
-                return out.apply("add", argument, self._relus[opposite])
+            if not form[0]:
+                return out.const(max(form[1], Fraction(0)))
+            if _key(form, 1) in self._relus:
+                return self._relus[_key(form, 1)]
+            if _key(form, -1) in self._relus:
+                return out.apply("add", argument, self._relus[_key(form, -1)])
         low, high = self._range(argument)
         if low >= 0:
             return argument
@@ -161,10 +159,10 @@ class _Walk:
         phi = self._unit(self.builder.apply("relu", argument), argument, 0.0, high)
         form = self._form(argument)
         if form is not None:
-            self._relus[form] = phi
+            self._relus[_key(form, 1)] = phi
         return phi
 
-    def _form(self, index: int) -> Form | None:
+    def _form(self, index: int) -> Form[Fraction] | None:
         """The affine form of a program node in variables and units, if its coefficients are rational."""
         for i in arguments_first(index, self._addends, self._forms):
             self._forms[i] = self._read_form(i)
@@ -174,28 +172,15 @@ class _Walk:
         node = self.builder.node(index)
         return node.args if node.op in _FREE and index not in self.units else ()
 
-    def _read_form(self, index: int) -> Form | None:
+    def _read_form(self, index: int) -> Form[Fraction] | None:
         node = self.builder.node(index)
-        if node.op == "const":
-            assert isinstance(node.value, Fraction)
-            return frozenset[tuple[str | int, Fraction]](), node.value
+        if isinstance(node.value, Fraction) and node.op == "const":
+            return {}, node.value
         if node.op == "var" or index in self.units:
-            return frozenset({(str(node.value) if node.op == "var" else index, Fraction(1))}), Fraction(0)
-        if node.op not in _FREE:
-            return None
-        parts = [self._forms[a] for a in node.args]
-        if any(part is None for part in parts):
-            return None
-        forms = [part for part in parts if part is not None]
-        if node.op == "neg":
-            return _sum((Fraction(-1), forms[0]))
-        if node.op in ("add", "sub"):
-            return _sum((Fraction(1), forms[0]), (Fraction(1 if node.op == "add" else -1), forms[1]))
-        one, other = forms if not forms[1][0] else forms[::-1]
-        factor = other[1]
-        if node.op == "div" and (factor == 0 or forms[1][0]):
-            return None
-        return _sum((1 / factor if node.op == "div" else factor, one))
+            return {str(node.value) if node.op == "var" else index: Fraction(1)}, Fraction(0)
+        parts = [form for a in self._addends(index) if (form := self._forms[a]) is not None]
+        made = affine(node.op, parts) if parts and len(parts) == len(node.args) else None
+        return made and ({name: value for name, value in made[0].items() if value}, made[1])
 
     def _clipped(self, op: str, clip: tuple[int, int, int]) -> int:
         """min(max(A, inner), outer) for op min, max(min(A, inner), outer) for op max; its ends a, b are lo, hi."""
@@ -247,14 +232,9 @@ class _Walk:
         return value
 
 
-def _sum(*parts: tuple[Fraction, Form]) -> Form:
-    """Σ factor · form."""
-    total: dict[str | int, Fraction] = {}
-    for factor, (terms, _) in parts:
-        for name, value in terms:
-            total[name] = total.get(name, Fraction(0)) + factor * value
-    constant = sum((factor * form[1] for factor, form in parts), Fraction(0))
-    return frozenset((name, value) for name, value in total.items() if value), constant
+def _key(form: Form[Fraction], sign: int) -> Key:
+    """The form, or the opposite one, as a key: equal forms have equal keys."""
+    return frozenset((name, sign * value) for name, value in form[0].items()), sign * form[1]
 
 
 def single_clip(graph: Graph, box: Box) -> BrokenLine:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 
@@ -74,7 +75,26 @@ def steps_of(finished: Finished, request: Request) -> tuple[Step, ...]:
 # ---------------------------------------------------------------- affine forms in floats
 
 
-Form = tuple[dict[str | int, float], float]
+T = TypeVar("T", float, Fraction)
+Form = tuple[dict[str | int, T], T]  # coefficients by variable and by index of a step, and a constant
+
+
+def affine(op: str, parts: Sequence[Form[T]]) -> Form[T] | None:
+    """The form of an operation on forms; None where it is no affine one."""
+    (terms, constant), (others, other) = parts[0], parts[-1]
+    if op == "neg":
+        return affine("sub", [({}, constant - constant), parts[0]])
+    if op in ("add", "sub"):
+        sign, sums = 1 if op == "add" else -1, dict(terms)
+        for name, value in others.items():
+            sums[name] = sums.get(name, 0) + sign * value
+        return sums, constant + sign * other
+    if op == "mul" and not terms:
+        terms, constant, others, other = others, other, terms, constant
+    if op not in ("mul", "div") or others or (op == "div" and not other):
+        return None
+    factor = other if op == "mul" else 1 / other
+    return {name: 0 + factor * value for name, value in terms.items()}, 0 + factor * constant
 
 
 class Forms:
@@ -89,12 +109,12 @@ class Forms:
         self.program, self.steps = program, steps
         self.index = {s.phi: i for i, s in enumerate(steps)}
         self.parts = parts if parts is not None else [(0.0, 0.0)] * len(steps)
-        self.memo: dict[int, Form] = {}
+        self.memo: dict[int, Form[float]] = {}
         self._constant: list[bool] = []
         for node in program.nodes:
             self._constant.append(node.op != "var" and all(self._constant[a] for a in node.args))
 
-    def __call__(self, node: int) -> Form:
+    def __call__(self, node: int) -> Form[float]:
         """(coefficients, constant)."""
         for i in arguments_first(node, self._needs, self.memo):
             self.memo[i] = self._form(i)
@@ -111,7 +131,7 @@ class Forms:
             return (self.steps[k].argument,) if self.parts[k][0] else ()
         return () if self._constant[i] else self.program.nodes[i].args
 
-    def _form(self, i: int) -> Form:
+    def _form(self, i: int) -> Form[float]:
         node, k = self.program.nodes[i], self.index.get(i)
         if k is not None:
             slope, offset = self.parts[k]
@@ -125,17 +145,10 @@ class Forms:
             return {str(node.value): 1.0}, 0.0
         if self._constant[i]:
             return {}, float(run(self.program.reachable((i,)), ArrayAlgebra(), {})[0])
-        parts = [self.memo[a] for a in node.args]
-        if node.op in ("add", "sub"):
-            return _combine(parts[0], parts[1], 1.0 if node.op == "add" else -1.0)
-        if node.op == "neg":
-            return _combine(({}, 0.0), parts[0], -1.0)
-        if node.op == "mul":
-            side = 0 if not parts[0][0] else 1
-            return _combine(({}, 0.0), parts[1 - side], parts[side][1])
-        if node.op == "div":
-            return _combine(({}, 0.0), parts[0], 1 / parts[1][1])
-        raise Infeasible(f"compose: {self.program.text(i, 80)} is not affine in the steps before it")
+        made = affine(node.op, [self.memo[a] for a in node.args])
+        if made is None:
+            raise Infeasible(f"compose: {self.program.text(i, 80)} is not affine in the steps before it")
+        return made
 
     # ------------------------------------------------------------ tolerances and layers
 
@@ -210,13 +223,6 @@ class Forms:
         for step in self.steps:
             layers.append(1 + max((layers[i] for a in step.arguments for i in self.read(a)), default=-1))
         return tuple(layers)
-
-
-def _combine(a: Form, b: Form, factor: float) -> Form:
-    out = dict(a[0])
-    for name, value in b[0].items():
-        out[name] = out.get(name, 0.0) + factor * value
-    return out, a[1] + factor * b[1]
 
 
 def names_of(program: Graph, steps: tuple[Step, ...], inputs: tuple[str, ...]) -> list[str]:

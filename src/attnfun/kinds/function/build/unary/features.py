@@ -78,13 +78,13 @@ def features(graph: Graph, low: float, high: float) -> tuple[Feature, ...]:
     width = high - low
     u = np.concatenate([np.linspace(low - width, high + width, 3 * _GRID + 1), [low, high]])
     u = np.unique(u)
-    table = _arguments(graph, guards, u)
+    table = np.array(_each(graph, guards, u), dtype=np.float64)
     inside = (u >= low) & (u <= high)
     places = _roots(graph, guards, u, table)
     found: dict[float, bool] = {}
     small = 1e-11 * np.nanmax(np.where(inside, np.abs(table), 0.0), axis=1) + 1e-300
     at = np.array(sorted({_snapped(v, low, high) for v in places}))
-    for s, near in zip(at.tolist(), (np.abs(_arguments(graph, guards, at)) <= small[:, None]).T, strict=True):
+    for s, near in zip(at.tolist(), (np.abs(_each(graph, guards, at)) <= small[:, None]).T, strict=True):
         kinks = [graph.nodes[i].op in KINKS for i, hit in zip(guards, near, strict=True) if hit]
         if not kinks:
             continue
@@ -98,12 +98,8 @@ def _is_guard(op: str, value: object) -> bool:
     return op in _ROOTS or op in KINKS or op == "div" or (op == "powi" and isinstance(value, int) and value < 0)
 
 
-def _arguments(graph: Graph, guards: list[int], u: Array) -> Array:
-    """(guards, len(u)) what must not vanish, at the points u."""
-    return np.array(_each(graph, guards, u), dtype=np.float64)
-
-
 def _each(graph: Graph, guards: list[int], u: Array) -> list[Array]:
+    """Of every guard what must not vanish, at the points u."""
     rows = []
     with np.errstate(all="ignore"):
         nodes = run_all(graph, ArrayAlgebra(), {graph.variables[0]: u})

@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.unary.keys import Array, Keys
-from attnfun.kinds.function.build.unary.layout import MOST, Layout, Problem, layouts
+from attnfun.kinds.function.build.unary.layout import MOST, Layout, Problem, layouts, refusal
 from attnfun.kinds.function.build.unary.project import Pieces, Sample, columns, solve, tune
 
 _RIDGE = {"float64": 1 / 30, "float32": 1 / 10}
@@ -138,19 +137,20 @@ def search(p: Problem, quick: bool) -> Candidate:
     A smooth function for which the mesh counts far more keys than are ever tried is refused before any search, and so
     is one of so many operations that no proof would look at each of its cells.
     """
+    why = ""
     if not (p.ladders or p.kinks) and p.guess > _HOPELESS * MOST:
-        raise _refusal(
-            p,
+        why = (
             f"tangent: about {p.guess:,} keys or more would be needed for {p.eps:.2g} on an interval of width "
             f"{p.high - p.low:.3g}, and at most {MOST} are tried: it would have to be {p.guess / MOST:.2g} times "
-            "shorter or more",
+            "shorter or more"
         )
-    if len(p.mesh) * len(p.graph.nodes) > _PROVABLE:
-        raise _refusal(
-            p,
+    elif len(p.mesh) * len(p.graph.nodes) > _PROVABLE:
+        why = (
             f"tangent: {len(p.graph.nodes):,} operations on {len(p.mesh):,} pieces of the interval are past the "
-            f"{_PROVABLE:,} that are budgeted for a proof",
+            f"{_PROVABLE:,} that are budgeted for a proof"
         )
+    if why:
+        raise refusal(why, float(np.ptp(p.sample(1).f)) / 2, p.eps)
     families = layouts(p)
     if p.ladders:
         best = _first_untuned(p, families)
@@ -169,13 +169,6 @@ def search(p: Problem, quick: bool) -> Candidate:
         return best[1]
     nearest = _nearest(p, families)
     return tuned if tuned is not None and p.dtype == "float32" and tuned.cost < nearest.cost else nearest
-
-
-def _refusal(p: Problem, why: str) -> Infeasible:
-    """Refused before any search; a constant is what can be had, and the reason says that it is one."""
-    reach = float(np.ptp(p.sample(1).f)) / 2
-    nearest = {"eps": float(f"{1.1 * reach:.2g}")} if math.isfinite(reach) and reach > p.eps else None
-    return Infeasible(why + (f"; a constant is within {nearest['eps']:.2g}" if nearest else ""), nearest)
 
 
 def _first_untuned(p: Problem, families: list[Layout]) -> tuple[int, Candidate] | None:

@@ -66,29 +66,18 @@ class Nodes:
 
     def dominators(self, n: int) -> list[int]:
         """Nodes other than n through which every path from n to a variable passes, nearest to the variables first."""
-        below: list[int] = []
-        stack, seen = list(self.source.node(n).args), set()
-        while stack:
-            m = stack.pop()
-            if m not in seen and not self.constant(m):
-                seen.add(m)
-                below.append(m)
-                stack.extend(self.source.node(m).args)
-        return sorted(u for u in below if not self._avoids(n, u))
-
-    def _avoids(self, n: int, u: int) -> bool:
-        """Is there a path from n to a variable that does not meet u?"""
-        stack, seen = [n], {u}
-        while stack:
-            m = stack.pop()
-            if m in seen:
-                continue
-            seen.add(m)
-            node = self.source.node(m)
-            if node.op == "var":
-                return True
-            stack.extend(node.args)
-        return False
+        below = sorted(m for m in self._below(n) if not self.constant(m))
+        onward: dict[
+            int, int
+        ] = {}  # paths from a node to variables, and from n to a node; arguments have smaller numbers
+        for m in below:
+            onward[m] = sum(onward.get(a, 0) for a in self.arguments(m)) or 1
+        reached = dict.fromkeys(below, 0) | {n: 1}
+        for m in reversed(below):
+            for a in self.arguments(m):
+                if a in reached:
+                    reached[a] += reached[m]
+        return [u for u in below if u != n and reached[u] * onward[u] == onward[n]]
 
     def _below(self, n: int) -> set[int]:
         stack, seen = [n], {n}

@@ -35,6 +35,7 @@ from attnfun.kinds.function.build.compose_tensor import MOST_KEYS, require_room,
 from attnfun.kinds.function.build.unary.features import KINKS
 from attnfun.errors import Infeasible
 from attnfun.language import Builder, Graph
+from attnfun.language.graph import FUNCTIONS
 from attnfun.language.order import arguments_first
 from attnfun.language.domain import Box
 from attnfun.language.definedness import natural_domain
@@ -69,6 +70,23 @@ class Walk(Nodes):
         self._spent = 0
         self._open: set[int] = set()
         self._least: dict[int, float] = {}  # keys of the best alternative so far, of nodes that are being chosen for
+
+    def least_steps(self) -> int:
+        """Different steps that every program has: operations on affine nodes, to which affine maps lead from the
+        outputs; those that are equal on equal ranges count once.
+        """
+        found, seen, stack = set[object](), set[int](), list(self.outputs)
+        while stack:
+            m = stack.pop()
+            if m in seen or self.constant(m):
+                continue
+            seen.add(m)
+            node = self.source.node(m)
+            if self.is_free(m):
+                stack.extend(node.args)
+            elif node.op in FUNCTIONS and node.op not in ("log", "sqrt") and self._affine(node.args[0]):
+                found.add((node.op, self.range(node.args[0])))
+        return len(found)
 
     # ------------------------------------------------------------ writing
 

@@ -69,9 +69,7 @@ class Interpolation:
             raise Infeasible("interpolation: only the sup norm is offered for several variables")
         eps = request.eps * (1.0 if plain else _LABELLED)
         root = [math.sqrt(unit.width * s) for unit, s in zip(line.units, weights, strict=True)]
-        tolerances = [
-            eps * r / sum(root) / s if s > 0 else math.inf for r, s in zip(root, weights, strict=True)
-        ]
+        tolerances = [eps * r / sum(root) / s if s > 0 else math.inf for r, s in zip(root, weights, strict=True)]
         grids = _grids(line, tolerances, str(variant), request)
         fits = tuple(grid_fit(grid, request.dtype) for grid in grids)
         keys = sum(grid.keys for grid in grids)

@@ -146,6 +146,11 @@ def problem(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Pr
     return Problem(graph, low, high, eps, dtype, tuple(ladders), tuple(kinks), max(span, eps), edges, tuple(felt))
 
 
+def remeshed(p: Problem, eps: float) -> Array:
+    """The mesh that the problem has at another eps."""
+    return _mesh(p.graph, p.low, p.high, eps, [s.at for s in (*p.ladders, *p.kinks)])
+
+
 def layouts(p: Problem) -> list[Layout]:
     """The families of pieces to try, each a function of the resolution ρ (about 8ρ keys for an easy function)."""
     if not p.ladders and not p.kinks:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnfun.kinds.function.build.unary.keys import Array, Keys
-from attnfun.kinds.function.build.unary.layout import MOST, Layout, Problem, layouts
+from attnfun.kinds.function.build.unary.layout import MOST, Layout, Problem, layouts, remeshed
 from attnfun.kinds.function.build.unary.project import Pieces, Sample, columns, solve, tune
 from attnfun.errors import Infeasible
 
@@ -27,9 +27,9 @@ _LEAST = {"float64": 0.0, "float32": 8 * 2.0**-24}  # of the ridge: about what r
 _GOAL = {"float64": 0.75, "float32": 0.4}  # of eps, where tuning stops
 _CAP = {"float64": 100.0, "float32": 25.0}
 _HOPELESS = 3  # times as many keys as are tried: a guess beyond that ends the search before it begins
-_PROVABLE = 30_000  # operations times pieces of the mesh: the budget of a proof by Taylor forms
+_PROVABLE = 60_000  # operations times pieces of the mesh: the budget of a proof by Taylor forms
 _WORK = 6e8  # rough flops of all tuning
-_TUNABLE = 64  # keys: past that, tuning costs more than it saves
+TUNABLE = 64  # keys: past that, tuning costs more than it saves
 _RESOLUTIONS = 0.3 * 1.12 ** np.arange(60)
 
 
@@ -150,16 +150,17 @@ def search(p: Problem, quick: bool) -> Candidate:
             p,
             f"tangent: {len(p.graph.nodes):,} operations on {len(p.mesh):,} pieces of the interval are past the "
             f"{_PROVABLE:,} that are budgeted for a proof",
+            _PROVABLE // len(p.graph.nodes),
         )
     families = layouts(p)
     if p.ladders:
         best = _first_untuned(p, families)
-        if best is None or quick or best[1].keys > _TUNABLE:
+        if best is None or quick or best[1].keys > TUNABLE:
             return best[1] if best is not None else _nearest(p, families)
         tuned = _tuned(p, [families[best[0]]], best[1].keys, best[1].keys - best[1].keys // 5, False)
         return tuned if tuned is not None and passes(p, tuned) else best[1]
     size = p.guess if not p.kinks else sum(k.size for k in families[0](0.1 * p.guess))
-    tuned = _tuned(p, families, 2 * size + 8, size, quick) if size <= _TUNABLE else None
+    tuned = _tuned(p, families, 2 * size + 8, size, quick) if size <= TUNABLE else None
     if tuned is not None and passes(p, tuned):
         return tuned
     if tuned is not None and p.dtype == "float32" and tuned.error <= p.eps:
@@ -171,11 +172,20 @@ def search(p: Problem, quick: bool) -> Candidate:
     return tuned if tuned is not None and p.dtype == "float32" and tuned.cost < nearest.cost else nearest
 
 
-def _refusal(p: Problem, why: str) -> Infeasible:
-    """Refused before any search; a constant is what can be had, and the reason says that it is one."""
+def _refusal(p: Problem, why: str, pieces: int = 0) -> Infeasible:
+    """Refused before any search; what can be had is the least eps with a mesh of so many pieces, found by bisection, or
+    a constant, and the reason says which.
+    """
     reach = float(np.ptp(p.sample(1).f)) / 2
-    nearest = {"eps": float(f"{1.1 * reach:.2g}")} if math.isfinite(reach) and reach > p.eps else None
-    return Infeasible(why + (f"; a constant is within {nearest['eps']:.2g}" if nearest else ""), nearest)
+    if not (math.isfinite(reach) and reach > p.eps):
+        return Infeasible(why)
+    low, high = math.log(p.eps), math.log(reach)
+    while pieces and high - low > 0.05:
+        middle = (low + high) / 2
+        low, high = (low, middle) if len(remeshed(p, math.exp(middle))) <= pieces else (middle, high)
+    near = float(f"{1.1 * math.exp(high):.2g}")
+    what = "a constant is within" if near >= 1.09 * reach else "the budget is enough for about"
+    return Infeasible(f"{why}; {what} {near:.2g}", {"eps": near})
 
 
 def _first_untuned(p: Problem, families: list[Layout]) -> tuple[int, Candidate] | None:

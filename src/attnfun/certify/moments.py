@@ -20,6 +20,8 @@ interval against the head's own Taylor range.
 Intervals are halved, worst first, until each is below the goal. The bound is the maximum over intervals that always
 cover the
 domain, so a search that stops early may only return a larger bound, or nothing.
+A target of many operations has few intervals and a long series, which costs such a target hardly more than a short one;
+the polynomial Σ g_i s^i of an interval is then halved in place of the interval: p(s + r/2) is one shift of coefficients.
 
 Failure modes: more than 40,000 intervals, fewer for large heads and targets (a discontinuous target, a goal below the
 true error).
@@ -45,6 +47,9 @@ from attnfun.language.series import series_length
 
 _INTERVALS, _LEAST = 40_000, 100
 _WORK = 8_000_000  # operations with balls, about, of all intervals together
+_LARGE, _LONG = 300, 24  # operations of a target from which on its series is so long
+_SERIES = 150_000  # operations with series of a large target, of all intervals together
+_HALVINGS = 6  # of the polynomial of a large target
 _FAR = 85.0
 _GONE = 1.22e-37  # e^-85 = 1.217e-37, and the rounding of the comparison
 _SLACK = 1.06  # proved bound over witness that the bisection aims at
@@ -60,8 +65,10 @@ def prove_by_moments(
     if view.dim != 1:
         raise Undecided("moments: only for one variable")
     width = float(view.high[0] - view.low[0])
-    low, witness = best_witness(view, graph, names, starts, np.array([width / 500]))
+    looks = 40 if len(graph.nodes) <= _LARGE else 12
+    low, witness = best_witness(view, graph, names, starts, np.array([width / 500]), evaluations=looks)
     order = 8 if estimate > 1e-4 * width else 12 if estimate > 1e-8 * width else 18
+    order = _LONG if len(graph.nodes) > _LARGE else order
     with precision(160 if estimate > 1e-12 else 256):
         high, count, low, witness = _bisect(view, graph, names, order, low, witness, eps, stop)
     return Bound("moments", low, high, witness, {"intervals": count, "order": order})
@@ -76,6 +83,8 @@ def _bisect(
     a, b = float(view.low[0]), float(view.high[0])
     columns = sum(head.values.size for head in view.heads)
     most = min(_INTERVALS, max(_LEAST, _WORK // (order * (columns + order * len(graph.nodes)))))
+    if len(graph.nodes) > _LARGE:
+        most = _SERIES // len(graph.nodes)
     first = np.linspace(a, b, 9)
     heap: list[tuple[float, float, float]] = []
     count, goal = 0, 0.0
@@ -187,6 +196,9 @@ def residual_bound(
     models = _models(net, graph, names, order, left, right)
     if models is not None:
         bound = _largest([top + m.rest for m in models for top in _tops(m.coefficients, m.radius)])
+        if len(graph.nodes) > _LARGE and bound > enough:
+            tops = (_halved_top(m.coefficients, m.radius, enough - upper(m.rest)) for m in models)
+            return _largest([arb(top) + m.rest for top, m in zip(tops, models, strict=True)])
     if bound <= enough:
         return bound
     values = run(graph, BallAlgebra(clip_sqrt=True), {names[0]: ball(left, right)})
@@ -226,9 +238,19 @@ def _tops(coefficients: list[arb], radius: float) -> tuple[arb, arb]:
     """Upper bounds of f and of −f, f = Σ c_i s^i on |s| ≤ r: the parabola of the first three terms by its vertex or its
     ends, Σ_{i≥3} |c_i| r^i for the others.
     """
-    a, b, c = [*coefficients[:3], arb(0), arb(0)][:3]
+    a, b, c = [*coefficients[:3], arb(0), arb(0), arb(0)][:3]
     rest = _size([arb(0)] * 3 + coefficients[3:], radius)
     return _parabola(a, b, c, radius) + rest, _parabola(-a, -b, -c, radius) + rest
+
+
+def _halved_top(coefficients: list[arb], radius: float, enough: float, halvings: int = _HALVINGS) -> float:
+    """An upper bound of |f|, f = Σ c_i s^i on |s| ≤ r, on halves of the interval where it is not below `enough`."""
+    top = _largest(list(_tops(coefficients, radius)))
+    if top <= enough or not halvings:
+        return top
+    half = arb(radius) / 2  # exact
+    parts = (arb_poly(coefficients)(arb_poly([end, 1])).coeffs() for end in (-half, half))
+    return max(_halved_top(part, radius / 2, enough, halvings - 1) for part in parts)
 
 
 def _parabola(a: arb, b: arb, c: arb, radius: float) -> arb:

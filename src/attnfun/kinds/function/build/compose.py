@@ -38,6 +38,7 @@ from attnfun.kinds.function.build.plan import Plan, Request
 from attnfun.kinds.function.build.relu_network import RELU, relu_fit
 from attnfun.kinds.function.build.unary.fit import UnaryFit, fit_unary
 from attnfun.kinds.function.build.unary.keys import Array
+from attnfun.kinds.function.build.unary.search import TUNABLE
 from attnfun.kinds.function.build.unary.spline import SplineFit, fit_spline, rough_units
 from attnfun.language import Graph
 from attnfun.language.canonical import canonical
@@ -89,6 +90,8 @@ class Compose:
         steps, norms = forms.steps, {} if mlp else forms.norms()
         if not mlp:
             _require_few(steps)
+            if _is_tangent(request, finished, steps):
+                raise Infeasible("compose: one step, a function of the variable itself, which tangent has sized")
         weights = forms.sensitivities(norms, request.eps)
         if mlp:
             tolerances = shares([(step.function, step.low, step.high) for step in steps], weights, request)
@@ -123,7 +126,10 @@ def _program(target: Graph, request: Request, tensors: bool) -> Finished:
     if not mlp:  # broken lines are not pinned
         graph, squares = as_norms(graph, box)
     keys_of, shallow = rough_units if mlp else rough_keys, request.prefer == "layers"
-    finished = Walk(graph, box, keys_of, squares, shallow, tensors).finished
+    walk = Walk(graph, box, keys_of, squares, shallow, tensors)
+    if not mlp:
+        _require_few_fits(walk.least_steps())
+    finished = walk.finished
     if not finished.heads:
         raise Infeasible("compose: the target is affine")
     if request.max_layers is not None and finished.depth > request.max_layers and not shallow:
@@ -131,17 +137,27 @@ def _program(target: Graph, request: Request, tensors: bool) -> Finished:
     return finished
 
 
+def _is_tangent(request: Request, finished: Finished, steps: tuple[Step, ...]) -> bool:
+    """Is this the head that another construction has sized already, so large that no tuning would change it?"""
+    argument = finished.graph.nodes[steps[0].argument]
+    return "tangent" in request.beside and len(steps) == 1 and argument.op == "var" and request.max_keys > TUNABLE
+
+
 def _require_few(steps: tuple[Step, ...]) -> None:
     """An estimate of the whole before the first search."""
     if len(steps) > _MOST_STEPS:
         raise Infeasible(f"compose: {len(steps):,} steps; at most {_MOST_STEPS} are fitted and proved one by one")
     different = {(s.function, s.ranges): s for s in steps}
-    if len(different) > _MOST_FITS:
-        raise Infeasible(f"compose: {len(different)} different steps; at most {_MOST_FITS} are fitted and proved")
+    _require_few_fits(len(different))
     sizes = {k: 0 if s.is_tensor else rough_keys(s.function, s.low, s.high) for k, s in different.items()}
     keys = sum(sizes[s.function, s.ranges] for s in steps)
     if len(steps) > 1 and keys > _MOST_KEYS:
         raise Infeasible(f"compose: about {keys:,.0f} keys in {len(steps)} steps; at most {_MOST_KEYS:,} are fitted")
+
+
+def _require_few_fits(count: int) -> None:
+    if count > _MOST_FITS:
+        raise Infeasible(f"compose: {count} different steps; at most {_MOST_FITS} are fitted and proved")
 
 
 def _fit(step: Step, shift: float, tolerance: float, pinned: bool, request: Request, quick: bool) -> Fit:

@@ -65,25 +65,18 @@ class Nodes:
 
     def dominators(self, n: int) -> list[int]:
         """Nodes other than n through which every path from n to a variable passes, nearest to the variables first."""
-        below = reached(self._varying(n), self._varying)
-        return sorted(u for u in below if not self._avoids(n, u))
+        below = sorted(reached([n], self._varying))
+        onward: dict[int, int] = {}  # paths to variables; `ways`: paths from n; arguments have smaller numbers
+        for m in below:
+            onward[m] = sum(onward[a] for a in self._varying(m)) or 1
+        ways = dict.fromkeys(below, 0) | {n: 1}
+        for m in reversed(below):
+            for a in self._varying(m):
+                ways[a] += ways[m]
+        return [u for u in below if u != n and ways[u] * onward[u] == onward[n]]
 
     def _varying(self, n: int) -> list[int]:
         return [a for a in self.source.node(n).args if not self.constant(a)]
-
-    def _avoids(self, n: int, u: int) -> bool:
-        """Is there a path from n to a variable that does not meet u?"""
-        stack, seen = [n], {u}
-        while stack:
-            m = stack.pop()
-            if m in seen:
-                continue
-            seen.add(m)
-            node = self.source.node(m)
-            if node.op == "var":
-                return True
-            stack.extend(node.args)
-        return False
 
     def is_free(self, n: int) -> bool:
         """Is the node an affine operation on its arguments?"""

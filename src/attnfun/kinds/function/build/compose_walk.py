@@ -37,6 +37,7 @@ from attnfun.kinds.function.build.unary.features import KINKS
 from attnfun.language import Builder, Graph
 from attnfun.language.definedness import natural_domain
 from attnfun.language.domain import Box
+from attnfun.language.graph import FUNCTIONS
 from attnfun.language.order import arguments_first, reached
 
 _SPLIT = 5
@@ -69,6 +70,15 @@ class Walk(Nodes):
         self._spent = 0
         self._open: set[int] = set()
         self._least: dict[int, float] = {}  # keys of the best alternative so far, of nodes that are being chosen for
+
+    def least_steps(self) -> int:
+        """Different steps that every program has: operations on affine nodes, to which affine maps lead from the
+        outputs; those that are equal on equal ranges count once.
+        """
+        free = reached(self.outputs, lambda m: self._varying(m) if self.is_free(m) else ())
+        nodes = [self.source.node(m) for m in free if not (self.constant(m) or self.is_free(m))]
+        own = [n for n in nodes if n.op in FUNCTIONS and n.op not in ("log", "sqrt") and self._affine(n.args[0])]
+        return len({(node.op, self.range(node.args[0])) for node in own})
 
     # ------------------------------------------------------------ writing
 

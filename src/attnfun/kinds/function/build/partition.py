@@ -47,6 +47,7 @@ _LARGE = 400  # operations of a target above which a quick estimate may refuse b
 _FEW, _HOPELESS = 4, 1_000  # variables above which it may, too, where that is so many times more than allowed
 _MOST_OUTPUTS = 64
 _LEAST_BOXES, _STEEP_WORK = 96, 300_000  # of the search for steep points: boxes, and operations on all of them
+_STEPS = 4_000  # of the interval in a quick estimate
 _NARROWEST = 1e-7  # cell, as a part of its axis, that the search for cell counts looks at
 _BLURRED = 0.5  # of a cell, above which more cells hardly help
 _SHARPNESS = 4096.0  # walls of 2λ/S cells, λ about 14: thin, and what rounding moves them by does not depend on S
@@ -229,6 +230,10 @@ def _least_counts(request: Request) -> tuple[int, ...]:
     values = request.function.values(ends.reshape(-1, box.dim)).reshape(2, box.dim, -1)
     change = np.abs(values[1] - values[0])
     most = np.where(np.isfinite(change), change, 0.0).max(axis=1)
+    if box.dim == 1:  # n cells, of which (n δ + 1) at most lie between neighbours of a grid of step δ
+        f = request.function.values(np.linspace(box.low[0], box.high[0], _STEPS + 1)[:, None])
+        steep = np.abs(np.diff(f, axis=0))
+        most = np.maximum(most, _STEPS * (np.max(steep[np.isfinite(steep)], initial=0.0) - 2 * request.eps))
     scale = 1.0 if math.isinf(request.norm) else math.inf  # of an L^p norm single points tell nothing
     return tuple(max(1, math.ceil(0.9 * v / (2 * request.eps * scale))) for v in most)
 

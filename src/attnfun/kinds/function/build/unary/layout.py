@@ -103,10 +103,19 @@ class Problem:
 Layout = Callable[[float], Pieces]
 
 
-def refusal(why: str, reach: float, eps: float) -> Infeasible:
-    """Refused before any search; a constant is what can be had, within `reach`, and the reason says that it is one."""
-    nearest = {"eps": float(f"{1.1 * reach:.2g}")} if eps < reach < math.inf else None
-    return Infeasible(why + (f"; a constant is within {nearest['eps']:.2g}" if nearest else ""), nearest)
+def refusal(why: str, reach: float, eps: float, fits: Callable[[float], bool] | None = None) -> Infeasible:
+    """Refused before any search; what can be had is the least eps that `fits`, found by bisection, or a constant, which
+    is within `reach`, and the reason says which.
+    """
+    if not eps < reach < math.inf:
+        return Infeasible(why)
+    low, high = math.log(eps), math.log(reach)
+    while fits is not None and high - low > 0.05:
+        middle = (low + high) / 2
+        low, high = (low, middle) if fits(math.exp(middle)) else (middle, high)
+    near = float(f"{1.1 * math.exp(high):.2g}")
+    what = "a constant is within" if near >= 1.09 * reach else "the budget is enough for about"
+    return Infeasible(f"{why}; {what} {near:.2g}", {"eps": near})
 
 
 def problem(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Problem:
@@ -146,6 +155,11 @@ def problem(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Pr
     span = float(np.ptp(bend)) if np.isfinite(bend).all() else 1.0
     felt = sorted(near, key=lambda s: s.inner / s.outer)[:1]
     return Problem(graph, low, high, eps, dtype, tuple(ladders), tuple(kinks), max(span, eps), edges, tuple(felt))
+
+
+def remeshed(p: Problem, eps: float) -> Array:
+    """The mesh that the problem has at another eps."""
+    return _mesh(p.graph, p.low, p.high, eps, [s.at for s in (*p.ladders, *p.kinks)])
 
 
 def layouts(p: Problem) -> list[Layout]:

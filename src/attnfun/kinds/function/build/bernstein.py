@@ -118,11 +118,13 @@ class Bernstein:
         shape, values = plan.data
         box, axes = request.function.box, []
         for k in range(box.dim):
-            w, c = _to_unit(request, k)
+            low, high = box.low[k], box.high[k]  # the stored query map t = w x + c of variable k
+            w = rounded(2 / (high - low), request.dtype)
             query = np.zeros((1, box.dim))
             query[0, k] = w
+            offset = rounded([-w * (low + (high - low) / 2)], request.dtype)
             slopes = shape.steps[k] * np.arange(shape.degrees[k] + 1.0)
-            axes.append(Axis(query, np.array([c]), slopes[:, None], _biases(shape.degrees[k], request.dtype)))
+            axes.append(Axis(query, offset, slopes[:, None], _biases(shape.degrees[k], request.dtype)))
         names = ", ".join(f"degree {{{k}}} in {n}" for k, n in enumerate(box.names))
         writes = tuple(f"head {o}" for o in request.function.outputs)
         return request.network_of(Head("bernstein", tuple(axes), rounded(values, request.dtype), writes, names))
@@ -136,13 +138,6 @@ def _rounding_estimate(shape: Shape) -> float:
     logits = sum(5 * m * (tau + math.log(2)) for m, tau in zip(shape.degrees, shape.steps, strict=True))
     exponentials = 10 * (1 + shape.keys // 64)
     return 0.5 * (logits + exponentials + 2 * (shape.keys + sum(shape.degrees) + 25))
-
-
-def _to_unit(request: Request, k: int) -> tuple[float, float]:
-    """Stored query map t = w x + c of variable k."""
-    low, high = request.function.box.low[k], request.function.box.high[k]
-    w = float(rounded(np.array(2 / (high - low)), request.dtype))
-    return w, float(rounded(np.array(-w * (low + (high - low) / 2)), request.dtype))
 
 
 def _biases(m: int, dtype: str) -> Array:

@@ -74,18 +74,13 @@ class _Walk:
             self._constant.append(node.op != "var" and all(self._constant[a] for a in node.args))
 
     def program(self, outputs: Sequence[int]) -> Graph:
-        return Graph(tuple(self.builder.node(i) for i in range(max(outputs) + 1)), tuple(outputs))
+        return Graph(self.builder.nodes[: max(outputs) + 1], tuple(outputs))
 
     def at(self, index: int) -> int:
         """Where a node of the target came to lie in the program."""
-        for i in arguments_first(index, lambda i: self._parts(i)[::-1], self._done):
+        for i in arguments_first(index, lambda i: (self._clip(i) or self.graph.nodes[i].args)[::-1], self._done):
             self._done[i] = self._write(i)
         return self._done[index]
-
-    def _parts(self, i: int) -> tuple[int, ...]:
-        """What must be written before node i: of a clip its argument and its ends, else the arguments."""
-        clip = self._clip(i)
-        return self.graph.nodes[i].args if clip is None else clip
 
     def _clip(self, i: int) -> tuple[int, int, int] | None:
         """(A, inner end, outer end) of min(max(A, a), b) or max(min(A, b), a) with constant ends."""

@@ -51,7 +51,7 @@ class Program:
     @property
     def depth(self) -> int:
         """The layers the heads found so far need."""
-        return depth([self.builder.node(i) for i in range(len(self.builder))], self.heads)
+        return depth(self.builder.nodes, self.heads)
 
 
 @dataclass(frozen=True)

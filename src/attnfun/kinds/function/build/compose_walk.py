@@ -187,7 +187,7 @@ class Walk(Nodes):
     def _tensor(self, program: Program, n: int, cut: tuple[int, ...]) -> int:
         """One tensor head of g(cut); given up early where it is too large, or larger than what was found before."""
         own = Builder()
-        at = own.copy(self.source.node(i) for i in range(len(self.source)))
+        at = own.copy(self.source.nodes)
         g, ranges = step_graph(own, at[n], tuple(at[c] for c in cut)), tuple(self.range(c) for c in cut)
         keys, least = tensor_keys(g, ranges), math.inf if self.shallow else self._least.get(n, math.inf)
         if not (keys <= MOST_KEYS and keys < least):
@@ -362,7 +362,7 @@ class Walk(Nodes):
         """The program of all outputs, unused heads dropped, arguments before the heads that read them."""
         program = Program()
         outputs = [self.write(program, o) for o in self.outputs]
-        graph = Graph(tuple(program.builder.node(i) for i in range(len(program.builder))), tuple(outputs))
+        graph = Graph(program.builder.nodes, tuple(outputs))
         needed = reached(outputs, lambda m: program.heads.get(m) or graph.nodes[m].args)
         order = [(phi, program.heads[phi]) for phi in sorted(needed) if phi in program.heads]
         plainly = self._plainly(program)
@@ -371,7 +371,7 @@ class Walk(Nodes):
     def _plainly(self, program: Program) -> Callable[[int], Graph]:
         """A node of the program, its parts written as in the source; every node is written once for all of them."""
         build = Builder()
-        source = build.copy(self.source.node(i) for i in range(len(self.source)))
+        source = build.copy(self.source.nodes)
         memo: dict[int, int] = {}
 
         def needs(n: int) -> tuple[int, ...]:

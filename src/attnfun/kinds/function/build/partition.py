@@ -94,7 +94,9 @@ class Partition:
                 {"temperature": "sharp"},
             )
         story["published worst case"] = _published(request)
-        return Plan(self.name, grid.keys, 1, 1, request.function.box.dim + 1, _rough_size(request), grid, story)
+        f = request.function.values(request.function.box.probe(256, np.random.default_rng(0)))
+        size = float(np.ptp(f[np.isfinite(f)])) if np.isfinite(f).any() else 1.0
+        return Plan(self.name, grid.keys, 1, 1, request.function.box.dim + 1, size, grid, story)
 
     def build(self, request: Request, plan: Plan) -> Network:
         return build_grid(request, plan.data)
@@ -210,11 +212,6 @@ def _inverse_temperature(request: Request, grid: Grid) -> list[float]:
 def _blur(request: Request, cells: tuple[int, ...]) -> float:
     """About by how much of itself a cell is inflated for logits of size 5/8 S P² that round: 2d/S, whatever S is."""
     return 2 * (2 * len(cells) + 3) * _ROUNDOFF[request.dtype] * 0.625 * sum(c**2 for c in cells)
-
-
-def _rough_size(request: Request) -> float:
-    f = request.function.values(request.function.box.probe(256, np.random.default_rng(0)))
-    return float(np.ptp(f[np.isfinite(f)])) if np.isfinite(f).any() else 1.0
 
 
 # ---------------------------------------------------------------- how many cells

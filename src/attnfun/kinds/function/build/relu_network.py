@@ -26,17 +26,15 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.plan import Plan, Request
 from attnfun.kinds.function.build.unary.fit import Piece, UnaryFit, fit_unary
 from attnfun.kinds.function.build.unary.grid import Grid, grid_fit
-from attnfun.language import Builder, Graph
+from attnfun.kinds.function.build.unary.keys import Array, Keys
+from attnfun.language import parse
 from attnfun.language.relu_ranges import ReluRanges
 from attnfun.network import Head, Label, Labels, Layer, Network, rounded
-
-Array = NDArray[np.float64]
 
 _SHARE = 0.9
 _KEYS = 3  # of a unit, whatever eps is, as long as the dtype holds their values
@@ -187,10 +185,7 @@ def _three_keys(below: float, above: float, eps: float, dtype: str) -> UnaryFit 
     for _ in range(6):
         slopes = rounded(np.array([-steep, -flat, flat]), dtype)
         biases = rounded(np.array([math.log(2.0), flat * above / 2, -flat * above / 2]), dtype)
-        logits = np.outer(u, slopes) + biases
-        p = np.exp(logits - logits.max(axis=1, keepdims=True))
-        p /= p.sum(axis=1, keepdims=True)
-        target = np.maximum(u, 0.0)
+        p, target = Keys(1.0, 0.0, slopes, biases).weights(u), np.maximum(u, 0.0)
         values = np.linalg.lstsq(p, target, rcond=None)[0]
         residual = p @ values - target
         values = rounded(values - (residual.max() + residual.min()) / 2, dtype)
@@ -211,12 +206,7 @@ def _line(below: float, above: float, eps: float, dtype: str) -> UnaryFit | None
     return UnaryFit((Piece(1.0, 0.0, nothing, nothing, nothing),), slope, offset, error)
 
 
-def _relu() -> Graph:
-    builder = Builder()
-    return builder.graph([builder.apply("relu", builder.var("u"))])
-
-
-RELU = _relu()
+RELU = parse("relu(u)", ["u"])
 
 
 # ---------------------------------------------------------------- weights

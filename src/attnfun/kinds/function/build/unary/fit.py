@@ -18,7 +18,7 @@ import numpy as np
 from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.unary.features import values
 from attnfun.kinds.function.build.unary.keys import Array, Keys
-from attnfun.kinds.function.build.unary.known import Known, exact, known
+from attnfun.kinds.function.build.unary.known import exact, known
 from attnfun.kinds.function.build.unary.layout import Problem, expected_keys, problem
 from attnfun.kinds.function.build.unary.search import Candidate, search
 from attnfun.kinds.function.build.unary.square import pinned_square
@@ -112,7 +112,9 @@ def _fit(
     if form is not None:
         keys = exact(form)
         if keys is not None:
-            return _exact_fit(graph, form, keys, low, high, dtype)
+            heights = np.array([-1.0 if form.op == "tanh" else 0.0, 1.0])
+            pieces = tuple(_piece(k, form.scale * heights, dtype) for k in keys)
+            return _measured(graph, pieces, form.slope, form.offset, low, high, dtype)
     if pinned:
         if form is None or form.op != "powi" or form.power != 2 or form.c != 0 or form.slope != 0:
             raise Infeasible("tangent: only a multiple of u**2 can be pinned at 0")
@@ -169,12 +171,6 @@ def read(p: Problem, c: Candidate) -> UnaryFit:
 def _piece(keys: Keys, heights: Array, dtype: str) -> Piece:
     k = keys.stored(dtype)
     return Piece(k.w, k.c, frozen(k.slopes), frozen(k.biases), frozen(rounded(heights, dtype)))
-
-
-def _exact_fit(graph: Graph, form: Known, keys: tuple[Keys, ...], low: float, high: float, dtype: str) -> UnaryFit:
-    heights = np.array([-1.0, 1.0]) if form.op == "tanh" else np.array([0.0, 1.0])
-    pieces = tuple(_piece(k, form.scale * heights, dtype) for k in keys)
-    return _measured(graph, pieces, form.slope, form.offset, low, high, dtype)
 
 
 def _measured(

@@ -86,26 +86,17 @@ class Growth:
         return self.fixed + self.rate / math.sqrt(eps) if eps > 0 else math.inf
 
 
-def fit_spline(graph: Graph, low: float, high: float, eps: float, *, dtype: str = "float64") -> SplineFit:
-    """Units for the first output of `graph` on [low, high], within eps on the samples, rounding in the dtype included.
-
-    Deterministic. Raises Infeasible, with the nearest eps, where rounding would eat most of it.
-    """
-    return _fit(graph, float(low), float(high), float(eps), dtype)
-
-
-def growth(graph: Graph, low: float, high: float, scale: float = 1e-3) -> Growth:
-    """Measured by two marches, at `scale` and scale/16 of the range of g."""
-    return _growth(graph, float(low), float(high), scale)
-
-
 def rough_units(graph: Graph, low: float, high: float) -> float:
     """Units at 1e-3 of the range: what the walk of `compose` weighs its alternatives by."""
     return growth(graph, low, high)(1e-3 * _extent(graph, low, high)) if high > low else 1.0
 
 
 @lru_cache(maxsize=1024)
-def _fit(graph: Graph, low: float, high: float, eps: float, dtype: str) -> SplineFit:
+def fit_spline(graph: Graph, low: float, high: float, eps: float, *, dtype: str = "float64") -> SplineFit:
+    """Units for the first output of `graph` on [low, high], within eps on the samples, rounding in the dtype included.
+
+    Deterministic. Raises Infeasible, with the nearest eps, where rounding would eat most of it.
+    """
     corridor, rounding = 0.98 * eps, 0.0
     for _ in range(4):
         t, y, grid = _knots(graph, low, high, corridor, dtype)
@@ -121,7 +112,8 @@ def _fit(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Splin
 
 
 @lru_cache(maxsize=4096)
-def _growth(graph: Graph, low: float, high: float, scale: float) -> Growth:
+def growth(graph: Graph, low: float, high: float, scale: float = 1e-3) -> Growth:
+    """Measured by two marches, at `scale` and scale/16 of the range of g."""
     size = _extent(graph, low, high)
     if not size > 0:
         return Growth(1.0, 0.0)

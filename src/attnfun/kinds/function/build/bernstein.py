@@ -93,19 +93,17 @@ class Bernstein:
             fit = _fit(request, start)
             if fit is not None and (best is None or _preference(fit) < _preference(best)):
                 best = fit
-        if best is None and shapes and min(s.keys for s in shapes) > request.max_keys:
-            least = min(s.keys for s in shapes)
+        if best is not None and d > 1:
+            best = _axis_by_axis(request, best)
+        least = min((s.keys for s in shapes), default=0) if best is None else best[0].keys
+        if least > request.max_keys:
             raise Infeasible(f"bernstein: {least:,} keys would be needed, more than {request.max_keys:,}")
         if best is None:
             raise Infeasible(
                 f"bernstein: no degree up to {_DEGREE} with values that {request.dtype} can hold reaches "
                 f"eps={request.eps:.3g} (a kink, a narrow feature or a nearby singularity)"
             )
-        if d > 1:
-            best = _axis_by_axis(request, best)
         shape, values, size, _ = best
-        if shape.keys > request.max_keys:
-            raise Infeasible(f"bernstein: {shape.keys:,} keys would be needed, more than {request.max_keys:,}")
         story = {
             "degrees": list(shape.degrees),
             "tau": list(shape.steps),

@@ -114,7 +114,7 @@ def refusal(why: str, reach: float, eps: float, fits: Callable[[float], bool] | 
         middle = (low + high) / 2
         low, high = (low, middle) if fits(math.exp(middle)) else (middle, high)
     near = float(f"{1.1 * math.exp(high):.2g}")
-    what = "a constant is within" if near >= 1.09 * reach else "the budget is enough for about"
+    what = "a constant is within" if high == math.log(reach) else "the budget is enough for about"
     return Infeasible(f"{why}; {what} {near:.2g}", {"eps": near})
 
 

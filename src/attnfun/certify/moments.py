@@ -32,10 +32,11 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+import operator
 from dataclasses import dataclass
 
 import numpy as np
-from flint import arb, arb_poly
+from flint import arb, arb_mat, arb_poly
 from numpy.typing import NDArray
 
 from attnfun.certify.outcome import Bound
@@ -288,17 +289,19 @@ def _head_model(head: HeadView, c: float, r: float, n: int) -> tuple[list[list[a
     w, common = arb(axis.w), arb(slopes)
     kappa = [w * (k - common) for k in own]
     ball_r = arb(r)
-    moments_d, remainder_d = _moments(p, kappa, ball_r, n)
+    columns = head.values[keep].T
+    shifts = [arb(float(column[int(np.argmax(logits))])) for column in columns]
+    weighted = [
+        [(arb(v) - shift) * q for v, q in zip(column.tolist(), p, strict=True)]
+        for column, shift in zip(columns, shifts, strict=True)
+    ]
+    (moments_d, remainder_d), *numerators = _moments([p, *weighted], kappa, ball_r, n)
     delta = moments_d[0] - abs(moments_d[1]) * ball_r
     if not delta > 0:
         return None
     poly_d = arb_poly(moments_d)
     series, remainders = [], []
-    for k in range(head.values.shape[-1]):
-        column = head.values[keep, k]
-        shift = arb(float(column[int(np.argmax(logits))]))
-        weighted = [(arb(v) - shift) * q for v, q in zip(column.tolist(), p, strict=True)]
-        moments_n, remainder_n = _moments(weighted, kappa, ball_r, n)
+    for k, (shift, (moments_n, remainder_n)) in enumerate(zip(shifts, numerators, strict=True)):
         h = _divide(moments_n, moments_d)
         product = poly_d * arb_poly(h)
         rest, power = arb(0), ball_r**n
@@ -346,17 +349,17 @@ def _near_keys(axis: LineAxis, c: float, r: float) -> tuple[NDArray[np.intp], fl
     return keep, dropped, common, (logits - error)[keep]  # so that the reference key surely reaches `top`
 
 
-def _moments(p: list[arb], kappa: list[arb], r: arb, n: int) -> tuple[list[arb], arb]:
-    """Σ p_j κ_j^i/i! for i < n, and Σ |p_j| (|κ_j| r)^n/n! e^{|κ_j| r}."""
-    sums = [arb(0)] * n
-    remainder, power, factors = arb(0), r**n, [arb(i + 1) for i in range(n)]
-    for weight, k in zip(p, kappa, strict=True):
-        term = weight
-        for i, factor in enumerate(factors):
-            sums[i] = sums[i] + term
-            term = term * k / factor
-        remainder = remainder + abs(term) * power * (abs(k) * r).exp()
-    return sums, remainder
+def _moments(weights: list[list[arb]], kappa: list[arb], r: arb, n: int) -> list[tuple[list[arb], arb]]:
+    """For every row p of weights Σ p_j κ_j^i/i! for i < n, and Σ |p_j| (|κ_j| r)^n/n! e^{|κ_j| r}."""
+    powers = [list(itertools.accumulate(itertools.repeat(k, n), operator.mul, initial=arb(1))) for k in kappa]
+    rests = [[abs(row.pop()) * (abs(k) * r).exp()] for row, k in zip(powers, kappa, strict=True)]
+    sums = arb_mat(weights) * arb_mat(powers)
+    sizes = arb_mat([[abs(p) for p in row] for row in weights]) * arb_mat(rests)
+    factorials = [math.factorial(i) for i in range(n)]
+    return [
+        ([sums[j, i] / factorial for i, factorial in enumerate(factorials)], sizes[j, 0] * r**n / math.factorial(n))
+        for j in range(len(weights))
+    ]
 
 
 def _divide(numerator: list[arb], denominator: list[arb]) -> list[arb]:

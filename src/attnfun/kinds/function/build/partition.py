@@ -107,11 +107,12 @@ class Partition:
             many = len(request.function.outputs)
             raise Infeasible(f"partition: {many} outputs; compile at most {_MOST_OUTPUTS} at a time")
         cells: tuple[int, ...] = ()
-        room = request.max_keys
-        if graph is not None and (len(graph.nodes) > _LARGE or request.function.box.dim > _FEW):
-            cells, room = _least_counts(request), room if len(graph.nodes) > _LARGE else _HOPELESS * room
+        room, some = request.max_keys, "at least"
+        quick = graph is not None and (len(graph.nodes) > _LARGE or bool(request.beside))
+        if graph is not None and (quick or request.function.box.dim > _FEW):
+            cells, room = _least_counts(request), room if quick else _HOPELESS * room
         if not cells or math.prod(cells) <= room:
-            cells = _cell_counts(request, 0.0)
+            cells, some = _cell_counts(request, 0.0), "about"
             if 0.01 < _blur(request, cells) <= _BLURRED:
                 cells = _cell_counts(request, _blur(request, cells))
         keys = math.prod(cells)
@@ -119,7 +120,7 @@ class Partition:
             d = len(cells)
             factor = (keys / max(request.max_keys, 1)) ** (1 / d) * 1.1
             least = max(cells) >= 0.99 / _NARROWEST  # the search for the counts ended there
-            some = "more than" if least else "about"
+            some = "more than" if least else some
             raise Infeasible(
                 f"partition: {some} {keys:.3g} cells ({' x '.join(f'{c:,}' for c in cells)}) would be needed, "
                 f"more than {request.max_keys:,}",

@@ -16,7 +16,7 @@ from attnfun.certify.identity import same_function
 from attnfun.certify.view import Undecided
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.function.build.compose_program import Finished, Program, dyadic, rough_keys, step_graph
-from attnfun.kinds.function.build.compose_steps import Forms, Step, layers_of, names_of, sensitivities
+from attnfun.kinds.function.build.compose_steps import Forms, Step, names_of
 from attnfun.kinds.function.build.compose_steps import steps_of as found_steps
 from attnfun.kinds.function.build.compose_walk import Walk
 from attnfun.kinds.function.build.plan import Request
@@ -174,11 +174,10 @@ def test_a_program_is_the_target(name: str) -> None:
 def test_steps_are_functions_of_arguments_that_are_affine_in_earlier_steps(name: str) -> None:
     target, domain, _ = WALKS[name]
     program, steps = steps_of(target, domain)
-    names = [str(i) for i in range(len(steps))]
-    forms = Forms(program, steps, names)
+    forms = Forms(program, steps)
     for i, step in enumerate(steps):
         form, _ = forms(step.argument)  # Infeasible if it is not affine
-        assert all(int(n) < i for n in form if n.isdigit())
+        assert all(n < i for n in form if isinstance(n, int))
         assert step.function.variables == ("u",)
         assert step.low < step.high
     for o in program.outputs:
@@ -189,10 +188,10 @@ def test_steps_are_functions_of_arguments_that_are_affine_in_earlier_steps(name:
 def test_layers_are_as_early_as_their_arguments_allow(name: str) -> None:
     target, domain, _ = WALKS[name]
     program, steps = steps_of(target, domain)
-    layers = layers_of(program, steps)
-    forms = Forms(program, steps, [str(i) for i in range(len(steps))])
+    forms = Forms(program, steps)
+    layers = forms.layers()
     for step, layer in zip(steps, layers, strict=True):
-        read = [layers[int(n)] for n in forms(step.argument)[0] if n.isdigit()]
+        read = [layers[n] for n in forms(step.argument)[0] if isinstance(n, int)]
         assert layer == (max(read) + 1 if read else 0)
 
 
@@ -264,7 +263,7 @@ def test_centres_have_few_bits(value: float) -> None:
 def test_sensitivities_follow_paths() -> None:
     program, steps = steps_of("exp(2*sin(x) + 5*cos(y))/100", "x=0:1;y=0:1")
     texts = [program.text(s.phi, 60) for s in steps]
-    weights = dict(zip(texts, sensitivities(program, steps, {}, 1e-3), strict=True))
+    weights = dict(zip(texts, Forms(program, steps).sensitivities({}, 1e-3), strict=True))
     assert weights["cos(y)"] == pytest.approx(2.5 * weights["sin(x)"], rel=0.05)
 
 

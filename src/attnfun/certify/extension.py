@@ -16,6 +16,8 @@ order of its operations, that fails at a point x off Z. Those before it hold at 
 equal to G_i(x), which by 3 keeps the condition. So f is defined off Z and equal to F there; where it is defined on Z,
 it is continuous by its own conditions, and equal to F as well, since Z is nowhere dense. F is the only continuous
 function that agrees with f wherever f is defined.
+
+A source that is a broken line (`vertices`) is defined everywhere and equal to its graph by exact arithmetic.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.language.ratio import with_divisors
+from attnfun.language.vertices import broken_line
 from attnfun.language.removable import extension_of, require_dense, require_thin
 
 _STEPS = 40_000  # of `identity`, for all comparisons together: there are as many as conditions
@@ -35,7 +38,7 @@ _STEPS = 40_000  # of `identity`, for all comparisons together: there are as man
 
 def require_extension(function: Function) -> None:
     """Return if function.graph is proved to be the continuous extension of function.source; raise otherwise."""
-    if function.source is None:
+    if function.source is None or _is_line(function):
         return
     box, extension = function.box, extension_of(function.source, function.box)
     if extension.graph != function.graph:
@@ -55,11 +58,16 @@ def require_same(program: Graph, function: Function) -> None:
     thin set; so is function.graph.
     """
     assert function.graph is not None
-    if function.source is None:
+    if function.source is None or _is_line(function):
         same_function(program, function.graph, function.box)
         return
     require_defined(program, function.box)
     _require_agreement(program, function.source, function.box)
+
+
+def _is_line(function: Function) -> bool:
+    """Is the graph the broken line that the source is on the box, derived anew in rational arithmetic?"""
+    return function.source is not None and broken_line(function.source, function.box) == function.graph
 
 
 def _require_agreement(derived: Graph, given: Graph, box: Box, spent: int = 0) -> int:

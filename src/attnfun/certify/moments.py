@@ -20,6 +20,8 @@ interval against the head's own Taylor range.
 Intervals are halved, worst first, until each is below the goal. The bound is the maximum over intervals that always
 cover the
 domain, so a search that stops early may only return a larger bound, or nothing.
+A target of many operations has few intervals and a long series, which costs such a target hardly more than a short one;
+the polynomial Σ g_i s^i of an interval is then halved in place of the interval: p(s + r/2) is one shift of coefficients.
 
 Failure modes: more than 40,000 intervals, fewer for large heads and targets (a discontinuous target, a goal below the
 true error).
@@ -30,10 +32,11 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+import operator
 from dataclasses import dataclass
 
 import numpy as np
-from flint import arb, arb_poly
+from flint import arb, arb_mat, arb_poly
 from numpy.typing import NDArray
 
 from attnfun.certify.outcome import Bound
@@ -45,6 +48,9 @@ from attnfun.language.series import series_length
 
 _INTERVALS, _LEAST = 40_000, 100
 _WORK = 8_000_000  # operations with balls, about, of all intervals together
+_LARGE, _LONG = 300, 24  # operations of a target from which on its series is so long
+_SERIES = 150_000  # operations with series of a large target, of all intervals together
+_HALVINGS = 6  # of the polynomial of a large target
 _FAR = 85.0
 _GONE = 1.22e-37  # e^-85 = 1.217e-37, and the rounding of the comparison
 _SLACK = 1.06  # proved bound over witness that the bisection aims at
@@ -60,8 +66,10 @@ def prove_by_moments(
     if view.dim != 1:
         raise Undecided("moments: only for one variable")
     width = float(view.high[0] - view.low[0])
-    low, witness = best_witness(view, graph, names, starts, np.array([width / 500]))
+    looks = 40 if len(graph.nodes) <= _LARGE else 12
+    low, witness = best_witness(view, graph, names, starts, np.array([width / 500]), evaluations=looks)
     order = 8 if estimate > 1e-4 * width else 12 if estimate > 1e-8 * width else 18
+    order = _LONG if len(graph.nodes) > _LARGE else order
     with precision(160 if estimate > 1e-12 else 256):
         high, count, low, witness = _bisect(view, graph, names, order, low, witness, eps, stop)
     return Bound("moments", low, high, witness, {"intervals": count, "order": order})
@@ -76,6 +84,8 @@ def _bisect(
     a, b = float(view.low[0]), float(view.high[0])
     columns = sum(head.values.size for head in view.heads)
     most = min(_INTERVALS, max(_LEAST, _WORK // (order * (columns + order * len(graph.nodes)))))
+    if len(graph.nodes) > _LARGE:
+        most = _SERIES // len(graph.nodes)
     first = np.linspace(a, b, 9)
     heap: list[tuple[float, float, float]] = []
     count, goal = 0, 0.0
@@ -187,6 +197,9 @@ def residual_bound(
     models = _models(net, graph, names, order, left, right)
     if models is not None:
         bound = _largest([top + m.rest for m in models for top in _tops(m.coefficients, m.radius)])
+        if len(graph.nodes) > _LARGE and bound > enough:
+            tops = (_halved_top(m.coefficients, m.radius, enough - upper(m.rest)) for m in models)
+            return _largest([arb(top) + m.rest for top, m in zip(tops, models, strict=True)])
     if bound <= enough:
         return bound
     values = run(graph, BallAlgebra(clip_sqrt=True), {names[0]: ball(left, right)})
@@ -226,9 +239,19 @@ def _tops(coefficients: list[arb], radius: float) -> tuple[arb, arb]:
     """Upper bounds of f and of −f, f = Σ c_i s^i on |s| ≤ r: the parabola of the first three terms by its vertex or its
     ends, Σ_{i≥3} |c_i| r^i for the others.
     """
-    a, b, c = [*coefficients[:3], arb(0), arb(0)][:3]
+    a, b, c = [*coefficients[:3], arb(0), arb(0), arb(0)][:3]
     rest = _size([arb(0)] * 3 + coefficients[3:], radius)
     return _parabola(a, b, c, radius) + rest, _parabola(-a, -b, -c, radius) + rest
+
+
+def _halved_top(coefficients: list[arb], radius: float, enough: float, halvings: int = _HALVINGS) -> float:
+    """An upper bound of |f|, f = Σ c_i s^i on |s| ≤ r, on halves of the interval where it is not below `enough`."""
+    top = _largest(list(_tops(coefficients, radius)))
+    if top <= enough or not halvings:
+        return top
+    half = arb(radius) / 2  # exact
+    parts = (arb_poly(coefficients)(arb_poly([end, 1])).coeffs() for end in (-half, half))
+    return max(_halved_top(part, radius / 2, enough, halvings - 1) for part in parts)
 
 
 def _parabola(a: arb, b: arb, c: arb, radius: float) -> arb:
@@ -266,17 +289,19 @@ def _head_model(head: HeadView, c: float, r: float, n: int) -> tuple[list[list[a
     w, common = arb(axis.w), arb(slopes)
     kappa = [w * (k - common) for k in own]
     ball_r = arb(r)
-    moments_d, remainder_d = _moments(p, kappa, ball_r, n)
+    columns = head.values[keep].T
+    shifts = [arb(float(column[int(np.argmax(logits))])) for column in columns]
+    weighted = [
+        [(arb(v) - shift) * q for v, q in zip(column.tolist(), p, strict=True)]
+        for column, shift in zip(columns, shifts, strict=True)
+    ]
+    (moments_d, remainder_d), *numerators = _moments([p, *weighted], kappa, ball_r, n)
     delta = moments_d[0] - abs(moments_d[1]) * ball_r
     if not delta > 0:
         return None
     poly_d = arb_poly(moments_d)
     series, remainders = [], []
-    for k in range(head.values.shape[-1]):
-        column = head.values[keep, k]
-        shift = arb(float(column[int(np.argmax(logits))]))
-        weighted = [(arb(v) - shift) * q for v, q in zip(column.tolist(), p, strict=True)]
-        moments_n, remainder_n = _moments(weighted, kappa, ball_r, n)
+    for k, (shift, (moments_n, remainder_n)) in enumerate(zip(shifts, numerators, strict=True)):
         h = _divide(moments_n, moments_d)
         product = poly_d * arb_poly(h)
         rest, power = arb(0), ball_r**n
@@ -324,17 +349,17 @@ def _near_keys(axis: LineAxis, c: float, r: float) -> tuple[NDArray[np.intp], fl
     return keep, dropped, common, (logits - error)[keep]  # so that the reference key surely reaches `top`
 
 
-def _moments(p: list[arb], kappa: list[arb], r: arb, n: int) -> tuple[list[arb], arb]:
-    """Σ p_j κ_j^i/i! for i < n, and Σ |p_j| (|κ_j| r)^n/n! e^{|κ_j| r}."""
-    sums = [arb(0)] * n
-    remainder, power, factors = arb(0), r**n, [arb(i + 1) for i in range(n)]
-    for weight, k in zip(p, kappa, strict=True):
-        term = weight
-        for i, factor in enumerate(factors):
-            sums[i] = sums[i] + term
-            term = term * k / factor
-        remainder = remainder + abs(term) * power * (abs(k) * r).exp()
-    return sums, remainder
+def _moments(weights: list[list[arb]], kappa: list[arb], r: arb, n: int) -> list[tuple[list[arb], arb]]:
+    """For every row p of weights Σ p_j κ_j^i/i! for i < n, and Σ |p_j| (|κ_j| r)^n/n! e^{|κ_j| r}."""
+    powers = [list(itertools.accumulate(itertools.repeat(k, n), operator.mul, initial=arb(1))) for k in kappa]
+    rests = [[abs(row.pop()) * (abs(k) * r).exp()] for row, k in zip(powers, kappa, strict=True)]
+    sums = arb_mat(weights) * arb_mat(powers)
+    sizes = arb_mat([[abs(p) for p in row] for row in weights]) * arb_mat(rests)
+    factorials = [math.factorial(i) for i in range(n)]
+    return [
+        ([sums[j, i] / factorial for i, factorial in enumerate(factorials)], sizes[j, 0] * r**n / math.factorial(n))
+        for j in range(len(weights))
+    ]
 
 
 def _divide(numerator: list[arb], denominator: list[arb]) -> list[arb]:

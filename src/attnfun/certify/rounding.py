@@ -22,7 +22,7 @@ d], times
 e^{2 max d} for the higher orders. So, whichever is smaller,
 
     |head computed − head| ≤ spread·tanh(d_max/2) + 2g/(1−g) max|V|                                    (plain)
-    |head computed − head| ≤ sup_x ( E[|V−v|d] + E[|V−v|] E[d] ) e^{2 d_max} + 2g/(1−g) e^{2 d_max} sup_x E[|V|]     
+    |head computed − head| ≤ sup_x ( E[|V−v|d] + E[|V−v|] E[d] ) e^{2 d_max} + 2g/(1−g) e^{2 d_max} sup_x E[|V|]
     (envelope)
 
 The suprema are taken over a grid of boxes: with Δ the spread of the slopes, p_j(x) ≤ p_j(c) e^{Δ|x−c|}, so a box costs
@@ -158,9 +158,7 @@ def gamma(n: float, u: float) -> float:
     return n * u / (1 - n * u) * _SAFE if n * u < 0.5 else math.inf
 
 
-def form_rounding(
-    row: Array, offset: float, sizes: Array, fresh: Array, result: float, dtype: str
-) -> float:
+def form_rounding(row: Array, offset: float, sizes: Array, fresh: Array, result: float, dtype: str) -> float:
     """How far Σ_k row_k s_k + offset comes out from its value, |s_k| ≤ sizes_k, |its value| ≤ result; in any order.
 
     `fresh` marks inputs, which float32 rounds first. A product with ± a power of two is exact (but for underflow, which
@@ -307,9 +305,7 @@ def line_bounds(
     level, spent = np.array([[low, high]]), 0
     while len(level):
         spent += len(level)
-        parts = [
-            _on_boxes(axis, head, level[i : i + chunk], dtype, dq, relative) for i in range(0, len(level), chunk)
-        ]
+        parts = [_on_boxes(axis, head, level[i : i + chunk], dtype, dq, relative) for i in range(0, len(level), chunk)]
         bound, reach, centre_error, centre_size = (np.concatenate(p) for p in zip(*parts, strict=True))
         seen, shown = np.maximum(seen, centre_error.max(0)), np.maximum(shown, centre_size.max(0))
         good = (bound <= _TIGHT[dtype] * seen).all(axis=1) & (reach <= _TIGHT[dtype] * shown).all(axis=1)

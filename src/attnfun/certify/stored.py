@@ -17,9 +17,7 @@ def kept(request: Mapping[str, Any], certificate: Certificate | None, norm: floa
     return own if certificate is None else {**own, "certificate": certificate.to_file()}
 
 
-def read_back(
-    meta: Mapping[str, Any], dtype: str, text: str, domain: str
-) -> tuple[Certificate, dict[str, Any], Claim]:
+def read_back(meta: Mapping[str, Any], dtype: str, text: str, domain: str) -> tuple[Certificate, dict[str, Any], Claim]:
     """The certificate as stored, not verified; the request, in which the claim has the last word; the claim."""
     claim = Claim.of(meta)
     certificate = Certificate.stored(meta.get("certificate"), claim, dtype, text, domain)

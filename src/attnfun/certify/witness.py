@@ -195,8 +195,7 @@ def _tensor_at(head: Head, queries: list[arb], dtype: str) -> list[arb]:
         top = int(np.argmax(axis.slopes * float(q.mid()) + axis.biases))
         k, b = arb(float(axis.slopes[top])), arb(float(axis.biases[top]))
         terms = [
-            ((arb(float(s)) - k) * q + (arb(float(v)) - b)).exp()
-            for s, v in zip(axis.slopes, axis.biases, strict=True)
+            ((arb(float(s)) - k) * q + (arb(float(v)) - b)).exp() for s, v in zip(axis.slopes, axis.biases, strict=True)
         ]
         total = sum(terms[1:], terms[0])
         weights = [term / total for term in terms]

@@ -104,14 +104,16 @@ def natural_domain(graph: Graph) -> tuple[float, float]:
     back (exp, log, sqrt, affine ones); ends are rounded outward.
     """
     extended, found = conditions(graph, continuous=False)
-    forms = _affine_forms(extended)
+    forms, holds = _affine_forms(extended), list[bool]()
+    for node in extended.nodes:
+        holds.append(node.op == "var" or any(holds[a] for a in node.args))
     low, high = -math.inf, math.inf
     for c in found:
         if c.kind not in _DOMAINS:
             continue
         form = forms[c.argument]
         if form is None:
-            bottom, top = _taken_back(extended, c.argument, *_DOMAINS[c.kind])
+            bottom, top = _taken_back(extended, holds, c.argument, *_DOMAINS[c.kind])
             low, high = max(low, bottom), min(high, top)
             continue
         if form[0] == 0:
@@ -125,13 +127,17 @@ def natural_domain(graph: Graph) -> tuple[float, float]:
     return low, high
 
 
-def _taken_back(graph: Graph, node: int, least: Fraction | None, most: Fraction | None) -> tuple[float, float]:
-    """Doubles around the u at which `node` lies in [least, most], by inverses of monotone steps; else infinite."""
+def _taken_back(
+    graph: Graph, holds: list[bool], node: int, least: Fraction | None, most: Fraction | None
+) -> tuple[float, float]:
+    """Doubles around the u at which `node` lies in [least, most], by inverses of monotone steps; else infinite.
+    `holds`: whether the variable occurs in a node.
+    """
     with precision(128):
         a, b = (None if end is None else arb(end.numerator) / end.denominator for end in (least, most))
         while graph.nodes[node].op != "var":
             inner = graph.nodes[node]
-            open_args = [n for n in inner.args if graph.reachable((n,)).variables]
+            open_args = [n for n in inner.args if holds[n]]
             if len(open_args) != 1:
                 return -math.inf, math.inf
             fixed = [

@@ -20,6 +20,7 @@ from attnfun.language.mlp import read_mlp
 from attnfun.language.relu_units import Dense, read_units
 from attnfun.language.removable import extended
 from attnfun.language.target import Target
+from attnfun.language.vertices import broken_line
 
 _LARGE = 400  # operations
 FLOOR = {"float64": 2.0**-50, "float32": 2.0**-21}
@@ -32,7 +33,8 @@ class Function(Target):
 
     `graph` is the expression, or None for a black box; then `call` evaluates it, (n, d) → (n, p), and `lipschitz` is
     the declared constant: |f(x) − f(y)|_∞ ≤ lipschitz · |x − y|_2 on the box. Where the expression that was asked for
-    has removable singularities, `graph` is its continuous extension (`removable`) and `source` the expression itself.
+    has removable singularities, `graph` is its continuous extension (`removable`) and `source` the expression itself; so
+    it is where the expression is a broken line of few vertices (`vertices`).
     """
 
     kind: ClassVar[str] = "function"
@@ -47,7 +49,10 @@ class Function(Target):
 
     @classmethod
     def of(cls, graph: Graph, box: Box, outputs: tuple[str, ...]) -> Function:
-        """The function that an expression means on a box: with its continuous extension."""
+        """The function that an expression means on a box: with its continuous extension, or as a broken line."""
+        line = broken_line(graph, box)
+        if line is not None:
+            return cls(line, box, outputs, source=graph)
         whole = extended(graph, box)
         return cls(whole, box, outputs, source=None if whole is graph else graph)
 

@@ -109,8 +109,7 @@ class Graph:
                 at.append(builder.apply("div", *inner))
             else:
                 at.append(builder.apply(node.op, *args, value=node.value))
-        nodes = tuple(builder.node(i) for i in range(len(builder)))
-        return Graph(nodes, tuple(at[o] for o in self.outputs)), at
+        return Graph(builder.nodes, tuple(at[o] for o in self.outputs)), at
 
     def to_json(self) -> list[Any]:
         """`[["var","x"],["const","3"],["mul",[1,0]],["powi",[2],2],…,["out",[3]]]`; exact, constants as "p/q"."""
@@ -142,6 +141,10 @@ class Builder:
 
     def node(self, index: int) -> Node:
         return self._nodes[index]
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple(self._nodes)
 
     def const(self, value: Fraction | int) -> int:
         value = Fraction(value)

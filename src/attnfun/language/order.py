@@ -23,3 +23,14 @@ def arguments_first(root: int, needs: Callable[[int], Iterable[int]], done: Cont
         stack.pop()
         if node not in done:
             yield node
+
+
+def reached(roots: Iterable[int], needs: Callable[[int], Iterable[int]]) -> set[int]:
+    """The roots and all nodes from which they are made, `needs` by `needs`."""
+    seen = set(roots)
+    stack = list(seen)
+    while stack:
+        fresh = [n for n in needs(stack.pop()) if n not in seen]
+        seen.update(fresh)
+        stack.extend(fresh)
+    return seen

@@ -24,6 +24,7 @@ from attnfun.language.mean_value import enclosures, repeated
 
 _POINTS = 600
 _LEAST, _WORK = 64, 100_000  # boxes at least, and operations times boxes
+_NARROW = 2.0**-54  # of the box: what is narrower is not halved, for it comes down to one point
 _COST = 8  # of a `ratio` in balls, in other operations
 
 
@@ -224,7 +225,8 @@ def _bound(
     spent = 1
     width = high - low
     while spent < budget:
-        bad = np.flatnonzero(~(score <= limit))
+        wide = np.max((highs - lows) / width, axis=1) > _NARROW
+        bad = np.flatnonzero(~(score <= limit) & wide)
         if len(bad) == 0:
             break
         bad = bad[np.argsort(score[bad])[-64:]]

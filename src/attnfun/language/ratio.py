@@ -147,7 +147,7 @@ def opened(graph: Graph) -> Graph:
     for argument, quotient in ratios:
         top, _ = builder.substitute(quotient.graph, at[argument])
         builder.apply("div", top, builder.apply("ratio", at[argument], value=divisor(quotient)))
-    return Graph(tuple(builder.node(i) for i in range(len(builder))), tuple(at[o] for o in graph.outputs))
+    return Graph(builder.nodes, tuple(at[o] for o in graph.outputs))
 
 
 def with_divisors(graph: Graph) -> Graph:
@@ -159,9 +159,7 @@ def with_divisors(graph: Graph) -> Graph:
         for node in graph.nodes
         if isinstance(node.value, Ratio)
     ]
-    return Graph(
-        tuple(builder.node(i) for i in range(len(builder))), (*(at[o] for o in graph.outputs), *dict.fromkeys(divisors))
-    )
+    return Graph(builder.nodes, (*(at[o] for o in graph.outputs), *dict.fromkeys(divisors)))
 
 
 def divisor(quotient: Ratio) -> Ratio:

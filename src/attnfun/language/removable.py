@@ -160,7 +160,7 @@ def resolved(graph: Graph, box: Box) -> tuple[Graph, list[int]]:
         at.append(builder.apply(node.op, *args, value=node.value) if new is None else new)
     if not any(builder.node(i).op == "ratio" for i in range(len(builder))):
         return graph, list(range(len(graph.nodes)))
-    nodes = tuple(builder.node(i) for i in range(len(builder)))
+    nodes = builder.nodes
     return Graph(nodes, tuple(at[o] for o in graph.outputs)), at
 
 

@@ -17,6 +17,11 @@ import numpy as np
 
 from attnfun.certify import Status
 from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.kinds.function.build import Request
+from attnfun.kinds.function.build.broken_lines import single_clip
+from attnfun.kinds.function.build.compose import Design
+from attnfun.kinds.function.build.interpolation import MOST_KEYS, build_units
+from attnfun.kinds.function.build.unary.grid import VARIANTS, Grid, grid_fit
 from attnfun.kinds.function.prove import prove
 from attnfun.kinds.function.view import Approximant
 from attnfun.language import Builder, Graph, parse
@@ -25,8 +30,6 @@ from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.network import evaluate
 
-VARIANTS = ("published", "inclusive", "optimal")
-_MOST_KEYS = 2048
 _ROOM = 1.07  # in several variables: *composition* proves a head to 6 %
 _MOST_WORK = 1 << 15  # keys × heads: a proof looks at every head on every interval
 
@@ -54,22 +57,11 @@ def interpolation(
     certificate's eps is the bound that the theory claims for this variant (in several variables with 7 % of room for
     the proof), the `story` holds the published one. Raises Infeasible, with what was reached, where it is not proved.
     """
-    from attnfun.kinds.function.build import Request
-    from attnfun.kinds.function.build.broken_lines import single_clip
-    from attnfun.kinds.function.build.interpolation import build_units, unit_design
-    from attnfun.kinds.function.build.unary.grid import Grid, grid_fit
-
     a, b = _number("low", low), _number("high", high)
-    grid = Grid(
-        a,
-        b,
-        _whole("points", points),
-        None if heads is None else _whole("heads", heads),
-        variant,
-        _number("leak", leak),
-        None if sharpness is None else _number("sharpness", sharpness),
-    )
-    room = min(_MOST_KEYS, _MOST_WORK // (grid.heads or 1))
+    count = None if heads is None else _number("heads", heads, whole=True)
+    sharp = None if sharpness is None else _number("sharpness", sharpness)
+    grid = Grid(a, b, _number("points", points, whole=True), count, variant, _number("leak", leak), sharp)
+    room = min(MOST_KEYS, _MOST_WORK // (grid.heads or 1))
     if grid.keys > room:
         what = f"{grid.keys:,} keys in {grid.heads or 1:,} heads take minutes to prove; at most {room:,} are built"
         fits = room // (grid.heads or 1)
@@ -89,16 +81,16 @@ def interpolation(
     line = single_clip(function.graph, box)
     claim = grid.claim * (1.0 if box.dim == 1 else _ROOM)
     request = Request(function, claim, math.inf, dtype)
-    network = build_units(request, unit_design(line, grid_fit(grid, dtype)), plain=box.dim == 1)
+    design = Design(line.program, line.forms.steps, (grid_fit(grid, dtype),), (0,))
+    network = build_units(request, design, plain=box.dim == 1)
     certificate = prove(network, function, eps=claim, construction="interpolation", report=progress)
     if certificate.status is not Status.PROVED:
-        reached = certificate.error[1]
         nearest = {"dtype": "float64"} if dtype == "float32" else None
-        raise Infeasible(f"interpolation: {certificate.reason} (reached {reached:.3g})", nearest)
+        raise Infeasible(f"interpolation: {certificate.reason} (reached {certificate.error[1]:.3g})", nearest)
     asked = {"eps": claim, "norm": "sup", "method": "interpolation", "dtype": dtype}
     story: dict[str, Any] = {"construction": "interpolation", "variant": variant, "points a head": grid.points}
-    story |= {"heads": grid.heads or 1, "spacing": grid.spacing}
-    story |= {"sharpness": grid.c, "published bound": grid.published}
+    story |= {"heads": grid.heads or 1, "spacing": grid.spacing, "sharpness": grid.c}
+    story |= {"published bound": grid.published}
     return Approximant(function, network, certificate, asked, story)
 
 
@@ -145,7 +137,9 @@ def interpolation_table(
     for variant in variants:
         for size, count in [(p, h) for h in (heads or (None,)) for p in points]:
             net = interpolation(low, high, size, heads=count, variant=variant, dtype=dtype)
-            row = _row(net, variant, size, count)
+            delta, c, published = (float(net.story[k]) for k in ("spacing", "sharpness", "published bound"))
+            proved, measured = net.certificate.error[1], measured_error(net)
+            row = Row(variant, size, count, net.cost.keys, delta, c, published, proved, measured)
             rows.append(row)
             if progress is not None:
                 progress(row)
@@ -170,23 +164,11 @@ def _clip(query: Graph, low: float, high: float) -> Graph:
     return out.graph([out.apply("min", out.apply("max", nodes[query.outputs[0]], ends[0]), ends[1])])
 
 
-def _row(net: Approximant, variant: str, points: int, heads: int | None) -> Row:
-    story = net.story
-    spacing, sharpness, published = (float(story[k]) for k in ("spacing", "sharpness", "published bound"))
-    measured, proved = measured_error(net), net.certificate.error[1]
-    return Row(variant, points, heads, net.cost.keys, spacing, sharpness, published, proved, measured)
-
-
-def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
-        raise InvalidRequest(f"{name}={value!r:.40}: a number is needed")
+def _number(name: str, value: Any, whole: bool = False) -> Any:
+    kinds = (int, np.integer) if whole else (int, float, np.floating, np.integer)
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        raise InvalidRequest(f"{name}={value!r:.40}: a {'whole ' * whole}number is needed")
     try:
-        return float(value)
+        return int(value) if whole else float(value)
     except OverflowError:
         raise InvalidRequest(f"{name}={value!r:.40}: too large") from None
-
-
-def _whole(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise InvalidRequest(f"{name}={value!r:.40}: a whole number is needed")
-    return int(value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -131,82 +132,55 @@ def _bound_and_rounding(
     goal = eps if eps is not None else max(2 * estimate, 4 * rounding, 1e-300)
     stop = eps if eps is not None else math.inf
     wanted, goal = goal, max(goal - rounding, goal * 0.1)
-    tries: list[Callable[[], Bound]] = []
     names: tuple[str, ...] = function.box.names
     with precision(128):
         graph = None if function.graph is None else decide_branches(function.graph, names, seen.low, seen.high)
-
-    def nodes() -> Bound:
-        assert graph is not None
-        return prove_by_nodes(seen, graph, names, estimate, goal)
-
-    def moments() -> Bound:
-        assert graph is not None
-        return prove_by_moments(seen, graph, names, estimate, goal, starts, stop)
-
-    def cells() -> Bound:
-        return prove_by_cells(seen, function, norm, wanted, network.dtype)
-
-    def affine() -> Bound:  # its witness is a point, which tells nothing of an L^p norm: `_first_good` drops it
-        return prove_by_affine(seen, function)
-
-    if graph is None or not math.isinf(norm):
-        tries = [cells] + ([nodes] if graph is not None and not has_kinks(graph) else [])
-        tries += [moments] if graph is not None and seen.dim == 1 and not _has_sign(graph) else []
-        tries += [affine] if graph is not None and not seen.heads else []
-    elif _is_sharp(seen):
-        few = seen.dim == 1 and seen.heads[0].axes[0].size <= _FEW  # many steps need many intervals: minutes
-        tries = [cells, nodes] + ([moments] if few else [])
-    else:
-        tries = [nodes, *([moments] if seen.dim == 1 else []), cells]
-    return _first_good(tries, wanted, goal, rounding, stop, norm, seen, graph, names, starts, say), rounding
-
-
-def _first_good(
-    tries: list[Callable[[], Bound]],
-    wanted: float,
-    goal: float,
-    rounding: float,
-    stop: float,
-    norm: float,
-    seen: View,
-    graph: Graph | None,
-    names: tuple[str, ...],
-    starts: Array,
-    say: Say,
-) -> Bound:
-    """The first bound below the goal, or as computed below what is wanted; else the best one; if none, the reasons."""
+    methods: dict[str, Callable[[], Bound]] = {
+        "cells": partial(prove_by_cells, seen, function, norm, wanted, network.dtype),
+        "affine": partial(prove_by_affine, seen, function),  # its witness is a point: an L^p norm drops it below
+    }
+    if graph is not None:
+        methods["nodes"] = partial(prove_by_nodes, seen, graph, names, estimate, goal)
+        methods["moments"] = partial(prove_by_moments, seen, graph, names, estimate, goal, starts, stop)
     best: Bound | None = None
     reasons = []
-    for attempt in tries:
-        say(f"proof by {attempt.__name__}")
+    for name in _order(seen, graph, norm):
+        say(f"proof by {name}")
         try:
-            bound = attempt()
+            bound = methods[name]()
         except Undecided as why:
             reasons.append(str(why))
             continue
-        if (
-            not math.isinf(norm) and bound.method != "cells"
-        ):  # a sup bound bounds every normalised L^p norm, its witness none
+        if not math.isinf(norm) and bound.method != "cells":  # a sup bound bounds every L^p norm, its witness none
             bound = Bound(bound.method, 0.0, bound.high, None, bound.details, bound.hypotheses)
         total = bound.high + min(rounding, bound.rounding)
         if best is None or total < best.high + min(rounding, best.rounding):
             best = bound
-        if bound.high <= goal or total <= wanted or bound.low > stop:
-            return bound
+        if bound.high <= goal or total <= wanted or bound.low > stop:  # below the goal, or as computed what is wanted
+            return bound, rounding
     if graph is not None and math.isinf(norm) and (best is None or best.low <= goal):
         low, witness = best_witness(seen, graph, names, starts, (seen.high - seen.low) / 200, evaluations=80)
         if best is None and low > stop:
-            return Bound("witness", low, math.inf, witness)
+            return Bound("witness", low, math.inf, witness), rounding
         if best is not None and low > best.low:
             best = replace(best, low=low, witness=witness)
     if best is None:
         raise Undecided("; ".join(reasons) or "no method applies")
-    return best
+    return best, rounding
 
 
-def _has_sign(graph: Graph) -> bool:
-    return any(n.op == "sign" for n in graph.nodes)
+def _order(seen: View, graph: Graph | None, norm: float) -> list[str]:
+    """The methods that apply, in the order in which they are tried."""
+    if graph is None:
+        return ["cells"]
+    line = seen.dim == 1
+    if not math.isinf(norm):
+        smooth, jumps = not has_kinks(graph), any(n.op == "sign" for n in graph.nodes)
+        return ["cells", *("nodes",) * smooth, *("moments",) * (line and not jumps), *("affine",) * (not seen.heads)]
+    if _is_sharp(seen):
+        few = line and seen.heads[0].axes[0].size <= _FEW  # many steps need many intervals: minutes
+        return ["cells", "nodes", *("moments",) * few]
+    return ["nodes", *("moments",) * line, "cells"]
 
 
 def _is_sharp(seen: View) -> bool:

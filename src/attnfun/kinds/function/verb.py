@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,17 +18,10 @@ from attnfun.language.domain import Box
 from attnfun.language.function import FLOOR, Function
 from attnfun.language.mlp import read_mlp
 from attnfun.model import about
-from attnfun.search import (
-    Goal,
-    Proposal,
-    Proposals,
-    Say,
-    check_request,
-    one_thread,
-    read_norm,
-    refusal,
-    search,
-)
+from attnfun.search import Goal, Proposal, Proposals, Say, check_request, one_thread, read_norm, refusal, search
+
+if TYPE_CHECKING:  # loaded by `compile` alone: `verify` and the command line never load a construction
+    from attnfun.kinds.function.build import Request
 
 _SHARE, _TRIES = 0.97, 4
 """Of eps a construction may use at first (the rest is for the proof), and how often it is asked."""
@@ -67,6 +61,8 @@ def compile(
     request that fits; `prefer` "keys", "layers" or "float32" (small values); `temperature` (partition);
     `variant` (interpolation): "published", "inclusive" or "optimal".
     """
+    from attnfun.kinds.function.build import Request
+
     unknown = set(options) - _OPTIONS
     if unknown:
         raise InvalidRequest(f"unknown option(s) {', '.join(sorted(unknown))}; there are {', '.join(sorted(_OPTIONS))}")
@@ -78,12 +74,8 @@ def compile(
     mlp = read_mlp(target)
     box = Box.parse(domain) if mlp is None else mlp.box(domain)
     function = Function.read(target if mlp is None else mlp, box, lipschitz)
-    asked: dict[str, Any] = {
-        "eps": float(eps),
-        "norm": "sup" if math.isinf(power) else power,
-        "method": method,
-        "dtype": dtype,
-    }
+    named = "sup" if math.isinf(power) else power
+    asked: dict[str, Any] = {"eps": float(eps), "norm": named, "method": method, "dtype": dtype}
     asked |= {"relative": bool(relative), "seed": int(seed), "realise": realise}
     say("is the target defined on the domain?")
     if function.graph is not None:
@@ -94,7 +86,11 @@ def compile(
     if shown is None or shown["range"] > 0:
         _check_floor(function, eps, dtype)
     goal = Goal(float(eps), power, shown)
-    proposals = _Proposals(function, goal, dtype, int(seed), method, realise, options, say)
+    extra: dict[str, Any] = {k: options.pop(k) for k in ("temperature", "variant") if k in options}
+    request = Request(
+        function, float(eps) * _SHARE, power, dtype, int(seed), realise=realise, options=extra, **_limits(options)
+    )
+    proposals = _Proposals(request, goal, method, say)
     try:
         with one_thread():
             try:
@@ -112,36 +108,26 @@ def compile(
     return Approximant(function, found.weights, certificate, asked, found.told)
 
 
+@dataclass
 class _Proposals:
     """Plans, builds, and on a miss leaves the proof more room; then the next construction. `best` is what came nearest
     and its certificate."""
 
-    def __init__(
-        self,
-        function: Function,
-        goal: Goal,
-        dtype: str,
-        seed: int,
-        method: str,
-        realise: str,
-        options: dict[str, Any],
-        say: Say,
-    ):
-        self.function, self.goal, self.dtype, self.seed = function, goal, dtype, seed
-        self.method, self.realise, self.say = method, realise, say
-        self.limits = _limits(options)
-        self.extra = {k: v for k, v in options.items() if k in ("temperature", "variant")}
-        self.best: tuple[Proposal, Certificate] | None = None
-        self.methods: dict[str, str] = {}
+    request: Request
+    goal: Goal
+    method: str
+    say: Say
+    best: tuple[Proposal, Certificate] | None = None
+    methods: dict[str, str] = field(default_factory=dict)
 
     def generate(self) -> Proposals:
-        from attnfun.kinds.function.build import choose  # here, so that `verify` never loads a construction
+        from attnfun.kinds.function.build import choose
 
         tried: set[str] = set()
         while True:
             self.say("sizes of the constructions")
             try:
-                choice = choose(self._asking(_SHARE), self.method, frozenset(tried))
+                choice = choose(self.request, self.method, frozenset(tried))
             except Infeasible:
                 if self.best is None:
                     raise
@@ -155,27 +141,20 @@ class _Proposals:
                 break
         if self.best is None:
             raise Infeasible("; ".join(self.methods.values()))
-        raise refusal(self.function, self.goal, self.best[1], {"accept": "sampled"})
-
-    def _asking(self, share: float, attempt: int = 0) -> Any:
-        from attnfun.kinds.function.build import Request
-
-        eps = (self.goal.eps or 0.0) * share
-        about = {"realise": self.realise, "attempt": attempt, "options": self.extra, **self.limits}
-        return Request(self.function, eps, self.goal.norm, self.dtype, self.seed, **about)
+        raise refusal(self.request.function, self.goal, self.best[1], {"accept": "sampled"})
 
     def _tightened(self, construction: Any, plan: Any) -> Generator[Proposal, Certificate, str]:
         """One construction, asked for as much less as its proof was over; says why it failed."""
         assert self.goal.eps is not None
         eps, share, failure, before = self.goal.eps, _SHARE, "", math.inf
         for attempt in range(_TRIES):
-            request = self._asking(share, attempt)
+            request = replace(self.request, eps=eps * share, attempt=attempt)
             if attempt:
                 try:
                     plan = construction.plan(request)
                 except Infeasible:
                     break
-            what = "units" if self.realise == "mlp" else "keys"
+            what = "units" if request.realise == "mlp" else "keys"
             self.say(f"building {plan.keys:,} {what} ({construction.name})")
             try:
                 network = construction.build(request, plan)
@@ -190,7 +169,7 @@ class _Proposals:
                 break  # its sizing missed something; less eps will not help
             reached = certificate.error[1]  # ask for as much less as the proof was over, a little more each time
             room, lost = eps / reached, certificate.parts.get("rounding", 0.0)
-            if self.dtype == "float32":  # of which only what is not rounding shrinks
+            if request.dtype == "float32":  # of which only what is not rounding shrinks
                 if reached > 0.99 * before:
                     break
                 room = max((eps - lost) / (reached - lost), 0.3 * room) if lost < 0.9 * eps else room
@@ -215,17 +194,14 @@ def _measured(function: Function, network: Any, goal: Goal, missed: Certificate)
 
 def _limits(options: dict[str, Any]) -> dict[str, Any]:
     """The limits and preferences of a request, checked."""
-    out: dict[str, Any] = {}
-    for name in ("max_keys", "max_layers", "max_heads", "max_rank"):
-        value = options.get(name)
-        if value is not None:
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-                raise InvalidRequest(f"{name}={value!r}: a whole number is needed")
-            out[name] = int(value)
+    limits = {k: v for k, v in options.items() if k != "prefer" and v is not None}
+    for name, value in limits.items():
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+            raise InvalidRequest(f"{name}={value!r}: a whole number is needed")
     prefer = options.get("prefer", "keys")
     if prefer not in ("keys", "layers", "float32"):
         raise InvalidRequest(f"prefer={prefer!r}: write keys, layers or float32")
-    return out | {"prefer": prefer}
+    return {**{k: int(v) for k, v in limits.items()}, "prefer": prefer}
 
 
 def _check_floor(function: Function, eps: float, dtype: str) -> None:

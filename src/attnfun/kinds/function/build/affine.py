@@ -14,11 +14,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.kinds.function.build.plan import Plan, Request
 from attnfun.errors import Infeasible
+from attnfun.kinds.function.build.plan import Plan, Request
 from attnfun.language import ArrayAlgebra, GradientAlgebra, run
-from attnfun.network import Network, rounded
 from attnfun.language.ranges import range_of
+from attnfun.network import Network
 
 _LARGE = 400  # operations
 _REFUSAL = "affine: the target is not an affine function of its variables"
@@ -32,10 +32,9 @@ class Affine:
     def plan(self, request: Request) -> Plan:
         function = request.function
         box = function.box
-        if function.graph is None:
-            raise Infeasible("affine: a black box cannot be recognised as affine")
+        graph = request.expression("affine: a black box cannot be recognised as affine")
         X = box.probe(64, np.random.default_rng(request.seed))
-        if len(function.graph.nodes) > _LARGE:  # a quick no: gradients of large graphs take long
+        if len(graph.nodes) > _LARGE:  # a quick no: gradients of large graphs take long
             ends = function.values(X[:32]), function.values(X[32:64]), function.values((X[:32] + X[32:64]) / 2)
             apart = np.abs(ends[0] + ends[1] - 2 * ends[2])
             if np.any(apart > 1e-6 * np.abs(np.stack(ends)).max()):
@@ -43,7 +42,7 @@ class Affine:
         algebra = GradientAlgebra(ArrayAlgebra(), box.dim)
         env = algebra.variables(box.names, {n: X[:, k] for k, n in enumerate(box.names)})
         with np.errstate(all="ignore"):
-            duals = run(function.graph, algebra, env)
+            duals = run(graph, algebra, env)
         matrix = np.zeros((len(duals), box.dim))
         for o, dual in enumerate(duals):
             for k, partial in enumerate(dual.partials):
@@ -58,17 +57,7 @@ class Affine:
         return Plan(self.name, 0, 0, 0, 0, 0.0, (matrix, offset))
 
     def build(self, request: Request, plan: Plan) -> Network:
-        matrix, offset = plan.data
-        box = request.function.box
-        return Network(
-            inputs=box.names,
-            layers=(),
-            readout=rounded(matrix, request.dtype),
-            readout_bias=rounded(offset, request.dtype),
-            outputs=request.function.outputs,
-            box=(box.low_array, box.high_array),
-            dtype=request.dtype,
-        )
+        return request.network((), *plan.data)
 
 
 def _middles(request: Request) -> NDArray[np.float64]:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.registry import CONSTRUCTIONS
-from attnfun.errors import Infeasible, InvalidRequest
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ def _below(request: Request, plans: list[tuple[Construction, Plan]]) -> Request:
     """Where keys decide, a construction need not size what is larger than the best plan so far."""
     if request.prefer != "keys" or not plans:
         return request
-    return replace(request, max_keys=min(request.max_keys, *(plan.keys for _, plan in plans)))
+    most = min(request.max_keys, *(plan.keys for _, plan in plans))
+    return replace(request, max_keys=most, beside=tuple(construction.name for construction, _ in plans))
 
 
 def _over_limits(request: Request, plan: Plan) -> dict[str, int]:

@@ -34,11 +34,11 @@ from itertools import product
 import numpy as np
 from flint import arb, arb_mat
 
-from attnfun.kinds.function.build.plan import Plan, Request
 from attnfun.errors import Infeasible
-from attnfun.language.enclosures import precision
-from attnfun.network import Axis, Head, Layer, Network, rounded
+from attnfun.kinds.function.build.plan import Plan, Request
 from attnfun.language.domain import Array
+from attnfun.language.enclosures import precision
+from attnfun.network import Axis, Head, Network, rounded
 
 _STEPS = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
 _SAMPLES = {1: (32, 1024), 2: (24, 256), 3: (16, 64), 4: (12, 24)}
@@ -74,8 +74,7 @@ class Bernstein:
 
     def plan(self, request: Request) -> Plan:
         d = request.function.box.dim
-        if request.function.graph is None:
-            raise Infeasible("bernstein: a black box has no derivatives to rely on; use method='partition'")
+        request.expression("bernstein: a black box has no derivatives to rely on; use method='partition'")
         if d not in _SAMPLES:
             raise Infeasible(
                 f"bernstein: {d} variables; a tensor head is offered for at most 4", {"method": "partition"}
@@ -94,19 +93,17 @@ class Bernstein:
             fit = _fit(request, start)
             if fit is not None and (best is None or _preference(fit) < _preference(best)):
                 best = fit
-        if best is None and shapes and min(s.keys for s in shapes) > request.max_keys:
-            least = min(s.keys for s in shapes)
+        if best is not None and d > 1:
+            best = _axis_by_axis(request, best)
+        least = min((s.keys for s in shapes), default=0) if best is None else best[0].keys
+        if least > request.max_keys:
             raise Infeasible(f"bernstein: {least:,} keys would be needed, more than {request.max_keys:,}")
         if best is None:
             raise Infeasible(
                 f"bernstein: no degree up to {_DEGREE} with values that {request.dtype} can hold reaches "
                 f"eps={request.eps:.3g} (a kink, a narrow feature or a nearby singularity)"
             )
-        if d > 1:
-            best = _axis_by_axis(request, best)
         shape, values, size, _ = best
-        if shape.keys > request.max_keys:
-            raise Infeasible(f"bernstein: {shape.keys:,} keys would be needed, more than {request.max_keys:,}")
         story = {
             "degrees": list(shape.degrees),
             "tau": list(shape.steps),
@@ -117,29 +114,18 @@ class Bernstein:
 
     def build(self, request: Request, plan: Plan) -> Network:
         shape, values = plan.data
-        box, outputs = request.function.box, request.function.outputs
-        axes = []
+        box, axes = request.function.box, []
         for k in range(box.dim):
-            w, c = _to_unit(request, k)
+            low, high = box.low[k], box.high[k]  # the stored query map t = w x + c of variable k
+            w = rounded(2 / (high - low), request.dtype)
             query = np.zeros((1, box.dim))
             query[0, k] = w
-            axes.append(
-                Axis(query, np.array([c]), _slopes(shape, k)[:, None], _biases(shape.degrees[k], request.dtype))
-            )
+            offset = rounded([-w * (low + (high - low) / 2)], request.dtype)
+            slopes = shape.steps[k] * np.arange(shape.degrees[k] + 1.0)
+            axes.append(Axis(query, offset, slopes[:, None], _biases(shape.degrees[k], request.dtype)))
         names = ", ".join(f"degree {{{k}}} in {n}" for k, n in enumerate(box.names))
-        head = Head(
-            "bernstein", tuple(axes), rounded(values, request.dtype), tuple(f"head {o}" for o in outputs), names
-        )
-        p = len(outputs)
-        return Network(
-            inputs=box.names,
-            layers=(Layer((head,)),),
-            readout=np.concatenate([np.zeros((p, box.dim)), np.eye(p)], axis=1),
-            readout_bias=np.zeros(p),
-            outputs=outputs,
-            box=(box.low_array, box.high_array),
-            dtype=request.dtype,
-        )
+        writes = tuple(f"head {o}" for o in request.function.outputs)
+        return request.network_of(Head("bernstein", tuple(axes), rounded(values, request.dtype), writes, names))
 
 
 # ---------------------------------------------------------------- pieces
@@ -150,17 +136,6 @@ def _rounding_estimate(shape: Shape) -> float:
     logits = sum(5 * m * (tau + math.log(2)) for m, tau in zip(shape.degrees, shape.steps, strict=True))
     exponentials = 10 * (1 + shape.keys // 64)
     return 0.5 * (logits + exponentials + 2 * (shape.keys + sum(shape.degrees) + 25))
-
-
-def _to_unit(request: Request, k: int) -> tuple[float, float]:
-    """Stored query map t = w x + c of variable k."""
-    low, high = request.function.box.low[k], request.function.box.high[k]
-    w = float(rounded(np.array(2 / (high - low)), request.dtype))
-    return w, float(rounded(np.array(-w * (low + (high - low) / 2)), request.dtype))
-
-
-def _slopes(shape: Shape, k: int) -> Array:
-    return shape.steps[k] * np.arange(shape.degrees[k] + 1.0)
 
 
 def _biases(m: int, dtype: str) -> Array:

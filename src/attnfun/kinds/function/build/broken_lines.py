@@ -14,49 +14,49 @@ Failure mode: Infeasible for anything else, with the part that is not affine.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from attnfun.kinds.function.build.compose_program import step_graph
 from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.kinds.function.build.compose_program import step_graph
+from attnfun.kinds.function.build.compose_steps import Form, Forms, Step, affine
 from attnfun.language import ArrayAlgebra, Builder, Graph, run
-from attnfun.language.order import arguments_first
 from attnfun.language.domain import Box
+from attnfun.language.order import arguments_first, reached
 from attnfun.language.ranges import Effort, range_of
 
 _FREE = ("add", "sub", "neg", "mul", "div")
-Form = tuple[frozenset[tuple[str | int, Fraction]], Fraction]  # coefficients of variables and units, constant
+Key = tuple[frozenset[tuple[str | int, Fraction]], Fraction]  # of a form in variables and units
 
 
 @dataclass(frozen=True)
 class Unit:
-    """φ = clip(U, low, high) on the box, with the range of U: a relu has low = 0 and for high the end of U's range."""
+    """φ = clip(U, low, high) on the box: a relu has low = 0 and for high the end of U's range."""
 
-    phi: int
-    argument: int
-    unary: Graph
+    step: Step
     low: float
     high: float
-    reach: tuple[float, float]
-
-    @property
-    def width(self) -> float:
-        return self.high - self.low
 
 
 @dataclass(frozen=True)
 class BrokenLine:
+    """A program and its units, in an order in which arguments come first."""
+
     program: Graph
     units: tuple[Unit, ...]
 
+    @property
+    def forms(self) -> Forms:
+        return Forms(self.program, tuple(unit.step for unit in self.units))
+
 
 def broken_line(graph: Graph, box: Box) -> BrokenLine:
-    """The program of a target, its units in an order in which arguments come first."""
+    """The program of a target."""
     walk = _Walk(graph, box)
-    outputs = [walk.at(o) for o in graph.outputs]
-    program = Graph(tuple(walk.builder.node(i) for i in range(len(walk.builder))), tuple(outputs))
-    used = _reached(program)
-    return BrokenLine(program, tuple(unit for unit in walk.units.values() if unit.phi in used))
+    program = walk.program([walk.at(o) for o in graph.outputs])
+    used = reached(program.outputs, lambda i: program.nodes[i].args)
+    return BrokenLine(program, tuple(unit for phi, unit in walk.units.items() if phi in used))
 
 
 class _Walk:
@@ -67,30 +67,20 @@ class _Walk:
         self.known: dict[int, tuple[float, float]] = {}
         self._effort = Effort()
         self._done: dict[int, int] = {}
-        self._relus: dict[Form, int] = {}
-        self._forms: dict[int, Form | None] = {}
+        self._relus: dict[Key, int] = {}
+        self._forms: dict[int, Form[Fraction] | None] = {}
         self._constant: list[bool] = []
         for node in graph.nodes:
             self._constant.append(node.op != "var" and all(self._constant[a] for a in node.args))
 
+    def program(self, outputs: Sequence[int]) -> Graph:
+        return Graph(self.builder.nodes[: max(outputs) + 1], tuple(outputs))
+
     def at(self, index: int) -> int:
         """Where a node of the target came to lie in the program."""
-        stack = [index]
-        while stack:
-            i = stack[-1]
-            needed = [] if i in self._done else [a for a in self._parts(i) if a not in self._done]
-            if needed:
-                stack.extend(needed)
-                continue
-            if i not in self._done:
-                self._done[i] = self._write(i)
-            stack.pop()
+        for i in arguments_first(index, lambda i: (self._clip(i) or self.graph.nodes[i].args)[::-1], self._done):
+            self._done[i] = self._write(i)
         return self._done[index]
-
-    def _parts(self, i: int) -> tuple[int, ...]:
-        """What must be written before node i: of a clip its argument and its ends, else the arguments."""
-        clip = self._clip(i)
-        return self.graph.nodes[i].args if clip is None else clip
 
     def _clip(self, i: int) -> tuple[int, int, int] | None:
         """(A, inner end, outer end) of min(max(A, a), b) or max(min(A, b), a) with constant ends."""
@@ -143,14 +133,12 @@ class _Walk:
         """relu of a program node: a unit, or one that is there already, or a branch."""
         out, form = self.builder, self._form(argument)
         if form is not None:
-            terms, constant = form
-            opposite = frozenset((name, -value) for name, value in terms), -constant
-            if not terms:
-                return out.const(max(constant, Fraction(0)))
-            if form in self._relus:
-                return self._relus[form]
-            if opposite in self._relus:
-                return out.apply("add", argument, self._relus[opposite])
+            if not form[0]:
+                return out.const(max(form[1], Fraction(0)))
+            if _key(form, 1) in self._relus:
+                return self._relus[_key(form, 1)]
+            if _key(form, -1) in self._relus:
+                return out.apply("add", argument, self._relus[_key(form, -1)])
         low, high = self._range(argument)
         if low >= 0:
             return argument
@@ -166,10 +154,10 @@ class _Walk:
         phi = self._unit(self.builder.apply("relu", argument), argument, 0.0, high)
         form = self._form(argument)
         if form is not None:
-            self._relus[form] = phi
+            self._relus[_key(form, 1)] = phi
         return phi
 
-    def _form(self, index: int) -> Form | None:
+    def _form(self, index: int) -> Form[Fraction] | None:
         """The affine form of a program node in variables and units, if its coefficients are rational."""
         for i in arguments_first(index, self._addends, self._forms):
             self._forms[i] = self._read_form(i)
@@ -179,28 +167,15 @@ class _Walk:
         node = self.builder.node(index)
         return node.args if node.op in _FREE and index not in self.units else ()
 
-    def _read_form(self, index: int) -> Form | None:
+    def _read_form(self, index: int) -> Form[Fraction] | None:
         node = self.builder.node(index)
-        if node.op == "const":
-            assert isinstance(node.value, Fraction)
-            return frozenset[tuple[str | int, Fraction]](), node.value
+        if isinstance(node.value, Fraction) and node.op == "const":
+            return {}, node.value
         if node.op == "var" or index in self.units:
-            return frozenset({(str(node.value) if node.op == "var" else index, Fraction(1))}), Fraction(0)
-        if node.op not in _FREE:
-            return None
-        parts = [self._forms[a] for a in node.args]
-        if any(part is None for part in parts):
-            return None
-        forms = [part for part in parts if part is not None]
-        if node.op == "neg":
-            return _sum((Fraction(-1), forms[0]))
-        if node.op in ("add", "sub"):
-            return _sum((Fraction(1), forms[0]), (Fraction(1 if node.op == "add" else -1), forms[1]))
-        one, other = forms if not forms[1][0] else forms[::-1]
-        factor = other[1]
-        if node.op == "div" and (factor == 0 or forms[1][0]):
-            return None
-        return _sum((1 / factor if node.op == "div" else factor, one))
+            return {str(node.value) if node.op == "var" else index: Fraction(1)}, Fraction(0)
+        parts = [form for a in self._addends(index) if (form := self._forms[a]) is not None]
+        made = affine(node.op, parts) if parts and len(parts) == len(node.args) else None
+        return made and ({name: value for name, value in made[0].items() if value}, made[1])
 
     def _clipped(self, op: str, clip: tuple[int, int, int]) -> int:
         """min(max(A, inner), outer) for op min, max(min(A, inner), outer) for op max; its ends a, b are lo, hi."""
@@ -213,8 +188,7 @@ class _Walk:
         if not lo < hi:
             return outer
         if low < lo and high > hi:
-            first = out.apply("max" if op == "min" else "min", argument, inner)
-            return self._unit(out.apply(op, first, outer), argument, lo, hi)
+            return self._whole(op, clip, lo, hi)
         if low >= hi:
             return b
         if high <= lo:
@@ -225,18 +199,24 @@ class _Walk:
             return out.apply("add", a, self._relu(out.apply("sub", argument, a)))
         return argument
 
+    def _whole(self, op: str, clip: tuple[int, int, int], lo: float, hi: float) -> int:
+        """The clip as one unit."""
+        argument, inner, outer = (self._done[part] for part in clip)
+        first = self.builder.apply("max" if op == "min" else "min", argument, inner)
+        return self._unit(self.builder.apply(op, first, outer), argument, lo, hi)
+
     def _unit(self, phi: int, argument: int, low: float, high: float) -> int:
         if phi not in self.units:
             unary = step_graph(self.builder, phi, (argument,))
-            self.units[phi] = Unit(phi, argument, unary, low, high, self._range(argument))
+            self.units[phi] = Unit(Step(phi, (argument,), unary, (self._range(argument),)), low, high)
         return phi
 
     def _range(self, argument: int) -> tuple[float, float]:
         if argument not in self.known:
-            nodes = tuple(self.builder.node(k) for k in range(argument + 1))
-            ((low, high),) = range_of(Graph(nodes, (argument,)), self.box, known=self.known, effort=self._effort)
+            graph = self.program([argument])
+            ((low, high),) = range_of(graph, self.box, known=self.known, effort=self._effort)
             if not (math.isfinite(low) and math.isfinite(high)):
-                raise Infeasible(f"interpolation: {Graph(nodes, (argument,)).text(argument, 60)} could not be bounded")
+                raise Infeasible(f"interpolation: {graph.text(argument, 60)} could not be bounded")
             self.known[argument] = low, high
         return self.known[argument]
 
@@ -247,24 +227,9 @@ class _Walk:
         return value
 
 
-def _sum(*parts: tuple[Fraction, Form]) -> Form:
-    """Σ factor · form."""
-    total: dict[str | int, Fraction] = {}
-    for factor, (terms, _) in parts:
-        for name, value in terms:
-            total[name] = total.get(name, Fraction(0)) + factor * value
-    constant = sum((factor * form[1] for factor, form in parts), Fraction(0))
-    return frozenset((name, value) for name, value in total.items() if value), constant
-
-
-def _reached(program: Graph) -> set[int]:
-    seen, stack = set[int](), list(program.outputs)
-    while stack:
-        i = stack.pop()
-        if i not in seen:
-            seen.add(i)
-            stack.extend(program.nodes[i].args)
-    return seen
+def _key(form: Form[Fraction], sign: int) -> Key:
+    """The form, or the opposite one, as a key: equal forms have equal keys."""
+    return frozenset((name, sign * value) for name, value in form[0].items()), sign * form[1]
 
 
 def single_clip(graph: Graph, box: Box) -> BrokenLine:
@@ -274,14 +239,11 @@ def single_clip(graph: Graph, box: Box) -> BrokenLine:
     clip = walk._clip(output)
     if clip is None:
         raise InvalidRequest(f"{graph.text(output, 80)} is no truncated function of a varying query")
-    argument = walk.at(clip[0])
+    walk.at(clip[0])
     if walk.units:
         raise InvalidRequest(f"the query {graph.text(clip[0], 60)} is not affine")
-    inner, outer = (walk.at(end) for end in clip[1:])
-    op = graph.nodes[output].op
-    first = walk.builder.apply("max" if op == "min" else "min", argument, inner)
-    phi = walk.builder.apply(op, first, outer)
+    for end in clip[1:]:
+        walk.at(end)
     ends = sorted(walk._value(end) for end in clip[1:])
-    unit = Unit(phi, argument, step_graph(walk.builder, phi, (argument,)), ends[0], ends[1], walk._range(argument))
-    nodes = tuple(walk.builder.node(i) for i in range(len(walk.builder)))
-    return BrokenLine(Graph(nodes, (phi,)), (unit,))
+    phi = walk._whole(graph.nodes[output].op, clip, ends[0], ends[1])
+    return BrokenLine(walk.program([phi]), (walk.units[phi],))

@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from attnfun.kinds.function.build.plan import Request
-from attnfun.kinds.function.build.unary.spline import Growth, SplineFit, fit_spline, growth
 from attnfun.errors import Infeasible
+from attnfun.kinds.function.build.plan import Request
+from attnfun.kinds.function.build.unary.spline import Growth, growth
 from attnfun.language import Graph
 
 MOST_UNITS = 100_000
@@ -39,21 +39,6 @@ def shares(
     tolerances = tuple(max(scale * w, e) for w, e in zip(wanted, least, strict=True))
     _require_room(sizes, tolerances, request)
     return tolerances
-
-
-def fit_steps(
-    intervals: Sequence[tuple[Graph, float, float]], tolerances: Sequence[float], request: Request
-) -> tuple[SplineFit, ...]:
-    """A broken line for every step; a refusal names the eps of the whole request that it asks for."""
-    fits = []
-    for interval, tolerance in zip(intervals, tolerances, strict=True):
-        try:
-            fits.append(fit_spline(*interval, tolerance, dtype=request.dtype))
-        except Infeasible as why:
-            ratio = (why.nearest or {}).get("eps", 0.0) / tolerance
-            nearest = {"eps": float(f"{1.05 * ratio * request.eps:.2g}")} if ratio > 1 else None
-            raise Infeasible(str(why), nearest) from None
-    return tuple(fits)
 
 
 def _require_room(sizes: Sequence[Growth], tolerances: Sequence[float], request: Request) -> None:

@@ -6,15 +6,14 @@ Ranges and signs are proved (`language/ranges.py`); the rest is read off the gra
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 
+from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.compose_program import dyadic
 from attnfun.kinds.function.build.compose_tensor import ARGUMENTS
-from attnfun.errors import Infeasible
 from attnfun.language import Builder, Graph
-from attnfun.language.order import arguments_first
 from attnfun.language.domain import Box
+from attnfun.language.order import arguments_first, reached
 from attnfun.language.ranges import Effort, range_of
 
 PRODUCT = frozenset({"mul", "div", "powi", "powr", "sqrt", "neg"})
@@ -66,37 +65,18 @@ class Nodes:
 
     def dominators(self, n: int) -> list[int]:
         """Nodes other than n through which every path from n to a variable passes, nearest to the variables first."""
-        below: list[int] = []
-        stack, seen = list(self.source.node(n).args), set()
-        while stack:
-            m = stack.pop()
-            if m not in seen and not self.constant(m):
-                seen.add(m)
-                below.append(m)
-                stack.extend(self.source.node(m).args)
-        return sorted(u for u in below if not self._avoids(n, u))
+        below = sorted(reached([n], self._varying))
+        onward: dict[int, int] = {}  # paths to variables; `ways`: paths from n; arguments have smaller numbers
+        for m in below:
+            onward[m] = sum(onward[a] for a in self._varying(m)) or 1
+        ways = dict.fromkeys(below, 0) | {n: 1}
+        for m in reversed(below):
+            for a in self._varying(m):
+                ways[a] += ways[m]
+        return [u for u in below if u != n and ways[u] * onward[u] == onward[n]]
 
-    def _avoids(self, n: int, u: int) -> bool:
-        """Is there a path from n to a variable that does not meet u?"""
-        stack, seen = [n], {u}
-        while stack:
-            m = stack.pop()
-            if m in seen:
-                continue
-            seen.add(m)
-            node = self.source.node(m)
-            if node.op == "var":
-                return True
-            stack.extend(node.args)
-        return False
-
-    def _below(self, n: int) -> set[int]:
-        stack, seen = [n], {n}
-        while stack:
-            fresh = [a for a in self.source.node(stack.pop()).args if a not in seen]
-            seen.update(fresh)
-            stack.extend(fresh)
-        return seen
+    def _varying(self, n: int) -> list[int]:
+        return [a for a in self.source.node(n).args if not self.constant(a)]
 
     def is_free(self, n: int) -> bool:
         """Is the node an affine operation on its arguments?"""
@@ -111,27 +91,12 @@ class Nodes:
             self._is_affine[m] = leaf or (self.is_free(m) and all(self._is_affine[a] for a in self.arguments(m)))
         return self._is_affine[n]
 
-    def _affine_below(self, nodes: Sequence[int]) -> set[int]:
-        """The largest affine nodes from which the given ones are made."""
-        found, seen, stack = set[int](), set[int](), list(nodes)
-        while stack:
-            m = stack.pop()
-            if m in seen or self.constant(m):
-                continue
-            seen.add(m)
-            if self._affine(m):
-                found.add(m)
-            else:
-                stack.extend(self.arguments(m))
-        return found
-
     def cuts(self, n: int) -> list[tuple[int, ...]]:
         """Sets of nodes that n is a function of: its variables, the largest affine nodes below it, its own operands."""
-        found = self._affine_below([n])
-        by_name = {str(self.source.node(m).value): m for m in self._below(n) if self.source.node(m).op == "var"}
-        own = {a for a in self.source.node(n).args if not self.constant(a)}
-        cuts = [tuple(sorted(by_name.values())), tuple(sorted(found)), tuple(sorted(own))]
-        return [cut for cut in dict.fromkeys(cuts) if len(cut) in ARGUMENTS]
+        variables = {m for m in reached([n], self._varying) if self.source.node(m).op == "var"}
+        found = reached([n], lambda m: () if self._affine(m) else self._varying(m))
+        cuts = [variables, {m for m in found if self._affine(m)}, set(self._varying(n))]
+        return [cut for cut in dict.fromkeys(tuple(sorted(cut)) for cut in cuts) if len(cut) in ARGUMENTS]
 
     def factors(self, n: int) -> tuple[int, list[tuple[int, Fraction]]]:
         """n = coefficient · Π base^exponent: a constant node, and bases that are no products, equal ones merged."""

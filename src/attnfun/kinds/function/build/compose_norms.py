@@ -30,7 +30,8 @@ def as_norms(graph: Graph, box: Box) -> tuple[Graph, frozenset[int]]:
 
     for node in graph.nodes:
         args = [at[a] for a in node.args]
-        if _is_root(node.op, node.value) and len(build.graph(args).variables) > 1:
+        root = node.op == "sqrt" or (node.op == "powr" and isinstance(node.value, Fraction) and 0 < node.value < 1)
+        if root and len(build.graph(args).variables) > 1:
             low, high = range_of(build.graph(args), box)[0]
             found = sum_of_squares(build, args[0], not_negative) if low <= _NEAR * high else None
             if found is not None and len(found) > 1:
@@ -43,9 +44,4 @@ def as_norms(graph: Graph, box: Box) -> tuple[Graph, frozenset[int]]:
                 assert total is not None
                 args = [total]
         at.append(build.apply(node.op, *args, value=node.value))
-    nodes = tuple(build.node(i) for i in range(len(build)))
-    return Graph(nodes, tuple(at[o] for o in graph.outputs)), frozenset(kept)
-
-
-def _is_root(op: str, value: object) -> bool:
-    return op == "sqrt" or (op == "powr" and isinstance(value, Fraction) and 0 < value < 1)
+    return Graph(build.nodes, tuple(at[o] for o in graph.outputs)), frozenset(kept)

@@ -9,9 +9,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from attnfun.kinds.function.build.unary.fit import estimate_keys
 from attnfun.errors import Infeasible
-from attnfun.language import ArrayAlgebra, Builder, Graph, Node, run
+from attnfun.kinds.function.build.unary.features import evaluated
+from attnfun.kinds.function.build.unary.fit import estimate_keys
+from attnfun.language import Builder, Graph, Node
 from attnfun.language.order import arguments_first
 
 Ranges = tuple[tuple[float, float], ...]  # one for every argument of a step
@@ -50,7 +51,7 @@ class Program:
     @property
     def depth(self) -> int:
         """The layers the heads found so far need."""
-        return depth([self.builder.node(i) for i in range(len(self.builder))], self.heads)
+        return depth(self.builder.nodes, self.heads)
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,7 @@ def rough_keys(unary: Graph, low: float, high: float, eps: float = 1e-7) -> floa
     if not high > low:
         return 1.0
     u = np.linspace(low, high, 129)
-    with np.errstate(all="ignore"):
-        g = np.broadcast_to(np.asarray(run(unary, ArrayAlgebra(), {"u": u})[0], dtype=np.float64), u.shape)
-    inner = g[1:-1]  # at an end there may be a pole that the rounding of a range has put there
+    inner = evaluated(unary, u)[1:-1]  # at an end there may be a pole that the rounding of a range has put there
     if not np.isfinite(inner).all():
         raise Infeasible("compose: a step is not defined on the range of its argument")
     keys = estimate_keys(unary, low, high, eps * max(float(np.ptp(inner)), 1e-300))

@@ -9,15 +9,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 
+from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.compose_program import Finished, Ranges, argument_names, step_graph
 from attnfun.kinds.function.build.plan import Request
-from attnfun.errors import Infeasible
+from attnfun.kinds.function.build.unary.features import evaluated
+from attnfun.kinds.function.build.unary.keys import Array
 from attnfun.language import ArrayAlgebra, Builder, Graph, run
-from attnfun.language.order import arguments_first
 from attnfun.language.definedness import natural_domain
+from attnfun.language.order import arguments_first
 from attnfun.language.ranges import Effort, is_tight, range_of
 from attnfun.language.squares import is_square
 
@@ -72,74 +75,154 @@ def steps_of(finished: Finished, request: Request) -> tuple[Step, ...]:
 # ---------------------------------------------------------------- affine forms in floats
 
 
+T = TypeVar("T", float, Fraction)
+Form = tuple[dict[str | int, T], T]  # coefficients by variable and by index of a step, and a constant
+
+
+def affine(op: str, parts: Sequence[Form[T]]) -> Form[T] | None:
+    """The form of an operation on forms; None where it is no affine one."""
+    (terms, constant), (others, other) = parts[0], parts[-1]
+    if op == "neg":
+        return affine("sub", [({}, constant - constant), parts[0]])
+    if op in ("add", "sub"):
+        sign, sums = 1 if op == "add" else -1, dict(terms)
+        for name, value in others.items():
+            sums[name] = sums.get(name, 0) + sign * value
+        return sums, constant + sign * other
+    if op == "mul" and not terms:
+        terms, constant, others, other = others, other, terms, constant
+    if op not in ("mul", "div") or others or (op == "div" and not other):
+        return None
+    factor = other if op == "mul" else 1 / other
+    return {name: 0 + factor * value for name, value in terms.items()}, 0 + factor * constant
+
+
 class Forms:
-    """Affine forms of program nodes, in floats: in φ's, and in the coordinates of the stream once the affine parts
-    (slope, offset) that the steps leave to it are known.
+    """Affine forms of program nodes, in floats: coefficients by variable and by index of a step, and a constant. In
+    φ's, and in the coordinates of the stream once the affine parts (slope, offset) that the steps leave to it are
+    known.
     """
 
     def __init__(
-        self,
-        program: Graph,
-        steps: tuple[Step, ...],
-        names: list[str],
-        parts: Sequence[tuple[float, float]] | None = None,
+        self, program: Graph, steps: tuple[Step, ...], parts: Sequence[tuple[float, float]] | None = None
     ) -> None:
-        self.program = program
+        self.program, self.steps = program, steps
         self.index = {s.phi: i for i, s in enumerate(steps)}
-        self.steps, self.names, self.parts = steps, names, parts
-        self.memo: dict[int, tuple[dict[str, float], float]] = {}
+        self.parts = parts if parts is not None else [(0.0, 0.0)] * len(steps)
+        self.memo: dict[int, Form[float]] = {}
         self._constant: list[bool] = []
         for node in program.nodes:
             self._constant.append(node.op != "var" and all(self._constant[a] for a in node.args))
 
-    def __call__(self, node: int) -> tuple[dict[str, float], float]:
-        """(coefficients by coordinate name, constant)."""
+    def __call__(self, node: int) -> Form[float]:
+        """(coefficients, constant)."""
         for i in arguments_first(node, self._needs, self.memo):
             self.memo[i] = self._form(i)
         return self.memo[node]
 
+    def read(self, node: int) -> dict[int, float]:
+        """The steps that a node reads, with the sizes of their coefficients."""
+        return {i: abs(v) for i, v in self(node)[0].items() if isinstance(i, int)}
+
     def _needs(self, i: int) -> tuple[int, ...]:
         """The nodes whose forms the form of node i is made of."""
-        if i in self.index:
-            k = self.index[i]
-            return () if self.parts is None or self.parts[k][0] == 0 else (self.steps[k].argument,)
+        k = self.index.get(i)
+        if k is not None:
+            return (self.steps[k].argument,) if self.parts[k][0] else ()
         return () if self._constant[i] else self.program.nodes[i].args
 
-    def _form(self, i: int) -> tuple[dict[str, float], float]:
-        node = self.program.nodes[i]
-        if i in self.index:
-            k = self.index[i]
-            slope, offset = (0.0, 0.0) if self.parts is None else self.parts[k]
-            if slope == 0:
-                return {self.names[k]: 1.0}, offset
+    def _form(self, i: int) -> Form[float]:
+        node, k = self.program.nodes[i], self.index.get(i)
+        if k is not None:
+            slope, offset = self.parts[k]
+            if not slope:
+                return {k: 1.0}, offset
             form, constant = self.memo[self.steps[k].argument]
             out = {n: slope * v for n, v in form.items()}
-            out[self.names[k]] = out.get(self.names[k], 0.0) + 1.0
+            out[k] = out.get(k, 0.0) + 1.0
             return out, slope * constant + offset
         if node.op == "var":
             return {str(node.value): 1.0}, 0.0
         if self._constant[i]:
             return {}, float(run(self.program.reachable((i,)), ArrayAlgebra(), {})[0])
-        parts = [self.memo[a] for a in node.args]
-        if node.op in ("add", "sub"):
-            return _combine(parts[0], parts[1], 1.0 if node.op == "add" else -1.0)
-        if node.op == "neg":
-            return _combine(({}, 0.0), parts[0], -1.0)
-        if node.op == "mul":
-            side = 0 if not parts[0][0] else 1
-            return _combine(({}, 0.0), parts[1 - side], parts[side][1])
-        if node.op == "div":
-            return _combine(({}, 0.0), parts[0], 1 / parts[1][1])
-        raise Infeasible(f"compose: {self.program.text(i, 80)} is not affine in the steps before it")
+        made = affine(node.op, [self.memo[a] for a in node.args])
+        if made is None:
+            raise Infeasible(f"compose: {self.program.text(i, 80)} is not affine in the steps before it")
+        return made
 
+    # ------------------------------------------------------------ tolerances and layers
 
-def _combine(
-    a: tuple[dict[str, float], float], b: tuple[dict[str, float], float], factor: float
-) -> tuple[dict[str, float], float]:
-    out = dict(a[0])
-    for name, value in b[0].items():
-        out[name] = out.get(name, 0.0) + factor * value
-    return out, a[1] + factor * b[1]
+    def norms(self) -> dict[int, dict[int, float]]:
+        """Steps that are a root of a sum of squares coming down to 0: for each the squares' steps, with their
+        weights.
+        """
+        found, steps = {}, self.steps
+        for j, step in enumerate(steps):
+            if step.is_tensor or not (step.low <= 1e-3 * step.high and natural_domain(step.function)[0] == 0):
+                continue
+            form, constant = self(step.argument)
+            squares = {n: w for n, w in form.items() if isinstance(n, int) and w > 0 and is_square(steps[n].function)}
+            if constant >= 0 and len(squares) == len(form):
+                found[j] = squares
+        return found
+
+    def sensitivities(self, norms: dict[int, dict[int, float]], eps: float | None) -> list[float]:
+        """How much the outputs move for a unit error of each step: products of the largest slopes along paths, summed.
+
+        A norm N = √(Σ β_i p_i²), or a function h of it, moves by h' √β_i for a unit error of p_i, and by h' N/(2 r²)
+        for a unit error of the pinned square at its reach r, an error that falls with p_i². Without `eps` no slope is
+        above 1.
+        """
+        steps = self.steps
+        weight, through = [0.0] * len(steps), [0.0] * len(steps)  # `through`: of the argument of a square, in norms
+        for o in self.program.outputs:
+            for i, size in self.read(o).items():
+                weight[i] = max(weight[i], size)
+        for j in range(len(steps) - 1, -1, -1):
+            if weight[j] == 0 and through[j] == 0:
+                continue
+            step = steps[j]
+            if j in norms:
+                slope, top = _root_slope(step) * weight[j], math.sqrt(step.high)
+                for i, beta in norms[j].items():
+                    through[i] += slope * math.sqrt(beta)
+                    weight[i] += slope * top / (2 * max(abs(steps[i].low), abs(steps[i].high)) ** 2)
+                continue
+            slopes: tuple[float, ...] = (1.0,) if weight[j] else (0.0,)
+            if step.is_tensor:
+                slopes = _gradient(step)
+            elif weight[j] and eps is not None:
+                slopes = (_slope(step, 0.25 * eps / weight[j]),)
+            for argument, one in zip(step.arguments, slopes, strict=True):
+                slope = one * weight[j] if not through[j] else through[j]
+                for i, size in self.read(argument).items():
+                    weight[i] += size * slope
+        return weight
+
+    def shifts(self, norms: dict[int, dict[int, float]], tolerances: tuple[float, ...]) -> list[float]:
+        """How far the (first) argument of each step may be off: tolerances carried forward by the largest slopes.
+
+        Sums of pinned squares stray below 0 by little more than rounding.
+        """
+        errors: list[float] = []
+        shifts = []
+        for j, (step, tolerance) in enumerate(zip(self.steps, tolerances, strict=True)):
+            moves = [sum(size * errors[i] for i, size in self.read(a).items()) for a in step.arguments]
+            shift, carried = max(moves), tolerance
+            if step.is_tensor:
+                carried = sum(slope * move for slope, move in zip(_gradient(step), moves, strict=True))
+            elif shift and j not in norms:
+                carried = _slope(step, tolerance) * shift
+            errors.append(tolerance + (carried if shift else 0.0))
+            shifts.append(1e-12 * step.high if j in norms else shift)
+        return shifts
+
+    def layers(self) -> tuple[int, ...]:
+        """The first layer in which all arguments of each step are known."""
+        layers: list[int] = []
+        for step in self.steps:
+            layers.append(1 + max((layers[i] for a in step.arguments for i in self.read(a)), default=-1))
+        return tuple(layers)
 
 
 def names_of(program: Graph, steps: tuple[Step, ...], inputs: tuple[str, ...]) -> list[str]:
@@ -154,93 +237,17 @@ def names_of(program: Graph, steps: tuple[Step, ...], inputs: tuple[str, ...]) -
     return names
 
 
-# ---------------------------------------------------------------- tolerances and layers
-
-
-def norms_of(program: Graph, steps: tuple[Step, ...]) -> dict[int, dict[int, float]]:
-    """Steps that are a root of a sum of squares coming down to 0: for each the squares' steps, with their weights."""
-    forms = Forms(program, steps, [str(i) for i in range(len(steps))])
-    found = {}
-    for j, step in enumerate(steps):
-        if step.is_tensor or not (step.low <= 1e-3 * step.high and natural_domain(step.function)[0] == 0):
-            continue
-        form, constant = forms(step.argument)
-        if constant < 0:
-            continue
-        if all(n.isdigit() and w > 0 and is_square(steps[int(n)].function) for n, w in form.items()):
-            found[j] = {int(n): w for n, w in form.items()}
-    return found
-
-
-def sensitivities(
-    program: Graph, steps: tuple[Step, ...], norms: dict[int, dict[int, float]], eps: float
-) -> list[float]:
-    """How much the outputs move for a unit error of each step: products of the largest slopes along paths, summed.
-
-    A norm N = √(Σ β_i p_i²), or a function h of it, moves by h' √β_i for a unit error of p_i, and by h' N/(2 r²) for a
-    unit error of the pinned square at its reach r, an error that falls with p_i².
-    """
-    names = [str(i) for i in range(len(steps))]
-    forms = Forms(program, steps, names)
-    weight, through = [0.0] * len(steps), [0.0] * len(steps)  # `through`: of the argument of a square, in norms
-    for o in program.outputs:
-        form, _ = forms(o)
-        for i, name in enumerate(names):
-            weight[i] = max(weight[i], abs(form.get(name, 0.0)))
-    for j in range(len(steps) - 1, -1, -1):
-        if weight[j] == 0 and through[j] == 0:
-            continue
-        step = steps[j]
-        if j in norms:
-            slope, top = _root_slope(step) * weight[j], math.sqrt(step.high)
-            for i, beta in norms[j].items():
-                through[i] += slope * math.sqrt(beta)
-                weight[i] += slope * top / (2 * max(abs(steps[i].low), abs(steps[i].high)) ** 2)
-            continue
-        slopes = _gradient(step) if step.is_tensor else (_slope(step, 0.25 * eps / weight[j]) if weight[j] else 0.0,)
-        for argument, one in zip(step.arguments, slopes, strict=True):
-            slope = one * weight[j] if not through[j] else through[j]
-            form, _ = forms(argument)
-            for i, name in enumerate(names):
-                if name in form:
-                    weight[i] += abs(form[name]) * slope
-    return weight
-
-
-def shifts_of(
-    program: Graph, steps: tuple[Step, ...], norms: dict[int, dict[int, float]], tolerances: tuple[float, ...]
-) -> list[float]:
-    """How far the (first) argument of each step may be off: tolerances carried forward by the largest slopes.
-
-    Sums of pinned squares stray below 0 by little more than rounding.
-    """
-    names = [str(i) for i in range(len(steps))]
-    forms = Forms(program, steps, names)
-    errors: dict[str, float] = {}
-    shifts = []
-    for j, (name, step, tolerance) in enumerate(zip(names, steps, tolerances, strict=True)):
-        moves = [
-            sum(abs(v) * errors[n] for n, v in forms(argument)[0].items() if n in errors) for argument in step.arguments
-        ]
-        shift, carried = max(moves), tolerance
-        if step.is_tensor:
-            carried = sum(slope * move for slope, move in zip(_gradient(step), moves, strict=True))
-        elif shift and j not in norms:
-            carried = _slope(step, tolerance) * shift
-        errors[name] = tolerance + (carried if shift else 0.0)
-        shifts.append(1e-12 * step.high if j in norms else shift)
-    return shifts
+def _steepest(g: Array, u: Array) -> float:
+    """The largest finite difference quotient."""
+    with np.errstate(all="ignore"):
+        slopes = np.abs(np.diff(g) / np.diff(u))
+    return float(slopes[np.isfinite(slopes)].max(initial=0.0))
 
 
 def _root_slope(step: Step) -> float:
     """sup |h'| of h(t) = g(t²), by differences."""
     t = np.linspace(0, math.sqrt(step.high), 801)
-    with np.errstate(all="ignore"):
-        at = {"u": np.clip(t * t, step.low, step.high)}
-        g = np.asarray(run(step.function, ArrayAlgebra(), at)[0], dtype=np.float64)
-    slopes = np.abs(np.diff(g) / np.diff(t))
-    slopes = slopes[np.isfinite(slopes)]
-    return float(slopes.max()) if len(slopes) else 0.0
+    return _steepest(evaluated(step.function, np.clip(t * t, step.low, step.high)), t)
 
 
 def guarded(step: Step, margin: float) -> tuple[Graph, float, float]:
@@ -260,11 +267,7 @@ def guarded(step: Step, margin: float) -> tuple[Graph, float, float]:
     if high_end:
         end = out.const(Fraction(step.high))
         u = out.apply("sub", end, out.apply("relu", out.apply("sub", end, u)))
-    at: list[int] = []
-    for node in step.function.nodes:
-        args = [at[a] for a in node.args]
-        at.append(u if node.op == "var" else out.apply(node.op, *args, value=node.value))
-    graph = out.graph([at[o] for o in step.function.outputs])
+    graph = out.graph(out.substitute(step.function, u))
     return graph, step.low - margin * low_end, step.high + margin * high_end
 
 
@@ -272,21 +275,16 @@ def _slope(step: Step, allowed: float) -> float:
     """sup |g'| on the range by differences; where g has no slope (a root at 0), the chord that costs `allowed`."""
     s = np.concatenate([np.linspace(0, 1, 401), np.geomspace(1e-15, 0.5, 200), 1 - np.geomspace(1e-15, 0.5, 200)])
     u = np.unique(np.clip(step.low + (step.high - step.low) * s, step.low, step.high))
-    with np.errstate(all="ignore"):
-        g = np.asarray(run(step.function, ArrayAlgebra(), {"u": u})[0], dtype=np.float64)
-        slopes = np.abs(np.diff(g) / np.diff(u))
-    slopes = slopes[np.isfinite(slopes)]
-    if not len(slopes):
-        return 0.0
-    steep, usual = float(slopes.max()), float(np.ptp(g[np.isfinite(g)])) / (step.high - step.low)
-    if steep <= 1e3 * usual:
+    g = evaluated(step.function, u)
+    steep, inner = _steepest(g, u), g[np.isfinite(g)]
+    if not steep or steep <= 1e3 * (float(np.ptp(inner)) / (step.high - step.low)):
         return steep
     low, high = 1e-30 * (step.high - step.low), step.high - step.low
     for _ in range(100):
         middle = math.sqrt(low * high)
         moved = np.clip(u + middle, step.low, step.high)
         with np.errstate(all="ignore"):
-            change = np.abs(np.asarray(run(step.function, ArrayAlgebra(), {"u": moved})[0]) - g)
+            change = np.abs(evaluated(step.function, moved) - g)
         low, high = (middle, high) if np.nanmax(change) <= allowed else (low, middle)
     return min(steep, allowed / max(low, 5e-324))
 
@@ -301,14 +299,3 @@ def _gradient(step: Step) -> tuple[float, ...]:
         g = np.asarray(run(step.function, ArrayAlgebra(), grid)[0], dtype=np.float64)
     steps = (np.abs(np.diff(g, axis=k)) / (line[1] - line[0]) for k, line in enumerate(lines))
     return tuple(float(np.nanmax(np.where(np.isfinite(s), s, 0.0))) for s in steps)
-
-
-def layers_of(program: Graph, steps: tuple[Step, ...]) -> tuple[int, ...]:
-    names = [str(i) for i in range(len(steps))]
-    forms = Forms(program, steps, names)
-    layers: list[int] = []
-    for step in steps:
-        read = [n for argument in step.arguments for n in forms(argument)[0]]
-        needed = [layers[int(n)] for n in read if n.isdigit() and n in names]
-        layers.append(1 + max(needed, default=-1))
-    return tuple(layers)

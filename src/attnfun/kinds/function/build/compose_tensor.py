@@ -9,20 +9,20 @@ Failure mode: Infeasible past `MOST_KEYS` estimated keys, and where g is not def
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from attnfun.errors import AttnfunError, Infeasible, InvalidRequest
 from attnfun.kinds.function.build.bernstein import Bernstein, rough_keys
 from attnfun.kinds.function.build.compose_program import Ranges, argument_names
 from attnfun.kinds.function.build.plan import Request
-from attnfun.errors import AttnfunError, Infeasible, InvalidRequest
 from attnfun.language import Graph
-from attnfun.network import Head
-from attnfun.language.domain import Box
-from attnfun.language.function import Function
 from attnfun.language.definedness import require_defined
-from attnfun.language.domain import Array
+from attnfun.language.domain import Array, Box
+from attnfun.language.function import Function
+from attnfun.network import Head, rounded
 
 ARGUMENTS = (2, 3)
 MOST_KEYS = 1500
@@ -31,22 +31,28 @@ _MARGIN = 1e-6  # of the width of a range: how far beyond it g must be defined
 
 @dataclass(frozen=True)
 class TensorFit:
-    """A fitted head; the query map of axis k is q = maps[k][0] u_k + maps[k][1]. It has no affine part."""
+    """A fitted head on its own arguments, u_1, u_2, …. It has no affine part."""
 
-    maps: tuple[tuple[float, float], ...]
-    slopes: tuple[Array, ...]
-    biases: tuple[Array, ...]
-    values: Array
-    slope: float = 0.0
-    offset: float = 0.0
+    head: Head
+
+    count, slope, offset = 1, 0.0, 0.0
 
     @property
     def keys(self) -> int:
-        return int(self.values.size)
+        return self.head.keys
 
     @property
     def max_value(self) -> float:
-        return float(np.abs(self.values).max())
+        return self.head.max_value
+
+    def written(self, name: str, rows: Array, constants: Sequence[float], dtype: str) -> list[Head]:
+        """The head that writes the coordinate `name`, its arguments being rows·stream + constants."""
+        axes = []
+        for k, (axis, row, constant) in enumerate(zip(self.head.axes, rows, constants, strict=True)):
+            w, c = float(axis.query[0, k]), float(axis.offset[0])
+            axes.append(replace(axis, query=rounded(w * row[None], dtype), offset=rounded([w * constant + c], dtype)))
+        keys = ", ".join(f"degree {{{k}}}" for k in range(len(axes)))
+        return [Head(name, tuple(axes), self.head.values, (name,), keys)]
 
 
 def tensor_keys(g: Graph, ranges: Ranges, eps: float = 1e-7) -> float:
@@ -75,13 +81,7 @@ def fit_tensor(g: Graph, ranges: Ranges, tolerance: float, request: Request) -> 
     network = bernstein.build(own, bernstein.plan(own))
     (head,) = network.heads
     assert isinstance(head, Head)
-    maps = tuple((float(axis.query[0, k]), float(axis.offset[0])) for k, axis in enumerate(head.axes))
-    return TensorFit(
-        maps,
-        tuple(axis.slopes[:, 0] for axis in head.axes),
-        tuple(axis.biases for axis in head.axes),
-        head.values[..., 0],
-    )
+    return TensorFit(head)
 
 
 def _function(g: Graph, ranges: Ranges) -> Function:

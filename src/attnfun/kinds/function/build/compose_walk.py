@@ -29,15 +29,16 @@ from fractions import Fraction
 from functools import cached_property, partial
 from itertools import product
 
+from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.compose_nodes import PRODUCT, Nodes
 from attnfun.kinds.function.build.compose_program import Finished, Program, Ranges, dyadic, step_graph
 from attnfun.kinds.function.build.compose_tensor import MOST_KEYS, require_room, tensor_keys
 from attnfun.kinds.function.build.unary.features import KINKS
-from attnfun.errors import Infeasible
 from attnfun.language import Builder, Graph
-from attnfun.language.order import arguments_first
-from attnfun.language.domain import Box
 from attnfun.language.definedness import natural_domain
+from attnfun.language.domain import Box
+from attnfun.language.graph import FUNCTIONS
+from attnfun.language.order import arguments_first, reached
 
 _SPLIT = 5
 _CANDIDATES = 6
@@ -69,6 +70,15 @@ class Walk(Nodes):
         self._spent = 0
         self._open: set[int] = set()
         self._least: dict[int, float] = {}  # keys of the best alternative so far, of nodes that are being chosen for
+
+    def least_steps(self) -> int:
+        """Different steps that every program has: operations on affine nodes, to which affine maps lead from the
+        outputs; those that are equal on equal ranges count once.
+        """
+        free = reached(self.outputs, lambda m: self._varying(m) if self.is_free(m) else ())
+        nodes = [self.source.node(m) for m in free if not (self.constant(m) or self.is_free(m))]
+        own = [n for n in nodes if n.op in FUNCTIONS and n.op not in ("log", "sqrt") and self._affine(n.args[0])]
+        return len({(node.op, self.range(node.args[0])) for node in own})
 
     # ------------------------------------------------------------ writing
 
@@ -177,7 +187,7 @@ class Walk(Nodes):
     def _tensor(self, program: Program, n: int, cut: tuple[int, ...]) -> int:
         """One tensor head of g(cut); given up early where it is too large, or larger than what was found before."""
         own = Builder()
-        at = own.copy(self.source.node(i) for i in range(len(self.source)))
+        at = own.copy(self.source.nodes)
         g, ranges = step_graph(own, at[n], tuple(at[c] for c in cut)), tuple(self.range(c) for c in cut)
         keys, least = tensor_keys(g, ranges), math.inf if self.shallow else self._least.get(n, math.inf)
         if not (keys <= MOST_KEYS and keys < least):
@@ -352,15 +362,8 @@ class Walk(Nodes):
         """The program of all outputs, unused heads dropped, arguments before the heads that read them."""
         program = Program()
         outputs = [self.write(program, o) for o in self.outputs]
-        graph = Graph(tuple(program.builder.node(i) for i in range(len(program.builder))), tuple(outputs))
-        needed: set[int] = set()
-        stack = list(outputs)
-        while stack:
-            m = stack.pop()
-            if m in needed:
-                continue
-            needed.add(m)
-            stack.extend(program.heads[m] if m in program.heads else graph.nodes[m].args)
+        graph = Graph(program.builder.nodes, tuple(outputs))
+        needed = reached(outputs, lambda m: program.heads.get(m) or graph.nodes[m].args)
         order = [(phi, program.heads[phi]) for phi in sorted(needed) if phi in program.heads]
         plainly = self._plainly(program)
         return Finished(graph, tuple(order), tuple(tuple(plainly(u) for u in us) for _, us in order))
@@ -368,7 +371,7 @@ class Walk(Nodes):
     def _plainly(self, program: Program) -> Callable[[int], Graph]:
         """A node of the program, its parts written as in the source; every node is written once for all of them."""
         build = Builder()
-        source = build.copy(self.source.node(i) for i in range(len(self.source)))
+        source = build.copy(self.source.nodes)
         memo: dict[int, int] = {}
 
         def needs(n: int) -> tuple[int, ...]:

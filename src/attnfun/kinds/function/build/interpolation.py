@@ -28,15 +28,15 @@ Example: af.compile("clip(2*x + y, -1, 1)", domain=..., eps=0.05, method="interp
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
-from attnfun.kinds.function.build.broken_lines import BrokenLine, broken_line
-from attnfun.kinds.function.build.compose import Design, build
-from attnfun.kinds.function.build.compose_steps import Forms, Step, layers_of
-from attnfun.kinds.function.build.plan import Plan, Request
-from attnfun.kinds.function.build.unary.fit import UnaryFit
-from attnfun.kinds.function.build.unary.grid import VARIANTS, Grid, constant, grid_fit
 from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.kinds.function.build.broken_lines import Unit, broken_line
+from attnfun.kinds.function.build.compose import Design, build
+from attnfun.kinds.function.build.compose_steps import Forms
+from attnfun.kinds.function.build.plan import Plan, Request
+from attnfun.kinds.function.build.unary.grid import VARIANTS, Grid, constant, grid_fit
 from attnfun.network import Head, Layer, Network
 
 MOST_KEYS = 2048
@@ -56,36 +56,31 @@ class Interpolation:
         variant = request.options.get("variant", "optimal")
         if variant not in VARIANTS:
             raise InvalidRequest(f"variant={variant!r}: write {', '.join(VARIANTS)}")
-        function = request.function
-        if function.graph is None:
-            raise Infeasible("interpolation: a black box has no expression to read kinks from")
-        line = broken_line(function.graph, function.box)
+        graph = request.expression("interpolation: a black box has no expression to read kinks from")
+        box = request.function.box
+        line = broken_line(graph, box)
         if not line.units:
             raise Infeasible("interpolation: the target is affine")
-        steps = _steps(line)
-        weights, layers = _sensitivities(line), layers_of(line.program, steps)
-        plain = function.box.dim == 1 and max(layers) == 0  # one variable, one layer: *moments* sees all units at once
+        forms = line.forms
+        weights, layers = forms.sensitivities({}, None), forms.layers()
+        plain = box.dim == 1 and max(layers) == 0  # one variable, one layer: *moments* sees all units at once
         if not (plain or math.isinf(request.norm)):
             raise Infeasible("interpolation: only the sup norm is offered for several variables")
         eps = request.eps * (1.0 if plain else _LABELLED)
-        root = [math.sqrt(unit.width * s) for unit, s in zip(line.units, weights, strict=True)]
-        tolerances = [
-            eps * r / sum(root) / s if s > 0 else math.inf for r, s in zip(root, weights, strict=True)
-        ]
-        grids = _grids(line, tolerances, str(variant), request)
+        root = [math.sqrt((unit.high - unit.low) * s) for unit, s in zip(line.units, weights, strict=True)]
+        tolerances = [eps * r / sum(root) / s if s > 0 else math.inf for r, s in zip(root, weights, strict=True)]
+        grids = _grids(line.units, forms, tolerances, str(variant), request)
         fits = tuple(grid_fit(grid, request.dtype) for grid in grids)
-        keys = sum(grid.keys for grid in grids)
         story = {
             "variant": variant,
             "units": [
-                {"unit": line.program.text(unit.phi, 60), "points": grid.points, "spacing": grid.spacing}
+                {"unit": line.program.text(unit.step.phi, 60), "points": grid.points, "spacing": grid.spacing}
                 | {"sharpness": grid.c, "published bound": grid.published}
                 for unit, grid in zip(line.units, grids, strict=True)
             ],
         }
-        design = Design(line.program, steps, tuple(tolerances), fits, layers)
-        largest = max(fit.max_value for fit in fits)
-        return Plan(self.name, keys, len(fits), max(layers) + 1, 2, largest, (design, plain), story)
+        design = Design(line.program, forms.steps, fits, layers)
+        return Plan.of(self.name, request, fits, max(layers) + 1, (design, plain), story)
 
     def build(self, request: Request, plan: Plan) -> Network:
         design, plain = plan.data
@@ -102,55 +97,26 @@ def build_units(request: Request, design: Design, plain: bool) -> Network:
     return replace(network, layers=layers, labels=None if plain else network.labels)
 
 
-def unit_design(line: BrokenLine, fit: UnaryFit) -> Design:
-    """The design of a program of one unit with given heads."""
-    return Design(line.program, _steps(line), (fit.error,), (fit,), (0,))
+# ---------------------------------------------------------------- sizes
 
 
-# ---------------------------------------------------------------- tolerances and sizes
-
-
-def _steps(line: BrokenLine) -> tuple[Step, ...]:
-    return tuple(Step(unit.phi, (unit.argument,), unit.unary, (unit.reach,)) for unit in line.units)
-
-
-def _forms(line: BrokenLine) -> Forms:
-    return Forms(line.program, _steps(line), [f"unit {i}" for i in range(len(line.units))])  # no variable has a space
-
-
-def _sensitivities(line: BrokenLine) -> list[float]:
-    """How much the outputs move for a unit error of each unit: slopes are at most 1, coefficients add up."""
-    forms = _forms(line)
-    weight = [0.0] * len(line.units)
-    for o in line.program.outputs:
-        form, _ = forms(o)
-        for i in range(len(weight)):
-            weight[i] = max(weight[i], abs(form.get(f"unit {i}", 0.0)))
-    for j in range(len(weight) - 1, -1, -1):
-        form, _ = forms(line.units[j].argument)
-        for i in range(j):
-            weight[i] += abs(form.get(f"unit {i}", 0.0)) * weight[j]
-    return weight
-
-
-def _grids(line: BrokenLine, tolerances: list[float], variant: str, request: Request) -> list[Grid]:
+def _grids(units: Sequence[Unit], forms: Forms, tolerances: list[float], variant: str, request: Request) -> list[Grid]:
     """The fewest points for each unit's tolerance; an end that is only the end of a range leaves room for what the
     argument may be off.
     """
-    forms = _forms(line)
     limit = min(request.max_keys, MOST_KEYS)
     off: list[float] = []
     grids: list[Grid] = []
-    for unit, tolerance in zip(line.units, tolerances, strict=True):
-        form, _ = forms(unit.argument)
-        shift = sum(abs(form.get(f"unit {i}", 0.0)) * e for i, e in enumerate(off))
-        high = unit.high + (shift if unit.high >= unit.reach[1] else 0.0)
+    for unit, tolerance in zip(units, tolerances, strict=True):
+        read = forms.read(unit.step.argument)
+        shift = sum(read.get(i, 0.0) * e for i, e in enumerate(off))
+        high = unit.high + (shift if unit.high >= unit.step.high else 0.0)
         wanted = points_for(unit.low, high, tolerance, variant)
         grids.append(Grid(unit.low, high, wanted, None, variant))
         off.append(tolerance + shift)
         total = sum(grid.keys for grid in grids)
         if total > limit:
-            more = f"{total:,}" if len(grids) == len(line.units) else f"more than {total:,}"
+            more = f"{total:,}" if len(grids) == len(units) else f"more than {total:,}"
             nearest = {"eps": float(f"{1.1 * request.eps * total / limit:.2g}"), "method": "interpolation"}
             raise Infeasible(f"interpolation: {more} keys would be needed, past the {limit:,} that are built", nearest)
     return grids

@@ -32,13 +32,13 @@ from itertools import product
 
 import numpy as np
 
-from attnfun.kinds.function.build.plan import Plan, Request
 from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.kinds.function.build.plan import Plan, Request
 from attnfun.language import BallAlgebra, GradientAlgebra, precision, run
-from attnfun.language.enclosures import abs_uppers, balls
-from attnfun.network import Axis, Head, Layer, Network, evaluate, rounded
-from attnfun.language.function import Function
 from attnfun.language.domain import Array, halved
+from attnfun.language.enclosures import abs_uppers, balls
+from attnfun.language.function import Function
+from attnfun.network import Axis, Head, Network, evaluate, rounded
 
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
 _SOFT = (2.0, 3.0, 4.0, 6.0)
@@ -47,6 +47,7 @@ _LARGE = 400  # operations of a target above which a quick estimate may refuse b
 _FEW, _HOPELESS = 4, 1_000  # variables above which it may, too, where that is so many times more than allowed
 _MOST_OUTPUTS = 64
 _LEAST_BOXES, _STEEP_WORK = 96, 300_000  # of the search for steep points: boxes, and operations on all of them
+_STEPS = 4_000  # of the interval in a quick estimate
 _NARROWEST = 1e-7  # cell, as a part of its axis, that the search for cell counts looks at
 _BLURRED = 0.5  # of a cell, above which more cells hardly help
 _SHARPNESS = 4096.0  # walls of 2λ/S cells, λ about 14: thin, and what rounding moves them by does not depend on S
@@ -93,7 +94,9 @@ class Partition:
                 {"temperature": "sharp"},
             )
         story["published worst case"] = _published(request)
-        return Plan(self.name, grid.keys, 1, 1, request.function.box.dim + 1, _rough_size(request), grid, story)
+        f = request.function.values(request.function.box.probe(256, np.random.default_rng(0)))
+        size = float(np.ptp(f[np.isfinite(f)])) if np.isfinite(f).any() else 1.0
+        return Plan(self.name, grid.keys, 1, 1, request.function.box.dim + 1, size, grid, story)
 
     def build(self, request: Request, plan: Plan) -> Network:
         return build_grid(request, plan.data)
@@ -104,11 +107,12 @@ class Partition:
             many = len(request.function.outputs)
             raise Infeasible(f"partition: {many} outputs; compile at most {_MOST_OUTPUTS} at a time")
         cells: tuple[int, ...] = ()
-        room = request.max_keys
-        if graph is not None and (len(graph.nodes) > _LARGE or request.function.box.dim > _FEW):
-            cells, room = _least_counts(request), room if len(graph.nodes) > _LARGE else _HOPELESS * room
+        room, some = request.max_keys, "at least"
+        quick = graph is not None and (len(graph.nodes) > _LARGE or bool(request.beside))
+        if graph is not None and (quick or request.function.box.dim > _FEW):
+            cells, room = _least_counts(request), room if quick else _HOPELESS * room
         if not cells or math.prod(cells) <= room:
-            cells = _cell_counts(request, 0.0)
+            cells, some = _cell_counts(request, 0.0), "about"
             if 0.01 < _blur(request, cells) <= _BLURRED:
                 cells = _cell_counts(request, _blur(request, cells))
         keys = math.prod(cells)
@@ -116,7 +120,7 @@ class Partition:
             d = len(cells)
             factor = (keys / max(request.max_keys, 1)) ** (1 / d) * 1.1
             least = max(cells) >= 0.99 / _NARROWEST  # the search for the counts ended there
-            some = "more than" if least else "about"
+            some = "more than" if least else some
             raise Infeasible(
                 f"partition: {some} {keys:.3g} cells ({' x '.join(f'{c:,}' for c in cells)}) would be needed, "
                 f"more than {request.max_keys:,}",
@@ -182,23 +186,8 @@ def build_grid(request: Request, grid: Grid) -> Network:
         X = np.concatenate([np.repeat(first, len(rest))[:, None], np.tile(rest, (len(first), 1))], axis=1)
         values[i : i + step] = function.values(X).reshape(len(first), *grid.cells[1:], -1)
     names = "cell " + ", ".join(f"{{{k}}} of {n}" for k, n in enumerate(box.names))
-    p = len(function.outputs)
-    head = Head(
-        "partition",
-        tuple(axes),
-        rounded(values, request.dtype),
-        tuple(f"value of {o}" for o in function.outputs),
-        names,
-    )
-    return Network(
-        inputs=box.names,
-        layers=(Layer((head,)),),
-        readout=np.concatenate([np.zeros((p, box.dim)), np.eye(p)], axis=1),
-        readout_bias=np.zeros(p),
-        outputs=function.outputs,
-        box=(box.low_array, box.high_array),
-        dtype=request.dtype,
-    )
+    writes = tuple(f"value of {o}" for o in function.outputs)
+    return request.network_of(Head("partition", tuple(axes), rounded(values, request.dtype), writes, names))
 
 
 def _error(request: Request, grid: Grid, X: Array, truth: Array) -> float:
@@ -226,11 +215,6 @@ def _blur(request: Request, cells: tuple[int, ...]) -> float:
     return 2 * (2 * len(cells) + 3) * _ROUNDOFF[request.dtype] * 0.625 * sum(c**2 for c in cells)
 
 
-def _rough_size(request: Request) -> float:
-    f = request.function.values(request.function.box.probe(256, np.random.default_rng(0)))
-    return float(np.ptp(f[np.isfinite(f)])) if np.isfinite(f).any() else 1.0
-
-
 # ---------------------------------------------------------------- how many cells
 
 
@@ -244,6 +228,10 @@ def _least_counts(request: Request) -> tuple[int, ...]:
     values = request.function.values(ends.reshape(-1, box.dim)).reshape(2, box.dim, -1)
     change = np.abs(values[1] - values[0])
     most = np.where(np.isfinite(change), change, 0.0).max(axis=1)
+    if box.dim == 1:  # n cells, of which (n δ + 1) at most lie between neighbours of a grid of step δ
+        f = request.function.values(np.linspace(box.low[0], box.high[0], _STEPS + 1)[:, None])
+        steep = np.abs(np.diff(f, axis=0))
+        most = np.maximum(most, _STEPS * (np.max(steep[np.isfinite(steep)], initial=0.0) - 2 * request.eps))
     scale = 1.0 if math.isinf(request.norm) else math.inf  # of an L^p norm single points tell nothing
     return tuple(max(1, math.ceil(0.9 * v / (2 * request.eps * scale))) for v in most)
 

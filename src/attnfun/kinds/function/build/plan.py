@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from attnfun.network import Network
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnfun.errors import Infeasible
+from attnfun.language import Graph
 from attnfun.language.function import Function
+from attnfun.network import Head, Labels, Layer, Network, rounded
 
 REALISATIONS = ("attention", "mlp")
 
@@ -19,6 +24,7 @@ class Request:
     `max_*` limit the cost (rank as in `cost.rank`); `prefer` breaks ties: "keys", "layers" or "float32" (small values).
     `realise` is one of REALISATIONS: what takes the nonlinear steps, softmax heads or ReLU units. `attempt` counts how
     often the proof of a plan for this request has missed: a construction may then choose what is easier to prove.
+    `beside` names the constructions that have planned it already, with `max_keys` keys or more.
     """
 
     function: Function
@@ -34,6 +40,37 @@ class Request:
     realise: str = "attention"
     attempt: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
+
+    def expression(self, why: str) -> Graph:
+        """The target's graph; a black box has none and is refused, `why` says for what reason."""
+        if self.function.graph is None:
+            raise Infeasible(why)
+        return self.function.graph
+
+    def network(
+        self, layers: Iterable[Layer], readout: ArrayLike, bias: ArrayLike, labels: Labels | None = None
+    ) -> Network:
+        """The network of these layers from the target's variables to its outputs, the read-out rounded."""
+        function, dtype = self.function, self.dtype
+        ends, held = (function.box.low_array, function.box.high_array), (rounded(readout, dtype), rounded(bias, dtype))
+        return Network(function.box.names, tuple(layers), *held, function.outputs, ends, dtype, labels)
+
+    def network_of(self, head: Head) -> Network:
+        """The network whose outputs are what the one head writes."""
+        p, d = len(self.function.outputs), self.function.box.dim
+        return self.network([Layer((head,))], np.concatenate([np.zeros((p, d)), np.eye(p)], axis=1), np.zeros(p))
+
+
+class Fit(Protocol):
+    """What was fitted to a step: heads or a block of units; `count` of them."""
+
+    @property
+    def keys(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def max_value(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -55,6 +92,28 @@ class Plan:
     story: Mapping[str, Any] = field(default_factory=dict)
     settles: bool = False
     steady: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        construction: str,
+        request: Request,
+        fits: Collection[Fit],
+        layers: int,
+        data: Any,
+        story: Mapping[str, Any],
+        rank: int = 2,
+        nearest: Callable[[int], Mapping[str, Any]] | None = None,
+        **more: bool,
+    ) -> Plan:
+        """The plan of steps that were fitted; Infeasible, with the `nearest` request, where their keys are too many."""
+        keys = sum(fit.keys for fit in fits)
+        if keys > request.max_keys:
+            what = "ReLU units" if request.realise == "mlp" else "keys"
+            why = f"{construction}: {keys:,} {what} would be needed, more than {request.max_keys:,}"
+            raise Infeasible(why, nearest and nearest(keys))
+        heads, largest = sum(fit.count for fit in fits), max(fit.max_value for fit in fits)
+        return cls(construction, keys, heads, layers, rank, largest, data, story, **more)
 
 
 class Construction(Protocol):

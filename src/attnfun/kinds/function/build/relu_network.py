@@ -26,17 +26,15 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.plan import Plan, Request
 from attnfun.kinds.function.build.unary.fit import Piece, UnaryFit, fit_unary
 from attnfun.kinds.function.build.unary.grid import Grid, grid_fit
-from attnfun.errors import Infeasible
-from attnfun.language import Builder, Graph
-from attnfun.network import Axis, Head, Label, Labels, Layer, Network, rounded
+from attnfun.kinds.function.build.unary.keys import Array, Keys
+from attnfun.language import parse
 from attnfun.language.relu_ranges import ReluRanges
-
-Array = NDArray[np.float64]
+from attnfun.network import Head, Label, Labels, Layer, Network, rounded
 
 _SHARE = 0.9
 _KEYS = 3  # of a unit, whatever eps is, as long as the dtype holds their values
@@ -52,7 +50,6 @@ class Design:
 
     ranges: ReluRanges
     signs: tuple[int, ...]  # 1 or −1 for units that keep their sign, 0 for those that need a head
-    tolerances: dict[int, float]
     fits: dict[int, UnaryFit]
     layers: dict[int, int]
 
@@ -64,11 +61,10 @@ class ReluNetwork:
 
     def plan(self, request: Request) -> Plan:
         function = request.function
-        if function.graph is None:
-            raise Infeasible("relu_network: a black box has no units")
+        graph = request.expression("relu_network: a black box has no units")
         if not math.isinf(request.norm):
             raise Infeasible("relu_network: only the sup norm is offered")
-        ranges = ReluRanges.of(function.graph, function.box)
+        ranges = ReluRanges.of(graph, function.box)
         if ranges is None:
             raise Infeasible("relu_network: the target is more, or less, than affine maps and relu")
         if not (np.isfinite(ranges.low).all() and np.isfinite(ranges.high).all()):
@@ -76,19 +72,14 @@ class ReluNetwork:
         design = _design(request, ranges)
         if not design.fits:
             raise Infeasible("relu_network: no unit changes its sign on the box, the target is affine there")
-        keys = sum(fit.keys for fit in design.fits.values())
-        if keys > request.max_keys:
-            raise Infeasible(f"relu_network: {keys:,} keys would be needed, more than {request.max_keys:,}")
-        kept = len(design.fits)
+        fits = design.fits.values()
         story = {
-            "units": f"{len(design.signs)}, of which {kept} change their sign on the box and have a head",
+            "units": f"{len(design.signs)}, of which {len(fits)} change their sign on the box and have a head",
             "published": f"interpolation with p points a unit would take {_published(request, design):,} keys",
         }
-        heads = sum(len(fit.pieces) for fit in design.fits.values())
-        values = max(fit.max_value for fit in design.fits.values())
-        large, layers = len(function.graph.nodes) > _LARGE, max(design.layers.values()) + 1
-        steady = all(fit.keys <= _KEYS for fit in design.fits.values())
-        return Plan(self.name, keys, heads, layers, 2, values, design, story, settles=large, steady=steady)
+        large, layers = len(graph.nodes) > _LARGE, max(design.layers.values()) + 1
+        steady = all(fit.keys <= _KEYS for fit in fits)
+        return Plan.of(self.name, request, fits, layers, design, story, settles=large, steady=steady)
 
     def build(self, request: Request, plan: Plan) -> Network:
         return _build(request, plan.data)
@@ -110,7 +101,7 @@ def interpolated(
     grids = {j: Grid(0.0, float(ranges.high[j]), points, heads, variant) for j, s in enumerate(signs) if s == 0}
     fits = {j: grid_fit(grid, request.dtype) for j, grid in grids.items()}
     errors = {j: fit.error for j, fit in fits.items()}
-    network = _build(request, Design(ranges, signs, errors, fits, dict.fromkeys(fits, 0)))
+    network = _build(request, Design(ranges, signs, fits, dict.fromkeys(fits, 0)))
     factors = np.abs(ranges.dense.readout[:, request.function.box.dim :])
     return network, float(max(sum(row[j] * error for j, error in errors.items()) for row in factors))
 
@@ -137,7 +128,7 @@ def _design(request: Request, ranges: ReluRanges) -> Design:
         low, high = float(ranges.low[j]) - shift, float(ranges.high[j]) + shift
         fits[j] = relu_fit(low, high, tolerances[j], request.dtype, request.prefer == "float32")
         errors[j], depth[j], layers[j] = shift + tolerances[j], below + 1, below + 1
-    return Design(ranges, signs, tolerances, fits, layers)
+    return Design(ranges, signs, fits, layers)
 
 
 def _lipschitz(outputs: Array, weights: Array, signs: tuple[int, ...]) -> Array:
@@ -194,10 +185,7 @@ def _three_keys(below: float, above: float, eps: float, dtype: str) -> UnaryFit 
     for _ in range(6):
         slopes = rounded(np.array([-steep, -flat, flat]), dtype)
         biases = rounded(np.array([math.log(2.0), flat * above / 2, -flat * above / 2]), dtype)
-        logits = np.outer(u, slopes) + biases
-        p = np.exp(logits - logits.max(axis=1, keepdims=True))
-        p /= p.sum(axis=1, keepdims=True)
-        target = np.maximum(u, 0.0)
+        p, target = Keys(1.0, 0.0, slopes, biases).weights(u), np.maximum(u, 0.0)
         values = np.linalg.lstsq(p, target, rcond=None)[0]
         residual = p @ values - target
         values = rounded(values - (residual.max() + residual.min()) / 2, dtype)
@@ -218,12 +206,7 @@ def _line(below: float, above: float, eps: float, dtype: str) -> UnaryFit | None
     return UnaryFit((Piece(1.0, 0.0, nothing, nothing, nothing),), slope, offset, error)
 
 
-def _relu() -> Graph:
-    builder = Builder()
-    return builder.graph([builder.apply("relu", builder.var("u"))])
-
-
-RELU = _relu()
+RELU = parse("relu(u)", ["u"])
 
 
 # ---------------------------------------------------------------- weights
@@ -231,8 +214,7 @@ RELU = _relu()
 
 def _build(request: Request, design: Design) -> Network:
     """Stream: inputs, then the units with a head, layer by layer; φ_i is a row over the stream, with its constant."""
-    function, dtype, d = request.function, request.dtype, request.function.box.dim
-    dense = design.ranges.dense
+    d, dense = request.function.box.dim, design.ranges.dense
     order = sorted(design.fits, key=lambda j: (design.layers[j], j))
     place = {j: d + k for k, j in enumerate(order)}
     width = d + len(order)
@@ -255,26 +237,14 @@ def _build(request: Request, design: Design) -> Network:
         held[d + j] = fit.slope * argument
         held[d + j, -1] += fit.offset
         held[d + j, place[j]] += 1.0
-        heads = made.setdefault(layer, [])
-        for number, piece in enumerate(fit.pieces):
-            row = rounded(piece.w * argument[None, :before], dtype)
-            axis = Axis(row, rounded([piece.w * argument[-1] + piece.c], dtype), piece.slopes[:, None], piece.biases)
-            title = names[j] if len(fit.pieces) == 1 else f"{names[j]}, piece {number + 1}"
-            heads.append(Head(title, (axis,), piece.values[:, None], (names[j],)))
+        heads = fit.written(names[j], argument[None, :before], [argument[-1]], request.dtype)
+        made.setdefault(layer, []).extend(heads)
     read = dense.readout @ held
     read[:, -1] += dense.readout_constants
-    assert function.graph is not None
+    assert request.function.graph is not None
     units = design.ranges.network.units
     labels = tuple(
         Label(names[j], units[j].node, units[j].argument, design.fits[j].slope, design.fits[j].offset) for j in order
     )
-    return Network(
-        inputs=function.box.names,
-        layers=tuple(Layer(tuple(made[k])) for k in sorted(made)),
-        readout=rounded(read[:, :-1], dtype),
-        readout_bias=rounded(read[:, -1], dtype),
-        outputs=function.outputs,
-        box=(function.box.low_array, function.box.high_array),
-        dtype=dtype,
-        labels=Labels(function.graph, labels).canonical(),
-    )
+    layers = [Layer(tuple(made[k])) for k in sorted(made)]
+    return request.network(layers, read[:, :-1], read[:, -1], Labels(request.function.graph, labels).canonical())

@@ -26,10 +26,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.plan import Plan, Request
 from attnfun.kinds.function.build.unary import Piece, UnaryFit, fit_unary
+from attnfun.kinds.function.build.unary.keys import Array, Keys
 from attnfun.kinds.function.build.unary.shared import SHARED, SharedFit, fit_shared
-from attnfun.errors import Infeasible
 from attnfun.network import Axis, Head, Layer, Network
 
 _MOST_OUTPUTS = 64  # that are fitted one by one
@@ -42,8 +43,7 @@ class Tangent:
 
     def plan(self, request: Request) -> Plan:
         function = request.function
-        if function.graph is None:
-            raise Infeasible("tangent: a black box has no expression to read singular points from")
+        graph = request.expression("tangent: a black box has no expression to read singular points from")
         if function.box.dim != 1:
             raise Infeasible(f"tangent: {function.box.dim} variables; heads of this kind read one")
         low, high = function.box.low[0], function.box.high[0]
@@ -52,37 +52,31 @@ class Tangent:
             head = fit_shared(function.values, low, high, request.eps, request.dtype)
             if head is not None and head.keys <= request.max_keys:
                 shared = {"shared by": outputs, "largest value": head.max_value, "sampled error": head.error}
-                return Plan(self.name, head.keys, 1, 1, 2, head.max_value, head, shared, settles=True)
+                return Plan.of(self.name, request, [head], 1, head, shared, settles=True)
         if outputs > _MOST_OUTPUTS:
             raise Infeasible(
                 f"tangent: {outputs} outputs that no small head can share; compile at most {_MOST_OUTPUTS} at a time"
             )
-        fits = tuple(
-            fit_unary(
-                function.graph.reachable([o]), low, high, request.eps, dtype=request.dtype, quick=outputs > SHARED
-            )
-            for o in function.graph.outputs
-        )
-        keys = sum(f.keys for f in fits)
-        if keys > request.max_keys:
-            raise Infeasible(f"tangent: {keys:,} keys would be needed, more than {request.max_keys:,}")
+        quick, graphs = outputs > SHARED, (graph.reachable([o]) for o in graph.outputs)
+        fits = tuple(fit_unary(g, low, high, request.eps, dtype=request.dtype, quick=quick) for g in graphs)
         story = {
             "pieces": [[len(p.slopes) for p in f.pieces] for f in fits],
             "largest value": max(f.max_value for f in fits),
             "sampled error": max(f.error for f in fits),
         }
-        heads = sum(len(f.pieces) for f in fits)
-        return Plan(
-            self.name, keys, heads, 1 if heads else 0, 2 if heads else 0, max(f.max_value for f in fits), fits, story
-        )
+        layers = int(any(f.pieces for f in fits))
+        return Plan.of(self.name, request, fits, layers, fits, story, rank=2 * layers)
 
     def build(self, request: Request, plan: Plan) -> Network:
-        box, outputs = request.function.box, request.function.outputs
-        if isinstance(plan.data, SharedFit):
-            return _shared_network(request, plan.data)
+        outputs = request.function.outputs
+        if isinstance(plan.data, SharedFit):  # all outputs as values of one head, their affine parts in the read-out
+            shared = plan.data
+            head = _head(shared.head, shared.values, "tangent", tuple(f"heads of {o}" for o in outputs))
+            readout = np.concatenate([shared.slopes[:, None], np.eye(len(outputs))], axis=1)
+            return request.network([Layer((head,))], readout, shared.offsets)
         fits: tuple[UnaryFit, ...] = plan.data
         heads = tuple(
-            _head(piece, f"tangent {o}, piece {i + 1}", f"heads of {o}")
+            _head(piece, piece.values[:, None], f"tangent {o}, piece {i + 1}", (f"heads of {o}",))
             for o, fit in zip(outputs, fits, strict=True)
             for i, piece in enumerate(fit.pieces)
         )
@@ -92,34 +86,9 @@ class Tangent:
             readout[row, 0] = fit.slope
             if fit.pieces:
                 readout[row, 1 + written.index(f"heads of {o}")] = 1.0
-        return Network(
-            inputs=box.names,
-            layers=(Layer(heads),) if heads else (),
-            readout=readout,
-            readout_bias=np.array([f.offset for f in fits]),
-            outputs=outputs,
-            box=(box.low_array, box.high_array),
-            dtype=request.dtype,
-        )
+        return request.network([Layer(heads)] if heads else [], readout, [f.offset for f in fits])
 
 
-def _head(piece: Piece, name: str, writes: str) -> Head:
-    axis = Axis(np.array([[piece.w]]), np.array([piece.c]), piece.slopes[:, None], piece.biases)
-    return Head(name, (axis,), piece.values[:, None], (writes,), "tangent {0}")
-
-
-def _shared_network(request: Request, fit: SharedFit) -> Network:
-    """All outputs as values of one head, with their affine parts in the read-out."""
-    box, outputs = request.function.box, request.function.outputs
-    k = fit.head
-    axis = Axis(np.array([[k.w]]), np.array([k.c]), k.slopes[:, None], k.biases)
-    writes = tuple(f"heads of {o}" for o in outputs)
-    return Network(
-        inputs=box.names,
-        layers=(Layer((Head("tangent", (axis,), fit.values, writes, "tangent {0}"),)),),
-        readout=np.concatenate([fit.slopes[:, None], np.eye(len(outputs))], axis=1),
-        readout_bias=fit.offsets,
-        outputs=outputs,
-        box=(box.low_array, box.high_array),
-        dtype=request.dtype,
-    )
+def _head(keys: Piece | Keys, values: Array, name: str, writes: tuple[str, ...]) -> Head:
+    axis = Axis(np.array([[keys.w]]), np.array([keys.c]), keys.slopes[:, None], keys.biases)
+    return Head(name, (axis,), values, writes, "tangent {0}")

@@ -47,7 +47,7 @@ class Feature:
 
 def values(graph: Graph, u: Array) -> Array:
     """The first output at u; points that rounding puts out of its domain are moved inward until they are defined."""
-    f = _evaluate(graph, u)
+    f = evaluated(graph, u)
     if np.isfinite(f).all():
         return f
     width = float(np.ptp(u)) if len(u) > 1 else 1.0
@@ -55,13 +55,14 @@ def values(graph: Graph, u: Array) -> Array:
     for scale in (1e-13, 1e-10, 1e-7):
         bad = ~np.isfinite(f)
         inward = np.where(u > middle, -1.0, 1.0) * scale * max(width, float(np.abs(u).max()) * 1e-3)
-        f[bad] = _evaluate(graph, u + inward)[bad]
+        f[bad] = evaluated(graph, u + inward)[bad]
         if np.isfinite(f).all():
             break
     return f
 
 
-def _evaluate(graph: Graph, u: Array) -> Array:
+def evaluated(graph: Graph, u: Array) -> Array:
+    """The first output at u, whatever it is there."""
     name = graph.variables[0] if graph.variables else "u"
     with np.errstate(all="ignore"):
         out = run(graph, ArrayAlgebra(), {name: u})[0]
@@ -77,13 +78,13 @@ def features(graph: Graph, low: float, high: float) -> tuple[Feature, ...]:
     width = high - low
     u = np.concatenate([np.linspace(low - width, high + width, 3 * _GRID + 1), [low, high]])
     u = np.unique(u)
-    table = _arguments(graph, guards, u)
+    table = np.array(_each(graph, guards, u), dtype=np.float64)
     inside = (u >= low) & (u <= high)
     places = _roots(graph, guards, u, table)
     found: dict[float, bool] = {}
     small = 1e-11 * np.nanmax(np.where(inside, np.abs(table), 0.0), axis=1) + 1e-300
     at = np.array(sorted({_snapped(v, low, high) for v in places}))
-    for s, near in zip(at.tolist(), (np.abs(_arguments(graph, guards, at)) <= small[:, None]).T, strict=True):
+    for s, near in zip(at.tolist(), (np.abs(_each(graph, guards, at)) <= small[:, None]).T, strict=True):
         kinks = [graph.nodes[i].op in KINKS for i, hit in zip(guards, near, strict=True) if hit]
         if not kinks:
             continue
@@ -97,12 +98,8 @@ def _is_guard(op: str, value: object) -> bool:
     return op in _ROOTS or op in KINKS or op == "div" or (op == "powi" and isinstance(value, int) and value < 0)
 
 
-def _arguments(graph: Graph, guards: list[int], u: Array) -> Array:
-    """(guards, len(u)) what must not vanish, at the points u."""
-    return np.array(_each(graph, guards, u), dtype=np.float64)
-
-
 def _each(graph: Graph, guards: list[int], u: Array) -> list[Array]:
+    """Of every guard what must not vanish, at the points u."""
     rows = []
     with np.errstate(all="ignore"):
         nodes = run_all(graph, ArrayAlgebra(), {graph.variables[0]: u})

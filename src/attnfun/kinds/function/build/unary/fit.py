@@ -9,21 +9,22 @@ In order: exact heads (tanh, sigmoid, affine), shipped keys for one known operat
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.unary.features import values
 from attnfun.kinds.function.build.unary.keys import Array, Keys
-from attnfun.kinds.function.build.unary.known import Known, exact, known
+from attnfun.kinds.function.build.unary.known import exact, known
 from attnfun.kinds.function.build.unary.layout import Problem, expected_keys, problem
 from attnfun.kinds.function.build.unary.search import Candidate, search
 from attnfun.kinds.function.build.unary.square import pinned_square
 from attnfun.kinds.function.build.unary.tables import look_up, shipped_keys
-from attnfun.errors import Infeasible
 from attnfun.language import Graph
-from attnfun.network import rounded
+from attnfun.network import Axis, Head, rounded
 from attnfun.network.head import frozen
 
 _FLOOR = {"float64": 0.0, "float32": 24 * 2.0**-24}  # of error and rounding, as a part of the range: about
@@ -59,8 +60,22 @@ class UnaryFit:
         return sum(len(p.slopes) for p in self.pieces)
 
     @property
+    def count(self) -> int:
+        return len(self.pieces)
+
+    @property
     def max_value(self) -> float:
         return max((float(np.abs(p.values).max()) for p in self.pieces), default=0.0)
+
+    def written(self, name: str, rows: Array, constants: Sequence[float], dtype: str) -> list[Head]:
+        """The heads that write the coordinate `name`, u being rows·stream + constants[0]."""
+        heads = []
+        for number, p in enumerate(self.pieces):
+            row, offset = rounded(p.w * rows, dtype), rounded([p.w * constants[0] + p.c], dtype)
+            title = name if self.count == 1 else f"{name}, piece {number + 1}"
+            axis = Axis(row, offset, p.slopes[:, None], p.biases)
+            heads.append(Head(title, (axis,), p.values[:, None], (name,)))
+        return heads
 
     def __call__(self, u: Array) -> Array:
         total = self.slope * u + self.offset
@@ -97,7 +112,9 @@ def _fit(
     if form is not None:
         keys = exact(form)
         if keys is not None:
-            return _exact_fit(graph, form, keys, low, high, dtype)
+            heights = np.array([-1.0 if form.op == "tanh" else 0.0, 1.0])
+            pieces = tuple(_piece(k, form.scale * heights, dtype) for k in keys)
+            return _measured(graph, pieces, form.slope, form.offset, low, high, dtype)
     if pinned:
         if form is None or form.op != "powi" or form.power != 2 or form.c != 0 or form.slope != 0:
             raise Infeasible("tangent: only a multiple of u**2 can be pinned at 0")
@@ -154,12 +171,6 @@ def read(p: Problem, c: Candidate) -> UnaryFit:
 def _piece(keys: Keys, heights: Array, dtype: str) -> Piece:
     k = keys.stored(dtype)
     return Piece(k.w, k.c, frozen(k.slopes), frozen(k.biases), frozen(rounded(heights, dtype)))
-
-
-def _exact_fit(graph: Graph, form: Known, keys: tuple[Keys, ...], low: float, high: float, dtype: str) -> UnaryFit:
-    heights = np.array([-1.0, 1.0]) if form.op == "tanh" else np.array([0.0, 1.0])
-    pieces = tuple(_piece(k, form.scale * heights, dtype) for k in keys)
-    return _measured(graph, pieces, form.slope, form.offset, low, high, dtype)
 
 
 def _measured(

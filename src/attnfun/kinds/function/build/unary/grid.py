@@ -30,9 +30,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from attnfun.errors import InvalidRequest
 from attnfun.kinds.function.build.unary.fit import Piece, UnaryFit
 from attnfun.kinds.function.build.unary.keys import Array
-from attnfun.errors import InvalidRequest
 from attnfun.network import rounded
 from attnfun.network.head import frozen
 
@@ -143,11 +143,6 @@ def constant(grid: Grid) -> float:
     return _constant(few, heads, grid.variant, grid.c, round(size, 6))
 
 
-def best_sharpness(points: int, heads: int | None) -> float:
-    """c of the least sampled error, a whole number of 32nds; errors of one and of many heads balance near 2.7."""
-    return _best(points, heads)
-
-
 def _is_chain(grid: Grid) -> bool:
     return grid.heads is not None and grid.variant == "optimal"
 
@@ -195,7 +190,9 @@ def _constant(points: int, heads: int | None, variant: str, c: float, size: floa
 
 
 @lru_cache(maxsize=256)
-def _best(points: int, heads: int | None) -> float:
+def best_sharpness(points: int, heads: int | None) -> float:
+    """c of the least sampled error, a whole number of 32nds; errors of one and of many heads balance near 2.7."""
+
     def cost(k: int) -> float:
         return _constant(points, heads, "optimal", k / _SOFT, 0.0)
 

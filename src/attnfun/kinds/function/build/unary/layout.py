@@ -17,14 +17,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.unary.features import Feature, features, values
 from attnfun.kinds.function.build.unary.keys import Array, Keys, centre, gaussian, geometric, ladder, one_sided, placed
 from attnfun.kinds.function.build.unary.known import known
 from attnfun.kinds.function.build.unary.project import Pieces, Sample
-from attnfun.errors import Infeasible
 from attnfun.language import Graph
 
 MOST = 400  # keys that are tried
@@ -102,6 +103,21 @@ class Problem:
 Layout = Callable[[float], Pieces]
 
 
+def refusal(why: str, reach: float, eps: float, fits: Callable[[float], bool] | None = None) -> Infeasible:
+    """Refused before any search; what can be had is the least eps that `fits`, found by bisection, or a constant, which
+    is within `reach`, and the reason says which.
+    """
+    if not eps < reach < math.inf:
+        return Infeasible(why)
+    low, high = math.log(eps), math.log(reach)
+    while fits is not None and high - low > 0.05:
+        middle = (low + high) / 2
+        low, high = (low, middle) if fits(math.exp(middle)) else (middle, high)
+    near = float(f"{1.1 * math.exp(high):.2g}")
+    what = "a constant is within" if high == math.log(reach) else "the budget is enough for about"
+    return Infeasible(f"{why}; {what} {near:.2g}", {"eps": near})
+
+
 def problem(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Problem:
     """Features, their inner scales, and a mesh of the function."""
     width = high - low
@@ -127,13 +143,8 @@ def problem(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Pr
                 continue
             if 0 < distance < _FINEST[dtype]:
                 reach = float(np.ptp(values(graph, np.concatenate([[low], np.linspace(low, high, 65)])))) / 2
-                nearest = {"eps": float(f"{1.1 * reach:.2g}")} if eps < reach < math.inf else None
-                raise Infeasible(
-                    f"tangent: the interval begins {distance:.3g} from the singular point {feature.at:.6g}; heads in "
-                    f"{dtype} follow it down to about {_FINEST[dtype]:.0e}"
-                    + (f"; a constant is within {nearest['eps']:.2g}" if nearest else ""),
-                    nearest,
-                )
+                why = f"tangent: the interval begins {distance:.3g} from the singular point {feature.at:.6g}; heads in "
+                raise refusal(why + f"{dtype} follow it down to about {_FINEST[dtype]:.0e}", reach, eps)
             inner = 0.1 * distance if distance > 0 else 0.4 * _inner(graph, feature.at, side, outer, eps, dtype)
             if inner < 0.3 * outer:
                 ladders.append(Side(feature.at, side, inner, outer))
@@ -146,16 +157,24 @@ def problem(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Pr
     return Problem(graph, low, high, eps, dtype, tuple(ladders), tuple(kinks), max(span, eps), edges, tuple(felt))
 
 
+def remeshed(p: Problem, eps: float) -> Array:
+    """The mesh that the problem has at another eps."""
+    return _mesh(p.graph, p.low, p.high, eps, [s.at for s in (*p.ladders, *p.kinks)])
+
+
 def layouts(p: Problem) -> list[Layout]:
     """The families of pieces to try, each a function of the resolution ρ (about 8ρ keys for an easy function)."""
     if not p.ladders and not p.kinks:
-        found = [_smooth(p, reach, sharp) for reach, sharp in ((1.3, 0.3), (1.15, 0.3), (1.3, 0.8), (1.8, 0.3))]
+        starts = ((1.3, 0.3), (1.15, 0.3), (1.3, 0.8), (1.8, 0.3))
+        bells = (partial(gaussian, p.low, p.high, reach=r, sharpness=sharp, dtype=p.dtype) for r, sharp in starts)
+        found, form = [*map(_single, bells)], known(p.graph)
         if len(p.mesh) > 4 and np.diff(p.mesh).max() > 1.5 * np.diff(p.mesh).min():
-            found = [_meshed(p, 0.3), *found[:3]]
-        form = known(p.graph)
+            found = [_single(partial(_meshed, p, sharp=0.3), 3), *found[:3]]
         if form is not None and form.op == "exp":
-            found = [_geometric(p, form.w, 0.1), _geometric(p, form.w, 0.4), *found]
-        return [*(_nearby(s) for s in p.near), *found]
+            rates = (partial(geometric, p.low, p.high, form.w, delta=delta, dtype=p.dtype) for delta in (0.1, 0.4))
+            found = [*map(_single, rates), *found]
+        near = (partial(ladder, s.at, s.side, s.inner, s.outer, growth=0.0, sharpness=0.15) for s in p.near)
+        return [*map(_single, near), *found]
     if not p.kinks:
         return [_laddered(p, growth, 0.15, base) for growth, base in ((0.06, False), (0.0, False), (0.06, True))]
     base = not _piecewise_linear(p)
@@ -175,26 +194,12 @@ def expected_keys(p: Problem) -> float:
     return total if total else float(p.guess)
 
 
-def _smooth(p: Problem, reach: float, sharp: float) -> Layout:
-    return lambda rho: (gaussian(p.low, p.high, max(2, round(8 * rho)), reach, sharp, p.dtype),)
+def _single(make: Callable[..., Keys], least: int = 2) -> Layout:
+    """One piece of about 8ρ keys."""
+    return lambda rho: (make(n=max(least, round(8 * rho))),)
 
 
-def _geometric(p: Problem, rate: float, delta: float) -> Layout:
-    return lambda rho: (geometric(p.low, p.high, rate, max(2, round(8 * rho)), delta, p.dtype),)
-
-
-def _nearby(s: Side) -> Layout:
-    return lambda rho: (ladder(s.at, s.side, s.inner, s.outer, max(2, round(8 * rho)), 0.0, 0.15),)
-
-
-def _meshed(p: Problem, sharp: float) -> Layout:
-    def pieces(rho: float) -> Pieces:
-        return (_from_mesh(p, max(3, round(8 * rho)), sharp),)
-
-    return pieces
-
-
-def _from_mesh(p: Problem, n: int, sharp: float) -> Keys:
+def _meshed(p: Problem, n: int, sharp: float) -> Keys:
     """Touching points at equal steps of a smoothed count of mesh cells, a sixth of them beyond each end."""
     cells = len(p.mesh) - 1
     y = np.linspace(0, cells, 8 * cells + 1)

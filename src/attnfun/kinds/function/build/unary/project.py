@@ -69,9 +69,7 @@ def solve(pieces: Pieces, sample: Sample, ridge: float) -> Solution:
     return Solution(x, q, right - system @ x)
 
 
-def tune(
-    pieces: Pieces, sample: Sample, ridge: float, iterations: int, goal: float
-) -> tuple[Pieces, int]:
+def tune(pieces: Pieces, sample: Sample, ridge: float, iterations: int, goal: float) -> tuple[Pieces, int]:
     """Lower C(θ) for at most `iterations` steps, or until the largest residual is below `goal`; also the steps made."""
     now = solve(pieces, sample, ridge)
     rows = len(sample.u)

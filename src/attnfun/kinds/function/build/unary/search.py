@@ -18,18 +18,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnfun.kinds.function.build.unary.keys import Array, Keys
-from attnfun.kinds.function.build.unary.layout import MOST, Layout, Problem, layouts
+from attnfun.kinds.function.build.unary.layout import MOST, Layout, Problem, layouts, refusal, remeshed
 from attnfun.kinds.function.build.unary.project import Pieces, Sample, columns, solve, tune
-from attnfun.errors import Infeasible
 
 _RIDGE = {"float64": 1 / 30, "float32": 1 / 10}
 _LEAST = {"float64": 0.0, "float32": 8 * 2.0**-24}  # of the ridge: about what rounding costs a unit of value
 _GOAL = {"float64": 0.75, "float32": 0.4}  # of eps, where tuning stops
 _CAP = {"float64": 100.0, "float32": 25.0}
 _HOPELESS = 3  # times as many keys as are tried: a guess beyond that ends the search before it begins
-_PROVABLE = 30_000  # operations times pieces of the mesh: the budget of a proof by Taylor forms
+_PROVABLE = 45_000  # operations times pieces of the mesh: the budget of a proof by Taylor forms
 _WORK = 6e8  # rough flops of all tuning
-_TUNABLE = 64  # keys: past that, tuning costs more than it saves
+TUNABLE = 64  # keys: past that, tuning costs more than it saves
 _RESOLUTIONS = 0.3 * 1.12 ** np.arange(60)
 
 
@@ -138,28 +137,31 @@ def search(p: Problem, quick: bool) -> Candidate:
     A smooth function for which the mesh counts far more keys than are ever tried is refused before any search, and so
     is one of so many operations that no proof would look at each of its cells.
     """
+    why, most = "", 0
     if not (p.ladders or p.kinks) and p.guess > _HOPELESS * MOST:
-        raise _refusal(
-            p,
+        why = (
             f"tangent: about {p.guess:,} keys or more would be needed for {p.eps:.2g} on an interval of width "
             f"{p.high - p.low:.3g}, and at most {MOST} are tried: it would have to be {p.guess / MOST:.2g} times "
-            "shorter or more",
+            "shorter or more"
         )
-    if len(p.mesh) * len(p.graph.nodes) > _PROVABLE:
-        raise _refusal(
-            p,
+    elif len(p.mesh) * len(p.graph.nodes) > _PROVABLE:
+        most = _PROVABLE // len(p.graph.nodes)
+        why = (
             f"tangent: {len(p.graph.nodes):,} operations on {len(p.mesh):,} pieces of the interval are past the "
-            f"{_PROVABLE:,} that are budgeted for a proof",
+            f"{_PROVABLE:,} that are budgeted for a proof"
         )
+    if why:
+        fits = (lambda eps: len(remeshed(p, eps)) <= most) if most else None
+        raise refusal(why, float(np.ptp(p.sample(1).f)) / 2, p.eps, fits)
     families = layouts(p)
     if p.ladders:
         best = _first_untuned(p, families)
-        if best is None or quick or best[1].keys > _TUNABLE:
+        if best is None or quick or best[1].keys > TUNABLE:
             return best[1] if best is not None else _nearest(p, families)
         tuned = _tuned(p, [families[best[0]]], best[1].keys, best[1].keys - best[1].keys // 5, False)
         return tuned if tuned is not None and passes(p, tuned) else best[1]
     size = p.guess if not p.kinks else sum(k.size for k in families[0](0.1 * p.guess))
-    tuned = _tuned(p, families, 2 * size + 8, size, quick) if size <= _TUNABLE else None
+    tuned = _tuned(p, families, 2 * size + 8, size, quick) if size <= TUNABLE else None
     if tuned is not None and passes(p, tuned):
         return tuned
     if tuned is not None and p.dtype == "float32" and tuned.error <= p.eps:
@@ -169,13 +171,6 @@ def search(p: Problem, quick: bool) -> Candidate:
         return best[1]
     nearest = _nearest(p, families)
     return tuned if tuned is not None and p.dtype == "float32" and tuned.cost < nearest.cost else nearest
-
-
-def _refusal(p: Problem, why: str) -> Infeasible:
-    """Refused before any search; a constant is what can be had, and the reason says that it is one."""
-    reach = float(np.ptp(p.sample(1).f)) / 2
-    nearest = {"eps": float(f"{1.1 * reach:.2g}")} if math.isfinite(reach) and reach > p.eps else None
-    return Infeasible(why + (f"; a constant is within {nearest['eps']:.2g}" if nearest else ""), nearest)
 
 
 def _first_untuned(p: Problem, families: list[Layout]) -> tuple[int, Candidate] | None:

@@ -35,6 +35,8 @@ class SharedFit:
     offsets: Array
     error: float
 
+    count = 1
+
     @property
     def keys(self) -> int:
         return self.head.size
@@ -50,7 +52,8 @@ def fit_shared(
     """One head for all columns of `functions`, (n, 1) → (n, p), on [low, high]; None where no small one was found."""
     for size in _SIZES:
         head = gaussian(low, high, size, 1.3, 0.3, dtype).stored(dtype)
-        u, check = (_points(low, high, 10 * size * dense) for dense in (1, 4))
+        lines = (np.cos(np.linspace(0, np.pi, 10 * size * dense)) for dense in (1, 4))  # denser towards the ends
+        u, check = (np.clip(low + (high - low) * (1 - line) / 2, low, high) for line in lines)
         with np.errstate(all="ignore"):
             wanted, seen = functions(u[:, None]), functions(check[:, None])
         outputs = wanted.shape[1]
@@ -58,7 +61,9 @@ def fit_shared(
             return None
         span = max(float(np.ptp(wanted, axis=0).max()), eps)
         ridge = np.concatenate([np.diag(np.full(size, eps / (30 * span))), np.zeros((size, 2))], axis=1)
-        system = np.concatenate([_columns(head, u, low, high) / np.sqrt(len(u)), ridge])
+        unit = (u - (low + (high - low) / 2)) / ((high - low) / 2)
+        columns = np.concatenate([head.weights(u), np.ones((len(u), 1)), unit[:, None]], axis=1)
+        system = np.concatenate([columns / np.sqrt(len(u)), ridge])
         right = np.concatenate([wanted / np.sqrt(len(u)), np.zeros((size, outputs))])
         x = np.linalg.lstsq(system, right, rcond=None)[0]
         slopes = rounded(x[-1] / ((high - low) / 2), dtype)
@@ -70,13 +75,3 @@ def fit_shared(
         if error + rounding <= _ROOM * eps and float(np.abs(values).max()) <= 100 * span:
             return SharedFit(head, values, slopes, offsets, error)
     return None
-
-
-def _points(low: float, high: float, count: int) -> Array:
-    """Points of the interval, denser towards its ends."""
-    return np.clip(low + (high - low) * (1 - np.cos(np.linspace(0, np.pi, count))) / 2, low, high)
-
-
-def _columns(head: Keys, u: Array, low: float, high: float) -> Array:
-    unit = (u - (low + (high - low) / 2)) / ((high - low) / 2)
-    return np.concatenate([head.weights(u), np.ones((len(u), 1)), unit[:, None]], axis=1)

@@ -21,16 +21,17 @@ float32 many units round away what they gain. Nothing here is a bound: `error` i
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.unary.features import features, values
 from attnfun.kinds.function.build.unary.keys import Array
-from attnfun.errors import Infeasible
 from attnfun.language import Graph
-from attnfun.network import rounded
+from attnfun.network import Axis, ReluBlock, rounded
 from attnfun.network.head import frozen
 
 _CELLS = 512  # of the first grid
@@ -50,6 +51,8 @@ class SplineFit:
     offset: float
     error: float
 
+    count = 1
+
     @property
     def keys(self) -> int:
         """Units."""
@@ -58,6 +61,12 @@ class SplineFit:
     @property
     def max_value(self) -> float:
         return float(np.abs(self.values).max())
+
+    def written(self, name: str, rows: Array, constants: Sequence[float], dtype: str) -> list[ReluBlock]:
+        """The block that writes the coordinate `name`, u being rows·stream + constants[0]."""
+        row, offset = rounded(rows, dtype), rounded([constants[0]], dtype)
+        axis = Axis(row, offset, self.slopes[:, None], self.biases)
+        return [ReluBlock(name, axis, self.values[:, None], (name,))]
 
     def __call__(self, u: Array) -> Array:
         hidden = np.maximum(np.outer(u, self.slopes) + self.biases, 0.0)
@@ -77,26 +86,17 @@ class Growth:
         return self.fixed + self.rate / math.sqrt(eps) if eps > 0 else math.inf
 
 
-def fit_spline(graph: Graph, low: float, high: float, eps: float, *, dtype: str = "float64") -> SplineFit:
-    """Units for the first output of `graph` on [low, high], within eps on the samples, rounding in the dtype included.
-
-    Deterministic. Raises Infeasible, with the nearest eps, where rounding would eat most of it.
-    """
-    return _fit(graph, float(low), float(high), float(eps), dtype)
-
-
-def growth(graph: Graph, low: float, high: float, scale: float = 1e-3) -> Growth:
-    """Measured by two marches, at `scale` and scale/16 of the range of g."""
-    return _growth(graph, float(low), float(high), scale)
-
-
 def rough_units(graph: Graph, low: float, high: float) -> float:
     """Units at 1e-3 of the range: what the walk of `compose` weighs its alternatives by."""
     return growth(graph, low, high)(1e-3 * _extent(graph, low, high)) if high > low else 1.0
 
 
 @lru_cache(maxsize=1024)
-def _fit(graph: Graph, low: float, high: float, eps: float, dtype: str) -> SplineFit:
+def fit_spline(graph: Graph, low: float, high: float, eps: float, *, dtype: str = "float64") -> SplineFit:
+    """Units for the first output of `graph` on [low, high], within eps on the samples, rounding in the dtype included.
+
+    Deterministic. Raises Infeasible, with the nearest eps, where rounding would eat most of it.
+    """
     corridor, rounding = 0.98 * eps, 0.0
     for _ in range(4):
         t, y, grid = _knots(graph, low, high, corridor, dtype)
@@ -112,7 +112,8 @@ def _fit(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Splin
 
 
 @lru_cache(maxsize=4096)
-def _growth(graph: Graph, low: float, high: float, scale: float) -> Growth:
+def growth(graph: Graph, low: float, high: float, scale: float = 1e-3) -> Growth:
+    """Measured by two marches, at `scale` and scale/16 of the range of g."""
     size = _extent(graph, low, high)
     if not size > 0:
         return Growth(1.0, 0.0)

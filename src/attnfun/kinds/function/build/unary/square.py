@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.unary.keys import Array, Keys
 from attnfun.kinds.function.build.unary.tables import entries
-from attnfun.errors import Infeasible
 from attnfun.network import rounded
 
 _STEPS = 80

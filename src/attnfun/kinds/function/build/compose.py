@@ -114,10 +114,11 @@ class Compose:
             fits = fit_steps(intervals, tolerances, request)
         else:
             pinned = {i for parts in norms.values() for i in parts}
-            fits = tuple(
-                _fit(step, shift, tolerance, i in pinned, request, len(steps) > _MANY)
-                for i, (step, shift, tolerance) in enumerate(zip(steps, shifts, tolerances, strict=True))
-            )
+            hardest = sorted(range(len(steps)), key=lambda i: tolerances[i])  # what fails is best known at once
+            found = {
+                i: _fit(steps[i], shifts[i], tolerances[i], i in pinned, request, len(steps) > _MANY) for i in hardest
+            }
+            fits = tuple(found[i] for i in range(len(steps)))
         layers, rank = layers_of(finished.graph, steps), 1 + max(len(step.arguments) for step in steps)
         design = Design(finished.graph, steps, tolerances, fits, layers)
         keys = sum(f.keys for f in fits)

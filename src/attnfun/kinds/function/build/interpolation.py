@@ -143,6 +143,8 @@ def _grids(line: BrokenLine, tolerances: list[float], variant: str, request: Req
         form, _ = forms(unit.argument)
         shift = sum(abs(form.get(f"unit {i}", 0.0)) * e for i, e in enumerate(off))
         high = unit.high + (shift if unit.high >= unit.reach[1] else 0.0)
+        if not math.isfinite(high):
+            raise Infeasible("interpolation: the reach of a unit is past what float64 can hold")
         wanted = points_for(unit.low, high, tolerance, variant)
         grids.append(Grid(unit.low, high, wanted, None, variant))
         off.append(tolerance + shift)

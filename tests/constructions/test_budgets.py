@@ -9,13 +9,18 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
+from flint import arb
 
 import attnfun as af
+from attnfun.certify.extension import require_extension
+from attnfun.certify.moments import _halved_top
+from attnfun.certify.view import Undecided
 from attnfun.errors import AttnfunError, Infeasible
 from attnfun.kinds.function.build.compose import Compose
 from attnfun.kinds.function.build.interpolation import points_for
@@ -25,10 +30,14 @@ from attnfun.kinds.function.build.unary.features import features
 from attnfun.kinds.function.build.unary.grid import VARIANTS, Grid, constant
 from attnfun.language import ArrayAlgebra, Builder, Graph, interpret, mean_value, parse, run
 from attnfun.language.canonical import canonical
+from attnfun.language.definedness import natural_domain
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.language.order import arguments_first
 from attnfun.language.ranges import Effort, range_of
+from attnfun.language.vertices import broken_line
+
+from counting import counted
 
 STEPS = 3_000_000
 CANDIDATES = 400
@@ -313,3 +322,129 @@ def test_deep_nests_of_absolute_values_are_proved(count: Counter) -> None:
     for _ in range(rng.randint(50, 60)):
         inner = f"abs({inner}-{rng.random():.3f})"
     assert outcome(count, inner, {"x": (-1, 1)}, 1e-3) == "proved"
+
+
+def broken(rng: random.Random, kinks: int) -> str:
+    """A random nest of affine maps, abs, relu, max and min of x."""
+    inner = "x"
+    for _ in range(kinks):
+        other = f"({rng.uniform(-2, 2):.2f}*x+{rng.uniform(-1, 1):.2f})"
+        op = rng.choice(["max", "min", "max", "min", "abs", "relu"])
+        inner = f"{op}({inner},{other})" if op in ("max", "min") else f"{op}({inner}-{rng.random():.2f})/2+{other}"
+    return inner
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_broken_line_is_the_function_itself_and_shorter(seed: int) -> None:
+    """Compared with the expression in rational arithmetic, at vertices and between them; proved so when verified."""
+    rng = some(60 + seed)
+    low, high = sorted((rng.uniform(-2, 0), rng.uniform(0.1, 2)))
+    graph, box = parse(broken(rng, rng.randint(12, 50)), ["x"]), Box(("x",), (low,), (high,))
+    line = broken_line(graph, box)
+    assert line is not None and len(line.nodes) < len(graph.nodes)
+    constants = [n.value for n in line.nodes if isinstance(n.value, Fraction)]
+    places = [*(c for c in constants if low <= c <= high), *(Fraction(rng.uniform(low, high)) for _ in range(20))]
+    for x in [Fraction(low), Fraction(high), *places]:
+        assert exactly(line, x) == exactly(graph, x)
+    function = Function.of(graph, box, ("f",))
+    assert function.graph == line and function.source == graph
+    require_extension(function)
+    other = replace(function, source=parse(f"max({graph.text(graph.outputs[0], 10**6)}, 2*x+0.1)", ["x"]))
+    if broken_line(other.source, box) != line:  # the label of another function is not believed
+        with pytest.raises((Undecided, AttnfunError)):
+            require_extension(other)
+
+
+def exactly(graph: Graph, x: Fraction) -> Fraction:
+    values: list[Fraction] = []
+    for node in graph.nodes:
+        args = [values[a] for a in node.args]
+        known = {"var": x, "const": node.value}
+        if node.op in known:
+            values.append(Fraction(known[node.op]))  # type: ignore[arg-type]
+        else:
+            values.append(
+                {
+                    "neg": lambda a: -a,
+                    "abs": abs,
+                    "relu": lambda a: max(a, Fraction(0)),
+                    "add": lambda a, b: a + b,
+                    "sub": lambda a, b: a - b,
+                    "mul": lambda a, b: a * b,
+                    "div": lambda a, b: a / b,
+                    "max": max,
+                    "min": min,
+                }[node.op](*args)  # type: ignore[operator]
+            )
+    return values[graph.outputs[0]]
+
+
+def test_what_is_no_broken_line_of_few_vertices_stays_as_it_is() -> None:
+    box, tent = Box(("x",), (0.0,), (1.0,)), "x"
+    for _ in range(12):
+        tent = f"1-abs(2*({tent})-1)"
+    assert broken_line(parse(tent, ["x"]), box) is None  # 4,097 vertices
+    curved = "max(x, sin(x))" + "".join(f"+abs(x-0.{k})" for k in range(1, 10))
+    assert broken_line(parse(curved, ["x"]), box) is None
+    assert broken_line(parse("max(x, 1-x)+abs(x-0.3)", ["x"]), box) is None  # short as it is
+
+
+def test_chains_of_one_variable_are_proved_in_few_steps(count: Counter) -> None:
+    rng, chain = some(70), "x"
+    for _ in range(50):
+        chain = f"{rng.choice(['min', 'max'])}({chain},{rng.uniform(-2, 2):.3f}*x+{rng.uniform(-1, 1):.3f})"
+    assert outcome(count, chain, {"x": (-1, 1)}, 1e-2) == "proved"
+    assert count.steps < 30_000
+
+
+def test_sums_of_many_waves_are_proved_by_few_long_series(count: Counter) -> None:
+    rng = some(71)
+    waves = (
+        f"{rng.uniform(0.1, 1):.2f}*sin({rng.uniform(10, 30):.2f}*x+{rng.uniform(0, 6):.2f})"
+        for _ in range(rng.randint(42, 48))
+    )
+    made = af.compile("+".join(waves), domain={"x": (-1, 1)}, eps=1e-2, method="tangent")
+    assert made.certificate.method == "moments" and made.certificate.details["order"] == 24
+    assert count.steps < 150_000 and count.candidates < 40
+
+
+def test_a_halved_polynomial_bounds_all_its_values() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        c, r = rng.standard_normal(rng.integers(1, 12)), float(rng.uniform(0.1, 3))
+        s = np.linspace(-r, r, 2001)
+        seen = float(np.abs(np.polynomial.polynomial.polyval(s, c)).max())
+        top = _halved_top([arb(float(v)) for v in c], r, 0.0)
+        assert seen * (1 - 1e-12) <= top <= 1.3 * seen
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_different_waves_are_counted_before_the_walk(count: Counter, seed: int) -> None:
+    rng = some(72 + seed)
+    total = "+".join(f"sin({k}*x+{rng.uniform(0, 6):.3f})" for k in range(1, rng.randint(100, 200)))
+    with pytest.raises(Infeasible, match="different steps"):
+        af.compile(total, domain={"x": (-1, 1)}, eps=1e-2, method="compose")
+    assert count.candidates == 0 and count.steps < 40_000
+
+
+def test_waves_at_numbers_that_are_far_apart_are_refused_before_any_proof(count: Counter) -> None:
+    far = 10.0 ** some(74).uniform(14.5, 15.5)
+    assert outcome(count, "sin(x)", {"x": (far, far + 2000)}, 1e-2) == "refused"
+    assert count.candidates == 0 and count.steps < 5_000
+
+
+def test_the_domain_of_nested_roots_is_found_in_few_calls() -> None:
+    inner = "u"
+    for _ in range(some(75).randint(40, 60)):
+        inner = f"sqrt({inner})"
+    graph = parse(inner, ["u"])
+    assert natural_domain(graph) == (0.0, math.inf)
+    assert counted(lambda: natural_domain(graph)) < 50_000
+
+
+def test_values_past_float64_are_refused_with_a_reason() -> None:
+    inner = "x"
+    for _ in range(some(76).randint(6, 60)):
+        inner = f"exp({inner})"
+    with pytest.raises(Infeasible, match="past what float64 can hold"):
+        af.compile(inner, domain={"x": (0, 1)}, eps=1e-2, method="partition")

@@ -21,7 +21,7 @@ Intervals are halved, worst first, until each is below the goal. The bound is th
 cover the
 domain, so a search that stops early may only return a larger bound, or nothing.
 A target of many operations has few intervals and a long series, which costs such a target hardly more than a short one;
-the polynomial Σ g_i s^i of an interval is then halved in place of the interval: p(s + r/2) is one shift of coefficients.
+the polynomial Σ g_i s^i of an interval is then halved in place of the interval: p(s + r/2) is a shift of coefficients.
 
 Failure modes: more than 40,000 intervals, fewer for large heads and targets (a discontinuous target, a goal below the
 true error).

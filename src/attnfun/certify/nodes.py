@@ -25,8 +25,8 @@ entries off by at most 4(n+6)u, so each contraction costs a relative (γ_n + 4n(
 sums.
 
 Failure modes: no ρ can be proved (singularities close to the box, heads of large slope spread); too many nodes wanted
-(3000 / 200 / 60 / 24 an axis for 1 / 2 / 3 / 4 variables, in one variable fewer for targets of many operations); targets
-with kinks.
+(3000 / 200 / 60 / 24 an axis for 1 / 2 / 3 / 4 variables, in one variable fewer for targets of many operations);
+targets with kinks.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ class Function(Target):
 
     `graph` is the expression, or None for a black box; then `call` evaluates it, (n, d) → (n, p), and `lipschitz` is
     the declared constant: |f(x) − f(y)|_∞ ≤ lipschitz · |x − y|_2 on the box. Where the expression that was asked for
-    has removable singularities, `graph` is its continuous extension (`removable`) and `source` the expression itself; so
-    it is where the expression is a broken line of few vertices (`vertices`).
+    has removable singularities, `graph` is its continuous extension (`removable`) and `source` the expression itself,
+    and so where the expression is a broken line of few vertices (`vertices`).
     """
 
     kind: ClassVar[str] = "function"

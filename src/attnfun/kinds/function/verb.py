@@ -173,7 +173,7 @@ class _Proposals:
                 if reached > 0.99 * before:
                     break
                 room = max((eps - lost) / (reached - lost), 0.3 * room) if lost < 0.9 * eps else room
-            elif lost > eps or (reached > 10 * eps and reached > 0.5 * before):
+            elif lost > eps or (reached > 10 * eps and reached > 0.5 * before) or (attempt and reached == math.inf):
                 break  # less eps helps neither rounding nor a proof that is far off and comes no nearer
             before = reached
             share *= min(0.9, 0.95 * room) if reached < 100 * eps else 0.6

@@ -98,12 +98,12 @@ class Compose:
         else:
             tolerances = tuple(0.9 * request.eps / len(steps) / max(s, 1e-300) for s in weights)
         pinned = {i for parts in norms.values() for i in parts}
-        fits = tuple(
-            _fit(step, shift, tolerance, i in pinned, request, len(steps) > _MANY)
-            for i, (step, shift, tolerance) in enumerate(
-                zip(steps, forms.shifts(norms, tolerances), tolerances, strict=True)
-            )
-        )
+        shifts = forms.shifts(norms, tolerances)
+        hardest = sorted(range(len(steps)), key=lambda i: tolerances[i])  # what fails is best known at once
+        found = {
+            i: _fit(steps[i], shifts[i], tolerances[i], i in pinned, request, len(steps) > _MANY) for i in hardest
+        }
+        fits = tuple(found[i] for i in range(len(steps)))
         layers, rank = forms.layers(), 1 + max(len(step.arguments) for step in steps)
         story = {
             "steps": [

@@ -111,6 +111,8 @@ def _grids(units: Sequence[Unit], forms: Forms, tolerances: list[float], variant
         read = forms.read(unit.step.argument)
         shift = sum(read.get(i, 0.0) * e for i, e in enumerate(off))
         high = unit.high + (shift if unit.high >= unit.step.high else 0.0)
+        if not math.isfinite(high):
+            raise Infeasible("interpolation: the reach of a unit is past what float64 can hold")
         wanted = points_for(unit.low, high, tolerance, variant)
         grids.append(Grid(unit.low, high, wanted, None, variant))
         off.append(tolerance + shift)

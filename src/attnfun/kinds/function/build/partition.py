@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -47,6 +48,7 @@ _LARGE = 400  # operations of a target above which a quick estimate may refuse b
 _FEW, _HOPELESS = 4, 1_000  # variables above which it may, too, where that is so many times more than allowed
 _MOST_OUTPUTS = 64
 _LEAST_BOXES, _STEEP_WORK = 96, 300_000  # of the search for steep points: boxes, and operations on all of them
+_APART = 8  # least width of a cell, in distances of neighbouring numbers
 _STEPS = 4_000  # of the interval in a quick estimate
 _NARROWEST = 1e-7  # cell, as a part of its axis, that the search for cell counts looks at
 _BLURRED = 0.5  # of a cell, above which more cells hardly help
@@ -115,7 +117,15 @@ class Partition:
             cells, some = _cell_counts(request, 0.0), "about"
             if 0.01 < _blur(request, cells) <= _BLURRED:
                 cells = _cell_counts(request, _blur(request, cells))
-        keys = math.prod(cells)
+        keys, box = math.prod(cells), request.function.box
+        for a, b, count in zip(box.low, box.high, cells, strict=True):
+            h, apart = (b - a) / count, _APART * float(np.spacing(max(abs(a), abs(b))))
+            if h < apart <= (b - a) / 2:
+                raise Infeasible(
+                    f"partition: cells of width {h:.2g} would be needed where float64 numbers are {apart / _APART:.2g} "
+                    "apart",
+                    {"eps": float(f"{1.2 * request.eps * apart / h:.2g}")},
+                )
         if keys > request.max_keys:
             d = len(cells)
             factor = (keys / max(request.max_keys, 1)) ** (1 / d) * 1.1
@@ -252,7 +262,11 @@ def _cell_counts(request: Request, blur: float) -> tuple[int, ...]:
         X = box.sample(40_000, rng)
     elif function.graph is not None:
         X = np.concatenate([X[: len(X) // 2], steep_points(function), X[len(X) // 2 :]])
-    base = function.values(X)
+    with np.errstate(all="ignore"):
+        base = function.values(X)
+    if np.isinf(base).any():
+        at = box.text if box.dim > 4 else ", ".join(f"{v:.4g}" for v in X[np.argmax(np.isinf(base).any(axis=1))])
+        raise Infeasible(f"partition: the target is past what float64 can hold, at {at}")
     slopes = np.array([_axis_variation(request, X, base, k) for k in range(box.dim)])
     shares = widths / np.where(slopes > 0, slopes, np.inf)  # cell widths with equal oscillation an axis
     shares = np.where(slopes > 0, shares, 2.0 * widths)  # an axis that does not matter gets one cell
@@ -280,6 +294,7 @@ def _cell_counts(request: Request, blur: float) -> tuple[int, ...]:
     return tuple(max(1, int(c)) for c in counts)
 
 
+@lru_cache(maxsize=4)  # of a target whose cells are counted twice
 def steep_points(function: Function, boxes: int = 1500) -> Array:
     """Centres of the sub-boxes whose gradient, by ball ranges, may be largest: finds spikes that random points miss."""
     assert function.graph is not None

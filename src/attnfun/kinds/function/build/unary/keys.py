@@ -19,6 +19,7 @@ the slopes of size 1.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,6 +129,7 @@ def geometric(low: float, high: float, rate: float, n: int, delta: float, dtype:
     return Keys(1.0, -middle, rate * j, j * (np.log(delta) - rate * (end - middle)))
 
 
+@lru_cache(maxsize=4096)  # a layout of many kinks is looked at in many resolutions, most of whose pieces are equal
 def one_sided(origin: float, side: int, far: float, n: int, reach: float, sharpness: float, steepness: float) -> Keys:
     """n + 1 keys: constant beyond a kink at `origin`, n keys at O(1) slopes on (0, far) on its `side`.
 

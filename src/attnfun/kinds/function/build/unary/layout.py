@@ -29,6 +29,7 @@ from attnfun.kinds.function.build.unary.project import Pieces, Sample
 from attnfun.language import Graph
 
 MOST = 400  # keys that are tried
+MANY = 32  # kinks, of which each has fewer points of its own, and fewer layouts are tried
 _NEAR = 12.0  # ratio of the distances to a nearby singular point above which only a ladder is tried
 _FELT = 1.8  # and above which a ladder is one of the starts
 _KINK_SHARE = 0.3  # of eps that the rounding of a kink may cost
@@ -84,8 +85,9 @@ class Problem:
         shares = np.maximum(np.array(breaks[1:]) - np.array(breaks[:-1]), 0.25 * (self.high - self.low) / len(breaks))
         shares /= shares.sum()
         parts = [np.array(breaks)]
+        few, more = (60, 40) if len(self.kinks) <= MANY else (16, 12)
         for a, b, share in zip(breaks[:-1], breaks[1:], shares, strict=True):
-            m = max(60, int(count * share * (1 + len(self.ladders) + len(self.kinks))))
+            m = max(few, int(count * share * (1 + len(self.ladders) + len(self.kinks))))
             parts.append(a + (b - a) * (1 - np.cos((np.arange(m) + 0.5) * np.pi / m)) / 2)
         if len(self.mesh) > 5:
             t = np.linspace(0, len(self.mesh) - 1, max(len(self.mesh) * 4, count // 2))
@@ -94,7 +96,7 @@ class Problem:
             d = np.geomspace(s.inner / 10, s.outer, count)
             parts.append(s.at + s.side * d)
         for s in self.kinks:
-            d = np.geomspace(0.02 / s.steepness, s.outer, max(40, count // 2))
+            d = np.geomspace(0.02 / s.steepness, s.outer, max(more, count // 2))
             parts += [s.at + d, s.at - d]
         u = np.unique(np.concatenate(parts))
         return u[(u >= self.low) & (u <= self.high)]

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnfun.kinds.function.build.unary.keys import Array, Keys
-from attnfun.kinds.function.build.unary.layout import MOST, Layout, Problem, layouts, refusal, remeshed
+from attnfun.kinds.function.build.unary.layout import MANY, MOST, Layout, Problem, layouts, refusal, remeshed
 from attnfun.kinds.function.build.unary.project import Pieces, Sample, columns, solve, tune
 
 _RIDGE = {"float64": 1 / 30, "float32": 1 / 10}
@@ -166,9 +166,12 @@ def search(p: Problem, quick: bool) -> Candidate:
         return tuned
     if tuned is not None and p.dtype == "float32" and tuned.error <= p.eps:
         return tuned  # all but rounding
-    best = _first_untuned(p, families)
+    many = len(p.kinks) > MANY
+    best = _first_untuned(p, families[:1] if many else families)
     if best is not None:
         return best[1]
+    if many:
+        raise Infeasible(f"tangent: {len(p.kinks)} kinks, for which {MOST} keys are not enough at {p.eps:.2g}")
     nearest = _nearest(p, families)
     return tuned if tuned is not None and p.dtype == "float32" and tuned.cost < nearest.cost else nearest
 

@@ -174,6 +174,15 @@ def check_writable(*paths: str | None) -> None:
             raise InvalidRequest(f"cannot write {path!r}: the folder does not accept files")
 
 
+def read_spectrum(text: str) -> tuple[float, float]:
+    """“20:150” as two numbers."""
+    try:
+        low, high = map(float, text.split(":"))
+    except ValueError:
+        raise InvalidRequest(f"--spectrum {text!r}: write LOW:HIGH, as in 20:150") from None
+    return low, high
+
+
 def whole_numbers(option: str, text: str) -> list[int]:
     """“8,16,32” as whole numbers from 1 on."""
     try:

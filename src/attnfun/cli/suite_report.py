@@ -134,7 +134,8 @@ def comparison_sentence(against: dict[str, Any]) -> str:
     """One line: what was won and lost since the earlier run."""
 
     def listed(names: Sequence[str]) -> str:
-        return f" ({', '.join(names[:12])}{', …' if len(names) > 12 else ''})" if names else ""
+        more = [f"and {len(names) - 12} more"] if len(names) > 12 else []
+        return f" ({', '.join([*names[:12], *more])})" if names else ""
 
     parts = [
         f"against {against['file']}, {against['rows']} rows in common",

@@ -42,11 +42,3 @@ def record(model: Retrieval) -> dict[str, Any]:
         told |= {"failure_probability": list(study.failure_interval), "confidence": study.confidence}
         told["study"] = {k: v for k, v in asdict(study).items() if k != "confidence"} | {"hypothesis": HYPOTHESIS}
     return told | ({"note": model.request["note"]} if "note" in model.request else {})
-
-
-def counted(request: dict[str, Any]) -> dict[str, Any]:
-    """A command's request; `queries` may be a number, typed as text."""
-    queries = request.get("queries")
-    if isinstance(queries, str) and queries.strip().lstrip("+-").isdigit():
-        return request | {"queries": int(queries)}
-    return request

@@ -27,10 +27,12 @@ import typer
 from attnfun.cli.arguments import shield
 from attnfun.cli.derive import derived, listed
 from attnfun.cli.pipes import patient
-from attnfun.cli.render import fail, failure, interrupted
+from attnfun.cli.render import Interrupted, fail, failure
 from attnfun.kinds import commands, declared, known
 
 __all__ = ["application", "main"]
+
+CTRL_C = 130  # what shells say of a command that was stopped by it, and Typer of its own parsing
 
 
 def _version(wanted: bool) -> None:
@@ -93,10 +95,12 @@ def main(argv: Sequence[str] | None = None) -> int:
                 if not debug:
                     warnings.simplefilter("ignore")
                 code = command.main(args=shield(command, tokens), prog_name="attnfun", standalone_mode=False)
+            if code == CTRL_C:
+                raise KeyboardInterrupt
             return code if isinstance(code, int) else 0
-        except KeyboardInterrupt:
-            return interrupted(None, json_wanted)
-        except Exception as error:
-            if debug:
+        except (Exception, KeyboardInterrupt) as error:
+            stopped = isinstance(error, Interrupted | KeyboardInterrupt)
+            if debug and not stopped:
                 raise
-            return fail(failure(error), json_wanted)
+            code = fail(failure(error), json_wanted)
+            return CTRL_C if stopped else code

@@ -30,7 +30,7 @@ from attnfun.cli.arguments import (
     whole_numbers,
 )
 from attnfun.cli.records import model_page, model_record
-from attnfun.cli.render import EXIT, Part, interrupted, page, print_json, progress_bar
+from attnfun.cli.render import EXIT, Interrupted, Part, page, print_json, progress_bar
 from attnfun.cli.views import filled, told, viewed
 from attnfun.kinds import Command, declared, named
 
@@ -145,11 +145,10 @@ def derived(command: Command) -> Callable[..., int]:
     every = {one.name: one for one in asked(command)}
 
     def run(**given: Any) -> int:
-        as_json = given.pop("as_json")
         try:
-            return _run(command, every, given, as_json)
+            return _run(command, every, dict(given))
         except KeyboardInterrupt as error:
-            return interrupted(error.args[0] if error.args else filled(command.goes_on, given), as_json)
+            raise Interrupted(error.args[0] if error.args else filled(command.goes_on, given)) from None
 
     order = [one.parameter for one in every.values()]
     run.__signature__ = inspect.Signature(order)  # type: ignore[attr-defined]
@@ -158,9 +157,9 @@ def derived(command: Command) -> Callable[..., int]:
     return run
 
 
-def _run(command: Command, every: Mapping[str, Asked], given: dict[str, Any], as_json: bool) -> int:
+def _run(command: Command, every: Mapping[str, Asked], given: dict[str, Any]) -> int:
     """Read what was typed, call the verb, save, draw and say what came of it."""
-    output = given.pop("output", None) if command.output else None
+    as_json, output = given.pop("as_json"), given.pop("output", None) if command.output else None
     beside = command.beside.format_map(given) if command.beside else output
     picture = picture_path(given.pop("png", None), beside)
     check_writable(output, picture, given.get("out"), given.get("markdown"), given.get("checkpoint"))

@@ -59,6 +59,8 @@ def failure(error: BaseException) -> dict[str, Any]:
         extra = extras.get((error.name or "").split(".")[0])
         advice = f"; install it with: pip install 'attnfun[{extra}]'" if extra else ""
         return {"status": "invalid", "reason": f"this needs the package {error.name!r}, which is not installed{advice}"}
+    if isinstance(error, Interrupted | KeyboardInterrupt):
+        return {"status": "error", "reason": text or "interrupted"}
     if isinstance(error, MemoryError):
         return {"status": "infeasible", "reason": "not enough memory for this request"}
     return {
@@ -67,10 +69,11 @@ def failure(error: BaseException) -> dict[str, Any]:
     }
 
 
-def interrupted(how: str | None, json_wanted: bool) -> int:
-    """Ctrl-C: one sentence, which says how to go on where something was kept; the code that shells give it."""
-    fail({"status": "error", "reason": "interrupted" + (f"; {how}" if how else "")}, json_wanted)
-    return 130
+class Interrupted(Exception):
+    """Ctrl-C, with the sentence that says how to go on, where something was kept."""
+
+    def __init__(self, how: str | None = None) -> None:
+        super().__init__("interrupted" + (f"; {how}" if how else ""))
 
 
 def fail(record: Mapping[str, Any], json_wanted: bool) -> int:
@@ -199,9 +202,8 @@ def _print_grid(screen: Any, grid: Grid) -> None:
         groups[-1].append(k)
     for places in groups:
         title = grid.title if places is groups[0] else None
-        table = Table(
-            title=title or None, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False
-        )
+        table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+        table.pad_edge, table.collapse_padding = False, True
         for k in places:
             side = "left" if words[k] else "right"
             table.add_column(grid.columns[k], justify=side, overflow="fold", no_wrap=not words[k])  # type: ignore[arg-type]

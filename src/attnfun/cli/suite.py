@@ -88,7 +88,7 @@ def compiled(
     try:
         run_suite(left, options, model_record, _failure, jobs=jobs, cluster=cluster, timeout=timeout, progress=news)
     except KeyboardInterrupt:
-        if not (output and output.endswith(".json")):
+        if not (done and output and output.endswith(".json")):
             raise
         Path(output).write_text(written(report(), ".json"), encoding="utf-8")
         rows = f"{len(done)} of {len(cases)} rows are in {output}"

@@ -162,7 +162,8 @@ def _run(command: Command, every: Mapping[str, Asked], given: dict[str, Any]) ->
     as_json, output = given.pop("as_json"), given.pop("output", None) if command.output else None
     beside = command.beside.format_map(given) if command.beside else output
     picture = picture_path(given.pop("png", None), beside)
-    check_writable(output, picture, given.get("out"), given.get("markdown"), given.get("checkpoint"))
+    files = ("out", "output", "markdown", "checkpoint")
+    check_writable(output, picture, *(given.get(one) for one in files if one in every and every[one].metavar != "DIR"))
     request = {name: every[name].read(value) for name, value in given.items()}
     request = {k: v for k, v in request.items() if v is not None or k not in command.options}
     texts: list[str] = request[command.arguments[0]] if command.several and not command.front else []

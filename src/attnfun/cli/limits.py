@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from attnfun.cli.arguments import check_writable
 from attnfun.cli.derive import Answer
 from attnfun.cli.records import model_record
 from attnfun.cli.render import Grid, Part, Whole, literal, number, status_text
@@ -117,7 +116,6 @@ def embedded(
             "gap": ranking.gap,
         }
         return Answer(record | {"margin": ranking.margin if ranking.margin < float("inf") else None})
-    check_writable(output)
     if output:
         check_ending(output)
     answer = embed_dim(file, documents=documents, table=table, progress=progress, **rest)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnfun.cli.arguments import check_writable, read_point, read_points
+from attnfun.cli.arguments import read_point, read_points
 from attnfun.cli.derive import Answer
 from attnfun.cli.records import certificate_record, head_rows, model_record, step_rows, verdict_page
 from attnfun.cli.render import VERDICT, Grid, Whole
@@ -52,7 +52,6 @@ def evaluated(
     output: str | None = None,
 ) -> Answer:
     """A network's values at points, as CSV or as a table."""
-    check_writable(output)
     if (points is None) == (not at):
         raise InvalidRequest("give the points either as --at x=0.3,y=1 or as one CSV file")
     import numpy as np
@@ -95,7 +94,6 @@ def as_csv(columns: Sequence[str], rows: Iterable[Iterable[float]]) -> str:
 
 def exported(file: str, output: str, to: str = "torch", dtype: str | None = None) -> Answer:
     """The network for another runtime, loaded back and compared."""
-    check_writable(output)
     from attnfun import verbs
     from attnfun.export import export
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnfun.cli.arguments import check_writable, read_table
+from attnfun.cli.arguments import read_table
 from attnfun.cli.derive import Answer
 from attnfun.cli.records import model_record
 from attnfun.cli.render import Grid, Part, clean, failure, literal, number, status_text
@@ -58,7 +58,6 @@ def compiled(
         raise InvalidRequest("--jobs counts processes of this machine: leave it out with --cluster")
     if timeout is not None and not 0 < timeout < 1e6:
         raise InvalidRequest(f"--timeout {timeout:g}: give a positive number of seconds below 1e6")
-    check_writable(output)
     if output and Path(output).suffix not in FORMATS:
         raise InvalidRequest(f"--output {output!r}: the name must end in .csv, .json or .md")
     if resume and not (output and output.endswith(".json")):

@@ -189,41 +189,55 @@ def test_examples_of_help_can_be_typed(name: str) -> None:
 
 LONG = ("attnfun suite feynman", "attnfun suite classic", "attnfun suite genz", "attnfun reproduce", "attnfun report")
 LONG += ("attnfun train f.safetensors --steps 100000", "attnfun sequence --examples", "attnfun embed-dim qrels.txt")
+LONG += ("python", "attnfun in-context ridge.safetensors")
+REFUSED = {
+    'attnfun preorder --utility "sign(x-0.5) + y/2" --right "x=0:1;y=0:1" --json': 3,
+    "attnfun preorder --lexicographic continuum": 3,
+}
+EXAMPLES = [one for command in COMMANDS.values() for one in command.examples if not one.startswith(LONG)]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files that the examples of help name."""
+    from safetensors.numpy import save_file
+
+    folder, rng = tmp_path_factory.mktemp("files"), np.random.default_rng(0)
+    layers = {"0.weight": rng.normal(size=(4, 3)), "0.bias": rng.normal(size=4), "2.weight": rng.normal(size=(1, 4))}
+    save_file(layers, folder / "model.safetensors")
+    save_file({"K": rng.normal(size=(9, 2)), "V": rng.normal(size=(9, 1))}, folder / "head.safetensors")
+    af.compile("sin(3*x)+cos(2*y)*exp(x*y)", "x=-1:1;y=-1:1", 1e-6).save(folder / "f.safetensors")
+    af.compile("sin(x)", "x=0:1", 1e-2).save(folder / "trained.safetensors")
+    af.relation("exp(x*y)", "x=0:1", "y=0:1", 1e-3).save(folder / "relation.safetensors")
+    af.in_context("ridge", 2, 6, eps=0.5).save(folder / "ridge.safetensors")
+    X, header = rng.normal(size=(20, 2)), {"header": "a,b", "delimiter": ",", "comments": ""}
+    np.savetxt(folder / "train.csv", np.column_stack([X, X.sum(1)]), **(header | {"header": "a,b,y"}))
+    np.savetxt(folder / "new.csv", X[:3] / 2, **header)
+    np.savetxt(folder / "points.csv", rng.uniform(0, 1, (5, 2)), **(header | {"header": "x,y"}))
+    np.save(folder / "scores.npy", np.outer(np.arange(4.0), np.ones(3)))
+    texts = {"docs.csv": "y,id\n0.1,a\n0.4,b\n0.8,c\n", "scores.csv": "1,2\n2,4.1\n3,6\n"}
+    texts["pairs.tsv"] = "".join(f"q{i}\td{j}\n" for i in range(4) for j in (i, (i + 1) % 5))
+    texts["relevance.csv"] = "1,0,0,1\n0,1,1,0\n0,0,1,1\n"
+    texts["targets.csv"] = "name,formula,domain\nfranke,sin(x),x=0:1\nrunge,1/(1+x**2),x=-1:1\n"
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return folder
 
 
 @pytest.mark.slow
-def test_examples_of_help_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_examples_of_help_run(example: str, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("matplotlib")
-    from safetensors.numpy import save_file
+    monkeypatch.chdir(files)
+    assert main(shlex.split(example)[1:]) == REFUSED.get(example, 0)
 
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    save_file(
-        {"0.weight": rng.normal(size=(4, 3)), "0.bias": rng.normal(size=4), "2.weight": rng.normal(size=(1, 4))},
-        "model.safetensors",
-    )
-    save_file({"K": rng.normal(size=(9, 2)), "V": rng.normal(size=(9, 1))}, "head.safetensors")
-    af.compile("sin(3*x)+cos(2*y)*exp(x*y)", "x=-1:1;y=-1:1", 1e-6).save("f.safetensors")
-    af.compile("sin(x)", "x=0:1", 1e-2).save("trained.safetensors")
-    af.relation("exp(x*y)", "x=0:1", "y=0:1", 1e-3).save("relation.safetensors")
-    Path("docs.csv").write_text("y,id\n0.1,a\n0.4,b\n0.8,c\n")
-    X = rng.normal(size=(64, 8))
-    header = ",".join(f"x{k}" for k in range(8))
-    np.savetxt("train.csv", np.column_stack([X, X.sum(1) / 4]), delimiter=",", header=header + ",y", comments="")
-    np.savetxt("new.csv", X[:3] / 2, delimiter=",", header=header, comments="")
-    np.savetxt("points.csv", rng.uniform(0, 1, (5, 2)), delimiter=",", header="x,y", comments="")
-    np.save("scores.npy", np.outer(np.arange(4.0), np.ones(3)))
-    Path("scores.csv").write_text("1,2\n2,4.1\n3,6\n")
-    Path("pairs.tsv").write_text("".join(f"q{i}\td{j}\n" for i in range(4) for j in (i, (i + 1) % 5)))
-    Path("relevance.csv").write_text("1,0,0,1\n0,1,1,0\n0,0,1,1\n")
-    Path("targets.csv").write_text("name,formula,domain\nfranke,sin(x),x=0:1\nrunge,1/(1+x**2),x=-1:1\n")
-    refused = {'attnfun preorder --utility "sign(x-0.5) + y/2" --right "x=0:1;y=0:1" --json': 3}
-    refused["attnfun preorder --lexicographic continuum"] = 3
-    for command in COMMANDS.values():
-        for example in command.examples:
-            if example.startswith("attnfun ") and not example.startswith(LONG):
-                assert main(shlex.split(example)[1:]) == refused.get(example, 0), example
+
+def test_help_imports_no_verb() -> None:
+    code = "from attnfun.cli import main; main(['--help']); import sys; print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    verbs = {command.verb.partition(":")[0] for command in every()}
+    assert not set(done.stderr.split()) & {"torch", "scipy", "matplotlib", "flint", *verbs}
 
 
 # completion

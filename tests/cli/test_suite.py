@@ -17,8 +17,16 @@ import pytest
 
 from attnfun.cli import main
 from attnfun.cli.render import Grid, page
-from attnfun.cli.suite import SHIPPED, read_suite
-from attnfun.cli.suite_report import compare, comparison_sentence, read_report, sentence, summarise, written
+from attnfun.cli.suite import (
+    SHIPPED,
+    compare,
+    comparison_sentence,
+    read_report,
+    read_suite,
+    sentence,
+    summarise,
+    written,
+)
 from attnfun.errors import InvalidRequest
 from attnfun.lab.suite import run_suite
 from attnfun.language import parse

@@ -19,22 +19,14 @@ from typing import Annotated, Any
 
 import typer
 
-from attnfun.cli.arguments import (
-    check_writable,
-    picture_path,
-    read_domain,
-    read_eps,
-    read_norm,
-    read_spectrum,
-    unshield,
-    whole_numbers,
-)
+from attnfun.cli.arguments import READERS, check_writable, picture_path, read_domain, unshield, whole_numbers
 from attnfun.cli.records import model_page, model_record
 from attnfun.cli.render import EXIT, Interrupted, Part, page, print_json, progress_bar
 from attnfun.cli.views import filled, told, viewed
 from attnfun.kinds import Command, declared, named
 
 _KINDS: Mapping[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
+_INTERVALS = ("domain", "left", "right")
 _EMPTY = inspect.Parameter.empty
 
 
@@ -66,9 +58,9 @@ class Asked:
     @property
     def kind(self) -> Any:
         """The type as it is typed: numbers that have sentences of their own are texts."""
-        if "list[str]" in self.type or self.name in ("domain", "left", "right"):
+        if "list[str]" in self.type or self.name in _INTERVALS:
             return list[str]
-        if self.name in ("eps", "norm") or "Sequence" in self.type:
+        if self.name in READERS or "Sequence" in self.type:
             return str
         plain = re.search(r"\b(bool|int|float|str)\b", self.type)
         return _KINDS[plain[0]] if plain else str
@@ -92,18 +84,18 @@ class Asked:
 
     def read(self, value: Any) -> Any:
         """What was typed, as the verb takes it."""
+        if not self.flags and isinstance(value, list):
+            return [unshield(text) for text in value]
         if not self.flags:
-            return (
-                [unshield(text) for text in value] if isinstance(value, list) else unshield(value) if value else value
-            )
-        if self.name in ("domain", "left", "right"):
+            return unshield(value) if value else value
+        if self.name in _INTERVALS:
             return None if not value and self.default is None else read_domain(value or ())
         if value is None:
             return None
-        if self.name in ("eps", "norm"):
-            return read_eps(value) if self.name == "eps" else read_norm(value)
+        if self.name in READERS:
+            return READERS[self.name](value)
         if "Sequence" in self.type:
-            return whole_numbers(self.flags[-1], value) if "int" in self.type else read_spectrum(value)
+            return whole_numbers(self.flags[-1], value)
         if self.metavar.startswith("N|") and value.strip().lstrip("+-").isdigit():
             return int(value)
         return value
@@ -126,10 +118,10 @@ def asked(command: Command) -> list[Asked]:
 
 def _asked(name: str, kind: str, default: Any, command: Command) -> Asked:
     own = {"output": command.output, "png": command.picture} | {k: v[1] for k, v in command.options.items()}
-    words = command.words.get(name) or own.get(name) or declared("attnfun.cli")["words"].get(name, "")
-    metavar, told = ("", words) if isinstance(words, str) else words
     common = declared("attnfun.cli")["words"].get(name, "")
-    metavar = metavar or ("" if isinstance(common, str) else common[0])
+    words = command.words.get(name) or own.get(name) or common
+    shared = "" if isinstance(common, str) else common[0]
+    metavar, told = (shared, words) if isinstance(words, str) else words
     default = _EMPTY if name in command.required else command.defaults.get(name, default)
     default = None if default == "" else default
     if name in command.arguments:

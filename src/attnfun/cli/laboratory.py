@@ -81,14 +81,8 @@ def diagnosed(file: str, strict: bool = False, progress: Any = None, **rest: Any
     from attnfun.diagnosis.verb import diagnose
 
     found = diagnose(file, progress=progress, **rest)
-
-    def draw(path: str) -> None:
-        if not found.heads:
-            raise InvalidRequest(f"{file}: there is no head over fixed keys to draw")
-        found.plot(path)
-
     record = {"status": "diagnosed", "file": file, **found.to_json()}
-    return Answer(record, draw=draw, said={"found": found}, code=1 if strict and found.serious else 0)
+    return Answer(record, found, said={"found": found}, code=1 if strict and found.serious else 0)
 
 
 def diagnosis_page(record: dict[str, Any]) -> list[Part]:

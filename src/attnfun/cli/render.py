@@ -13,18 +13,8 @@ from typing import Any
 
 from attnfun.errors import AttnfunError, Infeasible, NotPositive, NoUtility, Refuted
 
-EXIT = {
-    "proved": 0,
-    "conditional": 0,
-    "bounded": 0,
-    "sampled": 0,
-    "stored": 0,
-    "error": 1,
-    "invalid": 2,
-    "infeasible": 3,
-    "refuted": 4,
-    "undecided": 5,
-}
+EXIT = dict.fromkeys(("proved", "conditional", "bounded", "sampled", "stored"), 0)
+EXIT |= {"error": 1, "invalid": 2, "infeasible": 3, "refuted": 4, "undecided": 5}
 VERDICT = EXIT | {"bounded": 5, "sampled": 5, "stored": 5}
 """Exit codes of `verify`, which is asked whether eps is met: a bound without an eps and a measurement do not say so."""
 STYLE = {"proved": "bold green", "conditional": "green"}

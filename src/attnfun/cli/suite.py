@@ -1,8 +1,16 @@
-"""The suite command: every row of CSV files of targets, compiled and proved in parallel; a table, a summary, a file."""
+"""The suite command: every row of CSV files of targets, compiled and proved in parallel; a table, a summary, a file.
+
+A report may be compared with an earlier one, and is written as CSV, JSON or Markdown.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+import statistics
 import time
+from collections import Counter
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,34 +20,27 @@ from attnfun.cli.arguments import read_table
 from attnfun.cli.derive import Answer
 from attnfun.cli.records import model_record
 from attnfun.cli.render import Grid, Part, clean, failure, literal, number, status_text
-from attnfun.cli.suite_report import (
-    FORMATS,
-    GOOD,
-    compare,
-    comparison_sentence,
-    read_report,
-    sentence,
-    summarise,
-    why,
-    written,
-)
 from attnfun.errors import InvalidRequest
+from attnfun.files import read_text
 
 if TYPE_CHECKING:
     from attnfun.lab.suite import Case, Row
 
 SHIPPED = Path(__file__).parent.parent / "data" / "suites"
+GOOD = ("proved", "conditional", "sampled")
+COLUMNS = (
+    *("name", "status", "error", "error_low", "slack", "eps", "method"),
+    *("layers", "heads", "rank", "keys", "parameters", "seconds"),
+)
+CHANGES = ("was", "change", "keys_ratio", "seconds_ratio")
+FORMATS = (".csv", ".json", ".md")
+SETTINGS = ("eps", "relative", "dtype", "method")
+_NUMBERS = set(COLUMNS) - {"name", "status", "method"}
 
 
 def compiled(
     tables: list[str],
     eps: float = 1e-6,
-    relative: bool = False,
-    method: str = "auto",
-    norm: float | str = "sup",
-    dtype: str = "float64",
-    seed: int = 0,
-    accept: str = "proved",
     only: str | None = None,
     jobs: int | None = None,
     timeout: float | None = None,
@@ -48,6 +49,7 @@ def compiled(
     against: str | None = None,
     resume: bool = False,
     progress: Any = None,
+    **options: Any,
 ) -> Answer:
     """A row a target, their summary, and what changed since an earlier run."""
     from attnfun.lab.suite import run_suite
@@ -64,7 +66,7 @@ def compiled(
         raise InvalidRequest("--resume goes on with the rows of a .json file: name it by --output")
     earlier = read_report(against) if against else None
     cases = select([case for table in tables for case in read_suite(table)], only)
-    options = dict(eps=eps, method=method, norm=norm, relative=relative, dtype=dtype, seed=seed, accept=accept)
+    options |= {"eps": eps}
     kept = _kept(output, options) if resume and output and Path(output).is_file() else {}
     named = {id(case): kept.get((case["suite"], case["name"])) for case in cases}
     done: dict[int, Row] = {place: row for place, row in named.items() if row is not None}
@@ -81,7 +83,7 @@ def compiled(
         made: dict[str, Any] = {"rows": rows, "summary": summarise(rows), "suite": ", ".join(suites)}
         if len(suites) > 1:
             made["summary"]["suites"] = {s: summarise([row for row in rows if row["suite"] == s]) for s in suites}
-        made |= {name: options[name] for name in _SETTINGS}
+        made |= {name: options[name] for name in SETTINGS}
         return made | {"wall_seconds": round(time.perf_counter() - start, 3)}
 
     try:
@@ -98,13 +100,10 @@ def compiled(
     return Answer(found, parts=_page(found))
 
 
-_SETTINGS = ("eps", "relative", "dtype", "method")
-
-
 def _kept(path: str, options: dict[str, Any]) -> dict[tuple[str, str], Row]:
     """The rows of a run that was interrupted, if it asked for the same."""
     earlier = read_report(path)
-    other = [name for name in _SETTINGS if earlier.get(name) != options[name]]
+    other = [name for name in SETTINGS if earlier.get(name) != options[name]]
     if other:
         raise InvalidRequest(f"--resume: {path} was made with another {' and '.join(other)}; name another --output")
     return {(row.get("suite", ""), row["name"]): row for row in earlier["rows"]}
@@ -163,3 +162,180 @@ def _cell(row: Row, key: str) -> Any:
 
 def _failure(error: BaseException) -> Row:
     return dict(clean(failure(error)))
+
+
+# ---------------------------------------------------------------- summaries
+
+
+def summarise(rows: Sequence[Row]) -> dict[str, Any]:
+    """Counts by status; median and worst of size, time and slack over the rows that have a network."""
+    good = [row for row in rows if row["status"] in GOOD]
+    summary: dict[str, Any] = {
+        "rows": len(rows),
+        **{status: count for status, count in sorted(Counter(str(row["status"]) for row in rows).items())},
+        "proved": sum(row["status"] == "proved" for row in rows),
+        "not_proved": sum(row["status"] != "proved" for row in rows),
+    }
+    for key in ("keys", "heads", "layers", "parameters", "seconds", "slack"):
+        values = [row[key] for row in good if row.get(key) is not None]
+        summary[f"median_{key}"] = statistics.median(values) if values else None
+        summary[f"max_{key}"] = max(values, default=None)
+    return summary | {"seconds": round(sum(row["seconds"] for row in rows), 3)}
+
+
+# ---------------------------------------------------------------- an earlier run
+
+
+def read_report(path: str) -> dict[str, Any]:
+    """The report an earlier run wrote with --output (.json or .csv) or printed with --json."""
+    try:
+        text = read_text(path)
+        if path.endswith(".csv"):
+            rows = [
+                {key: _number(value) if key in _NUMBERS else value for key, value in row.items() if key}
+                for row in csv.DictReader(io.StringIO(text))
+            ]
+            report: Any = {"rows": rows}
+        else:
+            report = json.loads(text)
+        if not all(isinstance(row["name"], str) and isinstance(row["status"], str) for row in report["rows"]):
+            raise KeyError("name")
+    except (ValueError, KeyError, TypeError, csv.Error):
+        raise InvalidRequest(f"--against {path!r} holds no rows of an earlier suite (.json or .csv)") from None
+    return dict(report)
+
+
+def _number(text: str | None) -> float | None:
+    value = float(text) if text else None
+    return int(value) if value is not None and value.is_integer() else value
+
+
+def compare(report: dict[str, Any], earlier: dict[str, Any], path: str) -> dict[str, Any]:
+    """The report with was, change, keys_ratio and seconds_ratio in its rows, and `against` in its summary.
+
+    Rows are matched by suite and name, or by name alone where the earlier run names no suite. Ratios are new over old.
+    """
+    old = {(row.get("suite"), row["name"]): row for row in earlier["rows"]}
+    by_name = {name: row for (suite, name), row in old.items() if suite is None}
+    rows = []
+    for row in report["rows"]:
+        before = old.get((row.get("suite"), row["name"])) or by_name.get(row["name"])
+        rows.append({**row, **_change(row, before)})
+    names = [row["name"] for row in rows]
+    ratios = {
+        key: [row[f"{key}_ratio"] for row in rows if row[f"{key}_ratio"] is not None] for key in ("keys", "seconds")
+    }
+    against = {
+        "file": path,
+        "rows": sum(row["was"] is not None for row in rows),
+        "newly_proved": [row["name"] for row in rows if row["change"] == "newly proved"],
+        "lost": [row["name"] for row in rows if row["change"] == "lost"],
+        "missing": [row["name"] for row in earlier["rows"] if row["name"] not in names],
+        "median_keys_ratio": statistics.median(ratios["keys"]) if ratios["keys"] else None,
+        "median_seconds_ratio": statistics.median(ratios["seconds"]) if ratios["seconds"] else None,
+        "settings": {
+            key: [earlier[key], report[key]] for key in SETTINGS if key in earlier and earlier[key] != report[key]
+        },
+    }
+    return {**report, "rows": rows, "summary": {**report["summary"], "against": against}}
+
+
+def _change(row: Row, before: Row | None) -> Row:
+    if before is None:
+        return {"was": None, "change": "new", "keys_ratio": None, "seconds_ratio": None}
+    proved, was = row["status"] == "proved", before["status"] == "proved"
+    change = "" if proved == was else "newly proved" if proved else "lost"
+    both = row["status"] in GOOD and before["status"] in GOOD
+    ratios = {
+        f"{key}_ratio": row[key] / before[key] if both and row.get(key) and before.get(key) else None
+        for key in ("keys", "seconds")
+    }
+    return {"was": before["status"], "change": change, **ratios}
+
+
+# ---------------------------------------------------------------- words
+
+
+def sentence(summary: dict[str, Any]) -> str:
+    """One line: how many are proved, and median (worst) of what they cost."""
+    both = [
+        f"{key} {number(summary[f'median_{key}'])} ({number(summary[f'max_{key}'])})"
+        for key in ("keys", "heads", "layers", "seconds", "slack")
+    ]
+    done = f"{summary['proved']} of {summary['rows']} proved"
+    if summary["median_keys"] is None:
+        return f"{done}; {number(summary['seconds'])} s in all"
+    return f"{done}; median (worst): {', '.join(both)}; {number(summary['seconds'])} s in all"
+
+
+def comparison_sentence(against: dict[str, Any]) -> str:
+    """One line: what was won and lost since the earlier run."""
+
+    def listed(names: Sequence[str]) -> str:
+        more = [f"and {len(names) - 12} more"] if len(names) > 12 else []
+        return f" ({', '.join([*names[:12], *more])})" if names else ""
+
+    parts = [
+        f"against {against['file']}, {against['rows']} rows in common",
+        f"{len(against['newly_proved'])} newly proved{listed(against['newly_proved'])}",
+        f"{len(against['lost'])} lost{listed(against['lost'])}",
+        f"median ratio new/old: keys {number(against['median_keys_ratio'])}, "
+        f"seconds {number(against['median_seconds_ratio'])}",
+    ]
+    if against["missing"]:
+        parts.append(f"{len(against['missing'])} of the earlier rows not run")
+    for key, (then, now) in against["settings"].items():
+        parts.append(f"{key} was {number(then)}, is {number(now)}")
+    return "; ".join(parts)
+
+
+# ---------------------------------------------------------------- files
+
+
+def written(report: dict[str, Any], suffix: str) -> str:
+    """The report as the text of a .json, .csv or .md file."""
+    if suffix == ".json":
+        return json.dumps(clean(report), indent=2, ensure_ascii=False) + "\n"
+    return _csv(report["rows"]) if suffix == ".csv" else _markdown(report)
+
+
+def _csv(rows: Sequence[Row]) -> str:
+    buffer = io.StringIO()
+    changes = CHANGES if any("was" in row for row in rows) else ()
+    columns = ["suite", *COLUMNS, *changes, "target", "domain", "reason", "nearest"]
+    writer = csv.DictWriter(buffer, columns, extrasaction="ignore", lineterminator="\n", restval="")
+    writer.writeheader()
+    for row in rows:
+        nearest = row.get("nearest")
+        writer.writerow(row | ({"nearest": json.dumps(nearest)} if nearest else {}))
+    return buffer.getvalue()
+
+
+def _markdown(report: dict[str, Any]) -> str:
+    """A section a suite: its summary, its table, the reasons of its refusals below."""
+    kind = " of each target's range" if report["relative"] else ""
+    lines = [f"# Suites at eps = {report['eps']:g}{kind}, {report['dtype']}", "", sentence(report["summary"]) + ".", ""]
+    if "against" in report["summary"]:
+        lines += [comparison_sentence(report["summary"]["against"]) + ".", ""]
+    suites = list(dict.fromkeys(row["suite"] for row in report["rows"]))
+    for suite in suites:
+        rows = [row for row in report["rows"] if row["suite"] == suite]
+        lines += [f"## {suite}", ""]
+        if len(suites) > 1:
+            lines += [sentence(summarise(rows)) + ".", ""]
+        columns = (*COLUMNS, *(CHANGES[1:] if "was" in rows[0] else ()))
+        lines.append("| " + " | ".join(columns).replace("_", " ") + " |")
+        lines.append("|" + "".join(" --- |" if key in ("name", "status", "method") else " ---: |" for key in columns))
+        for row in rows:
+            cells = [number(row.get(key)) for key in columns]
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        refused = [f"- `{row['name']}`: {why(row)}" for row in rows if row["status"] not in GOOD]
+        lines += ["", *refused, *([""] if refused else [])]
+    return "\n".join(lines)
+
+
+def why(row: Row) -> str:
+    """The reason of a refusal, and the nearest request that would succeed where one is known."""
+    nearest = row.get("nearest")
+    tail = f" (nearest: {', '.join(f'{key}={number(value)}' for key, value in nearest.items())})" if nearest else ""
+    return f"{row.get('reason') or row['status']}{tail}"

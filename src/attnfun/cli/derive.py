@@ -87,7 +87,7 @@ class Asked:
         if not self.flags and isinstance(value, list):
             return [unshield(text) for text in value]
         if not self.flags:
-            return unshield(value) if value else value
+            return unshield(value) if isinstance(value, str) else value
         if self.name in _INTERVALS:
             return None if not value and self.default is None else read_domain(value or ())
         if value is None:

@@ -1,4 +1,4 @@
-"""tanh(s x) on [-1, 1]: two keys do it exactly. A whole kind in one folder: target, proof, verb, lesson, words, command."""
+"""tanh(s x) on [-1, 1]: two keys do it exactly. A whole kind in one folder: target, proof, verb, lesson, command."""
 
 from attnfun.kinds import Kind
 from house.doubling.verb import doubling

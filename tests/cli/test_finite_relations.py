@@ -62,6 +62,16 @@ def test_the_page_says_why(qrels: Path, capsys: pytest.CaptureFixture[str]) -> N
         assert phrase in out
 
 
+def test_a_table_may_ask_for_more_dimensions_than_there_are_documents(
+    qrels: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["embed-dim", str(qrels), "--table", "4,6,8,11", "--bits", "8", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["table"]
+    assert [row["dimension"] for row in rows] == [2, 4, 6, 8, 11]
+    margins = [row["margin"] for row in rows]
+    assert margins[2:] == pytest.approx(margins[2:3] * 3) and margins[2] >= margins[1] * (1 - 1e-12)
+
+
 def test_rank_of_gives_a_proved_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, out = tmp_path / "s.csv", tmp_path / "f.safetensors"
     path.write_text("doc,a,b\nx,1,2\ny,2,4.1\nz,3,6\n")

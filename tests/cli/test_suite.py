@@ -16,9 +16,17 @@ import psutil
 import pytest
 
 from attnfun.cli import main
-from attnfun.cli.render import console
-from attnfun.cli.suite import SHIPPED, _tables, read_suite
-from attnfun.cli.suite_report import compare, comparison_sentence, read_report, sentence, summarise, written
+from attnfun.cli.render import Grid, page
+from attnfun.cli.suite import (
+    SHIPPED,
+    compare,
+    comparison_sentence,
+    read_report,
+    read_suite,
+    sentence,
+    summarise,
+    written,
+)
 from attnfun.errors import InvalidRequest
 from attnfun.lab.suite import run_suite
 from attnfun.language import parse
@@ -30,9 +38,14 @@ OPTIONS = {"eps": 0.1, "method": "auto"}
 
 def stunts(*names: str, timeout: float | None = None, **workers: Any) -> list[Any]:
     cases = [{"name": name, "formula": "typo(" if name == "typo" else "x", "domain": "x=0:1"} for name in names]
-    heard: list[str] = []
-    rows = run_suite(cases, OPTIONS, record, failure, timeout=timeout, progress=heard.append, **workers)
-    assert [row["name"] for row in rows] == list(names) and sorted(heard) == sorted(names)
+    heard: list[Any] = []
+
+    def news(case: dict[str, str], row: dict[str, Any]) -> None:
+        heard.append((case["name"], row))
+
+    rows = run_suite(cases, OPTIONS, record, failure, timeout=timeout, progress=news, **workers)
+    assert [row["name"] for row in rows] == list(names) and sorted(name for name, _ in heard) == sorted(names)
+    assert all(row in rows for _, row in heard)
     return rows
 
 
@@ -86,15 +99,14 @@ def test_nothing_is_left_running_after_an_interruption() -> None:
     assert not alive
 
 
-def test_a_narrow_screen_gets_more_tables_and_loses_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_narrow_screen_gets_more_tables_and_loses_no_number(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     wide = row("a_target_with_a_long_name", error=1.234e-07, parameters=123_456_789, keys=1_234_567, seconds=12.3)
-    for width in (60, 80, 140):
+    for width in (40, 60, 80, 140):
         monkeypatch.setenv("COLUMNS", str(width))
-        screen = console()
-        with screen.capture() as seen:
-            for table in _tables(screen, [*wide, "change"], [wide]):
-                screen.print(table)
-        text = seen.get()
+        page([Grid([*wide, "change"], [[*wide.values(), "newly proved"]])])
+        text = capsys.readouterr().out
         assert "…" not in text and max(map(len, text.splitlines())) <= width
         for value in ("1.23e-07", "123,456,789", "1,234,567", "12.3", "1e-07", "1e-06"):
             assert value in text.split(), (width, value)

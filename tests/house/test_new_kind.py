@@ -48,6 +48,14 @@ def test_the_command_line_shows_and_verifies_it(tmp_path: Path, capsys: pytest.C
     assert "0.9" in capsys.readouterr().out
 
 
+def test_its_command_is_derived_from_its_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "d.safetensors")
+    assert main(["doubling", "3", "--eps", "1e-3", "-o", path, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["error"] == af.verify(path).error[1]
+    assert main(["doubling", "--help"]) == 0
+    assert "The slope s." in capsys.readouterr().out
+
+
 def test_it_is_trained_compared_and_diagnosed() -> None:
     model = doubling(3.0, 1e-3)
     learned = af.train(model, steps=3, seed=0)

@@ -6,7 +6,7 @@ import csv
 import difflib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +76,14 @@ def read_domain(items: Sequence[str]) -> list[str]:
 
 def read_eps(text: str) -> float:
     """The tolerance as a number; whether it can be met is for the construction to say."""
+    return _number(text, f"--eps {text!r}")
+
+
+def _number(text: str, what: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise InvalidRequest(f"--eps {text!r} is not a number") from None
+        raise InvalidRequest(f"{what} is not a number") from None
 
 
 def read_norm(text: str) -> str | float:
@@ -103,10 +107,7 @@ def read_point(text: str, names: Sequence[str]) -> list[float]:
             raise InvalidRequest(f"--at {text!r}: no variable {name!r}; the network takes {', '.join(names)}")
         if name in found:
             raise InvalidRequest(f"--at {text!r}: {name!r} is given twice")
-        try:
-            found[name] = float(value)
-        except ValueError:
-            raise InvalidRequest(f"--at {text!r}: {value!r} is not a number") from None
+        found[name] = _number(value, f"--at {text!r}: {value!r}")
     missing = [name for name in names if name not in found]
     if missing:
         raise InvalidRequest(f"--at {text!r}: no value for {', '.join(missing)}")
@@ -117,20 +118,8 @@ def read_points(path: str, names: Sequence[str]) -> list[list[float]]:
     """Rows of a CSV file whose header holds every variable (other columns are ignored)."""
     rows = []
     for line, row in read_table(path, names):
-        try:
-            rows.append([float(row[name]) for name in names])
-        except ValueError:
-            bad = next(name for name in names if not _is_number(row[name]))
-            raise InvalidRequest(f"{path}, line {line}: {row[bad]!r} in column {bad!r} is not a number") from None
+        rows.append([_number(row[name], f"{path}, line {line}: {row[name]!r} in column {name!r}") for name in names])
     return rows
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def read_table(path: str, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
@@ -174,6 +163,15 @@ def check_writable(*paths: str | None) -> None:
             raise InvalidRequest(f"cannot write {path!r}: the folder does not accept files")
 
 
+def read_spectrum(text: str) -> tuple[float, float]:
+    """“20:150” as two numbers."""
+    try:
+        low, high = map(float, text.split(":"))
+    except ValueError:
+        raise InvalidRequest(f"--spectrum {text!r}: write LOW:HIGH, as in 20:150") from None
+    return low, high
+
+
 def whole_numbers(option: str, text: str) -> list[int]:
     """“8,16,32” as whole numbers from 1 on."""
     try:
@@ -183,3 +181,7 @@ def whole_numbers(option: str, text: str) -> list[int]:
     if not found or min(found) < 1:
         raise InvalidRequest(f"{option} {text!r}: give whole numbers from 1 on, as in {option} 8,16,32")
     return found
+
+
+READERS: Mapping[str, Callable[[str], Any]] = {"eps": read_eps, "norm": read_norm, "spectrum": read_spectrum}
+"""Options whose texts have sentences of their own for what cannot be read."""

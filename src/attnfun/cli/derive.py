@@ -2,92 +2,218 @@
 
 What an option is called, which type it has and what it is unless given stands in the verb and nowhere else. A command
 that is not the one asked for is listed by its name and summary alone, so that `--help` imports no verb.
+
+A verb returns a model, or what has a `record`; a front may return a pair of that and of what its record holds besides,
+or an `Answer`.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
+import sys
 import time
-import types
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import typer
 
-from attnfun.cli.arguments import check_writable, picture_path, read_domain, read_eps, read_norm, unshield
-from attnfun.cli.records import kept, model_record, print_model
-from attnfun.cli.render import EXIT, progress_bar
-from attnfun.kinds import Command, named
+from attnfun.cli.arguments import READERS, check_writable, picture_path, read_domain, unshield, whole_numbers
+from attnfun.cli.records import model_page, model_record
+from attnfun.cli.render import EXIT, Interrupted, Part, page, print_json, progress_bar
+from attnfun.cli.views import filled, told, viewed
+from attnfun.kinds import Command, declared, named
 
-INTERVALS = ("domain", "left", "right")
-HELPS = {
-    "eps": "The tolerance.",
-    "domain": "One interval per variable, as in x=-1:1.",
-    "left": "One interval per left variable.",
-    "right": "One interval per right variable.",
-    "method": "How it is built; auto takes the smallest that fits.",
-    "norm": "sup, or p >= 1 for the volume-normalised L^p norm.",
-    "relative": "eps is a fraction of the target's range.",
-    "dtype": "float64 or float32: construct for this arithmetic.",
-    "seed": "Same seed, same weights.",
-    "accept": "proved, or sampled: take what is only measured, too.",
-    "realise": "attention, or mlp: ReLU units instead of softmax heads.",
-    "max_keys": "At most so many keys.",
-    "max_layers": "At most so many layers.",
-    "max_heads": "At most so many heads.",
-    "max_rank": "At most this rank per head.",
-}
-METAVARS = {"eps": "NUMBER", "domain": "x=LOW:HIGH", "left": "x=LOW:HIGH", "right": "y=LOW:HIGH"}
-_READERS: Mapping[str, Callable[[Any], Any]] = {"eps": read_eps, "norm": read_norm} | dict.fromkeys(
-    INTERVALS, read_domain
-)
-_PLAIN = (bool, int, float, str)
+_KINDS: Mapping[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
+_INTERVALS = ("domain", "left", "right")
+_EMPTY = inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command says: its record, and how, where that differs from what the record alone would say."""
+
+    record: dict[str, Any]
+    made: Any = None  # what -o saves and --png draws
+    draw: Callable[[str], Any] | None = None
+    said: dict[str, Any] = field(default_factory=dict)  # what only the sentences of the view ask for
+    parts: Sequence[Part] | None = None  # the page
+    text: str | None = None  # plain text in place of a page
+    notes: Sequence[str] = ()  # lines for stderr
+    code: int | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An argument or option: a parameter of the verb, and the words that the command line has for it."""
+
+    name: str
+    flags: tuple[str, ...]
+    type: str
+    default: Any
+    metavar: str
+    help: str
+
+    @property
+    def kind(self) -> Any:
+        """The type as it is typed: numbers that have sentences of their own are texts."""
+        if "list[str]" in self.type or self.name in _INTERVALS:
+            return list[str]
+        if self.name in READERS or "Sequence" in self.type:
+            return str
+        plain = re.search(r"\b(bool|int|float|str)\b", self.type)
+        return _KINDS[plain[0]] if plain else str
+
+    @property
+    def parameter(self) -> inspect.Parameter:
+        optional = self.default is None or self.kind == list[str]
+        kind = self.kind | None if optional else self.kind
+        if not self.flags:
+            info = typer.Argument(metavar=self.metavar, help=self.help, show_default=False)
+        else:
+            told = all(self.default is not one for one in (None, False, _EMPTY))
+            info = typer.Option(*self.flags, metavar=self.metavar or None, help=self.help, show_default=told)
+        default = self.default
+        if self.flags and self.kind == list[str]:
+            default = None  # a missing interval has a sentence of its own
+        elif self.kind is str and default not in (None, _EMPTY):
+            default = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
+        place = inspect.Parameter.KEYWORD_ONLY  # then they may stand in any order
+        return inspect.Parameter(self.name, place, annotation=Annotated[kind, info], default=default)
+
+    def read(self, value: Any) -> Any:
+        """What was typed, as the verb takes it."""
+        if not self.flags and isinstance(value, list):
+            return [unshield(text) for text in value]
+        if not self.flags:
+            return unshield(value) if isinstance(value, str) else value
+        if self.name in _INTERVALS:
+            return None if not value and self.default is None else read_domain(value or ())
+        if value is None:
+            return None
+        if self.name in READERS:
+            return READERS[self.name](value)
+        if "Sequence" in self.type:
+            return whole_numbers(self.flags[-1], value)
+        if self.metavar.startswith("N|") and value.strip().lstrip("+-").isdigit():
+            return int(value)
+        return value
+
+
+def asked(command: Command) -> list[Asked]:
+    """What the command takes, arguments first."""
+    taken = dict(inspect.signature(named(command.front or command.verb)).parameters)
+    if command.front and any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values()):
+        taken = dict(inspect.signature(named(command.verb)).parameters) | taken
+    types = {k: (str(v.annotation), v.default) for k, v in taken.items() if v.kind is not inspect.Parameter.VAR_KEYWORD}
+    types |= {name: (kind, *(default or [None])) for name, (kind, _, *default) in command.options.items()}
+    types |= {"output": ("str", None)} if command.output else {}
+    types |= {"png": ("str", None)} if command.picture else {}
+    types["as_json"] = ("bool", False)
+    first = [name for name in command.arguments if name in types]
+    rest = [name for name in types if name not in (*first, "progress", *command.leave)]
+    return [_asked(name, *types[name], command) for name in first + rest]
+
+
+def _asked(name: str, kind: str, default: Any, command: Command) -> Asked:
+    own = {"output": command.output, "png": command.picture} | {k: v[1] for k, v in command.options.items()}
+    common = declared("attnfun.cli")["words"].get(name, "")
+    words = command.words.get(name) or own.get(name) or common
+    shared = "" if isinstance(common, str) else common[0]
+    metavar, told = (shared, words) if isinstance(words, str) else words
+    default = _EMPTY if name in command.required else command.defaults.get(name, default)
+    default = None if default == "" else default
+    if name in command.arguments:
+        several = command.several and name == command.arguments[0]
+        return Asked(name, (), "list[str]" if several else kind, default, metavar or name.upper(), told)
+    flag = "--" + command.names.get(name, name.replace("_", "-"))
+    short = {"output": ("-o", "--output"), "out": ("-o", "--out"), "jobs": ("-j", "--jobs"), "as_json": ("--json",)}
+    return Asked(name, short.get(name, (flag,)), kind, default, metavar, told)
 
 
 def derived(command: Command) -> Callable[..., int]:
     """A function that Typer takes for the command."""
-    verb = named(command.verb)
-    hints = get_type_hints(verb)
-    asked = [
-        one
-        for one in inspect.signature(verb).parameters.values()
-        if one.name not in ("progress", *command.leave) and one.kind is not inspect.Parameter.VAR_KEYWORD
-    ]
-    shown = [_parameter(one, hints.get(one.name, Any), command) for one in asked]
-    shown += [_further(name, one.type, one.default, one.help) for name, one in command.options.items()]
-    shown.append(_option("output", str | None, None, "Save it here.", "-o", "--output", metavar="FILE"))
-    if command.picture:
-        shown.append(_option("png", str | None, None, "Draw it.", "--png", metavar="[FILE]"))
-    shown.append(_option("as_json", bool, False, "One JSON object on stdout and nothing else there.", "--json"))
+    every = {one.name: one for one in asked(command)}
 
     def run(**given: Any) -> int:
-        output, as_json = given.pop("output"), given.pop("as_json")
-        picture = picture_path(given.pop("png", None), output)
-        check_writable(output, picture)
-        texts = [unshield(text) for text in given.get(command.arguments[0]) or ()] if command.several else []
-        for name in command.arguments:
-            given[name] = _typed(given[name], command.several)
-        request = {name: _read(name, value) for name, value in given.items() if name not in _skipped(verb, name, value)}
-        if command.prepare:
-            request = named(command.prepare)(request)
-        start = time.perf_counter()
-        with progress_bar(command.name) as progress:
-            model = verb(**request, progress=progress) if "progress" in hints else verb(**request)
-        record = model_record(model, "; ".join(texts) or None, time.perf_counter() - start)
-        print_model(kept(model, record, output, picture), as_json)
-        return EXIT[str(record["status"])]
+        try:
+            return _run(command, every, dict(given))
+        except KeyboardInterrupt as error:
+            raise Interrupted(error.args[0] if error.args else filled(command.goes_on, given)) from None
 
-    order = sorted(shown, key=lambda one: one.default is not inspect.Parameter.empty)
+    order = [one.parameter for one in every.values()]
     run.__signature__ = inspect.Signature(order)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in order} | {"return": int}
     run.__doc__ = described(command)
     return run
 
 
+def _run(command: Command, every: Mapping[str, Asked], given: dict[str, Any]) -> int:
+    """Read what was typed, call the verb, save, draw and say what came of it."""
+    as_json, output = given.pop("as_json"), given.pop("output", None) if command.output else None
+    beside = command.beside.format_map(given) if command.beside else output
+    picture = picture_path(given.pop("png", None), beside)
+    files = ("out", "output", "markdown", "checkpoint")
+    check_writable(output, picture, *(given.get(one) for one in files if one in every and every[one].metavar != "DIR"))
+    request = {name: every[name].read(value) for name, value in given.items()}
+    request = {k: v for k, v in request.items() if v is not None or k not in command.options}
+    texts: list[str] = request[command.arguments[0]] if command.several and not command.front else []
+    if texts:
+        request[command.arguments[0]] = texts[0] if len(texts) == 1 else texts
+    call = named(command.front or command.verb)
+    start = time.perf_counter()
+    with progress_bar(command.name) as progress:
+        if "progress" in inspect.signature(call).parameters:
+            request["progress"] = progress
+        found = call(**request)
+    answer = _answer(found, "; ".join(texts), time.perf_counter() - start)
+    record = answer.record
+    if output:
+        answer.made.save(output)
+        record["output" if "file" in record else "file"] = output
+    if picture:
+        with progress_bar(f"draw {picture}"):
+            (answer.draw or answer.made.plot)(picture)
+        record["png"] = picture
+    if as_json:
+        print_json(record)
+    elif answer.text is not None:
+        sys.stdout.write(answer.text)
+    else:
+        page(_parts(command, answer))
+    for note in answer.notes:
+        print(note, file=sys.stderr)
+    return EXIT.get(str(record.get("status")), 0) if answer.code is None else answer.code
+
+
+def _answer(found: Any, name: str, seconds: float) -> Answer:
+    from attnfun.model import Model
+
+    if isinstance(found, Answer):
+        return found
+    made, more = found if isinstance(found, tuple) else (found, {})
+    own = model_record(made, name or None, seconds) if isinstance(made, Model) else made.record()
+    return Answer(own | more, made)
+
+
+def _parts(command: Command, answer: Answer) -> Iterator[Part]:
+    if answer.parts is not None:
+        yield from answer.parts
+    elif isinstance(command.view, str):
+        yield from named(command.view)(answer.record | answer.said)
+    elif command.view:
+        yield from viewed(answer.record | answer.said, command.view, command.items)
+    elif "proof" in answer.record:
+        yield from model_page(answer.record)
+    else:
+        yield from ((key.replace("_", " "), told(value) or None) for key, value in answer.record.items())
+
+
 def described(command: Command) -> str:
-    """The help text: summary, examples, further words."""
-    lines = "\n".join(f"  {one}" for one in command.examples)
-    return f"{command.summary}\n\n\b\n[bold]Examples[/bold]\n{lines}\n\n{command.more}".rstrip()
+    """The help text: summary, further words, examples."""
+    lines = "\n".join("  " + example.replace("[", "\\[") for example in command.examples)
+    return f"{command.summary}\n\n{command.more}\n\n\b\n[bold]Examples[/bold]\n{lines}".replace("\n\n\n\n", "\n\n")
 
 
 def listed(command: Command) -> Callable[[], int]:
@@ -98,61 +224,3 @@ def listed(command: Command) -> Callable[[], int]:
 
     stub.__doc__ = command.summary
     return stub
-
-
-def _skipped(verb: Callable[..., Any], name: str, value: Any) -> tuple[str, ...]:
-    """An option of **kwargs that was not given is not handed on."""
-    return (name,) if value is None and name not in inspect.signature(verb).parameters else ()
-
-
-def _typed(value: Any, several: bool) -> Any:
-    if not several:
-        return unshield(value) if isinstance(value, str) else value
-    texts = [unshield(text) for text in value or ()]
-    return texts[0] if len(texts) == 1 else texts
-
-
-def _read(name: str, value: Any) -> Any:
-    if name in INTERVALS:
-        return read_domain(value or ())
-    return value if value is None or name not in _READERS else _READERS[name](value)
-
-
-def _parameter(one: inspect.Parameter, hint: Any, command: Command) -> inspect.Parameter:
-    text = command.helps.get(one.name, HELPS.get(one.name, ""))
-    if one.name in command.arguments:
-        kind = list[str] if command.several else _kind(one.name, hint)
-        metavar = {"target": "EXPR", "utility": "EXPR"}.get(one.name, one.name.upper())
-        info = typer.Argument(metavar=metavar + ("..." if command.several else ""), help=text, show_default=False)
-        return inspect.Parameter(
-            one.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Annotated[kind, info], default=one.default
-        )
-    kind, flag = _kind(one.name, hint), "--" + one.name.replace("_", "-")
-    default = None if one.name in INTERVALS else one.default  # a missing interval has a sentence of its own
-    if default is None:
-        kind = kind | None
-    names = (flag,) if one.name != "C" else ("--C",)
-    return _option(one.name, kind, default, text, *names, metavar=METAVARS.get(one.name))
-
-
-def _further(name: str, kind: Any, default: Any, text: str) -> inspect.Parameter:
-    return _option(name, kind, default, text, "--" + name.replace("_", "-"))
-
-
-def _option(
-    name: str, kind: Any, default: Any, text: str, *flags: str, metavar: str | None = None
-) -> inspect.Parameter:
-    shown = default is not None and default is not False and default is not inspect.Parameter.empty
-    info = typer.Option(*flags, help=text, metavar=metavar, show_default=shown)
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, info], default=default)
-
-
-def _kind(name: str, hint: Any) -> Any:
-    """The type as typed on a command line: intervals are lists of texts, numbers that have words of their own texts."""
-    if name in INTERVALS:
-        return list[str]
-    if name in _READERS:
-        return str
-    inside = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    plain = [one for one in inside if one in _PLAIN]
-    return plain[0] if plain else str

@@ -1,4 +1,4 @@
-"""Networks: compile, verify, show, eval, export, suite. Heavy imports stay inside the commands."""
+"""What is done with a file of any kind: verify, show, eval, export. Heavy imports stay inside."""
 
 from __future__ import annotations
 
@@ -6,260 +6,96 @@ import csv
 import io
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from attnfun.cli import suite
-from attnfun.cli.arguments import (
-    check_writable,
-    picture_path,
-    read_domain,
-    read_eps,
-    read_norm,
-    read_point,
-    read_points,
-    unshield,
-)
-from attnfun.cli.records import (
-    certificate_record,
-    detail_rows,
-    head_rows,
-    head_table,
-    kept,
-    model_record,
-    print_model,
-    proof_rows,
-    step_rows,
-    step_table,
-)
-from attnfun.cli.render import VERDICT, console, facts, grid, literal, number, print_json, progress_bar
-from attnfun.cli.sequence import sequence_command
+from attnfun.cli.arguments import read_point, read_points
+from attnfun.cli.derive import Answer
+from attnfun.cli.records import certificate_record, head_rows, model_record, step_rows, verdict_page
+from attnfun.cli.render import VERDICT, Grid, Whole
 from attnfun.errors import InvalidRequest
 
-PANEL = "Networks"
 
-File = Annotated[
-    str, typer.Argument(metavar="FILE", help="A network saved by compile (.safetensors).", show_default=False)
-]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout and nothing else there.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Hang the commands of this group on the app."""
-    for name, command in (
-        ("sequence", sequence_command),
-        ("verify", verify_command),
-        ("show", show_command),
-        ("eval", eval_command),
-        ("export", export_command),
-        ("suite", suite.suite_command),
-    ):
-        app.command(name, rich_help_panel=PANEL)(command)
-
-
-def verify_command(
-    file: File,
-    target: Annotated[
-        list[str] | None,
-        typer.Option("--target", metavar="EXPR", help="The target you expect; repeat for several outputs."),
-    ] = None,
-    eps: Annotated[
-        str | None, typer.Option("--eps", metavar="NUMBER", help="The verdict is about this eps, not the file's own.")
-    ] = None,
-    domain: Annotated[
-        list[str] | None, typer.Option("--domain", metavar="x=LOW:HIGH", help="The domain you expect.")
-    ] = None,
-    norm: Annotated[
-        str | None, typer.Option("--norm", metavar="sup|P", help="The norm you expect.")
-    ] = None,
-    dtype: Annotated[str | None, typer.Option("--dtype", help="The dtype you expect: float64 or float32.")] = None,
-    as_json: Json = False,
-) -> int:
-    """Prove the bound again from the stored weights and target alone.
-
-    No number of the stored certificate is read. The verdict is about --eps, or about the eps for which the file says it
-    was made. Target, domain, norm and dtype that you give are compared with those of the file. Exit code 0 proved
-    (conditional: under the hypothesis that is printed), 2 another target, domain, norm or dtype, 4 refuted (with a
-    witness), 5 undecided, or bounded: a bound holds, but no eps was asked for.
-
-    \b
-    [bold]Examples[/bold]
-      attnfun verify f.safetensors
-      attnfun verify f.safetensors --target 'sin(3*x)+cos(2*y)*exp(x*y)' --domain 'x=-1:1;y=-1:1' --eps 1e-6
-      attnfun verify trained.safetensors --eps 0.01
-      attnfun verify f.safetensors --json
-    """
+def verified(file: str, target: list[str] | None = None, progress: Any = None, **rest: Any) -> Answer:
+    """The verdict about a file, with an exit code of its own."""
     from attnfun import verbs
 
-    path = unshield(file)
-    expected_norm = None if norm is None else read_norm(norm)
-    box, tolerance = read_domain(domain) if domain else None, None if eps is None else read_eps(eps)
-    expected = [unshield(text) for text in target or ()]
+    wanted = (target[0] if len(target) == 1 else target) if target else None
     start = time.perf_counter()
-    wanted = (expected[0] if len(expected) == 1 else expected) if expected else None
-    with progress_bar("verify") as progress:
-        certificate = verbs.verify(
-            path, wanted, eps=tolerance, domain=box, norm=expected_norm, dtype=dtype, progress=progress
-        )
-    record = {"file": path, **certificate_record(certificate), "seconds": round(time.perf_counter() - start, 3)}
-    status = str(record["status"])
-    if as_json:
-        print_json(record)
-    else:
-        rows = [*proof_rows(record), *detail_rows(record), ("seconds", number(record["seconds"]))]
-        console().print(facts("", rows))
-    if VERDICT[status]:
-        why = record.get("reason") or getattr(certificate.status, "meaning", "")
-        print(f"attnfun: {status}: {path}: {' '.join(str(why).split())}", file=sys.stderr)
-    return VERDICT[status]
+    found = verbs.verify(file, wanted, progress=progress, **rest)
+    record = {"file": file, **certificate_record(found), "seconds": round(time.perf_counter() - start, 3)}
+    code = VERDICT[str(record["status"])]
+    why = " ".join(str(record.get("reason") or getattr(found.status, "meaning", "")).split())
+    notes = [f"attnfun: {record['status']}: {file}: {why}"] if code else []
+    return Answer(record, parts=verdict_page(record), notes=notes, code=code)
 
 
-def show_command(
-    file: File,
-    png: Annotated[
-        str | None, typer.Option("--png", metavar="[FILE]", help="Draw it (default: beside the network).")
-    ] = None,
-    as_json: Json = False,
-) -> int:
-    """Print what is in a file: target, certificate as stored, cost, heads; draw it with --png.
-
-    The picture holds the partition, the key lattice or the keys as lines, the attention weights as the input moves, the
-    target against the network, and the error under its bound; for a composed network the graph of its heads, with the
-    share of the error that is born in each. Nothing is proved here: see verify.
-
-    \b
-    [bold]Examples[/bold]
-      attnfun show f.safetensors
-      attnfun show f.safetensors --png f.png
-      attnfun show f.safetensors --json
-    """
+def shown(file: str) -> Answer:
+    """What is in a file; nothing is proved."""
     from attnfun import verbs
 
-    path = unshield(file)
-    picture = picture_path(png, path)
-    check_writable(picture)
-    net: Any = verbs.load(path)
-    record = {**model_record(net), "file": path, "explanation": net.explain()}
-    heads, steps = head_rows(net.weights), step_rows(net)
-    record |= {"head_list": heads} if heads else {}
-    record |= {"steps": steps} if steps else {}
-    words = getattr(net.weights, "words", ("head", "key"))
-    table = step_table(steps, console().width, words) if steps else head_table(heads) if heads else None
-    more = [one for one in (table, literal(record["explanation"])) if one is not None]
-    print_model(kept(net, record, None, picture), as_json, more=more)
-    return 0
+    net: Any = verbs.load(file)
+    record = {**model_record(net), "file": file, "explanation": net.explain()}
+    for name, rows in (("head_list", head_rows(net.weights)), ("steps", step_rows(net))):
+        record |= {name: rows} if rows else {}
+    return Answer(record, net, code=0)
 
 
-def eval_command(
-    file: File,
-    points: Annotated[
-        str | None, typer.Argument(metavar="[CSV]", help="Points, one a row; '-' reads stdin.", show_default=False)
-    ] = None,
-    at: Annotated[
-        list[str] | None, typer.Option("--at", metavar="x=0.3,y=1", help="One point; may be repeated.")
-    ] = None,
-    outside: Annotated[
-        str, typer.Option("--outside", help="Points outside the domain: raise, clamp or allow.")
-    ] = "raise",
-    compare: Annotated[
-        bool, typer.Option("--compare", help="Add the target's value and the error at each point.")
-    ] = False,
-    table: Annotated[
-        bool | None, typer.Option("--table/--csv", help="A table, or CSV (default: a table on a terminal).")
-    ] = None,
-    output: Annotated[str | None, typer.Option("-o", "--output", metavar="FILE", help="Write the CSV here.")] = None,
-    as_json: Json = False,
-) -> int:
-    """Evaluate a network at points given one by one or as the columns of a CSV file.
-
-    \b
-    [bold]Examples[/bold]
-      attnfun eval f.safetensors --at x=0.3,y=1
-      attnfun eval f.safetensors points.csv -o values.csv
-      attnfun eval f.safetensors points.csv --compare --json
-    """
-    check_writable(output)
+def evaluated(
+    file: str,
+    points: str | None = None,
+    at: list[str] | None = None,
+    outside: str = "raise",
+    compare: bool = False,
+    table: bool | None = None,
+    output: str | None = None,
+) -> Answer:
+    """A network's values at points, as CSV or as a table."""
     if (points is None) == (not at):
         raise InvalidRequest("give the points either as --at x=0.3,y=1 or as one CSV file")
     import numpy as np
 
     from attnfun import verbs
 
-    net: Any = verbs.load(unshield(file))
+    net: Any = verbs.load(file)
     names, outputs = net.target.columns(net.weights)
-    rows = read_points(unshield(points), names) if points else [read_point(text, names) for text in at or ()]
+    rows = read_points(points, names) if points else [read_point(text, names) for text in at or ()]
     X = np.array(rows, dtype=np.float64).reshape(len(rows), len(names))
     inputs = net.target.of_columns(X)
     values = np.asarray(net(*inputs, **({"outside": outside} if outside != "raise" else {})), dtype=np.float64)
-    values = values.reshape(len(X), len(outputs))
-    columns, data = [*names, *outputs], np.concatenate([X, values], axis=1)
-    truth = None
+    found = {"values": values.reshape(len(X), len(outputs))}
+    columns = [*names, *outputs]
     if compare:
-        truth = np.asarray(net.target.exact(*inputs), dtype=np.float64).reshape(values.shape)
-        data = np.concatenate([data, truth, np.abs(values - truth)], axis=1)
+        found["target_values"] = np.asarray(net.target.exact(*inputs), dtype=np.float64).reshape(len(X), len(outputs))
+        found["errors"] = np.abs(found["values"] - found["target_values"])
         columns += [f"target {name}" for name in outputs] + [f"|error {name}|" for name in outputs]
-    if as_json:
-        flat = len(outputs) == 1
-        record: dict[str, Any] = {
-            "status": str(net.certificate.status),
-            "verified": net.certificate.verified,
-            "inputs": names,
-            "outputs": outputs,
-            "points": X,
-        }
-        record["values"] = values[:, 0] if flat else values
-        if truth is not None:
-            record["target_values"] = truth[:, 0] if flat else truth
-            record["errors"] = np.abs(values - truth)[:, 0] if flat else np.abs(values - truth)
-        print_json({**record, "error": net.certificate.error[1], "error_low": net.certificate.error[0]})
-    elif output or not (sys.stdout.isatty() if table is None else table):
-        buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([[repr(float(v)) for v in line] for line in data])
-        if output:
-            Path(output).write_text(buffer.getvalue(), encoding="utf-8")
-        else:
-            sys.stdout.write(buffer.getvalue())
-    else:
-        body = [[f"{v:.12g}" for v in line] for line in data]
-        console().print(grid(None, [(name, "right") for name in columns], body))
-    return 0
+    data = np.concatenate([X, *found.values()], axis=1)
+    low, high = net.certificate.error
+    record = {"status": str(net.certificate.status), "verified": net.certificate.verified, "inputs": names}
+    record |= {"outputs": outputs, "points": X, "error": high, "error_low": low}
+    record |= {name: one[:, 0] if len(outputs) == 1 else one for name, one in found.items()}
+    if not output and (sys.stdout.isatty() if table is None else table):
+        return Answer(record, parts=[Grid(columns, [[Whole(f"{v:.12g}") for v in line] for line in data])], code=0)
+    text = as_csv(columns, data)
+    if output:
+        Path(output).write_text(text, encoding="utf-8")
+    return Answer(record, text="" if output else text, code=0)
 
 
-def export_command(
-    file: File,
-    output: Annotated[
-        str, typer.Option("-o", "--output", metavar="OUT", help="The file to write.", show_default=False)
-    ],
-    to: Annotated[
-        str, typer.Option("--to", help="torch: a torch.export program (.pt2) with a dynamic batch.")
-    ] = "torch",
-    dtype: Annotated[
-        str | None, typer.Option("--dtype", help="float64 or float32 (default: the network's own).")
-    ] = None,
-    as_json: Json = False,
-) -> int:
-    """Write the network for another runtime, load it back and compare.
+def as_csv(columns: Sequence[str], rows: Iterable[Iterable[float]]) -> str:
+    """Numbers with all their digits."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([[repr(float(v)) for v in row] for row in rows])
+    return buffer.getvalue()
 
-    \b
-    [bold]Examples[/bold]
-      attnfun export f.safetensors --to torch -o f.pt2
-      python -c "import torch; print(torch.export.load('f.pt2').module()(torch.zeros(5, 2).double()))"
-    """
-    check_writable(output)
+
+def exported(file: str, output: str, to: str = "torch", dtype: str | None = None) -> Answer:
+    """The network for another runtime, loaded back and compared."""
     from attnfun import verbs
     from attnfun.export import export
 
-    net: Any = verbs.load(unshield(file))
-    with progress_bar(f"export to {to}"):
-        report = export(net, output, to=to, dtype=dtype)
-    record = {"status": "exported", "file": unshield(file), "output": output, **report}
-    if as_json:
-        print_json(record)
-    else:
-        rows = [(key.replace("_", " "), literal(number(value))) for key, value in record.items() if key != "status"]
-        console().print(facts("exported, loaded back and compared", rows))
-    return 0
+    report = export(verbs.load(file), output, to=to, dtype=dtype)
+    return Answer({"status": "exported", "file": file, "output": output, **report})

@@ -8,22 +8,13 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from attnfun.errors import AttnfunError, Infeasible, NotPositive, NoUtility, Refuted
 
-EXIT = {
-    "proved": 0,
-    "conditional": 0,
-    "bounded": 0,
-    "sampled": 0,
-    "stored": 0,
-    "error": 1,
-    "invalid": 2,
-    "infeasible": 3,
-    "refuted": 4,
-    "undecided": 5,
-}
+EXIT = dict.fromkeys(("proved", "conditional", "bounded", "sampled", "stored"), 0)
+EXIT |= {"error": 1, "invalid": 2, "infeasible": 3, "refuted": 4, "undecided": 5}
 VERDICT = EXIT | {"bounded": 5, "sampled": 5, "stored": 5}
 """Exit codes of `verify`, which is asked whether eps is met: a bound without an eps and a measurement do not say so."""
 STYLE = {"proved": "bold green", "conditional": "green"}
@@ -58,14 +49,21 @@ def failure(error: BaseException) -> dict[str, Any]:
         extra = extras.get((error.name or "").split(".")[0])
         advice = f"; install it with: pip install 'attnfun[{extra}]'" if extra else ""
         return {"status": "invalid", "reason": f"this needs the package {error.name!r}, which is not installed{advice}"}
+    if isinstance(error, Interrupted | KeyboardInterrupt):
+        return {"status": "error", "reason": text or "interrupted"}
     if isinstance(error, MemoryError):
         return {"status": "infeasible", "reason": "not enough memory for this request"}
-    if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
-        return {"status": "error", "reason": "interrupted"}
     return {
         "status": "error",
         "reason": f"a fault in attnfun: {type(error).__name__}: {text} (ATTNFUN_DEBUG=1 shows where)",
     }
+
+
+class Interrupted(Exception):
+    """Ctrl-C, with the sentence that says how to go on, where something was kept."""
+
+    def __init__(self, how: str | None = None) -> None:
+        super().__init__("interrupted" + (f"; {how}" if how else ""))
 
 
 def fail(record: Mapping[str, Any], json_wanted: bool) -> int:
@@ -117,7 +115,7 @@ def number(value: Any, digits: int = 3) -> str:
 def console(stderr: bool = False) -> Any:
     from rich.console import Console
 
-    screen = Console(stderr=stderr, highlight=False)
+    screen = Console(stderr=stderr, highlight=False, emoji=False)
     if not screen.is_terminal and "COLUMNS" not in os.environ:  # a file or a pipe: room for whole table rows
         screen.width = 140
     return screen
@@ -129,49 +127,93 @@ def status_text(status: str) -> str:
     return f"[{STYLE.get(status, 'bold red')}]{status}[/]"
 
 
-def facts(title: str, rows: Iterable[tuple[str, Any]]) -> Any:
-    """A two-column table; rows whose value is None are left out. Values are markup only where we made it."""
+class Whole(str):
+    """What is never folded: a number that is written out, at the right of its column, or the path of a file."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table: names of columns, and rows of values. Numbers are shown by `number`; texts are ours, with markup."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    title: str = ""
+
+
+Part = str | tuple[str, Any] | Grid
+"""What a page is made of: a paragraph; a fact with its name, left out where it is None; a table. Texts hold markup."""
+
+
+def page(parts: Iterable[Part]) -> None:
+    """Print the parts on stdout, facts that follow each other as one table. Nothing is cut, however narrow it is."""
+    screen, facts = console(), []
+    for part in [*parts, ""]:
+        if isinstance(part, tuple):
+            facts += [part] if part[1] is not None else []
+            continue
+        if facts:
+            screen.print(_facts(facts, screen.width))
+            facts = []
+        if isinstance(part, Grid):
+            _print_grid(screen, part)
+        elif part:
+            screen.print(part, soft_wrap=isinstance(part, Whole))
+
+
+def _facts(rows: Sequence[tuple[str, Any]], width: int) -> Any:
+    """Names beside their values, or above them on a narrow screen."""
     from rich import box
     from rich.table import Table
 
-    table = Table(
-        title=title, box=box.SIMPLE, show_header=False, title_justify="left", title_style="bold", pad_edge=False
-    )
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for key, value in rows:
-        if value is not None:
-            table.add_row(key, value)
+    beside = width >= 60
+    table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
+    for style in ("dim", "") if beside else ("",):
+        table.add_column(style=style, no_wrap=style == "dim", overflow="fold")
+    for name, value in rows:
+        told = shown(value)
+        table.add_row(*((name, told) if beside else (f"[dim]{name}[/]\n{told}" if name else told,)))
     return table
 
 
-def grid(title: str | None, columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[Any]]) -> Any:
-    """A table with a header; each column is (name, 'left' | 'right')."""
+def _print_grid(screen: Any, grid: Grid) -> None:
+    """As few tables as the width allows, the first column in each: texts are folded, and no number is ever cut."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(
-        title=title,
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-        title_style="bold",
-        pad_edge=False,
-        collapse_padding=True,
-    )
-    for name, justify in columns:
-        table.add_column(name, justify=justify, overflow="ellipsis", no_wrap=True)  # type: ignore[arg-type]
-    for row in rows:
-        table.add_row(*row)
-    return table
+    cells = [[shown(value) for value in row] for row in grid.rows]
+    words = [any(isinstance(one, str) and not isinstance(one, Whole) for one in column) for column in zip(*grid.rows)]
+    long = [max(Text.from_markup(one).cell_len for one in column) for column in zip(grid.columns, *cells, strict=True)]
+    least = [min(n, max(8, screen.width // 4)) if text else n for n, text in zip(long, words, strict=True)]
+    groups: list[list[int]] = [[0]]
+    for k in range(1, len(grid.columns)):
+        if sum(least[j] + 2 for j in (*groups[-1], k)) > screen.width and len(groups[-1]) > 1:
+            groups.append([0])
+        groups[-1].append(k)
+    for places in groups:
+        title = grid.title if places is groups[0] else None
+        table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+        table.pad_edge, table.collapse_padding = False, True
+        for k in places:
+            side = "left" if words[k] else "right"
+            table.add_column(grid.columns[k], justify=side, overflow="fold", no_wrap=not words[k])  # type: ignore[arg-type]
+        for row in cells:
+            table.add_row(*(row[k] for k in places))
+        screen.print(table)
 
 
-def literal(text: str) -> Any:
+def shown(value: Any) -> str:
+    """A value in a cell: texts are markup, everything else is written out."""
+    return value if isinstance(value, str) else literal(number(value))
+
+
+def literal(text: str) -> str:
     """Text that is shown as it is: brackets in an expression are not markup, and no character of a file moves the
     cursor or changes colours.
     """
-    from rich.text import Text
+    from rich.markup import escape
 
-    return Text("".join(c if c.isprintable() or c == "\n" else "�" for c in text))
+    return str(escape("".join(c if c.isprintable() or c == "\n" else "�" for c in text)))
 
 
 @contextmanager
@@ -187,24 +229,18 @@ def progress_bar(label: str, total: int | None = None) -> Iterator[Callable[...,
     bar = (BarColumn(bar_width=30), *counted, TimeElapsedColumn())
     columns = (SpinnerColumn(), *bar, TextColumn("{task.description}"))
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as progress:
-        task = progress.add_task(literal_markup(label), total=total)
+        task = progress.add_task(literal(shortened(label, 70)), total=total)
 
         def report(*news: Any, step: bool = False) -> None:
             for item in news:
                 if isinstance(item, str):
-                    progress.update(task, description=literal_markup(f"{label}: {item}"))
+                    progress.update(task, description=literal(shortened(f"{label}: {item}", 70)))
                 elif isinstance(item, int | float) and math.isfinite(item) and total is None:
                     progress.update(task, total=1.0, completed=max(0.0, min(1.0, float(item))))
             if step:
                 progress.advance(task)
 
         yield report
-
-
-def literal_markup(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(shortened(text, 70))
 
 
 def shortened(text: str, most: int) -> str:

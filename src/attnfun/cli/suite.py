@@ -1,136 +1,112 @@
-"""The suite command: every row of CSV files of targets, compiled and proved in parallel; a table, a summary, a file."""
+"""The suite command: every row of CSV files of targets, compiled and proved in parallel; a table, a summary, a file.
+
+A report may be compared with an earlier one, and is written as CSV, JSON or Markdown.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+import statistics
 import time
+from collections import Counter
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from attnfun.cli.arguments import check_writable, read_eps, read_norm, read_table, unshield
+from attnfun.cli.arguments import read_table
+from attnfun.cli.derive import Answer
 from attnfun.cli.records import model_record
-from attnfun.cli.render import (
-    clean,
-    console,
-    failure,
-    grid,
-    literal,
-    number,
-    print_json,
-    progress_bar,
-    shortened,
-    status_text,
-)
-from attnfun.cli.suite_report import (
-    FORMATS,
-    GOOD,
-    compare,
-    comparison_sentence,
-    read_report,
-    sentence,
-    summarise,
-    why,
-    written,
-)
+from attnfun.cli.render import Grid, Part, clean, failure, literal, number, status_text
 from attnfun.errors import InvalidRequest
+from attnfun.files import read_text
 
 if TYPE_CHECKING:
     from attnfun.lab.suite import Case, Row
 
 SHIPPED = Path(__file__).parent.parent / "data" / "suites"
+GOOD = ("proved", "conditional", "sampled")
+COLUMNS = (
+    *("name", "status", "error", "error_low", "slack", "eps", "method"),
+    *("layers", "heads", "rank", "keys", "parameters", "seconds"),
+)
+CHANGES = ("was", "change", "keys_ratio", "seconds_ratio")
+FORMATS = (".csv", ".json", ".md")
+SETTINGS = ("eps", "relative", "dtype", "method")
+_NUMBERS = set(COLUMNS) - {"name", "status", "method"}
 
 
-def suite_command(
-    tables: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="CSV|NAME...",
-            help="Files with columns name, formula, domain; or the shipped classic, feynman, genz.",
-            show_default=False,
-        ),
-    ],
-    eps: Annotated[str, typer.Option("--eps", metavar="NUMBER", help="The tolerance of every row.")] = "1e-6",
-    relative: Annotated[bool, typer.Option("--relative", help="eps is a fraction of each target's range.")] = False,
-    method: Annotated[str, typer.Option("--method", help="auto, partition, bernstein, …")] = "auto",
-    norm: Annotated[str, typer.Option("--norm", help="sup, or p >= 1 for L^p.")] = "sup",
-    dtype: Annotated[str, typer.Option("--dtype", help="float64 or float32.")] = "float64",
-    seed: Annotated[int, typer.Option("--seed", help="Same seed, same weights.")] = 0,
-    accept: Annotated[str, typer.Option("--accept", help="proved or sampled.")] = "proved",
-    only: Annotated[
-        str | None, typer.Option("--only", metavar="NAMES|N", help="Names or patterns (a,b*), or N rows spread evenly.")
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option("-j", "--jobs", metavar="N", help="Worker processes (default: one a core).")
-    ] = None,
-    timeout: Annotated[
-        float | None, typer.Option("--timeout", metavar="SECONDS", help="The most time for one target.")
-    ] = None,
-    cluster: Annotated[
-        str | None, typer.Option("--cluster", metavar="ADDRESS", help="Run the targets on a dask scheduler's workers.")
-    ] = None,
-    output: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="FILE", help="Write the rows: .csv, .json or .md.")
-    ] = None,
-    against: Annotated[
-        str | None, typer.Option("--against", metavar="FILE", help="Compare with an earlier run (.json or .csv).")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout and nothing else there.")] = False,
-) -> int:
-    """Compile and prove every target of CSV files, in parallel.
-
-    A row that cannot be met, takes too long or takes its process down is reported in its place, with its reason, and
-    does not stop the others; the exit code is 0 once every row was tried. Shipped suites: classic, feynman, genz.
-
-    \b
-    [bold]Examples[/bold]
-      attnfun suite feynman --eps 1e-6 --relative --timeout 60
-      attnfun suite targets.csv --only 'franke,runge*' --json
-      attnfun suite classic feynman genz --relative --jobs 4 --output all.md
-      attnfun suite genz --relative --output today.json --against yesterday.json
-    """
+def compiled(
+    tables: list[str],
+    eps: float = 1e-6,
+    only: str | None = None,
+    jobs: int | None = None,
+    timeout: float | None = None,
+    cluster: str | None = None,
+    output: str | None = None,
+    against: str | None = None,
+    resume: bool = False,
+    progress: Any = None,
+    **options: Any,
+) -> Answer:
+    """A row a target, their summary, and what changed since an earlier run."""
     from attnfun.lab.suite import run_suite
 
-    order, tolerance = read_norm(norm), read_eps(eps)
     if jobs is not None and jobs < 1:
         raise InvalidRequest(f"--jobs {jobs}: at least one worker process is needed")
     if jobs is not None and cluster is not None:
         raise InvalidRequest("--jobs counts processes of this machine: leave it out with --cluster")
     if timeout is not None and not 0 < timeout < 1e6:
         raise InvalidRequest(f"--timeout {timeout:g}: give a positive number of seconds below 1e6")
-    check_writable(output)
     if output and Path(output).suffix not in FORMATS:
         raise InvalidRequest(f"--output {output!r}: the name must end in .csv, .json or .md")
+    if resume and not (output and output.endswith(".json")):
+        raise InvalidRequest("--resume goes on with the rows of a .json file: name it by --output")
     earlier = read_report(against) if against else None
-    cases = select([case for table in tables for case in read_suite(unshield(table))], only)
-    options = dict(eps=tolerance, method=method, norm=order, relative=relative, dtype=dtype, seed=seed, accept=accept)
+    cases = select([case for table in tables for case in read_suite(table)], only)
+    options |= {"eps": eps}
+    kept = _kept(output, options) if resume and output and Path(output).is_file() else {}
+    named = {id(case): kept.get((case["suite"], case["name"])) for case in cases}
+    done: dict[int, Row] = {place: row for place, row in named.items() if row is not None}
+    left = [case for case in cases if id(case) not in done]
     start = time.perf_counter()
-    with progress_bar("suite", total=len(cases)) as progress:
 
-        def news(name: str) -> None:
-            progress(name, step=True)
+    def news(case: Case, row: Row) -> None:
+        done[id(case)] = {"suite": case["suite"], **row}
+        progress(case["name"], len(done) / len(cases))
 
-        rows = run_suite(
-            cases, options, model_record, _failure, jobs=jobs, cluster=cluster, timeout=timeout, progress=news
-        )
-    rows = [{"suite": case["suite"], **row} for case, row in zip(cases, rows, strict=True)]
-    suites = list(dict.fromkeys(case["suite"] for case in cases))
-    report: dict[str, Any] = {"rows": rows, "summary": summarise(rows), "suite": ", ".join(suites)}
-    if len(suites) > 1:
-        report["summary"]["suites"] = {s: summarise([row for row in rows if row["suite"] == s]) for s in suites}
-    report |= {"eps": tolerance, "relative": relative, "dtype": dtype, "method": method}
-    report["wall_seconds"] = round(time.perf_counter() - start, 3)
-    if earlier is not None and against is not None:
-        report = compare(report, earlier, against)
+    def report() -> dict[str, Any]:
+        rows = [done[id(case)] for case in cases if id(case) in done]
+        suites = list(dict.fromkeys(row["suite"] for row in rows))
+        made: dict[str, Any] = {"rows": rows, "summary": summarise(rows), "suite": ", ".join(suites)}
+        if len(suites) > 1:
+            made["summary"]["suites"] = {s: summarise([row for row in rows if row["suite"] == s]) for s in suites}
+        made |= {name: options[name] for name in SETTINGS}
+        return made | {"wall_seconds": round(time.perf_counter() - start, 3)}
+
+    try:
+        run_suite(left, options, model_record, _failure, jobs=jobs, cluster=cluster, timeout=timeout, progress=news)
+    except KeyboardInterrupt:
+        if not (done and output and output.endswith(".json")):
+            raise
+        Path(output).write_text(written(report(), ".json"), encoding="utf-8")
+        rows = f"{len(done)} of {len(cases)} rows are in {output}"
+        raise KeyboardInterrupt(f"{rows}, and --resume goes on with the others") from None
+    found = report() if earlier is None else compare(report(), earlier, str(against))
     if output:
-        Path(output).write_text(written(report, Path(output).suffix), encoding="utf-8")
-    if as_json:
-        print_json(report)
-    else:
-        _print(report)
-    return 0
+        Path(output).write_text(written(found, Path(output).suffix), encoding="utf-8")
+    return Answer(found, parts=_page(found))
+
+
+def _kept(path: str, options: dict[str, Any]) -> dict[tuple[str, str], Row]:
+    """The rows of a run that was interrupted, if it asked for the same."""
+    earlier = read_report(path)
+    other = [name for name in SETTINGS if earlier.get(name) != options[name]]
+    if other:
+        raise InvalidRequest(f"--resume: {path} was made with another {' and '.join(other)}; name another --output")
+    return {(row.get("suite", ""), row["name"]): row for row in earlier["rows"]}
 
 
 def read_suite(name: str) -> list[Case]:
@@ -164,46 +140,202 @@ def select(cases: Sequence[Case], only: str | None) -> list[Case]:
     return chosen
 
 
-def _print(report: dict[str, Any]) -> None:
-    screen, rows = console(), report["rows"]
+def _page(report: dict[str, Any]) -> list[Part]:
+    rows, summary = report["rows"], report["summary"]
     shown = ["name", "status", "error", "eps", "method", "layers", "heads", "keys", "parameters", "seconds", "slack"]
-    if "against" in report["summary"]:
+    if "against" in summary:
         shown += ["change", "keys_ratio", "seconds_ratio"]
-    for table in _tables(screen, shown, rows):
-        screen.print(table)
-    for row in rows:
-        if row["status"] not in GOOD:
-            screen.print(literal(shortened(f"{row['name']}: {why(row)}", 280)), style="dim")
-    for suite, summary in report["summary"].get("suites", {}).items():
-        screen.print(literal(f"{suite}: {sentence(summary)}"))
-    screen.print(literal(sentence(report["summary"]) + f", {number(report['wall_seconds'])} s on the clock"))
-    if "against" in report["summary"]:
-        screen.print(literal(comparison_sentence(report["summary"]["against"])))
-
-
-def _tables(screen: Any, shown: Sequence[str], rows: Sequence[Row]) -> list[Any]:
-    """The columns in as few tables as the screen's width allows, the names in each: no number is ever cut."""
-    from rich.measure import Measurement
-
     short = {"keys_ratio": "keys ×", "seconds_ratio": "seconds ×", "parameters": "params"}
-    left = ("name", "status", "method", "change")
+    parts: list[Part] = [
+        Grid([short.get(key, key) for key in shown], [[_cell(row, key) for key in shown] for row in rows])
+    ]
+    parts += [f"[dim]{literal(row['name'])}: {literal(why(row))}[/]" for row in rows if row["status"] not in GOOD]
+    parts += [literal(f"{suite}: {sentence(one)}") for suite, one in summary.get("suites", {}).items()]
+    parts.append(sentence(summary) + f", {number(report['wall_seconds'])} s on the clock")
+    return parts + ([literal(comparison_sentence(summary["against"]))] if "against" in summary else [])
 
-    def cell(row: Row, key: str) -> Any:
-        text = number(row.get(key))
-        return status_text(text) if key == "status" else literal(shortened(text, max(8, screen.width // 2)))
 
-    def table(keys: Sequence[str]) -> Any:
-        columns = [(short.get(key, key), "left" if key in left else "right") for key in keys]
-        return grid(None, columns, [[cell(row, key) for key in keys] for row in rows])
-
-    found = [[*shown[:2]]]
-    for key in shown[2:]:
-        wide = Measurement.get(screen, screen.options.update_width(10_000), table([*found[-1], key])).maximum
-        if wide > screen.width:
-            found.append([shown[0]])
-        found[-1].append(key)
-    return [table(keys) for keys in found]
+def _cell(row: Row, key: str) -> Any:
+    value = row.get(key)
+    return status_text(str(value)) if key == "status" else literal(value) if isinstance(value, str) else value
 
 
 def _failure(error: BaseException) -> Row:
     return dict(clean(failure(error)))
+
+
+# ---------------------------------------------------------------- summaries
+
+
+def summarise(rows: Sequence[Row]) -> dict[str, Any]:
+    """Counts by status; median and worst of size, time and slack over the rows that have a network."""
+    good = [row for row in rows if row["status"] in GOOD]
+    summary: dict[str, Any] = {
+        "rows": len(rows),
+        **{status: count for status, count in sorted(Counter(str(row["status"]) for row in rows).items())},
+        "proved": sum(row["status"] == "proved" for row in rows),
+        "not_proved": sum(row["status"] != "proved" for row in rows),
+    }
+    for key in ("keys", "heads", "layers", "parameters", "seconds", "slack"):
+        values = [row[key] for row in good if row.get(key) is not None]
+        summary[f"median_{key}"] = statistics.median(values) if values else None
+        summary[f"max_{key}"] = max(values, default=None)
+    return summary | {"seconds": round(sum(row["seconds"] for row in rows), 3)}
+
+
+# ---------------------------------------------------------------- an earlier run
+
+
+def read_report(path: str) -> dict[str, Any]:
+    """The report an earlier run wrote with --output (.json or .csv) or printed with --json."""
+    try:
+        text = read_text(path)
+        if path.endswith(".csv"):
+            rows = [
+                {key: _number(value) if key in _NUMBERS else value for key, value in row.items() if key}
+                for row in csv.DictReader(io.StringIO(text))
+            ]
+            report: Any = {"rows": rows}
+        else:
+            report = json.loads(text)
+        if not all(isinstance(row["name"], str) and isinstance(row["status"], str) for row in report["rows"]):
+            raise KeyError("name")
+    except (ValueError, KeyError, TypeError, csv.Error):
+        raise InvalidRequest(f"--against {path!r} holds no rows of an earlier suite (.json or .csv)") from None
+    return dict(report)
+
+
+def _number(text: str | None) -> float | None:
+    value = float(text) if text else None
+    return int(value) if value is not None and value.is_integer() else value
+
+
+def compare(report: dict[str, Any], earlier: dict[str, Any], path: str) -> dict[str, Any]:
+    """The report with was, change, keys_ratio and seconds_ratio in its rows, and `against` in its summary.
+
+    Rows are matched by suite and name, or by name alone where the earlier run names no suite. Ratios are new over old.
+    """
+    old = {(row.get("suite"), row["name"]): row for row in earlier["rows"]}
+    by_name = {name: row for (suite, name), row in old.items() if suite is None}
+    rows = []
+    for row in report["rows"]:
+        before = old.get((row.get("suite"), row["name"])) or by_name.get(row["name"])
+        rows.append({**row, **_change(row, before)})
+    names = [row["name"] for row in rows]
+    ratios = {
+        key: [row[f"{key}_ratio"] for row in rows if row[f"{key}_ratio"] is not None] for key in ("keys", "seconds")
+    }
+    against = {
+        "file": path,
+        "rows": sum(row["was"] is not None for row in rows),
+        "newly_proved": [row["name"] for row in rows if row["change"] == "newly proved"],
+        "lost": [row["name"] for row in rows if row["change"] == "lost"],
+        "missing": [row["name"] for row in earlier["rows"] if row["name"] not in names],
+        "median_keys_ratio": statistics.median(ratios["keys"]) if ratios["keys"] else None,
+        "median_seconds_ratio": statistics.median(ratios["seconds"]) if ratios["seconds"] else None,
+        "settings": {
+            key: [earlier[key], report[key]] for key in SETTINGS if key in earlier and earlier[key] != report[key]
+        },
+    }
+    return {**report, "rows": rows, "summary": {**report["summary"], "against": against}}
+
+
+def _change(row: Row, before: Row | None) -> Row:
+    if before is None:
+        return {"was": None, "change": "new", "keys_ratio": None, "seconds_ratio": None}
+    proved, was = row["status"] == "proved", before["status"] == "proved"
+    change = "" if proved == was else "newly proved" if proved else "lost"
+    both = row["status"] in GOOD and before["status"] in GOOD
+    ratios = {
+        f"{key}_ratio": row[key] / before[key] if both and row.get(key) and before.get(key) else None
+        for key in ("keys", "seconds")
+    }
+    return {"was": before["status"], "change": change, **ratios}
+
+
+# ---------------------------------------------------------------- words
+
+
+def sentence(summary: dict[str, Any]) -> str:
+    """One line: how many are proved, and median (worst) of what they cost."""
+    both = [
+        f"{key} {number(summary[f'median_{key}'])} ({number(summary[f'max_{key}'])})"
+        for key in ("keys", "heads", "layers", "seconds", "slack")
+    ]
+    done = f"{summary['proved']} of {summary['rows']} proved"
+    if summary["median_keys"] is None:
+        return f"{done}; {number(summary['seconds'])} s in all"
+    return f"{done}; median (worst): {', '.join(both)}; {number(summary['seconds'])} s in all"
+
+
+def comparison_sentence(against: dict[str, Any]) -> str:
+    """One line: what was won and lost since the earlier run."""
+
+    def listed(names: Sequence[str]) -> str:
+        more = [f"and {len(names) - 12} more"] if len(names) > 12 else []
+        return f" ({', '.join([*names[:12], *more])})" if names else ""
+
+    parts = [
+        f"against {against['file']}, {against['rows']} rows in common",
+        f"{len(against['newly_proved'])} newly proved{listed(against['newly_proved'])}",
+        f"{len(against['lost'])} lost{listed(against['lost'])}",
+        f"median ratio new/old: keys {number(against['median_keys_ratio'])}, "
+        f"seconds {number(against['median_seconds_ratio'])}",
+    ]
+    if against["missing"]:
+        parts.append(f"{len(against['missing'])} of the earlier rows not run")
+    for key, (then, now) in against["settings"].items():
+        parts.append(f"{key} was {number(then)}, is {number(now)}")
+    return "; ".join(parts)
+
+
+# ---------------------------------------------------------------- files
+
+
+def written(report: dict[str, Any], suffix: str) -> str:
+    """The report as the text of a .json, .csv or .md file."""
+    if suffix == ".json":
+        return json.dumps(clean(report), indent=2, ensure_ascii=False) + "\n"
+    return _csv(report["rows"]) if suffix == ".csv" else _markdown(report)
+
+
+def _csv(rows: Sequence[Row]) -> str:
+    buffer = io.StringIO()
+    changes = CHANGES if any("was" in row for row in rows) else ()
+    columns = ["suite", *COLUMNS, *changes, "target", "domain", "reason", "nearest"]
+    writer = csv.DictWriter(buffer, columns, extrasaction="ignore", lineterminator="\n", restval="")
+    writer.writeheader()
+    for row in rows:
+        nearest = row.get("nearest")
+        writer.writerow(row | ({"nearest": json.dumps(nearest)} if nearest else {}))
+    return buffer.getvalue()
+
+
+def _markdown(report: dict[str, Any]) -> str:
+    """A section a suite: its summary, its table, the reasons of its refusals below."""
+    kind = " of each target's range" if report["relative"] else ""
+    lines = [f"# Suites at eps = {report['eps']:g}{kind}, {report['dtype']}", "", sentence(report["summary"]) + ".", ""]
+    if "against" in report["summary"]:
+        lines += [comparison_sentence(report["summary"]["against"]) + ".", ""]
+    suites = list(dict.fromkeys(row["suite"] for row in report["rows"]))
+    for suite in suites:
+        rows = [row for row in report["rows"] if row["suite"] == suite]
+        lines += [f"## {suite}", ""]
+        if len(suites) > 1:
+            lines += [sentence(summarise(rows)) + ".", ""]
+        columns = (*COLUMNS, *(CHANGES[1:] if "was" in rows[0] else ()))
+        lines.append("| " + " | ".join(columns).replace("_", " ") + " |")
+        lines.append("|" + "".join(" --- |" if key in ("name", "status", "method") else " ---: |" for key in columns))
+        for row in rows:
+            cells = [number(row.get(key)) for key in columns]
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        refused = [f"- `{row['name']}`: {why(row)}" for row in rows if row["status"] not in GOOD]
+        lines += ["", *refused, *([""] if refused else [])]
+    return "\n".join(lines)
+
+
+def why(row: Row) -> str:
+    """The reason of a refusal, and the nearest request that would succeed where one is known."""
+    nearest = row.get("nearest")
+    tail = f" (nearest: {', '.join(f'{key}={number(value)}' for key, value in nearest.items())})" if nearest else ""
+    return f"{row.get('reason') or row['status']}{tail}"

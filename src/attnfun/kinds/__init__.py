@@ -7,10 +7,12 @@ names no kind. A new kind is one folder and its name in `NAMES`; one that lives 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
+from importlib.resources import files
 from types import ModuleType
 from typing import Any
 
@@ -33,36 +35,57 @@ NAMES = (
 
 
 @dataclass(frozen=True)
-class Option:
-    """An option of a command that its verb does not have; `prepare` makes of it what the verb takes."""
-
-    type: Any
-    default: Any
-    help: str
-
-
-@dataclass(frozen=True)
 class Command:
-    """How the command line offers a verb. Arguments and options are those of the verb's signature.
+    """How the command line offers a verb: an entry of a `commands.toml`.
 
-    `arguments` are given by position, and may be several where the verb takes a list. `helps` are words for options
-    that mean something else here than elsewhere. `options` are further ones, and `prepare` (kwargs -> kwargs) reads
-    them. `leave`: what only Python can hand over. `picture`: whether there is a --png.
+    verb       the function, "module:name". Arguments and options, their types and defaults are those of its signature
+    front      a function that is called in the verb's place; its `**rest` stands for whatever else the verb takes
+    arguments  what is given by position; with `several` the first of them may be repeated
+    words      words for an argument or option that means something else here than elsewhere: a help text, or a
+               metavar and a help text
+    options    options that the verb takes by its `**kwargs`: [type, help], or [type, help, default]
+    defaults   what an option is here unless given, where the verb says something else; "" for nothing
+    names      what an option is called, where the parameter is called something else
+    required   options that must be given although the verb has a default
+    leave      parameters that only Python can hand over
+    output     the help text of `-o`, which saves what was made
+    picture    the help text of `--png`, and `beside` the name that a picture has if none is given
+    view       how a record is shown, with `items` (see `attnfun.cli.views`), or the function that shows it
+    goes_on    how to go on after Ctrl-C; the first of these sentences whose names were all given
     """
 
     name: str
     verb: str
     panel: str
     summary: str
-    examples: tuple[str, ...]
+    examples: Sequence[str]
     more: str = ""
-    arguments: tuple[str, ...] = ("target",)
+    front: str = ""
+    arguments: Sequence[str] = ("target",)
     several: bool = False
-    helps: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, Option] = field(default_factory=dict)
-    prepare: str = ""
-    leave: tuple[str, ...] = ()
-    picture: bool = False
+    words: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    required: Sequence[str] = ()
+    leave: Sequence[str] = ()
+    output: str = ""
+    picture: str = ""
+    beside: str = ""
+    view: Sequence[Any] | str = ()
+    items: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    goes_on: Sequence[str] = ()
+
+
+def commands(package: str) -> tuple[Command, ...]:
+    """The commands that the `commands.toml` of a package declares."""
+    return tuple(Command(name, **entry) for name, entry in declared(package).items() if "summary" in entry)
+
+
+@cache
+def declared(package: str) -> dict[str, Any]:
+    """The `commands.toml` of a package."""
+    return tomllib.loads(files(package).joinpath("commands.toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True)
@@ -78,7 +101,7 @@ class Kind:
     lesson    lesson(given, ask) -> Lesson: how its weights are trained
     subjects  subjects(model, eps) -> (about, subjects, remarks): what `diagnose` looks at
     unproved  why nothing is proved of it, where it has no prover
-    commands  how the command line offers its verbs
+    commands  the package whose `commands.toml` says how the command line offers its verbs
     """
 
     name: str
@@ -90,7 +113,7 @@ class Kind:
     lesson: str = ""
     subjects: str = ""
     unproved: str = ""
-    commands: tuple[Command, ...] = ()
+    commands: str = ""
 
     def loaded(self, part: str) -> Any:
         """The object that a field names."""

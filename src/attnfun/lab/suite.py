@@ -79,9 +79,9 @@ def run_suite(
     jobs: int | None = None,
     cluster: str | None = None,
     timeout: float | None = None,
-    progress: Callable[[str], None] = lambda name: None,
+    progress: Callable[[Case, Row], None] = lambda case, row: None,
 ) -> list[Row]:
-    """A row a case, in the order of `cases`; `progress(name)` at the end of each."""
+    """A row a case, in the order of `cases`; `progress(case, row)` at the end of each."""
     targets = [Target(str(k), case, options, timeout, record, failure) for k, case in enumerate(cases)]
     workers = pool.Local(jobs) if cluster is None else pool.connected(cluster, surroundings)
     rows: dict[str, Row] = {}
@@ -89,7 +89,7 @@ def run_suite(
         target = targets[int(result["key"])]
         why = {"status": "error", "reason": result.get("error", "")}
         rows[target.key] = result.get("row") or target.failed(why, 0.0)
-        progress(target.case["name"])
+        progress(target.case, rows[target.key])
     return [rows[target.key] for target in targets]
 
 

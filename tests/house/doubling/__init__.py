@@ -1,4 +1,4 @@
-"""tanh(s x) on [-1, 1]: two keys do it exactly. A whole kind in one folder: target, proof, verb, lesson, words."""
+"""tanh(s x) on [-1, 1]: two keys do it exactly. A whole kind in one folder: target, proof, verb, lesson, command."""
 
 from attnfun.kinds import Kind
 from house.doubling.verb import doubling
@@ -13,4 +13,5 @@ KIND = Kind(
     words="house.doubling.words",
     lesson="house.doubling.lesson:lesson",
     subjects="house.doubling.words:subjects",
+    commands=__name__,
 )

@@ -11,4 +11,5 @@ KIND = Kind(
     words="attnfun.kinds.neighbours.words",
     lesson="attnfun.kinds.neighbours.lesson:lesson",
     subjects="attnfun.diagnosis.tokens:subjects",
+    commands=__name__,
 )

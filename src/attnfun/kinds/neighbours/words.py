@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from attnfun.kinds.neighbours.view import Neighbours
@@ -40,3 +41,20 @@ def record(model: Neighbours) -> dict[str, Any]:
         "limit": model.limit,
         "width": model.network.width,
     }
+
+
+def and_measured(
+    dim: int,
+    points: int | None = None,
+    method: str = "full-rank",
+    queries: int = 10_000,
+    seed: int = 0,
+    progress: Any = None,
+    **rest: Any,
+) -> tuple[Neighbours, dict[str, Any]]:
+    """What the command makes: a network, and its error on random queries."""
+    from attnfun.kinds.neighbours.verb import neighbours
+
+    count = points if points is not None else 2 if method == "biased" else 3
+    found = neighbours(dim, count, method, seed=seed, **rest)
+    return found, {"measured": asdict(found.measured(queries, seed, progress)) if queries else None}

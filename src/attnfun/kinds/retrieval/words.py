@@ -48,14 +48,6 @@ def record(model: Retrieval) -> dict[str, Any]:
     return out | ({"note": model.request["note"]} if "note" in model.request else {})
 
 
-def counted(request: dict[str, Any]) -> dict[str, Any]:
-    """A command's request; `queries` may be a number, typed as text."""
-    queries = request.get("queries")
-    if isinstance(queries, str) and queries.strip().lstrip("+-").isdigit():
-        return request | {"queries": int(queries)}
-    return request
-
-
 def subjects(model: Retrieval, eps: float | None) -> Found:
     """The tower, judged by the features that it stands for, and the head, which picks."""
     weights, utility = model.weights, model.target.utility

@@ -1,6 +1,6 @@
 """Relations of three variables as trilinear forms: the kind behind `ternary`."""
 
-from attnfun.kinds import Command, Kind
+from attnfun.kinds import Kind
 
 KIND = Kind(
     "ternary",
@@ -14,17 +14,5 @@ KIND = Kind(
     words="attnfun.kinds.ternary.words",
     lesson="attnfun.kinds.ternary.words:lesson",
     subjects="attnfun.kinds.ternary.words:subjects",
-    commands=(
-        Command(
-            "ternary",
-            verb="attnfun.kinds.ternary.verb:ternary",
-            panel="Relations",
-            summary="Functions a, b, c with |relation(x, y, z) − Σ a(x) b(y) c(z)| ≤ eps everywhere, proved.",
-            examples=(
-                "attnfun ternary 'x*y + y*z + x*z' --domain 'x=0:1;y=0:1;z=0:1' --eps 1e-6",
-                "attnfun ternary 'exp(-x*y*z)' --domain 'x=0:1;y=0:1;z=0:2' --eps 1e-8 -o t.safetensors --json",
-            ),
-            helps={"target": "A relation of three variables.", "eps": "The sup-norm tolerance."},
-        ),
-    ),
+    commands=__name__,
 )

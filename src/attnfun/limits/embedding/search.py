@@ -95,7 +95,7 @@ def _steps(core: Core) -> int:
 def best_at(core: Core, dim: int, known: Found, order: Indices, seed: int) -> Found:
     """The widest margin found at `dim`, at least that of `known` padded with zeros."""
     if dim > core.n:  # the documents of any embedding span no more than n dimensions
-        return _padded(best_at(core, core.n, known, order, seed), dim)
+        return _padded(known if known.dimension > core.n else best_at(core, core.n, known, order, seed), dim)
     padded = _padded(known, dim)
     if dim == 1 or core.m * core.n > _POLISHED:
         return padded

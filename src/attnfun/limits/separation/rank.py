@@ -128,6 +128,12 @@ class RankBound:
 
     to_json = record
 
+    def plot(self, path: Any = None) -> Any:
+        """The error against rank and heads, in this setting."""
+        from attnfun.plots.bounds import draw_rank_map
+
+        return draw_rank_map(self, path)
+
 
 def rank(
     dim: int,

@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from attnfun.certify.certificate import Certificate
 from attnfun.certify.verdict import About
@@ -21,10 +21,11 @@ from attnfun.language.target import Target
 from attnfun.network import store
 from attnfun.network.claim import MEAN_SQUARE, Claim
 from attnfun.network.network import Cost
+from attnfun.network.token_transformer import TokenTransformer
+from attnfun.network.tokens import TokenNetwork
 
 if TYPE_CHECKING:
     import torch
-
 
 
 class Weights(Protocol):
@@ -50,6 +51,17 @@ class Weights(Protocol):
 
 T = TypeVar("T", bound=Target)
 W = TypeVar("W")
+V = TypeVar("V")
+
+
+class OfTarget(Generic[V]):
+    """An attribute of a view that is its target's, under the same name: `dim = OfTarget[int]()`."""
+
+    def __set_name__(self, _owner: Any, name: str) -> None:
+        self.name = name
+
+    def __get__(self, model: Any, _owner: Any = None) -> V:
+        return cast(V, self if model is None else getattr(model.target, self.name))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -145,6 +157,14 @@ class Model(Generic[T, W]):
         size = f"{cost.layers} layers, {cost.heads} heads, {cost.keys:,} keys, {cost.parameters:,} parameters"
         bound = "nothing proved" if not math.isfinite(c.error[1]) else f"{c.word}: error {c.error[1]:.3g}"
         return f"{type(self).__name__}({self.target.text[:120]}  on  {self.target.domain[:120]}; {size}; {bound})"
+
+
+class TokenModel(Model[T, TokenNetwork | TokenTransformer]):
+    """A model whose weights are a network on tokens."""
+
+    @property
+    def network(self) -> TokenNetwork | TokenTransformer:
+        return self.weights
 
 
 def about(

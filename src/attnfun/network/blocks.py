@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.network import rounded
+from attnfun.network.head import rounded
+from attnfun.network.tokens import TokenHead
 
 Array = NDArray[np.float64]
+Entries = Mapping[tuple[str, int], float]
 
 GAP = 1024.0  # below every other logit: e^-1024 is an exact zero in float64 and float32
 
@@ -22,21 +24,27 @@ class Stream:
         vectors = [f"{block}{j + 1}" for block in blocks for j in range(dim)]
         self.names = (*vectors, *units)
         self.width = len(self.names)
+        self._rows = {name: np.array([at]) for at, name in enumerate(self.names)}
+        self._rows |= {block: np.arange(dim) + k * dim for k, block in enumerate(blocks)}
 
     def at(self, name: str) -> int:
-        return self.names.index(name)
+        return int(self._rows[name][0])
 
-    def matrix(
-        self, columns: int, blocks: Mapping[tuple[str, int], float], units: Mapping[tuple[str, int], float]
-    ) -> Array:
+    def matrix(self, columns: int, *parts: Entries) -> Array:
         """(width, columns): value · identity at (block, first column), single entries at (name, column)."""
         M = np.zeros((self.width, columns))
-        for (block, column), value in blocks.items():
-            for j in range(self.d):
-                M[self.at(f"{block}{j + 1}"), column + j] = value
-        for (name, column), value in units.items():
-            M[self.at(name), column] = value
+        for (name, column), value in (entry for part in parts for entry in part.items()):
+            rows = self._rows[name]
+            M[rows, column + np.arange(len(rows))] = value
         return M
+
+    def head(
+        self, name: str, columns: tuple[int, int], parts: tuple[Entries, Entries, Entries, Entries], dtype: str
+    ) -> TokenHead:
+        """W_Q, W_K of the first number of columns, W_V and W_O transposed of the second, by their entries."""
+        counts = (columns[0], columns[0], columns[1], columns[1])
+        made = [rounded(self.matrix(count, part), dtype) for count, part in zip(counts, parts)]
+        return TokenHead(name, *made[:3], made[3].T)
 
     def carry(
         self, blocks: Mapping[tuple[str, str], float], units: Mapping[tuple[str, str], float] | None = None

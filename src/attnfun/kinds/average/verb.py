@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.kinds.average.encoding import KEYS, Sets, check_subsets
 from attnfun.kinds.average.target import Averages, rule_of_thumb
 from attnfun.kinds.average.view import SparseAverage
-from attnfun.kinds.average.weights import Coded
+from attnfun.kinds.average.weights import KEYS, Coded, Sets, check_subsets
 from attnfun.language.numbers import whole_number
 from attnfun.search import Goal, Proposal, Proposals, search
 

@@ -8,7 +8,7 @@ from attnfun.kinds.sequence.network import Gather, Spread
 from attnfun.kinds.sequence.picture import picture
 from attnfun.kinds.sequence.token_sequence import TokenSequence
 from attnfun.kinds.sequence.view import SequenceApproximant
-from attnfun.network.words import told_of_tokens
+from attnfun.network.words import explain as told_of_tokens
 
 __all__ = ["explain", "picture", "record"]
 

@@ -16,11 +16,11 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from attnfun.network.blocks import GAP, Stream
 from attnfun.kinds.neighbours import sphere
 from attnfun.kinds.neighbours.bounds import LOSS, biased_error
 from attnfun.kinds.neighbours.prediction import Prediction
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork
+from attnfun.network.blocks import GAP, Stream
 
 _LOSS = 4 * LOSS
 

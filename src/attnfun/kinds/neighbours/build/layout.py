@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.network.blocks import GAP, Stream
 from attnfun.network import TokenHead
+from attnfun.network.blocks import GAP, Stream
 
 Array = NDArray[np.float64]
 

@@ -25,11 +25,11 @@ import math
 import numpy as np
 from scipy import special
 
-from attnfun.network.blocks import GAP, Stream
 from attnfun.kinds.neighbours import sphere
 from attnfun.kinds.neighbours.build.layout import HARD, Array, answer, looking, picked
 from attnfun.kinds.neighbours.prediction import OVER_DRAWS, Prediction
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork
+from attnfun.network.blocks import GAP, Stream
 
 
 def directions(dim: int, heads: int, seed: int) -> Array:

@@ -30,11 +30,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnfun.network.blocks import Stream
 from attnfun.kinds.neighbours import sphere
 from attnfun.kinds.neighbours.build.layout import HARD, Array, answer, looking, picked
 from attnfun.kinds.neighbours.prediction import Prediction
 from attnfun.network import TokenLayer, TokenNetwork
+from attnfun.network.blocks import Stream
 
 SAMPLERS = ("same", "independent", "compromise")
 _SOFT = (0.3, 30.0)  # log-uniform inverse temperatures of soft heads, times √d

@@ -22,12 +22,12 @@ import math
 
 import numpy as np
 
-from attnfun.network.blocks import GAP, Stream
 from attnfun.kinds.neighbours.bounds import scores_error
 from attnfun.kinds.neighbours.build import full_rank
 from attnfun.kinds.neighbours.build.layout import answer, picked
 from attnfun.kinds.neighbours.prediction import Prediction
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork
+from attnfun.network.blocks import GAP, Stream
 
 SCORE_ERROR = 1e-9  # η
 

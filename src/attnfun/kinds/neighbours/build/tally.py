@@ -25,13 +25,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from attnfun.network.blocks import Stream
 from attnfun.kinds.neighbours import sphere
 from attnfun.kinds.neighbours.bounds import tally_error
 from attnfun.kinds.neighbours.build.layout import answer
 from attnfun.kinds.neighbours.build.majority_vote import look_up
 from attnfun.kinds.neighbours.prediction import Prediction
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork
+from attnfun.network.blocks import Stream
 
 SHARPNESS = 1e10  # of the look-up, in units of τ
 LEAST_BETA = 1e-7

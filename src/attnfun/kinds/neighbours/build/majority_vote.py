@@ -26,9 +26,10 @@ import numpy as np
 from scipy import special
 
 from attnfun.kinds.neighbours import sphere
-from attnfun.kinds.neighbours.build.layout import HARD, Array, answer, looking, picked
-from attnfun.kinds.neighbours.prediction import OVER_DRAWS, Prediction
-from attnfun.network import TokenHead, TokenLayer, TokenNetwork
+from attnfun.kinds.neighbours.measure import OVER_DRAWS, Prediction
+from attnfun.kinds.neighbours.pattern import HARD, look_up, looking, pointing
+from attnfun.kinds.neighbours.sphere import Array
+from attnfun.network import TokenNetwork
 from attnfun.network.blocks import GAP, Stream
 
 
@@ -45,20 +46,7 @@ def build(dim: int, heads: int, nearest: bool, seed: int) -> TokenNetwork:
         looking(stream, f"vote {h + 1}", beta * q[:, None], q[:, None], value, output)
         for h, q in enumerate(directions(dim, heads, seed))
     )
-    return TokenNetwork(
-        stream.names,
-        (TokenLayer(votes), TokenLayer((look_up(stream, heads * GAP),))),
-        np.zeros((0, stream.width)),
-        np.eye(stream.width, dim),
-        answer(dim, nearest),
-    )
-
-
-def look_up(stream: Stream, sharpness: float) -> TokenHead:
-    """The head of rank 1 that takes the point whose index has the sign of the scratch."""
-    query, key = np.zeros((2, stream.width, 1))
-    query[stream.at("scratch"), 0], key[stream.at("index"), 0] = sharpness, 1.0
-    return TokenHead("look-up by sign", query, key, *picked(stream))
+    return pointing(stream, nearest, votes, [look_up(stream, heads * GAP)])
 
 
 def accuracy(dim: int, heads: int, margin: float = 0.0) -> tuple[float, float]:

@@ -31,9 +31,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnfun.kinds.neighbours import sphere
-from attnfun.kinds.neighbours.build.layout import HARD, Array, answer, looking, picked
-from attnfun.kinds.neighbours.prediction import Prediction
-from attnfun.network import TokenLayer, TokenNetwork
+from attnfun.kinds.neighbours.measure import Prediction
+from attnfun.kinds.neighbours.pattern import HARD, looking, pointing
+from attnfun.kinds.neighbours.sphere import Array
+from attnfun.network import TokenNetwork
 from attnfun.network.blocks import Stream
 
 SAMPLERS = ("same", "independent", "compromise")
@@ -133,7 +134,8 @@ def _sampled(
 
 def build(dim: int, found: Heads, nearest: bool) -> TokenNetwork:
     stream = Stream(dim, "xq", ("query", "one"))
-    value, output = picked(stream)
+    value = np.eye(stream.width, dim)
+    output = value.T
     sign = 1.0 if nearest else -1.0
     heads = [
         looking(stream, f"random {h + 1}", sign * beta * q, k, value, a * output)
@@ -142,13 +144,7 @@ def build(dim: int, found: Heads, nearest: bool) -> TokenNetwork:
     nothing = np.zeros((dim, 1))
     rest = 1.0 - float(found.weights.sum())
     heads.append(looking(stream, "average", nothing, nothing, value, rest * output))
-    return TokenNetwork(
-        stream.names,
-        (TokenLayer(tuple(heads)),),
-        np.zeros((0, stream.width)),
-        np.eye(stream.width, dim),
-        answer(dim, nearest),
-    )
+    return pointing(stream, nearest, heads)
 
 
 def predict(dim: int, found: Heads, hard: bool) -> Prediction:

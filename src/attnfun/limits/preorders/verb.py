@@ -340,5 +340,3 @@ def _read_points(points: ArrayLike, box: Box) -> tuple[Array, bool]:
     if not box.contains(X).all():
         raise InvalidRequest(f"a point lies outside {box.text}")
     return X, single
-
-

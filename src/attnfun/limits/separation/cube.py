@@ -13,14 +13,14 @@ Statements and derivations are in `krawtchouk`. Size: fractions, d up to 256. Bo
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from attnfun.errors import InvalidRequest
 from attnfun.language import precision
 from attnfun.language.enclosures import arb, upper
-from attnfun.language.numbers import positive_or_none, whole_number
+from attnfun.language.numbers import above, below, positive_or_none, whole_number
+from attnfun.limits.record import Record
 from attnfun.limits.separation import krawtchouk
 from attnfun.limits.separation.rank import least_heads
 
@@ -46,7 +46,7 @@ _SOURCE = (
 
 
 @dataclass(frozen=True)
-class CubeBound:
+class CubeBound(Record):
     """No `heads` heads have an error below `exact` ≥ `lower`; some have at most `upper` (None: none is proved).
 
     `rank` coordinates a head, or `values` values; `heads_needed`: the fewest heads that are not excluded at error
@@ -66,13 +66,7 @@ class CubeBound:
     floor: float
     largest: float
     hypotheses: tuple[str, ...]
-    source: str
-
-    def record(self) -> dict[str, Any]:
-        """As JSON; the exact fraction as text."""
-        return {**asdict(self), "exact": str(self.exact), "hypotheses": list(self.hypotheses)}
-
-    to_json = record
+    source: str = _SOURCE
 
 
 def cube(
@@ -108,22 +102,10 @@ def cube(
     setting = "values" if v is not None else "coordinates" if n == 1 else "candidates"
     exact, floor = least(h), least(1 << d)  # so many heads see all that any number of them sees
     needed = None if eps is None or floor > Fraction(eps) else least_heads(lambda count: least(count) <= Fraction(eps))
-    return CubeBound(
-        d,
-        r,
-        v,
-        h,
-        setting,
-        _below(exact),
-        _attained(d, r, h) if setting == "coordinates" and r is not None else None,
-        exact,
-        eps,
-        needed,
-        _below(floor),
-        _above(least(0)),
-        (_TARGETS[n], _HEADS[setting], _CAVEAT),
-        _SOURCE,
-    )
+    reached = _attained(d, r, h) if setting == "coordinates" and r is not None else None
+    errors, ends = (below(exact), reached, exact), (below(floor), above(least(0)))
+    hypotheses = _TARGETS[n], _HEADS[setting], _CAVEAT
+    return CubeBound(d, r, v, h, setting, *errors, eps, needed, *ends, hypotheses)
 
 
 def _attained(dim: int, rank: int, heads: int) -> float:
@@ -132,20 +114,5 @@ def _attained(dim: int, rank: int, heads: int) -> float:
         total = arb(0)
         for degree, energy in enumerate(krawtchouk.cube_energies(dim)):
             missed = 1 - Fraction(math.comb(rank, degree), math.comb(dim, degree))
-            total += _ball(energy) * _ball(missed) ** heads
+            total += arb(energy.numerator) / energy.denominator * (arb(missed.numerator) / missed.denominator) ** heads
         return upper(total)
-
-
-def _ball(value: Fraction) -> Any:
-    return arb(value.numerator) / value.denominator
-
-
-def _above(value: Fraction) -> float:
-    """The least double at or above it."""
-    near = float(value)
-    return near if Fraction(near) >= value else math.nextafter(near, math.inf)
-
-
-def _below(value: Fraction) -> float:
-    """The largest double at or below it."""
-    return 0.0 - _above(-value)

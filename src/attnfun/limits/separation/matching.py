@@ -27,11 +27,12 @@ Failure mode: a bound on bits. With unbounded precision it says nothing; and it 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 from attnfun.errors import InvalidRequest
 from attnfun.language.numbers import whole_number
+from attnfun.limits.record import Record
 from attnfun.limits.separation.published import Quoted, matching_heads
 
 _HYPOTHESES = (
@@ -46,8 +47,10 @@ _SOURCE = (
 
 
 @dataclass(frozen=True)
-class MatchingBound:
+class MatchingBound(Record):
     """No layer of fewer than `heads_needed` heads; `excluded`: are `heads` too few (None where none were asked)."""
+
+    also: ClassVar[tuple[str, ...]] = ("published",)
 
     tokens: int
     rank: int
@@ -56,18 +59,12 @@ class MatchingBound:
     bits_needed: int
     heads_needed: int
     excluded: bool | None
-    hypotheses: tuple[str, ...]
-    source: str
+    hypotheses: tuple[str, ...] = _HYPOTHESES
+    source: str = _SOURCE
 
     @property
     def published(self) -> tuple[Quoted, ...]:
         return (matching_heads(self.tokens, self.rank, self.bits),)
-
-    def record(self) -> dict[str, Any]:
-        out: dict[str, Any] = {**asdict(self), "hypotheses": list(self.hypotheses)}
-        return {**out, "published": [quoted.record() for quoted in self.published]}
-
-    to_json = record
 
 
 def matching(tokens: int, rank: int, bits: int, heads: int | None = None) -> MatchingBound:
@@ -76,7 +73,7 @@ def matching(tokens: int, rank: int, bits: int, heads: int | None = None) -> Mat
     h = None if heads is None else whole_number("heads", heads, 0)
     n = (N - 1) // 2
     needed = -(-n // (p * (r + 2)))
-    return MatchingBound(N, r, p, h, n, needed, None if h is None else h < needed, _HYPOTHESES, _SOURCE)
+    return MatchingBound(N, r, p, h, n, needed, None if h is None else h < needed)
 
 
 def average_bits(tokens: int, q: int) -> int:
@@ -84,5 +81,4 @@ def average_bits(tokens: int, q: int) -> int:
     N, k = whole_number("tokens", tokens, 1), whole_number("q", q, 1)
     if k > N:
         raise InvalidRequest(f"q={k}: there are {N} tokens")
-    count = math.comb(N, k)
-    return (count - 1).bit_length()
+    return (math.comb(N, k) - 1).bit_length()

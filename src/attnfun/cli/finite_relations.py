@@ -138,8 +138,7 @@ def rank_of_command(
 
 def _check(file: str, documents: str | None, vectors: str, as_json: bool) -> int:
     """Exit code 0 if the stored integers rank the relation exactly, 4 with the query that fails."""
-    from attnfun.limits.embedding.dimension import read_any
-    from attnfun.limits.embedding.files import check_file
+    from attnfun.limits.embedding.files import check_file, read_any
 
     with progress_bar("check"):
         ranking, dimension = check_file(vectors, read_any(file, documents))

@@ -169,7 +169,7 @@ def _pivots(M: Array, count: int) -> tuple[list[int], list[int]]:
 
 def _matrix(matrix: Any) -> Array:
     if isinstance(matrix, (str, os.PathLike)):
-        from attnfun.limits.embedding.reading import load_matrix
+        from attnfun.limits.embedding.files import load_matrix
 
         matrix = load_matrix(matrix)
     try:

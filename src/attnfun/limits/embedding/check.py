@@ -145,9 +145,7 @@ def _dot(q: Any, d: Any) -> int:
 
 def _integers(array: Any) -> Any:
     out = np.asarray(array)
-    if out.dtype.kind in "iu":
-        return out
-    if out.dtype.kind == "O" and all(isinstance(x, (int, np.integer)) for x in out.ravel()):
+    if out.dtype.kind in "iu" or (out.dtype.kind == "O" and all(isinstance(x, (int, np.integer)) for x in out.flat)):
         return out
     raise InvalidRequest("an embedding is checked in integers, and these are none")
 
@@ -163,21 +161,20 @@ def _radon(relation: Relevance, claim: Obstruction) -> int:
     t = len(T)
     if t < 2 or len(set(T)) < t:
         return 0
-    everything = (1 << t) - 1
-    cut = set()
+    everything, cut = (1 << t) - 1, set()
     for i in claim.queries:
-        row = relation.rows[i]
-        pattern = sum(1 << bit for bit, j in enumerate(T) if _holds(row, j))
+        members = set(relation.rows[i].tolist())
+        pattern = sum(1 << bit for bit, j in enumerate(T) if j in members)
         cut |= {pattern, everything ^ pattern}
     return t - 1 if all(pattern in cut for pattern in range(1, everything)) else 0
 
 
 def _cells(relation: Relevance, claim: Obstruction) -> int:
-    K = claim.queries
-    k = len(K)
-    if len(set(K)) < k:
+    k = len(claim.queries)
+    if len(set(claim.queries)) < k:
         return 0
-    seen = {tuple(_holds(relation.rows[i], j) for i in K) for j in claim.documents}
+    rows = [set(relation.rows[i].tolist()) for i in claim.queries]
+    seen = {tuple(j in row for row in rows) for j in claim.documents}
     return k if len(seen) == 2**k else 0
 
 
@@ -185,9 +182,7 @@ def _forster(relation: Relevance, claim: Obstruction) -> int:
     core = relation.core
     if core.m * core.n > MOST_SIGNS:
         return 0
-    signs = np.where(core.dense, 1.0, -1.0)
-    rank = forster_rank(core.m, core.n, spectral_norm_bound(signs))
-    return max(rank - 1, 0)
+    return max(forster_rank(core.m, core.n, spectral_norm_bound(np.where(core.dense, 1.0, -1.0))) - 1, 0)
 
 
 def forster_rank(m: int, n: int, norm: float) -> int:
@@ -221,8 +216,3 @@ def least_dimension(count: int, n: int) -> int:
         d += 1
         total += term
     return d
-
-
-def _holds(row: NDArray[np.int64], j: int) -> bool:
-    at = int(np.searchsorted(row, j))
-    return at < len(row) and int(row[at]) == j

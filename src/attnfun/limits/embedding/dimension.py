@@ -24,25 +24,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible
+from attnfun.language.numbers import whole_number
 from attnfun.limits.embedding import curve
 from attnfun.limits.embedding.check import Obstruction, check_embedding, check_obstruction
-from attnfun.limits.embedding.consecutive import sign_changes
+from attnfun.limits.embedding.files import read_any, save
 from attnfun.limits.embedding.integers import Whole, bits_of, proved, to_integers
 from attnfun.limits.embedding.obstructions import best_obstruction
-from attnfun.limits.embedding.orders import document_orders, query_orders
+from attnfun.limits.embedding.orders import document_orders, query_orders, sign_changes
 from attnfun.limits.embedding.relevance import Core, Indices, Relevance
 from attnfun.limits.embedding.search import Found, best_at, free_at, smaller
 from attnfun.limits.embedding.separate import ceiling
+from attnfun.limits.record import Record, plain
+from attnfun.search import one_thread
 
 Report = Callable[[str], None]
 _MOST_DIMENSIONS = 10_000
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Record):
     """One line of the table: at this dimension this margin is proved with so many bits a coordinate."""
 
     dimension: int
@@ -50,9 +52,6 @@ class Row:
     bits: int
     least_bits: int
     method: str
-
-    def record(self) -> dict[str, Any]:
-        return {**self.__dict__, "margin": _finite(self.margin)}
 
 
 @dataclass(frozen=True)
@@ -81,18 +80,12 @@ class EmbeddingDimension:
     def record(self) -> dict[str, Any]:
         """Plain values for JSON."""
         m, n = self.relation.shape
+        names = ("lower", "upper", "dimension", "margin", "bits", "gap", "method", "ceiling")
         return {
             "status": "closed" if self.closed else "open",
-            "lower": self.lower,
-            "upper": self.upper,
-            "dimension": self.dimension,
-            "margin": _finite(self.margin),
-            "bits": self.bits,
-            "gap": self.gap,
-            "method": self.method,
-            "ceiling": self.ceiling,
+            **{name: plain(getattr(self, name)) for name in names},
             "obstruction": {**self.obstruction.record(self.relation), "reason": self.obstruction.sentence},
-            "table": [row.record() for row in self.table],
+            "table": plain(self.table),
             "queries": m,
             "documents": n,
             "relevant": self.relation.relevant,
@@ -102,8 +95,6 @@ class EmbeddingDimension:
 
     def save(self, path: str | os.PathLike[str]) -> list[str]:
         """Write the integer vectors and ids; the names of the files written. See files.py."""
-        from attnfun.limits.embedding.files import save
-
         return save(path, self)
 
 
@@ -119,7 +110,7 @@ def embed_dim(
 ) -> EmbeddingDimension:
     """How many dimensions a relevance relation needs, from below and from above, with certificates for both.
 
-    `relation`: a path (TSV, CSV matrix, TREC qrels, see reading.py), {query: documents}, (query, document[, grade])
+    `relation`: a path (TSV, CSV matrix, TREC qrels, see files.py), {query: documents}, (query, document[, grade])
     pairs of names, or a matrix of queries × documents (relevant: above 0). `documents` declares the collection, by
     number or by ids. `dim` asks for the best margin at that dimension and raises Infeasible where it is impossible, or
     where no embedding was found. `bits` asks for so many bits a coordinate; left out, the fewest (from 7 on) that keep
@@ -129,22 +120,16 @@ def embed_dim(
     Needed is q_i·D_j > q_i·D_j' for every query i, relevant j and irrelevant j'. Queries for which no document is
     relevant, or every one, ask for nothing: they are counted as trivial and get the vector 0.
     """
-    from threadpoolctl import threadpool_limits
-
     start = time.perf_counter()
     known = read_any(relation, documents)
-    for name, value in (("dim", dim), ("bits", bits), *(("table", d) for d in table or ())):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
-            raise InvalidRequest(f"{name}={value!r:.40}: give a whole number from 1 on")
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise InvalidRequest(f"seed={seed!r:.40}: give a whole number from 0 on")
-    if max(dim or 1, *(table or (1,))) > _MOST_DIMENSIONS:
-        raise InvalidRequest(f"dim={dim}: at most {_MOST_DIMENSIONS:,} dimensions are written")
-    if bits is not None and not 2 <= bits <= 60:
-        raise InvalidRequest(f"bits={bits}: from 2 to 60 can be asked for")
-    say = progress or (lambda _: None)
-    with threadpool_limits(1, user_api="blas"):
-        return _answer(known, dim, bits, table, seed, say, start)
+    for name, value, most in (("dim", dim, _MOST_DIMENSIONS), *(("table", d, _MOST_DIMENSIONS) for d in table or ())):
+        if value is not None:
+            whole_number(name, value, 1, most)
+    whole_number("seed", seed, 0)
+    if bits is not None:
+        whole_number("bits", bits, 2, 60)
+    with one_thread():
+        return _answer(known, dim, bits, table, seed, progress or (lambda _: None), start)
 
 
 def _answer(
@@ -158,7 +143,9 @@ def _answer(
 ) -> EmbeddingDimension:
     core = relation.core
     if core.m == 0:
-        return _nothing_asked(relation, dim or 0, start)
+        nothing = tuple(np.zeros((count, dim or 0), np.int64) for count in relation.shape)
+        told = math.inf, 0, 1, "none", Obstruction("none", 0), None, ()
+        return EmbeddingDimension(relation, 0, 0, dim or 0, *told, *nothing, time.perf_counter() - start)
     say("orders of the documents")
     by_order = document_orders(core)
     first = _upper(core, by_order)
@@ -199,22 +186,9 @@ def _answer(
     queries, vectors = core.widen(chosen.queries, chosen.documents)
     say("check of the whole relation")
     ranking = check_embedding(relation, queries, vectors)
-    return EmbeddingDimension(
-        relation=relation,
-        lower=below.bound,
-        upper=upper,
-        dimension=chosen_row.dimension,
-        margin=ranking.margin,
-        gap=ranking.gap,
-        bits=chosen.bits,
-        method=chosen_row.method,
-        obstruction=below,
-        ceiling=ceiling(core),
-        table=tuple(r for r, _ in rows),
-        queries=queries,
-        documents=vectors,
-        seconds=time.perf_counter() - start,
-    )
+    told = ranking.margin, ranking.gap, chosen.bits, chosen_row.method, below, ceiling(core), tuple(r for r, _ in rows)
+    ends, seconds = (below.bound, upper, chosen_row.dimension), time.perf_counter() - start
+    return EmbeddingDimension(relation, *ends, *told, queries, vectors, seconds)
 
 
 def _upper(core: Core, by_order: list[tuple[str, Indices]]) -> Found:
@@ -231,14 +205,8 @@ def _upper(core: Core, by_order: list[tuple[str, Indices]]) -> Found:
         return _axes(core)
     if s == 1:
         return Found(1, exact[0].astype(np.float64), exact[1].astype(np.float64), "line", exact)
-    return Found(s, *_on_curve(core, order, s), "curve", exact)
-
-
-def _on_curve(core: Core, order: Indices, s: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The better conditioned of the two float curves."""
-    if s % 2 == 0:
-        return curve.circle(core, order, s)
-    return curve.chebyshev(core, order, s)
+    better = curve.circle if s % 2 == 0 else curve.chebyshev  # the better conditioned of the two float curves
+    return Found(s, *better(core, order, s), "curve", exact)
 
 
 def _axes(core: Core) -> Found:
@@ -246,12 +214,10 @@ def _axes(core: Core) -> Found:
     if core.m * core.n > 50_000_000:
         raise Infeasible("no order of the documents gives fewer dimensions than there are documents or queries")
     table = core.dense.astype(np.int64)
+    Q, D, name = np.eye(core.m, dtype=np.int64), table.T.copy(), "columns"
     if core.n - 1 <= core.m:
-        Q = table[:, :-1] - table[:, -1:]
-        D = np.vstack([np.eye(core.n - 1, dtype=np.int64), np.zeros((1, core.n - 1), np.int64)])
-        return Found(core.n - 1, Q.astype(np.float64), D.astype(np.float64), "simplex", (Q, D))
-    Q, D = np.eye(core.m, dtype=np.int64), table.T.copy()
-    return Found(core.m, Q.astype(np.float64), D.astype(np.float64), "columns", (Q, D))
+        Q, D, name = table[:, :-1] - table[:, -1:], np.eye(core.n, core.n - 1, dtype=np.int64), "simplex"
+    return Found(Q.shape[1], Q.astype(np.float64), D.astype(np.float64), name, (Q, D))
 
 
 def _integers(core: Core, best: Found, d: int, bits: int | None) -> Whole:
@@ -269,41 +235,3 @@ def _integers(core: Core, best: Found, d: int, bits: int | None) -> Whole:
     if whole is None:
         raise Infeasible(f"no integers of at most {bits or 60} bits were found at dimension {d}")
     return whole
-
-
-def _nothing_asked(relation: Relevance, dim: int, start: float) -> EmbeddingDimension:
-    m, n = relation.shape
-    return EmbeddingDimension(
-        relation=relation,
-        lower=0,
-        upper=0,
-        dimension=dim,
-        margin=math.inf,
-        gap=0,
-        bits=1,
-        method="none",
-        obstruction=Obstruction("none", 0),
-        ceiling=None,
-        table=(),
-        queries=np.zeros((m, dim), np.int64),
-        documents=np.zeros((n, dim), np.int64),
-        seconds=time.perf_counter() - start,
-    )
-
-
-def read_any(relation: Any, documents: Any = None) -> Relevance:
-    """The relation of a path or of values, in its declared collection."""
-    if isinstance(relation, (str, os.PathLike)):
-        from attnfun.limits.embedding.reading import read_documents, read_relevance
-
-        declared = read_documents(documents) if isinstance(documents, (str, os.PathLike)) else documents
-        return read_relevance(relation, declared)
-    if isinstance(documents, (str, os.PathLike)):
-        from attnfun.limits.embedding.reading import read_documents
-
-        documents = read_documents(documents)
-    return Relevance.of(relation, documents)
-
-
-def _finite(x: float) -> float | None:
-    return x if math.isfinite(x) else None

@@ -10,17 +10,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnfun.limits.embedding import curve
 from attnfun.limits.embedding.circulant import frequency_search
-from attnfun.limits.embedding.consecutive import sign_changes
 from attnfun.limits.embedding.descent import MOST_ENTRIES, free, refine, widen
 from attnfun.limits.embedding.integers import to_integers
-from attnfun.limits.embedding.relevance import Core, Indices
+from attnfun.limits.embedding.orders import sign_changes
+from attnfun.limits.embedding.relevance import Array, Core, Indices
 from attnfun.limits.embedding.separate import best_queries, best_query, gaps, margin
 
-Array = NDArray[np.float64]
 _POLISHED = 4_000_000
 """Queries × documents up to which every query is made the best for its documents."""
 _LARGE = 2_000_000

@@ -143,9 +143,9 @@ def _answer(
 ) -> EmbeddingDimension:
     core = relation.core
     if core.m == 0:
-        nothing = tuple(np.zeros((count, dim or 0), np.int64) for count in relation.shape)
-        told = math.inf, 0, 1, "none", Obstruction("none", 0), None, ()
-        return EmbeddingDimension(relation, 0, 0, dim or 0, *told, *nothing, time.perf_counter() - start)
+        Q, D = (np.zeros((count, dim or 0), np.int64) for count in relation.shape)
+        none, seconds = Obstruction("none", 0), time.perf_counter() - start
+        return EmbeddingDimension(relation, 0, 0, dim or 0, math.inf, 0, 1, "none", none, None, (), Q, D, seconds)
     say("orders of the documents")
     by_order = document_orders(core)
     first = _upper(core, by_order)

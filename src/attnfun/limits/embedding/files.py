@@ -193,7 +193,8 @@ def save(path: str | os.PathLike[str], answer: EmbeddingDimension) -> list[str]:
         text = json.dumps({"kind": "embedding", **ids, **answer.record()}, ensure_ascii=False, allow_nan=False)
         return [write_whole(target, to_bytes(arrays, metadata={"attnfun": text}))]
     if target.suffix == ".npz":
-        np.savez(stream := io.BytesIO(), **arrays, **{key: np.array(names) for key, names in ids.items()})
+        contents: dict[str, Any] = {**arrays, **{key: np.array(names) for key, names in ids.items()}}
+        np.savez(stream := io.BytesIO(), **contents)
         return [write_whole(target, stream.getvalue())]
     stem = target.with_suffix("")
     written = []

@@ -13,9 +13,9 @@ that answers the same question differently is no relation and is refused.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from attnfun.errors import InvalidRequest
 from attnfun.language.domain import Array, Box
 from attnfun.limits.preorders.target import Preorder
+from attnfun.limits.record import Record
 
 _KEYS = 28
 """Keys of one table: 784 comparisons, 21,952 triples."""
@@ -31,7 +32,7 @@ Point = tuple[float, ...]
 
 
 @dataclass(frozen=True)
-class Witness:
+class Witness(Record):
     """Keys (and queries) whose comparisons show that there is no (continuous) utility.
 
     | kind | keys | what the oracle says |
@@ -43,6 +44,8 @@ class Witness:
     | jump | a, b, k_1, …, k_m | a ≽ k_1 ≻ … ≻ k_m ≽ b with a and b `distance` apart |
     | flip | k_1, …, k_m | k_1 ≻ … ≻ k_m for the first query, the reverse for the second, `distance` apart |
     """
+
+    also: ClassVar[tuple[str, ...]] = ("statement",)
 
     kind: str
     keys: tuple[Point, ...]
@@ -76,42 +79,26 @@ class Witness:
         keys = [np.array(k) for k in self.keys]
         queries: list[Array | None] = [np.array(q) for q in self.queries] or [None]
 
-        def strictly(q: Array | None, a: Array, b: Array) -> bool:
-            return weakly(q, a, b) and not weakly(q, b, a)
+        def falls(q: Array | None, chain: Sequence[Array]) -> bool:
+            return all(weakly(q, hi, lo) and not weakly(q, lo, hi) for hi, lo in itertools.pairwise(chain))
 
-        q = queries[0]
+        q, (a, *rest) = queries[0], keys
         if self.kind == "irreflexive":
-            return not weakly(q, keys[0], keys[0])
+            return not weakly(q, a, a)
         if self.kind == "incomplete":
-            return not weakly(q, keys[0], keys[1]) and not weakly(q, keys[1], keys[0])
+            return not weakly(q, a, rest[0]) and not weakly(q, rest[0], a)
         if self.kind == "cycle":
-            return all(strictly(q, keys[i], keys[(i + 1) % len(keys)]) for i in range(len(keys)))
+            return falls(q, [*keys, a])
         if self.kind == "intransitive":
-            a, b, c = keys
-            return weakly(q, a, b) and weakly(q, b, c) and not weakly(q, a, c)
+            return weakly(q, a, rest[0]) and weakly(q, *rest) and not weakly(q, a, rest[1])
         if self.kind == "flip":
-            pairs = list(itertools.pairwise(keys))
-            there, back = queries
-            return all(strictly(there, a, b) and strictly(back, b, a) for a, b in pairs) and self._near(there, back)
-        if self.kind == "jump":
-            a, b, *chain = keys
-            pairs = list(itertools.pairwise(chain))
-            falls = bool(pairs) and all(strictly(q, hi, lo) for hi, lo in pairs)
-            return falls and weakly(q, a, chain[0]) and weakly(q, chain[-1], b) and self._near(a, b)
-        return False
+            return falls(q, keys) and falls(queries[1], keys[::-1]) and self._near(*queries)
+        b, *chain = rest
+        return falls(q, chain) and weakly(q, a, chain[0]) and weakly(q, chain[-1], b) and self._near(a, b)
 
     def _near(self, a: Array | None, b: Array | None) -> bool:
         """Is `distance` what the points say?"""
         return a is not None and b is not None and self.distance == apart(a, b)
-
-    def record(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "keys": [list(k) for k in self.keys],
-            "queries": [list(q) for q in self.queries],
-            "distance": self.distance,
-            "statement": self.statement,
-        }
 
 
 _SHAPES = {
@@ -157,12 +144,8 @@ class Finding:
         return f"{self.status}: {self.reason or (self.witness.statement if self.witness else '')}"
 
     def record(self) -> dict[str, Any]:
-        return {
-            "status": self.status,
-            "probes": self.probes,
-            "reason": self.text,
-            **({"witness": self.witness.record()} if self.witness else {}),
-        }
+        told = {"status": self.status, "probes": self.probes, "reason": self.text}
+        return told | ({"witness": self.witness.record()} if self.witness else {})
 
 
 def apart(a: Array, b: Array) -> float:
@@ -227,10 +210,7 @@ def probe_order(preorder: Preorder, seed: int, rounds: int = 2) -> dict[str, Fin
                 f"prefers answered differently when it was asked again ({witness.kind} at {witness.keys}):"
                 " a comparison must depend on its arguments alone"
             )
-    return {
-        name: Finding("violated", count, found[name]) if name in found else Finding("sampled", count)
-        for name, count in counts.items()
-    }
+    return {name: Finding("violated" if name in found else "sampled", counts[name], found.get(name)) for name in counts}
 
 
 def _violations(R: NDArray[np.bool_], K: Array, query: Array | None) -> Iterator[tuple[str, Witness]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,12 +14,14 @@ from attnfun.errors import Infeasible, InvalidRequest, NoUtility
 from attnfun.kinds.retrieval.prove_bounds import clopper_pearson
 from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Array, Box
+from attnfun.language.numbers import whole_number
 from attnfun.limits.grids import grid_limits
 from attnfun.limits.preorders.finite import check_cycle, levels, read_comparisons
 from attnfun.limits.preorders.jumps import lexicographic_axes, misorder_probability, probe_keys, probe_queries
 from attnfun.limits.preorders.net import NetUtility, build_net
 from attnfun.limits.preorders.probes import Finding, Witness, probe_order
 from attnfun.limits.preorders.target import Preorder
+from attnfun.limits.record import Record, plain
 
 if TYPE_CHECKING:
     from attnfun.kinds.relation.view import RelationApproximant
@@ -32,12 +34,14 @@ _TAU = 0.01
 
 
 @dataclass(frozen=True)
-class Agreement:
+class Agreement(Record):
     """How often the net's utility orders a fresh random pair as the callable does: measured, with a 95 % interval.
 
     `pairs` were ordered strictly by the callable, `ties` more were not and do not count; [low, high] is the
     Clopper–Pearson interval for the share among strictly ordered pairs.
     """
+
+    also: ClassVar[tuple[str, ...]] = ("share",)
 
     pairs: int
     agreed: int
@@ -48,9 +52,6 @@ class Agreement:
     @property
     def share(self) -> float:
         return self.agreed / self.pairs if self.pairs else 1.0
-
-    def record(self) -> dict[str, Any]:
-        return {**vars(self), "share": self.share}
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,19 +165,11 @@ class PreorderReport:
 
     def record(self) -> dict[str, Any]:
         """What `attnfun preorder --json` prints."""
-        return {
-            "status": self.status,
-            "preorder": self.preorder.text,
-            "domain": self.preorder.domain_text,
-            **{name: finding.record() for name, finding in self.findings.items()},
-            "lexicographic": None if self.lexicographic is None else list(self.lexicographic),
-            "net": None
-            if self.net is None
-            else {"queries": len(self.net.table), "keys": self.net.table.shape[1], "comparisons": self.net.comparisons},
-            "agreement": None if self.agreement is None else self.agreement.record(),
-            "note": self.note,
-            "seconds": round(self.seconds, 3),
-        }
+        told = {"status": self.status, "preorder": self.preorder.text, "domain": self.preorder.domain_text}
+        told |= {name: finding.record() for name, finding in self.findings.items()}
+        net = self.net and {**dict(zip(("queries", "keys"), self.net.table.shape)), "comparisons": self.net.comparisons}
+        told |= {"lexicographic": plain(self.lexicographic), "net": net, "agreement": plain(self.agreement)}
+        return told | {"note": self.note, "seconds": round(self.seconds, 3)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,8 +221,7 @@ def preorder(
     if prefers is not None and utility is not None:
         raise InvalidRequest("give a utility or prefers, not both")
     for name, value, least in (("budget", budget, 100), ("trials", trials, 1), ("seed", seed, 0)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-            raise InvalidRequest(f"{name}={value!r:.40}: a whole number from {least} on is needed")
+        whole_number(name, value, least)
     boxes = _one_of("right", right, "keys", keys), _one_of("left", left, "queries", queries)
     asked = Preorder.read(utility, prefers, *boxes)
     if asked.graph is not None:
@@ -269,8 +261,7 @@ def measure_agreement(preorder: Preorder, net: NetUtility, seed: int, pairs: int
     for _ in range(pairs):
         query = None if preorder.queries is None else preorder.queries.sample(1, rng)[0]
         K = preorder.keys.sample(2, rng)
-        order = int(preorder.weakly(query, K[0], K[1])) - int(preorder.weakly(query, K[1], K[0]))
-        u = net(query, K)
+        order, u = preorder.compare(query, K[0], K[1]), net(query, K)
         strict += order != 0
         agreed += order != 0 and bool(np.sign(u[0] - u[1]) == order)
     low, high = clopper_pearson(agreed, strict, 0.95) if strict else (0.0, 1.0)

@@ -54,14 +54,17 @@ W = TypeVar("W")
 V = TypeVar("V")
 
 
-class OfTarget(Generic[V]):
-    """An attribute of a view that is its target's, under the same name: `dim = OfTarget[int]()`."""
+class Of(Generic[V]):
+    """An attribute that is a part's, under the same name: `dim = Of[int]("target")`."""
+
+    def __init__(self, part: str) -> None:
+        self.part = part
 
     def __set_name__(self, _owner: Any, name: str) -> None:
         self.name = name
 
     def __get__(self, model: Any, _owner: Any = None) -> V:
-        return cast(V, self if model is None else getattr(model.target, self.name))
+        return cast(V, self if model is None else getattr(getattr(model, self.part), self.name))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -25,7 +25,8 @@ from typing import Any
 
 from attnfun.errors import InvalidRequest
 from attnfun.language.numbers import positive, whole_number
-from attnfun.limits.plan_tasks import Family, family_of
+from attnfun.limits import plan_tasks
+from attnfun.limits.plan_tasks import Family
 from attnfun.limits.record import Record
 
 TASKS = ("furthest-neighbour", "nearest-neighbour", "matching", "sparse-averaging", "relation")
@@ -106,7 +107,17 @@ def plan(
     eps = positive("eps", eps)
     if (matrix is not None) != (task == "relation"):
         raise InvalidRequest("a score matrix belongs to task 'relation', and that task needs one")
-    family = family_of(task, d, n, eps, p, order, q, matrix, setting, progress or (lambda _: None))
+    if task == "matching" and order not in (2, 3):
+        raise InvalidRequest(f"order={order!r}: 2 for pairs, 3 for triples")
+    say = progress or (lambda _: None)
+    families: dict[str, Callable[[], Family]] = {
+        "furthest-neighbour": lambda: plan_tasks.neighbour(d, n, eps, setting, nearest=False),
+        "nearest-neighbour": lambda: plan_tasks.neighbour(d, n, eps, setting, nearest=True),
+        "matching": lambda: plan_tasks.pairs(d, n) if order == 2 else plan_tasks.triples(d, n, p),
+        "sparse-averaging": lambda: plan_tasks.averages(d, n, eps, p, q, say),
+        "relation": lambda: plan_tasks.relation(matrix, eps, say),
+    }
+    family = families[task]()
     every = _cells(family)
     cells = every if most is None else tuple(cell for cell in every if cell.parameters <= most)
     if not cells:

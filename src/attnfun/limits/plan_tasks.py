@@ -55,30 +55,6 @@ class Family:
     width: int | None = None  # of a token, where it is more than `dim`
 
 
-def family_of(
-    task: str,
-    dim: int,
-    context: int,
-    eps: float,
-    bits: int,
-    order: int,
-    q: int,
-    matrix: Any,
-    setting: str,
-    say: Callable[[str], None],
-) -> Family:
-    """The family of a task that `planner.plan` has checked."""
-    if task in ("furthest-neighbour", "nearest-neighbour"):
-        return _neighbour(dim, context, eps, setting, task == "nearest-neighbour")
-    if task == "matching":
-        if order not in (2, 3):
-            raise InvalidRequest(f"order={order!r}: 2 for pairs, 3 for triples")
-        return _pairs(dim, context) if order == 2 else _triples(dim, context, bits)
-    if task == "sparse-averaging":
-        return _averages(dim, context, eps, bits, q, say)
-    return _relation(matrix, eps, say)
-
-
 _WITHIN = {  # heads of a setting are heads of these as well: what excludes one of them excludes it
     "softmax-any-v": ("softmax-any-v", "layer-any-v"),
     "softmax-scalar-v": ("softmax-scalar-v", "softmax-any-v", "layer-scalar-v", "layer-any-v"),
@@ -107,7 +83,7 @@ def _neighbour_bounds(dim: int, candidates: int | None, eps: float, setting: str
     return needed
 
 
-def _neighbour(dim: int, context: int, eps: float, setting: str, nearest: bool) -> Family:
+def neighbour(dim: int, context: int, eps: float, setting: str, nearest: bool) -> Family:
     if setting not in _WITHIN:
         raise InvalidRequest(f"setting={setting!r}: write {', '.join(_WITHIN)}")
     if context < 3:
@@ -177,7 +153,7 @@ def _temperature(find: Callable[..., float], *sizes: Any) -> float | None:
     return beta if math.isfinite(beta) else None
 
 
-def _pairs(dim: int, context: int) -> Family:
+def pairs(dim: int, context: int) -> Family:
     def judge(rank: int, heads: int, layers: int) -> tuple[str, str]:
         if rank >= 2:
             return "constructed", "one head of rank 2 and a null token"
@@ -195,7 +171,7 @@ def _pairs(dim: int, context: int) -> Family:
     )
 
 
-def _triples(dim: int, context: int, bits: int) -> Family:
+def triples(dim: int, context: int, bits: int) -> Family:
     def judge(rank: int, heads: int, layers: int) -> tuple[str, str]:
         found = matching_bound(context, rank, bits, heads)
         if layers == 1 and found.excluded:
@@ -218,7 +194,7 @@ def _triples(dim: int, context: int, bits: int) -> Family:
     return Family(told, judge, dim, dim, max(4 * dim, 2 * one.heads_needed))
 
 
-def _averages(dim: int, context: int, eps: float, bits: int, q: int, say: Callable[[str], None]) -> Family:
+def averages(dim: int, context: int, eps: float, bits: int, q: int, say: Callable[[str], None]) -> Family:
     from attnfun.kinds.average.target import rule_of_thumb
     from attnfun.kinds.average.verb import sparse_average
 
@@ -296,7 +272,7 @@ def _doubling(low: int, high: int) -> list[int]:
     return out
 
 
-def _relation(matrix: Any, eps: float, say: Callable[[str], None]) -> Family:
+def relation(matrix: Any, eps: float, say: Callable[[str], None]) -> Family:
     from attnfun.limits.score_rank import rank_of
 
     found = rank_of(matrix, eps, progress=say)

@@ -43,8 +43,8 @@ class Stream:
     ) -> TokenHead:
         """W_Q, W_K of the first number of columns, W_V and W_O transposed of the second, by their entries."""
         counts = (columns[0], columns[0], columns[1], columns[1])
-        made = [rounded(self.matrix(count, part), dtype) for count, part in zip(counts, parts)]
-        return TokenHead(name, *made[:3], made[3].T)
+        query, key, value, output = (rounded(self.matrix(n, part), dtype) for n, part in zip(counts, parts))
+        return TokenHead(name, query, key, value, output.T)
 
     def carry(
         self, blocks: Mapping[tuple[str, str], float], units: Mapping[tuple[str, str], float] | None = None

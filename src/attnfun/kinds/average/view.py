@@ -15,7 +15,7 @@ from attnfun.kinds.average.prove import AverageBound, averaged
 from attnfun.kinds.average.target import Averages, rule_of_thumb
 from attnfun.kinds.average.weights import Coded, Sets
 from attnfun.limits.separation.published import Quoted, sparse_average_width
-from attnfun.model import Model, OfTarget
+from attnfun.model import Model, Of
 from attnfun.network import TokenNetwork, TokenTransformer
 from attnfun.network.words import explain
 
@@ -36,9 +36,9 @@ class SparseAverage(Model[Averages, Coded]):
     def codes(self) -> NDArray[np.float64]:
         return self.weights.codes
 
-    tokens, q, dim = OfTarget[int](), OfTarget[int](), OfTarget[int]()
-    keys, heads, width, seed = OfTarget[str](), OfTarget[int](), OfTarget[int](), OfTarget[int]()
-    z_range, subsets = OfTarget[tuple[float, float]](), OfTarget[Sets]()
+    tokens, q, dim = Of[int]("target"), Of[int]("target"), Of[int]("target")
+    keys, heads, width, seed = Of[str]("target"), Of[int]("target"), Of[int]("target"), Of[int]("target")
+    z_range, subsets = Of[tuple[float, float]]("target"), Of[Sets]("target")
 
     @property
     def eps(self) -> float:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest
 from attnfun.language.circle import circle
+from attnfun.model import Of
 from attnfun.network.head import AnyArray, Array, frozen
 from attnfun.network.network import Cost
 from attnfun.network.token_architecture import TokenArchitecture
@@ -124,21 +125,12 @@ class Coded:
         object.__setattr__(made, "known", self.known)
         return made
 
+    dtype, cost = Of[str]("network"), Of[Cost]("network")
+    architecture = Of[TokenArchitecture]("network")
+
     @property
     def networks(self) -> tuple[TokenNetwork | TokenTransformer]:
         return (self.network,)
-
-    @property
-    def dtype(self) -> str:
-        return self.network.dtype
-
-    @property
-    def cost(self) -> Cost:
-        return self.network.cost
-
-    @property
-    def architecture(self) -> TokenArchitecture:
-        return self.network.architecture
 
     def run(self, tokens: Any) -> AnyArray:
         return self.network.run(tokens)

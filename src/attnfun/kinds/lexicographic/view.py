@@ -12,7 +12,7 @@ from attnfun.kinds.lexicographic.pattern import BETA
 from attnfun.kinds.lexicographic.prove import is_single, proof, winner_weight
 from attnfun.kinds.lexicographic.target import MOST_KEYS, BestKey
 from attnfun.limits.grids import GridLimits, grid_limits
-from attnfun.model import OfTarget, TokenModel
+from attnfun.model import Of, TokenModel
 from attnfun.network.words import explain
 
 __all__ = ["LexicographicHead", "explain", "record"]
@@ -21,7 +21,7 @@ __all__ = ["LexicographicHead", "explain", "record"]
 class LexicographicHead(TokenModel[BestKey]):
     """(n, coordinates) whole numbers from 0 to levels − 1 → the best of them, by attention over n tokens."""
 
-    levels = OfTarget[int]()
+    levels = Of[int]("target")
 
     @property
     def limits(self) -> GridLimits:

@@ -13,7 +13,7 @@ from attnfun.errors import InvalidRequest
 from attnfun.kinds.matching.encoding import third_order
 from attnfun.kinds.matching.prove import MatchBound, bounds
 from attnfun.kinds.matching.target import Matches
-from attnfun.model import OfTarget, TokenModel
+from attnfun.model import Of, TokenModel
 from attnfun.network.words import explain
 
 __all__ = ["Matching", "explain", "record"]
@@ -25,8 +25,8 @@ class Matching(TokenModel[Matches]):
     Called on (N,) or (batch, N) whole numbers: above 0.8 on a match, below 0.2 otherwise, where that is proved.
     """
 
-    tokens, modulus, order = OfTarget[int](), OfTarget[int](), OfTarget[int]()
-    self_allowed = OfTarget[bool]()
+    tokens, modulus, order = Of[int]("target"), Of[int]("target"), Of[int]("target")
+    self_allowed = Of[bool]("target")
 
     def encode(self, x: ArrayLike) -> NDArray[np.float64]:
         """(N,) or (batch, N) whole numbers -> token matrices: a look-up of cosines and sines (of pairs too)."""

@@ -14,7 +14,7 @@ from attnfun.kinds.neighbours.measure import Measured, Prediction, measured
 from attnfun.kinds.neighbours.target import PointsOnSphere
 from attnfun.language.target import Array
 from attnfun.limits.separation.rank import rank as rank_bound
-from attnfun.model import OfTarget, TokenModel
+from attnfun.model import Of, TokenModel
 
 
 class Neighbours(TokenModel[PointsOnSphere]):
@@ -24,7 +24,7 @@ class Neighbours(TokenModel[PointsOnSphere]):
     Else the last point is the query: (batch, dim), and for "biased" (batch,) signs.
     """
 
-    dim, points, which = OfTarget[int](), OfTarget[int](), OfTarget[str]()
+    dim, points, which = Of[int]("target"), Of[int]("target"), Of[str]("target")
 
     @property
     def method(self) -> str:

@@ -187,8 +187,8 @@ def _answer(
     say("check of the whole relation")
     ranking = check_embedding(relation, queries, vectors)
     told = ranking.margin, ranking.gap, chosen.bits, chosen_row.method, below, ceiling(core), tuple(r for r, _ in rows)
-    ends, seconds = (below.bound, upper, chosen_row.dimension), time.perf_counter() - start
-    return EmbeddingDimension(relation, *ends, *told, queries, vectors, seconds)
+    at, seconds = chosen_row.dimension, time.perf_counter() - start
+    return EmbeddingDimension(relation, below.bound, upper, at, *told, queries, vectors, seconds)
 
 
 def _upper(core: Core, by_order: list[tuple[str, Indices]]) -> Found:

@@ -152,7 +152,8 @@ def rank(
     enough, attained = None, ladder.upper(h) if setting == "scalar" else None
     if eps is not None and setting == "scalar":
         enough = ladder.sufficient(eps)
-    hypotheses, (family, _, value) = _SCALAR, setting.partition("-")
+    family, _, value = setting.partition("-")
+    hypotheses: tuple[str, ...] = _SCALAR
     if family in _HEADS:
         scalar = value == "scalar-v"
         hypotheses = _TARGET, f"one layer, no MLP; head h puts out {'c' if scalar else 'V'}_h {_HEADS[family]}"

@@ -150,20 +150,10 @@ def _pivots(M: Array, count: int) -> tuple[list[int], list[int]]:
 
 
 def _matrix(matrix: Any) -> Array:
-    if isinstance(matrix, (str, os.PathLike)):
-        from attnfun.limits.embedding.files import load_matrix
+    from attnfun.limits.embedding.files import load_matrix
+    from attnfun.limits.embedding.relevance import read_matrix
 
-        matrix = load_matrix(matrix)
-    try:
-        if np.asarray(matrix).dtype.kind == "c":  # the conversion would drop the imaginary parts
-            raise ValueError("complex ones are no scores")
-        M = np.array(matrix, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidRequest(f"a score matrix holds numbers: {error}") from None
-    if M.ndim != 2 or 0 in M.shape:
-        raise InvalidRequest(f"a score matrix has rows and columns, and not the shape {M.shape}")
-    if not np.isfinite(M).all():
-        raise InvalidRequest("a score matrix has no NaN and no infinities")
+    M: Array = read_matrix(load_matrix(matrix) if isinstance(matrix, (str, os.PathLike)) else matrix, "score")
     if M.size > _MOST_ENTRIES:
         raise InvalidRequest(f"a score matrix of {M.size:,} entries: at most {_MOST_ENTRIES:,} are factorised")
-    return M
+    return np.array(M, dtype=np.float64)

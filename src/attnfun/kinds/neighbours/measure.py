@@ -91,14 +91,9 @@ def measured(
             progress(min(1.0, (k + step) / sets))
     root = math.sqrt(sets)
     with np.errstate(invalid="ignore"):  # infinite errors have no spread
-        return Measured(
-            error=float(errors.mean()),
-            error_se=float(errors.std(ddof=1) / root),
-            accuracy=float(right.mean()),
-            accuracy_se=float(right.std(ddof=1) / root),
-            queries=sets * target.queries,
-            seed=start,
-        )
+        seen = (float(figure) for x in (errors, right) for figure in (x.mean(), x.std(ddof=1) / root))
+        error, error_se, share, share_se = seen
+    return Measured(error, error_se, share, share_se, sets * target.queries, start)
 
 
 def _judged(target: PointsOnSphere, weights: Any, points: Array) -> tuple[Array, Array]:

@@ -43,6 +43,13 @@ from attnfun.limits.singular import spectral_norm_bound
 
 MOST_SIGNS = 4_000_000
 """Entries of a sign matrix up to which its spectral norm is computed."""
+_SENTENCES = {
+    "radon": "{k} queries cut every split of {t} documents, which by Radon's theorem takes {d} dimensions",
+    "cells": "{k} queries divide the documents into all {t} cells, which takes {d} dimensions",
+    "forster": "the spectral norm of the sign matrix is at most {value:.6g}, which by Forster's theorem takes {d} "
+    "dimensions",
+    "counting": "{value:,.0f} splits, or kinds of documents, are more than {less} dimensions allow",
+}
 _BLOCK = 1 << 22
 """Scores held at once: 32 MB."""
 
@@ -67,18 +74,8 @@ class Obstruction:
 
     @property
     def sentence(self) -> str:
-        t, k = len(self.documents), len(self.queries)
-        if self.kind == "radon":
-            what = f"{k} queries cut every split of {t} documents"
-            return f"{what}, which by Radon's theorem takes {self.bound} dimensions"
-        if self.kind == "cells":
-            return f"{k} queries divide the documents into all {t} cells, which takes {self.bound} dimensions"
-        if self.kind == "forster":
-            what = f"the spectral norm of the sign matrix is at most {self.value:.6g}"
-            return f"{what}, which by Forster's theorem takes {self.bound} dimensions"
-        if self.kind == "counting":
-            return f"{int(self.value):,} splits, or kinds of documents, are more than {self.bound - 1} dimensions allow"
-        return "no query asks for anything"
+        sizes = {"t": len(self.documents), "k": len(self.queries), "d": self.bound, "less": self.bound - 1}
+        return _SENTENCES.get(self.kind, "no query asks for anything").format(**sizes, value=self.value)
 
 
 @dataclass(frozen=True)

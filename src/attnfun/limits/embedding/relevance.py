@@ -90,17 +90,7 @@ class Relevance:
         cls, matrix: Any, query_ids: Sequence[Any] | None = None, document_ids: Sequence[Any] | None = None
     ) -> Relevance:
         """Queries × documents; an entry above 0 is relevant. NaN is refused."""
-        try:
-            array = np.asarray(matrix)
-            if array.dtype.kind == "c":
-                raise ValueError("complex ones are not graded")
-            grades = array if array.dtype.kind in "biu" else array.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise InvalidRequest(f"a relevance matrix holds numbers: {error}") from None
-        if grades.ndim != 2 or 0 in grades.shape:
-            raise InvalidRequest(f"a relevance matrix is queries × documents, and not of shape {grades.shape}")
-        if grades.dtype.kind == "f" and not np.isfinite(grades).all():
-            raise InvalidRequest("a relevance matrix has no NaN and no infinities")
+        grades = read_matrix(matrix, "relevance")
         m, n = grades.shape
         queries = names(query_ids, m, "q", "query")
         documents = names(document_ids, n, "d", "document")
@@ -204,6 +194,22 @@ def _core(relation: Relevance) -> Core:
     documents = np.unique(core_of_document, return_index=True)[1].astype(np.int64)
     rows = tuple(np.unique(core_of_document[relation.rows[i]]) for i in queries)
     return Core(len(documents), rows, np.array(queries, np.int64), documents, row_of_query, core_of_document)
+
+
+def read_matrix(matrix: Any, what: str) -> Any:
+    """Numbers in rows and columns, none of them complex, NaN or infinite; whole ones stay what they are."""
+    try:
+        array = np.asarray(matrix)
+        if array.dtype.kind == "c":  # a conversion would drop the imaginary parts
+            raise ValueError("complex ones are refused")
+        array = array if array.dtype.kind in "biu" else array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(f"a {what} matrix holds numbers: {error}") from None
+    if array.ndim != 2 or 0 in array.shape:
+        raise InvalidRequest(f"a {what} matrix has rows and columns, and not the shape {array.shape}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise InvalidRequest(f"a {what} matrix has no NaN and no infinities")
+    return array
 
 
 def grade(value: Any, where: str) -> float:

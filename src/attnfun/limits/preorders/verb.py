@@ -228,24 +228,19 @@ def preorder(
         whole_number(name, value, least)
     boxes = _one_of("right", right, "keys", keys), _one_of("left", left, "queries", queries)
     asked = Preorder.read(utility, prefers, *boxes)
+    note, built, measured = "", None, None
     if asked.graph is not None:
         findings, note = _of_expression(asked, trials, seed, say)
-        return _report(asked, findings, seed, start, note)
-    say("completeness and transitivity")
-    findings = probe_order(asked, seed)
-    if any(f.status == "violated" for f in findings.values()):
-        broken = Finding("not probed", 0, reason="it is no complete preorder")
-        return _report(asked, findings | {"key_continuous": broken, "query_continuous": broken}, seed, start)
-    say("continuity in keys")
-    findings["key_continuous"] = probe_keys(asked, seed, trials)
-    say("continuity in queries")
-    findings["query_continuous"] = probe_queries(asked, seed)
-    if findings["key_continuous"].status == "violated" or not net:
-        return _report(asked, findings, seed, start)
-    built = build_net(asked, budget, say)
-    say("agreement on fresh pairs")
-    measured = measure_agreement(asked, built, seed)
-    return _report(asked, findings, seed, start, "", built, measured)
+    else:
+        findings = _of_callable(asked, trials, seed, say)
+        if net and not any(finding.status == "violated" for finding in findings.values()):
+            built = build_net(asked, budget, say)
+            say("agreement on fresh pairs")
+            measured = measure_agreement(asked, built, seed)
+    jumps = findings["key_continuous"].status == "violated"
+    found = lexicographic_axes(asked, seed) if jumps else None
+    axes = tuple(f"{'' if sign > 0 else '-'}{asked.keys.names[axis]}" for axis, sign in found or ())
+    return PreorderReport(asked, findings, built, measured, axes or None, note, time.perf_counter() - start)
 
 
 def finite_preorder(comparisons: Any) -> FinitePreorder:
@@ -299,21 +294,16 @@ def _of_expression(
     return findings | {"key_continuous": continuous, "query_continuous": continuous}, note
 
 
-def _report(
-    asked: Preorder,
-    findings: dict[str, Finding],
-    seed: int,
-    start: float,
-    note: str = "",
-    net: NetUtility | None = None,
-    agreement: Agreement | None = None,
-) -> PreorderReport:
-    axes = None
-    if findings["key_continuous"].status == "violated":
-        found = lexicographic_axes(asked, seed)
-        if found is not None:
-            axes = tuple(f"{'' if sign > 0 else '-'}{asked.keys.names[axis]}" for axis, sign in found)
-    return PreorderReport(asked, findings, net, agreement, axes, note, time.perf_counter() - start)
+def _of_callable(asked: Preorder, trials: int, seed: int, say: Callable[[str], None]) -> dict[str, Finding]:
+    say("completeness and transitivity")
+    findings = probe_order(asked, seed)
+    if any(finding.status == "violated" for finding in findings.values()):
+        broken = Finding("not probed", 0, reason="it is no complete preorder")
+        return findings | {"key_continuous": broken, "query_continuous": broken}
+    say("continuity in keys")
+    findings["key_continuous"] = probe_keys(asked, seed, trials)
+    say("continuity in queries")
+    return findings | {"query_continuous": probe_queries(asked, seed)}
 
 
 def _one_of(first: str, a: Any, second: str, b: Any) -> Any:

@@ -32,14 +32,11 @@ def build(dim: int, bias: float, beta: float) -> TokenNetwork:
 def predict(dim: int, bias: float, beta: float) -> Prediction:
     error, doubt = sphere.mean(dim, lambda t: 4 * special.expit(-beta * np.abs(t - bias)) ** 2, bias, 0.1 / beta)
     first = _LOSS * float(sphere.density(dim, np.array([bias]))[0]) / beta
-    return Prediction(
-        error=error,
-        uncertainty=doubt,
-        proved=biased_error(dim, beta),
-        accuracy=1.0,
-        how="the exact integral, by quadrature (uncertainty: what fewer nodes change)",
-        details={"beta": beta, "first_order": first},
+    how, details = (
+        "the exact integral, by quadrature (uncertainty: what fewer nodes change)",
+        {"beta": beta, "first_order": first},
     )
+    return Prediction(error, how, doubt, biased_error(dim, beta), accuracy=1.0, details=details)
 
 
 def beta_for(dim: int, eps: float) -> float:

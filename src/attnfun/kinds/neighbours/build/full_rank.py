@@ -50,13 +50,10 @@ def predict(dim: int, points: int, beta: float, nearest: bool) -> Prediction:
     error = exact_error(dim, points, beta, not nearest)
     coarse = exact_error(dim, points, beta, not nearest, nodes=6)
     C, p0, doubt = first_order(dim, points)
-    return Prediction(
-        error=error,
-        uncertainty=abs(error - coarse),
-        proved=full_rank_error(dim, points, beta, not nearest) if beta >= 1 else None,
-        how="the exact integral, by quadrature (uncertainty: what fewer nodes change); `proved` by an upper sum",
-        details={"beta": beta, "C": C, "C_uncertainty": doubt, "p0": p0, "first_order": C / beta},
-    )
+    how = "the exact integral, by quadrature (uncertainty: what fewer nodes change); `proved` by an upper sum"
+    proved = full_rank_error(dim, points, beta, not nearest) if beta >= 1 else None
+    details = {"beta": beta, "C": C, "C_uncertainty": doubt, "p0": p0, "first_order": C / beta}
+    return Prediction(error, how, abs(error - coarse), proved, details=details)
 
 
 def first_order(dim: int, points: int) -> tuple[float, float, float]:

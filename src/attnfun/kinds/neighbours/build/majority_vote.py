@@ -77,7 +77,8 @@ def closed_accuracy(dim: int, heads: int) -> float:
 
 
 def predict(dim: int, heads: int) -> Prediction:
-    right, doubt = accuracy(dim, heads)
+    (right, doubt), margin = accuracy(dim, heads), 0.5 / math.sqrt(dim)
+    details = {"closed_accuracy": closed_accuracy(dim, heads), "accuracy_given_margin": accuracy(dim, heads, margin)[0]}
     return Prediction(
         error=2 * (1 - right),
         uncertainty=2 * doubt,
@@ -85,11 +86,7 @@ def predict(dim: int, heads: int) -> Prediction:
         how="an integral by quadrature: the mean over draws of the directions, not the error of those drawn for this"
         " network, which is measured (uncertainty: what fewer nodes change)",
         of=OVER_DRAWS,
-        details={
-            "closed_accuracy": closed_accuracy(dim, heads),
-            "accuracy_given_margin": accuracy(dim, heads, 0.5 / math.sqrt(dim))[0],
-            "margin": 0.5 / math.sqrt(dim),
-        },
+        details=details | {"margin": margin},
     )
 
 

@@ -150,9 +150,5 @@ def build(dim: int, found: Heads, nearest: bool) -> TokenNetwork:
 def predict(dim: int, found: Heads, hard: bool) -> Prediction:
     how = "the closed form at the stored weights (uncertainty: the tail of its series)"
     soft = "least squares on samples; the error on 20,000 others (uncertainty: its standard error)"
-    return Prediction(
-        error=found.error,
-        uncertainty=found.uncertainty,
-        how=how if hard else soft,
-        details={"largest_weight": float(np.abs(found.weights).max()), **({"floor_same": floor(dim)} if hard else {})},
-    )
+    details = {"largest_weight": float(np.abs(found.weights).max()), **({"floor_same": floor(dim)} if hard else {})}
+    return Prediction(found.error, how if hard else soft, found.uncertainty, details=details)

@@ -19,6 +19,7 @@ below N and d do it in two layers for all queries at once is not known here.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from attnfun.kinds.neighbours import pattern
 from attnfun.kinds.neighbours.bounds import scores_error
@@ -46,14 +47,12 @@ def predict(dim: int, points: int, beta: float) -> Prediction:
     base = full_rank.predict(dim, points, beta, nearest=True)  # the query is not seen, as there
     proved = None if base.proved is None else scores_error(dim, points, beta, SCORE_ERROR)
     rounding = points * math.sqrt(2 * dim) * 2.0**-53 / small_beta(points)
-    return Prediction(
-        error=base.error,
-        uncertainty=base.uncertainty,
-        proved=proved,
-        how="the integral of a full-rank head at the same inverse temperature, by quadrature (uncertainty: what fewer"
-        " nodes change); `proved` with the scores' error added",
-        details={**base.details, "small_beta": small_beta(points), "score_error": SCORE_ERROR, "rounding": rounding},
+    how = (
+        "the integral of a full-rank head at the same inverse temperature, by quadrature (uncertainty: what fewer"
+        " nodes change); `proved` with the scores' error added"
     )
+    own = {"small_beta": small_beta(points), "score_error": SCORE_ERROR, "rounding": rounding}
+    return replace(base, how=how, proved=proved, details={**base.details, **own})
 
 
 def beta_for(dim: int, points: int, eps: float) -> float:

@@ -16,6 +16,7 @@ import numpy as np
 
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.neighbours.build import full_rank, scores
+from attnfun.limits.record import texts
 from attnfun.limits.separation.candidate_energies import MOST_CANDIDATES, MOST_DIM
 from attnfun.limits.separation.candidates import neighbours as neighbour_bound
 from attnfun.limits.separation.matching import average_bits
@@ -159,16 +160,10 @@ def pairs(dim: int, context: int) -> Family:
             return "constructed", "one head of rank 2 and a null token"
         return "unknown", UNKNOWN
 
-    answer = (
-        "Thin heads: one head of rank 2 finds every pair, whatever the number of tokens; more rank or heads buy "
-        "nothing, bits do (2 log2 of the modulus). (Family: pairwise matching.)"
-    )
-    built = f"matching({context}, modulus): 1 layer, 1 head, rank 2 between tokens, one coordinate more for the null"
-    counted = "rank is counted between tokens; the null token's constant logit is one coordinate more"
-    source = "Sanford, Hsu, Telgarsky 2023 (arXiv 2306.02896)"
-    return Family(
-        Told("pairs that sum to 0: rank 2", answer, [built], [counted], [source]), judge, dim, dim, 4 * dim, ranks=(2,)
-    )
+    say = texts("plan pairs")
+    built = [say["built"].format(context=context)]
+    told = Told("pairs that sum to 0: rank 2", say["answer"], built, [say["counted"]], [say["source"]])
+    return Family(told, judge, dim, dim, 4 * dim, ranks=(2,))
 
 
 def triples(dim: int, context: int, bits: int) -> Family:
@@ -178,19 +173,11 @@ def triples(dim: int, context: int, bits: int) -> Family:
             return "impossible", f"{found.bits_needed:,} bits must pass, H (r+2) p = {heads * (rank + 2) * bits:,}"
         return "unknown", UNKNOWN
 
-    one = matching_bound(context, 1, bits)
-    fat = matching_bound(context, dim, bits)
-    answer = (
-        f"Neither: in one layer of plain heads only the bits H (r+2) p count, at least {one.bits_needed:,} here "
-        f"({_many(one.heads_needed)} thin heads of rank 1, or {_many(fat.heads_needed)} of rank {dim}), and no plain "
-        "construction is known here; one third-order head of rank 2 over pairs does it. (Family: matching of triples.)"
-    )
-    built = (
-        f"matching({context}, modulus, order=3): third-order attention over {context**2:,} pairs, or plain "
-        "attention on as many pair tokens that the encoder makes; not a cell of this grid"
-    )
-    hypotheses = [*one.hypotheses, "two layers and more: nothing is known here"]
-    told = Told("triples that sum to 0: bits", answer, [built], hypotheses, [one.source])
+    one, say = matching_bound(context, 1, bits), texts("plan triples")
+    thin, fat = (_many(found.heads_needed) for found in (one, matching_bound(context, dim, bits)))
+    answer = say["answer"].format(bits=one.bits_needed, thin=thin, fat=fat, dim=dim)
+    built = [say["built"].format(context=context, pairs=context**2)]
+    told = Told("triples that sum to 0: bits", answer, built, [*one.hypotheses, say["more"]], [one.source])
     return Family(told, judge, dim, dim, max(4 * dim, 2 * one.heads_needed))
 
 
@@ -239,21 +226,13 @@ def averages(dim: int, context: int, eps: float, bits: int, q: int, say: Callabl
             better = "many thin heads are smaller" if sizes[0] < sizes[1] else "few fat heads are no larger"
             answer += f": {better}, rank × heads {sizes[0]} against {sizes[1]}"
     answer += ". (Family: averages over named tokens; H r p counts.)"
-    hypotheses = [
-        f"z in [-1, 1], sets of q = {q} of {context:,} positions, {bits}-bit numbers",
-        f"constructed cells are proved for {_TRIALS} sets: random ones (seed 0), one of neighbours, one spread evenly; "
-        "any other set is proved, or refused, when it is encoded",
-    ]
+    words = texts("plan averages")
+    hypotheses = [words["sets"].format(q=q, context=context, bits=bits), words["proved"].format(trials=_TRIALS)]
     if not tries:
         hypotheses.append(f"no construction was tried: the context is longer than {_MOST_TRIED:,} tokens")
-    bound = "impossible: one layer, linear read-out, keys and values that do not depend on the sets"
-    hypotheses.append(bound if small else f"no bound at eps >= 1/(2q) = {1 / (2 * q):g}")
-    source = (
-        "Sanford, Hsu, Telgarsky 2023 (arXiv 2306.02896); the count of query bits is derived in "
-        "attnfun.limits.separation.matching"
-    )
+    hypotheses.append(words["impossible"] if small else f"no bound at eps >= 1/(2q) = {1 / (2 * q):g}")
     built = [one[1] for one in found.values()]
-    told = Told("averages over named tokens: bits of the query", answer, built, hypotheses, [source])
+    told = Told("averages over named tokens: bits of the query", answer, built, hypotheses, [words["source"]])
     ranks = (2, 2 * q, rule_of_thumb(context, q), *(one[0] for one in found.values()))
     return Family(told, judge, dim, max(dim, most), max(64, 4 * q), ranks=ranks, heads=(q, *found))
 
@@ -287,19 +266,11 @@ def relation(matrix: Any, eps: float, say: Callable[[str], None]) -> Family:
         return "unknown", UNKNOWN
 
     need = f"rank {upper}" if lower == upper else f"rank {lower} at least, {upper} does"
-    answer = (
-        f"Fat enough, and one: a relation is the scores of one head, which needs {need}; more heads do not help one "
-        "relation, while several relations take one head each. (Family: one relation a head; the pressure towards many "
-        "thin heads comes with many relations.)"
-    )
+    words = texts("plan relation")
     width = max(2, min(rows, columns))
     built = f"one head of rank {upper}, scores within {found.error:.3g} of the matrix ({rows} × {columns})"
-    one = "scores of one head, entry by entry within eps, before the softmax; scores of different heads do not add"
-    source = (
-        "Eckart and Young 1936 (attnfun.limits.score_rank); for many relations: arXiv 2509.22840, total key "
-        "dimension of the order of relations/dim, quoted"
-    )
-    told = Told("one relation: the rank of its scores", answer, [built], [one], [source])
+    answer, hypotheses, sources = words["answer"].format(need=need), [words["one"]], [words["source"]]
+    told = Told("one relation: the rank of its scores", answer, [built], hypotheses, sources)
     ranks = (lower, upper, max(1, lower - 1))
     return Family(told, judge, width, max(upper, min(width, 2 * upper)), 16, ranks=ranks, context=columns)
 

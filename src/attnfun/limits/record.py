@@ -1,11 +1,14 @@
-"""Record: an answer whose fields are its JSON."""
+"""Record: an answer whose fields are its JSON; and `texts`, what answers say in words."""
 
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
 from fractions import Fraction
+from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 
@@ -34,3 +37,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return str(value) if isinstance(value, Fraction) else value
+
+
+@cache
+def texts(name: str) -> Mapping[str, Any]:
+    """The hypotheses, sources and statements of an answer, from `texts.toml`; lists as tuples."""
+    found = tomllib.loads(Path(__file__).with_name("texts.toml").read_text("utf-8"))[name]
+    return {key: tuple(text) if isinstance(text, list) else text for key, text in found.items()}

@@ -39,17 +39,11 @@ from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest, Refuted
 from attnfun.limits.embedding.relevance import Relevance
+from attnfun.limits.record import texts
 from attnfun.limits.singular import spectral_norm_bound
 
 MOST_SIGNS = 4_000_000
 """Entries of a sign matrix up to which its spectral norm is computed."""
-_SENTENCES = {
-    "radon": "{k} queries cut every split of {t} documents, which by Radon's theorem takes {d} dimensions",
-    "cells": "{k} queries divide the documents into all {t} cells, which takes {d} dimensions",
-    "forster": "the spectral norm of the sign matrix is at most {value:.6g}, which by Forster's theorem takes {d} "
-    "dimensions",
-    "counting": "{value:,.0f} splits, or kinds of documents, are more than {less} dimensions allow",
-}
 _BLOCK = 1 << 22
 """Scores held at once: 32 MB."""
 
@@ -75,7 +69,8 @@ class Obstruction:
     @property
     def sentence(self) -> str:
         sizes = {"t": len(self.documents), "k": len(self.queries), "d": self.bound, "less": self.bound - 1}
-        return _SENTENCES.get(self.kind, "no query asks for anything").format(**sizes, value=self.value)
+        told = texts("obstruction")
+        return str(told.get(self.kind, told["none"])).format(**sizes, value=self.value)
 
 
 @dataclass(frozen=True)

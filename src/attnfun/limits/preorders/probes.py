@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from attnfun.errors import InvalidRequest
 from attnfun.language.domain import Array, Box
 from attnfun.limits.preorders.target import Preorder
-from attnfun.limits.record import Record
+from attnfun.limits.record import Record, texts
 
 _KEYS = 28
 """Keys of one table: 784 comparisons, 21,952 triples."""
@@ -54,7 +54,7 @@ class Witness(Record):
 
     @property
     def statement(self) -> str:
-        return _STATEMENTS[self.kind].format(d=self.distance or 0.0, m=len(self.keys))
+        return str(texts("witness")[self.kind]).format(d=self.distance or 0.0, m=len(self.keys))
 
     def check(self, preorder: Preorder) -> bool:
         """Ask again: do the comparisons say what the table says? Of a utility expression they are proved in balls."""
@@ -114,18 +114,6 @@ _SHAPES = {
 
 class _OpenError(Exception):
     """Balls could not settle a comparison."""
-
-
-_STATEMENTS = {
-    "irreflexive": "a key is not at least as good as itself; `prefers` must be true for ties",
-    "incomplete": "of two keys neither is at least as good as the other",
-    "cycle": "a is better than b, b better than c, c better than a: no utility exists",
-    "intransitive": "a is at least as good as b, b as c, but a not as c: no utility exists",
-    "jump": "every utility u changes between two keys {d:.3g} apart by at least u(k_1) - u(k_m) > 0, k_1 and k_m the"
-    " ends of the chain: its Lipschitz constant is at least (u(k_1) - u(k_m))/{d:.3g}",
-    "flip": "{m} keys reverse their order between two queries {d:.3g} apart: if the preorder is query-continuous, every"
-    " two of them are indifferent at some query in between; else it jumps there",
-}
 
 
 @dataclass(frozen=True)

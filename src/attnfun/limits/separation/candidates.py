@@ -45,23 +45,13 @@ import math
 from dataclasses import dataclass
 
 from attnfun.language.numbers import positive_or_none, whole_number
-from attnfun.limits.record import Record
+from attnfun.limits.record import Record, texts
 from attnfun.limits.separation.candidate_energies import DEGREES, MOST_CANDIDATES, MOST_DIM, candidate_energies
 from attnfun.limits.separation.harmonics import harmonics, seen_harmonics
 from attnfun.limits.separation.rank import least_heads
 
 _U = 2.0**-53
-_HYPOTHESES = (
-    "the query y and {n} candidates are independent and uniform on the unit sphere in dimension {d}; the target is the "
-    "candidate furthest from y (or nearest to it)",
-    "one layer, no MLP; head h puts out V_h times any combination of the candidates and y, with weights that are any "
-    "square-integrable functions of K_h^T x_1, ..., K_h^T x_n and y, K_h of rank at most {r}; functions of y are free",
-    "V_h has rank at most {v}",
-)
-_SOURCE = (
-    "derived in attnfun.limits.separation.candidates, after Amsel, Yehudai, Bruna 2024 (arXiv 2407.16153), whose "
-    "theorem has two candidates"
-)
+_TEXTS = texts("neighbours")
 
 
 @dataclass(frozen=True)
@@ -82,7 +72,7 @@ class NeighbourBound(Record):
     heads_needed: int | None
     largest: float
     hypotheses: tuple[str, ...]
-    source: str = _SOURCE
+    source: str = _TEXTS["source"]
 
 
 def neighbours(
@@ -98,7 +88,7 @@ def neighbours(
     eps = positive_or_none("eps", eps)
     needed = None if eps is None else least_heads(lambda count: least_error(d, n, r, count, values) < eps)
     least, largest = least_error(d, n, r, h, values), math.nextafter(1 - float(candidate_energies(d, n).low[0]), 2)
-    hypotheses = tuple(text.format(n=n, d=d, r=r, v=values) for text in _HYPOTHESES)
+    hypotheses = tuple(text.format(n=n, d=d, r=r, v=values) for text in _TEXTS["hypotheses"])
     return NeighbourBound(d, n, r, h, values, least, eps, needed, min(1.0, largest), hypotheses)
 
 

@@ -66,29 +66,13 @@ from attnfun.errors import InvalidRequest
 from attnfun.language import precision
 from attnfun.language.enclosures import arb, upper
 from attnfun.language.numbers import above, below, positive_or_none, whole_number
-from attnfun.limits.record import Record
+from attnfun.limits.record import Record, texts
 from attnfun.limits.separation.rank import least_heads
 
 MOST_DIM = 1000
 MOST_CUBE = 256  # of the calculator
 _BITS = 256
-_TARGETS = {
-    1: "z and y are independent and uniform on {-1, 1}^d; the target is sign(<z, y>), 0 for ties, the error E|f - g|^2",
-    2: "x1, x2, y are independent and uniform on {-1, 1}^d; the target is sign(<x1 - x2, y>), 0 for ties: the nearer "
-    "one; the error is E|f - g|^2",
-}
-_HEADS = {
-    "coordinates": "head h is any function of r of the d coordinates of z, and of y; a sum of heads, nothing after it",
-    "candidates": "head h is any function of r of the d coordinates of x1, the same of x2, and of y; a sum of heads, "
-    "nothing after it",
-    "values": "head h is any function of y and of a number of z that takes at most v values; a sum of heads, nothing "
-    "after it",
-}
-_CAVEAT = "a head of rank r with real weights reads more than r coordinates: rank alone excludes nothing on the cube"
-_SOURCE = (
-    "derived in attnfun.limits.separation.krawtchouk, on a question of Bruna's about Amsel, Yehudai, Bruna 2024 (arXiv "
-    "2407.16153); coefficients of majority: O'Donnell 2014, section 5.3"
-)
+_TEXTS = texts("cube")
 
 
 def krawtchouk(k: int, x: int, n: int) -> int:
@@ -190,7 +174,7 @@ class CubeBound(Record):
     floor: float
     largest: float
     hypotheses: tuple[str, ...]
-    source: str = _SOURCE
+    source: str = _TEXTS["source"]
 
 
 def cube(
@@ -228,7 +212,7 @@ def cube(
     needed = None if eps is None or floor > Fraction(eps) else least_heads(lambda count: least(count) <= Fraction(eps))
     reached = _attained(d, r, h) if setting == "coordinates" and r is not None else None
     errors, ends = (below(exact), reached, exact), (below(floor), above(least(0)))
-    hypotheses = _TARGETS[n], _HEADS[setting], _CAVEAT
+    hypotheses = _TEXTS["one" if n == 1 else "two"], _TEXTS[setting], _TEXTS["caveat"]
     return CubeBound(d, r, v, h, setting, *errors, eps, needed, *ends, hypotheses)
 
 

@@ -32,18 +32,10 @@ from typing import ClassVar
 
 from attnfun.errors import InvalidRequest
 from attnfun.language.numbers import whole_number
-from attnfun.limits.record import Record
+from attnfun.limits.record import Record, texts
 from attnfun.limits.separation.published import Quoted, matching_heads
 
-_HYPOTHESES = (
-    "one attention layer; triples that sum to 0 mod M, with M = 20 n, n = (tokens - 1)//2, at one token of the context",
-    "the decision survives rounding every head's largest logit, normaliser and r averages to p bits each",
-    "r is the width of a head's values; what follows the layer at that token may be any function",
-)
-_SOURCE = (
-    "Sanford, Hsu, Telgarsky 2023 (arXiv 2306.02896) for the reduction from disjointness; the count H (r + 2) p >= n "
-    "is derived in attnfun.limits.separation.matching"
-)
+_TEXTS = texts("matching")
 
 
 @dataclass(frozen=True)
@@ -59,8 +51,8 @@ class MatchingBound(Record):
     bits_needed: int
     heads_needed: int
     excluded: bool | None
-    hypotheses: tuple[str, ...] = _HYPOTHESES
-    source: str = _SOURCE
+    hypotheses: tuple[str, ...] = _TEXTS["hypotheses"]
+    source: str = _TEXTS["source"]
 
     @property
     def published(self) -> tuple[Quoted, ...]:

@@ -48,7 +48,7 @@ from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest
 from attnfun.language.numbers import positive_or_none, whole_number
-from attnfun.limits.record import Record
+from attnfun.limits.record import Record, texts
 from attnfun.limits.separation.energies import Energies, energies
 from attnfun.limits.separation.harmonics import all_seen
 from attnfun.limits.separation.published import Quoted, high_precision_heads, low_precision_heads, majority_heads
@@ -57,20 +57,7 @@ Array = NDArray[np.float64]
 SETTINGS = ("scalar", "layer-scalar-v", "layer-any-v", "softmax-scalar-v", "softmax-any-v")
 MOST_DIM = 4096
 _U = 2.0**-53
-_TARGET = "x1, x2, y independent and uniform on the unit sphere; the target is the candidate further from y"
-_SCALAR = (
-    "z and y are independent and uniform on the unit sphere; the error is relative, in mean square",
-    "head h is any square-integrable function of K_h^T z and y, K_h of rank r; a sum of heads, nothing after it",
-)
-_HEADS = {
-    "layer": "(a x1 + b x2), with a, b any functions of K_h^T x1, K_h^T x2 and y",
-    "softmax": "times an average of x1, x2 with weights of K_h^T (x1 - x2) and y alone",
-}
-_SELF = "the query is attended to as well, with values of rank {rank}"
-_SOURCE = (
-    "Amsel, Yehudai, Bruna 2024 (arXiv 2407.16153) for the separation by degrees; the exact count of harmonics behind "
-    "a projection, the two-sided bracket and the layer's version are derived in attnfun.limits.separation.rank"
-)
+_TEXTS = texts("rank")
 
 
 @dataclass(frozen=True)
@@ -94,7 +81,7 @@ class RankBound(Record):
     heads_sufficient: int | None
     largest: float
     hypotheses: tuple[str, ...]
-    source: str = _SOURCE
+    source: str = _TEXTS["source"]
 
     def record(self) -> dict[str, Any]:
         """As JSON; numbers of heads with more than 4,000 digits are given by their logarithm alone."""
@@ -153,11 +140,11 @@ def rank(
     if eps is not None and setting == "scalar":
         enough = ladder.sufficient(eps)
     family, _, value = setting.partition("-")
-    hypotheses: tuple[str, ...] = _SCALAR
-    if family in _HEADS:
-        scalar = value == "scalar-v"
-        hypotheses = _TARGET, f"one layer, no MLP; head h puts out {'c' if scalar else 'V'}_h {_HEADS[family]}"
-    hypotheses += (_SELF.format(rank=values),) if attends_self else ()
+    hypotheses: tuple[str, ...] = _TEXTS["scalar"]
+    if setting != "scalar":
+        out = f"{'c' if value == 'scalar-v' else 'V'}_h {_TEXTS[family]}"
+        hypotheses = _TEXTS["target"], f"one layer, no MLP; head h puts out {out}"
+    hypotheses += (_TEXTS["self"].format(rank=values),) if attends_self else ()
     if bias:
         hypotheses += (f"the target is sign(<z, y> - {bias:g})",)
     needed = None if eps is None else ladder.needed(eps)

@@ -43,7 +43,7 @@ from typing import ClassVar
 
 from attnfun.errors import InvalidRequest
 from attnfun.language.numbers import above, below, positive_or_none, whole_number
-from attnfun.limits.record import Record
+from attnfun.limits.record import Record, texts
 from attnfun.limits.separation.products import least_eigenvalue
 from attnfun.limits.separation.published import Quoted, deep_sets_error, deep_sets_features
 
@@ -51,14 +51,7 @@ SETTINGS = ("unitary", "torus")
 MOST_DIM = 5
 MOST_DEGREE = 4
 _MOST = 10**9
-_COMMON = (
-    "the error is E|f - g|^2 with E|g|^2 = 1; f = rho(phi_1 ... phi_H), phi_h = sum over elements of psi_h",
-    "psi_h analytic on the closed polydisc in the complex coordinates, rho entire; any width and depth inside",
-)
-_SOURCE = (
-    "Zweig, Bruna 2022 (arXiv 2206.01266) for the separation; measures, targets, constants and proofs are derived in "
-    "attnfun.limits.separation.sets and .products"
-)
+_TEXTS = texts("sets")
 
 
 @dataclass(frozen=True)
@@ -89,7 +82,7 @@ class SetBound(Record):
     features_needed: int | None
     features_sufficient: int | None
     hypotheses: tuple[str, ...]
-    source: str = _SOURCE
+    source: str = _TEXTS["source"]
 
     @property
     def published(self) -> tuple[Quoted, ...]:
@@ -145,7 +138,7 @@ def sets(
     numbers = below(low * share), 0.0 if h >= every else above(share), below(low), below(sharp), below(sharp * share)
     enough = _features(terms, Fraction(1), eps)
     asked = eps, _features(terms, sharp, eps), None if enough is None else min(enough, every)
-    return SetBound(n, d, h, degree, setting, text, terms, *numbers, *asked, (measure, *_COMMON))
+    return SetBound(n, d, h, degree, setting, text, terms, *numbers, *asked, (measure, *_TEXTS["common"]))
 
 
 def _features(terms: int, constant: Fraction, eps: float | None) -> int | None:

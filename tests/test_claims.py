@@ -55,8 +55,12 @@ def test_every_module_and_test_it_names_exists() -> None:
         assert not test or test in tests[path], f"{path}::{test}"
 
 
-PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/architecture.md", "docs/mathematics.md")
-PAGES += ("docs/finite-relations.md", "docs/preorders.md", "docs/learning.md", "docs/diagnose.md", "docs/in-context.md")
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+]
 
 
 FILES = [path.as_posix() for folder in ("src", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]

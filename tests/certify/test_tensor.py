@@ -31,6 +31,8 @@ TARGETS: dict[str, tuple[str, str, float, str]] = {
     "float32": ("cos(x*y)*z + x", "x=-1:1;y=-1:1;z=-1:1", 1e-2, "float32"),
 }
 
+QUICK = [pytest.param(name, marks=[pytest.mark.slow] if name == "of two norms" else []) for name in TARGETS]
+
 
 @cache
 def composed(name: str) -> Approximant:
@@ -55,7 +57,7 @@ def relabelled(network: Network, **change: object) -> Network:
     return dataclasses.replace(network, labels=Labels(network.labels.program, rows))
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("name", QUICK)
 def test_a_proved_bound_holds(name: str) -> None:
     net = composed(name)
     assert tensor_heads(net.network)
@@ -77,7 +79,7 @@ def test_it_is_chosen_where_layers_are_dear_and_not_where_keys_are() -> None:
     assert thin.cost.rank <= 2 and not tensor_heads(thin.network)
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("name", QUICK)
 def test_bounds_hold_for_perturbed_weights(name: str) -> None:
     net = composed(name)
     rng = np.random.default_rng(1)

@@ -18,7 +18,7 @@ KNOWN = json.loads(KEPT.read_text())
 
 
 FITTED = {"compile auto": 0.05}
-"""Keys found by iteration: BLAS kernels of different processors end at bounds 4 % apart (Haswell, Sandy Bridge, Nehalem)."""
+"""Keys found by iteration: BLAS kernels of different processors end at bounds 4 % apart (Haswell, Nehalem)."""
 
 
 def same(old: Any, new: Any, tolerance: float = 1e-2) -> bool:

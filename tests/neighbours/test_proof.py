@@ -217,13 +217,15 @@ class Block:
         if ".build" in name: raise ImportError(name)
 sys.meta_path.insert(0, Block())
 import attnfun as af, numpy as np
-model = af.load(sys.argv[1])
-model(*model.target.draw(np.random.default_rng(0), 2)), model.cost, repr(model)
-print(af.verify(sys.argv[1]).status)
+for path in sys.argv[1:]:
+    model = af.load(path)
+    model(*model.target.draw(np.random.default_rng(0), 2)), model.cost, repr(model)
+    print(af.verify(path).status)
 """
     solver = af.in_context("ridge", 2, 6, alpha=1.0, spectrum=(4, 12), eps=1e-2)
-    for net in (*(af.neighbours(**case, eps=0.3) for case in PROVED), solver):
-        path = tmp_path / "n.safetensors"
+    made = {str(tmp_path / f"{k}.safetensors"): af.neighbours(**case, eps=0.3) for k, case in enumerate(PROVED)}
+    made[str(tmp_path / "solver.safetensors")] = solver
+    for path, net in made.items():
         net.save(path)
-        ran = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
-        assert ran.stdout.strip() == net.certificate.status.value, ran.stderr
+    ran = subprocess.run([sys.executable, "-c", code, *made], capture_output=True, text=True, check=False)
+    assert ran.stdout.split() == [net.certificate.status.value for net in made.values()], ran.stderr

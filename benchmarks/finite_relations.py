@@ -10,19 +10,18 @@ Every row is computed, both certificates are checked again on the whole relation
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import resource
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 from scipy.linalg import hadamard
 
 import attnfun as af
 from attnfun.limits.embedding import Relevance, check_embedding, check_obstruction
+from bench import Row, asked, memory, table
 
 
 def of_rows(rows: list[tuple[int, ...]], n: int) -> Relevance:
@@ -71,45 +70,32 @@ def planted(dim: int, seed: int) -> Relevance:
     return Relevance.from_matrix(scores >= np.sort(scores, axis=1)[:, -3, None])
 
 
-def planted_lines() -> Iterator[str]:
-    yield "| d | upper − d: how often | lower − d: how often | seconds, mean | most |"
-    yield "| ---: | --- | --- | ---: | ---: |"
+def planted_rows() -> Iterator[Row]:
     for dim in range(2, 7):
         answers = [af.embed_dim(planted(dim, seed)) for seed in range(20)]
-        ends = (Counter(getattr(answer, end) - dim for answer in answers) for end in ("upper", "lower"))
-        shown = " | ".join(", ".join(f"{far}: {count}" for far, count in sorted(seen.items())) for seen in ends)
+        ends = {end: Counter(getattr(answer, end) - dim for answer in answers) for end in ("upper", "lower")}
+        shown = {
+            f"{end} − d: how often": ", ".join(f"{far}: {count}" for far, count in sorted(seen.items()))
+            for end, seen in ends.items()
+        }
         seconds = [answer.seconds for answer in answers]
-        yield f"| {dim} | {shown} | {np.mean(seconds):.1f} | {max(seconds):.1f} |"
+        yield {"d": dim, **shown, "seconds, mean": round(float(np.mean(seconds)), 1), "most": round(max(seconds), 1)}
 
 
-def case_lines() -> Iterator[str]:
-    yield "| relation | lower | by | upper | by | dimension: margin (bits) | seconds | GiB |"
-    yield "| --- | ---: | --- | ---: | --- | --- | ---: | ---: |"
-    for name, make, table in CASES:
+def case_rows() -> Iterator[Row]:
+    for name, make, dimensions in CASES:
         relation = make()
         start = time.perf_counter()
-        answer = af.embed_dim(relation, table=table)
+        answer = af.embed_dim(relation, table=dimensions)
         seconds = time.perf_counter() - start
         assert check_obstruction(relation, answer.obstruction) == answer.lower
         assert check_embedding(relation, answer.queries, answer.documents).margin == answer.margin
         margins = "; ".join(f"{row.dimension}: {row.margin:.2g} ({row.bits})" for row in answer.table)
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        bounds = f"{answer.lower} | {answer.obstruction.kind} | {answer.upper} | {answer.method}"
-        yield f"| {name} | {bounds} | {margins} | {seconds:.1f} | {memory:.2f} |"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--planted", action="store_true")
-    parser.add_argument("--output", type=Path)
-    asked = parser.parse_args()
-    lines = []
-    for line in planted_lines() if asked.planted else case_lines():
-        lines.append(line)
-        print(line, flush=True)
-    if asked.output:
-        asked.output.write_text("\n".join(lines) + "\n", "utf-8")
+        bounds = {"lower": answer.lower, "lower by": answer.obstruction.kind}
+        bounds |= {"upper": answer.upper, "upper by": answer.method, "dimension: margin (bits)": margins}
+        yield {"relation": name, **bounds, "seconds": round(seconds, 1), "GiB": round(memory(), 2)}
 
 
 if __name__ == "__main__":
-    main()
+    options = asked(__doc__, planted={"action": "store_true"})
+    sys.exit(table(options, planted_rows() if options.planted else case_rows()))

@@ -8,22 +8,19 @@ second is a measurement and no bound; it stops at the first network that is with
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
-from typing import Any
+from functools import partial
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 import attnfun as af
 from attnfun.cli.suite import read_suite, select
 from attnfun.kinds.function.view import Approximant
+from bench import Row, asked, table
 
+COLUMNS = ("suite", "target", "status", "proved bound", "keys", "measured", "measured at")
 PROVED_AT = 1e-4
 MEASURED_WITHIN = 1e-5
 ASKED = (1e-4, 3e-5, 1e-5)
@@ -47,8 +44,8 @@ def measured(net: Approximant, points: int) -> float:
     return float(np.abs(found - truth).max())
 
 
-def row_of(case: dict[str, str], points: int) -> dict[str, Any]:
-    row: dict[str, Any] = {"suite": case["suite"], "name": case["name"], "status": "", "bound": None, "measured": None}
+def row_of(case: dict[str, str], points: int) -> Row:
+    row: Row = {"suite": case["suite"], "target": case["name"], "status": "", "proved bound": None, "measured": None}
     start = time.perf_counter()
     for eps in ASKED:
         try:
@@ -64,45 +61,21 @@ def row_of(case: dict[str, str], points: int) -> dict[str, Any]:
         whole = record.eps / eps
         error = measured(net, points) / whole
         if record.status is af.Status.PROVED and error * whole > record.error[1]:
-            row["unsound"] = True
+            row["sound"] = False
         if eps == PROVED_AT:
             row |= {"status": str(record.status), "keys": net.cost.keys, "seconds": time.perf_counter() - start}
-            row["bound"] = record.error[1] / whole if record.status is af.Status.PROVED else None
+            row["proved bound"] = record.error[1] / whole if record.status is af.Status.PROVED else None
             if record.reason:
                 row["reason"] = record.reason
         if row["measured"] is None or error < row["measured"]:
-            row |= {"measured": error, "measured_at": eps}
+            row |= {"measured": error, "measured at": eps}
         if error <= MEASURED_WITHIN:
             break
     return row
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", help="names or patterns joined by commas, or a count of rows spread evenly")
-    parser.add_argument("--jobs", type=int, default=2, help="worker processes")
-    parser.add_argument("--points", type=int, default=20_000, help="random points a target")
-    parser.add_argument("--output", type=Path, help="write the table as Markdown")
-    parser.add_argument("--json", action="store_true", help="rows as JSON instead of a table")
-    options = parser.parse_args()
-    cases = select([case for name in SUITES for case in read_suite(name)], options.only)
-    screen = Console(stderr=True)
-    rows = []
-    with ProcessPoolExecutor(options.jobs) as pool, screen.status("") as status:
-        for row in pool.map(row_of, cases, [options.points] * len(cases)):
-            rows.append(row)
-            status.update(f"{len(rows)} of {len(cases)}, {row['name']}")
-    if options.output:
-        options.output.write_text("\n".join(markdown(rows)) + "\n", encoding="utf-8")
-    if options.json:
-        print(json.dumps(rows, indent=2))
-    else:
-        show(rows)
-    return 1 if any(row.get("unsound") for row in rows) else 0
-
-
-def figures(rows: list[dict[str, Any]]) -> list[str]:
-    proved = sum(row["bound"] is not None for row in rows)
+def figures(rows: list[Row]) -> list[str]:
+    proved = sum(row["proved bound"] is not None for row in rows)
     within = sum(row["measured"] is not None and row["measured"] <= MEASURED_WITHIN for row in rows)
     return [
         f"{proved} of {len(rows)} proved at {PROVED_AT:g} of the range in float32",
@@ -110,39 +83,26 @@ def figures(rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def cell(value: Any) -> str:
-    return "–" if value is None else f"{value:.2g}" if isinstance(value, float) else str(value)
+def head(rows: list[Row]) -> list[str]:
+    note = "Bounds and errors are fractions of the range; *measured at* is the ε asked for of the one measured."
+    return ["# The suites in float32", "", *(f"* {line}." for line in figures(rows)), "", note, ""]
 
 
-COLUMNS = ("suite", "name", "status", "bound", "keys", "measured", "measured_at")
+def missed(rows: list[Row]) -> list[str]:
+    reasons = [f"* {row['target']}: {row.get('reason', '')[:400]}" for row in rows if row["proved bound"] is None]
+    return ["", "Not proved:", "", *reasons] if reasons else []
 
 
-def show(rows: list[dict[str, Any]]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in COLUMNS:
-        table.add_column(column.replace("_", " "), justify="left" if column in COLUMNS[:3] else "right")
-    for row in rows:
-        table.add_row(*(cell(row.get(column)) for column in COLUMNS))
-    screen = Console(width=None if sys.stdout.isatty() else 140)
-    screen.print(table)
-    for row in rows:
-        if row["bound"] is None:
-            screen.print(f"{row['name']}: {row.get('reason', '')[:300]}", style="dim", markup=False)
-    for line in figures(rows):
-        screen.print(line)
-
-
-def markdown(rows: list[dict[str, Any]]) -> list[str]:
-    lines = ["# The suites in float32", "", *(f"* {line}." for line in figures(rows)), ""]
-    lines.append("Bounds and errors are fractions of the range; *measured at* is the ε asked for of the one measured.")
-    lines += ["", "| suite | target | status | proved bound | keys | measured | measured at |"]
-    lines.append("| --- | --- | --- | ---: | ---: | ---: | ---: |")
-    lines += ["| " + " | ".join(cell(row.get(column)) for column in COLUMNS) + " |" for row in rows]
-    missed = [row for row in rows if row["bound"] is None]
-    if missed:
-        lines += ["", "Not proved:", ""]
-        lines += [f"* {row['name']}: {row.get('reason', '')[:400]}" for row in missed]
-    return lines
+def main() -> int:
+    options = asked(
+        __doc__,
+        only={"help": "names or patterns joined by commas, or a count of rows spread evenly"},
+        jobs={"type": int, "default": 2, "help": "worker processes"},
+        points={"type": int, "default": 20_000, "help": "random points a target"},
+    )
+    cases = select([case for name in SUITES for case in read_suite(name)], options.only)
+    with ProcessPoolExecutor(options.jobs) as pool:
+        return table(options, pool.map(partial(row_of, points=options.points), cases), COLUMNS, head, missed)
 
 
 if __name__ == "__main__":

@@ -11,17 +11,15 @@ every prompt of the class.
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 import attnfun as af
-from attnfun.kinds.in_context.exact import exact_predictions, example_prompts
+from attnfun.kinds.in_context.exact import exact_coefficients, exact_predictions, example_prompts
 from attnfun.kinds.in_context.target import InContextTask
+from bench import Row, asked, table
 
 DIM, EXAMPLES, SETS, SEED = 8, 64, 10, 7
 
@@ -72,13 +70,11 @@ def worst(net: af.InContextSolver, prompts: list[tuple[np.ndarray, np.ndarray, n
     for X, y, queries in prompts:
         error = max(error, float(np.abs(net.predict(X, y, queries) - reference(net.task, X, y, queries)).max()))
         if net.task.task == "lasso":
-            from attnfun.kinds.in_context.exact import exact_coefficients
-
             support &= np.array_equal(net.coefficients(X, y) != 0, exact_coefficients(net.task, X, y) != 0)
     return error, support
 
 
-def measure(case: Case) -> dict[str, object]:
+def measure(case: Case) -> Row:
     """The least depth at which all data sets are within eps."""
     shape = {"dim": DIM, "examples": EXAMPLES, "spectrum": case.spectrum, "algorithm": case.algorithm}
     step = 1 if case.task == "ridge" else 2
@@ -91,7 +87,7 @@ def measure(case: Case) -> dict[str, object]:
         if error <= case.eps:
             break
     assert net is not None
-    proved: object = "–"
+    proved = None
     if case.dtype == "float64":
         proved = len(af.in_context(case.task, eps=case.eps, **shape).network.layers)
     return {
@@ -106,30 +102,14 @@ def measure(case: Case) -> dict[str, object]:
         "predicted": f"{net.budget.total:.2g}",
         "proved at": proved,
         "met": "yes" if error <= case.eps and support else "NO",
+        "sound": bool(error <= case.eps and support),
     }
 
 
-def rows(cases: tuple[Case, ...]) -> Iterator[dict[str, object]]:
-    for case in cases:
-        row = measure(case)
-        print(" | ".join(f"{key} {value}" for key, value in row.items()), file=sys.stderr)
-        yield row
+def head(rows: list[Row]) -> list[str]:
+    return ["# In-context regressions", "", *(__doc__ or "").split("\n\n", 2)[2].splitlines(), ""]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="The table of in-context regressions.")
-    parser.add_argument("--output", type=Path, help="write the table here instead of to stdout")
-    done = list(rows(CASES))
-    lines = ["| " + " | ".join(done[0]) + " |", "|" + " --- |" * len(done[0])]
-    lines += ["| " + " | ".join(str(value) for value in row.values()) + " |" for row in done]
-    text = "# In-context regressions\n\n" + (__doc__ or "").split("\n\n", 2)[2] + "\n" + "\n".join(lines) + "\n"
-    where = parser.parse_args().output
-    if where:
-        where.write_text(text, encoding="utf-8")
-    else:
-        print(text)
-    return 0 if all(row["met"] == "yes" for row in done) else 1
-
-
+COLUMNS = ("task", "condition", "dtype", "eps", "limit", "needed", "attention layers", "measured", "predicted")
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(table(asked(__doc__), map(measure, CASES), (*COLUMNS, "proved at", "met"), head))

@@ -7,16 +7,14 @@ Every row builds its network and runs it on random points; ± is a standard erro
 
 from __future__ import annotations
 
-import argparse
+import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import attnfun as af
+from bench import Row, asked, table
 
-Row = tuple[str, dict[str, Any], int]
-
-ROWS: list[Row] = [
+CASES: list[tuple[str, dict[str, Any], int]] = [
     *((f"full rank, β = {b}", {"dim": 64, "points": 16, "beta": float(b)}, 64_000) for b in (1, 4, 16, 64, 256, 1024)),
     ("full rank, 1e-3", {"dim": 64, "points": 16, "eps": 1e-3}, 1_200_000),
     ("full rank, 1e-3", {"dim": 16, "points": 8, "eps": 1e-3}, 1_000_000),
@@ -40,46 +38,24 @@ ROWS: list[Row] = [
     ("16 random soft heads of rank 4", {"dim": 8, "method": "random_heads", "heads": 16, "rank": 4}, 20_000),
     ("half-space, b = 0.3", {"dim": 16, "points": 2, "method": "biased", "bias": 0.3, "eps": 1e-3}, 1_000_000),
 ]
-HEADER = ("network", "d", "N", "H", "rank", "proved ≤", "predicted", "measured", "right ≥", "predicted", "measured")
 
 
-def cells(name: str, asked: dict[str, Any], queries: int) -> list[str]:
+def row(name: str, request: dict[str, Any], queries: int) -> Row:
     start = time.perf_counter()
-    net = af.neighbours(**asked)
+    net = af.neighbours(**request)
     seen, said, limit = net.measured(queries, seed=1), net.predicted, net.limit
-    bound = "" if limit is None or net.method != "random_heads" else f"{limit['lower']:.4f}"
-    return [
-        name,
-        str(net.dim),
-        str(net.points),
-        f"{net.cost.heads:,}",
-        str(net.cost.rank),
-        "" if said.proved is None else f"{said.proved:.3g}",
-        "" if said.error is None else f"{said.error:.4g}",
-        f"{seen.error:.4g} ± {seen.error_se:.1g}",
-        "" if said.accuracy_proved is None else f"{said.accuracy_proved:.5f}",
-        "" if said.accuracy is None else f"{said.accuracy:.5f}",
-        f"{seen.accuracy:.5f} ± {seen.accuracy_se:.1g}",
-        bound,
-        f"{seen.queries:,}",
-        f"{time.perf_counter() - start:.1f}",
-    ]
-
-
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--output", type=Path)
-    options.add_argument("--quick", action="store_true", help="a tenth of the queries")
-    asked = options.parse_args()
-    header = (*HEADER, "no such layer below", "queries", "seconds")
-    lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
-    print("\n".join(lines), flush=True)
-    for name, request, queries in ROWS:
-        lines.append("| " + " | ".join(cells(name, request, max(1000, queries // (10 if asked.quick else 1)))) + " |")
-        print(lines[-1], flush=True)
-    if asked.output:
-        asked.output.write_text("\n".join(lines) + "\n")
+    return {
+        **{"network": name, "d": net.dim, "N": net.points, "H": net.cost.heads, "rank": net.cost.rank},
+        **{"error ≤": said.proved, "predicted": said.error, "measured": f"{seen.error:.4g} ± {seen.error_se:.1g}"},
+        "right ≥": None if said.accuracy_proved is None else f"{said.accuracy_proved:.5f}",
+        "predicted right": None if said.accuracy is None else f"{said.accuracy:.5f}",
+        "measured right": f"{seen.accuracy:.5f} ± {seen.accuracy_se:.1g}",
+        "no such layer below": None if limit is None or net.method != "random_heads" else limit["lower"],
+        **{"queries": seen.queries, "seconds": round(time.perf_counter() - start, 1)},
+    }
 
 
 if __name__ == "__main__":
-    main()
+    options = asked(__doc__, quick={"action": "store_true", "help": "a tenth of the queries"})
+    share = 10 if options.quick else 1
+    sys.exit(table(options, (row(name, request, max(1000, count // share)) for name, request, count in CASES)))

@@ -10,12 +10,14 @@ A violation stops the script.
 
 from __future__ import annotations
 
-import argparse
+import sys
 import time
+from collections.abc import Iterator
 
 import numpy as np
 
 import attnfun as af
+from bench import Row, asked, table
 
 GOALS = {
     ("rbf", 1): {1e-2: 3, 1e-4: 5, 1e-8: 8},
@@ -78,36 +80,30 @@ def attack(found: af.RelationApproximant, points: int) -> tuple[float, float, fl
     return worst, single, whole
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--points", type=int, default=100_000)
-    parser.add_argument("--quick", action="store_true", help="one and two variables only")
-    options = parser.parse_args()
-    print(f"{'relation':8} {'d':>2} {'eps':>6} {'rank':>5} {'least':>5} {'goal':>5} {'proved':>9} {'seen':>9}"
-          f" {'float32':>9} {'all of it':>9} {'keys':>6} {'seconds':>8}  proof")  # fmt: skip
-    for (name, d), goals in GOALS.items():
-        if options.quick and d > 2:
+def rows(points: int, quick: bool) -> Iterator[Row]:
+    cases = [(name, d, eps, goal) for (name, d), goals in GOALS.items() for eps, goal in goals.items()]
+    for name, d, eps, goal in cases:
+        if quick and d > 2:
             continue
-        left = {f"x{k}": (0, 1) for k in range(1, d + 1)}
-        right = {f"y{k}": (0, 1) for k in range(1, d + 1)}
-        for eps, goal in goals.items():
-            start = time.perf_counter()
-            lone = name == "tanh" and eps < 1e-6
-            found = af.relation(expression(name, d), left, right, eps, symmetric=name in SYMMETRIC, features_only=lone)
-            seconds = time.perf_counter() - start
-            worst, single, whole = attack(found, options.points)
-            if not worst <= found.certificate.error[1]:
-                raise SystemExit(f"VIOLATION: {name} {d} {eps}: {worst} above {found.certificate.error[1]}")
-            keys = "-" if found.features_only else found.cost.keys
-            flag = "" if found.rank <= goal else "  ABOVE THE GOAL"
-            print(
-                f"{name:8} {d:>2} {eps:>6.0e} {found.rank:>5} {found.rank_lower:>5} {goal:>5}"
-                f" {found.certificate.error[1]:>9.2e} {worst:>9.2e} {single:>9.2e} {whole:>9.2e}"
-                f" {keys!s:>6} {seconds:>8.2f}"
-                f"  {found.certificate.method}{flag}",
-                flush=True,
-            )
+        left, right = ({f"{side}{k}": (0, 1) for k in range(1, d + 1)} for side in "xy")
+        start = time.perf_counter()
+        lone = name == "tanh" and eps < 1e-6
+        found = af.relation(expression(name, d), left, right, eps, symmetric=name in SYMMETRIC, features_only=lone)
+        seconds = time.perf_counter() - start
+        worst, single, whole = attack(found, points)
+        proved = found.certificate.error[1]
+        if not worst <= proved:
+            raise SystemExit(f"VIOLATION: {name} {d} {eps}: {worst} above {proved}")
+        rank = f"{found.rank} (above the goal)" if found.rank > goal else found.rank
+        yield {
+            **{"relation": name, "d": d, "eps": eps, "rank": rank, "least": found.rank_lower, "goal": goal},
+            **{"proved": proved, "seen": worst, "float32": single, "all of it": whole},
+            "keys": None if found.features_only else found.cost.keys,
+            **{"seconds": round(seconds, 2), "proof": found.certificate.method},
+        }
 
 
 if __name__ == "__main__":
-    main()
+    points, quick = {"type": int, "default": 100_000}, {"action": "store_true", "help": "one and two variables only"}
+    options = asked(__doc__, points=points, quick=quick)
+    sys.exit(table(options, rows(options.points, options.quick)))

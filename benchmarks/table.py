@@ -5,22 +5,17 @@ Sizes and ratios are the result; seconds depend on the machine and are printed f
 
 from __future__ import annotations
 
-import argparse
-import json
-import resource
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 import attnfun as af
+from bench import Row, asked, cell, memory, table
 
 FRANKE = (
     "0.75*exp(-(9*x-2)**2/4-(9*y-2)**2/4)+0.75*exp(-(9*x+1)**2/49-(9*y+1)/10)"
@@ -85,9 +80,9 @@ CASES = (
 )
 
 
-def measure(case: Case) -> dict[str, Any]:
+def measure(case: Case) -> Row:
     """Compile, save, verify, attack with random points; a refusal is a result too."""
-    row: dict[str, Any] = {
+    row: Row = {
         "name": case.name,
         "asked": case.eps,
         "eps": case.eps,
@@ -135,70 +130,40 @@ def measure(case: Case) -> dict[str, Any]:
     }
 
 
+def shown(row: Row) -> Row:
+    """The row as a page has it: its target written out, its ε and what was allowed."""
+    target, domain = SHOWN[row["name"]]
+    eps = cell(row["eps"]) + (f" ({row['asked']:g} of the range)" if row["relative"] else "")
+    bound = {"target": target, "on": domain, "ε": eps, "construction": row.get("method", row["status"])}
+    return {**row, **bound, "proved bound": row.get("bound")}
+
+
+def limited(row: Row) -> Row:
+    """The same with what keys and slack may be beside what they are."""
+    more = dict[str, str]()
+    for name in ("keys", "slack"):
+        value, allowed = row.get(name), row[f"{name}_allowed"]
+        if value is not None and allowed is not None:
+            more[name] = f"{cell(value)} {'≤' if value <= allowed else 'NOT ≤'} {allowed:g}"
+    return shown(row) | more
+
+
+def reasons(rows: list[Row]) -> list[str]:
+    said = [f"{row['name']}: {row['reason']}" for row in rows if "reason" in row]
+    return ["", *said, f"peak memory of the whole run {memory():.2f} GiB"]
+
+
+COLUMNS = ("target", "on", "ε", "construction", "proof", "layers", "heads", "keys", "parameters", "proved bound")
+TIMES = ("status", "seconds", "verify_seconds", "points_per_second")
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="*", help="names of the cases to run")
-    parser.add_argument("--json", action="store_true", help="rows as JSON instead of a table")
-    parser.add_argument("--markdown", action="store_true", help="the table as the README has it")
-    options = parser.parse_args()
-    rows = []
-    screen = Console(stderr=True)
-    for case in CASES:
-        if not options.only or case.name in options.only:
-            with screen.status(case.name):
-                rows.append(measure(case))
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    if options.json:
-        print(json.dumps({"rows": rows, "peak_gib": memory}, indent=2))
-    elif options.markdown:
-        print("\n".join(markdown(rows)))
-    else:
-        show(rows, memory)
-    return 0 if all(row.get("sound", True) for row in rows) else 1
-
-
-def show(rows: list[dict[str, Any]], memory: float) -> None:
-    columns = ("name", "status", "method", "proof", "layers", "heads", "keys", "parameters", "eps", "bound", "slack")
-    times = ("seconds", "verify_seconds", "points_per_second")
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in (*columns, *times):
-        table.add_column(column.replace("_", " "), justify="left" if column in columns[:4] else "right")
-    for row in rows:
-        cells = [cell(row.get(column)) for column in (*columns, *times)]
-        cells[columns.index("keys")] += limit(row.get("keys"), row["keys_allowed"])
-        cells[columns.index("slack")] += limit(row.get("slack"), row["slack_allowed"])
-        table.add_row(*cells)
-    screen = Console(width=None if sys.stdout.isatty() else 180)
-    screen.print(table)
-    for row in rows:
-        if "reason" in row:
-            screen.print(f"{row['name']}: {row['reason']}", style="dim", markup=False)
-    screen.print(f"peak memory of the whole run {memory:.2f} GiB")
-
-
-def markdown(rows: list[dict[str, Any]]) -> Iterator[str]:
-    yield "| target | on | ε | construction | proof | layers | heads | keys | parameters | proved bound | slack |"
-    yield "| --- | --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
-    for row in rows:
-        eps = cell(row["eps"]) + (f" ({row['asked']:g} of the range)" if row["relative"] else "")
-        if "reason" in row:
-            cells = [row["status"], *["–"] * 7]
-        else:
-            names = ("method", "proof", "layers", "heads", "keys", "parameters", "bound", "slack")
-            cells = [cell(row[name]) for name in names]
-        yield "| " + " | ".join([*SHOWN[row["name"]], eps, *cells]) + " |"
-
-
-def limit(value: float | None, allowed: float | None) -> str:
-    if value is None or allowed is None:
-        return ""
-    return f" [green]≤ {allowed:g}[/]" if value <= allowed else f" [red]> {allowed:g}[/]"
-
-
-def cell(value: Any) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.3g}" if isinstance(value, float) else str(value)
+    page = {"action": "store_true", "help": "the table as docs/functions.md has it"}
+    options = asked(__doc__, only={"nargs": "*", "help": "names of the cases to run"}, markdown=page)
+    rows = (measure(case) for case in CASES if not options.only or case.name in options.only)
+    if options.markdown:
+        return table(options, map(shown, rows), (*COLUMNS, "slack"))
+    return table(options, map(limited, rows), ("name", *COLUMNS[2:], "slack", *TIMES), after=reasons)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.kinds.in_context.batch import draw_prompts, exact_for_all
-from attnfun.kinds.in_context.exact import exact_predictions
+from attnfun.kinds.in_context.exact import draw_prompts, exact_for_all, exact_predictions
 from attnfun.kinds.in_context.target import InContextTask, prompt
 from attnfun.kinds.sequence.examples import example
 from attnfun.kinds.sequence.target import SequenceMap

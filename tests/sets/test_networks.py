@@ -16,8 +16,8 @@ import pytest
 import attnfun as af
 from attnfun.cli import main
 from attnfun.kinds.sequence.network import Apply, SequenceNetwork
-from attnfun.kinds.sequence.prove import probe_sequences
-from attnfun.kinds.set.forms import FORMS
+from attnfun.kinds.sequence.prove import probes
+from attnfun.kinds.set.analysis import FORMS
 from attnfun.kinds.set.network import SetNetwork
 from attnfun.kinds.set.target import SetFunction, pair_tokens
 from attnfun.limits.separation.hard_sets import HardSet
@@ -47,7 +47,7 @@ def test_the_bound_is_proved_and_not_below_the_worst_error_found(net: af.SetAppr
     assert certificate.status is af.Status.PROVED and certificate.eps is not None
     low, high = certificate.error
     assert low <= high <= certificate.eps
-    X = probe_sequences(net.target.box, net.target.points, 800, np.random.default_rng(7))
+    X = probes(net.target, 800, np.random.default_rng(7))
     worst = np.abs(net(X) - net.target.values(X)[:, 0]).max()
     assert worst <= high
     assert certificate.witness is not None
@@ -57,14 +57,14 @@ def test_the_bound_is_proved_and_not_below_the_worst_error_found(net: af.SetAppr
 
 def test_the_order_of_the_points_does_not_matter(net: af.SetApproximant) -> None:
     rng = np.random.default_rng(3)
-    X = probe_sequences(net.target.box, net.target.points, 50, rng)
+    X = probes(net.target, 50, rng)
     turned = X[:, rng.permutation(net.target.points)]
     np.testing.assert_allclose(net(turned), net(X), atol=1e-10)
 
 
 def test_torch_runs_the_same_network(net: af.SetApproximant) -> None:
     torch = pytest.importorskip("torch")
-    X = probe_sequences(net.target.box, net.target.points, 60, np.random.default_rng(4))
+    X = probes(net.target, 60, np.random.default_rng(4))
     with torch.no_grad():
         Y = net.to_torch()(torch.tensor(X)).numpy()[:, 0]
     assert np.abs(Y - net.target.values(X)[:, 0]).max() <= net.certificate.error[1]
@@ -78,7 +78,7 @@ def test_the_file_is_proved_again_and_a_set_comes_back(net: af.SetApproximant, t
     back = af.load(path)
     assert type(back) is af.SetApproximant and back.certificate.status is af.Status.STORED
     assert (back.target, back.method, back.analysis) == (net.target, net.method, net.analysis)
-    X = probe_sequences(net.target.box, net.target.points, 20, np.random.default_rng(6))
+    X = probes(net.target, 20, np.random.default_rng(6))
     assert np.array_equal(back(X), net(X))
     tokens = pair_tokens(X) if net.method == "pairs" else X
     assert np.array_equal(back.sequence(tokens)[:, 0, 0], net(X)) and back.sequence.target == net.sequence.target
@@ -145,7 +145,7 @@ for path in sys.argv[1:]:
 
 
 def test_a_set_is_one_matrix_or_many(net: af.SetApproximant) -> None:
-    X = probe_sequences(net.target.box, net.target.points, 4, np.random.default_rng(5))
+    X = probes(net.target, 4, np.random.default_rng(5))
     assert net(X).shape == (len(X),) and net(X[0]).shape == ()
     assert float(net(X[0])) == pytest.approx(float(net(X)[0]), abs=1e-12)
     with pytest.raises(af.InvalidRequest):
@@ -243,7 +243,7 @@ def test_sets_are_learned_and_stay_sets(text: str, form: str, tmp_path: Path) ->
     learned = af.train(net, start="constructed", steps=0)
     assert type(learned) is type(net) and learned.method == form and learned.architecture == net.architecture
     assert learned.certificate.status is af.Status.SAMPLED and " sets" in (learned.certificate.reason or "")
-    X = probe_sequences(net.target.box, 3, 50, np.random.default_rng(1))
+    X = probes(net.target, 50, np.random.default_rng(1))
     np.testing.assert_allclose(learned(X), net(X), rtol=0, atol=1e-9)
     learned.save(path)
     back = af.load(path)

@@ -10,7 +10,7 @@ from typing import Any
 
 from attnfun.lab.studies.drawing import panels
 from attnfun.lab.studies.study import HOLDS, REFUTED, Row, Study, Table, Unit, Verdict
-from attnfun.lab.studies.tables import values
+from attnfun.lab.studies.tables import Rows
 
 
 def units(size: Mapping[str, Any]) -> list[Unit]:
@@ -29,15 +29,15 @@ def run(unit: Unit) -> list[Row]:
 
 
 def judge(table: Table) -> Verdict:
-    total = sum(values(table, "root"))
+    total = sum(Rows(table).of("root"))
     return Verdict(
         HOLDS if total <= 1e6 else REFUTED, "The <roots> are small.", f"They add up to {total:.3f} & no more."
     )
 
 
 def draw(table: Table) -> Any:
-    figure, axes = panels()
-    axes[0, 0].plot(values(table, "n"), values(table, "root"))
+    figure, [ax] = panels()
+    ax.plot(Rows(table).of("n"), Rows(table).of("root"))
     return figure
 
 

@@ -131,7 +131,19 @@ def test_the_summary_has_the_verdicts_in_words(folder: Path, tmp_path: Path) -> 
     text = (tmp_path / "studies.md").read_text("utf-8")
     assert "| [`whole`](#whole) | Roots \\<of> numbers | holds |" in text and "| `noise` |  | not run |" in text
     assert "**Claim.** Square roots & their sums are small. (Nobody 2000.)" in text and "**Failed.**" in text
+    assert "\n\n**Holds.** The \\<roots> are small.\n\nThey add up to" in text  # the finding stands above the numbers
     assert "| n | root | worst |\n| ---: | ---: | --- |\n| 0 | 0 | – |\n| 0 | 0.3162 | nan |" in text
+
+
+def test_numbers_of_arxiv_are_links(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "whole", tmp_path / "whole")
+    record = json.loads((tmp_path / "whole" / "study.json").read_text("utf-8"))
+    record |= {"claim": "As arXiv 2504.19901 has it.", "source": "Nobody, arXiv: 2306.06529."}
+    (tmp_path / "whole" / "study.json").write_text(json.dumps(record), "utf-8")
+    page = af.report(tmp_path, markdown=tmp_path / "s.md").read_text("utf-8")
+    for number in ("2504.19901", "2306.06529"):
+        assert f'<a href="https://arxiv.org/abs/{number}">{number}</a>' in page
+        assert f"[{number}](https://arxiv.org/abs/{number})" in (tmp_path / "s.md").read_text("utf-8")
 
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)> `| **b** | [a](javascript:b) \ud800'

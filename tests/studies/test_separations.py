@@ -67,7 +67,7 @@ def test_thin_layers_trained_on_few_or_more_points_stay_above_what_is_excluded(
 @pytest.fixture(scope="module")
 def rows() -> list[Any]:
     size = {"points": [list(shape) for shape in SHAPES], "seeds": 1, "steps": STEPS, "samples": COUNT}
-    return [row for unit in two_candidates.units(size) for row in two_candidates.run(unit)]
+    return [row for unit in two_candidates.units(size) for row in two_candidates.STUDY.rows(unit)]
 
 
 def test_no_trained_error_is_below_its_bound(rows: list[Any]) -> None:
@@ -92,7 +92,7 @@ def test_training_is_deterministic(rows: list[Any]) -> None:
 @pytest.mark.parametrize("place", [1, 2])
 def test_a_falsified_table_gets_the_opposite_verdict(rows: list[Any], place: int) -> None:
     rows = [{**row, "error": min(row["error"], 0.05)} if row["rank"] == 8 else row for row in rows]
-    assert two_candidates.judge(rows).kind != REFUTED
+    assert two_candidates.STUDY.judge(rows).kind != REFUTED
     row = rows[place]
     shape, low, se = f"d=8 r={row['rank']} H={row['heads']}", two_candidates.bound(row), row["error_se"]
     for change in (
@@ -102,10 +102,10 @@ def test_a_falsified_table_gets_the_opposite_verdict(rows: list[Any], place: int
         {"error": float("nan")},
         {"error_se": float("inf")},
     ):
-        said = two_candidates.judge([*rows[:place], {**row, **change}, *rows[place + 1 :]])
+        said = two_candidates.STUDY.judge([*rows[:place], {**row, **change}, *rows[place + 1 :]])
         assert said.kind == REFUTED and f"1 layers are not on or above the proved bound: {shape}" in said.words
     scalar = {**row, "softmax_scalar": row["error"] + 1, "layer_scalar": row["error"] + 1}
-    said = two_candidates.judge([rows[0], scalar])  # a bound for scalar V says nothing of free V
+    said = two_candidates.STUDY.judge([rows[0], scalar])  # a bound for scalar V says nothing of free V
     assert said.kind != REFUTED and "1 are below the bound for scalar V" in said.words
 
 

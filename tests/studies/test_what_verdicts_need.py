@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from attnfun.lab.studies import find
-from attnfun.lab.studies.study import HOLDS, REFUTED
-from attnfun.lab.studies.tables import lacking
+from attnfun.lab.studies.study import HOLDS, REFUTED, lacking
 
 TABLES = Path(__file__).parent / "tables"
 NEEDED = [

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.network.head import rounded
-from attnfun.network.tokens import TokenHead
+from attnfun.network import TokenHead, rounded
 
 Array = NDArray[np.float64]
 Entries = Mapping[tuple[str, int], float]
@@ -38,14 +37,6 @@ class Stream:
             M[rows, column + np.arange(len(rows))] = value
         return M
 
-    def head(
-        self, name: str, columns: tuple[int, int], parts: tuple[Entries, Entries, Entries, Entries], dtype: str
-    ) -> TokenHead:
-        """W_Q, W_K of the first number of columns, W_V and W_O transposed of the second, by their entries."""
-        counts = (columns[0], columns[0], columns[1], columns[1])
-        query, key, value, output = (rounded(self.matrix(n, part), dtype) for n, part in zip(counts, parts))
-        return TokenHead(name, query, key, value, output.T)
-
     def carry(
         self, blocks: Mapping[tuple[str, str], float], units: Mapping[tuple[str, str], float] | None = None
     ) -> Array:
@@ -61,3 +52,14 @@ class Stream:
     @staticmethod
     def rounded(arrays: Sequence[Array], dtype: str) -> list[Array]:
         return [rounded(array, dtype) for array in arrays]
+
+    def head(self, name: str, dtype: str, *tables: Entries) -> TokenHead:
+        """A head by tables of W_Q, W_K, W_V and W_O transposed: value · identity at (block, first column), single
+        entries at (name, column); as many columns as a table has.
+        """
+        matrices = []
+        for table in tables:
+            columns = max(column + len(self._rows[what]) for what, column in table)
+            matrices.append(rounded(self.matrix(columns, table), dtype))
+        query, key, value, output = matrices
+        return TokenHead(name, query, key, value, output.T)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
 from attnfun.errors import InvalidRequest
 
@@ -29,3 +31,36 @@ def picture(draw: Callable[P, T]) -> Callable[P, T]:
         return draw(*args, **kwargs)
 
     return checked
+
+
+def saved(make: Callable[[T], Any]) -> Callable[..., Any]:
+    """`make`, from a model to a Figure, as a function of the model and a path into which the Figure is drawn, if one is
+    given: .png, .pdf or .svg; another suffix is an InvalidRequest.
+    """
+
+    @wraps(make)
+    def draw(model: T, path: str | os.PathLike[str] | None = None) -> Any:
+        require_matplotlib()
+        import matplotlib
+
+        from attnfun.plots.picture import FORMATS, RC
+
+        if path is not None and Path(path).suffix.lower() not in FORMATS:
+            raise InvalidRequest(f"cannot draw {str(path)!r}: the name must end in {', '.join(FORMATS)}")
+        with matplotlib.rc_context(RC):
+            figure = make(model)
+            if path is not None:
+                figure.savefig(path, dpi=150)
+        return figure
+
+    return draw
+
+
+def blank(width: float, height: float) -> Any:
+    """A Figure of this size that belongs to no window."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure

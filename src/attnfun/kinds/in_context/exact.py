@@ -1,30 +1,61 @@
-"""The solutions that in-context networks are measured against: closed form, coordinate descent, Newton's method."""
+"""The solutions that in-context networks are measured against: closed form, coordinate descent, Newton's method.
+
+Prompts of a class, one by one (`example_prompts`: eigenvalues over the whole spectrum, y up to its range;
+`hard_prompts`), and many at once, with one query a prompt (`draw_prompts`: what training draws from). Solutions are
+computed side by side: closed form, cyclic coordinate descent on the Gram matrices, Newton's method with halved steps.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from itertools import islice
 
 import numpy as np
 
+from attnfun.errors import InvalidRequest
 from attnfun.kinds.in_context.target import EDGE, InContextTask
 from attnfun.language.target import Array
 
 Prompt = tuple[Array, Array, Array]
+_TRIES = 50
 
 
 def exact_coefficients(task: InContextTask, X: Array, y: Array) -> Array:
     """The minimiser w, to about the last digits of float64."""
-    if task.task in ("linear", "ridge"):
-        A, b = X.T @ X + task.shift * np.eye(task.dim), X.T @ y
-        try:
-            return np.asarray(np.linalg.solve(A, b), dtype=np.float64)
-        except np.linalg.LinAlgError:  # singular to working precision: the shortest solution
-            return np.asarray(np.linalg.lstsq(A, b, rcond=None)[0], dtype=np.float64)
-    return _lasso(X, y, task.strength) if task.task == "lasso" else _logistic(X, y, task.strength)
+    return _solved(task, X[None], y[None], 1e-15, 100_000)[0]
+
+
+def exact_for_all(task: InContextTask, X: Array, y: Array, queries: Array) -> Array:
+    """(count,) exact predictions of prompts with one query each: those of `exact_predictions`, side by side."""
+    return _predicted(task, np.sum(queries * _solved(task, X, y, 1e-14, 2000), axis=1))
+
+
+def _solved(task: InContextTask, X: Array, y: Array, close: float, sweeps: int) -> Array:
+    """(count, d) minimisers; `close` is where Newton's method ends, `sweeps` how often coordinates descend at most."""
+    if task.task == "logistic":
+        return _logistic(X, y, task.strength, close)
+    A, b = np.swapaxes(X, 1, 2) @ X + task.shift * np.eye(task.dim), _times(X, y)
+    if task.task == "lasso":
+        penalty = X.shape[1] * task.strength
+        found = lasso_by_descent(A, b, penalty, sweeps)
+        return np.stack([_settled(*one, penalty) for one in zip(X, y, found, strict=True)])
+    try:
+        return np.asarray(np.linalg.solve(A, b[:, :, None])[:, :, 0])
+    except np.linalg.LinAlgError:  # singular to working precision: the shortest solution
+        return np.stack([np.linalg.lstsq(one, right, rcond=None)[0] for one, right in zip(A, b, strict=True)])
+
+
+def _times(X: Array, v: Array) -> Array:
+    """Xᵀv."""
+    return np.asarray((np.swapaxes(X, 1, 2) @ v[:, :, None])[:, :, 0])
 
 
 def exact_predictions(task: InContextTask, X: Array, y: Array, queries: Array) -> Array:
-    z = queries @ exact_coefficients(task, X, y)
+    return _predicted(task, queries @ exact_coefficients(task, X, y))
+
+
+def _predicted(task: InContextTask, z: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-z)) if task.task == "logistic" else z)
 
 
@@ -65,99 +96,123 @@ def _subgradient(slope: Array, w: Array, penalty: float) -> Array:
     return np.asarray(np.where(w != 0, slope + penalty * np.sign(w), at_zero))
 
 
-def _lasso(X: Array, y: Array, alpha: float, sweeps: int = 100_000) -> Array:
-    """Cyclic coordinate descent, then the closed form on the support it settles on."""
-    n, d = X.shape
-    w, square = np.zeros(d), np.maximum((X**2).sum(axis=0), 1e-300)
-    residual = y.copy()
+def lasso_by_descent(gram: Array, moments: Array, penalty: float, sweeps: int) -> Array:
+    """argmin ½ wᵀ G w − mᵀ w + penalty |w|₁ of every G and m, to about 1e-12 of the size of w: cyclic descent."""
+    w = np.zeros_like(moments)
     for _ in range(sweeps):
-        moved = 0.0
-        for j in range(d):
-            rho = X[:, j] @ residual + square[j] * w[j]
-            new = np.sign(rho) * max(abs(rho) - n * alpha, 0.0) / square[j]
-            residual -= X[:, j] * (new - w[j])
-            moved, w[j] = max(moved, abs(new - w[j])), new
-        if moved <= 1e-13 * max(1.0, float(np.abs(w).max())):
+        before = w.copy()
+        for j in range(moments.shape[1]):
+            square = np.maximum(gram[:, j, j], 1e-300)
+            rho = moments[:, j] - np.einsum("bd,bd->b", gram[:, j], w) + gram[:, j, j] * w[:, j]
+            w[:, j] = np.sign(rho) * np.maximum(np.abs(rho) - penalty, 0.0) / square
+        if np.abs(w - before).max() <= 1e-13 * max(1.0, float(np.abs(w).max())):
             break
+    return w
+
+
+def _settled(X: Array, y: Array, w: Array, penalty: float) -> Array:
+    """The closed form on the support that descent has settled on."""
     on = np.flatnonzero(w)
     if len(on):
         part = X[:, on]
-        w[on] = np.linalg.solve(part.T @ part, part.T @ y - n * alpha * np.sign(w[on]))
+        w[on] = np.linalg.solve(part.T @ part, part.T @ y - penalty * np.sign(w[on]))
     return w
 
 
-def _logistic(X: Array, y: Array, C: float) -> Array:
-    """Newton's method with halved steps; the objective is strictly convex."""
+def _logistic(X: Array, y: Array, C: float, close: float) -> Array:
+    """Newton's method with halved steps, prompt by prompt; the objective is strictly convex."""
 
-    def value(w: Array) -> float:
-        return float(C * np.logaddexp(0, -y * (X @ w)).sum() + w @ w / 2)
+    def margins(w: Array) -> Array:
+        return np.asarray(y * (X @ w[:, :, None])[:, :, 0])
 
-    w = np.zeros(X.shape[1])
+    def value(w: Array) -> Array:
+        return np.asarray(C * np.logaddexp(0, -margins(w)).sum(axis=1) + (w[:, None] @ w[:, :, None])[:, 0, 0] / 2)
+
+    w, eye = np.zeros((len(X), X.shape[2])), np.eye(X.shape[2])
+    going = np.ones(len(X), dtype=bool)
     for _ in range(200):
-        p = 1 / (1 + np.exp(np.clip(y * (X @ w), -700, 700)))
-        gradient = w - C * X.T @ (y * p)
-        step = np.linalg.solve(np.eye(len(w)) + C * (X.T * (p * (1 - p))) @ X, gradient)
-        size = 1.0
-        while value(w - size * step) > value(w) and size > 1e-6:
-            size /= 2
-        w = w - size * step
-        if float(np.abs(step).max()) < 1e-15 * max(1.0, float(np.abs(w).max())):
+        p = 1 / (1 + np.exp(np.clip(margins(w), -700, 700)))
+        hessian = eye + C * (np.swapaxes(X, 1, 2) * (p * (1 - p))[:, None]) @ X
+        step = np.linalg.solve(hessian, (w - _times(C * X, y * p))[:, :, None])[:, :, 0]
+        size, now = going.astype(np.float64), value(w)
+        while (worse := (value(w - size[:, None] * step) > now) & (size > 1e-6)).any():
+            size = np.where(worse, size / 2, size)
+        w = w - size[:, None] * step
+        going &= np.abs(step).max(axis=1) >= close * np.maximum(1.0, np.abs(w).max(axis=1))
+        if not going.any():
             break
     return w
+
+
+def draw_prompts(task: InContextTask, rng: np.random.Generator, count: int) -> tuple[Array, Array, Array]:
+    """(count, examples, dim), (count, examples), (count, dim): X, y and one query each.
+
+    InvalidRequest where normal examples with these eigenvalues hardly ever fit the declared ranges.
+    """
+    found: list[tuple[Array, ...]] = []
+    missing = count
+    for _ in range(_TRIES):
+        X, *rest = _drawn(task, rng, max(8, missing + missing // 4))
+        good = task.inside(X) & (np.abs(X).max(axis=(1, 2)) <= task.x_range)
+        found.append(tuple(part[good][:missing] for part in (X, *rest)))
+        missing -= len(found[-1][0])
+        if missing <= 0:
+            examples, values, queries = (np.concatenate(part) for part in zip(*found, strict=True))
+            return examples, values, queries
+    raise InvalidRequest(
+        f"normal examples with eigenvalues up to {task.spectrum[1]:g} do not fit x_range={task.x_range:.4g}; "
+        "declare a larger x_range"
+    )
+
+
+def _drawn(task: InContextTask, rng: np.random.Generator, count: int, queries: int | None = None) -> Prompt:
+    """`count` prompts with eigenvalues over the whole spectrum and y up to its range, some of them past the ranges of
+    the class; one query each, or so many that all of them share.
+    """
+    n, d, reach = task.examples, task.dim, task.query_range
+    left, values, right = np.linalg.svd(rng.normal(size=(count, n, d)), full_matrices=False)
+    low, high = (end - task.shift for end in task.spectrum)
+    low = max(low, 0.0) if n < d else low
+    squares = values**2
+    spread = squares[:, :1] - squares[:, -1:]
+    place = np.where(spread > 0, (squares - squares[:, -1:]) / np.where(spread > 0, spread, 1.0), 1.0)
+    X = (left * np.sqrt(np.maximum(low + place * (high - low), 0.0))[:, None, :]) @ right
+    signal = (X @ rng.normal(size=(count, d))[:, :, None])[:, :, 0]
+    signal /= np.maximum(np.abs(signal).std(axis=1, keepdims=True), 1e-300)
+    if task.task == "logistic":
+        y = np.where(rng.random((count, n)) < 1 / (1 + np.exp(-1.5 * signal)), 1.0, -1.0)
+    else:
+        y = signal + 0.3 * rng.normal(size=(count, n))
+        y *= task.y_range / np.abs(y).max(axis=1, keepdims=True) * (1 - 1e-12)
+    return X, y, np.clip(reach / 2.5 * rng.normal(size=(queries or count, d)), -reach, reach)
 
 
 def example_prompts(task: InContextTask, count: int, queries: int = 16, seed: int = 0) -> list[Prompt]:
     """`count` prompts (X, y, queries) of the class, the same in every run: eigenvalues over the whole spectrum, y up to
     its range. Fewer, or none, where normal examples do not fit the declared ranges.
     """
-    found: list[Prompt] = []
-    for attempt in range(20 * count):
-        if len(found) == count:
-            break
-        rng = np.random.default_rng([seed, attempt])
-        prompt = _example(task, rng, queries)
-        if prompt is not None:
-            found.append(prompt)
-    return found
+
+    def example(attempt: int) -> Prompt:
+        X, y, asked = _drawn(task, np.random.default_rng([seed, attempt]), 1, queries)
+        return X[0], y[0], asked
+
+    return _first(task, count, 20, example)
 
 
-def _example(task: InContextTask, rng: np.random.Generator, queries: int) -> Prompt | None:
-    n, d = task.examples, task.dim
-    left, values, right = np.linalg.svd(rng.normal(size=(n, d)), full_matrices=False)
-    low, high = (end - task.shift for end in task.spectrum)
-    if n < d:
-        low = max(low, 0.0)
-    spread = values[0] ** 2 - values[-1] ** 2
-    place = (values**2 - values[-1] ** 2) / spread if spread > 0 else np.ones(len(values))
-    X = left * np.sqrt(np.maximum(low + place * (high - low), 0.0)) @ right
-    if not _in_class(task, X):
-        return None
-    signal = X @ rng.normal(size=d)
-    signal /= max(float(np.abs(signal).std()), 1e-300)
-    if task.task == "logistic":
-        y = np.where(rng.random(n) < 1 / (1 + np.exp(-1.5 * signal)), 1.0, -1.0)
-    else:
-        y = signal + 0.3 * rng.normal(size=n)
-        y *= task.y_range / float(np.abs(y).max()) * (1 - 1e-12)
-    scale = task.query_range / 2.5
-    return X, y, np.clip(scale * rng.normal(size=(queries, d)), -task.query_range, task.query_range)
+def _first(task: InContextTask, count: int, tries: int, make: Callable[[int], Prompt]) -> list[Prompt]:
+    """The first `count` of the class among `tries` times as many that are made."""
+    made = (make(attempt) for attempt in range(tries * count))
+    return list(islice((one for one in made if _in_class(task, one[0])), count))
 
 
 def hard_prompts(task: InContextTask, count: int, seed: int = 0) -> list[Prompt]:
     """Up to `count` prompts at the edges of the class: extreme spectra, examples that nearly lie in a plane or stand
     alone, y along one direction of the examples (logistic: labels that a plane separates), the largest queries.
     """
-    found: list[Prompt] = []
-    for attempt in range(8 * count):
-        if len(found) == count:
-            break
-        one = _hard(task, np.random.default_rng([seed, 1, attempt]), attempt)
-        if one is not None:
-            found.append(one)
-    return found
+    return _first(task, count, 8, lambda attempt: _hard(task, np.random.default_rng([seed, 1, attempt]), attempt))
 
 
-def _hard(task: InContextTask, rng: np.random.Generator, kind: int) -> Prompt | None:
+def _hard(task: InContextTask, rng: np.random.Generator, kind: int) -> Prompt:
     n, d = task.examples, task.dim
     k = min(n, d)
     low, high = (max(end - task.shift, 0.0) for end in task.spectrum)
@@ -166,8 +221,6 @@ def _hard(task: InContextTask, rng: np.random.Generator, kind: int) -> Prompt | 
     left = np.linalg.qr(rng.normal(size=(n, k)))[0] if kind % 4 < 3 else np.eye(n)[:, rng.permutation(n)[:k]]
     right = np.linalg.qr(rng.normal(size=(d, d)))[0][:, :k] if kind % 5 < 3 else np.eye(d)[:, rng.permutation(d)[:k]]
     X = (left * np.sqrt(values)) @ right.T
-    if not _in_class(task, X):
-        return None
     along = left[:, 0] + 1e-9 * rng.normal(size=n)
     y = np.sign(along) if task.task == "logistic" or kind % 7 < 5 else along / np.abs(along).max()
     queries = np.sign(rng.normal(size=(8, d)))

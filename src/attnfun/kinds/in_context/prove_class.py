@@ -12,6 +12,7 @@ for αw = Xᵀ(y − Xw): exact, not to first order.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from attnfun.certify.rounding import ROUNDOFF, TINY
@@ -40,6 +41,17 @@ class SeenClass:
     def top(self) -> float:
         """The largest eigenvalue of XᵀX."""
         return (self.high - self.alpha) * SAFE
+
+    def lost(self, dtype: str, w: float, change: Callable[[float], float]) -> float:
+        """What rounding the data to float32 costs: |w*| ≤ `w` moves by `change` of ‖ΔX‖ at most, and then there is Δq.
+
+        |q·w*| is off by |q| change + |Δq|(w + change).
+        """
+        if dtype == "float64":
+            return 0.0
+        u, tiny = ROUNDOFF[dtype], TINY[dtype]
+        moved = change((u * math.sqrt(self.d * self.high) + math.sqrt(self.N * self.d) * tiny) * SAFE)
+        return float((self.q * moved + (u * self.q + math.sqrt(self.d) * tiny) * (w + moved)) * SAFE)
 
 
 def seen(task: InContextTask, dtype: str) -> SeenClass:

@@ -46,7 +46,6 @@ reaches 0; logits past the circles of `in_context_sums.py`; more than 4,000 laye
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -55,47 +54,22 @@ from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma, kernel_move
 from attnfun.certify.view import Undecided
 from attnfun.kinds.in_context.prove_class import SAFE, seen
 from attnfun.kinds.in_context.prove_linear import InContextBound
-from attnfun.kinds.in_context.prove_pattern import Array, Entries, gap_of, ratios_of
-from attnfun.kinds.in_context.prove_steps import BLOCKS, Gradient, Steps, finished, pairs, shielded
-from attnfun.kinds.in_context.prove_sums import SHUT, Errors, tanh_errors
+from attnfun.kinds.in_context.prove_pattern import Array, Gradient, Reading, Threshold, read_lasso
+from attnfun.kinds.in_context.prove_sums import tanh_errors
 from attnfun.kinds.in_context.target import InContextTask
-from attnfun.network import TokenLayer, TokenNetwork
-
-UNITS = ("y", "prediction", "one", "data", "solver", "null")
-
-
-@dataclass(frozen=True)
-class Threshold:
-    beta: float
-    t: float
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Σ a tanh(ρ κ⟨q, w⟩/2)."""
-
-    kappa: float
-    heads: tuple[tuple[Fraction, float], ...]
-    gap: float
+from attnfun.network import TokenNetwork
 
 
 def prove_by_in_context_lasso(network: TokenNetwork, task: InContextTask) -> InContextBound:
     """The bound for all prompts of the class, from the stored weights; Undecided where the pattern is another."""
     if task.task != "lasso":
         raise Undecided(f"this is about the lasso, not about {task.task}")
-    gradient, threshold, reading, steps = read_lasso(network, task.dim, task.examples)
-    return _Proof(gradient, threshold, reading, steps, task, network.dtype).bound()
+    return _Proof(*read_lasso(network, task.dim, task.examples), task, network.dtype).bound()
 
 
 class _Proof:
     def __init__(
-        self,
-        gradient: Gradient,
-        threshold: Threshold,
-        reading: Reading,
-        steps: int,
-        task: InContextTask,
-        dtype: str,
+        self, gradient: Gradient, threshold: Threshold, reading: Reading, steps: int, task: InContextTask, dtype: str
     ) -> None:
         self.g, self.h, self.r, self.steps, self.dtype = gradient, threshold, reading, steps, dtype
         self.task, self.data, self.u = task, seen(task, dtype), ROUNDOFF[dtype]
@@ -116,12 +90,12 @@ class _Proof:
         away = self._iterated()  # optimisation, bias, rounding of w
         length = self.w + float(away.sum())
         size = d.q * length * SAFE  # ≥ |⟨q, w⟩|
-        slope = sum((Fraction(a) * ratio for ratio, a in r.heads), Fraction(0)) * Fraction(r.kappa) / 2
+        slope = sum((Fraction(a) * ratio for ratio, a in r.heads), Fraction(0)) * Fraction(r.kappa_q) / 2
         drift = float(abs(slope - 1)) * size
-        foreign = r.gap - abs(r.kappa) * d.q * 4 * (length + math.sqrt(d.d) * self.h.t) * SAFE
-        shift = gamma(d.d + 6, self.u) * abs(r.kappa) * size
-        read = tanh_errors(r.heads, abs(r.kappa) * size / 2 * SAFE, shift, foreign, self.dtype)
-        self.logits = max(self.logits, abs(r.kappa) * size / 2)
+        foreign = r.gap - abs(r.kappa_q) * d.q * 4 * (length + math.sqrt(d.d) * self.h.t) * SAFE
+        shift = gamma(d.d + 6, self.u) * abs(r.kappa_q) * size
+        read = tanh_errors(r.heads, abs(r.kappa_q) * size / 2 * SAFE, shift, foreign, self.dtype)
+        self.logits = max(self.logits, abs(r.kappa_q) * size / 2)
         optimisation, bias, rounding = (float(part) * d.q * SAFE for part in away)
         return InContextBound(
             optimisation,
@@ -129,7 +103,6 @@ class _Proof:
             (rounding + read.rounding) * SAFE,
             self._input(),
             self.logits,
-            2 * self.steps + 1,
         )
 
     def _iterated(self) -> Array:
@@ -177,7 +150,7 @@ class _Proof:
         zeta = kappa * (min(math.sqrt(d.top) * away + d.y, residual + math.sqrt(d.top) * other)) * SAFE
         shift = gamma(d.d + 5, u) * kappa * (d.row * carried + d.y_entry)
         self.logits = max(self.logits, zeta)
-        found: Errors = g.sum.errors(d, dtype, zeta, zeta, shift)
+        found = g.sum.errors(d, dtype, zeta, zeta, shift)
         summed = gamma(len(g.sum.heads) + 10, u) * (carried + found.size)
         entering = found.bias + found.rounding + other + summed
         size = (self.w + root * h.t + away + entering) * SAFE  # of what is thresholded
@@ -198,81 +171,9 @@ class _Proof:
 
     def _input(self) -> float:
         """What rounding the data to float32 costs: m|w' − w*| ≤ |X'ᵀ(ΔX w* − Δy) + ΔXᵀ(Xw* − y)|, and Δq."""
-        if self.dtype == "float64":
-            return 0.0
-        d, u, tiny = self.data, self.u, TINY[self.dtype]
-        move = (u * math.sqrt(d.d * d.high) + math.sqrt(d.N * d.d) * tiny) * SAFE
-        slope = math.sqrt(d.high) * (move * self.w + u * d.y + math.sqrt(d.N) * tiny) + move * d.y
-        change = slope / self.m
-        return float((d.q * change + (u * d.q + math.sqrt(d.d) * tiny) * (self.w + change)) * SAFE)
+        d, tiny = self.data, math.sqrt(self.data.N) * TINY[self.dtype]
 
+        def change(move: float) -> float:
+            return (math.sqrt(d.high) * (move * self.w + self.u * d.y + tiny) + move * d.y) / self.m
 
-# -- the pattern -------------------------------------------------------------------------------------------------------
-
-
-def read_lasso(network: TokenNetwork, dim: int, examples: int) -> tuple[Gradient, Threshold, Reading, int]:
-    """The numbers of a lasso network, which are the same in all its steps; or Undecided."""
-    steps = Steps(network, dim, UNITS, "lasso")
-    first, second, last = steps.layers
-
-    def logits(query: Entries, key: Entries) -> tuple[float, ...]:
-        key.expect(key.block("x", 0), 1.0, "x")
-        key.expect(key.unit("y", dim), 1.0, "y")
-        return query.block("w", 0), query.block("u", 0), query.unit("solver", dim)
-
-    gradient = steps.gradient(first, examples, dim + 1, logits)
-    *of_w, of_y = gradient.logits  # κC_w, κC_u, −κ
-    for logit, carried in zip(of_w, (gradient.C_w, gradient.C_u), strict=True):
-        if Fraction(logit) != -Fraction(of_y) * Fraction(carried):
-            raise Undecided("a gradient layer: the point where the gradient is taken is not the one it is added to")
-    return gradient, _threshold(steps, second), _reading(steps, last), steps.count
-
-
-def _threshold(steps: Steps, layer: TokenLayer) -> Threshold:
-    what, dim = "a threshold layer", steps.dim
-    steps.carry(layer, what, w=0.0)
-    w = BLOCKS.index("w") * dim
-    found: dict[tuple[int, bool], tuple[float, float]] = {}
-    for head in layer.heads:
-        query, key, value, output = parts = steps.head(head, what, (4, 1))
-        place = int(np.abs(head.output[0]).argmax())
-        if not w <= place < w + dim:
-            raise Undecided(f"{what}: a head that thresholds no coefficient")
-        output.expect(output.entry(place, 0), 1.0, "what is written")
-        value.expect(value.entry(place, 0), 1.0, "the coefficient")
-        slope = query.entry(place, 0)
-        beta, upper = abs(slope), slope > 0
-        for column, unit in ((1, "one"), (2, "one"), (3, "null")):
-            query.expect(query.unit(unit, column), 1.0, unit)
-        t = -value.unit("solver", 0) if upper else value.unit("solver", 0)
-        key.expect(key.unit("solver", 0), 1.0, "the solver's coefficient")
-        if Fraction(key.unit("solver", 1)) != -Fraction(beta) * Fraction(t):
-            raise Undecided(f"{what}: logits and values have different thresholds")
-        gap = gap_of(key, 2, "solver", "null")
-        shielded(key, 3, 0.0)
-        if not (gap >= 2 * SHUT and beta > 0 and t >= 0):
-            raise Undecided(f"{what}: nothing is shut out")
-        finished(parts)
-        if (place, upper) in found:
-            raise Undecided(f"{what}: a coefficient is thresholded twice")
-        found[place, upper] = (beta, t)
-    if len(found) != 2 * dim or len(set(found.values())) != 1:
-        raise Undecided(f"{what}: the coefficients are not thresholded alike")
-    return Threshold(*next(iter(found.values())))
-
-
-def _reading(steps: Steps, layer: TokenLayer) -> Reading:
-    what, dim = "the last layer", steps.dim
-    rows, amounts, gaps = [], [], []
-    for head in layer.heads:
-        query, key, value, output = parts = steps.head(head, what, (dim + 1, 1))
-        rows.append((query.block("q", 0),))
-        query.expect(query.unit("one", dim), 1.0, "one")
-        key.expect(key.block("w", 0), 1.0, "w")
-        gaps.append(gap_of(key, dim, "solver", "null"))
-        value.expect(value.unit("solver", 0), 1.0, "solver")
-        value.expect(value.unit("null", 0), -1.0, "null")
-        amounts.append(output.unit("prediction", 0))
-        finished(parts)
-    (kappa,), ratios = ratios_of(rows, what)
-    return Reading(kappa, pairs(ratios, amounts), min(gaps))
+        return d.lost(self.dtype, self.w, change)

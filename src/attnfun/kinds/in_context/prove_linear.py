@@ -73,16 +73,14 @@ import numpy as np
 
 from attnfun.certify.rounding import EXP_UNITS, LARGEST, ROUNDOFF, TINY, gamma
 from attnfun.certify.view import Undecided
-from attnfun.kinds.in_context.prove_class import SAFE as _SAFE
-from attnfun.kinds.in_context.prove_class import SeenClass, gain, seen
+from attnfun.kinds.in_context.prove_class import SAFE, SeenClass, gain, seen
 from attnfun.kinds.in_context.prove_pattern import Array, Pattern, Reading, Step, read_pattern
 from attnfun.kinds.in_context.prove_spectrum import Pieces, Poly
+from attnfun.kinds.in_context.prove_sums import ORDERS, TOKENS, phi_series, sinh_ratio
 from attnfun.kinds.in_context.target import InContextTask
 from attnfun.network import TokenNetwork
 
 _U = 2.0**-53  # of the arithmetic of this file
-_TOKENS = 2.0**40  # more tokens than a prompt has
-_ORDERS = 61  # odd powers that are summed one by one
 _MOST = 600
 
 
@@ -95,11 +93,10 @@ class InContextBound:
     rounding: float
     input: float
     logits: float
-    layers: int
 
     @property
     def total(self) -> float:
-        return float((self.optimisation + self.bias + self.rounding + self.input) * _SAFE)
+        return float((self.optimisation + self.bias + self.rounding + self.input) * SAFE)
 
 
 @dataclass
@@ -147,7 +144,7 @@ class _Proof:
         self.pieces = Pieces(data.low, data.high, data.alpha, 2 * self.n + 2)
         self.coarse = self.pieces.coarser(self.n + 1)
         self.logits = 0.0
-        self.phi = _phi(data.N)
+        self.phi = phi_series(1 / data.N)
 
     # -- polynomials ---------------------------------------------------------------------------------------------------
 
@@ -185,9 +182,9 @@ class _Proof:
         return self._moment(step, 1) * Fraction(step.kappa)
 
     def _coefficients(self) -> float:
-        top = float(np.abs(self.pieces.mu).max()) * _SAFE
+        top = float(np.abs(self.pieces.mu).max()) * SAFE
         steps = self.p.steps
-        return max(abs(s.C_v) + abs(float(self._slope(s))) * top + abs(s.C_u) for s in steps) * _SAFE
+        return max(abs(s.C_v) + abs(float(self._slope(s))) * top + abs(s.C_u) for s in steps) * SAFE
 
     def _polynomials(self, responses: list[Array]) -> tuple[list[Poly], list[Poly]]:
         """s_k and S_k, k = 0 … n; their rounding is carried on by the responses."""
@@ -204,7 +201,7 @@ class _Proof:
                 values.append(factor * values[-1] + step.C_u * before + plus)
                 before = values[-2]
             largest = max(float(np.abs(value).max()) for value in values)
-            radius = self.n * reach * 16 * _U * (self._coefficients() * largest + added) * _SAFE
+            radius = self.n * reach * 16 * _U * (self._coefficients() * largest + added) * SAFE
             found.append([Poly(value, np.broadcast_to(radius, value.shape), k) for k, value in enumerate(values)])
         return found[0], found[1]
 
@@ -231,17 +228,14 @@ class _Proof:
             one, two = float((response * root).max()), float((response * root**2).max())
             v += one * entered.examples + float(response.max()) * entered.delta
             z += two * entered.examples + one * entered.delta
-        return v * _SAFE, z * _SAFE
-
-    def _linear_size(self, track: _Track, k: int) -> float:
-        grid = self.pieces
-        sup = grid.sup(track.linear[k])
-        if track.f == 0:
-            return float(sup.max()) * track.q * _SAFE
-        return float((sup * grid.root).max()) * track.f * self.data.y * _SAFE
+        return v * SAFE, z * SAFE
 
     def _size(self, track: _Track, k: int, H: Array) -> float:
-        return self._linear_size(track, k) + self._error(track, H)[0]
+        """A bound of |v_k|: of its linear part, and of what entered."""
+        sup, sizes = self.pieces.sup(track.linear[k]), (track.q, 1.0)
+        if track.f != 0:
+            sup, sizes = sup * self.pieces.root, (track.f, self.data.y)
+        return float(sup.max()) * sizes[0] * sizes[1] * SAFE + self._error(track, H)[0]
 
     def _zeta(self, step: Step, track: _Track, k: int, H: Array) -> float:
         """A bound of |ẑ|."""
@@ -252,7 +246,7 @@ class _Proof:
             poly = grid.affine(Fraction(0), kappa).times(track.linear[k]).plus(grid.constant(Fraction(step.kappa_f)))
             inside = max(float(grid.sup(poly).max()), abs(step.kappa_f))  # |κ_f|: where y is orthogonal to the examples
             linear = inside * track.f * self.data.y
-        return (linear + abs(step.kappa) * self._error(track, H)[1]) * _SAFE
+        return (linear + abs(step.kappa) * self._error(track, H)[1]) * SAFE
 
     # -- one step ------------------------------------------------------------------------------------------------------
 
@@ -266,7 +260,7 @@ class _Proof:
         tree = partial_sums(d.N) + blocks  # every rescaled one is counted twice
         etas, deltas, sizes = [], [], []
         for head in step.heads:
-            ratio = float(abs(head.ratio)) * _SAFE
+            ratio = float(abs(head.ratio)) * SAFE
             x = ratio * zeta
             self.logits = max(self.logits, x)
             if not x < 20:
@@ -276,14 +270,14 @@ class _Proof:
             together = gamma(d.d + 3, u) * (math.sqrt(d.d * d.top) * scaled + d.y * signed)
             exps = EXP_UNITS[self.dtype] * u * blocks
             own = 4 * u * x + exps + (d.d + 8) * TINY[self.dtype] * (1 + d.row + d.y_entry)
-            largest = (logits + own) * _SAFE
+            largest = (logits + own) * SAFE
             g = math.expm1(min(largest, 1.0))
             if not g < 0.25:
                 raise Undecided("the logits are too large for their rounding")
-            leak = 3 * _TOKENS * math.exp(min(-step.gap + 2 * x + 1, 700.0))
-            more = (1 + 4 * g + 8 * n * u) * _SAFE  # second order
+            leak = 3 * TOKENS * math.exp(min(-step.gap + 2 * x + 1, 700.0))
+            more = (1 + 4 * g + 8 * n * u) * SAFE  # second order
             kept = math.cosh(x) / d.N * g / largest * (together + math.sqrt(d.N) * own) * more
-            signal = zeta * ratio * _ratio_sinh(x) / d.N
+            signal = zeta * ratio * sinh_ratio(x) / d.N
             etas.append((kept + (g + gamma(n + 8, u) + leak) * (signal + kept)) * more)
             whole = root * (signal + kept)
             summed = (tree * math.exp(x) + math.cosh(x)) * spread + (d.N + 4) * whole
@@ -296,8 +290,8 @@ class _Proof:
                 sum(abs(a) * e for a, e in zip(weights, errors, strict=True)) for errors in (etas, deltas, sizes)
             )
             lost = (n + 32) * d.d * TINY[self.dtype] * (1 + sum(map(abs, weights)))
-            delta = (delta + gamma(count, u) * (carried + size) + lost) * _SAFE
-            return _Entered(self._bias(step, zeta, to_r), eta * _SAFE, delta)
+            delta = (delta + gamma(count, u) * (carried + size) + lost) * SAFE
+            return _Entered(self._bias(step, zeta, to_r), eta * SAFE, delta)
 
         carried = abs(step.C_q) * track.q + abs(step.C_v) * v + abs(step.C_u) * before
         into_v = entered([h.to_v for h in step.heads], carried, False)
@@ -308,16 +302,16 @@ class _Proof:
     def _bias(self, step: Step, zeta: float, to_r: bool) -> float:
         """|c|: Σ φ_j ζ^j |m_j|, the tail by Cauchy's bound on the circle cosh ϱ = 1 + N/2, where φ = 2 sinh ϱ."""
         total = 0.0
-        for j in range(3, _ORDERS + 1, 2):
-            total += self.phi[j] * _power(zeta, j) * abs(float(self._moment(step, j, to_r))) * _SAFE
-        radius = math.acosh(1 + self.data.N / 2) / _SAFE
+        for j in range(3, ORDERS + 1, 2):
+            total += self.phi[j] * _power(zeta, j) * abs(float(self._moment(step, j, to_r))) * SAFE
+        radius = math.acosh(1 + self.data.N / 2) / SAFE
         for head in step.heads:
-            part = float(abs(head.ratio)) * zeta * _SAFE / radius
+            part = float(abs(head.ratio)) * zeta * SAFE / radius
             if not part < 1:
                 return math.inf
             weight = abs(head.to_r if to_r else head.to_v) / self.data.N
-            total += weight * 2 * math.sinh(radius) * part ** (_ORDERS + 2) / (1 - part**2)
-        return total * _SAFE
+            total += weight * 2 * math.sinh(radius) * part ** (ORDERS + 2) / (1 - part**2)
+        return total * SAFE
 
     def _no_overflow(self) -> None:
         """Crude growth of any token, examples included: no entry of the stream can overflow."""
@@ -349,13 +343,13 @@ class _Proof:
         product = S[n - 1].scaled(a1 * c).plus(s[n].times(R).scaled(a2 * c))
         lam = grid.affine(Fraction(d.alpha), Fraction(1))
         missing = grid.constant(Fraction(1)).plus(lam.times(product).scaled(Fraction(-1)))
-        optimisation = float((grid.sup(missing) * grid.weight).max()) * d.q * d.y * _SAFE
+        optimisation = float((grid.sup(missing) * grid.weight).max()) * d.q * d.y * SAFE
 
         residual_w = grid.sup(R)
         residual_v = grid.sup(grid.constant(a1).plus(s[n].times(inner).scaled(a2)))
         H_n, H_w = history[n], history[n - 1]
         bias = rounding = 0.0
-        A2 = abs(float(a2)) * _SAFE
+        A2 = abs(float(a2)) * SAFE
         shares = [(query, A2 * p.c * d.y, root * H_n * residual_w), (solver, d.q, H_w[: n - 1] * residual_v)]
         for track, scale, met in shares:
             for one, response in zip(track.entered, met, strict=False):
@@ -372,20 +366,20 @@ class _Proof:
         moved_v = self._error(query, H_n)[0]
         moved_r = self._error(solver, H_w[: n - 1], weight)[0] + math.sqrt(d.top) * of_r.examples + of_r.delta
         bias += A2 * moved_v * moved_r
-        away = (optimisation + bias + rounding) * _SAFE
+        away = (optimisation + bias + rounding) * SAFE
 
         most = d.q * d.y * gain(d.low, d.high, d.alpha)
         guess, size_of_guess = most, 0.0
         if p.first is not None:
             guess = self._first(p.first, S[n - 1], query, solver, H_w, most)
-            size_of_guess = (most + guess) * _SAFE
+            size_of_guess = (most + guess) * SAFE
         left = abs(1 + m1 * Fraction(p.last.kappa_p) * c)
-        drift = float(left) * size_of_guess * _SAFE
+        drift = float(left) * size_of_guess * SAFE
         away += drift
         slope1 = abs(float(m1))
-        l = (away + guess) / slope1 * _SAFE if slope1 > 0 else math.inf
+        l = (away + guess) / slope1 * SAFE if slope1 > 0 else math.inf
         u_size, v_size = solver.v[n - 1], query.v[n]
-        r_size = (float((residual_w * root).max()) * p.c * d.y + moved_r) * _SAFE
+        r_size = (float((residual_w * root).max()) * p.c * d.y + moved_r) * SAFE
         sizes = (
             abs(p.last.kappa_q) * d.q * u_size
             + abs(p.last.kappa_v) * v_size * r_size
@@ -394,16 +388,15 @@ class _Proof:
         r_linear = grid.sup(inner.times(s[n - 1]).plus(grid.constant(Fraction(step.K_q))))
         of_r = r_errors["query"]
         r_query = float(r_linear.max()) * d.q + self._error(query, H_w[: n - 1], weight)[0]
-        r_query = (r_query + math.sqrt(d.top) * of_r.examples + of_r.delta) * _SAFE
+        r_query = (r_query + math.sqrt(d.top) * of_r.examples + of_r.delta) * SAFE
         foreign = abs(p.last.kappa_q) * d.q * query.v[n - 1] + abs(p.last.kappa_v) * v_size * r_query
         own_bias, own_rounding = self._tanh(p.last, l, sizes, foreign, size_of_guess)
         return InContextBound(
             optimisation,
-            (bias + own_bias + drift) * _SAFE,
-            (rounding + own_rounding) * _SAFE,
+            (bias + own_bias + drift) * SAFE,
+            (rounding + own_rounding) * SAFE,
             d.input,
             self.logits,
-            n + 1,
         )
 
     def _first(self, reading: Reading, S: Poly, query: _Track, solver: _Track, H: Array, most: float) -> float:
@@ -416,39 +409,39 @@ class _Proof:
         moved = self._error(solver, H[: self.n - 1])[0]
         away = float((grid.sup(missing) * grid.weight).max()) * d.q * d.y + abs(float(a1)) * d.q * moved
         slope = abs(float(m1))
-        l = (most + away) / slope * _SAFE if slope > 0 else math.inf
+        l = (most + away) / slope * SAFE if slope > 0 else math.inf
         w = solver.v[self.n - 1]
         sizes = abs(reading.kappa_q) * d.q * w
         foreign = abs(reading.kappa_q) * d.q * query.v[self.n - 1]
         bias, rounding = self._tanh(reading, l, sizes, foreign, 0.0)
-        return (away + bias + rounding) * _SAFE
+        return (away + bias + rounding) * SAFE
 
     def _tanh(self, reading: Reading, l: float, sizes: float, foreign: float, carried: float) -> tuple[float, float]:
         """(bias, rounding) of Σ a c tanh(ρ l): |l| as given, `sizes` Σ|terms| of the logit, `foreign` other tokens'."""
         d, u, c = self.data, self.u, self.p.c
-        bias, share = 0.0, 2 / math.pi * _SAFE
-        for j in range(3, _ORDERS + 1, 2):
-            bias += 2.4675 * share ** (j + 1) * _power(l, j) * abs(float(_tanh_moment(reading, c, j))) * _SAFE
+        bias, share = 0.0, 2 / math.pi * SAFE
+        for j in range(3, ORDERS + 1, 2):
+            bias += 2.4675 * share ** (j + 1) * _power(l, j) * abs(float(_tanh_moment(reading, c, j))) * SAFE
         rounding, outputs = 0.0, 0.0
         for ratio_, a in reading.heads:
-            ratio, amount = float(abs(ratio_)) * _SAFE, abs(a) * c
+            ratio, amount = float(abs(ratio_)) * SAFE, abs(a) * c
             x = ratio * l
             if not share * x < 1:
                 return math.inf, math.inf
             self.logits = max(self.logits, x)
-            bias += amount * 2.4675 * share * (share * x) ** (_ORDERS + 2) / (1 - (share * x) ** 2)
+            bias += amount * 2.4675 * share * (share * x) ** (ORDERS + 2) / (1 - (share * x) ** 2)
             shift = gamma(2 * d.d + 8, u) * ratio * sizes + (2 * d.d + 8) * TINY[self.dtype] * (1 + sizes)
-            g = (shift + 4 * u * x + 4 * EXP_UNITS[self.dtype] * u) * _SAFE
-            gap = reading.gap - ratio * foreign * _SAFE - 2 * x
+            g = (shift + 4 * u * x + 4 * EXP_UNITS[self.dtype] * u) * SAFE
+            gap = reading.gap - ratio * foreign * SAFE - 2 * x
             if not (ratio * (sizes + foreign) + reading.gap) * 1e6 < LARGEST[self.dtype]:
                 return math.inf, math.inf
             if not gap > 150:
                 raise Undecided("a reading head does not shut out the other tokens")
-            leak = _TOKENS * math.exp(-gap)
+            leak = TOKENS * math.exp(-gap)
             rounding += amount * (2 * math.expm1(2 * g) + 16 * u + 2 * leak + 64 * TINY[self.dtype])
             outputs += amount * (math.tanh(x) + 4 * g)
         rounding += gamma(len(reading.heads) + 12, u) * (carried + outputs) + 64 * TINY[self.dtype]
-        return bias * _SAFE, rounding * _SAFE
+        return bias * SAFE, rounding * SAFE
 
 
 def _tanh_moment(reading: Reading, c: float, power: int) -> Fraction:
@@ -459,20 +452,6 @@ def _tanh_moment(reading: Reading, c: float, power: int) -> Fraction:
 def partial_sums(N: int) -> float:
     """Σ |partial sum| ≤ partial_sums(N) √(T/N) + N |whole sum|, for the 2N terms ±x_i/(2N) in any order, T = Σ x_i²."""
     return math.sqrt((N + 1) * (2 * N + 1) / 6)
-
-
-def _phi(N: int) -> list[float]:
-    """φ_j, j ≤ _ORDERS, of sinh x/(1 − (cosh x − 1)/N), rounded up: all terms are positive."""
-    sinh = [1 / math.factorial(j) if j % 2 else 0.0 for j in range(_ORDERS + 1)]
-    cosh = [0.0 if j % 2 or j == 0 else 1 / math.factorial(j) / N for j in range(_ORDERS + 1)]
-    found: list[float] = []
-    for j in range(_ORDERS + 1):
-        found.append(sinh[j] + sum(cosh[i] * found[j - i] for i in range(2, j + 1, 2)))
-    return [value * (1 + 1e-10) for value in found]
-
-
-def _ratio_sinh(x: float) -> float:
-    return math.sinh(x) / x if x > 1e-6 else 1 + 1e-6
 
 
 def _power(base: float, exponent: int) -> float:

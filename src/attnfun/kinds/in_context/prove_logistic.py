@@ -52,31 +52,18 @@ Failure modes: another pattern; steps that differ; L or μ that are not those of
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
-from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma
+from attnfun.certify.rounding import LARGEST, ROUNDOFF, gamma
 from attnfun.certify.view import Undecided
 from attnfun.kinds.in_context.prove_class import SAFE, seen
 from attnfun.kinds.in_context.prove_linear import InContextBound
-from attnfun.kinds.in_context.prove_pattern import Array, Entries, gap_of
-from attnfun.kinds.in_context.prove_steps import Gradient, Steps, finished
+from attnfun.kinds.in_context.prove_pattern import Array, Gradient, Sigmoid, read_logistic
 from attnfun.kinds.in_context.prove_sums import Sum, sigmoid_error
 from attnfun.kinds.in_context.target import InContextTask
-from attnfun.network import TokenLayer, TokenNetwork
-
-UNITS = ("y", "prediction", "one", "data", "p", "solver", "null")
-
-
-@dataclass(frozen=True)
-class Sigmoid:
-    """σ(±⟨x or q, k_w w + k_u u⟩)."""
-
-    k_w: float
-    k_u: float
-    gap: float
+from attnfun.network import TokenNetwork
 
 
 def prove_by_in_context_logistic(network: TokenNetwork, task: InContextTask) -> InContextBound:
@@ -137,7 +124,7 @@ class _Proof:
             raise Undecided("the stream may overflow")
         optimisation, bias, rounding = (float(part) * d.q / 4 * SAFE for part in V)
         rounding += (d.q * reading / 4 + own) * SAFE
-        return InContextBound(optimisation, bias, rounding, self._input(), self.logits, 2 * self.steps + 1)
+        return InContextBound(optimisation, bias, rounding, self._input(), self.logits)
 
     def _iterated(self) -> tuple[Array, Array, Array]:
         """V_T as optimisation, bias and rounding; |w_T| and |w_{T−1}|, each of the solver and of a foreign token."""
@@ -184,42 +171,6 @@ class _Proof:
 
     def _input(self) -> float:
         """What rounding the data to float32 costs: |w' − w*| ≤ |∇f'(w*)| ≤ C(√N|ΔX| + √L'/4 |ΔX||w*|), and Δq."""
-        if self.dtype == "float64":
-            return 0.0
-        d, u, tiny = self.data, self.u, TINY[self.dtype]
-        move = (u * math.sqrt(d.d * d.high) + math.sqrt(d.N * d.d) * tiny) * SAFE
-        change = self.task.strength * move * (math.sqrt(d.N) + math.sqrt(d.high) / 4 * self.w)
-        return float((d.q * change + (u * d.q + math.sqrt(d.d) * tiny) * (self.w + change)) / 4 * SAFE)
-
-
-# -- the pattern -------------------------------------------------------------------------------------------------------
-
-
-def read_logistic(network: TokenNetwork, dim: int, examples: int) -> tuple[Sigmoid, Gradient, Sigmoid, int]:
-    """The numbers of a logistic network, which are the same in all its steps; or Undecided."""
-    steps = Steps(network, dim, UNITS, "logistic")
-    first, second, last = steps.layers
-    steps.carry(first, "a probability layer", w=1.0, rewritten="p")
-
-    def logits(query: Entries, key: Entries) -> tuple[float, ...]:
-        key.expect(key.unit("p", 0), 1.0, "p")
-        key.expect(key.unit("y", 0), 0.5, "y")
-        return (query.unit("solver", 0),)
-
-    gradient = steps.gradient(second, examples, 1, logits)
-    probability = _sigmoid(steps, first, "a probability layer", "x", -1.0, "p")
-    return probability, gradient, _sigmoid(steps, last, "the last layer", "q", 1.0, "prediction"), steps.count
-
-
-def _sigmoid(steps: Steps, layer: TokenLayer, what: str, block: str, sign: float, goal: str) -> Sigmoid:
-    if len(layer.heads) != 1:
-        raise Undecided(f"{what}: one head is needed")
-    query, key, value, output = parts = steps.head(layer.heads[0], what, (steps.dim + 1, 1))
-    query.expect(query.block(block, 0), sign, block)
-    query.expect(query.unit("one", steps.dim), 1.0, "one")
-    k_w, k_u = key.block("w", 0), key.block("u", 0)
-    gap = gap_of(key, steps.dim, "solver", "null")
-    value.expect(value.unit("solver", 0), 1.0, "solver")
-    output.expect(output.unit(goal, 0), 1.0, goal)
-    finished(parts)
-    return Sigmoid(k_w, k_u, gap)
+        d = self.data
+        rate = math.sqrt(d.N) + math.sqrt(d.high) / 4 * self.w
+        return d.lost(self.dtype, self.w, lambda move: self.task.strength * move * rate) / 4

@@ -1,7 +1,10 @@
-"""What the stored matrices of a linear in-context network say, as a handful of numbers; nothing else may be in them.
+"""What the stored matrices of an in-context network say, as a handful of numbers; nothing else may be in them.
 
-The stream has blocks x, q, v, u, r of d coordinates and the units of `UNITS`. A matrix entry that is not named here
-must be 0, and one that appears for every j of a block must be the same number for all of them: comparisons are exact.
+A stream has blocks of d coordinates and units. A `Table` says what a matrix holds at (block or unit, column): a number
+that must be there, or the name of a number that is read. An entry that no table names must be 0, and one that appears
+for every j of a block must be the same number for all of them: comparisons are exact.
+
+**Linear and ridge regression.** The stream has blocks x, q, v, u, r of d coordinates and the units of `UNITS`.
 
 | part | read from it |
 | --- | --- |
@@ -11,12 +14,15 @@ must be 0, and one that appears for every j of a block must be the same number f
 | reading head | logit κ⟨q, key⟩ (+ κ_v⟨v, r⟩ + κ_p prediction sign) on solvers, value sign, to prediction with a |
 
 Heads of a layer are multiples of the one with the largest logits: `ratio` is exact, a fraction of size at most 1.
+
+**Lasso and logistic regression** take a step of their method in two layers, over and over, and predict in a last one. A
+solver token holds w and u, the w of the step before; a token "null" attends to itself alone and stays 0.
 Failure mode: Undecided, with the part that has another pattern.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -24,11 +30,137 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.certify.view import Undecided
-from attnfun.network import TokenHead, TokenNetwork
+from attnfun.kinds.in_context.prove_sums import SHUT, Ratios, Sum
+from attnfun.network import TokenHead, TokenLayer, TokenNetwork
 
 Array = NDArray[np.float64]
+Table = Mapping[tuple[str, int], float | str]
+Numbers = dict[str, float]
 
-BLOCKS = "xqvur"
+_MOST = 4000  # layers of a lasso or logistic network
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The coordinates of a stream by name, and what matrices on it hold."""
+
+    dim: int
+    blocks: str
+    units: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*(f"{block}{j + 1}" for block in self.blocks for j in range(self.dim)), *self.units)
+
+    def rows(self, name: str) -> list[int]:
+        """Those of a block, or the one of a coordinate."""
+        if name in self.blocks:
+            return [self.blocks.index(name) * self.dim + j for j in range(self.dim)]
+        return [self.names.index(name)]
+
+    def read(self, matrix: Array, table: Table, what: str) -> Numbers:
+        """The numbers that `table` names ("-gap": minus the number gap); Undecided where it is not all of `matrix`."""
+        places = {key: self.rows(key[0]) for key in table}
+        shape = len(self.names), max(column + len(rows) for (_, column), rows in places.items())
+        if matrix.shape != shape:
+            raise Undecided(f"{what}: a matrix of another shape")
+        left, found = np.array(matrix), Numbers()
+        for (name, column), wanted in table.items():
+            at = places[name, column], column + np.arange(len(places[name, column]))
+            values, left[at] = left[at], 0.0
+            if not (values == values[0]).all():
+                raise Undecided(f"{what}: the coordinates of block {name} are not treated alike")
+            value = float(values[0])
+            if isinstance(wanted, str):
+                value = -value if wanted.startswith("-") else value
+                wanted = found.setdefault(wanted.removeprefix("-"), value)
+            if not value == wanted:
+                raise Undecided(f"{what}: {name} is {value!r}, not {wanted!r}")
+        if left.any():
+            raise Undecided(f"{what}: it has entries that the method does not know")
+        return found
+
+    def carry(self, layer: TokenLayer, changed: Mapping[tuple[str, str], float | str], what: str) -> Numbers:
+        """Of a carry that is the identity but for what goes from one block or unit to another."""
+        every = {(name, name): 1.0 for name in (*self.blocks, *self.units)} | dict(changed)
+        table = {(source, self.rows(goal)[0]): value for (source, goal), value in every.items()}
+        return self.read(np.eye(len(self.names)) if layer.carry is None else layer.carry, table, f"{what}, carry")
+
+    def heads(
+        self, heads: Sequence[TokenHead], what: str, query: Table, key: Table, value: Table, output: Table
+    ) -> list[Numbers]:
+        """Of heads whose W_Q, W_K, W_V and W_O transposed have these tables."""
+        found = []
+        for head in heads:
+            numbers = Numbers()
+            parts = ("W_Q", head.query, query), ("W_K", head.key, key), ("W_V", head.value, value)
+            for part, matrix, table in (*parts, ("W_O", head.output.T, output)):
+                numbers |= self.read(matrix, table, f"{what}, head {head.name!r}, {part}")
+            if not numbers["gap"] > 0:
+                raise Undecided(f"{what}, head {head.name!r}: nothing is shut out")
+            found.append(numbers)
+        if not found:
+            raise Undecided(f"{what} has no head of its kind")
+        return found
+
+    def tokens(self, network: TokenNetwork, kind: str, *tables: tuple[str, Table]) -> list[Numbers]:
+        """Of the constant tokens, so called; the read-out is that of the prediction, the last layer has no carry."""
+        if network.coordinates != self.names:
+            raise Undecided(f"the coordinates are not those of a {kind} network")
+        self.read(network.readout, {("prediction", 0): 1.0}, "the read-out")
+        if network.layers[-1].carry is not None:
+            raise Undecided("the last layer has a carry")
+        if len(network.constants) != len(tables):
+            raise Undecided(f"{len(tables)} constant tokens are expected")
+        return [self.read(row[:, None], t, what) for row, (what, t) in zip(network.constants, tables, strict=True)]
+
+
+def shut(column: int, *seen: str) -> Table:
+    """By this column of W_K all tokens are put `gap` below those marked `seen`, and these at exactly 0."""
+    return {("one", column): "-gap"} | {(name, column): "gap" for name in seen}
+
+
+def ratios_of(found: Sequence[Numbers], names: Sequence[str], what: str) -> tuple[tuple[float, ...], list[Fraction]]:
+    """The numbers `names` of the head where they are largest, and how many times those each head has, exactly."""
+    rows = [tuple(numbers[name] for name in names) for numbers in found]
+    largest = max(rows, key=lambda row: max(abs(value) for value in row))
+    lead = next((k for k, value in enumerate(largest) if value != 0), None)
+    if lead is None:
+        raise Undecided(f"{what}: a head without logits")
+    ratios = [Fraction(row[lead]) / Fraction(largest[lead]) for row in rows]
+    for ratio, row in zip(ratios, rows, strict=True):
+        if any(Fraction(value) != ratio * Fraction(base) for value, base in zip(row, largest, strict=True)):
+            raise Undecided(f"{what}: its heads are not multiples of each other")
+    return largest, ratios
+
+
+@dataclass(frozen=True)
+class Reading:
+    """κ_q⟨q, the solution⟩ + κ_v⟨v, r⟩ + κ_p prediction·sign, of the largest head; (ratio, a) of each head."""
+
+    kappa_q: float
+    kappa_v: float
+    kappa_p: float
+    heads: Ratios
+    gap: float
+
+    @classmethod
+    def of(cls, found: Sequence[Numbers], what: str) -> Reading:
+        names = ("kappa_q", "kappa_v", "kappa_p")
+        (q, v, p), ratios = ratios_of([dict.fromkeys(names, 0.0) | one for one in found], names, what)
+        return cls(q, v, p, _pairs(ratios, found), _gap(found))
+
+
+def _pairs(ratios: Sequence[Fraction], found: Sequence[Numbers]) -> Ratios:
+    return tuple((ratio, numbers["a"]) for ratio, numbers in zip(ratios, found, strict=True))
+
+
+def _gap(found: Sequence[Numbers]) -> float:
+    return min(numbers["gap"] for numbers in found)
+
+
+# -- linear and ridge regression ---------------------------------------------------------------------------------------
+
 UNITS = ("y", "prediction", "one", "data", "sign", "solver")
 
 
@@ -55,17 +187,6 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """κ_q⟨q, v or u⟩ + κ_v⟨v, r⟩ + κ_p prediction·sign; (ratio, a) of each head."""
-
-    kappa_q: float
-    kappa_v: float
-    kappa_p: float
-    heads: tuple[tuple[Fraction, float], ...]
-    gap: float
-
-
-@dataclass(frozen=True)
 class Pattern:
     c: float
     steps: tuple[Step, ...]
@@ -73,184 +194,196 @@ class Pattern:
     last: Reading
 
 
-class Entries:
-    """A matrix whose entries are taken out one by one; what is left must be 0. Rows are named by blocks and units."""
-
-    def __init__(
-        self, matrix: Array, dim: int, what: str, blocks: str = BLOCKS, units: tuple[str, ...] = UNITS
-    ) -> None:
-        self.left, self.dim, self.what, self.blocks, self.units = np.array(matrix), dim, what, blocks, units
-
-    def _refuse(self, why: str) -> Undecided:
-        return Undecided(f"{self.what}: {why}")
-
-    def block(self, name: str, column: int) -> float:
-        """The number on the diagonal of the block of rows `name` at the columns from `column` on."""
-        rows = self.blocks.index(name) * self.dim + np.arange(self.dim)
-        columns = column + np.arange(self.dim)
-        values = self.left[rows, columns]
-        if not (values == values[0]).all():
-            raise self._refuse(f"the coordinates of block {name} are not treated alike")
-        self.left[rows, columns] = 0.0
-        return float(values[0])
-
-    def unit(self, name: str, column: int) -> float:
-        return self.entry(len(self.blocks) * self.dim + self.units.index(name), column)
-
-    def entry(self, row: int, column: int) -> float:
-        value = float(self.left[row, column])
-        self.left[row, column] = 0.0
-        return value
-
-    def expect(self, value: float, wanted: float, what: str) -> None:
-        if not value == wanted:
-            raise self._refuse(f"{what} is {value!r}, not {wanted!r}")
-
-    def done(self) -> None:
-        if self.left.any():
-            raise self._refuse("it has entries that the method does not know")
-
-
-def names(dim: int, blocks: str = BLOCKS, units: tuple[str, ...] = UNITS) -> tuple[str, ...]:
-    return (*(f"{block}{j + 1}" for block in blocks for j in range(dim)), *units)
-
-
 def read_pattern(network: TokenNetwork, dim: int) -> Pattern:
     """The numbers of a linear in-context network, or Undecided."""
-    if network.coordinates != names(dim):
-        raise Undecided("the coordinates are not those of a linear in-context network")
+    layout = Layout(dim, "xqvur", UNITS)
     if len(network.layers) < 2:
         raise Undecided("fewer than two layers")
-    readout = Entries(network.readout, dim, "the read-out")
-    if network.readout.shape[1] != 1:
-        raise Undecided("the read-out has several columns")
-    readout.expect(readout.unit("prediction", 0), 1.0, "prediction")
-    readout.done()
+    token: Table = {("one", 0): 1.0, ("solver", 0): 1.0, ("sign", 0): "sign"}
+    tokens = layout.tokens(network, "linear in-context", *2 * [("a solver token", token)])
+    c, other = (numbers["sign"] for numbers in tokens)
+    if not (c == -other and abs(c) > 0):
+        raise Undecided("the solver tokens are not mirror images")
     steps: list[Step] = []
     first: Reading | None = None
     for number, layer in enumerate(network.layers[:-1]):
         what, final = f"layer {number}", number == len(network.layers) - 2
-        carry = Entries(np.eye(network.width) if layer.carry is None else layer.carry, dim, f"{what}, carry")
-        width = network.width
-        at = {block: BLOCKS.index(block) * dim for block in BLOCKS}
-        for block in ("x", "q"):
-            carry.expect(carry.block(block, at[block]), 1.0, f"{block} to {block}")
-        for unit in UNITS:
-            carry.expect(carry.unit(unit, width - len(UNITS) + UNITS.index(unit)), 1.0, f"{unit} to {unit}")
-        C_q, C_v, C_u = (carry.block(block, at["v"]) for block in "qvu")
-        carry.expect(carry.block("v", at["u"]), 1.0, "v to u")
-        K_q, K_v, K_r = (carry.block(block, at["r"]) for block in "qvr")
-        if not final:
-            carry.expect(K_q, 0.0, "q to r")
-            carry.expect(K_v, 0.0, "v to r")
-        del K_r  # r is 0 before the last step, and every multiple of it too
-        carry.done()
         stepping = [head for head in layer.heads if head.outputs == dim and head.query_dim == dim + 2]
         reading = [head for head in layer.heads if not any(head is other for other in stepping)]
-        steps.append(_step(stepping, dim, what, final, (C_q, C_v, C_u, K_q, K_v)))
+        steps.append(_step(layout, layer, stepping, what, final))
         if reading and not final:
             raise Undecided(f"{what}: a head that is no step")
         if reading:
-            first = _reading(reading, dim, what, last=False)
-    if network.layers[-1].carry is not None:
-        raise Undecided("the last layer has a carry")
-    last = _reading(list(network.layers[-1].heads), dim, "the last layer", last=True)
-    return Pattern(_solvers(network, dim), tuple(steps), first, last)
+            first = _reading(layout, reading, what, last=False)
+    return Pattern(abs(c), tuple(steps), first, _reading(layout, network.layers[-1].heads, "the last layer", last=True))
 
 
-def _solvers(network: TokenNetwork, dim: int) -> float:
-    if len(network.constants) != 2:
-        raise Undecided("two constant tokens are expected, the solver tokens")
-    signs = []
-    for row in network.constants:
-        entries = Entries(row[:, None], dim, "a solver token")
-        for unit in ("one", "solver"):
-            entries.expect(entries.unit(unit, 0), 1.0, unit)
-        signs.append(entries.unit("sign", 0))
-        entries.done()
-    if not (signs[0] == -signs[1] and abs(signs[0]) > 0):
-        raise Undecided("the solver tokens are not mirror images")
-    return abs(signs[0])
+def _step(layout: Layout, layer: TokenLayer, heads: Sequence[TokenHead], what: str, final: bool) -> Step:
+    d = layout.dim
+    changed: dict[tuple[str, str], float | str] = {("q", "v"): "C_q", ("v", "v"): "C_v", ("u", "v"): "C_u"}
+    changed |= {("v", "u"): 1.0, ("u", "u"): 0.0, ("r", "r"): "of r"}
+    changed |= {("q", "r"): "K_q", ("v", "r"): "K_v"} if final else {}
+    carry = {"K_q": 0.0, "K_v": 0.0} | layout.carry(layer, changed, what)
+    del carry["of r"]  # r is 0 before the last step, and every multiple of it too
+    query: Table = {("v", 0): "kappa", ("sign", d): "kappa_f", ("one", d + 1): 1.0}
+    key = {("x", 0): 1.0, ("y", d): 1.0, **shut(d + 1, "data")}
+    output: Table = {("v", 0): "a", ("r", 0): "to_r"} if final else {("v", 0): "a"}
+    found = layout.heads(heads, what, query, key, {("x", 0): 1.0}, output)
+    (kappa, kappa_f), ratios = ratios_of(found, ("kappa", "kappa_f"), what)
+    to_r = [numbers.get("to_r", 0.0) for numbers in found]
+    made = tuple(StepHead(*pair, r) for pair, r in zip(_pairs(ratios, found), to_r, strict=True))
+    return Step(**carry, kappa=kappa, kappa_f=kappa_f, heads=made, gap=_gap(found))
 
 
-def _step(
-    heads: list[TokenHead], dim: int, what: str, final: bool, carry: tuple[float, float, float, float, float]
-) -> Step:
-    found: list[tuple[float, float, float, float]] = []
-    gaps = []
-    for head in heads:
-        name = f"{what}, head {head.name!r}"
-        query = Entries(head.query, dim, f"{name}, W_Q")
-        kappa, kappa_f = query.block("v", 0), query.unit("sign", dim)
-        query.expect(query.unit("one", dim + 1), 1.0, "one")
-        key = Entries(head.key, dim, f"{name}, W_K")
-        key.expect(key.block("x", 0), 1.0, "x")
-        key.expect(key.unit("y", dim), 1.0, "y")
-        gaps.append(gap_of(key, dim + 1, "data"))
-        value = Entries(head.value, dim, f"{name}, W_V")
-        value.expect(value.block("x", 0), 1.0, "x")
-        output = Entries(head.output.T, dim, f"{name}, W_O")
-        to_v, to_r = output.block("v", 0), output.block("r", 0)
-        if not final:
-            output.expect(to_r, 0.0, "to r")
-        for entries in (query, key, value, output):
-            entries.done()
-        found.append((kappa, kappa_f, to_v, to_r))
-    if not found:
-        raise Undecided(f"{what} has no head of a step")
-    (kappa, kappa_f), ratios = ratios_of([(kappa, kappa_f) for kappa, kappa_f, _, _ in found], what)
-    made = tuple(StepHead(ratio, v, r) for ratio, (_, _, v, r) in zip(ratios, found, strict=True))
-    return Step(*carry, kappa, kappa_f, made, min(gaps))
+def _reading(layout: Layout, heads: Sequence[TokenHead], what: str, last: bool) -> Reading:
+    d = layout.dim
+    end = 2 * d + 1 if last else d
+    query: Table = {("q", 0): "kappa_q", ("one", end): 1.0}
+    key = {("u" if last else "v", 0): 1.0, **shut(end, "solver")}
+    if last:
+        query = {**query, ("v", d): "kappa_v", ("prediction", 2 * d): "kappa_p"}
+        key |= {("r", d): 1.0, ("sign", 2 * d): 1.0}
+    return Reading.of(layout.heads(heads, what, query, key, {("sign", 0): 1.0}, {("prediction", 0): "a"}), what)
 
 
-def _reading(heads: list[TokenHead], dim: int, what: str, last: bool) -> Reading:
-    found: list[tuple[float, float, float, float]] = []
-    gaps = []
-    columns = 2 * dim + 2 if last else dim + 1
-    for head in heads:
-        name = f"{what}, head {head.name!r}"
-        if head.query_dim != columns or head.outputs != 1:
-            raise Undecided(f"{name} is neither a step nor a reading")
-        query, key = Entries(head.query, dim, f"{name}, W_Q"), Entries(head.key, dim, f"{name}, W_K")
-        kappa_q, kappa_v, kappa_p = query.block("q", 0), 0.0, 0.0
-        key.expect(key.block("u" if last else "v", 0), 1.0, "the solution")
-        if last:
-            kappa_v, kappa_p = query.block("v", dim), query.unit("prediction", 2 * dim)
-            key.expect(key.block("r", dim), 1.0, "r")
-            key.expect(key.unit("sign", 2 * dim), 1.0, "sign")
-        query.expect(query.unit("one", columns - 1), 1.0, "one")
-        gaps.append(gap_of(key, columns - 1, "solver"))
-        value = Entries(head.value, dim, f"{name}, W_V")
-        value.expect(value.unit("sign", 0), 1.0, "sign")
-        output = Entries(head.output.T, dim, f"{name}, W_O")
-        found.append((kappa_q, kappa_v, kappa_p, output.unit("prediction", 0)))
-        for entries in (query, key, value, output):
-            entries.done()
-    (kappa_q, kappa_v, kappa_p), ratios = ratios_of([one[:3] for one in found], what)
-    pairs = tuple((ratio, one[3]) for ratio, one in zip(ratios, found, strict=True))
-    return Reading(kappa_q, kappa_v, kappa_p, pairs, min(gaps))
+# -- lasso and logistic regression -------------------------------------------------------------------------------------
 
 
-def gap_of(key: Entries, column: int, *seen: str) -> float:
-    """How far below the tokens marked `seen` all others are put; the marked ones at exactly 0."""
-    gap = -key.unit("one", column)
-    for name in seen:
-        key.expect(key.unit(name, column), gap, f"one and {name}")
-    if not gap > 0:
-        raise Undecided(f"{key.what}: nothing is shut out")
-    return gap
+@dataclass(frozen=True)
+class Gradient:
+    """w ← C_w w + C_u u + Σ a head, u ← w; `logits` of the largest head."""
+
+    C_w: float
+    C_u: float
+    logits: tuple[float, ...]
+    sum: Sum
 
 
-def ratios_of(rows: Sequence[tuple[float, ...]], what: str) -> tuple[tuple[float, ...], list[Fraction]]:
-    """The largest row, and how many times that one each row is, exactly."""
-    largest = max(rows, key=lambda row: max(abs(value) for value in row))
-    lead = next((k for k, value in enumerate(largest) if value != 0), None)
-    if lead is None:
-        raise Undecided(f"{what}: a head without logits")
-    found = []
-    for row in rows:
-        ratio = Fraction(row[lead]) / Fraction(largest[lead])
-        if any(Fraction(value) != ratio * Fraction(base) for value, base in zip(row, largest, strict=True)):
-            raise Undecided(f"{what}: its heads are not multiples of each other")
-        found.append(ratio)
-    return largest, found
+@dataclass(frozen=True)
+class Threshold:
+    beta: float
+    t: float
+
+
+@dataclass(frozen=True)
+class Sigmoid:
+    """σ(±⟨x or q, k_w w + k_u u⟩)."""
+
+    k_w: float
+    k_u: float
+    gap: float
+
+
+def read_lasso(network: TokenNetwork, dim: int, examples: int) -> tuple[Gradient, Threshold, Reading, int]:
+    """The numbers of a lasso network, which are the same in all its steps; or Undecided."""
+    layout, (first, second, last) = _steps(network, dim, "lasso", "solver", "null")
+    query: Table = {("w", 0): "of w", ("u", 0): "of u", ("solver", dim): "of y"}
+    key: Table = {("x", 0): 1.0, ("y", dim): 1.0}
+    gradient = _gradient(layout, first, examples, query, key)
+    *of_w, of_y = gradient.logits  # κC_w, κC_u, −κ
+    for logit, carried in zip(of_w, (gradient.C_w, gradient.C_u), strict=True):
+        if Fraction(logit) != -Fraction(of_y) * Fraction(carried):
+            raise Undecided("a gradient layer: the point where the gradient is taken is not the one it is added to")
+    query, key = {("q", 0): "kappa_q", ("one", dim): 1.0}, {("w", 0): 1.0, **shut(dim, "solver", "null")}
+    what, value = "the last layer", {("solver", 0): 1.0, ("null", 0): -1.0}
+    reading = Reading.of(layout.heads(last.heads, what, query, key, value, {("prediction", 0): "a"}), what)
+    return gradient, _threshold(layout, second), reading, len(network.layers) // 2
+
+
+def read_logistic(network: TokenNetwork, dim: int, examples: int) -> tuple[Sigmoid, Gradient, Sigmoid, int]:
+    """The numbers of a logistic network, which are the same in all its steps; or Undecided."""
+    layout, (first, second, last) = _steps(network, dim, "logistic", "p", "solver", "null")
+    layout.carry(first, {("p", "p"): 0.0}, "a probability layer")
+    gradient = _gradient(layout, second, examples, {("solver", 0): "of p"}, {("p", 0): 1.0, ("y", 0): 0.5})
+    probability = _sigmoid(layout, first, "a probability layer", ("x", -1.0), "p")
+    return (
+        probability,
+        gradient,
+        _sigmoid(layout, last, "the last layer", ("q", 1.0), "prediction"),
+        (len(network.layers) // 2),
+    )
+
+
+def _steps(network: TokenNetwork, dim: int, kind: str, *units: str) -> tuple[Layout, list[TokenLayer]]:
+    """The coordinates and the three layers of a network of two layers a step, which are the same in all steps: first,
+    second, the one that predicts.
+    """
+    layout, layers = Layout(dim, "xqwu", ("y", "prediction", "one", "data", *units)), network.layers
+    if len(layers) < 3 or len(layers) % 2 == 0 or len(layers) > _MOST:
+        raise Undecided(f"{len(layers)} layers: an odd number from 3 to {_MOST:,} is needed")
+    tokens = ((f"token {unit}", {("one", 0): 1.0, (unit, 0): 1.0}) for unit in ("solver", "null"))
+    layout.tokens(network, kind, *tokens)
+    if any(len({_bytes(layer) for layer in layers[k:-1:2]}) > 1 for k in (0, 1)):
+        raise Undecided("its steps differ from each other")
+    return layout, [layers[0], layers[1], layers[-1]]
+
+
+def _bytes(layer: TokenLayer) -> tuple[bytes, ...]:
+    """The weights of a layer, to tell layers apart."""
+    arrays = [array for head in layer.heads for array in head.arrays.values()]
+    carry = b"" if layer.carry is None else layer.carry.tobytes()
+    return (carry, *(bytes(str(array.shape), "ascii") + array.tobytes() for array in arrays))
+
+
+def _gradient(layout: Layout, layer: TokenLayer, examples: int, query: Table, key: Table) -> Gradient:
+    """A layer that sums over examples: w ← C_w w + C_u u + Σ a head, u ← w.
+
+    `query` and `key` have the columns of logits; the next two shut others out and shield the null token.
+    """
+    what, end = "a gradient layer", 1 + max(column for _, column in query)
+    changed: Mapping[tuple[str, str], float | str] = {("w", "w"): "C_w", ("u", "w"): "C_u"}
+    carry = layout.carry(layer, {**changed, ("w", "u"): 1.0, ("u", "u"): 0.0}, what)
+    logits = [str(name) for name in query.values()]
+    query = {**query, ("one", end): 1.0, ("null", end + 1): 1.0}
+    key = {**key, **shut(end, "data"), ("null", end + 1): "shield"}
+    found = layout.heads(layer.heads, what, query, key, {("x", 0): 1.0}, {("w", 0): "a"})
+    for numbers in found:
+        _shielded(numbers["shield"] - numbers["gap"], what)
+    largest, ratios = ratios_of(found, logits, what)
+    return Gradient(**carry, logits=largest, sum=Sum(_pairs(ratios, found), examples, _gap(found)))
+
+
+def _shielded(above: float, what: str) -> None:
+    """The null token, as a query, attends to itself alone: its own key lies that much higher for it."""
+    if not above >= SHUT:
+        raise Undecided(f"{what}: the null token sees others")
+
+
+def _threshold(layout: Layout, layer: TokenLayer) -> Threshold:
+    what = "a threshold layer"
+    layout.carry(layer, {("w", "w"): 0.0}, what)
+    coefficients, found = layout.rows("w"), dict[tuple[int, bool], Threshold]()
+    for head in layer.heads:
+        place = int(np.abs(head.output[0]).argmax())
+        if place not in coefficients:
+            raise Undecided(f"{what}: a head that thresholds no coefficient")
+        name = layout.names[place]
+        query: Table = {(name, 0): "slope", ("one", 1): 1.0, ("one", 2): 1.0, ("null", 3): 1.0}
+        key = {("solver", 0): 1.0, ("solver", 1): "logit", **shut(2, "solver", "null"), ("null", 3): "shield"}
+        value: Table = {(name, 0): 1.0, ("solver", 0): "value"}
+        (numbers,) = layout.heads([head], what, query, key, value, {(name, 0): 1.0})
+        upper, beta = numbers["slope"] > 0, abs(numbers["slope"])
+        t = -numbers["value"] if upper else numbers["value"]
+        if Fraction(numbers["logit"]) != -Fraction(beta) * Fraction(t):
+            raise Undecided(f"{what}: logits and values have different thresholds")
+        _shielded(numbers["shield"], what)
+        if not (numbers["gap"] >= 2 * SHUT and beta > 0 and t >= 0):
+            raise Undecided(f"{what}: nothing is shut out")
+        if (place, upper) in found:
+            raise Undecided(f"{what}: a coefficient is thresholded twice")
+        found[place, upper] = Threshold(beta, t)
+    if len(found) != 2 * layout.dim or len(set(found.values())) != 1:
+        raise Undecided(f"{what}: the coefficients are not thresholded alike")
+    return next(iter(found.values()))
+
+
+def _sigmoid(layout: Layout, layer: TokenLayer, what: str, asks: tuple[str, float], goal: str) -> Sigmoid:
+    if len(layer.heads) != 1:
+        raise Undecided(f"{what}: one head is needed")
+    (block, sign), end = asks, layout.dim
+    query, key = (
+        {(block, 0): sign, ("one", end): 1.0},
+        {("w", 0): "k_w", ("u", 0): "k_u", **shut(end, "solver", "null")},
+    )
+    (found,) = layout.heads(layer.heads, what, query, key, {("solver", 0): 1.0}, {(goal, 0): 1.0})
+    return Sigmoid(**found)

@@ -34,14 +34,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from flint import arb, arb_mat, fmpz, fmpz_mat
 from numpy.typing import NDArray
 
-from attnfun.kinds.in_context.exact import _lasso as lasso_by_descent
-from attnfun.kinds.in_context.exact import exact_coefficients
+from attnfun.kinds.in_context.exact import exact_coefficients, lasso_by_descent
 from attnfun.kinds.in_context.target import InContextTask
 from attnfun.language.enclosures import abs_upper, precision
 
@@ -99,7 +99,10 @@ def _start(task: InContextTask, X: Array, y: Array) -> Array:
     if task.task in ("linear", "ridge"):
         return np.zeros(X.shape[1])
     try:
-        w = lasso_by_descent(X, y, task.strength, _SWEEPS) if task.task == "lasso" else exact_coefficients(task, X, y)
+        if task.task == "lasso":
+            w = lasso_by_descent((X.T @ X)[None], (X.T @ y)[None], len(X) * task.strength, _SWEEPS)[0]
+        else:
+            w = exact_coefficients(task, X, y)
     except np.linalg.LinAlgError:
         w = np.zeros(X.shape[1])
     return np.where(np.isfinite(w), w, 0.0)
@@ -130,7 +133,7 @@ def _linear(X: Array, y: Array, alpha: float, queries: Array) -> tuple[list[Any]
     A = M.transpose() * M
     for j in range(X.shape[1]):
         A[j, j] += arb(alpha)
-    w = A.solve(M.transpose() * _column([arb(float(v)) for v in y])).entries()
+    w = A.solve(M.transpose() * _matrix(y[:, None])).entries()
     balls, sizes = _products(queries, w)
     return balls, _sharp(balls, sizes)
 
@@ -156,19 +159,14 @@ class _Span:
         self._shift = [_lowest(column) for column in X.T]
         M = fmpz_mat([[_whole(v, s) for v, s in zip(row, self._shift, strict=True)] for row in X])
         self._form, self._scale, rank = (M.transpose() * M).rref()
-        self.basis: list[int] = []
-        for k in range(rank):
-            self.basis.append(next(j for j in range(X.shape[1]) if self._form[k, j] != 0))
+        self.basis = [next(j for j in range(X.shape[1]) if self._form[k, j] != 0) for k in range(rank)]
 
     def holds(self, q: Array) -> bool:
         low = [min(s, _lowest(np.array([v]))) for v, s in zip(q, self._shift, strict=True)]
         extra = max(s - t for s, t in zip(self._shift, low, strict=True))  # one more power of two for all of q
         whole = [_whole(v, s - extra) for v, s in zip(q, self._shift, strict=True)]
-        for j, entry in enumerate(whole):
-            made = sum((whole[b] * self._form[k, j] for k, b in enumerate(self.basis)), fmpz(0))
-            if made != self._scale * entry:
-                return False
-        return True
+        made = [sum((whole[b] * self._form[k, j] for k, b in enumerate(self.basis)), fmpz(0)) for j in range(len(q))]
+        return made == [self._scale * entry for entry in whole]
 
 
 def _lowest(values: Array) -> int:
@@ -188,14 +186,12 @@ def _lasso(
 ) -> tuple[list[Any], bool, NDArray[np.bool_]]:
     """Predictions, whether their balls are small, and which of them are determined."""
     n, d = X.shape
-    M, t, a = _matrix(X), _column([arb(float(v)) for v in y]), arb(n) * arb(alpha)
+    M, t, a = _matrix(X), _matrix(y[:, None]), arb(n) * arb(alpha)
     gram, moments = M.transpose() * M, M.transpose() * t
     w = _support(X, gram, moments, a, start)
     rho = t - M * _column(w)
     slopes = [abs(v) for v in (M.transpose() * rho).entries()]
-    steepest = arb(0)
-    for slope in slopes:
-        steepest = steepest.max(slope)
+    steepest = reduce(arb.max, slopes, arb(0))
     tau = arb(1) if steepest <= a else arb(1).min(a / steepest)
     length, along = _dot(rho, rho), _dot(t, rho)
     gap = length / 2 + a * sum((abs(v) for v in w), arb(0)) - tau * along + tau * tau * length / 2
@@ -213,7 +209,7 @@ def _lasso(
     balls, sizes = _products(queries, w)
     if basis:
         for k, q in enumerate(queries):
-            part = _column([arb(float(q[j])) for j in basis])
+            part = _matrix(q[basis][:, None])
             reach = _dot(part, inverse * part)  # |c|²
             balls[k] += arb(0, 1) * (reach.upper().max(arb(0)).sqrt() * r)
     seen = [(balls[k], sizes[k] + 1) for k in np.flatnonzero(known)]
@@ -241,11 +237,11 @@ def _support(X: Array, gram: Any, moments: Any, a: Any, start: Array) -> list[An
     w = [arb(0)] * d
     for _ in range(_ROUNDS):
         on = sorted(signs)
+        values = {}
         if on:
-            part = _part(gram, on, on)
-            right = _column([moments[j, 0] - a * signs[j] for j in on])
             try:
-                found = part.solve(right).entries()
+                right = _column([moments[j, 0] - a * signs[j] for j in on])
+                found = _part(gram, on, on).solve(right).entries()
             except ZeroDivisionError:
                 basis = _Span(X[:, on]).basis
                 if len(basis) == len(on):  # more bits are needed
@@ -257,9 +253,7 @@ def _support(X: Array, gram: Any, moments: Any, a: Any, start: Array) -> list[An
             if wrong:
                 signs = {j: s for j, s in signs.items() if j not in wrong}
                 continue
-            w = [values.get(j, arb(0)) for j in range(d)]
-        else:
-            w = [arb(0)] * d
+        w = [values.get(j, arb(0)) for j in range(d)]
         slopes = (moments - gram * _column(w)).entries()
         steep = {j: abs(slopes[j]).mid() for j in range(d) if j not in signs and abs(slopes[j]) > a}
         if not steep:

@@ -39,6 +39,9 @@ TOKENS = 2.0**40  # more tokens than a prompt has
 SHUT = 1000.0  # a logit so far below the largest is an exact 0 in both dtypes
 
 
+Ratios = tuple[tuple[Fraction, float], ...]  # (ρ_h, a_h) of every head
+
+
 @dataclass(frozen=True)
 class Errors:
     """Sizes of Xᵀc and δ, and of all that the heads put out together (bounds)."""
@@ -52,7 +55,7 @@ class Errors:
 class Sum:
     """The heads of one layer that sum over examples: (ρ_h, a_h), of N pairs, foreign keys `gap` lower."""
 
-    heads: tuple[tuple[Fraction, float], ...]
+    heads: Ratios
     N: int
     gap: float
 
@@ -74,7 +77,7 @@ class Sum:
             under = (g + gamma(n + 8, u) + leak) * SAFE
             if not under < 0.25:
                 raise Undecided("the sums of this many examples are too far off")
-            signal = top * ratio * zeta * _sinh_ratio(at) / self.N * SAFE
+            signal = top * ratio * zeta * (sinh_ratio(at) * SAFE) / self.N * SAFE
             weights = g * math.cosh(at) * top / math.sqrt(self.N)
             sums = u * (8 * math.cosh(at) + (self.N + 8) * math.exp(at)) * spread * (1 + 4 * g + 4 * n * u)
             error = (weights + sums + under * signal) / (1 - under) * SAFE
@@ -87,7 +90,7 @@ class Sum:
         if not x > 0:
             return 0.0
         share = min(1.0, zeta**2 / (self.N * x**2)) * SAFE
-        phi = _phi(share)
+        phi = phi_series(share)
         total = sum(phi[j] * x**j * abs(m) for j, m in zip(range(3, ORDERS + 1, 2), self._moments(), strict=True))
         radius = math.acosh(1 + 1 / (2 * share)) / SAFE
         for ratio, amount in self.heads:
@@ -101,9 +104,7 @@ class Sum:
         return [float(m) * SAFE for m in _moments(self.heads, self.N)]
 
 
-def tanh_errors(
-    heads: tuple[tuple[Fraction, float], ...], l: float, shift: float, foreign: float, dtype: str
-) -> Errors:
+def tanh_errors(heads: Ratios, l: float, shift: float, foreign: float, dtype: str) -> Errors:
     """Of Σ a tanh(ρ l), |l| as given: logits off by ρ `shift`, foreign keys `foreign` below the largest."""
     u, share = ROUNDOFF[dtype], 2 / math.pi * SAFE
     if not (share * l < 1 and shift < 0.25):
@@ -137,14 +138,14 @@ def sigmoid_error(shift: float, foreign: float, dtype: str) -> float:
 
 
 @lru_cache(maxsize=256)
-def _moments(heads: tuple[tuple[Fraction, float], ...], N: int) -> tuple[float, ...]:
+def _moments(heads: Ratios, N: int) -> tuple[float, ...]:
     return tuple(
         float(sum((Fraction(a) * ratio**j for ratio, a in heads), Fraction(0)) / N) for j in range(3, ORDERS + 1, 2)
     )
 
 
 @lru_cache(maxsize=4096)
-def _phi(share: float) -> tuple[float, ...]:
+def phi_series(share: float) -> tuple[float, ...]:
     """φ_j, j ≤ ORDERS, of sinh x/(1 − share (cosh x − 1)), rounded up: all terms are positive."""
     inverse = [1 / math.factorial(j) for j in range(ORDERS + 1)]
     found: list[float] = []
@@ -154,5 +155,6 @@ def _phi(share: float) -> tuple[float, ...]:
     return tuple(value * (1 + 1e-10) for value in found)
 
 
-def _sinh_ratio(x: float) -> float:
-    return math.sinh(x) / x * SAFE if x > 1e-6 else 1 + 1e-6
+def sinh_ratio(x: float) -> float:
+    """sinh(x)/x, or more."""
+    return math.sinh(x) / x if x > 1e-6 else 1 + 1e-6

@@ -26,14 +26,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.language.numbers import whole_number
 from attnfun.language.target import Array, Target
+from attnfun.network.tokens import TokenNetwork, sample_size
 
 ALGORITHMS = {
     "linear": ("chebyshev", "gd"),
@@ -42,6 +44,8 @@ ALGORITHMS = {
     "logistic": ("triple-momentum",),
 }
 TASKS = tuple(ALGORITHMS)
+_LINEAR = ("linear", "ridge")
+_STRENGTHS = {"linear": 0.0, "ridge": 1.0, "lasso": 0.1, "logistic": 1.0}
 EDGE = 1e-9  # of the largest eigenvalue: how far outside `spectrum` computed eigenvalues may lie; proofs cover it
 _MARGIN = math.sqrt(2 * math.log(100))
 _LIMIT = 1e100
@@ -73,13 +77,9 @@ class InContextTask(Target):
     query_range: float = 2.5
 
     def __post_init__(self) -> None:
-        if self.task not in TASKS:
-            raise InvalidRequest(f"task {self.task!r}: write {', '.join(TASKS)}")
-        for name, most in (("dim", _MOST_DIM), ("examples", _MOST_EXAMPLES)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-                raise InvalidRequest(f"{name}={value!r:.40}: a whole number from 1 to {most:,} is needed")
         check_strength(self.task, self.strength)
+        for name, most in (("dim", _MOST_DIM), ("examples", _MOST_EXAMPLES)):
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), 1, most))
         for name in ("x_range", "y_range", "query_range"):
             value = getattr(self, name)
             if not (_is_number(value) and value > 0):
@@ -91,6 +91,9 @@ class InContextTask(Target):
             raise InvalidRequest(f"spectrum=({low!r:.30}, {high!r:.30}): two numbers 0 < low <= high are needed")
         if low < self.shift:
             raise InvalidRequest(f"spectrum: XᵀX + {self.shift:g} I has no eigenvalue below {self.shift:g}")
+        object.__setattr__(self, "spectrum", (float(low), float(high)))
+        for name in ("strength", "x_range", "y_range", "query_range"):
+            object.__setattr__(self, name, float(getattr(self, name)))
 
     @classmethod
     def make(
@@ -107,38 +110,26 @@ class InContextTask(Target):
         query_range: float = 2.5,
     ) -> InContextTask:
         """A task with the defaults filled in; what does not fit the task is refused."""
-        if task not in TASKS:
-            raise InvalidRequest(f"task {task!r:.40}: write {', '.join(TASKS)}")
-        if (C is not None) if task != "logistic" else (alpha is not None):
+        given, other = (C, alpha) if task == "logistic" else (alpha, C)
+        if other is not None:
             raise InvalidRequest("logistic regression takes C, the other tasks take alpha")
-        default = {"linear": 0.0, "ridge": 1.0, "lasso": 0.1, "logistic": 1.0}[task]
-        given = C if task == "logistic" else alpha
-        for name, value in (("dim", dim), ("examples", examples)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise InvalidRequest(f"{name}={value!r:.40}: a whole number above 0 is needed")
-        strength = default if given is None else given
+        strength = _STRENGTHS.get(task, 0.0) if given is None else given
         check_strength(task, strength)
-        shift = strength if task in ("linear", "ridge") else 0.0
-        ends: tuple[float, ...]
+        dim, examples = whole_number("dim", dim, 1, _MOST_DIM), whole_number("examples", examples, 1, _MOST_EXAMPLES)
         if spectrum is None:
-            ends = normal_spectrum(int(dim), int(examples), float(shift))
-        else:
-            ends = tuple(spectrum) if np.iterable(spectrum) else ()
+            spectrum = normal_spectrum(dim, examples, float(strength if task in _LINEAR else 0.0))
+        ends = tuple(spectrum) if np.iterable(spectrum) else ()
         if len(ends) != 2:
             raise InvalidRequest(f"spectrum={spectrum!r:.40}: two numbers low, high are needed")
         if y_range is None:
             y_range = 1.0 if task == "logistic" else 3.0
-        reach = normal_range(int(dim), int(examples)) if x_range is None else x_range
-        numbers = (strength, *ends, reach, y_range, query_range)
-        if not all(_is_number(value) for value in numbers):
-            raise InvalidRequest("alpha, C, spectrum and the ranges must be finite numbers of reasonable size")
-        strength, low, high, reach, y_range, query_range = (float(value) for value in numbers)
-        return cls(task, int(dim), int(examples), strength, (low, high), reach, y_range, query_range)
+        reach = normal_range(dim, examples) if x_range is None else x_range
+        return cls(task, dim, examples, strength, ends, reach, y_range, query_range)
 
     @property
     def shift(self) -> float:
         """What is added to XᵀX before its eigenvalues must be within `spectrum`."""
-        return self.strength if self.task in ("linear", "ridge") else 0.0
+        return self.strength if self.task in _LINEAR else 0.0
 
     @property
     def condition(self) -> float:
@@ -162,25 +153,14 @@ class InContextTask(Target):
         )
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "task": self.task,
-            "dim": self.dim,
-            "examples": self.examples,
-            "strength": self.strength,
-            "spectrum": list(self.spectrum),
-            "x_range": self.x_range,
-            "y_range": self.y_range,
-            "query_range": self.query_range,
-        }
+        return {**asdict(self), "spectrum": list(self.spectrum)}
 
     @classmethod
     def from_json(cls, data: Any) -> InContextTask:
         """The task of a file; DamagedFile for anything `to_json` did not write."""
         try:
-            fields = dict(data)
-            fields["spectrum"] = tuple(fields["spectrum"])
-            made = cls(**fields)
-            if made.to_json() != data or len(made.spectrum) != 2:
+            made = cls(**{**data, "spectrum": tuple(data["spectrum"])})
+            if made.to_json() != data:
                 raise ValueError("not what was written")
             return made
         except (TypeError, ValueError, KeyError, AttributeError, InvalidRequest) as error:
@@ -266,8 +246,6 @@ class InContextTask(Target):
 
     def alone(self, weights: Any) -> bool:
         """Whether every query has a prompt of its own: networks that were trained so have not learned another way."""
-        from attnfun.network import TokenNetwork
-
         return not isinstance(weights, TokenNetwork) or all(head.name == "learned" for head in weights.heads)
 
     def encode(self, weights: Any, X: ArrayLike, y: ArrayLike, X_query: ArrayLike) -> tuple[tuple[Array], bool]:
@@ -300,19 +278,17 @@ class InContextTask(Target):
 
     def draw(self, rng: np.random.Generator, count: int) -> tuple[Array, Array, Array]:
         """A batch of full prompts, one query each, eigenvalues over the whole spectrum."""
-        from attnfun.kinds.in_context.batch import draw_prompts
+        from attnfun.kinds.in_context.exact import draw_prompts
 
         return draw_prompts(self, rng, count)
 
     def exact(self, X: Array, y: Array, queries: Array) -> Array:
         """(batch,) predictions of the exact solver."""
-        from attnfun.kinds.in_context.batch import exact_for_all
+        from attnfun.kinds.in_context.exact import exact_for_all
 
         return exact_for_all(self, X, y, queries)
 
     def sample_size(self, weights: Any) -> int:
-        from attnfun.network.tokens import sample_size
-
         return sample_size(2 * self.examples + 1, weights.cost.heads)
 
     def fits(self, weights: Any) -> str:
@@ -321,12 +297,15 @@ class InContextTask(Target):
 
 
 def check_strength(task: str, strength: Any) -> None:
-    """Refuse an alpha, or a C, that the task has no meaning for."""
+    """Refuse a task that is none, and an alpha, or a C, that the task has no meaning for."""
+    if task not in TASKS:
+        raise InvalidRequest(f"task {task!r:.40}: write {', '.join(TASKS)}")
     word = "C" if task == "logistic" else "alpha"
-    least = "above 0" if task in ("lasso", "logistic") else "not below 0"
-    good = _is_number(strength) and strength >= 0 and (least == "not below 0" or strength > 0)
+    positive = task in ("lasso", "logistic")
+    good = _is_number(strength) and (strength > 0 if positive else strength >= 0)
     if not good or (task == "linear" and strength != 0):
-        what = "linear regression has alpha 0: ask for ridge" if task == "linear" else f"a number {least} is needed"
+        what = f"a number {'above' if positive else 'not below'} 0 is needed"
+        what = "linear regression has alpha 0: ask for ridge" if task == "linear" else what
         raise InvalidRequest(f"{word}={strength!r:.40} for {task}: {what}")
 
 
@@ -400,16 +379,14 @@ def _within(array: Array, reach: float, name: str, option: str) -> None:
     if not largest <= reach:
         raise InvalidRequest(
             f"{name} has an entry of size {largest:.4g}, outside the declared {option}={reach:.4g}; "
-            f"build the network with {option}={_up(largest)}, or scale the data"
+            f"build the network with {option}={_two_digits(largest, _up):.4g}, or scale the data"
         )
-
-
-def _up(value: float) -> str:
-    """Two digits, rounded up."""
-    step = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return f"{math.ceil(value / step - 1e-9) * step:.4g}"
 
 
 def _two_digits(value: float, rounding: Callable[[float], int]) -> float:
     step = 10.0 ** (math.floor(math.log10(value)) - 1)
     return value if step == 0 else float(f"{rounding(value / step) * step:.6g}")
+
+
+def _up(value: float) -> int:
+    return math.ceil(value - 1e-9)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from attnfun.certify.certificate import Certificate, Status
+from attnfun.certify.certificate import Status
 from attnfun.certify.verdict import Proof, verdict
 from attnfun.certify.view import Undecided
 from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.kinds.in_context.build import MOST_HEADS, MOST_LAYERS, best, build, depth
 from attnfun.kinds.in_context.exact import example_prompts
 from attnfun.kinds.in_context.prove import prove
 from attnfun.kinds.in_context.target import ALGORITHMS, InContextTask
 from attnfun.kinds.in_context.view import InContextSolver
+from attnfun.language.numbers import whole_number
 from attnfun.model import about
 from attnfun.network import TokenNetwork
-from attnfun.search import Goal, Proposal, certified
-
-_LARGEST = 1e300  # tolerance
+from attnfun.search import Goal, Proposal, Say, certified, check_request
 
 
 def in_context(
@@ -39,7 +39,7 @@ def in_context(
     y_range: float | None = None,
     query_range: float = 2.5,
     accept: str | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Say | None = None,
 ) -> InContextSolver:
     """A softmax-attention network that solves a regression on the examples of its prompt, for a whole class of prompts.
 
@@ -54,26 +54,25 @@ def in_context(
     finds is enough, and the certificate then says `sampled`.
     Raises Infeasible, with the nearest request that would do, where eps is not reached.
     """
-    say = progress or (lambda text: None)
-    asked = InContextTask.make(
-        task,
-        dim,
-        examples,
-        alpha=alpha,
-        C=C,
-        spectrum=spectrum,
-        x_range=x_range,
-        y_range=y_range,
-        query_range=query_range,
-    )
-    name = _check(asked, eps, layers, heads, dtype, algorithm, accept)
-    wanted = accept or "proved"
+    ranges: dict[str, Any] = {"x_range": x_range, "y_range": y_range, "query_range": query_range}
+    asked = InContextTask.make(task, dim, examples, alpha=alpha, C=C, spectrum=spectrum, **ranges)
+    wanted = "proved" if accept is None else accept
+    if eps is None and layers is None:
+        raise InvalidRequest("give eps, the tolerance of predictions, or layers, the depth")
+    check_request(1.0 if eps is None else eps, dtype, accept=wanted)
+    eps = None if eps is None else float(eps)
+    layers = None if layers is None else whole_number("layers", layers, 1, MOST_LAYERS[task])
+    heads = None if heads is None else whole_number("heads", heads, 1, MOST_HEADS)
+    offered = ALGORITHMS[task]
+    if algorithm is not None and algorithm not in offered:
+        raise InvalidRequest(f"algorithm={algorithm!r:.30} for {task}: write {' or '.join(offered)}")
     if wanted == "sampled" and not example_prompts(asked, 1):
         raise InvalidRequest(
             f"nothing can be measured: normal examples with eigenvalues up to {asked.spectrum[1]:g} do not fit "
             f"x_range={asked.x_range:.4g}; declare a larger x_range"
         )
-    making = _Making(asked, eps, name, heads, dtype, wanted, layers, say)
+    name = algorithm or best(asked, eps)
+    making = _Making(asked, eps, name, heads, dtype, wanted, layers, progress or (lambda _text: None))
     return making.at(layers) if layers is not None else making.deep_enough()
 
 
@@ -88,32 +87,26 @@ class _Making:
     dtype: str
     wanted: str
     asked_layers: int | None
-    say: Callable[[str], None]
+    say: Say
 
     def _build(self, layers: int) -> TokenNetwork:
-        from attnfun.kinds.in_context.build import build
-
         typical = self.wanted == "sampled" and self.dtype == "float32"
         return build(self.task, layers, self.algorithm, self.dtype, self.heads, typical)
 
     def _try(self, network: TokenNetwork) -> InContextSolver:
-        """A network, proved, or where that is enough measured; else its certificate says why not."""
+        """A network, proved, or where that is enough measured (called by its name, if it is within eps); else its
+        certificate says why not.
+        """
         self.say(f"{len(network.layers)} layers")
-        proposal = Proposal(network, f"{self.task.task} by {self.algorithm}")
-        certificate = certified(self.task, proposal.weights, Goal(self.eps), proposal.construction, self.say)
-        if certificate.status is Status.UNDECIDED and self.wanted == "sampled":
-            certificate = self._sampled(proposal, certificate)
+        made = Proposal(network, f"{self.task.task} by {self.algorithm}")
+        found = certified(self.task, network, Goal(self.eps), made.construction, self.say)
+        worst = found.details.get("measured", math.inf)
+        enough = worst < math.inf and not (self.eps is not None and worst > self.eps)
+        if found.status is Status.UNDECIDED and self.wanted == "sampled" and enough:
+            seen = Proof("sampling", worst, worst, details=found.details, measured=True, reason=found.reason)
+            found = verdict(seen, self.eps, about(self.task, network, made.construction))
         request = {"eps": self.eps, "algorithm": self.algorithm, "layers": self.asked_layers, "heads": self.heads}
-        request |= {"accept": self.wanted}
-        return InContextSolver(self.task, proposal.weights, certificate, request, proposal.told)
-
-    def _sampled(self, proposal: Proposal, missed: Certificate) -> Certificate:
-        """What was measured, called by its name, if it is within eps."""
-        worst = missed.details.get("measured", math.inf)
-        if not worst < math.inf or (self.eps is not None and worst > self.eps):
-            return missed
-        seen = Proof("sampling", worst, worst, details=missed.details, measured=True, reason=missed.reason)
-        return verdict(seen, self.eps, about(self.task, proposal.weights, proposal.construction))
+        return InContextSolver(self.task, network, found, request | {"accept": self.wanted}, made.told)
 
     def at(self, layers: int) -> InContextSolver:
         made = self._try(self._build(layers))
@@ -141,8 +134,6 @@ class _Making:
 
     def _shallower(self) -> dict[str, Any]:
         """A request whose depth is one that is built: another algorithm, a larger lowest eigenvalue, a smaller C."""
-        from attnfun.kinds.in_context.build import MOST_LAYERS, best, depth
-
         assert self.eps is not None
         task, limit = self.task, 0.8 * MOST_LAYERS[self.task.task]
         if self.algorithm != best(task, self.eps):
@@ -216,8 +207,6 @@ class _Making:
         return found.error[0] if seen else found.details.get("measured", math.inf), None, found.reason
 
     def deep_enough(self) -> InContextSolver:
-        from attnfun.kinds.in_context.build import MOST_HEADS, MOST_LAYERS, depth
-
         assert self.eps is not None
         best, limit = math.inf, MOST_LAYERS[self.task.task]
         step = 1 if self.task.task in ("linear", "ridge") else 2
@@ -246,31 +235,3 @@ class _Making:
         """Of the objective: logistic regression has the penalty's curvature for certain, and no other."""
         logistic = self.task.task == "logistic"
         return 1 + self.task.strength * self.task.spectrum[1] / 4 if logistic else self.task.condition
-
-
-def _check(
-    task: InContextTask,
-    eps: float | None,
-    layers: int | None,
-    heads: int | None,
-    dtype: str,
-    algorithm: str | None,
-    accept: str | None,
-) -> str:
-    from attnfun.kinds.in_context.build import MOST_HEADS, MOST_LAYERS, best
-
-    if eps is None and layers is None:
-        raise InvalidRequest("give eps, the tolerance of predictions, or layers, the depth")
-    if eps is not None and (isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 < eps < _LARGEST):
-        raise InvalidRequest(f"eps={eps!r:.30}: a positive finite tolerance is needed")
-    for name, value, most in (("layers", layers, MOST_LAYERS[task.task]), ("heads", heads, MOST_HEADS)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most):
-            raise InvalidRequest(f"{name}={value!r:.30}: a whole number from 1 to {most} is needed")
-    if dtype not in ("float64", "float32"):
-        raise InvalidRequest(f"dtype={dtype!r}: write float64 or float32")
-    if accept not in (None, "proved", "sampled"):
-        raise InvalidRequest(f"accept={accept!r}: write proved or sampled")
-    offered = ALGORITHMS[task.task]
-    if algorithm is not None and algorithm not in offered:
-        raise InvalidRequest(f"algorithm={algorithm!r:.30} for {task.task}: write {' or '.join(offered)}")
-    return algorithm or best(task, eps)

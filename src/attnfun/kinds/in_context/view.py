@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from attnfun.errors import InvalidRequest
-from attnfun.kinds.in_context.budget import FINER, Budget, predicted_budget
+from attnfun.kinds.in_context.exact import exact_predictions, example_prompts
 from attnfun.kinds.in_context.prove import predictions
 from attnfun.kinds.in_context.prove_prompt import prompt_bounds
 from attnfun.kinds.in_context.target import ALGORITHMS, InContextTask, OutsideSpectrum, prompt
@@ -20,6 +21,19 @@ from attnfun.model import Model
 from attnfun.network import TokenNetwork, TokenTransformer
 
 _QUERIES = 512  # at a time
+FINER = 8
+_WIDE = np.longdouble
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Predicted errors of predictions (estimates), and on how many example prompts."""
+
+    optimisation: float
+    bias: float
+    rounding: float
+    total: float
+    prompts: int
 
 
 class BoundedPredictions(NamedTuple):
@@ -147,3 +161,45 @@ class InContextSolver(Model[InContextTask, TokenNetwork | TokenTransformer]):
         assert isinstance(self.network, TokenNetwork)
         limit = build(self.task, len(self.network.layers), self.algorithm, "float64", self.heads, finer=FINER)
         return predicted_budget(self.network, limit, self.task)
+
+
+def predicted_budget(network: TokenNetwork, limit: TokenNetwork, task: InContextTask, count: int = 8) -> Budget:
+    """What optimisation, bias and rounding cost on example prompts: predicted on prompts that nobody will ask about.
+
+    The network as it is, the same weights in extended precision (the difference is rounding), and `limit`, the same
+    network with scales 2^-8 of its own, in extended precision, where linearisation is exact for all purposes (the
+    difference is bias; what is left is optimisation). Estimates, not bounds. The worst of the prompts is looked into:
+    its parts, its total.
+    """
+    N, worst = 2 * task.examples, -1.0
+    prompts = example_prompts(task, count, queries=24, seed=1)
+    if not prompts:
+        return Budget(0.0, 0.0, 0.0, 0.0, 0)
+    for X, y, queries in prompts:
+        tokens = prompt(network.coordinates, task, X, y, queries)
+        got = task.decode(network.run(tokens), False)
+        exact = exact_predictions(task, X, y, queries)
+        total = float(np.abs(got - exact).max())
+        if not total <= worst:
+            worst, chosen = total, (tokens, exact, got)
+    tokens, exact, got = chosen
+    first = 0 if task.task == "logistic" else N  # elsewhere examples are only read
+    wide, ideal = (_extended(net, tokens, first)[N : N + len(got)] for net in (network, limit))
+    parts = [float(np.abs(a - b).max()) for a, b in pairwise((exact, ideal, wide, got))]
+    return Budget(parts[0], parts[1], parts[2], worst, len(prompts))
+
+
+def _extended(network: TokenNetwork, tokens: Array, first: int) -> np.ndarray:
+    """The prediction of every token, in the widest arithmetic there is; tokens before `first` stay as they are."""
+    given = np.asarray(tokens, dtype=network.dtype)
+    Z = np.concatenate([given, network.constants.astype(network.dtype)]).astype(_WIDE)
+    for layer in network.layers:
+        active = Z[first:]
+        new = active if layer.carry is None else active @ layer.carry.astype(_WIDE)
+        for head in layer.heads:
+            W_Q, W_K, W_V, W_O = (array.astype(_WIDE) for array in head.arrays.values())
+            logits = (active @ W_Q) @ (Z @ W_K).T
+            terms = np.exp(logits - logits.max(axis=1, keepdims=True))
+            new = new + ((terms @ (Z @ W_V)) / terms.sum(axis=1, keepdims=True)) @ W_O
+        Z = np.concatenate([Z[:first], new])
+    return np.asarray((Z @ network.readout.astype(_WIDE))[:, 0])

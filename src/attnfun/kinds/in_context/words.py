@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import os
+import math
+from dataclasses import asdict
 from typing import Any
 
-from attnfun.errors import InvalidRequest
-from attnfun.kinds.in_context.view import InContextSolver
-from attnfun.network import TokenTransformer
+import numpy as np
 
+from attnfun.certify.view import Undecided
+from attnfun.errors import InvalidRequest
+from attnfun.kinds.in_context.prove import measured, prove
+from attnfun.kinds.in_context.view import InContextSolver
+from attnfun.network import TokenNetwork, TokenTransformer
+from attnfun.plots import panels
+from attnfun.plots.needed import blank, saved
+
+_DEPTHS = 14
 _STORIES = {
     "linear": "Queries solve A v = q and a solver token A w = Xᵀy, by {steps} steps of {name} (condition number "
     "{kappa:.3g}); the last layer multiplies their residuals away.",
@@ -49,13 +57,54 @@ def explain(model: InContextSolver) -> str:
     return "\n".join(lines)
 
 
-def picture(model: InContextSolver, path: str | os.PathLike[str] | None = None) -> Any:
-    """The error against the depth: optimisation, the floors of bias and rounding, what is proved and measured."""
-    from attnfun.kinds.in_context.picture import draw_in_context
+@saved
+def picture(solver: InContextSolver) -> Any:
+    """The error against the depth: optimisation, the floors of bias and rounding, what is proved and measured.
 
-    if model.alone:
+    Draw into `path` (.png, .pdf or .svg), if one is given, and return the matplotlib Figure. The same network at up to
+    14 depths: measured on example prompts, and proved.
+    """
+    if solver.alone:
         raise InvalidRequest("the picture is that of a construction; this network was trained")
-    return draw_in_context(model, path)
+    figure = blank(7.2, 4.4)
+    _draw(figure.add_subplot(), solver)
+    return figure
+
+
+def _draw(ax: Any, solver: InContextSolver) -> None:
+    """At most 14 depths up to that of the network and a third beyond."""
+    from attnfun.kinds.in_context.build import MOST_LAYERS, build
+
+    task, own, network = solver.task, solver.cost.layers, solver.network
+    assert isinstance(network, TokenNetwork)
+    step = 1 if task.task in ("linear", "ridge") else 2
+    first, last = 1 + step, min(own + max(2, own // 3) * step, MOST_LAYERS[task.task])
+    chosen = np.unique(np.linspace(0, (last - first) // step, _DEPTHS).round().astype(int))
+    shown, seen, proved = sorted({first + step * int(k) for k in chosen} | {own}), [], []
+    for layers in shown:
+        options = network.dtype, solver.heads, network.dtype == "float32"
+        one = network if layers == own else build(task, layers, solver.algorithm, *options)
+        seen.append(measured(one, task, 2, math.inf, search=False)[0])
+        try:
+            proved.append(prove(one, task).total)
+        except Undecided:
+            proved.append(math.nan)
+    if np.isfinite(proved).any() and network.dtype == "float64":
+        ax.semilogy(shown, proved, color=panels.BOUND, lw=1.4, label="proved for the whole class")
+    ax.semilogy(shown, seen, color=panels.NETWORKS[0], marker="o", ms=3, lw=1.2, label="measured on example prompts")
+    for k, part in enumerate(("optimisation", "bias", "rounding")):
+        value = getattr(solver.budget, part)
+        if value > 0 and part != "optimisation":
+            ax.axhline(value, color=panels.NETWORKS[k + 1], lw=0.9, ls=":", label=f"{part}, predicted: {value:.1e}")
+    eps = solver.request.get("eps")
+    if eps:
+        ax.axhline(eps, color=panels.FAINT, lw=0.9, ls="--", label=f"eps = {eps:g}")
+    ax.axvline(own, color=panels.FAINT, lw=0.9)
+    ax.set_xlabel("layers")
+    ax.set_ylabel("largest error of a prediction")
+    ax.legend(fontsize=7, frameon=False)
+    note = f"{own} layers, condition number {task.condition:.3g}, {network.dtype}"
+    panels.title(ax, f"{task.text} by {solver.algorithm}", note)
 
 
 def record(model: InContextSolver) -> dict[str, Any]:
@@ -64,5 +113,5 @@ def record(model: InContextSolver) -> dict[str, Any]:
         "iterations": model.iterations,
         "algorithm": "training" if model.alone else model.algorithm,
         "task": model.task.to_json(),
-        "predicted": model.budget.to_json(),
+        "predicted": asdict(model.budget),
     }

@@ -37,7 +37,7 @@ def cascade(levels: int, coordinates: int, dtype: str) -> TokenNetwork:
         query = {("one", 0): 1.0, (f"x{s}", 1): beta, ("one", 1): beta / 2, ("out", 1): -M}
         key = {(f"x{s}", 0): beta, ("out", 0): -M, ("constant", 0): -beta * float(levels), ("constant", 1): 1.0}
         parts = query, key, {("one", 0): 1.0, ("constant", 0): -1.0}, {("out", 0): 1.0}
-        layers.append(TokenLayer((stream.head(f"who is beaten in x{s}", (2, 1), parts, dtype),), carry))
+        layers.append(TokenLayer((stream.head(f"who is beaten in x{s}", dtype, *parts),), carry))
     key = {(f"x{coordinates}", 0): beta, ("out", 0): -M, ("constant", 0): -2 * M}
     layers.append(_copy(stream, "pick the best of the rest", coordinates, key, dtype))
     constant = {(f"x{i + 1}", 0): float(levels) for i in range(coordinates)} | {("one", 0): 1.0, ("constant", 0): 1.0}
@@ -51,7 +51,7 @@ def _stream(k: int, more: tuple[str, ...]) -> Stream:
 def _copy(stream: Stream, name: str, k: int, key: dict[tuple[str, int], float], dtype: str) -> TokenLayer:
     """A head whose logits are the same for every token that asks, and that writes the values x to `best`."""
     value, best = ({(f"{what}{i + 1}", i): 1.0 for i in range(k)} for what in ("x", "best"))
-    return TokenLayer((stream.head(name, (1, k), ({("one", 0): 1.0}, key, value, best), dtype),))
+    return TokenLayer((stream.head(name, dtype, {("one", 0): 1.0}, key, value, best),))
 
 
 def _network(stream: Stream, layers: tuple[TokenLayer, ...], constants: Array, k: int, dtype: str) -> TokenNetwork:

@@ -23,14 +23,14 @@ def pairs(a: float, b: float, dtype: str, twins: tuple[float, ...] = ()) -> Toke
     null = {("one", 0): 1.0, ("null", 0): 1.0}
     if not twins:
         stream = Stream(0, "", PLAIN)
-        return _network(stream, [stream.head("pairs", (3, 1), (query, key, value, _FOUND), dtype)], null, _FOUND, dtype)
+        return _network(stream, [stream.head("pairs", dtype, query, key, value, _FOUND)], null, _FOUND, dtype)
     lift, high, odds, stretch, shift = twins
     stream, flags = Stream(0, "", FLAGGED), {("zero", 3): 1.0, ("half", 3): 1.0}
     same = {("zero", 0): 1.0, ("half", 1): 1.0, ("one", 2): 1.0}
     counted = {("zero", 0): high, ("half", 1): high, ("null", 2): high, ("null", 3): odds}
     heads = [
-        stream.head("pairs", (4, 1), (query | flags, key | {("null", 3): lift}, value, _FOUND), dtype),
-        stream.head("twins", (4, 1), (same | flags, counted, value, {("found", 0): stretch}), dtype),
+        stream.head("pairs", dtype, query | flags, key | {("null", 3): lift}, value, _FOUND),
+        stream.head("twins", dtype, same | flags, counted, value, {("found", 0): stretch}),
     ]
     return _network(stream, heads, null, _FOUND | {("zero", 0): -shift, ("half", 0): -shift}, dtype)
 
@@ -40,7 +40,7 @@ def triples(a: float, b: float, dtype: str, shut: float) -> TokenNetwork:
     stream = Stream(0, "", TRIPLES)
     query = {("cos", 0): 1.0, ("sin", 1): 1.0, ("one", 2): 1.0}
     key = {("pair cos", 0): a, ("pair sin", 1): -a, ("one", 2): -shut, ("pair", 2): shut, ("null", 2): b}
-    head = stream.head("triples", (3, 1), (query, key, {("pair", 0): 1.0}, _FOUND), dtype)
+    head = stream.head("triples", dtype, query, key, {("pair", 0): 1.0}, _FOUND)
     return _network(stream, [head], {("null", 0): 1.0}, _FOUND, dtype)
 
 

@@ -42,7 +42,7 @@ def looking(stream: Stream, name: str, of_query: Array, of_key: Array, value: Ar
 def look_up(stream: Stream, sharpness: float) -> TokenHead:
     """The head of rank 1 that takes the point whose index has the sign of the scratch."""
     parts = {("scratch", 0): sharpness}, {("index", 0): 1.0}, _POINT, _POINT
-    return stream.head("look-up by sign", (1, stream.d), parts, "float64")
+    return stream.head("look-up by sign", "float64", *parts)
 
 
 def full_rank(dim: int, points: int, nearest: bool, beta: float, gap: float) -> TokenNetwork:
@@ -66,9 +66,9 @@ def scores(
     for k in range(1, dim + 1):
         for sign in (1.0, -1.0):
             parts = {(f"x{k}", 0): sign * small}, {(f"q{k}", 0): 1.0}, value, {("scratch", 0): sign * c}
-            scoring.append(stream.head(f"score of entry {k}, {'+' if sign > 0 else '-'}", (1, 1), parts, "float64"))
+            scoring.append(stream.head(f"score of entry {k}, {'+' if sign > 0 else '-'}", "float64", *parts))
     key = {("scratch", 0): choice[0] if nearest else -choice[0], ("query", 0): -choice[1]}
-    last = stream.head("choice by score", (1, dim), ({("one", 0): 1.0}, key, _POINT, _POINT), "float64")
+    last = stream.head("choice by score", "float64", {("one", 0): 1.0}, key, _POINT, _POINT)
     return pointing(stream, nearest, scoring, [last])
 
 
@@ -82,7 +82,7 @@ def tally(dim: int, nearest: bool, beta: float, sharpness: float) -> TokenNetwor
             {("index", 0): 1.0},
             {("scratch", 0): 1.0},
         )
-        counting.append(stream.head(f"tally of entry {k}", (1, 1), parts, "float64"))
+        counting.append(stream.head(f"tally of entry {k}", "float64", *parts))
     return pointing(stream, nearest, counting, [look_up(stream, sharpness)])
 
 
@@ -92,8 +92,6 @@ def biased(dim: int, beta: float, level: float, gap: float) -> TokenNetwork:
     query = {("q", 0): beta, ("one", dim): 1.0}
     key = {("x", 0): 1.0, ("anchor", dim): level, ("query", dim): -gap}
     answer = {("answer", 0): 1.0}
-    head = stream.head(
-        "half-space", (dim + 1, 1), (query, key, {("one", 0): 1.0, ("anchor", 0): -2.0}, answer), "float64"
-    )
+    head = stream.head("half-space", "float64", query, key, {("one", 0): 1.0, ("anchor", 0): -2.0}, answer)
     anchor = stream.matrix(1, {("one", 0): 1.0, ("anchor", 0): 1.0}).T
     return TokenNetwork(stream.names, (TokenLayer((head,)),), anchor, stream.matrix(1, answer), ("sign",))

@@ -7,7 +7,7 @@ KIND = Kind(
     target="attnfun.kinds.sequence.target:SequenceMap",
     weights=(
         "attnfun.kinds.sequence.network:SequenceNetwork",
-        "attnfun.kinds.sequence.token_sequence:TokenSequence",
+        "attnfun.kinds.sequence.network:TokenSequence",
     ),
     view="attnfun.kinds.sequence.view:SequenceApproximant",
     prover="attnfun.kinds.sequence.prove:proof",

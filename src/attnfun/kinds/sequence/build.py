@@ -130,8 +130,7 @@ def features(target: SequenceMap, sources: int, errors: Mapping[str, float], dty
     for d in target.definitions:
         error = errors.get(d.name, 0.0)
         if d.graph is not None:
-            every = {**entries, **found}
-            low, high, carried = _range(d.graph, every)
+            low, high, carried = _range(d.graph, {**entries, **found})
             found[d.name] = Feature(low, high, error + carried)
             continue
         v = found[d.args[-1]]
@@ -140,11 +139,8 @@ def features(target: SequenceMap, sources: int, errors: Mapping[str, float], dty
             score = found[d.args[0]]
             size = max(abs(score.low), abs(score.high), 1.0)
             error += (v.high - v.low) * (score.error + 128 * ROUNDOFF[dtype] * size)
-        positive = d.kind != "min"
-        negative = d.kind != "max"
-        found[d.name] = Feature(
-            scale * v.low, scale * v.high, error + scale * v.error, v.floor and positive, v.ceiling and negative
-        )
+        floor, ceiling = v.floor and d.kind != "min", v.ceiling and d.kind != "max"
+        found[d.name] = Feature(scale * v.low, scale * v.high, error + scale * v.error, floor, ceiling)
     return found
 
 
@@ -176,8 +172,7 @@ def sensitivities(target: SequenceMap, graphs: Sequence[Graph], known: Mapping[s
 
     for graph in graphs:  # rows of different tokens: the largest counts, here and below a sum is an upper bound
         before = dict(weight)
-        for name in weight:
-            weight[name] = 0.0
+        weight.update(dict.fromkeys(weight, 0.0))
         spread(graph, 1.0)
         weight.update({name: max(before[name], weight[name]) for name in weight})
     entries = {entry(c, j): known[c] for j in range(target.tokens) for c in target.box.names}
@@ -255,14 +250,9 @@ def partition_size(graphs: Sequence[Graph], box: Box, tokens: int, eps: float) -
     for graph in graphs:
         names = graph.variables
         if names:
-            ends = {c: k for k, c in enumerate(box.names)}
-            at = [ends[_stem(v, box.names)] for v in names]
+            at = [box.names.index(v if v in box.names else v.rpartition("_source")[0]) for v in names]
             whole = Box(names, tuple(box.low[k] for k in at), tuple(box.high[k] for k in at))
             constant = max(constant, float(np.sqrt((slope_bounds(graph, whole, 40) ** 2).sum(axis=1)).max()))
     dimension = tokens * box.dim
     per_axis = math.ceil(half * constant * math.sqrt(dimension) / eps - 1e-9) if math.isfinite(constant) else math.inf
     return PartitionSize(constant, max(1.0, float(per_axis)), dimension)
-
-
-def _stem(variable: str, names: Sequence[str]) -> str:
-    return variable if variable in names else variable.rpartition("_source")[0]

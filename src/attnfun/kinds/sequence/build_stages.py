@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -40,22 +41,14 @@ class Stages:
     """One method's attempt at one target."""
 
     def __init__(
-        self,
-        target: SequenceMap,
-        eps: float,
-        method: str,
-        each: int | None,
-        dtype: str,
-        seed: int,
-        max_keys: int,
-        say: Say,
-    ):
-        self.target, self.eps, self.method, self.dtype, self.seed = target, eps, method, dtype, seed
-        self.each, self.max_keys, self.say = each, max_keys, say  # `each`: layers that an expression may take
-        self.story: dict[str, str] = {}
+        self, target: SequenceMap, request: Mapping[str, Any], method: str, each: int | None, max_keys: int, say: Say
+    ) -> None:
+        self.target, self.method, self.each, self.max_keys, self.say = target, method, each, max_keys, say
+        self.eps, self.dtype, self.seed = (request[name] for name in ("eps", "dtype", "seed"))
+        self.story: dict[str, str] = {}  # `each`: layers that an expression may take
 
-    def proposals(self) -> Proposals:
-        """Networks with less and less of eps for the parts, as long as that may help."""
+    def proposals(self, dress: Callable[[Proposal], Proposal]) -> Proposals:
+        """Networks, dressed as other weights, with less and less of eps for the parts, as long as that may help."""
         needed = _layers_of(self.target)
         if self.method == "one-layer-softmax" and (
             any(d.graph is not None for d in self.target.definitions) or len(schedule(self.target, False)) > 1
@@ -66,7 +59,8 @@ class Stages:
                 {"method": "two-layer" if len(needed) <= 2 else "deep"},
             )
         if self.method == "two-layer" and len(needed) > 2:
-            raise Infeasible(f"needs {_counted(len(needed))}: {', '.join(needed)}", {"method": "deep"})
+            count = {3: "three", 4: "four", 5: "five"}.get(len(needed), str(len(needed)))
+            raise Infeasible(f"needs {count}: {', '.join(needed)}", {"method": "deep"})
         spread = self.method == "partition"
         self.sources = cyclic(self.target.tokens) if spread else sources_of(self.target)
         self.gathered = () if spread else gathered(self.target)
@@ -87,7 +81,7 @@ class Stages:
             if self.method == "two-layer" and network.layers > 2:
                 raise Infeasible(f"{network.layers} attention layers were built", {"method": "deep"})
             self.say("proof of the whole")
-            high = (yield Proposal(network, self.method, self.story)).error[1]
+            high = (yield dress(Proposal(network, self.method, self.story))).error[1]
             unproved = self.quick and not math.isfinite(high)  # a part may be; next it is proved alone
             if not unproved and not high < 100 * self.eps:
                 return  # less of eps for the parts will not help
@@ -125,12 +119,9 @@ class Stages:
                 network = self._compiled(graph, min(errors[name] for name in names))
                 stages.append(Apply((network,), (0,) * target.tokens, names))
                 have += names
-            heads = []
-            for k in range(len(self.sources[0]) if fetches else 0):
-                column = [row[k] for row in self.sources]
-                heads.append(copy_head(k, column, inputs, len(have), self.dtype))
-            for d in aggregates:
-                heads.append(aggregate_head(d, have, target.tokens, errors[d.name], self.dtype))
+            columns = list(zip(*self.sources, strict=True)) if fetches else []
+            heads = [copy_head(k, column, inputs, len(have), self.dtype) for k, column in enumerate(columns)]
+            heads += [aggregate_head(d, have, target.tokens, errors[d.name], self.dtype) for d in aggregates]
             if heads:
                 stages.append(Gather(tuple(heads)))
                 have += [name for head in heads for name in head.writes]
@@ -146,8 +137,9 @@ class Stages:
         if self.method == "partition":
             return {}, share * self.eps
         inexact = [d.name for d in target.definitions if d.graph is not None or d.kind in ("max", "min")]
+        errors = dict.fromkeys((d.name for d in target.definitions), 0.0)
         if not inexact:
-            return dict.fromkeys((d.name for d in target.definitions), 0.0), share * self.eps
+            return errors, share * self.eps
         known = features(target, len(self.sources[0]), {}, self.dtype)
         for graph in self.graphs:
             names = graph.variables
@@ -157,7 +149,6 @@ class Stages:
         weight = sensitivities(target, self.graphs, known)
         affine = all(_is_affine(graph) for graph in self.graphs)
         part = (0.98 if affine else 0.35) * share * self.eps / len(inexact)
-        errors = dict.fromkeys((d.name for d in target.definitions), 0.0)
         for name in inexact:
             if not math.isfinite(weight[name]):
                 raise Infeasible(f"the outputs depend on {name} with an infinite derivative somewhere on the box")
@@ -175,40 +166,35 @@ class Stages:
         ends = [self.known[name].ends(unit, n, name in own) for name in names]
         box = Box(tuple(names), tuple(a for a, _ in ends), tuple(b for _, b in ends))
         function = Function.of(graph, box, tuple(f"f{o + 1}" for o in range(len(graph.outputs))))
-        common: dict[str, Any] = {"dtype": self.dtype, "seed": self.seed, "progress": self.say}
-        common["max_keys"] = self.max_keys
         eps = max(eps, 1e-290)
-        try:
-            if self.method in ("partition", "one-layer-softmax"):
-                return self._one_softmax(function, eps, common)
-            if self.each is not None:
-                common["max_layers"] = self.each
-            return self._by("auto", function, eps, common)
-        except Infeasible as why:  # what would do for this part is no request for the whole
-            raise Infeasible(str(why), None if self.method == "deep" else {"method": "deep"}) from why
+        one_softmax = {"partition": ("partition",), "one-layer-softmax": ("bernstein", "partition")}
+        reasons: list[str] = []
+        for way in one_softmax.get(self.method, ("auto",)):
+            try:
+                return self._by(way, function, eps)
+            except Infeasible as why:
+                reasons.insert(0, str(why))
+        # what would do for this part is no request for the whole
+        raise Infeasible("; ".join(reasons), None if self.method == "deep" else {"method": "deep"})
 
-    def _by(self, method: str, function: Function, eps: float, common: dict[str, Any]) -> Network:
-        """A network by a construction for functions; unproved at the first try, the proof of the whole follows."""
+    def _by(self, way: str, function: Function, eps: float) -> Network:
+        """A network by a construction for functions; unproved at the first try, the proof of the whole follows.
+
+        "partition" and "bernstein": one head of constant keys, nothing beside it, so a softmax and a linear read-out.
+        """
+        limits: dict[str, Any] = {"max_keys": self.max_keys}
+        if way == "auto" and self.each is not None:
+            limits["max_layers"] = self.each
         if self.quick:
-            limits = {key: common[key] for key in ("max_keys", "max_layers") if key in common}
             assert function.graph is not None
             require_defined(function.graph, function.box)
             request = Request(function, eps, math.inf, self.dtype, self.seed, **limits)
-            construction, plan = choose(request, method).plans[0]
+            construction, plan = choose(request, way).plans[0]
             self.say(f"building {plan.keys:,} keys ({construction.name})")
             with suppress(InvalidRequest):  # weights that the dtype cannot hold
                 return construction.build(request, plan)
-        return compile(function, function.box, eps, method=method, **common).network
-
-    def _one_softmax(self, function: Function, eps: float, common: dict[str, Any]) -> Network:
-        """One head of constant keys, nothing beside it: a softmax and a linear read-out."""
-        reasons = []
-        for method in ("partition",) if self.method == "partition" else ("bernstein", "partition"):
-            try:
-                return self._by(method, function, eps, common)
-            except Infeasible as why:
-                reasons.append(str(why))
-        raise Infeasible("; ".join(reversed(reasons)))
+        options: dict[str, Any] = {"dtype": self.dtype, "seed": self.seed, "progress": self.say, **limits}
+        return compile(function, function.box, eps, method=way, **options).network
 
 
 def attempts(target: SequenceMap, method: str) -> list[tuple[str, int | None]]:
@@ -232,10 +218,6 @@ def _layers_of(target: SequenceMap) -> list[str]:
     if not all(_is_affine(row) for row in rows) or (len(rows) > 1 and any(row.variables for row in rows)):
         out.append("outer function")
     return out
-
-
-def _counted(count: int) -> str:
-    return {3: "three", 4: "four", 5: "five"}.get(count, f"{count}")
 
 
 def _is_affine(graph: Graph) -> bool:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from attnfun.errors import InvalidRequest
+from attnfun.kinds.sequence.network import Embedding, TokenSequence, embedded, sequence_embedding
 from attnfun.kinds.sequence.target import SequenceMap
-from attnfun.kinds.sequence.token_sequence import Embedding, TokenSequence, embedded, sequence_embedding
 from attnfun.language.target import Target
 from attnfun.learn.lesson import Ask, Lesson
 from attnfun.learn.token_lesson import Shape, token_lesson

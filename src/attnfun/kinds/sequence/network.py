@@ -17,12 +17,18 @@
 coordinates. Evaluation here is stage by stage in the dtype: a gather head computes z_j . k (a sum of the nonzero
 products), adds S_ij, subtracts the largest logit, takes exp, and divides the sum of e_j v_j by the sum of e_j; then o
 is added. Nothing but weights lives here; arrays are float64 whose entries the dtype can hold. Compared by identity.
+
+`TokenSequence` is plain self-attention on the token matrix of a sequence,
+
+    tokens = sum_k A_k X B_k + C      (n, d) → (n, width), linear in the sequence; then a network on tokens
+
+It is what a sequence network is as matrices alone (`tokens.py`), and what training finds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -30,19 +36,30 @@ import numpy as np
 import numpy.typing as npt
 
 from attnfun.errors import InvalidRequest
-from attnfun.kinds.sequence.target import source_name
+from attnfun.kinds.sequence.target import SequenceMap, source_name
 from attnfun.language.domain import Box
 from attnfun.network.evaluate import evaluate
 from attnfun.network.head import AnyArray, Array, frozen, require_weights
 from attnfun.network.network import DTYPES, Cost, Network
+from attnfun.network.token_architecture import TokenArchitecture
+from attnfun.network.token_transformer import TokenTransformer
+from attnfun.network.tokens import TokenNetwork
 
 if TYPE_CHECKING:
     import torch
 
-    from attnfun.kinds.sequence.token_sequence import TokenSequence
-    from attnfun.network.token_architecture import TokenArchitecture
 
 _BLOCK = 1 << 22
+Embedding = tuple[tuple[tuple[Array, Array], ...], Array]
+
+
+def _settle(owner: Any, *tuples: str, arrays: tuple[str, ...] = ()) -> None:
+    """Fields of a frozen class, made what they are to be: tuples, and read-only arrays."""
+    for name in tuples:
+        object.__setattr__(owner, name, tuple(getattr(owner, name)))
+    for name in arrays:
+        if getattr(owner, name) is not None:
+            object.__setattr__(owner, name, frozen(getattr(owner, name)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +74,7 @@ class GatherHead:
     offset: Array
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "writes", tuple(self.writes))
-        for part in ("key", "value", "offset"):
-            object.__setattr__(self, part, frozen(getattr(self, part)))
-        if self.scores is not None:
-            object.__setattr__(self, "scores", frozen(self.scores))
+        _settle(self, "writes", arrays=("scores", "key", "value", "offset"))
         p = len(self.writes)
         if self.key.ndim != 1 or self.value.shape != (len(self.key), p) or self.offset.shape != (p,) or not p:
             raise InvalidRequest(
@@ -73,6 +86,12 @@ class GatherHead:
     def arrays(self) -> dict[str, Array]:
         own = {"key": self.key, "value": self.value, "offset": self.offset}
         return own if self.scores is None else {"scores": self.scores, **own}
+
+    @property
+    def cost(self) -> Cost:
+        n, rank = (0, 0) if self.scores is None else (len(self.scores), int(np.linalg.matrix_rank(self.scores)))
+        rank, size = max(rank + int(np.any(self.key != 0)), 1), sum(array.size for array in self.arrays.values())
+        return Cost(0, 1, rank, 0, size, n + 1, float(np.abs(self.value).max()), size)
 
     def weights(self, Z: AnyArray) -> AnyArray:
         """(batch, n, width) -> the attention matrices (batch, n, n), rows the tokens that ask."""
@@ -99,13 +118,27 @@ class Gather:
     heads: tuple[GatherHead, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "heads", tuple(self.heads))
+        _settle(self, "heads")
         if not self.heads:
             raise InvalidRequest("a gather stage needs at least one head")
+
+    depth: ClassVar[int] = 1
 
     @property
     def writes(self) -> tuple[str, ...]:
         return tuple(name for head in self.heads for name in head.writes)
+
+    @property
+    def positional(self) -> bool:
+        return any(head.scores is not None for head in self.heads)
+
+    @property
+    def costs(self) -> list[Cost]:
+        return [head.cost for head in self.heads]
+
+    def run(self, Z: AnyArray, _names: Sequence[str]) -> AnyArray:
+        """What is written to the stream Z, (batch, n, width) -> (batch, n, writes)."""
+        return np.concatenate([head.run(Z) for head in self.heads], axis=2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,16 +149,23 @@ class Spread:
     sources: tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "inputs", tuple(self.inputs))
+        _settle(self, "inputs")
         object.__setattr__(self, "sources", tuple(tuple(row) for row in self.sources))
         n = len(self.sources)
         good = n > 0 and len({len(row) for row in self.sources}) == 1 and len(self.sources[0]) > 0
         if not good or not all(type(j) is int and 0 <= j < n for row in self.sources for j in row):
             raise InvalidRequest("a spread stage needs, for every token, equally many tokens to read")
 
+    depth: ClassVar[int] = 0
+    positional: ClassVar[bool] = True
+    costs: ClassVar[tuple[Cost, ...]] = ()
+
     @property
     def writes(self) -> tuple[str, ...]:
         return tuple(source_name(name, k) for k in range(len(self.sources[0])) for name in self.inputs)
+
+    def run(self, Z: AnyArray, _names: Sequence[str]) -> AnyArray:
+        return np.concatenate([Z[:, list(column), : len(self.inputs)] for column in zip(*self.sources, strict=True)], 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,8 +177,7 @@ class Apply:
     writes: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        for part in ("networks", "of_token", "writes"):
-            object.__setattr__(self, part, tuple(getattr(self, part)))
+        _settle(self, "networks", "of_token", "writes")
         used = set(self.of_token)
         if not self.networks or used != set(range(len(self.networks))):
             raise InvalidRequest("an apply stage must name one of its networks for every token, and use them all")
@@ -149,12 +188,41 @@ class Apply:
     def depth(self) -> int:
         """Its layers; networks that differ from token to token need one even for their affine parts alone (constants
         come with the positions)."""
-        affine = any(bool(network.readout[:, : len(network.inputs)].any()) for network in self.networks)
-        return max(int(affine and not self.shared), *(len(network.layers) for network in self.networks))
+        return max(int(self.affine > 0 and not self.shared), *(len(network.layers) for network in self.networks))
+
+    @property
+    def affine(self) -> int:
+        """How many of the networks have an affine part."""
+        return sum(bool(network.readout[:, : len(network.inputs)].any()) for network in self.networks)
 
     @property
     def shared(self) -> bool:
         return len(self.networks) == 1
+
+    @property
+    def positional(self) -> bool:
+        return not self.shared
+
+    def tokens_of(self, number: int) -> list[int]:
+        """The tokens at which network `number` is applied."""
+        return [i for i, which in enumerate(self.of_token) if which == number]
+
+    @property
+    def costs(self) -> list[Cost]:
+        """Of each network, whose heads are blocks of those of the others; and of the heads, with the affine part of
+        each network at its own positions.
+        """
+        heads = 0 if self.shared else self.affine
+        for depth in range(self.depth):
+            heads += max(len(n.layers[depth].heads) if depth < len(n.layers) else 0 for n in self.networks)
+        return [Cost(0, heads, 0, 0, 0, 0, 0.0, 0), *(replace(network.cost, heads=0) for network in self.networks)]
+
+    def run(self, Z: AnyArray, names: Sequence[str]) -> AnyArray:
+        out = np.empty((*Z.shape[:2], len(self.writes)), dtype=Z.dtype)
+        for number, network in enumerate(self.networks):
+            at = self.tokens_of(number)
+            out[:, at] = evaluate(network, Z[:, at][:, :, [names.index(name) for name in network.inputs]])
+        return out
 
 
 Stage = Gather | Apply | Spread
@@ -180,8 +248,7 @@ class SequenceNetwork:
     """Whose keys have one norm for the whole: those of its stages have not."""
 
     def __post_init__(self) -> None:
-        for part in ("inputs", "stages", "outputs"):
-            object.__setattr__(self, part, tuple(getattr(self, part)))
+        _settle(self, "inputs", "stages", "outputs")
         low, high = self.box
         object.__setattr__(self, "box", (frozen(low), frozen(high)))
         self.validate()
@@ -231,44 +298,21 @@ class SequenceNetwork:
     @property
     def equivariant(self) -> bool:
         """A permutation of the tokens permutes what it computes, but for rounding: nothing in it knows a position."""
-        return not any(
-            isinstance(stage, Spread)
-            or (isinstance(stage, Apply) and not stage.shared)
-            or (isinstance(stage, Gather) and any(head.scores is not None for head in stage.heads))
-            for stage in self.stages
-        )
+        return not any(stage.positional for stage in self.stages)
 
     @property
     def layers(self) -> int:
         """Attention layers: one a gather stage, and those of the deepest network of every apply stage."""
-        return sum(stage.depth if isinstance(stage, Apply) else isinstance(stage, Gather) for stage in self.stages)
+        return sum(stage.depth for stage in self.stages)
 
     @cached_property
     def cost(self) -> Cost:
         """As plain self-attention: heads of one position are blocks of keys of one head; `keys` counts constant tokens
         (keys of networks; the given tokens come on top)."""
-        heads = keys = parameters = rank = query_dim = 0
-        largest = 0.0
-        for stage in self.stages:
-            if isinstance(stage, Gather):
-                heads += len(stage.heads)
-                for head in stage.heads:
-                    own = int(np.linalg.matrix_rank(head.scores)) if head.scores is not None else 0
-                    rank = max(rank, own + int(np.any(head.key != 0)), 1)
-                    query_dim = max(query_dim, (self.tokens if head.scores is not None else 0) + 1)
-                    largest = max(largest, float(np.abs(head.value).max()))
-                    parameters += sum(array.size for array in head.arrays.values())
-            elif isinstance(stage, Apply):
-                for depth in range(stage.depth):
-                    heads += max(len(n.layers[depth].heads) if depth < len(n.layers) else 0 for n in stage.networks)
-                if not stage.shared:  # the affine part of each, at its own positions
-                    heads += sum(bool(n.readout[:, : len(n.inputs)].any()) for n in stage.networks)
-                for network in stage.networks:
-                    cost = network.cost
-                    keys, parameters = keys + cost.keys, parameters + cost.parameters
-                    rank, query_dim = max(rank, cost.rank), max(query_dim, cost.query_dim)
-                    largest = max(largest, cost.max_value)
-        return Cost(self.layers, heads, rank, keys, parameters, query_dim, largest, parameters)
+        costs = [cost for stage in self.stages for cost in stage.costs]
+        heads, keys, size = (sum(getattr(c, name) for c in costs) for name in ("heads", "keys", "parameters"))
+        rank, query_dim, most = (max(getattr(c, n) for c in costs) for n in ("rank", "query_dim", "max_value"))
+        return Cost(self.layers, heads, rank, keys, size, query_dim, most, size)
 
     def serves(self, box: Box, tokens: int, outputs: int) -> bool:
         """Whether it is for sequences of so many tokens of a box."""
@@ -308,23 +352,97 @@ class SequenceNetwork:
         Z: AnyArray = np.asarray(X).astype(self.dtype)
         names = list(self.inputs)
         for stage in self.stages:
-            if isinstance(stage, Gather):
-                new = [head.run(Z) for head in stage.heads]
-            elif isinstance(stage, Spread):
-                sources = np.array(stage.sources)
-                new = [Z[:, sources[:, k], : len(self.inputs)] for k in range(sources.shape[1])]
-            else:
-                new = [_applied(stage, Z, names)]
-            Z = np.concatenate([Z, *new], axis=2)
+            Z = np.concatenate([Z, stage.run(Z, names)], axis=2)
             names.extend(stage.writes)
         return Z
 
 
-def _applied(stage: Apply, Z: AnyArray, names: list[str]) -> AnyArray:
-    out = np.empty((*Z.shape[:2], len(stage.writes)), dtype=Z.dtype)
-    which = np.array(stage.of_token)
-    for number, network in enumerate(stage.networks):
-        at = np.flatnonzero(which == number)
-        columns = [names.index(name) for name in network.inputs]
-        out[:, at] = evaluate(network, Z[:, at][:, :, columns])
-    return out
+@dataclass(frozen=True, eq=False)
+class TokenSequence:
+    """The embedding sum_k A_k X B_k + C and the token network behind it; InvalidRequest for what does not fit."""
+
+    terms: tuple[tuple[Array, Array], ...]
+    constant: Array
+    network: TokenNetwork | TokenTransformer
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "terms", tuple((frozen(A), frozen(B)) for A, B in self.terms))
+        object.__setattr__(self, "constant", frozen(self.constant))
+        n, width = len(self.constant), self.network.width
+        shapes = {(A.shape, B.shape) for A, B in self.terms}
+        fits = len(shapes) == 1 and all(a == (n, n) and b[1:] == (width,) and b[0] for a, b in shapes)
+        if not fits or self.constant.shape != (n, width) or not n:
+            raise InvalidRequest(f"an embedding of sequences does not fit tokens of {width} coordinates")
+        if not all(np.isfinite(array).all() for array in (self.constant, *(a for term in self.terms for a in term))):
+            raise InvalidRequest("an embedding of sequences holds numbers that are not finite")
+
+    @property
+    def dtype(self) -> str:
+        return self.network.dtype
+
+    @property
+    def cost(self) -> Cost:
+        return self.network.cost
+
+    @property
+    def architecture(self) -> TokenArchitecture:
+        return self.network.architecture
+
+    @property
+    def networks(self) -> tuple[TokenNetwork | TokenTransformer]:
+        return (self.network,)
+
+    @property
+    def equivariant(self) -> bool:
+        """Whether all tokens are embedded alike, so that a permutation of the tokens permutes the outputs."""
+        alike = len(self.terms) == 1 and bool((self.constant == self.constant[0]).all())
+        return alike and np.array_equal(self.terms[0][0], np.eye(len(self.constant)))
+
+    def serves(self, box: Box, tokens: int, outputs: int) -> bool:
+        """Whether it is for sequences of so many tokens of a box."""
+        own = len(self.constant), len(self.terms[0][1]), len(self.network.outputs)
+        return own == (tokens, box.dim, outputs)
+
+    def literal(self) -> TokenSequence:
+        return self
+
+    def tokens(self, X: npt.ArrayLike) -> AnyArray:
+        """(batch, n, d) -> the given tokens (batch, n, width)."""
+        return embedded(self.terms, self.constant, X, self.dtype)
+
+    def run(self, X: npt.ArrayLike) -> AnyArray:
+        """(batch, n, d) -> (batch, n, p)."""
+        return self.network.run(self.tokens(X))
+
+    def to_torch(self, dtype: Any = None) -> torch.nn.Module:
+        """(batch, n, d) or (n, d) in, (batch, n, p) or (n, p) out: the embedding, then one attention call a layer."""
+        from attnfun.network.torch_form import torch_dtype
+
+        name = torch_dtype(self.dtype, dtype)
+        from attnfun.kinds.sequence.torch_module import SequenceAttention
+
+        return SequenceAttention(self, name).telling()
+
+
+def embedded(terms: tuple[tuple[Array, Array], ...], constant: Array, X: npt.ArrayLike, dtype: str) -> AnyArray:
+    """sum_k A_k X B_k + C for (batch, n, d) sequences, in `dtype`."""
+    given = np.asarray(X, dtype=dtype)
+    total: AnyArray = np.broadcast_to(constant.astype(dtype), (len(given), *constant.shape))
+    for A, B in terms:
+        total = total + A.astype(dtype) @ (given @ B.astype(dtype))
+    return total
+
+
+def sequence_embedding(target: SequenceMap, architecture: TokenArchitecture) -> Embedding:
+    """The tokens of `token_coordinates`, zeros in all other coordinates."""
+    names, n, d = target.token_coordinates(), target.tokens, target.box.dim
+    if architecture.coordinates[: len(names)] != names:
+        raise InvalidRequest(
+            f"tokens of {', '.join(architecture.coordinates)[:60]} cannot hold the sequence: "
+            "make the architecture by TokenArchitecture.for_target"
+        )
+    constant = np.zeros((n, architecture.width))
+    constant[:, d] = 1.0
+    if len(names) > d + 1:
+        constant[:, d + 1 : d + 1 + n] = np.eye(n)
+    return ((np.eye(n), np.eye(d, architecture.width)),), constant

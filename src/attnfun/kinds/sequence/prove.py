@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,10 +35,9 @@ from attnfun.certify.verdict import Proof, undecided
 from attnfun.certify.view import Array, Undecided
 from attnfun.errors import AttnfunError
 from attnfun.kinds.function.prove import prove
-from attnfun.kinds.sequence.network import Apply, Gather, SequenceNetwork, Spread
+from attnfun.kinds.sequence.network import Apply, Gather, SequenceNetwork, Spread, TokenSequence
 from attnfun.kinds.sequence.prove_gathering import Known, aggregate, copies, widened
-from attnfun.kinds.sequence.target import SequenceMap, meaning, run_sequence, source_name
-from attnfun.kinds.sequence.token_sequence import TokenSequence
+from attnfun.kinds.sequence.target import OfTokens, SequenceMap, meaning, run_sequence, source_name
 from attnfun.language import BallAlgebra, Graph, precision
 from attnfun.language.domain import Box
 from attnfun.language.enclosures import abs_lower
@@ -109,7 +107,7 @@ class SequenceProof:
             elif isinstance(stage, Gather):
                 self._gather(stage)
             elif stage.writes == outputs:
-                worst = self._outputs(stage)
+                worst = max(self._parts(stage, final=True), key=lambda part: part.total)
             else:
                 self._inner(stage)
             self._require_held()
@@ -154,25 +152,17 @@ class SequenceProof:
             new |= dict(zip(wanted, found, strict=True))
         self.known |= new
 
-    def _meaning(self, token: int, names: tuple[str, ...]) -> Graph:
-        gathered = [d for d, what in self.definitions.items() if d in self.known and what.graph is None]
-        return meaning(self.target, token, self.sources[token], gathered, names)
-
     def _parts(self, stage: Apply, final: bool) -> list[Part]:
         """One part for every different pair of network and meaning."""
         seen: dict[tuple[int, Graph], Part] = {}
-        for token in range(self.n):
-            number = stage.of_token[token]
-            graph = self._meaning(token, () if final else stage.writes)
+        gathered = [d for d, what in self.definitions.items() if d in self.known and what.graph is None]
+        for token, number in enumerate(stage.of_token):
+            graph = meaning(self.target, token, self.sources[token], gathered, () if final else stage.writes)
             if (number, graph) not in seen:
                 self.say(f"proof of {', '.join(stage.writes)[:40]}, token {token + 1}")
                 seen[number, graph] = self._applied(stage.networks[number], graph, final)
+        self.parts += [("output" if final else ", ".join(stage.writes), part) for part in seen.values()]
         return list(seen.values())
-
-    def _outputs(self, stage: Apply) -> Part:
-        parts = self._parts(stage, final=True)
-        self.parts += [("output", part) for part in parts]
-        return max(parts, key=lambda part: part.total)
 
     def _inner(self, stage: Apply) -> None:
         for name in stage.writes:
@@ -185,7 +175,6 @@ class SequenceProof:
             if not (math.isfinite(low) and math.isfinite(high) and math.isfinite(worst)):
                 raise Undecided(f"{name} could not be bounded")
             self.known[name] = widened(low, high, worst, False, False)
-        self.parts += [(", ".join(stage.writes), part) for part in parts]
 
     def _applied(self, network: Network, graph: Graph, final: bool) -> Part:
         names = network.inputs
@@ -271,9 +260,7 @@ def bounded(target: SequenceMap, network: SequenceNetwork, eps: float | None, sa
         part = walk.prove()
     except (Undecided, AttnfunError) as why:
         reason = str(why)
-    parts: Mapping[str, float] = {}
-    if part is not None:
-        parts = {"apply": part.construction, "gather": part.carried, "rounding": part.rounding}
+    parts = {} if part is None else {"apply": part.construction, "gather": part.carried, "rounding": part.rounding}
     mixed = any(isinstance(stage, Spread) for stage in network.stages)
     details = {
         "layers": network.layers,
@@ -281,14 +268,8 @@ def bounded(target: SequenceMap, network: SequenceNetwork, eps: float | None, sa
         "coordinates": {name: known.error for name, known in walk.known.items() if name not in target.box.names},
         "networks": [{"of": name, "method": p.method, "error": p.total} for name, p in walk.parts],
     }
-    return Proof(
-        "sequence",
-        math.inf if part is None else part.total,
-        parts=parts,
-        hypotheses=hypotheses(network.dtype),
-        details=details,
-        reason=reason,
-    )
+    high = math.inf if part is None else part.total
+    return Proof("sequence", high, parts=parts, hypotheses=hypotheses(network.dtype), details=details, reason=reason)
 
 
 def seen(found: Proof, low: float, witness: tuple[float, ...] | None, what: str) -> Proof:
@@ -329,13 +310,9 @@ def witnessed(
     return best, at
 
 
-def probes(target: SequenceMap, count: int, rng: np.random.Generator) -> Array:
+def probes(target: OfTokens, count: int, rng: np.random.Generator) -> Array:
     """(m, n, d) sequences for attacking a claim: random ones, corners, tokens that are equal or nearly so."""
-    return probe_sequences(target.box, target.tokens, count, rng)
-
-
-def probe_sequences(box: Box, n: int, count: int, rng: np.random.Generator) -> Array:
-    """What `probes` says, for n tokens of a box."""
+    box, n = target.box, target.count
     width = box.high_array - box.low_array
     inner = box.sample(count * n, rng).reshape(count, n, box.dim)
     corners = np.where(rng.random((count // 2, n, box.dim)) < 0.5, box.low_array, box.high_array)

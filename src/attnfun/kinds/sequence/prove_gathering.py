@@ -82,26 +82,22 @@ def widened(low: float, high: float, error: float, floor: bool, ceiling: bool) -
     return Known(low, high, max(least, 0.0) if floor else least, min(most, 0.0) if ceiling else most, error)
 
 
-@dataclass(frozen=True)
-class Sums:
-    """The arithmetic of one head: what its logits and values may be off by besides what they read."""
-
-    key: float  # Σ|k_c| size_c
-    logit: float  # rounding of a logit, of the subtraction of the largest, and of exp
-
-    @classmethod
-    def of(cls, head: GatherHead, sizes: list[float], dtype: str, tokens: int, memory: int) -> Sums:
-        u = ROUNDOFF[dtype]
-        key = float(np.abs(head.key) @ np.array(sizes)) * _SAFE
-        values = float((np.abs(head.value).T @ np.array(sizes)).max()) * _SAFE
-        most = 0.0 if head.scores is None else float(np.abs(head.scores).max())
-        if not (key + most < LARGEST[dtype] and tokens * values < LARGEST[dtype]):
-            raise Undecided(f"gather head {head.name} may overflow in {dtype}")
-        nonzero = int(np.count_nonzero(head.key))
-        logit = gamma(nonzero + 16, u) * 2 * key + kernel_move(tokens + memory, dtype, spare=6)
-        if head.scores is not None and key > 0:
-            logit += gamma(8, u) * most
-        return cls(key, logit * _SAFE)
+def logit_errors(head: GatherHead, known: list[Known], dtype: str, tokens: int, memory: int) -> tuple[float, float]:
+    """The arithmetic of one head, what its logits may be off by besides what they read: (Σ|k_c| size_c, the rounding of
+    a logit, of the subtraction of the largest, and of exp).
+    """
+    sizes = np.array([one.size for one in known])
+    u = ROUNDOFF[dtype]
+    key = float(np.abs(head.key) @ sizes) * _SAFE
+    values = float((np.abs(head.value).T @ sizes).max()) * _SAFE
+    most = 0.0 if head.scores is None else float(np.abs(head.scores).max())
+    if not (key + most < LARGEST[dtype] and tokens * values < LARGEST[dtype]):
+        raise Undecided(f"gather head {head.name} may overflow in {dtype}")
+    nonzero = int(np.count_nonzero(head.key))
+    logit = gamma(nonzero + 16, u) * 2 * key + kernel_move(tokens + memory, dtype, spare=6)
+    if head.scores is not None and key > 0:
+        logit += gamma(8, u) * most
+    return key, logit * _SAFE
 
 
 def value_error(
@@ -129,7 +125,7 @@ def aggregate(
         raise Undecided(f"gather head {head.name}: an aggregate has no positional scores and writes one coordinate")
     place = places[-1]
     v = known[place]
-    sums = Sums.of(head, [k.size for k in known], dtype, tokens, memory)
+    _, rounding = logit_errors(head, known, dtype, tokens, memory)
     factor = float(tokens) if kind == "sum" else 1.0
     off, lost = value_error(head, 0, place, factor, known, dtype, tokens)
     offset = float(head.offset[0])
@@ -144,7 +140,7 @@ def aggregate(
         for c, k in enumerate(head.key)
         if k != 0 or c == meant[0]
     )
-    D = (stray + sums.logit + (known[places[0]].error if kind == "softmax_mean" else 0.0)) * _SAFE
+    D = (stray + rounding + (known[places[0]].error if kind == "softmax_mean" else 0.0)) * _SAFE
     if not D < 0.5:  # NaN must not pass
         raise Undecided(f"gather head {head.name}: its logits are too uncertain ({D:.2g})")
     if kind in ("max", "min"):
@@ -164,8 +160,7 @@ def copies(
     """(the token that each token fetches, what is proved of the coordinates written): heads that copy whole tokens."""
     if head.scores is None or len(head.writes) != inputs:
         raise Undecided(f"gather head {head.name}: a copy needs positional scores and writes every input")
-    sums = Sums.of(head, [k.size for k in known], dtype, tokens, memory)
-    D = (sums.key + sums.logit) * _SAFE
+    D = sum(logit_errors(head, known, dtype, tokens, memory)) * _SAFE
     if not D < 0.5:
         raise Undecided(f"gather head {head.name}: its logits are too uncertain ({D:.2g})")
     sources = tuple(int(j) for j in np.argmax(head.scores, axis=1))

@@ -9,8 +9,7 @@ import numpy as np
 from attnfun.diagnosis.plain import POINTS
 from attnfun.diagnosis.subject import Subject
 from attnfun.diagnosis.tokens import subjects as on_tokens
-from attnfun.kinds.sequence.network import Apply, Gather, SequenceNetwork
-from attnfun.kinds.sequence.token_sequence import TokenSequence
+from attnfun.kinds.sequence.network import Apply, Gather, SequenceNetwork, TokenSequence
 from attnfun.kinds.sequence.view import SequenceApproximant
 from attnfun.network import Network
 from attnfun.network.head import Array

@@ -20,10 +20,12 @@ Failure mode: InvalidRequest, in one line, for names that clash, rows that do no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, TypeVar
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -53,12 +55,90 @@ class Definition:
     graph: Graph | None = None
 
 
+def _definition(name: Any, kind: Any, args: Any, graph: Any) -> Definition:
+    """From what JSON has of it."""
+    return Definition(str(name), str(kind), tuple(map(str, args)), None if graph is None else Graph.from_json(graph))
+
+
+class OfTokens(Target):
+    """Targets whose inputs are so many points of a box each, as sequences and sets are: what both have in common.
+
+    `members` names the field that says how many; `place` says which of them a refusal is about.
+    """
+
+    members: ClassVar[str]
+    place: ClassVar[str]
+
+    box: Box
+
+    if TYPE_CHECKING:  # a property of the classes
+
+        @property
+        def outputs(self) -> int: ...
+
+    @property
+    def count(self) -> int:
+        return int(getattr(self, self.members))
+
+    def encode(self, _weights: Any, X: Any, outside: str = "raise") -> tuple[tuple[Array], bool]:
+        """(n, d), or (batch, n, d); of one coordinate (n,) too. `outside`: raise, clamp or allow."""
+        what, shape = self.draws_what, (self.count, self.box.dim)
+        try:
+            array = np.asarray(X, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InvalidRequest(f"{what} {X!r:.60}: an array of numbers is needed") from None
+        if array.shape == shape[:1] and self.box.dim == 1:
+            array = array[:, None]
+        single = array.ndim == 2
+        array = array[None] if single else array
+        if array.ndim != 3 or array.shape[1:] != shape:
+            raise InvalidRequest(
+                f"{what} of shape {np.shape(X)}: {shape} or (batch, {shape[0]}, {shape[1]}) is needed, "
+                f"{shape[0]} {self.members} with the coordinates {', '.join(self.box.names)}"
+            )
+        return (self.box.checked(array, outside, lambda _, i: self.place.format(i + 1)),), single
+
+    @property
+    def own_columns(self) -> list[str]:
+        """output, or of several output1, output2, …"""
+        return ["output"] if self.outputs == 1 else [f"output{o + 1}" for o in range(self.outputs)]
+
+    def columns(self, _weights: Any) -> tuple[list[str], list[str]]:
+        """x_1, y_1, x_2, …; the outputs."""
+        return [entry(c, i) for i in range(self.count) for c in self.box.names], self.own_columns
+
+    def of_columns(self, rows: Array) -> tuple[Array]:
+        return (rows.reshape(-1, self.count, self.box.dim),)
+
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[Array]:
+        return self.of_columns(self.box.sample(count * self.count, rng))
+
+    def against(self, given: Any) -> Self:
+        kind: Any = type(self)
+        other = kind.read(given, self.box, self.count)
+        if other != self:
+            raise InvalidRequest(f"the file is about {self.text[:150]}, not about {other.text[:150]}")
+        return self
+
+    def fits(self, weights: Any) -> str:
+        same = weights.serves(self.box, self.count, self.outputs)
+        return "" if same else "the file's network does not fit its target or its domain"
+
+    def sample_size(self, weights: Any) -> int:
+        return sample_size(self.count + weights.cost.keys, weights.cost.heads)
+
+    def token_outputs(self) -> tuple[str, ...]:
+        return tuple(f"f{k + 1}" for k in range(self.outputs)) if self.outputs > 1 else ("f",)
+
+
 @dataclass(frozen=True)
-class SequenceMap(Target):
+class SequenceMap(OfTokens):
     """See the module's statement. `rows` holds one graph for all tokens, or one a token; all have the same outputs."""
 
     kind: ClassVar[str] = "sequence"
     draws_what: ClassVar[str] = "sequences"
+    members: ClassVar[str] = "tokens"
+    place: ClassVar[str] = " of token {}"
 
     box: Box
     tokens: int
@@ -71,7 +151,7 @@ class SequenceMap(Target):
         if isinstance(target, SequenceMap):
             return target
         box = Box.parse(domain)
-        count = _count(tokens)
+        count = count_of("tokens", tokens, MAX_TOKENS)
         rows = _texts(target, count)
         names = _names(box, count)
         collected = _Aggregates(box.names)
@@ -143,51 +223,21 @@ class SequenceMap(Target):
     def domain(self) -> str:
         return f"{self.box.text}, {self.tokens} tokens"
 
-    def encode(self, _weights: Any, X: Any, outside: str = "raise") -> tuple[tuple[Array], bool]:
-        """(n, d), or (batch, n, d); of one coordinate (n,) too. `outside`: raise, clamp or allow."""
-        array, single = several(X, self.box, self.tokens, "sequences", "tokens")
-        return (self.box.checked(array, outside, lambda _, i: f" of token {i + 1}"),), single
-
     def decode(self, outputs: Any, single: bool) -> Array:
         """(n, p), or (batch, n, p)."""
         values = np.asarray(outputs, dtype=np.float64)
         return values[0] if single else values
 
-    def columns(self, _weights: Any) -> tuple[list[str], list[str]]:
-        """x_1, y_1, x_2, …; output_1, or of several output1_1, output2_1, …"""
-        own = ["output"] if self.outputs == 1 else [f"output{o + 1}" for o in range(self.outputs)]
-        places = range(self.tokens)
-        return [entry(c, i) for i in places for c in self.box.names], [entry(o, i) for i in places for o in own]
-
-    def of_columns(self, rows: Array) -> tuple[Array]:
-        return (rows.reshape(-1, self.tokens, self.box.dim),)
-
-    def draw(self, rng: np.random.Generator, count: int) -> tuple[Array]:
-        return (self.box.sample(count * self.tokens, rng).reshape(count, self.tokens, self.box.dim),)
-
-    def sample_size(self, weights: Any) -> int:
-        return sample_size(self.tokens + weights.cost.keys, weights.cost.heads)
-
-    def exact(self, X: Array) -> Array:
-        return self.values(X)
-
-    def against(self, given: Any) -> SequenceMap:
-        other = SequenceMap.read(given, self.box, self.tokens)
-        if other != self:
-            raise InvalidRequest(f"the file is about {self.text[:150]}, not about {other.text[:150]}")
-        return self
-
-    def fits(self, weights: Any) -> str:
-        same = weights.serves(self.box, self.tokens, self.outputs)
-        return "" if same else "the file's network does not fit its target or its domain"
+    @property
+    def own_columns(self) -> list[str]:
+        """output_1, or of several output1_1, output2_1, …"""
+        own = super().own_columns
+        return [entry(name, i) for i in range(self.tokens) for name in own]
 
     def token_coordinates(self) -> tuple[str, ...]:
         """The entries, 1, and (unless the map is equivariant) the position as a one-hot."""
         positions = () if self.equivariant else tuple(f"position {i + 1}" for i in range(self.tokens))
         return (*self.box.names, "1", *positions)
-
-    def token_outputs(self) -> tuple[str, ...]:
-        return tuple(f"f{k + 1}" for k in range(self.outputs)) if self.outputs > 1 else ("f",)
 
     def values(self, X: Array) -> Array:
         """(batch, n, d) → (batch, n, p) in float64: the formula as NumPy computes it; never evidence."""
@@ -197,50 +247,27 @@ class SequenceMap(Target):
         columns = [[np.broadcast_to(np.asarray(v, dtype=np.float64), (len(X),)) for v in row] for row in rows]
         return np.stack([np.stack(row, axis=1) for row in columns], axis=1)
 
+    exact = values
+
     def to_json(self) -> dict[str, Any]:
         definitions = [
             {"name": d.name, "kind": d.kind, "args": list(d.args), "graph": d.graph and d.graph.to_json()}
             for d in self.definitions
         ]
-        rows = [row.to_json() for row in self.rows]
-        own = {"tokens": self.tokens, "definitions": definitions, "rows": rows}
+        own = {"tokens": self.tokens, "definitions": definitions, "rows": [row.to_json() for row in self.rows]}
         return own | {"text": self.text, "domain": self.box.text}
 
     @classmethod
     def from_json(cls, data: Any) -> SequenceMap:
         """What `to_json` wrote; the text is for people and is not read."""
         try:
-            definitions = tuple(
-                Definition(
-                    str(d["name"]),
-                    str(d["kind"]),
-                    tuple(str(a) for a in d["args"]),
-                    None if d["graph"] is None else Graph.from_json(d["graph"]),
-                )
-                for d in data["definitions"]
-            )
+            definitions = tuple(_definition(**d) for d in data["definitions"])
             rows = tuple(Graph.from_json(row) for row in data["rows"])
-            return cls(Box.stored(data["domain"]), _count(data["tokens"], MANY_TOKENS), definitions, rows).checked()
+            return cls(
+                Box.stored(data["domain"]), count_of("tokens", data["tokens"], MANY_TOKENS), definitions, rows
+            ).checked()
         except (KeyError, TypeError, ValueError, IndexError, InvalidRequest) as error:
             raise DamagedFile(f"the file's target is no sequence map that attnfun knows ({error})") from None
-
-
-def several(X: Any, box: Box, count: int, what: str, of: str) -> tuple[Array, bool]:
-    """(batch, count, d) arrays, and whether one alone was given; InvalidRequest for other shapes."""
-    try:
-        array = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidRequest(f"{what} {X!r:.60}: an array of numbers is needed") from None
-    if array.shape == (count,) and box.dim == 1:
-        array = array[:, None]
-    single = array.ndim == 2
-    array = array[None] if single else array
-    if array.ndim != 3 or array.shape[1:] != (count, box.dim):
-        raise InvalidRequest(
-            f"{what} of shape {np.shape(X)}: {(count, box.dim)} or (batch, {count}, {box.dim}) is needed, "
-            f"{count} {of} with the coordinates {', '.join(box.names)}"
-        )
-    return array, single
 
 
 def entry(name: str, token: int) -> str:
@@ -263,42 +290,12 @@ def run_sequence(
     be empty. Aggregates run over the tokens from `only` on, round to the one before it: written down, an equivariant
     map is then the same expression at every token.
     """
-    rows = range(target.tokens) if only is None else (only,)
-    wanted = {name for i in rows for name in target.row(i).variables}
-    local, shared = _definitions(target, algebra, tokens, known or {}, wanted, only or 0, own)
-    return [run(target.row(i), algebra, {**shared, **local[i]}) for i in rows]
-
-
-def run_definition(
-    target: SequenceMap,
-    definition: Definition,
-    algebra: Algebra[T],
-    tokens: Sequence[Mapping[str, T]],
-    known: Mapping[str, T],
-    token: int,
-    own: Mapping[str, T],
-) -> T:
-    """The value of an expression among the definitions at one token; arguments as in `run_sequence`."""
-    assert definition.graph is not None
-    local, shared = _definitions(target, algebra, tokens, known, set(definition.graph.variables), token, own)
-    return run(definition.graph, algebra, {**shared, **local[token]})[0]
-
-
-def _definitions(
-    target: SequenceMap,
-    algebra: Algebra[T],
-    tokens: Sequence[Mapping[str, T]],
-    known: Mapping[str, T],
-    wanted: set[str],
-    first: int,
-    own: Mapping[str, T] | None,
-) -> tuple[list[dict[str, T]], dict[str, T]]:
-    """What differs from token to token, and what all tokens share, as far as `wanted` needs it."""
-    needed = set(wanted)
+    rows, first, known = range(target.tokens) if only is None else (only,), only or 0, known or {}
+    needed = {name for i in rows for name in target.row(i).variables}
     for d in reversed(target.definitions):
         if d.name in needed and d.name not in known:
             needed |= set(d.args if d.graph is None else d.graph.variables)
-    local = [dict(token) for token in tokens]
+    local = [dict(token) for token in tokens]  # what differs from token to token
     if own is not None:
         local[first] = dict(own)
     shared = {entry(name, j): value for j, token in enumerate(tokens) for name, value in token.items()}
@@ -317,25 +314,18 @@ def _definitions(
             turned = [*local[first:], *local[:first]]
             columns = [[{**shared, **one}[name] for one in turned] for name in d.args]
             shared[d.name] = _aggregate(d.kind, algebra, columns)
-    return local, shared
+    return [run(target.row(i), algebra, {**shared, **local[i]}) for i in rows]
 
 
 def _aggregate(kind: str, algebra: Algebra[T], columns: Sequence[list[T]]) -> T:
     if kind in ("max", "min"):
-        return _fold(getattr(algebra, kind), columns[0])
+        return reduce(getattr(algebra, kind), columns[0])
     if kind == "softmax_mean":
         weights = [algebra.exp(score) for score in columns[0]]
         terms = [algebra.mul(weight, value) for weight, value in zip(weights, columns[1], strict=True)]
-        return algebra.div(_fold(algebra.add, terms), _fold(algebra.add, weights))
-    total = _fold(algebra.add, columns[0])
+        return algebra.div(reduce(algebra.add, terms), reduce(algebra.add, weights))
+    total = reduce(algebra.add, columns[0])
     return algebra.div(total, algebra.constant(Fraction(len(columns[0])))) if kind == "mean" else total
-
-
-def _fold(join: Callable[[T, T], T], values: Sequence[T]) -> T:
-    result = values[0]
-    for value in values[1:]:
-        result = join(result, value)
-    return result
 
 
 def source_name(name: str, number: int) -> str:
@@ -359,10 +349,10 @@ def meaning(
     for k, j in reversed(list(enumerate(sources))):  # the first copy of a token counts
         tokens[j] = {c: builder.var(source_name(c, k)) for c in target.box.names}
     known = {name: builder.var(name) for name in gathered}
-    if not names:
-        return builder.graph(run_sequence(target, algebra, tokens, known, only=token, own=own)[0])
-    wanted = [d for name in names for d in target.definitions if d.name == name]
-    return builder.graph([run_definition(target, d, algebra, tokens, known, token, own) for d in wanted])
+    wanted = [d.graph for name in names for d in target.definitions if d.name == name and d.graph is not None]
+    asked = [replace(target, rows=(graph,)) for graph in wanted] if names else [target]
+    found = [run_sequence(one, algebra, tokens, known, only=token, own=own)[0] for one in asked]
+    return builder.graph([output for outputs in found for output in outputs])
 
 
 class Symbols:
@@ -378,12 +368,9 @@ class Symbols:
         if op.startswith("_"):
             raise AttributeError(op)
 
-        def apply(*args: Any) -> int:
-            if op in ("powi", "powr", "ratio"):
-                return self.builder.apply(op, args[0], value=args[1])
-            return self.builder.apply(op, *args)
-
-        return apply
+        if op in ("powi", "powr", "ratio"):
+            return lambda x, value: self.builder.apply(op, x, value=value)
+        return partial(self.builder.apply, op)
 
 
 class _Aggregates:
@@ -423,17 +410,12 @@ class _Aggregates:
 def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
     """The graph with other names for some of its variables."""
     builder = Builder()
-    at: list[int] = []
-    for node in graph.nodes:
-        value = names.get(str(node.value), node.value) if node.op == "var" else node.value
-        at.append(builder.apply(node.op, *(at[arg] for arg in node.args), value=value))
+    at = builder.copy(replace(node, value=names.get(str(node.value), node.value)) for node in graph.nodes)
     return builder.graph([at[o] for o in graph.outputs])
 
 
 def _written(graph: Graph, output: int, shown: Mapping[str, str]) -> str:
     """An expression with its aggregates written out; names that stand for them are replaced as whole words."""
-    import re
-
     text = graph.text(graph.outputs[output])
     return _cut(re.sub(r"[A-Za-z_][A-Za-z_0-9]*", lambda m: shown.get(m.group(), m.group()), text))
 
@@ -451,10 +433,11 @@ def _names(box: Box, tokens: int) -> list[str]:
     return names
 
 
-def _count(tokens: Any, most: int = MAX_TOKENS) -> int:
-    if isinstance(tokens, bool) or not isinstance(tokens, (int, np.integer)) or not 1 <= tokens <= most:
-        raise InvalidRequest(f"tokens={tokens!r:.30}: a whole number from 1 to {most} is needed")
-    return int(tokens)
+def count_of(name: str, value: Any, most: int) -> int:
+    """`value` as an int from 1 to `most`, or an InvalidRequest that names it."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
+        raise InvalidRequest(f"{name}={value!r:.30}: a whole number from 1 to {most} is needed")
+    return int(value)
 
 
 def _texts(target: Any, tokens: int) -> list[list[str]]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from attnfun.errors import InvalidRequest
-from attnfun.kinds.sequence.token_sequence import TokenSequence
+from attnfun.kinds.sequence.network import TokenSequence
 from attnfun.network.token_torch import TokenAttention
 from attnfun.network.torch_proved import Proved
 

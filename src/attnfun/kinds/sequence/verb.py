@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from attnfun.certify.certificate import Certificate
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.sequence.build import METHODS
 from attnfun.kinds.sequence.build_stages import Stages, attempts
-from attnfun.kinds.sequence.target import SequenceMap
+from attnfun.kinds.sequence.target import OfTokens, SequenceMap
 from attnfun.kinds.sequence.view import SequenceApproximant
+from attnfun.language.numbers import whole_number
 from attnfun.language.target import Target
-from attnfun.search import Goal, Proposal, Proposals, Say, check_request, one_thread, search
+from attnfun.search import Goal, Proposal, Say, check_request, one_thread, search
 
 
 def sequence(
@@ -38,37 +37,39 @@ def sequence(
     constant keys, which is a layer too where layers are counted), partition, or auto (two-layer where it fits, else
     deep). Infeasible with the number where a construction does not fit.
     """
-    check_request(eps, dtype, seed)
-    if method not in ("auto", *METHODS):
-        raise InvalidRequest(f"method={method!r}: the methods are auto, {', '.join(METHODS)}")
     asked = SequenceMap.read(target, domain, tokens)
-    say = progress or (lambda _text: None)
-    request = {"eps": float(eps), "method": method, "dtype": dtype, "seed": int(seed), "tokens": asked.tokens}
-    found, certificate = searched(asked, asked, float(eps), method, dtype, int(seed), max_keys, say)
+    request = requested(asked, METHODS, eps, method, dtype, seed)
+    found, certificate = searched(asked, asked, request, method, max_keys, progress)
     return SequenceApproximant(asked, found.weights, certificate, request, found.told)
+
+
+def requested(asked: OfTokens, ways: Sequence[str], eps: float, method: str, dtype: str, seed: int) -> dict[str, Any]:
+    """What is asked for as a model keeps it; InvalidRequest for what has no meaning."""
+    check_request(eps, dtype, seed)
+    if method not in ("auto", *ways):
+        raise InvalidRequest(f"method={method!r}: the methods are auto, {', '.join(ways)}")
+    return {"eps": float(eps), "method": method, "dtype": dtype, "seed": int(seed), asked.members: asked.count}
 
 
 def searched(
     target: Target,
     asked: SequenceMap,
-    eps: float,
+    request: Mapping[str, Any],
     method: str,
-    dtype: str,
-    seed: int,
     max_keys: int,
-    say: Say,
+    progress: Say | None,
     dress: Callable[[Proposal], Proposal] = lambda proposal: proposal,
 ) -> tuple[Proposal, Certificate]:
     """The first method whose network for the map `asked` is proved, dressed as weights for `target`."""
-    if isinstance(max_keys, bool) or not isinstance(max_keys, (int, np.integer)) or max_keys < 1:
-        raise InvalidRequest(f"max_keys={max_keys!r}: a whole number is needed")
+    max_keys = whole_number("max_keys", max_keys, 1)
     reasons: list[str] = []
     nearest: Mapping[str, Any] | None = None
+    say = progress or (lambda _text: None)
     with one_thread():
         for name, each in attempts(asked, method):
-            stages = Stages(asked, eps, name, each, dtype, seed, int(max_keys), say)
+            proposals = Stages(asked, request, name, each, max_keys, say).proposals(dress)
             try:
-                found, certificate = search(target, dressed(stages.proposals(), dress), Goal(eps), say)
+                found, certificate = search(target, proposals, Goal(request["eps"]), say)
             except Infeasible as why:
                 reasons.append(f"{name}: {why}")
                 if method != "auto" or "method" not in (why.nearest or {}):  # auto has tried them all
@@ -77,13 +78,3 @@ def searched(
             story = {"not taken": "; ".join(reasons)[:300]} if reasons else {}
             return replace(found, story=story | dict(found.story)), certificate
     raise Infeasible("; ".join(reasons), nearest)
-
-
-def dressed(proposals: Proposals, dress: Callable[[Proposal], Proposal]) -> Proposals:
-    """The same proposals, each as `dress` makes it."""
-    try:
-        proposal = next(proposals)
-        while True:
-            proposal = proposals.send((yield dress(proposal)))
-    except StopIteration:
-        return

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from attnfun.kinds.sequence.network import SequenceNetwork
+from attnfun.kinds.sequence.network import SequenceNetwork, TokenSequence
 from attnfun.kinds.sequence.target import SequenceMap
-from attnfun.kinds.sequence.token_sequence import TokenSequence
 from attnfun.model import Model
 
 

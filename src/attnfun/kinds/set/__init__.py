@@ -10,7 +10,7 @@ KIND = Kind(
     prover="attnfun.kinds.set.prove:proof",
     words="attnfun.kinds.set.words",
     lesson="attnfun.kinds.set.lesson:lesson",
-    subjects="attnfun.kinds.set.subjects:subjects",
+    subjects="attnfun.kinds.set.words:subjects",
     commands=(
         Command(
             "set-function",

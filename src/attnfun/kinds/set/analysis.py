@@ -39,9 +39,21 @@ from typing import Any
 
 import numpy as np
 
+from attnfun.errors import InvalidRequest
+from attnfun.kinds.sequence.target import SequenceMap
 from attnfun.kinds.set.power_series import power_series
-from attnfun.kinds.set.power_sums import NotPolynomial, PowerSums, exact_value, power_sums, rank, sums_behind
+from attnfun.kinds.set.power_sums import (
+    NotPolynomial,
+    PowerSums,
+    as_sums_over_elements,
+    exact_value,
+    power_sums,
+    rank,
+    sums_behind,
+)
 from attnfun.kinds.set.target import SetFunction, first, second
+
+FORMS = ("elements", "power-sums", "pairs")
 
 
 @dataclass(frozen=True)
@@ -66,10 +78,8 @@ class SetAnalysis:
     note: str
     hypotheses: tuple[str, ...]
 
-    def record(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "hypotheses": list(self.hypotheses)}
-
-    to_json = record
 
 
 _HYPOTHESES = (
@@ -166,3 +176,26 @@ def check_exact(target: SetFunction, found: PowerSums, seed: int = 0, trials: in
 def _rational_sets(points: int, dim: int, seed: int, trials: int) -> list[list[list[Fraction]]]:
     numbers = np.random.default_rng(seed).integers(-99, 100, size=(trials, points, dim))
     return [[[Fraction(int(v), 7) for v in row] for row in rows] for rows in numbers]
+
+
+@lru_cache(maxsize=32)
+def sequence_map(target: SetFunction, form: str) -> SequenceMap:
+    """The sequence map that a network on sets computes, from the set function and the name of its form alone.
+
+    `target` at each of n tokens (or n², of pairs): the same function. Power sums are compared with it exactly, at
+    rational points, before they are used.
+
+    InvalidRequest where the target has no such form, Infeasible where it has too many pairs.
+    """
+    if form == "pairs":
+        return target.on_pairs()
+    if form == "elements":
+        return target.on_elements()
+    found = analyse(target)[1]
+    if found is None:
+        raise InvalidRequest(
+            f"{target.text[:80]} is no polynomial with rational coefficients: method='pairs' is for it"
+        )
+    if not check_exact(target, found):
+        raise AssertionError("power sums that do not give the target's exact values: no network")
+    return as_sums_over_elements(target, found)

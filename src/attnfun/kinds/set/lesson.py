@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.kinds.sequence.lesson import taught
-from attnfun.kinds.set.forms import sequence_map
+from attnfun.kinds.set.analysis import sequence_map
 from attnfun.kinds.set.network import SetNetwork
 from attnfun.kinds.set.target import SetFunction, pair_tokens
 from attnfun.learn.lesson import Ask, Lesson

@@ -6,7 +6,7 @@
 | power-sums | n, one an element | a polynomial target, rewritten exactly by its fewest sums over elements |
 | pairs | n², one an ordered pair | the target as written |
 
-The form is a name; which sequence map it stands for is worked out from the target alone (`forms.py`).
+The form is a name; which sequence map it stands for is worked out from the target alone (`analysis.py`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy.typing as npt
 
-from attnfun.kinds.sequence.network import SequenceNetwork
-from attnfun.kinds.sequence.token_sequence import TokenSequence
-from attnfun.kinds.set.target import pair_tokens
+from attnfun.kinds.sequence.network import SequenceNetwork, TokenSequence
+from attnfun.kinds.set.target import pair_box, pair_tokens
+from attnfun.language.domain import Box
 from attnfun.network.head import AnyArray
 from attnfun.network.network import Cost
 from attnfun.network.token_architecture import TokenArchitecture
@@ -57,6 +57,13 @@ class SetNetwork:
     @property
     def networks(self) -> tuple[Any, ...]:
         return self.sequence.networks
+
+    def tokens_of(self, points: int) -> int:
+        return points**2 if self.pairs else points
+
+    def serves(self, box: Box, points: int, outputs: int) -> bool:
+        """Whether it is for sets of so many points of a box."""
+        return self.sequence.serves(pair_box(box) if self.pairs else box, self.tokens_of(points), outputs)
 
     def literal(self) -> TokenSequence:
         return self.sequence.literal()

@@ -14,16 +14,18 @@ Failure mode: NotPolynomial, with the reason, for anything else than rational po
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 from flint import fmpq, fmpq_mat
 
 from attnfun.errors import InvalidRequest
 from attnfun.kinds.sequence.target import Definition, SequenceMap
-from attnfun.kinds.set.target import SetFunction, Sum, first, inlined, second
+from attnfun.kinds.set.target import SetFunction, Sum, aggregated, first, inlined, second
 from attnfun.language import BallAlgebra, Builder, Graph, precision, run
 
 Exponents = tuple[int, ...]
@@ -46,8 +48,7 @@ class PowerSums:
 
     points: int
     base: tuple[Fraction, ...]
-    outputs: tuple[Polynomial, ...]
-    scaled: bool  # whether outputs were multiplied by constants that are no rationals, which are left out here
+    outputs: tuple[Polynomial, ...]  # without constant factors that are no rationals
 
     @property
     def exponents(self) -> tuple[Exponents, ...]:
@@ -67,32 +68,22 @@ class PowerSums:
     def value(self, points: Sequence[Sequence[Fraction]]) -> list[Fraction]:
         """The polynomials at rational points, exactly."""
         sums = {alpha: sum((_power(x, self.base, alpha) for x in points), Fraction(0)) for alpha in self.exponents}
-        out = []
-        for polynomial in self.outputs:
-            total = Fraction(0)
-            for factors, coefficient in polynomial.items():
-                for alpha in factors:
-                    coefficient *= sums[alpha]
-                total += coefficient
-            out.append(total)
-        return out
+        return [
+            sum((c * math.prod(sums[alpha] for alpha in factors) for factors, c in polynomial.items()), Fraction(0))
+            for polynomial in self.outputs
+        ]
 
-    def two_factor_matrix(self, most_left: int | None = None, most_right: int | None = None) -> list[list[Fraction]]:
-        """G with Σ G_αβ p_α p_β the part with two factors, those of several outputs side by side; rows and columns up
-        to the degrees given.
-        """
-        alphas = self.exponents
-        left = [a for a in alphas if most_left is None or sum(a) <= most_left]
-        right = [a for a in alphas if most_right is None or sum(a) <= most_right]
-        matrix = []
-        for a in left:
-            row = []
-            for polynomial in self.outputs:
-                for b in right:
-                    value = polynomial.get(tuple(sorted((a, b))), Fraction(0))
-                    row.append(value if a == b else value / 2)
-            matrix.append(row)
-        return matrix
+    def two_factor_matrix(self) -> list[list[Fraction]]:
+        """G with Σ G_αβ p_α p_β the part with two factors, those of several outputs side by side."""
+        every = self.exponents
+        return [
+            [
+                polynomial.get(tuple(sorted((a, b))), Fraction(0)) / (1 if a == b else 2)
+                for polynomial in self.outputs
+                for b in every
+            ]
+            for a in every
+        ]
 
     def gradients(self) -> list[tuple[int, dict[Exponents, Fraction]]]:
         """The columns of M: for every product, its degree and its coefficients in the ∂P/∂p_α; outputs side by side."""
@@ -152,10 +143,7 @@ def _matrix(rows: Sequence[Sequence[Fraction]]) -> Any:
 
 
 def _power(x: Sequence[Fraction], base: Sequence[Fraction], alpha: Exponents) -> Fraction:
-    value = Fraction(1)
-    for coordinate, centre, k in zip(x, base, alpha, strict=True):
-        value *= (coordinate - centre) ** k
-    return value
+    return math.prod(((v - c) ** k for v, c, k in zip(x, base, alpha, strict=True)), start=Fraction(1))
 
 
 def base_of(target: SetFunction) -> tuple[Fraction, ...]:
@@ -169,17 +157,17 @@ def power_sums(target: SetFunction, algebra: Any = None) -> PowerSums:
 
     `algebra`: `TermsAlgebra`, or that of `targets.power_series`, which gives the target's part of low degree.
     """
-    zero = (0,) * target.box.dim
-    algebra = algebra or TermsAlgebra(zero)
+    algebra = algebra or TermsAlgebra((0,) * target.box.dim)
     env = _points(target)
     for s in target.sums:
         env[s.name] = _sum(target, s, algebra, env)
-    outputs, scaled = [], False
-    for output in target.row.outputs:
-        graph, dropped = _without_factor(target.row, output)
-        scaled |= dropped
-        outputs.append({factors: value for (_, _, factors), value in run(graph, algebra, env)[0].items()})
-    return PowerSums(target.points, base_of(target), tuple(outputs), scaled)
+    graphs = [_without_factor(target.row, output)[0] for output in target.row.outputs]
+    outputs = tuple(_in_power_sums(run(graph, algebra, env)[0]) for graph in graphs)
+    return PowerSums(target.points, base_of(target), outputs)
+
+
+def _in_power_sums(terms: Terms) -> Polynomial:
+    return {factors: value for (_, _, factors), value in terms.items()}
 
 
 def sums_behind(target: SetFunction) -> int | None:
@@ -196,12 +184,12 @@ def sums_behind(target: SetFunction) -> int | None:
             if not set(s.graph.variables) <= set(env):
                 raise NotPolynomial("a sum that is no polynomial stands in it")
             env[s.name] = _sum(target, s, algebra, env)
-            polynomials.append({factors: value for (_, _, factors), value in env[s.name].items()})
+            polynomials.append(_in_power_sums(env[s.name]))
         except NotPolynomial:
             if s.pairs or s.kind not in ("sum", "mean") or not set(s.graph.variables) <= set(first(target.box)):
                 return None
             others += 1
-    return others + len(PowerSums(target.points, base_of(target), tuple(polynomials), False).forms()[0])
+    return others + len(PowerSums(target.points, base_of(target), tuple(polynomials)).forms()[0])
 
 
 def _points(target: SetFunction) -> dict[str, Terms]:
@@ -232,20 +220,21 @@ def _sum(target: SetFunction, s: Sum, algebra: Any, env: Mapping[str, Terms]) ->
     return _clean(total)
 
 
-def _without_factor(graph: Graph, output: int) -> tuple[Graph, bool]:
-    """An output without the variable-free factors that are no rationals, and whether there were any."""
-    dropped = False
-    while True:
-        node = graph.nodes[output]
-        if node.op not in ("mul", "div"):
-            return graph.reachable([output]), dropped
+def _without_factor(graph: Graph, output: int) -> tuple[Graph, list[tuple[str, Graph, bool]]]:
+    """An output without the variable-free factors that are no rationals; these, the outermost first: the operation, the
+    factor, whether it stands on the left.
+    """
+    dropped = []
+    while (node := graph.nodes[output]).op in ("mul", "div"):
         left, right = (graph.reachable([arg]) for arg in node.args)
         if _is_factor(right):
-            output, dropped = node.args[0], True
+            output, factor = node.args[0], (node.op, right, False)
         elif node.op == "mul" and _is_factor(left):
-            output, dropped = node.args[1], True
+            output, factor = node.args[1], (node.op, left, True)
         else:
-            return graph.reachable([output]), dropped
+            break
+        dropped.append(factor)
+    return graph.reachable([output]), dropped
 
 
 def _is_factor(graph: Graph) -> bool:
@@ -298,10 +287,7 @@ class TermsAlgebra:
             return self.div(self.constant(Fraction(1)), self.powi(x, -n))
         if n > MAX_DEGREE:
             raise NotPolynomial(f"a power {n} is too high")
-        result = self.constant(Fraction(1))
-        for _ in range(n):
-            result = self.mul(result, x)
-        return result
+        return reduce(self.mul, [x] * n, self.constant(Fraction(1)))
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
         if op.startswith("_"):
@@ -326,48 +312,37 @@ def as_sums_over_elements(target: SetFunction, found: PowerSums) -> SequenceMap:
     """
     forms, pivots = found.forms()
     definitions: list[Definition] = []
-    names = {}
-    for number, (form, pivot) in enumerate(zip(forms, pivots, strict=True), start=1):
-        builder = Builder()
-        centred = [
-            builder.apply("sub", builder.var(c), builder.const(b))
-            for c, b in zip(target.box.names, found.base, strict=True)
-        ]
-        monomials = [(coefficient, _monomial(builder, centred, alpha)) for alpha, coefficient in form.items()]
-        graph = builder.graph([_combined(builder, monomials)])
-        names[pivot] = f"feature_{number}"
-        node = graph.nodes[graph.outputs[0]]
-        if node.op == "var":
-            definitions.append(Definition(names[pivot], "sum", (str(node.value),)))
-        else:
-            inner = f"element_feature_{number}"
-            definitions += [Definition(inner, "expression", (), graph), Definition(names[pivot], "sum", (inner,))]
+    names = {pivot: f"feature_{number}" for number, pivot in enumerate(pivots, start=1)}
+    for pivot, form in zip(pivots, forms, strict=True):
+        builder, ends = Builder(), zip(target.box.names, found.base, strict=True)
+        centred = [builder.apply("sub", builder.var(c), builder.const(b)) for c, b in ends]
+        terms = [(value, _product(builder, zip(centred, alpha, strict=True))) for alpha, value in form.items()]
+        graph = builder.graph([_combined(builder, terms)])
+        definitions += aggregated(names[pivot], f"element_{names[pivot]}", "sum", graph, target.box.names)
     builder = Builder()
     rows = []
-    for o, polynomial in enumerate(found.outputs):
+    for output, polynomial in zip(target.row.outputs, found.outputs, strict=True):
         terms = []
         for factors, coefficient in polynomial.items():
             if all(alpha in names for alpha in factors):
-                product = None
-                for alpha in dict.fromkeys(factors):
-                    many = factors.count(alpha)
-                    base = builder.var(names[alpha])
-                    power = base if many == 1 else builder.apply("powi", base, value=many)
-                    product = power if product is None else builder.apply("mul", product, power)
-                terms.append((coefficient, builder.const(Fraction(1)) if product is None else product))
+                powers = ((builder.var(names[a]), factors.count(a)) for a in dict.fromkeys(factors))
+                terms.append((coefficient, _product(builder, powers)))
         value = _combined(builder, terms)
-        rows.append(_with_factor(builder, target.row, target.row.outputs[o], value))
+        for op, factor, on_left in reversed(_without_factor(target.row, output)[1]):
+            other = inlined(builder, factor)
+            value = builder.apply(op, other, value) if on_left else builder.apply(op, value, other)
+        rows.append(value)
     return SequenceMap(target.box, target.points, tuple(definitions), (builder.graph(rows),)).checked()
 
 
-def _monomial(builder: Builder, coordinates: Sequence[int], alpha: Exponents) -> int:
+def _product(builder: Builder, powers: Iterable[tuple[int, int]]) -> int:
+    """The product of nodes to powers that are not negative."""
     result = None
-    for coordinate, k in zip(coordinates, alpha, strict=True):
+    for base, k in powers:
         if k:
-            power = coordinate if k == 1 else builder.apply("powi", coordinate, value=k)
+            power = base if k == 1 else builder.apply("powi", base, value=k)
             result = power if result is None else builder.apply("mul", result, power)
-    assert result is not None
-    return result
+    return builder.const(Fraction(1)) if result is None else result
 
 
 def _combined(builder: Builder, terms: Sequence[tuple[Fraction, int]]) -> int:
@@ -382,26 +357,11 @@ def _combined(builder: Builder, terms: Sequence[tuple[Fraction, int]]) -> int:
     return builder.const(Fraction(0)) if total is None else total
 
 
-def _with_factor(builder: Builder, graph: Graph, output: int, value: int) -> int:
-    """What `_without_factor` took off, applied to `value`."""
-    node = graph.nodes[output]
-    if node.op in ("mul", "div"):
-        left, right = (graph.reachable([arg]) for arg in node.args)
-        if _is_factor(right):
-            inner = _with_factor(builder, graph, node.args[0], value)
-            return builder.apply(node.op, inner, inlined(builder, right))
-        if node.op == "mul" and _is_factor(left):
-            inner = _with_factor(builder, graph, node.args[1], value)
-            return builder.apply("mul", inlined(builder, left), inner)
-    return value
-
-
 def exact_value(target: SetFunction, points: Sequence[Mapping[str, Fraction]]) -> list[Fraction]:
     """The target at rational points by summing over elements and pairs one by one, constant factors that are no
     rationals left out as in `power_sums`: what an exact form is checked against.
     """
-    zero = (0,) * target.box.dim
-    algebra: Any = TermsAlgebra(zero)
+    algebra: Any = TermsAlgebra((0,) * target.box.dim)
     shared: dict[str, Terms] = {}
     n = len(points)
     for s in target.sums:
@@ -414,8 +374,5 @@ def exact_value(target: SetFunction, points: Sequence[Mapping[str, Fraction]]) -
                 total = algebra.add(total, run(s.graph, algebra, env)[0])
         times = Fraction(1, n ** (2 if s.pairs else 1)) if s.kind == "mean" else Fraction(1)
         shared[s.name] = algebra.mul(total, algebra.constant(times))
-    out = []
-    for output in target.row.outputs:
-        graph, _ = _without_factor(target.row, output)
-        out.append(sum(run(graph, algebra, shared)[0].values(), Fraction(0)))
-    return out
+    graphs = [_without_factor(target.row, output)[0] for output in target.row.outputs]
+    return [sum(run(graph, algebra, shared)[0].values(), Fraction(0)) for graph in graphs]

@@ -1,6 +1,6 @@
 """Networks on sets: the bound of method *sequence* for the sequence map of their form, witnessed at sets.
 
-The form is the same function as the target (`forms.py`), at every token and for all tokens of its box, so a bound of
+The form is the same function as the target (`analysis.py`), at every token and for all tokens of its box, so a bound of
 the sequence network's error covers every set. Its witness may be tokens that are no pairs of any set, so the lower end
 is looked for at sets, as the first token has it.
 """
@@ -12,8 +12,8 @@ import numpy as np
 from attnfun.certify.verdict import Proof, undecided
 from attnfun.errors import AttnfunError
 from attnfun.kinds.sequence.network import SequenceNetwork
-from attnfun.kinds.sequence.prove import bounded, probe_sequences, seen, witnessed
-from attnfun.kinds.set.forms import sequence_map
+from attnfun.kinds.sequence.prove import bounded, probes, seen, witnessed
+from attnfun.kinds.set.analysis import sequence_map
 from attnfun.kinds.set.network import SetNetwork
 from attnfun.kinds.set.target import SetFunction, pair_tokens
 from attnfun.search import Goal, Say
@@ -31,7 +31,7 @@ def proof(target: SetFunction, weights: SetNetwork, goal: Goal, say: Say) -> Pro
     except AttnfunError as why:
         return undecided(why)
     count = max(20, min(_PROBES, _PROBES * 64**2 // form.tokens**2))
-    sets = probe_sequences(target.box, target.points, count, np.random.default_rng(0))
+    sets = probes(target, count, np.random.default_rng(0))
     low, at = witnessed(network, form, pair_tokens(sets) if weights.pairs else sets, only=0)
     witness = None
     if at is not None:

@@ -32,10 +32,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
-from attnfun.kinds.sequence.target import Definition, SequenceMap, entry, renamed, several
+from attnfun.kinds.sequence.target import Definition, OfTokens, SequenceMap, count_of, renamed
 from attnfun.language import ArrayAlgebra, Builder, Graph, parse, run
 from attnfun.language.domain import Array, Box
-from attnfun.language.target import Target
 from attnfun.network.tokens import sample_size
 
 SUMS = ("sum", "mean", "max", "min", "pairs", "distinct")
@@ -55,11 +54,13 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class SetFunction(Target):
+class SetFunction(OfTokens):
     """See the module's statement; `row` holds the outputs as expressions of the sums alone."""
 
     kind: ClassVar[str] = "set"
     draws_what: ClassVar[str] = "sets"
+    members: ClassVar[str] = "points"
+    place: ClassVar[str] = ", number {} of a set,"
 
     box: Box
     points: int
@@ -73,7 +74,7 @@ class SetFunction(Target):
         if isinstance(target, SetFunction):
             return target
         box = Box.parse(domain)
-        n = _count(points)
+        n = count_of("points", points, MAX_POINTS)
         given = [target] if isinstance(target, str) else target
         if not isinstance(given, Sequence) or not given or not all(isinstance(text, str) for text in given):
             raise InvalidRequest(f"target {target!r:.80}: give an expression or a list of expressions")
@@ -117,44 +118,14 @@ class SetFunction(Target):
         except (KeyError, TypeError, InvalidRequest) as error:
             raise DamagedFile(f"the file's target is no set function that attnfun knows ({error})") from None
 
-    def encode(self, _weights: Any, X: Any, outside: str = "raise") -> tuple[tuple[Array], bool]:
-        """(n, d), or (batch, n, d); of one coordinate (n,) too. `outside`: raise, clamp or allow."""
-        array, single = several(X, self.box, self.points, "sets", "points")
-        return (self.box.checked(array, outside, lambda _, i: f", number {i + 1} of a set,"),), single
-
     def decode(self, outputs: Any, single: bool) -> Array:
         """A number a set, or (outputs,) of several."""
         values = np.asarray(outputs, dtype=np.float64)
         values = values[:, 0] if self.outputs == 1 else values
         return np.asarray(values[0] if single else values)
 
-    def columns(self, _weights: Any) -> tuple[list[str], list[str]]:
-        """x_1, y_1, x_2, …; output, or of several output1, output2, …"""
-        own = ["output"] if self.outputs == 1 else [f"output{o + 1}" for o in range(self.outputs)]
-        return [entry(c, i) for i in range(self.points) for c in self.box.names], own
-
-    def of_columns(self, rows: Array) -> tuple[Array]:
-        return (rows.reshape(-1, self.points, self.box.dim),)
-
-    def draw(self, rng: np.random.Generator, count: int) -> tuple[Array]:
-        return (self.box.sample(count * self.points, rng).reshape(count, self.points, self.box.dim),)
-
     def sample_size(self, weights: Any) -> int:
-        return sample_size(self.points ** (2 if weights.pairs else 1) + weights.cost.keys, weights.cost.heads)
-
-    def exact(self, X: Array) -> Array:
-        return self.values(X)
-
-    def against(self, given: Any) -> SetFunction:
-        other = SetFunction.read(given, self.box, self.points)
-        if other != self:
-            raise InvalidRequest(f"the file is about {self.text[:150]}, not about {other.text[:150]}")
-        return self
-
-    def fits(self, weights: Any) -> str:
-        box, tokens = (self.pair_box, self.points**2) if weights.pairs else (self.box, self.points)
-        same = weights.sequence.serves(box, tokens, self.outputs)
-        return "" if same else "the file's network does not fit its target or its domain"
+        return sample_size(weights.tokens_of(self.points) + weights.cost.keys, weights.cost.heads)
 
     @property
     def plain_form(self) -> Literal["elements", "pairs"]:
@@ -163,19 +134,11 @@ class SetFunction(Target):
 
     def token_coordinates(self) -> tuple[str, ...]:
         """Those of the tokens of its plain form."""
-        return (*(self.pair_box if self.has_pairs else self.box).names, "1")
-
-    def token_outputs(self) -> tuple[str, ...]:
-        return tuple(f"f{k + 1}" for k in range(self.outputs)) if self.outputs > 1 else ("f",)
+        return (*(pair_box(self.box) if self.has_pairs else self.box).names, "1")
 
     @property
     def has_pairs(self) -> bool:
         return any(s.pairs for s in self.sums)
-
-    @property
-    def pair_box(self) -> Box:
-        """The box of the tokens of pairs."""
-        return Box((*first(self.box), *second(self.box)), self.box.low * 2, self.box.high * 2)
 
     def values(self, X: Array) -> Array:
         """(batch, n, d) → (batch, outputs) in float64 as NumPy computes it; never evidence."""
@@ -191,6 +154,8 @@ class SetFunction(Target):
             outputs = run(self.row, ArrayAlgebra(), env)
         return np.stack([np.broadcast_to(np.asarray(v).reshape(-1), (len(X),)) for v in outputs], axis=1)
 
+    exact = values
+
     def on_elements(self) -> SequenceMap:
         """The same function at each of n tokens, one an element; there must be no pairs."""
         if self.has_pairs:
@@ -198,7 +163,7 @@ class SetFunction(Target):
         names = dict(zip(first(self.box), self.box.names, strict=True))
         definitions: list[Definition] = []
         for number, s in enumerate(self.sums, start=1):
-            definitions += _definitions(s, number, s.kind, renamed(s.graph, names), self.box.names)
+            definitions += aggregated(s.name, f"inner_of_{number}", s.kind, renamed(s.graph, names), self.box.names)
         return SequenceMap(self.box, self.points, tuple(definitions), (self.row,)).checked()
 
     def on_pairs(self) -> SequenceMap:
@@ -207,7 +172,7 @@ class SetFunction(Target):
         if n * n > MAX_PAIRS:
             most = {"points": math.isqrt(MAX_PAIRS)}
             raise Infeasible(f"{n} points make {n * n:,} pairs; a network has at most {MAX_PAIRS:,} such tokens", most)
-        box = self.pair_box
+        box = pair_box(self.box)
         definitions: list[Definition] = []
         for number, s in enumerate(self.sums, start=1):
             graph, kind = s.graph, s.kind
@@ -215,7 +180,7 @@ class SetFunction(Target):
                 builder = Builder()
                 times = builder.apply("mul", builder.const(Fraction(n)), inlined(builder, graph))
                 graph, kind = builder.graph([times]), "mean"
-            definitions += _definitions(s, number, kind, graph, box.names)
+            definitions += aggregated(s.name, f"inner_of_{number}", kind, graph, box.names)
         return SequenceMap(box, n * n, tuple(definitions), (self.row,)).checked()
 
 
@@ -224,6 +189,11 @@ def pair_tokens(X: Array) -> Array:
     batch, n, d = X.shape
     left, right = np.repeat(X, n, axis=1), np.tile(X, (1, n, 1))
     return np.concatenate([left, right], axis=2).reshape(batch, n * n, 2 * d)
+
+
+def pair_box(box: Box) -> Box:
+    """The box of the tokens of pairs."""
+    return Box((*first(box), *second(box)), box.low * 2, box.high * 2)
 
 
 def first(box: Box) -> tuple[str, ...]:
@@ -236,20 +206,17 @@ def second(box: Box) -> tuple[str, ...]:
     return tuple(f"{name}_j" for name in box.names)
 
 
-def _definitions(s: Sum, number: int, kind: str, graph: Graph, coordinates: Sequence[str]) -> list[Definition]:
+def aggregated(name: str, inner: str, kind: str, graph: Graph, coordinates: Sequence[str]) -> list[Definition]:
+    """The aggregate `name` of a graph, which is a definition `inner` of its own unless it is a coordinate."""
     node = graph.nodes[graph.outputs[0]]
     if node.op == "var" and node.value in coordinates:
-        return [Definition(s.name, kind, (str(node.value),))]
-    inner = f"inner_of_{number}"
-    return [Definition(inner, "expression", (), graph), Definition(s.name, kind, (inner,))]
+        return [Definition(name, kind, (str(node.value),))]
+    return [Definition(inner, "expression", (), graph), Definition(name, kind, (inner,))]
 
 
 def inlined(builder: Builder, graph: Graph) -> int:
     """The node of another builder's expression, written anew here."""
-    at: list[int] = []
-    for node in graph.nodes:
-        at.append(builder.apply(node.op, *(at[arg] for arg in node.args), value=node.value))
-    return at[graph.outputs[0]]
+    return builder.copy(graph.nodes)[graph.outputs[0]]
 
 
 class _Sums:
@@ -306,9 +273,3 @@ def _on_diagonal(graph: Graph, names: dict[str, str]) -> Graph:
         else:
             at.append(builder.apply(node.op, *args, value=node.value))
     return builder.graph([at[graph.outputs[0]]])
-
-
-def _count(points: Any) -> int:
-    if isinstance(points, bool) or not isinstance(points, (int, np.integer)) or not 1 <= points <= MAX_POINTS:
-        raise InvalidRequest(f"points={points!r:.30}: a whole number from 1 to {MAX_POINTS} is needed")
-    return int(points)

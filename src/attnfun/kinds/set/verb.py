@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.kinds.sequence.verb import searched
-from attnfun.kinds.set.analysis import analyse
-from attnfun.kinds.set.forms import FORMS, sequence_map
+from attnfun.errors import Infeasible
+from attnfun.kinds.sequence.verb import requested, searched
+from attnfun.kinds.set.analysis import FORMS, analyse, sequence_map
 from attnfun.kinds.set.network import SetNetwork
 from attnfun.kinds.set.target import SetFunction
 from attnfun.kinds.set.view import SetApproximant
-from attnfun.search import Proposal, Say, check_request
+from attnfun.search import Proposal, Say
 
 
 def set_function(
@@ -38,12 +37,8 @@ def set_function(
     elements, `sum(x[i]*x[j])` over pairs. `method`: elements, power-sums, pairs, or auto (elements where there are no
     pairs, power sums where at most as many as there are points do, else pairs; then what else fits).
     """
-    check_request(eps, dtype, seed)
-    if method not in ("auto", *FORMS):
-        raise InvalidRequest(f"method={method!r}: the methods are auto, {', '.join(FORMS)}")
     asked = SetFunction.read(target, domain, points)
-    say = progress or (lambda _text: None)
-    request = {"eps": float(eps), "method": method, "dtype": dtype, "seed": int(seed), "points": asked.points}
+    request = requested(asked, FORMS, eps, method, dtype, seed)
     reasons: dict[str, str] = {}
     nearest: Mapping[str, Any] | None = None
     for form in _order(asked) if method == "auto" else (method,):
@@ -52,9 +47,7 @@ def set_function(
             return Proposal(SetNetwork(form, proposal.weights), form, {"stages": proposal.construction})
 
         try:
-            found, certificate = searched(
-                asked, sequence_map(asked, form), float(eps), "auto", dtype, int(seed), max_keys, say, dress
-            )
+            found, certificate = searched(asked, sequence_map(asked, form), request, "auto", max_keys, progress, dress)
         except Infeasible as why:
             reasons[form] = f"{form}: {why}"
             nearest = why.nearest or nearest

@@ -7,8 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from attnfun.kinds.sequence.view import SequenceApproximant
-from attnfun.kinds.set.analysis import SetAnalysis, analyse
-from attnfun.kinds.set.forms import sequence_map
+from attnfun.kinds.set.analysis import SetAnalysis, analyse, sequence_map
 from attnfun.kinds.set.network import SetNetwork
 from attnfun.kinds.set.target import SetFunction
 from attnfun.model import Model

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from attnfun.diagnosis.subject import Subject
+from attnfun.kinds.sequence.subjects import subjects as of_sequence
 from attnfun.kinds.set.view import SetApproximant
 
 
@@ -29,4 +31,9 @@ def picture(model: SetApproximant, path: str | os.PathLike[str] | None = None) -
 def record(model: SetApproximant) -> dict[str, Any]:
     """What its JSON has besides certificate and sizes."""
     tokens = model.target.points ** (2 if model.weights.pairs else 1)
-    return {"points": model.target.points, "tokens": tokens, "analysis": model.analysis.record()}
+    return {"points": model.target.points, "tokens": tokens, "analysis": model.analysis.to_json()}
+
+
+def subjects(model: SetApproximant, eps: float | None) -> tuple[str, list[Subject], list[str]]:
+    """What `diagnose` looks at: the same as in the model of its sequence map."""
+    return of_sequence(model.sequence, eps)

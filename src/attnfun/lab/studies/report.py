@@ -43,13 +43,22 @@ class Found:
         return str(self.record.get("group", "")) if self.record.get("group") in GROUP_TITLES else ""
 
     @property
+    def finished(self) -> bool:
+        return self.status == FINISHED
+
+    @property
+    def full_time(self) -> str:
+        """What a full run took; nothing where this is one."""
+        return "" if self.record["size"] == "full" else str(self.record["full_time"])
+
+    @property
     def badge(self) -> str:
         """holds, holds with limits, refuted; or why there is no verdict."""
-        return str(self.record["verdict"]["kind"]) if self.status == FINISHED else self.status
+        return str(self.record["verdict"]["kind"]) if self.finished else self.status
 
     @property
     def evidence(self) -> str:
-        return str(self.record["verdict"]["evidence"]) if self.status == FINISHED else ""
+        return str(self.record["verdict"]["evidence"]) if self.finished else ""
 
     @property
     def shown(self) -> list[tuple[str, bool]]:
@@ -58,23 +67,9 @@ class Found:
         return [(name, any(is_number(row.get(name)) for row in self.table)) for name in names]
 
     @property
-    def meanings(self) -> list[tuple[str, str]]:
-        return [(name, str(self.record["columns"][name])) for name, _ in self.shown]
-
-    @property
-    def details(self) -> list[tuple[str, str]]:
-        """Size, parameters, cost and versions of the run."""
-        record, full = self.record, self.record["full_time"]
-        given = {name: v if isinstance(v, str) else json.dumps(v) for name, v in record["parameters"].items()}
-        cost = [("units", cell(record["units"])), ("CPU", f"{record['cpu_seconds']:,.1f} s")]
-        versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-        other = [("a full run", full)] if full and record["size"] != "full" else []
-        return [("size", record["size"]), *given.items(), *cost, *other, ("versions", versions)]
-
-    @property
     def finding(self) -> str:
         """What was found, in a sentence or two; or why nothing was."""
-        if self.status == FINISHED:
+        if self.finished:
             return str(self.record["verdict"]["finding"])
         if self.status == FAILED:
             failures = [str(failure) for failure in self.record["failures"]]
@@ -180,8 +175,7 @@ def report(
 
     `markdown` names a file for a summary in words and numbers, without pictures.
     """
-    from attnfun.lab.studies.page import page
-    from attnfun.lab.studies.summary import summary
+    from attnfun.lab.studies.page import page, summary
 
     found = read(folder)
     path = Path(out) if out is not None else Path(folder) / PAGE

@@ -2,6 +2,8 @@
 
 A study is a module. Its docstring is the statement: a title, then paragraphs that begin with `Claim.`, `Source.` and
 `Columns.`. Its functions are `units`, `run`, `judge` and `draw`, and `STUDY = described(__name__, …)` puts it together.
+Units are products of axes (`crossed`). A judge asks its table (`tables.Rows`), gathers sentences and faults, and ends
+with `decided`. A picture is made of `drawing.panels`, `curve` and `labelled`.
 
 A study is a list of *units*, each a small JSON dictionary that says all its run needs: units run in any order, in any
 process, on any machine, and give the same rows for the same dictionary (seeds are in it). The table is the rows of all
@@ -12,18 +14,20 @@ table can be compared bit by bit with that of another run on the same machine, a
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from itertools import product
 from typing import Any
 
 import attnfun as af
+from attnfun.lab.studies.tables import Row as Row
+from attnfun.lab.studies.tables import Rows as Rows
 
 HOLDS, LIMITS, REFUTED = "holds", "holds with limits", "refuted"
 VERDICTS = (HOLDS, LIMITS, REFUTED)
 SIZES = ("tiny", "quick", "full")
 
-Row = dict[str, Any]
 Unit = dict[str, Any]
 Size = Mapping[str, Any]  # the parameters of one size
 Table = Sequence[Row]
@@ -50,6 +54,37 @@ class Verdict:
             raise af.InvalidRequest(f"a verdict is one of {', '.join(VERDICTS)}, in words; not {self.kind!r}")
 
 
+def decided(
+    evidence: Iterable[str], *, refuted: Sequence[str] = (), limits: str = "", holds: str = "It holds."
+) -> Verdict:
+    """Refuted where there are faults, of which three are named; else with limits where there is one; else it holds."""
+    words = " ".join(part.strip() for part in evidence)
+    if refuted:
+        finding = "; ".join(refuted[:3])
+        return Verdict(REFUTED, f"{finding[0].upper()}{finding[1:]}.", words)
+    return Verdict(LIMITS, limits, words) if limits else Verdict(HOLDS, holds, words)
+
+
+def lacking(table: Table, column: str, *kinds: Any) -> Verdict | None:
+    """A verdict that nothing can be said, where the table has no row of one of these kinds; else None."""
+    gone = [kind for kind in kinds if all(row[column] != kind for row in table)]
+    if not gone:
+        return None
+    return Verdict(REFUTED, f"Nothing can be said: the table has no row of {', '.join(map(str, gone))}.")
+
+
+@dataclass(frozen=True)
+class _OnRows:
+    """A function of Rows as one of any table; it speaks of rows of certain kinds, without which nothing can be said."""
+
+    function: Callable[[Rows], Any]
+    speaks_of: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    def __call__(self, table: Table) -> Any:
+        gone = (lacking(table, column, *kinds) for column, kinds in self.speaks_of.items())
+        return next(filter(None, gone), None) or self.function(Rows(table))
+
+
 @dataclass(frozen=True)
 class Study:
     """A claim of a paper or an open question, and the experiment that answers it.
@@ -59,7 +94,7 @@ class Study:
     columns   name → meaning of every column of the table, times included
     sizes     parameters for "tiny" (a test, seconds), "quick" (a minute) and "full"
     units     parameters → units
-    run       a unit → its rows, without what they share with the unit; imports torch itself where it needs it
+    run       a unit → its rows, or its only row, without what they share with the unit; imports torch itself
     judge     the table → the verdict; pure, and without any figure that is not in the table or written in the claim
     draw      the table → a matplotlib Figure
     timings   columns that hold seconds or rates: not in the table
@@ -74,7 +109,7 @@ class Study:
     columns: Mapping[str, str]
     sizes: Mapping[str, Mapping[str, Any]]
     units: Callable[[Mapping[str, Any]], list[Unit]]
-    run: Callable[[Unit], list[Row]]
+    run: Callable[[Unit], Row | list[Row]]
     judge: Callable[[Table], Verdict]
     draw: Callable[[Table], Any]
     timings: tuple[str, ...] = ()
@@ -92,8 +127,8 @@ class Study:
 
         `run` need not repeat the unit: what it leaves out has the unit's value, and none where the unit says nothing.
         """
-        rows = []
-        for row in self.run(unit):
+        rows, found = [], self.run(unit)
+        for row in [found] if isinstance(found, dict) else found:
             if unknown := [name for name in row if name not in self.columns]:
                 raise AssertionError(f"{self.name}: a row has the columns {unknown}, which are not described")
             rows.append({name: plain(row[name] if name in row else unit.get(name)) for name in self.columns})
@@ -108,17 +143,41 @@ class Study:
         return [row for unit in self.units(self.parameters(size)) for row in self.rows(unit)]
 
 
-def described(module: str, **more: Any) -> Study:
-    """The study that a module is: its statement from the docstring, its functions by their names."""
+def described(
+    module: str,
+    full_time: str = "",
+    *,
+    needs: Any = (),
+    timings: Any = (),
+    speaks_of: Any = None,
+    **parameters: Any,
+) -> Study:
+    """The study that a module is: its statement from the docstring, its functions by their names.
+
+    `speaks_of` are kinds of rows, by column, without which it gives no verdict. A parameter that is a tuple has a value
+    for each of SIZES, anything else is the same for all.
+    """
     home = sys.modules[module]
     if not home.__doc__:
         raise af.AttnfunError("a study is described by its docstring: run Python without -OO")
     title, parts = _statement(home.__doc__)
     lines = parts.pop("columns").replace("\n" + " " * 8, " ").split("\n")  # deeper lines go on with the one above
     columns = {name.strip(): meaning for name, _, meaning in (line.partition(": ") for line in lines)}
-    names = {name: getattr(home, name) for name in ("units", "run", "judge", "draw")}
-    name = module.rpartition(".")[2].replace("_", "-")
-    return Study(name=name, title=title, columns=columns, **{**parts, **names, **more})
+    each = {name: v if isinstance(v, tuple) else (v,) * len(SIZES) for name, v in parameters.items()}
+    return Study(
+        name=module.rpartition(".")[2].replace("_", "-"),
+        title=title,
+        columns=columns,
+        sizes={size: {name: values[k] for name, values in each.items()} for k, size in enumerate(SIZES)},
+        units=home.units,
+        run=home.run,
+        judge=_OnRows(home.judge, speaks_of or {}),
+        draw=_OnRows(home.draw),
+        timings=timings,
+        needs=needs,
+        full_time=full_time,
+        **parts,
+    )
 
 
 def _statement(doc: str) -> tuple[str, dict[str, str]]:
@@ -134,10 +193,13 @@ def _statement(doc: str) -> tuple[str, dict[str, str]]:
     return title.removesuffix("."), parts
 
 
-def sized(**parameters: Any) -> dict[str, dict[str, Any]]:
-    """Parameters by size: a tuple has a value for each of SIZES, anything else is the same for all."""
-    each = {name: v if isinstance(v, tuple) else (v,) * len(SIZES) for name, v in parameters.items()}
-    return {size: {name: values[k] for name, values in each.items()} for k, size in enumerate(SIZES)}
+def crossed(**axes: Any) -> list[Unit]:
+    """Units of all combinations: a tuple, list or range is an axis, the first varies slowest; anything else is fixed.
+
+    A value that is itself a list is written as an axis of one: `heads=[[1, 2, 4]]`.
+    """
+    each = [value if isinstance(value, tuple | list | range) else (value,) for value in axes.values()]
+    return [dict(zip(axes, values, strict=True)) for values in product(*each)]
 
 
 def plain(value: Any) -> Any:

@@ -1,34 +1,85 @@
-"""Reading a table: what the judges of several studies share."""
+"""Rows: a table as its study's judge and picture read it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from attnfun.lab.studies.study import REFUTED, Row, Table, Verdict
+Row = dict[str, Any]
+Column = str | Callable[[Row], Any]  # a column's name, or what is computed of a row
 
 
-def where(table: Table, **wanted: Any) -> list[Row]:
-    """The rows whose columns have the wanted values."""
-    return [row for row in table if all(row[key] == value for key, value in wanted.items())]
+class Rows(list[Row]):
+    """A list of rows with questions. Comparisons are written so that NaN is a fault."""
 
+    def where(self, **wanted: Any) -> Rows:
+        """The rows whose columns have the wanted values; of a tuple any of its items is wanted."""
+        kinds = {column: value if isinstance(value, tuple) else (value,) for column, value in wanted.items()}
+        return self.that(lambda row: all(row[column] in values for column, values in kinds.items()))
 
-def values(rows: Iterable[Row], column: str) -> list[Any]:
-    return [row[column] for row in rows]
+    def that(self, test: Callable[[Row], bool]) -> Rows:
+        return Rows(row for row in self if test(row))
 
+    def fails(self, test: Callable[[Row], bool]) -> Rows:
+        """The rows for which the test is not seen to hold."""
+        return Rows(row for row in self if not test(row))
 
-def lacking(table: Table, column: str, *kinds: Any) -> Verdict | None:
-    """A verdict that nothing can be said, where the table has no row of one of these kinds; else None."""
-    gone = [kind for kind in kinds if not where(table, **{column: kind})]
-    if not gone:
-        return None
-    return Verdict(REFUTED, f"Nothing can be said: the table has no row of {', '.join(map(str, gone))}.")
+    def known(self, *columns: str) -> Rows:
+        """The rows that have a value in each of these columns."""
+        return self.that(lambda row: all(row[column] is not None for column in columns))
 
+    def above(self, small: str, large: str) -> Rows:
+        """The rows in which `small` ≤ `large` is not seen to hold, NaN included; rows without one are left out."""
+        return self.known(small, large).fails(lambda row: row[small] <= row[large])
 
-def distinct(table: Table, column: str) -> list[Any]:
-    """The column's values in the order of first use."""
-    return list(dict.fromkeys(row[column] for row in table))
+    def of(self, column: Column) -> list[Any]:
+        return [row[column] if isinstance(column, str) else column(row) for row in self]
+
+    def distinct(self, column: Column) -> list[Any]:
+        """The column's values in the order of first use."""
+        return list(dict.fromkeys(self.of(column)))
+
+    def by(self, *columns: Column) -> list[tuple[Any, ...]]:
+        """(value, value, …, rows) for every combination of the columns' values, in the order of first use."""
+        groups: dict[tuple[Any, ...], Rows] = {}
+        for key, row in zip(zip(*(self.of(column) for column in columns), strict=True), self, strict=True):
+            groups.setdefault(key, Rows()).append(row)
+        return [(*key, rows) for key, rows in groups.items()]
+
+    def sorted(self, column: Column) -> Rows:
+        return Rows(row for _, row in sorted(zip(self.of(column), self, strict=True), key=lambda pair: pair[0]))
+
+    def first(self) -> Rows:
+        """The first row, if there is one."""
+        return Rows(self[:1])
+
+    def last(self) -> Rows:
+        return Rows(self[-1:])
+
+    def best(self, column: Column) -> Row:
+        """The row with the least value there."""
+        values = self.of(column)
+        return self[values.index(min(values))]
+
+    def median(self, column: Column) -> float:
+        return median(self.of(column))
+
+    def slope(self, x: Column, y: Column) -> float:
+        return slope(self.of(x), self.of(y))
+
+    def span(self, column: Column, form: str = ".2g", to: str = " to ") -> str:
+        """“least to largest”."""
+        values = self.of(column)
+        return f"{min(values):{form}}{to}{max(values):{form}}"
+
+    def middle(self, column: Column, form: str = ".2g", to: str = " to ") -> str:
+        """“median (least to largest)”."""
+        return f"{self.median(column):{form}} ({self.span(column, form, to)})"
+
+    def say(self, text: str, **more: Any) -> list[str]:
+        """What the text says of every row: its fields are columns."""
+        return [text.format(**row, **more) for row in self]
 
 
 def median(numbers: Iterable[float]) -> float:

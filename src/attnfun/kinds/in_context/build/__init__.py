@@ -6,13 +6,13 @@ anything is built; `best` names the algorithm that takes the fewest layers.
 
 from __future__ import annotations
 
+from attnfun.errors import InvalidRequest
 from attnfun.kinds.in_context.build.lasso import build_lasso, lasso_iterations
 from attnfun.kinds.in_context.build.linear import build_linear, depth_for
 from attnfun.kinds.in_context.build.logistic import build_logistic, logistic_iterations
 from attnfun.kinds.in_context.build.richardson import MOST_HEADS
-from attnfun.errors import InvalidRequest
-from attnfun.network import TokenNetwork
 from attnfun.kinds.in_context.target import ALGORITHMS, InContextTask
+from attnfun.network import TokenNetwork
 
 __all__ = ["MOST_HEADS", "MOST_LAYERS", "best", "build", "depth"]
 
@@ -46,21 +46,13 @@ def build(
 
     Refuses with InvalidRequest a class whose numbers are too far apart for the weights to be numbers of `dtype`.
     """
+    stepped = task.task in ("lasso", "logistic")
+    if stepped and (layers < 3 or layers % 2 == 0):
+        raise InvalidRequest(f"layers={layers}: {task.task} takes two layers a step and one to predict, so 3, 5, 7, …")
+    make = {"lasso": build_lasso, "logistic": build_logistic}.get(task.task, build_linear)
     try:
-        return _build(task, layers, algorithm, dtype, heads, typical, finer)
+        return make(task, layers // 2 if stepped else layers, algorithm, dtype, heads, typical, finer)
     except (ArithmeticError, ValueError) as error:  # a scale that overflows, the logarithm of one that underflows
         raise InvalidRequest(
             f"{task.domain}: these numbers are too far apart for weights in {dtype} ({error}); scale the data"
         ) from None
-
-
-def _build(
-    task: InContextTask, layers: int, algorithm: str, dtype: str, heads: int | None, typical: bool, finer: int
-) -> TokenNetwork:
-    if task.task in ("linear", "ridge"):
-        return build_linear(task, layers, algorithm, dtype, heads, typical, finer)
-    if layers < 3 or layers % 2 == 0:
-        raise InvalidRequest(f"layers={layers}: {task.task} takes two layers a step and one to predict, so 3, 5, 7, …")
-    if task.task == "lasso":
-        return build_lasso(task, layers // 2, algorithm, dtype, heads, typical, finer)
-    return build_logistic(task, layers // 2, dtype, heads, typical, finer)

@@ -29,9 +29,9 @@ import math
 import numpy as np
 
 from attnfun.kinds.in_context.build.richardson import choose
-from attnfun.network.blocks import GAP, Stream
-from attnfun.network import TokenHead, TokenLayer, TokenNetwork, rounded
 from attnfun.kinds.in_context.target import InContextTask
+from attnfun.network import TokenHead, TokenLayer, TokenNetwork, rounded
+from attnfun.network.blocks import GAP, Stream
 
 _UNITS = ("y", "prediction", "one", "data", "solver", "null")
 _BETA = {"float64": 2.0**48, "float32": 2.0**20}
@@ -54,20 +54,18 @@ def _rates(task: InContextTask, algorithm: str, dtype: str) -> tuple[float, floa
 def lasso_iterations(task: InContextTask, eps: float, algorithm: str) -> int:
     """Iterations after which rate^T |q| times what w starts from is below eps for the whole class."""
     _, _, rate, start = _rates(task, algorithm, "float64")
-    size = math.sqrt(task.dim) * task.query_range * start
+    return max(1, iterations_for(math.sqrt(task.dim) * task.query_range * start, rate, eps))
+
+
+def iterations_for(size: float, rate: float, eps: float) -> int:
+    """The least T with rate^T size ≤ eps; 10⁹ where that is past every number."""
     if not size < 1e300 * eps:
         return 10**9
-    return 1 if rate < 1e-12 or size <= eps else max(1, math.ceil(math.log(eps / size) / math.log(rate)))
+    return 0 if rate < 1e-12 or size <= eps else max(1, math.ceil(math.log(eps / size) / math.log(rate)))
 
 
 def build_lasso(
-    task: InContextTask,
-    iterations: int,
-    algorithm: str,
-    dtype: str = "float64",
-    heads: int | None = None,
-    typical: bool = False,
-    finer: int = 0,
+    task: InContextTask, iterations: int, algorithm: str, dtype: str, heads: int | None, typical: bool, finer: int
 ) -> TokenNetwork:
     """The network of 2 · iterations + 1 layers; `finer` halves the scale of linearised sums so many times.
 
@@ -76,59 +74,44 @@ def build_lasso(
     s, d, N = Stream(task.dim, "xqwu", _UNITS), task.dim, task.examples
     step, ahead, _, start = _rates(task, algorithm, dtype)
     threshold, beta = float(rounded(np.array([step * N * task.strength]), dtype)[0]), _BETA[dtype]
-    noise = math.sqrt(2 * N) if typical else (2 * N + 32) * math.sqrt(d)
-    scales = choose(math.sqrt(2 * N) * task.y_range, dtype, noise, heads).finer(finer)
+    scales = choose(math.sqrt(2 * N) * task.y_range, dtype, roundings(task, typical), heads).finer(finer)
+    shut = {("one", d): -GAP, ("solver", d): GAP, ("null", d): GAP}
 
-    def gradient() -> TokenLayer:
-        made = []
-        for sigma, rho in zip(scales.sigma, scales.rho, strict=True):
-            query = s.matrix(
-                d + 3,
-                {("w", 0): (1 + ahead) * sigma, ("u", 0): -ahead * sigma},
-                {("solver", d): -sigma, ("one", d + 1): 1.0, ("null", d + 2): 1.0},
-            )
-            units = {("y", d): 1.0, ("one", d + 1): -GAP, ("data", d + 1): GAP, ("null", d + 2): 2 * GAP}
-            key = s.matrix(d + 3, {("x", 0): 1.0}, units)
-            output = s.matrix(d, {("w", 0): -step * rho * N / sigma}, {}).T
-            made.append(
-                TokenHead(
-                    f"Σ x(⟨x, w⟩ − y), scale {sigma:g}",
-                    *s.rounded((query, key, s.matrix(d, {("x", 0): 1.0}, {}), output), dtype),
-                )
-            )
-        blocks = {("w", "w"): 1 + ahead, ("u", "w"): -ahead, ("w", "u"): 1.0, ("u", "u"): 0.0}
-        return TokenLayer(tuple(made), rounded(s.carry(blocks), dtype))
+    def gradient(sigma: float, rho: float) -> TokenHead:
+        query = {("w", 0): (1 + ahead) * sigma, ("u", 0): -ahead * sigma, ("solver", d): -sigma}
+        query |= {("one", d + 1): 1.0, ("null", d + 2): 1.0}
+        key = {("x", 0): 1.0, ("y", d): 1.0, ("one", d + 1): -GAP, ("data", d + 1): GAP, ("null", d + 2): 2 * GAP}
+        name, output = f"Σ x(⟨x, w⟩ − y), scale {sigma:g}", {("w", 0): -step * rho * N / sigma}
+        return s.head(name, dtype, query, key, {("x", 0): 1.0}, output)
 
-    def thresholding() -> TokenLayer:
-        made = []
-        for j in range(d):
-            name = f"w{j + 1}"
-            for sign, what in ((1.0, "above"), (-1.0, "below")):
-                query = s.matrix(4, {}, {(name, 0): sign * beta, ("one", 1): 1.0, ("one", 2): 1.0, ("null", 3): 1.0})
-                units = {("solver", 0): 1.0, ("solver", 1): -beta * threshold, ("one", 2): -2 * GAP}
-                units |= {("solver", 2): 2 * GAP, ("null", 2): 2 * GAP, ("null", 3): 2 * GAP}
-                value = s.matrix(1, {}, {(name, 0): 1.0, ("solver", 0): -sign * threshold})
-                output = s.matrix(1, {}, {(name, 0): 1.0}).T
-                parts = s.rounded((query, s.matrix(4, {}, units), value, output), dtype)
-                made.append(TokenHead(f"{name} {what} the threshold", *parts))
-        return TokenLayer(tuple(made), s.carry({("w", "w"): 0.0}))
+    def threshold_at(name: str, sign: float) -> TokenHead:
+        query = {(name, 0): sign * beta, ("one", 1): 1.0, ("one", 2): 1.0, ("null", 3): 1.0}
+        key = {("solver", 0): 1.0, ("solver", 1): -beta * threshold, ("one", 2): -2 * GAP}
+        key |= {("solver", 2): 2 * GAP, ("null", 2): 2 * GAP, ("null", 3): 2 * GAP}
+        what = f"{name} {'above' if sign > 0 else 'below'} the threshold"
+        return s.head(what, dtype, query, key, {(name, 0): 1.0, ("solver", 0): -sign * threshold}, {(name, 0): 1.0})
 
-    def read() -> TokenLayer:
-        made = []
-        most = math.sqrt(d) * task.query_range * start
-        scale = choose(4 * most, dtype, 16.0).finer(finer)  # tanh has larger coefficients than sinh
-        for sigma, rho in zip(scale.sigma, scale.rho, strict=True):
-            query = s.matrix(d + 1, {("q", 0): 2 * sigma}, {("one", d): 1.0})
-            key = s.matrix(d + 1, {("w", 0): 1.0}, {("one", d): -GAP, ("solver", d): GAP, ("null", d): GAP})
-            value = s.matrix(1, {}, {("solver", 0): 1.0, ("null", 0): -1.0})
-            output = s.matrix(1, {}, {("prediction", 0): rho / sigma}).T
-            made.append(TokenHead(f"predict, scale {sigma:g}", *s.rounded((query, key, value, output), dtype)))
-        return TokenLayer(tuple(made))
+    def read(sigma: float, rho: float) -> TokenHead:
+        query, key = {("q", 0): 2 * sigma, ("one", d): 1.0}, {("w", 0): 1.0, **shut}
+        value, output = {("solver", 0): 1.0, ("null", 0): -1.0}, {("prediction", 0): rho / sigma}
+        return s.head(f"predict, scale {sigma:g}", dtype, query, key, value, output)
 
-    pair = (gradient(), thresholding())
-    solvers = np.zeros((2, s.width))
-    solvers[:, s.at("one")] = 1.0
-    solvers[0, s.at("solver")] = solvers[1, s.at("null")] = 1.0
+    blocks = {("w", "w"): 1 + ahead, ("u", "w"): -ahead, ("w", "u"): 1.0, ("u", "u"): 0.0}
+    first = TokenLayer(tuple(gradient(*one) for one in scales.pairs), rounded(s.carry(blocks), dtype))
+    second = [threshold_at(f"w{j + 1}", sign) for j in range(d) for sign in (1.0, -1.0)]
+    most = math.sqrt(d) * task.query_range * start
+    scale = choose(4 * most, dtype, 16.0).finer(finer)  # tanh has larger coefficients than sinh
+    last = TokenLayer(tuple(read(*one) for one in scale.pairs))
+    return stepped(s, (first, TokenLayer(tuple(second), s.carry({("w", "w"): 0.0}))) * iterations, last, dtype)
+
+
+def roundings(task: InContextTask, typical: bool) -> float:
+    """Of a sum over the examples, relative to its scaled signal."""
+    return math.sqrt(2 * task.examples) if typical else (2 * task.examples + 32) * math.sqrt(task.dim)
+
+
+def stepped(s: Stream, steps: tuple[TokenLayer, ...], last: TokenLayer, dtype: str) -> TokenNetwork:
+    """The network of these layers, with a token "solver" and a token "null"."""
+    tokens = s.matrix(2, {}, {("one", 0): 1.0, ("one", 1): 1.0, ("solver", 0): 1.0, ("null", 1): 1.0}).T
     readout = s.matrix(1, {}, {("prediction", 0): 1.0})
-    layers = (*(pair * iterations), read())
-    return TokenNetwork(s.names, layers, rounded(solvers, dtype), readout, ("prediction",), dtype)
+    return TokenNetwork(s.names, (*steps, last), tokens, readout, ("prediction",), dtype)

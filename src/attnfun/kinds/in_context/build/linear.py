@@ -31,15 +31,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from attnfun.kinds.in_context.build.richardson import Scales, choose, few_bits, richardson
-from attnfun.network.blocks import GAP, Array, Stream
 from attnfun.errors import InvalidRequest
-from attnfun.network import TokenHead, TokenLayer, TokenNetwork, rounded
+from attnfun.kinds.in_context.build.richardson import Scales, choose, few_bits, richardson
 from attnfun.kinds.in_context.target import InContextTask
+from attnfun.network import TokenHead, TokenLayer, TokenNetwork, rounded
+from attnfun.network.blocks import GAP, Array, Stream
 
-ALGORITHMS = ("chebyshev", "gd")
 _UNITS = ("y", "prediction", "one", "data", "sign", "solver")
 _TYPICAL = 0.125  # of the largest logits of a class are those of a typical prompt
 _FIRST, _SECOND = 2.0**-4, 2.0**-6  # the largest logits of the two readings, for the largest prediction there can be
@@ -51,14 +48,6 @@ def sizes(task: InContextTask) -> tuple[float, float, float]:
     peak = min(max(low, 2 * task.shift), high)
     gain = max(math.sqrt(max(lam - task.shift, 0.0)) / lam for lam in (low, peak, high))
     return math.sqrt(task.dim) * task.query_range, math.sqrt(task.examples) * task.y_range, max(gain, 1e-30)
-
-
-def linear_scales(task: InContextTask, dtype: str, heads: int | None = None, typical: bool = False) -> Scales:
-    """|⟨x_i, v⟩| ≤ |q| max √(λ − α)/λ for v = A⁻¹q; the solver's c makes its logits as large."""
-    q, _, gain = sizes(task)
-    noise = math.sqrt(2) if typical else task.examples / math.sqrt(3) + 8
-    share = _TYPICAL if typical else 1.0
-    return choose(1.1 * q * gain, dtype, noise * math.sqrt(task.examples * task.dim), heads, share, 8)
 
 
 def steps(task: InContextTask, algorithm: str, count: int) -> list[tuple[float, float]]:
@@ -96,13 +85,7 @@ def depth_for(task: InContextTask, algorithm: str, eps: float) -> int:
 
 
 def build_linear(
-    task: InContextTask,
-    layers: int,
-    algorithm: str = "chebyshev",
-    dtype: str = "float64",
-    heads: int | None = None,
-    typical: bool = False,
-    finer: int = 0,
+    task: InContextTask, layers: int, algorithm: str, dtype: str, heads: int | None, typical: bool, finer: int
 ) -> TokenNetwork:
     """The network of `layers` layers; algorithm "chebyshev" or "gd".
 
@@ -112,39 +95,31 @@ def build_linear(
     if layers < 2:
         raise InvalidRequest(f"layers={layers}: at least 2 are needed, one to read the examples and one to predict")
     s, d, N = Stream(task.dim, "xqvur", _UNITS), task.dim, task.examples
-    scales = linear_scales(task, dtype, heads, typical).finer(finer)
     q, y, gain = sizes(task)
+    # |⟨x_i, v⟩| ≤ |q| max √(λ − α)/λ for v = A⁻¹q; the solver's c makes its logits as large
+    noise = (math.sqrt(2) if typical else N / math.sqrt(3) + 8) * math.sqrt(N * d)
+    scales = choose(1.1 * q * gain, dtype, noise, heads, _TYPICAL if typical else 1.0, 8).finer(finer)
     c = few_bits(1.1 * q * gain / y, 8)
-    found = steps(task, algorithm, layers - 1)
 
-    def iterate(tau: float, last: bool) -> list[TokenHead]:
-        made = []
-        for sigma, rho in zip(scales.sigma, scales.rho, strict=True):
-            amount = -rho * N / sigma
-            query = s.matrix(d + 2, {("v", 0): sigma}, {("sign", d): -sigma, ("one", d + 1): 1.0})
-            key = s.matrix(d + 2, {("x", 0): 1.0}, {("y", d): 1.0, ("one", d + 1): -GAP, ("data", d + 1): GAP})
-            blocks = {("v", 0): tau * amount} | ({("r", 0): amount} if last else {})
-            head = (query, key, s.matrix(d, {("x", 0): 1.0}, {}), s.matrix(d, blocks, {}).T)
-            made.append(TokenHead(f"Σ x(⟨x, s⟩ − f y), scale {sigma:g}", *s.rounded(head, dtype)))
-        return made
+    def iterate(sigma: float, rho: float, tau: float, last: bool) -> TokenHead:
+        amount = -rho * N / sigma
+        query = {("v", 0): sigma, ("sign", d): -sigma, ("one", d + 1): 1.0}
+        key = {("x", 0): 1.0, ("y", d): 1.0, ("one", d + 1): -GAP, ("data", d + 1): GAP}
+        output = {("v", 0): tau * amount} | ({("r", 0): amount} if last else {})
+        return s.head(f"Σ x(⟨x, s⟩ − f y), scale {sigma:g}", dtype, query, key, {("x", 0): 1.0}, output)
 
-    def read(scale: Scales, last: bool) -> list[TokenHead]:
+    def read(sigma: float, rho: float, last: bool) -> TokenHead:
         """tanh of scale · prediction: the key of a solver token is ±c (w, r, 1)."""
-        made = []
-        for sigma, rho in zip(scale.sigma, scale.rho, strict=True):
-            if last:
-                query = s.matrix(2 * d + 2, {("q", 0): sigma, ("v", d): sigma}, {("prediction", 2 * d): -sigma})
-                key = s.matrix(2 * d + 2, {("u", 0): 1.0, ("r", d): 1.0}, {("sign", 2 * d): 1.0})
-            else:
-                query, key = s.matrix(d + 1, {("q", 0): sigma}, {}), s.matrix(d + 1, {("v", 0): 1.0}, {})
-            gap = 2.0 ** math.ceil(math.log2(GAP + 4 * sigma * q * q / task.spectrum[0]))
-            query[s.at("one"), -1] = 1.0
-            key[s.at("one"), -1], key[s.at("solver"), -1] = -gap, gap
-            value = s.matrix(1, {}, {("sign", 0): 1.0})
-            output = s.matrix(1, {}, {("prediction", 0): rho / (sigma * c * c)}).T
-            what = "correct the prediction" if last else "predict"
-            made.append(TokenHead(f"{what}, scale {sigma:g}", *s.rounded((query, key, value, output), dtype)))
-        return made
+        gap = 2.0 ** math.ceil(math.log2(GAP + 4 * sigma * q * q / task.spectrum[0]))
+        end = 2 * d + 1 if last else d
+        query, key = {("q", 0): sigma, ("one", end): 1.0}, {("one", end): -gap, ("solver", end): gap}
+        if last:
+            query |= {("v", d): sigma, ("prediction", 2 * d): -sigma}
+            key |= {("u", 0): 1.0, ("r", d): 1.0, ("sign", 2 * d): 1.0}
+        else:
+            key |= {("v", 0): 1.0}
+        name = f"{'correct the prediction' if last else 'predict'}, scale {sigma:g}"
+        return s.head(name, dtype, query, key, {("sign", 0): 1.0}, {("prediction", 0): rho / (sigma * c * c)})
 
     def carry(tau: float, beta: float, last: bool) -> Array:
         keep = 1 + beta - tau * task.shift
@@ -158,14 +133,14 @@ def build_linear(
     missed += most * (1e-12 if dtype == "float64" else 1e-4 if typical else 1e-2)  # by rounding
     second = _pair(_SECOND / (missed * c)).finer(finer)
     made = []
-    for number, (tau, beta) in enumerate(found):
-        last = number == layers - 2
-        heads_ = iterate(tau, last) + (read(first, False) if last else [])
-        made.append(TokenLayer(tuple(heads_), carry(tau, beta, last)))
-    made.append(TokenLayer(tuple(read(second, True))))
-    solvers = np.zeros((2, s.width))
-    solvers[:, s.at("one")], solvers[:, s.at("solver")], solvers[:, s.at("sign")] = 1.0, 1.0, (c, -c)
-    readout = s.matrix(1, {}, {("prediction", 0): 1.0})
+    for number, (tau, beta) in enumerate(steps(task, algorithm, layers - 1), start=2):
+        last = number == layers
+        found = [iterate(*one, tau, last) for one in scales.pairs]
+        found += [read(*one, False) for one in first.pairs] if last else []
+        made.append(TokenLayer(tuple(found), carry(tau, beta, last)))
+    made.append(TokenLayer(tuple(read(*one, True) for one in second.pairs)))
+    units = {(name, k): 1.0 for name in ("one", "solver") for k in (0, 1)} | {("sign", 0): c, ("sign", 1): -c}
+    solvers, readout = s.matrix(2, {}, units).T, s.matrix(1, {}, {("prediction", 0): 1.0})
     return TokenNetwork(s.names, tuple(made), solvers, readout, ("prediction",), dtype)
 
 

@@ -17,8 +17,9 @@ x̃_i p_i (`richardson.py`). The last layer reads σ(⟨q, w⟩), again exactly.
 
 Size. 2T + 1 layers for T iterations, width 4d + 7, two constant tokens.
 
-Bound. ¼|q| √(2 ln 2 C N) r^T, plus a floor of bias and rounding (`kinds/in_context/prove_logistic.py` proves all of it).
-The penalty alone is counted as curvature: a class has prompts whose examples are all so certain that they add none.
+Bound. ¼|q| √(2 ln 2 C N) r^T, plus a floor of bias and rounding (`kinds/in_context/prove_logistic.py` proves all of
+it). The penalty alone is counted as curvature: a class has prompts whose examples are all so certain that they add
+none.
 
 Failure mode. A large C: the depth grows like √(C high).
 """
@@ -27,13 +28,11 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from attnfun.kinds.in_context.build.lasso import SLACK
+from attnfun.kinds.in_context.build.lasso import SLACK, iterations_for, roundings, stepped
 from attnfun.kinds.in_context.build.richardson import choose
-from attnfun.network.blocks import GAP, Stream
-from attnfun.network import TokenHead, TokenLayer, TokenNetwork, rounded
 from attnfun.kinds.in_context.target import InContextTask
+from attnfun.network import TokenHead, TokenLayer, TokenNetwork, rounded
+from attnfun.network.blocks import GAP, Stream
 
 _UNITS = ("y", "prediction", "one", "data", "p", "solver", "null")
 
@@ -50,19 +49,11 @@ def logistic_iterations(task: InContextTask, eps: float) -> int:
     """Iterations after which what w starts from, times r^T |q|/4, is below eps for the whole class."""
     rate = _rates(task, "float64")[-1]
     start = math.sqrt(max(2 * math.log(2) * rate, 0.2785) * task.strength * task.examples)
-    size = math.sqrt(task.dim) * task.query_range / 4 * start
-    if not size < 1e300 * eps:
-        return 10**9
-    return 1 if rate < 1e-12 or size <= eps else 1 + max(1, math.ceil(math.log(eps / size) / math.log(rate)))
+    return min(1 + iterations_for(math.sqrt(task.dim) * task.query_range / 4 * start, rate, eps), 10**9)
 
 
 def build_logistic(
-    task: InContextTask,
-    iterations: int,
-    dtype: str = "float64",
-    heads: int | None = None,
-    typical: bool = False,
-    finer: int = 0,
+    task: InContextTask, iterations: int, _algorithm: str, dtype: str, heads: int | None, typical: bool, finer: int
 ) -> TokenNetwork:
     """The network of 2 · iterations + 1 layers; `finer` halves the scale of linearised sums so many times.
 
@@ -70,39 +61,23 @@ def build_logistic(
     """
     s, d, N, C = Stream(task.dim, "xqwu", _UNITS), task.dim, task.examples, task.strength
     a, beta, gamma, delta, _ = _rates(task, dtype)
-    noise = math.sqrt(2 * N) if typical else (2 * N + 32) * math.sqrt(d)
-    scales = choose(4.0, dtype, noise, heads).finer(finer)  # p ≤ 1, and where all are 1 it is a tanh
+    scales = choose(4.0, dtype, roundings(task, typical), heads).finer(finer)  # p ≤ 1, and where all are 1 it is a tanh
     shut = {("one", d): -GAP, ("solver", d): GAP, ("null", d): GAP}
 
     def probability(block: str, gain: float, ahead: float, goal: str, name: str) -> TokenHead:
         """sigmoid of gain times the inner product with (1 + ahead) w − ahead w₋, which is u."""
-        query = s.matrix(d + 1, {(block, 0): gain}, {("one", d): 1.0})
-        key = s.matrix(d + 1, {("w", 0): 1 + ahead, ("u", 0): -ahead}, shut)
-        parts = (query, key, s.matrix(1, {}, {("solver", 0): 1.0}), s.matrix(1, {}, {(goal, 0): 1.0}).T)
-        return TokenHead(name, *s.rounded(parts, dtype))
+        query, key = {(block, 0): gain, ("one", d): 1.0}, {("w", 0): 1 + ahead, ("u", 0): -ahead, **shut}
+        return s.head(name, dtype, query, key, {("solver", 0): 1.0}, {(goal, 0): 1.0})
 
-    def gradient() -> TokenLayer:
-        made = []
-        for sigma, rho in zip(scales.sigma, scales.rho, strict=True):
-            query = s.matrix(3, {}, {("solver", 0): sigma, ("one", 1): 1.0, ("null", 2): 1.0})
-            units = {("p", 0): 1.0, ("y", 0): 0.5, ("one", 1): -GAP, ("data", 1): GAP, ("null", 2): 2 * GAP}
-            output = s.matrix(d, {("w", 0): a * C * rho * N / sigma}, {}).T
-            parts = (query, s.matrix(3, {}, units), s.matrix(d, {("x", 0): 1.0}, {}), output)
-            made.append(TokenHead(f"Σ y x p, scale {sigma:g}", *s.rounded(parts, dtype)))
-        blocks = {
-            ("w", "w"): 1 + beta - a * (1 + gamma),
-            ("u", "w"): a * gamma - beta,
-            ("w", "u"): 1.0,
-            ("u", "u"): 0.0,
-        }
-        return TokenLayer(tuple(made), rounded(s.carry(blocks), dtype))
+    def gradient(sigma: float, rho: float) -> TokenHead:
+        query = {("solver", 0): sigma, ("one", 1): 1.0, ("null", 2): 1.0}
+        key = {("p", 0): 1.0, ("y", 0): 0.5, ("one", 1): -GAP, ("data", 1): GAP, ("null", 2): 2 * GAP}
+        output = {("w", 0): a * C * rho * N / sigma}
+        return s.head(f"Σ y x p, scale {sigma:g}", dtype, query, key, {("x", 0): 1.0}, output)
 
     p = probability("x", -1.0, gamma, "p", "p = sigmoid(−⟨x, m⟩)")
     first = TokenLayer((p,), s.carry({}, {("p", "p"): 0.0}))
+    blocks = {("w", "w"): 1 + beta - a * (1 + gamma), ("u", "w"): a * gamma - beta, ("w", "u"): 1.0, ("u", "u"): 0.0}
+    second = TokenLayer(tuple(gradient(*one) for one in scales.pairs), rounded(s.carry(blocks), dtype))
     last = TokenLayer((probability("q", 1.0, delta, "prediction", "sigmoid(⟨q, w⟩)"),))
-    solvers = np.zeros((2, s.width))
-    solvers[:, s.at("one")] = 1.0
-    solvers[0, s.at("solver")] = solvers[1, s.at("null")] = 1.0
-    readout = s.matrix(1, {}, {("prediction", 0): 1.0})
-    layers = (*((first, gradient()) * iterations), last)
-    return TokenNetwork(s.names, layers, solvers, readout, ("prediction",), dtype)
+    return stepped(s, (first, second) * iterations, last, dtype)

@@ -40,6 +40,11 @@ class Scales:
     def heads(self) -> int:
         return len(self.sigma)
 
+    @property
+    def pairs(self) -> list[tuple[float, float]]:
+        """(σ_h, ρ_h) of every head."""
+        return list(zip(self.sigma, self.rho, strict=True))
+
     def finer(self, halvings: int) -> Scales:
         return Scales(tuple(sigma * 2.0**-halvings for sigma in self.sigma), self.rho)
 

@@ -32,9 +32,8 @@ from itertools import pairwise
 from typing import Any
 
 import attnfun as af
-from attnfun.lab.studies.drawing import NETWORKS, coloured, curve, panels, title
-from attnfun.lab.studies.study import HOLDS, LIMITS, REFUTED, Row, Size, Table, Unit, Verdict, described, sized
-from attnfun.lab.studies.tables import distinct, median, slope, values, where
+from attnfun.lab.studies.drawing import NETWORKS, curve, labelled, panels
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
 
 BUILT = ("partition", "bernstein", "compose")
 
@@ -49,160 +48,106 @@ def targets(name: str, d: int) -> tuple[str, float]:
 
 
 def units(size: Size) -> list[Unit]:
-    fixed = {"eps": size["eps"], "most": size["most"], "steps": size["steps"]}
-    made = [
-        {"target": name, "d": d, "method": method, "seed": None, **fixed}
-        for name in size["targets"]
-        for method in ("published", *BUILT)
-        for d in size["dimensions"]
-    ]
-    return made + [
-        {"target": name, "d": d, "method": "learned", "seed": seed, **fixed}
-        for name in size["targets"]
-        for d in size["trained"]
-        for seed in range(size["seeds"])
-    ]
+    fixed = {key: size[key] for key in ("eps", "most", "steps")}
+    ways = ("published", *BUILT)
+    made = crossed(target=size["targets"], method=ways, d=size["dimensions"], seed=None, **fixed)
+    seeds = range(size["seeds"])
+    return made + crossed(target=size["targets"], method="learned", d=size["trained"], seed=seeds, **fixed)
 
 
-def run(unit: Unit) -> list[Row]:
+def run(unit: Unit) -> Row:
     d, eps, method = unit["d"], unit["eps"], unit["method"]
     text, lipschitz = targets(unit["target"], d)
     box = {f"x{k}": (-1.0, 1.0) for k in range(1, d + 1)}
-    keys: float | None = None
-    status, bound, error = "refused", None, None
     if method == "published":
-        keys = float(math.ceil(lipschitz * math.sqrt(d) / eps) ** d)
-        status = "counted"
-    elif method == "learned":
-        count = af.compile(text, box, eps, method="compose").cost.keys
-        learned = af.train(
-            af.Architecture.one_head(tuple(box), count),
-            text,
-            box,
-            steps=unit["steps"],
-            seed=unit["seed"],
-            lr=0.03,
-            batch=128,
-            proof=False,
-        )
-        keys, status, error = float(count), "sampled", learned.sampled.error[0]
-    else:
-        try:
-            made = af.compile(text, box, eps, method=method, max_keys=unit["most"])
-        except af.Infeasible:
-            pass
-        else:
-            keys, status, bound = float(made.cost.keys), made.certificate.status.value, made.certificate.error[1]
-            error = made.certificate.error[0]
-    return [
-        {
-            "steps": unit["steps"] if method == "learned" else None,
-            "status": status,
-            "keys": keys,
-            "error": error,
-            "proved": bound,
-        }
-    ]
+        return {"steps": None, "status": "counted", "keys": float(math.ceil(lipschitz * math.sqrt(d) / eps) ** d)}
+    if method == "learned":
+        keys = af.compile(text, box, eps, method="compose").cost.keys
+        options = {"steps": unit["steps"], "seed": unit["seed"], "lr": 0.03, "batch": 128, "proof": False}
+        learned = af.train(af.Architecture.one_head(tuple(box), keys), text, box, **options)
+        return {"status": "sampled", "keys": float(keys), "error": learned.sampled.error[0]}
+    try:
+        made = af.compile(text, box, eps, method=method, max_keys=unit["most"])
+    except af.Infeasible:
+        return {"steps": None, "status": "refused"}
+    row = {"steps": None, "status": made.certificate.status.value, "keys": float(made.cost.keys)}
+    return row | {"error": made.certificate.error[0], "proved": made.certificate.error[1]}
 
 
-def known(table: Table, target: str, method: str) -> list[Row]:
-    return [row for row in where(table, target=target, method=method) if row["keys"] is not None]
-
-
-def judge(table: Table) -> Verdict:
+def judge(table: Rows) -> Verdict:
     """Refuted when the published count does not multiply with every variable, a partition that was built needs far
     fewer keys, or a bound called proved is none; with limits when composed networks are proved at every d and grow like
     a power of it; else it holds.
     """
-    words, tame, wrong, unproved = "", [], [], []
-    for target in distinct(table, "target"):
-        counts = known(table, target, "published")
+    words, tame, faults = [], [], []
+    for target, here in table.by("target"):
+        counts, built, product, learned = (
+            here.where(method=method).known("keys") for method in ("published", "partition", "bernstein", "learned")
+        )
         factors = [(b["keys"] / a["keys"]) ** (1 / (b["d"] - a["d"])) for a, b in pairwise(counts) if b["d"] > a["d"]]
-        wrong += [target for factor in factors if not factor >= 2]
-        built = known(table, target, "partition")
         size = {row["d"]: row["keys"] for row in counts}
-        wrong += [target for row in built if not row["keys"] >= size[row["d"]] / 100]
-        refused = [row["d"] for row in where(table, target=target, method="partition") if row["keys"] is None]
-        composed = where(table, target=target, method="compose")
-        fine = all(row["status"] == "proved" and row["proved"] <= row["eps"] for row in composed)
-        unproved += [target for row in composed if row["status"] == "proved" and not row["proved"] <= row["eps"]]
-        exponent = slope(values(composed, "d"), values(composed, "keys")) if fine else math.nan
+        if not all(f >= 2 for f in factors) or built.fails(lambda row, size=size: row["keys"] >= size[row["d"]] / 100):
+            faults.append(f"the partition of {target} does not grow as it is said to")
+        refused = here.where(method="partition", keys=None).of("d")
+        composed = here.where(method="compose")
+        unproved = composed.where(status="proved").fails(lambda row: row["proved"] <= row["eps"])
+        faults += unproved.say("a network for {target} is called proved, and not to its eps")
+        fine = len(composed.where(status="proved")) == len(composed) and not unproved
+        exponent = composed.slope("d", "keys") if fine else math.nan
         tame.append(fine and exponent < 3)
-        words += (
+        words.append(
             f"{target}, error {composed[0]['eps']:g}: the published partition needs {counts[0]['keys']:.3g} keys at "
             f"d = {counts[0]['d']} and {counts[-1]['keys']:.2g} at d = {counts[-1]['d']}, a factor of "
-            f"{min(factors, default=math.nan):.0f} to {max(factors, default=math.nan):.0f} for every variable; "
-            + "".join(f"built with {row['keys']:.0f} at d = {row['d']}; " for row in built[-1:])
-            + (f"refused from d = {min(refused)} on. " if refused else "never refused. ")
+            f"{min(factors, default=math.nan):.0f} to {max(factors, default=math.nan):.0f} for every variable;"
         )
-        words += "".join(
-            f"One product head: {row['keys']:.0f} keys at d = {row['d']}. "
-            for row in known(table, target, "bernstein")[-1:]
-        )
+        words += built.last().say("built with {keys:.0f} at d = {d};")
+        words.append(f"refused from d = {min(refused)} on." if refused else "never refused.")
+        words += product.last().say("One product head: {keys:.0f} keys at d = {d}.")
         if fine:
-            words += (
-                f"Composed networks, all proved: {composed[0]['keys']:.0f} keys at d = {composed[0]['d']}, "
-                f"{composed[-1]['keys']:.0f} at d = {composed[-1]['d']}, like d^{exponent:.1f}. "
-            )
-        learned = known(table, target, "learned")
+            ends = Rows([composed[0], composed[-1]]).say("{keys:.0f} keys at d = {d}")
+            words.append(f"Composed networks, all proved: {ends[0]}, {ends[1]}, like d^{exponent:.1f}.")
         if learned:
-            last = [row for row in learned if row["d"] == max(values(learned, "d"))]
-            words += (
+            last = learned.where(d=max(learned.of("d")))
+            words.append(
                 f"Single heads trained with as many keys as the composed network has have a sup error of "
-                f"{median(values(last, 'error')):.2g} at d = {last[0]['d']} after {last[0]['steps']:,} steps. "
+                f"{last.median('error'):.2g} at d = {last[0]['d']} after {last[0]['steps']:,} steps."
             )
-    if wrong:
-        return Verdict(REFUTED, f"Refuted: the partition of {wrong[0]} does not grow as it is said to.", words)
-    if unproved:
-        return Verdict(REFUTED, f"Refuted: a network for {unproved[0]} is called proved, and not to its eps.", words)
-    if all(tame):
-        finding = (
-            "The exponential size is that of the partition, not of attention: softmax networks that follow the "
-            "formula of the target meet the same tolerance with a few keys a variable."
-        )
-        return Verdict(LIMITS, finding, words)
-    return Verdict(HOLDS, "No network here escapes the exponential growth.", words)
+    curse = (
+        "The exponential size is that of the partition, not of attention: softmax networks that follow the formula of "
+        "the target meet the same tolerance with a few keys a variable."
+    )
+    escape = "No network here escapes the exponential growth."
+    return decided(words, refuted=faults, limits=curse if all(tame) else "", holds=escape)
 
 
-def draw(table: Table) -> Any:
-    names = distinct(table, "target")
-    figure, axes = panels(len(names))
-    for ax, target in zip(axes[0], names, strict=True):
-        rows = known(table, target, "published")
-        curve(ax.semilogy, rows, "d", "keys", "k--", lw=1, label="partition, published count")
-        for colour, method in coloured(BUILT):
-            rows = known(table, target, method)
-            curve(ax.semilogy, rows, "d", "keys", "o-", color=colour, ms=4, label=f"{method}, proved")
-        gone = [row for row in where(table, target=target, method="partition") if row["keys"] is None]
-        size = {row["d"]: row["keys"] for row in known(table, target, "published")}
-        places = [size[row["d"]] for row in gone]
-        ax.semilogy(values(gone, "d"), places, "x", color=NETWORKS[0], ms=7, label="partition, refused")
-        rows = known(table, target, "learned")
-        for k, row in enumerate(rows):
-            label = "learned: its sup error" if k == 0 else None
-            ax.semilogy([row["d"]], [row["keys"]], "D", mfc="none", color="#7a4fbf", ms=5, label=label)
-        for d in dict.fromkeys(values(rows, "d")):
-            here = where(rows, d=d)
-            text = f"{median(values(here, 'error')):.2g}"
-            ax.annotate(text, (d, here[0]["keys"]), (0, -13), textcoords="offset points", fontsize=7, ha="center")
-        ax.set(xlabel="variables d", ylabel="keys")
-        ax.set_ylim(0.05, None)
-        ax.legend(fontsize=7, frameon=False, loc="upper left")
-        title(ax, f"{target}: keys for an error of {table[0]['eps']:g}", "[−1, 1]^d, sup norm")
+def draw(table: Rows) -> Any:
+    groups = table.by("target")
+    figure, axes = panels(len(groups))
+    for ax, (target, here) in zip(axes, groups, strict=True):
+        counted = here.where(method="published")
+        curve(ax, counted, "d", "keys", "k--", lw=1, label="partition, published count")
+        curve(ax, here.where(method=BUILT), "d", "keys", "o-", by="method", ms=4, label="{method}, proved")
+        gone = counted.where(d=tuple(here.where(method="partition", keys=None).of("d")))
+        curve(ax, gone, "d", "keys", "x", color=NETWORKS[0], ms=7, label="partition, refused")
+        learned = here.where(method="learned").known("keys")
+        curve(ax, learned, "d", "keys", "D", mfc="none", color=NETWORKS[4], ms=5, label="learned: its sup error")
+        for d, rows in learned.by("d"):
+            text, place = f"{rows.median('error'):.2g}", (d, rows[0]["keys"])
+            ax.annotate(text, place, (0, -13), textcoords="offset points", fontsize=7, ha="center")
+        head, note = f"{target}: keys for an error of {table[0]['eps']:g}", "[−1, 1]^d, sup norm"
+        labelled(ax, head, note, "variables d", "keys", log="y", ylim=(0.05, None), legend="upper left")
     return figure
 
 
 STUDY = described(
     __name__,
-    sizes=sized(
-        eps=(0.3, 0.1, 0.1),
-        targets=(["Gaussian"], ["Gaussian", "pairs"], ["Gaussian", "pairs"]),
-        dimensions=([2, 3], [2, 3, 4, 5, 6, 8, 10], [2, 3, 4, 5, 6, 7, 8, 9, 10]),
-        trained=([2], [2, 6, 10], [2, 4, 6, 8, 10]),
-        seeds=(1, 3, 5),
-        most=(1000, 200_000, 1_000_000),
-        steps=(6, 500, 1000),
-    ),
+    "two minutes of CPU",
     needs=("torch",),
-    full_time="two minutes of CPU",
+    eps=(0.3, 0.1, 0.1),
+    targets=(["Gaussian"], ["Gaussian", "pairs"], ["Gaussian", "pairs"]),
+    dimensions=([2, 3], [2, 3, 4, 5, 6, 8, 10], [2, 3, 4, 5, 6, 7, 8, 9, 10]),
+    trained=([2], [2, 6, 10], [2, 4, 6, 8, 10]),
+    seeds=(1, 3, 5),
+    most=(1000, 200_000, 1_000_000),
+    steps=(6, 500, 1000),
 )

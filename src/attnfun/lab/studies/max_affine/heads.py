@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,20 @@ def unstructured(network: af.network.Network) -> af.network.Network:
     axis = af.network.Axis(query, offset, slopes, biases)
     free = af.network.Head(head.name, (axis,), head.values.reshape(-1, head.outputs), head.writes)
     return replace(network, layers=(af.network.Layer((free,)),), labels=None)
+
+
+def trained_head(cells: int, c: float | None, **options: Any) -> Any:
+    """One head of cells² unstructured keys, trained on FULL_PERIOD from a random start, or from the partition at c."""
+    function = target(FULL_PERIOD, SQUARE)
+    start = "random" if c is None else unstructured(partition_head(function, (cells, cells), c))
+    shape = af.Architecture.one_head(function.box.names, cells * cells)
+    return af.train(shape, function, start=start, batch=128, proof=False, **options)
+
+
+def state(point: Any) -> dict[str, float]:
+    """What a point of a training's history says of the head: its errors, how sharp it is, its largest value."""
+    sharp = {"norm_mean": point.key_norm_mean, "norm_max": point.key_norm_max, "effective_keys": point.effective_keys}
+    return {"error": point.sup, "rms": point.loss**0.5, "value_max": point.value_max, **sharp}
 
 
 def sup_error(network: af.network.Network, function: af.language.Function) -> float:

@@ -35,10 +35,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 import attnfun as af
-from attnfun.lab.studies.drawing import coloured, panels, styled, title
-from attnfun.lab.studies.study import HOLDS, LIMITS, REFUTED, Row, Size, Table, Unit, Verdict, described, sized
-from attnfun.lab.studies.tables import distinct, median, slope, values, where
+from attnfun.lab.studies.drawing import STYLES, coloured, curve, labelled, panels
+from attnfun.lab.studies.max_affine import heads
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
+from attnfun.lab.studies.tables import median
 
 SIZES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 STILL = 0.12  # cells by which walls may move and count as unmoved
@@ -46,163 +49,116 @@ ROBUST = 1.5  # the error may grow by half
 
 
 def units(size: Size) -> list[Unit]:
-    heads = [
-        *({"head": "bernstein", "cells": None, "c": None, "eps": eps} for eps in size["tolerances"]),
-        *({"head": "partition", "cells": P, "c": c, "eps": None} for P in size["cells"] for c in (5.0, 80.0)),
-        *({"head": "compose", "cells": None, "c": None, "eps": eps} for eps in size["tolerances"]),
-        *({"head": "learned", "cells": P, "c": None, "eps": None} for P in size["cells"][:1]),
+    fixed = {"draws": size["draws"], "steps": size["steps"]}
+    asked = {"cells": None, "c": None, "eps": size["tolerances"]}
+    return [
+        *crossed(head="bernstein", **asked, **fixed),
+        *crossed(head="partition", cells=size["cells"], c=(5.0, 80.0), eps=None, **fixed),
+        *crossed(head="compose", **asked, **fixed),
+        *crossed(head="learned", cells=size["cells"][:1], c=None, eps=None, **fixed),
     ]
-    return [{**head, "draws": size["draws"], "steps": size["steps"]} for head in heads]
 
 
 def run(unit: Unit) -> list[Row]:
-    import numpy as np
-
-    from attnfun.lab.studies.max_affine.heads import (
-        FULL_PERIOD,
-        SQUARE,
-        partition_head,
-        perturbed,
-        sharpness,
-        target,
-        unstructured,
-    )
-
-    function, cells, shift = target(FULL_PERIOD, SQUARE), unit["cells"], None
-    if unit["head"] == "partition":
-        network = unstructured(partition_head(function, (cells, cells), unit["c"]))
+    function, cells, kind = heads.target(heads.FULL_PERIOD, heads.SQUARE), unit["cells"], unit["head"]
+    shift = None
+    if kind == "partition":
+        network = heads.unstructured(heads.partition_head(function, (cells, cells), unit["c"]))
         shift = math.sqrt(2) * (cells - 1) / 2  # max|v|/h
-        name = f"partition, {cells * cells} keys, c = {unit['c']:g}"
-    elif unit["head"] == "learned":
-        architecture = af.Architecture.one_head(function.box.names, cells * cells)
-        steps = unit["steps"]
-        network = af.train(
-            architecture, function, steps=steps, seed=0, lr=0.03, batch=128, polish=steps // 10, proof=False
-        ).network
-        name = f"learned, {cells * cells} keys"
+    elif kind == "learned":
+        options = {"steps": unit["steps"], "polish": unit["steps"] // 10, "seed": 0, "lr": 0.03}
+        network = heads.trained_head(cells, None, **options).network
     else:
-        made = af.compile(FULL_PERIOD, SQUARE, unit["eps"], method=unit["head"]).network
-        network = unstructured(made) if unit["head"] == "bernstein" else made
-        name = f"{unit['head']}, {network.cost.keys} keys"
+        network = af.compile(heads.FULL_PERIOD, heads.SQUARE, unit["eps"], method=kind).network
+        network = heads.unstructured(network) if kind == "bernstein" else network
+    name = f"{kind}, {network.cost.keys} keys" + (f", c = {unit['c']:g}" if kind == "partition" else "")
     points = function.box.probe(4000, np.random.default_rng([91, 2]))
-    truth = function.values(points)
-    rows = []
+    truth, rows = function.values(points), []
+    of_head = {"kind": kind, "head": name, "keys": network.cost.keys, "value_max": network.cost.max_value}
+    of_head["norm_max"] = heads.sharpness(network, function)[1]
     for eta in (0.0, *SIZES):
         found = []
         for draw_ in range(unit["draws"] if eta else 1):
-            moved = perturbed(network, eta, np.random.default_rng([31, draw_]))
+            moved = heads.perturbed(network, eta, np.random.default_rng([31, draw_]))
             found.append(float(np.abs(af.network.evaluate(moved, points) - truth).max()))
-        rows.append(
-            {
-                "kind": unit["head"],
-                "head": name,
-                "keys": network.cost.keys,
-                "value_max": network.cost.max_value,
-                "norm_max": sharpness(network, function)[1],
-                "eta": eta,
-                "centres": None if shift is None else eta * shift,
-                "walls": None if shift is None else eta * shift**2,
-                "error": median(found),
-                "error_min": min(found),
-                "error_max": max(found),
-            }
-        )
+        far = {} if shift is None else {"centres": eta * shift, "walls": eta * shift**2}
+        errors = {"error": median(found), "error_min": min(found), "error_max": max(found)}
+        rows.append({**of_head, "eta": eta, **far, **errors})
     return rows
 
 
-def cost(rows: Table) -> tuple[float, float]:
+def cost(rows: Rows) -> tuple[float, float]:
     """(error added per unit of η, exponent of η) where the added error is at least half of the whole."""
-    clean = where(rows, eta=0.0)[0]["error"]
-    moved = [row for row in rows if row["eta"] and row["error"] >= 2 * clean and row["eta"] <= 1e-2]
-    exponent = slope(values(moved, "eta"), [row["error"] - clean for row in moved])
-    return (median((row["error"] - clean) / row["eta"] for row in moved) if moved else math.nan), exponent
+    clean = rows.where(eta=0.0)[0]["error"]
+    moved = rows.that(lambda row: row["eta"] and row["error"] >= 2 * clean and row["eta"] <= 1e-2)
+    exponent = moved.slope("eta", lambda row: row["error"] - clean)
+    return moved.median(lambda row: (row["error"] - clean) / row["eta"]), exponent
 
 
-def judge(table: Table) -> Verdict:
+def judge(table: Rows) -> Verdict:
     """Holds when no partition's error grows by more than half while its walls move by less than an eighth of a cell,
     and the other heads are as steady; with limits when only the partitions are; refuted when a partition is not.
     """
-    partitions = where(table, kind="partition")
-    still = [row for row in partitions if row["eta"] and row["walls"] <= STILL]
-    broken, words = [], ""
-    for row in still:
-        clean = where(partitions, head=row["head"], eta=0.0)[0]["error"]
-        if not row["error"] <= ROBUST * clean:
-            broken.append(row)
-    for head in distinct(partitions, "head"):
-        rows = where(partitions, head=head)
-        clean, kept = rows[0]["error"], [r for r in rows if r["eta"] and r["error"] <= ROBUST * rows[0]["error"]]
-        words += (
-            f"{head}: error {clean:.2g}, within half as much again up to η = {max(values(kept, 'eta'), default=0):g}. "
-        )
-    unsteady = []
-    for head in [h for h in distinct(table, "head") if h not in distinct(partitions, "head")]:
-        rows = where(table, head=head)
-        clean, small = rows[0]["error"], [r for r in rows if r["eta"] and r["error"] <= ROBUST * rows[0]["error"]]
-        per, exponent = cost(rows)
-        if any(not r["error"] <= ROBUST * clean for r in rows if 0 < r["eta"] <= 1e-3):
+    clean = {row["head"]: row["error"] for row in table.where(eta=0.0)}
+    moved = table.that(lambda row: bool(row["eta"]))
+    partitions = moved.where(kind="partition")
+    still = partitions.that(lambda row: row["walls"] <= STILL)
+    faults = still.fails(lambda row: row["error"] <= ROBUST * clean[row["head"]]).say(
+        "a partition's error grows by half before its walls move at η = {eta:g} ({head})"
+    )
+    words, unsteady = [], []
+    for head, kind, rows in moved.by("head", "kind"):
+        kept = max(rows.that(lambda row: row["error"] <= ROBUST * clean[row["head"]]).of("eta"), default=0)
+        if kind == "partition":
+            words.append(f"{head}: error {clean[head]:.2g}, within half as much again up to η = {kept:g}.")
+            continue
+        per, exponent = cost(table.where(head=head))
+        if rows.fails(lambda row: row["eta"] > 1e-3 or row["error"] <= ROBUST * clean[row["head"]]):
             unsteady.append(head)
-        same = [r for r in partitions if r["eta"]]
-        beats = [
-            row["eta"]
-            for row in rows
-            if row["eta"] and all(row["error"] < p["error"] for p in same if p["eta"] == row["eta"])
-        ]
-        words += (
-            f"{head}: error {clean:.2g}, kept up to η = {max(values(small, 'eta'), default=0):g}"
+        least = {eta: min(there.of("error")) for eta, there in partitions.by("eta")}
+        beats = rows.that(lambda row, least=least: row["error"] < least.get(row["eta"], math.inf)).of("eta")
+        words.append(
+            f"{head}: error {clean[head]:.2g}, kept up to η = {kept:g}"
             + ("" if math.isnan(per) else f", then about {per:.0f} η")
             + ("" if math.isnan(exponent) else f" (measured exponent {exponent:.2f})")
-            + f"; below every partition up to η = {max(beats, default=0):g}. "
+            + f"; below every partition up to η = {max(beats, default=0):g}."
         )
-    lax = [
-        row
-        for row in partitions
-        if row["eta"] and row["centres"] <= STILL and row["error"] > ROBUST * where(table, head=row["head"])[0]["error"]
-    ]
-    if lax:
-        words += (
-            f"That centres would hardly move is not enough: at η = {lax[0]['eta']:g} those of {lax[0]['head']} would "
-            f"move by {lax[0]['centres']:.2g} cells, but its walls by {lax[0]['walls']:.2g}, and its error is "
-            f"{lax[0]['error']:.2g}. "
-        )
-    if broken or not still:
-        at = f" at η = {broken[0]['eta']:g} ({broken[0]['head']})" if broken else ""
-        return Verdict(REFUTED, f"Refuted: a partition's error grows by half before its walls move{at}.", words)
-    if unsteady:
-        return Verdict(
-            LIMITS,
-            "The partition is steady as long as its walls are. The others are not as steady: "
-            f"{'; '.join(unsteady)} lose accuracy in proportion to η, and are the better heads while η is small.",
-            words,
-        )
-    return Verdict(HOLDS, "All heads keep their error.", words)
+    lax = partitions.that(lambda row: row["centres"] <= STILL and row["error"] > ROBUST * clean[row["head"]])
+    words += lax.first().say(
+        "That centres would hardly move is not enough: at η = {eta:g} those of {head} would move by {centres:.2g} "
+        "cells, but its walls by {walls:.2g}, and its error is {error:.2g}."
+    )
+    if not still:
+        faults.append("no partition was looked at before its walls move")
+    limits = (
+        "The partition is steady as long as its walls are. The others are not as steady: "
+        f"{'; '.join(unsteady)} lose accuracy in proportion to η, and are the better heads while η is small."
+    )
+    return decided(words, refuted=faults, limits=limits if unsteady else "", holds="All heads keep their error.")
 
 
-def draw(table: Table) -> Any:
-    figure, axes = panels(1, 1, 7.4, 4.4)
-    ax = axes[0, 0]
-    for colour, kind in coloured(distinct(table, "kind")):
-        for style, head in styled(distinct(where(table, kind=kind), "head")):
-            rows = [row for row in where(table, head=head) if row["eta"]]
-            etas = values(rows, "eta")
-            ax.fill_between(etas, values(rows, "error_min"), values(rows, "error_max"), color=colour, alpha=0.12, lw=0)
-            ax.loglog(etas, values(rows, "error"), ls=style, marker="o", ms=3, color=colour, lw=1.2, label=head)
-            clean = where(table, head=head, eta=0.0)[0]["error"]
-            ax.loglog([etas[0] / 2], [clean], "<", color=colour, ms=5)
-    ax.set(xlabel="relative perturbation η of every weight", ylabel="sup error")
-    ax.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    title(ax, "What imprecise weights cost", "medians, bands from least to most of the draws; triangles: unperturbed")
+def draw(table: Rows) -> Any:
+    figure, [ax] = panels(1, 1, 7.4, 4.4)
+    for colour, (_, some) in coloured(table.by("kind")):
+        for style, (head, here) in coloured(some.by("head"), STYLES):
+            rows, look = here.that(lambda row: bool(row["eta"])), {"color": colour, "ms": 3, "lw": 1.2}
+            bands = (rows.of(column) for column in ("eta", "error_min", "error_max"))
+            ax.fill_between(*bands, color=colour, alpha=0.12, lw=0)
+            curve(ax, rows, "eta", "error", "o", ls=style, label=head, **look)
+            curve(ax, here.where(eta=0.0), lambda _: SIZES[0] / 2, "error", "<", color=colour, ms=5)
+    note = "medians, bands from least to most of the draws; triangles: unperturbed"
+    texts = ("relative perturbation η of every weight", "sup error")
+    legend = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+    labelled(ax, "What imprecise weights cost", note, *texts, log="xy", legend=legend)
     return figure
 
 
 STUDY = described(
     __name__,
-    sizes=sized(
-        tolerances=([1e-1], [1e-3, 1e-6], [1e-2, 1e-3, 1e-6, 1e-9]),
-        cells=([4], [8, 16], [8, 16, 32]),
-        draws=(2, 9, 50),
-        steps=(6, 1500, 4000),
-    ),
+    "49 seconds of CPU",
     needs=("torch",),
-    full_time="49 seconds of CPU",
+    tolerances=([1e-1], [1e-3, 1e-6], [1e-2, 1e-3, 1e-6, 1e-9]),
+    cells=([4], [8, 16], [8, 16, 32]),
+    draws=(2, 9, 50),
+    steps=(6, 1500, 4000),
 )

@@ -31,10 +31,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import attnfun as af
-from attnfun.lab.studies.drawing import coloured, curve, panels, title
-from attnfun.lab.studies.study import HOLDS, LIMITS, REFUTED, Row, Size, Table, Unit, Verdict, described, sized
-from attnfun.lab.studies.tables import distinct, median, values, where
+from attnfun.lab.studies.drawing import coloured, curve, labelled, panels
+from attnfun.lab.studies.max_affine.heads import state, trained_head
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
+from attnfun.lab.studies.tables import median
 
 SHARES = (0.0, 0.03, 0.06, 0.12, 0.25, 0.5, 0.75, 1.0)
 STARTS = {"random": None, "soft partition": 5.0, "sharp partition": 40.0}
@@ -42,141 +42,98 @@ STARTS = {"random": None, "soft partition": 5.0, "sharp partition": 40.0}
 
 def units(size: Size) -> list[Unit]:
     """All starts for the sizes `cells`; for the sizes `fewer` the partitions are looked at, not trained."""
-    return [
-        {"start": start, "c": c, "cells": cells, "lr": lr, "seed": seed, "steps": 0 if still else size["steps"]}
-        for cells in (*size["fewer"], *size["cells"])
-        for start, c in STARTS.items()
-        for still in [cells in size["fewer"] and c is not None]
-        for lr in size["rates"][: 1 if still else None]
-        for seed in range(1 if still else size["seeds"])
-    ]
+    made = []
+    for cells in (*size["fewer"], *size["cells"]):
+        for start, c in STARTS.items():
+            still = cells in size["fewer"] and c is not None
+            rates, seeds = size["rates"][: 1 if still else None], range(1 if still else size["seeds"])
+            steps = 0 if still else size["steps"]
+            made += crossed(start=start, c=c, cells=cells, lr=rates, seed=seeds, steps=steps)
+    return made
 
 
 def run(unit: Unit) -> list[Row]:
-    from attnfun.lab.studies.max_affine.heads import FULL_PERIOD, SQUARE, partition_head, target, unstructured
-
-    function, cells = target(FULL_PERIOD, SQUARE), unit["cells"]
-    start: Any = "random"
-    if unit["c"] is not None:
-        start = unstructured(partition_head(function, (cells, cells), unit["c"]))
-    architecture = af.Architecture.one_head(function.box.names, cells * cells)
-    learned = af.train(
-        architecture,
-        function,
-        steps=unit["steps"],
-        seed=unit["seed"],
-        start=start,
-        lr=unit["lr"],
-        batch=128,
-        proof=False,
-    )
-    history = learned.history
-    return [
-        {
-            "keys": cells * cells,
-            "share": share,
-            "step": row.step,
-            "error": row.sup,
-            "rms": row.loss**0.5,
-            "norm_mean": row.key_norm_mean,
-            "norm_max": row.key_norm_max,
-            "value_max": row.value_max,
-            "effective_keys": row.effective_keys,
-        }
-        for share in SHARES
-        for row in [history[round(share * (len(history) - 1))]]
-    ]
+    options = {key: unit[key] for key in ("steps", "seed", "lr")}
+    history = trained_head(unit["cells"], unit["c"], **options).history
+    seen = {share: history[round(share * (len(history) - 1))] for share in SHARES}
+    keys = unit["cells"] ** 2
+    return [{"keys": keys, "share": share, "step": point.step, **state(point)} for share, point in seen.items()]
 
 
-def judge(table: Table) -> Verdict:
+def judge(table: Rows) -> Verdict:
     """Of the random starts: do the mean key norms grow, and do they end at half those of the softer partition or more?
 
     Holds when all of them do, with limits when some do, refuted when none does, however much the norms grow.
     """
-    words, near, grown, total = "", 0, 0, 0
-    for keys in distinct(table, "keys"):
-        here = where(table, keys=keys)
-        derived = {s: where(here, start=s, share=0.0)[0] for s in distinct(here, "start") if s != "random"}
-        softest = min(values(derived.values(), "norm_mean"))
-        first = {(r["lr"], r["seed"]): r for r in where(here, start="random", share=0.0)}
-        half = {(r["lr"], r["seed"]): r for r in where(here, start="random", share=0.5)}
-        last = {(r["lr"], r["seed"]): r for r in where(here, start="random", share=1.0)}
+    words, near, grown, total, stay, kept = [], 0, 0, 0, 0, 0
+    for keys, here in table.by("keys"):
+        derived = {start: rows[0] for start, rows in here.where(share=0.0).by("start") if start != "random"}
+        soft = min(derived.values(), key=lambda row: row["norm_mean"])
+        norm = soft["norm_mean"]
+        random = here.where(start="random")
+        last = random.where(share=1.0)
+        first, half = (
+            {(r["lr"], r["seed"]): r["norm_mean"] for r in random.where(share=share)} for share in (0.0, 0.5)
+        )
         total += len(last)
-        near += sum(row["norm_mean"] >= softest / 2 for row in last.values())
-        grown += sum(row["norm_mean"] >= 1.2 * first[run_]["norm_mean"] for run_, row in last.items())
-        ends = sorted(values(last.values(), "norm_mean"))
-        late = median(row["norm_mean"] / half[run_]["norm_mean"] for run_, row in last.items())
-        words += (
+        near += sum(row["norm_mean"] >= norm / 2 for row in last)
+        grown += sum(row["norm_mean"] >= 1.2 * first[row["lr"], row["seed"]] for row in last)
+        end, late = last.median("norm_mean"), median(r["norm_mean"] / half[r["lr"], r["seed"]] for r in last)
+        words.append(
             f"With {keys} keys the mean key norm of {len(last)} random starts goes from "
-            f"{median(values(first.values(), 'norm_mean')):.2f} to {median(ends):.2f} (least {ends[0]:.2f}, most "
-            f"{ends[-1]:.2f}), changing by a factor {late:.2f} in the second half of the run; the partition of as many "
-            f"keys has {softest:.0f} at its best temperature, {softest / median(ends):.0f} times that. Learned heads "
-            f"mix {median(values(last.values(), 'effective_keys')):.0f} keys at a point (the partition "
-            f"{derived[min(derived, key=lambda s: derived[s]['norm_mean'])]['effective_keys']:.1f}), with values up to "
-            f"{max(values(last.values(), 'value_max')):.0f} for a target of size 2, and a sup error of "
-            f"{median(values(last.values(), 'error')):.2g}. "
+            f"{median(first.values()):.2f} to {end:.2f} ({last.span('norm_mean', '.2f')}), changing by a factor "
+            f"{late:.2f} in the second half of the run; the partition of as many keys has {norm:.0f} at its best "
+            f"temperature, {norm / end:.0f} times that. Learned heads mix {last.median('effective_keys'):.0f} keys at "
+            f"a point (the partition {soft['effective_keys']:.1f}), with values up to {max(last.of('value_max')):.0f} "
+            f"for a target of size 2, and a sup error of {last.median('error'):.2g}."
         )
         for start, row in derived.items():
-            ended = [r for r in where(here, start=start, share=1.0) if r["step"]]
-            if not ended:
-                continue
-            ratios = sorted(r["norm_mean"] / row["norm_mean"] for r in ended)
-            words += (
-                f"From the {start} (norm {row['norm_mean']:.0f}, error {row['error']:.2g}) {len(ended)} runs end with "
-                f"{ratios[0]:.2f} to {ratios[-1]:.2f} of its norm and a median error of "
-                f"{median(values(ended, 'error')):.2g}. "
-            )
-    if near == total > 0:
-        return Verdict(HOLDS, "Every random start ends as sharp as a partition.", words)
-    if near:
-        return Verdict(LIMITS, f"{near} of {total} random starts end as sharp as a partition.", words)
-    kept = [r for r in table if r["start"] != "random" and r["share"] == 1.0 and r["step"]]
-    begun = {(r["start"], r["keys"]): r["norm_mean"] for r in where(table, share=0.0)}
-    stay = sum(abs(r["norm_mean"] / begun[r["start"], r["keys"]] - 1) <= 0.25 for r in kept)
-    return Verdict(
-        REFUTED,
-        f"Norms grow in {grown} of {total} runs, but no random start ends at half the sharpness of the partition: "
-        f"training does not find it. {stay} of {len(kept)} heads that start there keep its norms within a quarter.",
-        words,
+            ended = here.where(start=start, share=1.0).that(lambda r: bool(r["step"]))
+            shares = [r["norm_mean"] / row["norm_mean"] for r in ended]
+            stay, kept = stay + sum(abs(share - 1) <= 0.25 for share in shares), kept + len(shares)
+            if ended:
+                words.append(
+                    f"From the {start} (norm {row['norm_mean']:.0f}, error {row['error']:.2g}) {len(ended)} runs end "
+                    f"with {min(shares):.2f} to {max(shares):.2f} of its norm and a median error of "
+                    f"{ended.median('error'):.2g}."
+                )
+    no = (
+        f"norms grow in {grown} of {total} runs, but no random start ends at half the sharpness of the partition: "
+        f"training does not find it. {stay} of {kept} heads that start there keep its norms within a quarter"
     )
+    some = "" if near == total else f"{near} of {total} random starts end as sharp as a partition."
+    end_ = "Every random start ends as sharp as a partition."
+    return decided(words, refuted=[] if near else [no], limits=some, holds=end_)
 
 
-def draw(table: Table) -> Any:
-    figure, axes = panels(2)
-    keys = max(values(table, "keys"))
-    here = where(table, keys=keys)
-    top = max(values(here, "step"))
-    for colour, start in coloured(distinct(here, "start")):
-        rows = where(here, start=start)
-        for k, (lr, seed) in enumerate(dict.fromkeys((row["lr"], row["seed"]) for row in rows)):
-            one = where(rows, lr=lr, seed=seed)
-            style = {"ls": "-" if lr == min(values(rows, "lr")) else "--", "marker": ".", "ms": 4, "lw": 1}
-            label = f"{start} start" if k == 0 else None
-            curve(axes[0, 0].semilogy, one, "step", "norm_mean", color=colour, label=label, **style)
-            curve(axes[0, 1].semilogy, one, "step", "error", color=colour, label=label, **style)
+def draw(table: Rows) -> Any:
+    figure, (left, right) = panels(2)
+    here = table.where(keys=max(table.of("keys")))
+    top, slow = max(here.of("step")), min(here.of("lr"))
+    for colour, (start, rows) in coloured(here.by("start")):
+        for k, (lr, _, one) in enumerate(rows.by("lr", "seed")):
+            style = {"ls": "-" if lr == slow else "--", "ms": 4, "lw": 1, "color": colour}
+            for ax, column in ((left, "norm_mean"), (right, "error")):
+                curve(ax, one, "step", column, ".", label="" if k else f"{start} start", **style)
         if start != "random":
-            level = where(rows, share=0.0)[0]["norm_mean"]
-            axes[0, 0].axhline(level, color=colour, lw=0.8, ls=":")
-            axes[0, 0].text(top, level * 1.1, f"norm of the {start}", ha="right", fontsize=7, color=colour)
-    axes[0, 0].set(xlabel="step", ylabel="mean key norm  (inverse temperature)")
-    axes[0, 1].set(xlabel="step", ylabel="sup error on the probe")
-    axes[0, 1].legend(fontsize=7, frameon=False)
-    axes[0, 0].margins(y=0.12)
-    note = "each line a seed; solid and dashed: two learning rates" if len(distinct(here, "lr")) > 1 else ""
-    title(axes[0, 0], f"Key norms of one head, {keys} keys", note)
-    title(axes[0, 1], "Its error", "sin πx + cos πy")
+            level = rows.where(share=0.0)[0]["norm_mean"]
+            left.axhline(level, color=colour, lw=0.8, ls=":")
+            left.text(top, level * 1.1, f"norm of the {start}", ha="right", fontsize=7, color=colour)
+    left.margins(y=0.12)
+    note = "each line a seed; solid and dashed: two learning rates" if len(here.distinct("lr")) > 1 else ""
+    head, name = f"Key norms of one head, {here[0]['keys']} keys", "mean key norm  (inverse temperature)"
+    labelled(left, head, note, "step", name, log="y", legend=None)
+    labelled(right, "Its error", "sin πx + cos πy", "step", "sup error on the probe", log="y")
     return figure
 
 
 STUDY = described(
     __name__,
-    sizes=sized(
-        fewer=([2], [4], [4]),
-        cells=([3], [8], [8]),
-        rates=([0.1], [0.01, 0.1], [0.01, 0.1]),
-        seeds=(1, 3, 4),
-        steps=(30, 1500, 12000),
-    ),
+    "9 minutes of CPU",
     needs=("torch",),
-    full_time="9 minutes of CPU",
+    fewer=([2], [4], [4]),
+    cells=([3], [8], [8]),
+    rates=([0.1], [0.01, 0.1], [0.01, 0.1]),
+    seeds=(1, 3, 4),
+    steps=(30, 1500, 12000),
 )

@@ -31,10 +31,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 import attnfun as af
-from attnfun.lab.studies.drawing import coloured, curve, panels, title
-from attnfun.lab.studies.study import HOLDS, LIMITS, REFUTED, Row, Size, Table, Unit, Verdict, described, sized
-from attnfun.lab.studies.tables import distinct, median, values, where
+from attnfun.lab.studies.drawing import coloured, curve, labelled, panels
+from attnfun.lab.studies.separations.layers import Shape, built_row, trained_row
+from attnfun.lab.studies.study import REFUTED, Row, Rows, Size, Unit, Verdict, crossed, decided, described
+from attnfun.lab.studies.tables import median
 
 FULL = "full-rank"  # one constructed head of rank d
 SLACK = 3.0  # standard errors
@@ -43,44 +46,34 @@ LEARNED = 0.15
 
 
 def units(size: Size) -> list[Unit]:
-    found: list[Unit] = []
-    dim = size["dim"]
+    made, dim = [], size["dim"]
     for points in size["points"]:
         common = {"dim": dim, "points": points, "sets": size["sets"]}
         for way, rank, heads in ((FULL, dim, 1), ("scores", 1, 2 * dim + 1), ("votes", 1, dim * dim + 1)):
-            found.append({"way": way, **common, "rank": rank, "heads": heads, "seed": None, "steps": 0})
+            made += crossed(way=way, **common, rank=rank, heads=heads, seed=None, steps=0)
         for rank in size["ranks"]:
-            shape = {"rank": rank, "heads": dim // rank}
-            for seed in range(size["seeds"]):
-                found.append({"way": "trained", **common, **shape, "seed": seed, "steps": size["steps"]})
-    return found
+            run = {"seed": range(size["seeds"]), "steps": size["steps"]}
+            made += crossed(way="trained", **common, rank=rank, heads=dim // rank, **run)
+    return made
 
 
-def run(unit: Unit) -> list[Row]:
-    from attnfun.lab.studies.separations.layers import Shape, measured, trained
-
+def run(unit: Unit) -> Row:
     dim, points, rank, heads, sets = (unit[key] for key in ("dim", "points", "rank", "heads", "sets"))
-    least = two = proved = None
-    if unit["way"] == "trained":
-        batch = max(16, 1024 // points)  # the same number of queries a step for every N
-        blocks = trained(Shape(dim, rank, heads), points, steps=unit["steps"], seed=unit["seed"], batch=batch)
-        error, error_se = measured(blocks, points, sets=sets, seed=unit["seed"])
-        least = af.bounds.neighbours(dim, points - 1, rank, heads).lower
-        if points == 3:
-            two = af.bounds.rank(dim, rank, heads, setting="layer-any-v", attends_self=True).lower
-    elif unit["way"] == "votes":
+    if unit["way"] == "votes":
         error, error_se = plurality(dim, points - 1, heads, sets)
-    else:
-        net = af.neighbours(dim, points, "full_rank" if unit["way"] == FULL else "scores", eps=1e-2)
-        seen = net.measured(sets * (points if unit["way"] == FULL else 1), seed=1)
-        error, error_se, proved = seen.error, seen.error_se, net.predicted.proved
-    return [{"error": error, "error_se": error_se, "least": least, "least_two": two, "proved": proved}]
+        return {"error": error, "error_se": error_se}
+    if unit["way"] != "trained":
+        return built_row(dim, points, unit["way"], sets, 1e-2)
+    options = {"steps": unit["steps"], "seed": unit["seed"], "sets": sets}
+    batch = max(16, 1024 // points)  # the same number of queries a step for every N
+    row = trained_row(Shape(dim, rank, heads), points, batch=batch, **options)
+    if points == 3:
+        row["least_two"] = af.bounds.rank(dim, rank, heads, setting="layer-any-v", attends_self=True).lower
+    return row
 
 
 def plurality(dim: int, candidates: int, heads: int, sets: int) -> tuple[float, float]:
     """(E|f − the candidate most voted for|², standard error): head q votes for the least (x·q)(q·y)."""
-    import numpy as np
-
     rng = np.random.default_rng([dim, candidates, heads])
     losses = []
     for _ in range(0, sets, 256):
@@ -94,97 +87,82 @@ def plurality(dim: int, candidates: int, heads: int, sets: int) -> tuple[float, 
     return float(found.mean()), float(found.std(ddof=1) / math.sqrt(len(found)))
 
 
-def judge(table: Table) -> Verdict:
+def judge(table: Rows) -> Verdict:
     """Refuted when an error is below what is excluded, nothing is excluded, or low rank comes near full rank at some N.
 
     Low rank: up to d/4. With limits when training does not learn full rank either, so that the gap is no clean one.
     """
-    words, faults, unlearned, excluded = "", [], [], []
-    for points in distinct(table, "points"):
-        rows = where(table, way="trained", points=points)
-        full = [row for row in rows if row["rank"] == row["dim"]]
-        low = [row for row in rows if 4 * row["rank"] <= row["dim"]]
+    words, faults, unlearned, excluded = [], [], [], []
+    for points, here in table.by("points"):
+        rows, at = here.where(way="trained"), f"N = {points}"
+        full = rows.that(lambda row: row["rank"] == row["dim"])
+        low = rows.that(lambda row: 4 * row["rank"] <= row["dim"])
         if not full or not low:
-            return Verdict(REFUTED, f"N = {points}: without full and low ranks, or their errors, nothing can be said.")
-        top, best = median(values(full, "error")), min(low, key=lambda row: row["error"])
-        ones = where(low, rank=min(values(low, "rank")))
+            return Verdict(REFUTED, f"{at}: without full and low ranks, or their errors, nothing can be said.")
+        top, best = full.median("error"), low.best("error")
+        ones = low.where(rank=min(low.of("rank")))
         excluded.append(ones[0]["least"])
-        words += (
-            f"N = {points}: full rank {top:.3f}; {best['heads']} heads of rank {best['rank']} {best['error']:.3f} "
-            f"(excluded below {best['least']:.3f}), {ones[0]['heads']} of rank {ones[0]['rank']} "
-            f"{median(values(ones, 'error')):.3f} ({excluded[-1]:.3f})"
-        )
-        for way, name in (("scores", "two layers of rank 1, one query,"), ("votes", "plurality of votes")):
-            made = where(table, way=way, points=points)
-            words += f"; {name} {made[0]['error']:.3f}" if made else ""
-        words += ". "
-        for row in rows:
-            if not row["error"] + SLACK * row["error_se"] >= row["least"]:
-                faults.append(f"N = {points}, rank {row['rank']} errs {row['error']:.3f}, less than {row['least']:.3f}")
-        for row in where(table, points=points):
-            if not 0 <= row["error"] < math.inf:
-                faults.append(f"N = {points}: {row['way']} has no error that is a number")
-            if row["proved"] is not None and not row["error"] <= row["proved"] + SLACK * row["error_se"]:
-                faults.append(f"N = {points}: {row['way']} errs {row['error']:.4f}, more than proved")
-        if not all(row["least"] > 0 for row in low):
-            faults.append(f"N = {points}: nothing is excluded for a rank up to d/4")
+        parts = [
+            f"{at}: full rank {top:.3f}",
+            f"{best['heads']} heads of rank {best['rank']} {best['error']:.3f} (excluded below {best['least']:.3f})",
+            f"{ones[0]['heads']} of rank {ones[0]['rank']} {ones.median('error'):.3f} ({excluded[-1]:.3f})",
+            *here.where(way="scores").first().say("two layers of rank 1, one query, {error:.3f}"),
+            *here.where(way="votes").first().say("plurality of votes {error:.3f}"),
+        ]
+        words.append("; ".join(parts) + ".")
+        below = rows.fails(lambda row: row["error"] + SLACK * row["error_se"] >= row["least"])
+        faults += below.say("N = {points}, rank {rank} errs {error:.3f}, less than {least:.3f}")
+        lost = here.fails(lambda row: 0 <= row["error"] < math.inf)
+        faults += lost.say("N = {points}: {way} has no error that is a number")
+        more = here.known("proved").fails(lambda row: row["error"] <= row["proved"] + SLACK * row["error_se"])
+        faults += more.say("N = {points}: {way} errs {error:.4f}, more than proved")
+        if low.fails(lambda row: row["least"] > 0):
+            faults.append(f"{at}: nothing is excluded for a rank up to d/4")
         if not best["error"] >= TIMES * top:
-            faults.append(f"N = {points}: rank {best['rank']} errs {best['error']:.3f}, full rank {top:.3f}")
+            faults.append(f"{at}: rank {best['rank']} errs {best['error']:.3f}, full rank {top:.3f}")
         if not top <= LEARNED:
-            unlearned.append(points)
-    words += (
+            unlearned.append(str(points))
+    words.append(
         f"What is excluded for the least rank goes from {excluded[0]:.3f} to {excluded[-1]:.3f} as N grows. The bound "
         "is proved, for one layer, any N and any weights of its heads. The exponential rate at high precision is not "
-        "looked at. Two layers of rank 1 do it for one query, for all queries it is open. "
+        "looked at. Two layers of rank 1 do it for one query, for all queries it is open."
     )
-    if faults:
-        return Verdict(REFUTED, f"Refuted: {faults[0]}.", words)
-    if unlearned:
-        at = ", ".join(map(str, unlearned))
-        return Verdict(LIMITS, f"Full rank is not learned to {LEARNED} at N = {at}.", words)
-    return Verdict(HOLDS, "The barrier persists at every N, in the bound and in training.", words)
+    limit = f"Full rank is not learned to {LEARNED} at N = {', '.join(unlearned)}." if unlearned else ""
+    end = "The barrier persists at every N, in the bound and in training."
+    return decided(words, refuted=faults, limits=limit, holds=end)
 
 
-def draw(table: Table) -> Any:
-    figure, axes = panels(width=7.4, height=4.6)
-    ax = axes[0, 0]
-    rows = where(table, way="trained")
-    points = distinct(rows, "points")
-    for colour, rank in coloured(distinct(rows, "rank")):
-        on = where(rows, rank=rank)
-        middle = [median(values(where(on, points=n), "error")) for n in points]
-        ax.semilogy(points, middle, "-", color=colour, label=f"trained, {on[0]['heads']} × rank {rank}")
-        curve(ax.semilogy, on, "points", "error", "o", color=colour, ms=4, alpha=0.6)
-        low = [where(on, points=n)[0]["least"] for n in points]
-        if min(low) > 0:
-            ax.semilogy(
-                points, low, "_--", color=colour, ms=10, lw=1, label=f"excluded below, {on[0]['heads']} × rank {rank}"
-            )
+def draw(table: Rows) -> Any:
+    figure, [ax] = panels(width=7.4, height=4.6)
+    rows = table.where(way="trained")
+    for colour, (rank, on) in coloured(rows.by("rank")):
+        name = f"{on[0]['heads']} × rank {rank}"
+        curve(ax, on, "points", "error", "-", each=median, color=colour, label=f"trained, {name}")
+        curve(ax, on, "points", "error", "o", color=colour, ms=4, alpha=0.6)
+        if min(on.of("least")) > 0:
+            label = f"excluded below, {name}"
+            curve(ax, on, "points", "least", "_--", each=min, color=colour, ms=10, lw=1, label=label)
     for mark, way, name in (
         ("*", FULL, "constructed, one head of rank d"),
         ("P", "scores", "constructed, two layers of rank 1"),
         ("x", "votes", "plurality of d² + 1 votes"),
     ):
-        on = where(table, way=way)
-        curve(ax.semilogy, on, "points", "error", mark, color="k", ms=8, mfc="none", label=name)
-    ax.set_xscale("log", base=2)
-    ax.set_xticks(points, [str(n) for n in points])
-    ax.set(xlabel="points N, the query included", ylabel="E|f − g|²", ylim=(3e-3, 2))
-    ax.legend(fontsize=7.5, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    title(ax, f"furthest of N points, d = {rows[0]['dim']}", "layers of equal rank × heads")
+        curve(ax, table.where(way=way), "points", "error", mark, color="k", ms=8, mfc="none", label=name)
+    head, note = f"furthest of N points, d = {rows[0]['dim']}", "layers of equal rank × heads"
+    legend = {"fontsize": 7.5, "loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+    shape = {"xticks": rows.distinct("points"), "ylim": (3e-3, 2), "legend": legend}
+    labelled(ax, head, note, "points N, the query included", "E|f − g|²", log="xy", **shape)
     return figure
 
 
 STUDY = described(
     __name__,
-    sizes=sized(
-        dim=(8, 16, 16),
-        points=([3], [3, 4, 8, 16], [3, 4, 8, 16, 32]),
-        ranks=([8, 2], [16, 8, 4, 1], [16, 8, 4, 2, 1]),
-        seeds=(1, 2, 2),
-        steps=(30, 1000, 2000),
-        sets=(512, 2048, 4096),
-    ),
+    "4 minutes of CPU",
     needs=("torch",),
-    full_time="4 minutes of CPU",
+    dim=(8, 16, 16),
+    points=([3], [3, 4, 8, 16], [3, 4, 8, 16, 32]),
+    ranks=([8, 2], [16, 8, 4, 1], [16, 8, 4, 2, 1]),
+    seeds=(1, 2, 2),
+    steps=(30, 1000, 2000),
+    sets=(512, 2048, 4096),
 )

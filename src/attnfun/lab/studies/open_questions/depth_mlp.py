@@ -32,10 +32,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import attnfun as af
-from attnfun.lab.studies.drawing import coloured, curve, panels, title
-from attnfun.lab.studies.study import HOLDS, LIMITS, REFUTED, Row, Size, Table, Unit, Verdict, described, sized
-from attnfun.lab.studies.tables import distinct, median, values, where
+from attnfun.lab.studies.drawing import coloured, curve, labelled, panels
+from attnfun.lab.studies.separations.layers import Shape, built_row, trained_row
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
+from attnfun.lab.studies.tables import median
 
 HELPS = 0.9  # an error below this share of the shallow one counts as help
 LEARNED = 0.15  # trained full rank must come so low, or nothing is said of what makes up for it
@@ -43,150 +43,109 @@ RESCUES = 2.0  # within this factor of trained full rank, the stack makes up for
 
 
 def units(size: Size) -> list[Unit]:
-    found: list[Unit] = []
+    made, dim = [], size["dim"]
+    run = {"seed": range(size["seeds"]), "steps": size["steps"]}
     for points in size["points"]:
-        common = {"dim": size["dim"], "points": points, "sets": size["sets"]}
-        for way, rank, heads, layers in (("full-rank", size["dim"], 1, 1), ("scores", 1, 2 * size["dim"] + 1, 2)):
-            shape = {"rank": rank, "heads": heads, "layers": layers, "hidden": 0}
-            found.append({"way": way, **common, **shape, "seed": None, "steps": 0})
-        shapes = [(size["dim"], 1, 1, 0)] + [
-            (rank, times * size["dim"] // rank, layers, hidden)
-            for rank in size["ranks"]
-            for times in size["times"]
-            for hidden in (0, size["hidden"])
-            for layers in size["layers"]
-        ]
-        for rank, heads, layers, hidden in shapes:
-            for seed in range(size["seeds"]):
-                shape = {"rank": rank, "heads": heads, "layers": layers, "hidden": hidden}
-                found.append({"way": "trained", **common, **shape, "seed": seed, "steps": size["steps"]})
-    return found
+        common = {"dim": dim, "points": points, "sets": size["sets"]}
+        one = {"rank": dim, "heads": 1, "layers": 1, "hidden": 0}
+        made += crossed(way="full-rank", **common, **one, seed=None, steps=0)
+        two = {"rank": 1, "heads": 2 * dim + 1, "layers": 2, "hidden": 0}
+        made += crossed(way="scores", **common, **two, seed=None, steps=0)
+        made += crossed(way="trained", **common, **one, **run)
+        for rank, heads in [(rank, times * dim // rank) for rank in size["ranks"] for times in size["times"]]:
+            shape = {"rank": rank, "heads": heads, "hidden": (0, size["hidden"]), "layers": size["layers"]}
+            made += crossed(way="trained", **common, **shape, **run)
+    return made
 
 
-def run(unit: Unit) -> list[Row]:
-    from attnfun.lab.studies.separations.layers import Shape, measured, trained
-
-    dim, points, rank, heads = (unit[key] for key in ("dim", "points", "rank", "heads"))
-    least = proved = None
-    if unit["way"] == "trained":
-        shape = Shape(dim, rank, heads, layers=unit["layers"], hidden=unit["hidden"])
-        blocks = trained(shape, points, steps=unit["steps"], seed=unit["seed"])
-        error, error_se = measured(blocks, points, sets=unit["sets"], seed=unit["seed"])
-        if shape.plain:
-            least = af.bounds.neighbours(dim, points - 1, rank, heads).lower
-    else:
-        net = af.neighbours(dim, points, unit["way"].replace("-", "_"), eps=1e-2)
-        seen = net.measured(unit["sets"] * (points if unit["way"] == "full-rank" else 1), seed=1)
-        error, error_se, proved = seen.error, seen.error_se, net.predicted.proved
-    return [{"error": error, "error_se": error_se, "least": least, "proved": proved}]
+def run(unit: Unit) -> Row:
+    dim, points, sets = unit["dim"], unit["points"], unit["sets"]
+    if unit["way"] != "trained":
+        return built_row(dim, points, unit["way"], sets, 1e-2)
+    shape = Shape(dim, unit["rank"], unit["heads"], layers=unit["layers"], hidden=unit["hidden"])
+    return trained_row(shape, points, sets=sets, steps=unit["steps"], seed=unit["seed"])
 
 
-def judge(table: Table) -> Verdict:
+def judge(table: Rows) -> Verdict:
     """Holds when some deeper stack of low rank comes within a factor 2 of trained full rank, for every N and rank.
 
     With limits when depth lowers the error by a tenth at least for every N and rank, but not that far; refuted when it
     does not, or an error contradicts its bound.
     """
-    words, faults, rescued, helped, sufficed = "", [], [], [], []
-    rows = where(table, way="trained")
-    for row in table:
-        if not 0 <= row["error"] < math.inf:
-            faults.append(f"{row['layers']} layers at N = {row['points']} have no error that is a number")
-        if row["proved"] is not None and not row["error"] <= row["proved"] + 3 * row["error_se"]:
-            faults.append(f"the constructed {row['way']} at N = {row['points']} errs more than proved")
-        if row["least"] is not None and not row["error"] + 3 * row["error_se"] >= row["least"]:
-            faults.append(f"one layer of rank {row['rank']} errs {row['error']:.3f}, less than {row['least']:.3f}")
-    for points in distinct(rows, "points"):
-        full = [row for row in rows if row["points"] == points and row["rank"] == row["dim"]]
-        top = median(values(full, "error"))
-        words += f"N = {points}: one layer of full rank comes to {top:.3f}. "
+    words, rescued, helped, sufficed = [], [], [], []
+    lost = table.fails(lambda row: 0 <= row["error"] < math.inf)
+    faults = lost.say("{layers} layers at N = {points} have no error that is a number")
+    more = table.known("proved").fails(lambda row: row["error"] <= row["proved"] + 3 * row["error_se"])
+    faults += more.say("the constructed {way} at N = {points} errs more than proved")
+    below = table.known("least").fails(lambda row: row["error"] + 3 * row["error_se"] >= row["least"])
+    faults += below.say("one layer of rank {rank} errs {error:.3f}, less than {least:.3f}")
+    for points, here in table.where(way="trained").by("points"):
+        top = here.that(lambda row: row["rank"] == row["dim"]).median("error")
+        words.append(f"N = {points}: one layer of full rank comes to {top:.3f}.")
         if not top <= LEARNED:
             faults.append(f"not even full rank is learned at N = {points}")
-        for rank, heads in dict.fromkeys((row["rank"], row["heads"]) for row in rows if row["rank"] < row["dim"]):
-            on = where(rows, points=points, rank=rank, heads=heads)
-            medians = {
-                (layers, hidden): median(values(where(on, layers=layers, hidden=hidden), "error"))
-                for hidden in distinct(on, "hidden")
-                for layers in distinct(on, "layers")
-            }
-            plain, deep = medians.get((1, 0), float("nan")), [v for (layers, _), v in medians.items() if layers > 1]
-            for hidden in distinct(on, "hidden"):
-                line = ", ".join(f"{medians[layers, hidden]:.3f}" for layers in distinct(on, "layers"))
+        for rank, heads, on in here.that(lambda row: row["rank"] < row["dim"]).by("rank", "heads"):
+            medians = {(layers, hidden): rows.median("error") for layers, hidden, rows in on.by("layers", "hidden")}
+            plain = medians.get((1, 0), math.nan)
+            best = min((error for (layers, _), error in medians.items() if layers > 1), default=math.nan)
+            for hidden, line in on.by("hidden"):
                 name = f"with an MLP of {hidden}" if hidden else "attention alone"
-                depths = " / ".join(map(str, distinct(on, "layers")))
-                words += f"{heads} heads of rank {rank}, {name}, {depths} layers: {line}. "
-            spread = max(
-                (max(group) - min(group) for layers, hidden in medians
-                 if (group := values(where(on, layers=layers, hidden=hidden), "error"))), default=float("nan")
-            )  # fmt: skip
-            words += f"Seeds differ by at most {spread:.3f}. "
-            best = min(deep, default=float("nan"))
+                depths = line.distinct("layers")
+                shown = ", ".join(f"{medians[layers, hidden]:.3f}" for layers in depths)
+                stack = f"{heads} heads of rank {rank}, {name}, {' / '.join(map(str, depths))} layers"
+                words.append(f"{stack}: {shown}.")
+            spread = max(max(rows.of("error")) - min(rows.of("error")) for _, _, rows in on.by("layers", "hidden"))
+            words.append(f"Seeds differ by at most {spread:.3f}.")
             rescued.append(bool(best <= RESCUES * top))
             helped.append(bool(best <= HELPS * plain))
-            mlp = [v for (layers, hidden), v in medians.items() if layers == 1 and hidden]
-            if mlp:
-                sufficed.append(bool(mlp[0] <= HELPS * plain))
-                words += f"An MLP on one layer changes {plain:.3f} to {mlp[0]:.3f}. "
-    made = values(where(table, way="scores"), "proved")
-    if made:
-        words += f"By construction two layers of rank 1 suffice for one query, proved to {max(made):.2g} here. "
-    if faults:
-        return Verdict(REFUTED, f"Refuted: {faults[0]}.", words)
-    if rescued and all(rescued):
-        return Verdict(HOLDS, "Depth makes up for rank.", words)
-    if helped and all(helped):
-        text = "Depth helps, but training at this size does not find what makes up for rank; an MLP on one layer "
-        return Verdict(LIMITS, text + ("helps as well." if sufficed and all(sufficed) else "does little."), words)
-    return Verdict(REFUTED, "Refuted: trained depth does not make up for rank, nor does it help everywhere.", words)
+            for error in [v for (layers, hidden), v in medians.items() if layers == 1 and hidden][:1]:
+                sufficed.append(bool(error <= HELPS * plain))
+                words.append(f"An MLP on one layer changes {plain:.3f} to {error:.3f}.")
+    if made := table.where(way="scores").of("proved"):
+        words.append(f"By construction two layers of rank 1 suffice for one query, proved to {max(made):.2g} here.")
+    rescues = bool(rescued) and all(rescued)
+    if not (rescues or (helped and all(helped))):
+        faults.append("trained depth does not make up for rank, nor does it help everywhere")
+    mlp = "helps as well." if sufficed and all(sufficed) else "does little."
+    limit = f"Depth helps, but training at this size does not find what makes up for rank; an MLP on one layer {mlp}"
+    return decided(words, refuted=faults, limits="" if rescues else limit, holds="Depth makes up for rank.")
 
 
-def draw(table: Table) -> Any:
-    rows = where(table, way="trained")
-    ns = distinct(rows, "points")
-    figure, axes = panels(len(ns), width=5.4, height=4.4)
-    for ax, points in zip(axes[0], ns, strict=True):
-        at = where(rows, points=points)
-        full = [row for row in at if row["rank"] == row["dim"]]
-        shapes = dict.fromkeys((row["rank"], row["heads"], row["hidden"]) for row in at if row["rank"] < row["dim"])
-        for colour, (rank, heads, hidden) in coloured(shapes):
-            on = where(at, rank=rank, heads=heads, hidden=hidden)
-            layers = sorted(distinct(on, "layers"))
+def draw(table: Rows) -> Any:
+    groups = table.by("points")
+    figure, axes = panels(len(groups), width=5.4, height=4.4)
+    for ax, (points, here) in zip(axes, groups, strict=True):
+        at = here.where(way="trained")
+        full, low = at.that(lambda row: row["rank"] == row["dim"]), at.that(lambda row: row["rank"] < row["dim"])
+        for colour, (rank, heads, hidden, on) in coloured(low.by("rank", "heads", "hidden")):
             name = f"{heads} × rank {rank}, " + (f"MLP of {hidden}" if hidden else "no MLP")
-            ax.semilogy(
-                layers, [median(values(where(on, layers=n), "error")) for n in layers], "-", color=colour, label=name
-            )
-            curve(ax.semilogy, on, "layers", "error", "o", color=colour, ms=4, alpha=0.6)
-            low = [row for row in on if row["least"] is not None and row["layers"] == 1]
-            if low:
-                label = f"excluded below, one layer, {heads} × rank {rank}"
-                ax.semilogy([1], [low[0]["least"]], "_", color=colour, ms=16, mew=2, label=label)
-        curve(ax.semilogy, full, "layers", "error", "s", color="k", ms=5, mfc="none", label="rank d, trained")
-        for mark, way, name in (
-            ("*", "full-rank", "rank d, constructed"),
-            ("P", "scores", "rank 1, one query, constructed"),
-        ):
-            made = where(table, way=way, points=points)
-            curve(ax.semilogy, made, "layers", "error", mark, color="k", ms=8, label=name)
-        ax.set_xticks(sorted(distinct(at, "layers")))
-        ax.set(xlabel="layers", ylabel="E|f − g|²", ylim=(2e-3, 1.2), xlim=(0.8, max(values(at, "layers")) + 0.2))
-        title(ax, f"furthest of {points} points, d = {at[0]['dim']}")
-    axes[0, -1].legend(fontsize=7.5, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+            curve(ax, on, "layers", "error", "-", each=median, color=colour, label=name)
+            curve(ax, on, "layers", "error", "o", color=colour, ms=4, alpha=0.6)
+            label = f"excluded below, one layer, {heads} × rank {rank}"
+            curve(ax, on.where(layers=1), "layers", "least", "_", each=min, color=colour, ms=16, mew=2, label=label)
+        curve(ax, full, "layers", "error", "s", color="k", ms=5, mfc="none", label="rank d, trained")
+        made = (("*", "full-rank", "rank d, constructed"), ("P", "scores", "rank 1, one query, constructed"))
+        for mark, way, name in made:
+            curve(ax, here.where(way=way), "layers", "error", mark, color="k", ms=8, label=name)
+        depths = sorted(at.distinct("layers"))
+        shape = {"ylim": (2e-3, 1.2), "xlim": (0.8, depths[-1] + 0.2), "xticks": depths}
+        legend = {"fontsize": 7.5, "loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if ax is axes[-1] else None
+        head = f"furthest of {points} points, d = {at[0]['dim']}"
+        labelled(ax, head, "", "layers", "E|f − g|²", log="y", legend=legend, **shape)
     return figure
 
 
 STUDY = described(
     __name__,
-    sizes=sized(
-        dim=(8, 16, 16),
-        points=([4], [4, 8], [4, 8]),
-        ranks=([2], [4], [4]),
-        times=([1], [1], [1, 4]),
-        layers=([1, 2], [1, 2, 3], [1, 2, 3]),
-        hidden=(16, 64, 64),
-        seeds=(1, 2, 2),
-        steps=(15, 1000, 1500),
-        sets=(256, 2048, 2048),
-    ),
+    "7 minutes of CPU",
     needs=("torch",),
-    full_time="7 minutes of CPU",
+    dim=(8, 16, 16),
+    points=([4], [4, 8], [4, 8]),
+    ranks=([2], [4], [4]),
+    times=([1], [1], [1, 4]),
+    layers=([1, 2], [1, 2, 3], [1, 2, 3]),
+    hidden=(16, 64, 64),
+    seeds=(1, 2, 2),
+    steps=(15, 1000, 1500),
+    sets=(256, 2048, 2048),
 )

@@ -41,9 +41,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attnfun as af
-from attnfun.lab.studies.drawing import BOUND, NETWORKS, coloured, panels, title
-from attnfun.lab.studies.study import HOLDS, LIMITS, REFUTED, Row, Size, Table, Unit, Verdict, described, sized
-from attnfun.lab.studies.tables import distinct, lacking, median, values, where
+from attnfun.lab.studies.drawing import BOUND, NETWORKS, curve, labelled, panels
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
 
 COORDINATES, NUMBER, POWERS = "coordinates", "number, p bits", "number, powers of two"
 SOFTMAX, TRAINED = "softmax, full rank", "softmax, trained"
@@ -51,81 +50,43 @@ EXACT = 1e-9
 
 
 def units(size: Size) -> list[Unit]:
-    d, seeds = size["dim"], range(size["seeds"])
-    out: list[Unit] = [
-        {"way": COORDINATES, "dim": dim, "rank": r, "heads": size["heads"], "draws": size["draws"]}
-        for dim, r in size["coordinates"]
-    ]
-    out += [{"way": NUMBER, "dim": d, "bits": p, "seed": s} for p in size["bits"] for s in seeds]
-    out += [{"way": POWERS, "dim": d}, {"way": SOFTMAX, "dim": d}]
-    return out + [
-        {"way": TRAINED, "dim": size["trained_dim"], "rank": r, "heads": h, "seed": s, "steps": size["steps"]}
-        for r, h in size["trained"]
-        for s in seeds
-    ]
+    d, seeds, made = size["dim"], range(size["seeds"]), []
+    for dim, r in size["coordinates"]:
+        made += crossed(way=COORDINATES, dim=dim, rank=r, heads=[size["heads"]], draws=size["draws"])
+    made += crossed(way=NUMBER, dim=d, bits=size["bits"], seed=seeds) + crossed(way=(POWERS, SOFTMAX), dim=d)
+    for r, h in size["trained"]:
+        made += crossed(way=TRAINED, dim=size["trained_dim"], rank=r, heads=h, seed=seeds, steps=size["steps"])
+    return made
 
 
-def run(unit: Unit) -> list[Row]:
-    d = unit["dim"]
+def run(unit: Unit) -> Row | list[Row]:
+    d, seed = unit["dim"], unit.get("seed")
     if unit["way"] == COORDINATES:
-        rows = []
-        for heads in unit["heads"]:
-            for seed in range(unit["draws"]):
-                random = np.random.default_rng([d, unit["rank"], heads, seed])
-                sets = [[int(i) for i in random.permutation(d)[: unit["rank"]]] for _ in range(heads)]
-                rows.append(
-                    _row(
-                        COORDINATES,
-                        d,
-                        unit["rank"],
-                        heads,
-                        seed,
-                        float(af.limits.uncovered(d, sets)),
-                        2 ** unit["rank"],
-                    )
-                )
+        rank, rows = unit["rank"], []
+        for heads, draw_ in [(heads, draw_) for heads in unit["heads"] for draw_ in range(unit["draws"])]:
+            random = np.random.default_rng([d, rank, heads, draw_])
+            sets = [[int(i) for i in random.permutation(d)[:rank]] for _ in range(heads)]
+            error = float(af.limits.uncovered(d, sets))
+            rows.append(_row(d, rank, heads, error, 2**rank) | {"seed": draw_})
         return rows
     if unit["way"] == NUMBER:
-        random = np.random.default_rng([d, unit["bits"], unit["seed"]])
-        top = 2 ** unit["bits"] - 1
-        weights = random.integers(1, top + 1, size=d)
-        error, seen = known_by_number(weights)
-        return [_row(NUMBER, d, 1, 1, unit["seed"], error, seen, bits=unit["bits"])]
+        weights = np.random.default_rng([d, unit["bits"], seed]).integers(1, 2 ** unit["bits"], size=d)
+        return _row(d, 1, 1, *known_by_number(weights))
     if unit["way"] == POWERS:
-        error, seen = known_by_number(2 ** np.arange(d))
-        return [_row(POWERS, d, 1, 1, None, error, seen, bits=d)]
+        return _row(d, 1, 1, *known_by_number(2 ** np.arange(d))) | {"bits": d}
     if unit["way"] == SOFTMAX:
-        return [_row(SOFTMAX, d, d, 1, None, full_rank_error(d, 16.0), None)]
+        return _row(d, d, 1, full_rank_error(d, 16.0))
     error, spread = trained_error(d, unit["rank"], unit["heads"], unit["seed"], unit["steps"])
-    return [_row(TRAINED, d, unit["rank"], unit["heads"], unit["seed"], error, None, spread=spread)]
+    return _row(d, unit["rank"], unit["heads"], error) | {"standard error": spread}
 
 
-def _row(
-    way: str,
-    d: int,
-    rank: int,
-    heads: int,
-    seed: int | None,
-    error: float,
-    seen: int | None,
-    bits: int | None = None,
-    spread: float = 0.0,
-) -> Row:
-    return {
-        "way": way,
-        "dim": d,
-        "rank": rank,
-        "heads": heads,
-        "bits": bits,
-        "seed": seed,
-        "error": error,
-        "standard error": spread,
-        "values": seen,
-        "bound": float(af.limits.coordinates_lower(d, rank, heads)),
-        "candidates": float(af.limits.candidates_lower(d, rank, heads)),
-        "reached": float(af.limits.coordinates_upper(d, rank, heads)),
-        "bound by values": None if seen is None else float(af.limits.values_lower(d, min(seen, 2**d), heads)),
-    }
+def _row(d: int, rank: int, heads: int, error: float, seen: int | None = None) -> Row:
+    """The error beside what is proved of so many heads, and of the `seen` values that one tells apart."""
+    row: Row = {"rank": rank, "heads": heads, "error": error, "standard error": 0.0, "values": seen}
+    proved = {"bound": "coordinates_lower", "candidates": "candidates_lower", "reached": "coordinates_upper"}
+    row |= {name: float(getattr(af.limits, bound)(d, rank, heads)) for name, bound in proved.items()}
+    least = None if seen is None else float(af.limits.values_lower(d, min(seen, 2**d), heads))
+    return row | {"bound by values": least}
 
 
 def known_by_number(weights: NDArray[np.int64]) -> tuple[float, int]:
@@ -178,121 +139,95 @@ def trained_error(d: int, rank: int, heads: int, seed: int, steps: int) -> tuple
         return float(found.mean()), float(found.std()) / math.sqrt(len(found))
 
 
-def judge(table: Table) -> Verdict:
+def judge(table: Rows) -> Verdict:
     """Refuted when heads that read coordinates, or any heads by what they know, fall below their proved bounds.
 
     Holds when, besides, no number of rank one beats the bound of its rank; with limits when one does: then the bound
     is about coordinates and bits, and not about rank.
     """
-    if gone := lacking(table, "way", COORDINATES, NUMBER, POWERS, SOFTMAX):
-        return gone
-    read = where(table, way=COORDINATES)
-    faults = [row for row in read if not row["error"] >= row["bound"] - EXACT]
-    below = len(faults)
-    known = [row for row in table if row["values"] is not None]
-    faults += [row for row in known if not row["error"] >= row["bound by values"] - EXACT]
-    keys = distinct([{"k": (r["dim"], r["rank"], r["heads"])} for r in read], "k")
-    tight = 0
-    for d, r, h in keys:
-        rows = where(read, dim=d, rank=r, heads=h)
-        tight += min(values(rows, "error")) <= rows[0]["bound"] + EXACT
-        if not min(values(rows, "error")) <= rows[0]["reached"] * 1.25 + EXACT:
-            faults.append(rows[0])
-    words = (
-        f"Heads that read r of the d coordinates: {len(read)} random choices, {below} below the exact "
-        f"bound Σ e_ℓ(1 − H C(r,ℓ)/C(d,ℓ))₊, which is met exactly in {tight} of {len(keys)} sizes. "
+    read, numbers, powers, full, trained = (
+        table.where(way=way) for way in (COORDINATES, NUMBER, POWERS, SOFTMAX, TRAINED)
     )
-    if keys:
-        d, r, h = keys[-1]
-        best = min(values(where(read, dim=d, rank=r, heads=h), "error"))
-        words += f"At d = {d}, r = {r}, H = {h} it is {_bound(read, d, r, h):.3f}, the best draw {best:.3f}, and "
-        words += f"on the difference of two candidates the bound is {where(read, dim=d)[-1]['candidates']:.3f}. "
-    full = where(table, way=SOFTMAX)
-    for row in full:
-        words += f"One softmax head of full rank: {row['error']:.1e}. "
-        if not row["error"] <= 1e-6:
-            faults.append(row)
-    numbers, parts = where(table, way=NUMBER), []
-    for bits in distinct(numbers, "bits"):
-        rows = where(numbers, bits=bits)
-        error, seen, least = (median(values(rows, name)) for name in ("error", "values", "bound by values"))
+    wrong = read.fails(lambda row: row["error"] >= row["bound"] - EXACT)
+    below, tight, groups = len(wrong), 0, read.by("dim", "rank", "heads")
+    wrong += table.known("values").fails(lambda row: row["error"] >= row["bound by values"] - EXACT)
+    for *_, rows in groups:
+        tight += min(rows.of("error")) <= rows[0]["bound"] + EXACT
+        wrong += [] if min(rows.of("error")) <= rows[0]["reached"] * 1.25 + EXACT else rows[:1]
+    wrong += full.fails(lambda row: row["error"] <= 1e-6)
+    *_, last = groups[-1]
+    text = "{way}, d = {dim}, r = {rank}, H = {heads}: the error {error:.4g} breaks what is proved"
+    faults = wrong.say(text)
+    words = [
+        f"Heads that read r of the d coordinates: {len(read)} random choices, {below} below the exact "
+        f"bound Σ e_ℓ(1 − H C(r,ℓ)/C(d,ℓ))₊, which is met exactly in {tight} of {len(groups)} sizes.",
+        *last.first().say(
+            "At d = {dim}, r = {rank}, H = {heads} it is {bound:.3f}, the best draw {best:.3f}, and on the difference "
+            "of two candidates the bound is {candidates:.3f}.",
+            best=min(last.of("error")),
+        ),
+        *full.say("One softmax head of full rank: {error:.1e}."),
+    ]
+    parts = []
+    for bits, rows in numbers.by("bits"):
+        error, seen, least = (rows.median(name) for name in ("error", "values", "bound by values"))
         parts.append(f"p = {bits} {error:.3g} ({seen:.0f} values, {least:.3g})")
+    words += [
+        "One number ⟨K, z⟩ with whole-number weights of p bits, least error (what so many values allow): "
+        f"{', '.join(parts)}; the bound of one coordinate is {numbers[0]['bound']:.3g}.",
+        *powers.say("With weights 1, 2, 4, … it knows all of z: error {error:.1g}."),
+    ]
+    low = trained.fails(lambda row: row["error"] + 3 * row["standard error"] >= row["bound"])
+    say, groups = "r = {}, H = {} {:.3f} ({:.3f})".format, trained.by("rank", "heads")
+    parts = [say(r, h, rows.median("error"), rows[0]["bound"]) for r, h, rows in groups]
     if parts:
-        words += "One number ⟨K, z⟩ with whole-number weights of p bits, least error (what so many values allow): "
-        words += f"{', '.join(parts)}; the bound of one coordinate is {numbers[0]['bound']:.3g}. "
-    beaten = [row for row in table if row["way"] in (NUMBER, POWERS) and not row["error"] >= row["bound"] - EXACT]
-    for row in where(table, way=POWERS):
-        words += f"With weights 1, 2, 4, … it knows all of z: error {row['error']:.1g}. "
-    trained = where(table, way=TRAINED)
-    parts, low = list[str](), 0
-    for r, h in distinct([{"k": (row["rank"], row["heads"])} for row in trained], "k"):
-        rows = where(trained, rank=r, heads=h)
-        low += sum(not row["error"] + 3 * row["standard error"] >= row["bound"] for row in rows)
-        parts.append(f"r = {r}, H = {h} {median(values(rows, 'error')):.3f} ({rows[0]['bound']:.3f})")
-    if parts:
-        words += f"Trained softmax heads, d = {trained[0]['dim']}, median (bound of coordinates): {', '.join(parts)}; "
-        words += f"{low} of {len(trained)} below it, which does not cover them. "
-    if faults:
-        row = faults[0]
-        where_ = f"{row['way']}, d = {row['dim']}, r = {row['rank']}, H = {row['heads']}"
-        return Verdict(REFUTED, f"Refuted: {where_}: the error {row['error']:.4g} breaks what is proved.", words)
-    if beaten:
-        end = (
-            "So the bound carries over for coordinates read and for values told apart, and fails for "
-            "rank: one real projection is one-to-one."
+        words.append(
+            f"Trained softmax heads, d = {trained[0]['dim']}, median (bound of coordinates): {', '.join(parts)}; "
+            f"{len(low)} of {len(trained)} below it, which does not cover them."
         )
-        return Verdict(LIMITS, end, words)
-    return Verdict(HOLDS, "No head of rank one, of whatever weights, beats the bound of its rank.", words)
+    beaten = Rows(numbers + powers).fails(lambda row: row["error"] >= row["bound"] - EXACT)
+    limit = (
+        "The bound carries over for coordinates read and for values told apart, and fails for rank: one real "
+        "projection is one-to-one."
+    )
+    end = "No head of rank one, of whatever weights, beats the bound of its rank."
+    return decided(words, refuted=faults, limits=limit if beaten else "", holds=end)
 
 
-def _bound(rows: Table, d: int, r: int, h: int) -> float:
-    return float(where(rows, dim=d, rank=r, heads=h)[0]["bound"])
-
-
-def draw(table: Table) -> Any:
-    figure, axes = panels(columns=2)
-    left, right = axes[0]
-    read = where(table, way=COORDINATES)
-    for colour, (d, r) in coloured(distinct([{"k": (x["dim"], x["rank"])} for x in read], "k")):
-        rows = where(read, dim=d, rank=r)
-        heads = distinct(rows, "heads")
-        bound = [_bound(rows, d, r, h) for h in heads]
-        best = [min(values(where(rows, heads=h), "error")) for h in heads]
-        left.plot(heads, bound, "-", color=colour, lw=1.5, label=f"d = {d}, r = {r}")
-        left.plot(heads, best, "o", color=colour, ms=4)
-    left.set(xscale="log", xlabel="heads H", ylabel="least error", ylim=(0, 1.02))
-    left.legend(fontsize=7, frameon=False, loc="upper right")
-    title(left, "Heads that read r coordinates", "lines: exact bound; marks: the best of random choices, exact")
-    numbers = [row for row in table if row["way"] in (NUMBER, POWERS)]
-    ordered = sorted(numbers, key=lambda row: row["values"])
-    seen = values(ordered, "values")
-    right.plot(seen, values(ordered, "bound by values"), "-", color=BOUND, label="proved, by values")
-    right.plot(seen, values(ordered, "error"), "D", color=NETWORKS[1], ms=4, label="any function of ⟨K, z⟩")
-    if numbers:
-        right.axhline(numbers[0]["bound"], color=NETWORKS[0], ls="--", lw=1.2, label="bound of one coordinate")
-        right.set(xscale="log", xlabel="values that ⟨K, z⟩ takes", ylabel="least error", ylim=(-0.02, 1.02))
-        title(right, f"One head of rank one, d = {numbers[0]['dim']}", "weights of p bits; last, powers of two")
-    right.legend(fontsize=7, frameon=False, loc="lower left")
+def draw(table: Rows) -> Any:
+    figure, (left, right) = panels(2)
+    read, shape = table.where(way=COORDINATES), lambda row: (row["dim"], row["rank"])
+    curve(left, read, "heads", "bound", "-", by=shape, each=min, lw=1.5, label="d = {dim}, r = {rank}")
+    curve(left, read, "heads", "error", "o", by=shape, each=min, ms=4)
+    note = "lines: exact bound; marks: the best of random choices, exact"
+    texts, limits = ("heads H", "least error"), {"ylim": (0, 1.02), "legend": "upper right"}
+    labelled(left, "Heads that read r coordinates", note, *texts, log="x", **limits)
+    numbers = table.where(way=(NUMBER, POWERS)).sorted("values")
+    curve(right, numbers, "values", "bound by values", "-", color=BOUND, label="proved, by values")
+    curve(right, numbers, "values", "error", "D", color=NETWORKS[1], ms=4, label="any function of ⟨K, z⟩")
+    right.axhline(numbers[0]["bound"], color=NETWORKS[0], ls="--", lw=1.2, label="bound of one coordinate")
+    head, note = f"One head of rank one, d = {numbers[0]['dim']}", "weights of p bits; last, powers of two"
+    texts, limits = ("values that ⟨K, z⟩ takes", "least error"), {"ylim": (-0.02, 1.02), "legend": "lower left"}
+    labelled(right, head, note, *texts, log="x", **limits)
     return figure
 
 
 STUDY = described(
     __name__,
-    sizes=sized(
-        dim=(7, 11, 13),
-        coordinates=([[7, 2]], [[11, 1], [11, 3], [11, 6], [15, 5]], [[13, 1], [13, 3], [13, 6], [13, 9], [21, 7]]),
-        heads=([1, 3], [1, 2, 4, 8, 16, 32, 64], [1, 2, 4, 8, 16, 32, 64, 128]),
-        draws=(4, 10, 20),
-        bits=([1, 2], [1, 2, 3, 4, 6, 8, 10], [1, 2, 3, 4, 5, 6, 8, 10, 12]),
-        seeds=(1, 3, 5),
-        trained_dim=(7, 11, 13),
-        trained=(
-            [[2, 1], [7, 1]],
-            [[1, 1], [1, 11], [3, 1], [3, 4], [6, 1], [6, 2], [10, 1], [11, 1]],
-            [[r, h] for r in (1, 3, 6, 12, 13) for h in (1, 2, 4)],
-        ),
-        steps=(20, 500, 1500),
-    ),
+    "two minutes of CPU",
     needs=("torch",),
-    full_time="two minutes of CPU",
+    speaks_of={"way": (COORDINATES, NUMBER, POWERS, SOFTMAX)},
+    dim=(7, 11, 13),
+    coordinates=([[7, 2]], [[11, 1], [11, 3], [11, 6], [15, 5]], [[13, 1], [13, 3], [13, 6], [13, 9], [21, 7]]),
+    heads=([1, 3], [1, 2, 4, 8, 16, 32, 64], [1, 2, 4, 8, 16, 32, 64, 128]),
+    draws=(4, 10, 20),
+    bits=([1, 2], [1, 2, 3, 4, 6, 8, 10], [1, 2, 3, 4, 5, 6, 8, 10, 12]),
+    seeds=(1, 3, 5),
+    trained_dim=(7, 11, 13),
+    trained=(
+        [[2, 1], [7, 1]],
+        [[1, 1], [1, 11], [3, 1], [3, 4], [6, 1], [6, 2], [10, 1], [11, 1]],
+        [[r, h] for r in (1, 3, 6, 12, 13) for h in (1, 2, 4)],
+    ),
+    steps=(20, 500, 1500),
 )

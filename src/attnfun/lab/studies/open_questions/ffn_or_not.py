@@ -27,13 +27,15 @@ Columns.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
+import numpy as np
+
 import attnfun as af
-from attnfun.lab.studies.drawing import NETWORKS, panels, title
-from attnfun.lab.studies.study import HOLDS, LIMITS, REFUTED, Row, Size, Table, Unit, Verdict, described, sized
-from attnfun.lab.studies.tables import distinct, lacking, median, values, where
+from attnfun.lab.studies.drawing import NETWORKS, SLATE, curve, labelled, panels
+from attnfun.lab.studies.softmax_attention.seq2seq import fitted
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
+from attnfun.lab.studies.tables import median
 
 WAYS = ("attention", "attention + ffn")
 EQUAL = 0.03  # how far apart parameters may be
@@ -43,20 +45,12 @@ HEADS, RANK, CONSTANTS, ROOM, TEST = 4, 4, 4, 6, 1000
 
 
 def units(size: Size) -> list[Unit]:
-    base: Unit = {"eps": None, "seeds": [], "steps": 0, "samples": 0}
-    made: list[Unit] = [{**base, "map": name, "way": "constructed", "eps": size["eps"]} for name in size["maps"]]
-    run = {"steps": size["steps"], "samples": size["samples"]}
-    return made + [
-        {**base, **run, "map": name, "way": way, "seeds": [seed]}
-        for name in size["maps"]
-        for way in WAYS
-        for seed in range(size["seeds"])
-    ]
+    made = crossed(map=size["maps"], way="constructed", eps=size["eps"], seeds=[[]], steps=0, samples=0)
+    run = {"eps": None, "steps": size["steps"], "samples": size["samples"]}
+    return made + crossed(map=size["maps"], way=WAYS, seeds=[[seed] for seed in range(size["seeds"])], **run)
 
 
 def run(unit: Unit) -> list[Row]:
-    import numpy as np
-
     asked = af.parts.sequence_example(unit["map"]).request()
     target = af.SequenceMap.read(asked["target"], asked["domain"], asked["tokens"])
 
@@ -66,36 +60,21 @@ def run(unit: Unit) -> list[Row]:
 
     X = sequences(TEST, 1)
     Y = target.values(X)
-    found: list[Row] = []
 
-    def measure(outputs: Any, parameters: int, seed: int | None, proved: float | None) -> None:
+    def row(outputs: Any, parameters: int, **more: Any) -> Row:
         error = np.asarray(outputs, dtype=np.float64) - Y
-        found.append(
-            {
-                "seed": seed,
-                "parameters": parameters,
-                "rms": np.sqrt((error**2).mean()),
-                "error": np.abs(error).max(),
-                "proved": proved,
-                "trivial": np.sqrt(((Y - Y.mean(axis=0)) ** 2).mean()),
-            }
-        )
+        trivial = np.sqrt(((Y - Y.mean(axis=0)) ** 2).mean())
+        seen = {"rms": np.sqrt((error**2).mean()), "error": np.abs(error).max(), "trivial": trivial}
+        return {"parameters": parameters, **seen, **more}
 
     if unit["way"] == "constructed":
         net = af.sequence(target, target.tokens, target.box, unit["eps"])
         bound = net.certificate.error[1] if net.certificate.status == "proved" else None
-        measure(net(X), net.network.cost.parameters, None, bound)
-        return found
-
+        return [row(net(X), net.network.cost.parameters, proved=bound)]
     architecture = architecture_of(target, unit["way"] == "attention + ffn")
-    embedding = af.parts.sequence_embedding(target, architecture)
     seen = sequences(unit["samples"], 2)
-    tokens = [af.parts.embedded(*embedding, part, "float32") for part in (seen, X)]
-    wanted = target.values(seen)
-    for seed in unit["seeds"]:
-        network = af.learn.fit_sample(architecture, tokens[0], wanted, steps=unit["steps"], seed=seed, lr=1e-2)
-        measure(network.run(tokens[1]), architecture.free_weights, seed, None)
-    return found
+    data = (target, architecture, seen, target.values(seen), X)
+    return [row(*fitted(*data, steps=unit["steps"], seed=seed), seed=seed) for seed in unit["seeds"]]
 
 
 def architecture_of(target: Any, units: bool) -> Any:
@@ -113,85 +92,63 @@ def _clearly(large: list[float], small: list[float]) -> bool:
     return not median(large) <= CLEAR * median(small) and not min(large) <= max(small)
 
 
-def judge(table: Table) -> Verdict:
+def judge(table: Rows) -> Verdict:
     """Refuted when attention alone is not proved to eps on some map; with limits where units train clearly better."""
-    if gone := lacking(table, "way", "constructed", *WAYS):
-        return gone
-    faults, better, worse, words = [], [], [], ""
-    for name in distinct(table, "map"):
-        for row in where(table, map=name, way="constructed"):
-            if row["proved"] is None or not row["error"] <= row["proved"] <= row["eps"]:
-                faults.append(f"{name} is not proved to {row['eps']:g}")
-            else:
-                words += f"{name}: attention alone proved to {row['proved']:.2g} with {row['parameters']:,} numbers"
-        alone, mixed = (where(table, map=name, way=way) for way in WAYS)
-        if not alone or not mixed:
-            continue
-        if not abs(mixed[0]["parameters"] / alone[0]["parameters"] - 1) <= EQUAL:
-            faults.append(f"the parameters for {name} are not equal")
-        plain, units = values(alone, "rms"), values(mixed, "rms")
-        words += (
-            f"; {alone[0]['parameters']:,} trained for {alone[0]['steps']:,} steps: rms {median(plain):.2g} "
-            f"({min(plain):.2g}–{max(plain):.2g}) without and {median(units):.2g} ({min(units):.2g}–{max(units):.2g}) "
-            "with units. "
-        )
-        if _clearly(plain, units):
-            better.append(name)
-        elif _clearly(units, plain):
-            worse.append(name)
-    if faults:
-        return Verdict(REFUTED, f"Refuted: {'; '.join(faults)}.", words)
-    if worse:
-        words += f"Attention alone trains clearly better on {', '.join(worse)}. "
-    if better:
-        return Verdict(
-            LIMITS,
-            f"Attention alone suffices for all of them, but units train clearly better on {', '.join(better)}.",
-            words,
-        )
-    return Verdict(HOLDS, "Attention alone suffices for all of them, and nowhere do units train clearly better.", words)
+    built = table.where(way="constructed")
+    wrong = built.fails(lambda row: row["proved"] is not None and row["error"] <= row["proved"] <= row["eps"])
+    faults = wrong.say("{map} is not proved to {eps:g}")
+    better, worse, words = [], [], []
+    for name, here in table.by("map"):
+        proved = here.where(way="constructed").that(lambda row: row not in wrong)
+        parts = proved.say("{map}: attention alone proved to {proved:.2g} with {parameters:,} numbers")
+        alone, mixed = (here.where(way=way) for way in WAYS)
+        if alone and mixed:
+            if not abs(mixed[0]["parameters"] / alone[0]["parameters"] - 1) <= EQUAL:
+                faults.append(f"the parameters for {name} are not equal")
+            text = "{parameters:,} trained for {steps:,} steps: rms {without} without and {with_} with units"
+            errors = {"without": alone.middle("rms", to="–"), "with_": mixed.middle("rms", to="–")}
+            parts += alone.first().say(text, **errors)
+            plain, units_ = alone.of("rms"), mixed.of("rms")
+            better += [name] if _clearly(plain, units_) else []
+            worse += [name] if _clearly(units_, plain) and not _clearly(plain, units_) else []
+        words.append("; ".join(parts) + ".")
+    if worse and not faults:
+        words.append(f"Attention alone trains clearly better on {', '.join(worse)}.")
+    limit = f"Attention alone suffices for all of them, but units train clearly better on {', '.join(better)}."
+    end = "Attention alone suffices for all of them, and nowhere do units train clearly better."
+    return decided(words, refuted=faults, limits=limit if better else "", holds=end)
 
 
-def draw(table: Table) -> Any:
-    figure, axes = panels(width=8.4)
-    ax = axes[0, 0]
-    maps = distinct(table, "map")
+def draw(table: Rows) -> Any:
+    figure, [ax] = panels(width=8.4)
+    maps, built = table.distinct("map"), table.where(way="constructed")
+
+    def place(row: Row) -> int:
+        return maps.index(row["map"])
+
     for offset, colour, mark, way in ((-0.12, NETWORKS[0], "o", WAYS[0]), (0.12, NETWORKS[1], "s", WAYS[1])):
-        rows = where(table, way=way)
-        at = [maps.index(row["map"]) + offset for row in rows]
-        ax.semilogy(at, values(rows, "rms"), mark, color=colour, mfc="none", label=f"learned, {way}: rms, each seed")
-        medians = [median(values(where(rows, map=name), "rms")) for name in maps]
-        ax.semilogy([k + offset for k in range(len(maps))], medians, "_", color=colour, ms=16, mew=2)
-    rows = where(table, way="constructed")
-    at = [maps.index(row["map"]) for row in rows]
-    proved = [math.nan if row["proved"] is None else max(row["proved"], FLOOR) for row in rows]
-    ax.semilogy(at, proved, "_", color="k", ms=22, mew=2, label="constructed, attention alone: proved")
-    ax.semilogy(at, [max(row["rms"], FLOOR) for row in rows], "k.", ms=5, label="constructed: rms")
-    ax.semilogy(at, values(rows, "trivial"), "--", color="#52606d", lw=1, label="mean of the data: rms")
-    ax.set(xticks=range(len(maps)), ylabel="error", xlabel="sequence map", xlim=(-0.5, len(maps) - 0.5))
-    ax.set_xticklabels(maps)
-    ax.legend(fontsize=7, frameon=False, bbox_to_anchor=(1.0, 1.0), loc="upper left")
-    title(
-        ax,
-        "With and without feed-forward units",
-        f"two layers, equal parameters; what is below {FLOOR:g} is drawn there",
-    )
+        rows, beside = table.where(way=way), lambda row, offset=offset: place(row) + offset
+        curve(ax, rows, beside, "rms", mark, color=colour, mfc="none", label="learned, {way}: rms, each seed")
+        curve(ax, rows, beside, "rms", "_", each=median, color=colour, ms=16, mew=2)
+    proved, label = (lambda row: max(row["proved"], FLOOR)), "constructed, attention alone: proved"
+    curve(ax, built.known("proved"), place, proved, "k_", ms=22, mew=2, label=label)
+    curve(ax, built, place, lambda row: max(row["rms"], FLOOR), "k.", ms=5, label="constructed: rms")
+    curve(ax, built, place, "trivial", "--", color=SLATE, lw=1, label="mean of the data: rms")
+    note = f"two layers, equal parameters; what is below {FLOOR:g} is drawn there"
+    shape = {"legend": {"bbox_to_anchor": (1.0, 1.0), "loc": "upper left"}, "xlim": (-0.5, len(maps) - 0.5)}
+    labelled(ax, "With and without feed-forward units", note, "sequence map", "error", log="y", xticks=maps, **shape)
     return figure
 
 
+MAPS = ["sine", "maximum", "relu-net", "swap", "smooth"]
 STUDY = described(
     __name__,
-    sizes=sized(
-        maps=(
-            ["swap"],
-            ["sine", "maximum", "relu-net", "swap", "smooth"],
-            ["sine", "maximum", "relu-net", "swap", "smooth"],
-        ),
-        eps=(0.1, 1e-2, 1e-2),
-        seeds=(1, 3, 6),
-        steps=(3, 800, 1200),
-        samples=(64, 10000, 20000),
-    ),
+    "6 minutes of CPU",
     needs=("torch",),
-    full_time="6 minutes of CPU",
+    speaks_of={"way": ("constructed", *WAYS)},
+    maps=(["swap"], MAPS, MAPS),
+    eps=(0.1, 1e-2, 1e-2),
+    seeds=(1, 3, 6),
+    steps=(3, 800, 1200),
+    samples=(64, 10000, 20000),
 )

@@ -54,9 +54,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attnfun as af
-from attnfun.lab.studies.drawing import BOUND, NETWORKS, curve, panels, title
-from attnfun.lab.studies.study import HOLDS, LIMITS, REFUTED, Row, Size, Table, Unit, Verdict, described, sized
-from attnfun.lab.studies.tables import distinct, lacking, median, values, where
+from attnfun.lab.studies.drawing import BOUND, FAINT, NETWORKS, curve, labelled, panels
+from attnfun.lab.studies.separations.set_networks import Plan, trained_error
+from attnfun.lab.studies.study import REFUTED, Row, Rows, Size, Unit, Verdict, crossed, decided, described
 
 REAL = ("relu", "gelu", "tanh")
 ENTIRE, PACKED, QUOTED = "holomorphic", "packed", "continuous decoder, quoted"
@@ -64,43 +64,28 @@ ENTIRE, PACKED, QUOTED = "holomorphic", "packed", "continuous decoder, quoted"
 
 def units(size: Size) -> list[Unit]:
     n, dim = size["points"], size["dim"]
-    common = {"points": n, "dim": dim, "steps": size["steps"], "grid": 0}
-    out: list[Unit] = []
-    for h in size["features"]:
-        for way in (*REAL, ENTIRE):
-            out += [{"way": way, "features": 2 * h, "seed": seed, **common} for seed in range(size["seeds"])]
+    run = {"points": n, "dim": dim, "steps": size["steps"], "grid": 0, "seed": range(size["seeds"])}
+    made = crossed(features=[2 * h for h in size["features"]], way=(*REAL, ENTIRE), **run)
+    fixed = {"points": n, "seed": None, "steps": 0}
     for h, grid in size["packed"]:
-        out.append({"way": PACKED, "points": n, "dim": dim, "features": h, "seed": None, "steps": 0, "grid": grid})
-    wide = {"way": QUOTED, "points": n, "dim": size["wide"], "features": 4 * n * size["wide"] + 1}
-    return [*out, {**wide, "seed": None, "steps": 0, "grid": 0}]
+        made += crossed(way=PACKED, dim=dim, features=h, grid=grid, **fixed)
+    return made + crossed(way=QUOTED, dim=size["wide"], features=4 * n * size["wide"] + 1, grid=0, **fixed)
 
 
-def run(unit: Unit) -> list[Row]:
-    n, dim, features = unit["points"], unit["dim"], unit["features"]
+def run(unit: Unit) -> Row:
+    n, dim, features, quoted = unit["points"], unit["dim"], unit["features"], unit["way"] == QUOTED
     error, spread, bits = 0.0, 0.0, None
-    if unit["way"] == QUOTED:
-        bound = af.bounds.sets(n, dim, features, degree=2).sharper_lower
-    else:
-        bound = af.bounds.sets(n, dim, (features + 1) // 2).sharper_lower
+    count, degree = (features, 2) if quoted else ((features + 1) // 2, None)
     if unit["way"] == PACKED:
         error, spread, bits = packed_error(n, dim, features, unit["grid"], samples=4000)
-    elif unit["way"] != QUOTED:
-        from attnfun.lab.studies.separations.set_networks import Plan, trained_error
-
+    elif not quoted:
         entire = unit["way"] == ENTIRE
         sizes = {"features": features // 2 if entire else features, "width": 24 if entire else 64}
         plan = Plan(n, dim, "elements", activation=unit["way"], steps=unit["steps"], batch=128, **sizes)
         error, spread = trained_error(plan, unit["seed"])
-    return [
-        {
-            "points": n,
-            "error": error,
-            "standard error": spread,
-            "bound": bound,
-            "terms": max(0.0, 1 - features / 2 / (math.comb(dim, 2) if unit["way"] == QUOTED else 2**dim - 1)),
-            "bits": bits,
-        }
-    ]
+    terms = max(0.0, 1 - features / 2 / (math.comb(dim, 2) if quoted else 2**dim - 1))
+    bound = af.bounds.sets(n, dim, count, degree=degree).sharper_lower
+    return {"error": error, "standard error": spread, "bound": bound, "terms": terms, "bits": bits}
 
 
 def packed_error(points: int, dim: int, features: int, grid: int, samples: int) -> tuple[float, float, int]:
@@ -146,104 +131,79 @@ def _conditional_mean(hard: Any, counts: NDArray[np.float64], grid: int) -> NDAr
     return np.asarray(total / math.sqrt(hard.divisor))
 
 
-def judge(table: Table) -> Verdict:
+def judge(table: Rows) -> Verdict:
     """Refuted when a network that is not holomorphic is below the bound by more than three standard errors.
 
     Otherwise it holds, with limits where ReLU networks, though above the bound, do better than GELU's by more than a
     tenth of the target.
     """
-    if gone := lacking(table, "way", ENTIRE, PACKED):
-        return gone
-    words, wide = "", 0.0
-    broken = [row for row in where(table, way=ENTIRE) if not row["error"] + 3 * row["standard error"] >= row["bound"]]
-    trained = [row for row in table if row["way"] in (*REAL, ENTIRE)]
-    for h in distinct(trained, "features"):
-        parts = []
-        for way in (ENTIRE, *REAL):
-            errors = values(where(trained, way=way, features=h), "error")
-            if errors:
-                parts.append(f"{way} {median(errors):.3f} ({min(errors):.3f} to {max(errors):.3f})")
-        medians = {way: median(values(where(trained, way=way, features=h), "error")) for way in ("relu", "gelu")}
-        wide = max(wide, medians["gelu"] - medians["relu"])
-        bound = where(trained, features=h)[0]["bound"]
-        words += f"{h} real features ({h // 2} complex), bound {bound:.3f}: {', '.join(parts)}. "
-    low = [row for row in trained if row["way"] in REAL and _below(row)]
-    words += f"{len(low)} of {sum(row['way'] in REAL for row in trained)} trained real networks are below the bound. "
-    packed = where(table, way=PACKED)
-    for row in packed:
-        words += (
-            f"Packed: {row['features']} real feature{'s' * (row['features'] > 1)} of {row['bits']} bits, error "
-            f"{row['error']:.3f} where holomorphic ones have at least {row['bound']:.3f}. "
-        )
-    for row in where(table, way=QUOTED):
-        words += (
-            f"And at D = {row['dim']} (target of degree 2) {row['features']:,} real features determine every set of "
-            f"{row['points']} points, by a quoted theorem, while as many holomorphic ones err by {row['bound']:.3f} at "
-            "least. "
-        )
-    if broken:
-        row = broken[0]
-        seen = f"{row['error']:.3f} ± {row['standard error']:.3f}"
-        return Verdict(REFUTED, f"Refuted: a holomorphic network has {seen}, not {row['bound']:.3f} or more.", words)
-    beaten = [row for row in packed if _below(row)]
-    if beaten or low:
+    trained, real, packed = (table.where(way=way) for way in ((*REAL, ENTIRE), REAL, PACKED))
+    words, wide = [], 0.0
+    for h, rows in trained.by("features"):
+        ways = {way: rows.where(way=way) for way in (ENTIRE, *REAL)}
+        parts = ", ".join(f"{way} {some.middle('error', '.3f')}" for way, some in ways.items() if some)
+        wide = max(wide, ways["gelu"].median("error") - ways["relu"].median("error"))
+        words.append(f"{h} real features ({h // 2} complex), bound {rows[0]['bound']:.3f}: {parts}.")
+    low, beaten = real.that(_below), packed.that(_below)
+    words.append(f"{len(low)} of {len(real)} trained real networks are below the bound.")
+    text = "Packed: {features} real feature{s} of {bits} bits, error {error:.3f} where holomorphic ones have at least "
+    for h, rows in packed.by("features"):
+        words += rows.say(text + "{bound:.3f}.", s="s" * (h > 1))
+    words += table.where(way=QUOTED).say(
+        "And at D = {dim} (target of degree 2) {features:,} real features determine every set of {points} points, by a "
+        "quoted theorem, while as many holomorphic ones err by {bound:.3f} at least."
+    )
+    broken = table.where(way=ENTIRE).fails(lambda row: row["error"] + 3 * row["standard error"] >= row["bound"])
+    if (beaten or low) and not broken:
         how = "in exact arithmetic, by bits and not by training" if not low else "by training as well"
         end = (
-            f"So the bound does not hold beyond holomorphic networks ({how}); and GELU networks on real inputs are as "
+            f"The bound does not hold beyond holomorphic networks ({how}); and GELU networks on real inputs are as "
             "free as ReLU's: the hypothesis that counts is that no conjugate enters."
         )
-        return Verdict(REFUTED, end, words)
-    lost = sum(not math.isfinite(row["error"]) for row in trained)
-    if lost:
-        return Verdict(LIMITS, f"No network is seen below the bound, but {lost} trainings did not end well.", words)
-    if not wide <= 0.1:
-        return Verdict(LIMITS, f"ReLU networks stay above the bound, yet below GELU's by {wide:.2f}.", words)
-    return Verdict(HOLDS, "No network without analyticity is below the bound.", words)
+        return Verdict(REFUTED, end, " ".join(words))
+    text = "at H = {features} a holomorphic network has {error:.3f} ± {standard error:.3f}, not {bound:.3f} or more"
+    limit = "" if wide <= 0.1 else f"ReLU networks stay above the bound, yet below GELU's by {wide:.2f}."
+    if lost := trained.fails(lambda row: math.isfinite(row["error"])):
+        limit = f"No network is seen below the bound, but {len(lost)} trainings did not end well."
+    end = "No network without analyticity is below the bound."
+    return decided(words, refuted=broken.say(text), limits=limit, holds=end)
 
 
 def _below(row: Row) -> bool:
     return bool(row["error"] + 3 * row["standard error"] < row["bound"])
 
 
-def draw(table: Table) -> Any:
-    figure, axes = panels(width=6.2)
-    ax = axes[0, 0]
-    trained = [row for row in table if row["way"] in (*REAL, ENTIRE)]
-    hs = distinct(trained, "features")
-    bounds = [where(trained, features=h)[0]["bound"] for h in hs]
-    ax.plot(hs, bounds, "_-", color=BOUND, ms=14, mew=2, label="proved for holomorphic features, H/2 of them")
-    ax.plot(hs, [where(trained, features=h)[0]["terms"] for h in hs], "--", color="#9aa5b1", label="H/2 of the terms")
+def draw(table: Rows) -> Any:
+    figure, [ax] = panels(width=6.2)
+    trained, packed = table.where(way=(*REAL, ENTIRE)), table.where(way=PACKED)
+    first, label = Rows(rows[0] for _, rows in trained.by("features")), "proved for holomorphic features, H/2 of them"
+    curve(ax, first, "features", "bound", "_-", color=BOUND, ms=14, mew=2, label=label)
+    curve(ax, first, "features", "terms", "--", color=FAINT, label="H/2 of the terms")
     for shift, (way, marker, colour) in enumerate(zip((ENTIRE, *REAL), "Ds^o", NETWORKS, strict=False)):
-        rows = where(trained, way=way)
-        at = [row["features"] + 0.12 * (shift - 1.5) for row in rows]
-        ax.plot(at, values(rows, "error"), marker, color=colour, ms=4.5, label=f"trained, {way}")
-    rows = where(table, way=PACKED)
-    curve(ax.plot, rows, "features", "error", "k*", ms=9, label="packed digits, exact arithmetic")
-    for row in rows:
+        at = lambda row, shift=shift: row["features"] + 0.12 * (shift - 1.5)  # noqa: E731
+        curve(ax, trained.where(way=way), at, "error", marker, color=colour, ms=4.5, label=f"trained, {way}")
+    curve(ax, packed, "features", "error", "k*", ms=9, label="packed digits, exact arithmetic")
+    for row in packed:
         place = (row["features"], row["error"])
         ax.annotate(f"{row['bits']} bits", place, (6, 3), textcoords="offset points", fontsize=7)
-    ax.set(xlabel="real features H", ylabel="E|f − g|², relative", ylim=(-0.03, 1.25))
-    ax.legend(fontsize=7, frameon=False, ncols=2, loc="upper right")
-    first = trained[0] if trained else table[0]
-    title(
-        ax,
-        f"DeepSets, {first['points']} points, D = {first['dim']}",
-        "trained with four activations; and digits packed into few features",
-    )
+    head = "DeepSets, {points} points, D = {dim}".format(**(trained or table)[0])
+    note = "trained with four activations; and digits packed into few features"
+    legend = {"ncols": 2, "loc": "upper right"}
+    labelled(ax, head, note, "real features H", "E|f − g|², relative", ylim=(-0.03, 1.25), legend=legend)
     return figure
 
 
+PACKS = [[1, 4], [2, 5], [4, 8], [1, 16], [1, 32]]
 STUDY = described(
     __name__,
-    sizes=sized(
-        points=8,
-        dim=2,
-        features=([1], [1, 2, 3], [1, 2, 3, 4]),
-        seeds=(1, 3, 4),
-        steps=(15, 500, 1000),
-        packed=([[2, 5]], [[1, 4], [2, 5], [4, 8], [1, 16]], [[1, 4], [2, 5], [4, 8], [1, 16], [1, 32]]),
-        wide=100,
-    ),
+    "3 minutes of CPU",
     needs=("torch",),
-    full_time="3 minutes of CPU",
+    speaks_of={"way": (ENTIRE, PACKED)},
+    points=8,
+    dim=2,
+    features=([1], [1, 2, 3], [1, 2, 3, 4]),
+    seeds=(1, 3, 4),
+    steps=(15, 500, 1000),
+    packed=(PACKS[1:2], PACKS[:4], PACKS),
+    wide=100,
 )

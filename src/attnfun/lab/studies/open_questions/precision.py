@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -41,21 +42,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attnfun as af
-from attnfun.lab.studies.drawing import BOUND, NETWORKS, curve, panels, title
-from attnfun.lab.studies.study import HOLDS, LIMITS, REFUTED, Row, Size, Table, Unit, Verdict, described
-from attnfun.lab.studies.tables import distinct, values, where
+from attnfun.lab.studies.drawing import BOUND, FAINT, NETWORKS, curve, labelled, panels
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, decided, described
 
 Array = NDArray[np.float64]
 Found = tuple[str, int, float, int]
-TOP, GRID, PAIRS, CURVE, SIGNS, KEYS, LOOSE = (
-    "top k on a circle",
-    "lexicographic grid",
-    "pairs mod M",
-    "average of q, curve",
-    "average of q, random signs",
-    "retrieval",
-    "top k, embedded",
-)
+TOP, GRID, PAIRS, KEYS, LOOSE = "top k on a circle", "lexicographic grid", "pairs mod M", "retrieval", "top k, embedded"
+CURVE, SIGNS = "average of q, curve", "average of q, random signs"
 ENOUGH, MOST = 3.1, 52
 TOLERANCE = 1e-2
 NEAR, FAR = 0.1, 0.25  # slopes: holds, refuted
@@ -88,28 +81,14 @@ def units(size: Size) -> list[Unit]:
     return [{"task": task, "sizes": list(numbers)} for task in size for numbers in size[task]]
 
 
-def run(unit: Unit) -> list[Row]:
-    tasks: dict[str, Callable[..., Found]] = {
-        TOP: top_on_circle,
-        LOOSE: top_embedded,
-        GRID: lexicographic_grid,
-        PAIRS: pairs,
-        CURVE: lambda q, n: average(q, n, "curve"),
-        SIGNS: lambda q, n: average(q, n, "random"),
-        KEYS: retrieval,
-    }
+def run(unit: Unit) -> Row:
+    tasks: dict[str, Callable[..., Found]] = {TOP: top_on_circle, LOOSE: top_embedded, GRID: lexicographic_grid}
+    tasks |= {PAIRS: pairs, KEYS: retrieval}
+    tasks |= {CURVE: partial(average, keys="curve"), SIGNS: partial(average, keys="random")}
     name, dimension, margin, bits = tasks[unit["task"]](*unit["sizes"])
     exact = math.log2(1 / margin)
-    return [
-        {
-            "size": name,
-            "dimension": dimension,
-            "margin": margin,
-            "predicted": exact,
-            "enough": max(9, math.ceil(exact + math.log2(ENOUGH))),
-            "bits": bits,
-        }
-    ]
+    row = {"size": name, "dimension": dimension, "margin": margin, "predicted": exact, "bits": bits}
+    return row | {"enough": max(9, math.ceil(exact + math.log2(ENOUGH)))}
 
 
 def _sets(n: int, k: int) -> list[tuple[int, ...]]:
@@ -185,16 +164,14 @@ def pairs(modulus: int) -> Found:
 
 def average(q: int, n: int, keys: str) -> Found:
     """Averages over q of n positions to a tolerance: weights of equal scores must stay equal (`af.sparse_average`)."""
-    random = np.random.default_rng([n, q])
+    random, curved = np.random.default_rng([n, q]), keys == "curve"
     sets = {tuple(sorted((i + j) % n for j in range(q))) for i in range(n)}
     sets |= {tuple(sorted(random.choice(n, q, replace=False).tolist())) for _ in range(200)}
-    width = None if keys == "curve" else math.ceil(8 * q * math.log(n))
+    width = None if curved else math.ceil(8 * q * math.log(n))
     net = af.sparse_average(n, q, keys=keys, subsets=sorted(sets), width=width, eps=TOLERANCE)
     chosen = [np.array(one) for one in net.subsets]
-    curve = keys == "curve"
-    queries = np.array(
-        [af.parts.curve_query(n, one) if curve else af.parts.least_norm_query(net.codes, one) for one in chosen]
-    )
+    query = partial(af.parts.curve_query, n) if curved else partial(af.parts.least_norm_query, net.codes)
+    queries = np.array([query(one) for one in chosen])
     wanted = np.zeros((len(chosen), n))
     for row, one in enumerate(chosen):
         wanted[row, one] = 1 / q
@@ -229,47 +206,40 @@ def retrieval(exponent: int) -> Found:
     return f"lead 2^-{exponent}", d, margin, bits
 
 
-def judge(table: Table) -> Verdict:
+def judge(table: Rows) -> Verdict:
     """Refuted when more bits are needed than are proved to be enough, or when bits do not follow log2(1/margin).
 
     The slope of bits against log2(1/margin), task by task where the margins differ by three bits at least: within a
     tenth of 1 the claim holds, further than a quarter it is refuted.
     """
-    faults = [row for row in table if not row["bits"] <= row["enough"]]
-    parts, slopes, rest, flat = [], [], [], []
-    for task in distinct(table, "task"):
-        rows = where(table, task=task)
-        excess = [row["bits"] - row["predicted"] for row in rows]
-        rest += excess
-        slope = _slope(values(rows, "predicted"), values(rows, "bits"))
-        text = f"bits − log2(1/margin) from {min(excess):.1f} to {max(excess):.1f}"
-        if slope is not None:
-            slopes.append(slope)
-            text = f"slope {slope:.2f}, {text}"
-        else:
-            flat.append(task)
-        span = f"{min(values(rows, 'bits'))} to {max(values(rows, 'bits'))} bits"
-        parts.append(f"{task}: {span}, {text}")
-    words = "; ".join(parts) + ". "
-    signs = {row["size"]: row for row in where(table, task=SIGNS)}
-    both = [(row, signs[row["size"]]) for row in where(table, task=CURVE) if row["size"] in signs]
-    if both:
-        a, b = both[-1]
-        words += (
+    text = "{task}, {size}: {bits} bits needed, {enough} proved to be enough"
+    faults = table.fails(lambda row: row["bits"] <= row["enough"]).say(text)
+    parts, slopes, flat = [], [], []
+    for task, rows in table.by("task"):
+        slope = _slope(rows.of("predicted"), rows.of("bits"))
+        (flat.append(task) if slope is None else slopes.append(slope))
+        said = "" if slope is None else f"slope {slope:.2f}, "
+        excess = f"{said}bits − log2(1/margin) from {rows.span(_excess, '.1f')}"
+        parts.append(f"{task}: {rows.span('bits', 'd')} bits, {excess}")
+    words = ["; ".join(parts) + "."]
+    curved = table.where(task=CURVE, size=tuple(table.where(task=SIGNS).of("size")))
+    for a in curved[-1:]:
+        b = table.where(task=SIGNS, size=a["size"])[-1]
+        words.append(
             f"The same averages ({a['size']}) take {a['dimension']} dimensions of {a['bits']} bits on the curve and "
-            f"{b['dimension']} of {b['bits']} with random signs. "
+            f"{b['dimension']} of {b['bits']} with random signs."
         )
-    if faults:
-        row = faults[0]
-        fault = f"{row['task']}, {row['size']}: {row['bits']} bits needed, {row['enough']} proved to be enough"
-        return Verdict(REFUTED, f"Refuted: {fault}.", words)
     if not slopes or not all(abs(slope - 1) <= FAR for slope in slopes):
-        return Verdict(REFUTED, "Refuted: bits do not follow log2(1/margin).", words)
-    if not all(abs(slope - 1) <= NEAR for slope in slopes):
-        return Verdict(LIMITS, "Bits follow log2(1/margin), but a slope is off by more than a tenth.", words)
-    end = f"Over all tasks bits − log2(1/margin) goes from {min(rest):.1f} to {max(rest):.1f}"
+        faults.append("bits do not follow log2(1/margin)")
+    near = all(abs(slope - 1) <= NEAR for slope in slopes)
+    limit = "" if near else "Bits follow log2(1/margin), but a slope is off by more than a tenth."
+    end = f"Over all tasks bits − log2(1/margin) goes from {table.span(_excess, '.1f')}"
     end += f"; no slope, for margins too alike or too few: {', '.join(flat)}." if flat else "."
-    return Verdict(HOLDS, end, words)
+    return decided(words, refuted=faults, limits=limit, holds=end)
+
+
+def _excess(row: Row) -> float:
+    return float(row["bits"] - row["predicted"])
 
 
 def _slope(xs: list[float], ys: list[float]) -> float | None:
@@ -280,48 +250,55 @@ def _slope(xs: list[float], ys: list[float]) -> float | None:
     return float((x * y).sum() / (x * x).sum())
 
 
-def draw(table: Table) -> Any:
-    figure, axes = panels(width=6.0, height=4.6)
-    ax = axes[0, 0]
-    top = max(values(table, "predicted")) + 1
-    ends = np.array([min(values(table, "predicted")) - 0.5, top])
+def draw(table: Rows) -> Any:
+    figure, [ax] = panels(width=6.0, height=4.6)
+    ends = np.array([min(table.of("predicted")) - 0.5, max(table.of("predicted")) + 1])
     ax.plot(ends, ends + math.log2(ENOUGH), "-", color=BOUND, lw=1.3, label="proved to be enough: log2(3.1/margin)")
-    ax.plot(ends, ends, ":", color="#9aa5b1", label="log2(1/margin)")
-    colours = (*NETWORKS, "#5b6770")
-    for colour, marker, task in zip(colours, "osD^vP*", distinct(table, "task"), strict=False):
-        rows = where(table, task=task)
-        curve(ax.plot, rows, "predicted", "bits", marker, color=colour, ms=5, label=task)
+    ax.plot(ends, ends, ":", color=FAINT, label="log2(1/margin)")
+    for colour, marker, (_, rows) in zip(NETWORKS, "osD^vP*", table.by("task"), strict=False):
+        curve(ax, rows, "predicted", "bits", marker, color=colour, ms=5, label="{task}")
     for bits, name in ((8, "bfloat16"), (11, "float16"), (24, "float32")):
         ax.axhline(bits, color="#cbd2d9", lw=0.8, zorder=0)
-        ax.annotate(name, (top, bits), ha="right", va="bottom", fontsize=7, color="#7b8794")
-    ax.set(xlabel="log2(1/margin)", ylabel="bits needed")
-    ax.legend(fontsize=7, frameon=False, loc="upper left")
-    title(ax, "Bits against margin", "significant bits from which on every decision is right")
+        ax.annotate(name, (ends[1], bits), ha="right", va="bottom", fontsize=7, color="#7b8794")
+    texts = ("significant bits from which on every decision is right", "log2(1/margin)", "bits needed")
+    labelled(ax, "Bits against margin", *texts, legend="upper left")
     return figure
 
 
 STUDY = described(
     __name__,
-    sizes={
-        "tiny": {GRID: [[4], [16], [45]], PAIRS: [[17], [101]], TOP: [[1, 8], [2, 8]], KEYS: [[6]]},
-        "quick": {
-            TOP: [[1, 8], [1, 32], [1, 128], [2, 8], [2, 16], [2, 32], [2, 64], [3, 12], [3, 24], [3, 46]],
-            LOOSE: [[2, 12, 4], [2, 12, 6], [2, 16, 4], [2, 16, 6], [2, 16, 8]],
-            GRID: [[4], [16], [45], [46], [256], [4096], [65536]],
-            PAIRS: [[17], [101], [1009], [4001], [10007]],
-            CURVE: [[2, 16], [2, 32], [2, 64], [2, 128], [3, 16], [3, 32], [4, 16], [4, 32]],
-            SIGNS: [[2, 64], [4, 32], [4, 64], [4, 256], [8, 256]],
-            KEYS: [[e] for e in range(2, 31, 4)],
-        },
-        "full": {
-            TOP: [[k, n] for k in (1, 2, 3, 4) for n in (16, 32, 64, 128, 256) if n ** (2 * k) < 2**44],
-            LOOSE: [[2, n, d] for n in (16, 24, 46) for d in (4, 6, 8, 12)],
-            GRID: [[p] for p in (4, 16, 17, 45, 46, 256, 1024, 4096, 4097, 65536, 10**6)],
-            PAIRS: [[m] for m in (17, 101, 1009, 10007, 50021, 100003)],
-            CURVE: [[q, n] for q in (2, 3, 4) for n in (16, 32, 64, 128) if n ** (2 * q) < 2**36],
-            SIGNS: [[q, n] for q in (2, 4, 8) for n in (64, 256, 1024)],
-            KEYS: [[e] for e in range(2, 33, 2)],
-        },
+    "43 seconds of CPU",
+    **{
+        TOP: (
+            [[1, 8], [2, 8]],
+            [[1, 8], [1, 32], [1, 128], [2, 8], [2, 16], [2, 32], [2, 64], [3, 12], [3, 24], [3, 46]],
+            [[k, n] for k in (1, 2, 3, 4) for n in (16, 32, 64, 128, 256) if n ** (2 * k) < 2**44],
+        ),
+        LOOSE: (
+            [],
+            [[2, 12, 4], [2, 12, 6], [2, 16, 4], [2, 16, 6], [2, 16, 8]],
+            [[2, n, d] for n in (16, 24, 46) for d in (4, 6, 8, 12)],
+        ),
+        GRID: (
+            [[4], [16], [45]],
+            [[4], [16], [45], [46], [256], [4096], [65536]],
+            [[p] for p in (4, 16, 17, 45, 46, 256, 1024, 4096, 4097, 65536, 10**6)],
+        ),
+        PAIRS: (
+            [[17], [101]],
+            [[17], [101], [1009], [4001], [10007]],
+            [[m] for m in (17, 101, 1009, 10007, 50021, 100003)],
+        ),
+        CURVE: (
+            [],
+            [[2, 16], [2, 32], [2, 64], [2, 128], [3, 16], [3, 32], [4, 16], [4, 32]],
+            [[q, n] for q in (2, 3, 4) for n in (16, 32, 64, 128) if n ** (2 * q) < 2**36],
+        ),
+        SIGNS: (
+            [],
+            [[2, 64], [4, 32], [4, 64], [4, 256], [8, 256]],
+            [[q, n] for q in (2, 4, 8) for n in (64, 256, 1024)],
+        ),
+        KEYS: ([[6]], [[e] for e in range(2, 31, 4)], [[e] for e in range(2, 33, 2)]),
     },
-    full_time="43 seconds of CPU",
 )

@@ -30,23 +30,24 @@ Columns.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
+import numpy as np
+
 import attnfun as af
-from attnfun.lab.studies.drawing import BOUND, coloured, panels, title
-from attnfun.lab.studies.study import HOLDS, LIMITS, REFUTED, Row, Size, Table, Unit, Verdict, described, sized
-from attnfun.lab.studies.tables import distinct, lacking, median, values, where
+from attnfun.lab.studies.drawing import BOUND, curve, labelled, panels
+from attnfun.lab.studies.relations.digits import LEFT, RIGHT, UTILITY, digits, softmax
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
 
 TIGHT = 1e-12
 _BITS = 300
 
 
 def units(size: Size) -> list[Unit]:
-    out: list[Unit] = [{"part": "adversary", "keys": n, "settings": size["settings"]} for n in size["keys"]]
-    out += [{"part": "random", "seed": seed, "trials": size["trials"]} for seed in range(size["seeds"])]
-    docs = {"queries": size["queries"], "documents": size["documents"]}
-    return out + [{"part": "documents", "eps": eps, "betas": size["betas"], **docs} for eps in size["eps"]]
+    docs = {"queries": size["queries"], "documents": size["documents"], "betas": [size["betas"]]}
+    made = crossed(part="adversary", keys=size["keys"], settings=size["settings"])
+    made += crossed(part="random", seed=range(size["seeds"]), trials=size["trials"])
+    return made + crossed(part="documents", eps=size["eps"], **docs)
 
 
 def run(unit: Unit) -> list[Row]:
@@ -68,7 +69,6 @@ def _adversary(unit: Unit) -> list[Row]:
 
     With values 1 for the k and 0 for the others the output moves by as much.
     """
-    import numpy as np
     from flint import arb
 
     rng, n = np.random.default_rng(unit["keys"]), unit["keys"]
@@ -85,7 +85,7 @@ def _adversary(unit: Unit) -> list[Row]:
             bound = af.retrieval_certificate(n, None, error, beta)
             moved = after - before
             rows.append(
-                {"keys": n, "beta": beta, "error": error, "tv": float(moved), "bound": bound.tv}
+                {"beta": beta, "error": error, "tv": float(moved), "bound": bound.tv}
                 | {"gap": float(abs(moved - arb(bound.tv))), "broken": int(not moved <= arb(bound.tv))}
                 | {"output": float(moved), "output_bound": bound.softmax_error, "trials": 1}
             )
@@ -94,7 +94,6 @@ def _adversary(unit: Unit) -> list[Row]:
 
 def _random(unit: Unit) -> list[Row]:
     """Random scores, half of them moved by ±e each: the number of trials above the bound, in balls, and the nearest."""
-    import numpy as np
     from flint import arb
 
     rng, broken, nearest = np.random.default_rng([unit["seed"], 3]), 0, 0.0
@@ -114,15 +113,11 @@ def _random(unit: Unit) -> list[Row]:
             allowed = arb(bound.softmax_error) * (1 + arb(2) ** -51)
             broken += not (tv <= arb(bound.tv) and gone <= allowed)
             nearest = max(nearest, float(tv) / bound.tv)
-    return [{"seed": unit["seed"], "trials": unit["trials"], "broken": broken, "ratio": nearest}]
+    return [{"broken": broken, "ratio": nearest}]
 
 
 def _documents(unit: Unit) -> list[Row]:
     """Heads over handwritten digits: the largest and the median distance over queries, beside the proved bound."""
-    import numpy as np
-
-    from attnfun.lab.studies.relations.digits import LEFT, RIGHT, UTILITY, digits, softmax
-
     data = digits(unit["queries"], unit["documents"])
     found = af.relation(UTILITY, LEFT, RIGHT, unit["eps"], symmetric=True, features_only=True)
     true = found.target.table(data["queries"], data["keys"])
@@ -149,84 +144,51 @@ def _within(row: Row) -> bool:
     return all(moved <= bound * (1 + TIGHT) for moved, bound in pairs if moved is not None or bound is not None)
 
 
-def judge(table: Table) -> Verdict:
+def judge(table: Rows) -> Verdict:
     """Refuted by one violation; holds where scores attain the bound to 1e-12 for every number of keys; else limits."""
-    if gone := lacking(table, "part", "adversary", "random", "documents"):
-        return gone
-    adversaries, random, real = (where(table, part=part) for part in ("adversary", "random", "documents"))
-    broken = [row for row in table if row["broken"] != 0 or not _within(row)]
-    gap = max(values(adversaries, "gap"), default=math.inf)
-    words = (
-        f"Scores made to attain the bound do so within {gap:.1g} in {len(adversaries)} settings, for "
-        f"{', '.join(format(n, ',') for n in distinct(adversaries, 'keys'))} keys. Random scores: "
-        f"{sum(values(random, 'broken'))} violations in {sum(values(random, 'trials')):,} trials, the nearest at "
-        f"{max(values(random, 'ratio'), default=math.nan):.3f} of the bound. "
-    )
-    if real:
-        words += (
-            f"Heads over {real[0]['keys']:,} real documents reach {min(values(real, 'ratio')):.2g} to "
-            f"{max(values(real, 'ratio')):.2g} of the proved bound at their worst query; measured by each query's own "
-            f"error, {median(values(real, 'own_ratio')):.2g} of it (median). The output moves by "
-            f"{max(r['output'] / r['output_bound'] for r in real):.2g} of its bound at most. "
-        )
-    if broken:
-        row = broken[0]
-        return Verdict(REFUTED, f"Refuted: a distribution ({row['part']}) is further off than tanh(βe/2).", words)
-    if not adversaries or not all(row["gap"] <= TIGHT for row in adversaries):
-        return Verdict(LIMITS, "The bound holds, but was not attained.", words)
-    return Verdict(HOLDS, "The bound holds, and cannot be improved from β and e alone.", words)
+    made, random, real = (table.where(part=part) for part in ("adversary", "random", "documents"))
+    broken = table.fails(lambda row: row["broken"] == 0 and _within(row))
+    faults = broken.say("a distribution ({part}) is further off than tanh(βe/2)")
+    words = [
+        f"Scores made to attain the bound do so within {max(made.of('gap')):.1g} in {len(made)} settings, for "
+        f"{', '.join(format(n, ',') for n in made.distinct('keys'))} keys. Random scores: {sum(random.of('broken'))} "
+        f"violations in {sum(random.of('trials')):,} trials, the nearest at {max(random.of('ratio')):.3f} of it.",
+        f"Heads over {real[0]['keys']:,} real documents reach {real.span('ratio')} of the proved bound at their worst "
+        f"query; measured by each query's own error, {real.median('own_ratio'):.2g} of it (median). The output moves "
+        f"by {max(row['output'] / row['output_bound'] for row in real):.2g} of its bound at most.",
+    ]
+    limit = "The bound holds, but was not attained." if made.fails(lambda row: row["gap"] <= TIGHT) else ""
+    end = "The bound holds, and cannot be improved from β and e alone."
+    return decided(words, refuted=faults, limits=limit, holds=end)
 
 
-def draw(table: Table) -> Any:
-    import numpy as np
-
-    figure, axes = panels(columns=2, width=5.4, height=4.3)
-    first, second = axes[0]
-    t = np.logspace(-3, 2, 200)
+def draw(table: Rows) -> Any:
+    figure, (first, second) = panels(2, width=5.4, height=4.3)
+    t, moved = np.logspace(-3, 2, 200), lambda row: row["beta"] * row["error"]
     for ax in (first, second):
-        ax.loglog(t, np.tanh(t / 2), "-", color=BOUND, lw=1, label="tanh(βe/2)")
-    rows = where(table, part="adversary")
-    for colour, n in coloured(distinct(rows, "keys")):
-        mine = where(rows, keys=n)
-        first.loglog(
-            [r["beta"] * r["error"] for r in mine], values(mine, "tv"), "o", ms=4, color=colour, label=f"{n:,} keys"
-        )
-    first.set(xlabel="βe", ylabel="total variation")
-    first.legend(fontsize=7, frameon=False, loc="lower right")
-    title(first, "Scores made to attain it", "two groups of keys, in balls of 300 bits")
-    rows = where(table, part="documents")
-    for colour, error in coloured(distinct(rows, "error")):
-        mine = where(rows, error=error)
-        second.loglog(
-            [r["beta"] * r["error"] for r in mine],
-            values(mine, "tv"),
-            "o-",
-            ms=4,
-            color=colour,
-            label=f"e ≤ {error:.2g}",
-        )
-    second.set(xlabel="βe, with e proved", ylabel="total variation, worst query")
-    second.legend(fontsize=7, frameon=False, loc="upper left")
-    title(
-        second,
-        "Attention over real documents",
-        f"handwritten digits; β = {', '.join(format(b, 'g') for b in distinct(rows, 'beta'))}",
-    )
+        ax.plot(t, np.tanh(t / 2), "-", color=BOUND, lw=1, label="tanh(βe/2)")
+    made, real = table.where(part="adversary"), table.where(part="documents")
+    curve(first, made, moved, "tv", "o", by="keys", ms=4, label="{keys:,} keys")
+    texts = ("two groups of keys, in balls of 300 bits", "βe", "total variation")
+    labelled(first, "Scores made to attain it", *texts, log="xy", legend="lower right")
+    curve(second, real, moved, "tv", "o-", by="error", ms=4, label="e ≤ {error:.2g}")
+    note = f"handwritten digits; β = {', '.join(format(beta, 'g') for beta in real.distinct('beta'))}"
+    texts = (note, "βe, with e proved", "total variation, worst query")
+    labelled(second, "Attention over real documents", *texts, log="xy", legend="upper left")
     return figure
 
 
 STUDY = described(
     __name__,
-    sizes=sized(
-        keys=([2, 10], [2, 10, 1000, 100_000], [2, 10, 100, 1000, 100_000]),
-        settings=(3, 12, 40),
-        seeds=(1, 4, 8),
-        trials=(20, 1000, 3000),
-        eps=([0.7], [0.1, 0.03, 0.01], [0.3, 0.1, 0.03, 0.01, 0.003, 0.001]),
-        betas=([10.0], [1.0, 10.0, 100.0, 1000.0], [1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0]),
-        queries=(20, 500, 500),
-        documents=(60, None, None),
-    ),
+    "39 seconds of CPU",
     needs=("sklearn",),
-    full_time="39 seconds of CPU",
+    speaks_of={"part": ("adversary", "random", "documents")},
+    keys=([2, 10], [2, 10, 1000, 100_000], [2, 10, 100, 1000, 100_000]),
+    settings=(3, 12, 40),
+    seeds=(1, 4, 8),
+    trials=(20, 1000, 3000),
+    eps=([0.7], [0.1, 0.03, 0.01], [0.3, 0.1, 0.03, 0.01, 0.003, 0.001]),
+    betas=([10.0], [1.0, 10.0, 100.0, 1000.0], [1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0]),
+    queries=(20, 500, 500),
+    documents=(60, None, None),
 )

@@ -33,10 +33,11 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 import attnfun as af
-from attnfun.lab.studies.drawing import NETWORKS, curve, panels, title
-from attnfun.lab.studies.study import HOLDS, LIMITS, REFUTED, Row, Size, Table, Unit, Verdict, described, sized
-from attnfun.lab.studies.tables import distinct, slope, values, where
+from attnfun.lab.studies.drawing import NETWORKS, curve, labelled, panels
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
 
 MANY = 100_000  # keys above which the partition is counted and not built
 STEEP = 3.0  # local exponent of d from which on growth is called exponential
@@ -56,14 +57,8 @@ def _tree(names: Sequence[str]) -> str:
     return level[0]
 
 
-def _chain(names: Sequence[str]) -> str:
-    return "sin(" + " + ".join(f"{a}*{b}" for a, b in pairwise(names)) + ")"
-
-
 def _multilinear(names: Sequence[str]) -> str:
     """Σ over all non-empty sets S of variables of c_S Π S, coefficients standard normal over √(2^d)."""
-    import numpy as np
-
     d = len(names)
     drawn = np.random.default_rng([5, d]).standard_normal(2**d) / math.sqrt(2**d)
     terms = []
@@ -73,11 +68,9 @@ def _multilinear(names: Sequence[str]) -> str:
     return " + ".join(terms)
 
 
-def _middle(*values_: Any) -> Any:
+def _middle(*values: Any) -> Any:
     """The median of the variables: Lipschitz with constant 1, and no expression of the target language."""
-    import numpy as np
-
-    return np.median(np.stack([np.asarray(v, dtype=np.float64) for v in values_]), axis=0)
+    return np.median(np.stack([np.asarray(v, dtype=np.float64) for v in values]), axis=0)
 
 
 STRUCTURED: dict[str, Callable[[Sequence[str]], str]] = {
@@ -88,139 +81,97 @@ STRUCTURED: dict[str, Callable[[Sequence[str]], str]] = {
     "tree": _tree,
     "product": lambda names: _joined(names, "cos({x})", "*"),
     "low rank": lambda names: _joined(names, "cos({x})", "*") + " + " + _joined(names, "(1 + {x}/3)", "*"),
-    "chain of pairs": _chain,
+    "chain of pairs": lambda names: "sin(" + " + ".join(f"{a}*{b}" for a, b in pairwise(names)) + ")",
 }
 GENERIC = ("all products", "Lipschitz only")
 
 
 def units(size: Size) -> list[Unit]:
-    eps = size["eps"]
-    made = [{"family": family, "d": d, "eps": eps} for family in size["families"] for d in size["dimensions"]]
-    made += [{"family": "all products", "d": d, "eps": eps} for d in size["products"]]
-    return made + [{"family": "Lipschitz only", "d": d, "eps": eps} for d in size["dimensions"]]
+    made = crossed(family=size["families"], d=size["dimensions"], eps=size["eps"])
+    made += crossed(family="all products", d=size["products"], eps=size["eps"])
+    return made + crossed(family="Lipschitz only", d=size["dimensions"], eps=size["eps"])
 
 
-def run(unit: Unit) -> list[Row]:
+def run(unit: Unit) -> Row:
     family, d, eps = unit["family"], unit["d"], unit["eps"]
     names = [f"x{k}" for k in range(1, d + 1)]
-    method, layers, heads, bound = "none", None, None, None
     box = {name: (-1.0, 1.0) for name in names}
-    keys: int | None = None
-    status = "refused"
+    row: Row = {"method": "none", "status": "refused"}
     if family == "Lipschitz only":  # L = 1 on [-1, 1]^d: ⌈√d/ε⌉ cells an axis
-        keys, method = math.ceil(math.sqrt(d) / eps) ** d, "partition"
+        row |= {"keys": float(math.ceil(math.sqrt(d) / eps) ** d), "method": "partition"}
         with suppress(af.Infeasible):
-            status = af.compile(_middle, box, eps, lipschitz=1.0, max_keys=MANY).certificate.status.value
-    else:
-        text = (STRUCTURED.get(family) or _multilinear)(names)
-        try:
-            made = af.compile(text, box, eps, max_keys=MANY)
-        except af.Infeasible:
-            pass
-        else:
-            keys, status = made.cost.keys, made.certificate.status.value
-            layers, heads, bound = made.cost.layers, made.cost.heads, made.certificate.error[1]
-            method = made.certificate.construction
-    return [
-        {
-            "status": status,
-            "keys": None if keys is None else float(keys),
-            "layers": layers,
-            "heads": heads,
-            "method": method,
-            "proved": bound,
-        }
-    ]
+            row["status"] = af.compile(_middle, box, eps, lipschitz=1.0, max_keys=MANY).certificate.status.value
+        return row
+    with suppress(af.Infeasible):
+        made = af.compile((STRUCTURED.get(family) or _multilinear)(names), box, eps, max_keys=MANY)
+        cost, certificate = made.cost, made.certificate
+        row = {"keys": float(cost.keys), "layers": cost.layers, "heads": cost.heads, "method": certificate.construction}
+        row |= {"status": certificate.status.value, "proved": certificate.error[1]}
+    return row
 
 
-def growth(rows: Table) -> float:
+def growth(rows: Rows) -> float:
     """Local exponent of d at the largest sizes: the slope of log keys over the last two dimensions that have a count.
 
     Of d^a it is a at every d, of b^d it is about d ln b. NaN where fewer than two counts are.
     """
-    known = [row for row in rows if row["keys"] is not None][-2:]
-    return slope(values(known, "d"), values(known, "keys"))
+    return Rows(rows.known("keys")[-2:]).slope("d", "keys")
 
 
-def judge(table: Table) -> Verdict:
+def judge(table: Rows) -> Verdict:
     """Holds when every structured family is proved at every d and grows like a power of d below 3 at the end, and every
     generic one grows faster; with limits when a structured family is refused somewhere or grows faster; refuted when
     most of them do, or when a generic family needs no more than a power.
     """
-    good: list[str] = []
-    bad: list[str] = []
-    words = ""
-    for family in distinct(table, "family"):
-        rows = where(table, family=family)
-        found, steep = [row for row in rows if row["keys"] is not None], growth(rows)
+    good, bad, tame, parts, words = list[str](), list[str](), list[str](), [], []
+    text = "{} keys at d = {}, {} at d = {}, exponent {:.1f}".format
+    for family, rows in table.by("family"):
+        found, steep = rows.known("keys"), growth(rows)
+        form = ".3g" if family in GENERIC else ".0f"
+        ends = [part for row in (*found[:1], *found[-1:]) for part in (format(row["keys"], form), row["d"])]
+        said = text(*ends, steep) if found else ""
         if family in GENERIC:
+            refused = len(rows.where(status="refused"))
+            share = f"{said} there; {refused} of {len(rows)} refused" if found else f"all {len(rows)} refused"
+            words.append(f"Without structure ({family}): {share}.")
+            tame += [family] if found and not steep >= STEEP else []
             continue
-        fine = all(row["status"] == "proved" and row["proved"] <= row["eps"] for row in rows) and steep < STEEP
-        (good if fine else bad).append(family)
-        if found:
-            words += (
-                f"{family}: {found[0]['keys']:.0f} keys at d = {found[0]['d']}, {found[-1]['keys']:.0f} at "
-                f"d = {found[-1]['d']}, exponent {steep:.1f}; "
-            )
-    words = f"Keys for {table[0]['eps']:g}, proved. {words}".rstrip("; ") + ". "
-    generic = {f: where(table, family=f) for f in GENERIC if where(table, family=f)}
-    tame = [
-        family
-        for family, rows in generic.items()
-        if any(row["keys"] is not None for row in rows) and not growth(rows) >= STEEP
-    ]
-    for family, rows in generic.items():
-        found = [row for row in rows if row["keys"] is not None]
-        refused = sum(row["status"] == "refused" for row in rows)
-        words += (
-            f"Without structure ({family}): {found[0]['keys']:.3g} keys at d = {found[0]['d']}, "
-            f"{found[-1]['keys']:.3g} at d = {found[-1]['d']}, exponent {growth(rows):.1f} there; "
-            f"{refused} of {len(rows)} refused. "
-            if found
-            else f"Without structure ({family}): all {len(rows)} refused. "
-        )
-    if len(bad) > len(good) or tame:
-        why = f"{', '.join(tame)} grows no faster than a power" if tame else f"{', '.join(bad)} do not avoid the curse"
-        return Verdict(REFUTED, f"Refuted: {why}.", words)
-    if bad:
-        return Verdict(LIMITS, f"{', '.join(good)} avoid the curse; {', '.join(bad)} do not, or are refused.", words)
-    return Verdict(
-        HOLDS,
+        proved = rows.where(status="proved").that(lambda row: row["proved"] <= row["eps"])
+        (good if len(proved) == len(rows) and steep < STEEP else bad).append(family)
+        parts += [f"{family}: {said}"] if found else []
+    words = [f"Keys for {table[0]['eps']:g}, proved. {'; '.join(parts)}.", *words]
+    faults = [f"{', '.join(tame)} grows no faster than a power"] if tame else []
+    faults += [f"{', '.join(bad)} do not avoid the curse"] if len(bad) > len(good) else []
+    limit = f"{', '.join(good)} avoid the curse; {', '.join(bad)} do not, or are refused." if bad else ""
+    end = (
         "In all of these what decides is the size of a formula that composes functions of few variables, not the "
-        "number of variables; composition is only one kind of it.",
-        words,
+        "number of variables; composition is only one kind of it."
     )
+    return decided(words, refuted=faults, limits=limit, holds=end)
 
 
-def draw(table: Table) -> Any:
+def draw(table: Rows) -> Any:
     figure, axes = panels(2)
-    colours = [*NETWORKS, "#829ab1", "#c99a2e"]
-    for colour, family in zip(colours, [f for f in distinct(table, "family") if f not in GENERIC], strict=False):
-        rows = [row for row in where(table, family=family) if row["keys"] is not None]
-        for ax in axes[0]:
-            curve(ax.semilogy, rows, "d", "keys", "o-", color=colour, ms=3, lw=1.1, label=family)
-    for marker, family in zip(("s", "^"), GENERIC, strict=True):
-        rows = [row for row in where(table, family=family) if row["keys"] is not None]
-        for ax in axes[0]:
-            built = family != "Lipschitz only"
-            label = f"{family}, {'built' if built else 'counted'}"
-            curve(ax.semilogy, rows, "d", "keys", f"{marker}--", color="#102a43", ms=4, lw=1, label=label)
-    axes[0, 0].set_ylim(1, 2000)
-    axes[0, 0].set(xlabel="variables d", ylabel="keys")
-    axes[0, 1].set(xlabel="variables d", ylabel="keys")
-    axes[0, 0].legend(fontsize=6.5, frameon=False, loc="upper left", ncols=2)
-    title(axes[0, 0], f"Keys for a proved error of {table[0]['eps']:g}", "small sizes; no structure leaves the picture")
-    title(axes[0, 1], "The same, on the scale of the curse")
+    heads = (f"Keys for a proved error of {table[0]['eps']:g}", "The same, on the scale of the curse")
+    for ax, head in zip(axes, heads, strict=True):
+        structured = table.fails(lambda row: row["family"] in GENERIC)
+        colours = [*NETWORKS[:7], "#829ab1", "#c99a2e"]
+        curve(ax, structured, "d", "keys", "o-", by="family", colours=colours, ms=3, lw=1.1, label="{family}")
+        for marker, family, how in (("s--", GENERIC[0], "built"), ("^--", GENERIC[1], "counted")):
+            label = f"{family}, {how}"
+            curve(ax, table.where(family=family), "d", "keys", marker, color="#102a43", ms=4, lw=1, label=label)
+        small = ax is axes[0]
+        legend = {"fontsize": 6.5, "loc": "upper left", "ncols": 2} if small else None
+        note, limits = ("small sizes; no structure leaves the picture", {"ylim": (1, 2000)}) if small else ("", {})
+        labelled(ax, head, note, "variables d", "keys", log="y", legend=legend, **limits)
     return figure
 
 
 STUDY = described(
     __name__,
-    sizes=sized(
-        eps=(1e-1, 1e-3, 1e-6),
-        families=(["sparse"], list(STRUCTURED), list(STRUCTURED)),
-        dimensions=([2, 3], [2, 4, 6, 8, 10], [2, 4, 6, 8, 10, 14]),
-        products=([2, 3], [2, 3, 4, 5], [2, 3, 4, 5]),
-    ),
-    full_time="70 seconds of CPU",
+    "70 seconds of CPU",
+    eps=(1e-1, 1e-3, 1e-6),
+    families=(["sparse"], list(STRUCTURED), list(STRUCTURED)),
+    dimensions=([2, 3], [2, 4, 6, 8, 10], [2, 4, 6, 8, 10, 14]),
+    products=([2, 3], [2, 3, 4, 5], [2, 3, 4, 5]),
 )

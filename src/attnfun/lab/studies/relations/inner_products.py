@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +27,7 @@ _FORMS = {2: "ar,br->ab", 3: "ar,br,cr->abc"}
 
 @dataclass(frozen=True, eq=False)
 class MLP:
-    """x → W_2 a(W_1 (x − centre)/half + b_1) + b_2, with `width` hidden units a layer; weights as NumPy arrays."""
+    """x → W_2 a(W_1 (x − centre)/half + b_1) + b_2, with `width` hidden units; weights as NumPy arrays."""
 
     centre: Array
     half: Array
@@ -37,16 +36,9 @@ class MLP:
 
     def __call__(self, X: Array) -> Array:
         """(n, variables) → (n, rank)."""
-        values = (np.asarray(X, dtype=np.float64) - self.centre) / self.half
-        for k, (weight, bias) in enumerate(self.layers):
-            values = values @ weight + bias
-            if k + 1 < len(self.layers):
-                values = np.tanh(values) if self.activation == "tanh" else np.maximum(values, 0.0)
-        return values
-
-    @property
-    def neurons(self) -> int:
-        return sum(len(bias) for _, bias in self.layers[:-1])
+        (first, shift), (last, end) = self.layers
+        hidden = (np.asarray(X, dtype=np.float64) - self.centre) / self.half @ first + shift
+        return (np.tanh(hidden) if self.activation == "tanh" else np.maximum(hidden, 0.0)) @ last + end
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,10 +69,9 @@ def train_inner_product(
     seed: int = 0,
     shared: bool = False,
     activation: str = "tanh",
-    depth: int = 1,
     lr: float = 1e-2,
 ) -> InnerProduct:
-    """Towers of `depth` hidden layers of `width` units and `rank` outputs, fitted to table[i, j] = r(x_i, y_j)."""
+    """Towers of `width` hidden units and `rank` outputs, fitted to table[i, j] = r(x_i, y_j)."""
     torch = af.learn.require_torch()
     if len(sides) not in _FORMS or activation not in ACTIVATIONS or table.shape != tuple(len(s) for s in sides):
         raise af.InvalidRequest("two or three sides, a table of their shape, and tanh or relu are needed")
@@ -89,7 +80,7 @@ def train_inner_product(
     centres = [(s.max(axis=0) + s.min(axis=0)) / 2 for s in kept]
     halves = [np.maximum((s.max(axis=0) - s.min(axis=0)) / 2, 1e-300) for s in kept]
     with af.learn.one_torch_thread():
-        weights = [_start(s.shape[1], width, rank, depth, activation, seed, k) for k, s in enumerate(kept)]
+        weights = [_start(s.shape[1], width, rank, activation, seed, k) for k, s in enumerate(kept)]
         flat = [part.requires_grad_() for tower in weights for layer in tower for part in layer]
         inputs = [torch.from_numpy((s - c) / h) for s, c, h in zip(kept, centres, halves, strict=True)]
         wanted = torch.from_numpy(np.ascontiguousarray(table / scale))
@@ -113,29 +104,17 @@ def train_inner_product(
     return InnerProduct(tuple(made) * (len(sides) if shared else 1), last * scale**2)
 
 
-def _start(
-    inputs: int, width: int, rank: int, depth: int, activation: str, seed: int, side: int
-) -> list[tuple[Tensor, Tensor]]:
-    """Random weights: the first layer bends all over the box, the others keep the size of what they read."""
+def _start(inputs: int, width: int, rank: int, activation: str, seed: int, side: int) -> list[tuple[Tensor, Tensor]]:
+    """Random weights: the first layer bends all over the box, the last keeps the size of what it reads."""
     torch = af.learn.require_torch()
-    draw = af.learn.generator(seed, side)
-    sizes = [inputs, *[width] * depth, rank]
-    out = []
-    for k, (n, m) in enumerate(pairwise(sizes)):
-        normal = torch.randn(n, m, generator=draw, dtype=torch.float64)
-        uniform = 2 * torch.rand(m, generator=draw, dtype=torch.float64) - 1
-        if k == 0:
-            normal = normal * (2.0 if activation == "tanh" else 1.0)
-            out.append((normal, uniform * normal.norm(dim=0)))
-        else:
-            last = k == len(sizes) - 2
-            out.append((normal / math.sqrt(n * (rank if last else 1)), uniform * 0.0))
-    return out
+    exact = {"generator": af.learn.generator(seed, side), "dtype": torch.float64}
+    first = torch.randn(inputs, width, **exact) * (2.0 if activation == "tanh" else 1.0)
+    shift = (2 * torch.rand(width, **exact) - 1) * first.norm(dim=0)
+    last = torch.randn(width, rank, **exact) / math.sqrt(width * rank)
+    return [(first, shift), (last, torch.zeros(rank, dtype=torch.float64))]
 
 
 def _run(tower: list[tuple[Tensor, Tensor]], x: Tensor, activation: str) -> Tensor:
-    for k, (weight, bias) in enumerate(tower):
-        x = x @ weight + bias
-        if k + 1 < len(tower):
-            x = x.tanh() if activation == "tanh" else x.relu()
-    return x
+    (first, shift), (last, end) = tower
+    hidden = x @ first + shift
+    return (hidden.tanh() if activation == "tanh" else hidden.relu()) @ last + end

@@ -29,48 +29,43 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import attnfun as af
-from attnfun.lab.studies.drawing import BOUND, NETWORKS, curve, panels, title
-from attnfun.lab.studies.study import HOLDS, LIMITS, REFUTED, Row, Size, Table, Unit, Verdict, described, sized
-from attnfun.lab.studies.tables import lacking, median, values, where
+import numpy as np
 
-ORACLES: dict[str, tuple[bool, Callable[[Any, Any], bool]]] = {
-    "lexicographic": (False, lambda a, b: bool((a[0], a[1]) >= (b[0], b[1]))),
-    "floor(4 x1) + x2/2": (
-        False,
-        lambda a, b: bool(math.floor(4 * a[0]) + a[1] / 2 >= math.floor(4 * b[0]) + b[1] / 2),
-    ),
-    "x1 + x2/2": (True, lambda a, b: bool(a[0] + a[1] / 2 >= b[0] + b[1] / 2)),
-    "x1 + 1e-12 x2": (True, lambda a, b: bool(a[0] + 1e-12 * a[1] >= b[0] + 1e-12 * b[1])),
-    "max(x1, x2)": (True, lambda a, b: bool(max(a) >= max(b))),
+import attnfun as af
+from attnfun.lab.studies.drawing import BOUND, NETWORKS, curve, labelled, panels
+from attnfun.lab.studies.study import HOLDS, LIMITS, REFUTED, Row, Rows, Size, Unit, Verdict, crossed, described
+
+UTILITIES: dict[str, tuple[bool, Callable[[Any], Any]]] = {
+    "lexicographic": (False, lambda a: (a[0], a[1])),
+    "floor(4 x1) + x2/2": (False, lambda a: math.floor(4 * a[0]) + a[1] / 2),
+    "x1 + x2/2": (True, lambda a: a[0] + a[1] / 2),
+    "x1 + 1e-12 x2": (True, lambda a: a[0] + 1e-12 * a[1]),
+    "max(x1, x2)": (True, max),
 }
-"""Preorders of the unit square: whether they have a continuous utility, and a ≽ b."""
+"""Preorders of the unit square: whether they have a continuous utility, and what decides a ≽ b."""
 
 
 def units(size: Size) -> list[Unit]:
-    out: list[Unit] = [{"part": "grid", "case": dtype, "past": past} for dtype in size["dtypes"] for past in (0, 1)]
-    out += [{"part": "cascade", "case": "float32", "levels": P, "sets": size["sets"]} for P in size["levels"]]
-    out += [{"part": "slope", "case": "x1 + τ x2", "tau": tau, "pairs": size["pairs"]} for tau in size["taus"]]
-    out += [
-        {"part": "trained", "case": "MLP score", "seed": seed, "steps": size["steps"], "pairs": size["pairs"]}
-        for seed in range(size["seeds"])
+    return [
+        *crossed(part="grid", case=size["dtypes"], past=(0, 1)),
+        *crossed(part="cascade", case="float32", levels=size["levels"], sets=size["sets"]),
+        *crossed(part="slope", case="x1 + τ x2", tau=size["taus"], pairs=size["pairs"]),
+        *crossed(part="trained", case="MLP score", seed=range(size["seeds"]), steps=size["steps"], pairs=size["pairs"]),
+        *crossed(part="oracle", case=list(UTILITIES), seeds=size["oracle_seeds"]),
     ]
-    return out + [{"part": "oracle", "case": name, "seeds": size["oracle_seeds"]} for name in ORACLES]
 
 
-def run(unit: Unit) -> list[Row]:
-    parts = {"grid": _grid, "cascade": _cascade, "slope": _slope, "trained": _trained, "oracle": _oracle}
-    return [{"part": unit["part"], "case": unit["case"], **row} for row in parts[unit["part"]](unit)]
+def run(unit: Unit) -> Row | list[Row]:
+    parts = {"grid": _grid, "cascade": _cascade, "slope": _slope, "oracle": _oracle}
+    return _trained(unit) if unit["part"] == "trained" else parts[unit["part"]](unit)
 
 
 def _row(size: float | None, expected: float, measured: float, checked: int, se: float | None = None) -> Row:
     return {"size": size, "expected": expected, "measured": measured, "se": se, "checked": checked}
 
 
-def _grid(unit: Unit) -> list[Row]:
+def _grid(unit: Unit) -> Row:
     """Neighbours in the order of a P × P grid that u = P x1 + x2 does not put in strict order."""
-    import numpy as np
-
     dtype = unit["case"]
     P = af.limits.grid_limits(dtype).one_number + unit["past"]
     if P * P <= 3e7:  # all of them
@@ -80,22 +75,18 @@ def _grid(unit: Unit) -> list[Row]:
             u = af.limits.utility(np.stack([code // P, code % P], axis=1), P, dtype)
             wrong += int(np.count_nonzero(~(np.diff(np.r_[first, u]) > 0)))
             first = u[-1]
-        count = P * P - 1
-    else:  # random neighbours, the last ones, and those that tie first
-        code = np.r_[np.random.default_rng(0).integers(0, P * P - 1, 200_000), P * P - 2]
-        pair = af.limits.tied_pair(P, 2, dtype)
-        if pair is not None:
-            code = np.r_[code, pair[1][0] * P + pair[1][1]]
-        low, high = (np.stack([c // P, c % P], axis=1) for c in (code, code + 1))
-        wrong = int(np.count_nonzero(~(af.limits.utility(high, P, dtype) > af.limits.utility(low, P, dtype))))
-        count = len(code)
-    return [_row(P, float(unit["past"]), float(wrong), count)]
+        return _row(P, float(unit["past"]), float(wrong), P * P - 1)
+    # random neighbours, the last ones, and those that tie first
+    code = np.r_[np.random.default_rng(0).integers(0, P * P - 1, 200_000), P * P - 2]
+    pair = af.limits.tied_pair(P, 2, dtype)
+    if pair is not None:
+        code = np.r_[code, pair[1][0] * P + pair[1][1]]
+    low, high = (af.limits.utility(np.stack([c // P, c % P], axis=1), P, dtype) for c in (code, code + 1))
+    return _row(P, float(unit["past"]), float(np.count_nonzero(~(high > low))), len(code))
 
 
-def _cascade(unit: Unit) -> list[Row]:
+def _cascade(unit: Unit) -> Row:
     """Sets of 24 keys, many with equal x1: how often the cascade does not copy the best key exactly."""
-    import numpy as np
-
     P = unit["levels"]
     head = af.lexicographic(P, 2, dtype=unit["case"], method="cascade")
     rng, wrong = np.random.default_rng(0), 0
@@ -103,13 +94,11 @@ def _cascade(unit: Unit) -> list[Row]:
         keys = np.stack([rng.integers(P - 3, P, 24), rng.choice(P, 24, replace=False)], axis=1)
         best = max(map(tuple, keys.tolist()))
         wrong += head(keys).tolist() != list(best)
-    return [_row(P, 0.0, float(wrong), unit["sets"])]
+    return _row(P, 0.0, float(wrong), unit["sets"])
 
 
 def _misordered(score: Callable[[Any], Any], pairs: int, seed: int, near: float | None = None) -> tuple[float, float]:
     """(share of random pairs that the score misorders, its standard error); with `near`, x1 differs by at most that."""
-    import numpy as np
-
     rng = np.random.default_rng([seed, 7])
     A, B = rng.random((pairs, 2)), rng.random((pairs, 2))
     if near is not None:
@@ -119,10 +108,10 @@ def _misordered(score: Callable[[Any], Any], pairs: int, seed: int, near: float 
     return share, math.sqrt(max(share * (1 - share), 1 / pairs) / pairs)
 
 
-def _slope(unit: Unit) -> list[Row]:
+def _slope(unit: Unit) -> Row:
     tau = unit["tau"]
     share, se = _misordered(lambda X: X[:, 0] + tau * X[:, 1], unit["pairs"], 0)
-    return [_row(tau, af.limits.misorder_probability(tau), share, unit["pairs"], se)]
+    return _row(tau, af.limits.misorder_probability(tau), share, unit["pairs"], se)
 
 
 def _trained(unit: Unit) -> list[Row]:
@@ -156,131 +145,110 @@ def _trained(unit: Unit) -> list[Row]:
                 return score(torch.from_numpy(X).float()).numpy()
 
         count = unit["pairs"] // 10
-        rows = []
-        for near in (None, 1e-2):
-            share, se = _misordered(plain, count, unit["seed"], near)
-            rows.append(_row(near, 0.0, share, count, se))
-    return rows
+        shares = {near: _misordered(plain, count, unit["seed"], near) for near in (None, 1e-2)}
+        return [_row(near, 0.0, share, count, se) for near, (share, se) in shares.items()]
 
 
-def _oracle(unit: Unit) -> list[Row]:
+def _oracle(unit: Unit) -> Row:
     """Share of runs that find a witness of discontinuity, each asked again."""
-    continuous, prefers = ORACLES[unit["case"]]
+    continuous, utility = UTILITIES[unit["case"]]
     found = 0
     for seed in range(unit["seeds"]):
+        prefers = lambda a, b: bool(utility(a) >= utility(b))  # noqa: E731
         report = af.preorder(prefers, keys={"x1": (0, 1), "x2": (0, 1)}, seed=seed, net=False)
-        jump = report.findings["key_continuous"]
-        found += jump.status == "violated" and report.check()
-    return [_row(None, 0.0 if continuous else 1.0, found / unit["seeds"], unit["seeds"])]
+        found += report.findings["key_continuous"].status == "violated" and report.check()
+    return _row(None, 0.0 if continuous else 1.0, found / unit["seeds"], unit["seeds"])
 
 
-def judge(table: Table) -> Verdict:
+def judge(table: Rows) -> Verdict:
     """Refuted on the continuum where witnesses of a jump are found for the lexicographic order and for no utility.
 
     Without such witnesses it would hold where all grids, the cascade and the law of slopes are as predicted.
     """
-    if gone := lacking(table, "part", "grid", "cascade", "slope", "oracle"):
-        return gone
-    grids, slopes, oracles = (where(table, part=part) for part in ("grid", "slope", "oracle"))
-    exact = all(row["measured"] == 0 for row in grids if row["expected"] == 0)
-    ties = all(row["measured"] >= 1 for row in grids if row["expected"] != 0)
-    cascade = all(row["measured"] == 0 for row in where(table, part="cascade"))
-    law = all(abs(row["measured"] - row["expected"]) <= 5 * row["se"] for row in slopes)
-    alarms = [row["case"] for row in oracles if row["expected"] == 0 and row["measured"] != 0]
-    witness = [row for row in where(oracles, case="lexicographic") if row["measured"] > 0]
-    drawn = [row for row in grids if row["expected"] == 0 and row["checked"] < row["size"] ** 2 - 1]
-    some = ", ".join(f"{row['case']}: {row['checked']:,} drawn, else all checked" for row in drawn)
-    largest = ", ".join(f"{row['case']} {row['size']:,}" for row in grids if row["expected"] == 0)
-    off = max((abs(row["measured"] - row["expected"]) / row["se"] for row in slopes), default=math.nan)
-    words = (
-        f"On P × P grids one number ranks all keys up to P = {largest}: {'no' if exact else 'SOME'} neighbour is out "
-        f"of order there ({some or 'all checked'}), and one level more makes {'ties' if ties else 'NO tie'}. "
-        f"The cascade of heads "
-        f"{'copied the best key every time' if cascade else 'FAILED'}"
-        f" (P = {', '.join(format(row['size'], ',') for row in where(table, part='cascade'))} in float32). "
-        f"On the continuum x1 + τ x2 misorders τ/3 − τ²/12 of all pairs, as drawn at random to "
-        f"{off:.1f} standard errors at most. "
+    grids, cascades, slopes, oracles, trained = (
+        table.where(part=part) for part in ("grid", "cascade", "slope", "oracle", "trained")
     )
-    trained = where(table, part="trained")
+    within = grids.where(expected=0)
+    exact = all(row["measured"] == 0 for row in within)
+    ties = not grids.fails(lambda row: row["expected"] == 0 or row["measured"] >= 1)
+    cascade = all(row["measured"] == 0 for row in cascades)
+    off = [abs(row["measured"] - row["expected"]) / row["se"] for row in slopes]
+    alarms = oracles.where(expected=0).that(lambda row: row["measured"] != 0).of("case")
+    witness = oracles.where(case="lexicographic").that(lambda row: row["measured"] > 0)
+    drawn = within.that(lambda row: row["checked"] < row["size"] ** 2 - 1)
+    some = ", ".join(drawn.say("{case}: {checked:,} drawn, else all checked")) or "all checked"
+    words = (
+        f"On P × P grids one number ranks all keys up to P = {', '.join(within.say('{case} {size:,}'))}: "
+        f"{'no' if exact else 'SOME'} neighbour is out of order there ({some}), and one level more makes "
+        f"{'ties' if ties else 'NO tie'}. The cascade of heads "
+        f"{'copied the best key every time' if cascade else 'FAILED'} (P = {', '.join(cascades.say('{size:,}'))} in "
+        "float32). On the continuum x1 + τ x2 misorders τ/3 − τ²/12 of all pairs, as drawn at random to "
+        f"{max(off, default=math.nan):.1f} standard errors at most. "
+    )
     if trained:
-        anywhere = values([r for r in trained if r["size"] is None], "measured")
-        near = values([r for r in trained if r["size"] is not None], "measured")
+        anywhere, near = trained.where(size=None), trained.known("size")
         words += (
-            f"Trained score networks misorder {median(anywhere):.2%} of all pairs (median of {len(anywhere)}) and "
-            f"{median(near):.0%} of those whose x1 differ by at most {max(r['size'] or 0 for r in trained):g}. "
+            f"Trained score networks misorder {anywhere.median('measured'):.2%} of all pairs (median of "
+            f"{len(anywhere)}) and {near.median('measured'):.0%} of those whose x1 differ by at most "
+            f"{max(near.of('size'), default=0):g}."
         )
     if witness and not alarms:
-        row = witness[0]
-        return Verdict(
-            REFUTED,
-            f"On the continuum the expectation is refuted: {row['measured']:.0%} of {row['checked']} searches found"
-            " a jump that every utility would have, asked again each time, and none was found for orders that have a"
-            " continuous utility. That no real scores represent this order there, continuous or not, is Debreu's; on"
-            " grids, numbers and cascades do.",
-            words,
+        found = witness.say(
+            "On the continuum the expectation fails: {measured:.0%} of {checked} searches found a jump that every "
+            "utility would have, asked again each time, and none was found for orders that have a continuous utility. "
+            "That no real scores represent this order there, continuous or not, is Debreu's; on grids, numbers and "
+            "cascades do."
         )
-    more = (
-        f"False alarms for {', '.join(alarms)}. " if alarms else "No search found a jump of the lexicographic order. "
-    )
-    good = exact and ties and cascade and law and not alarms
+        return Verdict(REFUTED, found[0], words)
+    more = f"False alarms for {', '.join(alarms)}." if alarms else "No search found a jump of the lexicographic order."
+    good = exact and ties and cascade and all(far <= 5 for far in off) and not alarms
     return Verdict(HOLDS if good else LIMITS, more, words)
 
 
-def draw(table: Table) -> Any:
-    figure, axes = panels(columns=3, width=4.6, height=4.2)
-    grids, slope_ax, oracle = axes[0]
-    rows = [row for row in where(table, part="grid") if row["expected"] == 0]
-    more = where(table, part="cascade")
-    names = [row["case"] for row in rows] + [f"cascade\n{row['case']}" for row in more]
-    sizes = values(rows, "size") + values(more, "size")
-    colours = [NETWORKS[1]] * len(rows) + [NETWORKS[2]] * len(more)
-    grids.bar(range(len(names)), sizes, color=colours)
+def draw(table: Rows) -> Any:
+    figure, (grids, slopes, oracle) = panels(3, width=4.6, height=4.2)
+    one, more = table.where(part="grid", expected=0), table.where(part="cascade")
+    sizes = [*one.of("size"), *more.of("size")]
+    grids.bar(range(len(sizes)), sizes, color=[NETWORKS[1]] * len(one) + [NETWORKS[2]] * len(more))
     for k, size in enumerate(sizes):
         grids.text(k, size * 1.3, f"{size:,}", ha="center", fontsize=7)
-    grids.set(yscale="log", ylabel="levels P a coordinate", ylim=(1, max(sizes) * 20))
-    grids.set_xticks(range(len(names)), names, fontsize=7, rotation=25)
-    title(grids, "Grids that are ranked exactly", "one number up to its limit; cascades as far as tried")
-    rows = where(table, part="slope")
-    curve(slope_ax.loglog, rows, "size", "expected", "-", color=BOUND, lw=1, label="τ/3 − τ²/12")
-    slope_ax.errorbar(
-        values(rows, "size"), values(rows, "measured"), [2 * r["se"] for r in rows], fmt="o", ms=4, color=NETWORKS[0],
-        label="drawn, ±2 standard errors",
-    )  # fmt: skip
-    for row in where(table, part="trained"):
-        style = ("--", "trained, all pairs") if row["size"] is None else (":", "trained, pairs with |Δx1| ≤ 0.01")
-        seen = [line.get_label() for line in slope_ax.get_lines()]
-        slope_ax.axhline(
-            row["measured"], ls=style[0], lw=0.9, color=NETWORKS[4], label=None if style[1] in seen else style[1]
-        )
-    slope_ax.set(xlabel="τ", ylabel="share of pairs misordered", ylim=(None, 3))
-    slope_ax.legend(fontsize=7, frameon=False, loc="upper left")
-    title(slope_ax, "x1 + τ x2 on the continuum", "and score networks trained on pairs, each seed")
-    rows = where(table, part="oracle")
+    names = [*one.of("case"), *more.say("cascade\n{case}")]
+    texts = ("one number up to its limit; cascades as far as tried", "", "levels P a coordinate")
+    shape: dict[str, Any] = {"xticks": names, "ylim": (1, max(sizes) * 20)}
+    labelled(grids, "Grids that are ranked exactly", *texts, log="y", **shape)
+    grids.tick_params(axis="x", rotation=25)
+    rows, trained = table.where(part="slope"), table.where(part="trained")
+    curve(slopes, rows, "size", "expected", "-", color=BOUND, lw=1, label="τ/3 − τ²/12")
+    look = {"fmt": "o", "ms": 4, "color": NETWORKS[0], "label": "drawn, ±2 standard errors"}
+    slopes.errorbar(rows.of("size"), rows.of("measured"), rows.of(lambda row: 2 * row["se"]), **look)
+    for style, near, name in (("--", None, "all pairs"), (":", 0.01, "pairs with |Δx1| ≤ 0.01")):
+        for k, row in enumerate(trained.where(size=near)):
+            label = None if k else f"trained, {name}"
+            slopes.axhline(row["measured"], ls=style, lw=0.9, color=NETWORKS[4], label=label)
+    texts = ("and score networks trained on pairs, each seed", "τ", "share of pairs misordered")
+    labelled(slopes, "x1 + τ x2 on the continuum", *texts, log="xy", ylim=(None, 3), legend="upper left")
+    rows = table.where(part="oracle")
     colours = [NETWORKS[2] if row["expected"] == 0 else NETWORKS[0] for row in rows]
-    oracle.barh(range(len(rows)), [row["measured"] + 0.004 for row in rows], color=colours)
-    oracle.set_yticks(range(len(rows)), values(rows, "case"), fontsize=7)
-    oracle.set(xlabel="share of searches that find a jump", xlim=(0, 1.05))
+    oracle.barh(range(len(rows)), rows.of(lambda row: row["measured"] + 0.004), color=colours)
+    note = "red: no continuous utility; green: there is one"
+    shape = {"xlim": (0, 1.05), "yticks": rows.of("case")}
+    labelled(oracle, "Witnesses of discontinuity", note, "share of searches that find a jump", **shape)
     oracle.invert_yaxis()
-    title(oracle, "Witnesses of discontinuity", "red: no continuous utility; green: there is one")
     return figure
 
 
+FORMATS = ["bfloat16", "float16", "float32", "float64"]
 STUDY = described(
     __name__,
-    sizes=sized(
-        dtypes=(
-            ["bfloat16", "float16"],
-            ["bfloat16", "float16", "float32", "float64"],
-            ["bfloat16", "float16", "float32", "float64"],
-        ),
-        levels=([1000], [100_000, 8_388_608], [10_000, 100_000, 1_000_000, 8_388_608]),
-        sets=(3, 100, 500),
-        taus=([0.1], [1.0, 0.3, 0.1, 0.03, 0.01, 0.003], [1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001]),
-        pairs=(10_000, 1_000_000, 4_000_000),
-        steps=(20, 1500, 5000),
-        seeds=(1, 3, 5),
-        oracle_seeds=(1, 10, 50),
-    ),
+    "two minutes of CPU",
     needs=("torch",),
-    full_time="two minutes of CPU",
+    speaks_of={"part": ("grid", "cascade", "slope", "oracle")},
+    dtypes=(FORMATS[:2], FORMATS, FORMATS),
+    levels=([1000], [100_000, 8_388_608], [10_000, 100_000, 1_000_000, 8_388_608]),
+    sets=(3, 100, 500),
+    taus=([0.1], [1.0, 0.3, 0.1, 0.03, 0.01, 0.003], [1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001]),
+    pairs=(10_000, 1_000_000, 4_000_000),
+    steps=(20, 1500, 5000),
+    seeds=(1, 3, 5),
+    oracle_seeds=(1, 10, 50),
 )

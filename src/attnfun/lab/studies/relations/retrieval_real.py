@@ -39,11 +39,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import numpy as np
+
 import attnfun as af
-from attnfun.lab.studies.drawing import NETWORKS, panels, title
-from attnfun.lab.studies.relations.towers import above
-from attnfun.lab.studies.study import HOLDS, LIMITS, REFUTED, Row, Size, Table, Unit, Verdict, described, sized
-from attnfun.lab.studies.tables import values, where
+from attnfun.lab.studies.drawing import NETWORKS, curve, labelled, panels
+from attnfun.lab.studies.relations.digits import LEFT, RIGHT, UTILITY, digits, quality, softmax
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
 
 BETA = 100.0
 BOUNDS = ("error", "regret", "tv", "output")
@@ -51,48 +52,37 @@ BOUNDS = ("error", "regret", "tv", "output")
 
 def units(size: Size) -> list[Unit]:
     common = {"queries": size["queries"], "documents": size["documents"]}
-    heads: list[Unit] = [{"way": "head", "eps": eps, **common} for eps in size["eps"]]
-    return [{"way": "exact utility", **common}, {"way": "exact pixels", **common}, *heads]
+    return crossed(way=("exact utility", "exact pixels"), **common) + crossed(way="head", eps=size["eps"], **common)
 
 
-def run(unit: Unit) -> list[Row]:
-    import numpy as np
-
-    from attnfun.lab.studies.relations.digits import LEFT, RIGHT, UTILITY, digits, quality, softmax
-
+def run(unit: Unit) -> Row:
     data = digits(unit["queries"], unit["documents"])
-    row: Row = {"keys": len(data["keys"])}
-    gamma = np.einsum("ij,ij->i", data["keys"], data["keys"])
+    if unit["way"] == "head":
+        return _head(unit["eps"], data)
+    if unit["way"] == "exact utility":
+        A, stored = data["queries"], data["keys"]
+    else:
+        A, stored = data["query_pixels"], data["key_pixels"]
+    asked, sizes = (np.einsum("ij,ij->i", part, part) for part in (A, stored))
 
-    def exact_scores() -> Any:
-        squares = np.einsum("ij,ij->i", data["queries"], data["queries"])[:, None]
-        return np.exp(-8.0 * np.maximum(squares - 2 * data["queries"] @ data["keys"].T + gamma, 0.0))
+    def exact() -> Any:
+        if unit["way"] == "exact pixels":
+            return 2 * A @ stored.T - sizes
+        return np.exp(-8.0 * np.maximum(asked[:, None] - 2 * A @ stored.T + sizes, 0.0))
 
-    if unit["way"] != "head":
-        if unit["way"] == "exact utility":
-            scores, seconds = _timed(exact_scores)
-            stored = data["keys"]
-        else:
-            A, stored = data["query_pixels"], data["key_pixels"]
-            sizes = np.einsum("ij,ij->i", stored, stored)
-            scores, seconds = _timed(lambda: 2 * A @ stored.T - sizes)
-        row["precision"], row["ndcg"] = quality(scores, data["grade"])
-        if unit["way"] == "exact utility":
-            output = softmax(scores, BETA) @ data["values"]
-            row["accuracy"] = float(np.mean(output.argmax(axis=1) == data["class"]))
-        return [row | {"memory": stored.nbytes, "queries_per_second": len(scores) / seconds}]
+    scores, seconds = _timed(exact)
+    precision, ndcg = quality(scores, data["grade"])
+    row: Row = {"keys": len(stored), "precision": precision, "ndcg": ndcg, "memory": stored.nbytes}
+    if unit["way"] == "exact utility":
+        output = softmax(scores, BETA) @ data["values"]
+        row["accuracy"] = float(np.mean(output.argmax(axis=1) == data["class"]))
+    return row | {"queries_per_second": len(scores) / seconds}
+
+
+def _head(eps: float, data: dict[str, Any]) -> Row:
+    asked = {key: data[key] for key in ("keys", "values", "queries")}
     start = time.perf_counter()
-    head = af.retrieve(
-        UTILITY,
-        LEFT,
-        RIGHT,
-        data["keys"],
-        unit["eps"],
-        values=data["values"],
-        queries=data["queries"],
-        beta=BETA,
-        symmetric=True,
-    )
+    head = af.retrieve(UTILITY, LEFT, RIGHT, eps=eps, beta=BETA, symmetric=True, **asked)
     built = time.perf_counter() - start
     study, bound = head.study, head.bound
     assert study is not None and bound is not None
@@ -100,28 +90,26 @@ def run(unit: Unit) -> list[Row]:
     scores, seconds = _timed(lambda: head.scores(data["queries"]))
     output, exact = head(data["queries"]), softmax(true, BETA) @ data["values"]
     precision, ndcg = quality(scores, data["grade"])
-    return [
-        row
-        | {
-            "rank": head.relation.rank,
-            "error": head.certificate.error[1],
-            "error_seen": float(np.abs(scores - true).max()),
-            "regret": bound.regret,
-            "regret_seen": study.measured["regret"],
-            "tv": bound.tv,
-            "tv_seen": study.measured["tv"],
-            "output": head.certificate.details["output_error"],
-            "output_seen": float(np.abs(output - exact).max()),
-            "pick_proved": 1 - study.failures / study.queries,
-            "pick_right": float(np.mean(scores.argmax(axis=1) == true.argmax(axis=1))),
-            "precision": precision,
-            "ndcg": ndcg,
-            "accuracy": float(np.mean(output.argmax(axis=1) == data["class"])),
-            "memory": int(head.weights.vectors.nbytes),
-            "queries_per_second": len(scores) / seconds,
-            "seconds": built,
-        }
-    ]
+    return {
+        "keys": len(data["keys"]),
+        "rank": head.relation.rank,
+        "error": head.certificate.error[1],
+        "error_seen": float(np.abs(scores - true).max()),
+        "regret": bound.regret,
+        "regret_seen": study.measured["regret"],
+        "tv": bound.tv,
+        "tv_seen": study.measured["tv"],
+        "output": head.certificate.details["output_error"],
+        "output_seen": float(np.abs(output - exact).max()),
+        "pick_proved": 1 - study.failures / study.queries,
+        "pick_right": float(np.mean(scores.argmax(axis=1) == true.argmax(axis=1))),
+        "precision": precision,
+        "ndcg": ndcg,
+        "accuracy": float(np.mean(output.argmax(axis=1) == data["class"])),
+        "memory": int(head.weights.vectors.nbytes),
+        "queries_per_second": len(scores) / seconds,
+        "seconds": built,
+    }
 
 
 def _timed(what: Any) -> tuple[Any, float]:
@@ -134,86 +122,73 @@ def _timed(what: Any) -> tuple[Any, float]:
     return answer, best
 
 
-def judge(table: Table) -> Verdict:
+def judge(table: Rows) -> Verdict:
     """Refuted where anything measured is above what was proved, or more picks are proved than right.
 
     With limits where the best head's quality is not within 0.01 of exact search by the same utility, or where it stores
     more than exact search does.
     """
-    heads, exact = where(table, way="head"), where(table, way="exact utility")[0]
-    pixels = where(table, way="exact pixels")[0]
-    broken = [row for name in BOUNDS for row in above(heads, f"{name}_seen", name)]
-    broken += above(heads, "pick_proved", "pick_right")
-    heads = sorted(heads, key=lambda row: -float(row["error"]))
+    exact, pixels = (table.where(way=f"exact {kind}")[0] for kind in ("utility", "pixels"))
+    heads = table.where(way="head").sorted(lambda row: -float(row["error"]))
+    broken = [row for name in BOUNDS for row in heads.above(f"{name}_seen", name)]
+    broken += heads.above("pick_proved", "pick_right")
+    faults = Rows(broken).say("at eps = {eps:g} a measured figure is above its proved bound")
     first, last = heads[0], heads[-1]
-    near = [row for row in heads if abs(row["precision"] - exact["precision"]) <= 0.01]
-    words = (
+    near = heads.that(lambda row: abs(row["precision"] - exact["precision"]) <= 0.01)
+    words = [
         f"{len(heads)} heads over {exact['keys']:,} documents. From rank {first['rank']} to {last['rank']} the proved "
         f"regret falls from {first['regret']:.2g} to {last['regret']:.2g} (seen {first['regret_seen']:.2g} and "
         f"{last['regret_seen']:.2g}); the pick is right for {first['pick_right']:.0%} and {last['pick_right']:.1%} of "
         f"the queries, proved for {first['pick_proved']:.0%} and {last['pick_proved']:.0%}. Precision at 10 goes from "
         f"{first['precision']:.3f} to {last['precision']:.3f}; exact search by the same utility has "
-        f"{exact['precision']:.3f}, by all 64 pixels {pixels['precision']:.3f}. "
-    )
-    if near:
-        words += f"Rank {near[0]['rank']} is within 0.01 of it; {near[0]['pick_proved']:.0%} of its picks are proved. "
-    words += (
+        f"{exact['precision']:.3f}, by all 64 pixels {pixels['precision']:.3f}.",
+        *near.first().say("Rank {rank} is within 0.01 of it; {pick_proved:.0%} of its picks are proved."),
         f"Keys take {first['memory'] / 1e3:,.0f} kB to {last['memory'] / 1e3:,.0f} kB, {last['rank']} numbers a "
         f"document against three ({exact['memory'] / 1e3:,.0f} kB) for exact search: inner products of features pay in "
-        "attention, which has nothing else, not as a search of points in three dimensions. "
-    )
-    if broken:
-        row = broken[0]
-        return Verdict(REFUTED, f"Refuted: at eps = {row['eps']:g} a measured figure is above its proved bound.", words)
+        "attention, which has nothing else, not as a search of points in three dimensions.",
+    ]
+    limit = "" if last["memory"] <= exact["memory"] else "Bounds and quality hold; the memory is the limit."
     if not near or last is not near[-1]:
-        return Verdict(LIMITS, "The bounds hold, but quality does not come within 0.01 of exact search.", words)
-    if not last["memory"] <= exact["memory"]:
-        return Verdict(LIMITS, "Bounds and quality hold; the memory is the limit.", words)
-    return Verdict(HOLDS, "Bounds, quality and memory hold.", words)
+        limit = "The bounds hold, but quality does not come within 0.01 of exact search."
+    return decided(words, refuted=faults, limits=limit, holds="Bounds, quality and memory hold.")
 
 
-def draw(table: Table) -> Any:
-    heads = sorted(where(table, way="head"), key=lambda row: -float(row["error"]))
-    exact, pixels = where(table, way="exact utility")[0], where(table, way="exact pixels")[0]
-    ranks = values(heads, "rank")
-    figure, axes = panels(columns=3, width=4.7, height=4.2)
-    what = {"regret": "Utility lost by the pick", "tv": "Distance from the exact softmax"}
-    for ax, (name, text) in zip(axes[0], what.items(), strict=False):
-        ax.loglog(ranks, values(heads, name), "o-", color=NETWORKS[1], ms=4, label="proved, every query")
-        seen = [(r["rank"], r[f"{name}_seen"]) for r in heads if r[f"{name}_seen"] > 0]
-        ax.loglog([r for r, _ in seen], [v for _, v in seen], "s--", color=NETWORKS[3], ms=4, label="largest seen")
-        ax.set(xlabel="rank", ylabel="regret" if name == "regret" else f"total variation, β = {BETA:g}")
-        ax.legend(fontsize=7, frameon=False, loc="lower left")
-        title(ax, text, "handwritten digits, attention over all documents")
-    ax = axes[0, 2]
-    series = {
-        "pick_proved": ("pick proved to be best", "o-", NETWORKS[1]),
-        "pick_right": ("pick is best", "s--", NETWORKS[3]),
-        "precision": ("precision at 10", "^:", NETWORKS[2]),
-        "ndcg": ("nDCG at 10", "v:", NETWORKS[0]),
-    }
-    for name, (label, style, colour) in series.items():
-        ax.semilogx(ranks, values(heads, name), style, color=colour, ms=4, label=label)
-    ax.axhline(exact["precision"], color=NETWORKS[2], lw=0.7)
-    ax.axhline(exact["ndcg"], color=NETWORKS[0], lw=0.7)
+def draw(table: Rows) -> Any:
+    heads = table.where(way="head").sorted(lambda row: -float(row["error"]))
+    exact, pixels = (table.where(way=f"exact {kind}")[0] for kind in ("utility", "pixels"))
+    figure, (*bounds, ax) = panels(3, width=4.7, height=4.2)
+    shape = {"x": "rank", "xticks": heads.of("rank")}
+    what = (
+        ("regret", "Utility lost by the pick", "regret"),
+        ("tv", "Distance from the exact softmax", f"total variation, β = {BETA:g}"),
+    )
+    for panel, (name, head, y) in zip(bounds, what, strict=True):
+        curve(panel, heads, "rank", name, "o-", color=NETWORKS[1], ms=4, label="proved, every query")
+        seen = Rows(row for row in heads if row[f"{name}_seen"] > 0)
+        curve(panel, seen, "rank", f"{name}_seen", "s--", color=NETWORKS[3], ms=4, label="largest seen")
+        note = "handwritten digits, attention over all documents"
+        labelled(panel, head, note, y=y, log="xy", legend="lower left", **shape)
+    for name, label, style, colour in (
+        ("pick_proved", "pick proved to be best", "o-", NETWORKS[1]),
+        ("pick_right", "pick is best", "s--", NETWORKS[3]),
+        ("precision", "precision at 10", "^:", NETWORKS[2]),
+        ("ndcg", "nDCG at 10", "v:", NETWORKS[0]),
+    ):
+        curve(ax, heads, "rank", name, style, color=colour, ms=4, label=label)
+        if exact[name] is not None:
+            ax.axhline(exact[name], color=colour, lw=0.7)
     ax.axhline(pixels["precision"], color=NETWORKS[4], lw=0.9, ls="--", label="precision, exact in 64 pixels")
-    ax.set(xlabel="rank", ylabel="share of queries, or score", ylim=(-0.02, 1.35))
-    for each in axes.flat:
-        each.set_xticks(ranks, [str(rank) for rank in ranks])
-        each.minorticks_off()
-    ax.legend(fontsize=7, frameon=False, loc="upper left", ncols=2)
-    title(ax, "Quality", "thin lines: exact search by the same utility")
+    more = {"y": "share of queries, or score", "ylim": (-0.02, 1.35), "legend": {"loc": "upper left", "ncols": 2}}
+    labelled(ax, "Quality", "thin lines: exact search by the same utility", log="x", **more, **shape)
     return figure
 
 
 STUDY = described(
     __name__,
-    sizes=sized(
-        eps=([0.7], [0.7, 0.3, 0.1, 0.03, 0.01, 0.003], [0.7, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001]),
-        queries=(20, 500, 500),
-        documents=(60, None, None),
-    ),
-    timings=("queries_per_second", "seconds"),
+    "51 seconds of CPU",
     needs=("sklearn",),
-    full_time="51 seconds of CPU",
+    timings=("queries_per_second", "seconds"),
+    eps=([0.7], [0.7, 0.3, 0.1, 0.03, 0.01, 0.003], [0.7, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001]),
+    queries=(20, 500, 500),
+    documents=(60, None, None),
 )

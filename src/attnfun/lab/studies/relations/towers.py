@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import attnfun as af
-from attnfun.lab.studies.study import Row
+from attnfun.lab.studies.tables import Row
 
 if TYPE_CHECKING:
     from attnfun.lab.studies.relations.inner_products import InnerProduct
@@ -17,6 +17,18 @@ NODES = {1: 48, 2: 13}
 """Training points a variable, by the variables of a side; they lie denser at the ends, where errors are largest."""
 FINE = {1: 301, 2: 31}
 """Points a variable at which sup errors are measured."""
+
+
+def relation_of(text: str, d: int, side: tuple[float, float] = (0.0, 1.0), symmetric: bool = False) -> af.Relation:
+    """The relation of x1 … xd and y1 … yd, each variable in `side`."""
+    left, right = ({f"{v}{k + 1}": side for k in range(d)} for v in "xy")
+    return af.Relation.read(text, left, right, symmetric=symmetric)
+
+
+def built_row(target: af.Relation, found: Any) -> Row:
+    """Rank, the largest error seen and the bound proved of constructed towers."""
+    error = max(sup_error(target, found), found.certificate.error[0])
+    return {"rank": found.rank, "error": error, "proved": found.certificate.error[1]}
 
 
 def product_grid(box: af.Box, line: Callable[[float, float], Any]) -> Any:
@@ -48,8 +60,3 @@ def train_on(relation: af.Relation, rank: int, width: int, *, steps: int, seed: 
     X, Y = lobatto(relation.left, NODES[relation.left.dim]), lobatto(relation.right, NODES[relation.right.dim])
     table = relation.table(X, Y)
     return train_inner_product((X, Y), table, rank, width, steps=steps, polish=steps // 4, seed=seed, **options)
-
-
-def above(rows: Iterable[Row], small: str, large: str) -> list[Row]:
-    """The rows in which `small` ≤ `large` is not seen to hold, NaN included; rows without one of both are left out."""
-    return [r for r in rows if r[small] is not None and r[large] is not None and not r[small] <= r[large]]

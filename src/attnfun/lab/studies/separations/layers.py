@@ -120,14 +120,7 @@ def run(blocks: list[dict[str, torch.Tensor]], x: torch.Tensor) -> torch.Tensor:
 
 
 def trained(
-    shape: Shape,
-    points: int,
-    *,
-    steps: int,
-    seed: int,
-    batch: int = BATCH,
-    lr: float = RATE,
-    report: Callable[[int, float], None] | None = None,
+    shape: Shape, points: int, *, steps: int, seed: int, batch: int = BATCH, lr: float = RATE
 ) -> list[dict[str, torch.Tensor]]:
     """A stack trained on the furthest of `points` tokens: Adam on fresh sets, one-cycle with a tenth of warm-up."""
     with af.learn.one_torch_thread():
@@ -138,19 +131,43 @@ def trained(
             return (run(blocks, x) - furthest(x)).square().sum(-1).mean()
 
         weights = [part for block in blocks for part in block.values()]
-        af.learn.descend(weights, loss, steps=steps, lr=lr, betas=BETAS, warm=WARM, report=report)
+        af.learn.descend(weights, loss, steps=steps, lr=lr, betas=BETAS, warm=WARM)
     return blocks
 
 
 def measured(blocks: list[dict[str, torch.Tensor]], points: int, *, sets: int, seed: int) -> tuple[float, float]:
     """(mean, standard error over sets) of |f − output|² on `sets` sets that training never saw; in float64."""
+    exact = [{name: part.detach().double() for name, part in block.items()} for block in blocks]
+
+    def squares(count: int, source: torch.Generator) -> torch.Tensor:
+        x = sphere_points(source, count, points, blocks[0]["K"].shape[1], dtype=exact[0]["K"].dtype)
+        return (run(exact, x) - furthest(x)).square().sum(-1).mean(-1)
+
+    return fresh_error(squares, sets, _CHUNK, seed)
+
+
+def trained_row(shape: Shape, points: int, *, sets: int, seed: int, **options: Any) -> dict[str, Any]:
+    """The error of a trained stack on fresh sets, and for one layer what no layer of its shape has less than."""
+    error, error_se = measured(trained(shape, points, seed=seed, **options), points, sets=sets, seed=seed)
+    wide = {"value_rank": shape.value_rank or shape.dim}
+    bound = af.bounds.neighbours(shape.dim, points - 1, shape.rank, shape.heads, **wide) if shape.plain else None
+    return {"error": error, "error_se": error_se, "least": bound and bound.lower}
+
+
+def built_row(dim: int, points: int, way: str, sets: int, eps: float) -> dict[str, Any]:
+    """The error of a constructed network beside what is proved of it; every token is a query where it has full rank."""
+    net = af.neighbours(dim, points, way.replace("-", "_"), eps=eps)
+    seen = net.measured(sets * (1 if way == "scores" else points), seed=1)
+    return {"error": seen.error, "error_se": seen.error_se, "proved": net.predicted.proved}
+
+
+def fresh_error(
+    squares: Callable[[int, torch.Generator], torch.Tensor], samples: int, chunk: int, seed: int
+) -> tuple[float, float]:
+    """(mean, standard error) of `squares(count, source)` over samples that training never saw, a chunk at a time."""
     torch = af.learn.require_torch()
     with af.learn.one_torch_thread(), torch.no_grad():
-        exact = [{name: part.detach().double() for name, part in block.items()} for block in blocks]
-        dim, found = blocks[0]["K"].shape[1], []
-        for begin in range(0, sets, _CHUNK):
-            source = af.learn.generator(seed, _FRESH, begin)
-            x = sphere_points(source, min(_CHUNK, sets - begin), points, dim, dtype=torch.float64)
-            found.append((run(exact, x) - furthest(x)).square().sum(-1).mean(-1))
+        counts = {begin: min(chunk, samples - begin) for begin in range(0, samples, chunk)}
+        found = [squares(count, af.learn.generator(seed, _FRESH, begin)).double() for begin, count in counts.items()]
         errors = torch.cat(found)
-        return float(errors.mean()), float(errors.std()) / math.sqrt(sets)
+        return float(errors.mean()), float(errors.std()) / math.sqrt(samples)

@@ -36,10 +36,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+from scipy import linalg
+
 import attnfun as af
-from attnfun.lab.studies.drawing import FAINT, coloured, panels, title
-from attnfun.lab.studies.study import HOLDS, LIMITS, REFUTED, Row, Size, Table, Unit, Verdict, described, sized
-from attnfun.lab.studies.tables import distinct, values, where
+from attnfun.lab.studies.drawing import EXCLUDED, FAINT, NETWORKS, coloured, curve, labelled, panels
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
 
 SAMPLERS = ("same", "independent", "compromise")
 # Read off random_features.png of the public repository NoahAmsel/attention-formers: dimension → heads → error.
@@ -54,53 +56,32 @@ _ROUNDING = 1e-9
 
 
 def units(size: Size) -> list[Unit]:
-    return [
-        {"dim": dim, "sampler": sampler, "seed": seed, "heads": size["heads"]}
-        for dim in size["dims"]
-        for sampler in SAMPLERS
-        for seed in range(size["seeds"])
-    ]
+    return crossed(dim=size["dims"], sampler=SAMPLERS, seed=range(size["seeds"]), heads=[size["heads"]])
 
 
 def run(unit: Unit) -> list[Row]:
     """One draw of the most heads; fewer are the first of them, so that a draw's errors fall with H."""
-    import numpy as np
-
-    dim, sampler, most = unit["dim"], unit["sampler"], max(unit["heads"])
-    keys, queries = af.parts.random_directions(
-        dim, 1, most, sampler, np.random.default_rng([unit["seed"], dim, SAMPLERS.index(sampler)])
-    )
+    dim, sampler = unit["dim"], unit["sampler"]
+    rng = np.random.default_rng([unit["seed"], dim, SAMPLERS.index(sampler)])
+    keys, queries = af.parts.random_directions(dim, 1, max(unit["heads"]), sampler, rng)
     k, q = keys[:, :, 0], queries[:, :, 0]
     b, tail = af.parts.overlap(dim, np.sum(k * q, axis=1))
     together, unsigned, alone = floors(dim)
-    first = float(af.bounds.energies(dim).high[0])
+    limits = {"floor_same": together, "floor_alone": alone, "floor_unsigned": unsigned}
+    limits["floor_degree_one"] = 0.5 * (1 - float(af.bounds.energies(dim).high[0]))
     rows = []
     for heads in unit["heads"]:
         error, averaged, weights = closed_form(k[:heads], q[:heads], b[:heads])
         upper = af.bounds.rank(dim, 1, heads).upper
         assert upper is not None
-        rows.append(
-            {
-                "heads": heads,
-                "error": error,
-                "with_average": averaged,
-                "uncertainty": tail * weights,
-                "least": af.bounds.rank(dim, 1, heads, setting="softmax-scalar-v").lower,
-                "half_upper": upper / 2,
-                "floor_same": together,
-                "floor_alone": alone,
-                "floor_unsigned": unsigned,
-                "floor_degree_one": 0.5 * (1 - first),
-                "published": PUBLISHED.get(dim, {}).get(heads),
-            }
-        )
+        least = af.bounds.rank(dim, 1, heads, setting="softmax-scalar-v").lower
+        row = {"heads": heads, "error": error, "with_average": averaged, "uncertainty": tail * weights, "least": least}
+        rows.append({**row, "half_upper": upper / 2, **limits, "published": PUBLISHED.get(dim, {}).get(heads)})
     return rows
 
 
 def closed_form(k: Any, q: Any, b: Any) -> tuple[float, float, float]:
     """(error of the heads alone, error with an averaging head besides, sum of the weights' sizes)."""
-    import numpy as np
-    from scipy import linalg
 
     def gram() -> Any:
         """In place: of 8192 heads one matrix takes half a gigabyte."""
@@ -132,110 +113,99 @@ def floors(dim: int) -> tuple[float, float, float]:
     With B = ΣNλ³ and D = ΣNλ⁴: the averaging head frees the first term, ½(1 − B²/D); else one number serves for both,
     1 − (1 + B)²/(2(1 + D)). λ_ℓ changes its sign from one odd degree to the next: |λ|³ in B gives a figure too low.
     """
-    import numpy as np
-
     lam, energy = af.parts.sign_coefficients(dim)
     B, unsigned, D = (float(np.sum(energy * part)) for part in (lam, np.abs(lam), lam * lam))
     return 0.5 * (1 - B**2 / D), 0.5 * (1 - unsigned**2 / D), 1 - (1 + B) ** 2 / (2 * (1 + D))
 
 
-def mean(rows: list[Row], column: str) -> float:
-    found = [float(value) for value in values(rows, column)]
-    return sum(found) / len(found) if found else math.nan
+def mean(numbers: list[float]) -> float:
+    return sum(numbers) / len(numbers) if numbers else math.nan
 
 
-def _error(table: Table, sampler: str, dim: int, heads: int) -> float:
-    return mean(where(table, sampler=sampler, dim=dim, heads=heads), "error")
-
-
-def judge(table: Table) -> Verdict:
+def judge(table: Rows) -> Verdict:
     """Refuted when an error is below the lower bound, k = q is below its floor, or generalised heads are far from
     tight.
 
     With limits when random softmax heads, which are not generalised ones, stay above what those attain.
     """
-    faults, stalls, words = [], [], ""
-    for row in table:
-        spare = row["uncertainty"] + _ROUNDING
-        if not min(row["error"], row["with_average"]) >= row["least"] - spare:
-            faults.append(f"d = {row['dim']}, {row['heads']} heads ({row['sampler']}) err less than the proved bound")
-        above = row["error"] >= row["floor_alone"] - spare and row["with_average"] >= row["floor_same"] - spare
-        if row["sampler"] == "same" and not above:
-            faults.append(f"d = {row['dim']}, {row['heads']} heads with k = q fall below their floor")
-    for dim in distinct(table, "dim"):
-        rows = where(table, dim=dim)
-        most = max(values(rows, "heads"))
-        at = {sampler: mean(where(rows, sampler=sampler, heads=most), "with_average") for sampler in SAMPLERS}
-        last = where(rows, heads=most)[0]
+    same, words, stalls = table.where(sampler="same"), [], []
+
+    def over(row: Row, column: str, floor: str) -> bool:
+        return bool(row[column] >= row[floor] - (row["uncertainty"] + _ROUNDING))
+
+    low = table.fails(lambda row: over(row, "error", "least") and over(row, "with_average", "least"))
+    faults = low.say("d = {dim}, {heads} heads ({sampler}) err less than the proved bound")
+    low = same.fails(lambda row: over(row, "error", "floor_alone") and over(row, "with_average", "floor_same"))
+    faults += low.say("d = {dim}, {heads} heads with k = q fall below their floor")
+    for dim, rows in table.by("dim"):
+        most = rows.where(heads=max(rows.of("heads")))
+        at = {sampler: mean(most.where(sampler=sampler).of("with_average")) for sampler in SAMPLERS}
+        last = most[0]
         tight = last["half_upper"] / last["least"]
-        words += (
-            f"d = {dim}, H = {most}: k = q {at['same']:.4f} (its floor {last['floor_same']:.4f}), independent "
-            f"{at['independent']:.4f}, compromise {at['compromise']:.4f}; generalised heads of random directions "
-            f"{last['half_upper']:.4f}, excluded below {last['least']:.4f}. "
+        words += Rows([last]).say(
+            "d = {dim}, H = {heads}: k = q {same:.4f} (its floor {floor_same:.4f}), independent {independent:.4f}, "
+            "compromise {compromise:.4f}; generalised heads of random directions {half_upper:.4f}, excluded below "
+            "{least:.4f}.",
+            **at,
         )
         if not tight <= NEAR:
             faults.append(f"at d = {dim} the construction is {tight:.2f} times the bound")
         if not min(at.values()) <= last["half_upper"]:
-            stalls.append(dim)
-    known = {(row["dim"], row["heads"]): row["published"] for row in table if row["published"] is not None}
-    if known:
-        off = {sampler: max(abs(_error(table, sampler, *at) - known[at]) for at in known) for sampler in SAMPLERS}
-        words += f"The {len(known)} points read off the published curve are met to "
-        words += ", ".join(f"{gap:.3f} by {name}" for name, gap in sorted(off.items(), key=lambda item: item[1])) + ". "
-    lowest = min(where(table, sampler="same"), key=lambda row: row["with_average"] / row["floor_same"])
-    passed = [row for row in table if min(row["with_average"], row["published"] or 1.0) < row["floor_degree_one"]]
-    words += (
-        f"Which floor is right for k = q: the nearest draw is {lowest['with_average'] / lowest['floor_same']:.3f} "
-        f"times the floor {lowest['floor_same']:.4f} (d = {lowest['dim']}) and none is below it; |λ|³ for λ³ would "
-        f"give {lowest['floor_unsigned']:.4f}, which k = q cannot reach, and ½(1 − e₁) = "
-        f"{lowest['floor_degree_one']:.4f} is where the linear part is learned, passed by {len(passed)} rows. Without "
-        f"an averaging head k = q stops at {lowest['floor_alone']:.4f} already. "
+            stalls.append(str(dim))
+    if known := table.known("published").by("sampler", "dim", "heads"):
+        off: dict[str, float] = {}
+        for sampler, _, _, rows in known:
+            off[sampler] = max(off.get(sampler, 0.0), abs(mean(rows.of("error")) - rows[0]["published"]))
+        met = ", ".join(f"{gap:.3f} by {name}" for name, gap in sorted(off.items(), key=lambda item: item[1]))
+        points = len({(dim, heads) for _, dim, heads, _ in known})
+        words.append(f"The {points} points read off the published curve are met to {met}.")
+    lowest = same.best(lambda row: row["with_average"] / row["floor_same"])
+    passed = table.that(lambda row: min(row["with_average"], row["published"] or 1.0) < row["floor_degree_one"])
+    words += Rows([lowest]).say(
+        "Which floor is right for k = q: the nearest draw is {ratio:.3f} times the floor {floor_same:.4f} (d = {dim}) "
+        "and none is below it; |λ|³ for λ³ would give {floor_unsigned:.4f}, which k = q cannot reach, and ½(1 − e₁) = "
+        "{floor_degree_one:.4f} is where the linear part is learned, passed by {passed} rows. Without an averaging "
+        "head k = q stops at {floor_alone:.4f} already.",
+        ratio=lowest["with_average"] / lowest["floor_same"],
+        passed=len(passed),
     )
-    if faults:
-        return Verdict(REFUTED, f"Refuted: {faults[0]}.", words)
-    if stalls:
-        words += (
-            "Nearly tight holds for generalised heads; hard softmax heads of the same random directions stay above "
-        )
-        return Verdict(LIMITS, f"them at d = {', '.join(map(str, stalls))}.", words)
-    return Verdict(HOLDS, "Random heads come as low as generalised ones, which are nearly tight.", words)
+    limit = (
+        "Nearly tight holds for generalised heads; hard softmax heads of the same random directions stay above them at "
+        f"d = {', '.join(stalls)}."
+    )
+    end = "Random heads come as low as generalised ones, which are nearly tight."
+    return decided(words, refuted=faults, limits=limit if stalls else "", holds=end)
 
 
-def draw(table: Table) -> Any:
-    dims = distinct(table, "dim")
-    figure, axes = panels(min(2, len(dims)), -(-len(dims) // 2), width=5.6)
-    for ax, dim in zip(axes.flat, dims, strict=False):
-        rows = where(table, dim=dim)
-        heads = distinct(rows, "heads")
+def draw(table: Rows) -> Any:
+    groups = table.by("dim")
+    figure, axes = panels(min(2, len(groups)), -(-len(groups) // 2), width=5.6)
+    for ax, (dim, rows) in zip(axes, groups, strict=False):
         for colour, sampler in coloured(SAMPLERS):
-            for column, line in (("with_average", "o-"), ("error", "o:")):
-                seen = [mean(where(rows, sampler=sampler, heads=h), column) for h in heads]
-                label = {"same": "k = q"}.get(sampler, sampler) + (", heads alone" if column == "error" else "")
-                ax.plot(heads, seen, line, color=colour, ms=3.5, label=label)
-        first = [where(rows, heads=h)[0] for h in heads]
-        ax.plot(
-            heads, values(first, "half_upper"), "D--", color="k", ms=3.5, lw=1, mfc="none", label="generalised heads"
-        )
-        ax.fill_between(heads, 0, values(first, "least"), color="#f3c6c0", label="excluded")
+            for column, line, note in (("with_average", "o-", ""), ("error", "o:", ", heads alone")):
+                label = {"same": "k = q"}.get(sampler, sampler) + note
+                drawn = rows.where(sampler=sampler)
+                curve(ax, drawn, "heads", column, line, each=mean, color=colour, ms=3.5, label=label)
+        first = Rows(some[0] for _, some in rows.by("heads"))
+        heads = first.of("heads")
+        style = {"color": "k", "ms": 3.5, "lw": 1, "mfc": "none", "label": "generalised heads"}
+        curve(ax, first, "heads", "half_upper", "D--", **style)
+        ax.fill_between(heads, 0, first.of("least"), color=EXCLUDED, label="excluded")
         ax.axhline(first[0]["floor_same"], color=FAINT, lw=1.2, ls=":", label="floor of k = q")
         ax.axhline(first[0]["floor_alone"], color=FAINT, lw=0.8, ls=":")
-        known = sorted(PUBLISHED.get(dim, {}).items())
-        known = [(h, value) for h, value in known if h <= max(heads)]
-        if known:
-            ax.plot(*zip(*known, strict=True), "x", color="#0e8a8a", ms=8, mew=2, label="published, read off")
+        known = Rows({"h": h, "error": e} for h, e in PUBLISHED.get(dim, {}).items() if h <= max(heads))
+        curve(ax, known, "h", "error", "x", color=NETWORKS[5], ms=8, mew=2, label="published, read off")
         ax.set_xscale("log", base=2)
-        ax.set(xlabel="heads H", ylabel="E|f − g|²", ylim=(0, 0.8))
-        title(ax, f"d = {dim}: random rank-1 heads, best weights")
-    axes.flat[0].legend(fontsize=7.5, frameon=False, loc="upper right")
+        legend = {"fontsize": 7.5, "loc": "upper right"} if ax is axes[0] else None
+        head = f"d = {dim}: random rank-1 heads, best weights"
+        labelled(ax, head, "", "heads H", "E|f − g|²", ylim=(0, 0.8), legend=legend)
     return figure
 
 
 STUDY = described(
     __name__,
-    sizes=sized(
-        dims=([8], [8, 16, 32, 64], [8, 16, 32, 64]),
-        heads=([1, 8, 64], [1, 8, 64, 512, 2048], [1, 8, 64, 512, 2048, 4096]),
-        seeds=(1, 3, 5),
-    ),
-    full_time="68 seconds of CPU",
+    "68 seconds of CPU",
+    dims=([8], [8, 16, 32, 64], [8, 16, 32, 64]),
+    heads=([1, 8, 64], [1, 8, 64, 512, 2048], [1, 8, 64, 512, 2048, 4096]),
+    seeds=(1, 3, 5),
 )

@@ -33,10 +33,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import attnfun as af
-from attnfun.lab.studies.drawing import FAINT, coloured, curve, panels, title
-from attnfun.lab.studies.study import HOLDS, LIMITS, REFUTED, Row, Size, Table, Unit, Verdict, described, sized
-from attnfun.lab.studies.tables import distinct, lacking, median, values, where
+from attnfun.lab.studies.drawing import FAINT, coloured, curve, labelled, panels
+from attnfun.lab.studies.separations.layers import Shape, built_row, trained_row
+from attnfun.lab.studies.study import REFUTED, Row, Rows, Size, Unit, Verdict, crossed, decided, described
+from attnfun.lab.studies.tables import median
 
 LEARNED = {16: 0.08, 64: 0.15}  # an error that counts as learned
 NOT_LEARNED = {16: 0.3, 64: 0.5}  # and one that does not; at ranks up to d/2
@@ -44,53 +47,32 @@ SLACK = 3.0  # standard errors
 
 
 def units(size: Size) -> list[Unit]:
-    found: list[Unit] = []
-    for task in size["tasks"]:
-        common = {key: task[key] for key in ("dim", "points", "sets")}
-        for way in ("constructed", "linear"):
-            found.append({"way": way, **common, "rank": task["dim"], "heads": 1, "seed": None, "steps": 0})
-        for times, ranks in task["lines"]:
-            for rank in ranks:
-                shape = {"rank": rank, "heads": times * task["dim"] // rank, "thin_values": task["thin_values"]}
-                for seed in range(task["seeds"]):
-                    found.append({"way": "trained", **common, **shape, "seed": seed, "steps": task["steps"]})
-    return found
+    made = []
+    for dim, points, sets, lines, thin, seeds, steps in size["tasks"]:
+        common = {"dim": dim, "points": points, "sets": sets}
+        made += crossed(way=("constructed", "linear"), **common, rank=dim, heads=1, seed=None, steps=0)
+        for rank, heads in [(rank, times * dim // rank) for times, ranks in lines for rank in ranks]:
+            shape = {"rank": rank, "heads": heads, "thin_values": thin}
+            made += crossed(way="trained", **common, **shape, seed=range(seeds), steps=steps)
+    return made
 
 
-def run(unit: Unit) -> list[Row]:
-    from attnfun.lab.studies.separations.layers import Shape, measured, trained
-
+def run(unit: Unit) -> Row:
     dim, points, rank, heads = (unit[key] for key in ("dim", "points", "rank", "heads"))
-    value_rank, least, two, proved = dim, None, None, None
     if unit["way"] == "constructed":
-        net = af.neighbours(dim, points, "full_rank", eps=1e-3)
-        seen = net.measured(points * unit["sets"], seed=1)
-        error, error_se, proved = seen.error, seen.error_se, net.predicted.proved
-    elif unit["way"] == "linear":
+        return {"value_rank": dim, **built_row(dim, points, "full-rank", unit["sets"], 1e-3)}
+    if unit["way"] == "linear":
         error, error_se = linear(dim, points, unit["sets"])
-    else:
-        value_rank = rank if unit["thin_values"] else dim
-        shape = Shape(dim, rank, heads, value_rank=rank if unit["thin_values"] else None)
-        blocks = trained(shape, points, steps=unit["steps"], seed=unit["seed"])
-        error, error_se = measured(blocks, points, sets=unit["sets"], seed=unit["seed"])
-        least = af.bounds.neighbours(dim, points - 1, rank, heads, value_rank=value_rank).lower
-        bound = af.bounds.rank(dim, rank, heads, setting="layer-any-v", attends_self=True, value_rank=value_rank)
-        two = bound.lower
-    return [
-        {
-            "value_rank": value_rank,
-            "error": error,
-            "error_se": error_se,
-            "least": least,
-            "least_two": two,
-            "proved": proved,
-        }
-    ]
+        return {"value_rank": dim, "error": error, "error_se": error_se}
+    shape = Shape(dim, rank, heads, value_rank=rank if unit["thin_values"] else None)
+    wide = {"value_rank": rank if unit["thin_values"] else dim}
+    two = af.bounds.rank(dim, rank, heads, setting="layer-any-v", attends_self=True, **wide).lower
+    row = trained_row(shape, points, sets=unit["sets"], steps=unit["steps"], seed=unit["seed"])
+    return {**wide, **row, "least_two": two}
 
 
 def linear(dim: int, points: int, sets: int) -> tuple[float, float]:
     """The best a·(the token) + b·(sum of the others): error and its standard error, fitted on other sets."""
-    import numpy as np
 
     def drawn(stream: int) -> tuple[Any, Any]:
         x = af.parts.uniform_points(np.random.default_rng([dim, points, stream]), sets, points, dim)
@@ -105,142 +87,89 @@ def linear(dim: int, points: int, sets: int) -> tuple[float, float]:
     return float(errors.mean()), float(errors.std(ddof=1) / sets**0.5)
 
 
-def judge(table: Table) -> Verdict:
+def _line(row: Row) -> int:
+    return int(row["rank"] * row["heads"])
+
+
+def judge(table: Rows) -> Verdict:
     """Refuted when a full rank is not learned, a rank up to d/2 is, or an error lies below what is excluded.
 
     With limits when a low rank comes below half the error of the best linear map: then it has learned a part.
     """
-    if gone := lacking(table, "way", "trained", "constructed", "linear"):
-        return gone
-    words, faults, partly = "", [], []
-    for dim in distinct(table, "dim"):
-        rows = where(table, way="trained", dim=dim)
-        full, low = [row for row in rows if row["rank"] == dim], [row for row in rows if 2 * row["rank"] <= dim]
+    words, faults, partly = [], [], []
+    for dim, here in table.by("dim"):
+        rows = here.where(way="trained")
+        full, low = rows.where(rank=dim), rows.that(lambda row: 2 * row["rank"] <= row["dim"])
         if not full or not low or dim not in LEARNED:
             return Verdict(REFUTED, f"d = {dim}: without full and low ranks, or without a level, nothing can be said.")
-        base = where(table, way="linear", dim=dim)[0]["error"]
-        built = where(table, way="constructed", dim=dim)[0]
-        best = min(low, key=lambda row: row["error"])
-        worst = max(values(full, "error"))
-        words += (
-            f"d = {dim}, N = {rows[0]['points']}: full rank, trained, {min(values(full, 'error')):.3f} to {worst:.3f} "
-            f"(constructed {built['error']:.1e}, proved ≤ {built['proved']:.1e}); ranks up to d/2 {best['error']:.3f} "
-            f"to {max(values(low, 'error')):.3f}, best with r = {best['rank']}, H = {best['heads']}; the best linear "
-            f"map {base:.3f}. "
+        base = here.where(way="linear")[0]["error"]
+        built = here.where(way="constructed")[0]
+        best, worst = low.best("error"), max(full.of("error"))
+        words.append(
+            f"d = {dim}, N = {rows[0]['points']}: full rank, trained, {full.span('error', '.3f')} (constructed "
+            f"{built['error']:.1e}, proved ≤ {built['proved']:.1e}); ranks up to d/2 {low.span('error', '.3f')}, best "
+            f"with r = {best['rank']}, H = {best['heads']}; the best linear map {base:.3f}."
         )
-        for line in distinct([{"line": row["rank"] * row["heads"]} for row in rows], "line"):
-            on = [row for row in low if row["rank"] * row["heads"] == line]
-            shares = ", ".join(
-                f"r = {rank}: {median(values(where(on, rank=rank), 'error')):.3f} (excluded below "
-                f"{where(on, rank=rank)[0]['least']:.3f})"
-                for rank in distinct(on, "rank")
-            )
-            words += f"With rH = {line} medians over seeds are {shares}. "
+        for line in rows.distinct(_line):
+            groups = low.that(lambda row, line=line: _line(row) == line).by("rank")
+            text = "r = {}: {:.3f} (excluded below {:.3f})".format
+            shares = [text(rank, on.median("error"), on[0]["least"]) for rank, on in groups]
+            words.append(f"With rH = {line} medians over seeds are {', '.join(shares)}.")
         if not (built["error"] <= built["proved"] + SLACK * built["error_se"] and base > 0):
             faults.append(f"the constructed head at d = {dim} errs more than proved, or the linear map has no error")
         if not worst <= LEARNED[dim]:
             faults.append(f"full rank errs {worst:.3f} at d = {dim}, above {LEARNED[dim]}")
         if not best["error"] >= NOT_LEARNED[dim]:
             faults.append(f"rank {best['rank']} errs only {best['error']:.3f} at d = {dim}, below {NOT_LEARNED[dim]}")
-        for row in rows:
-            if not row["error"] + SLACK * row["error_se"] >= row["least"]:
-                faults.append(
-                    f"r = {row['rank']}, H = {row['heads']} errs {row['error']:.3f}, below {row['least']:.3f}"
-                )
+        below = rows.fails(lambda row: row["error"] + SLACK * row["error_se"] >= row["least"])
+        faults += below.say("r = {rank}, H = {heads} errs {error:.3f}, below {least:.3f}")
         if not best["error"] >= base / 2:
             partly.append(f"at d = {dim} {best['heads']} heads of rank {best['rank']} leave {best['error'] / base:.0%}")
-    words += (
+    words.append(
         "What is excluded is proved, for softmax or any other weights, N as here (af.bounds.neighbours). That training "
-        "fails where nothing excludes success is an observation. "
+        "fails where nothing excludes success is an observation."
     )
-    if faults:
-        return Verdict(REFUTED, f"Refuted: {faults[0]}.", words)
-    if partly:
-        finding = (
-            f"Low rank does not solve the task, but it learns a part: {partly[0]} of the error of the best linear map."
-        )
-        return Verdict(LIMITS, finding, words)
-    return Verdict(HOLDS, "Full rank learns the task and ranks up to d/2 do not.", words)
+    part = f"{partly[0]} of the error of the best linear map" if partly else ""
+    limit = f"Low rank does not solve the task, but it learns a part: {part}." if partly else ""
+    end = "Full rank learns the task and ranks up to d/2 do not."
+    return decided(words, refuted=faults, limits=limit, holds=end)
 
 
-def draw(table: Table) -> Any:
-    dims = distinct(table, "dim")
-    figure, axes = panels(len(dims), width=6.2, height=4.8)
-    for ax, dim in zip(axes[0], dims, strict=True):
-        rows = where(table, way="trained", dim=dim)
-        lines = distinct([{"line": row["rank"] * row["heads"]} for row in rows], "line")
-        for colour, line in coloured(lines):
-            on = [row for row in rows if row["rank"] * row["heads"] == line]
-            ranks = sorted(distinct(on, "rank"))
-            middle = [median(values(where(on, rank=rank), "error")) for rank in ranks]
-            times = line // dim
-            name = "d" if times == 1 else f"{times}d"
-            ax.loglog(ranks, middle, "-", color=colour, label=f"trained, rH = {name} (each seed, median)")
-            curve(ax.loglog, on, "rank", "error", "o", color=colour, ms=4, alpha=0.6)
-            low = [(rank, where(on, rank=rank)[0]["least"]) for rank in ranks]
-            low = [(rank, least) for rank, least in low if least > 0]
-            ax.loglog(*zip(*low, strict=True), "_--", color=colour, lw=1, ms=9, label=f"excluded below, rH = {name}")
-        base, built = where(table, way="linear", dim=dim)[0], where(table, way="constructed", dim=dim)[0]
-        ax.axhline(base["error"], color=FAINT, lw=1, ls=":", label="best linear map")
-        ax.loglog([dim], [built["error"]], "*", color="k", ms=10, label="constructed, 1 head")
-        ax.set_xscale("log", base=2)
-        ranks = sorted(distinct(rows, "rank"))
-        ax.set_xticks(ranks, [str(rank) for rank in ranks])
-        ax.set(xlabel="rank r of a head", ylabel="E|f − g|²", ylim=(5e-4, 1.5))
-        ax.legend(fontsize=7.5, frameon=False, loc="lower left")
-        points = rows[0]["points"]
-        title(ax, f"furthest of {points} points, d = {dim}", "trained layers of equal rank × heads")
+def draw(table: Rows) -> Any:
+    groups = table.by("dim")
+    figure, axes = panels(len(groups), width=6.2, height=4.8)
+    for ax, (dim, here) in zip(axes, groups, strict=True):
+        rows = here.where(way="trained")
+        for colour, (line, on) in coloured(rows.by(_line)):
+            name = "d" if line == dim else f"{line // dim}d"
+            label = f"trained, rH = {name} (each seed, median)"
+            curve(ax, on, "rank", "error", "-", each=median, color=colour, label=label)
+            curve(ax, on, "rank", "error", "o", color=colour, ms=4, alpha=0.6)
+            label = f"excluded below, rH = {name}"
+            least = on.that(lambda row: row["least"] > 0)
+            curve(ax, least, "rank", "least", "_--", each=min, color=colour, lw=1, ms=9, label=label)
+        ax.axhline(here.where(way="linear")[0]["error"], color=FAINT, lw=1, ls=":", label="best linear map")
+        curve(ax, here.where(way="constructed"), "dim", "error", "*", color="k", ms=10, label="constructed, 1 head")
+        head, note = f"furthest of {rows[0]['points']} points, d = {dim}", "trained layers of equal rank × heads"
+        shape = {"xticks": sorted(rows.distinct("rank")), "ylim": (5e-4, 1.5)}
+        legend = {"fontsize": 7.5, "loc": "lower left"}
+        labelled(ax, head, note, "rank r of a head", "E|f − g|²", log="xy", legend=legend, **shape)
     return figure
 
 
+RANKS = [16, 8, 4, 2, 1]
+WIDE = [64, 32, 16, 8, 4]
 STUDY = described(
     __name__,
-    sizes=sized(
-        tasks=(
-            [
-                {
-                    "dim": 16,
-                    "points": 8,
-                    "sets": 500,
-                    "lines": [[1, [16, 8]]],
-                    "thin_values": False,
-                    "seeds": 1,
-                    "steps": 20,
-                }
-            ],
-            [
-                {
-                    "dim": 16,
-                    "points": 8,
-                    "sets": 4096,
-                    "lines": [[1, [16, 8, 4, 2, 1]], [4, [16, 8, 4, 2]]],
-                    "thin_values": False,
-                    "seeds": 3,
-                    "steps": 1500,
-                }
-            ],
-            [
-                {
-                    "dim": 16,
-                    "points": 8,
-                    "sets": 4096,
-                    "lines": [[1, [16, 8, 4, 2, 1]], [4, [16, 8, 4, 2, 1]]],
-                    "thin_values": False,
-                    "seeds": 3,
-                    "steps": 3000,
-                },
-                {
-                    "dim": 64,
-                    "points": 16,
-                    "sets": 4096,
-                    "lines": [[1, [64, 32, 16, 8, 4]], [4, [64, 32, 16, 8, 4]]],
-                    "thin_values": True,
-                    "seeds": 2,
-                    "steps": 1000,
-                },
-            ],
-        )
-    ),
+    "22 minutes of CPU",
     needs=("torch",),
-    full_time="22 minutes of CPU",
+    speaks_of={"way": ("trained", "constructed", "linear")},
+    tasks=(  # dim, points, sets, lines of (rank × heads over d, ranks), whether values are thin too, seeds, steps
+        [[16, 8, 500, [[1, [16, 8]]], False, 1, 20]],
+        [[16, 8, 4096, [[1, RANKS], [4, RANKS[:4]]], False, 3, 1500]],
+        [
+            [16, 8, 4096, [[1, RANKS], [4, RANKS]], False, 3, 3000],
+            [64, 16, 4096, [[1, WIDE], [4, WIDE]], True, 2, 1000],
+        ],
+    ),
 )

@@ -15,12 +15,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import attnfun as af
+from attnfun.lab.studies.separations.layers import fresh_error
 
 if TYPE_CHECKING:
     import torch
 
 WAYS = ("elements", "pairs", "pair products")
-ACTIVATIONS = ("relu", "gelu", "tanh", "holomorphic")
 
 
 @dataclass(frozen=True)
@@ -46,20 +46,15 @@ def trained_error(plan: Plan, seed: int) -> tuple[float, float]:
     with af.learn.one_torch_thread():
         parameters, network = _network(torch, plan, seed)
 
+        def squares(count: int, source: Any) -> Any:
+            x = _sets(torch, hard, count, source)
+            return torch.view_as_real(network(x) - _target(hard, x)).square().sum(dim=-1)
+
         def loss(step: int) -> Any:
-            x = _sets(torch, hard, plan.batch, af.learn.generator(seed, 1, step))
-            return _squares(torch, network(x) - _target(torch, hard, x)).mean()
+            return squares(plan.batch, af.learn.generator(seed, 1, step)).mean()
 
         losses = af.learn.descend(parameters, loss, steps=plan.steps, lr=plan.rate)
-        if not math.isfinite(losses[-1]):
-            return math.nan, math.nan
-        with torch.no_grad():
-            found = []
-            for chunk in range(0, plan.samples, 2000):
-                x = _sets(torch, hard, min(2000, plan.samples - chunk), af.learn.generator(seed, 2, chunk))
-                found.append(_squares(torch, network(x) - _target(torch, hard, x)).double())
-            errors = torch.cat(found)
-        return float(errors.mean()), float(errors.std()) / math.sqrt(len(errors))
+        return fresh_error(squares, plan.samples, 2000, seed) if math.isfinite(losses[-1]) else (math.nan, math.nan)
 
 
 def _sets(torch: Any, hard: af.limits.HardSet, count: int, source: Any) -> torch.Tensor:
@@ -68,19 +63,10 @@ def _sets(torch: Any, hard: af.limits.HardSet, count: int, source: Any) -> torch
     return torch.polar(torch.ones_like(turns), turns)  # type: ignore[no-any-return]
 
 
-def _target(torch: Any, hard: af.limits.HardSet, x: Any) -> Any:
+def _target(hard: af.limits.HardSet, x: Any) -> Any:
     """g by pairs, as (batch,) complex."""
-    w = torch.view_as_real(x[:, :, None] * x[:, None])
-    return _kernel(torch, torch.view_as_complex(w), hard)
-
-
-def _kernel(torch: Any, w: Any, hard: af.limits.HardSet) -> Any:
+    w = x[:, :, None] * x[:, None]
     return ((1 + w).prod(dim=-1) - 1).sum(dim=(1, 2)) / math.sqrt(hard.divisor)
-
-
-def _squares(torch: Any, difference: Any) -> Any:
-    parts = torch.view_as_real(difference)
-    return parts.square().sum(dim=-1)
 
 
 def _network(torch: Any, plan: Plan, seed: int) -> tuple[list[Any], Callable[[Any], Any]]:

@@ -36,17 +36,17 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import attnfun as af
-from attnfun.lab.studies.drawing import FAINT, INK, panels, title
-from attnfun.lab.studies.study import HOLDS, LIMITS, REFUTED, Row, Size, Table, Unit, Verdict, described, sized
-from attnfun.lab.studies.tables import distinct, median, values, where
+from attnfun.lab.studies.drawing import EXCLUDED, FAINT, INK, NETWORKS, labelled, panels
+from attnfun.lab.studies.separations.layers import fresh_error, sphere_points
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
 
 if TYPE_CHECKING:
     import torch
 
-POINTS = (
-    *((8, r, h) for r, h in ((1, 1), (1, 8), (1, 32), (2, 4), (2, 16), (4, 1), (4, 2), (4, 8), (7, 1), (8, 1))),
-    *((16, r, h) for r, h in ((1, 1), (1, 16), (1, 32), (2, 16), (4, 2), (4, 8), (8, 1), (8, 2), (15, 1), (16, 1))),
-)
+POINTS = [
+    *([8, r, h] for r, h in ((1, 1), (1, 8), (1, 32), (2, 4), (2, 16), (4, 1), (4, 2), (4, 8), (7, 1), (8, 1))),
+    *([16, r, h] for r, h in ((1, 1), (1, 16), (1, 32), (2, 16), (4, 2), (4, 8), (8, 1), (8, 2), (15, 1), (16, 1))),
+]
 BATCH, RATE = 256, 0.02
 SLACK = 3.0  # standard errors
 LEARNED = 0.06  # an error that counts as learned, for rank d
@@ -55,8 +55,6 @@ _CHUNK = 10_000
 
 def samples(source: torch.Generator, count: int, dim: int, dtype: Any = None) -> tuple[torch.Tensor, ...]:
     """(x1 − x2, x2, y, f) with `count` rows."""
-    from attnfun.lab.studies.separations.layers import sphere_points
-
     x1, x2, y = sphere_points(source, 3, count, dim, dtype=dtype)
     w = x1 - x2
     return w, x2, y, x2 + w * ((w * y).sum(-1, keepdim=True) < 0)
@@ -75,50 +73,36 @@ def output(parts: tuple[torch.Tensor, ...], w: torch.Tensor, x2: torch.Tensor, y
 def trained(dim: int, rank: int, heads: int, steps: int, count: int, seed: int = 0) -> tuple[float, float]:
     """(mean, standard error) of |f − g|² on `count` fresh samples, after `steps` steps of training."""
     torch = af.learn.require_torch()
+
+    def squares(weights: tuple[Any, ...], number: int, source: Any) -> Any:
+        w, x2, y, f = samples(source, number, dim, weights[0].dtype)
+        return (f - output(weights, w, x2, y)).square().sum(-1)
+
     with af.learn.one_torch_thread():
         start = torch.randn((heads, dim, rank), generator=af.learn.generator(seed, 0)) * dim**-0.5
-        values_ = torch.eye(dim).repeat(heads, 1, 1) / heads
-        parts = tuple(part.clone().requires_grad_() for part in (start, -start, values_))
-
-        def loss(step: int) -> Any:
-            w, x2, y, f = samples(af.learn.generator(seed, 1, step), BATCH, dim)
-            return (f - output(parts, w, x2, y)).square().sum(-1).mean()
-
+        values = torch.eye(dim).repeat(heads, 1, 1) / heads
+        parts = tuple(part.clone().requires_grad_() for part in (start, -start, values))
+        loss = lambda step: squares(parts, BATCH, af.learn.generator(seed, 1, step)).mean()  # noqa: E731
         af.learn.descend(parts, loss, steps=steps, lr=RATE)
-        with torch.no_grad():
-            exact, errors = tuple(part.detach().double() for part in parts), []
-            for done in range(0, count, _CHUNK):
-                source = af.learn.generator(seed, 2, done)
-                w, x2, y, f = samples(source, min(_CHUNK, count - done), dim, torch.float64)
-                errors.append((f - output(exact, w, x2, y)).square().sum(-1))
-            found = torch.cat(errors)
-        return float(found.mean()), float(found.std()) / math.sqrt(count)
+    exact = tuple(part.detach().double() for part in parts)
+    return fresh_error(lambda number, source: squares(exact, number, source), count, _CHUNK, seed)
 
 
 def units(size: Size) -> list[Unit]:
-    return [
-        {"dim": d, "rank": r, "heads": h, "seed": seed, "steps": size["steps"], "samples": size["samples"]}
-        for d, r, h in size["points"]
-        for seed in range(size["seeds"])
-    ]
+    made, run = [], {"seed": range(size["seeds"]), "steps": size["steps"], "samples": size["samples"]}
+    for dim, rank, heads in size["points"]:
+        made += crossed(dim=dim, rank=rank, heads=heads, **run)
+    return made
 
 
-def run(unit: Unit) -> list[Row]:
-    dim, rank, heads = unit["dim"], unit["rank"], unit["heads"]
-    error, error_se = trained(dim, rank, heads, unit["steps"], unit["samples"], unit["seed"])
-    bounds = {
-        name: af.bounds.rank(dim, rank, heads, setting=setting).lower
-        for name, setting in (
-            ("layer_any", "layer-any-v"),
-            ("softmax_any", "softmax-any-v"),
-            ("layer_scalar", "layer-scalar-v"),
-            ("softmax_scalar", "softmax-scalar-v"),
-        )
-    }
-    upper = af.bounds.rank(dim, rank, heads).upper
+def run(unit: Unit) -> Row:
+    shape = (unit["dim"], unit["rank"], unit["heads"])
+    error, error_se = trained(*shape, unit["steps"], unit["samples"], unit["seed"])
+    settings = {f"{kind}_{v}": f"{kind}-{v}-v" for v in ("any", "scalar") for kind in ("layer", "softmax")}
+    bounds = {name: af.bounds.rank(*shape, setting=setting).lower for name, setting in settings.items()}
+    upper = af.bounds.rank(*shape).upper
     assert upper is not None  # the scalar problem always has one
-    shape = {"dim": dim, "rank": rank, "heads": heads, "seed": unit["seed"]}
-    return [{**shape, "error": error, "error_se": error_se, **bounds, "half_upper": upper / 2}]
+    return {"error": error, "error_se": error_se, **bounds, "half_upper": upper / 2}
 
 
 def bound(row: Row) -> float:
@@ -132,86 +116,78 @@ def allowed(row: Row) -> bool:
     return all(map(math.isfinite, numbers)) and row["error"] + SLACK * row["error_se"] >= bound(row)
 
 
-def judge(table: Table) -> Verdict:
+def judge(table: Rows) -> Verdict:
     """Refuted when an error is below its proved bound, or rank d does not learn; with limits when some trained layer
     stays above half UB, so that it is not between bound and construction."""
-    named = "d={dim} r={rank} H={heads}".format
-    wrong = [row for row in table if not allowed(row)]
-    full = [row for row in table if row["rank"] == row["dim"]]
-    lazy = [row for row in full if not row["error"] < LEARNED]
-    low = [row for row in table if row["rank"] < row["dim"]]
-    above = [row for row in low if not row["error"] <= row["half_upper"]]
-    free = [
-        row for row in low if row["error"] + SLACK * row["error_se"] < max(row["layer_scalar"], row["softmax_scalar"])
-    ]
-    excluded = [row for row in table if bound(row) > 0]
-    ratio = median(row["error"] / bound(row) for row in excluded)
-    words = (
-        f"{len(table)} trained layers of {len({(r['dim'], r['rank'], r['heads']) for r in table})} shapes; for "
-        f"{len(excluded)} the proved bound for any V is above 0, and their errors are {ratio:.2f} times it (median). "
+    named, faults = "d={dim} r={rank} H={heads}", []
+    wrong, excluded = table.fails(allowed), table.that(lambda row: bound(row) > 0)
+    full, low = table.that(lambda row: row["rank"] == row["dim"]), table.that(lambda row: row["rank"] < row["dim"])
+    above = low.fails(lambda row: row["error"] <= row["half_upper"])
+    free = low.that(
+        lambda row: row["error"] + SLACK * row["error_se"] < max(row["layer_scalar"], row["softmax_scalar"])
     )
-    for dim in distinct(full, "dim"):
-        lacking = where(table, dim=dim, rank=dim - 1)
-        words += f"d = {dim}: rank d comes to {median(values(where(full, dim=dim), 'error')):.3f}"
-        words += f", rank d − 1 to {median(values(lacking, 'error')):.3f}. " if lacking else ". "
+    ratio = excluded.median(lambda row: row["error"] / bound(row))
+    words = [
+        f"{len(table)} trained layers of {len(table.by('dim', 'rank', 'heads'))} shapes; for {len(excluded)} the "
+        f"proved bound for any V is above 0, and their errors are {ratio:.2f} times it (median)."
+    ]
+    for dim, rows in full.by("dim"):
+        lacking = table.where(dim=dim, rank=dim - 1)
+        other = f", rank d − 1 to {lacking.median('error'):.3f}" if lacking else ""
+        words.append(f"d = {dim}: rank d comes to {rows.median('error'):.3f}{other}.")
     if above:
-        shapes = ", ".join(dict.fromkeys(named(**row) for row in above))
-        words += (
+        words.append(
             f"{len(above)} of {len(low)} layers of lower rank are above half UB (the error of random directions in the "
-            f"scalar problem, no promise for softmax heads): {shapes}. "
+            f"scalar problem, no promise for softmax heads): {', '.join(dict.fromkeys(above.say(named)))}."
         )
-    words += f"{len(free)} are below the bound for scalar V, which free V may be. "
+    words.append(f"{len(free)} are below the bound for scalar V, which free V may be.")
     if wrong or not excluded:
-        row = (wrong or [*table])[0]
-        fault = f"{named(**row)} has {row['error']:.4f} ± {row['error_se']:.4f} against the bound {bound(row):.4f}"
-        return Verdict(REFUTED, f"Refuted: {len(wrong)} layers are not on or above the proved bound: {fault}.", words)
-    if lazy or not full:
-        return Verdict(REFUTED, f"Refuted: rank d is not learned to {LEARNED}.", words)
-    said = "Every layer is on or above the proved bound, and rank d is learned"
-    if above:
-        return Verdict(LIMITS, f"{said}; not all are below the construction.", words)
-    return Verdict(HOLDS, f"{said}; all others lie between bound and construction.", words)
+        row = (wrong or table)[0]
+        fault = f"{named} has {{error:.4f}} ± {{error_se:.4f}} against the bound {bound(row):.4f}".format(**row)
+        faults.append(f"{len(wrong)} layers are not on or above the proved bound: {fault}")
+    if not full or full.fails(lambda row: row["error"] < LEARNED):
+        faults.append(f"rank d is not learned to {LEARNED}")
+    said = "Every layer is on or above the proved bound, and rank d is learned; "
+    limit = f"{said}not all are below the construction." if above else ""
+    end = f"{said}all others lie between bound and construction."
+    return decided(words, refuted=faults[:1], limits=limit, holds=end)
 
 
-def draw(table: Table) -> Any:
+def draw(table: Rows) -> Any:
     """Every shape on one axis of errors: excluded by the bound, constructed for the scalar problem, trained."""
-    shapes = list(dict.fromkeys((row["dim"], row["rank"], row["heads"]) for row in table))
-    rows = [where(table, dim=d, rank=r, heads=h) for d, r, h in shapes]
-    at = range(len(shapes))
-    figure, axes = panels(width=max(6.0, 1.5 + 0.48 * len(shapes)), height=5.2)
-    ax = axes[0, 0]
+    groups = table.by("dim", "rank", "heads")
+    at, first = range(len(groups)), Rows(rows[0] for *_, rows in groups)
+    figure, [ax] = panels(width=max(6.0, 1.5 + 0.48 * len(groups)), height=5.2)
     ax.grid(False)
-    low = [bound(group[0]) for group in rows]
-    ax.bar(at, low, 0.8, color="#f3c6c0", label="excluded: proved lower bound, any V")
-    ax.hlines(low, [x - 0.4 for x in at], [x + 0.4 for x in at], color="#b3261e", lw=1.8)
-    constructed = {"marker": "D", "ls": "none", "mfc": "none", "mec": "#2f7fbf", "mew": 1.6, "ms": 7, "clip_on": False}
-    ax.plot(at, [g[0]["half_upper"] for g in rows], label="constructed: half UB, scalar problem", **constructed)
-    xs = [x for x, group in zip(at, rows, strict=True) for _ in group]
-    seen = [row for group in rows for row in group]
-    spread = [SLACK * row["error_se"] for row in seen]
-    label = f"trained, each seed (± {SLACK:g} standard errors)"
-    ax.errorbar(xs, values(seen, "error"), spread, fmt="o", color=INK, ms=4.5, capsize=3, lw=1.2, label=label)
+    ax.bar(at, first.of(bound), 0.8, color=EXCLUDED, label="excluded: proved lower bound, any V")
+    ax.hlines(first.of(bound), [x - 0.4 for x in at], [x + 0.4 for x in at], color="#b3261e", lw=1.8)
+    constructed = {"mfc": "none", "mec": NETWORKS[1], "mew": 1.6, "ms": 7, "clip_on": False}
+    ax.plot(at, first.of("half_upper"), "D", label="constructed: half UB, scalar problem", **constructed)
+    for x, (*_, rows) in zip(at, groups, strict=True):
+        label = None if x else f"trained, each seed (± {SLACK:g} standard errors)"
+        spread = rows.of(lambda row: SLACK * row["error_se"])
+        style = {"fmt": "o", "color": INK, "ms": 4.5, "capsize": 3, "lw": 1.2}
+        ax.errorbar([x] * len(rows), rows.of("error"), spread, label=label, **style)
     ax.axhline(0.5, color=FAINT, lw=0.9, ls="--")
-    ax.annotate("the midpoint of the candidates", (len(shapes) - 0.6, 0.503), ha="right", va="bottom", fontsize=8)
-    for x in at:
-        if x == 0 or shapes[x][0] != shapes[x - 1][0]:
-            ax.axvline(x - 0.5, color=FAINT, lw=0.9)
-            ax.annotate(f"d = {shapes[x][0]}", (x - 0.38, 0.53), va="center", fontweight="bold", color=INK)
-    ax.set_xticks(at, [f"{r}\n{h}" for _, r, h in shapes])
-    ax.set(xlim=(-0.5, len(shapes) - 0.5), ylim=(0, 0.56), xlabel="rank r, and below it heads H", ylabel="E|f − g|²")
-    ax.legend(fontsize=8.5, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=3, frameon=False)
-    title(ax, "the further of two candidates: what training finds, and what no layer of that shape can do")
+    ax.annotate("the midpoint of the candidates", (len(groups) - 0.6, 0.503), ha="right", va="bottom", fontsize=8)
+    for dim in first.distinct("dim"):
+        x = first.of("dim").index(dim)
+        ax.axvline(x - 0.5, color=FAINT, lw=0.9)
+        ax.annotate(f"d = {dim}", (x - 0.38, 0.53), va="center", fontweight="bold", color=INK)
+    head = "the further of two candidates: what training finds, and what no layer of that shape can do"
+    legend = {"fontsize": 8.5, "loc": "upper center", "bbox_to_anchor": (0.5, -0.17), "ncols": 3}
+    texts = {"x": "rank r, and below it heads H", "y": "E|f − g|²", "legend": legend}
+    labelled(ax, head, xlim=(-0.5, len(groups) - 0.5), ylim=(0, 0.56), **texts)
+    ax.set_xticks(at, first.say("{rank}\n{heads}"))
     return figure
 
 
 STUDY = described(
     __name__,
-    sizes=sized(
-        points=([[8, 8, 1], [8, 4, 2]], [list(point) for point in POINTS], [list(point) for point in POINTS]),
-        seeds=(1, 2, 3),
-        steps=(60, 1200, 2500),
-        samples=(4000, 40_000, 100_000),
-    ),
+    "3 minutes of CPU",
     needs=("torch",),
-    full_time="3 minutes of CPU",
+    points=([[8, 8, 1], [8, 4, 2]], POINTS, POINTS),
+    seeds=(1, 2, 3),
+    steps=(60, 1200, 2500),
+    samples=(4000, 40_000, 100_000),
 )

@@ -31,79 +31,61 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import attnfun as af
-from attnfun.lab.studies.drawing import NETWORKS, curve, panels, title
-from attnfun.lab.studies.study import HOLDS, LIMITS, REFUTED, Row, Size, Table, Unit, Verdict, described, sized
-from attnfun.lab.studies.tables import distinct, lacking, median, values, where
+from attnfun.lab.studies.drawing import NETWORKS, SLATE, curve, labelled, panels
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
 
 TASKS = ("ridge", "lasso", "logistic")
+WAYS = {"learned": "Trained", "learned, shared": "Trained with one set of weights"}
 WITHIN = 10.0  # a prediction made before the run is right within this factor
 TEST = 300
 
 
 def units(size: Size) -> list[Unit]:
-    base = {"dim": size["dim"], "examples": size["examples"], "spectrum": size["spectrum"], "seeds": [], "steps": 0}
-    made: list[Unit] = []
+    base = {"dim": size["dim"], "examples": size["examples"], "spectrum": [size["spectrum"]]}
+    run = {"steps": size["steps"], "samples": size["samples"], "seeds": [[seed] for seed in range(size["seeds"])]}
+    made = []
     for task in TASKS:
-        made.append({**base, "way": "constructed", "task": task, "depths": size["depths"][task], "samples": 0})
-        run = {"task": task, "steps": size["steps"], "samples": size["samples"]}
-        shapes = [("learned", depth) for depth in size["trained_depths"][task]]
-        shapes += [("learned, shared", depth) for depth in size["shared_depths"][task]]
-        made += [
-            {**base, **run, "way": way, "depths": [depth], "seeds": [seed]}
-            for way, depth in shapes
-            for seed in range(size["seeds"])
-        ]
+        depths = [size["depths"][task]]
+        made += crossed(way="constructed", task=task, depths=depths, samples=0, seeds=[[]], steps=0, **base)
+        for way, kind in (("learned", "trained_depths"), ("learned, shared", "shared_depths")):
+            made += crossed(way=way, task=task, depths=[[depth] for depth in size[kind][task]], **run, **base)
     return made
 
 
 def run(unit: Unit) -> list[Row]:
-    import numpy as np
-
     class_ = {"dim": unit["dim"], "examples": unit["examples"], "spectrum": unit["spectrum"]}
     task = af.InContextTask.make(unit["task"], **class_)
     rows: list[Row] = []
 
-    def measure(network: Any, depth: int, seed: int | None, predicted: float | None, proved: float | None) -> None:
+    def measure(network: Any, depth: int, **more: Any) -> None:
         inputs = task.draw(np.random.default_rng([7, 1]), TEST)
         (tokens,), how = task.encode(network, *inputs)
         wanted = task.exact(*inputs)
         error = np.abs(task.decode(network.run(tokens), how) - wanted)
         squares = error**2
-        rows.append(
-            {
-                "task": task.task,
-                "layers": depth,
-                "seed": seed,
-                "rms": np.sqrt(squares.mean()),
-                "rms_se": squares.std() / np.sqrt(len(squares)) / 2 / max(np.sqrt(squares.mean()), 1e-300),
-                "error": error.max(),
-                "predicted": predicted,
-                "proved": proved,
-                "trivial": np.sqrt(((wanted - wanted.mean()) ** 2).mean()),
-            }
-        )
+        rms = np.sqrt(squares.mean())
+        row = {"rms": rms, "rms_se": squares.std() / np.sqrt(len(squares)) / 2 / max(rms, 1e-300)}
+        row |= {"error": error.max(), "trivial": np.sqrt(((wanted - wanted.mean()) ** 2).mean())}
+        rows.append({"layers": depth, **row, **more})
 
     for depth in unit["depths"]:
         if unit["way"] == "constructed":
-            net = af.in_context(
-                unit["task"], layers=depth, accept=None if task.task == "ridge" else "sampled", **class_
-            )
+            accept = None if task.task == "ridge" else "sampled"
+            net = af.in_context(unit["task"], layers=depth, accept=accept, **class_)
             bound = net.certificate.error[1] if net.certificate.status == "bounded" else None
-            measure(net.network, depth, None, net.budget.total, bound)
+            measure(net.network, depth, predicted=net.budget.total, proved=bound)
             continue
         architecture, tokens, wanted = _sample(task, depth, unit["samples"])
-
-        shared = unit["way"] == "learned, shared"
         for seed in unit["seeds"]:
-            options = {"steps": unit["steps"], "seed": seed, "lr": 1e-2, "shared": shared}
-            measure(af.learn.fit_sample(architecture, tokens, wanted, **options), depth, seed, None, None)
+            options = {"steps": unit["steps"], "seed": seed, "lr": 1e-2, "shared": unit["way"] == "learned, shared"}
+            measure(af.learn.fit_sample(architecture, tokens, wanted, **options), depth, seed=seed)
     return rows
 
 
 def _sample(task: Any, depth: int, samples: int) -> tuple[Any, Any, Any]:
-    import numpy as np
-
     width = 3 * task.dim + 4  # what a prompt holds, and room for a vector and a number
     shape = {"layers": depth, "heads": 2, "rank": task.dim + 1, "width": width, "dtype": "float32"}
     architecture = af.TokenArchitecture.for_target(task, **shape)
@@ -111,111 +93,85 @@ def _sample(task: Any, depth: int, samples: int) -> tuple[Any, Any, Any]:
     return architecture, task.encode(architecture, *inputs)[0][0], task.exact(*inputs)[:, None, None]
 
 
-def judge(table: Table) -> Verdict:
+def judge(table: Rows) -> Verdict:
     """Refuted when an error passes its bound, or depth does not lower the constructed error by a factor of ten.
 
     With limits where nothing is proved, a prediction is off by more than a factor of ten, or trained stacks do not gain
     by depth or stay far above constructed ones.
     """
-    if gone := lacking(table, "way", "constructed", "learned"):
-        return gone
-    words, faults, limits = "", [], []
-    for task in distinct(table, "task"):
-        built = where(table, task=task, way="constructed")
-        for row in built:
-            if row["proved"] is not None and not row["error"] <= row["proved"]:
-                faults.append(f"{task} at {row['layers']} layers is {row['error']:.3g} off, proved {row['proved']:.3g}")
-        if task == "ridge" and any(row["proved"] is None for row in built):
-            faults.append("a ridge stack is not proved")
-        elif any(row["proved"] is None for row in built):
-            limits.append(f"{task} is measured, not proved")
+    words, faults, limits = [], list[str](), list[str]()
+    for task, here in table.by("task"):
+        built = here.where(way="constructed")
+        text = "{task} at {layers} layers is {error:.3g} off, proved {proved:.3g}"
+        faults += built.above("error", "proved").say(text)
+        if len(built.known("proved")) < len(built):
+            (faults if task == "ridge" else limits).append(f"{task} is measured, not proved")
         first, last = built[0], built[-1]
         if not last["error"] <= first["error"] / 10:
             faults.append(f"{task} does not gain by depth")
         ratios = [row["error"] / row["predicted"] for row in built]
         if not all(1 / WITHIN <= ratio <= WITHIN for ratio in ratios):
             limits.append(f"a predicted error of {task} is off by more than {WITHIN:g}")
-        words += f"{task.capitalize()}: constructed sup error {first['error']:.2g} at {first['layers']} layers, "
-        words += f"{last['error']:.2g} at {last['layers']}"
-        words += f" (proved {last['proved']:.2g})" if last["proved"] is not None else " (no proof is offered)"
-        words += f", measured over predicted {min(ratios):.2g} to {max(ratios):.2g}. "
-        for way in ("learned", "learned, shared"):
-            trained = where(table, task=task, way=way)
-            middle = {L: median(values(where(trained, layers=L), "rms")) for L in distinct(trained, "layers")}
-            parts = []
-            for L, m in middle.items():
-                spread = values(where(trained, layers=L), "rms")
-                beside = [row["rms"] for row in where(built, layers=L)]
+        proof = "no proof is offered" if last["proved"] is None else f"proved {last['proved']:.2g}"
+        words.append(
+            f"{task.capitalize()}: constructed sup error {first['error']:.2g} at {first['layers']} layers, "
+            f"{last['error']:.2g} at {last['layers']} ({proof}), measured over predicted {min(ratios):.2g} to "
+            f"{max(ratios):.2g}."
+        )
+        for way, name in WAYS.items():
+            trained, parts = here.where(way=way), []
+            middle = {L: rows.median("rms") for L, rows in trained.by("layers")}
+            for L, rows in trained.by("layers"):
+                beside = built.where(layers=L).of("rms")
                 other = f" layers against {beside[0]:.2g} constructed" if beside else ""
-                if beside and not m <= 2 * beside[0]:
+                if beside and not middle[L] <= 2 * beside[0]:
                     limits.append(f"trained {task} stacks of {L} layers ({way}) are far above the constructed one")
-                parts.append(f"{m:.2g} ({min(spread):.2g}–{max(spread):.2g}) at {L}{other}")
+                parts.append(f"{rows.middle('rms', to='–')} at {L}{other}")
             if parts:
-                name = "Trained" if way == "learned" else "Trained with one set of weights"
-                words += (
-                    f"{name} for {trained[0]['steps']:,} steps, median rms (range over seeds): {', '.join(parts)}. "
-                )
-            depths = sorted(middle)
-            if len(depths) > 1 and not middle[depths[-1]] <= 0.8 * middle[depths[0]]:
+                steps = f"{name} for {trained[0]['steps']:,} steps, median rms (range over seeds)"
+                words.append(f"{steps}: {', '.join(parts)}.")
+            if len(middle) > 1 and not middle[max(middle)] <= 0.8 * middle[min(middle)]:
                 limits.append(f"trained {task} stacks ({way}) hardly gain by depth")
-    if faults:
-        return Verdict(REFUTED, f"Refuted: {'; '.join(faults)}.", words)
-    if limits:
-        return Verdict(LIMITS, f"The constructions do what is claimed; limits: {'; '.join(limits)}.", words)
-    return Verdict(HOLDS, "The constructions do what is claimed, and no limit was met.", words)
+    limit = f"The constructions do what is claimed; limits: {'; '.join(limits)}." if limits else ""
+    return decided(words, refuted=faults, limits=limit, holds="The constructions do what is claimed, without a limit.")
 
 
-def draw(table: Table) -> Any:
-    tasks = distinct(table, "task")
-    figure, axes = panels(columns=len(tasks), width=4.4)
-    for ax, task in zip(axes[0], tasks, strict=True):
-        built = where(table, task=task, way="constructed")
-        depth = values(built, "layers")
-        ax.loglog(depth, values(built, "error"), "o-", ms=4, color=NETWORKS[1], label="constructed: sup")
-        ax.loglog(depth, values(built, "rms"), "o:", ms=3, color=NETWORKS[1], label="constructed: rms")
-        ax.loglog(depth, values(built, "predicted"), "+", ms=9, color=NETWORKS[2], label="predicted sup")
-        proved = [row for row in built if row["proved"] is not None]
-        if proved:
-            curve(ax.loglog, proved, "layers", "proved", "_", ms=14, mew=2, color="k", label="proved")
+def draw(table: Rows) -> Any:
+    groups = table.by("task")
+    figure, axes = panels(len(groups), width=4.4)
+    for ax, (task, here) in zip(axes, groups, strict=True):
+        built = here.where(way="constructed")
+        curve(ax, built, "layers", "error", "o-", ms=4, color=NETWORKS[1], label="constructed: sup")
+        curve(ax, built, "layers", "rms", "o:", ms=3, color=NETWORKS[1], label="constructed: rms")
+        curve(ax, built, "layers", "predicted", "+", ms=9, color=NETWORKS[2], label="predicted sup")
+        curve(ax, built, "layers", "proved", "_", ms=14, mew=2, color="k", label="proved")
         for colour, mark, way in ((NETWORKS[4], "x", "learned"), (NETWORKS[3], "s", "learned, shared")):
-            rows = where(table, task=task, way=way)
-            style = {"color": colour, "ms": 5, "mfc": "none", "label": f"{way}: rms"}
-            if rows:
-                curve(ax.loglog, rows, "layers", "rms", mark, **style)
-        ax.axhline(built[0]["trivial"], ls="--", lw=1, color="#52606d", label="mean of the answers: rms")
-        ax.set(xlabel="attention layers", ylabel="error of predictions", xticks=depth)
-        ax.set_xticks([], minor=True)
-        ax.set_xticklabels([str(L) for L in depth])
-        ax.legend(fontsize=6.5, frameon=False, loc="lower left")
-        title(ax, task, "one query a prompt, fresh prompts of the class")
+            rows = here.where(way=way)
+            curve(ax, rows, "layers", "rms", mark, color=colour, ms=5, mfc="none", label="{way}: rms")
+        ax.axhline(built[0]["trivial"], ls="--", lw=1, color=SLATE, label="mean of the answers: rms")
+        texts = ("one query a prompt, fresh prompts of the class", "attention layers", "error of predictions")
+        legend = {"loc": "lower left", "fontsize": 6.5}
+        labelled(ax, task, *texts, log="xy", xticks=built.of("layers"), legend=legend)
     return figure
 
 
+LONG = [3, 5, 9, 17, 33, 65]
 STUDY = described(
     __name__,
-    sizes=sized(
-        dim=(2, 3, 3),
-        examples=(8, 16, 16),
-        spectrum=([3.0, 18.0], [6.0, 36.0], [6.0, 36.0]),
-        seeds=(1, 3, 3),
-        steps=(3, 1200, 1800),
-        samples=(64, 10000, 20000),
-        depths=(
-            {"ridge": [2, 8], "lasso": [3, 17], "logistic": [3, 17]},
-            {"ridge": [2, 4, 6, 8, 12], "lasso": [3, 5, 9, 17, 33, 65], "logistic": [3, 5, 9, 17, 33, 65]},
-            {"ridge": [2, 4, 6, 8, 12, 16], "lasso": [3, 5, 9, 17, 33, 65], "logistic": [3, 5, 9, 17, 33, 65]},
-        ),
-        trained_depths=(
-            {"ridge": [2], "lasso": [3], "logistic": [3]},
-            {"ridge": [2, 4], "lasso": [3], "logistic": [3]},
-            {"ridge": [2, 4, 6], "lasso": [3], "logistic": [3]},
-        ),
-        shared_depths=(
-            {"ridge": [2], "lasso": [], "logistic": []},
-            {"ridge": [], "lasso": [], "logistic": []},
-            {"ridge": [2], "lasso": [], "logistic": []},
-        ),
-    ),
+    "6 minutes of CPU",
     needs=("torch",),
-    full_time="6 minutes of CPU",
+    speaks_of={"way": ("constructed", "learned")},
+    dim=(2, 3, 3),
+    examples=(8, 16, 16),
+    spectrum=([3.0, 18.0], [6.0, 36.0], [6.0, 36.0]),
+    seeds=(1, 3, 3),
+    steps=(3, 1200, 1800),
+    samples=(64, 10000, 20000),
+    depths=(
+        {"ridge": [2, 8], "lasso": [3, 17], "logistic": [3, 17]},
+        {"ridge": [2, 4, 6, 8, 12], "lasso": LONG, "logistic": LONG},
+        {"ridge": [2, 4, 6, 8, 12, 16], "lasso": LONG, "logistic": LONG},
+    ),
+    trained_depths=tuple({"ridge": depths, "lasso": [3], "logistic": [3]} for depths in ([2], [2, 4], [2, 4, 6])),
+    shared_depths=tuple({"ridge": depths, "lasso": [], "logistic": []} for depths in ([2], [], [2])),
 )

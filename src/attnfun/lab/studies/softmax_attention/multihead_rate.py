@@ -30,9 +30,9 @@ from __future__ import annotations
 from typing import Any
 
 import attnfun as af
-from attnfun.lab.studies.drawing import NETWORKS, STYLES, coloured, curve, panels, styled, title
-from attnfun.lab.studies.study import HOLDS, LIMITS, REFUTED, Row, Size, Table, Unit, Verdict, described, sized
-from attnfun.lab.studies.tables import distinct, median, slope, values, where
+from attnfun.lab.studies.drawing import NETWORKS, SLATE, STYLES, coloured, curve, labelled, panels
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
+from attnfun.lab.studies.tables import slope
 
 LOW, HIGH = -2.0, 3.0
 BUILT = ("published", "chain")
@@ -42,17 +42,12 @@ FOLLOWS = -0.7  # a trained exponent above this is not the rate 1/H
 
 
 def units(size: Size) -> list[Unit]:
-    heads = size["heads"]
-    base = {"sharpness": None, "seed": None, "steps": 0}
-    n = size["trained_points"]
-    made: list[Unit] = [{**base, "way": way, "n": n, "heads": heads} for way in BUILT for n in size["points"]]
-    made += [{**base, "way": "soft", "n": n, "heads": heads, "sharpness": c} for c in size["soft"]]
+    base: Unit = {"sharpness": None, "seed": None, "steps": 0, "heads": [size["heads"]]}
+    made = crossed(way=BUILT, n=size["points"], **base)
+    made += crossed(way="soft", n=size["trained_points"], **base | {"sharpness": size["soft"]})
+    trained = {"n": size["trained_points"], "steps": size["steps"], "sharpness": None}
     for way, counts, seeds in (("learned", "trained_heads", size["seeds"]), ("continued", "continued_heads", 1)):
-        made += [
-            {**base, "way": way, "n": n, "heads": [H], "seed": seed, "steps": size["steps"]}
-            for H in size[counts]
-            for seed in range(seeds)
-        ]
+        made += crossed(way=way, heads=[[H] for H in size[counts]], seed=range(seeds), **trained)
     return made
 
 
@@ -61,141 +56,103 @@ def run(unit: Unit) -> list[Row]:
     for H in unit["heads"]:
         variant = "optimal" if unit["way"] == "chain" else "published"
         net = af.interpolation(LOW, HIGH, unit["n"], heads=H, variant=variant, sharpness=unit["sharpness"])
-        error: float = af.parts.measured_error(net)
-        bound: float | None = net.certificate.error[1]
+        row = {"heads": H, "spacing": float(net.story["spacing"]), "published": float(net.story["published bound"])}
         if unit["way"] in LEARNED:
             start, lr = ("constructed", 1e-3) if unit["way"] == "continued" else ("random", 2e-2)
             count = unit["steps"]  # of Adam, and as many of LBFGS
             options = {"steps": count, "polish": count, "batch": 256, "lr": lr, "proof": False}
             learned = af.train(net, seed=unit["seed"], start=start, **options)
-            error, bound = learned.sampled.error[0], None
-        rows.append(
-            {
-                "heads": H,
-                "sharpness": None if unit["way"] in LEARNED else float(net.story["sharpness"]),
-                "spacing": float(net.story["spacing"]),
-                "error": error,
-                "proved": bound,
-                "published": float(net.story["published bound"]),
-            }
-        )
+            rows.append(row | {"error": learned.sampled.error[0]})
+        else:
+            row |= {"error": af.parts.measured_error(net), "proved": net.certificate.error[1]}
+            rows.append(row | {"sharpness": float(net.story["sharpness"])})
     return rows
 
 
-def _rates(rows: list[Row], along: str, fixed: str) -> list[float]:
-    """Exponents of the error in the heads, or in the points between the caps, for every value of the other."""
-    found = []
-    for value in distinct(rows, fixed):
-        line = where(rows, **{fixed: value})
-        if len(line) > 1:
-            xs = [row["heads"] if along == "heads" else row["n"] - 2 for row in line]
-            found.append(slope(xs, values(line, "error")))
-    return found
-
-
-def judge(table: Table) -> Verdict:
+def judge(table: Rows) -> Verdict:
     """Refuted when an error passes its proved bound or a bound the published one, or the published heads miss 1/(nH).
 
     With limits when training at equal (n, H) does not follow the rate.
     """
-    built = [row for row in table if row["way"] in BUILT]
-    published = where(table, way="published")
-    wrong = [row for row in built if not row["error"] <= row["proved"] <= row["published"] * (1 + 1e-6)]
-    rates = _rates(published, "heads", "n") + _rates(published, "n", "heads")
-    off = [rate for rate in rates if not abs(rate + 1) <= NEAR]
-    halves = [row["error"] / row["spacing"] for row in published]
-    best = [row["error"] / row["spacing"] for row in where(table, way="chain")]
-    words = (
-        f"At every one of {len(published)} pairs (n, H) the published heads are {min(halves):.4f} to {max(halves):.4f} "
-        f"of the spacing (b − a)/((n − 2)H) off, exponents in H and in n − 2 from {min(rates, default=-1):.3f} to "
-        f"{max(rates, default=-1):.3f}; heads that each truncate a stretch of their own, at the best temperature, "
-        f"{max(best):.3f} of theirs, all below their proved bounds. "
-    )
-    if wrong or off:
-        fault = "an exponent is not −1"
-        if wrong:
-            row = wrong[0]
-            fault = (
-                f"{row['way']} heads (n = {row['n']}, H = {row['heads']}) have the error {row['error']:.4g}, proved "
-                f"{row['proved']:.4g}, published {row['published']:.4g}"
-            )
-        return Verdict(REFUTED, f"Refuted: {fault}.", words)
-    soft = where(table, way="soft")
-    for c in sorted(distinct(soft, "sharpness")):
-        line = where(soft, sharpness=c)
+    published, trained = table.where(way="published"), table.where(way="learned")
+    wrong = table.where(way=BUILT).fails(lambda row: row["error"] <= row["proved"] <= row["published"] * (1 + 1e-6))
+    text = "{way} heads (n = {n}, H = {heads}) have the error {error:.4g}, proved {proved:.4g}"
+    faults = wrong.say(text + ", published {published:.4g}")
+    rates = [rows.slope("heads", "error") for _, rows in published.by("n") if len(rows) > 1]
+    rates += [rows.slope(lambda row: row["n"] - 2, "error") for _, rows in published.by("heads") if len(rows) > 1]
+    if not all(abs(rate + 1) <= NEAR for rate in rates):
+        faults.append("an exponent is not −1")
+    best = max(row["error"] / row["spacing"] for row in table.where(way="chain"))
+    words = [
+        f"At every one of {len(published)} pairs (n, H) the published heads are "
+        f"{published.span(lambda row: row['error'] / row['spacing'], '.4f')} of the spacing (b − a)/((n − 2)H) off, "
+        f"exponents in H and in n − 2 from {min(rates, default=-1):.3f} to {max(rates, default=-1):.3f}; heads that "
+        f"each truncate a stretch of their own, at the best temperature, {best:.3f} of theirs, all below their proved "
+        "bounds."
+    ]
+    if faults:
+        return decided(words, refuted=faults)
+    for c, line in sorted(table.where(way="soft").by("sharpness"), key=lambda group: group[0]):
         few, many = line[0], line[-1]
         if len(line) > 1 and not many["error"] <= 0.6 * many["spacing"]:
-            words += (
+            words.append(
                 f"Failure mode: at βΔ² = {c:g} the caps leak, {many['error']:.2g} at H = {many['heads']} after "
-                f"{few['error']:.2g} at H = {few['heads']} ({many['error'] / many['spacing']:.1f} spacings). "
+                f"{few['error']:.2g} at H = {few['heads']} ({many['error'] / many['spacing']:.1f} spacings)."
             )
-    trained = where(table, way="learned")
-    heads = distinct(trained, "heads")
-    middle = {H: median(values(where(trained, heads=H), "error")) for H in heads}
-    rate = slope(heads, list(middle.values()))
-    for H in heads:
-        errors = values(where(trained, heads=H), "error")
-        beside = [row["error"] for way in BUILT for row in where(table, way=way, heads=H, n=trained[0]["n"])]
-        words += f"Trained, H = {H}: {min(errors):.2g} / {middle[H]:.2g} / {max(errors):.2g} over the seeds"
-        words += f" (constructed {' and '.join(f'{e:.2g}' for e in beside)}). " if beside else ". "
-    words += f"The median of trained heads goes like H^{rate:.2f}. "
-    going = where(table, way="continued")
-    if going:
-        gain = median(row["error"] / row["spacing"] for row in going)
-        words += f"Descent from the published weights ends at a median of {gain:.2f} spacings. "
-    if not rate <= FOLLOWS:
-        return Verdict(LIMITS, "The rate is the construction's: more heads do not help descent as they should.", words)
-    return Verdict(HOLDS, "Constructed and trained heads both follow the rate.", words)
+    middle = {H: rows.median("error") for H, rows in trained.by("heads")}
+    for H, rows in trained.by("heads"):
+        beside = [row["error"] for way in BUILT for row in table.where(way=way, heads=H, n=trained[0]["n"])]
+        other = f" (constructed {' and '.join(f'{e:.2g}' for e in beside)})" if beside else ""
+        words.append(f"Trained, H = {H}: median {rows.middle('error')} over the seeds{other}.")
+    rate = slope(list(middle), list(middle.values()))
+    words.append(f"The median of trained heads goes like H^{rate:.2f}.")
+    if going := table.where(way="continued"):
+        gain = going.median(lambda row: row["error"] / row["spacing"])
+        words.append(f"Descent from the published weights ends at a median of {gain:.2f} spacings.")
+    limit = "The rate is the construction's: more heads do not help descent as they should."
+    end = "Constructed and trained heads both follow the rate."
+    return decided(words, limits="" if rate <= FOLLOWS else limit, holds=end)
 
 
-def draw(table: Table) -> Any:
-    figure, axes = panels(columns=2)
-    ax = axes[0, 0]
+def draw(table: Rows) -> Any:
+    figure, (left, right) = panels(2)
+    built = table.where(way=BUILT).sorted(_cells)
     for colour, way in coloured(BUILT):
-        rows = sorted(where(table, way=way), key=lambda row: (row["n"] - 2) * row["heads"])
-        cells = [(row["n"] - 2) * row["heads"] for row in rows]
-        ax.loglog(cells, values(rows, "error"), "o", color=colour, ms=4, label=f"{way}: measured")
-        ax.loglog(cells, values(rows, "proved"), "_", color=colour, ms=12, mew=1.5, label=f"{way}: proved")
-    rows = sorted(where(table, way="published"), key=lambda row: (row["n"] - 2) * row["heads"])
-    ax.loglog(
-        [(row["n"] - 2) * row["heads"] for row in rows], values(rows, "published"), "k--", lw=1, label="published bound"
-    )
-    ax.set(xlabel="points between caps, (n − 2)H", ylabel="sup error")
-    ax.legend(fontsize=7, frameon=False)
-    title(ax, "clip(x, −2, 3) by H heads of n points", "constructed: every split of n against H")
-    ax = axes[0, 1]
-    trained = where(table, way="learned")
+        rows = built.where(way=way)
+        curve(left, rows, _cells, "error", "o", color=colour, ms=4, label=f"{way}: measured")
+        curve(left, rows, _cells, "proved", "_", color=colour, ms=12, mew=1.5, label=f"{way}: proved")
+    curve(left, built.where(way="published"), _cells, "published", "k--", lw=1, label="published bound")
+    texts = ("constructed: every split of n against H", "points between caps, (n − 2)H", "sup error")
+    labelled(left, "clip(x, −2, 3) by H heads of n points", *texts, log="xy")
+    trained, soft = table.where(way="learned"), table.where(way="soft")
     n = trained[0]["n"]
-    for colour, way in coloured(BUILT):
-        rows = where(table, way=way, n=n)
-        curve(ax.loglog, rows, "heads", "error", "o-", color=colour, ms=4, label=way)
-    for style, c in styled(sorted(distinct(where(table, way="soft"), "sharpness")), STYLES[1:]):
-        rows = where(table, way="soft", sharpness=c)
-        curve(ax.loglog, rows, "heads", "error", ls=style, color="#52606d", label=f"published at βΔ² = {c:g}")
-    curve(ax.loglog, trained, "heads", "error", "x", color=NETWORKS[4], label="learned, each seed")
-    rows = where(table, way="continued")
-    curve(ax.loglog, rows, "heads", "error", "s", mfc="none", color=NETWORKS[3], label="from published")
-    ax.set(xlabel="heads H", ylabel="sup error", xticks=distinct(table, "heads"))
-    ax.set_xticks([], minor=True)
-    ax.set_xticklabels([str(H) for H in distinct(table, "heads")])
-    ax.set_ylim(bottom=min(values(table, "error")) / 12)
-    ax.legend(fontsize=7, frameon=False, ncols=2, loc="lower left")
-    title(ax, f"n = {n} points a head", "too soft a temperature, and what descent finds")
+    curve(right, table.where(way=BUILT, n=n), "heads", "error", "o-", by="way", ms=4, label="{way}")
+    for style, c in coloured(sorted(soft.distinct("sharpness")), STYLES[1:]):
+        rows, label = soft.where(sharpness=c), f"published at βΔ² = {c:g}"
+        curve(right, rows, "heads", "error", "", ls=style, color=SLATE, label=label)
+    curve(right, trained, "heads", "error", "x", color=NETWORKS[4], label="learned, each seed")
+    going = table.where(way="continued")
+    curve(right, going, "heads", "error", "s", mfc="none", color=NETWORKS[3], label="from published")
+    texts = ("too soft a temperature, and what descent finds", "heads H", "sup error")
+    shape = {"xticks": table.distinct("heads"), "ylim": (min(table.of("error")) / 12, None)}
+    labelled(right, f"n = {n} points a head", *texts, log="xy", legend={"ncols": 2, "loc": "lower left"}, **shape)
     return figure
+
+
+def _cells(row: Row) -> int:
+    return int((row["n"] - 2) * row["heads"])
 
 
 STUDY = described(
     __name__,
-    sizes=sized(
-        points=([4, 6], [3, 6, 10], [3, 4, 6, 10, 18]),
-        heads=([1, 2], [1, 2, 4, 8], [1, 2, 4, 8, 16, 32]),
-        soft=([1.0], [0.5, 1.0, 3.0], [0.25, 0.5, 1.0, 2.0, 3.0, 10.0]),
-        trained_points=(4, 6, 6),
-        trained_heads=([1], [1, 2, 4, 8], [1, 2, 4, 8, 16]),
-        continued_heads=([1], [1, 4], [1, 4, 8]),
-        seeds=(1, 3, 3),
-        steps=(10, 300, 600),
-    ),
+    "5 minutes of CPU",
     needs=("torch",),
-    full_time="5 minutes of CPU",
+    points=([4, 6], [3, 6, 10], [3, 4, 6, 10, 18]),
+    heads=([1, 2], [1, 2, 4, 8], [1, 2, 4, 8, 16, 32]),
+    soft=([1.0], [0.5, 1.0, 3.0], [0.25, 0.5, 1.0, 2.0, 3.0, 10.0]),
+    trained_points=(4, 6, 6),
+    trained_heads=([1], [1, 2, 4, 8], [1, 2, 4, 8, 16]),
+    continued_heads=([1], [1, 4], [1, 4, 8]),
+    seeds=(1, 3, 3),
+    steps=(10, 300, 600),
 )

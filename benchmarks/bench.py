@@ -1,0 +1,69 @@
+"""What the benchmarks share: their options, and their rows as they come: Markdown or JSON, on screen and in a file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+
+
+def asked(doc: str | None, **more: dict[str, Any]) -> argparse.Namespace:
+    """The options that every benchmark has, and those of this one."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, help="write the table here too")
+    parser.add_argument("--json", action="store_true", help="rows as JSON instead of a table")
+    for name, settings in more.items():
+        parser.add_argument(f"--{name}", **settings)
+    return parser.parse_args()
+
+
+def cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.3g}" if isinstance(value, float) else str(value)
+
+
+def table(
+    options: argparse.Namespace,
+    rows: Iterable[Row],
+    columns: Iterable[str] = (),
+    before: Callable[[list[Row]], list[str]] = lambda rows: [],
+    after: Callable[[list[Row]], list[str]] = lambda rows: [],
+) -> int:
+    """Print the rows, each when it is there, and write the page; 1 where a row is not `sound`, else 0.
+
+    columns  those that are shown; left out, all of the first row
+    before   lines above the table in the file, from all rows; `after`: lines below it, printed too
+    """
+    names, done, lines = list(columns), [], list[str]()
+
+    def say(line: str) -> None:
+        lines.append(line)
+        if not options.json:
+            print(line, flush=True)
+
+    for row in rows:
+        names = names or list(row)
+        if not done:
+            right = ["---:" if isinstance(row.get(name), int | float) else "---" for name in names]
+            say(f"| {' | '.join(names)} |")
+            say(f"| {' | '.join(right)} |")
+        done.append(row)
+        say(f"| {' | '.join(cell(row.get(name)) for name in names)} |")
+    for line in after(done):
+        say(line)
+    if options.json:
+        print(json.dumps({"rows": done, "peak_gib": memory()}, indent=2))
+    if options.output:
+        options.output.write_text("\n".join([*before(done), *lines]) + "\n", "utf-8")
+    return 0 if all(row.get("sound", True) for row in done) else 1
+
+
+def memory() -> float:
+    """GiB, the most of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

@@ -12,9 +12,9 @@ and what `rank` is made of: `harmonics(dim, degree)`, `seen_harmonics(dim, rank,
 from __future__ import annotations
 
 from attnfun.limits.separation.candidates import NeighbourBound, neighbours
-from attnfun.limits.separation.cube import CubeBound, cube
 from attnfun.limits.separation.energies import Energies, energies
 from attnfun.limits.separation.harmonics import harmonics, seen_harmonics
+from attnfun.limits.separation.krawtchouk import CubeBound, cube
 from attnfun.limits.separation.matching import MatchingBound, matching
 from attnfun.limits.separation.rank import RankBound, rank
 from attnfun.limits.separation.sets import SetBound, sets

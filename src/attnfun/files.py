@@ -1,4 +1,4 @@
-"""Files that others wrote, read once: regular files only, and no more bytes than a limit.
+"""Files that others wrote, read once: regular files only, and no more bytes than a limit; and files written whole.
 
 A file is opened once and everything is asked of the open descriptor, so what is checked is what is read. A pipe or a
 device is opened without waiting for a writer, and refused.
@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import io
 import os
+import secrets
 import stat
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 from attnfun.errors import InvalidRequest
 
@@ -66,3 +69,21 @@ def read_text(path: str | os.PathLike[str], limit: int = TEXT_LIMIT) -> str:
 def lines_of(path: str | os.PathLike[str]) -> io.StringIO:
     """The same for `csv`, which wants the ends of lines untouched."""
     return io.StringIO(read_text(path), newline="")
+
+
+def write_whole(path: str | os.PathLike[str], data: bytes) -> str:
+    """Write all or nothing, on disk when this returns; the name. InvalidRequest for a path that cannot be written."""
+    target = Path(path)
+    scratch = target.parent / f".attnfun-{secrets.token_hex(8)}.tmp"
+    try:
+        with open(scratch, "xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(scratch, target)
+    except (OSError, ValueError) as error:
+        raise InvalidRequest(f"cannot write {str(target)!r}: {getattr(error, 'strerror', None) or error}") from error
+    finally:
+        with suppress(OSError, ValueError):
+            scratch.unlink()
+    return str(target)

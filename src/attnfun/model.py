@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from attnfun.certify.certificate import Certificate
 from attnfun.certify.verdict import About
@@ -21,6 +21,7 @@ from attnfun.language.target import Target
 from attnfun.network import store
 from attnfun.network.claim import MEAN_SQUARE, Claim
 from attnfun.network.network import Cost
+from attnfun.network.tokens import TokenNetwork, TokenTransformer
 
 if TYPE_CHECKING:
     import torch
@@ -53,6 +54,20 @@ class Weights(Protocol):
 
 T = TypeVar("T", bound=Target)
 W = TypeVar("W", bound=Weights)
+V = TypeVar("V")
+
+
+class Of(Generic[V]):
+    """An attribute that is a part's, under the same name: `dim = Of[int]("target")`."""
+
+    def __init__(self, part: str) -> None:
+        self.part = part
+
+    def __set_name__(self, _owner: Any, name: str) -> None:
+        self.name = name
+
+    def __get__(self, model: Any, _owner: Any = None) -> V:
+        return cast(V, self if model is None else getattr(getattr(model, self.part), self.name))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -143,6 +158,14 @@ class Model(Generic[T, W]):
         size = f"{cost.layers} layers, {cost.heads} heads, {cost.keys:,} keys, {cost.parameters:,} parameters"
         bound = "nothing proved" if not math.isfinite(c.error[1]) else f"{c.word}: error {c.error[1]:.3g}"
         return f"{type(self).__name__}({self.target.text[:120]}  on  {self.target.domain[:120]}; {size}; {bound})"
+
+
+class TokenModel(Model[T, TokenNetwork | TokenTransformer]):
+    """A model whose weights are a network on tokens."""
+
+    @property
+    def network(self) -> TokenNetwork | TokenTransformer:
+        return self.weights
 
 
 def about(

@@ -10,7 +10,7 @@ import pytest
 
 from attnfun.cli import main
 from attnfun.limits.embedding import check_embedding, load_embedding
-from attnfun.limits.embedding.reading import read_relevance
+from attnfun.limits.embedding.files import read_relevance
 
 
 @pytest.fixture

@@ -36,7 +36,6 @@ from attnfun.language.function import Function
 from attnfun.language.order import arguments_first
 from attnfun.language.ranges import Effort, range_of
 from attnfun.language.vertices import broken_line
-
 from counting import counted
 
 STEPS = 3_000_000

@@ -42,12 +42,8 @@ KINDS = {
     "mlp": Kind(
         lambda: af.compile("sin(3*x)", "x=-1:1", 1e-2, realise="mlp"), "values|readout", "sin(3*x)", {"x": (-1, 1)}
     ),
-    "mean": Kind(
-        lambda: af.compile("x*y", "x=-1:1;y=0:2", 1e-2, norm=2), "values|readout", "x*y", ["y=0:2", "x=-1:1"]
-    ),
-    "relative": Kind(
-        lambda: af.compile("exp(x)", "x=0:1", 1e-3, relative=True), "values|readout", "exp(x)", "x=0:1"
-    ),
+    "mean": Kind(lambda: af.compile("x*y", "x=-1:1;y=0:2", 1e-2, norm=2), "values|readout", "x*y", ["y=0:2", "x=-1:1"]),
+    "relative": Kind(lambda: af.compile("exp(x)", "x=0:1", 1e-3, relative=True), "values|readout", "exp(x)", "x=0:1"),
     "sequence": Kind(lambda: af.sequence("x*mean(x)", 3, "x=-1:1", 0.05), "values|readout", "x*mean(x)", "x=-1:1"),
     "set": Kind(lambda: af.set_function("sum(x**2)", 3, "x=-1:1", 0.05), "values|readout", None, "x=-1:1"),
     "relation": Kind(

@@ -59,9 +59,7 @@ def test_networks_for_other_targets_are_refused(networks: Networks) -> None:
             af.compare(*pair)
 
 
-def test_the_picture_shows_every_error_and_every_bound(
-    networks: Networks, tmp_path: Path
-) -> None:
+def test_the_picture_shows_every_error_and_every_bound(networks: Networks, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     table = af.compare(*networks)
     (ax,) = table.plot(tmp_path / "c.png").axes

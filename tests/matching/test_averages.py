@@ -14,10 +14,9 @@ import attnfun as af
 from attnfun.certify.view import Undecided
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.average.build import curve_keys, sparse_average_network
-from attnfun.kinds.average.encoding import curve_query, encode_average
 from attnfun.kinds.average.prove import prove_by_sparse_average
 from attnfun.kinds.average.target import rule_of_thumb
-from attnfun.kinds.average.weights import Coded
+from attnfun.kinds.average.weights import Coded, curve_query, encode_average
 from attnfun.network import TokenLayer
 
 CASES: list[dict[str, Any]] = [

@@ -11,7 +11,7 @@ import attnfun as af
 from attnfun.cli import main
 from attnfun.kinds.neighbours import sphere
 from attnfun.kinds.neighbours.build import majority_vote
-from attnfun.kinds.neighbours.prediction import OVER_DRAWS, THIS_NETWORK
+from attnfun.kinds.neighbours.measure import OVER_DRAWS, THIS_NETWORK
 
 
 def own_errors(dim: int, heads: int, draws: int, points: int) -> tuple[np.ndarray, np.ndarray]:

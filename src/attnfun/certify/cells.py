@@ -281,7 +281,7 @@ def _ranges(
 
 
 def _refined(function: Function, low: Array, high: Array, order: list[int], v: Array) -> Array:
-    """e for listed cells by the mean-value form f(c) + f'(cell)(x − c), on the halves of every cell along every axis."""
+    """e for listed cells by the mean-value form f(c) + f'(cell)(x − c), on the halves of each cell along every axis."""
     assert function.graph is not None
     d = low.shape[1]
     e = np.zeros(v.shape)

@@ -30,8 +30,8 @@ from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.language.ratio import with_divisors
-from attnfun.language.vertices import broken_line
 from attnfun.language.removable import extension_of, require_dense, require_thin
+from attnfun.language.vertices import broken_line
 
 _STEPS = 40_000  # of `identity`, for all comparisons together: there are as many as conditions
 

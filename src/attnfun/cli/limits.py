@@ -103,8 +103,7 @@ def embedded(
 ) -> Answer:
     """Both bounds of the dimension and the vectors; or whether the vectors of a file rank the relation exactly."""
     from attnfun.limits.embedding import embed_dim
-    from attnfun.limits.embedding.dimension import read_any
-    from attnfun.limits.embedding.files import check_ending, check_file
+    from attnfun.limits.embedding.files import check_ending, check_file, read_any
 
     if check is not None:
         ranking, dimension = check_file(check, read_any(file, documents))

@@ -132,6 +132,25 @@ class Kind:
         return import_module(self.words) if self.words else None
 
 
+TOKENS = ("attnfun.network.tokens:TokenNetwork", "attnfun.network.tokens:TokenTransformer")
+
+
+def token_kind(name: str, target: str, view: str, weights: tuple[str, ...] = TOKENS, commands: str = "") -> Kind:
+    """A kind of networks on tokens, each part in the module of its name, and the words beside the view."""
+    here = f"attnfun.kinds.{name}"
+    return Kind(
+        name,
+        target=f"{here}.target:{target}",
+        weights=weights,
+        view=f"{here}.view:{view}",
+        prover=f"{here}.prove:proof",
+        words=f"{here}.view",
+        lesson=f"{here}.lesson:lesson",
+        subjects="attnfun.diagnosis.tokens:subjects",
+        commands=commands,
+    )
+
+
 _OTHERS: dict[str, Kind] = {}
 
 

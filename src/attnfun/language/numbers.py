@@ -1,7 +1,9 @@
-"""Numbers that a request names: whole ones within bounds, or one sentence that says what is needed."""
+"""Numbers that a request names: whole or positive ones, or one sentence that says what is needed; rounded fractions."""
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -20,12 +22,26 @@ def whole_number(name: str, value: Any, least: int, most: int | None = None) -> 
 
 def positive_or_none(name: str, value: Any) -> float | None:
     """`value` as a positive double, None as None, or an InvalidRequest that names it."""
-    if value is None:
-        return None
+    return None if value is None else positive(name, value)
+
+
+def positive(name: str, value: Any) -> float:
+    """`value` as a positive double, or an InvalidRequest that names it."""
     number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     if not (number and 0 < value < 2.0**1023):  # NaN must not pass
         raise InvalidRequest(f"{name}={_shown(value)}: a positive number is needed")
     return float(value)
+
+
+def above(value: Fraction) -> float:
+    """The least double at or above a fraction."""
+    near = float(value)
+    return near if Fraction(near) >= value else math.nextafter(near, math.inf)
+
+
+def below(value: Fraction) -> float:
+    """The largest double at or below it."""
+    return 0.0 - above(-value)
 
 
 def _shown(value: Any) -> str:

@@ -23,9 +23,7 @@ _MOST = 12  # terms looked at
 _MOST_POWER = 64
 
 
-def sum_of_squares(
-    build: Builder, node: int, not_negative: Callable[[int], bool]
-) -> list[tuple[Fraction, int]] | None:
+def sum_of_squares(build: Builder, node: int, not_negative: Callable[[int], bool]) -> list[tuple[Fraction, int]] | None:
     """[(c_i, p_i)] with node = Σ c_i p_i², c_i > 0, the p_i written into `build`; None if the rules do not apply."""
     terms = _terms(build, node)
     if terms is None or len(terms) > _MOST:

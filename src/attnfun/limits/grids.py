@@ -38,8 +38,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from flint import fmpz
 
 from attnfun.errors import InvalidRequest
+from attnfun.language.numbers import whole_number
+from attnfun.limits.record import plain
 
 BITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
 """Significant bits, the hidden one included."""
@@ -74,31 +77,24 @@ class GridLimits:
         """gap/range = 1/(P^k − 1), the best of all utilities."""
         return None if self.levels is None or self.levels < 2 else float(1 / (self.levels**self.coordinates - 1))
 
+    @property
+    def tied_pair(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """Two keys of the grid that are one number in this format."""
+        return None if self.levels is None else tied_pair(self.levels, self.coordinates, self.dtype)
+
     def record(self) -> dict[str, Any]:
-        tie = None
-        if self.levels is not None and self.levels > self.one_number:
-            tie = tied_pair(self.levels, self.coordinates, self.dtype)
-        return {
-            "dtype": self.dtype,
-            "bits": self.bits,
-            "coordinates": self.coordinates,
-            "levels": self.levels,
-            "largest": self.largest,
-            "fits": self.fits,
-            "gap": self.gap,
-            "tied_pair": None if tie is None else [list(key) for key in tie],
-        }
+        names = ("dtype", "bits", "coordinates", "levels", "largest", "fits", "gap", "tied_pair")
+        return {name: plain(getattr(self, name)) for name in names}
 
 
 def grid_limits(dtype: str = "float32", coordinates: int = 2, levels: int | None = None) -> GridLimits:
     """The largest grids that `dtype` ranks exactly, and whether one of `levels` values a coordinate is among them."""
     p = _bits(dtype)
-    _whole("coordinates", coordinates, 1, 64)
+    whole_number("coordinates", coordinates, 1, 64)
     if levels is not None:
-        _whole("levels", levels, 1, 10**18)
-    one = 2**p + 1 if coordinates == 1 else _root(2**p + 1, coordinates)
-    cascade = 2 ** (p - 1) if dtype in CASCADES else None
-    return GridLimits(dtype, p, coordinates, one, _root(2 ** (p + 1) + 1, coordinates), cascade, levels)
+        whole_number("levels", levels, 1, 10**18)
+    one, centred = (int(fmpz(2**bits + 1).root(coordinates)) for bits in (p, p + 1))
+    return GridLimits(dtype, p, coordinates, one, centred, 2 ** (p - 1) if dtype in CASCADES else None, levels)
 
 
 def tied_pair(levels: int, coordinates: int, dtype: str) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
@@ -141,20 +137,6 @@ def _bits(dtype: str) -> int:
     if dtype not in BITS:
         raise InvalidRequest(f"dtype={dtype!r:.40}: write {', '.join(BITS)}")
     return BITS[dtype]
-
-
-def _whole(name: str, value: Any, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= most:
-        raise InvalidRequest(f"{name}={value!r:.40}: a whole number from {least} to {most:,} is needed")
-
-
-def _root(value: int, k: int) -> int:
-    """The largest whole P with P^k ≤ value."""
-    low, high = 1, 1 << (value.bit_length() // k + 1)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if middle**k <= value else (low, middle - 1)
-    return low
 
 
 def _digits(value: int, base: int, count: int) -> tuple[int, ...]:

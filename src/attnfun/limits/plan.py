@@ -18,16 +18,16 @@ a budget the sentence before it names the smallest construction, and whether it 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from attnfun.errors import InvalidRequest
-from attnfun.language.numbers import whole_number
-from attnfun.limits.plan_tasks import Family, family_of
+from attnfun.language.numbers import positive, whole_number
+from attnfun.limits import plan_tasks
+from attnfun.limits.plan_tasks import Family
+from attnfun.limits.record import Record
 
 TASKS = ("furthest-neighbour", "nearest-neighbour", "matching", "sparse-averaging", "relation")
 VERDICTS = ("impossible", "constructed", "unknown")
@@ -35,7 +35,7 @@ _MOST_CELLS = 4000
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(Record):
     """`heads` heads of rank `rank` in each of `layers` layers; `why`: the bound or the construction."""
 
     rank: int
@@ -47,7 +47,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Record):
     """The map of a task; `cells` are those within the budget.
 
     `nearest`: the construction with the fewest parameters, within the budget or not; None where there is none.
@@ -59,10 +59,11 @@ class Plan:
     eps: float
     bits: int
     budget: int | None
-    cells: tuple[Cell, ...]
-    nearest: Cell | None
     answer: str
+    nearest: Cell | None
     family: str
+    counts: Mapping[str, int]
+    cells: tuple[Cell, ...]
     constructions: tuple[str, ...]
     hypotheses: tuple[str, ...]
     sources: tuple[str, ...]
@@ -70,28 +71,6 @@ class Plan:
     def verdict(self, rank: int, heads: int, layers: int = 1) -> Cell | None:
         """The cell of the grid, None if it is not on it or over the budget."""
         return next((c for c in self.cells if (c.rank, c.heads, c.layers) == (rank, heads, layers)), None)
-
-    def record(self) -> dict[str, Any]:
-        """As JSON."""
-        counts = {verdict: sum(c.verdict == verdict for c in self.cells) for verdict in VERDICTS}
-        return {
-            "task": self.task,
-            "dim": self.dim,
-            "context": self.context,
-            "eps": self.eps,
-            "bits": self.bits,
-            "budget": self.budget,
-            "answer": self.answer,
-            "nearest": None if self.nearest is None else vars(self.nearest),
-            "family": self.family,
-            "counts": counts,
-            "cells": [vars(cell) for cell in self.cells],
-            "constructions": list(self.constructions),
-            "hypotheses": list(self.hypotheses),
-            "sources": list(self.sources),
-        }
-
-    to_json = record
 
     def plot(self, path: Any = None) -> Any:
         """The map of rank × heads in three colours, one panel a number of layers."""
@@ -125,38 +104,38 @@ def plan(
     d, n = whole_number("dim", dim, 2), whole_number("context", context, 2)
     p = whole_number("bits", bits, 1)
     most = None if budget is None else whole_number("budget", budget, 1)
-    if isinstance(eps, bool) or not isinstance(eps, (int, float, np.floating)) or not 0 < eps < math.inf:
-        raise InvalidRequest(f"eps={eps!r:.40}: a positive number is needed")
+    eps = positive("eps", eps)
     if (matrix is not None) != (task == "relation"):
         raise InvalidRequest("a score matrix belongs to task 'relation', and that task needs one")
-    family = family_of(task, d, n, float(eps), p, order, q, matrix, setting, progress or (lambda _: None))
+    if task == "matching" and order not in (2, 3):
+        raise InvalidRequest(f"order={order!r}: 2 for pairs, 3 for triples")
+    say = progress or (lambda _: None)
+    families: dict[str, Callable[[], Family]] = {
+        "furthest-neighbour": lambda: plan_tasks.neighbour(d, n, eps, setting, nearest=False),
+        "nearest-neighbour": lambda: plan_tasks.neighbour(d, n, eps, setting, nearest=True),
+        "matching": lambda: plan_tasks.pairs(d, n) if order == 2 else plan_tasks.triples(d, n, p),
+        "sparse-averaging": lambda: plan_tasks.averages(d, n, eps, p, q, say),
+        "relation": lambda: plan_tasks.relation(matrix, eps, say),
+    }
+    family = families[task]()
     every = _cells(family)
     cells = every if most is None else tuple(cell for cell in every if cell.parameters <= most)
     if not cells:
         least = min(cell.parameters for cell in every)
         raise InvalidRequest(f"budget={most}: the thinnest head has {least:,} parameters; write budget={least} or more")
     nearest = min((c for c in every if c.verdict == "constructed"), key=lambda c: c.parameters, default=None)
-    return Plan(
-        task,
-        family.dim,
-        n if family.context is None else family.context,
-        float(eps),
-        p,
-        most,
-        cells,
-        nearest,
-        _answer(family, cells, nearest, most),
-        family.name,
-        family.constructions,
-        family.hypotheses,
-        family.sources,
-    )
+    counts = {verdict: sum(c.verdict == verdict for c in cells) for verdict in VERDICTS}
+    told, length = family.told, n if family.context is None else family.context
+    answer = _answer(told.answer, cells, nearest, most)
+    texts = tuple(told.constructions), tuple(told.hypotheses), tuple(told.sources)
+    asked = task, family.dim, length, eps, p, most
+    return Plan(*asked, answer, nearest, told.family, counts, cells, *texts)
 
 
-def _answer(family: Family, cells: tuple[Cell, ...], nearest: Cell | None, budget: int | None) -> str:
+def _answer(answer: str, cells: tuple[Cell, ...], nearest: Cell | None, budget: int | None) -> str:
     """The family's sentence; before it, what the budget makes of it."""
     if budget is None:
-        return family.answer
+        return answer
     within = f"Within {budget:,} parameters "
     if nearest is None:
         text = "nothing is constructed here, nor is it beyond them"
@@ -167,7 +146,7 @@ def _answer(family: Family, cells: tuple[Cell, ...], nearest: Cell | None, budge
         text = f"the smallest construction fits: {made}" if fits else f"no construction fits; the nearest is {made}"
     if all(cell.verdict == "impossible" for cell in cells):
         text += "; all that fits is proved impossible"
-    return f"{within}{text}. Without the budget: {family.answer}"
+    return f"{within}{text}. Without the budget: {answer}"
 
 
 def _count(count: int, name: str) -> str:
@@ -180,11 +159,9 @@ def _cells(family: Family) -> tuple[Cell, ...]:
     while len(ranks) * len(heads) * len(family.layers) > _MOST_CELLS:
         heads = heads[::2]
     out = []
-    for layers in family.layers:
-        for rank in ranks:
-            for count in heads:
-                parameters = 2 * (family.width or family.dim) * rank * count * layers
-                out.append(Cell(rank, count, layers, parameters, *family.judge(rank, count, layers)))
+    for layers, rank, count in itertools.product(family.layers, ranks, heads):
+        parameters = 2 * (family.width or family.dim) * rank * count * layers
+        out.append(Cell(rank, count, layers, parameters, *family.judge(rank, count, layers)))
     return tuple(out)
 
 

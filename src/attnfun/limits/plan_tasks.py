@@ -7,14 +7,16 @@ hypotheses listed, "constructed" only by a construction of this package; anythin
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.neighbours.build import full_rank, scores
+from attnfun.limits.record import texts
 from attnfun.limits.separation.candidate_energies import MOST_CANDIDATES, MOST_DIM
 from attnfun.limits.separation.candidates import neighbours as neighbour_bound
 from attnfun.limits.separation.matching import average_bits
@@ -28,47 +30,30 @@ UNKNOWN = "no bound excludes it, no construction is known here"
 
 
 @dataclass(frozen=True)
+class Told:
+    """What is said of a family of tasks."""
+
+    family: str
+    answer: str
+    constructions: Sequence[str]
+    hypotheses: Sequence[str]
+    sources: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Family:
     """A task with its sizes filled in; `ranks`, `heads`: where something changes."""
 
-    name: str
+    told: Told
+    judge: Judge
     dim: int
     most_rank: int
     most_heads: int
-    layers: tuple[int, ...]
-    ranks: tuple[int, ...]
-    heads: tuple[int, ...]
-    judge: Judge
-    answer: str
-    constructions: tuple[str, ...]
-    hypotheses: tuple[str, ...]
-    sources: tuple[str, ...]
+    layers: tuple[int, ...] = (1,)
+    ranks: tuple[int, ...] = ()
+    heads: tuple[int, ...] = ()
     context: int | None = None  # where the task has its own
     width: int | None = None  # of a token, where it is more than `dim`
-
-
-def family_of(
-    task: str,
-    dim: int,
-    context: int,
-    eps: float,
-    bits: int,
-    order: int,
-    q: int,
-    matrix: Any,
-    setting: str,
-    say: Callable[[str], None],
-) -> Family:
-    """The family of a task that `planner.plan` has checked."""
-    if task in ("furthest-neighbour", "nearest-neighbour"):
-        return _neighbour(dim, context, eps, setting, task == "nearest-neighbour")
-    if task == "matching":
-        if order not in (2, 3):
-            raise InvalidRequest(f"order={order!r}: 2 for pairs, 3 for triples")
-        return _pairs(dim, context) if order == 2 else _triples(dim, context, bits)
-    if task == "sparse-averaging":
-        return _averages(dim, context, eps, bits, q, say)
-    return _relation(matrix, eps, say)
 
 
 _WITHIN = {  # heads of a setting are heads of these as well: what excludes one of them excludes it
@@ -79,52 +64,33 @@ _WITHIN = {  # heads of a setting are heads of these as well: what excludes one 
 }
 
 
-class _NeighbourBounds:
-    """The heads that one layer needs for the furthest or nearest point: the most of all bounds that hold for them.
+def _neighbour_bounds(dim: int, candidates: int | None, eps: float, setting: str) -> Callable[[int], tuple[int, str]]:
+    """rank -> the fewest heads of one layer that no bound excludes for the furthest or nearest point, and which bound.
 
-    `bounds.rank` has two candidates and `bounds.neighbours` any number; the same heads serve every length up to the
-    context, so the first holds for them, and the second with as many candidates as it computes. The nearest point is
-    the furthest from −y, and −y is as uniform as y.
+    It is the most of all bounds that hold for them: `bounds.rank` has two candidates, `bounds.neighbours` any number;
+    the same heads serve every length up to the context, so the first holds for them, and the second with as many
+    candidates as it computes. The nearest point is the furthest from −y, and −y is as uniform as y.
     """
+    settings = [s for s in _WITHIN[setting] if dim >= 3 or not s.startswith("layer")]
 
-    def __init__(self, dim: int, context: int, eps: float, setting: str) -> None:
-        self.dim, self.eps = dim, eps
-        self.settings = [s for s in _WITHIN[setting] if dim >= 3 or not s.startswith("layer")]
-        self.candidates = min(context - 1, MOST_CANDIDATES) if dim <= MOST_DIM else None
-        self.found: dict[int, tuple[int, str]] = {}
+    @cache
+    def needed(rank: int) -> tuple[int, str]:
+        some = [(rank_bound(dim, rank, 1, eps, s).heads_needed or 0, f"bounds.rank, {s}") for s in settings]
+        if candidates is not None:
+            many = neighbour_bound(dim, candidates, rank, 1, eps).heads_needed or 0
+            some.append((many, f"bounds.neighbours, {candidates} candidates"))
+        return max(some)
 
-    def needed(self, rank: int) -> tuple[int, str]:
-        """The fewest heads of a rank that no bound excludes, and the bound that says so."""
-        if rank not in self.found:
-            some = [(self._two(rank, setting), f"bounds.rank, {setting}") for setting in self.settings]
-            if self.candidates is not None:
-                some.append((self._many(rank), f"bounds.neighbours, {self.candidates} candidates"))
-            self.found[rank] = max(some)
-        return self.found[rank]
-
-    def _two(self, rank: int, setting: str) -> int:
-        return int(rank_bound(self.dim, rank, 1, self.eps, setting).heads_needed or 0)
-
-    def _many(self, rank: int) -> int:
-        assert self.candidates is not None
-        return int(neighbour_bound(self.dim, self.candidates, rank, 1, self.eps).heads_needed or 0)
-
-    def texts(self, setting: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """(hypotheses, sources) of all of them."""
-        two = rank_bound(self.dim, 1, 1, self.eps, setting)
-        if self.candidates is None:
-            return two.hypotheses, (two.source,)
-        many = neighbour_bound(self.dim, self.candidates, 1, 1, self.eps)
-        more = (text.replace("K_h of rank at most 1", "K_h of the rank") for text in many.hypotheses)
-        return (*two.hypotheses, *more), (two.source, many.source)
+    return needed
 
 
-def _neighbour(dim: int, context: int, eps: float, setting: str, nearest: bool) -> Family:
+def neighbour(dim: int, context: int, eps: float, setting: str, nearest: bool) -> Family:
     if setting not in _WITHIN:
         raise InvalidRequest(f"setting={setting!r}: write {', '.join(_WITHIN)}")
     if context < 3:
         raise InvalidRequest(f"context={context}: a query and two candidates are 3 tokens")
-    bounds = _NeighbourBounds(dim, context, eps, setting)
+    candidates = min(context - 1, MOST_CANDIDATES) if dim <= MOST_DIM else None
+    needed = _neighbour_bounds(dim, candidates, eps, setting)
     width = dim + context * nearest  # the nearest: a token holds its position too, which shuts itself out
     # the error of these heads is proved from dimension 3 on
     beta = _temperature(full_rank.beta_for, dim, context, eps, nearest) if dim >= 3 else None
@@ -135,32 +101,34 @@ def _neighbour(dim: int, context: int, eps: float, setting: str, nearest: bool) 
         if rank >= width and beta is not None:
             shut = ", positions shut a token out from itself" * nearest
             return "constructed", f"full_rank: one head, W_Q W_K^T = {sign}β I, β = {beta:.3g}{shut}"
-        if layers == 1 and heads < bounds.needed(rank)[0]:
-            needed, source = bounds.needed(rank)
-            return "impossible", f"rank {rank} needs {_many(needed)} heads ({source})"
+        if layers == 1 and heads < needed(rank)[0]:
+            return "impossible", f"rank {rank} needs {_many(needed(rank)[0])} heads ({needed(rank)[1]})"
         if layers == 2 and later is not None and heads >= 2 * dim:
             return "constructed", f"scores: {2 * dim} heads of rank 1 at small β, then one by the score"
         return "unknown", UNKNOWN
 
-    thin, half = bounds.needed(1)[0], bounds.needed(max(1, dim // 2))[0]
+    thin, half = needed(1)[0], needed(max(1, dim // 2))[0]
     fat = f"one head of rank {width} does it (β = {beta:.3g})" if beta is not None else "no head is proved to do it"
-    answer = f"Few fat heads: {fat}, while heads of rank 1 "
+    answer = f"Few fat heads: {fat}, while heads of rank 1 in one layer must be at least {_many(thin)}"
     if thin <= 1:
         answer = f"At eps={eps:g} no bound tells thin heads from fat ones; {fat}"
-    elif half <= 1 or dim < 4:
-        answer += f"in one layer must be at least {_many(thin)}"
-    else:
-        answer += f"in one layer must be at least {_many(thin)}, and heads of rank {dim // 2} at least {_many(half)}"
+    elif half > 1 and dim >= 4:
+        answer += f", and heads of rank {dim // 2} at least {_many(half)}"
     if later is not None and thin > 1:
         answer += f"; with a second layer {2 * dim} thin heads do for one query"
     answer += ". (Family: the further or nearest point, a task of full rank.)"
-    hypotheses, sources = bounds.texts(setting)
-    more = ["eps is a mean square error, E|f|^2 = 1; bounds: one layer"]
+    two = rank_bound(dim, 1, 1, eps, setting)
+    hypotheses, sources = [*two.hypotheses], [two.source]
+    if candidates is not None:
+        many = neighbour_bound(dim, candidates, 1, 1, eps)
+        hypotheses += [text.replace("K_h of rank at most 1", "K_h of the rank") for text in many.hypotheses]
+        sources.append(many.source)
+    hypotheses.append("eps is a mean square error, E|f|^2 = 1; bounds: one layer")
     if nearest:
-        more.append("the nearest point to y is the furthest from -y, which is as uniform: the same bounds")
+        hypotheses.append("the nearest point to y is the furthest from -y, which is as uniform: the same bounds")
     if context > 3:
-        taken = "2" if bounds.candidates is None else f"2 and of {bounds.candidates:,}"
-        more.append(
+        taken = "2" if candidates is None else f"2 and of {candidates:,}"
+        hypotheses.append(
             f"prompts of 3 up to {context} tokens: the same heads must serve every length; a cell is impossible by the "
             f"larger of the bounds of {taken} candidates, constructed for {context} tokens"
         )
@@ -172,21 +140,9 @@ def _neighbour(dim: int, context: int, eps: float, setting: str, nearest: bool) 
     if later is not None:
         thin_heads = f"2 layers, {2 * dim} + 1 heads of rank 1, one query"
         built.append(f"neighbours({dim}, {context}, method='scores', which='{which}'): {thin_heads}")
-    return Family(
-        "nearest and furthest points: full rank",
-        dim,
-        width,
-        4 * dim,
-        (1, 2),
-        (dim // 2, 3 * dim // 4, dim - 1, dim),
-        (2 * dim,),
-        judge,
-        answer,
-        tuple(built),
-        (*hypotheses, *more),
-        sources,
-        width=width,
-    )
+    told = Told("nearest and furthest points: full rank", answer, built, hypotheses, sources)
+    ranks = (dim // 2, 3 * dim // 4, dim - 1, dim)
+    return Family(told, judge, dim, width, 4 * dim, (1, 2), ranks, (2 * dim,), width=width)
 
 
 def _temperature(find: Callable[..., float], *sizes: Any) -> float | None:
@@ -198,63 +154,34 @@ def _temperature(find: Callable[..., float], *sizes: Any) -> float | None:
     return beta if math.isfinite(beta) else None
 
 
-def _pairs(dim: int, context: int) -> Family:
+def pairs(dim: int, context: int) -> Family:
     def judge(rank: int, heads: int, layers: int) -> tuple[str, str]:
         if rank >= 2:
             return "constructed", "one head of rank 2 and a null token"
         return "unknown", UNKNOWN
 
-    return Family(
-        "pairs that sum to 0: rank 2",
-        dim,
-        dim,
-        4 * dim,
-        (1,),
-        (2,),
-        (),
-        judge,
-        "Thin heads: one head of rank 2 finds every pair, whatever the number of tokens; more rank or heads buy "
-        "nothing, bits do (2 log2 of the modulus). (Family: pairwise matching.)",
-        (f"matching({context}, modulus): 1 layer, 1 head, rank 2 between tokens, one coordinate more for the null",),
-        ("rank is counted between tokens; the null token's constant logit is one coordinate more",),
-        ("Sanford, Hsu, Telgarsky 2023 (arXiv 2306.02896)",),
-    )
+    say = texts("plan pairs")
+    built = [say["built"].format(context=context)]
+    told = Told("pairs that sum to 0: rank 2", say["answer"], built, [say["counted"]], [say["source"]])
+    return Family(told, judge, dim, dim, 4 * dim, ranks=(2,))
 
 
-def _triples(dim: int, context: int, bits: int) -> Family:
+def triples(dim: int, context: int, bits: int) -> Family:
     def judge(rank: int, heads: int, layers: int) -> tuple[str, str]:
         found = matching_bound(context, rank, bits, heads)
         if layers == 1 and found.excluded:
             return "impossible", f"{found.bits_needed:,} bits must pass, H (r+2) p = {heads * (rank + 2) * bits:,}"
         return "unknown", UNKNOWN
 
-    one = matching_bound(context, 1, bits)
-    fat = matching_bound(context, dim, bits)
-    answer = (
-        f"Neither: in one layer of plain heads only the bits H (r+2) p count, at least {one.bits_needed:,} here "
-        f"({_many(one.heads_needed)} thin heads of rank 1, or {_many(fat.heads_needed)} of rank {dim}), and no plain "
-        "construction is known here; one third-order head of rank 2 over pairs does it. (Family: matching of triples.)"
-    )
-    return Family(
-        "triples that sum to 0: bits",
-        dim,
-        dim,
-        max(4 * dim, 2 * one.heads_needed),
-        (1,),
-        (),
-        (),
-        judge,
-        answer,
-        (
-            f"matching({context}, modulus, order=3): third-order attention over {context**2:,} pairs, or plain "
-            "attention on as many pair tokens that the encoder makes; not a cell of this grid",
-        ),
-        (*one.hypotheses, "two layers and more: nothing is known here"),
-        (one.source,),
-    )
+    one, say = matching_bound(context, 1, bits), texts("plan triples")
+    thin, fat = (_many(found.heads_needed) for found in (one, matching_bound(context, dim, bits)))
+    answer = say["answer"].format(bits=one.bits_needed, thin=thin, fat=fat, dim=dim)
+    built = [say["built"].format(context=context, pairs=context**2)]
+    told = Told("triples that sum to 0: bits", answer, built, [*one.hypotheses, say["more"]], [one.source])
+    return Family(told, judge, dim, dim, max(4 * dim, 2 * one.heads_needed))
 
 
-def _averages(dim: int, context: int, eps: float, bits: int, q: int, say: Callable[[str], None]) -> Family:
+def averages(dim: int, context: int, eps: float, bits: int, q: int, say: Callable[[str], None]) -> Family:
     from attnfun.kinds.average.target import rule_of_thumb
     from attnfun.kinds.average.verb import sparse_average
 
@@ -289,48 +216,25 @@ def _averages(dim: int, context: int, eps: float, bits: int, q: int, say: Callab
             return "impossible", f"queries need {lowest:,} bits, H r p = {heads * rank * bits:,}"
         return "unknown", UNKNOWN
 
-    fewest = min(found, default=None)
-    if fewest is None:
-        answer = f"No heads are constructed at {bits} bits for averages over {q} of {context:,}, thin or fat"
-    else:
-        last = max(found)
-        options = [
-            f"{h} head{'s' * (h > 1)} of rank {found[h][0]} ({found[h][2]} bits)" for h in sorted({fewest, last})
-        ]
+    answer = f"No heads are constructed at {bits} bits for averages over {q} of {context:,}, thin or fat"
+    if found:
+        ends = fewest, last = min(found), max(found)
+        options = [f"{h} head{'s' * (h > 1)} of rank {found[h][0]} ({found[h][2]} bits)" for h in sorted({*ends})]
         answer = f"Averages over {q} of {context:,} take {' or '.join(options)}"
         if last != fewest:
             sizes = [h * found[h][0] for h in (last, fewest)]
             better = "many thin heads are smaller" if sizes[0] < sizes[1] else "few fat heads are no larger"
             answer += f": {better}, rank × heads {sizes[0]} against {sizes[1]}"
     answer += ". (Family: averages over named tokens; H r p counts.)"
-    hypotheses = [
-        f"z in [-1, 1], sets of q = {q} of {context:,} positions, {bits}-bit numbers",
-        f"constructed cells are proved for {_TRIALS} sets: random ones (seed 0), one of neighbours, one spread evenly; "
-        "any other set is proved, or refused, when it is encoded",
-    ]
+    words = texts("plan averages")
+    hypotheses = [words["sets"].format(q=q, context=context, bits=bits), words["proved"].format(trials=_TRIALS)]
     if not tries:
         hypotheses.append(f"no construction was tried: the context is longer than {_MOST_TRIED:,} tokens")
-    if small:
-        hypotheses.append("impossible: one layer, linear read-out, keys and values that do not depend on the sets")
-    else:
-        hypotheses.append(f"no bound at eps >= 1/(2q) = {1 / (2 * q):g}")
-    return Family(
-        "averages over named tokens: bits of the query",
-        dim,
-        max(dim, most),
-        max(64, 4 * q),
-        (1,),
-        (2, 2 * q, rule_of_thumb(context, q), *(one[0] for one in found.values())),
-        (q, *found),
-        judge,
-        answer,
-        tuple(one[1] for one in found.values()),
-        tuple(hypotheses),
-        (
-            "Sanford, Hsu, Telgarsky 2023 (arXiv 2306.02896); the count of query bits is derived in "
-            "attnfun.limits.separation.matching",
-        ),
-    )
+    hypotheses.append(words["impossible"] if small else f"no bound at eps >= 1/(2q) = {1 / (2 * q):g}")
+    built = [one[1] for one in found.values()]
+    told = Told("averages over named tokens: bits of the query", answer, built, hypotheses, [words["source"]])
+    ranks = (2, 2 * q, rule_of_thumb(context, q), *(one[0] for one in found.values()))
+    return Family(told, judge, dim, max(dim, most), max(64, 4 * q), ranks=ranks, heads=(q, *found))
 
 
 def _trials(context: int, q: int) -> list[list[int]]:
@@ -347,7 +251,7 @@ def _doubling(low: int, high: int) -> list[int]:
     return out
 
 
-def _relation(matrix: Any, eps: float, say: Callable[[str], None]) -> Family:
+def relation(matrix: Any, eps: float, say: Callable[[str], None]) -> Family:
     from attnfun.limits.score_rank import rank_of
 
     found = rank_of(matrix, eps, progress=say)
@@ -362,30 +266,13 @@ def _relation(matrix: Any, eps: float, say: Callable[[str], None]) -> Family:
         return "unknown", UNKNOWN
 
     need = f"rank {upper}" if lower == upper else f"rank {lower} at least, {upper} does"
-    answer = (
-        f"Fat enough, and one: a relation is the scores of one head, which needs {need}; more heads do not help one "
-        "relation, while several relations take one head each. (Family: one relation a head; the pressure towards many "
-        "thin heads comes with many relations.)"
-    )
+    words = texts("plan relation")
     width = max(2, min(rows, columns))
-    return Family(
-        "one relation: the rank of its scores",
-        width,
-        max(upper, min(width, 2 * upper)),
-        16,
-        (1,),
-        (lower, upper, max(1, lower - 1)),
-        (),
-        judge,
-        answer,
-        (f"one head of rank {upper}, scores within {found.error:.3g} of the matrix ({rows} × {columns})",),
-        ("scores of one head, entry by entry within eps, before the softmax; scores of different heads do not add",),
-        (
-            "Eckart and Young 1936 (attnfun.limits.score_rank); for many relations: arXiv 2509.22840, total key "
-            "dimension of the order of relations/dim, quoted",
-        ),
-        columns,
-    )
+    built = f"one head of rank {upper}, scores within {found.error:.3g} of the matrix ({rows} × {columns})"
+    answer, hypotheses, sources = words["answer"].format(need=need), [words["one"]], [words["source"]]
+    told = Told("one relation: the rank of its scores", answer, [built], hypotheses, sources)
+    ranks = (lower, upper, max(1, lower - 1))
+    return Family(told, judge, width, max(upper, min(width, 2 * upper)), 16, ranks=ranks, context=columns)
 
 
 def _many(count: int) -> str:

@@ -32,7 +32,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.files import write_whole
+from attnfun.language.numbers import positive
 from attnfun.limits.singular import U, product_error, singular_values
+from attnfun.search import one_thread
 
 Array = NDArray[np.float64]
 _MOST_ENTRIES = 30_000_000
@@ -54,39 +57,21 @@ class ScoreRank:
     seconds: float
 
     def record(self) -> dict[str, Any]:
-        return {
-            "status": "proved",
-            "eps": self.eps,
-            "rank": self.rank,
-            "rank_lower": self.lower,
-            "error": self.error,
-            "rows": self.shape[0],
-            "columns": self.shape[1],
-            "seconds": round(self.seconds, 3),
-        }
+        told = {"status": "proved", "eps": self.eps, "rank": self.rank, "rank_lower": self.lower, "error": self.error}
+        return told | {"rows": self.shape[0], "columns": self.shape[1], "seconds": round(self.seconds, 3)}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """The factors `left` and `right` as float64 safetensors."""
-        from safetensors.numpy import save_file
+        from safetensors.numpy import save as to_bytes
 
-        try:
-            save_file({"left": self.left, "right": self.right}, os.fspath(path))
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise InvalidRequest(f"cannot write {str(path)!r:.80}: {reason}") from None
+        write_whole(path, to_bytes({"left": self.left, "right": self.right}))
 
 
 def rank_of(matrix: Any, eps: float, *, progress: Callable[[str], None] | None = None) -> ScoreRank:
     """The rank of a head whose scores are within `eps` of `matrix` (an array, or a path to CSV or .npy) everywhere."""
-    from threadpoolctl import threadpool_limits
-
-    start = time.perf_counter()
-    M = _matrix(matrix)
-    if isinstance(eps, bool) or not isinstance(eps, (int, float, np.floating, np.integer)) or not 0 < eps < math.inf:
-        raise InvalidRequest(f"eps={eps!r:.40}: give a positive number")
-    eps = float(eps)
-    say = progress or (lambda _: None)
-    with threadpool_limits(1, user_api="blas"):
+    start, say = time.perf_counter(), progress or (lambda _: None)
+    M, eps = _matrix(matrix), positive("eps", eps)
+    with one_thread():
         say("singular values")
         left, right, error = _factors(M, eps)
         say("lower bound")
@@ -141,10 +126,7 @@ def _factors(M: Array, eps: float) -> tuple[Array, Array, float]:
         raise Infeasible(f"eps={eps:g}: the full factorisation is proved to {worst:.3g} only", {"eps": 2 * worst})
     while low < high:
         middle = (low + high) // 2
-        if error(middle) <= eps:
-            high = middle
-        else:
-            low = middle + 1
+        low, high = (low, middle) if error(middle) <= eps else (middle + 1, high)
     while high > 0 and error(high - 1) <= eps:
         high -= 1
     return np.ascontiguousarray(L[:, :high]), np.ascontiguousarray(R[:high]), error(high)
@@ -168,20 +150,10 @@ def _pivots(M: Array, count: int) -> tuple[list[int], list[int]]:
 
 
 def _matrix(matrix: Any) -> Array:
-    if isinstance(matrix, (str, os.PathLike)):
-        from attnfun.limits.embedding.reading import load_matrix
+    from attnfun.limits.embedding.files import load_matrix
+    from attnfun.limits.embedding.relevance import read_matrix
 
-        matrix = load_matrix(matrix)
-    try:
-        if np.asarray(matrix).dtype.kind == "c":  # the conversion would drop the imaginary parts
-            raise ValueError("complex ones are no scores")
-        M = np.array(matrix, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidRequest(f"a score matrix holds numbers: {error}") from None
-    if M.ndim != 2 or 0 in M.shape:
-        raise InvalidRequest(f"a score matrix has rows and columns, and not the shape {M.shape}")
-    if not np.isfinite(M).all():
-        raise InvalidRequest("a score matrix has no NaN and no infinities")
+    M: Array = read_matrix(load_matrix(matrix) if isinstance(matrix, (str, os.PathLike)) else matrix, "score")
     if M.size > _MOST_ENTRIES:
         raise InvalidRequest(f"a score matrix of {M.size:,} entries: at most {_MOST_ENTRIES:,} are factorised")
-    return M
+    return np.array(M, dtype=np.float64)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from attnfun.network import TokenHead, rounded
 
 Array = NDArray[np.float64]
+Entries = Mapping[tuple[str, int], float]
 
 GAP = 1024.0  # below every other logit: e^-1024 is an exact zero in float64 and float32
 
@@ -22,20 +23,18 @@ class Stream:
         vectors = [f"{block}{j + 1}" for block in blocks for j in range(dim)]
         self.names = (*vectors, *units)
         self.width = len(self.names)
+        self._rows = {name: np.array([at]) for at, name in enumerate(self.names)}
+        self._rows |= {block: np.arange(dim) + k * dim for k, block in enumerate(blocks)}
 
     def at(self, name: str) -> int:
-        return self.names.index(name)
+        return int(self._rows[name][0])
 
-    def matrix(
-        self, columns: int, blocks: Mapping[tuple[str, int], float], units: Mapping[tuple[str, int], float]
-    ) -> Array:
+    def matrix(self, columns: int, *parts: Entries) -> Array:
         """(width, columns): value · identity at (block, first column), single entries at (name, column)."""
         M = np.zeros((self.width, columns))
-        for (block, column), value in blocks.items():
-            for j in range(self.d):
-                M[self.at(f"{block}{j + 1}"), column + j] = value
-        for (name, column), value in units.items():
-            M[self.at(name), column] = value
+        for (name, column), value in (entry for part in parts for entry in part.items()):
+            rows = self._rows[name]
+            M[rows, column + np.arange(len(rows))] = value
         return M
 
     def carry(
@@ -54,15 +53,13 @@ class Stream:
     def rounded(arrays: Sequence[Array], dtype: str) -> list[Array]:
         return [rounded(array, dtype) for array in arrays]
 
-    def head(self, name: str, dtype: str, *tables: Mapping[tuple[str, int], float]) -> TokenHead:
+    def head(self, name: str, dtype: str, *tables: Entries) -> TokenHead:
         """A head by tables of W_Q, W_K, W_V and W_O transposed: value · identity at (block, first column), single
         entries at (name, column); as many columns as a table has.
         """
         matrices = []
         for table in tables:
-            units = {at: value for at, value in table.items() if at[0] in self.names}
-            blocks = {at: value for at, value in table.items() if at[0] not in self.names}
-            columns = max([column + 1 for _, column in units] + [column + self.d for _, column in blocks])
-            matrices.append(rounded(self.matrix(columns, blocks, units), dtype))
+            columns = max(column + len(self._rows[what]) for what, column in table)
+            matrices.append(rounded(self.matrix(columns, table), dtype))
         query, key, value, output = matrices
         return TokenHead(name, query, key, value, output.T)

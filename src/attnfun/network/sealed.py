@@ -15,9 +15,7 @@ import hashlib
 import json
 import math
 import os
-import secrets
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -26,7 +24,7 @@ import numpy as np
 from safetensors.numpy import save as to_bytes
 
 from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest
-from attnfun.files import read_bytes
+from attnfun.files import read_bytes, write_whole
 from attnfun.network.head import AnyArray
 
 T = TypeVar("T")
@@ -85,18 +83,7 @@ def write(
     data = to_bytes(dict(tensors), metadata={"attnfun": canonical(record)})
     if len(data) > FILE_LIMIT:
         raise InvalidRequest(f"cannot save {target}: {len(data)} bytes are more than a file may have ({FILE_LIMIT})")
-    scratch = target.parent / f".attnfun-{secrets.token_hex(8)}.tmp"
-    try:
-        with open(scratch, "xb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(scratch, target)
-    except (OSError, ValueError) as error:
-        raise InvalidRequest(f"cannot write {str(target)!r}: {getattr(error, 'strerror', None) or error}") from error
-    finally:
-        with suppress(OSError, ValueError):
-            scratch.unlink()
+    write_whole(target, data)
 
 
 def load(

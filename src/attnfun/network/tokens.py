@@ -303,6 +303,13 @@ class TokenTransformer(OnTokens):
         return self.attention.width
 
 
+def same_entries(one: TokenNetwork, other: TokenNetwork) -> bool:
+    """Whether both have the same coordinates, the same heads and carries in every layer, and every entry alike."""
+    mine, theirs = dict(one.arrays()), dict(other.arrays())
+    same = one.coordinates == other.coordinates and list(mine) == list(theirs)
+    return same and all(np.array_equal(array, theirs[name]) for name, array in mine.items())
+
+
 def sample_size(tokens: int, heads: int) -> int:
     """How many token matrices a network of so many heads is measured at: fewer where each is much work."""
     pairs = tokens**2 * max(1, heads)

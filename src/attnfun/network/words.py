@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def told_of_tokens(model: Any) -> str:
+def explain(model: Any) -> str:
     """What was asked, how large the network is, and what is known of it."""
     network, cost, c = getattr(model.weights, "network", model.weights), model.cost, model.certificate
     count = sum(getattr(network, "units", ()))

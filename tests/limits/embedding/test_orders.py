@@ -6,8 +6,8 @@ import itertools
 
 import numpy as np
 
-from attnfun.limits.embedding.consecutive import circular_order, end_order, interval_order, sign_changes
 from attnfun.limits.embedding.obstructions import not_a_line
+from attnfun.limits.embedding.orders import circular_order, end_order, interval_order, sign_changes
 from attnfun.limits.embedding.relevance import Relevance
 from limits.relations import intervals, random_table
 
@@ -64,7 +64,7 @@ def test_many_intervals_of_a_hidden_order_are_found() -> None:
 
 
 def test_rows_that_do_not_fit_leave_the_tree_as_it_was() -> None:
-    from attnfun.limits.embedding.consecutive import PQTree
+    from attnfun.limits.embedding.orders import PQTree
 
     rng = np.random.default_rng(2)
     for _ in range(40):

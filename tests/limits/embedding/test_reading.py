@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attnfun.errors import InvalidRequest
-from attnfun.limits.embedding.reading import load_matrix, read_documents, read_relevance
+from attnfun.limits.embedding.files import load_matrix, read_documents, read_relevance
 from attnfun.limits.embedding.relevance import Relevance
 
 WANTED = {"a": {"x", "y"}, "b": {"y"}, "c": set()}

@@ -11,8 +11,9 @@ from scipy.integrate import quad
 from scipy.special import eval_gegenbauer
 
 from attnfun.errors import InvalidRequest
-from attnfun.limits.separation.energies import MOST_DEGREES, asymptotic_energy, energies, sign_coefficient
+from attnfun.limits.separation.energies import MOST_DEGREES, energies
 from attnfun.limits.separation.harmonics import all_harmonics, all_seen, harmonics, seen_harmonics
+from limits.separation.closed_forms import asymptotic_energy, sign_coefficient
 
 
 @pytest.mark.parametrize("dim", [2, 3, 5, 8, 64])

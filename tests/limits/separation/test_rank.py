@@ -13,9 +13,10 @@ from scipy.special import eval_gegenbauer
 import attnfun as af
 from attnfun.cli import main
 from attnfun.errors import InvalidRequest
-from attnfun.limits.separation.energies import energies, sign_coefficient
+from attnfun.limits.separation.energies import energies
 from attnfun.limits.separation.harmonics import harmonics, seen_harmonics
 from attnfun.limits.separation.rank import SETTINGS
+from limits.separation.closed_forms import sign_coefficient
 
 TABLE = {  # (d, r): (lower, upper) for H = 1, 16, 256, 4096
     (8, 1): ((0.9142, 0.9142), (0.3042, 0.5124), (0.1815, 0.2408), (0.1079, 0.1355)),

@@ -33,9 +33,11 @@ from __future__ import annotations
 import numpy as np
 
 from attnfun.kinds.average.target import Averages
+from attnfun.kinds.average.weights import sparse_average_network
 from attnfun.language.circle import circle
-from attnfun.network import TokenHead, TokenLayer, TokenNetwork
 from attnfun.network.head import Array
+
+__all__ = ["curve_keys", "position_codes", "random_sign_keys", "sparse_average_network"]
 
 
 def position_codes(target: Averages) -> Array:
@@ -54,19 +56,3 @@ def curve_keys(tokens: int, q: int) -> Array:
     """(N, 2q): cos kt_j and sin kt_j, k = 1..q, t_j = 2πj/N."""
     cos, sin = circle(np.outer(np.arange(tokens), np.arange(1, q + 1)) % tokens, tokens, "float64")
     return np.concatenate([cos, sin], axis=1)
-
-
-def sparse_average_network(width: int, dim: int, beta: float, heads: int = 1) -> TokenNetwork:
-    """Heads on tokens (key code, a query code a head, z, room for the average)."""
-    names = [f"key {k + 1}" for k in range(width)]
-    names += [f"query {h + 1}.{k + 1}" for h in range(heads) for k in range(width)]
-    names += [f"z{k + 1}" for k in range(dim)] + [f"mean{k + 1}" for k in range(dim)]
-    eye = np.eye(len(names))
-    start = (1 + heads) * width
-    values, means = eye[:, start : start + dim], eye[:, start + dim :]
-    made = []
-    for h in range(heads):
-        queries = eye[:, (1 + h) * width : (2 + h) * width]
-        made.append(TokenHead(f"average {h + 1}", queries, beta * eye[:, :width], values, means.T / heads))
-    outputs = tuple(f"mean{k + 1}" for k in range(dim))
-    return TokenNetwork(tuple(names), (TokenLayer(tuple(made)),), np.zeros((0, len(names))), means, outputs)

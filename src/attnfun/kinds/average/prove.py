@@ -26,16 +26,16 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, gamma, hypotheses, kernel_move
 from attnfun.certify.verdict import Proof, undecided
 from attnfun.certify.view import Undecided
 from attnfun.kinds.average.target import Averages
-from attnfun.kinds.average.weights import Coded
+from attnfun.kinds.average.weights import Coded, Sets, sparse_average_network
 from attnfun.language.enclosures import check_rounding
 from attnfun.network import TokenNetwork
 from attnfun.network.head import Array
+from attnfun.network.tokens import same_entries
 from attnfun.search import Goal, Say
 
 _SAFE = 1 + 1e-9
@@ -58,9 +58,8 @@ class AverageBound:
 
 def proof(target: Averages, weights: Coded, _goal: Goal, _say: Say) -> Proof:
     """The worst error over the sets of the target."""
-    queries = weights.queries(target.keys, target.subsets, target.heads)
     try:
-        found = averaged(weights, queries, target.subsets, target.z_range)
+        found = averaged(target, weights, target.subsets)
     except Undecided as why:
         return undecided(why, "sparse average")
     sets = f"for the {len(target.subsets):,} sets "
@@ -68,27 +67,22 @@ def proof(target: Averages, weights: Coded, _goal: Goal, _say: Say) -> Proof:
     return Proof("sparse average", found.error, hypotheses=(sets, *found.hypotheses))
 
 
-def averaged(
-    weights: Coded, queries: Array, named: tuple[tuple[int, ...], ...], z_range: tuple[float, float]
-) -> AverageBound:
+def averaged(target: Averages, weights: Coded, named: Sets) -> AverageBound:
     """The bound for these sets; Undecided where there is none."""
     if not isinstance(weights.network, TokenNetwork):
         raise Undecided("it has ReLU units between its layers, and nothing is proved of those")
-    return prove_by_sparse_average(weights.network, weights.codes, queries, named, z_range)
+    queries = weights.queries(target.keys, named, target.heads)
+    return prove_by_sparse_average(weights.network, weights.codes, queries, named, target.z_range)
 
 
 def prove_by_sparse_average(
-    network: TokenNetwork,
-    keys: Array,
-    queries: Array,
-    subsets: tuple[tuple[int, ...], ...],
-    z_range: tuple[float, float],
+    network: TokenNetwork, keys: Array, queries: Array, subsets: Sets, z_range: tuple[float, float]
 ) -> AverageBound:
     """The worst error over the queries (S, H, m), query s standing for subsets[s], for z in z_range."""
     check_rounding()
     N, m = keys.shape
     heads = len(network.heads)
-    beta = _pattern(network, m)
+    beta = _beta(network, m)
     if network.dtype != "float64":
         raise Undecided("averages are proved in float64: codes and z are cut to float32 before anything is counted")
     u = ROUNDOFF[network.dtype]
@@ -116,15 +110,15 @@ def prove_by_sparse_average(
     return AverageBound(error, margin, beta, reach, hypotheses(network.dtype))
 
 
-def _one_head(
-    keys: Array, queries: Array, subsets: tuple[tuple[int, ...], ...], beta: float, u: float
-) -> tuple[float, float]:
+def _one_head(keys: Array, queries: Array, subsets: Sets, beta: float, u: float) -> tuple[float, float]:
     """(bound for z of width 1 but for the rounding of sums, margin)."""
     N, m = keys.shape
     scores = queries @ keys.T
     sizes = np.abs(queries) @ np.abs(keys).T
     off = 2 * gamma(m + 2, u) * sizes * _SAFE + 1e-300
-    inside = _members(subsets, N)
+    inside = np.zeros((len(subsets), N), dtype=bool)
+    for row, subset in zip(inside, subsets):
+        row[list(subset)] = True
     E = kernel_move(N, "float64", spare=6)
     t_min = np.where(inside, scores - off, np.inf).min(axis=1) * beta
     t_max = np.where(inside, scores + off, -np.inf).max(axis=1) * beta
@@ -139,30 +133,14 @@ def _one_head(
     return float((leak + uneven).max()) * _SAFE, margin
 
 
-def _members(subsets: tuple[tuple[int, ...], ...], tokens: int) -> NDArray[np.bool_]:
-    inside = np.zeros((len(subsets), tokens), dtype=bool)
-    for row, subset in enumerate(subsets):
-        inside[row, list(subset)] = True
-    return inside
-
-
-def _pattern(network: TokenNetwork, m: int) -> float:
+def _beta(network: TokenNetwork, m: int) -> float:
     """β of a network whose entries are those of one that averages; Undecided otherwise."""
-    dim, total, heads = len(network.outputs), network.width, network.heads
-    start = (1 + len(heads)) * m
-    if len(network.layers) != 1 or total != start + 2 * dim or len(network.constants):
+    dim, heads = len(network.outputs), network.heads
+    if len(network.layers) != 1 or network.width != (1 + len(heads)) * m + 2 * dim:
         raise Undecided("the network has another shape than one that averages")
-    if network.layers[0].carry is not None or any(h.query_dim != m or h.outputs != dim for h in heads):
-        raise Undecided("the network has another shape than one that averages")
-    beta, eye = float(heads[0].key[0, 0]), np.eye(total)
+    beta = float(heads[0].key[0, 0])
     if not (beta > 0 and math.frexp(beta)[0] == 0.5):
         raise Undecided("beta is no power of two")
-    values, means = eye[:, start : start + dim], eye[:, start + dim :]
-    same = np.array_equal(network.readout, means)
-    for place, head in enumerate(heads):
-        own = eye[:, (1 + place) * m : (2 + place) * m]
-        wanted = (own, beta * eye[:, :m], values, means.T / len(heads))
-        same = same and all(np.array_equal(x, y) for x, y in zip(head.arrays.values(), wanted, strict=True))
-    if not same:
+    if not same_entries(network, sparse_average_network(m, dim, beta, len(heads))):
         raise Undecided("an entry of the network is not that of one that averages")
     return beta

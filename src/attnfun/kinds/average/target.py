@@ -10,8 +10,7 @@ import numpy as np
 
 from attnfun.certify.view import Undecided
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.kinds.average.encoding import KEYS, Sets, check_subsets, encode_average, positions
-from attnfun.kinds.average.weights import Coded
+from attnfun.kinds.average.weights import KEYS, Coded, Sets, check_subsets, encode_average, positions
 from attnfun.language.target import Array, Json, Target, only
 from attnfun.network.tokens import misfit, sample_size, widened
 
@@ -91,15 +90,15 @@ class Averages(Target):
         flat = tuple(map(tuple, named.reshape(-1, self.q).tolist()))
         queries = weights.queries(self.keys, flat, self.heads)
         if self.others is not None and not set(flat) <= set(self.subsets):
-            self._require(weights, queries, flat)
+            self._require(weights, flat)
         queries = queries.reshape((*named.shape[:-1], self.heads, self.width))
         return (widened(encode_average(weights.codes, queries, z), weights.network.width),), None
 
-    def _require(self, weights: Coded, queries: Array, named: Sets) -> None:
+    def _require(self, weights: Coded, named: Sets) -> None:
         from attnfun.kinds.average.prove import averaged
 
         try:
-            error = averaged(weights, queries, named, self.z_range).error
+            error = averaged(self, weights, named).error
         except Undecided as why:
             raise Infeasible(f"eps={self.others:g}: {why}") from None
         if self.others is None or not error <= self.others:

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.kinds.average.encoding import KEYS, Sets, check_subsets
 from attnfun.kinds.average.target import Averages, rule_of_thumb
 from attnfun.kinds.average.view import SparseAverage
-from attnfun.kinds.average.weights import Coded
-from attnfun.language.numbers import whole_number
+from attnfun.kinds.average.weights import KEYS, Coded, Sets, check_subsets
+from attnfun.language.numbers import positive, whole_number
 from attnfun.search import Goal, Proposal, Proposals, search
 
 _MOST_SUBSETS = 20_000
@@ -49,8 +48,7 @@ def sparse_average(
         raise InvalidRequest(f"q={q}: at least 1 and fewer than the {N} tokens")
     if keys not in KEYS:
         raise InvalidRequest(f"keys={keys!r}: {' or '.join(KEYS)}")
-    if isinstance(eps, bool) or not isinstance(eps, (int, float, np.floating)) or not 0 < eps < math.inf:
-        raise InvalidRequest(f"eps={eps!r:.40}: a positive number is needed")
+    eps = positive("eps", eps)
     low, high = (float(end) for end in z_range)
     if not (-1e100 < low < high < 1e100):
         raise InvalidRequest(f"z_range={z_range!r:.60}: a lower and a higher number")
@@ -63,15 +61,13 @@ def sparse_average(
         most = _MOST_SCORES // (heads * N)
         raise Infeasible(f"{len(named):,} sets of {N:,} tokens are too many scores to prove", {"subsets": most})
     share = q // heads
-    if keys == "curve":
-        if width not in (None, 2 * share):
-            raise InvalidRequest(f"width={width}: codes on the curve have 2q/heads = {2 * share} coordinates")
-        m = 2 * share
-    else:
-        m = whole_number("width", rule_of_thumb(N, share) if width is None else width, 1)
-    target = Averages(N, q, size, keys, heads, m, (low, high), seed, named, float(eps))
-    found, certificate = search(target, _proposals(target), Goal(float(eps)), lambda _text: None)
-    return SparseAverage(target, found.weights, certificate, {"eps": float(eps), "seed": seed}, found.told)
+    usual = 2 * share if keys == "curve" else rule_of_thumb(N, share)
+    m = whole_number("width", usual if width is None else width, 1)
+    if keys == "curve" and m != usual:
+        raise InvalidRequest(f"width={width}: codes on the curve have 2q/heads = {usual} coordinates")
+    target = Averages(N, q, size, keys, heads, m, (low, high), seed, named, eps)
+    found, certificate = search(target, _proposals(target), Goal(eps), lambda _text: None)
+    return SparseAverage(target, found.weights, certificate, {"eps": eps, "seed": seed}, found.told)
 
 
 def _proposals(target: Averages) -> Proposals:
@@ -84,9 +80,8 @@ def _proposals(target: Averages) -> Proposals:
     plain = Coded(sparse_average_network(m, target.dim, 1.0, target.heads), codes)
     mu = _margin(codes, plain.queries(target.keys, target.subsets, target.heads), target.subsets)
     if not mu > 0:
-        nearest: dict[str, Any] = {"keys": "random"}
-        if target.keys == "random":
-            nearest = {"width": max(2 * m, 2 * rule_of_thumb(N, share))}
+        wider = {"width": max(2 * m, 2 * rule_of_thumb(N, share))}
+        nearest = wider if target.keys == "random" else {"keys": "random"}
         raise Infeasible(f"averages over {q} of {N}: {m} coordinates do not tell every set apart", nearest)
     wanted = max(math.log((N - share) / share * (high - low) / eps), 1.0) / mu
     beta, why = 2.0 ** math.ceil(math.log2(wanted)), ""
@@ -99,8 +94,7 @@ def _proposals(target: Averages) -> Proposals:
 
 def _margin(codes: NDArray[np.float64], queries: NDArray[np.float64], named: Sets) -> float:
     """1 − the largest score of a position outside its set, as computed."""
-    worst = -math.inf
-    heads = queries.shape[1]
+    worst, heads = -math.inf, queries.shape[1]
     for head in range(heads):
         for row, subset in zip(queries[:, head] @ codes.T, named, strict=True):
             worst = max(worst, float(np.delete(row, list(subset[head::heads])).max()))

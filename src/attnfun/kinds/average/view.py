@@ -1,4 +1,4 @@
-"""SparseAverage: the view of a model that averages over named positions."""
+"""SparseAverage: the view of a model that averages over named positions; and its words."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify.view import Undecided
 from attnfun.errors import InvalidRequest
-from attnfun.kinds.average.encoding import Sets
 from attnfun.kinds.average.prove import AverageBound, averaged
-from attnfun.kinds.average.target import Averages
-from attnfun.kinds.average.weights import Coded
+from attnfun.kinds.average.target import Averages, rule_of_thumb
+from attnfun.kinds.average.weights import Coded, Sets
 from attnfun.limits.separation.published import Quoted, sparse_average_width
-from attnfun.model import Model
+from attnfun.model import Model, Of
 from attnfun.network import TokenNetwork, TokenTransformer
+from attnfun.network.words import explain
+
+__all__ = ["SparseAverage", "explain", "record"]
 
 
 class SparseAverage(Model[Averages, Coded]):
@@ -34,41 +36,9 @@ class SparseAverage(Model[Averages, Coded]):
     def codes(self) -> NDArray[np.float64]:
         return self.weights.codes
 
-    @property
-    def tokens(self) -> int:
-        return self.target.tokens
-
-    @property
-    def q(self) -> int:
-        return self.target.q
-
-    @property
-    def dim(self) -> int:
-        return self.target.dim
-
-    @property
-    def keys(self) -> str:
-        return self.target.keys
-
-    @property
-    def heads(self) -> int:
-        return self.target.heads
-
-    @property
-    def width(self) -> int:
-        return self.target.width
-
-    @property
-    def z_range(self) -> tuple[float, float]:
-        return self.target.z_range
-
-    @property
-    def seed(self) -> int:
-        return self.target.seed
-
-    @property
-    def subsets(self) -> Sets:
-        return self.target.subsets
+    tokens, q, dim = Of[int]("target"), Of[int]("target"), Of[int]("target")
+    keys, heads, width, seed = Of[str]("target"), Of[int]("target"), Of[int]("target"), Of[int]("target")
+    z_range, subsets = Of[tuple[float, float]]("target"), Of[Sets]("target")
 
     @property
     def eps(self) -> float:
@@ -91,10 +61,8 @@ class SparseAverage(Model[Averages, Coded]):
     @cached_property
     def bound(self) -> AverageBound:
         """What is proved for the sets given, worked out from the weights when it is asked for."""
-        target = self.target
-        queries = self.weights.queries(target.keys, target.subsets, target.heads)
         try:
-            return averaged(self.weights, queries, target.subsets, target.z_range)
+            return averaged(self.target, self.weights, self.subsets)
         except Undecided as why:
             raise InvalidRequest(f"nothing is proved of these weights: {why}") from None
 
@@ -112,3 +80,18 @@ class SparseAverage(Model[Averages, Coded]):
     def published(self) -> Quoted:
         """The lower bound of the literature, constant taken as 1."""
         return sparse_average_width(self.q, self.bits)
+
+
+def record(model: SparseAverage) -> dict[str, Any]:
+    """What it averages, and what is proved of these weights; of weights that nothing is proved of only the former."""
+    target = model.target
+    told: dict[str, Any] = {"tokens": target.tokens, "q": target.q, "codes": target.keys, "dimension": target.width}
+    told |= {"eps": target.others, "subsets": len(target.subsets)}
+    told |= {"rule_of_thumb": rule_of_thumb(target.tokens, target.q)}
+    try:
+        bound, bits = model.bound, model.bits
+    except InvalidRequest:
+        return told
+    told |= {"status": model.certificate.status.value, "heads": target.heads, "margin": bound.margin}
+    told |= {"beta": bound.beta, "bits": bits, "error": bound.error, "parameters": model.cost.parameters}
+    return told | {"hypotheses": list(model.certificate.hypotheses), "published": [model.published.record()]}

@@ -32,18 +32,15 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from attnfun.certify.verdict import Proof, undecided
+from attnfun.kinds.lexicographic.pattern import cascade, far, one_head
 from attnfun.kinds.lexicographic.target import BestKey
+from attnfun.limits.grids import BITS
 from attnfun.network import TokenNetwork, TokenTransformer
-from attnfun.network.head import Array
+from attnfun.network.tokens import same_entries
 from attnfun.search import Goal, Say
 
-_BITS = {"float32": 24, "float64": 53}
-BETA = {"float32": (128.0, 256.0), "float64": (1024.0, 2048.0)}  # one head, cascade: e^−β and e^(−β/2) underflow
 _METHOD = "best key"
-_Layer = tuple[Array, Array, Array, Array, Array | None]
 
 
 def proof(
@@ -52,31 +49,21 @@ def proof(
     """0 for one head or a cascade that holds the grid; undecided for other weights, and why."""
     if not isinstance(weights, TokenNetwork):
         return undecided("it has ReLU units between its layers, and nothing is proved of those", _METHOD)
-    P, k, bits = target.levels, target.coordinates, _BITS[weights.dtype]
+    P, k, bits = target.levels, target.coordinates, BITS[weights.dtype]
     single = is_single(weights)
     if single and P**k > 2**bits + 1:
         return undecided(f"one head in {weights.dtype} tells {P:,}^{k} keys not apart", _METHOD)
     if not single and 2 ** (bits - 1) < P:
         return undecided(f"a cascade in {weights.dtype} tells {P:,} levels not apart", _METHOD)
-    layers, constants = (_one_head if single else _cascade)(P, k, BETA[weights.dtype][0 if single else 1])
-    names = _names(k, single)
-    if weights.coordinates != names or len(weights.layers) != len(layers):
-        return undecided("the network has other coordinates or layers than one that picks the best key", _METHOD)
-    stored = [(*layer.heads[0].arrays.values(), layer.carry) for layer in weights.layers]
-    same = all(len(layer.heads) == 1 for layer in weights.layers) and _equal(weights.constants, constants)
-    same = same and all(_equal(x, y) for own, wanted in zip(stored, layers, strict=True) for x, y in zip(own, wanted))
-    if not same or not _equal(weights.readout, _matrix(names, k, {(f"best{i + 1}", i): 1.0 for i in range(k)})):
-        return undecided("an entry of the network is not that of one that picks the best key", _METHOD)
-    return Proof(_METHOD, 0.0, hypotheses=_hypotheses(weights.dtype, P))
-
-
-def _hypotheses(dtype: str, levels: int) -> tuple[str, ...]:
-    most = 2 ** _BITS[dtype] // max(1, levels - 1)
-    return (
-        f"IEEE arithmetic of {dtype}, sums in any order (no TF32)",
-        f"an exp that is 0 where the true one underflows in {dtype}",
-        f"the best key occurs once, or at most {most:,} times where weights are summed before they are divided",
+    if not same_entries(weights, (one_head if single else cascade)(P, k, weights.dtype)):
+        return undecided("the network, entry by entry, is not one that picks the best key", _METHOD)
+    hypotheses = (
+        f"IEEE arithmetic of {weights.dtype}, sums in any order (no TF32)",
+        f"an exp that is 0 where the true one underflows in {weights.dtype}",
+        f"the best key occurs once, or at most {2**bits // max(1, P - 1):,} times where weights are summed before they "
+        "are divided",
     )
+    return Proof(_METHOD, 0.0, hypotheses=hypotheses)
 
 
 def is_single(network: TokenNetwork | TokenTransformer) -> bool:
@@ -93,56 +80,8 @@ def winner_weight(levels: int, coordinates: int, beta: float, n: int, single: bo
     """
     shift = 0.0
     for _ in range(0 if single else coordinates - 1):
-        shift = _far(levels, beta) * math.exp(min(0.0, math.log(n) - beta / 2 + shift)) * (1 + 1e-12)
+        shift = far(levels, beta) * math.exp(min(0.0, math.log(n) - beta / 2 + shift)) * (1 + 1e-12)
         if not shift < 0.25:  # the flags' bound needs f below 1/4; no grid and no n that are accepted come here
             return 0.0
     rest = (n - 1) * math.exp(-beta + shift) * (1 + 1e-12)
     return math.nextafter(1 / (1 + rest), 0.0) if n > 1 else 1.0
-
-
-def _far(levels: int, beta: float) -> float:
-    """M: the least power of two from 2P on, times β."""
-    return beta * float(1 << (2 * levels - 1).bit_length())
-
-
-def _names(k: int, single: bool) -> tuple[str, ...]:
-    more = ("one",) if single else ("one", "constant", "out")
-    return (*(f"x{i + 1}" for i in range(k)), *more, *(f"best{i + 1}" for i in range(k)))
-
-
-def _matrix(names: tuple[str, ...], columns: int, entries: dict[tuple[str, int], float]) -> Array:
-    out = np.zeros((len(names), columns))
-    for (name, column), value in entries.items():
-        out[names.index(name), column] = value
-    return out
-
-
-def _copy(names: tuple[str, ...], k: int, key: dict[tuple[str, int], float]) -> _Layer:
-    """A head whose logits are the same for every token that asks, and that writes the values x to `best`."""
-    value = _matrix(names, k, {(f"x{i + 1}", i): 1.0 for i in range(k)})
-    output = _matrix(names, k, {(f"best{i + 1}", i): 1.0 for i in range(k)}).T
-    return _matrix(names, 1, {("one", 0): 1.0}), _matrix(names, 1, key), value, output, None
-
-
-def _one_head(P: int, k: int, beta: float) -> tuple[list[_Layer], Array]:
-    names = _names(k, True)
-    place = {(f"x{i + 1}", 0): beta * float(P ** (k - 1 - i)) for i in range(k)}
-    return [_copy(names, k, place)], np.zeros((0, len(names)))
-
-
-def _cascade(P: int, k: int, beta: float) -> tuple[list[_Layer], Array]:
-    names, M = _names(k, False), _far(P, beta)
-    value, output = _matrix(names, 1, {("one", 0): 1.0, ("constant", 0): -1.0}), _matrix(names, 1, {("out", 0): 1.0}).T
-    carry = np.diag([0.0 if name == "out" else 1.0 for name in names])
-    layers: list[_Layer] = []
-    for s in range(1, k):
-        asked = {("one", 0): 1.0, (f"x{s}", 1): beta, ("one", 1): beta / 2, ("out", 1): -M}
-        key = {(f"x{s}", 0): beta, ("out", 0): -M, ("constant", 0): -beta * float(P), ("constant", 1): 1.0}
-        layers.append((_matrix(names, 2, asked), _matrix(names, 2, key), value, output, carry))
-    layers.append(_copy(names, k, {(f"x{k}", 0): beta, ("out", 0): -M, ("constant", 0): -2 * M}))
-    c = {(f"x{i + 1}", 0): float(P) for i in range(k)} | {("one", 0): 1.0, ("constant", 0): 1.0}
-    return layers, _matrix(names, 1, c).T
-
-
-def _equal(stored: Array | None, wanted: Array | None) -> bool:
-    return stored is wanted if stored is None or wanted is None else np.array_equal(stored, wanted)

@@ -7,7 +7,7 @@ from typing import Any
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.lexicographic.target import BestKey
 from attnfun.kinds.lexicographic.view import LexicographicHead
-from attnfun.limits.grids import GridLimits, grid_limits, tied_pair
+from attnfun.limits.grids import GridLimits, grid_limits
 from attnfun.network.network import DTYPES
 from attnfun.search import Goal, Proposal, Proposals, search
 
@@ -29,11 +29,10 @@ def lexicographic(
     if method not in METHODS:
         raise InvalidRequest(f"method={method!r:.40}: write {', '.join(METHODS)}")
     limits = grid_limits(dtype, coordinates, levels)
-    fits = {"one head": levels <= limits.one_number, "cascade": levels <= _cascade(limits)}
     wanted = [name for name in METHODS[1:] if method in ("auto", name)]
-    chosen = next((name for name in wanted if fits[name]), None)
+    chosen = next((name for name in wanted if levels <= _held(limits)[name]), None)
     if chosen is None:
-        raise Infeasible(_reason(limits, wanted), _nearest(limits, wanted))
+        raise _refusal(limits, wanted[-1])
     target = BestKey(int(levels), int(coordinates))
     found, certificate = search(target, _proposals(target, chosen, dtype), Goal(EPS), lambda _text: None)
     return LexicographicHead(target, found.weights, certificate, {"eps": EPS, "dtype": dtype}, found.told)
@@ -46,25 +45,20 @@ def _proposals(target: BestKey, method: str, dtype: str) -> Proposals:
     yield Proposal(build(target.levels, target.coordinates, dtype), method)
 
 
-def _cascade(limits: GridLimits) -> int:
-    assert limits.cascade is not None  # float32 and float64 have cascades
-    return limits.cascade
+def _held(limits: GridLimits) -> dict[str, int]:
+    """The most levels of each method."""
+    return {"one head": limits.one_number, "cascade": limits.cascade or 0}
 
 
-def _reason(limits: GridLimits, wanted: list[str]) -> str:
-    grid = f"{limits.levels:,} levels in {limits.coordinates} coordinates"
-    if "cascade" in wanted:
-        return f"{grid}: a cascade in {limits.dtype} holds {_cascade(limits):,} levels a coordinate"
-    pair = tied_pair(limits.levels or 0, limits.coordinates, limits.dtype)
-    tie = f", {pair[0]} and {pair[1]} tie" if pair else ""
-    return f"{grid}: one head in {limits.dtype} holds {limits.one_number:,} levels{tie}"
-
-
-def _nearest(limits: GridLimits, wanted: list[str]) -> dict[str, Any]:
-    if "cascade" not in wanted and (limits.levels or 0) <= _cascade(limits):
-        return {"method": "cascade"}
-    finer = grid_limits("float64", limits.coordinates)
-    room = _cascade(finer) if "cascade" in wanted else finer.one_number
-    if limits.dtype != "float64" and (limits.levels or 0) <= room:
-        return {"dtype": "float64"}
-    return {"levels": _cascade(limits) if "cascade" in wanted else limits.one_number}
+def _refusal(limits: GridLimits, method: str) -> Infeasible:
+    """That a method does not hold the grid, and what does: another method, another dtype, or fewer levels."""
+    levels, held = limits.levels or 0, _held(limits)
+    why = f"a cascade in {limits.dtype} holds {held[method]:,} levels a coordinate"
+    nearest: dict[str, Any] = {"levels": held[method]}
+    if limits.dtype != "float64" and levels <= _held(grid_limits("float64", limits.coordinates))[method]:
+        nearest = {"dtype": "float64"}
+    if method == "one head":
+        tie = ", {} and {} tie".format(*limits.tied_pair) if limits.tied_pair else ""
+        why = f"one head in {limits.dtype} holds {held[method]:,} levels{tie}"
+        nearest = {"method": "cascade"} if levels <= held["cascade"] else nearest
+    return Infeasible(f"{levels:,} levels in {limits.coordinates} coordinates: {why}", nearest)

@@ -1,28 +1,27 @@
-"""LexicographicHead: the view of a model that picks the best key of a grid."""
+"""LexicographicHead: the view of a model that picks the best key of a grid; and its words."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.errors import InvalidRequest
-from attnfun.kinds.lexicographic.prove import BETA, is_single, proof, winner_weight
+from attnfun.kinds.lexicographic.pattern import BETA
+from attnfun.kinds.lexicographic.prove import is_single, proof, winner_weight
 from attnfun.kinds.lexicographic.target import MOST_KEYS, BestKey
 from attnfun.limits.grids import GridLimits, grid_limits
-from attnfun.model import Model
-from attnfun.network import TokenNetwork, TokenTransformer
+from attnfun.model import Of, TokenModel
+from attnfun.network.words import explain
+
+__all__ = ["LexicographicHead", "explain", "record"]
 
 
-class LexicographicHead(Model[BestKey, TokenNetwork | TokenTransformer]):
+class LexicographicHead(TokenModel[BestKey]):
     """(n, coordinates) whole numbers from 0 to levels − 1 → the best of them, by attention over n tokens."""
 
-    @property
-    def network(self) -> TokenNetwork | TokenTransformer:
-        return self.weights
-
-    @property
-    def levels(self) -> int:
-        return self.target.levels
+    levels = Of[int]("target")
 
     @property
     def limits(self) -> GridLimits:
@@ -55,3 +54,10 @@ class LexicographicHead(Model[BestKey, TokenNetwork | TokenTransformer]):
             raise InvalidRequest(f"nothing is proved of these weights: {found.reason}")
         single = is_single(self.weights)
         return winner_weight(self.levels, self.target.coordinates, BETA[self.dtype][not single], int(n), single)
+
+
+def record(model: LexicographicHead) -> dict[str, Any]:
+    """Which grid, how large the network is, which grids the dtype holds, what the proof rests on."""
+    sizes = {name: getattr(model.cost, name) for name in ("layers", "heads", "rank", "parameters")}
+    told = {"status": model.certificate.status.value, "method": model.method, **sizes, **model.limits.record()}
+    return told | {"hypotheses": list(model.certificate.hypotheses)}

@@ -1,14 +1,5 @@
 """Tokens that find their partners mod M: the kind behind `matching`."""
 
-from attnfun.kinds import Kind
+from attnfun.kinds import token_kind
 
-KIND = Kind(
-    "matching",
-    target="attnfun.kinds.matching.target:Matches",
-    weights=("attnfun.network.tokens:TokenNetwork", "attnfun.network.tokens:TokenTransformer"),
-    view="attnfun.kinds.matching.view:Matching",
-    prover="attnfun.kinds.matching.prove:proof",
-    words="attnfun.kinds.matching.words",
-    lesson="attnfun.kinds.matching.lesson:lesson",
-    subjects="attnfun.diagnosis.tokens:subjects",
-)
+KIND = token_kind("matching", "Matches", "Matching")

@@ -33,13 +33,11 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from flint import arb, fmpq
 
-from attnfun.kinds.matching.encoding import FLAGGED, PLAIN
+from attnfun.kinds.matching.pattern import pairs
 from attnfun.language import precision
-from attnfun.network import TokenHead, TokenLayer, TokenNetwork, rounded
-from attnfun.network.head import Array
+from attnfun.network import TokenNetwork, rounded
 
 TWINS, ODDS = 64.0, math.log(2) / 2
 STRETCH = 0.7 / (2 / (2 + math.sqrt(2)) - 1 / (1 + math.sqrt(2)))
@@ -68,34 +66,6 @@ def match2(
 ) -> TokenNetwork:
     """The network on encoded tokens (`encode2`); `scale` is a, a power of two."""
     a = least_scale(tokens, modulus) if scale is None else scale
-    b = null_logit(a, modulus, dtype)
-    names = PLAIN if self_allowed else FLAGGED
-    at = {name: place for place, name in enumerate(names)}
-    width = len(names)
-
-    def matrix(columns: int, entries: dict[tuple[str, int], float]) -> Array:
-        out = np.zeros((width, columns))
-        for (name, column), value in entries.items():
-            out[at[name], column] = value
-        return rounded(out, dtype)
-
-    value = matrix(1, {("one", 0): 1.0, ("null", 0): -1.0})
-    found = matrix(1, {("found", 0): 1.0}).T
-    query = {("cos", 0): 1.0, ("sin", 1): 1.0, ("one", 2): 1.0}
-    key = {("cos", 0): a, ("sin", 1): -a, ("null", 2): b}
-    readout = {("found", 0): 1.0}
-    heads = []
-    if self_allowed:
-        heads.append(TokenHead("pairs", matrix(3, query), matrix(3, key), value, found))
-    else:
-        flags = {("zero", 3): 1.0, ("half", 3): 1.0}
-        lift = float(2.0 ** math.ceil(math.log2(2 * a + 64)))
-        heads.append(TokenHead("pairs", matrix(4, query | flags), matrix(4, key | {("null", 3): lift}), value, found))
-        twins = {("zero", 0): 1.0, ("half", 1): 1.0, ("one", 2): 1.0}
-        keys = {("zero", 0): TWINS, ("half", 1): TWINS, ("null", 2): TWINS, ("null", 3): ODDS}
-        stretched = rounded(STRETCH * found, dtype)
-        heads.append(TokenHead("twins", matrix(4, twins | flags), matrix(4, keys), value, stretched))
-        readout |= {("zero", 0): -SHIFT, ("half", 0): -SHIFT}
-    null = np.zeros((1, width))
-    null[0, [at["one"], at["null"]]] = 1.0
-    return TokenNetwork(names, (TokenLayer(tuple(heads)),), null, matrix(1, readout), ("match",), dtype)
+    lift = float(2.0 ** math.ceil(math.log2(2 * a + 64)))
+    twins = () if self_allowed else (lift, TWINS, ODDS, STRETCH, SHIFT)
+    return pairs(a, null_logit(a, modulus, dtype), dtype, twins)

@@ -28,11 +28,9 @@ Example: `match3(8, 17)` on `encode3(x, 17)`, x of shape (8,), reads out 8 singl
 
 from __future__ import annotations
 
-import numpy as np
-
 from attnfun.kinds.matching.build_pairs import least_scale, null_logit
-from attnfun.kinds.matching.encoding import TRIPLES
-from attnfun.network import TokenHead, TokenLayer, TokenNetwork, rounded
+from attnfun.kinds.matching.pattern import triples
+from attnfun.network import TokenNetwork
 
 SHUT = {"float64": 1024.0, "float32": 128.0}
 """How far below 0 the logits of single tokens are: their weights underflow to exact zeros."""
@@ -41,17 +39,4 @@ SHUT = {"float64": 1024.0, "float32": 128.0}
 def match3(tokens: int, modulus: int, *, scale: float | None = None, dtype: str = "float64") -> TokenNetwork:
     """Plain attention on single and pair tokens (`encode3`)."""
     a = least_scale(tokens * tokens, modulus) if scale is None else scale
-    query, key, value, found = np.zeros((8, 3)), np.zeros((8, 3)), np.zeros((8, 1)), np.zeros((1, 8))
-    query[0, 0] = query[1, 1] = query[4, 2] = 1.0
-    shut = SHUT[dtype]
-    key[2, 0], key[3, 1] = a, -a
-    key[4, 2], key[5, 2] = -shut, shut  # a single token -shut, a pair 0
-    key[6, 2] = null_logit(a, modulus, dtype)
-    value[5, 0] = 1.0
-    found[0, 7] = 1.0
-    null = np.zeros((1, 8))
-    null[0, 6] = 1.0
-    readout = np.zeros((8, 1))
-    readout[7, 0] = 1.0
-    head = TokenHead("triples", *(rounded(m, dtype) for m in (query, key, value, found)))
-    return TokenNetwork(TRIPLES, (TokenLayer((head,)),), null, readout, ("match",), dtype)
+    return triples(a, null_logit(a, modulus, dtype), dtype, SHUT[dtype])

@@ -1,4 +1,7 @@
-"""Whole numbers as tokens: the look-up that stands before matching networks, of pairs and of triples."""
+"""Whole numbers as tokens: the look-up that stands before matching networks, of pairs and of triples.
+
+And third-order attention on single encodings: a softmax over pairs of tokens, of a trilinear form.
+"""
 
 from __future__ import annotations
 
@@ -32,3 +35,20 @@ def encode3(r: NDArray[np.int64], modulus: int, dtype: str = "float64") -> Array
     out[..., 4] = 1.0
     out[..., n:, 5] = 1.0
     return out
+
+
+def third_order(r: NDArray[np.int64], modulus: int, scale: float, null: float, dtype: str = "float64") -> Array:
+    """(..., N) residues -> (..., N): exact softmax over pairs of the trilinear form, in the dtype."""
+    c, s = (part.astype(dtype) for part in circle(r, modulus, dtype))
+    a = np.dtype(dtype).type(scale)
+    both = c[..., :, None] * c[..., None, :], s[..., :, None] * s[..., None, :]
+    cross = s[..., :, None] * c[..., None, :], c[..., :, None] * s[..., None, :]
+    left, right = c[..., :, None, None], s[..., :, None, None]
+    form = (left * both[0][..., None, :, :] - left * both[1][..., None, :, :]) - (
+        right * cross[0][..., None, :, :] + right * cross[1][..., None, :, :]
+    )
+    logits = (a * form).reshape((*r.shape, -1))
+    top = np.maximum(logits.max(axis=-1, keepdims=True), np.dtype(dtype).type(null))
+    weights = np.exp(logits - top).sum(axis=-1)
+    rest = np.exp(np.dtype(dtype).type(null) - top[..., 0])
+    return np.asarray(weights / (weights + rest), dtype=np.float64)

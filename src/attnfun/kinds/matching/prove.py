@@ -32,16 +32,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
 from flint import arb, fmpq
 
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, gamma, hypotheses, kernel_move
 from attnfun.certify.verdict import Proof, undecided
 from attnfun.certify.view import Undecided
+from attnfun.kinds.matching.encoding import FLAGGED, PLAIN, TRIPLES
+from attnfun.kinds.matching.pattern import pairs, triples
 from attnfun.kinds.matching.target import Matches
 from attnfun.language import precision
 from attnfun.network import TokenNetwork, TokenTransformer
-from attnfun.network.head import Array
+from attnfun.network.tokens import same_entries
 from attnfun.search import Goal, Say
 
 _LOOKED_UP = "tokens are looked up by the encoder: cosines and sines within 1.01 unit roundoffs, relative"
@@ -107,17 +108,14 @@ def prove_by_matching(
         top = arb.cos_pi_fmpq(fmpq(2, modulus))
         above = (arb(a) * (one - kappa) - arb(b)) * (one - 8 * U) - 2 * E
         below = (arb(b) - arb(a) * (top + kappa)) * (one - 8 * U) - 2 * E
+        told = a, b, float((arb(a) * kappa).upper()), (_LOOKED_UP, *hypotheses(network.dtype))
         if not (above > 0 and below > 0 and lost < arb(0.01)):  # NaN must not pass
-            return MatchBound(0.0, 1.0, a, b, float((arb(a) * kappa).upper()), _hypotheses(network.dtype))
+            return MatchBound(0.0, 1.0, *told)
         leak = arb(K) * (-below).exp()
         match, other = (one - lost) / (one + (-above).exp()), (one + lost) * leak / (one + leak)
         if not self_allowed:
             match, other = _without_self(network, tokens, match, other, lost, E, a, b)
-        return MatchBound(_down(match), _up(other), a, b, float((arb(a) * kappa).upper()), _hypotheses(network.dtype))
-
-
-def _hypotheses(dtype: str) -> tuple[str, ...]:
-    return (_LOOKED_UP, *hypotheses(dtype))
+        return MatchBound(_down(match), _up(other), *told)
 
 
 def _without_self(
@@ -143,76 +141,39 @@ def _without_self(
 
 
 def _pattern(network: TokenNetwork, order: int, self_allowed: bool) -> tuple[float, float]:
-    """(a, b) of a network whose every entry is that of the construction; Undecided otherwise."""
-    names = {
-        (2, True): ("cos", "sin", "one", "null", "found"),
-        (2, False): ("cos", "sin", "one", "null", "zero", "half", "found"),
-        (3, True): ("cos", "sin", "pair cos", "pair sin", "one", "pair", "null", "found"),
-    }[order, self_allowed]
-    heads = network.heads
-    if network.coordinates != names or len(network.layers) != 1 or network.layers[0].carry is not None:
+    """(a, b) of a network whose every entry is that of `pattern` for its numbers; Undecided otherwise."""
+    names, heads = {(2, True): PLAIN, (2, False): FLAGGED, (3, True): TRIPLES}[order, self_allowed], network.heads
+    if network.coordinates != names or len(network.layers) != 1:
         raise Undecided("the network has other coordinates or layers than one that matches")
-    if len(heads) != (1 if self_allowed else 2):
-        raise Undecided("the network has another number of heads than one that matches")
+    if len(heads) != (1 if self_allowed else 2) or any(head.query_dim != (3 if self_allowed else 4) for head in heads):
+        raise Undecided("the network has another number of heads, or of another size, than one that matches")
     at = {name: place for place, name in enumerate(names)}
-    columns = (3,) if self_allowed else (4, 4)
-    if any(head.query_dim != c or head.outputs != 1 for head, c in zip(heads, columns, strict=True)):
-        raise Undecided("a head has another size than one that matches")
-    scaled = "cos" if order == 2 else "pair cos"
-    a, b = float(heads[0].key[at[scaled], 0]), float(heads[0].key[at["null"], 2])
+    a, b = float(heads[0].key[at["cos" if order == 2 else "pair cos"], 0]), float(heads[0].key[at["null"], 2])
     if not (a > 0 and math.frexp(a)[0] == 0.5 and math.isfinite(b) and b >= 0):
         raise Undecided("the scale of the cosines is no power of two, or the null token's logit is negative")
-
-    def matrix(columns: int, entries: dict[tuple[str, int], float]) -> Array:
-        out = np.zeros((len(names), columns))
-        for (name, column), value in entries.items():
-            out[at[name], column] = value
-        return out
-
-    query = {("cos", 0): 1.0, ("sin", 1): 1.0, ("one", 2): 1.0}
-    null = {("null", 0): 1.0}
-    found, readout = matrix(1, {("found", 0): 1.0}), {("found", 0): 1.0}
     if order == 3:
         shut = float(heads[0].key[at["pair"], 2])
         if not {"float64": 800.0, "float32": 110.0}[network.dtype] <= shut <= LARGEST[network.dtype]:
             raise Undecided("single tokens are not shut out")
-        key = {("pair cos", 0): a, ("pair sin", 1): -a, ("one", 2): -shut, ("pair", 2): shut, ("null", 2): b}
-        wanted = [(matrix(3, query), matrix(3, key), matrix(1, {("pair", 0): 1.0}), found.T)]
+        wanted = triples(a, b, network.dtype, shut)
+    elif self_allowed:
+        wanted = pairs(a, b, network.dtype)
     else:
-        null |= {("one", 0): 1.0}
-        value = matrix(1, {("one", 0): 1.0, ("null", 0): -1.0})
-        key = {("cos", 0): a, ("sin", 1): -a, ("null", 2): b}
-        if self_allowed:
-            wanted = [(matrix(3, query), matrix(3, key), value, found.T)]
-        else:
-            flags = {("zero", 3): 1.0, ("half", 3): 1.0}
-            lift, high, odds = (
-                float(head.key[at["null"], c]) for head, c in ((heads[0], 3), (heads[1], 2), (heads[1], 3))
-            )
-            stretch, shift = float(heads[1].output[0, at["found"]]), -float(network.readout[at["zero"], 0])
-            lifted = 2 * a <= lift <= LARGEST[network.dtype]  # a logit b + lift that overflows is no logit
-            if not (lifted and 32 <= high <= 512 and 0 < odds < 1 and 0 < stretch < 16 and 0 < shift < 16):
-                raise Undecided("the second head does not count twins")
-            twins = {("zero", 0): 1.0, ("half", 1): 1.0, ("one", 2): 1.0}
-            counted = {("zero", 0): high, ("half", 1): high, ("null", 2): high, ("null", 3): odds}
-            wanted = [
-                (matrix(4, query | flags), matrix(4, key | {("null", 3): lift}), value, found.T),
-                (matrix(4, twins | flags), matrix(4, counted), value, stretch * found.T),
-            ]
-            readout |= {("zero", 0): -shift, ("half", 0): -shift}
-    stored = [tuple(head.arrays.values()) for head in heads]
-    same = all(np.array_equal(x, y) for s, w in zip(stored, wanted, strict=True) for x, y in zip(s, w, strict=True))
-    same = same and np.array_equal(network.constants, matrix(1, null).T)
-    if not (same and np.array_equal(network.readout, matrix(1, readout))):
+        lift, (high, odds) = float(heads[0].key[at["null"], 3]), heads[1].key[at["null"], 2:].tolist()
+        stretch, shift = float(heads[1].output[0, at["found"]]), -float(network.readout[at["zero"], 0])
+        lifted = 2 * a <= lift <= LARGEST[network.dtype]  # a logit b + lift that overflows is no logit
+        if not (lifted and 32 <= high <= 512 and 0 < odds < 1 and 0 < stretch < 16 and 0 < shift < 16):
+            raise Undecided("the second head does not count twins")
+        wanted = pairs(a, b, network.dtype, (lift, high, odds, stretch, shift))
+    if not same_entries(network, wanted):
         raise Undecided("an entry of the network is not that of one that matches")
     return a, b
-
-
-def _down(ball: arb) -> float:
-    value = float(ball.lower())
-    return math.nextafter(value, -math.inf) if math.isfinite(value) else -math.inf
 
 
 def _up(ball: arb) -> float:
     value = float(ball.upper())
     return math.nextafter(value, math.inf) if math.isfinite(value) else math.inf
+
+
+def _down(ball: arb) -> float:
+    return -_up(-ball)

@@ -1,46 +1,32 @@
-"""Matching: the view of a model that matches; what `matching`, `load` and `train` return."""
+"""Matching: the view of a model that matches, what `matching`, `load` and `train` return; and its words."""
 
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify.view import Undecided
 from attnfun.errors import InvalidRequest
+from attnfun.kinds.matching.encoding import third_order
 from attnfun.kinds.matching.prove import MatchBound, bounds
 from attnfun.kinds.matching.target import Matches
-from attnfun.kinds.matching.third_order import third_order
-from attnfun.model import Model
-from attnfun.network import TokenNetwork, TokenTransformer
+from attnfun.model import Of, TokenModel
+from attnfun.network.words import explain
+
+__all__ = ["Matching", "explain", "record"]
 
 
-class Matching(Model[Matches, TokenNetwork | TokenTransformer]):
+class Matching(TokenModel[Matches]):
     """A network that marks tokens which sum to 0 mod `modulus` with `order` − 1 others, and what is proved of it.
 
     Called on (N,) or (batch, N) whole numbers: above 0.8 on a match, below 0.2 otherwise, where that is proved.
     """
 
-    @property
-    def network(self) -> TokenNetwork | TokenTransformer:
-        return self.weights
-
-    @property
-    def tokens(self) -> int:
-        return self.target.tokens
-
-    @property
-    def modulus(self) -> int:
-        return self.target.modulus
-
-    @property
-    def order(self) -> int:
-        return self.target.order
-
-    @property
-    def self_allowed(self) -> bool:
-        return self.target.self_allowed
+    tokens, modulus, order = Of[int]("target"), Of[int]("target"), Of[int]("target")
+    self_allowed = Of[bool]("target")
 
     def encode(self, x: ArrayLike) -> NDArray[np.float64]:
         """(N,) or (batch, N) whole numbers -> token matrices: a look-up of cosines and sines (of pairs too)."""
@@ -81,3 +67,16 @@ class Matching(Model[Matches, TokenNetwork | TokenTransformer]):
     def margin(self) -> float:
         """The proved distance of every output from 1/2."""
         return min(bound.margin for bound in self._bounds)
+
+
+def record(model: Matching) -> dict[str, Any]:
+    """What it matches, and what is proved of these weights; of weights that nothing is proved of only the former."""
+    told = {**model.target.to_json(), "eps": model.request.get("eps"), "dtype": model.dtype}
+    try:
+        bound, margin = model.bound, model.margin
+    except InvalidRequest:
+        return told
+    told |= {"status": model.certificate.status.value, "match_at_least": bound.match, "other_at_most": bound.other}
+    told |= {"margin": margin, "scale": bound.scale, "null": bound.null, "logit_error": bound.logit_error}
+    told |= {name: getattr(model.cost, name) for name in ("heads", "rank", "parameters")}
+    return told | {"hypotheses": list(bound.hypotheses)}

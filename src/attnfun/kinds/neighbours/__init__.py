@@ -1,15 +1,5 @@
 """The furthest or the nearest of points on a sphere: the kind behind `neighbours`."""
 
-from attnfun.kinds import Kind
+from attnfun.kinds import token_kind
 
-KIND = Kind(
-    "neighbours",
-    target="attnfun.kinds.neighbours.target:PointsOnSphere",
-    weights=("attnfun.network.tokens:TokenNetwork", "attnfun.network.tokens:TokenTransformer"),
-    view="attnfun.kinds.neighbours.view:Neighbours",
-    prover="attnfun.kinds.neighbours.prove:proof",
-    words="attnfun.kinds.neighbours.words",
-    lesson="attnfun.kinds.neighbours.lesson:lesson",
-    subjects="attnfun.diagnosis.tokens:subjects",
-    commands=__name__,
-)
+KIND = token_kind("neighbours", "PointsOnSphere", "Neighbours", commands=__name__)

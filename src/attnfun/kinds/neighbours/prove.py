@@ -32,16 +32,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-
 from attnfun.certify.verdict import Proof, undecided
 from attnfun.certify.view import Undecided
 from attnfun.errors import InvalidRequest
+from attnfun.kinds.neighbours import pattern
 from attnfun.kinds.neighbours.bounds import biased_error, full_rank_error, scores_error, tally_error
 from attnfun.kinds.neighbours.measure import measured
 from attnfun.kinds.neighbours.target import PointsOnSphere
-from attnfun.language.target import Array
-from attnfun.network import TokenHead, TokenNetwork, TokenTransformer
+from attnfun.network import TokenNetwork, TokenTransformer
+from attnfun.network.tokens import same_entries
 from attnfun.search import Goal, Say
 
 METHOD = "mean square"
@@ -51,7 +50,6 @@ HYPOTHESES = (
     "SciPy and Python: beta, gamma, exp and log within 1e-10 of their value, in the proof itself",
 )
 _SHUT = 1000.0
-_POINT = {("x", 0): 1.0}
 _MOST = 10_000  # queries of a measurement
 _WORK = 3e8  # multiplications of one
 
@@ -115,64 +113,20 @@ def _shape(network: TokenNetwork) -> tuple[int, ...]:
     return tuple(len(layer.heads) for layer in network.layers)
 
 
-class _Page:
-    """A network held against what its pattern has: matrices by the names of rows, "x" and "q" being blocks of `dim`."""
-
-    def __init__(self, target: PointsOnSphere, network: TokenNetwork, blocks: str, units: tuple[str, ...]) -> None:
-        self.dim, self.network = target.dim, network
-        self.names = (*(f"{block}{j + 1}" for block in blocks for j in range(target.dim)), *units)
-        self.good = network.coordinates == self.names and all(network.outputs)
-
-    def number(self, matrix: Array, name: str, column: int = 0) -> float:
-        return float(matrix[self.names.index(name), column]) if self.good and column < matrix.shape[1] else 0.0
-
-    def matrix(self, columns: int, entries: Mapping[tuple[str, int], float]) -> Array:
-        made = np.zeros((len(self.names), columns))
-        for (name, column), value in entries.items():
-            if name in self.names:
-                made[self.names.index(name), column] = value
-            else:
-                for j in range(self.dim):
-                    made[self.names.index(f"{name}{j + 1}"), column + j] = value
-        return made
-
-    def same(self, found: Array, columns: int, entries: Mapping[tuple[str, int], float]) -> None:
-        self.good = self.good and np.array_equal(found, self.matrix(columns, entries))
-
-    def head(self, head: TokenHead, columns: tuple[int, int], *parts: Mapping[tuple[str, int], float]) -> None:
-        """W_Q, W_K, W_V and W_O transposed are these."""
-        found = (head.query, head.key, head.value, head.output.T)
-        for matrix, count, entries in zip(found, (columns[0], columns[0], columns[1], columns[1]), parts, strict=True):
-            self.same(matrix, count, entries)
-
-    def rest(self, readout: int, name: str, constants: Array | None = None, carry: Array | None = None) -> None:
-        """The read-out is the identity of block or unit `name`, the stream is carried as it is, constants as given."""
-        self.same(self.network.readout, readout, {(name, 0): 1.0})
-        none = np.zeros((0, len(self.names)))
-        self.good = self.good and np.array_equal(self.network.constants, none if constants is None else constants)
-        for layer in self.network.layers:
-            own = layer.carry
-            same = own is carry if own is None or carry is None else np.array_equal(own, carry)
-            self.good = self.good and same
-
-
-def _sign(target: PointsOnSphere) -> float:
-    return 1.0 if target.which == "nearest" else -1.0
+def _number(network: TokenNetwork, array: str, name: str, column: int = 0) -> float:
+    """An entry of a head by the name of its coordinate; 0 where there is none."""
+    found = dict(network.arrays())[array]
+    matrix = found.T if array.endswith("output") else found
+    inside = name in network.coordinates and column < matrix.shape[1]
+    return float(matrix[network.coordinates.index(name), column]) if inside else 0.0
 
 
 def _full_rank(target: PointsOnSphere, network: TokenNetwork) -> Read | None:
     if _shape(network) != (1,):
         return None
-    d, N, near = target.dim, target.points, target.which == "nearest"
-    page = _Page(target, network, "x", tuple(f"p{i + 1}" for i in range(N)) if near else ())
-    (head,) = network.heads
-    width, beta = network.width, _sign(target) * page.number(head.query, "x1")
-    gap = -page.number(head.query, "p1", d) if near else math.inf
-    places = {(f"p{i + 1}", d + i): 1.0 for i in range(N)} if near else {}
-    query = {("x", 0): _sign(target) * beta} | {at: -gap for at in places}
-    page.head(head, (width, d), query, _POINT | places, _POINT, _POINT)
-    page.rest(d, "x", carry=np.zeros((width, width)))
-    if not (page.good and gap >= 2 * beta + _SHUT):
+    d, N, near, query = target.dim, target.points, target.which == "nearest", "layer0/head0/query"
+    beta, gap = _sign(target) * _number(network, query, "x1"), -_number(network, query, "p1", d)
+    if not same_entries(network, pattern.full_rank(d, N, near, beta, gap)) or (near and not gap >= 2 * beta + _SHUT):
         return None
     _require(beta)
     return Read("full_rank", full_rank_error(d, N, beta, not near), {"beta": beta})
@@ -181,21 +135,11 @@ def _full_rank(target: PointsOnSphere, network: TokenNetwork) -> Read | None:
 def _scores(target: PointsOnSphere, network: TokenNetwork) -> Read | None:
     if _shape(network) != (2 * target.dim, 1):
         return None
-    d, N, n = target.dim, target.points, target.points - 1
-    page = _Page(target, network, "xq", ("query", "one", "scratch"))
-    scoring, choice = network.layers[0].heads, network.layers[1].heads[0]
-    small = page.number(scoring[0].query, "x1")
-    v, u = (page.number(scoring[0].value, name) for name in ("query", "one"))
-    c = page.number(scoring[0].output.T, "scratch")
-    for k, head in enumerate(scoring):
-        sign, entry = (1.0, -1.0)[k % 2], k // 2 + 1
-        value, output = {("query", 0): v, ("one", 0): u}, {("scratch", 0): sign * c}
-        page.head(head, (1, 1), {(f"x{entry}", 0): sign * small}, {(f"q{entry}", 0): 1.0}, value, output)
-    beta, gap = _sign(target) * page.number(choice.key, "scratch"), -page.number(choice.key, "query")
-    key = {("scratch", 0): _sign(target) * beta, ("query", 0): -gap}
-    page.head(choice, (1, d), {("one", 0): 1.0}, key, _POINT, _POINT)
-    page.rest(d, "x")
-    if not page.good:
+    d, N, n, key = target.dim, target.points, target.points - 1, "layer1/head0/key"
+    small, c = (_number(network, f"layer0/head0/{part}", at) for part, at in (("query", "x1"), ("output", "scratch")))
+    v, u = (_number(network, "layer0/head0/value", name) for name in ("query", "one"))
+    beta, gap = _sign(target) * _number(network, key, "scratch"), -_number(network, key, "query")
+    if not same_entries(network, pattern.scores(d, target.which == "nearest", small, (v, u), c, (beta, gap))):
         return None
     slope, cubic = Fraction(c) * Fraction(v) * Fraction(small), Fraction(c) * Fraction(v) * Fraction(small) ** 3
     eta = float(abs(2 * slope * n / N**2 - 1) + abs(cubic) / 24) * (1 + 1e-12)
@@ -208,15 +152,10 @@ def _scores(target: PointsOnSphere, network: TokenNetwork) -> Read | None:
 def _tally(target: PointsOnSphere, network: TokenNetwork) -> Read | None:
     if _shape(network) != (target.dim, 1):
         return None
-    page = _Page(target, network, "xq", ("index", "scratch"))
-    counting, choice = network.layers[0].heads, network.layers[1].heads[0]
-    beta, sharp = _sign(target) * page.number(counting[0].query, "q1"), page.number(choice.query, "scratch")
-    for k, head in enumerate(counting):
-        query = {(f"q{k + 1}", 0): _sign(target) * beta}
-        page.head(head, (1, 1), query, {(f"x{k + 1}", 0): 1.0}, {("index", 0): 1.0}, {("scratch", 0): 1.0})
-    page.head(choice, (1, target.dim), {("scratch", 0): sharp}, {("index", 0): 1.0}, _POINT, _POINT)
-    page.rest(target.dim, "x")
-    if not (page.good and beta > 0 and sharp > 0):
+    beta = _sign(target) * _number(network, "layer0/head0/query", "q1")
+    sharp = _number(network, "layer1/head0/query", "scratch")
+    same = same_entries(network, pattern.tally(target.dim, target.which == "nearest", beta, sharp))
+    if not (same and beta > 0 and sharp > 0):
         return None
     blur = float(150 / (Fraction(sharp) * Fraction(beta))) * (1 + 1e-12)
     return Read("tally", tally_error(target.dim, beta, blur), {"beta": beta, "blur": blur})
@@ -226,18 +165,18 @@ def _biased(target: PointsOnSphere, network: TokenNetwork) -> Read | None:
     if _shape(network) != (1,):
         return None
     assert target.bias is not None
-    d = target.dim
-    page = _Page(target, network, "xq", ("query", "one", "anchor", "answer"))
-    (head,) = network.heads
-    beta = page.number(head.query, "q1")
-    level, gap = page.number(head.key, "anchor", d), -page.number(head.key, "query", d)
-    query, key = {("q", 0): beta, ("one", d): 1.0}, {("x", 0): 1.0, ("anchor", d): level, ("query", d): -gap}
-    page.head(head, (d + 1, 1), query, key, {("one", 0): 1.0, ("anchor", 0): -2.0}, {("answer", 0): 1.0})
-    page.rest(1, "answer", constants=page.matrix(1, {("one", 0): 1.0, ("anchor", 0): 1.0}).T)
-    if not (page.good and beta > 0 and gap >= beta + abs(level) + _SHUT):
+    d, key = target.dim, "layer0/head0/key"
+    beta, level = _number(network, "layer0/head0/query", "q1"), _number(network, key, "anchor", d)
+    gap = -_number(network, key, "query", d)
+    same = same_entries(network, pattern.biased(d, beta, level, gap))
+    if not (same and beta > 0 and gap >= beta + abs(level) + _SHUT):
         return None
     shift = float(abs(Fraction(level) / Fraction(beta) - Fraction(target.bias))) * (1 + 1e-12)
     return Read("biased", biased_error(d, beta, shift), {"beta": beta, "threshold_error": shift})
+
+
+def _sign(target: PointsOnSphere) -> float:
+    return 1.0 if target.which == "nearest" else -1.0
 
 
 def _require(beta: float) -> None:

@@ -65,6 +65,7 @@ class PointsOnSphere(Target):
             raise InvalidRequest(f"bias={bias!r:.40}: a half-space that cuts the sphere has -1 < bias < 1")
         if self.bias is not None and self.points != 2:
             raise InvalidRequest(f"points={self.points}: a half-space takes 2, the query included")
+        object.__setattr__(self, "bias", None if self.bias is None else float(bias))
         if self.bias is None and self.points < 3:
             raise InvalidRequest(f"points={self.points}: one candidate leaves nothing to choose; at least 3")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.neighbours.build import METHODS, biased, full_rank, majority_vote, random_heads, scores, tally
-from attnfun.kinds.neighbours.prediction import Prediction
-from attnfun.kinds.neighbours.target import MOST_POINTS, WHICH, PointsOnSphere
+from attnfun.kinds.neighbours.measure import Prediction
+from attnfun.kinds.neighbours.target import MOST_POINTS, PointsOnSphere
 from attnfun.kinds.neighbours.view import Neighbours
 from attnfun.language.numbers import positive_or_none, whole_number
 from attnfun.limits.separation.rank import MOST_DIM
@@ -54,84 +55,64 @@ def neighbours(
     may be above eps (`predicted.of`). The certificate of these two is measured. Raises Infeasible, with the nearest
     request that would do, where eps is not reached.
     """
+    name = method.replace("-", "_") if isinstance(method, str) else method
+    if name not in METHODS:
+        raise InvalidRequest(f"method={method!r}: write one of {', '.join(METHODS)}")
+    if sampler not in random_heads.SAMPLERS:
+        raise InvalidRequest(f"sampler={sampler!r}: write {', '.join(random_heads.SAMPLERS)}")
+    for given, what, methods in (
+        (bias != 0 or isinstance(bias, bool), "bias", ("biased",)),
+        (heads is not None, "heads", _DRAWN),
+        (rank != 1 or sampler != "same", "rank and sampler", ("random_heads",)),
+        (beta is not None, "beta", ("full_rank", "scores", "tally", "biased")),
+    ):
+        if given and name not in methods:
+            raise InvalidRequest(f"{what}: for {' and '.join(methods)}, not for {name}")
+    d, count = whole_number("dim", dim, 3, MOST_DIM), whole_number("points", points, 2, MOST_POINTS)
+    if name in (*_DRAWN, "tally") and count != 3:
+        raise InvalidRequest(f"points={points}: {name} takes 3, the query included")
+    if beta is not None and eps is not None:
+        raise InvalidRequest("give eps or beta, not both: eps decides beta")
+    beta = positive_or_none("beta", beta)
+    if beta is not None and beta > full_rank.MOST_BETA:
+        raise InvalidRequest(f"beta={beta!r}: at most {full_rank.MOST_BETA:g}")
     asked = _Asked(
-        dim,
-        points,
-        method,
-        eps=eps,
-        heads=heads,
-        rank=rank,
-        which=which,
-        beta=beta,
-        sampler=sampler,
-        bias=bias,
-        seed=seed,
+        PointsOnSphere(d, count, which, name == "full_rank", bias if name == "biased" else None),
+        name,
+        positive_or_none("eps", eps),
+        beta,
+        None if heads is None else whole_number("heads", heads, 1, MOST_HEADS),
+        whole_number("rank", rank, 1, d),
+        sampler,
+        whole_number("seed", seed, 0),
     )
     return asked.made()
 
 
+@dataclass(frozen=True)
 class _Asked:
     """One request, checked; `made` gives the network."""
 
-    def __init__(
-        self,
-        dim: Any,
-        points: Any,
-        method: Any,
-        *,
-        eps: Any = None,
-        heads: Any = None,
-        rank: Any = 1,
-        which: Any = "furthest",
-        beta: Any = None,
-        sampler: Any = "same",
-        bias: Any = 0.0,
-        seed: Any = 0,
-    ) -> None:
-        self.method = method.replace("-", "_") if isinstance(method, str) else method
-        if self.method not in METHODS:
-            raise InvalidRequest(f"method={method!r}: write one of {', '.join(METHODS)}")
-        if which not in WHICH:
-            raise InvalidRequest(f"which={which!r}: write furthest or nearest")
-        if sampler not in random_heads.SAMPLERS:
-            raise InvalidRequest(f"sampler={sampler!r}: write {', '.join(random_heads.SAMPLERS)}")
-        self.dim, self.points = whole_number("dim", dim, 3, MOST_DIM), whole_number("points", points, 2, MOST_POINTS)
-        fixed = {"biased": 2, "scores": None, "full_rank": None}.get(self.method, 3)
-        if fixed is not None and self.points != fixed:
-            raise InvalidRequest(f"points={points}: {self.method} takes {fixed}, the query included")
-        if fixed is None and self.points < 3:
-            raise InvalidRequest(f"points={points}: one candidate leaves nothing to choose; at least 3")
-        self.eps, self.beta = positive_or_none("eps", eps), positive_or_none("beta", beta)
-        self.heads = None if heads is None else whole_number("heads", heads, 1, MOST_HEADS)
-        self.rank, self.seed = whole_number("rank", rank, 1, self.dim), whole_number("seed", seed, 0)
-        if isinstance(bias, bool) or not isinstance(bias, (int, float)) or not -1 < bias < 1:
-            raise InvalidRequest(f"bias={bias!r}: a half-space that cuts the sphere has -1 < bias < 1")
-        self.bias, self.which, self.sampler = float(bias), which, sampler
-        self._belong(bias != 0, "bias", "biased")
-        self._belong(heads is not None, "heads", "majority_vote", "random_heads")
-        self._belong(rank != 1 or sampler != "same", "rank and sampler", "random_heads")
-        self._belong(beta is not None, "beta", "full_rank", "scores", "tally", "biased")
-        if self.beta is not None and self.eps is not None:
-            raise InvalidRequest("give eps or beta, not both: eps decides beta")
-        if self.beta is not None and self.beta > full_rank.MOST_BETA:
-            raise InvalidRequest(f"beta={beta!r}: at most {full_rank.MOST_BETA:g}")
+    target: PointsOnSphere
+    method: str
+    eps: float | None
+    beta: float | None
+    heads: int | None
+    rank: int
+    sampler: str
+    seed: int
 
-    def _belong(self, given: bool, what: str, *methods: str) -> None:
-        if given and self.method not in methods:
-            raise InvalidRequest(f"{what}: for {' and '.join(methods)}, not for {self.method}")
+    @property
+    def dim(self) -> int:
+        return self.target.dim
 
     @property
     def nearest(self) -> bool:
-        return bool(self.which == "nearest")
-
-    @property
-    def target(self) -> PointsOnSphere:
-        bias = self.bias if self.method == "biased" else None
-        return PointsOnSphere(self.dim, self.points, self.which, self.method == "full_rank", bias)
+        return self.target.which == "nearest"
 
     def made(self) -> Neighbours:
-        target, goal, drawn = self.target, Goal(self.eps, 2.0), self.method in _DRAWN
-        if self.eps is None or drawn:
+        target, goal = self.target, Goal(self.eps, 2.0)
+        if self.eps is None or self.method in _DRAWN:
             found = next(self._proposals())
             reached = found.story["predicted"]["error"]
             if self.eps is not None and not reached <= self.eps:
@@ -162,22 +143,19 @@ class _Asked:
             raise Infeasible(f"{self.method} in dimension {self.dim} would have {parameters:,} parameters: too many")
 
     def _full_rank(self, eps: float) -> Made:
-        width = self.dim + (self.points if self.nearest else 0)
+        width = self.dim + (self.target.points if self.nearest else 0)
         self._fits(3 * width * width)
-        beta = self.beta or full_rank.beta_for(self.dim, self.points, eps, self.nearest)
-        network = full_rank.build(self.dim, self.points, beta, self.nearest)
-        return {"beta": beta}, network, full_rank.predict(self.dim, self.points, beta, self.nearest)
+        beta = self.beta or full_rank.beta_for(self.dim, self.target.points, eps, self.nearest)
+        network = full_rank.build(self.dim, self.target.points, beta, self.nearest)
+        return {"beta": beta}, network, full_rank.predict(self.dim, self.target.points, beta, self.nearest)
 
     def _scores(self, eps: float) -> Made:
         self._fits(2 * self.dim * 4 * (2 * self.dim + 3))
-        beta = self.beta or scores.beta_for(self.dim, self.points, eps)
+        beta = self.beta or scores.beta_for(self.dim, self.target.points, eps)
         if not math.isfinite(beta):
             raise Infeasible(f"eps={eps:g} needs scores finer than {scores.SCORE_ERROR:g}; full_rank does without")
-        return (
-            {"beta": beta},
-            scores.build(self.dim, self.points, beta, self.nearest),
-            scores.predict(self.dim, self.points, beta),
-        )
+        network = scores.build(self.dim, self.target.points, beta, self.nearest)
+        return {"beta": beta}, network, scores.predict(self.dim, self.target.points, beta)
 
     def _tally(self, eps: float) -> Made:
         self._fits(self.dim * 4 * (2 * self.dim + 2))
@@ -192,11 +170,9 @@ class _Asked:
         if heads is None and self.eps is not None:
             heads = majority_vote.heads_for(self.dim, self.eps, MOST_HEADS)
             if heads is None:
-                reached = majority_vote.predict(self.dim, MOST_HEADS - 1).error
-                raise Infeasible(
-                    f"eps={self.eps:g} takes about {self.dim / self.eps**2:.2g} votes, more than {MOST_HEADS:,}",
-                    nearest={"eps": _up(reached)},
-                )
+                nearest = {"eps": _up(majority_vote.predict(self.dim, MOST_HEADS - 1).error)}
+                votes = f"{self.dim / self.eps**2:.2g} votes, more than {MOST_HEADS:,}"
+                raise Infeasible(f"eps={self.eps:g} takes about {votes}", nearest=nearest)
         heads = self.dim**2 | 1 if heads is None else heads
         if heads % 2 == 0:
             raise InvalidRequest(f"heads={heads}: an odd number of votes is needed, or they may be even")
@@ -211,22 +187,36 @@ class _Asked:
         self._fits(2 * heads * (2 * self.dim + 2) * (self.dim + self.rank + 1))
         if self.sampler == "compromise" and self.rank != 1:
             raise InvalidRequest("sampler='compromise' is for rank 1: an angle between two directions")
-        hard = self.rank == 1
-        if hard:
+        if self.rank == 1:
             found = random_heads.hard_heads(self.dim, heads, self.sampler, self.seed)
         else:
             found = random_heads.soft_heads(self.dim, self.rank, heads, self.sampler, self.seed)
         request = {"heads": heads, "rank": self.rank, "sampler": self.sampler}
-        predicted = random_heads.predict(self.dim, found, hard)
+        predicted = random_heads.predict(self.dim, found, self.rank == 1)
         return request, random_heads.build(self.dim, found, self.nearest), predicted
 
     def _biased(self, eps: float) -> Made:
-        beta = self.beta or biased.beta_for(self.dim, eps)
+        beta, bias = self.beta or biased.beta_for(self.dim, eps), self.target.bias or 0.0
         if beta > full_rank.MOST_BETA:
-            least = biased.predict(self.dim, self.bias, full_rank.MOST_BETA).proved
+            least = biased.predict(self.dim, bias, full_rank.MOST_BETA).proved
             raise Infeasible(f"eps={eps:g} needs beta above {full_rank.MOST_BETA:g}", nearest={"eps": _up(least)})
-        network = biased.build(self.dim, self.bias, beta)
-        return {"beta": beta, "bias": self.bias}, network, biased.predict(self.dim, self.bias, beta)
+        network = biased.build(self.dim, bias, beta)
+        return {"beta": beta, "bias": bias}, network, biased.predict(self.dim, bias, beta)
+
+
+def and_measured(
+    dim: int,
+    points: int | None = None,
+    method: str = "full-rank",
+    queries: int = 10_000,
+    seed: int = 0,
+    progress: Any = None,
+    **rest: Any,
+) -> tuple[Neighbours, dict[str, Any]]:
+    """What the command makes: a network, and its error on random queries."""
+    count = points if points is not None else 2 if method == "biased" else 3
+    found = neighbours(dim, count, method, seed=seed, **rest)
+    return found, {"measured": asdict(found.measured(queries, seed, progress)) if queries else None}
 
 
 def _up(value: float | None) -> float | None:

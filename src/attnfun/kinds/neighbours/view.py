@@ -1,4 +1,4 @@
-"""Neighbours: the view of a network that finds neighbours; what `neighbours` and `load` return."""
+"""Neighbours: the view of a network that finds neighbours, what `neighbours` and `load` return; and its words."""
 
 from __future__ import annotations
 
@@ -10,42 +10,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnfun.kinds.neighbours.measure import Measured, measured
-from attnfun.kinds.neighbours.prediction import Prediction
+from attnfun.kinds.neighbours.measure import Measured, Prediction, measured
 from attnfun.kinds.neighbours.target import PointsOnSphere
 from attnfun.language.target import Array
 from attnfun.limits.separation.rank import rank as rank_bound
-from attnfun.model import Model
-from attnfun.network import TokenNetwork, TokenTransformer
+from attnfun.model import Of, TokenModel
 
 
-class Neighbours(Model[PointsOnSphere, TokenNetwork | TokenTransformer]):
+class Neighbours(TokenModel[PointsOnSphere]):
     """A network for `which` of `points` points in dimension `dim`, what is proved of its mean square, and `predicted`.
 
     Where every point is a query (method "full_rank"), called on (batch, points, dim) it gives (batch, points, dim).
     Else the last point is the query: (batch, dim), and for "biased" (batch,) signs.
     """
 
-    @property
-    def network(self) -> TokenNetwork | TokenTransformer:
-        return self.weights
+    dim, points, which = Of[int]("target"), Of[int]("target"), Of[str]("target")
 
     @property
     def method(self) -> str:
         """The construction that the weights, or the shape that was trained, come from."""
         return str(self.request.get("construction") or self.story.get("construction") or "free")
-
-    @property
-    def dim(self) -> int:
-        return self.target.dim
-
-    @property
-    def points(self) -> int:
-        return self.target.points
-
-    @property
-    def which(self) -> str:
-        return self.target.which
 
     def tokens(self, points: ArrayLike) -> Array:
         """(batch, points, dim) -> (batch, points, width): what the network, here and in torch, reads."""
@@ -88,3 +72,30 @@ class Neighbours(Model[PointsOnSphere, TokenNetwork | TokenTransformer]):
             upper = None if scalar.upper is None else scalar.upper / 2
             return {"lower": bound.lower, "generalised_heads_upper": upper, "setting": bound.setting}
         return None
+
+
+def explain(model: Neighbours) -> str:
+    """In words: what was built, what is proved of its mean square, what is predicted."""
+    c, cost, said = model.certificate, model.cost, model.predicted
+    made = "trained" if model.trained else f"built by {model.method}"
+    lines = [f"{model.target.text}, {model.target.domain}."]
+    lines.append(
+        f"{cost.layers} layers, {cost.heads:,} heads of rank at most {cost.rank:,}, width {model.network.width:,}, "
+        f"{cost.parameters:,} parameters, {model.dtype}; {made}."
+    )
+    if c.bounds:
+        lines.append(f"{c.heading}: the mean squared error is at most {c.error[1]:.4g}.")
+        lines.append(f"Hypotheses: {'; '.join(c.hypotheses)}.")
+    else:
+        lines.append(f"{c.heading}: {c.reason or c.status.meaning}.")
+    if said.error is not None:
+        how = f": {said.how}" if c.verified else ""
+        lines.append(f"Predicted, not a bound: {said.error:.4g} ± {said.uncertainty:.1g}, of {said.of}{how}.")
+    return "\n".join(lines)
+
+
+def record(model: Neighbours) -> dict[str, Any]:
+    """What was asked, what is predicted, and limits."""
+    told = {name: getattr(model, name) for name in ("method", "which", "dim", "points")}
+    told |= {"beta": model.request.get("beta"), "request": dict(model.request)}
+    return told | {"predicted": model.predicted.to_json(), "limit": model.limit, "width": model.network.width}

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnfun.kinds.sequence.network import Gather, SequenceNetwork, Spread, TokenSequence
 from attnfun.kinds.sequence.view import SequenceApproximant
-from attnfun.network.words import told_of_tokens
+from attnfun.network.words import explain as told_of_tokens
 from attnfun.plots import style
 
 _MOST = 6  # attention maps

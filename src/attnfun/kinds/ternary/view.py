@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any, cast
 
 from attnfun.certify.certificate import Certificate
 from attnfun.kinds.relation.view import Ranked
@@ -27,8 +28,7 @@ class TrilinearForm(Ranked[Ternary]):
     @property
     def coefficients(self) -> Coefficients:
         """Chebyshev coefficients (N, rank) of every side."""
-        found: Coefficients = self.weights.coefficients
-        return found
+        return cast(Coefficients, cast(Any, self.weights).coefficients)
 
     @property
     def error(self) -> float:

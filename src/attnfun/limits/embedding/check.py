@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest, Refuted
 from attnfun.limits.embedding.relevance import Relevance
+from attnfun.limits.record import texts
 from attnfun.limits.singular import spectral_norm_bound
 
 MOST_SIGNS = 4_000_000
@@ -67,18 +68,9 @@ class Obstruction:
 
     @property
     def sentence(self) -> str:
-        t, k = len(self.documents), len(self.queries)
-        if self.kind == "radon":
-            what = f"{k} queries cut every split of {t} documents"
-            return f"{what}, which by Radon's theorem takes {self.bound} dimensions"
-        if self.kind == "cells":
-            return f"{k} queries divide the documents into all {t} cells, which takes {self.bound} dimensions"
-        if self.kind == "forster":
-            what = f"the spectral norm of the sign matrix is at most {self.value:.6g}"
-            return f"{what}, which by Forster's theorem takes {self.bound} dimensions"
-        if self.kind == "counting":
-            return f"{int(self.value):,} splits, or kinds of documents, are more than {self.bound - 1} dimensions allow"
-        return "no query asks for anything"
+        sizes = {"t": len(self.documents), "k": len(self.queries), "d": self.bound, "less": self.bound - 1}
+        told = texts("obstruction")
+        return str(told.get(self.kind, told["none"])).format(**sizes, value=self.value)
 
 
 @dataclass(frozen=True)
@@ -145,9 +137,7 @@ def _dot(q: Any, d: Any) -> int:
 
 def _integers(array: Any) -> Any:
     out = np.asarray(array)
-    if out.dtype.kind in "iu":
-        return out
-    if out.dtype.kind == "O" and all(isinstance(x, (int, np.integer)) for x in out.ravel()):
+    if out.dtype.kind in "iu" or (out.dtype.kind == "O" and all(isinstance(x, (int, np.integer)) for x in out.flat)):
         return out
     raise InvalidRequest("an embedding is checked in integers, and these are none")
 
@@ -163,21 +153,20 @@ def _radon(relation: Relevance, claim: Obstruction) -> int:
     t = len(T)
     if t < 2 or len(set(T)) < t:
         return 0
-    everything = (1 << t) - 1
-    cut = set()
+    everything, cut = (1 << t) - 1, set()
     for i in claim.queries:
-        row = relation.rows[i]
-        pattern = sum(1 << bit for bit, j in enumerate(T) if _holds(row, j))
+        members = set(relation.rows[i].tolist())
+        pattern = sum(1 << bit for bit, j in enumerate(T) if j in members)
         cut |= {pattern, everything ^ pattern}
     return t - 1 if all(pattern in cut for pattern in range(1, everything)) else 0
 
 
 def _cells(relation: Relevance, claim: Obstruction) -> int:
-    K = claim.queries
-    k = len(K)
-    if len(set(K)) < k:
+    k = len(claim.queries)
+    if len(set(claim.queries)) < k:
         return 0
-    seen = {tuple(_holds(relation.rows[i], j) for i in K) for j in claim.documents}
+    rows = [set(relation.rows[i].tolist()) for i in claim.queries]
+    seen = {tuple(j in row for row in rows) for j in claim.documents}
     return k if len(seen) == 2**k else 0
 
 
@@ -185,9 +174,7 @@ def _forster(relation: Relevance, claim: Obstruction) -> int:
     core = relation.core
     if core.m * core.n > MOST_SIGNS:
         return 0
-    signs = np.where(core.dense, 1.0, -1.0)
-    rank = forster_rank(core.m, core.n, spectral_norm_bound(signs))
-    return max(rank - 1, 0)
+    return max(forster_rank(core.m, core.n, spectral_norm_bound(np.where(core.dense, 1.0, -1.0))) - 1, 0)
 
 
 def forster_rank(m: int, n: int, norm: float) -> int:
@@ -221,8 +208,3 @@ def least_dimension(count: int, n: int) -> int:
         d += 1
         total += term
     return d
-
-
-def _holds(row: NDArray[np.int64], j: int) -> bool:
-    at = int(np.searchsorted(row, j))
-    return at < len(row) and int(row[at]) == j

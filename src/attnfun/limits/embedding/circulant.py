@@ -16,12 +16,9 @@ Failure mode. For relations without the symmetry a sample of rows stands for all
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnfun.limits.embedding.relevance import Core, Indices
+from attnfun.limits.embedding.relevance import Array, Core, Indices, places
 from attnfun.limits.embedding.separate import best_query
-
-Array = NDArray[np.float64]
 
 
 def torus(n: int, frequencies: tuple[int, ...], order: Indices, alternating: bool) -> Array:
@@ -36,10 +33,9 @@ def torus(n: int, frequencies: tuple[int, ...], order: Indices, alternating: boo
     return out / np.linalg.norm(out, axis=1, keepdims=True)
 
 
-def representatives(core: Core, order: Indices, sample: int = 48) -> tuple[list[Indices], bool]:
+def representatives(core: Core, order: Indices, sample: int = 48) -> list[Indices]:
     """A row of each orbit of the cyclic shift if the relation is invariant under it, else some rows."""
-    place = np.empty(core.n, np.int64)
-    place[order] = np.arange(core.n)
+    place = places(order)
     shown = {tuple(np.sort(place[row]).tolist()) for row in core.rows}
     left, chosen = set(shown), []
     while left:
@@ -47,10 +43,10 @@ def representatives(core: Core, order: Indices, sample: int = 48) -> tuple[list[
         orbit = {tuple(sorted((p + shift) % core.n for p in row)) for shift in range(core.n)}
         if not orbit <= shown:
             pick = np.linspace(0, core.m - 1, min(sample, core.m)).astype(np.int64)
-            return [core.rows[i] for i in pick], False
+            return [core.rows[i] for i in pick]
         left -= orbit
         chosen.append(np.sort(order[np.array(row)]))
-    return chosen, True
+    return chosen
 
 
 def frequency_search(core: Core, order: Indices, dim: int, tries: int, seed: int = 0) -> tuple[Array, float] | None:
@@ -60,7 +56,7 @@ def frequency_search(core: Core, order: Indices, dim: int, tries: int, seed: int
     alternating = dim % 2 == 1
     if count < 1 or count > len(available) or (alternating and n % 2):
         return None
-    rows, _ = representatives(core, order)
+    rows = representatives(core, order)
     rng = np.random.default_rng(seed)
     best: tuple[Array, float] | None = None
     chosen: tuple[int, ...] = ()

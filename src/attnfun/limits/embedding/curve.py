@@ -23,14 +23,13 @@ Failure mode. An unlucky order: s grows with the number of runs of a row.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.limits.embedding.relevance import Core, Indices, transpose
-
-Array = NDArray[np.float64]
+from attnfun.limits.embedding.relevance import Array, Core, Indices, places
 
 
 def circle(core: Core, order: Indices, s: int) -> tuple[Array, Array]:
@@ -40,13 +39,8 @@ def circle(core: Core, order: Indices, s: int) -> tuple[Array, Array]:
     on_curve = np.empty((core.n, s))
     on_curve[:, 0::2] = np.cos(angle[:, None] * harmonics)
     on_curve[:, 1::2] = np.sin(angle[:, None] * harmonics)
-    documents = np.empty_like(on_curve)
-    documents[order] = on_curve
     queries = np.zeros((core.m, s))
-    place = _places(order)
-    for i, row in enumerate(core.rows):
-        positive = np.zeros(core.n, np.bool_)
-        positive[place[row]] = True
+    for i, positive in enumerate(_along(core.rows, order)):
         ends = np.flatnonzero(positive != np.roll(positive, 1))
         if len(ends) > s:
             continue
@@ -61,67 +55,61 @@ def circle(core: Core, order: Indices, s: int) -> tuple[Array, Array]:
         values = on_curve @ queries[i]
         if values[positive].mean() < values[~positive].mean():
             queries[i] *= -1.0
-    return _unit(queries), documents
+    return _unit(queries), on_curve[places(order)]
 
 
 def chebyshev(core: Core, order: Indices, s: int) -> tuple[Array, Array]:
     """Queries and documents of s dimensions; rows with more than s changes along the order get 0."""
     angle = np.pi * (np.arange(core.n) + 0.5) / core.n
-    on_curve = np.cos(angle[:, None] * np.arange(1, s + 1))
-    documents = np.empty_like(on_curve)
-    documents[order] = on_curve
     queries = np.zeros((core.m, s))
-    place = _places(order)
-    for i, row in enumerate(core.rows):
-        positive = np.zeros(core.n, np.bool_)
-        positive[place[row]] = True
-        ends = np.flatnonzero(positive[1:] != positive[:-1]) + 1
-        if len(ends) > s:
-            continue
-        found = np.polynomial.chebyshev.chebfromroots(np.cos(ends * np.pi / core.n))
-        queries[i, : len(ends)] = found[1:] if positive[0] else -found[1:]
-    return _unit(queries), documents
+    for i, positive in enumerate(_along(core.rows, order)):
+        ends = _changes(positive)
+        if len(ends) <= s:
+            found = np.polynomial.chebyshev.chebfromroots(np.cos(ends * np.pi / core.n))
+            queries[i, : len(ends)] = found[1:] if positive[0] else -found[1:]
+    return _unit(queries), np.cos(angle[:, None] * np.arange(1, s + 1))[places(order)]
 
 
 def moments(core: Core, order: Indices, s: int) -> tuple[Any, Any]:
     """Exact integers of any size, as Python's; rows with more than s changes along the order get 0."""
     n = core.n
-    documents = np.zeros((n, s), object)
-    for p, j in enumerate(order.tolist()):
-        documents[j] = [(2 * p - (n - 1)) ** power for power in range(1, s + 1)]
+    documents = np.array(
+        [[(2 * p - (n - 1)) ** power for power in range(1, s + 1)] for p in places(order).tolist()], object
+    )
     queries = np.zeros((core.m, s), object)
-    place = _places(order)
-    for i, row in enumerate(core.rows):
-        positive = np.zeros(n, np.bool_)
-        positive[place[row]] = True
-        ends = (np.flatnonzero(positive[1:] != positive[:-1]) + 1).tolist()
-        if len(ends) > s:
-            continue
-        polynomial = _from_roots([2 * end - n for end in ends])
-        sign = 1 if positive[-1] else -1  # beyond the last root the polynomial is positive
-        queries[i, : len(ends)] = [sign * c for c in polynomial[1:]]
+    for i, positive in enumerate(_along(core.rows, order)):
+        ends = _changes(positive).tolist()
+        if len(ends) <= s:
+            sign = 1 if positive[-1] else -1  # beyond the last root the polynomial is positive
+            queries[i, : len(ends)] = [sign * c for c in _from_roots([2 * end - n for end in ends])[1:]]
     return queries, documents
 
 
 def columns_on_curve(core: Core, order: Indices) -> tuple[Array, Array, int]:
     """Queries on the curve, in `order`, and documents as polynomials: s + 1 dimensions for s changes in a column."""
-    turned = transpose(core.rows, core.n)
-    place = _places(order)
     angle = np.pi * (np.arange(core.m) + 0.5) / core.m
-    ends = []
-    for column in turned:
-        positive = np.zeros(core.m, np.bool_)
-        positive[place[column]] = True
-        ends.append((np.flatnonzero(positive[1:] != positive[:-1]) + 1, bool(positive[0])))
+    ends = [(_changes(positive), bool(positive[0])) for positive in _along(core.columns, order)]
     s = max(len(at) for at, _ in ends)
     documents = np.zeros((core.n, s + 1))
     for j, (at, starts) in enumerate(ends):
         found = np.polynomial.chebyshev.chebfromroots(np.cos(at * np.pi / core.m))
         found /= np.linalg.norm(found)
         documents[j, : len(found)] = found if starts else -found
-    queries = np.empty((core.m, s + 1))
-    queries[order] = np.cos(angle[:, None] * np.arange(s + 1))
-    return _unit(queries), documents, s
+    return _unit(np.cos(angle[:, None] * np.arange(s + 1))[places(order)]), documents, s
+
+
+def _along(lines: Iterable[Indices], order: Indices) -> Iterator[NDArray[np.bool_]]:
+    """The members of each line, along the order."""
+    place = places(order)
+    for line in lines:
+        positive = np.zeros(len(order), np.bool_)
+        positive[place[line]] = True
+        yield positive
+
+
+def _changes(positive: NDArray[np.bool_]) -> Indices:
+    """Before which places the sign changes."""
+    return np.flatnonzero(positive[1:] != positive[:-1]) + 1
 
 
 def _from_roots(roots: list[int]) -> list[int]:
@@ -130,12 +118,6 @@ def _from_roots(roots: list[int]) -> list[int]:
     for r in roots:
         out = [a - r * b for a, b in zip([0, *out], [*out, 0])]
     return out
-
-
-def _places(order: Indices) -> Indices:
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    return place
 
 
 def _unit(vectors: Array) -> Array:

@@ -24,11 +24,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnfun.limits.embedding.relevance import Core
+from attnfun.limits.embedding.relevance import Array, Core
 
-Array = NDArray[np.float64]
 MOST_ENTRIES = 400_000
 """Queries × documents of the core up to which a descent is tried: a step looks at all of them."""
 

@@ -12,6 +12,9 @@
 All of them only propose. An upper bound is a set of integer vectors that check.py has ranked exactly on the whole
 relation, a lower bound an obstruction that it has verified. Everything is deterministic: searches are bounded by steps,
 not by seconds.
+
+Searches: which methods are tried, in which order, with how many steps. Their vectors are floats and their margins
+measured; the number of steps depends on the size of the relation alone.
 """
 
 from __future__ import annotations
@@ -20,29 +23,38 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible
+from attnfun.language.numbers import whole_number
 from attnfun.limits.embedding import curve
 from attnfun.limits.embedding.check import Obstruction, check_embedding, check_obstruction
-from attnfun.limits.embedding.consecutive import sign_changes
+from attnfun.limits.embedding.circulant import frequency_search
+from attnfun.limits.embedding.descent import MOST_ENTRIES, free, refine, widen
+from attnfun.limits.embedding.files import read_any, save
 from attnfun.limits.embedding.integers import Whole, bits_of, proved, to_integers
 from attnfun.limits.embedding.obstructions import best_obstruction
-from attnfun.limits.embedding.orders import document_orders, query_orders
-from attnfun.limits.embedding.relevance import Core, Indices, Relevance
-from attnfun.limits.embedding.search import Found, best_at, free_at, smaller
-from attnfun.limits.embedding.separate import ceiling
+from attnfun.limits.embedding.orders import document_orders, query_orders, sign_changes
+from attnfun.limits.embedding.relevance import Array, Core, Indices, Relevance
+from attnfun.limits.embedding.separate import best_queries, best_query, ceiling, gaps, margin
+from attnfun.limits.record import Record, plain
+from attnfun.search import one_thread
 
 Report = Callable[[str], None]
 _MOST_DIMENSIONS = 10_000
+_POLISHED = 4_000_000
+"""Queries × documents up to which every query is made the best for its documents."""
+_LARGE = 2_000_000
+"""Queries × documents up to which fewer dimensions are looked for at all."""
+_THIN = 1e-5
+"""A measured margin below which refinement is not tried: its steps are longer than that."""
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Record):
     """One line of the table: at this dimension this margin is proved with so many bits a coordinate."""
 
     dimension: int
@@ -50,9 +62,6 @@ class Row:
     bits: int
     least_bits: int
     method: str
-
-    def record(self) -> dict[str, Any]:
-        return {**self.__dict__, "margin": _finite(self.margin)}
 
 
 @dataclass(frozen=True)
@@ -81,18 +90,12 @@ class EmbeddingDimension:
     def record(self) -> dict[str, Any]:
         """Plain values for JSON."""
         m, n = self.relation.shape
+        names = ("lower", "upper", "dimension", "margin", "bits", "gap", "method", "ceiling")
         return {
             "status": "closed" if self.closed else "open",
-            "lower": self.lower,
-            "upper": self.upper,
-            "dimension": self.dimension,
-            "margin": _finite(self.margin),
-            "bits": self.bits,
-            "gap": self.gap,
-            "method": self.method,
-            "ceiling": self.ceiling,
+            **{name: plain(getattr(self, name)) for name in names},
             "obstruction": {**self.obstruction.record(self.relation), "reason": self.obstruction.sentence},
-            "table": [row.record() for row in self.table],
+            "table": plain(self.table),
             "queries": m,
             "documents": n,
             "relevant": self.relation.relevant,
@@ -102,8 +105,6 @@ class EmbeddingDimension:
 
     def save(self, path: str | os.PathLike[str]) -> list[str]:
         """Write the integer vectors and ids; the names of the files written. See files.py."""
-        from attnfun.limits.embedding.files import save
-
         return save(path, self)
 
 
@@ -119,7 +120,7 @@ def embed_dim(
 ) -> EmbeddingDimension:
     """How many dimensions a relevance relation needs, from below and from above, with certificates for both.
 
-    `relation`: a path (TSV, CSV matrix, TREC qrels, see reading.py), {query: documents}, (query, document[, grade])
+    `relation`: a path (TSV, CSV matrix, TREC qrels, see files.py), {query: documents}, (query, document[, grade])
     pairs of names, or a matrix of queries × documents (relevant: above 0). `documents` declares the collection, by
     number or by ids. `dim` asks for the best margin at that dimension and raises Infeasible where it is impossible, or
     where no embedding was found. `bits` asks for so many bits a coordinate; left out, the fewest (from 7 on) that keep
@@ -129,22 +130,16 @@ def embed_dim(
     Needed is q_i·D_j > q_i·D_j' for every query i, relevant j and irrelevant j'. Queries for which no document is
     relevant, or every one, ask for nothing: they are counted as trivial and get the vector 0.
     """
-    from threadpoolctl import threadpool_limits
-
     start = time.perf_counter()
     known = read_any(relation, documents)
-    for name, value in (("dim", dim), ("bits", bits), *(("table", d) for d in table or ())):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
-            raise InvalidRequest(f"{name}={value!r:.40}: give a whole number from 1 on")
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise InvalidRequest(f"seed={seed!r:.40}: give a whole number from 0 on")
-    if max(dim or 1, *(table or (1,))) > _MOST_DIMENSIONS:
-        raise InvalidRequest(f"dim={dim}: at most {_MOST_DIMENSIONS:,} dimensions are written")
-    if bits is not None and not 2 <= bits <= 60:
-        raise InvalidRequest(f"bits={bits}: from 2 to 60 can be asked for")
-    say = progress or (lambda _: None)
-    with threadpool_limits(1, user_api="blas"):
-        return _answer(known, dim, bits, table, seed, say, start)
+    for name, value, most in (("dim", dim, _MOST_DIMENSIONS), *(("table", d, _MOST_DIMENSIONS) for d in table or ())):
+        if value is not None:
+            whole_number(name, value, 1, most)
+    whole_number("seed", seed, 0)
+    if bits is not None:
+        whole_number("bits", bits, 2, 60)
+    with one_thread():
+        return _answer(known, dim, bits, table, seed, progress or (lambda _: None), start)
 
 
 def _answer(
@@ -158,7 +153,9 @@ def _answer(
 ) -> EmbeddingDimension:
     core = relation.core
     if core.m == 0:
-        return _nothing_asked(relation, dim or 0, start)
+        Q, D = (np.zeros((count, dim or 0), np.int64) for count in relation.shape)
+        none, seconds = Obstruction("none", 0), time.perf_counter() - start
+        return EmbeddingDimension(relation, 0, 0, dim or 0, math.inf, 0, 1, "none", none, None, (), Q, D, seconds)
     say("orders of the documents")
     by_order = document_orders(core)
     first = _upper(core, by_order)
@@ -199,22 +196,9 @@ def _answer(
     queries, vectors = core.widen(chosen.queries, chosen.documents)
     say("check of the whole relation")
     ranking = check_embedding(relation, queries, vectors)
-    return EmbeddingDimension(
-        relation=relation,
-        lower=below.bound,
-        upper=upper,
-        dimension=chosen_row.dimension,
-        margin=ranking.margin,
-        gap=ranking.gap,
-        bits=chosen.bits,
-        method=chosen_row.method,
-        obstruction=below,
-        ceiling=ceiling(core),
-        table=tuple(r for r, _ in rows),
-        queries=queries,
-        documents=vectors,
-        seconds=time.perf_counter() - start,
-    )
+    told = ranking.margin, ranking.gap, chosen.bits, chosen_row.method, below, ceiling(core), tuple(r for r, _ in rows)
+    at, seconds = chosen_row.dimension, time.perf_counter() - start
+    return EmbeddingDimension(relation, below.bound, upper, at, *told, queries, vectors, seconds)
 
 
 def _upper(core: Core, by_order: list[tuple[str, Indices]]) -> Found:
@@ -231,14 +215,8 @@ def _upper(core: Core, by_order: list[tuple[str, Indices]]) -> Found:
         return _axes(core)
     if s == 1:
         return Found(1, exact[0].astype(np.float64), exact[1].astype(np.float64), "line", exact)
-    return Found(s, *_on_curve(core, order, s), "curve", exact)
-
-
-def _on_curve(core: Core, order: Indices, s: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The better conditioned of the two float curves."""
-    if s % 2 == 0:
-        return curve.circle(core, order, s)
-    return curve.chebyshev(core, order, s)
+    better = curve.circle if s % 2 == 0 else curve.chebyshev  # the better conditioned of the two float curves
+    return Found(s, *better(core, order, s), "curve", exact)
 
 
 def _axes(core: Core) -> Found:
@@ -246,12 +224,10 @@ def _axes(core: Core) -> Found:
     if core.m * core.n > 50_000_000:
         raise Infeasible("no order of the documents gives fewer dimensions than there are documents or queries")
     table = core.dense.astype(np.int64)
+    Q, D, name = np.eye(core.m, dtype=np.int64), table.T.copy(), "columns"
     if core.n - 1 <= core.m:
-        Q = table[:, :-1] - table[:, -1:]
-        D = np.vstack([np.eye(core.n - 1, dtype=np.int64), np.zeros((1, core.n - 1), np.int64)])
-        return Found(core.n - 1, Q.astype(np.float64), D.astype(np.float64), "simplex", (Q, D))
-    Q, D = np.eye(core.m, dtype=np.int64), table.T.copy()
-    return Found(core.m, Q.astype(np.float64), D.astype(np.float64), "columns", (Q, D))
+        Q, D, name = table[:, :-1] - table[:, -1:], np.eye(core.n, core.n - 1, dtype=np.int64), "simplex"
+    return Found(Q.shape[1], Q.astype(np.float64), D.astype(np.float64), name, (Q, D))
 
 
 def _integers(core: Core, best: Found, d: int, bits: int | None) -> Whole:
@@ -271,39 +247,112 @@ def _integers(core: Core, best: Found, d: int, bits: int | None) -> Whole:
     return whole
 
 
-def _nothing_asked(relation: Relevance, dim: int, start: float) -> EmbeddingDimension:
-    m, n = relation.shape
-    return EmbeddingDimension(
-        relation=relation,
-        lower=0,
-        upper=0,
-        dimension=dim,
-        margin=math.inf,
-        gap=0,
-        bits=1,
-        method="none",
-        obstruction=Obstruction("none", 0),
-        ceiling=None,
-        table=(),
-        queries=np.zeros((m, dim), np.int64),
-        documents=np.zeros((n, dim), np.int64),
-        seconds=time.perf_counter() - start,
-    )
+# --- fewer dimensions, and wider margins ------------------------------------------------------------------------------
 
 
-def read_any(relation: Any, documents: Any = None) -> Relevance:
-    """The relation of a path or of values, in its declared collection."""
-    if isinstance(relation, (str, os.PathLike)):
-        from attnfun.limits.embedding.reading import read_documents, read_relevance
+@dataclass(frozen=True)
+class Found:
+    """Float vectors of a core and where they came from; `exact` are integers that are known to rank it."""
 
-        declared = read_documents(documents) if isinstance(documents, (str, os.PathLike)) else documents
-        return read_relevance(relation, declared)
-    if isinstance(documents, (str, os.PathLike)):
-        from attnfun.limits.embedding.reading import read_documents
-
-        documents = read_documents(documents)
-    return Relevance.of(relation, documents)
+    dimension: int
+    queries: Array
+    documents: Array
+    method: str
+    exact: tuple[Any, Any] | None = None
 
 
-def _finite(x: float) -> float | None:
-    return x if math.isfinite(x) else None
+def smaller(core: Core, known: Found, lower: int, seed: int, say: Callable[[str], None]) -> Found:
+    """An embedding of fewer dimensions than `known` if free optimisation finds one, by bisection above `lower`."""
+    large = core.m * core.n > MOST_ENTRIES
+    if large and (core.m * core.n > _LARGE or known.dimension - lower < 2):
+        return known
+    low, best = max(lower, 1), known
+    while low < best.dimension:
+        middle = (low + best.dimension) // 2
+        say(f"free optimisation at dimension {middle}")
+        found = free_at(core, middle, seed)
+        if found is None:
+            low = middle + 1
+        else:
+            best = found
+    if lower < best.dimension < known.dimension and not large:
+        say(f"free optimisation at dimension {best.dimension - 1}")
+        best = free_at(core, best.dimension - 1, seed + 1) or best
+    return best
+
+
+def free_at(core: Core, dim: int, seed: int) -> Found | None:
+    """Vectors of free optimisation that round to integers which rank the core, or None; for cores that are not huge."""
+    if core.m * core.n > _LARGE:
+        return None
+    starts = int(np.clip(40_000 / (core.m * core.n), 1, 8))
+    for Q, D in free(core, dim, min(_steps(core), 1000), starts, seed):
+        found = _mended(core, Found(dim, Q, D / np.linalg.norm(D, axis=1).max(), "descent"))
+        if found is not None and to_integers(core, found.queries, found.documents) is not None:
+            return found
+    return None
+
+
+def _mended(core: Core, found: Found) -> Found | None:
+    """With the best query in every row that is not ranked, if that ranks them all: documents are what is hard to find.
+
+    A start with more than a tenth of its rows wrong is left alone.
+    """
+    queries = found.queries.copy()
+    wrong = np.flatnonzero(~(gaps(core, queries, found.documents) > 0))
+    if len(wrong) > 1 + core.m // 10:
+        return None
+    for i in wrong:
+        queries[i], gap = best_query(found.documents, core.rows[i], queries[i] / np.linalg.norm(queries[i]))
+        if not gap > 0:
+            return None
+    return replace(found, queries=queries)
+
+
+def _steps(core: Core) -> int:
+    return int(np.clip(75_000_000 / (core.m * core.n), 300, 2000))
+
+
+def best_at(core: Core, dim: int, known: Found, order: Indices, seed: int) -> Found:
+    """The widest margin found at `dim`, at least that of `known` padded with zeros."""
+    if dim > core.n:  # the documents of any embedding span no more than n dimensions
+        return _padded(known if known.dimension > core.n else best_at(core, core.n, known, order, seed), dim)
+    padded = _padded(known, dim)
+    if dim == 1 or core.m * core.n > _POLISHED:
+        return padded
+    candidates = [padded]
+    here = known.method == "curve" and known.dimension == dim  # a descent does not find what only a curve does
+    if not here and dim % 2 == 0 and int(sign_changes(core, order)[1].max()) <= dim:
+        candidates.append(Found(dim, *curve.circle(core, order, dim), "curve"))
+    if core.m * core.n <= MOST_ENTRIES:
+        around = frequency_search(core, order, dim, int(np.clip(20_000_000 / (core.m * core.n), 20, 300)), seed)
+        if around is not None:
+            start = around[0][[row[0] for row in core.rows]]
+            candidates.append(Found(dim, best_queries(core, around[0], start), around[0], "torus"))
+        if not here:
+            Q, D, least = widen(core, dim, _steps(core), seed)
+            if least > 0:
+                candidates.append(Found(dim, Q, D, "descent"))
+    candidates.sort(key=lambda c: -margin(core, c.queries, c.documents))
+    scored = [_polished(core, c) for c in candidates[:3]]
+    scored.sort(key=lambda pair: -pair[0])
+    if core.m * core.n <= MOST_ENTRIES:
+        for reached, from_here in scored[: 2 if core.m * core.n <= 20_000 else 1]:
+            if reached > _THIN:
+                Q, D, _ = refine(core, from_here.queries, from_here.documents, _steps(core) // 2, reached)
+                name = f"refined {from_here.method.removeprefix('refined ')}"
+                scored.append(_polished(core, Found(dim, Q, D, name)))
+    return replace(max(scored, key=lambda pair: pair[0])[1], exact=padded.exact)
+
+
+def _padded(known: Found, dim: int) -> Found:
+    queries, documents = (np.pad(a, ((0, 0), (0, dim - a.shape[1]))) for a in (known.queries, known.documents))
+    return replace(known, dimension=dim, queries=queries, documents=documents)
+
+
+def _polished(core: Core, found: Found) -> tuple[float, Found]:
+    length = np.linalg.norm(found.documents, axis=1).max()
+    documents = found.documents / length
+    start = found.queries / np.maximum(np.linalg.norm(found.queries, axis=1, keepdims=True), 1e-300)
+    better = replace(found, queries=best_queries(core, documents, start), documents=documents)
+    return margin(core, better.queries, better.documents), better

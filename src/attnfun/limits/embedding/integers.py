@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnfun.errors import AttnfunError
 from attnfun.limits.embedding.check import check_embedding
-from attnfun.limits.embedding.relevance import Core, Relevance
+from attnfun.limits.embedding.relevance import Array, Core, Relevance
 from attnfun.limits.embedding.separate import best_query, gaps
 from attnfun.limits.embedding.separate import margin as margin_of
 
-Array = NDArray[np.float64]
 MOST_BITS = 60
 _SCALES = np.linspace(1.0, 0.5, 49)
 LEAST_WRITTEN = 7
@@ -39,10 +37,6 @@ class Whole:
     margin: float
 
 
-def core_relation(core: Core) -> Relevance:
-    return Relevance(tuple(map(str, range(core.m))), tuple(map(str, range(core.n))), core.rows)
-
-
 def bits_of(*arrays: Any) -> int:
     """The least b such that every entry is below 2^(b−1) in absolute value."""
     largest = max((max(abs(int(a.min())), abs(int(a.max()))) for a in arrays if a.size), default=0)
@@ -51,8 +45,9 @@ def bits_of(*arrays: Any) -> int:
 
 def proved(core: Core, queries: Any, documents: Any) -> float:
     """The proved margin of integers on the core, 0 if they do not rank it."""
+    relation = Relevance(tuple(map(str, range(core.m))), tuple(map(str, range(core.n))), core.rows)
     try:
-        return check_embedding(core_relation(core), queries, documents).margin
+        return check_embedding(relation, queries, documents).margin
     except AttnfunError:
         return 0.0
 
@@ -67,10 +62,8 @@ def rounded(core: Core, queries: Array, documents: Array, bits: int, best: bool)
     D = np.rint(documents * (top / np.abs(documents).max()))
     length = float(np.linalg.norm(D, axis=1).max())
     Q = np.rint(queries * (top / np.abs(queries).max(axis=1, keepdims=True)))
-    again: list[int] = []
-    if best:
-        again = list(range(core.m))
-    elif core.m * core.n <= _SMALL:
+    again = list(range(core.m)) if best else []
+    if not best and core.m * core.n <= _SMALL:
         again = np.flatnonzero(~(gaps(core, Q, D) > 0)).tolist()
     for i in again:
         relevant = np.zeros(core.n, np.bool_)
@@ -97,13 +90,9 @@ def to_integers(core: Core, queries: Array, documents: Array, bits: int | None =
         return None
     small = core.m * core.n <= _SMALL
     first = max(2, math.ceil(math.log2(1.0 / reach)) - 3) if small else math.ceil(math.log2(1.0 / reach)) + 2
-    least, found = MOST_BITS + 1, None
-    for b in range(first, MOST_BITS + 1, 1 if small else 2):
-        found = rounded(core, queries, documents, b, best=False)
-        if found is not None:
-            least = b
-            break
-    if found is None:
+    tried = range(first, MOST_BITS + 1, 1 if small else 2)
+    least = next((b for b in tried if rounded(core, queries, documents, b, best=False) is not None), None)
+    if least is None:
         return None
     while small and least == first > 2 and rounded(core, queries, documents, least - 1, best=False) is not None:
         least = first = least - 1

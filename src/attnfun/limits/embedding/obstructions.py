@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnfun.limits.embedding.check import MOST_SIGNS, Obstruction, check_obstruction, least_dimension, splits
-from attnfun.limits.embedding.relevance import Relevance
+from attnfun.limits.embedding.relevance import Indices, Relevance
 from attnfun.limits.singular import spectral_norm_bound
 
 _MOST_ELEMENTS = 400
@@ -77,15 +77,7 @@ def radon(relation: Relevance, most: int, budget: int = 2_000_000) -> Obstructio
         pattern = sum(1 << bit for bit, j in enumerate(documents) if j in members)
         if 0 < pattern < everything:
             cuts.setdefault(min(pattern, everything ^ pattern), i)
-    return _checked(
-        relation,
-        Obstruction(
-            "radon",
-            len(found) - 1,
-            tuple(int(core.documents[j]) for j in documents),
-            tuple(int(core.queries[i]) for _, i in sorted(cuts.items())),
-        ),
-    )
+    return _checked(relation, "radon", len(found) - 1, documents, [i for _, i in sorted(cuts.items())])
 
 
 def cells(relation: Relevance, most: int, budget: int = 2_000_000) -> Obstruction | None:
@@ -101,15 +93,7 @@ def cells(relation: Relevance, most: int, budget: int = 2_000_000) -> Obstructio
     shown: dict[tuple[bool, ...], int] = {}
     for j in range(core.n):
         shown.setdefault(tuple(j in row for row in members), j)
-    return _checked(
-        relation,
-        Obstruction(
-            "cells",
-            len(found),
-            tuple(int(core.documents[j]) for j in shown.values()),
-            tuple(int(core.queries[i]) for i in queries),
-        ),
-    )
+    return _checked(relation, "cells", len(found), list(shown.values()), queries)
 
 
 def not_a_line(relation: Relevance) -> Obstruction | None:
@@ -135,10 +119,8 @@ def not_a_line(relation: Relevance) -> Obstruction | None:
         holders = innermost[members]
         if (holders != holders[0]).any():  # some earlier side holds a part of this one: they cross
             other = placed[int(holders.max())]
-            found = (min(side & other), min(side - other), min(other - side), pivot)
-            where = tuple(int(core.documents[j]) for j in found)
-            rows = tuple(int(core.queries[away[s]]) for s in (side, other))
-            return _checked(relation, Obstruction("cells", 2, where, rows))
+            found = [min(side & other), min(side - other), min(other - side), pivot]
+            return _checked(relation, "cells", 2, found, [away[side], away[other]])
         children.setdefault(int(holders[0]), []).append(side)
         innermost[members] = at
         placed.append(side)
@@ -146,9 +128,8 @@ def not_a_line(relation: Relevance) -> Obstruction | None:
     for parent, below in children.items():
         if len(below) > (1 if parent >= 0 else 2):
             third = placed[parent] if parent >= 0 else below[2]
-            T = (min(below[0]), min(below[1]), pivot if parent >= 0 else min(third))
-            uses = tuple(int(core.queries[away[s]]) for s in (below[0], below[1], third))
-            return _checked(relation, Obstruction("radon", 2, tuple(int(core.documents[j]) for j in T), uses))
+            T = [min(below[0]), min(below[1]), pivot if parent >= 0 else min(third)]
+            return _checked(relation, "radon", 2, T, [away[s] for s in (below[0], below[1], third)])
     return None
 
 
@@ -173,16 +154,11 @@ def counting(relation: Relevance) -> Obstruction | None:
     return Obstruction("counting", bound, value=float((by_splits, by_kinds)[int(np.argmax(bounds))])) if bound else None
 
 
-def best_obstruction(relation: Relevance, upper: int, report: Callable[[str], None] | None = None) -> Obstruction:
+def best_obstruction(relation: Relevance, upper: int, report: Callable[[str], None] = lambda _: None) -> Obstruction:
     """The strongest obstruction found; `upper` is a dimension that is known to do, and no more is looked for."""
     best = Obstruction("none", 0)
     if relation.core.m == 0:
         return best
-
-    def take(found: Obstruction | None) -> None:
-        nonlocal best
-        if found is not None and found.bound > best.bound:
-            best = found
 
     searches: list[tuple[str, Callable[[], Obstruction | None]]] = [
         ("shattered documents", lambda: radon(relation, upper, 20_000)),
@@ -196,13 +172,18 @@ def best_obstruction(relation: Relevance, upper: int, report: Callable[[str], No
     for name, search in searches:
         if best.bound >= upper:
             break
-        if report is not None:
-            report(f"lower bound: {name}")
-        take(search())
+        report(f"lower bound: {name}")
+        best = max(best, search() or best, key=lambda found: found.bound)
     return best
 
 
-def _checked(relation: Relevance, claim: Obstruction) -> Obstruction | None:
+def _checked(
+    relation: Relevance, kind: str, bound: int, documents: Sequence[int], queries: Sequence[int]
+) -> Obstruction | None:
+    """The obstruction of these documents and queries of the core, if it holds."""
+    core = relation.core
+    where, rows = (tuple(map(int, ids[list(at)])) for ids, at in ((core.documents, documents), (core.queries, queries)))
+    claim = Obstruction(kind, bound, where, rows)
     return claim if check_obstruction(relation, claim) >= claim.bound > 0 else None
 
 
@@ -212,8 +193,5 @@ def _even(counts: Sequence[int], total: int) -> list[int]:
     return np.argsort(-weight, kind="stable")[:_MOST_ELEMENTS].tolist()
 
 
-def _mask(members: Sequence[int] | np.ndarray) -> int:
-    out = 0
-    for i in members:
-        out |= 1 << int(i)
-    return out
+def _mask(members: Indices) -> int:
+    return sum(1 << i for i in members.tolist())

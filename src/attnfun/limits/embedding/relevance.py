@@ -13,7 +13,9 @@ embedding of the core is therefore one of the relation, and the converse is clea
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +26,7 @@ from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest
 
+Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 _MOST_DOCUMENTS = 50_000_000
 """Of a declared collection: each has a name and a vector."""
@@ -73,27 +76,21 @@ class Relevance:
             if row.setdefault(document, relevant) != relevant:
                 raise InvalidRequest(f"query {query!r:.40}, document {document!r:.40}: judged relevant and irrelevant")
             seen.setdefault(document)
-        ids = collection(seen, documents)
+        relevant_only = {query: [d for d, yes in row.items() if yes] for query, row in queries.items()}
+        return cls._named(relevant_only, collection(seen, documents))
+
+    @classmethod
+    def _named(cls, known: Mapping[str, Iterable[str]], ids: tuple[str, ...]) -> Relevance:
         place = {name: j for j, name in enumerate(ids)}
-        rows = [np.array(sorted(place[d] for d, yes in row.items() if yes), np.int64) for row in queries.values()]
-        return cls(tuple(queries), ids, tuple(rows))._sound()
+        rows = [np.array(sorted({place[d] for d in row}), np.int64) for row in known.values()]
+        return cls(tuple(known), ids, tuple(rows))._sound()
 
     @classmethod
     def from_matrix(
         cls, matrix: Any, query_ids: Sequence[Any] | None = None, document_ids: Sequence[Any] | None = None
     ) -> Relevance:
         """Queries × documents; an entry above 0 is relevant. NaN is refused."""
-        try:
-            array = np.asarray(matrix)
-            if array.dtype.kind == "c":
-                raise ValueError("complex ones are not graded")
-            grades = array if array.dtype.kind in "biu" else array.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise InvalidRequest(f"a relevance matrix holds numbers: {error}") from None
-        if grades.ndim != 2 or 0 in grades.shape:
-            raise InvalidRequest(f"a relevance matrix is queries × documents, and not of shape {grades.shape}")
-        if grades.dtype.kind == "f" and not np.isfinite(grades).all():
-            raise InvalidRequest("a relevance matrix has no NaN and no infinities")
+        grades = read_matrix(matrix, "relevance")
         m, n = grades.shape
         queries = names(query_ids, m, "q", "query")
         documents = names(document_ids, n, "d", "document")
@@ -106,22 +103,17 @@ class Relevance:
             return relation.within(documents)
         if isinstance(relation, Mapping):
             known = {str(q): [str(d) for d in row] for q, row in relation.items()}
-            seen = collection(dict.fromkeys(d for row in known.values() for d in row), documents)
-            place = {name: j for j, name in enumerate(seen)}
-            rows = [np.array(sorted({place[d] for d in row}), np.int64) for row in known.values()]
-            return cls(tuple(known), seen, tuple(rows))._sound()
-        listed = relation if isinstance(relation, np.ndarray) else None
-        if listed is None and hasattr(relation, "toarray"):
-            listed = relation.toarray()
-        if listed is None:
+            return cls._named(known, collection(dict.fromkeys(d for row in known.values() for d in row), documents))
+        if hasattr(relation, "toarray"):
+            relation = relation.toarray()
+        if not isinstance(relation, np.ndarray):
             if isinstance(relation, (str, bytes)) or not isinstance(relation, Iterable):
                 raise InvalidRequest(f"relation={relation!r:.40}: give pairs, a matrix, or documents by query")
             relation = list(relation)
             pairs_like = all(isinstance(p, (tuple, list)) and 2 <= len(p) <= 3 for p in relation)
             if pairs_like and any(isinstance(x, str) for p in relation for x in p[:2]):
                 return cls.from_pairs(relation, documents)
-            listed = relation
-        return cls.from_matrix(listed).within(documents)
+        return cls.from_matrix(relation).within(documents)
 
     def within(self, documents: Iterable[Any] | int | None) -> Relevance:
         """The same relation in a declared collection that holds its documents."""
@@ -170,6 +162,13 @@ class Core:
         return padded[self.row_of_query], documents[self.core_of_document]
 
 
+def places(order: Indices) -> Indices:
+    """Where each element stands in an order."""
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return place
+
+
 def transpose(rows: Sequence[Indices], n: int) -> tuple[Indices, ...]:
     """For each document the sorted rows that hold it."""
     lengths = np.array([len(row) for row in rows], np.int64)
@@ -197,6 +196,22 @@ def _core(relation: Relevance) -> Core:
     return Core(len(documents), rows, np.array(queries, np.int64), documents, row_of_query, core_of_document)
 
 
+def read_matrix(matrix: Any, what: str) -> Any:
+    """Numbers in rows and columns, none of them complex, NaN or infinite; whole ones stay what they are."""
+    try:
+        array = np.asarray(matrix)
+        if array.dtype.kind == "c":  # a conversion would drop the imaginary parts
+            raise ValueError("complex ones are refused")
+        array = array if array.dtype.kind in "biu" else array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(f"a {what} matrix holds numbers: {error}") from None
+    if array.ndim != 2 or 0 in array.shape:
+        raise InvalidRequest(f"a {what} matrix has rows and columns, and not the shape {array.shape}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise InvalidRequest(f"a {what} matrix has no NaN and no infinities")
+    return array
+
+
 def grade(value: Any, where: str) -> float:
     try:
         number = float(value)
@@ -218,18 +233,13 @@ def collection(seen: Iterable[str], documents: Iterable[Any] | int | None) -> tu
             raise InvalidRequest(f"documents={documents}: {what}")
         if documents > _MOST_DOCUMENTS:
             raise InvalidRequest(f"documents={documents:.6g}: a collection has at most {_MOST_DOCUMENTS:,} documents")
-        taken, j = set(known), 0
-        fresh: list[str] = []
-        while len(known) + len(fresh) < documents:
-            j += 1
-            if f"document {j}" not in taken:
-                fresh.append(f"document {j}")
-        return (*known, *fresh)
+        taken = set(known)
+        free = (name for name in map("document {}".format, itertools.count(1)) if name not in taken)
+        return (*known, *itertools.islice(free, documents - len(known)))
     if isinstance(documents, (str, bool)) or not isinstance(documents, Iterable):
         raise InvalidRequest(f"documents={documents!r:.40}: give their number, or their ids")
     declared = [str(d) for d in documents]
-    if len(set(declared)) < len(declared):
-        twice = next(d for d in declared if declared.count(d) > 1)
+    if (twice := _twice(declared)) is not None:
         raise InvalidRequest(f"the collection lists document {twice!r:.40} twice")
     missing = set(known) - set(declared)
     if missing:
@@ -243,7 +253,12 @@ def names(given: Sequence[Any] | None, count: int, letter: str, what: str) -> tu
     found = tuple(str(name) for name in given)
     if len(found) != count:
         raise InvalidRequest(f"{len(found)} {what} ids for {count}")
-    if len(set(found)) < count:
-        twice = next(name for name in found if found.count(name) > 1)
+    if (twice := _twice(found)) is not None:
         raise InvalidRequest(f"two {what} ids are {twice!r:.40}")
     return found
+
+
+def _twice(ids: Sequence[str]) -> str | None:
+    """The first id that is there more than once."""
+    counts = Counter(ids)
+    return next((name for name in ids if counts[name] > 1), None)

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, cmp_to_key
 
 import numpy as np
@@ -45,6 +45,8 @@ _TOUCHING = 2.0**-5
 _SAMPLE = 300
 _LINKS = 9
 _CLASS, _ORDERED = 32, 18
+Jump = tuple[Array, Array, list[Array]]
+"""a, b and a chain between them: what may be a jump."""
 
 
 class _Probe:
@@ -64,7 +66,7 @@ class _Probe:
     def compare(self, a: Array, b: Array) -> int:
         """1 if a ≻ b, −1 if b ≻ a, else 0."""
         self.asked += 2
-        return int(self.preorder.weakly(self.query, a, b)) - int(self.preorder.weakly(self.query, b, a))
+        return self.preorder.compare(self.query, a, b)
 
     def far(self, a: Array, b: Array) -> float:
         """The largest difference of a coordinate, as a share of the box."""
@@ -100,8 +102,10 @@ def probe_keys(preorder: Preorder, seed: int, trials: int = 60) -> Finding:
     for query in some_queries(preorder, 4, rng):
         probe = _Probe(preorder, query, rng)
         share = trials if preorder.queries is None else max(1, trials // 4)
-        for search in (_by_chains, _by_classes, _along_class):
-            witness = search(probe, share)
+        for a, b, chain in itertools.chain.from_iterable(
+            s(probe, share) for s in (_by_chains, _by_classes, _along_class)
+        ):
+            witness = probe.witness(a, b, chain)
             if witness is not None:
                 return Finding("violated", count + probe.asked, witness)
         count += probe.asked
@@ -119,7 +123,7 @@ def _triple(probe: _Probe) -> tuple[Array, Array, Array] | None:
     return (a, y, b) if probe.compare(a, y) > 0 and probe.compare(y, b) > 0 else None
 
 
-def _by_chains(probe: _Probe, trials: int) -> Witness | None:
+def _by_chains(probe: _Probe, trials: int) -> Iterator[Jump]:
     met: list[Array] = []
     for _ in range(trials):
         triple = _triple(probe)
@@ -134,11 +138,8 @@ def _by_chains(probe: _Probe, trials: int) -> Witness | None:
             for chain in _axis_chains(probe, start):
                 inside = probe.compare(a, chain[0]) >= 0 and probe.compare(chain[-1], b) >= 0
                 if inside and probe.falls(chain):
-                    witness = probe.witness(a, b, chain)
-                    if witness is not None:
-                        return witness
+                    yield a, b, chain
         met.append(y)
-    return None
 
 
 def _axis_chains(probe: _Probe, y: Array) -> Iterator[list[Array]]:
@@ -156,7 +157,7 @@ def _axis_chains(probe: _Probe, y: Array) -> Iterator[list[Array]]:
             yield chain if probe.compare(chain[0], chain[-1]) > 0 else chain[::-1]
 
 
-def _by_classes(probe: _Probe, trials: int) -> Witness | None:
+def _by_classes(probe: _Probe, trials: int) -> Iterator[Jump]:
     """Few classes, each met more than once, and a segment that holds keys as good as its ends only.
 
     A box is connected, so a continuous preorder has one class or a continuum of them. That each class is met again
@@ -170,7 +171,7 @@ def _by_classes(probe: _Probe, trials: int) -> Witness | None:
         else:
             classes.append([key])
     if len(classes) < 2 or min(len(c) for c in classes) < 2:
-        return None
+        return
     for _ in range(trials):
         low, high = np.sort(probe.rng.choice(len(classes), 2, replace=False))
         hi, lo = (c[probe.rng.integers(len(c))] for c in (classes[high], classes[low]))
@@ -189,16 +190,13 @@ def _by_classes(probe: _Probe, trials: int) -> Witness | None:
                 if probe.far(hi, lo) < _TOUCHING:
                     break
         else:
-            witness = probe.witness(a, b, [hi, lo])
-            if witness is not None:
-                return witness
-    return None
+            yield a, b, [hi, lo]
 
 
-def _along_class(probe: _Probe, trials: int) -> Witness | None:
+def _along_class(probe: _Probe, trials: int) -> Iterator[Jump]:
     """The class of y crossed by parallel lines: is its crossing ordered along the way?"""
     if probe.box.dim < 2:
-        return None
+        return
     budget = probe.asked + 400 * trials
     for _ in range(trials):
         triple = _triple(probe)
@@ -212,26 +210,13 @@ def _along_class(probe: _Probe, trials: int) -> Witness | None:
         if ends is None or probe.far(y, ends[0]) < 0.3:
             continue
         way = ends[0] - y
-        sides: tuple[list[Array], list[Array]] = ([], [])
-        for axis in range(probe.box.dim):
-            step = np.zeros(probe.box.dim)
-            step[axis] = 1.0
-            for side in sides:
-                side.clear()
-            for t in np.linspace(1 / _CLASS, 1, _CLASS):
-                crossing = _crossing(probe, y, y + t * way, step)
-                if crossing is not None:
-                    for side, key in zip(sides, crossing, strict=True):
-                        side.append(key)
-            for side in sides:
+        for step in np.eye(probe.box.dim):
+            tried = (_crossing(probe, y, y + t * way, step) for t in np.linspace(1 / _CLASS, 1, _CLASS))
+            for side in zip(*(crossing for crossing in tried if crossing is not None)):
                 for keys in (side, side[::-1]):
                     chain = _longest_fall(probe.compare, keys) if len(side) >= _ORDERED else []
-                    if len(chain) < _ORDERED or probe.far(chain[0], chain[-1]) < 0.25:
-                        continue
-                    witness = probe.witness(*ends, chain)
-                    if witness is not None:
-                        return witness
-    return None
+                    if len(chain) >= _ORDERED and probe.far(chain[0], chain[-1]) >= 0.25:
+                        yield *ends, chain
 
 
 def _triple_around(probe: _Probe, y: Array) -> tuple[Array, Array] | None:
@@ -256,7 +241,7 @@ def _crossing(probe: _Probe, y: Array, base: Array, step: Array) -> tuple[Array,
     return None
 
 
-def _longest_fall(compare: Callable[[Array, Array], int], keys: list[Array]) -> list[Array]:
+def _longest_fall(compare: Callable[[Array, Array], int], keys: Sequence[Array]) -> list[Array]:
     """A longest subsequence k_1 ≻ k_2 ≻ …, by the usual quadratic table."""
     best: list[list[int]] = []
     for j, key in enumerate(keys):

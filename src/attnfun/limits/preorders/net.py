@@ -44,13 +44,12 @@ class NetUtility:
 
     def __call__(self, query: Array | None, K: Array) -> Array:
         """One query, (n, keys) → (n,) utilities."""
-        row = self.table[0] if query is None or self.queries is None else self._row(query)
-        return _interpolated(self.keys, self.key_points, row, K)
-
-    def _row(self, query: Array) -> Array:
-        assert self.queries is not None
-        places, weights = _corners(self.queries, self.query_points, query[None])
-        return np.asarray(weights[:, 0] @ self.table[places[:, 0]])
+        row = self.table[0]
+        if query is not None and self.queries is not None:
+            places, weights = _corners(self.queries, self.query_points, query[None])
+            row = weights[:, 0] @ self.table[places[:, 0]]
+        places, weights = _corners(self.keys, self.key_points, K)
+        return np.asarray((weights * row[places]).sum(axis=0))
 
 
 def build_net(
@@ -59,9 +58,7 @@ def build_net(
     """Sort a net of keys for each query of a net in about `budget` comparisons; `points`: (queries, keys) an axis."""
     count, per_axis = points or _sizes(preorder, budget)
     grid = product_grid(preorder.keys, per_axis)
-    nodes: list[Array | None] = [None]
-    if preorder.queries is not None:
-        nodes = list(product_grid(preorder.queries, count))
+    nodes = [None] if preorder.queries is None else list(product_grid(preorder.queries, count))
     rows, asked = [], 0
     for number, query in enumerate(nodes):
         say(f"ranking {len(grid)} keys for query {number + 1} of {len(nodes)}")
@@ -78,7 +75,7 @@ def ranked(preorder: Preorder, query: Array | None, K: Array) -> tuple[Array, in
     def compare(i: int, j: int) -> int:
         nonlocal asked
         asked += 2
-        return int(preorder.weakly(query, K[i], K[j])) - int(preorder.weakly(query, K[j], K[i]))
+        return preorder.compare(query, K[i], K[j])
 
     order = sorted(range(len(K)), key=cmp_to_key(compare))
     ranks = np.empty(len(K))
@@ -102,25 +99,19 @@ def _sizes(preorder: Preorder, budget: int) -> tuple[int, int]:
     asks = 0 if preorder.queries is None else preorder.queries.dim
     if dim > max(_MOST) or asks > max(_MOST):
         raise InvalidRequest(f"a net of {dim} key and {asks} query variables is too large; at most {max(_MOST)} a side")
+
+    def work(n: int) -> float:
+        return 2 * n * (math.log2(max(2, n)) + 1)
+
     best = None
     for count in range(2, 10) if asks else (1,):
         queries = count**asks
-        points = next((p for p in range(_MOST[dim], 1, -1) if queries * _work(p**dim) <= budget), None)
+        points = next((p for p in range(_MOST[dim], 1, -1) if queries * work(p**dim) <= budget), None)
         if points is not None and (best is None or min(points, 3 * count) > min(best[1], 3 * best[0])):
             best = count, points
     if best is None:
         raise InvalidRequest(f"budget={budget}: too few comparisons for a net of {dim} key and {asks} query variables")
     return best
-
-
-def _work(n: int) -> float:
-    return 2 * n * (math.log2(max(2, n)) + 1)
-
-
-def _interpolated(box: Box, points: int, values: Array, X: Array) -> Array:
-    """Multilinear interpolation of grid values at X (n, d)."""
-    places, weights = _corners(box, points, X)
-    return np.asarray((weights * values[places]).sum(axis=0))
 
 
 def _corners(box: Box, points: int, X: Array) -> tuple[NDArray[np.int64], Array]:

@@ -13,9 +13,9 @@ that answers the same question differently is no relation and is refused.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from attnfun.errors import InvalidRequest
 from attnfun.language.domain import Array, Box
 from attnfun.limits.preorders.target import Preorder
+from attnfun.limits.record import Record, texts
 
 _KEYS = 28
 """Keys of one table: 784 comparisons, 21,952 triples."""
@@ -31,7 +32,7 @@ Point = tuple[float, ...]
 
 
 @dataclass(frozen=True)
-class Witness:
+class Witness(Record):
     """Keys (and queries) whose comparisons show that there is no (continuous) utility.
 
     | kind | keys | what the oracle says |
@@ -44,6 +45,8 @@ class Witness:
     | flip | k_1, …, k_m | k_1 ≻ … ≻ k_m for the first query, the reverse for the second, `distance` apart |
     """
 
+    also: ClassVar[tuple[str, ...]] = ("statement",)
+
     kind: str
     keys: tuple[Point, ...]
     queries: tuple[Point, ...] = ()
@@ -51,7 +54,7 @@ class Witness:
 
     @property
     def statement(self) -> str:
-        return _STATEMENTS[self.kind].format(d=self.distance or 0.0, m=len(self.keys))
+        return str(texts("witness")[self.kind]).format(d=self.distance or 0.0, m=len(self.keys))
 
     def check(self, preorder: Preorder) -> bool:
         """Ask again: do the comparisons say what the table says? Of a utility expression they are proved in balls."""
@@ -76,42 +79,26 @@ class Witness:
         keys = [np.array(k) for k in self.keys]
         queries: list[Array | None] = [np.array(q) for q in self.queries] or [None]
 
-        def strictly(q: Array | None, a: Array, b: Array) -> bool:
-            return weakly(q, a, b) and not weakly(q, b, a)
+        def falls(q: Array | None, chain: Sequence[Array]) -> bool:
+            return all(weakly(q, hi, lo) and not weakly(q, lo, hi) for hi, lo in itertools.pairwise(chain))
 
-        q = queries[0]
+        q, (a, *rest) = queries[0], keys
         if self.kind == "irreflexive":
-            return not weakly(q, keys[0], keys[0])
+            return not weakly(q, a, a)
         if self.kind == "incomplete":
-            return not weakly(q, keys[0], keys[1]) and not weakly(q, keys[1], keys[0])
+            return not weakly(q, a, rest[0]) and not weakly(q, rest[0], a)
         if self.kind == "cycle":
-            return all(strictly(q, keys[i], keys[(i + 1) % len(keys)]) for i in range(len(keys)))
+            return falls(q, [*keys, a])
         if self.kind == "intransitive":
-            a, b, c = keys
-            return weakly(q, a, b) and weakly(q, b, c) and not weakly(q, a, c)
+            return weakly(q, a, rest[0]) and weakly(q, *rest) and not weakly(q, a, rest[1])
         if self.kind == "flip":
-            pairs = list(itertools.pairwise(keys))
-            there, back = queries
-            return all(strictly(there, a, b) and strictly(back, b, a) for a, b in pairs) and self._near(there, back)
-        if self.kind == "jump":
-            a, b, *chain = keys
-            pairs = list(itertools.pairwise(chain))
-            falls = bool(pairs) and all(strictly(q, hi, lo) for hi, lo in pairs)
-            return falls and weakly(q, a, chain[0]) and weakly(q, chain[-1], b) and self._near(a, b)
-        return False
+            return falls(q, keys) and falls(queries[1], keys[::-1]) and self._near(*queries)
+        b, *chain = rest
+        return falls(q, chain) and weakly(q, a, chain[0]) and weakly(q, chain[-1], b) and self._near(a, b)
 
     def _near(self, a: Array | None, b: Array | None) -> bool:
         """Is `distance` what the points say?"""
         return a is not None and b is not None and self.distance == apart(a, b)
-
-    def record(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "keys": [list(k) for k in self.keys],
-            "queries": [list(q) for q in self.queries],
-            "distance": self.distance,
-            "statement": self.statement,
-        }
 
 
 _SHAPES = {
@@ -127,18 +114,6 @@ _SHAPES = {
 
 class _OpenError(Exception):
     """Balls could not settle a comparison."""
-
-
-_STATEMENTS = {
-    "irreflexive": "a key is not at least as good as itself; `prefers` must be true for ties",
-    "incomplete": "of two keys neither is at least as good as the other",
-    "cycle": "a is better than b, b better than c, c better than a: no utility exists",
-    "intransitive": "a is at least as good as b, b as c, but a not as c: no utility exists",
-    "jump": "every utility u changes between two keys {d:.3g} apart by at least u(k_1) - u(k_m) > 0, k_1 and k_m the"
-    " ends of the chain: its Lipschitz constant is at least (u(k_1) - u(k_m))/{d:.3g}",
-    "flip": "{m} keys reverse their order between two queries {d:.3g} apart: if the preorder is query-continuous, every"
-    " two of them are indifferent at some query in between; else it jumps there",
-}
 
 
 @dataclass(frozen=True)
@@ -157,12 +132,8 @@ class Finding:
         return f"{self.status}: {self.reason or (self.witness.statement if self.witness else '')}"
 
     def record(self) -> dict[str, Any]:
-        return {
-            "status": self.status,
-            "probes": self.probes,
-            "reason": self.text,
-            **({"witness": self.witness.record()} if self.witness else {}),
-        }
+        told = {"status": self.status, "probes": self.probes, "reason": self.text}
+        return told | ({"witness": self.witness.record()} if self.witness else {})
 
 
 def apart(a: Array, b: Array) -> float:
@@ -227,10 +198,7 @@ def probe_order(preorder: Preorder, seed: int, rounds: int = 2) -> dict[str, Fin
                 f"prefers answered differently when it was asked again ({witness.kind} at {witness.keys}):"
                 " a comparison must depend on its arguments alone"
             )
-    return {
-        name: Finding("violated", count, found[name]) if name in found else Finding("sampled", count)
-        for name, count in counts.items()
-    }
+    return {name: Finding("violated" if name in found else "sampled", counts[name], found.get(name)) for name in counts}
 
 
 def _violations(R: NDArray[np.bool_], K: Array, query: Array | None) -> Iterator[tuple[str, Witness]]:

@@ -94,9 +94,9 @@ class Preorder:
             raise InvalidRequest(f"prefers answered {answer!r:.40} at {_shown(points)}: True or False is needed")
         return bool(answer)
 
-    def strictly(self, query: Array | None, a: Array, b: Array) -> bool:
-        """a ≻ b: a ≽ b and not b ≽ a."""
-        return self.weakly(query, a, b) and not self.weakly(query, b, a)
+    def compare(self, query: Array | None, a: Array, b: Array) -> int:
+        """1 if a ≻ b, −1 if b ≻ a, else 0: two questions."""
+        return int(self.weakly(query, a, b)) - int(self.weakly(query, b, a))
 
     def values(self, query: Array | None, K: Array) -> Array:
         """(n, keys) → (n,) the utility as NumPy computes it; never evidence."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,12 +14,14 @@ from attnfun.errors import Infeasible, InvalidRequest, NoUtility
 from attnfun.kinds.retrieval.prove_bounds import clopper_pearson
 from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Array, Box
+from attnfun.language.numbers import whole_number
 from attnfun.limits.grids import grid_limits
 from attnfun.limits.preorders.finite import check_cycle, levels, read_comparisons
 from attnfun.limits.preorders.jumps import lexicographic_axes, misorder_probability, probe_keys, probe_queries
 from attnfun.limits.preorders.net import NetUtility, build_net
 from attnfun.limits.preorders.probes import Finding, Witness, probe_order
 from attnfun.limits.preorders.target import Preorder
+from attnfun.limits.record import Record, plain
 
 if TYPE_CHECKING:
     from attnfun.kinds.relation.view import RelationApproximant
@@ -32,12 +34,14 @@ _TAU = 0.01
 
 
 @dataclass(frozen=True)
-class Agreement:
+class Agreement(Record):
     """How often the net's utility orders a fresh random pair as the callable does: measured, with a 95 % interval.
 
     `pairs` were ordered strictly by the callable, `ties` more were not and do not count; [low, high] is the
     Clopper–Pearson interval for the share among strictly ordered pairs.
     """
+
+    also: ClassVar[tuple[str, ...]] = ("share",)
 
     pairs: int
     agreed: int
@@ -48,9 +52,6 @@ class Agreement:
     @property
     def share(self) -> float:
         return self.agreed / self.pairs if self.pairs else 1.0
-
-    def record(self) -> dict[str, Any]:
-        return {**vars(self), "share": self.share}
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,19 +165,15 @@ class PreorderReport:
 
     def record(self) -> dict[str, Any]:
         """What `attnfun preorder --json` prints."""
-        return {
+        told: dict[str, Any] = {
             "status": self.status,
             "preorder": self.preorder.text,
             "domain": self.preorder.domain_text,
-            **{name: finding.record() for name, finding in self.findings.items()},
-            "lexicographic": None if self.lexicographic is None else list(self.lexicographic),
-            "net": None
-            if self.net is None
-            else {"queries": len(self.net.table), "keys": self.net.table.shape[1], "comparisons": self.net.comparisons},
-            "agreement": None if self.agreement is None else self.agreement.record(),
-            "note": self.note,
-            "seconds": round(self.seconds, 3),
         }
+        told |= {name: finding.record() for name, finding in self.findings.items()}
+        net = self.net and {**dict(zip(("queries", "keys"), self.net.table.shape)), "comparisons": self.net.comparisons}
+        told |= {"lexicographic": plain(self.lexicographic), "net": net, "agreement": plain(self.agreement)}
+        return told | {"note": self.note, "seconds": round(self.seconds, 3)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,28 +225,22 @@ def preorder(
     if prefers is not None and utility is not None:
         raise InvalidRequest("give a utility or prefers, not both")
     for name, value, least in (("budget", budget, 100), ("trials", trials, 1), ("seed", seed, 0)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-            raise InvalidRequest(f"{name}={value!r:.40}: a whole number from {least} on is needed")
+        whole_number(name, value, least)
     boxes = _one_of("right", right, "keys", keys), _one_of("left", left, "queries", queries)
     asked = Preorder.read(utility, prefers, *boxes)
+    note, built, measured = "", None, None
     if asked.graph is not None:
         findings, note = _of_expression(asked, trials, seed, say)
-        return _report(asked, findings, seed, start, note)
-    say("completeness and transitivity")
-    findings = probe_order(asked, seed)
-    if any(f.status == "violated" for f in findings.values()):
-        broken = Finding("not probed", 0, reason="it is no complete preorder")
-        return _report(asked, findings | {"key_continuous": broken, "query_continuous": broken}, seed, start)
-    say("continuity in keys")
-    findings["key_continuous"] = probe_keys(asked, seed, trials)
-    say("continuity in queries")
-    findings["query_continuous"] = probe_queries(asked, seed)
-    if findings["key_continuous"].status == "violated" or not net:
-        return _report(asked, findings, seed, start)
-    built = build_net(asked, budget, say)
-    say("agreement on fresh pairs")
-    measured = measure_agreement(asked, built, seed)
-    return _report(asked, findings, seed, start, "", built, measured)
+    else:
+        findings = _of_callable(asked, trials, seed, say)
+        if net and not any(finding.status == "violated" for finding in findings.values()):
+            built = build_net(asked, budget, say)
+            say("agreement on fresh pairs")
+            measured = measure_agreement(asked, built, seed)
+    jumps = findings["key_continuous"].status == "violated"
+    found = lexicographic_axes(asked, seed) if jumps else None
+    axes = tuple(f"{'' if sign > 0 else '-'}{asked.keys.names[axis]}" for axis, sign in found or ())
+    return PreorderReport(asked, findings, built, measured, axes or None, note, time.perf_counter() - start)
 
 
 def finite_preorder(comparisons: Any) -> FinitePreorder:
@@ -269,8 +260,7 @@ def measure_agreement(preorder: Preorder, net: NetUtility, seed: int, pairs: int
     for _ in range(pairs):
         query = None if preorder.queries is None else preorder.queries.sample(1, rng)[0]
         K = preorder.keys.sample(2, rng)
-        order = int(preorder.weakly(query, K[0], K[1])) - int(preorder.weakly(query, K[1], K[0]))
-        u = net(query, K)
+        order, u = preorder.compare(query, K[0], K[1]), net(query, K)
         strict += order != 0
         agreed += order != 0 and bool(np.sign(u[0] - u[1]) == order)
     low, high = clopper_pearson(agreed, strict, 0.95) if strict else (0.0, 1.0)
@@ -304,21 +294,16 @@ def _of_expression(
     return findings | {"key_continuous": continuous, "query_continuous": continuous}, note
 
 
-def _report(
-    asked: Preorder,
-    findings: dict[str, Finding],
-    seed: int,
-    start: float,
-    note: str = "",
-    net: NetUtility | None = None,
-    agreement: Agreement | None = None,
-) -> PreorderReport:
-    axes = None
-    if findings["key_continuous"].status == "violated":
-        found = lexicographic_axes(asked, seed)
-        if found is not None:
-            axes = tuple(f"{'' if sign > 0 else '-'}{asked.keys.names[axis]}" for axis, sign in found)
-    return PreorderReport(asked, findings, net, agreement, axes, note, time.perf_counter() - start)
+def _of_callable(asked: Preorder, trials: int, seed: int, say: Callable[[str], None]) -> dict[str, Finding]:
+    say("completeness and transitivity")
+    findings = probe_order(asked, seed)
+    if any(finding.status == "violated" for finding in findings.values()):
+        broken = Finding("not probed", 0, reason="it is no complete preorder")
+        return findings | {"key_continuous": broken, "query_continuous": broken}
+    say("continuity in keys")
+    findings["key_continuous"] = probe_keys(asked, seed, trials)
+    say("continuity in queries")
+    return findings | {"query_continuous": probe_queries(asked, seed)}
 
 
 def _one_of(first: str, a: Any, second: str, b: Any) -> Any:
@@ -340,5 +325,3 @@ def _read_points(points: ArrayLike, box: Box) -> tuple[Array, bool]:
     if not box.contains(X).all():
         raise InvalidRequest(f"a point lies outside {box.text}")
     return X, single
-
-

@@ -42,35 +42,20 @@ bound is weak for many heads, and nothing for r ≥ d − 1 with free values; on
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from attnfun.language.numbers import positive_or_none, whole_number
-from attnfun.limits.separation.candidate_energies import (
-    DEGREES,
-    MOST_CANDIDATES,
-    MOST_DIM,
-    candidate_energies,
-)
+from attnfun.limits.record import Record, texts
+from attnfun.limits.separation.candidate_energies import DEGREES, MOST_CANDIDATES, MOST_DIM, candidate_energies
 from attnfun.limits.separation.harmonics import harmonics, seen_harmonics
 from attnfun.limits.separation.rank import least_heads
 
 _U = 2.0**-53
-_HYPOTHESES = (
-    "the query y and {n} candidates are independent and uniform on the unit sphere in dimension {d}; the target is the "
-    "candidate furthest from y (or nearest to it)",
-    "one layer, no MLP; head h puts out V_h times any combination of the candidates and y, with weights that are any "
-    "square-integrable functions of K_h^T x_1, ..., K_h^T x_n and y, K_h of rank at most {r}; functions of y are free",
-    "V_h has rank at most {v}",
-)
-_SOURCE = (
-    "derived in attnfun.limits.separation.candidates, after Amsel, Yehudai, Bruna 2024 (arXiv 2407.16153), whose "
-    "theorem has two candidates"
-)
+_TEXTS = texts("neighbours")
 
 
 @dataclass(frozen=True)
-class NeighbourBound:
+class NeighbourBound(Record):
     """No layer of `heads` heads of rank `rank` has an error E|f − g|² below `lower`.
 
     `heads_needed`: the fewest heads that are not excluded at error `eps`. `largest`: the error of no heads at all,
@@ -87,13 +72,7 @@ class NeighbourBound:
     heads_needed: int | None
     largest: float
     hypotheses: tuple[str, ...]
-    source: str
-
-    def record(self) -> dict[str, Any]:
-        """As JSON."""
-        return {**asdict(self), "hypotheses": list(self.hypotheses)}
-
-    to_json = record
+    source: str = _TEXTS["source"]
 
 
 def neighbours(
@@ -108,19 +87,9 @@ def neighbours(
     values = d if value_rank is None else min(d, whole_number("value_rank", value_rank, 1))
     eps = positive_or_none("eps", eps)
     needed = None if eps is None else least_heads(lambda count: least_error(d, n, r, count, values) < eps)
-    return NeighbourBound(
-        d,
-        n,
-        r,
-        h,
-        values,
-        least_error(d, n, r, h, values),
-        eps,
-        needed,
-        min(1.0, math.nextafter(1 - float(candidate_energies(d, n).low[0]), 2)),
-        tuple(text.format(n=n, d=d, r=r, v=values) for text in _HYPOTHESES),
-        _SOURCE,
-    )
+    least, largest = least_error(d, n, r, h, values), math.nextafter(1 - float(candidate_energies(d, n).low[0]), 2)
+    hypotheses = tuple(text.format(n=n, d=d, r=r, v=values) for text in _TEXTS["hypotheses"])
+    return NeighbourBound(d, n, r, h, values, least, eps, needed, min(1.0, largest), hypotheses)
 
 
 def taken(dim: int, rank: int, value_rank: int, degree: int) -> int:
@@ -136,8 +105,8 @@ def least_error(dim: int, candidates: int, rank: int, heads: int, value_rank: in
         return max(0.0, math.nextafter(1 - float(found.high[0]), -1))
     total = 0.0
     for degree in range(1, DEGREES + 1):
-        count = harmonics(dim, degree)
-        total += float(found.low[degree]) * _left(count, heads * taken(dim, rank, value_rank, degree))
+        left = _left(harmonics(dim, degree), heads * taken(dim, rank, value_rank, degree))
+        total += float(found.low[degree]) * left
     forms, last = min(value_rank, max(0, dim - rank)), DEGREES + 1
     most = heads * (1 + forms) * seen_harmonics(dim, rank, last)
     total += found.rest[0] * _left(harmonics(dim, last), most)

@@ -20,7 +20,6 @@ the balls carry two bits a degree). Failure mode: at |b| → 1 everything is in 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -105,20 +104,3 @@ def _enclosed(dim: int, bias: float, degrees: NDArray[np.int64], balls: list[Any
     rest = 1 - total
     low = np.maximum(low, 0.0)
     return Energies(dim, bias, degrees, low, high, counts, (max(0.0, lower(rest)), max(0.0, upper(rest))))
-
-
-def sign_coefficient(dim: int, degree: int) -> float:
-    """λ_ℓ of sign(t) by the closed form, to the nearest double or so; for comparison with the recurrence."""
-    if degree % 2 == 0:
-        return 0.0
-    m = degree // 2
-    with precision(_BITS):
-        d = arb(dim)
-        size = ((d / 2).lgamma() + (arb(m) + 0.5).lgamma() - (arb(m) + (d + 1) / 2).lgamma()).exp() / arb.pi()
-        return (-1) ** m * float(size.mid())
-
-
-def asymptotic_energy(dim: int) -> float:
-    """A_d with e_ℓ ~ A_d/ℓ², so that the degrees beyond odd L have about A_d/(2(L+1)) together; to float64."""
-    log = (dim + 1) * math.log(2) + 2 * math.lgamma(dim / 2) - 2 * math.log(math.pi) - math.lgamma(dim - 1)
-    return math.exp(log)

@@ -27,27 +27,22 @@ Failure mode: a bound on bits. With unbounded precision it says nothing; and it 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 from attnfun.errors import InvalidRequest
 from attnfun.language.numbers import whole_number
+from attnfun.limits.record import Record, texts
 from attnfun.limits.separation.published import Quoted, matching_heads
 
-_HYPOTHESES = (
-    "one attention layer; triples that sum to 0 mod M, with M = 20 n, n = (tokens - 1)//2, at one token of the context",
-    "the decision survives rounding every head's largest logit, normaliser and r averages to p bits each",
-    "r is the width of a head's values; what follows the layer at that token may be any function",
-)
-_SOURCE = (
-    "Sanford, Hsu, Telgarsky 2023 (arXiv 2306.02896) for the reduction from disjointness; the count H (r + 2) p >= n "
-    "is derived in attnfun.limits.separation.matching"
-)
+_TEXTS = texts("matching")
 
 
 @dataclass(frozen=True)
-class MatchingBound:
+class MatchingBound(Record):
     """No layer of fewer than `heads_needed` heads; `excluded`: are `heads` too few (None where none were asked)."""
+
+    also: ClassVar[tuple[str, ...]] = ("published",)
 
     tokens: int
     rank: int
@@ -56,18 +51,12 @@ class MatchingBound:
     bits_needed: int
     heads_needed: int
     excluded: bool | None
-    hypotheses: tuple[str, ...]
-    source: str
+    hypotheses: tuple[str, ...] = _TEXTS["hypotheses"]
+    source: str = _TEXTS["source"]
 
     @property
     def published(self) -> tuple[Quoted, ...]:
         return (matching_heads(self.tokens, self.rank, self.bits),)
-
-    def record(self) -> dict[str, Any]:
-        out: dict[str, Any] = {**asdict(self), "hypotheses": list(self.hypotheses)}
-        return {**out, "published": [quoted.record() for quoted in self.published]}
-
-    to_json = record
 
 
 def matching(tokens: int, rank: int, bits: int, heads: int | None = None) -> MatchingBound:
@@ -76,7 +65,7 @@ def matching(tokens: int, rank: int, bits: int, heads: int | None = None) -> Mat
     h = None if heads is None else whole_number("heads", heads, 0)
     n = (N - 1) // 2
     needed = -(-n // (p * (r + 2)))
-    return MatchingBound(N, r, p, h, n, needed, None if h is None else h < needed, _HYPOTHESES, _SOURCE)
+    return MatchingBound(N, r, p, h, n, needed, None if h is None else h < needed)
 
 
 def average_bits(tokens: int, q: int) -> int:
@@ -84,5 +73,4 @@ def average_bits(tokens: int, q: int) -> int:
     N, k = whole_number("tokens", tokens, 1), whole_number("q", q, 1)
     if k > N:
         raise InvalidRequest(f"q={k}: there are {N} tokens")
-    count = math.comb(N, k)
-    return (count - 1).bit_length()
+    return (math.comb(N, k) - 1).bit_length()

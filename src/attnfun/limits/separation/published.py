@@ -7,8 +7,9 @@ bounds of this folder for comparison only.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+
+from attnfun.limits.record import Record
 
 _ABY = "Amsel, Yehudai, Bruna 2024, arXiv 2407.16153, as stated in a lecture of Bruna"
 _ZB = "Zweig, Bruna 2022, arXiv 2206.01266, as stated in a lecture of Bruna"
@@ -16,7 +17,7 @@ _SHT = "Sanford, Hsu, Telgarsky 2023, arXiv 2306.02896"
 
 
 @dataclass(frozen=True)
-class Quoted:
+class Quoted(Record):
     """`value` of the printed `statement` with every hidden constant 1; `log2` of it where it may be astronomical."""
 
     name: str
@@ -25,12 +26,6 @@ class Quoted:
     log2: float | None
     caveat: str
     source: str
-
-    def record(self) -> dict[str, Any]:
-        out = asdict(self)
-        if not math.isfinite(self.value):
-            out["value"] = None
-        return out
 
 
 def _power(log2: float) -> float:

@@ -39,15 +39,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest
 from attnfun.language.numbers import positive_or_none, whole_number
+from attnfun.limits.record import Record, texts
 from attnfun.limits.separation.energies import Energies, energies
 from attnfun.limits.separation.harmonics import all_seen
 from attnfun.limits.separation.published import Quoted, high_precision_heads, low_precision_heads, majority_heads
@@ -56,42 +57,17 @@ Array = NDArray[np.float64]
 SETTINGS = ("scalar", "layer-scalar-v", "layer-any-v", "softmax-scalar-v", "softmax-any-v")
 MOST_DIM = 4096
 _U = 2.0**-53
-_TARGET = "x1, x2, y independent and uniform on the unit sphere; the target is the candidate further from y"
-_HYPOTHESES = {
-    "scalar": (
-        "z and y are independent and uniform on the unit sphere; the error is relative, in mean square",
-        "head h is any square-integrable function of K_h^T z and y, K_h of rank r; a sum of heads, nothing after it",
-    ),
-    "layer-scalar-v": (
-        _TARGET,
-        "one layer, no MLP; head h puts out c_h (a x1 + b x2), with a, b any functions of K_h^T x1, K_h^T x2 and y",
-    ),
-    "layer-any-v": (
-        _TARGET,
-        "one layer, no MLP; head h puts out V_h (a x1 + b x2), with a, b any functions of K_h^T x1, K_h^T x2 and y",
-    ),
-    "softmax-scalar-v": (
-        _TARGET,
-        "one layer, no MLP; head h puts out c_h times an average of x1, x2 with weights of K_h^T (x1 - x2) and y alone",
-    ),
-    "softmax-any-v": (
-        _TARGET,
-        "one layer, no MLP; head h puts out V_h times an average of x1, x2 with weights of K_h^T (x1 - x2) and y alone",
-    ),
-}
-_SELF = "the query is attended to as well, with values of rank {rank}"
-_SOURCE = (
-    "Amsel, Yehudai, Bruna 2024 (arXiv 2407.16153) for the separation by degrees; the exact count of harmonics behind "
-    "a projection, the two-sided bracket and the layer's version are derived in attnfun.limits.separation.rank"
-)
+_TEXTS = texts("rank")
 
 
 @dataclass(frozen=True)
-class RankBound:
+class RankBound(Record):
     """No `heads` heads of rank `rank` have an error below `lower`; some have at most `upper` (None: none is proved).
 
     `heads_needed`: the fewest heads that are not excluded at error `eps`; `heads_sufficient`: that are proved to do.
     """
+
+    also: ClassVar[tuple[str, ...]] = ("heads_needed_log10", "heads_sufficient_log10", "published")
 
     dim: int
     rank: int
@@ -105,18 +81,20 @@ class RankBound:
     heads_sufficient: int | None
     largest: float
     hypotheses: tuple[str, ...]
-    source: str
+    source: str = _TEXTS["source"]
 
     def record(self) -> dict[str, Any]:
         """As JSON; numbers of heads with more than 4,000 digits are given by their logarithm alone."""
-        out: dict[str, Any] = {**asdict(self), "hypotheses": list(self.hypotheses)}
-        for name in ("heads_needed", "heads_sufficient"):
-            value = out[name]
-            out[f"{name}_log10"] = None if not value else math.log10(value)
-            if value is not None and value.bit_length() > 13_000:
-                out[name] = None
-        out["published"] = [quoted.record() for quoted in self.published]
-        return out
+        told = super().record()
+        return {name: None if type(v) is int and v.bit_length() > 13_000 else v for name, v in told.items()}
+
+    @property
+    def heads_needed_log10(self) -> float | None:
+        return math.log10(self.heads_needed) if self.heads_needed else None
+
+    @property
+    def heads_sufficient_log10(self) -> float | None:
+        return math.log10(self.heads_sufficient) if self.heads_sufficient else None
 
     @property
     def published(self) -> tuple[Quoted, ...]:
@@ -125,8 +103,6 @@ class RankBound:
         if self.eps is not None:
             quoted.insert(0, low_precision_heads(self.dim, self.rank, self.eps))
         return tuple(quoted)
-
-    to_json = record
 
     def plot(self, path: Any = None) -> Any:
         """The error against rank and heads, in this setting."""
@@ -166,25 +142,20 @@ def rank(
     eps = positive_or_none("eps", eps)
     values = d if value_rank is None else whole_number("value_rank", value_rank, 0)
     ladder = _ladder(d, r, setting, float(bias), min(values, d - 1) if attends_self else 0)
-    upper = ladder.upper(h) if setting == "scalar" else None
-    hypotheses = _HYPOTHESES[setting] + ((_SELF.format(rank=values),) if attends_self else ())
+    enough, attained = None, ladder.upper(h) if setting == "scalar" else None
+    if eps is not None and setting == "scalar":
+        enough = ladder.sufficient(eps)
+    family, _, value = setting.partition("-")
+    hypotheses: tuple[str, ...] = _TEXTS["scalar"]
+    if setting != "scalar":
+        out = f"{'c' if value == 'scalar-v' else 'V'}_h {_TEXTS[family]}"
+        hypotheses = _TEXTS["target"], f"one layer, no MLP; head h puts out {out}"
+    hypotheses += (_TEXTS["self"].format(rank=values),) if attends_self else ()
     if bias:
         hypotheses += (f"the target is sign(<z, y> - {bias:g})",)
-    return RankBound(
-        d,
-        r,
-        h,
-        setting,
-        float(bias),
-        ladder.lower(h),
-        upper,
-        eps,
-        None if eps is None else ladder.needed(eps),
-        None if eps is None or setting != "scalar" else ladder.sufficient(eps),
-        ladder.scale,
-        hypotheses,
-        _SOURCE,
-    )
+    needed = None if eps is None else ladder.needed(eps)
+    errors = float(bias), ladder.lower(h), attained, eps
+    return RankBound(d, r, h, setting, *errors, needed, enough, ladder.scale, hypotheses)
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,14 +35,15 @@ real-analytic functions of cosines and sines.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import product
-from typing import Any
+from typing import ClassVar
 
 from attnfun.errors import InvalidRequest
-from attnfun.language.numbers import positive_or_none, whole_number
+from attnfun.language.numbers import above, below, positive_or_none, whole_number
+from attnfun.limits.record import Record, texts
 from attnfun.limits.separation.products import least_eigenvalue
 from attnfun.limits.separation.published import Quoted, deep_sets_error, deep_sets_features
 
@@ -50,24 +51,20 @@ SETTINGS = ("unitary", "torus")
 MOST_DIM = 5
 MOST_DEGREE = 4
 _MOST = 10**9
-_COMMON = (
-    "the error is E|f - g|^2 with E|g|^2 = 1; f = rho(phi_1 ... phi_H), phi_h = sum over elements of psi_h",
-    "psi_h analytic on the closed polydisc in the complex coordinates, rho entire; any width and depth inside",
-)
-_SOURCE = (
-    "Zweig, Bruna 2022 (arXiv 2206.01266) for the separation; measures, targets, constants and proofs are derived in "
-    "attnfun.limits.separation.sets and .products"
-)
+_TEXTS = texts("sets")
 
 
 @dataclass(frozen=True)
-class SetBound:
+class SetBound(Record):
     """No DeepSets of `features` features has an error below `lower` on the hard target; some has `upper`.
 
     `terms` is K, `constant` the proved c (1 where the bound is exact); `sharper_lower` is the same with
     `sharper_constant`: proved as well, and never smaller. One pair feature has error 0. `features_needed`: the fewest
     that the sharper bound does not exclude at error `eps`; `features_sufficient`: that have it, at most C(D+N, N) − 1.
     """
+
+    also: ClassVar[tuple[str, ...]] = ("pair_features", "published")
+    pair_features: ClassVar[int] = 1
 
     points: int
     dim: int
@@ -85,19 +82,13 @@ class SetBound:
     features_needed: int | None
     features_sufficient: int | None
     hypotheses: tuple[str, ...]
-    source: str
+    source: str = _TEXTS["source"]
 
     @property
     def published(self) -> tuple[Quoted, ...]:
         """The printed statements for these numbers: no bounds."""
         numbers = self.points, self.dim
         return deep_sets_error(*numbers, self.features), deep_sets_features(*numbers)
-
-    def record(self) -> dict[str, Any]:
-        out: dict[str, Any] = {**asdict(self), "hypotheses": list(self.hypotheses)}
-        return out | {"pair_features": 1, "published": [quoted.record() for quoted in self.published]}
-
-    to_json = record
 
 
 def sets(
@@ -144,10 +135,10 @@ def sets(
         measure = "all coordinates of all points are independent and uniform on the unit circle"
     share = max(Fraction(0), 1 - Fraction(h, terms))
     every = math.comb(d + n, n) - 1 if min(n, d) <= MOST_DIM else terms  # which is less: C(d, k), k <= MOST_DEGREE
-    numbers = _down(low * share), 0.0 if h >= every else _up(share), _down(low), _down(sharp), _down(sharp * share)
+    numbers = below(low * share), 0.0 if h >= every else above(share), below(low), below(sharp), below(sharp * share)
     enough = _features(terms, Fraction(1), eps)
     asked = eps, _features(terms, sharp, eps), None if enough is None else min(enough, every)
-    return SetBound(n, d, h, degree, setting, text, terms, *numbers, *asked, (measure, *_COMMON), _SOURCE)
+    return SetBound(n, d, h, degree, setting, text, terms, *numbers, *asked, (measure, *_TEXTS["common"]))
 
 
 def _features(terms: int, constant: Fraction, eps: float | None) -> int | None:
@@ -185,13 +176,3 @@ def _shapes(dim: int, degree: int | None) -> list[tuple[int, int]]:
 
 def _least(brackets: list[Bracket], size: int) -> Bracket:
     return min(low for low, _ in brackets) / size, min(high for _, high in brackets) / size
-
-
-def _down(value: Fraction) -> float:
-    near = float(value)
-    return near if Fraction(near) <= value else math.nextafter(near, -math.inf)
-
-
-def _up(value: Fraction) -> float:
-    near = float(value)
-    return near if Fraction(near) >= value else math.nextafter(near, math.inf)

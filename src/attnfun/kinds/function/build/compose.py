@@ -100,9 +100,7 @@ class Compose:
         pinned = {i for parts in norms.values() for i in parts}
         shifts = forms.shifts(norms, tolerances)
         hardest = sorted(range(len(steps)), key=lambda i: tolerances[i])  # what fails is best known at once
-        found = {
-            i: _fit(steps[i], shifts[i], tolerances[i], i in pinned, request, len(steps) > _MANY) for i in hardest
-        }
+        found = {i: _fit(steps[i], shifts[i], tolerances[i], i in pinned, request, len(steps) > _MANY) for i in hardest}
         fits = tuple(found[i] for i in range(len(steps)))
         layers, rank = forms.layers(), 1 + max(len(step.arguments) for step in steps)
         story = {

@@ -16,43 +16,27 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from attnfun.network.blocks import GAP, Stream
-from attnfun.kinds.neighbours import sphere
+from attnfun.kinds.neighbours import pattern, sphere
 from attnfun.kinds.neighbours.bounds import LOSS, biased_error
-from attnfun.kinds.neighbours.prediction import Prediction
-from attnfun.network import TokenHead, TokenLayer, TokenNetwork
+from attnfun.kinds.neighbours.measure import Prediction
+from attnfun.network import TokenNetwork
+from attnfun.network.blocks import GAP
 
 _LOSS = 4 * LOSS
 
 
 def build(dim: int, bias: float, beta: float) -> TokenNetwork:
-    stream = Stream(dim, "xq", ("query", "one", "anchor", "answer"))
-    query, key = np.zeros((2, stream.width, dim + 1))
-    at = stream.at("q1")
-    query[at : at + dim, :dim], key[:dim, :dim] = beta * np.eye(dim), np.eye(dim)
-    query[stream.at("one"), dim] = 1.0
-    key[stream.at("anchor"), dim] = beta * bias
-    key[stream.at("query"), dim] = -(2 * beta + GAP)
-    value, output = np.zeros((stream.width, 1)), np.zeros((1, stream.width))
-    value[stream.at("one"), 0], value[stream.at("anchor"), 0] = 1.0, -2.0
-    output[0, stream.at("answer")] = 1.0
-    anchor = np.zeros((1, stream.width))
-    anchor[0, [stream.at("one"), stream.at("anchor")]] = 1.0
-    layer = TokenLayer((TokenHead("half-space", query, key, value, output),))
-    return TokenNetwork(stream.names, (layer,), anchor, output.T, ("sign",))
+    return pattern.biased(dim, beta, beta * bias, 2 * beta + GAP)
 
 
 def predict(dim: int, bias: float, beta: float) -> Prediction:
     error, doubt = sphere.mean(dim, lambda t: 4 * special.expit(-beta * np.abs(t - bias)) ** 2, bias, 0.1 / beta)
     first = _LOSS * float(sphere.density(dim, np.array([bias]))[0]) / beta
-    return Prediction(
-        error=error,
-        uncertainty=doubt,
-        proved=biased_error(dim, beta),
-        accuracy=1.0,
-        how="the exact integral, by quadrature (uncertainty: what fewer nodes change)",
-        details={"beta": beta, "first_order": first},
+    how, details = (
+        "the exact integral, by quadrature (uncertainty: what fewer nodes change)",
+        {"beta": beta, "first_order": first},
     )
+    return Prediction(error, how, doubt, biased_error(dim, beta), accuracy=1.0, details=details)
 
 
 def beta_for(dim: int, eps: float) -> float:

@@ -30,28 +30,19 @@ import numpy as np
 from scipy.optimize import brentq
 
 from attnfun.errors import Infeasible
-from attnfun.kinds.neighbours import sphere
+from attnfun.kinds.neighbours import pattern, sphere
 from attnfun.kinds.neighbours.bounds import LOSS, full_rank_error
-from attnfun.kinds.neighbours.prediction import Prediction
+from attnfun.kinds.neighbours.measure import Prediction
 from attnfun.kinds.neighbours.sphere import Array
-from attnfun.network import TokenHead, TokenLayer, TokenNetwork
-from attnfun.network.blocks import GAP, Stream
+from attnfun.network import TokenNetwork
+from attnfun.network.blocks import GAP
 
 MOST_BETA = 1e12
 
 
 def build(dim: int, points: int, beta: float, nearest: bool) -> TokenNetwork:
     """The network on tokens x (and, for the nearest, the position)."""
-    stream = Stream(dim, "x", [f"p{i + 1}" for i in range(points)] if nearest else [])
-    query, key = np.zeros((2, stream.width, stream.width))
-    key[...] = np.eye(stream.width)
-    query[:dim, :dim] = (beta if nearest else -beta) * np.eye(dim)
-    query[dim:, dim:] = -(2 * beta + GAP) * np.eye(stream.width - dim)
-    value = np.eye(stream.width, dim)
-    head = TokenHead("nearest" if nearest else "furthest", query, key, value, value.T)
-    layer = TokenLayer((head,), carry=np.zeros((stream.width, stream.width)))
-    names = tuple(f"{'nearest' if nearest else 'furthest'}{i + 1}" for i in range(dim))
-    return TokenNetwork(stream.names, (layer,), np.zeros((0, stream.width)), value, names)
+    return pattern.full_rank(dim, points, nearest, beta, 2 * beta + GAP)
 
 
 def predict(dim: int, points: int, beta: float, nearest: bool) -> Prediction:
@@ -59,13 +50,10 @@ def predict(dim: int, points: int, beta: float, nearest: bool) -> Prediction:
     error = exact_error(dim, points, beta, not nearest)
     coarse = exact_error(dim, points, beta, not nearest, nodes=6)
     C, p0, doubt = first_order(dim, points)
-    return Prediction(
-        error=error,
-        uncertainty=abs(error - coarse),
-        proved=full_rank_error(dim, points, beta, not nearest) if beta >= 1 else None,
-        how="the exact integral, by quadrature (uncertainty: what fewer nodes change); `proved` by an upper sum",
-        details={"beta": beta, "C": C, "C_uncertainty": doubt, "p0": p0, "first_order": C / beta},
-    )
+    how = "the exact integral, by quadrature (uncertainty: what fewer nodes change); `proved` by an upper sum"
+    proved = full_rank_error(dim, points, beta, not nearest) if beta >= 1 else None
+    details = {"beta": beta, "C": C, "C_uncertainty": doubt, "p0": p0, "first_order": C / beta}
+    return Prediction(error, how, abs(error - coarse), proved, details=details)
 
 
 def first_order(dim: int, points: int) -> tuple[float, float, float]:

@@ -25,11 +25,12 @@ import math
 import numpy as np
 from scipy import special
 
-from attnfun.network.blocks import GAP, Stream
 from attnfun.kinds.neighbours import sphere
-from attnfun.kinds.neighbours.build.layout import HARD, Array, answer, looking, picked
-from attnfun.kinds.neighbours.prediction import OVER_DRAWS, Prediction
-from attnfun.network import TokenHead, TokenLayer, TokenNetwork
+from attnfun.kinds.neighbours.measure import OVER_DRAWS, Prediction
+from attnfun.kinds.neighbours.pattern import HARD, look_up, looking, pointing
+from attnfun.kinds.neighbours.sphere import Array
+from attnfun.network import TokenNetwork
+from attnfun.network.blocks import GAP, Stream
 
 
 def directions(dim: int, heads: int, seed: int) -> Array:
@@ -45,20 +46,7 @@ def build(dim: int, heads: int, nearest: bool, seed: int) -> TokenNetwork:
         looking(stream, f"vote {h + 1}", beta * q[:, None], q[:, None], value, output)
         for h, q in enumerate(directions(dim, heads, seed))
     )
-    return TokenNetwork(
-        stream.names,
-        (TokenLayer(votes), TokenLayer((look_up(stream, heads * GAP),))),
-        np.zeros((0, stream.width)),
-        np.eye(stream.width, dim),
-        answer(dim, nearest),
-    )
-
-
-def look_up(stream: Stream, sharpness: float) -> TokenHead:
-    """The head of rank 1 that takes the point whose index has the sign of the scratch."""
-    query, key = np.zeros((2, stream.width, 1))
-    query[stream.at("scratch"), 0], key[stream.at("index"), 0] = sharpness, 1.0
-    return TokenHead("look-up by sign", query, key, *picked(stream))
+    return pointing(stream, nearest, votes, [look_up(stream, heads * GAP)])
 
 
 def accuracy(dim: int, heads: int, margin: float = 0.0) -> tuple[float, float]:
@@ -89,7 +77,8 @@ def closed_accuracy(dim: int, heads: int) -> float:
 
 
 def predict(dim: int, heads: int) -> Prediction:
-    right, doubt = accuracy(dim, heads)
+    (right, doubt), margin = accuracy(dim, heads), 0.5 / math.sqrt(dim)
+    details = {"closed_accuracy": closed_accuracy(dim, heads), "accuracy_given_margin": accuracy(dim, heads, margin)[0]}
     return Prediction(
         error=2 * (1 - right),
         uncertainty=2 * doubt,
@@ -97,11 +86,7 @@ def predict(dim: int, heads: int) -> Prediction:
         how="an integral by quadrature: the mean over draws of the directions, not the error of those drawn for this"
         " network, which is measured (uncertainty: what fewer nodes change)",
         of=OVER_DRAWS,
-        details={
-            "closed_accuracy": closed_accuracy(dim, heads),
-            "accuracy_given_margin": accuracy(dim, heads, 0.5 / math.sqrt(dim))[0],
-            "margin": 0.5 / math.sqrt(dim),
-        },
+        details=details | {"margin": margin},
     )
 
 

@@ -30,11 +30,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnfun.network.blocks import Stream
 from attnfun.kinds.neighbours import sphere
-from attnfun.kinds.neighbours.build.layout import HARD, Array, answer, looking, picked
-from attnfun.kinds.neighbours.prediction import Prediction
-from attnfun.network import TokenLayer, TokenNetwork
+from attnfun.kinds.neighbours.measure import Prediction
+from attnfun.kinds.neighbours.pattern import HARD, looking, pointing
+from attnfun.kinds.neighbours.sphere import Array
+from attnfun.network import TokenNetwork
+from attnfun.network.blocks import Stream
 
 SAMPLERS = ("same", "independent", "compromise")
 _SOFT = (0.3, 30.0)  # log-uniform inverse temperatures of soft heads, times √d
@@ -133,7 +134,8 @@ def _sampled(
 
 def build(dim: int, found: Heads, nearest: bool) -> TokenNetwork:
     stream = Stream(dim, "xq", ("query", "one"))
-    value, output = picked(stream)
+    value = np.eye(stream.width, dim)
+    output = value.T
     sign = 1.0 if nearest else -1.0
     heads = [
         looking(stream, f"random {h + 1}", sign * beta * q, k, value, a * output)
@@ -142,21 +144,11 @@ def build(dim: int, found: Heads, nearest: bool) -> TokenNetwork:
     nothing = np.zeros((dim, 1))
     rest = 1.0 - float(found.weights.sum())
     heads.append(looking(stream, "average", nothing, nothing, value, rest * output))
-    return TokenNetwork(
-        stream.names,
-        (TokenLayer(tuple(heads)),),
-        np.zeros((0, stream.width)),
-        np.eye(stream.width, dim),
-        answer(dim, nearest),
-    )
+    return pointing(stream, nearest, heads)
 
 
 def predict(dim: int, found: Heads, hard: bool) -> Prediction:
     how = "the closed form at the stored weights (uncertainty: the tail of its series)"
     soft = "least squares on samples; the error on 20,000 others (uncertainty: its standard error)"
-    return Prediction(
-        error=found.error,
-        uncertainty=found.uncertainty,
-        how=how if hard else soft,
-        details={"largest_weight": float(np.abs(found.weights).max()), **({"floor_same": floor(dim)} if hard else {})},
-    )
+    details = {"largest_weight": float(np.abs(found.weights).max()), **({"floor_same": floor(dim)} if hard else {})}
+    return Prediction(found.error, how if hard else soft, found.uncertainty, details=details)

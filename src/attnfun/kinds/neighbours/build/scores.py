@@ -19,15 +19,14 @@ below N and d do it in two layers for all queries at once is not known here.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-import numpy as np
-
-from attnfun.network.blocks import GAP, Stream
+from attnfun.kinds.neighbours import pattern
 from attnfun.kinds.neighbours.bounds import scores_error
 from attnfun.kinds.neighbours.build import full_rank
-from attnfun.kinds.neighbours.build.layout import answer, picked
-from attnfun.kinds.neighbours.prediction import Prediction
-from attnfun.network import TokenHead, TokenLayer, TokenNetwork
+from attnfun.kinds.neighbours.measure import Prediction
+from attnfun.network import TokenNetwork
+from attnfun.network.blocks import GAP
 
 SCORE_ERROR = 1e-9  # η
 
@@ -39,44 +38,21 @@ def small_beta(points: int) -> float:
 
 def build(dim: int, points: int, beta: float, nearest: bool) -> TokenNetwork:
     """`beta` is the inverse temperature B of the choice."""
-    stream = Stream(dim, "xq", ("query", "one", "scratch"))
     n, small = points - 1, small_beta(points)
-    value = np.zeros((stream.width, 1))
-    value[stream.at("query"), 0], value[stream.at("one"), 0] = 1 + 1 / n, -1 / n
-    heads = []
-    for k in range(dim):
-        for sign in (1.0, -1.0):
-            query, key = np.zeros((2, stream.width, 1))
-            query[k, 0], key[stream.at(f"q{k + 1}"), 0] = sign * small, 1.0
-            output = np.zeros((1, stream.width))
-            output[0, stream.at("scratch")] = sign * points / (2 * small)
-            heads.append(TokenHead(f"score of entry {k + 1}, {'+' if sign > 0 else '-'}", query, key, value, output))
-    query, key = np.zeros((2, stream.width, 1))
-    query[stream.at("one"), 0] = 1.0
-    key[stream.at("scratch"), 0] = beta if nearest else -beta
-    key[stream.at("query"), 0] = -(2 * beta + GAP)
-    choice = TokenHead("choice by score", query, key, *picked(stream))
-    return TokenNetwork(
-        stream.names,
-        (TokenLayer(tuple(heads)), TokenLayer((choice,))),
-        np.zeros((0, stream.width)),
-        np.eye(stream.width, dim),
-        answer(dim, nearest),
-    )
+    values = 1 + 1 / n, -1 / n
+    return pattern.scores(dim, nearest, small, values, points / (2 * small), (beta, 2 * beta + GAP))
 
 
 def predict(dim: int, points: int, beta: float) -> Prediction:
     base = full_rank.predict(dim, points, beta, nearest=True)  # the query is not seen, as there
     proved = None if base.proved is None else scores_error(dim, points, beta, SCORE_ERROR)
     rounding = points * math.sqrt(2 * dim) * 2.0**-53 / small_beta(points)
-    return Prediction(
-        error=base.error,
-        uncertainty=base.uncertainty,
-        proved=proved,
-        how="the integral of a full-rank head at the same inverse temperature, by quadrature (uncertainty: what fewer"
-        " nodes change); `proved` with the scores' error added",
-        details={**base.details, "small_beta": small_beta(points), "score_error": SCORE_ERROR, "rounding": rounding},
+    how = (
+        "the integral of a full-rank head at the same inverse temperature, by quadrature (uncertainty: what fewer"
+        " nodes change); `proved` with the scores' error added"
     )
+    own = {"small_beta": small_beta(points), "score_error": SCORE_ERROR, "rounding": rounding}
+    return replace(base, how=how, proved=proved, details={**base.details, **own})
 
 
 def beta_for(dim: int, points: int, eps: float) -> float:

@@ -25,13 +25,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from attnfun.network.blocks import Stream
-from attnfun.kinds.neighbours import sphere
+from attnfun.kinds.neighbours import pattern, sphere
 from attnfun.kinds.neighbours.bounds import tally_error
-from attnfun.kinds.neighbours.build.layout import answer
-from attnfun.kinds.neighbours.build.majority_vote import look_up
-from attnfun.kinds.neighbours.prediction import Prediction
-from attnfun.network import TokenHead, TokenLayer, TokenNetwork
+from attnfun.kinds.neighbours.measure import Prediction
+from attnfun.network import TokenNetwork
 
 SHARPNESS = 1e10  # of the look-up, in units of τ
 LEAST_BETA = 1e-7
@@ -40,21 +37,7 @@ _WARM = 1.0  # beyond it the first order says nothing
 
 
 def build(dim: int, beta: float, nearest: bool) -> TokenNetwork:
-    stream = Stream(dim, "xq", ("index", "scratch"))
-    value, output = np.zeros((stream.width, 1)), np.zeros((1, stream.width))
-    value[stream.at("index"), 0], output[0, stream.at("scratch")] = 1.0, 1.0
-    heads = []
-    for k in range(dim):
-        query, key = np.zeros((2, stream.width, 1))
-        query[stream.at(f"q{k + 1}"), 0], key[k, 0] = (beta if nearest else -beta), 1.0
-        heads.append(TokenHead(f"tally of entry {k + 1}", query, key, value, output))
-    return TokenNetwork(
-        stream.names,
-        (TokenLayer(tuple(heads)), TokenLayer((look_up(stream, 3 * SHARPNESS / beta),))),
-        np.zeros((0, stream.width)),
-        np.eye(stream.width, dim),
-        answer(dim, nearest),
-    )
+    return pattern.tally(dim, nearest, beta, 3 * SHARPNESS / beta)
 
 
 def predict(dim: int, beta: float) -> Prediction:

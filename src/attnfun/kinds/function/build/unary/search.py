@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.unary.keys import Array, Keys
 from attnfun.kinds.function.build.unary.layout import MANY, MOST, Layout, Problem, layouts, refusal, remeshed
 from attnfun.kinds.function.build.unary.project import Pieces, Sample, columns, solve, tune

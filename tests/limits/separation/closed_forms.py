@@ -1,0 +1,27 @@
+"""Closed forms of what `limits/separation/energies.py` has by recurrences."""
+
+from __future__ import annotations
+
+import math
+
+from attnfun.language import precision
+from attnfun.language.enclosures import arb
+
+_BITS = 192
+
+
+def sign_coefficient(dim: int, degree: int) -> float:
+    """λ_ℓ of sign(t) by the closed form, to the nearest double or so; for comparison with the recurrence."""
+    if degree % 2 == 0:
+        return 0.0
+    m = degree // 2
+    with precision(_BITS):
+        d = arb(dim)
+        size = ((d / 2).lgamma() + (arb(m) + 0.5).lgamma() - (arb(m) + (d + 1) / 2).lgamma()).exp() / arb.pi()
+        return (-1) ** m * float(size.mid())
+
+
+def asymptotic_energy(dim: int) -> float:
+    """A_d with e_ℓ ~ A_d/ℓ², so that the degrees beyond odd L have about A_d/(2(L+1)) together; to float64."""
+    log = (dim + 1) * math.log(2) + 2 * math.lgamma(dim / 2) - 2 * math.log(math.pi) - math.lgamma(dim - 1)
+    return math.exp(log)

@@ -29,7 +29,7 @@ def test_findings_and_mends_are_said_in_words(files: tuple[str, str], capsys: py
     assert "healthy" in capsys.readouterr().out
     assert main(["diagnose", soft]) == 0  # findings are no failure
     out = capsys.readouterr().out
-    assert "fuzzy partition (serious)" in out and "Mend: multiply keys and biases by" in out
+    assert "fuzzy partition (serious)" in out and "Fix: multiply keys and biases by" in out
     assert main(["diagnose", soft, "--strict"]) == 1
     assert main(["diagnose", soft, "--strict", "--eps", "5"]) == 0
 

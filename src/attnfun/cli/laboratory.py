@@ -86,7 +86,7 @@ def diagnosed(file: str, strict: bool = False, progress: Any = None, **rest: Any
 
 
 def diagnosis_page(record: dict[str, Any]) -> list[Part]:
-    """The figures of every head, the findings in words, and how to mend them."""
+    """The figures of every head, the findings in words, and how to fix them."""
     found = record["found"]
     parts: list[Part] = [literal(found.about)]
     if found.heads:
@@ -98,7 +98,7 @@ def diagnosis_page(record: dict[str, Any]) -> list[Part]:
         colour = _COLOURS[one.severity]
         parts.append(f"[{colour}]{literal(f'{one.kind} ({one.severity}), {one.head}')}[/]")
         parts += [literal(f"  {words[0].upper()}{words[1:]}.") for words in [one.words]]
-        parts += [literal(f"  Mend: {mend.words}.") for mend in one.mends]
+        parts += [literal(f"  Fix: {mend.words}.") for mend in one.mends]
     well = sum(head.findings[0].severity == "healthy" for head in found.heads)
     if well and shown[0].severity != "healthy":
         parts.append(f"[{_COLOURS['healthy']}]{well} of {len(found.heads)} heads healthy[/]")

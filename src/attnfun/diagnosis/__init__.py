@@ -1,4 +1,4 @@
-"""What ails an attention head over fixed keys: its figures, what they mean in words, and the mend."""
+"""What is wrong with an attention head over fixed keys: its figures, what they mean in words, and how to fix it."""
 
 from attnfun.diagnosis.findings import Finding, Mend, findings
 from attnfun.diagnosis.foreign import foreign_head, is_foreign

@@ -1,4 +1,4 @@
-"""From figures to findings: which failure it is, how grave, and the mend. Pure functions of `Figures`.
+"""From figures to findings: which failure it is, how grave, and how to fix it. Pure functions of `Figures`.
 
 | kind | the figures that make it |
 | --- | --- |
@@ -7,8 +7,8 @@
 | temperature off | too large an error, values that cancel (fitted for another R), and another R explains it |
 | values too large for the dtype | rounding eats the tolerance, and 4 times what comes out, or more, is added up |
 | logits too large for the dtype | rounding eats the tolerance without such values, or weights or logits overflow |
-| unfitted values | too large an error that no temperature mends, but other values for the same keys do |
-| too few keys | too large an error that neither temperature nor values mend |
+| unfitted values | too large an error that no temperature fixes, but other values for the same keys do |
+| too few keys | too large an error that neither temperature nor values fix |
 | soft pick | a head that is to pick one key gives it less than half its weight on average |
 | dead keys, redundant keys | keys that could be left out, or merged |
 | idle head | nothing the head writes reaches the outputs |
@@ -73,7 +73,7 @@ class Finding:
         return asdict(self)
 
     def __str__(self) -> str:
-        mend = " Mend: " + "; or ".join(m.words for m in self.mends) + "." if self.mends else ""
+        mend = " Fix: " + "; or ".join(m.words for m in self.mends) + "." if self.mends else ""
         return f"{self.kind} ({self.severity}): {self.words}.{mend}"
 
 
@@ -208,10 +208,10 @@ def _error(f: Figures) -> Finding | None:
         fitted = () if enough or not _refit_helps(f, EXPLAINS * (f.best_error or f.error)) else (_refit(f),)
         return Finding("temperature off", grave, f.name, words, (_scale(f), *fitted), shown)
     if _refit_helps(f, EXPLAINS * f.error):
-        words = f"{off}; no temperature mends that, but its keys can do {_n(f.refit_error or 0)} with other values"
+        words = f"{off}; no temperature fixes that, but its keys can do {_n(f.refit_error or 0)} with other values"
         return Finding("unfitted values", grave, f.name, words, (_refit(f),), shown)
     values = "" if f.refit_error is None else ", nor do other values for these keys"
-    words = f"{off}, and no other temperature mends that{values}"
+    words = f"{off}, and no other temperature fixes that{values}"
     more = Mend("none", "more keys, or longer training; `attnfun compile` sizes a head for an eps")
     mends = tuple(m for m in _mends(f, sharper=False) if m.action == "keys") if like else (more,)
     return Finding("too few keys", grave, f.name, words, mends or (more,), shown)

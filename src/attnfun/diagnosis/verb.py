@@ -1,4 +1,4 @@
-"""`diagnose`: what every attention head over fixed keys does, which failure it shows, and the mend.
+"""`diagnose`: what every attention head over fixed keys does, which failure it shows, and how to fix it.
 
 Files and objects become `Subject`s: a network, inputs as it meets them, and what it is for.
 """

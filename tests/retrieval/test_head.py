@@ -24,6 +24,7 @@ from attnfun.language import BallAlgebra, precision, run
 from attnfun.language.enclosures import point_balls
 from attnfun.network import local_plan
 from attnfun.search import Goal, certified
+from products import pairs
 
 ONE = {"x": (0.0, 1.0)}, {"y": (0.0, 1.0)}
 ODD = {"x": (-0.7, 2.1)}, {"y": (-0.7, 2.1)}
@@ -84,8 +85,7 @@ def assert_sound(head: af.Retrieval, certificate: Certificate, X: np.ndarray, to
         assert attention[i] @ (u.max() - u) <= bound.softmax_regret * (1 + 1e-12) + n * 1e-16 / beta
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("beta", [1e-200, 1e-3, 1.0, 40.0, 1e4, 1e12, 1e300])
+@pytest.mark.parametrize(("name", "beta"), pairs(list(CASES), [1e-200, 1e-3, 1.0, 40.0, 1e4, 1e12, 1e300]))
 def test_no_query_is_beyond_the_certificate_at_any_temperature(name: str, beta: float) -> None:
     found = built(name)
     rng = np.random.default_rng(4)

@@ -46,7 +46,7 @@ def test_the_constant_of_the_first_order_law(dim: int, points: int) -> None:
 )
 def test_the_integral_is_the_error_of_the_network(dim: int, points: int, beta: float, which: str) -> None:
     net = af.neighbours(dim, points, "full_rank", beta=beta, which=which)
-    seen = net.measured(8_000, seed=11)
+    seen = net.measured(32_000, seed=11)
     said = net.predicted
     assert said.error is not None and said.proved is not None
     assert abs(seen.error - said.error) <= 4 * seen.error_se + said.uncertainty

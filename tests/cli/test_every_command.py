@@ -344,3 +344,8 @@ def test_a_signal_ends_a_run_that_is_under_way() -> None:
     finally:
         process.kill()
     assert (process.returncode, out, err) == (130, "", "attnfun: error: interrupted\n")
+
+
+def test_a_group_without_a_command_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bounds"]) == 2
+    assert capsys.readouterr().err.endswith("attnfun: invalid: a command is needed; the help lists them\n")

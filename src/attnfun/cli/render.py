@@ -39,7 +39,8 @@ def failure(error: BaseException) -> dict[str, Any]:
     if isinstance(error, AttnfunError):
         return {"status": "invalid", "reason": text}
     if hasattr(error, "format_message"):  # the option parser's own errors
-        return {"status": "invalid", "reason": " ".join(str(error.format_message()).split())}
+        said = " ".join(str(error.format_message()).split())  # empty where the help was shown instead
+        return {"status": "invalid", "reason": said or "a command is needed; the help lists them"}
     if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError | PermissionError):
         return {"status": "invalid", "reason": f"{error.filename!r}: {(error.strerror or text).lower()}"}
     if isinstance(error, OSError):

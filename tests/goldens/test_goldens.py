@@ -17,13 +17,9 @@ from goldens.goldens import GOLDENS, KEPT, SLOW, compare, record
 KNOWN = json.loads(KEPT.read_text())
 
 
-FITTED = {"compile auto": 0.05}
-"""Keys found by iteration: BLAS kernels of different processors end at bounds 4 % apart (Haswell, Nehalem)."""
-
-
-def same(old: Any, new: Any, tolerance: float = 1e-2) -> bool:
+def same(old: Any, new: Any) -> bool:
     if isinstance(old, float) and isinstance(new, float):
-        return math.isclose(old, new, rel_tol=tolerance)
+        return math.isclose(old, new, rel_tol=1e-2)
     return type(old) is type(new) and bool(old == new)
 
 
@@ -34,8 +30,7 @@ def test_statuses_sizes_and_bounds_are_what_they_were(name: str) -> None:
     if name.startswith("train"):
         pytest.importorskip("torch")
     kept = record(name, files=False)["kept"]
-    near = FITTED.get(name, 1e-2)
-    assert {key: kept.get(key) for key, value in KNOWN[name].items() if not same(value, kept.get(key), near)} == {}
+    assert {key: kept.get(key) for key, value in KNOWN[name].items() if not same(value, kept.get(key))} == {}
 
 
 def test_every_request_is_kept_and_nothing_else() -> None:

@@ -77,7 +77,7 @@ def test_float32_ridge_is_measured_on_request_and_says_so() -> None:
         af.in_context("ridge", **asked)
     net = af.in_context("ridge", **asked, accept="sampled")
     assert net.network.dtype == "float32" and net.certificate.status == "sampled"
-    assert worst(net) < net.certificate.error[1] <= 1e-4  # the search finds what typical data do not show
+    assert 1.25 * worst(net) <= net.certificate.error[1] <= 1e-4  # the search finds what typical data do not show
     deeper = af.in_context("ridge", **asked, accept="sampled", layers=len(net.network.layers) + 3)
     assert deeper.budget.rounding > 10 * deeper.budget.optimisation  # what more layers cannot take off
 

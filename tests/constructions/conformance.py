@@ -358,6 +358,9 @@ def check_file(net: Approximant, case: Case, folder: Path) -> None:
 
 
 def check_determinism(name: str, net: Approximant, case: Case) -> None:
+    """The same bits again, of the first three cases of each construction; proofs come again in `check_file`."""
+    if case not in CASES[name][:3]:
+        return
     again = af.compile(case.target, case.domain, case.eps, method=name, **case.options)
     assert identical(net.network, again.network)
     assert again.certificate == net.certificate

@@ -75,7 +75,7 @@ def _order(study: Study, table: list[dict[str, Any]]) -> int:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_tiny_run_has_the_columns_and_is_drawn(name: str, tmp_path: Path) -> None:
+def test_the_tiny_run_has_the_columns_and_is_drawn(name: str) -> None:
     study = find(name)
     for extra in study.needs:
         pytest.importorskip(extra)
@@ -86,8 +86,9 @@ def test_the_tiny_run_has_the_columns_and_is_drawn(name: str, tmp_path: Path) ->
     last = [{k: v for k, v in row.items() if k not in study.timings} for row in table[-len(again) :]]
     assert json.dumps(again) == json.dumps(last)  # the same seed, the same numbers
     pytest.importorskip("matplotlib")
-    study.draw(recorded(name)).savefig(tmp_path / "figure.png")
-    assert (tmp_path / "figure.png").stat().st_size > 10_000
+    figure = study.draw(recorded(name))
+    figure.draw_without_rendering()
+    assert figure.axes and all(ax.has_data() or ax.texts for ax in figure.axes)
 
 
 def test_a_name_that_is_no_study_is_answered_with_those_there_are() -> None:

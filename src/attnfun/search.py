@@ -9,7 +9,9 @@ nothing succeeds, is decided here.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +27,7 @@ from attnfun.language.target import Target
 
 Say = Callable[[str], None]
 MET = (Status.PROVED, Status.CONDITIONAL)
+_ALONE: ContextVar[bool] = ContextVar("one BLAS thread", default=False)
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,8 @@ def certified(target: Target, weights: Any, goal: Goal, construction: str = "", 
     if not kind.prover:
         return verdict(undecided(kind.unproved), goal.eps, about)
     try:
-        proof = kind.loaded("prover")(target, weights, goal, say or (lambda _text: None))
+        with one_thread():
+            proof = kind.loaded("prover")(target, weights, goal, say or (lambda _text: None))
     except Undecided as why:
         proof = undecided(why)
     return verdict(proof, goal.eps, about)
@@ -72,7 +76,8 @@ def search(target: Target, proposals: Proposals, goal: Goal, say: Say) -> tuple[
     answer: Certificate | None = None
     while True:
         try:
-            proposal = next(proposals) if answer is None else proposals.send(answer)
+            with one_thread():
+                proposal = next(proposals) if answer is None else proposals.send(answer)
         except StopIteration:
             raise refusal(target, goal, best) from None
         answer = certified(target, proposal.weights, goal, proposal.construction, say)
@@ -93,11 +98,20 @@ def refusal(
     return Infeasible(f"eps={goal.eps:.3g} for {target.text[:120]} could not be proved: {reached.reason}", nearest)
 
 
-def one_thread() -> Any:
+@contextmanager
+def one_thread() -> Iterator[None]:
     """One BLAS thread: the matrices are small, and a request must give the same bits on any number of cores."""
+    if _ALONE.get():
+        yield
+        return
     from threadpoolctl import threadpool_limits
 
-    return threadpool_limits(1, user_api="blas")
+    token = _ALONE.set(True)
+    try:
+        with threadpool_limits(1, user_api="blas"):
+            yield
+    finally:
+        _ALONE.reset(token)
 
 
 def check_request(eps: float, dtype: str = "float64", seed: int = 0, accept: str = "proved") -> None:

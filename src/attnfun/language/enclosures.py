@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import Any
 
 import flint
@@ -65,6 +66,11 @@ def precision(bits: int) -> Iterator[None]:
 
 
 # --- end points -------------------------------------------------------------------------------------------------------
+
+
+def exact(value: Fraction) -> Ball:
+    """The ball of a rational, at the working precision."""
+    return arb(flint.fmpq(value.numerator, value.denominator))
 
 
 def span(lo: Ball, hi: Ball) -> Ball:

@@ -30,7 +30,7 @@ from functools import lru_cache
 
 import flint
 
-from attnfun.language.enclosures import NAN, Ball, arb, precision
+from attnfun.language.enclosures import NAN, Ball, arb, exact, precision
 from attnfun.language.graph import Builder, Graph, Ratio
 from attnfun.language.interpret import run
 from attnfun.language.series import REAL, Field, Kink, SeriesAlgebra, series_length
@@ -123,11 +123,11 @@ def _intersection(x: Ball, y: Ball) -> Ball:
 def expansion(quotient: Ratio) -> tuple[tuple[Fraction, ...], float]:
     """(coefficients about `point`, a distance up to which their sum is about as good as double precision); no bound."""
     with precision(256):
-        row = taylor(quotient, arb(flint.fmpq(quotient.point.numerator, quotient.point.denominator)), _TERMS)
+        row = taylor(quotient, exact(quotient.point), _TERMS)
     if not all(value.is_finite() for value in row):
         return (), 0.0
-    exact = [value.mid().man_exp() for value in row]
-    rationals = tuple(Fraction(int(m)) * Fraction(2) ** int(e) for m, e in exact)
+    parts = [value.mid().man_exp() for value in row]
+    rationals = tuple(Fraction(int(m)) * Fraction(2) ** int(e) for m, e in parts)
     sizes = [abs(float(value)) for value in rationals]
     largest = max(sizes)
     reach = [(_TAIL * largest / size) ** (1 / j) for j, size in enumerate(sizes) if 2 * j >= _TERMS and size > 0]

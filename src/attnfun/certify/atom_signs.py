@@ -23,6 +23,7 @@ from attnfun.certify.signs import Sign, Signs
 from attnfun.certify.view import Undecided
 from attnfun.errors import InvalidRequest
 from attnfun.language.domain import Box
+from attnfun.language.order import reached
 
 MAX_HINTS: Final = 3
 _UNSEEN: Final = (Sign.UNKNOWN, False)
@@ -206,16 +207,8 @@ class Knowledge:
 
     def open_kink(self, s: Sum) -> int | None:
         """An atom a with |a| in s, at any depth, such that a itself has no kink in it; None if there is none."""
-        seen: set[int] = set()
-        stack = [a for m in s for a, _ in m]
-        kinks: list[int] = []
-        while stack:
-            a = stack.pop()
-            if a not in seen:
-                seen.add(a)
-                stack.extend(self._inside(a))
-                if self.forms.atoms[a].kind == "abs":
-                    kinks.append(self.forms.atoms[a].of)
+        atoms = reached((a for m in s for a, _ in m), self._inside)
+        kinks = [self.forms.atoms[a].of for a in atoms if self.forms.atoms[a].kind == "abs"]
         return min(kinks, key=lambda a: (self._depth(a), a), default=None)
 
     def _inside(self, a: int) -> list[int]:

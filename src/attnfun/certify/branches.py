@@ -10,7 +10,8 @@ import numpy as np
 
 from attnfun.certify.view import Array
 from attnfun.language import BallAlgebra, Builder, Graph, run_all
-from attnfun.language.enclosures import ball, lowers, uppers
+from attnfun.language.domain import sub_boxes
+from attnfun.language.enclosures import balls, lowers, uppers
 
 KINKS = frozenset({"abs", "max", "min", "relu", "sign"})
 
@@ -25,10 +26,8 @@ def decide_branches(graph: Graph, names: tuple[str, ...], low: Array, high: Arra
         return graph
     pieces = max(1, int(256 ** (1 / len(names))))
     edges = [np.linspace(a, b, pieces + 1) for a, b in zip(low, high, strict=True)]
-    lows = np.meshgrid(*[e[:-1] for e in edges], indexing="ij")
-    highs = np.meshgrid(*[e[1:] for e in edges], indexing="ij")
-    make = np.frompyfunc(ball, 2, 1)
-    env = {n: make(a.ravel(), b.ravel()) for n, a, b in zip(names, lows, highs, strict=True)}
+    lows, highs = sub_boxes(edges)
+    env = {n: balls(a, b) for n, a, b in zip(names, lows.T, highs.T, strict=True)}
     values = run_all(graph, BallAlgebra(clip_sqrt=True), env)
     builder = Builder()
     at: list[int] = []

@@ -56,7 +56,7 @@ from attnfun.certify.rounding import cell_rounding
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
 from attnfun.certify.witness import best_witness
 from attnfun.language import BallAlgebra, GradientAlgebra, precision, run
-from attnfun.language.enclosures import abs_lower, ball, lower, lowers, upper, upper_at, uppers
+from attnfun.language.enclosures import abs_lower, balls, ends, lower, lowers, point_balls, upper, upper_at, uppers
 from attnfun.language.function import Function
 
 _CHUNK = 60_000
@@ -269,11 +269,10 @@ def _ranges(
 ) -> tuple[Array, Array]:
     """Lower and upper ends of f over the product cells, shape (*shape, outputs); axis-only parts cost one axis."""
     assert function.graph is not None
-    make = np.frompyfunc(ball, 2, 1)
     env = {}
     for a, (lo, hi) in enumerate(ends):
-        balls = make(np.minimum(lo, hi), hi).reshape([-1 if i == a else 1 for i in range(len(ends))])
-        env[function.box.names[order[a]]] = balls
+        shape_of_axis = [-1 if i == a else 1 for i in range(len(ends))]
+        env[function.box.names[order[a]]] = balls(np.minimum(lo, hi), hi).reshape(shape_of_axis)
     values = run(function.graph, BallAlgebra(clip_sqrt=True), env)
     lows = [np.broadcast_to(lowers(np.asarray(f, dtype=object)), shape) for f in values]
     highs = [np.broadcast_to(uppers(np.asarray(f, dtype=object)), shape) for f in values]
@@ -298,10 +297,8 @@ def _mean_value(function: Function, low: Array, high: Array, order: list[int], v
     names = [function.box.names[k] for k in order]
     d = len(names)
     centre = low + (high - low) / 2
-    make = np.frompyfunc(ball, 2, 1)
-    point = np.frompyfunc(arb, 1, 1)
-    boxes = [make(low[:, k], high[:, k]) for k in range(d)]
-    points = [point(centre[:, k]) for k in range(d)]
+    boxes = [balls(low[:, k], high[:, k]) for k in range(d)]
+    points = [point_balls(centre[:, k]) for k in range(d)]
     algebra = GradientAlgebra(BallAlgebra(clip_sqrt=True), d)
     gradients = run(function.graph, algebra, algebra.variables(names, dict(zip(names, boxes, strict=True))))
     values = run(function.graph, BallAlgebra(clip_sqrt=True), dict(zip(names, points, strict=True)))
@@ -311,9 +308,8 @@ def _mean_value(function: Function, low: Array, high: Array, order: list[int], v
         for k, partial in enumerate(dual.partials):
             if partial is not None:
                 form = form + partial * (boxes[k] - points[k])
-        form = np.broadcast_to(np.asarray(form, dtype=object), (len(low),))
-        box = np.broadcast_to(np.asarray(dual.value, dtype=object), (len(low),))
-        hi, lo = np.fmin(uppers(form), uppers(box)), np.fmax(lowers(form), lowers(box))
+        (below, above), (least, most) = ends(form, len(low)), ends(dual.value, len(low))
+        hi, lo = np.fmin(above, most), np.fmax(below, least)
         e = np.maximum(np.nextafter(hi - v[:, o], np.inf), np.nextafter(v[:, o] - lo, np.inf))
         plain.append(np.where(np.isnan(e), np.inf, e))
     return np.stack(plain, axis=-1)

@@ -44,7 +44,7 @@ from flint import acb, arb
 
 from attnfun.certify.view import Array, HeadView, LineAxis, View
 from attnfun.language import ArrayAlgebra, ComplexBallAlgebra, Graph, run, run_all
-from attnfun.language.domain import halved
+from attnfun.language.domain import halved, sub_boxes
 from attnfun.language.enclosures import upper
 from attnfun.language.ratio import opened
 
@@ -195,8 +195,7 @@ def _cover_family(graph: Graph, names: tuple[str, ...], low: Array, high: Array,
     edges = [np.linspace(0, 1, 4)] + [
         np.linspace(0, _full_turn(k), (start // 2 if k == 0 else start) + 1) for k in range(d)
     ]
-    boxes_low = np.stack([g.ravel() for g in np.meshgrid(*[e[:-1] for e in edges], indexing="ij")], axis=1)
-    boxes_high = np.stack([g.ravel() for g in np.meshgrid(*[e[1:] for e in edges], indexing="ij")], axis=1)
+    boxes_low, boxes_high = sub_boxes(edges)
     logs = [arb(float(r)).log() for r in rho]
     done, rounds = 0, 0
     while len(boxes_low):
@@ -217,8 +216,7 @@ def bound_on_boundary(
     d, work = len(names), work or Work()
     start = {1: 32, 2: 16, 3: 10}.get(d, 6)
     edges = [np.linspace(0, _full_turn(k), (start // 2 if k == 0 else start) + 1) for k in range(d)]
-    boxes_low = np.stack([g.ravel() for g in np.meshgrid(*[e[:-1] for e in edges], indexing="ij")], axis=1)
-    boxes_high = np.stack([g.ravel() for g in np.meshgrid(*[e[1:] for e in edges], indexing="ij")], axis=1)
+    boxes_low, boxes_high = sub_boxes(edges)
     logs = [arb(float(r)).log() for r in rho]
     worst, done, rounds = 0.0, 0, 0
     absolute = np.frompyfunc(lambda z: upper(abs(z)), 1, 1)

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from attnfun.certify.view import Array, HeadView, LineAxis, View
 from attnfun.language import BallAlgebra, Graph, run
+from attnfun.language.enclosures import point_balls
 
 Balls = Any  # NumPy object array of arb
 
 _DROP = 90.0  # keys more than e^-90 below the largest are bounded, not summed
 _DROPPED = 8.3e-40  # e^-90 = 8.2e-40, and the rounding of the comparison
-to_balls = np.frompyfunc(arb, 1, 1)
 
 
 def weight_table(axis: LineAxis, x: list[arb]) -> arb_mat:
@@ -61,7 +61,7 @@ def head_on_grid(head: HeadView, nodes: list[list[arb]]) -> list[Balls]:
     order = [axis.variable for axis in head.axes]
     parts = []
     for c in range(head.values.shape[-1]):
-        tensor = to_balls(head.values[..., c])
+        tensor = point_balls(head.values[..., c])
         for axis in head.axes:  # contract axis 0 of the tensor; the new axis goes last
             rest = tensor.shape[1:]
             flat = arb_mat([list(row) for row in tensor.reshape(tensor.shape[0], -1)])
@@ -138,7 +138,7 @@ def network_at(view: View, x: Array) -> list[arb]:
             dropped += lost
         block = head.values[np.ix_(*kept)]
         for c in range(block.shape[-1]):
-            tensor = to_balls(block[..., c])
+            tensor = point_balls(block[..., c])
             for w in weights:
                 tensor = sum((tensor[i] * w[i] for i in range(1, len(w))), tensor[0] * w[0])
             value = tensor + arb(0, dropped * float(np.ptp(head.values[..., c])) * 1.001)

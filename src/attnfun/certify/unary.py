@@ -17,10 +17,10 @@ from attnfun.certify.moments import prove_by_moments, range_bound
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.view import Array, Undecided, View
 from attnfun.errors import AttnfunError
-from attnfun.language import ArrayAlgebra, BallAlgebra, GradientAlgebra, Graph, run
+from attnfun.language import ArrayAlgebra, BallAlgebra, Graph, run
 from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Box
-from attnfun.language.enclosures import abs_uppers, balls, lowers, uppers
+from attnfun.language.slopes import enclosed_slopes
 
 
 def widened(g: Graph, low: float, high: float, delta: float) -> tuple[float, float]:
@@ -106,14 +106,5 @@ def modulus(g: Graph, low: float, high: float, delta: float) -> float:
     edges = np.unique(np.clip(low + width * fine, low, high))
     edges[0], edges[-1] = low, high
     left, right = edges[:-1], np.minimum(np.nextafter(edges[1:] + delta, np.inf), high)
-    boxes = balls(left, right)
-    algebra = GradientAlgebra(BallAlgebra(clip_sqrt=True, sharp=True), 1)
-    dual = run(g, algebra, algebra.variables(["u"], {"u": boxes}))[0]
-    value = np.broadcast_to(np.asarray(dual.value, dtype=object), left.shape)
-    swing = uppers(value) - lowers(value)
-    swing = np.where(np.isnan(swing), np.inf, swing) * (1 + 1e-12)
-    slope = np.zeros(len(left))
-    if dual.partials and dual.partials[0] is not None:
-        slope = np.broadcast_to(abs_uppers(np.asarray(dual.partials[0], dtype=object)), left.shape)
-    slope = np.where(np.isnan(slope), np.inf, slope)
-    return float(np.max(np.minimum(swing, slope * delta))) * (1 + 1e-12)
+    slopes, swing = enclosed_slopes(g, ("u",), left[:, None], right[:, None])
+    return float(np.max(np.minimum(swing[:, 0], slopes[:, 0, 0] * delta))) * (1 + 1e-12)

@@ -12,22 +12,20 @@ from dataclasses import dataclass
 import numpy as np
 from flint import arb
 
-from attnfun.certify.exact import network_at, to_balls
+from attnfun.certify.exact import residual_at
 from attnfun.certify.pieces import BrokenLine
 from attnfun.certify.relu_rounding import block_fits, block_rounding
 from attnfun.certify.rounding import ROUNDOFF, TINY, gamma, line_bounds, line_fits, product_bounds, product_fits
 from attnfun.certify.view import Array, HeadView, LineAxis, View
 from attnfun.language import BallAlgebra, Graph, precision, run
-from attnfun.language.enclosures import abs_lower, abs_upper, ball, lower, upper
+from attnfun.language.enclosures import abs_lower, abs_upper, ball, lower, point_balls, upper
 from attnfun.language.function import Function
 from attnfun.network import Head, Network, ReluBlock, evaluate
 
 
 def error_at(view: View, graph: Graph, names: tuple[str, ...], x: Array) -> float:
     """A proved lower bound of max_o |f_o(x) − net_o(x)| at the exact point x; 0 where balls cannot tell."""
-    env = {n: arb(float(v)) for n, v in zip(names, x, strict=True)}
-    f = run(graph, BallAlgebra(clip_sqrt=True), env)
-    lows = [abs_lower(a - b) for a, b in zip(f, network_at(view, x), strict=True)]
+    lows = [abs_lower(value) for value in residual_at(view, graph, names, x)]
     return max([0.0, *(v for v in lows if v > 0)])
 
 
@@ -190,7 +188,7 @@ def _tensor_at(head: Head, queries: list[arb], dtype: str) -> list[arb]:
     low, high = (np.array([end(q) for q in queries]) for end in (lower, upper))
     at = View(low, high, np.zeros((head.outputs, len(axes))), np.zeros(head.outputs), (seen,))
     rounding = product_bounds(at, seen, dtype)[0]
-    tensor = to_balls(head.values)
+    tensor = point_balls(head.values)
     for axis, q in zip(axes, queries, strict=True):
         top = int(np.argmax(axis.slopes * float(q.mid()) + axis.biases))
         k, b = arb(float(axis.slopes[top])), arb(float(axis.biases[top]))

@@ -162,11 +162,11 @@ class ArrayAlgebra(Algebra[Array]):
 def _by_balls(quotient: Ratio, x: Array, wanted: Array) -> Array:
     """Taylor coefficients of a quotient at real points, one by one where `wanted`: slow, for gradients only."""
     from attnfun.language.balls import BallAlgebra
-    from attnfun.language.enclosures import arb, precision
+    from attnfun.language.enclosures import point_balls, precision
 
     out = np.full(x.shape, np.nan, dtype=x.dtype)
     with precision(128):
-        values = BallAlgebra().ratio(np.frompyfunc(arb, 1, 1)(x[wanted].astype(np.float64)), quotient)
+        values = BallAlgebra().ratio(point_balls(x[wanted].astype(np.float64)), quotient)
         out[wanted] = [float(value.mid()) if value.is_finite() else np.nan for value in values]
     return out
 

@@ -14,18 +14,19 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from flint import arb
+from numpy.typing import NDArray
 
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, Node, precision, run
 from attnfun.language.domain import Array, Box, halved
-from attnfun.language.enclosures import lower, lowers, upper, uppers
+from attnfun.language.enclosures import ends, lower, point_balls, upper
 from attnfun.language.graph import Ratio
 from attnfun.language.mean_value import enclosures
 from attnfun.language.ranges import range_of
@@ -48,12 +49,38 @@ class Condition:
     kind: str  # "nonzero" | "positive" | "nonnegative" | "unit" | "above -1"
 
 
-_PHRASES = {
-    "nonzero": "must stay away from 0",
-    "positive": "must stay above 0",
-    "nonnegative": "must not be negative",
-    "unit": "must stay in [-1, 1]",
-    "above -1": "must stay above -1",
+class _Kind(NamedTuple):
+    """A condition in words, when it holds for every value of [low, high], when for none (NaN fails), and the interval
+    that its argument must lie in.
+    """
+
+    words: str
+    holds: Callable[[Array, Array], NDArray[np.bool_]]
+    fails: Callable[[Array, Array], NDArray[np.bool_]]
+    least: Fraction | None = None
+    most: Fraction | None = None
+
+
+_KINDS = {
+    "nonzero": _Kind("must stay away from 0", lambda a, b: (a > 0) | (b < 0), lambda a, b: (a == 0) & (b == 0)),
+    "positive": _Kind("must stay above 0", lambda a, b: a > 0, lambda a, b: b <= 0, Fraction(0)),
+    "nonnegative": _Kind("must not be negative", lambda a, b: a >= 0, lambda a, b: b < 0, Fraction(0)),
+    "unit": _Kind(
+        "must stay in [-1, 1]",
+        lambda a, b: (a >= -1) & (b <= 1),
+        lambda a, b: (a > 1) | (b < -1),
+        Fraction(-1),
+        Fraction(1),
+    ),
+    "above -1": _Kind("must stay above -1", lambda a, b: a > -1, lambda a, b: b <= -1, Fraction(-1)),
+}
+_NEEDS = {
+    "log": "positive",
+    "pow": "positive",
+    "log1p": "above -1",
+    "sqrt": "nonnegative",
+    "asin": "unit",
+    "acos": "unit",
 }
 
 
@@ -63,21 +90,13 @@ def conditions(graph: Graph, continuous: bool) -> tuple[Graph, list[Condition]]:
     nodes = list(graph.nodes)
     found: list[Condition] = []
     for i, node in enumerate(graph.nodes):
-        kind, argument = None, node.args[0] if node.args else -1
+        kind, argument = _NEEDS.get(node.op), node.args[0] if node.args else -1
         if node.op == "div":
             kind, argument = "nonzero", node.args[1]
         elif node.op == "powi" and isinstance(node.value, int) and node.value < 0:
             kind = "nonzero"
-        elif node.op in ("log", "pow"):
-            kind = "positive"
-        elif node.op == "log1p":
-            kind = "above -1"
-        elif node.op == "sqrt":
-            kind = "nonnegative"
         elif node.op == "powr":
             kind = "nonnegative" if isinstance(node.value, Fraction) and node.value > 0 else "positive"
-        elif node.op in ("asin", "acos"):
-            kind = "unit"
         elif node.op == "tan":
             nodes.append(Node("cos", node.args))
             kind, argument = "nonzero", len(nodes) - 1
@@ -89,12 +108,6 @@ def conditions(graph: Graph, continuous: bool) -> tuple[Graph, list[Condition]]:
 
 
 _RATIONAL = frozenset({"var", "const", "neg", "add", "sub", "mul", "div", "powi"})
-_DOMAINS = {
-    "positive": (Fraction(0), None),
-    "nonnegative": (Fraction(0), None),
-    "unit": (Fraction(-1), Fraction(1)),
-    "above -1": (Fraction(-1), None),
-}
 
 
 def natural_domain(graph: Graph) -> tuple[float, float]:
@@ -109,19 +122,19 @@ def natural_domain(graph: Graph) -> tuple[float, float]:
         holds.append(node.op == "var" or any(holds[a] for a in node.args))
     low, high = -math.inf, math.inf
     for c in found:
-        if c.kind not in _DOMAINS:
+        least, most = _KINDS[c.kind][3:]
+        if least is None:
             continue
         form = forms[c.argument]
         if form is None:
-            bottom, top = _taken_back(extended, holds, c.argument, *_DOMAINS[c.kind])
+            bottom, top = _taken_back(extended, holds, c.argument, least, most)
             low, high = max(low, bottom), min(high, top)
             continue
         if form[0] == 0:
             continue
         slope, offset = form
-        least, most = _DOMAINS[c.kind]
-        ends = [None if end is None else (end - offset) / slope for end in (least, most)]
-        below, above = ends if slope > 0 else reversed(ends)
+        sides = [None if end is None else (end - offset) / slope for end in (least, most)]
+        below, above = sides if slope > 0 else reversed(sides)
         low = low if below is None else max(low, _outward(below, -math.inf))
         high = high if above is None else min(high, _outward(above, math.inf))
     return low, high
@@ -227,19 +240,6 @@ def require_conditions(graph: Graph, nodes: list[int], described: Graph, found: 
             _prove(described, Graph(graph.nodes, tuple(nodes)), found, box)
 
 
-def _holds(kind: str, low: Array, high: Array) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Does the condition hold for every value of [low, high]? NaN fails."""
-    if kind == "nonzero":
-        return (low > 0) | (high < 0)
-    if kind == "positive":
-        return low > 0
-    if kind == "nonnegative":
-        return low >= 0
-    if kind == "unit":
-        return (low >= -1) & (high <= 1)
-    return low > -1
-
-
 def _describe(extended: Graph, c: Condition) -> str:
     node = extended.nodes[c.at]
     name = {"div": "the denominator", "powi": "the base", "powr": "the base", "pow": "the base"}.get(
@@ -247,7 +247,7 @@ def _describe(extended: Graph, c: Condition) -> str:
     )
     if node.op == "tan":
         name = "the cosine behind tan,"
-    return f"{name} {extended.text(c.argument, limit=80)} {_PHRASES[c.kind]}"
+    return f"{name} {extended.text(c.argument, limit=80)} {_KINDS[c.kind].words}"
 
 
 def _at(box: Box, x: Array) -> str:
@@ -256,13 +256,8 @@ def _at(box: Box, x: Array) -> str:
 
 def _ball_values(arguments: Graph, box: Box, X: Array) -> list[tuple[Array, Array]]:
     """Lower and upper float ends of every condition's argument at the exact points X."""
-    to_ball = np.frompyfunc(arb, 1, 1)
-    env = {n: to_ball(X[:, k]) for k, n in enumerate(box.names)}
-    out = []
-    for value in run(arguments, BallAlgebra(clip_sqrt=True), env):
-        column = np.broadcast_to(np.asarray(value, dtype=object), (len(X),))
-        out.append((lowers(column), uppers(column)))
-    return out
+    env = {n: point_balls(X[:, k]) for k, n in enumerate(box.names)}
+    return [ends(value, len(X)) for value in run(arguments, BallAlgebra(clip_sqrt=True), env)]
 
 
 def _look_for_violations(extended: Graph, arguments: Graph, found: list[Condition], box: Box) -> None:
@@ -284,13 +279,7 @@ def _look_for_violations(extended: Graph, arguments: Graph, found: list[Conditio
     )
     X = X[picks]
     for c, (low, high) in zip(found, _ball_values(arguments, box, X), strict=True):
-        wrong = {
-            "nonzero": (low == 0) & (high == 0),
-            "positive": high <= 0,
-            "nonnegative": high < 0,
-            "unit": (low > 1) | (high < -1),
-            "above -1": high <= -1,
-        }[c.kind]
+        wrong = _KINDS[c.kind].fails(low, high)
         if wrong.any():
             x = X[int(np.argmax(wrong))]
             raise InvalidRequest(f"{_describe(extended, c)}, but at {_at(box, x)} it does not{_what(extended, c)}")
@@ -342,8 +331,7 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
         for k, (c, value) in enumerate(zip(found, values, strict=True)):
             if settled[k]:
                 continue
-            column = np.broadcast_to(np.asarray(value, dtype=object), (len(lows),))
-            good = _holds(c.kind, lowers(column), uppers(column))
+            good = _KINDS[c.kind].holds(*ends(value, len(lows)))
             if not good.all() and c.kind in ("unit", "nonnegative"):
                 good |= _holds_exactly(arguments, k, c.kind, names, lows, highs, ~good)
             if not good.all():
@@ -389,7 +377,7 @@ def _settled(arguments: Graph, k: int, kind: str, box: Box, work: int) -> bool:
     if any(node.op == "ratio" for node in alone.nodes):
         boxes = max(_FEW_BOXES, min(_BOXES // 4, work // _weight(alone)))
         ((low, high),) = range_of(alone, box, budget=boxes)
-        if bool(_holds(kind, np.array(low), np.array(high))):
+        if bool(_KINDS[kind].holds(np.array(low), np.array(high))):
             return True
     if kind != "nonnegative":
         return False
@@ -411,8 +399,8 @@ def _holds_exactly(
     if any(node.op not in _RATIONAL for node in graph.nodes):
         return good
     for i in np.flatnonzero(which)[:64]:
-        ends = dict(zip(names, zip(map(Fraction, lows[i]), map(Fraction, highs[i]), strict=True), strict=True))
-        found = _rational_range(graph, ends)
+        sides = dict(zip(names, zip(map(Fraction, lows[i]), map(Fraction, highs[i]), strict=True), strict=True))
+        found = _rational_range(graph, sides)
         if found is not None:
             low, high = found
             good[i] = low >= 0 if kind == "nonnegative" else low >= -1 and high <= 1

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from attnfun.errors import DamagedFile, InvalidRequest
 
 Array = NDArray[np.float64]
-DomainLike = "Box | Mapping[str, Sequence[float]] | str | Sequence[str]"
 
 _MAX_VARIABLES = 64
 _LARGEST = 1e150  # end points past this would overflow as soon as they are squared
@@ -154,13 +153,29 @@ class Box:
 
 def halved(low: Array, high: Array, weight: Array) -> tuple[Array, Array]:
     """Boxes (n, d) → (2n, d): each cut in two along its longest side, lengths multiplied by `weight` (d,)."""
-    axis = np.argmax((high - low) * weight, axis=1)
+    return cut(low, high, np.argmax((high - low) * weight, axis=1))
+
+
+def cut(low: Array, high: Array, axis: NDArray[np.intp]) -> tuple[Array, Array]:
+    """Boxes (n, d) → (2n, d): each cut in two along its own axis."""
     rows = np.arange(len(low))
     middle = low[rows, axis] + (high[rows, axis] - low[rows, axis]) / 2
     left_high, right_low = high.copy(), low.copy()
     left_high[rows, axis] = middle
     right_low[rows, axis] = middle
     return np.concatenate([low, right_low]), np.concatenate([left_high, high])
+
+
+def exchanged(bad: NDArray[np.intp], old: Sequence[Array], new: Sequence[Array]) -> list[Array]:
+    """Arrays of one row a box without the rows `bad`, and `new` rows behind the others."""
+    keep = np.setdiff1d(np.arange(len(old[0])), bad)
+    return [np.concatenate([before[keep], after]) for before, after in zip(old, new, strict=True)]
+
+
+def sub_boxes(edges: Sequence[Array]) -> tuple[Array, Array]:
+    """(n, d) lower and upper corners of the boxes between the edges of every axis."""
+    low, high = (np.meshgrid(*ends, indexing="ij") for ends in ([e[:-1] for e in edges], [e[1:] for e in edges]))
+    return np.stack([g.ravel() for g in low], axis=1), np.stack([g.ravel() for g in high], axis=1)
 
 
 def _short(value: float) -> str:

@@ -19,6 +19,7 @@ from attnfun.language.enclosures import Ball, ball, balls, lift, point_balls, sp
 from attnfun.language.gradient import Dual, GradientAlgebra
 from attnfun.language.graph import Graph
 from attnfun.language.interpret import step
+from attnfun.language.order import reached
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,7 +36,7 @@ def enclosures(
     `known`: nodes that are defined on all boxes, with ends that are known to hold there.
     """
     known = known or {}
-    needed = _needed(graph)
+    needed = reached(graph.outputs, lambda i: graph.nodes[i].args)
     d = len(names)
     whole = [balls(low[:, k], high[:, k]) for k in range(d)]
     middle = [point_balls(low[:, k] + (high[:, k] - low[:, k]) / 2) for k in range(d)]
@@ -68,17 +69,6 @@ def enclosures(
             dual = Dual(_CUT(dual.value, ball(*known[i])), dual.partials)
         duals[i] = dual
     return [duals[o].value for o in graph.outputs]
-
-
-def _needed(graph: Graph) -> set[int]:
-    needed: set[int] = set()
-    stack = list(graph.outputs)
-    while stack:
-        i = stack.pop()
-        if i not in needed:
-            needed.add(i)
-            stack.extend(graph.nodes[i].args)
-    return needed
 
 
 def repeated(graph: Graph) -> list[bool]:

@@ -31,25 +31,23 @@ def weight_table(axis: LineAxis, x: list[arb]) -> arb_mat:
             for s in scale:
                 terms.append(s * power)
                 power = power * u
-            total = _sum(terms)
-            rows.append([t / total for t in terms])
+            rows.append(_normalised(terms))
     else:
         slopes = [arb(float(k)) for k in axis.slopes]
         for point in x:
             q = axis.w * point + axis.c
-            logits = [k * q + b for k, b in zip(slopes, biases, strict=True)]
-            top = max(logits, key=lambda v: float(v.mid()))
-            terms = [(v - top).exp() for v in logits]
-            total = _sum(terms)
-            rows.append([t / total for t in terms])
+            rows.append(_softmax([k * q + b for k, b in zip(slopes, biases, strict=True)]))
     return arb_mat(rows)
 
 
-def _sum(terms: list[arb]) -> arb:
-    total = arb(0)
-    for t in terms:
-        total = total + t
-    return total
+def _softmax(logits: list[arb]) -> list[arb]:
+    top = max(logits, key=lambda v: float(v.mid()))
+    return _normalised([(v - top).exp() for v in logits])
+
+
+def _normalised(terms: list[arb]) -> list[arb]:
+    total = sum(terms, arb(0))
+    return [t / total for t in terms]
 
 
 def head_on_grid(head: HeadView, nodes: list[list[arb]]) -> list[Balls]:
@@ -113,12 +111,8 @@ def active_weights(axis: LineAxis, x: arb, at: float) -> tuple[NDArray[np.intp],
     keep = np.flatnonzero(~(logits + error < top - _DROP))  # NaN keeps the key
     exact_q = axis.w * x + axis.c
     slopes, biases = axis.slopes[keep].tolist(), axis.biases[keep].tolist()
-    exact = [arb(k) * exact_q + arb(b) for k, b in zip(slopes, biases, strict=True)]
-    best = max(exact, key=lambda v: float(v.mid()))
-    terms = [(v - best).exp() for v in exact]
-    total = _sum(terms)
-    dropped = (len(logits) - len(keep)) * _DROPPED
-    return keep, [t / total for t in terms], dropped
+    weights = _softmax([arb(k) * exact_q + arb(b) for k, b in zip(slopes, biases, strict=True)])
+    return keep, weights, (len(logits) - len(keep)) * _DROPPED
 
 
 def network_at(view: View, x: Array) -> list[arb]:

@@ -63,9 +63,6 @@ def _sampled(seen: View, g: Graph, names: tuple[str, ...]) -> float:
         (head,) = seen.heads
         out = head.values[..., 0]
         for axis in head.axes:
-            logits = (axis.w * lines[axis.variable] + axis.c)[:, None] * axis.slopes + axis.biases
-            weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-            weights /= weights.sum(axis=1, keepdims=True)
-            out = np.moveaxis(np.tensordot(weights, out, axes=(1, 0)), 0, -1)
+            out = np.moveaxis(np.tensordot(axis.weights(lines[axis.variable]), out, axes=(1, 0)), 0, -1)
         error = np.abs(np.broadcast_to(f, (count**seen.dim,)) - (out.ravel() + seen.bias[0]))
     return float(np.max(np.where(np.isfinite(error), error, 0.0)))

@@ -15,7 +15,7 @@ from flint import arb
 from attnfun.certify.exact import residual_at
 from attnfun.certify.pieces import BrokenLine
 from attnfun.certify.relu_rounding import block_fits, block_rounding
-from attnfun.certify.rounding import ROUNDOFF, TINY, gamma, line_bounds, line_fits, product_bounds, product_fits
+from attnfun.certify.rounding import ROUNDOFF, TINY, gamma, line_bounds, product_bounds, product_fits
 from attnfun.certify.view import Array, HeadView, LineAxis, View
 from attnfun.language import BallAlgebra, Graph, precision, run
 from attnfun.language.enclosures import abs_lower, abs_upper, ball, lower, point_balls, upper
@@ -160,15 +160,11 @@ def outputs_at(network: Network, x: Array) -> list[arb]:
 def _head_at(head: Head, q: arb, dtype: str) -> list[arb]:
     """Balls with the head's outputs, exact and computed, for a query that lies in the ball q."""
     axis = LineAxis(0, 1.0, 0.0, head.axes[0].slopes[:, 0], head.axes[0].biases)
-    if not (q.is_finite() and line_fits(axis, head.values, abs_upper(q), dtype)):
+    if not (q.is_finite() and product_fits((axis,), head.values, (abs_upper(q),), dtype)):
         return [arb("nan")] * head.outputs
     seen = HeadView(head.name, (axis,), head.values, np.eye(head.outputs), head)
     rounding = line_bounds(axis, seen, lower(q), upper(q), dtype, 0.0)[0]
-    top = int(np.argmax(axis.slopes * float(q.mid()) + axis.biases))
-    k, b = arb(float(axis.slopes[top])), arb(float(axis.biases[top]))
-    terms = [
-        ((arb(float(s)) - k) * q + (arb(float(v)) - b)).exp() for s, v in zip(axis.slopes, axis.biases, strict=True)
-    ]
+    top, terms = _terms(axis, q)
     total = sum(terms[1:], terms[0])
     out = []
     for c in range(head.outputs):
@@ -178,11 +174,21 @@ def _head_at(head: Head, q: arb, dtype: str) -> list[arb]:
     return out
 
 
+def _terms(axis: LineAxis, q: arb) -> tuple[int, list[arb]]:
+    """The key of the largest logit, about, and what the others weigh relative to it."""
+    top = int(np.argmax(axis.slopes * float(q.mid()) + axis.biases))
+    k, b = arb(float(axis.slopes[top])), arb(float(axis.biases[top]))
+    pairs = zip(axis.slopes.tolist(), axis.biases.tolist(), strict=True)
+    return top, [((arb(s) - k) * q + (arb(v) - b)).exp() for s, v in pairs]
+
+
 def _tensor_at(head: Head, queries: list[arb], dtype: str) -> list[arb]:
     """The same for a head of several axes: its values, contracted with the weights of one axis after the other."""
     axes = tuple(LineAxis(a, 1.0, 0.0, axis.slopes[:, 0], axis.biases) for a, axis in enumerate(head.axes))
     seen = HeadView(head.name, axes, head.values, np.eye(head.outputs), head)
-    fits = all(q.is_finite() for q in queries) and product_fits(seen, [abs_upper(q) for q in queries], dtype)
+    fits = all(q.is_finite() for q in queries) and product_fits(
+        axes, head.values, [abs_upper(q) for q in queries], dtype
+    )
     if not fits:
         return [arb("nan")] * head.outputs
     low, high = (np.array([end(q) for q in queries]) for end in (lower, upper))
@@ -190,11 +196,7 @@ def _tensor_at(head: Head, queries: list[arb], dtype: str) -> list[arb]:
     rounding = product_bounds(at, seen, dtype)[0]
     tensor = point_balls(head.values)
     for axis, q in zip(axes, queries, strict=True):
-        top = int(np.argmax(axis.slopes * float(q.mid()) + axis.biases))
-        k, b = arb(float(axis.slopes[top])), arb(float(axis.biases[top]))
-        terms = [
-            ((arb(float(s)) - k) * q + (arb(float(v)) - b)).exp() for s, v in zip(axis.slopes, axis.biases, strict=True)
-        ]
+        _, terms = _terms(axis, q)
         total = sum(terms[1:], terms[0])
         weights = [term / total for term in terms]
         tensor = sum((tensor[i] * weights[i] for i in range(1, len(weights))), tensor[0] * weights[0])

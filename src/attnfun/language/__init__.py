@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from attnfun.language.arrays import ArrayAlgebra
 from attnfun.language.balls import BallAlgebra
 from attnfun.language.complex_balls import ComplexBallAlgebra
@@ -19,10 +17,8 @@ __all__ = [
     "Algebra",
     "ArrayAlgebra",
     "BallAlgebra",
-    "Box",
     "Builder",
     "ComplexBallAlgebra",
-    "Function",
     "GradientAlgebra",
     "Graph",
     "Kink",
@@ -37,16 +33,3 @@ __all__ = [
     "takes_vector",
     "trace",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Box and Function stand on the names above, so they are loaded when they are first used."""
-    if name == "Box":
-        from attnfun.language.domain import Box
-
-        return Box
-    if name == "Function":
-        from attnfun.language.function import Function
-
-        return Function
-    raise AttributeError(f"module 'attnfun.language' has no attribute {name!r}")

@@ -29,6 +29,7 @@ from attnfun.language.domain import Array, Box, halved
 from attnfun.language.enclosures import ends, lower, point_balls, upper
 from attnfun.language.graph import Ratio
 from attnfun.language.mean_value import enclosures
+from attnfun.language.numbers import above, below
 from attnfun.language.ranges import range_of
 from attnfun.language.ratio import opened
 from attnfun.language.squares import sum_of_squares
@@ -127,16 +128,16 @@ def natural_domain(graph: Graph) -> tuple[float, float]:
             continue
         form = forms[c.argument]
         if form is None:
-            bottom, top = _taken_back(extended, holds, c.argument, least, most)
-            low, high = max(low, bottom), min(high, top)
+            ends_of = _taken_back(extended, holds, c.argument, least, most)
+            low, high = max(low, ends_of[0]), min(high, ends_of[1])
             continue
         if form[0] == 0:
             continue
         slope, offset = form
         sides = [None if end is None else (end - offset) / slope for end in (least, most)]
-        below, above = sides if slope > 0 else reversed(sides)
-        low = low if below is None else max(low, _outward(below, -math.inf))
-        high = high if above is None else min(high, _outward(above, math.inf))
+        bottom, top = sides if slope > 0 else reversed(sides)
+        low = low if bottom is None else max(low, _outward(bottom, -math.inf))
+        high = high if top is None else min(high, _outward(top, math.inf))
     return low, high
 
 
@@ -153,9 +154,8 @@ def _taken_back(
             open_args = [n for n in inner.args if holds[n]]
             if len(open_args) != 1:
                 return -math.inf, math.inf
-            fixed = [
-                run(graph.reachable((n,)), BallAlgebra(), {})[0] for n in inner.args if n not in open_args
-            ]  # at most one constant
+            constants = [n for n in inner.args if n not in open_args]  # at most one
+            fixed = [run(graph.reachable((n,)), BallAlgebra(), {})[0] for n in constants]
             first = inner.args[0] in open_args
             if inner.op == "exp":
                 a = a.log() if a is not None and a > 0 else None
@@ -169,11 +169,9 @@ def _taken_back(
                 b = b * b if b is not None and b >= 0 else None
             elif inner.op == "neg":
                 a, b = (None if end is None else -end for end in (b, a))
-            elif inner.op in ("add", "sub") and first:
+            elif inner.op == "add" or (inner.op == "sub" and first):
                 shift = fixed[0] if inner.op == "add" else -fixed[0]
                 a, b = (None if end is None else end - shift for end in (a, b))
-            elif inner.op == "add":
-                a, b = (None if end is None else end - fixed[0] for end in (a, b))
             elif inner.op == "sub":
                 a, b = (None if end is None else fixed[0] - end for end in (b, a))
             elif inner.op == "mul" or (inner.op == "div" and first):
@@ -190,12 +188,10 @@ def _taken_back(
 def _outward(value: Fraction, side: float) -> float:
     """The double nearest to the fraction, stepped towards `side` if it lies on the other side of it."""
     try:
-        near = float(value)
+        return above(value) if side > 0 else below(value)
     except OverflowError:  # past every double: the largest one, or infinity, whichever lies outward
         size = math.inf if (value > 0) == (side > 0) else sys.float_info.max
         return size if value > 0 else -size
-    inside = Fraction(near) > value if side < 0 else Fraction(near) < value
-    return math.nextafter(near, side) if inside else near
 
 
 def _affine_forms(graph: Graph) -> list[tuple[Fraction, Fraction] | None]:

@@ -79,6 +79,9 @@ class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
         s = slope()
         return Dual(value, tuple(None if p is None else self.base.mul(s, p) for p in x.partials))
 
+    def _paired(self, value: T, x: Dual[T], y: Dual[T], rule: Callable[[T | None, T | None], T | None]) -> Dual[T]:
+        return Dual(value, tuple(rule(p, q) for p, q in zip_longest(x.partials, y.partials)))
+
     def _sum(self, x: T | None, y: T | None) -> T | None:
         if x is None:
             return y
@@ -114,9 +117,7 @@ class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
         return Dual(self.base.neg(x.value), tuple(None if p is None else self.base.neg(p) for p in x.partials))
 
     def add(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
-        return Dual(
-            self.base.add(x.value, y.value), tuple(self._sum(p, q) for p, q in zip_longest(x.partials, y.partials))
-        )
+        return self._paired(self.base.add(x.value, y.value), x, y, self._sum)
 
     def sub(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
         base = self.base
@@ -126,7 +127,7 @@ class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
                 return p
             return base.neg(q) if p is None else base.sub(p, q)
 
-        return Dual(base.sub(x.value, y.value), tuple(partial(p, q) for p, q in zip_longest(x.partials, y.partials)))
+        return self._paired(base.sub(x.value, y.value), x, y, partial)
 
     def mul(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
         base = self.base
@@ -134,8 +135,8 @@ class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
         def times(a: T, p: T | None) -> T | None:
             return None if p is None else base.mul(a, p)
 
-        partials = (self._sum(times(y.value, p), times(x.value, q)) for p, q in zip_longest(x.partials, y.partials))
-        return Dual(base.mul(x.value, y.value), tuple(partials))
+        value = base.mul(x.value, y.value)
+        return self._paired(value, x, y, lambda p, q: self._sum(times(y.value, p), times(x.value, q)))
 
     def div(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
         base = self.base
@@ -147,7 +148,7 @@ class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
             drop = base.mul(quotient, q)
             return base.div(base.neg(drop) if p is None else base.sub(p, drop), y.value)
 
-        return Dual(quotient, tuple(partial(p, q) for p, q in zip_longest(x.partials, y.partials)))
+        return self._paired(quotient, x, y, partial)
 
     def powi(self, x: Dual[T], n: int) -> Dual[T]:
         value = self.base.powi(x.value, n)
@@ -167,7 +168,7 @@ class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
         value = base.pow(x.value, y.value)
         by_base = self._chain(x, value, lambda: base.mul(y.value, base.pow(x.value, base.sub(y.value, self._c(1)))))
         by_exponent = self._chain(y, value, lambda: base.mul(value, base.log(x.value)))
-        return Dual(value, tuple(self._sum(p, q) for p, q in zip_longest(by_base.partials, by_exponent.partials)))
+        return self._paired(value, by_base, by_exponent, self._sum)
 
     def ratio(self, x: Dual[T], quotient: Ratio) -> Dual[T]:
         j = quotient.derivative + 1  # (h_j)' = (j+1) h_{j+1}
@@ -216,8 +217,8 @@ class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
 
     def max(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
         value = self.base.max(x.value, y.value)
-        return Dual(value, tuple(self._choose(x.value, y.value, p, q) for p, q in zip_longest(x.partials, y.partials)))
+        return self._paired(value, x, y, lambda p, q: self._choose(x.value, y.value, p, q))
 
     def min(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
         value = self.base.min(x.value, y.value)
-        return Dual(value, tuple(self._choose(x.value, y.value, q, p) for p, q in zip_longest(x.partials, y.partials)))
+        return self._paired(value, x, y, lambda p, q: self._choose(x.value, y.value, q, p))

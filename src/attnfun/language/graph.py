@@ -105,8 +105,9 @@ class Graph:
         builder = Builder()
 
         def quotient(node: Node, args: list[int]) -> int | None:
-            continued = isinstance(node.value, Ratio)
-            return builder.apply("div", *builder.substitute(node.value.graph, args[0])) if continued else None
+            if not isinstance(node.value, Ratio):
+                return None
+            return builder.apply("div", *builder.substitute(node.value.graph, args[0]))
 
         at = builder.copy(self.nodes, quotient)
         return Graph(builder.nodes, tuple(at[o] for o in self.outputs)), at

@@ -28,6 +28,7 @@ from attnfun.language.balls import BallAlgebra
 from attnfun.language.enclosures import balls, lowers, precision, uppers
 from attnfun.language.graph import Ratio
 from attnfun.language.interpret import Algebra, power_by_squaring
+from attnfun.language.numbers import above, below
 
 Floats = npt.NDArray[np.float64]
 LIBM_ULPS = 4
@@ -161,14 +162,10 @@ class IntervalAlgebra(Algebra[Interval]):
         self.clip_sqrt = clip_sqrt
 
     def constant(self, value: Fraction) -> Interval:
-        value = Fraction(value)
         try:
-            near = float(value)
+            return _made(below(Fraction(value)), above(Fraction(value)))
         except OverflowError:
-            return Interval(np.asarray(np.nan), np.asarray(np.nan))
-        lo = near if Fraction(near) <= value else math.nextafter(near, -_INF)
-        hi = near if Fraction(near) >= value else math.nextafter(near, _INF)
-        return _made(lo, hi)
+            return _made(np.nan, np.nan)
 
     def pi(self) -> Interval:
         return _made(math.pi, math.nextafter(math.pi, 4))

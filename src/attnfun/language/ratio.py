@@ -24,6 +24,7 @@ left; where D vanishes there, too, the result is nan.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -98,12 +99,18 @@ def _divided(sides: tuple[list[Ball], list[Ball]] | None, shift: int) -> list[Ba
     top, bottom = (side[shift:] for side in sides)
     if not bottom[0].abs_lower() > 0:
         return None
+    row = divided(top, bottom)
+    return row if all(value.is_finite() for value in row) else None
+
+
+def divided(top: Sequence[Ball], bottom: Sequence[Ball]) -> list[Ball]:
+    """Coefficients of the quotient of two power series, as many as are given of the first."""
     row: list[Ball] = []
     for i, value in enumerate(top):
         for j in range(i):
             value = value - row[j] * bottom[i - j]
         row.append(value / bottom[0])
-    return row if all(value.is_finite() for value in row) else None
+    return row
 
 
 def _met(one: list[Ball] | None, other: list[Ball] | None) -> list[Ball] | None:

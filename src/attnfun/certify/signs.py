@@ -17,7 +17,8 @@ from typing import Final
 
 import numpy as np
 
-from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, precision, run
+from attnfun.language import BallAlgebra, Builder, Graph, precision, run
+from attnfun.language.arrays import values_at
 from attnfun.language.domain import Array, Box, halved
 from attnfun.language.enclosures import ball, balls
 from attnfun.language.ranges import range_of
@@ -84,9 +85,7 @@ class Signs:
             return Sign.POSITIVE if value > 0 else Sign.NEGATIVE
         if not graph.variables:
             return Sign.NONNEGATIVE if value >= 0 else Sign.NONPOSITIVE if value <= 0 else Sign.UNKNOWN
-        X = self._samples
-        with np.errstate(all="ignore"):
-            floats = run(graph, ArrayAlgebra(), {n: X[:, k] for k, n in enumerate(box.names)})[0]
+        floats = values_at(graph, box.names, self._samples)[:, 0]
         above, below = bool(np.any(floats > 0)), bool(np.any(floats < 0))
         touches = bool(np.any(floats == 0))
         if value >= 0 or value <= 0:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from attnfun.language.arrays import ArrayAlgebra
 from attnfun.language.balls import BallAlgebra
 from attnfun.language.complex_balls import ComplexBallAlgebra
+from attnfun.language.domain import Box
 from attnfun.language.enclosures import precision
 from attnfun.language.gradient import GradientAlgebra
 from attnfun.language.graph import Builder, Graph, Node
@@ -17,8 +20,10 @@ __all__ = [
     "Algebra",
     "ArrayAlgebra",
     "BallAlgebra",
+    "Box",
     "Builder",
     "ComplexBallAlgebra",
+    "Function",
     "GradientAlgebra",
     "Graph",
     "Kink",
@@ -33,3 +38,12 @@ __all__ = [
     "takes_vector",
     "trace",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Function stands on the names above, so it is loaded when it is first used."""
+    if name == "Function":
+        from attnfun.language.function import Function
+
+        return Function
+    raise AttributeError(f"module 'attnfun.language' has no attribute {name!r}")

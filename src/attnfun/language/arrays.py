@@ -10,7 +10,7 @@ float32 arrays are promoted to float64.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from attnfun.language.graph import Ratio
+from attnfun.language.graph import Graph, Ratio
 from attnfun.language.interpret import Algebra, NotAnalytic, run, static
 
 Array = npt.NDArray[Any]
@@ -157,6 +157,12 @@ class ArrayAlgebra(Algebra[Array]):
     def _floating(self, x: Array) -> Array:
         x = np.asarray(x)
         return x if x.dtype.kind in "fc" else x.astype(self.dtype)
+
+
+def values_at(graph: Graph, names: Sequence[str], X: Array) -> Array:
+    """(n, d) → (n, outputs) in float64; the columns of X are the variables `names`."""
+    columns = run(graph, ArrayAlgebra(), {name: X[:, k] for k, name in enumerate(names)})
+    return np.stack([np.broadcast_to(np.asarray(c, dtype=np.float64), (len(X),)) for c in columns], axis=1)
 
 
 def _by_balls(quotient: Ratio, x: Array, wanted: Array) -> Array:

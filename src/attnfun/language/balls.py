@@ -122,8 +122,7 @@ def _relu(x: Ball) -> Ball:
     return ZERO if x <= 0 else span(ZERO, x.upper())
 
 
-def _sqrt(x: Ball) -> Ball:
-    return x.sqrt() if x.rel_accuracy_bits() >= _THIN_BITS else _rising(lambda t: t.sqrt(), x, floor=ZERO)
+_sqrt = _monotone(lambda x: x.sqrt(), floor=ZERO)
 
 
 def _nonnegative(x: Ball) -> Ball:
@@ -159,8 +158,6 @@ def _minus_rising(f: Map) -> Map:
 
 
 def _powi(x: Ball, n: int) -> Ball:
-    if not x.is_finite():
-        return NAN
     if n == 0:
         return ONE
     if n < 0:
@@ -182,8 +179,6 @@ def _reciprocal(y: Ball) -> Ball:
 
 
 def _powr(x: Ball, p: Fraction) -> Ball:
-    if not x.is_finite():
-        return NAN
     exponent = exact(p)
 
     def power(t: Ball) -> Ball:
@@ -313,14 +308,14 @@ class BallAlgebra(Algebra[Ball]):
         return arb.const_e()
 
     def powi(self, x: Ball, n: int) -> Ball:
-        return lift(lambda t: _powi(t, n))(x)
+        return _unary(lambda t: _powi(t, n))(x)
 
     def powr(self, x: Ball, p: Fraction) -> Ball:
         p = Fraction(p)
         if p.denominator == 1:
             return self.powi(x, p.numerator)
         clip = self.clip_sqrt and p > 0
-        return lift(lambda t: _powr(_nonnegative(t) if clip else t, p))(x)
+        return _unary(lambda t: _powr(_nonnegative(t) if clip else t, p))(x)
 
     def ratio(self, x: Ball, quotient: Ratio) -> Ball:
         from attnfun.language.ratio import taylor  # it rests on the power series, and they on these balls

@@ -24,11 +24,12 @@ from flint import arb
 from numpy.typing import NDArray
 
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, Node, precision, run
+from attnfun.language import BallAlgebra, Builder, Graph, Node, precision, run
+from attnfun.language.arrays import values_at
 from attnfun.language.domain import Array, Box, halved
-from attnfun.language.enclosures import ends, lower, point_balls, upper
+from attnfun.language.enclosures import ball_ends, lower, point_balls, upper
 from attnfun.language.graph import Ratio
-from attnfun.language.mean_value import enclosures
+from attnfun.language.mean_value import enclosures, variables_in
 from attnfun.language.numbers import above, below
 from attnfun.language.ranges import range_of
 from attnfun.language.ratio import opened
@@ -118,9 +119,7 @@ def natural_domain(graph: Graph) -> tuple[float, float]:
     back (exp, log, sqrt, affine ones); ends are rounded outward.
     """
     extended, found = conditions(graph, continuous=False)
-    forms, holds = _affine_forms(extended), list[bool]()
-    for node in extended.nodes:
-        holds.append(node.op == "var" or any(holds[a] for a in node.args))
+    forms, owners = _affine_forms(extended), variables_in(extended)
     low, high = -math.inf, math.inf
     for c in found:
         least, most = _KINDS[c.kind][3:]
@@ -128,7 +127,7 @@ def natural_domain(graph: Graph) -> tuple[float, float]:
             continue
         form = forms[c.argument]
         if form is None:
-            ends_of = _taken_back(extended, holds, c.argument, least, most)
+            ends_of = _taken_back(extended, owners, c.argument, least, most)
             low, high = max(low, ends_of[0]), min(high, ends_of[1])
             continue
         if form[0] == 0:
@@ -142,16 +141,16 @@ def natural_domain(graph: Graph) -> tuple[float, float]:
 
 
 def _taken_back(
-    graph: Graph, holds: list[bool], node: int, least: Fraction | None, most: Fraction | None
+    graph: Graph, owners: list[frozenset[str]], node: int, least: Fraction | None, most: Fraction | None
 ) -> tuple[float, float]:
     """Doubles around the u at which `node` lies in [least, most], by inverses of monotone steps; else infinite.
-    `holds`: whether the variable occurs in a node.
+    `owners`: the variables of every node.
     """
     with precision(128):
         a, b = (None if end is None else arb(end.numerator) / end.denominator for end in (least, most))
         while graph.nodes[node].op != "var":
             inner = graph.nodes[node]
-            open_args = [n for n in inner.args if holds[n]]
+            open_args = [n for n in inner.args if owners[n]]
             if len(open_args) != 1:
                 return -math.inf, math.inf
             constants = [n for n in inner.args if n not in open_args]  # at most one
@@ -253,27 +252,15 @@ def _at(box: Box, x: Array) -> str:
 def _ball_values(arguments: Graph, box: Box, X: Array) -> list[tuple[Array, Array]]:
     """Lower and upper float ends of every condition's argument at the exact points X."""
     env = {n: point_balls(X[:, k]) for k, n in enumerate(box.names)}
-    return [ends(value, len(X)) for value in run(arguments, BallAlgebra(clip_sqrt=True), env)]
+    return [ball_ends(value, len(X)) for value in run(arguments, BallAlgebra(clip_sqrt=True), env)]
 
 
 def _look_for_violations(extended: Graph, arguments: Graph, found: list[Condition], box: Box) -> None:
     X = box.probe(512, np.random.default_rng(1))
-    with np.errstate(all="ignore"):
-        env = {n: X[:, k] for k, n in enumerate(box.names)}
-        floats = run(arguments, ArrayAlgebra(), env)
-    rows = [np.broadcast_to(np.asarray(v, dtype=np.float64), (len(X),)) for v in floats]
-    picks = sorted(
-        {
-            int(i)
-            for r in rows
-            for i in (
-                np.argmin(_finite(r, np.inf)),
-                np.argmax(_finite(r, -np.inf)),
-                np.argmin(_finite(np.abs(r), np.inf)),
-            )
-        }
-    )
-    X = X[picks]
+    picks: set[int] = set()
+    for row in values_at(arguments, box.names, X).T:
+        picks |= {int(np.argmin(_finite(r, np.inf))) for r in (row, -row, np.abs(row))}
+    X = X[sorted(picks)]
     for c, (low, high) in zip(found, _ball_values(arguments, box, X), strict=True):
         wrong = _KINDS[c.kind].fails(low, high)
         if wrong.any():
@@ -302,8 +289,7 @@ def _zero_between(arguments: Graph, which: int, box: Box, a: Array, b: Array) ->
     """A point near a sign change on the segment from a (positive) to b (negative), by float bisection."""
     for _ in range(60):
         middle = (a + b) / 2
-        env = {n: middle[k : k + 1] for k, n in enumerate(box.names)}
-        value = np.asarray(run(arguments, ArrayAlgebra(), env)[which], dtype=np.float64).reshape(-1)[0]
+        value = values_at(arguments, box.names, middle[None])[0, which]
         a, b = (middle, b) if value > 0 else (a, middle)
     return a
 
@@ -317,7 +303,7 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
     few = len(found) * _weight(arguments) * (1 + ratios) <= _PAIRS  # else it would take longer than the boxes
     work = _WORK // len(found)
     settled = [few and _settled(arguments, k, c.kind, box, work) for k, c in enumerate(found)]
-    owners = _owners(arguments)
+    owners = variables_in(arguments)
     done, most = 0, min(_BOXES, max(_FEW_BOXES, _WORK // _weight(arguments)))
     while len(lows):
         values = enclosures(arguments, names, lows, highs)
@@ -327,12 +313,12 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
         for k, (c, value) in enumerate(zip(found, values, strict=True)):
             if settled[k]:
                 continue
-            good = _KINDS[c.kind].holds(*ends(value, len(lows)))
+            good = _KINDS[c.kind].holds(*ball_ends(value, len(lows)))
             if not good.all() and c.kind in ("unit", "nonnegative"):
                 good |= _holds_exactly(arguments, k, c.kind, names, lows, highs, ~good)
             if not good.all():
                 worst = worst or c
-                matter |= owners[k]
+                matter |= owners[arguments.outputs[k]]
             kept &= good
         done += len(lows)
         weight = np.array([n in matter for n in names]) / width
@@ -351,17 +337,6 @@ def _weight(graph: Graph) -> int:
     """What the graph costs on one box, in nodes."""
     inside = sum(len(node.value.graph.nodes) for node in graph.nodes if isinstance(node.value, Ratio))
     return len(graph.nodes) + _SERIES * inside
-
-
-def _owners(graph: Graph) -> list[set[str]]:
-    """The variables of every output."""
-    bits, masks = {name: 1 << k for k, name in enumerate(graph.variables)}, list[int]()
-    for node in graph.nodes:
-        mask = bits[str(node.value)] if node.op == "var" else 0
-        for arg in node.args:
-            mask |= masks[arg]
-        masks.append(mask)
-    return [{name for name, bit in bits.items() if masks[o] & bit} for o in graph.outputs]
 
 
 def _settled(arguments: Graph, k: int, kind: str, box: Box, work: int) -> bool:

@@ -71,16 +71,14 @@ class Box:
 
     @classmethod
     def _from_pairs(cls, pairs: list[tuple[str, Any]]) -> Box:
-        names, lows, highs = [], [], []
+        rows = []
         for name, ends in pairs:
             try:
                 low, high = (float(v) for v in ends)
             except (TypeError, ValueError, OverflowError):
                 raise InvalidRequest(f"domain of '{name[:80]}': {ends!r:.80} is no pair of numbers low:high") from None
-            names.append(name)
-            lows.append(low)
-            highs.append(high)
-        return cls(tuple(names), tuple(lows), tuple(highs))
+            rows.append((name, low, high))
+        return cls(*zip(*rows, strict=True)) if rows else cls((), (), ())
 
     @classmethod
     def stored(cls, text: Any) -> Box:
@@ -109,8 +107,8 @@ class Box:
         return ";".join(f"{n}={_short(a)}:{_short(b)}" for n, a, b in pairs)
 
     def contains(self, X: Array) -> NDArray[np.bool_]:
-        """(n,) True where the point lies in the closed box; NaN lies nowhere."""
-        inside: NDArray[np.bool_] = np.all((self.low_array <= X) & (self.high_array >= X), axis=1)
+        """True where a point (..., dim) lies in the closed box; NaN lies nowhere."""
+        inside: NDArray[np.bool_] = np.all((self.low_array <= X) & (self.high_array >= X), axis=-1)
         return inside
 
     def checked(self, X: Array, outside: str = "raise", where: Callable[..., str] = lambda *_: "") -> Array:
@@ -121,7 +119,7 @@ class Box:
             raise InvalidRequest(f"outside={outside!r}: write raise, clamp or allow")
         if np.isnan(X).any():
             raise InvalidRequest("a point is NaN")
-        inside = np.all((self.low_array <= X) & (self.high_array >= X), axis=-1)
+        inside = self.contains(X)
         if outside == "raise" and not inside.all():
             first = tuple(int(k) for k in np.argwhere(~inside)[0])
             at = ", ".join(f"{n}={v:g}" for n, v in zip(self.names, X[first], strict=True))

@@ -163,7 +163,7 @@ def point_balls(x: npt.ArrayLike) -> Ball:
     return _points(x)
 
 
-def ends(value: Ball, count: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def ball_ends(value: Ball, count: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """(count,) lower and upper ends of an array of balls, or of one for all."""
     column = np.broadcast_to(np.asarray(value, dtype=object), (count,))
     return lowers(column), uppers(column)

@@ -127,7 +127,46 @@ class Graph:
     @classmethod
     def from_json(cls, data: object) -> Graph:
         """The graph `to_json` wrote. Everything is checked; a list that no builder could have written is refused."""
-        return _from_json(data)
+
+        def bad(reason: str) -> DamagedFile:
+            return DamagedFile(f"the stored expression is damaged: {reason}")
+
+        if not isinstance(data, list) or not 2 <= len(data) <= MAX_NODES + 1:
+            raise bad(f"a list of 2 to {MAX_NODES + 1:,} rows was expected")
+        nodes: list[Node] = []
+        for i, row in enumerate(data[:-1]):
+            if not isinstance(row, list) or not row or not isinstance(row[0], str) or row[0] not in OPS:
+                raise bad(f"row {i} is no operation")
+            op: str = row[0]
+            arity = 0 if op in NULLARY else 1 if op in UNARY else 2
+            has_value = op in ("const", "var", "powi", "powr")
+            if len(row) != 1 + (arity > 0) + has_value:
+                raise bad(f"row {i} ({op}) has the wrong length")
+            args = _indices(row[1] if arity else [], i)
+            if args is None or len(args) != arity:
+                raise bad(f"row {i} ({op}) must use {arity} earlier rows")
+            value: Value = None
+            if has_value:
+                value = _value(op, row[-1])
+                if value is None:
+                    raise bad(f"row {i} ({op}) carries a value it cannot have")
+            nodes.append(Node(op, args, value))
+        last = data[-1]
+        if not isinstance(last, list) or len(last) != 2 or last[0] != "out":
+            raise bad("the last row must name the outputs")
+        outputs = _indices(last[1], len(nodes))
+        if not outputs or len(outputs) > MAX_OUTPUTS:
+            raise bad("the outputs must be some of its rows")
+        graph = cls(tuple(nodes), outputs)
+        builder = Builder()
+        try:
+            at = builder.copy(nodes)
+            again = builder.graph([at[i] for i in outputs])
+        except (InvalidRequest, ValueError) as error:
+            raise bad(str(error)) from None
+        if again != graph:
+            raise bad("its rows are not in the order and form they are written in")
+        return graph
 
 
 class Builder:
@@ -384,48 +423,6 @@ def _decimal(digits: str, power: int) -> str:
 
 
 _RATIONAL: Final = re.compile(r"-?[0-9]{1,650}(/[0-9]{1,650})?", re.ASCII)
-
-
-def _from_json(data: object) -> Graph:
-    def bad(reason: str) -> DamagedFile:
-        return DamagedFile(f"the stored expression is damaged: {reason}")
-
-    if not isinstance(data, list) or not 2 <= len(data) <= MAX_NODES + 1:
-        raise bad(f"a list of 2 to {MAX_NODES + 1:,} rows was expected")
-    nodes: list[Node] = []
-    for i, row in enumerate(data[:-1]):
-        if not isinstance(row, list) or not row or not isinstance(row[0], str) or row[0] not in OPS:
-            raise bad(f"row {i} is no operation")
-        op: str = row[0]
-        arity = 0 if op in NULLARY else 1 if op in UNARY else 2
-        has_value = op in ("const", "var", "powi", "powr")
-        if len(row) != 1 + (arity > 0) + has_value:
-            raise bad(f"row {i} ({op}) has the wrong length")
-        args = _indices(row[1] if arity else [], i)
-        if args is None or len(args) != arity:
-            raise bad(f"row {i} ({op}) must use {arity} earlier rows")
-        value: Value = None
-        if has_value:
-            value = _value(op, row[-1])
-            if value is None:
-                raise bad(f"row {i} ({op}) carries a value it cannot have")
-        nodes.append(Node(op, args, value))
-    last = data[-1]
-    if not isinstance(last, list) or len(last) != 2 or last[0] != "out":
-        raise bad("the last row must name the outputs")
-    outputs = _indices(last[1], len(nodes))
-    if not outputs or len(outputs) > MAX_OUTPUTS:
-        raise bad("the outputs must be some of its rows")
-    graph = Graph(tuple(nodes), outputs)
-    builder = Builder()
-    try:
-        at = builder.copy(nodes)
-        again = builder.graph([at[i] for i in outputs])
-    except (InvalidRequest, ValueError) as error:
-        raise bad(str(error)) from None
-    if again != graph:
-        raise bad("its rows are not in the order and form they are written in")
-    return graph
 
 
 def _indices(row: object, below: int) -> tuple[int, ...] | None:

@@ -71,15 +71,21 @@ def enclosures(
     return [duals[o].value for o in graph.outputs]
 
 
+def variables_in(graph: Graph) -> list[frozenset[str]]:
+    """The variables that occur in every node."""
+    own: list[frozenset[str]] = []
+    for node in graph.nodes:
+        own.append(frozenset([str(node.value)] if node.op == "var" else ()).union(*(own[a] for a in node.args)))
+    return own
+
+
 def repeated(graph: Graph) -> list[bool]:
     """For every node: does a variable occur in it by more than one way?"""
-    own: list[frozenset[str]] = []
+    own = variables_in(graph)
     out: list[bool] = []
-    for node in graph.nodes:
-        args = [own[a] for a in node.args]
-        together = frozenset([str(node.value)]) if node.op == "var" else frozenset().union(*args)
-        own.append(together)
-        out.append(any(out[a] for a in node.args) or sum(map(len, args)) > len(together))
+    for i, node in enumerate(graph.nodes):
+        several = node.op != "var" and sum(len(own[a]) for a in node.args) > len(own[i])
+        out.append(several or any(out[a] for a in node.args))
     return out
 
 

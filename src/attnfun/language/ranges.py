@@ -17,9 +17,10 @@ from functools import lru_cache
 import numpy as np
 
 from attnfun.errors import InvalidRequest
-from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, Node, precision, run
+from attnfun.language import BallAlgebra, Builder, Graph, Node, precision, run
+from attnfun.language.arrays import values_at
 from attnfun.language.domain import Array, Box, exchanged, halved
-from attnfun.language.enclosures import ends, lower, upper
+from attnfun.language.enclosures import ball_ends, lower, upper
 from attnfun.language.mean_value import enclosures, repeated
 
 _POINTS = 600
@@ -237,13 +238,12 @@ def _bound(
 def _sampled(graph: Graph, names: list[str], low: Array, high: Array) -> tuple[float, float]:
     rng = np.random.default_rng(0)
     X = Box(tuple(names), tuple(low), tuple(high)).probe(_POINTS, rng)
-    with np.errstate(all="ignore"):
-        values = np.asarray(run(graph, ArrayAlgebra(), {n: X[:, k] for k, n in enumerate(names)})[0], dtype=np.float64)
-    values = values[np.isfinite(values)] if values.ndim else values
-    return (float(np.min(values)), float(np.max(values))) if np.size(values) else (0.0, 0.0)
+    values = values_at(graph, names, X)[:, 0]
+    values = values[np.isfinite(values)]
+    return (float(np.min(values)), float(np.max(values))) if len(values) else (0.0, 0.0)
 
 
 def _enclosures(graph: Graph, names: list[str], low: Array, high: Array, known: Known) -> tuple[Array, Array]:
     """Lower and upper ends on every box."""
     (value,) = enclosures(graph, names, low, high, known)
-    return ends(value, len(low))
+    return ball_ends(value, len(low))

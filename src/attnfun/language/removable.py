@@ -26,18 +26,8 @@ from functools import lru_cache
 import numpy as np
 
 from attnfun.errors import AttnfunError, Infeasible
-from attnfun.language import (
-    ArrayAlgebra,
-    BallAlgebra,
-    Builder,
-    Graph,
-    Kink,
-    Node,
-    SeriesAlgebra,
-    precision,
-    run,
-    run_all,
-)
+from attnfun.language import BallAlgebra, Builder, Graph, Kink, Node, SeriesAlgebra, precision, run, run_all
+from attnfun.language.arrays import values_at
 from attnfun.language.canonical import canonical
 from attnfun.language.definedness import Condition, conditions, require_conditions
 from attnfun.language.domain import Box
@@ -288,9 +278,7 @@ class _Facts:
         x = np.linspace(low, high, _GRID)
         graph = self.as_function([n], u)
         self.spend(10 * len(graph.nodes))
-        with np.errstate(all="ignore"):
-            value = run(graph, ArrayAlgebra(), {"u": x})[0]
-        f = np.abs(np.broadcast_to(np.asarray(value, dtype=np.float64), x.shape))
+        f = np.abs(values_at(graph, ("u",), x[:, None])[:, 0])
         f = np.where(np.isfinite(f), f, np.inf)
         padded = np.concatenate([[np.inf], f, [np.inf]])
         lowest = np.flatnonzero((f <= padded[:-2]) & (f <= padded[2:]))

@@ -15,7 +15,7 @@ import numpy as np
 
 from attnfun.language import BallAlgebra, GradientAlgebra, Graph, precision, run
 from attnfun.language.domain import Array, Box, cut, exchanged, halved
-from attnfun.language.enclosures import abs_uppers, balls, ends
+from attnfun.language.enclosures import abs_uppers, ball_ends, balls
 
 _CLOSE = 1.05
 _BATCH = 32
@@ -111,7 +111,7 @@ def enclosed_slopes(
     values = {n: balls(low[:, k], high[:, k]) for k, n in enumerate(names)}
     slopes, swing = np.zeros((len(low), len(graph.outputs), len(names))), np.zeros((len(low), len(graph.outputs)))
     for o, dual in enumerate(run(graph, algebra, algebra.variables(names, values))):
-        least, most = ends(dual.value, len(low))
+        least, most = ball_ends(dual.value, len(low))
         wide = (most - least) * (1 + 1e-12)
         swing[:, o] = np.where(np.isnan(wide), np.inf, wide)
         for k, partial in enumerate(dual.partials):

@@ -53,15 +53,7 @@ from attnfun.certify.pinned import Component, Pinned, norm_shift, prove_pinned, 
 from attnfun.certify.reading import Form, Reading
 from attnfun.certify.refine import Affine, Errors, LocalOutput, LocalStep, Refinement
 from attnfun.certify.relu_rounding import block_fits, block_rounding
-from attnfun.certify.rounding import (
-    LARGEST,
-    ROUNDOFF,
-    form_rounding,
-    gamma,
-    line_bounds,
-    product_bounds,
-    product_fits,
-)
+from attnfun.certify.rounding import LARGEST, ROUNDOFF, form_rounding, gamma, line_bounds, product_bounds, product_fits
 from attnfun.certify.tensor import gradient_shifts, prove_tensor
 from attnfun.certify.unary import modulus, prove_unary, widened
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View

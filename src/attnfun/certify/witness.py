@@ -18,6 +18,7 @@ from attnfun.certify.relu_rounding import block_fits, block_rounding
 from attnfun.certify.rounding import ROUNDOFF, TINY, gamma, line_bounds, product_bounds, product_fits
 from attnfun.certify.view import Array, HeadView, LineAxis, View
 from attnfun.language import BallAlgebra, Graph, precision, run
+from attnfun.language.domain import climbed
 from attnfun.language.enclosures import abs_lower, abs_upper, ball, lower, point_balls, upper
 from attnfun.language.function import Function
 from attnfun.network import Head, Network, ReluBlock, evaluate
@@ -114,17 +115,7 @@ def _errors(network: Network, function: Function, X: Array) -> Array:
 
 def _worst_points(network: Network, function: Function, count: int = 3) -> Array:
     """Points of large sampled error: random ones, corners, edges, then shrinking steps from the best (seeded)."""
-    rng = np.random.default_rng(0)
-    box = function.box
-    X = box.probe(4000, rng)
-    X = X[np.argsort(_errors(network, function, X))[-24:]]
-    step = 0.05
-    for _ in range(20):
-        moves = step * (box.high_array - box.low_array) * rng.standard_normal((8 * len(X), box.dim))
-        Y = np.concatenate([X, np.clip(np.repeat(X, 8, axis=0) + moves, box.low_array, box.high_array)])
-        X = Y[np.argsort(_errors(network, function, Y))[-24:]]
-        step *= 0.75
-    return X[-count:]
+    return climbed(function.box, lambda X: _errors(network, function, X), 4000, 20, 8)[-count:]
 
 
 def outputs_at(network: Network, x: Array) -> list[arb]:

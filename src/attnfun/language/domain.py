@@ -149,6 +149,21 @@ class Box:
         return np.concatenate([inner, corners, edge, centre])
 
 
+def climbed(box: Box, score: Callable[[Array], Array], probes: int, rounds: int, copies: int) -> Array:
+    """Points of large score, the largest last: samples, corners and edges, then shrinking random steps from the best
+    (seeded).
+    """
+    rng, step = np.random.default_rng(0), 0.05
+    X = box.probe(probes, rng)
+    X = X[np.argsort(score(X))[-24:]]
+    for _ in range(rounds):
+        moves = step * (box.high_array - box.low_array) * rng.standard_normal((copies * len(X), box.dim))
+        Y = np.concatenate([X, np.clip(np.repeat(X, copies, axis=0) + moves, box.low_array, box.high_array)])
+        X = Y[np.argsort(score(Y))[-24:]]
+        step *= 0.75
+    return X
+
+
 def halved(low: Array, high: Array, weight: Array) -> tuple[Array, Array]:
     """Boxes (n, d) → (2n, d): each cut in two along its longest side, lengths multiplied by `weight` (d,)."""
     return cut(low, high, np.argmax((high - low) * weight, axis=1))

@@ -296,10 +296,6 @@ def _gather(items: Any) -> list[Any]:
     raise Untraceable("the function joins or sums arrays that are not followed")
 
 
-def _stack(arrays: Any, axis: int = 0) -> Any:
-    return TracerVector(_gather(arrays))
-
-
 def _inner(left: Any, right: Any) -> Any:
     return _reduce("add", _product(left, right), None)
 
@@ -371,6 +367,6 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "polyval": _polyval,
     "sinc": _sinc,
     "dot": _inner,
-    "stack": _stack,
-    "column_stack": lambda tup: _stack(tup),
+    "stack": lambda arrays, axis=0: TracerVector(_gather(arrays)),
+    "column_stack": lambda tup: TracerVector(_gather(tup)),
 }

@@ -122,13 +122,13 @@ def natural_domain(graph: Graph) -> tuple[float, float]:
     forms, owners = _affine_forms(extended), variables_in(extended)
     low, high = -math.inf, math.inf
     for c in found:
-        least, most = _KINDS[c.kind][3:]
+        least, most = _KINDS[c.kind].least, _KINDS[c.kind].most
         if least is None:
             continue
         form = forms[c.argument]
         if form is None:
-            ends_of = _taken_back(extended, owners, c.argument, least, most)
-            low, high = max(low, ends_of[0]), min(high, ends_of[1])
+            inverse = _taken_back(extended, owners, c.argument, least, most)
+            low, high = max(low, inverse[0]), min(high, inverse[1])
             continue
         if form[0] == 0:
             continue

@@ -15,8 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from attnfun.errors import AttnfunError
-from attnfun.language.balls import (
-    BallAlgebra,
+from attnfun.language.balls import BallAlgebra
+from attnfun.language.complex_balls import ComplexBallAlgebra
+from attnfun.language.enclosures import (
     abs_lower,
     abs_upper,
     ball,
@@ -28,7 +29,6 @@ from attnfun.language.balls import (
     upper,
     uppers,
 )
-from attnfun.language.complex_balls import ComplexBallAlgebra
 from attnfun.language.interpret import NotAnalytic, run
 from expressions.random_graphs import graphs, intervals, points
 

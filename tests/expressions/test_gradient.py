@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from attnfun.language.arrays import ArrayAlgebra
-from attnfun.language.balls import BallAlgebra, ball, balls, lower, precision, upper
+from attnfun.language.balls import BallAlgebra
+from attnfun.language.enclosures import ball, balls, lower, precision, upper
 from attnfun.language.gradient import Dual, GradientAlgebra
 from attnfun.language.interpret import run
 from attnfun.language.parse import parse

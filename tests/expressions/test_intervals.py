@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from attnfun.language.balls import BallAlgebra, lower, precision, upper
+from attnfun.language.balls import BallAlgebra
+from attnfun.language.enclosures import lower, precision, upper
 from attnfun.language.gradient import GradientAlgebra
 from attnfun.language.interpret import run
 from attnfun.language.intervals import Interval, IntervalAlgebra

@@ -24,7 +24,7 @@ from attnfun.language import (
     precision,
     run,
 )
-from attnfun.language.balls import ball, lower, upper
+from attnfun.language.enclosures import ball, lower, upper
 from attnfun.language.graph import Ratio
 from attnfun.language.intervals import Interval, IntervalAlgebra
 from attnfun.language.ratio import opened, taylor

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from attnfun.errors import AttnfunError
-from attnfun.language.balls import BallAlgebra, ball, precision
+from attnfun.language.balls import BallAlgebra
+from attnfun.language.enclosures import ball, precision
 from attnfun.language.interpret import run
 from attnfun.language.series import Kink, SeriesAlgebra, series_length
 from expressions.random_graphs import graphs, intervals

@@ -23,6 +23,7 @@ from attnfun.certify.signs import Sign, Signs
 from attnfun.certify.view import Undecided
 from attnfun.errors import InvalidRequest
 from attnfun.language.domain import Box
+from attnfun.language.order import reached
 
 MAX_HINTS: Final = 3
 _UNSEEN: Final = (Sign.UNKNOWN, False)
@@ -79,12 +80,9 @@ class Knowledge:
             sign = sign.times(self._power_sign(a, q, strict))
         if sign.strict or (sign and not strict):
             return sign
-        fact = _FACT_SIGNS.get(self._facts.get((c > 0, m), ""))
-        if fact is not None and abs(fact) > abs(sign):
-            sign = fact
+        sign = max(sign, _FACT_SIGNS.get(self._facts.get((c > 0, m), ""), Sign.UNKNOWN), key=abs)
         if at is not None and not (sign.strict or (sign and not strict)):
-            proved = self.signs.of(at)
-            sign = proved if abs(proved) > abs(sign) else sign
+            sign = max(sign, self.signs.of(at), key=abs)
         return sign
 
     def _power_sign(self, a: int, q: Fraction, strict: bool) -> Sign:
@@ -117,10 +115,9 @@ class Knowledge:
             return -self.atom_sign(atom.of, strict), strict
         best = self._follows(a) if self.supposed else Sign.UNKNOWN
         for positive in (True, False):
-            fact = self._facts.get((positive, ((a, Fraction(1)),)))
-            if fact in ("positive", "nonnegative") and not best.strict:
-                size = 2 if fact == "positive" else 1
-                best = Sign(size if positive else -size)
+            fact = _FACT_SIGNS.get(self._facts.get((positive, ((a, Fraction(1)),)), ""))
+            if fact is not None and not best.strict:
+                best = fact if positive else -fact
         if best.strict or (best and not strict):
             return best, best.strict
         if atom.kind == "base":
@@ -130,8 +127,7 @@ class Knowledge:
         own = self.expression({((a, Fraction(1)),): Fraction(1)})
         for node in (*self._hints.get(a, ()), own):
             if node is not None and not best.strict:
-                proved = self.signs.of(node)
-                best = proved if abs(proved) > abs(best) else best
+                best = max(best, self.signs.of(node), key=abs)
         return best, True
 
     def require(self, c: Fraction, m: Monomial, want: str, at: int | None) -> None:
@@ -206,16 +202,8 @@ class Knowledge:
 
     def open_kink(self, s: Sum) -> int | None:
         """An atom a with |a| in s, at any depth, such that a itself has no kink in it; None if there is none."""
-        seen: set[int] = set()
-        stack = [a for m in s for a, _ in m]
-        kinks: list[int] = []
-        while stack:
-            a = stack.pop()
-            if a not in seen:
-                seen.add(a)
-                stack.extend(self._inside(a))
-                if self.forms.atoms[a].kind == "abs":
-                    kinks.append(self.forms.atoms[a].of)
+        atoms = reached((a for m in s for a, _ in m), self._inside)
+        kinks = [self.forms.atoms[a].of for a in atoms if self.forms.atoms[a].kind == "abs"]
         return min(kinks, key=lambda a: (self._depth(a), a), default=None)
 
     def _inside(self, a: int) -> list[int]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from attnfun.certify.view import Array
-from attnfun.language import BallAlgebra, Builder, Graph, run_all
-from attnfun.language.enclosures import ball, lowers, uppers
+from attnfun.language import BallAlgebra, Builder, Graph, Node, run_all
+from attnfun.language.domain import sub_boxes
+from attnfun.language.enclosures import balls, lowers, uppers
 
 KINKS = frozenset({"abs", "max", "min", "relu", "sign"})
 
@@ -25,34 +26,25 @@ def decide_branches(graph: Graph, names: tuple[str, ...], low: Array, high: Arra
         return graph
     pieces = max(1, int(256 ** (1 / len(names))))
     edges = [np.linspace(a, b, pieces + 1) for a, b in zip(low, high, strict=True)]
-    lows = np.meshgrid(*[e[:-1] for e in edges], indexing="ij")
-    highs = np.meshgrid(*[e[1:] for e in edges], indexing="ij")
-    make = np.frompyfunc(ball, 2, 1)
-    env = {n: make(a.ravel(), b.ravel()) for n, a, b in zip(names, lows, highs, strict=True)}
+    lows, highs = sub_boxes(edges)
+    env = {n: balls(a, b) for n, a, b in zip(names, lows.T, highs.T, strict=True)}
     values = run_all(graph, BallAlgebra(clip_sqrt=True), env)
     builder = Builder()
-    at: list[int] = []
-    for node in graph.nodes:
-        args = [at[a] for a in node.args]
-        sign = 0
-        if node.op in KINKS:
-            difference = values[node.args[0]]
-            if node.op in ("max", "min"):
-                difference = difference - values[node.args[1]]
-            column = np.atleast_1d(np.asarray(difference, dtype=object))
-            above, below = bool((lowers(column) >= 0).all()), bool((uppers(column) <= 0).all())
-            if node.op == "sign":
-                above, below = bool((lowers(column) > 0).all()), bool((uppers(column) < 0).all())
-            sign = 1 if above else -1 if below else 0
-        if sign == 0:
-            at.append(builder.apply(node.op, *args, value=node.value))
-        elif node.op == "abs":
-            at.append(args[0] if sign > 0 else builder.apply("neg", args[0]))
-        elif node.op == "relu":
-            at.append(args[0] if sign > 0 else builder.const(0))
-        elif node.op == "sign":
-            at.append(builder.const(sign))
-        else:
-            first = (sign > 0) == (node.op == "max")
-            at.append(args[0] if first else args[1])
+
+    def branch(node: Node, args: list[int]) -> int | None:
+        if node.op not in KINKS:
+            return None
+        difference = values[node.args[0]] if len(args) == 1 else values[node.args[0]] - values[node.args[1]]
+        column = np.atleast_1d(np.asarray(difference, dtype=object))
+        least, most, jumps = lowers(column).min(), uppers(column).max(), node.op == "sign"
+        above, below = least > 0 or (least == 0 and not jumps), most < 0 or (most == 0 and not jumps)
+        if not (above or below):
+            return None
+        if node.op == "abs":
+            return args[0] if above else builder.apply("neg", args[0])
+        if node.op == "relu":
+            return args[0] if above else builder.const(0)
+        return builder.const(1 if above else -1) if jumps else args[0 if above == (node.op == "max") else 1]
+
+    at = builder.copy(graph.nodes, branch)
     return builder.graph([at[o] for o in graph.outputs])

@@ -45,7 +45,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 from flint import arb
@@ -56,7 +58,7 @@ from attnfun.certify.rounding import cell_rounding
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
 from attnfun.certify.witness import best_witness
 from attnfun.language import BallAlgebra, GradientAlgebra, precision, run
-from attnfun.language.enclosures import abs_lower, ball, lower, lowers, upper, upper_at, uppers
+from attnfun.language.enclosures import abs_lower, ball_ends, balls, lower, lowers, point_balls, upper, upper_at, uppers
 from attnfun.language.function import Function
 
 _CHUNK = 60_000
@@ -111,10 +113,10 @@ def cells(w: Walls, low: float, high: float, lam: float, shift: float = 0.0) -> 
     `shift`: how far the point may be from the one whose weights are meant.
     """
     reach = [arb(lam) / g + arb(shift) for g in w.gaps]
-    left_in = np.array([-math.inf, *(lower(t - r) for t, r in zip(w.points, reach, strict=True))])
-    right_in = np.array([*(upper(t + r) for t, r in zip(w.points, reach, strict=True)), math.inf])
-    left_core = np.array([-math.inf, *(upper(t + r) for t, r in zip(w.points, reach, strict=True))])
-    right_core = np.array([*(lower(t - r) for t, r in zip(w.points, reach, strict=True)), math.inf])
+    below = [lower(t - r) for t, r in zip(w.points, reach, strict=True)]
+    above = [upper(t + r) for t, r in zip(w.points, reach, strict=True)]
+    left_in, right_in = np.array([-math.inf, *below]), np.array([*above, math.inf])
+    left_core, right_core = np.array([-math.inf, *above]), np.array([*below, math.inf])
     meet = np.flatnonzero((left_in <= high) & (right_in >= low))
     a, b = np.maximum(left_in[meet], low), np.minimum(right_in[meet], high)
     ca, cb = np.maximum(left_core[meet], low), np.minimum(right_core[meet], high)
@@ -257,10 +259,7 @@ def errors_over_cells(
         better = _refined(function, boxes_low, boxes_high, order, v[tuple(bad.T)])
         e[tuple(bad.T)] = np.minimum(e[tuple(bad.T)], better)
     if core:  # an empty core has no points
-        empty = np.zeros(e.shape[:-1], dtype=bool)
-        for a, (lo, hi) in enumerate(ends):
-            empty |= (lo > hi).reshape([-1 if i == a else 1 for i in range(len(ends))])
-        e[empty] = 0.0
+        e[reduce(np.logical_or, _along_axes([lo > hi for lo, hi in ends]))] = 0.0
     return e
 
 
@@ -269,11 +268,8 @@ def _ranges(
 ) -> tuple[Array, Array]:
     """Lower and upper ends of f over the product cells, shape (*shape, outputs); axis-only parts cost one axis."""
     assert function.graph is not None
-    make = np.frompyfunc(ball, 2, 1)
-    env = {}
-    for a, (lo, hi) in enumerate(ends):
-        balls = make(np.minimum(lo, hi), hi).reshape([-1 if i == a else 1 for i in range(len(ends))])
-        env[function.box.names[order[a]]] = balls
+    grid = _along_axes([balls(np.minimum(lo, hi), hi) for lo, hi in ends])
+    env = {function.box.names[k]: values for k, values in zip(order, grid, strict=True)}
     values = run(function.graph, BallAlgebra(clip_sqrt=True), env)
     lows = [np.broadcast_to(lowers(np.asarray(f, dtype=object)), shape) for f in values]
     highs = [np.broadcast_to(uppers(np.asarray(f, dtype=object)), shape) for f in values]
@@ -298,10 +294,8 @@ def _mean_value(function: Function, low: Array, high: Array, order: list[int], v
     names = [function.box.names[k] for k in order]
     d = len(names)
     centre = low + (high - low) / 2
-    make = np.frompyfunc(ball, 2, 1)
-    point = np.frompyfunc(arb, 1, 1)
-    boxes = [make(low[:, k], high[:, k]) for k in range(d)]
-    points = [point(centre[:, k]) for k in range(d)]
+    boxes = [balls(low[:, k], high[:, k]) for k in range(d)]
+    points = [point_balls(centre[:, k]) for k in range(d)]
     algebra = GradientAlgebra(BallAlgebra(clip_sqrt=True), d)
     gradients = run(function.graph, algebra, algebra.variables(names, dict(zip(names, boxes, strict=True))))
     values = run(function.graph, BallAlgebra(clip_sqrt=True), dict(zip(names, points, strict=True)))
@@ -311,9 +305,8 @@ def _mean_value(function: Function, low: Array, high: Array, order: list[int], v
         for k, partial in enumerate(dual.partials):
             if partial is not None:
                 form = form + partial * (boxes[k] - points[k])
-        form = np.broadcast_to(np.asarray(form, dtype=object), (len(low),))
-        box = np.broadcast_to(np.asarray(dual.value, dtype=object), (len(low),))
-        hi, lo = np.fmin(uppers(form), uppers(box)), np.fmax(lowers(form), lowers(box))
+        (below, above), (least, most) = ball_ends(form, len(low)), ball_ends(dual.value, len(low))
+        hi, lo = np.fmin(above, most), np.fmax(below, least)
         e = np.maximum(np.nextafter(hi - v[:, o], np.inf), np.nextafter(v[:, o] - lo, np.inf))
         plain.append(np.where(np.isnan(e), np.inf, e))
     return np.stack(plain, axis=-1)
@@ -331,9 +324,7 @@ def _black_box_errors(function: Function, ends: list[tuple[Array, Array]], order
     for a, m in enumerate(mids):
         X[:, order[a]] = m.ravel()
     squares = [(np.maximum(hi - m, m - lo) * (1 + 1e-12)) ** 2 for (lo, hi), m in zip(ends, middles, strict=True)]
-    radius = np.sqrt(sum(s.reshape([-1 if i == a else 1 for i in range(len(ends))]) for a, s in enumerate(squares))) * (
-        1 + 1e-12
-    )
+    radius = np.sqrt(sum(_along_axes(squares))) * (1 + 1e-12)
     f = function.call(X).reshape(v.shape)
     return np.asarray((np.abs(f - v) + function.lipschitz * radius[..., None]) * (1 + 1e-12))
 
@@ -424,11 +415,12 @@ def _root(x: float, p: float) -> arb:
 
 
 def _volumes(sides: list[Array], rows: slice) -> Array:
-    out = np.ones(())
-    for a, s in enumerate(sides):
-        piece = (s[rows] if a == 0 else s).reshape([-1 if i == a else 1 for i in range(len(sides))])
-        out = out * piece
-    return out
+    return reduce(np.multiply, _along_axes([sides[0][rows], *sides[1:]]), np.ones(()))
+
+
+def _along_axes(values: list[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Each array along an axis of its own, for broadcasting."""
+    return list(np.meshgrid(*values, indexing="ij", sparse=True))
 
 
 def _lp_below(

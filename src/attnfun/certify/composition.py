@@ -53,16 +53,7 @@ from attnfun.certify.pinned import Component, Pinned, norm_shift, prove_pinned, 
 from attnfun.certify.reading import Form, Reading
 from attnfun.certify.refine import Affine, Errors, LocalOutput, LocalStep, Refinement
 from attnfun.certify.relu_rounding import block_fits, block_rounding
-from attnfun.certify.rounding import (
-    LARGEST,
-    ROUNDOFF,
-    form_rounding,
-    gamma,
-    line_bounds,
-    line_fits,
-    product_bounds,
-    product_fits,
-)
+from attnfun.certify.rounding import LARGEST, ROUNDOFF, form_rounding, gamma, line_bounds, product_bounds, product_fits
 from attnfun.certify.tensor import gradient_shifts, prove_tensor
 from attnfun.certify.unary import modulus, prove_unary, widened
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
@@ -169,7 +160,7 @@ class Composition:
         if isinstance(head, ReluBlock):
             fits = all(block_fits(line.slopes, line.biases, column, size, dtype) for column in head.values.T)
         else:
-            fits = line_fits(line, head.values, size, dtype)
+            fits = product_fits((line,), head.values, (size,), dtype)
         if not fits:
             raise Undecided(f"composition: head {head.name} may overflow in {self.network.dtype}")
         return line, plain, mismatch
@@ -230,8 +221,7 @@ class Composition:
         axis, plain, mismatch = self._query(blocks[0], label, before, form, (low, high))
         values = blocks[0].values[:, blocks[0].writes.index(label.name)]
         line = BrokenLine(label.slope, label.offset, axis.w, axis.c, axis.slopes, axis.biases, values)
-        delta = math.nextafter(self._incoming(form.phis, self.errors) + mismatch, math.inf)
-        still = math.nextafter(self._incoming(form.phis, self.exact) + plain, math.inf)  # δ in real arithmetic
+        delta, still = self._shifts(form, mismatch, plain)
         left, right = widened(g, low, high, delta)
         far = math.nextafter(low - delta, -math.inf), math.nextafter(high + delta, math.inf)
         rounding, size = block_rounding(line, *far, dtype)
@@ -256,8 +246,7 @@ class Composition:
         for k, argument in enumerate(label.arguments):
             form = self.reading.form(argument)
             line, plain, mismatch, size = self._map(head, k, label, before, form, ranges[k])
-            delta[k] = math.nextafter(self._incoming(form.phis, self.errors) + mismatch, math.inf)
-            still[k] = math.nextafter(self._incoming(form.phis, self.exact) + plain, math.inf)
+            delta[k], still[k] = self._shifts(form, mismatch, plain)
             lines.append(line)
             sizes.append(size)
         column = head.writes.index(label.name)
@@ -266,7 +255,9 @@ class Composition:
         low, high = (np.array([ends[i] for ends in ranges]) for i in (0, 1))
         low, high = np.nextafter(low - delta, -np.inf), np.nextafter(high + delta, np.inf)
         seen = View(low, high, np.zeros((1, d)), np.array([label.offset]), (view,))
-        if not (np.isfinite(low).all() and np.isfinite(high).all() and product_fits(view, sizes, dtype)):
+        if not (
+            np.isfinite(low).all() and np.isfinite(high).all() and product_fits(view.axes, view.values, sizes, dtype)
+        ):
             raise Undecided(f"composition: head {head.name} may overflow in {dtype}")
         lost, reach = product_bounds(seen, view, dtype)
         own = prove_tensor(seen, g, names, eps * 1e-3 if math.isfinite(eps) else 4 * float(lost[0]))
@@ -319,20 +310,16 @@ class Composition:
             shift = 0.0 if first is None else off + mismatch  # further pieces see an argument this far from the first's
             if first is None:
                 first, mismatch, plain = line, off, nominal
-            reach = upper(
-                arb(self._incoming(form.phis, self.errors)) + arb(max(off, mismatch))
-            )  # where the first's û may be
             dq = abs(line.w) * shift
+            reach = upper(arb(self._incoming(form.phis, self.errors)) + arb(max(off, mismatch)))  # of the first's û
             left, right = math.nextafter(low - reach, -math.inf), math.nextafter(high + reach, math.inf)
             lost, size = line_bounds(line, views[-1], left, right, self.network.dtype, dq)
             rounding, sizes = rounding + float(lost[0]), sizes + float(size[0] + lost[0])
         rounding += gamma(len(views) - 1, self.u) * sizes  # the pieces are added to 0
-        delta = math.nextafter(self._incoming(form.phis, self.errors) + mismatch, math.inf)
-        still = math.nextafter(self._incoming(form.phis, self.exact) + plain, math.inf)  # δ in real arithmetic
+        delta, still = self._shifts(form, mismatch, plain)
         left, right = widened(g, low, high, delta)
-        seen = View(
-            np.array([left]), np.array([right]), np.array([[label.slope]]), np.array([label.offset]), tuple(views)
-        )
+        low_end, high_end, slope, offset = (np.array([v]) for v in (left, right, [label.slope], label.offset))
+        seen = View(low_end, high_end, slope, offset, tuple(views))
         carried, follows = modulus(g, left, right, delta), modulus(g, left, right, still)
         below = delta
         if 0 <= left <= 1e-2 * right:  # perhaps a root of a sum of squares
@@ -384,6 +371,12 @@ class Composition:
         """The largest weight with which an output reads the coordinate, or 1: it steers and proves nothing."""
         forms = (self.reading.form(node).phis.get(name) for node in self.reading.program.outputs)
         return max([1.0, *(abs_upper(beta) for beta in forms if beta is not None)])
+
+    def _shifts(self, form: Form, mismatch: float, plain: float) -> tuple[float, float]:
+        """δ as computed, and in real arithmetic."""
+        pairs = (self.errors, mismatch), (self.exact, plain)
+        computed, real = (math.nextafter(self._incoming(form.phis, errors) + m, math.inf) for errors, m in pairs)
+        return computed, real
 
     def _incoming(self, weights: Mapping[str, arb], errors: dict[str, float]) -> float:
         """Σ |β_i| E_i: how far the exact affine form of the computed stream is from its meaning."""

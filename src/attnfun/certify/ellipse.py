@@ -43,8 +43,8 @@ import numpy as np
 from flint import acb, arb
 
 from attnfun.certify.view import Array, HeadView, LineAxis, View
-from attnfun.language import ArrayAlgebra, ComplexBallAlgebra, Graph, run, run_all
-from attnfun.language.domain import halved
+from attnfun.language import ArrayAlgebra, ComplexBallAlgebra, Graph, Node, run, run_all
+from attnfun.language.domain import halved, sub_boxes
 from attnfun.language.enclosures import upper
 from attnfun.language.ratio import opened
 
@@ -85,10 +85,26 @@ class Work:
 
 def is_entire(graph: Graph) -> bool:
     """No operation of the graph can lose analyticity anywhere."""
-    return all(n.op in ENTIRE or (n.op == "powi" and isinstance(n.value, int) and n.value >= 0) for n in graph.nodes)
+    return all(map(_entire, graph.nodes))
+
+
+def _entire(node: Node) -> bool:
+    return node.op in ENTIRE or (node.op == "powi" and isinstance(node.value, int) and node.value >= 0)
 
 
 # ---------------------------------------------------------------- the target
+
+
+def _sampled_points(
+    names: tuple[str, ...], low: Array, high: Array, rho: Array, n: int, r: float = 1.0, closed: bool = True
+) -> dict[str, Any]:
+    """n angles an axis of the distinguished boundary of P_{ρ^r}; `closed`: the last angle is the first one again."""
+    env = {}
+    for k, name in enumerate(names):
+        theta = np.linspace(0, np.pi if k == 0 else 2 * np.pi, n, endpoint=closed or k == 0)
+        z = np.cos(theta + 1j * r * np.log(rho[k])).reshape([-1 if i == k else 1 for i in range(len(names))])
+        env[name] = (low[k] + high[k]) / 2 + (high[k] - low[k]) / 2 * z
+    return env
 
 
 def sampled_maximum(
@@ -97,13 +113,8 @@ def sampled_maximum(
     """max |f| at finitely many points of the distinguished boundary, in floats: guides the choice of ρ, proves
     nothing.
     """
-    d = len(low)
-    n = points or {1: 128, 2: 32, 3: 16}.get(d, 8)
-    theta = [np.linspace(0, np.pi if k == 0 else 2 * np.pi, n, endpoint=k == 0) for k in range(d)]
-    env = {}
-    for k, name in enumerate(names):
-        z = np.cos(theta[k] + 1j * np.log(rho[k])).reshape([-1 if i == k else 1 for i in range(d)])
-        env[name] = (low[k] + high[k]) / 2 + (high[k] - low[k]) / 2 * z
+    n = points or {1: 128, 2: 32, 3: 16}.get(len(low), 8)
+    env = _sampled_points(names, low, high, rho, n, closed=False)
     with np.errstate(all="ignore"):
         values = [np.abs(np.asarray(v)) for v in run(graph, ArrayAlgebra(), env)]
     worst = max(float(np.max(v)) for v in values)
@@ -115,14 +126,9 @@ def looks_analytic(graph: Graph, names: tuple[str, ...], low: Array, high: Array
     if is_entire(graph):
         return True
     graph = opened(graph)
-    d = len(names)
-    n = {1: 96, 2: 20, 3: 10}.get(d, 6)
+    n = {1: 96, 2: 20, 3: 10}.get(len(names), 6)
     for r in (0.35, 0.7, 1.0):
-        env = {}
-        for k, name in enumerate(names):
-            theta = np.linspace(0, np.pi if k == 0 else 2 * np.pi, n)
-            z = np.cos(theta + 1j * r * np.log(rho[k])).reshape([-1 if i == k else 1 for i in range(d)])
-            env[name] = (low[k] + high[k]) / 2 + (high[k] - low[k]) / 2 * z
+        env = _sampled_points(names, low, high, rho, n, r)
         with np.errstate(all="ignore"):
             values = run_all(graph, ArrayAlgebra(), env)
         for node in graph.nodes:
@@ -176,9 +182,8 @@ def prove_analytic(
     work = work or Work()
     if is_entire(graph):
         return True
-    guards = [i for i, n in enumerate(graph.nodes) if not (n.op in ENTIRE or (n.op == "powi" and n.value >= 0))]  # type: ignore[operator]
     groups: dict[tuple[str, ...], list[int]] = {}
-    for g in guards:
+    for g in (i for i, node in enumerate(graph.nodes) if not _entire(node)):
         groups.setdefault(tuple(sorted(graph.reachable((g,)).variables)), []).append(g)
     for own, nodes in groups.items():
         sub = graph.reachable(nodes)
@@ -195,8 +200,7 @@ def _cover_family(graph: Graph, names: tuple[str, ...], low: Array, high: Array,
     edges = [np.linspace(0, 1, 4)] + [
         np.linspace(0, _full_turn(k), (start // 2 if k == 0 else start) + 1) for k in range(d)
     ]
-    boxes_low = np.stack([g.ravel() for g in np.meshgrid(*[e[:-1] for e in edges], indexing="ij")], axis=1)
-    boxes_high = np.stack([g.ravel() for g in np.meshgrid(*[e[1:] for e in edges], indexing="ij")], axis=1)
+    boxes_low, boxes_high = sub_boxes(edges)
     logs = [arb(float(r)).log() for r in rho]
     done, rounds = 0, 0
     while len(boxes_low):
@@ -217,8 +221,7 @@ def bound_on_boundary(
     d, work = len(names), work or Work()
     start = {1: 32, 2: 16, 3: 10}.get(d, 6)
     edges = [np.linspace(0, _full_turn(k), (start // 2 if k == 0 else start) + 1) for k in range(d)]
-    boxes_low = np.stack([g.ravel() for g in np.meshgrid(*[e[:-1] for e in edges], indexing="ij")], axis=1)
-    boxes_high = np.stack([g.ravel() for g in np.meshgrid(*[e[1:] for e in edges], indexing="ij")], axis=1)
+    boxes_low, boxes_high = sub_boxes(edges)
     logs = [arb(float(r)).log() for r in rho]
     worst, done, rounds = 0.0, 0, 0
     absolute = np.frompyfunc(lambda z: upper(abs(z)), 1, 1)

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from attnfun.certify.view import Array, HeadView, LineAxis, View
 from attnfun.language import BallAlgebra, Graph, run
+from attnfun.language.enclosures import point_balls
 
 Balls = Any  # NumPy object array of arb
 
 _DROP = 90.0  # keys more than e^-90 below the largest are bounded, not summed
 _DROPPED = 8.3e-40  # e^-90 = 8.2e-40, and the rounding of the comparison
-to_balls = np.frompyfunc(arb, 1, 1)
 
 
 def weight_table(axis: LineAxis, x: list[arb]) -> arb_mat:
@@ -31,25 +31,23 @@ def weight_table(axis: LineAxis, x: list[arb]) -> arb_mat:
             for s in scale:
                 terms.append(s * power)
                 power = power * u
-            total = _sum(terms)
-            rows.append([t / total for t in terms])
+            rows.append(_normalised(terms))
     else:
         slopes = [arb(float(k)) for k in axis.slopes]
         for point in x:
             q = axis.w * point + axis.c
-            logits = [k * q + b for k, b in zip(slopes, biases, strict=True)]
-            top = max(logits, key=lambda v: float(v.mid()))
-            terms = [(v - top).exp() for v in logits]
-            total = _sum(terms)
-            rows.append([t / total for t in terms])
+            rows.append(_softmax([k * q + b for k, b in zip(slopes, biases, strict=True)]))
     return arb_mat(rows)
 
 
-def _sum(terms: list[arb]) -> arb:
-    total = arb(0)
-    for t in terms:
-        total = total + t
-    return total
+def _softmax(logits: list[arb]) -> list[arb]:
+    top = max(logits, key=lambda v: float(v.mid()))
+    return _normalised([(v - top).exp() for v in logits])
+
+
+def _normalised(terms: list[arb]) -> list[arb]:
+    total = sum(terms, arb(0))
+    return [t / total for t in terms]
 
 
 def head_on_grid(head: HeadView, nodes: list[list[arb]]) -> list[Balls]:
@@ -61,7 +59,7 @@ def head_on_grid(head: HeadView, nodes: list[list[arb]]) -> list[Balls]:
     order = [axis.variable for axis in head.axes]
     parts = []
     for c in range(head.values.shape[-1]):
-        tensor = to_balls(head.values[..., c])
+        tensor = point_balls(head.values[..., c])
         for axis in head.axes:  # contract axis 0 of the tensor; the new axis goes last
             rest = tensor.shape[1:]
             flat = arb_mat([list(row) for row in tensor.reshape(tensor.shape[0], -1)])
@@ -113,12 +111,8 @@ def active_weights(axis: LineAxis, x: arb, at: float) -> tuple[NDArray[np.intp],
     keep = np.flatnonzero(~(logits + error < top - _DROP))  # NaN keeps the key
     exact_q = axis.w * x + axis.c
     slopes, biases = axis.slopes[keep].tolist(), axis.biases[keep].tolist()
-    exact = [arb(k) * exact_q + arb(b) for k, b in zip(slopes, biases, strict=True)]
-    best = max(exact, key=lambda v: float(v.mid()))
-    terms = [(v - best).exp() for v in exact]
-    total = _sum(terms)
-    dropped = (len(logits) - len(keep)) * _DROPPED
-    return keep, [t / total for t in terms], dropped
+    weights = _softmax([arb(k) * exact_q + arb(b) for k, b in zip(slopes, biases, strict=True)])
+    return keep, weights, (len(logits) - len(keep)) * _DROPPED
 
 
 def network_at(view: View, x: Array) -> list[arb]:
@@ -138,7 +132,7 @@ def network_at(view: View, x: Array) -> list[arb]:
             dropped += lost
         block = head.values[np.ix_(*kept)]
         for c in range(block.shape[-1]):
-            tensor = to_balls(block[..., c])
+            tensor = point_balls(block[..., c])
             for w in weights:
                 tensor = sum((tensor[i] * w[i] for i in range(1, len(w))), tensor[0] * w[0])
             value = tensor + arb(0, dropped * float(np.ptp(head.values[..., c])) * 1.001)

@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from flint import arb
 
 from attnfun.certify.branches import has_kinks
 from attnfun.certify.normal_form import OutOfSteps, TooLarge, scale
@@ -26,6 +25,7 @@ from attnfun.certify.view import Undecided
 from attnfun.errors import InvalidRequest
 from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, precision, run, run_all
 from attnfun.language.domain import Box
+from attnfun.language.enclosures import point_balls
 
 POINTS: Final = 64
 POINT_BITS: Final = 192
@@ -112,9 +112,8 @@ def _fingerprints(graph: Graph, box: Box) -> list[tuple[float, ...]]:
 
 def _compare_at_points(p: Graph, f: Graph, box: Box) -> None:
     X = box.sample(POINTS, np.random.default_rng(11))
-    to_ball = np.frompyfunc(arb, 1, 1)
     with precision(POINT_BITS):
-        env = {name: to_ball(X[:, k]) for k, name in enumerate(box.names)}
+        env = {name: point_balls(X[:, k]) for k, name in enumerate(box.names)}
         algebra = BallAlgebra(clip_sqrt=True)
         pairs = zip(run(p, algebra, env), run(f, algebra, env), strict=True)
         for o, (a, b) in enumerate(pairs):

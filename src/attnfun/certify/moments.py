@@ -44,6 +44,7 @@ from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
 from attnfun.certify.witness import best_witness, error_at
 from attnfun.language import BallAlgebra, Graph, Kink, SeriesAlgebra, precision, run
 from attnfun.language.enclosures import abs_upper, ball, lower, upper
+from attnfun.language.ratio import divided
 from attnfun.language.series import series_length
 
 _INTERVALS, _LEAST = 40_000, 100
@@ -302,18 +303,14 @@ def _head_model(head: HeadView, c: float, r: float, n: int) -> tuple[list[list[a
     poly_d = arb_poly(moments_d)
     series, remainders = [], []
     for k, (shift, (moments_n, remainder_n)) in enumerate(zip(shifts, numerators, strict=True)):
-        h = _divide(moments_n, moments_d)
+        h = divided(moments_n, moments_d)
         product = poly_d * arb_poly(h)
         rest, power = arb(0), ball_r**n
         for i in range(n, 2 * n - 1):
             rest = rest + abs(product[i]) * power
             power = power * ball_r
-        size, power = arb(0), arb(1)
-        for value in h:
-            size = size + abs(value) * power
-            power = power * ball_r
         lost = arb(dropped * float(np.ptp(head.values[:, k])) * 1.001)
-        remainders.append((rest + remainder_n + remainder_d * size + lost) / delta)
+        remainders.append((rest + remainder_n + remainder_d * _size(h, r) + lost) / delta)
         h[0] = h[0] + shift
         series.append(h)
     return series, remainders
@@ -360,16 +357,6 @@ def _moments(weights: list[list[arb]], kappa: list[arb], r: arb, n: int) -> list
         ([sums[j, i] / factorial for i, factorial in enumerate(factorials)], sizes[j, 0] * r**n / math.factorial(n))
         for j in range(len(weights))
     ]
-
-
-def _divide(numerator: list[arb], denominator: list[arb]) -> list[arb]:
-    """Coefficients of the power series numerator/denominator, as many as given."""
-    h: list[arb] = []
-    for i, value in enumerate(numerator):
-        for k in range(i):
-            value = value - h[k] * denominator[i - k]
-        h.append(value / denominator[0])
-    return h
 
 
 def range_bound(view: View, values: list[arb], left: float, right: float, goal: float) -> float:

@@ -59,6 +59,8 @@ class RoundingAlgebra:
         self.base = BallAlgebra()
         for name in _FUNCTIONS:
             setattr(self, name, self._function(name))
+        for name in ("neg", "abs", "relu", "max", "min"):  # what NumPy computes exactly
+            setattr(self, name, self._unrounded(name))
 
     def __getattr__(self, name: str) -> Any:
         raise Undecided(f"what NumPy loses in {name} is not bounded here")
@@ -72,9 +74,6 @@ class RoundingAlgebra:
 
     def e(self) -> Rounded:
         return self._result(self.base.e(), 0.0)
-
-    def neg(self, x: Rounded) -> Rounded:
-        return Rounded(self.base.neg(x.exact), x.error)
 
     def add(self, x: Rounded, y: Rounded) -> Rounded:
         return self._result(self.base.add(x.exact, y.exact), x.error + y.error)
@@ -114,17 +113,9 @@ class RoundingAlgebra:
         moved = self._applied(x, lambda d: GradientAlgebra(self.base, 1).sigmoid(d))
         return Rounded(moved.exact, moved.error + 20 * _U * (moved.size + moved.error))
 
-    def abs(self, x: Rounded) -> Rounded:
-        return Rounded(self.base.abs(x.exact), x.error)
-
-    def relu(self, x: Rounded) -> Rounded:
-        return Rounded(self.base.relu(x.exact), x.error)
-
-    def max(self, x: Rounded, y: Rounded) -> Rounded:
-        return Rounded(self.base.max(x.exact, y.exact), max(x.error, y.error))
-
-    def min(self, x: Rounded, y: Rounded) -> Rounded:
-        return Rounded(self.base.min(x.exact, y.exact), max(x.error, y.error))
+    def _unrounded(self, name: str) -> Callable[..., Rounded]:
+        exact = getattr(self.base, name)
+        return lambda *args: Rounded(exact(*(x.exact for x in args)), max(x.error for x in args))
 
     def _function(self, name: str) -> Callable[[Rounded], Rounded]:
         return lambda x: self._applied(x, getattr(GradientAlgebra(self.base, 1), name))
@@ -152,5 +143,6 @@ def numpy_rounding(graph: Graph, box: Box) -> Array:
     """(outputs,) bounds of |computed − exact| on the whole box; raises Undecided."""
     with precision(128):
         ends = zip(box.names, box.low, box.high, strict=True)
-        found = run(graph, RoundingAlgebra(), {name: Rounded(ball(a, b), 0.0) for name, a, b in ends})
+        algebra: Any = RoundingAlgebra()
+        found = run(graph, algebra, {name: Rounded(ball(a, b), 0.0) for name, a, b in ends})
     return np.array([v.error for v in found])

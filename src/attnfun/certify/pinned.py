@@ -25,8 +25,9 @@ from flint import arb
 
 from attnfun.certify.moments import residual_bound, residual_models
 from attnfun.certify.view import View
-from attnfun.language import BallAlgebra, Builder, GradientAlgebra, Graph, precision, run
-from attnfun.language.enclosures import abs_uppers, balls, upper
+from attnfun.language import Builder, Graph, Node, precision
+from attnfun.language.enclosures import upper
+from attnfun.language.slopes import enclosed_slopes
 
 _ORDER = 18
 _PARTS = 4  # intervals an octave, away from 0
@@ -90,19 +91,13 @@ def root_slope(g: Graph, high: float) -> float:
     """sup |h'| on [0, √high] of h(t) = g(t²), √u taken as t; infinity where it is not bounded."""
     out = Builder()
     t = out.var("u")
-    at: list[int] = []
-    for node in g.nodes:
+
+    def of_square(node: Node, args: list[int]) -> int | None:
         if node.op == "var":
-            at.append(out.apply("powi", t, value=2))
-        elif node.op == "sqrt" and g.nodes[node.args[0]].op == "var":
-            at.append(t)
-        else:
-            at.append(out.apply(node.op, *(at[a] for a in node.args), value=node.value))
+            return out.apply("powi", t, value=2)
+        return t if node.op == "sqrt" and g.nodes[node.args[0]].op == "var" else None
+
+    at = out.copy(g.nodes, of_square)
     edges = np.linspace(0.0, math.nextafter(upper(arb(high).sqrt()), math.inf), 129)
-    algebra = GradientAlgebra(BallAlgebra(clip_sqrt=True, sharp=True), 1)
     graph = out.graph([at[o] for o in g.outputs])
-    dual = run(graph, algebra, algebra.variables(["u"], {"u": balls(edges[:-1], edges[1:])}))[0]
-    if not dual.partials or dual.partials[0] is None:
-        return 0.0
-    slope = np.broadcast_to(abs_uppers(np.asarray(dual.partials[0], dtype=object)), (len(edges) - 1,))
-    return float(np.max(np.where(np.isnan(slope), np.inf, slope)))
+    return float(np.max(enclosed_slopes(graph, ("u",), edges[:-1, None], edges[1:, None])[0][:, 0]))

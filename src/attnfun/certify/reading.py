@@ -17,6 +17,7 @@ from attnfun.language import BallAlgebra, Builder, Graph, run
 from attnfun.language.definedness import natural_domain
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
+from attnfun.language.order import arguments_first
 from attnfun.language.ranges import Effort, is_tight, range_of
 from attnfun.language.relu_ranges import ReluRanges
 from attnfun.language.removable import resolved
@@ -68,14 +69,8 @@ class Reading:
 
     def form(self, node: int) -> Form:
         """The affine form of a program node; Undecided if it is not affine in inputs and labelled φ's."""
-        stack = [node]
-        while stack:  # no recursion: programs may be deep
-            waiting = [a for a in self._needs(stack[-1]) if a not in self._forms]
-            if not waiting:
-                index = stack.pop()
-                if index not in self._forms:
-                    self._forms[index] = self._form(index)
-            stack += waiting
+        for index in arguments_first(node, lambda i: reversed(self._needs(i)), self._forms):
+            self._forms[index] = self._form(index)
         return self._forms[node]
 
     def _needs(self, index: int) -> list[int]:
@@ -139,21 +134,11 @@ class Reading:
             at = {argument: out.var(f"u{k}") for k, argument in enumerate(label.arguments, start=1)}
         if len(at) != len(label.arguments):
             raise Undecided(f"composition: the label of {label.name} names an argument twice")
-        stack = [label.phi]
-        while stack:
-            index = stack[-1]
-            if index in at:
-                stack.pop()
-                continue
+        for index in arguments_first(label.phi, lambda i: reversed(self.program.nodes[i].args), at):
             node = self.program.nodes[index]
             if node.op == "var":
                 raise Undecided(f"composition: the label of {label.name} depends on {node.value} past its argument")
-            waiting = [a for a in node.args if a not in at]
-            if waiting:
-                stack.extend(waiting)
-                continue
             at[index] = out.apply(node.op, *(at[a] for a in node.args), value=node.value)
-            stack.pop()
         return out.graph([at[label.phi]])
 
     def argument_range(self, label: Label, g: Graph) -> tuple[float, float]:

@@ -172,15 +172,16 @@ class Rewrites:
         self.about.require(c, m, "nonnegative" if r > 0 else "positive", at)
         if not c:
             return {}
-        inside, outside = self._take_apart(c, m, strict=r < 0)
         exponents: dict[int, Fraction] = {}
-        for a, q in [*outside, *self._integers(abs(c)), *([(inside, Fraction(1))] if inside is not None else [])]:
+        for a, q in self._take_apart(c, m, strict=r < 0):
             exponents[a] = exponents.get(a, Fraction(0)) + q * r
         k, power = self.forms.monomial(exponents)
         return {power: k}
 
-    def _take_apart(self, c: Fraction, m: Monomial, strict: bool) -> tuple[int | None, list[tuple[int, Fraction]]]:
-        """c·M = |c|·X·Π b^q for c·M ≥ 0 (> 0: strict), every b ≥ 0, and > 0 if there is an X; X one atom or None."""
+    def _take_apart(self, c: Fraction, m: Monomial, strict: bool) -> list[tuple[int, Fraction]]:
+        """(b, q) with c·M = X·Π b^q for c·M ≥ 0 (> 0: strict), |c| among them as integers, every b ≥ 0, and > 0 if
+        there is an X; X, if there is one, one atom more, the last.
+        """
         positive = c > 0
         outside: list[tuple[int, Fraction]] = []
         weak: list[tuple[int, Fraction, int]] = []  # b ≥ 0 only: must stay inside with an X
@@ -200,18 +201,19 @@ class Rewrites:
             else:
                 weak.append((b, q, a))
         if not inside and positive:
-            return None, outside + [(b, q) for b, q, _ in weak]
+            return [*outside, *((b, q) for b, q, _ in weak), *self._integers(abs(c))]
         for _, q, a in weak:  # taken back as it was
             inside.append((a, q))
             positive ^= odd[a] and signs[a] < 0
         if not inside:
             raise Undecided(f"{self.about.text({m: c})} has the wrong sign for a root or logarithm")
         if len(inside) == 1 and inside[0][1] == 1:
-            a = inside[0][0]
-            return (a if positive else self.forms.atom("neg", a)), outside
+            a = inside[0][0] if positive else self.forms.atom("neg", inside[0][0])
+            return [*outside, *self._integers(abs(c)), (a, Fraction(1))]
         k, product = self.forms.monomial(dict(inside))
         whole = self.forms.tidy({product: k if positive else -k})
-        return self.forms.atom("base", key(whole)), outside
+        base = self.forms.atom("base", key(whole))
+        return [*outside, *self._integers(abs(c)), (base, Fraction(1))]
 
     def _integers(self, c: Fraction) -> list[tuple[int, Fraction]]:
         """c > 0 as a product of powers of integer atoms: primes below 1000, and one cofactor a side."""
@@ -233,10 +235,8 @@ class Rewrites:
         """Rule 5."""
         c, m = self.about.split(s, at)
         self.about.require(c, m, "positive", at)
-        inside, outside = self._take_apart(c, m, strict=True)
-        parts = [*outside, *self._integers(abs(c)), *([(inside, Fraction(1))] if inside is not None else [])]
         total: Sum = {}
-        for a, q in parts:
+        for a, q in self._take_apart(c, m, strict=True):
             atom = self.forms.atoms[a]
             one = {atom.of: Fraction(1)} if atom.kind == "exp" else self.forms.single(self.forms.atom("log", a))
             total = self.forms.add(total, scale(one, q))

@@ -48,6 +48,7 @@ asks for one head at a time.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -118,34 +119,24 @@ def rounding_bound(view: View, dtype: str) -> float:
 
 
 def _fits(view: View, head: HeadView, dtype: str) -> bool:
-    """Can no query, logit or sum of the head overflow? Terms e_j are at most 1, so numerators at most n max|V|."""
-    limit = LARGEST[dtype]
-    n = float(np.prod([a.size for a in head.axes], dtype=np.float64))
-    logit = 0.0
+    """`product_fits` on the box of `view`."""
+    far = [max(abs(v) for v in _ends(view, axis.variable)) for axis in head.axes]
     with np.errstate(over="ignore"):
-        for axis in head.axes:
-            far = max(abs(v) for v in _ends(view, axis.variable))
-            q = abs(axis.w) * far + abs(axis.c)
-            logit += float(np.max(np.abs(axis.slopes) * q + np.abs(axis.biases))) + q
-        return bool(logit < limit and n * float(np.abs(head.values).max()) < limit)
+        queries = [abs(axis.w) * x + abs(axis.c) for axis, x in zip(head.axes, far, strict=True)]
+    return product_fits(head.axes, head.values, queries, dtype)
 
 
-def product_fits(head: HeadView, queries: list[float], dtype: str) -> bool:
-    """`_fits` for a head whose queries, the sums within them too, are at most `queries` in size."""
-    limit, n = LARGEST[dtype], math.prod(float(axis.size) for axis in head.axes)
+def product_fits(axes: Sequence[LineAxis], values: Array, queries: Sequence[float], dtype: str) -> bool:
+    """Can no query, logit or sum of a head overflow whose queries, the sums within them too, are at most `queries` in
+    size? Terms e_j are at most 1, so numerators at most n max|V|.
+    """
+    limit, n = LARGEST[dtype], math.prod(float(axis.size) for axis in axes)
     with np.errstate(over="ignore"):
         logit = sum(
             float(np.max(np.abs(axis.slopes) * q + np.abs(axis.biases))) + q
-            for axis, q in zip(head.axes, queries, strict=True)
+            for axis, q in zip(axes, queries, strict=True)
         )
-        return bool(logit < limit and n * float(np.abs(head.values).max()) < limit)
-
-
-def line_fits(axis: LineAxis, values: Array, q: float, dtype: str) -> bool:
-    """`_fits` for a head of one axis whose query is at most q in size."""
-    with np.errstate(over="ignore"):
-        logit = float(np.max(np.abs(axis.slopes) * q + np.abs(axis.biases))) + q
-        return bool(logit < LARGEST[dtype] and axis.size * float(np.abs(values).max()) < LARGEST[dtype])
+        return bool(logit < limit and n * float(np.abs(values).max()) < limit)
 
 
 def kernel_move(n: int, dtype: str, spare: int = 0) -> float:
@@ -471,9 +462,7 @@ def _envelope(view: View, head: HeadView, dtype: str, common: float, worst: floa
         centre = (edges[:-1] + edges[1:]) / 2
         radius = float(np.max(np.diff(edges))) / 2 * _SAFE
         factor *= upper_at("exp", float(np.ptp(axis.slopes)) * abs(axis.w) * radius * _SAFE)
-        logits = (axis.w * centre + axis.c)[:, None] * axis.slopes + axis.biases
-        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-        tables.append(weights / weights.sum(axis=1, keepdims=True))
+        tables.append(axis.weights(centre))
         rows = max(1, _TOGETHER // axis.size)
         parts = [
             _axis_move(view, head, a, dtype, edges[:-1][i : i + rows], edges[1:][i : i + rows])

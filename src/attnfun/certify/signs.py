@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from enum import IntEnum
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, precision, run
+from attnfun.language import BallAlgebra, Builder, Graph, precision, run
+from attnfun.language.arrays import values_at
 from attnfun.language.domain import Array, Box, halved
 from attnfun.language.enclosures import ball, balls
 from attnfun.language.ranges import range_of
@@ -31,6 +32,15 @@ OPERATIONS: Final = 200_000  # on balls, for all the questions put to one `Signs
 
 class Sign(IntEnum):
     NEGATIVE, NONPOSITIVE, UNKNOWN, NONNEGATIVE, POSITIVE = range(-2, 3)
+
+    @classmethod
+    def between(cls, low: Any, high: Any) -> Sign:
+        """The sign of all that lies in [low, high]: doubles, or balls whose comparisons are true only if certain."""
+        if low >= 0:
+            return cls.POSITIVE if low > 0 else cls.NONNEGATIVE
+        if high <= 0:
+            return cls.NEGATIVE if high < 0 else cls.NONPOSITIVE
+        return cls.UNKNOWN
 
     def __neg__(self) -> Sign:
         return Sign(-int(self))
@@ -80,18 +90,14 @@ class Signs:
             graph = resolved(graph, box)[0]
             graph = graph.reachable(graph.outputs)
             value = run(graph, self._algebra, env)[0]
-        if value > 0 or value < 0:
-            return Sign.POSITIVE if value > 0 else Sign.NEGATIVE
-        if not graph.variables:
-            return Sign.NONNEGATIVE if value >= 0 else Sign.NONPOSITIVE if value <= 0 else Sign.UNKNOWN
-        X = self._samples
-        with np.errstate(all="ignore"):
-            floats = run(graph, ArrayAlgebra(), {n: X[:, k] for k, n in enumerate(box.names)})[0]
+        sign = Sign.between(value, value)
+        if sign.strict or not graph.variables:
+            return sign
+        floats = values_at(graph, box.names, self._samples)[:, 0]
         above, below = bool(np.any(floats > 0)), bool(np.any(floats < 0))
         touches = bool(np.any(floats == 0))
-        if value >= 0 or value <= 0:
-            weak = Sign.NONNEGATIVE if value >= 0 else Sign.NONPOSITIVE
-            return weak if touches else self._bisect(graph, weak, touches)
+        if sign:
+            return sign if touches else self._bisect(graph, sign, touches)
         if above and below:
             return Sign.UNKNOWN
         return self._bisect(graph, Sign.NONPOSITIVE if below else Sign.NONNEGATIVE, touches) or self._by_range(graph)
@@ -101,12 +107,7 @@ class Signs:
         if not self.ranges:
             return Sign.UNKNOWN
         self.ranges -= 1
-        ((low, high),) = range_of(graph, self.box)
-        if low >= 0:
-            return Sign.POSITIVE if low > 0 else Sign.NONNEGATIVE
-        if high <= 0:
-            return Sign.NEGATIVE if high < 0 else Sign.NONPOSITIVE
-        return Sign.UNKNOWN
+        return Sign.between(*range_of(graph, self.box)[0])
 
     def _bisect(self, graph: Graph, weak: Sign, touches: bool) -> Sign:
         """`weak` or its strict form if sub-boxes prove it, else UNKNOWN. `touches`: do not even try the strict one."""

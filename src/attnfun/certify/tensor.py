@@ -19,10 +19,10 @@ import numpy as np
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.view import Array, Undecided, View
 from attnfun.errors import AttnfunError
-from attnfun.language import ArrayAlgebra, BallAlgebra, GradientAlgebra, Graph, run
+from attnfun.language import ArrayAlgebra, Graph, run
 from attnfun.language.definedness import require_defined
-from attnfun.language.domain import Box
-from attnfun.language.enclosures import abs_uppers, balls
+from attnfun.language.domain import Box, sub_boxes
+from attnfun.language.slopes import enclosed_slopes
 
 _CELLS = {2: 24, 3: 8, 4: 5}  # sub-boxes an axis for the gradient
 
@@ -43,17 +43,7 @@ def gradient_shifts(g: Graph, names: tuple[str, ...], seen: View, shifts: tuple[
     edges = [np.linspace(a, b, cells + 1) for a, b in zip(seen.low, seen.high, strict=True)]
     for edge, a, b in zip(edges, seen.low, seen.high, strict=True):
         edge[0], edge[-1] = a, b
-    lefts = np.meshgrid(*(e[:-1] for e in edges), indexing="ij")
-    rights = np.meshgrid(*(e[1:] for e in edges), indexing="ij")
-    boxes = {n: balls(a.ravel(), b.ravel()) for n, a, b in zip(names, lefts, rights, strict=True)}
-    algebra = GradientAlgebra(BallAlgebra(sharp=True), len(names))
-    dual = run(g, algebra, algebra.variables(list(names), boxes))[0]
-    count = cells ** len(names)
-    slopes = np.zeros((len(names), count))
-    for k, partial in enumerate(dual.partials or ()):
-        if partial is not None:
-            slopes[k] = np.broadcast_to(abs_uppers(np.asarray(partial, dtype=object)), (count,))
-    slopes = np.where(np.isnan(slopes), np.inf, slopes)
+    slopes = np.ascontiguousarray(enclosed_slopes(g, names, *sub_boxes(edges), clip_sqrt=False)[0][:, 0].T)
     found = []
     for delta in shifts:
         used = delta > 0
@@ -73,9 +63,6 @@ def _sampled(seen: View, g: Graph, names: tuple[str, ...]) -> float:
         (head,) = seen.heads
         out = head.values[..., 0]
         for axis in head.axes:
-            logits = (axis.w * lines[axis.variable] + axis.c)[:, None] * axis.slopes + axis.biases
-            weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-            weights /= weights.sum(axis=1, keepdims=True)
-            out = np.moveaxis(np.tensordot(weights, out, axes=(1, 0)), 0, -1)
+            out = np.moveaxis(np.tensordot(axis.weights(lines[axis.variable]), out, axes=(1, 0)), 0, -1)
         error = np.abs(np.broadcast_to(f, (count**seen.dim,)) - (out.ravel() + seen.bias[0]))
     return float(np.max(np.where(np.isfinite(error), error, 0.0)))

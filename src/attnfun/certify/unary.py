@@ -8,7 +8,7 @@ Failure mode: Undecided where neither method applies.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from flint import arb
@@ -17,10 +17,11 @@ from attnfun.certify.moments import prove_by_moments, range_bound
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.view import Array, Undecided, View
 from attnfun.errors import AttnfunError
-from attnfun.language import ArrayAlgebra, BallAlgebra, GradientAlgebra, Graph, run
+from attnfun.language import BallAlgebra, Graph, run
+from attnfun.language.arrays import values_at
 from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Box
-from attnfun.language.enclosures import abs_uppers, balls, lowers, uppers
+from attnfun.language.slopes import enclosed_slopes
 
 
 def widened(g: Graph, low: float, high: float, delta: float) -> tuple[float, float]:
@@ -60,13 +61,14 @@ def _prove_line(seen: View, g: Graph, enough: float) -> tuple[float, str]:
     if not high > low:
         raise Undecided("composition: an argument that does not vary")
     estimate, starts = _sampled(seen, g)
-    reasons = []
-    for method in (prove_by_nodes, prove_by_moments):
+    reasons, aim = [], max(2 * estimate, enough)
+    methods = (
+        partial(prove_by_nodes, seen, g, ("u",), estimate, aim),
+        partial(prove_by_moments, seen, g, ("u",), estimate, aim, starts),
+    )
+    for prove in methods:
         try:
-            if method is prove_by_nodes:
-                bound = prove_by_nodes(seen, g, ("u",), estimate, max(2 * estimate, enough))
-            else:
-                bound = prove_by_moments(seen, g, ("u",), estimate, max(2 * estimate, enough), starts)
+            bound = prove()
         except Undecided as why:
             reasons.append(str(why))
             continue
@@ -80,8 +82,7 @@ def _sampled(seen: View, g: Graph) -> tuple[float, Array]:
     s = np.concatenate([np.linspace(0, 1, 1201), np.geomspace(1e-14, 0.5, 300), 1 - np.geomspace(1e-14, 0.5, 300)])
     u = np.clip(low + (high - low) * np.sort(s), low, high)
     with np.errstate(all="ignore"):
-        f = np.broadcast_to(np.asarray(run(g, ArrayAlgebra(), {"u": u})[0], dtype=np.float64), u.shape)
-        error = np.abs(f - seen.floats(u))
+        error = np.abs(values_at(g, ("u",), u[:, None])[:, 0] - seen.floats(u))
     error = np.where(np.isfinite(error), error, 0.0)
     top = np.argsort(error)[-3:]
     return float(error[top[-1]]), u[top][:, None]
@@ -106,14 +107,5 @@ def modulus(g: Graph, low: float, high: float, delta: float) -> float:
     edges = np.unique(np.clip(low + width * fine, low, high))
     edges[0], edges[-1] = low, high
     left, right = edges[:-1], np.minimum(np.nextafter(edges[1:] + delta, np.inf), high)
-    boxes = balls(left, right)
-    algebra = GradientAlgebra(BallAlgebra(clip_sqrt=True, sharp=True), 1)
-    dual = run(g, algebra, algebra.variables(["u"], {"u": boxes}))[0]
-    value = np.broadcast_to(np.asarray(dual.value, dtype=object), left.shape)
-    swing = uppers(value) - lowers(value)
-    swing = np.where(np.isnan(swing), np.inf, swing) * (1 + 1e-12)
-    slope = np.zeros(len(left))
-    if dual.partials and dual.partials[0] is not None:
-        slope = np.broadcast_to(abs_uppers(np.asarray(dual.partials[0], dtype=object)), left.shape)
-    slope = np.where(np.isnan(slope), np.inf, slope)
-    return float(np.max(np.minimum(swing, slope * delta))) * (1 + 1e-12)
+    slopes, swing = enclosed_slopes(g, ("u",), left[:, None], right[:, None])
+    return float(np.max(np.minimum(swing[:, 0], slopes[:, 0, 0] * delta))) * (1 + 1e-12)

@@ -61,23 +61,9 @@ def verdict(proof: Proof, eps: float | None, about: About) -> Certificate:
             reason = proof.reason or above(proof.high, eps) + (proof.unmet if proof.high < math.inf else "")
         else:
             reason = None
-    return Certificate(
-        status,
-        (min(proof.low, proof.high), proof.high),
-        eps,
-        about.norm,
-        about.dtype,
-        proof.method,
-        about.target,
-        about.domain,
-        about.construction,
-        proof.parts,
-        proof.hypotheses,
-        proof.witness,
-        about.relative,
-        reason,
-        proof.details,
-    )
+    found = {name: getattr(proof, name) for name in ("method", "parts", "hypotheses", "witness", "details")}
+    error = min(proof.low, proof.high), proof.high
+    return Certificate(status=status, error=error, eps=eps, reason=reason, **found, **vars(about))
 
 
 def undecided(why: object, method: str = "none") -> Proof:

@@ -40,6 +40,16 @@ class LineAxis:
     def size(self) -> int:
         return len(self.slopes)
 
+    def weights(self, x: Array) -> Array:
+        """(n, keys) the softmax at points of the variable, in plain floats."""
+        terms = self.terms(x)
+        return np.asarray(terms / terms.sum(axis=1, keepdims=True))
+
+    def terms(self, x: Array) -> Array:
+        """The same before it is divided by its sums: the largest of a row is 1."""
+        logits = (self.w * x + self.c)[:, None] * self.slopes + self.biases
+        return np.asarray(np.exp(logits - logits.max(axis=1, keepdims=True)))
+
     @cached_property
     def lattice_step(self) -> float | None:
         """τ if slopes_j = slopes_0 + τ j holds exactly, else None."""
@@ -69,21 +79,26 @@ class HeadView:
     @cached_property
     def output_values_bound(self) -> Array:
         """(outputs,) an upper bound of max_j |Σ_c mix[o,c] (V_j,c − centre_c)|, and see `centre`; rounded up."""
-        flat = self.values.reshape(-1, self.values.shape[-1])
-        radius = np.maximum(flat.max(0) - self.centre, self.centre - flat.min(0))
+        least, most = self._ends
+        radius = np.maximum(most - self.centre, self.centre - least)
         return np.asarray((np.abs(self.mix) @ radius) * (1 + 1e-12))
 
     @cached_property
     def centre(self) -> Array:
         """(c,) mid-range of the values: softmax weights sum to 1, also at complex points, so a shift is free."""
-        flat = self.values.reshape(-1, self.values.shape[-1])
-        return np.asarray((flat.max(0) + flat.min(0)) / 2)
+        least, most = self._ends
+        return np.asarray((most + least) / 2)
 
     @cached_property
     def spread(self) -> Array:
         """(outputs,) Σ_c |mix[o,c]| (max V_c − min V_c), rounded up."""
+        least, most = self._ends
+        return np.asarray((np.abs(self.mix) @ (most - least)) * (1 + 1e-12))
+
+    @cached_property
+    def _ends(self) -> tuple[Array, Array]:
         flat = self.values.reshape(-1, self.values.shape[-1])
-        return np.asarray((np.abs(self.mix) @ (flat.max(0) - flat.min(0))) * (1 + 1e-12))
+        return flat.min(0), flat.max(0)
 
 
 @dataclass(frozen=True)
@@ -108,10 +123,8 @@ class View:
         """The first output of a view of one variable at points, in plain floats: for estimates."""
         out = self.affine[0, 0] * x + self.bias[0]
         for head in self.heads:
-            axis = head.axes[0]
-            logits = (axis.w * x + axis.c)[:, None] * axis.slopes + axis.biases
-            weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-            out = out + (weights @ (head.values @ head.mix[0])) / weights.sum(axis=1)
+            terms = head.axes[0].terms(x)
+            out = out + (terms @ (head.values @ head.mix[0])) / terms.sum(axis=1)
         return np.asarray(out)
 
 

@@ -12,22 +12,21 @@ from dataclasses import dataclass
 import numpy as np
 from flint import arb
 
-from attnfun.certify.exact import network_at, to_balls
+from attnfun.certify.exact import residual_at
 from attnfun.certify.pieces import BrokenLine
 from attnfun.certify.relu_rounding import block_fits, block_rounding
-from attnfun.certify.rounding import ROUNDOFF, TINY, gamma, line_bounds, line_fits, product_bounds, product_fits
+from attnfun.certify.rounding import ROUNDOFF, TINY, gamma, line_bounds, product_bounds, product_fits
 from attnfun.certify.view import Array, HeadView, LineAxis, View
 from attnfun.language import BallAlgebra, Graph, precision, run
-from attnfun.language.enclosures import abs_lower, abs_upper, ball, lower, upper
+from attnfun.language.domain import climbed
+from attnfun.language.enclosures import abs_lower, abs_upper, ball, lower, point_balls, upper
 from attnfun.language.function import Function
 from attnfun.network import Head, Network, ReluBlock, evaluate
 
 
 def error_at(view: View, graph: Graph, names: tuple[str, ...], x: Array) -> float:
     """A proved lower bound of max_o |f_o(x) − net_o(x)| at the exact point x; 0 where balls cannot tell."""
-    env = {n: arb(float(v)) for n, v in zip(names, x, strict=True)}
-    f = run(graph, BallAlgebra(clip_sqrt=True), env)
-    lows = [abs_lower(a - b) for a, b in zip(f, network_at(view, x), strict=True)]
+    lows = [abs_lower(value) for value in residual_at(view, graph, names, x)]
     return max([0.0, *(v for v in lows if v > 0)])
 
 
@@ -116,17 +115,7 @@ def _errors(network: Network, function: Function, X: Array) -> Array:
 
 def _worst_points(network: Network, function: Function, count: int = 3) -> Array:
     """Points of large sampled error: random ones, corners, edges, then shrinking steps from the best (seeded)."""
-    rng = np.random.default_rng(0)
-    box = function.box
-    X = box.probe(4000, rng)
-    X = X[np.argsort(_errors(network, function, X))[-24:]]
-    step = 0.05
-    for _ in range(20):
-        moves = step * (box.high_array - box.low_array) * rng.standard_normal((8 * len(X), box.dim))
-        Y = np.concatenate([X, np.clip(np.repeat(X, 8, axis=0) + moves, box.low_array, box.high_array)])
-        X = Y[np.argsort(_errors(network, function, Y))[-24:]]
-        step *= 0.75
-    return X[-count:]
+    return climbed(function.box, lambda X: _errors(network, function, X), 4000, 20, 8)[-count:]
 
 
 def outputs_at(network: Network, x: Array) -> list[arb]:
@@ -162,15 +151,11 @@ def outputs_at(network: Network, x: Array) -> list[arb]:
 def _head_at(head: Head, q: arb, dtype: str) -> list[arb]:
     """Balls with the head's outputs, exact and computed, for a query that lies in the ball q."""
     axis = LineAxis(0, 1.0, 0.0, head.axes[0].slopes[:, 0], head.axes[0].biases)
-    if not (q.is_finite() and line_fits(axis, head.values, abs_upper(q), dtype)):
+    if not (q.is_finite() and product_fits((axis,), head.values, (abs_upper(q),), dtype)):
         return [arb("nan")] * head.outputs
     seen = HeadView(head.name, (axis,), head.values, np.eye(head.outputs), head)
     rounding = line_bounds(axis, seen, lower(q), upper(q), dtype, 0.0)[0]
-    top = int(np.argmax(axis.slopes * float(q.mid()) + axis.biases))
-    k, b = arb(float(axis.slopes[top])), arb(float(axis.biases[top]))
-    terms = [
-        ((arb(float(s)) - k) * q + (arb(float(v)) - b)).exp() for s, v in zip(axis.slopes, axis.biases, strict=True)
-    ]
+    top, terms = _terms(axis, q)
     total = sum(terms[1:], terms[0])
     out = []
     for c in range(head.outputs):
@@ -180,23 +165,29 @@ def _head_at(head: Head, q: arb, dtype: str) -> list[arb]:
     return out
 
 
+def _terms(axis: LineAxis, q: arb) -> tuple[int, list[arb]]:
+    """The key of the largest logit, about, and what the others weigh relative to it."""
+    top = int(np.argmax(axis.slopes * float(q.mid()) + axis.biases))
+    k, b = arb(float(axis.slopes[top])), arb(float(axis.biases[top]))
+    pairs = zip(axis.slopes.tolist(), axis.biases.tolist(), strict=True)
+    return top, [((arb(s) - k) * q + (arb(v) - b)).exp() for s, v in pairs]
+
+
 def _tensor_at(head: Head, queries: list[arb], dtype: str) -> list[arb]:
     """The same for a head of several axes: its values, contracted with the weights of one axis after the other."""
     axes = tuple(LineAxis(a, 1.0, 0.0, axis.slopes[:, 0], axis.biases) for a, axis in enumerate(head.axes))
     seen = HeadView(head.name, axes, head.values, np.eye(head.outputs), head)
-    fits = all(q.is_finite() for q in queries) and product_fits(seen, [abs_upper(q) for q in queries], dtype)
+    fits = all(q.is_finite() for q in queries) and product_fits(
+        axes, head.values, [abs_upper(q) for q in queries], dtype
+    )
     if not fits:
         return [arb("nan")] * head.outputs
     low, high = (np.array([end(q) for q in queries]) for end in (lower, upper))
     at = View(low, high, np.zeros((head.outputs, len(axes))), np.zeros(head.outputs), (seen,))
     rounding = product_bounds(at, seen, dtype)[0]
-    tensor = to_balls(head.values)
+    tensor = point_balls(head.values)
     for axis, q in zip(axes, queries, strict=True):
-        top = int(np.argmax(axis.slopes * float(q.mid()) + axis.biases))
-        k, b = arb(float(axis.slopes[top])), arb(float(axis.biases[top]))
-        terms = [
-            ((arb(float(s)) - k) * q + (arb(float(v)) - b)).exp() for s, v in zip(axis.slopes, axis.biases, strict=True)
-        ]
+        _, terms = _terms(axis, q)
         total = sum(terms[1:], terms[0])
         weights = [term / total for term in terms]
         tensor = sum((tensor[i] * weights[i] for i in range(1, len(weights))), tensor[0] * weights[0])

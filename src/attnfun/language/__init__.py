@@ -7,6 +7,7 @@ from typing import Any
 from attnfun.language.arrays import ArrayAlgebra
 from attnfun.language.balls import BallAlgebra
 from attnfun.language.complex_balls import ComplexBallAlgebra
+from attnfun.language.domain import Box
 from attnfun.language.enclosures import precision
 from attnfun.language.gradient import GradientAlgebra
 from attnfun.language.graph import Builder, Graph, Node
@@ -40,11 +41,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Box and Function stand on the names above, so they are loaded when they are first used."""
-    if name == "Box":
-        from attnfun.language.domain import Box
-
-        return Box
+    """Function stands on the names above, so it is loaded when it is first used."""
     if name == "Function":
         from attnfun.language.function import Function
 

@@ -10,7 +10,7 @@ float32 arrays are promoted to float64.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -19,15 +19,40 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from attnfun.language.graph import Ratio
-from attnfun.language.interpret import NotAnalytic, run
+from attnfun.language.graph import Graph, Ratio
+from attnfun.language.interpret import Algebra, NotAnalytic, run, static
 
 Array = npt.NDArray[Any]
 _quiet: Final = np.errstate(all="ignore")
 
 
+def _unary(function: Callable[[Array], Array], complex_name: str = "") -> Callable[[Any, Array], Array]:
+    """NumPy's function; of complex arrays SciPy's, where it has another name for them."""
+
+    @_quiet
+    def method(self: ArrayAlgebra, x: Array) -> Array:
+        if complex_name and np.iscomplexobj(x):
+            return self._special(complex_name, x)
+        return function(self._floating(x))
+
+    return method
+
+
+def _real(op: str, function: Callable[..., Array]) -> Callable[..., Array]:
+    """A function of real arrays only."""
+
+    @_quiet
+    def method(self: ArrayAlgebra, *args: Array) -> Array:
+        floating = [self._floating(x) for x in args]
+        if any(map(np.iscomplexobj, floating)):
+            raise NotAnalytic(f"{op} has no complex derivative, so it has no value for complex arguments")
+        return function(*floating)
+
+    return method
+
+
 @dataclass(frozen=True)
-class ArrayAlgebra:
+class ArrayAlgebra(Algebra[Array]):
     """The operations of a graph on arrays; `dtype` is that of constants (and of integer arrays, once converted)."""
 
     dtype: npt.DTypeLike = np.float64
@@ -46,21 +71,7 @@ class ArrayAlgebra:
     def neg(self, x: Array) -> Array:
         return np.negative(self._floating(x))
 
-    @_quiet
-    def add(self, x: Array, y: Array) -> Array:
-        return np.add(x, y)
-
-    @_quiet
-    def sub(self, x: Array, y: Array) -> Array:
-        return np.subtract(x, y)
-
-    @_quiet
-    def mul(self, x: Array, y: Array) -> Array:
-        return np.multiply(x, y)
-
-    @_quiet
-    def div(self, x: Array, y: Array) -> Array:
-        return np.divide(x, y)
+    add, sub, mul, div = map(static, map(_quiet, (np.add, np.subtract, np.multiply, np.divide)))
 
     @_quiet
     def powi(self, x: Array, n: int) -> Array:
@@ -104,47 +115,9 @@ class ArrayAlgebra:
             total = total * inside + _rounded(value, x.real.dtype)
         return np.where(near, total, away)
 
-    def sin(self, x: Array) -> Array:
-        return self._unary(np.sin, x)
-
-    def cos(self, x: Array) -> Array:
-        return self._unary(np.cos, x)
-
-    def tan(self, x: Array) -> Array:
-        return self._unary(np.tan, x)
-
-    def asin(self, x: Array) -> Array:
-        return self._unary(np.arcsin, x)
-
-    def acos(self, x: Array) -> Array:
-        return self._unary(np.arccos, x)
-
-    def atan(self, x: Array) -> Array:
-        return self._unary(np.arctan, x)
-
-    def sinh(self, x: Array) -> Array:
-        return self._unary(np.sinh, x)
-
-    def cosh(self, x: Array) -> Array:
-        return self._unary(np.cosh, x)
-
-    def tanh(self, x: Array) -> Array:
-        return self._unary(np.tanh, x)
-
-    def exp(self, x: Array) -> Array:
-        return self._unary(np.exp, x)
-
-    def log(self, x: Array) -> Array:
-        return self._unary(np.log, x)
-
-    def sqrt(self, x: Array) -> Array:
-        return self._unary(np.sqrt, x)
-
-    def log1p(self, x: Array) -> Array:
-        return self._special("log1p", x) if np.iscomplexobj(x) else self._unary(np.log1p, x)
-
-    def expm1(self, x: Array) -> Array:
-        return self._special("expm1", x) if np.iscomplexobj(x) else self._unary(np.expm1, x)
+    sin, cos, tan, asin, acos, atan = map(_unary, (np.sin, np.cos, np.tan, np.arcsin, np.arccos, np.arctan))
+    sinh, cosh, tanh, exp, log, sqrt = map(_unary, (np.sinh, np.cosh, np.tanh, np.exp, np.log, np.sqrt))
+    log1p, expm1 = _unary(np.log1p, "log1p"), _unary(np.expm1, "expm1")
 
     def erf(self, x: Array) -> Array:
         return self._special("erf", x)
@@ -168,28 +141,8 @@ class ArrayAlgebra:
         turns = np.round(result.imag / (2 * np.pi))
         return self.sub(result, np.asarray(2j * np.pi * turns).astype(x.dtype))
 
-    def abs(self, x: Array) -> Array:
-        return np.abs(self._real("abs", x))
-
-    def sign(self, x: Array) -> Array:
-        return np.sign(self._real("sign", x))
-
-    @_quiet
-    def relu(self, x: Array) -> Array:
-        x = self._real("relu", x)
-        return np.maximum(x, np.zeros((), x.dtype))
-
-    @_quiet
-    def max(self, x: Array, y: Array) -> Array:
-        return np.maximum(self._real("max", x), self._real("max", y))
-
-    @_quiet
-    def min(self, x: Array, y: Array) -> Array:
-        return np.minimum(self._real("min", x), self._real("min", y))
-
-    @_quiet
-    def _unary(self, function: Callable[[Array], Array], x: Array) -> Array:
-        return function(self._floating(x))
+    abs, sign, max, min = map(_real, ("abs", "sign", "max", "min"), (np.abs, np.sign, np.maximum, np.minimum))
+    relu = _real("relu", lambda x: np.maximum(x, np.zeros((), x.dtype)))
 
     @_quiet
     def _special(self, name: str, x: Array) -> Array:
@@ -205,21 +158,21 @@ class ArrayAlgebra:
         x = np.asarray(x)
         return x if x.dtype.kind in "fc" else x.astype(self.dtype)
 
-    def _real(self, op: str, x: Array) -> Array:
-        x = self._floating(x)
-        if np.iscomplexobj(x):
-            raise NotAnalytic(f"{op} has no complex derivative, so it has no value for complex arguments")
-        return x
+
+def values_at(graph: Graph, names: Sequence[str], X: Array) -> Array:
+    """(n, d) → (n, outputs) in float64; the columns of X are the variables `names`."""
+    columns = run(graph, ArrayAlgebra(), {name: X[:, k] for k, name in enumerate(names)})
+    return np.stack([np.broadcast_to(np.asarray(c, dtype=np.float64), (len(X),)) for c in columns], axis=1)
 
 
 def _by_balls(quotient: Ratio, x: Array, wanted: Array) -> Array:
     """Taylor coefficients of a quotient at real points, one by one where `wanted`: slow, for gradients only."""
     from attnfun.language.balls import BallAlgebra
-    from attnfun.language.enclosures import arb, precision
+    from attnfun.language.enclosures import point_balls, precision
 
     out = np.full(x.shape, np.nan, dtype=x.dtype)
     with precision(128):
-        values = BallAlgebra().ratio(np.frompyfunc(arb, 1, 1)(x[wanted].astype(np.float64)), quotient)
+        values = BallAlgebra().ratio(point_balls(x[wanted].astype(np.float64)), quotient)
         out[wanted] = [float(value.mid()) if value.is_finite() else np.nan for value in values]
     return out
 

@@ -19,50 +19,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-import flint
-
-from attnfun.language.enclosures import (
-    NAN,
-    ONE,
-    ZERO,
-    Ball,
-    above,
-    abs_lower,
-    abs_lowers,
-    abs_upper,
-    abs_uppers,
-    arb,
-    ball,
-    balls,
-    check_rounding,
-    lift,
-    lower,
-    lowers,
-    precision,
-    span,
-    upper,
-    uppers,
-)
+from attnfun.language.enclosures import NAN, ONE, ZERO, Ball, above, arb, exact, lift, span
 from attnfun.language.graph import Ratio
-from attnfun.language.interpret import run
-
-__all__ = [
-    "Ball",
-    "BallAlgebra",
-    "abs_lower",
-    "abs_lowers",
-    "abs_upper",
-    "abs_uppers",
-    "ball",
-    "balls",
-    "check_rounding",
-    "lower",
-    "lowers",
-    "precision",
-    "span",
-    "upper",
-    "uppers",
-]
+from attnfun.language.interpret import Algebra, run, static
 
 _THIN_BITS = 30
 
@@ -83,8 +42,6 @@ def _rising(f: Map, x: Ball, floor: Ball | None = None, ceiling: Ball | None = N
 
 def _monotone(f: Map, floor: Ball | None = None, ceiling: Ball | None = None) -> Map:
     def image(x: Ball) -> Ball:
-        if not x.is_finite():
-            return NAN
         if x.rel_accuracy_bits() >= _THIN_BITS:
             y = f(x)
             if y.is_finite():  # an end of the domain inside a thin ball: the end points may still be defined
@@ -110,8 +67,6 @@ def _wave(f: Map, slope: Map) -> Map:
     """sin or cos: end points where `slope` (its derivative) has one sign, else Arb's enclosure, cut to [-1, 1]."""
 
     def image(x: Ball) -> Ball:
-        if not x.is_finite():
-            return NAN
         if x.rel_accuracy_bits() < _THIN_BITS:
             d = slope(x)
             y = _rising(f, x) if d >= 0 else (-_rising(lambda t: -f(t), x) if d <= 0 else f(x))
@@ -138,49 +93,36 @@ def _softplus_at(x: Ball) -> Ball:
 
 
 def _tan(x: Ball) -> Ball:
-    if not x.is_finite():
-        return NAN
     if x.rel_accuracy_bits() >= _THIN_BITS:
         return x.tan()
     return _rising(lambda t: t.tan(), x) if x.cos().abs_lower() > 0 else NAN
 
 
 def _cosh(x: Ball) -> Ball:
-    if not x.is_finite():
-        return NAN
     if x.rel_accuracy_bits() >= _THIN_BITS:
         return x.cosh()
     return _rising(lambda t: t.cosh(), _abs(x), floor=ONE)
 
 
 def _abs(x: Ball) -> Ball:
-    if not x.is_finite():
-        return NAN
     if x >= 0:
         return x
     return -x if x <= 0 else span(ZERO, x.abs_upper())
 
 
 def _sign(x: Ball) -> Ball:
-    if not x.is_finite():
-        return NAN
     lo = ONE if x > 0 else (ZERO if x >= 0 else -ONE)
     hi = -ONE if x < 0 else (ZERO if x <= 0 else ONE)
     return span(lo, hi)
 
 
 def _relu(x: Ball) -> Ball:
-    if not x.is_finite():
-        return NAN
     if x >= 0:
         return x
     return ZERO if x <= 0 else span(ZERO, x.upper())
 
 
-def _sqrt(x: Ball) -> Ball:
-    if not x.is_finite():
-        return NAN
-    return x.sqrt() if x.rel_accuracy_bits() >= _THIN_BITS else _rising(lambda t: t.sqrt(), x, floor=ZERO)
+_sqrt = _monotone(lambda x: x.sqrt(), floor=ZERO)
 
 
 def _nonnegative(x: Ball) -> Ball:
@@ -216,8 +158,6 @@ def _minus_rising(f: Map) -> Map:
 
 
 def _powi(x: Ball, n: int) -> Ball:
-    if not x.is_finite():
-        return NAN
     if n == 0:
         return ONE
     if n < 0:
@@ -239,9 +179,7 @@ def _reciprocal(y: Ball) -> Ball:
 
 
 def _powr(x: Ball, p: Fraction) -> Ball:
-    if not x.is_finite():
-        return NAN
-    exponent = arb(flint.fmpq(p.numerator, p.denominator))
+    exponent = exact(p)
 
     def power(t: Ball) -> Ball:
         if t > 0:
@@ -258,8 +196,6 @@ def _powr(x: Ball, p: Fraction) -> Ball:
 
 def _pow(x: Ball, y: Ball) -> Ball:
     """x**y for x > 0, and for x >= 0 where y > 0; x**y is monotone in x and in y, so the corners carry the range."""
-    if not (x.is_finite() and y.is_finite()):
-        return NAN
     if x > 0:
         if min(x.rel_accuracy_bits(), y.rel_accuracy_bits()) >= _THIN_BITS:
             return (y * x.log()).exp()
@@ -277,22 +213,16 @@ def _pow(x: Ball, y: Ball) -> Ball:
 
 
 def _max(x: Ball, y: Ball) -> Ball:
-    if not (x.is_finite() and y.is_finite()):
-        return NAN
     if x >= y:
         return x
     return y if y >= x else span(max(x.lower(), y.lower()), max(x.upper(), y.upper()))
 
 
 def _hull(x: Ball, y: Ball) -> Ball:
-    if not (x.is_finite() and y.is_finite()):
-        return NAN
     return span(min(x.lower(), y.lower()), max(x.upper(), y.upper()))
 
 
 def _choose(x: Ball, y: Ball, a: Ball, b: Ball) -> Ball:
-    if not (x.is_finite() and y.is_finite()):
-        return NAN
     if x > y:
         return a
     return b if x < y else _hull(a, b)
@@ -329,12 +259,27 @@ def _div_sharp(x: Ball, y: Ball) -> Ball:
     return _mul_sharp(x, _reciprocal(y))
 
 
+def _unary(fn: Map) -> Map:
+    """fn, lifted; nan where the argument is not finite."""
+    return lift(lambda x: fn(x) if x.is_finite() else NAN)
+
+
+def _binary(fn: Callable[..., Ball], arity: int = 2) -> Callable[..., Ball]:
+    """The same of two arguments, or of the first two of several."""
+    return lift(lambda x, y, *more: fn(x, y, *more) if x.is_finite() and y.is_finite() else NAN, arity)
+
+
 def _method(fn: Map) -> Callable[[Any, Ball], Ball]:
-    lifted = lift(fn)
+    lifted = _unary(fn)
     return lambda self, x: lifted(x)
 
 
-class BallAlgebra:
+_ADD_SHARP, _NEG = lift(_add_sharp, 2), lift(lambda x: x.neg(exact=True))
+_SHARP = _ADD_SHARP, lambda x, y: _ADD_SHARP(x, _NEG(y)), lift(_mul_sharp, 2), lift(_div_sharp, 2)
+_PLAIN = Algebra.add, Algebra.sub, Algebra.mul, lift(_div, 2)
+
+
+class BallAlgebra(Algebra[Ball]):
     """The operations of the expression language on `arb` scalars or object arrays of them (broadcasting).
 
     clip_sqrt: the user of this algebra knows that arguments of sqrt, positive real powers and x**y are >= 0, and those
@@ -348,14 +293,13 @@ class BallAlgebra:
         self.clip_sqrt, self.sharp = clip_sqrt, sharp
         sqrt: Map = (lambda x: _sqrt(_nonnegative(x))) if clip_sqrt else _sqrt
         power: Callable[..., Ball] = (lambda x, y: _pow(_nonnegative(x), y)) if clip_sqrt else _pow
-        self._sqrt, self._pow = lift(sqrt), lift(power, 2)
+        self.sqrt, self.pow = _unary(sqrt), _binary(power)
         asin, acos = _monotone(lambda x: x.asin()), _minus_rising(lambda x: x.acos())
-        self._asin = lift(_asin_within if clip_sqrt else asin)
-        self._acos = lift(_acos_within if clip_sqrt else acos)
+        self.asin, self.acos = _unary(_asin_within if clip_sqrt else asin), _unary(_acos_within if clip_sqrt else acos)
+        self.add, self.sub, self.mul, self.div = _SHARP if sharp else _PLAIN
 
     def constant(self, value: Fraction) -> Ball:
-        value = Fraction(value)
-        return arb(flint.fmpq(value.numerator, value.denominator))
+        return exact(Fraction(value))
 
     def pi(self) -> Ball:
         return arb.pi()
@@ -363,33 +307,15 @@ class BallAlgebra:
     def e(self) -> Ball:
         return arb.const_e()
 
-    def add(self, x: Ball, y: Ball) -> Ball:
-        return _ADD_SHARP(x, y) if self.sharp else x + y
-
-    def sub(self, x: Ball, y: Ball) -> Ball:
-        return _ADD_SHARP(x, _NEG(y)) if self.sharp else x - y
-
-    def mul(self, x: Ball, y: Ball) -> Ball:
-        return _MUL_SHARP(x, y) if self.sharp else x * y
-
-    def div(self, x: Ball, y: Ball) -> Ball:
-        return _DIV_SHARP(x, y) if self.sharp else _DIV(x, y)
-
-    def neg(self, x: Ball) -> Ball:
-        return -x
-
     def powi(self, x: Ball, n: int) -> Ball:
-        return lift(lambda t: _powi(t, n))(x)
+        return _unary(lambda t: _powi(t, n))(x)
 
     def powr(self, x: Ball, p: Fraction) -> Ball:
         p = Fraction(p)
         if p.denominator == 1:
             return self.powi(x, p.numerator)
         clip = self.clip_sqrt and p > 0
-        return lift(lambda t: _powr(_nonnegative(t) if clip else t, p))(x)
-
-    def pow(self, x: Ball, y: Ball) -> Ball:
-        return self._pow(x, y)
+        return _unary(lambda t: _powr(_nonnegative(t) if clip else t, p))(x)
 
     def ratio(self, x: Ball, quotient: Ratio) -> Ball:
         from attnfun.language.ratio import taylor  # it rests on the power series, and they on these balls
@@ -401,15 +327,6 @@ class BallAlgebra:
             return self.div(*run(quotient.graph, self, {"u": t}))  # an end of the domain has a value, but no slope
 
         return lift(value)(x)
-
-    def asin(self, x: Ball) -> Ball:
-        return self._asin(x)
-
-    def acos(self, x: Ball) -> Ball:
-        return self._acos(x)
-
-    def sqrt(self, x: Ball) -> Ball:
-        return self._sqrt(x)
 
     sin = _method(_sin)
     cos = _method(_cos)
@@ -429,22 +346,8 @@ class BallAlgebra:
     sign = _method(_sign)
     relu = _method(_relu)
 
-    def max(self, x: Ball, y: Ball) -> Ball:
-        return _MAX(x, y)
+    # hull: a ball containing x and y; choose: a where x > y is proved, b where x < y is, the hull of both elsewhere
+    max, hull, choose = map(static, (_binary(_max), _binary(_hull), _binary(_choose, 4)))
 
     def min(self, x: Ball, y: Ball) -> Ball:
-        return -_MAX(-x, -y)
-
-    def hull(self, x: Ball, y: Ball) -> Ball:
-        """A ball containing x and y."""
-        return _HULL(x, y)
-
-    def choose(self, x: Ball, y: Ball, a: Ball, b: Ball) -> Ball:
-        """a where x > y is proved, b where x < y is proved, their hull elsewhere."""
-        return _CHOOSE(x, y, a, b)
-
-
-_MAX, _HULL, _CHOOSE = lift(_max, 2), lift(_hull, 2), lift(_choose, 4)
-_NEG = lift(lambda x: x.neg(exact=True))
-_DIV, _ADD_SHARP = lift(_div, 2), lift(_add_sharp, 2)
-_MUL_SHARP, _DIV_SHARP = lift(_mul_sharp, 2), lift(_div_sharp, 2)
+        return -self.max(-x, -y)

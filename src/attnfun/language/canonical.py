@@ -60,7 +60,7 @@ class _Canonical:
         args = [self.done[a] for a in node.args]
         if op == "const":
             assert isinstance(node.value, Fraction)
-            return (node.value, self.out.const(1)) if node.value else (Fraction(0), self.out.const(1))
+            return node.value, self.out.const(1)
         if op == "neg":
             return -args[0][0], args[0][1]
         if op in ("mul", "div"):
@@ -70,10 +70,8 @@ class _Canonical:
             return c, self._product([(args[0][1], 1), (args[1][1], 1 if op == "mul" else -1)])
         if op == "powi" and isinstance(node.value, int) and args[0][0] != 0 and abs(node.value) <= 64:
             return args[0][0] ** node.value, self._product([(args[0][1], node.value)])
-        if op in _EVEN and args[0][0] < 0:
-            return Fraction(1), self.out.apply(op, self._node((-args[0][0], args[0][1])))
-        if op in _ODD and args[0][0] < 0:
-            return Fraction(-1), self.out.apply(op, self._node((-args[0][0], args[0][1])))
+        if op in _EVEN | _ODD and args[0][0] < 0:
+            return Fraction(1 if op in _EVEN else -1), self.out.apply(op, self._node((-args[0][0], args[0][1])))
         return Fraction(1), self.out.apply(op, *(self._node(a) for a in args), value=node.value)
 
     # ------------------------------------------------------------ products and sums in canonical order

@@ -11,15 +11,16 @@ Fat balls: f(Z) is also inside f(m) + f'(Z) (Z - m) (Z convex, f analytic on Z),
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, NoReturn
+from typing import Any
 
 import flint
 
-from attnfun.language.enclosures import lift
+from attnfun.language.enclosures import exact, lift
 from attnfun.language.graph import Ratio
-from attnfun.language.interpret import NotAnalytic
+from attnfun.language.interpret import Algebra, power_by_squaring, static
 
 ComplexBall = Any  # flint.acb, or a NumPy object array of them
 acb: Any = flint.acb
@@ -92,22 +93,12 @@ def _sigmoid(z: ComplexBall) -> ComplexBall:
     return e / (1 + e)
 
 
-def _power(z: ComplexBall, n: int) -> ComplexBall:
-    """z^n, n >= 1, by squaring: flint's own ** is nan on some balls around 0."""
-    result: ComplexBall | None = None
-    while n:
-        if n & 1:
-            result = z if result is None else result * z
-        n >>= 1
-        if n:
-            z = z * z
-    return result
-
-
 def _powi(z: ComplexBall, n: int) -> ComplexBall:
     if n == 0:
         return acb(1)
-    return _power(z, n) if n > 0 else _power(1 / z, -n)
+    return power_by_squaring(
+        z if n > 0 else 1 / z, abs(n), operator.mul
+    )  # flint's own ** is nan on some balls around 0
 
 
 def _powr(z: ComplexBall, p: Fraction) -> ComplexBall:
@@ -117,7 +108,7 @@ def _powr(z: ComplexBall, p: Fraction) -> ComplexBall:
 
 
 def _exact(value: Fraction) -> ComplexBall:
-    return acb(flint.arb(flint.fmpq(value.numerator, value.denominator)))
+    return acb(exact(value))
 
 
 def _pow(x: ComplexBall, y: ComplexBall) -> ComplexBall:
@@ -140,10 +131,7 @@ def _method(fn: Map) -> Callable[[Any, ComplexBall], ComplexBall]:
     return lambda self, x: lifted(x)
 
 
-_POW, _DIV = lift(_pow, 2), lift(_div, 2)
-
-
-class ComplexBallAlgebra:
+class ComplexBallAlgebra(Algebra[ComplexBall]):
     """The analytic operations of the expression language on `acb` scalars or object arrays of them (broadcasting).
 
     Real balls (`arb`) are accepted as operands of + - * / but not of functions: make them complex first.
@@ -158,20 +146,7 @@ class ComplexBallAlgebra:
     def e(self) -> ComplexBall:
         return acb(flint.arb.const_e())
 
-    def add(self, x: ComplexBall, y: ComplexBall) -> ComplexBall:
-        return x + y
-
-    def sub(self, x: ComplexBall, y: ComplexBall) -> ComplexBall:
-        return x - y
-
-    def mul(self, x: ComplexBall, y: ComplexBall) -> ComplexBall:
-        return x * y
-
-    def div(self, x: ComplexBall, y: ComplexBall) -> ComplexBall:
-        return _DIV(x, y)
-
-    def neg(self, x: ComplexBall) -> ComplexBall:
-        return -x
+    div, pow = map(static, (lift(_div, 2), lift(_pow, 2)))
 
     def powi(self, x: ComplexBall, n: int) -> ComplexBall:
         if n == 1:
@@ -183,9 +158,6 @@ class ComplexBallAlgebra:
         if p.denominator == 1:
             return self.powi(x, p.numerator)
         return lift(_centred(lambda z: _powr(z, p), lambda z: _exact(p) * _powr(z, p - 1)))(x)
-
-    def pow(self, x: ComplexBall, y: ComplexBall) -> ComplexBall:
-        return _POW(x, y)
 
     def ratio(self, x: ComplexBall, quotient: Ratio) -> ComplexBall:
         from attnfun.language.ratio import taylor  # it rests on the power series, and they on these balls
@@ -210,18 +182,3 @@ class ComplexBallAlgebra:
     erf = _method(_centred(lambda z: z.erf(), _gauss))
     sigmoid = _method(_centred(_sigmoid, lambda z: _sigmoid(z) * _sigmoid(-z)))
     softplus = _method(_centred(lambda z: _log(1 + z.exp()), _sigmoid))
-
-    def abs(self, x: ComplexBall) -> NoReturn:
-        raise NotAnalytic("abs is not analytic")
-
-    def sign(self, x: ComplexBall) -> NoReturn:
-        raise NotAnalytic("sign is not analytic")
-
-    def relu(self, x: ComplexBall) -> NoReturn:
-        raise NotAnalytic("relu is not analytic")
-
-    def max(self, x: ComplexBall, y: ComplexBall) -> NoReturn:
-        raise NotAnalytic("max is not analytic")
-
-    def min(self, x: ComplexBall, y: ComplexBall) -> NoReturn:
-        raise NotAnalytic("min is not analytic")

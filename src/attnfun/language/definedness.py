@@ -14,20 +14,23 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from flint import arb
+from numpy.typing import NDArray
 
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, Node, precision, run
+from attnfun.language import BallAlgebra, Builder, Graph, Node, precision, run
+from attnfun.language.arrays import values_at
 from attnfun.language.domain import Array, Box, halved
-from attnfun.language.enclosures import lower, lowers, upper, uppers
+from attnfun.language.enclosures import ball_ends, lower, point_balls, upper
 from attnfun.language.graph import Ratio
-from attnfun.language.mean_value import enclosures
+from attnfun.language.mean_value import enclosures, variables_in
+from attnfun.language.numbers import above, below
 from attnfun.language.ranges import range_of
 from attnfun.language.ratio import opened
 from attnfun.language.squares import sum_of_squares
@@ -48,12 +51,38 @@ class Condition:
     kind: str  # "nonzero" | "positive" | "nonnegative" | "unit" | "above -1"
 
 
-_PHRASES = {
-    "nonzero": "must stay away from 0",
-    "positive": "must stay above 0",
-    "nonnegative": "must not be negative",
-    "unit": "must stay in [-1, 1]",
-    "above -1": "must stay above -1",
+class _Kind(NamedTuple):
+    """A condition in words, when it holds for every value of [low, high], when for none (NaN fails), and the interval
+    that its argument must lie in.
+    """
+
+    words: str
+    holds: Callable[[Array, Array], NDArray[np.bool_]]
+    fails: Callable[[Array, Array], NDArray[np.bool_]]
+    least: Fraction | None = None
+    most: Fraction | None = None
+
+
+_KINDS = {
+    "nonzero": _Kind("must stay away from 0", lambda a, b: (a > 0) | (b < 0), lambda a, b: (a == 0) & (b == 0)),
+    "positive": _Kind("must stay above 0", lambda a, b: a > 0, lambda a, b: b <= 0, Fraction(0)),
+    "nonnegative": _Kind("must not be negative", lambda a, b: a >= 0, lambda a, b: b < 0, Fraction(0)),
+    "unit": _Kind(
+        "must stay in [-1, 1]",
+        lambda a, b: (a >= -1) & (b <= 1),
+        lambda a, b: (a > 1) | (b < -1),
+        Fraction(-1),
+        Fraction(1),
+    ),
+    "above -1": _Kind("must stay above -1", lambda a, b: a > -1, lambda a, b: b <= -1, Fraction(-1)),
+}
+_NEEDS = {
+    "log": "positive",
+    "pow": "positive",
+    "log1p": "above -1",
+    "sqrt": "nonnegative",
+    "asin": "unit",
+    "acos": "unit",
 }
 
 
@@ -63,21 +92,13 @@ def conditions(graph: Graph, continuous: bool) -> tuple[Graph, list[Condition]]:
     nodes = list(graph.nodes)
     found: list[Condition] = []
     for i, node in enumerate(graph.nodes):
-        kind, argument = None, node.args[0] if node.args else -1
+        kind, argument = _NEEDS.get(node.op), node.args[0] if node.args else -1
         if node.op == "div":
             kind, argument = "nonzero", node.args[1]
         elif node.op == "powi" and isinstance(node.value, int) and node.value < 0:
             kind = "nonzero"
-        elif node.op in ("log", "pow"):
-            kind = "positive"
-        elif node.op == "log1p":
-            kind = "above -1"
-        elif node.op == "sqrt":
-            kind = "nonnegative"
         elif node.op == "powr":
             kind = "nonnegative" if isinstance(node.value, Fraction) and node.value > 0 else "positive"
-        elif node.op in ("asin", "acos"):
-            kind = "unit"
         elif node.op == "tan":
             nodes.append(Node("cos", node.args))
             kind, argument = "nonzero", len(nodes) - 1
@@ -89,12 +110,6 @@ def conditions(graph: Graph, continuous: bool) -> tuple[Graph, list[Condition]]:
 
 
 _RATIONAL = frozenset({"var", "const", "neg", "add", "sub", "mul", "div", "powi"})
-_DOMAINS = {
-    "positive": (Fraction(0), None),
-    "nonnegative": (Fraction(0), None),
-    "unit": (Fraction(-1), Fraction(1)),
-    "above -1": (Fraction(-1), None),
-}
 
 
 def natural_domain(graph: Graph) -> tuple[float, float]:
@@ -104,45 +119,42 @@ def natural_domain(graph: Graph) -> tuple[float, float]:
     back (exp, log, sqrt, affine ones); ends are rounded outward.
     """
     extended, found = conditions(graph, continuous=False)
-    forms, holds = _affine_forms(extended), list[bool]()
-    for node in extended.nodes:
-        holds.append(node.op == "var" or any(holds[a] for a in node.args))
+    forms, owners = _affine_forms(extended), variables_in(extended)
     low, high = -math.inf, math.inf
     for c in found:
-        if c.kind not in _DOMAINS:
+        least, most = _KINDS[c.kind].least, _KINDS[c.kind].most
+        if least is None:
             continue
         form = forms[c.argument]
         if form is None:
-            bottom, top = _taken_back(extended, holds, c.argument, *_DOMAINS[c.kind])
-            low, high = max(low, bottom), min(high, top)
+            inverse = _taken_back(extended, owners, c.argument, least, most)
+            low, high = max(low, inverse[0]), min(high, inverse[1])
             continue
         if form[0] == 0:
             continue
         slope, offset = form
-        least, most = _DOMAINS[c.kind]
-        ends = [None if end is None else (end - offset) / slope for end in (least, most)]
-        below, above = ends if slope > 0 else reversed(ends)
-        low = low if below is None else max(low, _outward(below, -math.inf))
-        high = high if above is None else min(high, _outward(above, math.inf))
+        sides = [None if end is None else (end - offset) / slope for end in (least, most)]
+        bottom, top = sides if slope > 0 else reversed(sides)
+        low = low if bottom is None else max(low, _outward(bottom, -math.inf))
+        high = high if top is None else min(high, _outward(top, math.inf))
     return low, high
 
 
 def _taken_back(
-    graph: Graph, holds: list[bool], node: int, least: Fraction | None, most: Fraction | None
+    graph: Graph, owners: list[frozenset[str]], node: int, least: Fraction | None, most: Fraction | None
 ) -> tuple[float, float]:
     """Doubles around the u at which `node` lies in [least, most], by inverses of monotone steps; else infinite.
-    `holds`: whether the variable occurs in a node.
+    `owners`: the variables of every node.
     """
     with precision(128):
         a, b = (None if end is None else arb(end.numerator) / end.denominator for end in (least, most))
         while graph.nodes[node].op != "var":
             inner = graph.nodes[node]
-            open_args = [n for n in inner.args if holds[n]]
+            open_args = [n for n in inner.args if owners[n]]
             if len(open_args) != 1:
                 return -math.inf, math.inf
-            fixed = [
-                run(graph.reachable((n,)), BallAlgebra(), {})[0] for n in inner.args if n not in open_args
-            ]  # at most one constant
+            constants = [n for n in inner.args if n not in open_args]  # at most one
+            fixed = [run(graph.reachable((n,)), BallAlgebra(), {})[0] for n in constants]
             first = inner.args[0] in open_args
             if inner.op == "exp":
                 a = a.log() if a is not None and a > 0 else None
@@ -156,11 +168,9 @@ def _taken_back(
                 b = b * b if b is not None and b >= 0 else None
             elif inner.op == "neg":
                 a, b = (None if end is None else -end for end in (b, a))
-            elif inner.op in ("add", "sub") and first:
+            elif inner.op == "add" or (inner.op == "sub" and first):
                 shift = fixed[0] if inner.op == "add" else -fixed[0]
                 a, b = (None if end is None else end - shift for end in (a, b))
-            elif inner.op == "add":
-                a, b = (None if end is None else end - fixed[0] for end in (a, b))
             elif inner.op == "sub":
                 a, b = (None if end is None else fixed[0] - end for end in (b, a))
             elif inner.op == "mul" or (inner.op == "div" and first):
@@ -177,12 +187,10 @@ def _taken_back(
 def _outward(value: Fraction, side: float) -> float:
     """The double nearest to the fraction, stepped towards `side` if it lies on the other side of it."""
     try:
-        near = float(value)
+        return above(value) if side > 0 else below(value)
     except OverflowError:  # past every double: the largest one, or infinity, whichever lies outward
         size = math.inf if (value > 0) == (side > 0) else sys.float_info.max
         return size if value > 0 else -size
-    inside = Fraction(near) > value if side < 0 else Fraction(near) < value
-    return math.nextafter(near, side) if inside else near
 
 
 def _affine_forms(graph: Graph) -> list[tuple[Fraction, Fraction] | None]:
@@ -227,19 +235,6 @@ def require_conditions(graph: Graph, nodes: list[int], described: Graph, found: 
             _prove(described, Graph(graph.nodes, tuple(nodes)), found, box)
 
 
-def _holds(kind: str, low: Array, high: Array) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Does the condition hold for every value of [low, high]? NaN fails."""
-    if kind == "nonzero":
-        return (low > 0) | (high < 0)
-    if kind == "positive":
-        return low > 0
-    if kind == "nonnegative":
-        return low >= 0
-    if kind == "unit":
-        return (low >= -1) & (high <= 1)
-    return low > -1
-
-
 def _describe(extended: Graph, c: Condition) -> str:
     node = extended.nodes[c.at]
     name = {"div": "the denominator", "powi": "the base", "powr": "the base", "pow": "the base"}.get(
@@ -247,7 +242,7 @@ def _describe(extended: Graph, c: Condition) -> str:
     )
     if node.op == "tan":
         name = "the cosine behind tan,"
-    return f"{name} {extended.text(c.argument, limit=80)} {_PHRASES[c.kind]}"
+    return f"{name} {extended.text(c.argument, limit=80)} {_KINDS[c.kind].words}"
 
 
 def _at(box: Box, x: Array) -> str:
@@ -256,41 +251,18 @@ def _at(box: Box, x: Array) -> str:
 
 def _ball_values(arguments: Graph, box: Box, X: Array) -> list[tuple[Array, Array]]:
     """Lower and upper float ends of every condition's argument at the exact points X."""
-    to_ball = np.frompyfunc(arb, 1, 1)
-    env = {n: to_ball(X[:, k]) for k, n in enumerate(box.names)}
-    out = []
-    for value in run(arguments, BallAlgebra(clip_sqrt=True), env):
-        column = np.broadcast_to(np.asarray(value, dtype=object), (len(X),))
-        out.append((lowers(column), uppers(column)))
-    return out
+    env = {n: point_balls(X[:, k]) for k, n in enumerate(box.names)}
+    return [ball_ends(value, len(X)) for value in run(arguments, BallAlgebra(clip_sqrt=True), env)]
 
 
 def _look_for_violations(extended: Graph, arguments: Graph, found: list[Condition], box: Box) -> None:
     X = box.probe(512, np.random.default_rng(1))
-    with np.errstate(all="ignore"):
-        env = {n: X[:, k] for k, n in enumerate(box.names)}
-        floats = run(arguments, ArrayAlgebra(), env)
-    rows = [np.broadcast_to(np.asarray(v, dtype=np.float64), (len(X),)) for v in floats]
-    picks = sorted(
-        {
-            int(i)
-            for r in rows
-            for i in (
-                np.argmin(_finite(r, np.inf)),
-                np.argmax(_finite(r, -np.inf)),
-                np.argmin(_finite(np.abs(r), np.inf)),
-            )
-        }
-    )
-    X = X[picks]
+    picks: set[int] = set()
+    for row in values_at(arguments, box.names, X).T:
+        picks |= {int(np.argmin(_finite(r, np.inf))) for r in (row, -row, np.abs(row))}
+    X = X[sorted(picks)]
     for c, (low, high) in zip(found, _ball_values(arguments, box, X), strict=True):
-        wrong = {
-            "nonzero": (low == 0) & (high == 0),
-            "positive": high <= 0,
-            "nonnegative": high < 0,
-            "unit": (low > 1) | (high < -1),
-            "above -1": high <= -1,
-        }[c.kind]
+        wrong = _KINDS[c.kind].fails(low, high)
         if wrong.any():
             x = X[int(np.argmax(wrong))]
             raise InvalidRequest(f"{_describe(extended, c)}, but at {_at(box, x)} it does not{_what(extended, c)}")
@@ -317,8 +289,7 @@ def _zero_between(arguments: Graph, which: int, box: Box, a: Array, b: Array) ->
     """A point near a sign change on the segment from a (positive) to b (negative), by float bisection."""
     for _ in range(60):
         middle = (a + b) / 2
-        env = {n: middle[k : k + 1] for k, n in enumerate(box.names)}
-        value = np.asarray(run(arguments, ArrayAlgebra(), env)[which], dtype=np.float64).reshape(-1)[0]
+        value = values_at(arguments, box.names, middle[None])[0, which]
         a, b = (middle, b) if value > 0 else (a, middle)
     return a
 
@@ -332,7 +303,7 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
     few = len(found) * _weight(arguments) * (1 + ratios) <= _PAIRS  # else it would take longer than the boxes
     work = _WORK // len(found)
     settled = [few and _settled(arguments, k, c.kind, box, work) for k, c in enumerate(found)]
-    owners = _owners(arguments)
+    owners = variables_in(arguments)
     done, most = 0, min(_BOXES, max(_FEW_BOXES, _WORK // _weight(arguments)))
     while len(lows):
         values = enclosures(arguments, names, lows, highs)
@@ -342,13 +313,12 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
         for k, (c, value) in enumerate(zip(found, values, strict=True)):
             if settled[k]:
                 continue
-            column = np.broadcast_to(np.asarray(value, dtype=object), (len(lows),))
-            good = _holds(c.kind, lowers(column), uppers(column))
+            good = _KINDS[c.kind].holds(*ball_ends(value, len(lows)))
             if not good.all() and c.kind in ("unit", "nonnegative"):
                 good |= _holds_exactly(arguments, k, c.kind, names, lows, highs, ~good)
             if not good.all():
                 worst = worst or c
-                matter |= owners[k]
+                matter |= owners[arguments.outputs[k]]
             kept &= good
         done += len(lows)
         weight = np.array([n in matter for n in names]) / width
@@ -369,17 +339,6 @@ def _weight(graph: Graph) -> int:
     return len(graph.nodes) + _SERIES * inside
 
 
-def _owners(graph: Graph) -> list[set[str]]:
-    """The variables of every output."""
-    bits, masks = {name: 1 << k for k, name in enumerate(graph.variables)}, list[int]()
-    for node in graph.nodes:
-        mask = bits[str(node.value)] if node.op == "var" else 0
-        for arg in node.args:
-            mask |= masks[arg]
-        masks.append(mask)
-    return [{name for name, bit in bits.items() if masks[o] & bit} for o in graph.outputs]
-
-
 def _settled(arguments: Graph, k: int, kind: str, box: Box, work: int) -> bool:
     """Is this argument a sum of squares, as it stands or by the law of cosines; or does its range settle it?
 
@@ -389,7 +348,7 @@ def _settled(arguments: Graph, k: int, kind: str, box: Box, work: int) -> bool:
     if any(node.op == "ratio" for node in alone.nodes):
         boxes = max(_FEW_BOXES, min(_BOXES // 4, work // _weight(alone)))
         ((low, high),) = range_of(alone, box, budget=boxes)
-        if bool(_holds(kind, np.array(low), np.array(high))):
+        if bool(_KINDS[kind].holds(np.array(low), np.array(high))):
             return True
     if kind != "nonnegative":
         return False
@@ -411,8 +370,8 @@ def _holds_exactly(
     if any(node.op not in _RATIONAL for node in graph.nodes):
         return good
     for i in np.flatnonzero(which)[:64]:
-        ends = dict(zip(names, zip(map(Fraction, lows[i]), map(Fraction, highs[i]), strict=True), strict=True))
-        found = _rational_range(graph, ends)
+        sides = dict(zip(names, zip(map(Fraction, lows[i]), map(Fraction, highs[i]), strict=True), strict=True))
+        found = _rational_range(graph, sides)
         if found is not None:
             low, high = found
             good[i] = low >= 0 if kind == "nonnegative" else low >= -1 and high <= 1

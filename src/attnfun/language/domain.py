@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from attnfun.errors import DamagedFile, InvalidRequest
 
 Array = NDArray[np.float64]
-DomainLike = "Box | Mapping[str, Sequence[float]] | str | Sequence[str]"
 
 _MAX_VARIABLES = 64
 _LARGEST = 1e150  # end points past this would overflow as soon as they are squared
@@ -72,16 +71,14 @@ class Box:
 
     @classmethod
     def _from_pairs(cls, pairs: list[tuple[str, Any]]) -> Box:
-        names, lows, highs = [], [], []
+        rows = []
         for name, ends in pairs:
             try:
                 low, high = (float(v) for v in ends)
             except (TypeError, ValueError, OverflowError):
                 raise InvalidRequest(f"domain of '{name[:80]}': {ends!r:.80} is no pair of numbers low:high") from None
-            names.append(name)
-            lows.append(low)
-            highs.append(high)
-        return cls(tuple(names), tuple(lows), tuple(highs))
+            rows.append((name, low, high))
+        return cls(*zip(*rows, strict=True)) if rows else cls((), (), ())
 
     @classmethod
     def stored(cls, text: Any) -> Box:
@@ -110,8 +107,8 @@ class Box:
         return ";".join(f"{n}={_short(a)}:{_short(b)}" for n, a, b in pairs)
 
     def contains(self, X: Array) -> NDArray[np.bool_]:
-        """(n,) True where the point lies in the closed box; NaN lies nowhere."""
-        inside: NDArray[np.bool_] = np.all((self.low_array <= X) & (self.high_array >= X), axis=1)
+        """True where a point (..., dim) lies in the closed box; NaN lies nowhere."""
+        inside: NDArray[np.bool_] = np.all((self.low_array <= X) & (self.high_array >= X), axis=-1)
         return inside
 
     def checked(self, X: Array, outside: str = "raise", where: Callable[..., str] = lambda *_: "") -> Array:
@@ -122,7 +119,7 @@ class Box:
             raise InvalidRequest(f"outside={outside!r}: write raise, clamp or allow")
         if np.isnan(X).any():
             raise InvalidRequest("a point is NaN")
-        inside = np.all((self.low_array <= X) & (self.high_array >= X), axis=-1)
+        inside = self.contains(X)
         if outside == "raise" and not inside.all():
             first = tuple(int(k) for k in np.argwhere(~inside)[0])
             at = ", ".join(f"{n}={v:g}" for n, v in zip(self.names, X[first], strict=True))
@@ -152,15 +149,46 @@ class Box:
         return np.concatenate([inner, corners, edge, centre])
 
 
+def climbed(box: Box, score: Callable[[Array], Array], probes: int, rounds: int, copies: int) -> Array:
+    """Points of large score, the largest last: samples, corners and edges, then shrinking random steps from the best
+    (seeded).
+    """
+    rng, step = np.random.default_rng(0), 0.05
+    X = box.probe(probes, rng)
+    X = X[np.argsort(score(X))[-24:]]
+    for _ in range(rounds):
+        moves = step * (box.high_array - box.low_array) * rng.standard_normal((copies * len(X), box.dim))
+        Y = np.concatenate([X, np.clip(np.repeat(X, copies, axis=0) + moves, box.low_array, box.high_array)])
+        X = Y[np.argsort(score(Y))[-24:]]
+        step *= 0.75
+    return X
+
+
 def halved(low: Array, high: Array, weight: Array) -> tuple[Array, Array]:
     """Boxes (n, d) → (2n, d): each cut in two along its longest side, lengths multiplied by `weight` (d,)."""
-    axis = np.argmax((high - low) * weight, axis=1)
+    return cut(low, high, np.argmax((high - low) * weight, axis=1))
+
+
+def cut(low: Array, high: Array, axis: NDArray[np.intp]) -> tuple[Array, Array]:
+    """Boxes (n, d) → (2n, d): each cut in two along its own axis."""
     rows = np.arange(len(low))
     middle = low[rows, axis] + (high[rows, axis] - low[rows, axis]) / 2
     left_high, right_low = high.copy(), low.copy()
     left_high[rows, axis] = middle
     right_low[rows, axis] = middle
     return np.concatenate([low, right_low]), np.concatenate([left_high, high])
+
+
+def exchanged(bad: NDArray[np.intp], old: Sequence[Array], new: Sequence[Array]) -> list[Array]:
+    """Arrays of one row a box without the rows `bad`, and `new` rows behind the others."""
+    keep = np.setdiff1d(np.arange(len(old[0])), bad)
+    return [np.concatenate([before[keep], after]) for before, after in zip(old, new, strict=True)]
+
+
+def sub_boxes(edges: Sequence[Array]) -> tuple[Array, Array]:
+    """(n, d) lower and upper corners of the boxes between the edges of every axis."""
+    low, high = (np.meshgrid(*ends, indexing="ij") for ends in ([e[:-1] for e in edges], [e[1:] for e in edges]))
+    return np.stack([g.ravel() for g in low], axis=1), np.stack([g.ravel() for g in high], axis=1)
 
 
 def _short(value: float) -> str:

@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import Any
 
 import flint
@@ -65,6 +66,11 @@ def precision(bits: int) -> Iterator[None]:
 
 
 # --- end points -------------------------------------------------------------------------------------------------------
+
+
+def exact(value: Fraction) -> Ball:
+    """The ball of a rational, at the working precision."""
+    return arb(flint.fmpq(value.numerator, value.denominator))
 
 
 def span(lo: Ball, hi: Ball) -> Ball:
@@ -155,6 +161,12 @@ def balls(lo: npt.ArrayLike, hi: npt.ArrayLike) -> Ball:
 def point_balls(x: npt.ArrayLike) -> Ball:
     """The exact balls of an array of doubles: an object array."""
     return _points(x)
+
+
+def ball_ends(value: Ball, count: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """(count,) lower and upper ends of an array of balls, or of one for all."""
+    column = np.broadcast_to(np.asarray(value, dtype=object), (count,))
+    return lowers(column), uppers(column)
 
 
 def lift(fn: Callable[..., Ball], arity: int = 1) -> Callable[..., Ball]:

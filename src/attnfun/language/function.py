@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attnfun.errors import DamagedFile, InvalidRequest
-from attnfun.language import ArrayAlgebra, Graph, Untraceable, parse, run, trace
+from attnfun.language import Graph, Untraceable, parse, trace
+from attnfun.language.arrays import values_at
 from attnfun.language.domain import Array, Box
 from attnfun.language.mlp import read_mlp
 from attnfun.language.relu_units import Dense, read_units
@@ -220,9 +221,7 @@ class Function(Target):
             return self.call(X)
         if self._dense is not None:
             return self._dense.values(X)
-        env = {name: X[:, k] for k, name in enumerate(self.box.names)}
-        columns = run(self.graph, ArrayAlgebra(), env)
-        return np.stack([np.broadcast_to(np.asarray(c, dtype=np.float64), (len(X),)) for c in columns], axis=1)
+        return values_at(self.graph, self.box.names, X)
 
     @cached_property
     def _dense(self) -> Dense | None:

@@ -21,7 +21,7 @@ from attnfun.language.graph import Ratio
 from attnfun.language.interpret import Algebra
 
 T = TypeVar("T")
-_HALF, _QUARTER = Fraction(1, 2), Fraction(1, 4)
+_ZERO, _QUARTER, _HALF, _ONE, _TWO = Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2)
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,25 @@ class Dual(Generic[T]):
     partials: tuple[T | None, ...]
 
 
-class GradientAlgebra(Generic[T]):
+def _smooth(op: str, slope: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
+    """The method of a function with a derivative: slope(base, argument, value)."""
+
+    def method(self: GradientAlgebra[Any], x: Dual[Any]) -> Dual[Any]:
+        value = getattr(self.base, op)(x.value)
+        return self._chain(x, value, lambda: slope(self.base, x.value, value))
+
+    return method
+
+
+def _asin_slope(base: Any, x: Any) -> Any:
+    return base.div(base.constant(_ONE), base.sqrt(base.sub(base.constant(_ONE), base.powi(x, 2))))
+
+
+def _gauss(base: Any, x: Any) -> Any:
+    return base.exp(base.neg(base.powi(x, 2)))
+
+
+class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
     """The operations of the expression language on `Dual` values over `base`; `dimension` only sets how many partials
     `gradient` writes out at least."""
 
@@ -60,6 +78,9 @@ class GradientAlgebra(Generic[T]):
             return Dual(value, x.partials)
         s = slope()
         return Dual(value, tuple(None if p is None else self.base.mul(s, p) for p in x.partials))
+
+    def _paired(self, value: T, x: Dual[T], y: Dual[T], rule: Callable[[T | None, T | None], T | None]) -> Dual[T]:
+        return Dual(value, tuple(rule(p, q) for p, q in zip_longest(x.partials, y.partials)))
 
     def _sum(self, x: T | None, y: T | None) -> T | None:
         if x is None:
@@ -96,9 +117,7 @@ class GradientAlgebra(Generic[T]):
         return Dual(self.base.neg(x.value), tuple(None if p is None else self.base.neg(p) for p in x.partials))
 
     def add(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
-        return Dual(
-            self.base.add(x.value, y.value), tuple(self._sum(p, q) for p, q in zip_longest(x.partials, y.partials))
-        )
+        return self._paired(self.base.add(x.value, y.value), x, y, self._sum)
 
     def sub(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
         base = self.base
@@ -108,7 +127,7 @@ class GradientAlgebra(Generic[T]):
                 return p
             return base.neg(q) if p is None else base.sub(p, q)
 
-        return Dual(base.sub(x.value, y.value), tuple(partial(p, q) for p, q in zip_longest(x.partials, y.partials)))
+        return self._paired(base.sub(x.value, y.value), x, y, partial)
 
     def mul(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
         base = self.base
@@ -116,8 +135,8 @@ class GradientAlgebra(Generic[T]):
         def times(a: T, p: T | None) -> T | None:
             return None if p is None else base.mul(a, p)
 
-        partials = (self._sum(times(y.value, p), times(x.value, q)) for p, q in zip_longest(x.partials, y.partials))
-        return Dual(base.mul(x.value, y.value), tuple(partials))
+        value = base.mul(x.value, y.value)
+        return self._paired(value, x, y, lambda p, q: self._sum(times(y.value, p), times(x.value, q)))
 
     def div(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
         base = self.base
@@ -129,7 +148,7 @@ class GradientAlgebra(Generic[T]):
             drop = base.mul(quotient, q)
             return base.div(base.neg(drop) if p is None else base.sub(p, drop), y.value)
 
-        return Dual(quotient, tuple(partial(p, q) for p, q in zip_longest(x.partials, y.partials)))
+        return self._paired(quotient, x, y, partial)
 
     def powi(self, x: Dual[T], n: int) -> Dual[T]:
         value = self.base.powi(x.value, n)
@@ -149,7 +168,7 @@ class GradientAlgebra(Generic[T]):
         value = base.pow(x.value, y.value)
         by_base = self._chain(x, value, lambda: base.mul(y.value, base.pow(x.value, base.sub(y.value, self._c(1)))))
         by_exponent = self._chain(y, value, lambda: base.mul(value, base.log(x.value)))
-        return Dual(value, tuple(self._sum(p, q) for p, q in zip_longest(by_base.partials, by_exponent.partials)))
+        return self._paired(value, by_base, by_exponent, self._sum)
 
     def ratio(self, x: Dual[T], quotient: Ratio) -> Dual[T]:
         j = quotient.derivative + 1  # (h_j)' = (j+1) h_{j+1}
@@ -159,75 +178,28 @@ class GradientAlgebra(Generic[T]):
 
     # --- smooth functions ---
 
-    def sin(self, x: Dual[T]) -> Dual[T]:
-        return self._chain(x, self.base.sin(x.value), lambda: self.base.cos(x.value))
-
-    def cos(self, x: Dual[T]) -> Dual[T]:
-        return self._chain(x, self.base.cos(x.value), lambda: self.base.neg(self.base.sin(x.value)))
-
-    def tan(self, x: Dual[T]) -> Dual[T]:
-        value = self.base.tan(x.value)
-        return self._chain(x, value, lambda: self.base.add(self._c(1), self.base.powi(value, 2)))
-
-    def _asin_slope(self, x: T) -> T:
-        base = self.base
-        return base.div(self._c(1), base.sqrt(base.sub(self._c(1), base.powi(x, 2))))
-
-    def asin(self, x: Dual[T]) -> Dual[T]:
-        return self._chain(x, self.base.asin(x.value), lambda: self._asin_slope(x.value))
-
-    def acos(self, x: Dual[T]) -> Dual[T]:
-        return self._chain(x, self.base.acos(x.value), lambda: self.base.neg(self._asin_slope(x.value)))
-
-    def atan(self, x: Dual[T]) -> Dual[T]:
-        base = self.base
-        return self._chain(
-            x, base.atan(x.value), lambda: base.div(self._c(1), base.add(self._c(1), base.powi(x.value, 2)))
-        )
-
-    def sinh(self, x: Dual[T]) -> Dual[T]:
-        return self._chain(x, self.base.sinh(x.value), lambda: self.base.cosh(x.value))
-
-    def cosh(self, x: Dual[T]) -> Dual[T]:
-        return self._chain(x, self.base.cosh(x.value), lambda: self.base.sinh(x.value))
-
-    def tanh(self, x: Dual[T]) -> Dual[T]:
-        value = self.base.tanh(x.value)
-        return self._chain(x, value, lambda: self.base.sub(self._c(1), self.base.powi(value, 2)))
-
-    def exp(self, x: Dual[T]) -> Dual[T]:
-        value = self.base.exp(x.value)
-        return self._chain(x, value, lambda: value)
-
-    def expm1(self, x: Dual[T]) -> Dual[T]:
-        return self._chain(x, self.base.expm1(x.value), lambda: self.base.exp(x.value))
-
-    def log(self, x: Dual[T]) -> Dual[T]:
-        return self._chain(x, self.base.log(x.value), lambda: self.base.div(self._c(1), x.value))
-
-    def log1p(self, x: Dual[T]) -> Dual[T]:
-        base = self.base
-        return self._chain(x, base.log1p(x.value), lambda: base.div(self._c(1), base.add(self._c(1), x.value)))
-
-    def sqrt(self, x: Dual[T]) -> Dual[T]:
-        value = self.base.sqrt(x.value)
-        return self._chain(x, value, lambda: self.base.div(self._c(_HALF), value))
-
-    def erf(self, x: Dual[T]) -> Dual[T]:
-        base = self.base
-
-        def slope() -> T:
-            return base.div(base.mul(self._c(2), base.exp(base.neg(base.powi(x.value, 2)))), base.sqrt(base.pi()))
-
-        return self._chain(x, base.erf(x.value), slope)
-
-    def sigmoid(self, x: Dual[T]) -> Dual[T]:
-        base, value = self.base, self.base.sigmoid(x.value)
-        # s(1-s) with s once: sharp on sets
-        return self._chain(x, value, lambda: base.sub(self._c(_QUARTER), base.powi(base.sub(value, self._c(_HALF)), 2)))
-
-    def softplus(self, x: Dual[T]) -> Dual[T]:
-        return self._chain(x, self.base.softplus(x.value), lambda: self.base.sigmoid(x.value))
+    sin = _smooth("sin", lambda b, x, value: b.cos(x))
+    cos = _smooth("cos", lambda b, x, value: b.neg(b.sin(x)))
+    tan = _smooth("tan", lambda b, x, value: b.add(b.constant(_ONE), b.powi(value, 2)))
+    asin = _smooth("asin", lambda b, x, value: _asin_slope(b, x))
+    acos = _smooth("acos", lambda b, x, value: b.neg(_asin_slope(b, x)))
+    atan = _smooth("atan", lambda b, x, value: b.div(b.constant(_ONE), b.add(b.constant(_ONE), b.powi(x, 2))))
+    sinh = _smooth("sinh", lambda b, x, value: b.cosh(x))
+    cosh = _smooth("cosh", lambda b, x, value: b.sinh(x))
+    tanh = _smooth("tanh", lambda b, x, value: b.sub(b.constant(_ONE), b.powi(value, 2)))
+    exp = _smooth("exp", lambda b, x, value: value)
+    expm1 = _smooth("expm1", lambda b, x, value: b.exp(x))
+    log = _smooth("log", lambda b, x, value: b.div(b.constant(_ONE), x))
+    log1p = _smooth("log1p", lambda b, x, value: b.div(b.constant(_ONE), b.add(b.constant(_ONE), x)))
+    sqrt = _smooth("sqrt", lambda b, x, value: b.div(b.constant(_HALF), value))
+    erf = _smooth("erf", lambda b, x, value: b.div(b.mul(b.constant(_TWO), _gauss(b, x)), b.sqrt(b.pi())))
+    # s(1-s) with s once: sharp on sets
+    sigmoid = _smooth(
+        "sigmoid", lambda b, x, value: b.sub(b.constant(_QUARTER), b.powi(b.sub(value, b.constant(_HALF)), 2))
+    )
+    softplus = _smooth("softplus", lambda b, x, value: b.sigmoid(x))
+    # 0/x is 0 off 0 and undefined at 0, which is what the derivative of a jump is
+    sign = _smooth("sign", lambda b, x, value: b.div(b.constant(_ZERO), x))
 
     # --- kinks ---
 
@@ -243,14 +215,10 @@ class GradientAlgebra(Generic[T]):
         zero = self._c(0)
         return Dual(self.base.relu(x.value), tuple(self._choose(x.value, zero, p, None) for p in x.partials))
 
-    def sign(self, x: Dual[T]) -> Dual[T]:
-        # 0/x is 0 off 0 and undefined at 0, which is what the derivative of a jump is
-        return self._chain(x, self.base.sign(x.value), lambda: self.base.div(self._c(0), x.value))
-
     def max(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
         value = self.base.max(x.value, y.value)
-        return Dual(value, tuple(self._choose(x.value, y.value, p, q) for p, q in zip_longest(x.partials, y.partials)))
+        return self._paired(value, x, y, lambda p, q: self._choose(x.value, y.value, p, q))
 
     def min(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
         value = self.base.min(x.value, y.value)
-        return Dual(value, tuple(self._choose(x.value, y.value, q, p) for p, q in zip_longest(x.partials, y.partials)))
+        return self._paired(value, x, y, lambda p, q: self._choose(x.value, y.value, q, p))

@@ -17,14 +17,16 @@ above MAX_NODES is an `InvalidRequest`; JSON that is not what `to_json` writes i
 from __future__ import annotations
 
 import keyword
+import operator
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import log
 from typing import Any, Final
 
 from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.language.order import arguments_first, reached
 
 FUNCTIONS: Final = (
     "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "log1p", "expm1", "sqrt",
@@ -101,14 +103,13 @@ class Graph:
         if not any(node.op == "ratio" for node in self.nodes):
             return self, list(range(len(self.nodes)))
         builder = Builder()
-        at: list[int] = []
-        for node in self.nodes:
-            args = [at[arg] for arg in node.args]
-            if isinstance(node.value, Ratio):
-                inner = builder.substitute(node.value.graph, args[0])
-                at.append(builder.apply("div", *inner))
-            else:
-                at.append(builder.apply(node.op, *args, value=node.value))
+
+        def quotient(node: Node, args: list[int]) -> int | None:
+            if not isinstance(node.value, Ratio):
+                return None
+            return builder.apply("div", *builder.substitute(node.value.graph, args[0]))
+
+        at = builder.copy(self.nodes, quotient)
         return Graph(builder.nodes, tuple(at[o] for o in self.outputs)), at
 
     def to_json(self) -> list[Any]:
@@ -126,7 +127,46 @@ class Graph:
     @classmethod
     def from_json(cls, data: object) -> Graph:
         """The graph `to_json` wrote. Everything is checked; a list that no builder could have written is refused."""
-        return _from_json(data)
+
+        def bad(reason: str) -> DamagedFile:
+            return DamagedFile(f"the stored expression is damaged: {reason}")
+
+        if not isinstance(data, list) or not 2 <= len(data) <= MAX_NODES + 1:
+            raise bad(f"a list of 2 to {MAX_NODES + 1:,} rows was expected")
+        nodes: list[Node] = []
+        for i, row in enumerate(data[:-1]):
+            if not isinstance(row, list) or not row or not isinstance(row[0], str) or row[0] not in OPS:
+                raise bad(f"row {i} is no operation")
+            op: str = row[0]
+            arity = 0 if op in NULLARY else 1 if op in UNARY else 2
+            has_value = op in ("const", "var", "powi", "powr")
+            if len(row) != 1 + (arity > 0) + has_value:
+                raise bad(f"row {i} ({op}) has the wrong length")
+            args = _indices(row[1] if arity else [], i)
+            if args is None or len(args) != arity:
+                raise bad(f"row {i} ({op}) must use {arity} earlier rows")
+            value: Value = None
+            if has_value:
+                value = _value(op, row[-1])
+                if value is None:
+                    raise bad(f"row {i} ({op}) carries a value it cannot have")
+            nodes.append(Node(op, args, value))
+        last = data[-1]
+        if not isinstance(last, list) or len(last) != 2 or last[0] != "out":
+            raise bad("the last row must name the outputs")
+        outputs = _indices(last[1], len(nodes))
+        if not outputs or len(outputs) > MAX_OUTPUTS:
+            raise bad("the outputs must be some of its rows")
+        graph = cls(tuple(nodes), outputs)
+        builder = Builder()
+        try:
+            at = builder.copy(nodes)
+            again = builder.graph([at[i] for i in outputs])
+        except (InvalidRequest, ValueError) as error:
+            raise bad(str(error)) from None
+        if again != graph:
+            raise bad("its rows are not in the order and form they are written in")
+        return graph
 
 
 class Builder:
@@ -187,19 +227,21 @@ class Builder:
             return args[0]
         return self._store(Node(op, args))
 
-    def copy(self, nodes: Iterable[Node]) -> list[int]:
-        """Build `nodes` (the nodes of a graph, in order) again in this builder; entry i is where node i came to lie."""
+    def copy(self, nodes: Iterable[Node], rule: Callable[[Node, list[int]], int | None] | None = None) -> list[int]:
+        """Build `nodes` (the nodes of a graph, in order) again in this builder; entry i is where node i came to lie.
+
+        `rule` of a node and its arguments here may name another place for it.
+        """
         at: list[int] = []
         for node in nodes:
-            at.append(self.apply(node.op, *(at[arg] for arg in node.args), value=node.value))
+            args = [at[arg] for arg in node.args]
+            new = None if rule is None else rule(node, args)
+            at.append(self.apply(node.op, *args, value=node.value) if new is None else new)
         return at
 
     def substitute(self, graph: Graph, argument: int) -> list[int]:
         """The outputs of `graph`, a function of one variable, at the node `argument`."""
-        at: list[int] = []
-        for node in graph.nodes:
-            args = (at[arg] for arg in node.args)
-            at.append(argument if node.op == "var" else self.apply(node.op, *args, value=node.value))
+        at = self.copy(graph.nodes, lambda node, _: argument if node.op == "var" else None)
         return [at[output] for output in graph.outputs]
 
     def graph(self, outputs: Sequence[int]) -> Graph:
@@ -235,7 +277,7 @@ class Builder:
                 raise InvalidRequest("division by zero")
             if constant and abs(n * (log(abs(constant.numerator)) - log(constant.denominator))) > 1.001 * log(LARGEST):
                 raise InvalidRequest(OUT_OF_RANGE)  # before the power is worked out: it may be too long to store
-            if abs(n) * _bits(constant) <= MAX_BITS or constant in (0, 1, -1):
+            if abs(n) * bits(constant) <= MAX_BITS or constant in (0, 1, -1):
                 return self.const(constant**n)
         return self._store(Node("powi", (base,), n))
 
@@ -254,12 +296,13 @@ def shown(value: object, limit: int = 60) -> str:
     return text if len(text) <= limit + 2 else text[:limit] + "…" + (text[0] if isinstance(value, str) else "")
 
 
-def _bits(value: Fraction) -> int:
+def bits(value: Fraction) -> int:
+    """Of the longer of numerator and denominator."""
     return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 
 def _check_constant(value: Fraction) -> None:
-    if _bits(value) > MAX_BITS and SMALLEST <= abs(value) <= LARGEST:
+    if bits(value) > MAX_BITS and SMALLEST <= abs(value) <= LARGEST:
         raise InvalidRequest(f"a constant of more than {MAX_BITS:,} bits")
     if value and not SMALLEST <= abs(value) <= LARGEST:
         raise InvalidRequest(OUT_OF_RANGE)
@@ -277,34 +320,29 @@ def _check_shape(op: str, args: tuple[int, ...], value: Value, count: int) -> No
         raise ValueError(f"{op} cannot carry the value {value!r}")
 
 
+def rational(op: str, values: Sequence[Fraction]) -> Fraction:
+    """neg, add, sub, mul or div in exact arithmetic."""
+    result: Fraction = getattr(operator, {"div": "truediv"}.get(op, op))(*values)
+    return result
+
+
 def _fold(op: str, values: list[Fraction]) -> Fraction | None:
     """The exact result, or None where the operation is not rational or the result would pass MAX_BITS."""
-    if op == "neg":
-        return -values[0]
-    if op not in ("add", "sub", "mul", "div"):
+    if op not in ("neg", "add", "sub", "mul", "div"):
         return None
-    a, b = values
-    result = a + b if op == "add" else a - b if op == "sub" else a * b if op == "mul" else a / b
+    result = rational(op, values)
     in_range = not result or SMALLEST <= abs(result) <= LARGEST
-    return None if in_range and _bits(result) > MAX_BITS else result
+    return None if in_range and bits(result) > MAX_BITS else result
 
 
 def _prune(nodes: Sequence[Node], outputs: Sequence[int]) -> Graph:
     number: dict[int, int] = {}
     kept: list[Node] = []
     for output in outputs:
-        stack = [output]
-        while stack:
-            index = stack[-1]
-            waiting = [arg for arg in reversed(nodes[index].args) if arg not in number]
-            if index in number or not waiting:
-                stack.pop()
-                if index not in number:
-                    node = nodes[index]
-                    number[index] = len(kept)
-                    kept.append(Node(node.op, tuple(number[arg] for arg in node.args), node.value))
-            else:
-                stack.extend(waiting)
+        for index in arguments_first(output, lambda i: nodes[i].args, number):
+            node = nodes[index]
+            number[index] = len(kept)
+            kept.append(Node(node.op, tuple(number[arg] for arg in node.args), node.value))
     return Graph(tuple(kept), tuple(number[output] for output in outputs))
 
 
@@ -322,14 +360,13 @@ _INFIX: Final = {  # the sign, the precedence of the result, the least precedenc
 def _text(nodes: Sequence[Node], index: int, limit: int) -> str:
     # Text grows to the right only, so a string past the limit may be cut at once: what is cut could never be shown.
     # This keeps the work linear although the tree of a graph with shared nodes may be exponentially large.
-    needed = _needed(nodes, index)
     texts: dict[int, tuple[str, int]] = {}
 
     def side(arg: int, least: int) -> str:
         text, precedence = texts[arg]
         return text if precedence >= least else f"({text})"
 
-    for i in needed:
+    for i in sorted(reached([index], lambda i: nodes[i].args)):
         node = nodes[i]
         op, args = node.op, node.args
         if op == "const":
@@ -354,14 +391,6 @@ def _text(nodes: Sequence[Node], index: int, limit: int) -> str:
         texts[i] = (text[: limit + 1], precedence)
     text = texts[index][0]
     return text if len(text) <= limit else text[: max(limit - 1, 0)] + "…"
-
-
-def _needed(nodes: Sequence[Node], index: int) -> list[int]:
-    needed = {index}
-    for i in range(index, -1, -1):
-        if i in needed:
-            needed.update(nodes[i].args)
-    return sorted(needed)
 
 
 def number_text(value: Fraction, digits: int = 18) -> tuple[str, int]:
@@ -396,48 +425,6 @@ def _decimal(digits: str, power: int) -> str:
 _RATIONAL: Final = re.compile(r"-?[0-9]{1,650}(/[0-9]{1,650})?", re.ASCII)
 
 
-def _from_json(data: object) -> Graph:
-    def bad(reason: str) -> DamagedFile:
-        return DamagedFile(f"the stored expression is damaged: {reason}")
-
-    if not isinstance(data, list) or not 2 <= len(data) <= MAX_NODES + 1:
-        raise bad(f"a list of 2 to {MAX_NODES + 1:,} rows was expected")
-    nodes: list[Node] = []
-    for i, row in enumerate(data[:-1]):
-        if not isinstance(row, list) or not row or not isinstance(row[0], str) or row[0] not in OPS:
-            raise bad(f"row {i} is no operation")
-        op: str = row[0]
-        arity = 0 if op in NULLARY else 1 if op in UNARY else 2
-        has_value = op in ("const", "var", "powi", "powr")
-        if len(row) != 1 + (arity > 0) + has_value:
-            raise bad(f"row {i} ({op}) has the wrong length")
-        args = _indices(row[1] if arity else [], i)
-        if args is None or len(args) != arity:
-            raise bad(f"row {i} ({op}) must use {arity} earlier rows")
-        value: Value = None
-        if has_value:
-            value = _value(op, row[-1])
-            if value is None:
-                raise bad(f"row {i} ({op}) carries a value it cannot have")
-        nodes.append(Node(op, args, value))
-    last = data[-1]
-    if not isinstance(last, list) or len(last) != 2 or last[0] != "out":
-        raise bad("the last row must name the outputs")
-    outputs = _indices(last[1], len(nodes))
-    if not outputs or len(outputs) > MAX_OUTPUTS:
-        raise bad("the outputs must be some of its rows")
-    graph = Graph(tuple(nodes), outputs)
-    builder = Builder()
-    try:
-        at = builder.copy(nodes)
-        again = builder.graph([at[i] for i in outputs])
-    except (InvalidRequest, ValueError) as error:
-        raise bad(str(error)) from None
-    if again != graph:
-        raise bad("its rows are not in the order and form they are written in")
-    return graph
-
-
 def _indices(row: object, below: int) -> tuple[int, ...] | None:
     if not isinstance(row, list) or len(row) > MAX_OUTPUTS:
         return None
@@ -456,6 +443,6 @@ def _value(op: str, item: object) -> Value:
     if q and int(q) == 0:
         return None
     value = Fraction(int(p), int(q or "1"))
-    if str(value) != item or _bits(value) > MAX_BITS or (op == "powr" and value.denominator == 1):
+    if str(value) != item or bits(value) > MAX_BITS or (op == "powr" and value.denominator == 1):
         return None
     return value

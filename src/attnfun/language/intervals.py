@@ -27,11 +27,14 @@ import numpy.typing as npt
 from attnfun.language.balls import BallAlgebra
 from attnfun.language.enclosures import balls, lowers, precision, uppers
 from attnfun.language.graph import Ratio
+from attnfun.language.interpret import Algebra, power_by_squaring
+from attnfun.language.numbers import above, below
 
 Floats = npt.NDArray[np.float64]
 LIBM_ULPS = 4
 ERF_ULPS = 8
 _INF = np.inf
+_quiet = np.errstate(all="ignore")
 
 
 @dataclass(frozen=True)
@@ -92,25 +95,40 @@ def _widen(low: Floats, high: Floats, ulps: int = LIBM_ULPS) -> tuple[Floats, Fl
     return _down(low - 2 * ulps * np.spacing(np.abs(low))), _up(high + 2 * ulps * np.spacing(np.abs(high)))
 
 
-def _rising(
+def _monotone(
     f: Callable[[Floats], Floats],
-    x: Interval,
     floor: float = -_INF,
     ceiling: float = _INF,
-    good: Any = True,
+    good: Callable[[Interval], Any] = lambda x: True,
     ulps: int = LIBM_ULPS,
-) -> Interval:
-    lo, hi = _widen(f(x.lo), f(x.hi), ulps)
-    return _made(np.maximum(lo, floor), np.minimum(hi, ceiling), good)
+) -> Callable[[Any, Interval], Interval]:
+    """A method: the range of an increasing f from its values at both ends, where the argument is `good`."""
+
+    @_quiet
+    def method(self: object, x: Interval) -> Interval:
+        lo, hi = _widen(f(x.lo), f(x.hi), ulps)
+        return _made(np.maximum(lo, floor), np.minimum(hi, ceiling), good(x))
+
+    return method
+
+
+def _extremes(corners: tuple[Floats, ...]) -> tuple[Floats, Floats]:
+    """The least and the largest of four."""
+    a, b, c, d = corners
+    return np.minimum(np.minimum(a, b), np.minimum(c, d)), np.maximum(np.maximum(a, b), np.maximum(c, d))
+
+
+def _between(x: Interval, y: Interval, corners: tuple[Floats, ...], good: Any = True) -> Interval:
+    """The range of a product or quotient of x and y from its rounded values at the corners; its sign is kept."""
+    lo, hi = _extremes(corners)
+    lo, hi = _down(lo), _up(hi)
+    same = ((x.lo >= 0) & (y.lo >= 0)) | ((x.hi <= 0) & (y.hi <= 0))
+    opposite = ((x.lo >= 0) & (y.hi <= 0)) | ((x.hi <= 0) & (y.lo >= 0))
+    return _made(np.where(same, np.maximum(lo, 0.0), lo), np.where(opposite, np.minimum(hi, 0.0), hi), good)
 
 
 def _product(x: Interval, y: Interval) -> Interval:
-    ac, ad, bc, bd = x.lo * y.lo, x.lo * y.hi, x.hi * y.lo, x.hi * y.hi
-    lo = _down(np.minimum(np.minimum(ac, ad), np.minimum(bc, bd)))
-    hi = _up(np.maximum(np.maximum(ac, ad), np.maximum(bc, bd)))
-    same = ((x.lo >= 0) & (y.lo >= 0)) | ((x.hi <= 0) & (y.hi <= 0))
-    opposite = ((x.lo >= 0) & (y.hi <= 0)) | ((x.hi <= 0) & (y.lo >= 0))
-    return _made(np.where(same, np.maximum(lo, 0.0), lo), np.where(opposite, np.minimum(hi, 0.0), hi))
+    return _between(x, y, (x.lo * y.lo, x.lo * y.hi, x.hi * y.lo, x.hi * y.hi))
 
 
 def _reaches(x: Interval, offset: float, period: float) -> npt.NDArray[np.bool_]:
@@ -125,7 +143,15 @@ def _point(x: Floats) -> Interval:
     return Interval(x, x)
 
 
-class IntervalAlgebra:
+def _in_unit(x: Interval) -> Any:
+    return (x.lo >= -1) & (x.hi <= 1)
+
+
+_ASIN, _MINUS_ACOS = _monotone(np.arcsin, good=_in_unit), _monotone(lambda t: -np.arccos(t), ceiling=0.0, good=_in_unit)
+_COSH = _monotone(np.cosh, 1.0)
+
+
+class IntervalAlgebra(Algebra[Interval]):
     """The operations of the expression language on `Interval`s of float64 arrays (broadcasting).
 
     clip_sqrt: arguments of sqrt and of positive real powers are known to be >= 0, those of asin and acos to be in
@@ -135,18 +161,11 @@ class IntervalAlgebra:
     def __init__(self, clip_sqrt: bool = False) -> None:
         self.clip_sqrt = clip_sqrt
 
-    def _ignore(self) -> Any:
-        return np.errstate(all="ignore")
-
     def constant(self, value: Fraction) -> Interval:
-        value = Fraction(value)
         try:
-            near = float(value)
+            return _made(below(Fraction(value)), above(Fraction(value)))
         except OverflowError:
-            return Interval(np.asarray(np.nan), np.asarray(np.nan))
-        lo = near if Fraction(near) <= value else math.nextafter(near, -_INF)
-        hi = near if Fraction(near) >= value else math.nextafter(near, _INF)
-        return _made(lo, hi)
+            return _made(np.nan, np.nan)
 
     def pi(self) -> Interval:
         return _made(math.pi, math.nextafter(math.pi, 4))
@@ -157,37 +176,31 @@ class IntervalAlgebra:
     def neg(self, x: Interval) -> Interval:
         return Interval(-x.hi, -x.lo)
 
+    @_quiet
     def add(self, x: Interval, y: Interval) -> Interval:
-        with self._ignore():
-            return _made(_sum_ends(x.lo, y.lo)[0], _sum_ends(x.hi, y.hi)[1])
+        return _made(_sum_ends(x.lo, y.lo)[0], _sum_ends(x.hi, y.hi)[1])
 
     def sub(self, x: Interval, y: Interval) -> Interval:
         return self.add(x, self.neg(y))
 
+    @_quiet
     def mul(self, x: Interval, y: Interval) -> Interval:
-        with self._ignore():
-            return _product(x, y)
+        return _product(x, y)
 
+    @_quiet
     def div(self, x: Interval, y: Interval) -> Interval:
-        with self._ignore():
-            good = (y.lo > 0) | (y.hi < 0)
-            ends = (x.lo / y.lo, x.lo / y.hi, x.hi / y.lo, x.hi / y.hi)
-            lo = _down(np.minimum(np.minimum(ends[0], ends[1]), np.minimum(ends[2], ends[3])))
-            hi = _up(np.maximum(np.maximum(ends[0], ends[1]), np.maximum(ends[2], ends[3])))
-            same = ((x.lo >= 0) & (y.lo > 0)) | ((x.hi <= 0) & (y.hi < 0))
-            opposite = ((x.lo >= 0) & (y.hi < 0)) | ((x.hi <= 0) & (y.lo > 0))
-            lo, hi = np.where(same, np.maximum(lo, 0.0), lo), np.where(opposite, np.minimum(hi, 0.0), hi)
-            return _made(lo, hi, good)
+        quotients = (x.lo / y.lo, x.lo / y.hi, x.hi / y.lo, x.hi / y.hi)
+        return _between(x, y, quotients, (y.lo > 0) | (y.hi < 0))
 
+    @_quiet
     def powi(self, x: Interval, n: int) -> Interval:
-        with self._ignore():
-            if n == 0:
-                return _made(np.where(np.isnan(x.lo), np.nan, 1.0), np.where(np.isnan(x.hi), np.nan, 1.0))
-            if n < 0:
-                return self.div(self.constant(Fraction(1)), self.powi(x, -n))
-            if n % 2 == 0:
-                x = self.abs(x)
-            return _made(_power(_point(x.lo), n).lo, _power(_point(x.hi), n).hi)
+        if n == 0:
+            return _made(np.where(np.isnan(x.lo), np.nan, 1.0), np.where(np.isnan(x.hi), np.nan, 1.0))
+        if n < 0:
+            return self.div(self.constant(Fraction(1)), self.powi(x, -n))
+        if n % 2 == 0:
+            x = self.abs(x)
+        return _made(power_by_squaring(_point(x.lo), n, _product).lo, power_by_squaring(_point(x.hi), n, _product).hi)
 
     def powr(self, x: Interval, p: Fraction) -> Interval:
         p = Fraction(p)
@@ -197,17 +210,14 @@ class IntervalAlgebra:
             return self.sqrt(x)
         return self.pow(x, self.constant(p))
 
+    @_quiet
     def pow(self, x: Interval, y: Interval) -> Interval:
         """x**y for x > 0, and x >= 0 where y > 0: monotone in x and in y, so the corners carry the range."""
-        with self._ignore():
-            if self.clip_sqrt:
-                x = self._clipped(x)
-            good = ((x.lo > 0) | ((x.lo >= 0) & (y.lo > 0))) & ~np.isnan(y.lo)  # NumPy: 1**nan is 1
-            corners = [np.power(a, b) for a in (x.lo, x.hi) for b in (y.lo, y.hi)]
-            lo = np.minimum(np.minimum(corners[0], corners[1]), np.minimum(corners[2], corners[3]))
-            hi = np.maximum(np.maximum(corners[0], corners[1]), np.maximum(corners[2], corners[3]))
-            lo, hi = _widen(lo, hi)
-            return _made(np.maximum(lo, 0.0), hi, good)
+        if self.clip_sqrt:
+            x = self._clipped(x)
+        good = ((x.lo > 0) | ((x.lo >= 0) & (y.lo > 0))) & ~np.isnan(y.lo)  # NumPy: 1**nan is 1
+        lo, hi = _widen(*_extremes(tuple(np.power(a, b) for a in (x.lo, x.hi) for b in (y.lo, y.hi))))
+        return _made(np.maximum(lo, 0.0), hi, good)
 
     def ratio(self, x: Interval, quotient: Ratio) -> Interval:
         """By balls of 64 bits: no hypothesis on libraries is needed."""
@@ -218,20 +228,20 @@ class IntervalAlgebra:
     def _clipped(self, x: Interval) -> Interval:
         return Interval(np.where(x.hi >= 0, np.maximum(x.lo, 0.0), x.lo), x.hi)
 
+    @_quiet
     def sqrt(self, x: Interval) -> Interval:
-        with self._ignore():
-            if self.clip_sqrt:
-                x = self._clipped(x)
-            return _made(np.maximum(_down(np.sqrt(x.lo)), 0.0), _up(np.sqrt(x.hi)), x.lo >= 0)
+        if self.clip_sqrt:
+            x = self._clipped(x)
+        return _made(np.maximum(_down(np.sqrt(x.lo)), 0.0), _up(np.sqrt(x.hi)), x.lo >= 0)
 
+    @_quiet
     def _wave(self, f: Callable[[Floats], Floats], x: Interval, peak: float) -> Interval:
         """sin or cos, with maxima at peak + 2 pi k."""
-        with self._ignore():
-            a, b = f(x.lo), f(x.hi)
-            lo, hi = _widen(np.minimum(a, b), np.maximum(a, b))
-            hi = np.where(_reaches(x, peak, 2 * np.pi), 1.0, np.minimum(hi, 1.0))
-            lo = np.where(_reaches(x, peak - np.pi, 2 * np.pi), -1.0, np.maximum(lo, -1.0))
-            return _made(lo, hi, ~np.isnan(x.lo))
+        a, b = f(x.lo), f(x.hi)
+        lo, hi = _widen(np.minimum(a, b), np.maximum(a, b))
+        hi = np.where(_reaches(x, peak, 2 * np.pi), 1.0, np.minimum(hi, 1.0))
+        lo = np.where(_reaches(x, peak - np.pi, 2 * np.pi), -1.0, np.maximum(lo, -1.0))
+        return _made(lo, hi, ~np.isnan(x.lo))
 
     def sin(self, x: Interval) -> Interval:
         return self._wave(np.sin, x, np.pi / 2)
@@ -239,9 +249,11 @@ class IntervalAlgebra:
     def cos(self, x: Interval) -> Interval:
         return self._wave(np.cos, x, 0.0)
 
-    def tan(self, x: Interval) -> Interval:
-        with self._ignore():
-            return _rising(np.tan, x, good=~_reaches(x, np.pi / 2, np.pi))
+    tan = _monotone(np.tan, good=lambda x: ~_reaches(x, np.pi / 2, np.pi))
+    atan, sinh = _monotone(np.arctan), _monotone(np.sinh)
+    tanh = _monotone(np.tanh, -1.0, 1.0)
+    exp, expm1 = _monotone(np.exp, 0.0), _monotone(np.expm1, -1.0)
+    log, log1p = _monotone(np.log, good=lambda x: x.lo > 0), _monotone(np.log1p, good=lambda x: x.lo > -1)
 
     def _cut(self, x: Interval) -> Interval:
         """The part of x in [-1, 1] where there is one and `clip_sqrt` allows it."""
@@ -251,53 +263,18 @@ class IntervalAlgebra:
         return Interval(np.where(some, np.maximum(x.lo, -1.0), x.lo), np.where(some, np.minimum(x.hi, 1.0), x.hi))
 
     def asin(self, x: Interval) -> Interval:
-        with self._ignore():
-            x = self._cut(x)
-            return _rising(np.arcsin, x, good=(x.lo >= -1) & (x.hi <= 1))
+        return _ASIN(self, self._cut(x))
 
     def acos(self, x: Interval) -> Interval:
-        with self._ignore():
-            x = self._cut(x)
-            falling = _rising(lambda t: -np.arccos(t), x, ceiling=0.0, good=(x.lo >= -1) & (x.hi <= 1))
-            return self.neg(falling)
-
-    def atan(self, x: Interval) -> Interval:
-        with self._ignore():
-            return _rising(np.arctan, x)
-
-    def sinh(self, x: Interval) -> Interval:
-        with self._ignore():
-            return _rising(np.sinh, x)
+        return self.neg(_MINUS_ACOS(self, self._cut(x)))
 
     def cosh(self, x: Interval) -> Interval:
-        with self._ignore():
-            return _rising(np.cosh, self.abs(x), floor=1.0)
-
-    def tanh(self, x: Interval) -> Interval:
-        with self._ignore():
-            return _rising(np.tanh, x, floor=-1.0, ceiling=1.0)
-
-    def exp(self, x: Interval) -> Interval:
-        with self._ignore():
-            return _rising(np.exp, x, floor=0.0)
-
-    def expm1(self, x: Interval) -> Interval:
-        with self._ignore():
-            return _rising(np.expm1, x, floor=-1.0)
-
-    def log(self, x: Interval) -> Interval:
-        with self._ignore():
-            return _rising(np.log, x, good=x.lo > 0)
-
-    def log1p(self, x: Interval) -> Interval:
-        with self._ignore():
-            return _rising(np.log1p, x, good=x.lo > -1)
+        return _COSH(self, self.abs(x))
 
     def erf(self, x: Interval) -> Interval:
         from scipy.special import erf
 
-        with self._ignore():
-            return _rising(erf, x, floor=-1.0, ceiling=1.0, ulps=ERF_ULPS)
+        return _monotone(erf, -1.0, 1.0, ulps=ERF_ULPS)(self, x)
 
     def sigmoid(self, x: Interval) -> Interval:
         lo, hi = self._sigmoid_at(x.lo).lo, self._sigmoid_at(x.hi).hi
@@ -346,16 +323,3 @@ class IntervalAlgebra:
         lo = np.where(first, a.lo, np.where(second, b.lo, both.lo))
         hi = np.where(first, a.hi, np.where(second, b.hi, both.hi))
         return _made(lo, hi, ~(np.isnan(x.lo) | np.isnan(y.lo)))
-
-
-def _power(x: Interval, n: int) -> Interval:
-    """x^n, n >= 1, by squaring of point intervals of one sign."""
-    result: Interval | None = None
-    while n:
-        if n & 1:
-            result = x if result is None else _product(result, x)
-        n >>= 1
-        if n:
-            x = _product(x, x)
-    assert result is not None
-    return result

@@ -19,6 +19,7 @@ from attnfun.language.enclosures import Ball, ball, balls, lift, point_balls, sp
 from attnfun.language.gradient import Dual, GradientAlgebra
 from attnfun.language.graph import Graph
 from attnfun.language.interpret import step
+from attnfun.language.order import reached
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,7 +36,7 @@ def enclosures(
     `known`: nodes that are defined on all boxes, with ends that are known to hold there.
     """
     known = known or {}
-    needed = _needed(graph)
+    needed = reached(graph.outputs, lambda i: graph.nodes[i].args)
     d = len(names)
     whole = [balls(low[:, k], high[:, k]) for k in range(d)]
     middle = [point_balls(low[:, k] + (high[:, k] - low[:, k]) / 2) for k in range(d)]
@@ -70,26 +71,21 @@ def enclosures(
     return [duals[o].value for o in graph.outputs]
 
 
-def _needed(graph: Graph) -> set[int]:
-    needed: set[int] = set()
-    stack = list(graph.outputs)
-    while stack:
-        i = stack.pop()
-        if i not in needed:
-            needed.add(i)
-            stack.extend(graph.nodes[i].args)
-    return needed
+def variables_in(graph: Graph) -> list[frozenset[str]]:
+    """The variables that occur in every node."""
+    own: list[frozenset[str]] = []
+    for node in graph.nodes:
+        own.append(frozenset([str(node.value)] if node.op == "var" else ()).union(*(own[a] for a in node.args)))
+    return own
 
 
 def repeated(graph: Graph) -> list[bool]:
     """For every node: does a variable occur in it by more than one way?"""
-    own: list[frozenset[str]] = []
+    own = variables_in(graph)
     out: list[bool] = []
-    for node in graph.nodes:
-        args = [own[a] for a in node.args]
-        together = frozenset([str(node.value)]) if node.op == "var" else frozenset().union(*args)
-        own.append(together)
-        out.append(any(out[a] for a in node.args) or sum(map(len, args)) > len(together))
+    for i, node in enumerate(graph.nodes):
+        several = node.op != "var" and sum(len(own[a]) for a in node.args) > len(own[i])
+        out.append(several or any(out[a] for a in node.args))
     return out
 
 

@@ -17,9 +17,10 @@ from functools import lru_cache
 import numpy as np
 
 from attnfun.errors import InvalidRequest
-from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, Node, precision, run
-from attnfun.language.domain import Array, Box, halved
-from attnfun.language.enclosures import lowers, uppers
+from attnfun.language import BallAlgebra, Builder, Graph, Node, precision, run
+from attnfun.language.arrays import values_at
+from attnfun.language.domain import Array, Box, exchanged, halved
+from attnfun.language.enclosures import ball_ends, lower, upper
 from attnfun.language.mean_value import enclosures, repeated
 
 _POINTS = 600
@@ -81,11 +82,7 @@ def _ranges(
     with precision(64):
         if not keep:
             values = run(graph, BallAlgebra(clip_sqrt=True), {})
-            ends = [
-                (float(lowers(np.array([v], dtype=object))[0]), float(uppers(np.array([v], dtype=object))[0]))
-                for v in values
-            ]
-            return tuple(ends), 0
+            return tuple((lower(value), upper(value)) for value in values), 0
         each = [_one(graph, o, names, low, high, tolerance, budget, known, within) for o in graph.outputs]
         return tuple(ends for ends, _ in each), sum(spent for _, spent in each)
 
@@ -178,13 +175,13 @@ def _relaxed(
     """A range with every `ratio` as a variable of its own, on its own range: wider, but such a node costs much; None
     where there is none, or none of more than a variable.
     """
-    builder, at = Builder(), list[int]()
+    builder, box = Builder(), Box(tuple(names), tuple(low), tuple(high))
     ranges = {n: (float(a), float(b)) for n, a, b in zip(names, low, high, strict=True)}
-    for node in graph.nodes:
+    at: list[int] = []
+    for i, node in enumerate(graph.nodes):
         if node.op == "ratio" and graph.nodes[node.args[0]].op != "var":
-            box = Box(tuple(names), tuple(low), tuple(high))
             ((a, b),) = range_of(graph.reachable([node.args[0]]), box, tolerance, budget)
-            name = f"ratio_{len(at)}"
+            name = f"ratio_{i}"
             if name in names or not (math.isfinite(a) and math.isfinite(b)):
                 return None
             ranges[name] = _range_of_ratio(node, a, b, tolerance, budget)
@@ -230,12 +227,10 @@ def _bound(
         if len(bad) == 0:
             break
         bad = bad[np.argsort(score[bad])[-64:]]
-        new_low, new_high = halved(lows[bad], highs[bad], 1 / width)
-        a, b = _enclosures(graph, names, new_low, new_high, known)
-        keep = np.setdiff1d(np.arange(len(lows)), bad)
-        lows, highs = np.concatenate([lows[keep], new_low]), np.concatenate([highs[keep], new_high])
-        score = np.concatenate([score[keep], b if upper_end else -a])
-        spent += len(new_low)
+        new = halved(lows[bad], highs[bad], 1 / width)
+        a, b = _enclosures(graph, names, *new, known)
+        lows, highs, score = exchanged(bad, (lows, highs, score), (*new, b if upper_end else -a))
+        spent += len(new[0])
     worst = float(np.max(score))
     return (worst if upper_end else -worst), spent
 
@@ -243,14 +238,12 @@ def _bound(
 def _sampled(graph: Graph, names: list[str], low: Array, high: Array) -> tuple[float, float]:
     rng = np.random.default_rng(0)
     X = Box(tuple(names), tuple(low), tuple(high)).probe(_POINTS, rng)
-    with np.errstate(all="ignore"):
-        values = np.asarray(run(graph, ArrayAlgebra(), {n: X[:, k] for k, n in enumerate(names)})[0], dtype=np.float64)
-    values = values[np.isfinite(values)] if values.ndim else values
-    return (float(np.min(values)), float(np.max(values))) if np.size(values) else (0.0, 0.0)
+    values = values_at(graph, names, X)[:, 0]
+    values = values[np.isfinite(values)]
+    return (float(np.min(values)), float(np.max(values))) if len(values) else (0.0, 0.0)
 
 
 def _enclosures(graph: Graph, names: list[str], low: Array, high: Array, known: Known) -> tuple[Array, Array]:
     """Lower and upper ends on every box."""
     (value,) = enclosures(graph, names, low, high, known)
-    column = np.broadcast_to(np.asarray(value, dtype=object), (len(low),))
-    return lowers(column), uppers(column)
+    return ball_ends(value, len(low))

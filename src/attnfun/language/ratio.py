@@ -24,13 +24,14 @@ left; where D vanishes there, too, the result is nan.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
 import flint
 
-from attnfun.language.enclosures import NAN, Ball, arb, precision
+from attnfun.language.enclosures import NAN, Ball, arb, exact, precision
 from attnfun.language.graph import Builder, Graph, Ratio
 from attnfun.language.interpret import run
 from attnfun.language.series import REAL, Field, Kink, SeriesAlgebra, series_length
@@ -98,12 +99,18 @@ def _divided(sides: tuple[list[Ball], list[Ball]] | None, shift: int) -> list[Ba
     top, bottom = (side[shift:] for side in sides)
     if not bottom[0].abs_lower() > 0:
         return None
+    row = divided(top, bottom)
+    return row if all(value.is_finite() for value in row) else None
+
+
+def divided(top: Sequence[Ball], bottom: Sequence[Ball]) -> list[Ball]:
+    """Coefficients of the quotient of two power series, as many as are given of the first."""
     row: list[Ball] = []
     for i, value in enumerate(top):
         for j in range(i):
             value = value - row[j] * bottom[i - j]
         row.append(value / bottom[0])
-    return row if all(value.is_finite() for value in row) else None
+    return row
 
 
 def _met(one: list[Ball] | None, other: list[Ball] | None) -> list[Ball] | None:
@@ -123,11 +130,11 @@ def _intersection(x: Ball, y: Ball) -> Ball:
 def expansion(quotient: Ratio) -> tuple[tuple[Fraction, ...], float]:
     """(coefficients about `point`, a distance up to which their sum is about as good as double precision); no bound."""
     with precision(256):
-        row = taylor(quotient, arb(flint.fmpq(quotient.point.numerator, quotient.point.denominator)), _TERMS)
+        row = taylor(quotient, exact(quotient.point), _TERMS)
     if not all(value.is_finite() for value in row):
         return (), 0.0
-    exact = [value.mid().man_exp() for value in row]
-    rationals = tuple(Fraction(int(m)) * Fraction(2) ** int(e) for m, e in exact)
+    parts = [value.mid().man_exp() for value in row]
+    rationals = tuple(Fraction(int(m)) * Fraction(2) ** int(e) for m, e in parts)
     sizes = [abs(float(value)) for value in rationals]
     largest = max(sizes)
     reach = [(_TAIL * largest / size) ** (1 / j) for j, size in enumerate(sizes) if 2 * j >= _TERMS and size > 0]

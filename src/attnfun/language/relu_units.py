@@ -17,7 +17,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from attnfun.language.graph import Graph, Node
+from attnfun.language.graph import Graph, Node, bits, rational
+from attnfun.language.order import reached
 
 Floats = npt.NDArray[np.float64]
 
@@ -169,16 +170,10 @@ def read_units(graph: Graph) -> ReluUnits | None:
 
 
 def _folded(op: str, values: list[Fraction]) -> Fraction | None:
-    a, b = values[0], values[-1]
-    if op == "div" and b == 0:
+    if op == "div" and values[1] == 0:
         return None
-    if op == "neg":
-        result = -a
-    elif op == "relu":
-        result = max(a, Fraction(0))
-    else:
-        result = a + b if op == "add" else a - b if op == "sub" else a * b if op == "mul" else a / b
-    return result if max(result.numerator.bit_length(), result.denominator.bit_length()) <= MAX_BITS else None
+    result = max(values[0], Fraction(0)) if op == "relu" else rational(op, values)
+    return result if bits(result) <= MAX_BITS else None
 
 
 def _shares(node: Node, factor: Fraction, constants: Sequence[Fraction | None]) -> list[tuple[int, Fraction]]:
@@ -200,17 +195,13 @@ def _shares(node: Node, factor: Fraction, constants: Sequence[Fraction | None]) 
 
 def _cone(nodes: Sequence[Node], index: int, units: set[int], constants: Sequence[Fraction | None]) -> list[int]:
     """What an affine form of the node passes through, users before what they use; multipliers are left out."""
-    seen, stack = {index}, [index]
-    while stack:
-        i = stack.pop()
+
+    def needs(i: int) -> tuple[int, ...]:
         node = nodes[i]
         if node.op == "var" or i in units or constants[i] is not None:
-            continue
-        args = node.args[:1] if node.op == "div" else node.args
+            return ()
         if node.op == "mul":
-            args = (args[1],) if constants[args[0]] is not None else (args[0],)
-        for arg in args:
-            if arg not in seen:
-                seen.add(arg)
-                stack.append(arg)
-    return sorted(seen, reverse=True)
+            return node.args[1:] if constants[node.args[0]] is not None else node.args[:1]
+        return node.args[:1] if node.op == "div" else node.args
+
+    return sorted(reached([index], needs), reverse=True)

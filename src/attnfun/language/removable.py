@@ -26,11 +26,12 @@ from functools import lru_cache
 import numpy as np
 
 from attnfun.errors import AttnfunError, Infeasible
-from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, Kink, SeriesAlgebra, precision, run, run_all
+from attnfun.language import BallAlgebra, Builder, Graph, Kink, Node, SeriesAlgebra, precision, run, run_all
+from attnfun.language.arrays import values_at
 from attnfun.language.canonical import canonical
 from attnfun.language.definedness import Condition, conditions, require_conditions
 from attnfun.language.domain import Box
-from attnfun.language.enclosures import Ball, arb, ball, lower, upper
+from attnfun.language.enclosures import Ball, ball, lower, point_balls, upper
 from attnfun.language.graph import MAX_EXPONENT, NOT_ANALYTIC, Ratio
 from attnfun.language.series import series_length
 from attnfun.language.squares import factored
@@ -73,9 +74,7 @@ def extended(graph: Graph, box: Box) -> Graph:
     try:
         extension = extension_of(graph, box)
         require_dense(extension, box)
-    except (
-        AttnfunError
-    ):  # constants or exponents past their limits, an expression that is not defined for other reasons
+    except AttnfunError:  # constants past their limits, an expression that is not defined for other reasons
         return graph
     found = extension.graph
     return found if any(n.op == "ratio" for n in found.nodes) or not poles(found, box) else graph
@@ -123,7 +122,7 @@ def require_thin(graph: Graph, nodes: Sequence[int], box: Box) -> None:
         found = [Condition(i, argument, "positive") for i, argument in roots]
         require_conditions(below, [argument for _, argument in roots], below, found, box)
         with precision(_BITS):
-            env = {name: np.frompyfunc(arb, 1, 1)(X[:, k]) for k, name in enumerate(box.names)}
+            env = {name: point_balls(X[:, k]) for k, name in enumerate(box.names)}
             values = np.atleast_1d(np.asarray(run(below, _ALGEBRA, env)[0], dtype=object))
         if not any(value.abs_lower() > 0 for value in values):
             raise Infeasible(f"{text} is divided by and may vanish everywhere")
@@ -151,17 +150,14 @@ def resolved(graph: Graph, box: Box) -> tuple[Graph, list[int]]:
     """Every removable division as a `ratio` node, and where each node came to lie; all else as it was."""
     facts = _Facts(box)
     builder = facts.builder
-    at: list[int] = []
-    for node in graph.nodes:
-        args = [at[a] for a in node.args]
-        new = None
-        if node.op == "div" and facts.may_vanish(args[1]):
-            new = _ratio(facts, *args)
-        at.append(builder.apply(node.op, *args, value=node.value) if new is None else new)
+
+    def continued(node: Node, args: list[int]) -> int | None:
+        return _ratio(facts, *args) if node.op == "div" and facts.may_vanish(args[1]) else None
+
+    at = builder.copy(graph.nodes, continued)
     if not any(builder.node(i).op == "ratio" for i in range(len(builder))):
         return graph, list(range(len(graph.nodes)))
-    nodes = builder.nodes
-    return Graph(nodes, tuple(at[o] for o in graph.outputs)), at
+    return Graph(builder.nodes, tuple(at[o] for o in graph.outputs)), at
 
 
 def _ratio(facts: _Facts, top: int, bottom: int) -> int | None:
@@ -282,9 +278,7 @@ class _Facts:
         x = np.linspace(low, high, _GRID)
         graph = self.as_function([n], u)
         self.spend(10 * len(graph.nodes))
-        with np.errstate(all="ignore"):
-            value = run(graph, ArrayAlgebra(), {"u": x})[0]
-        f = np.abs(np.broadcast_to(np.asarray(value, dtype=np.float64), x.shape))
+        f = np.abs(values_at(graph, ("u",), x[:, None])[:, 0])
         f = np.where(np.isfinite(f), f, np.inf)
         padded = np.concatenate([[np.inf], f, [np.inf]])
         lowest = np.flatnonzero((f <= padded[:-2]) & (f <= padded[2:]))
@@ -314,21 +308,19 @@ def _grouped(graph: Graph, box: Box) -> Graph:
     """The same function, products with a denominator that may vanish written as (the rest)·(removable divisions)."""
     groups = _Groups(_Facts(box))
     builder = groups.facts.builder
-    at: list[int] = []
-    for node in graph.nodes:
-        new = builder.apply(node.op, *(at[a] for a in node.args), value=node.value)
-        at.append(groups.regrouped(new) if node.op in ("mul", "div", "powi") else new)
+
+    def regrouped(node: Node, args: list[int]) -> int | None:
+        return (
+            groups.regrouped(builder.apply(node.op, *args, value=node.value)) if node.op in _PRODUCT - {"neg"} else None
+        )
+
+    at = builder.copy(graph.nodes, regrouped)
     return builder.graph([at[o] for o in graph.outputs])
 
 
 class _Groups:
     def __init__(self, facts: _Facts) -> None:
         self.facts, self.builder = facts, facts.builder
-
-    def factors(self, n: int) -> tuple[Fraction, Powers]:
-        """n = c · Π base^p, bases that are no products."""
-        c, powers = factored(self.builder, n, MAX_EXPONENT)
-        return c, {m: p for m, p in powers.items() if p}
 
     def product(self, c: Fraction, powers: Powers) -> int:
         """c · Π base^p, denominators last."""
@@ -341,7 +333,7 @@ class _Groups:
         return self.builder.const(1) if total is None else total
 
     def regrouped(self, n: int) -> int:
-        c, powers = self.factors(n)
+        c, powers = factored(self.builder, n, MAX_EXPONENT)
         divisions: list[int] = []
         while True:
             poles = [b for b, p in powers.items() if p < 0 and self.facts.may_vanish(b)]
@@ -363,7 +355,7 @@ class _Groups:
         places = dict.fromkeys(w for b in (*tops, pole) for w in self.facts.passages([b]))
         for w in places:
             own = [b for b in powers if self.facts.is_function(b, w)]
-            scale, inside = self.factors(w)
+            scale, inside = factored(self.builder, w, MAX_EXPONENT)
             if pole in own:
                 zeros = self.facts.zeros(pole, w)
                 trial = 0

@@ -34,9 +34,9 @@ import flint
 from attnfun.errors import AttnfunError
 from attnfun.language.balls import BallAlgebra
 from attnfun.language.complex_balls import ComplexBallAlgebra
-from attnfun.language.enclosures import LOCK, ONE, ZERO, Ball, arb
+from attnfun.language.enclosures import LOCK, ONE, ZERO, Ball, arb, exact
 from attnfun.language.graph import Ratio
-from attnfun.language.interpret import NotAnalytic
+from attnfun.language.interpret import Algebra, NotAnalytic
 
 Series = Any  # flint.arb_series, flint.acb_series
 _HALF = Fraction(1, 2)
@@ -79,10 +79,6 @@ def _binomials(p: Fraction, n: int) -> tuple[Fraction, ...]:
     return tuple(row)
 
 
-def _exact(value: Fraction) -> Ball:
-    return arb(flint.fmpq(value.numerator, value.denominator))
-
-
 def _over_factorials(values: Sequence[Ball], n: int) -> list[Ball]:
     """values[k mod len] / k! for k < n."""
     factorial, out = 1, []
@@ -106,7 +102,45 @@ def _riccati(first: Ball, slope: Ball, sign: int, n: int) -> list[Ball]:
     return t[:n]
 
 
-class SeriesAlgebra:
+def _waves(value: Ball, slope: Ball, n: int) -> list[Ball]:
+    return _over_factorials([value, slope, -value, -slope], n)
+
+
+def _tans(self: SeriesAlgebra, c: Ball, n: int) -> list[Ball]:
+    t = self.balls.tan(c)
+    return _riccati(t, 1 + self.balls.powi(t, 2), -1, n)
+
+
+def _tanhs(self: SeriesAlgebra, c: Ball, n: int) -> list[Ball]:
+    t = self.balls.tanh(c)
+    return _riccati(t, 1 - self.balls.powi(t, 2), 1, n)
+
+
+def _sigmoids(self: SeriesAlgebra, c: Ball, n: int) -> list[Ball]:
+    """sigmoid(x) = (1 + tanh(x/2))/2: the equation of tanh, odd about 0, loses less on fat balls than s - s^2."""
+    return [self.balls.sigmoid(c), *(t / 2 ** (k + 2) for k, t in enumerate(_tanhs(self, c / 2, n)[1:]))]
+
+
+def _atans(self: SeriesAlgebra, c: Ball, n: int) -> list[Ball]:
+    value = self.balls.atan(c)
+    angle, shrink = arb.pi() / 2 - value, self.balls.powr(1 + self.balls.powi(c, 2), -_HALF)
+    slopes = (self.balls.sin(k * angle) * self.balls.powi(shrink, k) / (k if k % 2 else -k) for k in range(1, n))
+    return [value, *slopes]
+
+
+def _erfs(self: SeriesAlgebra, c: Ball, n: int) -> list[Ball]:
+    gauss = self.exp(self._series([-self.balls.powi(c, 2), -2 * c, -ONE])) * (2 / arb.const_sqrt_pi())
+    return _integral(self.balls.erf(c), [gauss[k] for k in range(n)])
+
+
+def _composed(
+    name: str, taylor: Callable[[SeriesAlgebra, Ball, int], Sequence[Ball]]
+) -> Callable[[SeriesAlgebra, Series], Series]:
+    """The method of a function whose Taylor coefficients at a ball are known."""
+    return lambda self, x: self._compose(name, lambda c, n: taylor(self, c, n), x)
+
+
+class SeriesAlgebra(Algebra[Series]):
     """The operations of the expression language on power series of `order` coefficients, balls of a `field`.
 
     abs, relu, max, min, sign take the branch that the constant coefficients (balls) prove, and raise Kink otherwise.
@@ -154,38 +188,18 @@ class SeriesAlgebra:
             if not b:
                 return ZERO
             power = self.balls.powr(c, p - k) if whole is None else self.balls.powi(c, whole - k)
-            return power if b == 1 else _exact(b) * power  # a product with 1 rounds the radius up
+            return power if b == 1 else exact(b) * power  # a product with 1 rounds the radius up
 
         return [term(b, k) for k, b in enumerate(_binomials(p, n))]
 
-    def _tanhs(self, c: Ball, n: int) -> list[Ball]:
-        t = self.balls.tanh(c)
-        return _riccati(t, 1 - self.balls.powi(t, 2), 1, n)
-
-    def _sigmoids(self, c: Ball, n: int) -> list[Ball]:
-        """sigmoid(x) = (1 + tanh(x/2))/2: the equation of tanh, odd about 0, loses less on fat balls than s - s^2."""
-        return [self.balls.sigmoid(c), *(t / 2 ** (k + 2) for k, t in enumerate(self._tanhs(c / 2, n)[1:]))]
-
     def constant(self, value: Fraction) -> Series:
-        return self._series([_exact(Fraction(value))])
+        return self._series([exact(Fraction(value))])
 
     def pi(self) -> Series:
         return self._series([arb.pi()])
 
     def e(self) -> Series:
         return self._series([arb.const_e()])
-
-    def add(self, x: Series, y: Series) -> Series:
-        return x + y
-
-    def sub(self, x: Series, y: Series) -> Series:
-        return x - y
-
-    def mul(self, x: Series, y: Series) -> Series:
-        return x * y
-
-    def neg(self, x: Series) -> Series:
-        return -x
 
     def div(self, x: Series, y: Series) -> Series:
         # not x / y: flint cancels common powers of h, and would call sin(x)/x defined at 0
@@ -205,81 +219,25 @@ class SeriesAlgebra:
 
         return self._compose("a quotient", lambda c, n: taylor(quotient, c, n, self.field), x)
 
-    def sqrt(self, x: Series) -> Series:
-        return self._compose("sqrt", lambda c, n: self._powers(c, _HALF, n), x)
-
-    def exp(self, x: Series) -> Series:
-        return self._compose("exp", lambda c, n: _over_factorials([self.balls.exp(c)], n), x)
-
-    def expm1(self, x: Series) -> Series:
-        return self._compose(
-            "expm1", lambda c, n: [self.balls.expm1(c), *_over_factorials([self.balls.exp(c)], n)[1:]], x
-        )
-
-    def log(self, x: Series) -> Series:
-        return self._compose("log", lambda c, n: _integral(self.balls.log(c), self._powers(c, Fraction(-1), n)), x)
-
-    def log1p(self, x: Series) -> Series:
-        return self._compose(
-            "log1p", lambda c, n: _integral(self.balls.log1p(c), self._powers(1 + c, Fraction(-1), n)), x
-        )
-
-    def sin(self, x: Series) -> Series:
-        return self._compose("sin", lambda c, n: _waves(self.balls.sin(c), self.balls.cos(c), n), x)
-
-    def cos(self, x: Series) -> Series:
-        return self._compose("cos", lambda c, n: _waves(self.balls.cos(c), -self.balls.sin(c), n), x)
-
-    def sinh(self, x: Series) -> Series:
-        return self._compose("sinh", lambda c, n: _over_factorials([self.balls.sinh(c), self.balls.cosh(c)], n), x)
-
-    def cosh(self, x: Series) -> Series:
-        return self._compose("cosh", lambda c, n: _over_factorials([self.balls.cosh(c), self.balls.sinh(c)], n), x)
-
-    def tan(self, x: Series) -> Series:
-        def taylor(c: Ball, n: int) -> list[Ball]:
-            t = self.balls.tan(c)
-            return _riccati(t, 1 + self.balls.powi(t, 2), -1, n)
-
-        return self._compose("tan", taylor, x)
-
-    def tanh(self, x: Series) -> Series:
-        return self._compose("tanh", self._tanhs, x)
-
-    def sigmoid(self, x: Series) -> Series:
-        return self._compose("sigmoid", self._sigmoids, x)
-
-    def softplus(self, x: Series) -> Series:
-        return self._compose("softplus", lambda c, n: _integral(self.balls.softplus(c), self._sigmoids(c, n)), x)
-
-    def atan(self, x: Series) -> Series:
-        def taylor(c: Ball, n: int) -> list[Ball]:
-            value = self.balls.atan(c)
-            angle, shrink = arb.pi() / 2 - value, self.balls.powr(1 + self.balls.powi(c, 2), -_HALF)
-            slopes = (
-                self.balls.sin(k * angle) * self.balls.powi(shrink, k) / (k if k % 2 else -k) for k in range(1, n)
-            )
-            return [value, *slopes]
-
-        return self._compose("atan", taylor, x)
-
-    def asin(self, x: Series) -> Series:
-        return self._compose("asin", lambda c, n: _integral(self.balls.asin(c), self._asin_slope(c)), x)
-
-    def acos(self, x: Series) -> Series:
-        return self._compose("acos", lambda c, n: _integral(self.balls.acos(c), [-s for s in self._asin_slope(c)]), x)
+    sqrt = _composed("sqrt", lambda self, c, n: self._powers(c, _HALF, n))
+    exp = _composed("exp", lambda self, c, n: _over_factorials([self.balls.exp(c)], n))
+    expm1 = _composed("expm1", lambda self, c, n: [self.balls.expm1(c), *_over_factorials([self.balls.exp(c)], n)[1:]])
+    log = _composed("log", lambda self, c, n: _integral(self.balls.log(c), self._powers(c, Fraction(-1), n)))
+    log1p = _composed("log1p", lambda self, c, n: _integral(self.balls.log1p(c), self._powers(1 + c, Fraction(-1), n)))
+    sin = _composed("sin", lambda self, c, n: _waves(self.balls.sin(c), self.balls.cos(c), n))
+    cos = _composed("cos", lambda self, c, n: _waves(self.balls.cos(c), -self.balls.sin(c), n))
+    sinh = _composed("sinh", lambda self, c, n: _over_factorials([self.balls.sinh(c), self.balls.cosh(c)], n))
+    cosh = _composed("cosh", lambda self, c, n: _over_factorials([self.balls.cosh(c), self.balls.sinh(c)], n))
+    tan, tanh, sigmoid = _composed("tan", _tans), _composed("tanh", _tanhs), _composed("sigmoid", _sigmoids)
+    softplus = _composed("softplus", lambda self, c, n: _integral(self.balls.softplus(c), _sigmoids(self, c, n)))
+    asin = _composed("asin", lambda self, c, n: _integral(self.balls.asin(c), self._asin_slope(c)))
+    acos = _composed("acos", lambda self, c, n: _integral(self.balls.acos(c), [-s for s in self._asin_slope(c)]))
+    atan, erf = _composed("atan", _atans), _composed("erf", _erfs)
 
     def _asin_slope(self, c: Ball) -> list[Ball]:
         """Coefficients of (1 - (c+h)^2)^(-1/2)."""
         slope = self.powr(self._series([1 - self.balls.powi(c, 2), -2 * c, -ONE]), -_HALF)
         return [slope[k] for k in range(self.order)]
-
-    def erf(self, x: Series) -> Series:
-        def taylor(c: Ball, n: int) -> list[Ball]:
-            gauss = self.exp(self._series([-self.balls.powi(c, 2), -2 * c, -ONE])) * (2 / arb.const_sqrt_pi())
-            return _integral(self.balls.erf(c), [gauss[k] for k in range(n)])
-
-        return self._compose("erf", taylor, x)
 
     def abs(self, x: Series) -> Series:
         return x if self._positive("abs", x[0]) else -x
@@ -305,7 +263,3 @@ class SeriesAlgebra:
         if c < 0:
             return False
         raise Kink(f"{name} changes its branch at {c.str(5)}")
-
-
-def _waves(value: Ball, slope: Ball, n: int) -> list[Ball]:
-    return _over_factorials([value, slope, -value, -slope], n)

@@ -9,11 +9,13 @@ and nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from attnfun.language import BallAlgebra, GradientAlgebra, Graph, precision, run
-from attnfun.language.domain import Array, Box, halved
-from attnfun.language.enclosures import abs_uppers, balls, lowers, uppers
+from attnfun.language.domain import Array, Box, cut, exchanged, halved
+from attnfun.language.enclosures import abs_uppers, ball_ends, balls
 
 _CLOSE = 1.05
 _BATCH = 32
@@ -25,22 +27,20 @@ def slope_bounds(graph: Graph, box: Box, budget: int = 600) -> Array:
     low, high = box.low_array[None], box.high_array[None]
     width = box.high_array - box.low_array
     with precision(64):
-        found, _ = _enclosed(graph, box, low, high)
+        found, _ = enclosed_slopes(graph, box.names, low, high)
         seen = np.zeros(found.shape[1:])
         spent = 1
         while True:
             centre = (low + high) / 2
-            here, _ = _enclosed(graph, box, centre[-2 * _BATCH :], centre[-2 * _BATCH :])
+            here, _ = enclosed_slopes(graph, box.names, centre[-2 * _BATCH :], centre[-2 * _BATCH :])
             seen = np.maximum(seen, np.where(np.isfinite(here), here, 0.0).max(axis=0))
             bad = np.flatnonzero((found > _CLOSE * seen + 1e-300).any(axis=(1, 2)))
             if len(bad) == 0 or spent >= budget:
                 break
             bad = bad[np.argsort(found.max(axis=(1, 2))[bad])[-_BATCH:]]
-            new_low, new_high = halved(low[bad], high[bad], 1 / width)
-            keep = np.setdiff1d(np.arange(len(low)), bad)
-            low, high = np.concatenate([low[keep], new_low]), np.concatenate([high[keep], new_high])
-            found = np.concatenate([found[keep], _enclosed(graph, box, new_low, new_high)[0]])
-            spent += len(new_low)
+            new = halved(low[bad], high[bad], 1 / width)
+            low, high, found = exchanged(bad, (low, high, found), (*new, enclosed_slopes(graph, box.names, *new)[0]))
+            spent += len(new[0])
     return np.asarray(found.max(axis=0) * (1 + 1e-12))
 
 
@@ -59,7 +59,7 @@ def change_bound(graph: Graph, box: Box, errors: Array, enough: float = 0.0, bud
         seen, spent = 0.0, 1
         while not score.max() <= enough:
             centre = (low[-2 * _BATCH :] + high[-2 * _BATCH :]) / 2
-            slopes, _ = _enclosed(graph, box, centre, centre)
+            slopes, _ = enclosed_slopes(graph, box.names, centre, centre)
             here = np.where(np.isfinite(slopes), slopes, 0.0) @ errors
             seen = max(seen, float(here.max()))
             bad = np.flatnonzero(~(score <= max(_CLOSE * seen, enough)))
@@ -70,12 +70,11 @@ def change_bound(graph: Graph, box: Box, errors: Array, enough: float = 0.0, bud
             share = steep / np.maximum(steep.max(axis=1, keepdims=True), 1e-300)
             sides = (high[bad] - low[bad]) / width
             axis = np.argmax(np.where(share > 0.1, sides, 0.0), axis=1)
-            new_low, new_high = _cut(low[bad], high[bad], axis)
-            keep = np.setdiff1d(np.arange(len(low)), bad)
-            low, high = np.concatenate([low[keep], new_low]), np.concatenate([high[keep], new_high])
-            more, added = _change(graph, box, new_low, new_high, errors)
-            score, terms = np.concatenate([score[keep], more]), np.concatenate([terms[keep], added])
-            spent += len(new_low)
+            new = cut(low[bad], high[bad], axis)
+            low, high, score, terms = exchanged(
+                bad, (low, high, score, terms), (*new, *_change(graph, box, *new, errors))
+            )
+            spent += len(new[0])
     return float(score.max()) * (1 + 1e-12)
 
 
@@ -92,21 +91,11 @@ def summands(graph: Graph, output: int) -> list[int]:
     return found + stack
 
 
-def _cut(low: Array, high: Array, axis: Array) -> tuple[Array, Array]:
-    """Every box halved along its own axis."""
-    rows = np.arange(len(low))
-    middle = low[rows, axis] + (high[rows, axis] - low[rows, axis]) / 2
-    left_high, right_low = high.copy(), low.copy()
-    left_high[rows, axis] = middle
-    right_low[rows, axis] = middle
-    return np.concatenate([low, right_low]), np.concatenate([left_high, high])
-
-
 def _change(graph: Graph, box: Box, low: Array, high: Array, errors: Array) -> tuple[Array, Array]:
     """(boxes,) bounds of the change from a point of each sub-box, and (boxes, d) what each variable adds to it."""
     left = np.maximum(np.nextafter(low - errors, -np.inf), box.low_array)
     right = np.minimum(np.nextafter(high + errors, np.inf), box.high_array)
-    slopes, swing = _enclosed(graph, box, left, right)
+    slopes, swing = enclosed_slopes(graph, box.names, left, right)
     with np.errstate(invalid="ignore"):
         terms = np.where(errors > 0, slopes * errors, 0.0)
     terms = np.where(np.isnan(terms), np.inf, terms)
@@ -114,14 +103,16 @@ def _change(graph: Graph, box: Box, low: Array, high: Array, errors: Array) -> t
     return change.max(axis=1), terms.max(axis=1)
 
 
-def _enclosed(graph: Graph, box: Box, low: Array, high: Array) -> tuple[Array, Array]:
+def enclosed_slopes(
+    graph: Graph, names: Sequence[str], low: Array, high: Array, clip_sqrt: bool = True
+) -> tuple[Array, Array]:
     """(boxes, outputs, d) bounds of |∂f_o/∂x_k| and (boxes, outputs) of the oscillation of f_o on every sub-box."""
-    algebra = GradientAlgebra(BallAlgebra(clip_sqrt=True, sharp=True), box.dim)
-    values = {n: balls(low[:, k], high[:, k]) for k, n in enumerate(box.names)}
-    slopes, swing = np.zeros((len(low), len(graph.outputs), box.dim)), np.zeros((len(low), len(graph.outputs)))
-    for o, dual in enumerate(run(graph, algebra, algebra.variables(box.names, values))):
-        value = np.broadcast_to(np.asarray(dual.value, dtype=object), (len(low),))
-        wide = (uppers(value) - lowers(value)) * (1 + 1e-12)
+    algebra = GradientAlgebra(BallAlgebra(clip_sqrt=clip_sqrt, sharp=True), len(names))
+    values = {n: balls(low[:, k], high[:, k]) for k, n in enumerate(names)}
+    slopes, swing = np.zeros((len(low), len(graph.outputs), len(names))), np.zeros((len(low), len(graph.outputs)))
+    for o, dual in enumerate(run(graph, algebra, algebra.variables(names, values))):
+        least, most = ball_ends(dual.value, len(low))
+        wide = (most - least) * (1 + 1e-12)
         swing[:, o] = np.where(np.isnan(wide), np.inf, wide)
         for k, partial in enumerate(dual.partials):
             if partial is not None:

@@ -102,7 +102,7 @@ def _terms(build: Builder, node: int) -> list[tuple[Fraction, Factors]] | None:
         if inner.op in ("add", "sub"):
             stack += [(c, inner.args[0]), (c if inner.op == "add" else -c, inner.args[1])]
             continue
-        scale, factors = _factors(build, n)
+        scale, factors = factored(build, n, _MOST_POWER)
         lone = [b for b, e in factors.items() if e == 1]
         if len(factors) == 1 and lone and build.node(lone[0]).op in ("add", "sub"):
             stack.append((c * scale, lone[0]))
@@ -110,12 +110,6 @@ def _terms(build: Builder, node: int) -> list[tuple[Fraction, Factors]] | None:
         key = tuple(sorted(factors.items()))
         found[key] = found.get(key, Fraction(0)) + c * scale
     return [(c, dict(key)) for key, c in found.items() if c != 0]
-
-
-def _factors(build: Builder, node: int) -> tuple[Fraction, Factors]:
-    """node = coefficient · Π base^exponent with whole exponents."""
-    coefficient, powers = factored(build, node, _MOST_POWER)
-    return coefficient, {b: e for b, e in powers.items() if e}
 
 
 def factored(build: Builder, node: int, most: int) -> tuple[Fraction, Factors]:
@@ -147,7 +141,7 @@ def factored(build: Builder, node: int, most: int) -> tuple[Fraction, Factors]:
             powers[n] = e
         else:
             open_ |= after
-    return coefficient, powers
+    return coefficient, {b: e for b, e in powers.items() if e}
 
 
 def _merged(a: Factors, b: Factors) -> Factors:

@@ -123,6 +123,11 @@ def _no_number(what: str) -> Callable[..., Any]:
     return method
 
 
+def _operator(op: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """The methods of x op y and y op x."""
+    return lambda self, other: self._apply(op, self, other), lambda self, other: self._apply(op, other, self)
+
+
 class _Stand:
     """What `Tracer` and `TracerVector` share: operators and NumPy's protocols, all ending in `_apply`."""
 
@@ -131,35 +136,11 @@ class _Stand:
     def _apply(self, op: str, *args: Any) -> Any:
         raise NotImplementedError
 
-    def __add__(self, other: Any) -> Any:
-        return self._apply("add", self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._apply("add", other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._apply("sub", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._apply("sub", other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._apply("mul", self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self._apply("mul", other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._apply("div", self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self._apply("div", other, self)
-
-    def __pow__(self, other: Any) -> Any:
-        return self._apply("pow", self, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return self._apply("pow", other, self)
+    __add__, __radd__ = _operator("add")
+    __sub__, __rsub__ = _operator("sub")
+    __mul__, __rmul__ = _operator("mul")
+    __truediv__, __rtruediv__ = _operator("div")
+    __pow__, __rpow__ = _operator("pow")
 
     def __neg__(self) -> Any:
         return self._apply("neg", self)
@@ -188,8 +169,7 @@ class _Stand:
         raise AttributeError(f"a traced value has no attribute {name}")
 
     def clip(self, low: Any = None, high: Any = None) -> Any:
-        result = self if low is None else self._apply("max", self, low)
-        return result if high is None else self._apply("min", result, high)
+        return _clip(self, low, high)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         name = ufunc.__name__
@@ -316,10 +296,6 @@ def _gather(items: Any) -> list[Any]:
     raise Untraceable("the function joins or sums arrays that are not followed")
 
 
-def _stack(arrays: Any, axis: int = 0) -> Any:
-    return TracerVector(_gather(arrays))
-
-
 def _inner(left: Any, right: Any) -> Any:
     return _reduce("add", _product(left, right), None)
 
@@ -391,6 +367,6 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "polyval": _polyval,
     "sinc": _sinc,
     "dot": _inner,
-    "stack": _stack,
-    "column_stack": lambda tup: _stack(tup),
+    "stack": lambda arrays, axis=0: TracerVector(_gather(arrays)),
+    "column_stack": lambda tup: TracerVector(_gather(tup)),
 }

@@ -8,7 +8,7 @@ import numpy as np
 from flint import arb
 
 from attnfun.language import BallAlgebra, precision, run
-from attnfun.language.domain import Array
+from attnfun.language.domain import Array, climbed
 from attnfun.language.enclosures import lower
 from attnfun.language.function import Function
 
@@ -47,23 +47,10 @@ def _extreme(function: Function, output: int, sign: float) -> Array:
 
     Deliberately a plain search: a smaller witnessed range makes the tolerance stricter, never laxer.
     """
-    rng = np.random.default_rng(0)
-    box = function.box
 
     def score(X: Array) -> Array:
         with np.errstate(all="ignore"):
             values = sign * function.values(X)[:, output]
         return np.where(np.isfinite(values), values, -np.inf)
 
-    X = box.probe(8000, rng)
-    values = score(X)
-    top = X[np.argsort(values)[-24:]]
-    step = 0.05
-    for _ in range(12):
-        Y = np.repeat(top, 10, axis=0) + step * (box.high_array - box.low_array) * rng.standard_normal(
-            (10 * len(top), box.dim)
-        )
-        Y = np.concatenate([top, np.clip(Y, box.low_array, box.high_array)])
-        top = Y[np.argsort(score(Y))[-24:]]
-        step *= 0.75
-    return np.asarray(top[-1])
+    return np.asarray(climbed(function.box, score, 8000, 12, 10)[-1])

@@ -110,7 +110,7 @@ def _vanished(half: Half, scales: Array) -> Array:
 def head_fits(head: HeadView, low: Array, high: Array) -> bool:
     """Does no logit of a head on this box overflow?"""
     queries = [abs(a.w) * max(abs(low[a.variable]), abs(high[a.variable])) + abs(a.c) for a in head.axes]
-    return product_fits(head, [float(q) for q in queries], "float64")
+    return product_fits(head.axes, head.values, [float(q) for q in queries], "float64")
 
 
 def _head_rounding(low: Array, high: Array, head: HeadView) -> Array:

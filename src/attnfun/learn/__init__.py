@@ -18,17 +18,10 @@ __all__ = [
     "Recipe",
     "Row",
     "SampledTask",
-    "descend",
-    "effective_keys",
-    "errors",
-    "fit_sample",
-    "generator",
-    "key_norms",
     "measure",
     "measured",
-    "one_torch_thread",
-    "polished",
-    "probe_points",
-    "random_network",
-    "require_torch",
+    "errors",
+    "effective_keys",
 ]
+__all__ += ["descend", "polished", "fit_sample", "generator", "one_torch_thread", "require_torch", "random_network"]
+__all__ += ["key_norms", "probe_points"]

@@ -11,17 +11,6 @@ from attnfun.learn.sampled import SampledTask
 from attnfun.learn.token_weights import fit_sample
 from attnfun.learn.weights import random_network
 
-__all__ = [
-    "Fit",
-    "Measured",
-    "Progress",
-    "Recipe",
-    "Row",
-    "SampledTask",
-    "measure",
-    "measured",
-    "errors",
-    "effective_keys",
-]
-__all__ += ["descend", "polished", "fit_sample", "generator", "one_torch_thread", "require_torch", "random_network"]
-__all__ += ["key_norms", "probe_points"]
+__all__ = ["Fit", "Measured", "Progress", "Recipe", "Row", "SampledTask", "measure", "measured", "errors"]
+__all__ += ["effective_keys", "descend", "polished", "fit_sample", "generator", "one_torch_thread"]
+__all__ += ["require_torch", "random_network", "key_norms", "probe_points"]

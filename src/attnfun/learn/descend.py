@@ -126,7 +126,11 @@ def descend(
 
 def polished(parameters: Iterable[torch.Tensor], loss: Callable[[], torch.Tensor], steps: int) -> None:
     """`steps` steps of LBFGS on a loss that draws nothing, at most twice as many evaluations; changed in place."""
-    stepper = lbfgs(parameters, steps, 2 * steps)
+    advance(lbfgs(parameters, steps, 2 * steps), loss)
+
+
+def advance(stepper: Any, loss: Callable[[], torch.Tensor]) -> None:
+    """One call of an optimiser that asks for the loss and its gradient as often as it likes."""
 
     def closure() -> torch.Tensor:
         stepper.zero_grad()

@@ -26,7 +26,7 @@ from attnfun.learn.token_weights import (
 )
 from attnfun.learn.weights import holding, joined, power_of_two, split
 from attnfun.network import TokenArchitecture
-from attnfun.network.head import Array
+from attnfun.network.head import Array, Of
 
 _PROBE, _LEAST, _WORK, _FEW = 1000, 64, 1 << 19, 16
 
@@ -45,13 +45,8 @@ class TokenProblem(Problem):
     held: Mapping[str, tuple[Array, Array]]
     begin: int | Tokens
 
-    @property
-    def chosen_by(self) -> str:  # type: ignore[override]
-        return self.task.chosen_by
-
-    @property
-    def dtype(self) -> str:
-        return self.architecture.dtype
+    chosen_by = Of[str]("task")  # type: ignore[assignment]
+    dtype = Of[str]("architecture")  # type: ignore[assignment]
 
     @cached_property
     def probe(self) -> tuple[Array, Array]:

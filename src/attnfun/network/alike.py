@@ -6,8 +6,6 @@ in Python. Here their arrays stand in stacks, and the queries of all heads are o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from attnfun.network.head import AnyArray, Head, once_per_dtype
@@ -16,17 +14,6 @@ from attnfun.network.network import Layer
 FEWEST = 32
 """Heads that are worth a stack."""
 _BUDGET = 32 << 20
-
-
-@dataclass(frozen=True, eq=False)
-class _Stack:
-    """query (width, H r), offset (H r), slopes (H, r, keys), biases, values (H, keys)."""
-
-    query: AnyArray
-    offset: AnyArray
-    slopes: AnyArray
-    biases: AnyArray
-    values: AnyArray
 
 
 def alike(layer: Layer) -> bool:
@@ -45,7 +32,8 @@ def alike(layer: Layer) -> bool:
 
 
 @once_per_dtype
-def _stack(layer: Layer, dtype: str) -> _Stack:
+def _stack(layer: Layer, dtype: str) -> list[AnyArray]:
+    """query (width, H r), offset (H r), slopes (H, r, keys), biases, values (H, keys)."""
     axes = [head.axes[0] for head in layer.heads]
     parts = (
         np.ascontiguousarray(np.concatenate([a.query for a in axes]).T),
@@ -54,23 +42,23 @@ def _stack(layer: Layer, dtype: str) -> _Stack:
         np.stack([a.biases for a in axes]),
         np.stack([head.values[:, 0] for head in layer.heads]),
     )
-    return _Stack(*(part.astype(dtype) for part in parts))
+    return [part.astype(dtype) for part in parts]
 
 
 def evaluate_alike(layer: Layer, tokens: AnyArray, dtype: str) -> AnyArray:
     """The layer on the stream before it, (n, width) -> (n, heads), for layers that are `alike`."""
-    stack = _stack(layer, dtype)
-    H, r, keys = stack.slopes.shape
+    W_Q, offset, slopes, biases, values = _stack(layer, dtype)
+    H, r, keys = slopes.shape
     result = np.empty((len(tokens), H), dtype=tokens.dtype)
     step = max(1, _BUDGET // (tokens.dtype.itemsize * H * (keys + r)))
     with np.errstate(all="ignore"):
         for start in range(0, len(tokens), step):
             block = tokens[start : start + step]
-            query = (block @ stack.query + stack.offset).reshape(len(block), H, r).transpose(1, 0, 2)
-            terms = query @ stack.slopes
-            terms += stack.biases[:, None, :]
+            query = (block @ W_Q + offset).reshape(len(block), H, r).transpose(1, 0, 2)
+            terms = query @ slopes
+            terms += biases[:, None, :]
             terms -= terms.max(axis=2, keepdims=True)
             np.exp(terms, out=terms)
-            summed = (terms @ stack.values[:, :, None])[:, :, 0] / terms.sum(axis=2)
+            summed = (terms @ values[:, :, None])[:, :, 0] / terms.sum(axis=2)
             result[start : start + step] = summed.T
     return result

@@ -16,12 +16,12 @@ import numpy as np
 
 from attnfun.diagnosis.attention import strongest
 from attnfun.language import ArrayAlgebra, run
-from attnfun.network.head import Axis, Head
+from attnfun.network.head import Axis, Head, softmax
 from attnfun.network.relu import ReluBlock, evaluate_block
 from attnfun.plots import style
 from attnfun.plots.anatomy import Step
 from attnfun.plots.panels import SAMPLES, elsewhere
-from attnfun.plots.sample import Array, View, axis_of, logits, softmax, thinned
+from attnfun.plots.sample import Array, View, axis_of, logits, thinned
 
 MOST_LINES = 33
 REACH = 7.0

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from attnfun.diagnosis.attention import strongest
-from attnfun.network.head import Head
-from attnfun.plots.sample import Array, View, axis_of, logits, softmax
+from attnfun.network.head import Head, softmax
+from attnfun.plots.sample import Array, View, axis_of, logits
 from attnfun.plots.style import BOUND, FAINT, INK, NETWORKS, colour_bar, legend, scaled, title, value_scale, walls
 
 AREAS = "RdBu_r"

@@ -136,11 +136,6 @@ def logits(axis: Axis, stream: Array, keys: NDArray[np.intp] | slice = slice(Non
     return q @ axis.slopes[keys].T + axis.biases[keys]
 
 
-def softmax(scores: Array) -> Array:
-    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return weights / weights.sum(axis=1, keepdims=True)
-
-
 def thinned(total: int, most: int) -> NDArray[np.intp]:
     """At most `most` of the indices 0..total-1, evenly spread, both ends kept."""
     return np.unique(np.linspace(0, total - 1, min(total, most)).round().astype(np.intp))

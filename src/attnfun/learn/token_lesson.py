@@ -124,9 +124,7 @@ def token_lesson(
     if not isinstance(ask.start, str):
         begin = getattr(ask.start, "network", ask.start)
         if not isinstance(begin, (TokenNetwork, TokenTransformer)):
-            raise InvalidRequest(
-                f"start={ask.start!r:.60}: random, constructed, or a network of the same kind is needed"
-            )
+            raise ask.other_start()
         if begin.architecture != shape.architecture:
             raise InvalidRequest("the start is not a network of the architecture that is to be trained")
     if ask.recipe.noise:

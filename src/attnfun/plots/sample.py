@@ -92,8 +92,12 @@ class View:
 
     def along(self, count: int) -> Array:
         """(count, d): the line through the centre."""
-        X = np.repeat(self.centre[None], count, axis=0)
-        X[:, self.line] = self.axis_points(self.line, count)
+        return self.at(self.axis_points(self.line, count))
+
+    def at(self, places: Array) -> Array:
+        """(n, d): points of the line through the centre."""
+        X = np.repeat(self.centre[None], len(places), axis=0)
+        X[:, self.line] = places
         return X
 
     def slice(self, count: int) -> Array:

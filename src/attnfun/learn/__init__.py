@@ -8,8 +8,7 @@ from attnfun.learn.measure import Measured, measured
 from attnfun.learn.probe import Row, effective_keys, errors, key_norms, measure, probe_points
 from attnfun.learn.recipe import Recipe
 from attnfun.learn.sampled import SampledTask
-from attnfun.learn.token_weights import fit_sample
-from attnfun.learn.weights import random_network
+from attnfun.learn.weights import fit_sample, random_network
 
 __all__ = ["Fit", "Measured", "Progress", "Recipe", "Row", "SampledTask", "measure", "measured", "errors"]
 __all__ += ["effective_keys", "descend", "polished", "fit_sample", "generator", "one_torch_thread"]

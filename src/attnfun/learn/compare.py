@@ -112,7 +112,7 @@ def _entry(model: Any, name: str, seen: Measured, uniform: int) -> Entry:
 
 def _key_norm(weights: Any) -> float | None:
     """The largest over the networks in the weights."""
-    from attnfun.learn.token_weights import token_norms
+    from attnfun.learn.weights import token_norms
 
     found = [
         (key_norms if isinstance(network, Network) else token_norms)(network)[1]

@@ -11,20 +11,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnfun.learn.lesson import Problem, digest
+from attnfun.learn.lesson import Problem, TokenTask, digest
 from attnfun.learn.probe import Row
-from attnfun.learn.token_lesson import TokenTask
-from attnfun.learn.token_weights import (
+from attnfun.learn.weights import (
     Tokens,
+    holding,
     in_units,
+    joined,
+    power_of_two,
     random_tokens,
+    split,
     token_effective_keys,
     token_norms,
     token_scales,
     token_vector,
     tokens_of,
 )
-from attnfun.learn.weights import holding, joined, power_of_two, split
 from attnfun.network import TokenArchitecture
 from attnfun.network.head import Array, Of
 
@@ -33,7 +35,7 @@ _PROBE, _LEAST, _WORK, _FEW = 1000, 64, 1 << 19, 16
 
 @dataclass(frozen=True, eq=False)
 class TokenProblem(Problem):
-    """The weights of `architecture`, in the units of `token_weights.py`, towards what `task` wants.
+    """The weights of `architecture`, in the units of `weights.py`, towards what `task` wants.
 
     `begin`: the seed of a random start, or a network to start from. `held`: the arrays that are not free at all
     entries, by name, as (values, which entries are free); the others of their entries keep these values. The probe is

@@ -73,15 +73,9 @@ def optimiser_of(
 
 def lbfgs(parameters: Iterable[torch.Tensor], steps: int, evaluations: int) -> torch.optim.LBFGS:
     """LBFGS whose call makes so many steps, with as many evaluations at the most; no tolerance ends it early."""
-    made: torch.optim.LBFGS = require_torch().optim.LBFGS(
-        list(parameters),
-        max_iter=steps,
-        max_eval=evaluations,
-        tolerance_grad=0.0,
-        tolerance_change=0.0,
-        history_size=50,
-        line_search_fn="strong_wolfe",
-    )
+    fixed = {"tolerance_grad": 0.0, "tolerance_change": 0.0, "history_size": 50, "line_search_fn": "strong_wolfe"}
+    kind = require_torch().optim.LBFGS
+    made: torch.optim.LBFGS = kind(list(parameters), max_iter=steps, max_eval=evaluations, **fixed)
     return made
 
 

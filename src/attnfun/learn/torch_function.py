@@ -44,13 +44,9 @@ class FunctionProblem(Problem):
     def identity(self) -> dict[str, Any]:
         with np.errstate(all="ignore"):
             values = self.function.values(self.points)
-        return {
-            "architecture": self.architecture.to_json(),
-            "target": self.function.to_json(),
-            "values": digest(np.asarray(values, dtype=np.float64)),
-            "domain": self.function.box.text,
-            "start": fingerprint(self.origin),
-        }
+        own = {"architecture": self.architecture.to_json(), "target": self.function.to_json()}
+        seen = {"values": digest(np.asarray(values, dtype=np.float64)), "domain": self.function.box.text}
+        return {**own, **seen, "start": fingerprint(self.origin)}
 
     def start(self) -> Array:
         return vector_of(self.origin, self.architecture, self.units)

@@ -85,13 +85,9 @@ class TokenProblem(Problem):
         return begun if self.kept is None else self.network(token_vector(begun, *self.units))
 
     def identity(self) -> dict[str, Any]:
-        return {
-            "architecture": self.architecture.to_json(),
-            **self.task.to_json(),
-            "values": digest(*self.probe),
-            "held": sorted(self.held),
-            "start": digest(*(array for _, array in self.origin.arrays())),
-        }
+        own = {"architecture": self.architecture.to_json(), **self.task.to_json(), "values": digest(*self.probe)}
+        start = digest(*(array for _, array in self.origin.arrays()))
+        return {**own, "held": sorted(self.held), "start": start}
 
     def start(self) -> Array:
         return token_vector(self.origin, *self.units)

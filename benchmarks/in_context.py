@@ -87,23 +87,15 @@ def measure(case: Case) -> Row:
         if error <= case.eps:
             break
     assert net is not None
-    proved = None
-    if case.dtype == "float64":
-        proved = len(af.in_context(case.task, eps=case.eps, **shape).network.layers)
-    return {
-        "task": case.task + (f" ({case.algorithm})" if case.algorithm else ""),
-        "condition": f"{net.task.condition:.3g}",
-        "dtype": case.dtype,
-        "eps": f"{case.eps:g}",
-        "limit": f"{case.limit} {'layers' if step == 1 else 'iterations'}",
-        "needed": net.iterations if step == 2 else len(net.network.layers),
-        "attention layers": len(net.network.layers),
-        "measured": f"{error:.2g}",
-        "predicted": f"{net.budget.total:.2g}",
-        "proved at": proved,
-        "met": "yes" if error <= case.eps and support else "NO",
-        "sound": bool(error <= case.eps and support),
-    }
+    exact = case.dtype == "float64"
+    proved = len(af.in_context(case.task, eps=case.eps, **shape).network.layers) if exact else None
+    met, depth = bool(error <= case.eps and support), len(net.network.layers)
+    name = case.task + (f" ({case.algorithm})" if case.algorithm else "")
+    row: Row = {"task": name, "condition": f"{net.task.condition:.3g}", "dtype": case.dtype, "eps": f"{case.eps:g}"}
+    row["limit"] = f"{case.limit} {'layers' if step == 1 else 'iterations'}"
+    row |= {"needed": net.iterations if step == 2 else depth, "attention layers": depth, "measured": f"{error:.2g}"}
+    row |= {"predicted": f"{net.budget.total:.2g}", "proved at": proved}
+    return row | {"met": "yes" if met else "NO", "sound": met}
 
 
 def head(rows: list[Row]) -> list[str]:

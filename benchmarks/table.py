@@ -82,14 +82,8 @@ CASES = (
 
 def measure(case: Case) -> Row:
     """Compile, save, verify, attack with random points; a refusal is a result too."""
-    row: Row = {
-        "name": case.name,
-        "asked": case.eps,
-        "eps": case.eps,
-        "relative": bool(case.options.get("relative")),
-        "keys_allowed": case.most_keys,
-        "slack_allowed": case.most_slack,
-    }
+    row: Row = {"name": case.name, "asked": case.eps, "eps": case.eps, "relative": bool(case.options.get("relative"))}
+    row |= {"keys_allowed": case.most_keys, "slack_allowed": case.most_slack}
     start = time.perf_counter()
     try:
         net = af.compile(case.target, domain=case.domain, eps=case.eps, **case.options)
@@ -102,32 +96,20 @@ def measure(case: Case) -> Row:
         net.save(path)
         start = time.perf_counter()
         again = af.verify(path)
-        row |= {
-            "verify_seconds": time.perf_counter() - start,
-            "verified": str(again.status),
-            "file_bytes": path.stat().st_size,
-        }
+        row |= {"verify_seconds": time.perf_counter() - start, "verified": str(again.status)}
+        row["file_bytes"] = path.stat().st_size
     box_low, box_high = net.network.box
     X = np.random.default_rng(1).uniform(box_low, box_high, (20_000, len(box_low)))
     start = time.perf_counter()
     values = np.asarray(net(X)).reshape(len(X), -1)
     row["points_per_second"] = len(X) / (time.perf_counter() - start)
     seen = float(np.abs(values - net.target.values(X)).max())
-    return row | {
-        "status": str(net.certificate.status),
-        "method": net.certificate.construction,
-        "proof": net.certificate.method,
-        "eps": net.certificate.eps,  # absolute, also where a fraction of the range was asked for
-        "layers": net.cost.layers,
-        "heads": net.cost.heads,
-        "keys": net.cost.keys,
-        "parameters": net.cost.parameters,
-        "bound": high,
-        "low": low,
-        "slack": net.certificate.slack if low > 0 else None,
-        "sampled": seen,
-        "sound": seen <= high,
-    }
+    made = net.certificate
+    row |= {"status": str(made.status), "method": made.construction, "proof": made.method}
+    row["eps"] = made.eps  # absolute, also where a fraction of the range was asked for
+    row |= {name: getattr(net.cost, name) for name in ("layers", "heads", "keys", "parameters")}
+    row |= {"bound": high, "low": low, "slack": made.slack if low > 0 else None}
+    return row | {"sampled": seen, "sound": seen <= high}
 
 
 def shown(row: Row) -> Row:

@@ -57,76 +57,22 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Approximant",
-    "Architecture",
-    "AttnfunError",
-    "bounds",
-    "Box",
-    "Certificate",
-    "compare",
-    "Comparison",
-    "compile",
-    "DamagedFile",
-    "diagnose",
-    "Diagnosis",
-    "embed_dim",
-    "EmbeddingDimension",
-    "finite_preorder",
-    "FinitePreorder",
-    "in_context",
-    "InContextSolver",
-    "InContextTask",
-    "Infeasible",
-    "interpolation",
-    "interpolation_table",
-    "InvalidRequest",
-    "language",
-    "learn",
-    "lexicographic",
-    "LexicographicHead",
-    "limits",
-    "load",
-    "matching",
-    "Matching",
-    "Model",
-    "neighbours",
-    "Neighbours",
-    "network",
-    "NotPositive",
-    "NoUtility",
-    "parts",
-    "Plan",
-    "plan",
-    "plots",
-    "preorder",
-    "PreorderReport",
-    "rank_of",
-    "Refuted",
-    "Relation",
-    "relation",
-    "RelationApproximant",
-    "report",
-    "reproduce",
-    "Retrieval",
-    "retrieval_certificate",
-    "RetrievalBound",
-    "retrieve",
-    "ScoreRank",
-    "sequence",
-    "SequenceApproximant",
-    "SequenceMap",
-    "set_function",
-    "SetApproximant",
-    "sparse_average",
-    "SparseAverage",
-    "Status",
-    "ternary",
-    "TokenArchitecture",
-    "train",
-    "TrilinearForm",
-    "verify",
-]
+# verbs that build
+__all__ = ["compile", "sequence", "set_function", "relation", "ternary", "retrieve", "in_context", "neighbours"]
+__all__ += ["matching", "sparse_average", "lexicographic", "interpolation", "interpolation_table"]
+# what they return
+__all__ += ["Model", "Approximant", "SequenceApproximant", "SetApproximant", "RelationApproximant", "TrilinearForm"]
+__all__ += ["Retrieval", "InContextSolver", "Neighbours", "Matching", "SparseAverage", "LexicographicHead"]
+# what is asked
+__all__ += ["Box", "Relation", "SequenceMap", "InContextTask", "Architecture", "TokenArchitecture"]
+# what is done with models
+__all__ += ["load", "verify", "train", "compare", "Comparison", "diagnose", "Diagnosis", "Certificate", "Status"]
+# limits
+__all__ += ["plan", "Plan", "embed_dim", "EmbeddingDimension", "rank_of", "ScoreRank", "preorder", "PreorderReport"]
+__all__ += ["finite_preorder", "FinitePreorder", "retrieval_certificate", "RetrievalBound"]
+# rooms, the laboratory, refusals
+__all__ += ["bounds", "language", "learn", "limits", "network", "parts", "plots", "reproduce", "report"]
+__all__ += ["AttnfunError", "InvalidRequest", "Infeasible", "NotPositive", "NoUtility", "Refuted", "DamagedFile"]
 
 
 @cache

@@ -19,19 +19,5 @@ from attnfun.limits.separation.matching import MatchingBound, matching
 from attnfun.limits.separation.rank import RankBound, rank
 from attnfun.limits.separation.sets import SetBound, sets
 
-__all__ = [
-    "CubeBound",
-    "Energies",
-    "MatchingBound",
-    "NeighbourBound",
-    "RankBound",
-    "SetBound",
-    "cube",
-    "energies",
-    "harmonics",
-    "matching",
-    "neighbours",
-    "rank",
-    "seen_harmonics",
-    "sets",
-]
+__all__ = ["rank", "neighbours", "cube", "sets", "matching", "energies", "harmonics", "seen_harmonics"]
+__all__ += ["RankBound", "NeighbourBound", "CubeBound", "SetBound", "MatchingBound", "Energies"]

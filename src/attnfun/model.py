@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from attnfun.certify.certificate import Certificate
 from attnfun.certify.verdict import About
@@ -20,6 +20,7 @@ from attnfun.kinds import Kind, find
 from attnfun.language.target import Target
 from attnfun.network import store
 from attnfun.network.claim import MEAN_SQUARE, Claim
+from attnfun.network.head import Of as Of
 from attnfun.network.network import Cost
 from attnfun.network.tokens import TokenNetwork, TokenTransformer
 
@@ -54,20 +55,6 @@ class Weights(Protocol):
 
 T = TypeVar("T", bound=Target)
 W = TypeVar("W", bound=Weights)
-V = TypeVar("V")
-
-
-class Of(Generic[V]):
-    """An attribute that is a part's, under the same name: `dim = Of[int]("target")`."""
-
-    def __init__(self, part: str) -> None:
-        self.part = part
-
-    def __set_name__(self, _owner: Any, name: str) -> None:
-        self.name = name
-
-    def __get__(self, model: Any, _owner: Any = None) -> V:
-        return cast(V, self if model is None else getattr(getattr(model, self.part), self.name))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -85,6 +72,11 @@ class Model(Generic[T, W]):
     story: Mapping[str, Any] = field(default_factory=dict)
     fit: Any = None
 
+    dtype = Of[str]("weights")
+    cost = Of[Cost]("weights")
+    architecture = Of[Any]("weights")
+    """The shape of the weights: what `train` sets free."""
+
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """The target's inputs → its outputs, float64."""
         arrays, how = self.target.encode(self.weights, *inputs, **options)
@@ -93,19 +85,6 @@ class Model(Generic[T, W]):
     @property
     def kind(self) -> Kind:
         return find(self.target.kind)
-
-    @property
-    def dtype(self) -> str:
-        return self.weights.dtype
-
-    @property
-    def cost(self) -> Cost:
-        return self.weights.cost
-
-    @property
-    def architecture(self) -> Any:
-        """The shape of the weights: what `train` sets free."""
-        return self.weights.architecture
 
     @property
     def trained(self) -> bool:

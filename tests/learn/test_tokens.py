@@ -14,7 +14,7 @@ from attnfun.kinds.in_context.target import InContextTask, prompt
 from attnfun.kinds.sequence.examples import example
 from attnfun.kinds.sequence.target import SequenceMap
 from attnfun.learn import Progress, SampledTask
-from attnfun.learn.token_weights import random_tokens, token_scales, token_vector, tokens_of
+from attnfun.learn.weights import random_tokens, token_scales, token_vector, tokens_of
 from attnfun.network import TokenArchitecture
 
 torch = pytest.importorskip("torch")

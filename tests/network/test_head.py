@@ -80,9 +80,6 @@ def test_cost_counts_the_literal_cross_form() -> None:
 def test_names_can_be_read() -> None:
     network = random_network(0)
     assert network.coordinates[:2] == ("x0", "x1") and network.coordinates[2] == "l0.shared"
-    axis = one_axis([1.0, 2.0], [0, 0])
-    head = Head("h", (axis, axis), np.zeros((2, 2, 1)), ("f",), "cell {0}, degree {1} {0.__class__}")
-    assert head.key_name(3, 1) == "cell 3, degree 1 {0.__class__}"
 
 
 def test_the_stream_stays_in_its_ranges() -> None:

@@ -19,7 +19,8 @@ from attnfun.kinds.relation.features import Features
 from attnfun.kinds.relation.form import Polynomials
 from attnfun.kinds.relation.prove_towers import tower_errors
 from attnfun.kinds.relation.towers import Affine, TowerWeights, corners, tower_network
-from attnfun.network import alike, evaluate, evaluate_head
+from attnfun.network import evaluate, evaluate_head
+from attnfun.network.evaluate import alike, evaluate_alike
 from attnfun.search import Goal, certified
 
 
@@ -194,10 +195,10 @@ def test_corners_of_a_cube_multiply() -> None:
 def test_many_heads_at_once_are_the_heads_one_by_one() -> None:
     network = made("gauss4").left.network
     layer = network.layers[1]
-    assert alike.alike(layer) and not alike.alike(network.layers[0])
+    assert alike(layer) and not alike(network.layers[0])
     tokens = np.random.default_rng(0).normal(size=(40, layer.width))
     for dtype, slack in (("float64", 1e-12), ("float32", 1e-3)):
-        both = alike.evaluate_alike(layer, tokens.astype(dtype), dtype)
+        both = evaluate_alike(layer, tokens.astype(dtype), dtype)
         one = np.concatenate([evaluate_head(head, tokens, dtype) for head in layer.heads], axis=1)
         assert np.abs(both - one).max() <= slack and both.dtype == one.dtype
 

@@ -107,14 +107,9 @@ def embedded(
 
     if check is not None:
         ranking, dimension = check_file(check, read_any(file, documents))
-        record: dict[str, Any] = {
-            "file": file,
-            "vectors": check,
-            "status": "proved",
-            "dimension": dimension,
-            "gap": ranking.gap,
-        }
-        return Answer(record | {"margin": ranking.margin if ranking.margin < float("inf") else None})
+        record: dict[str, Any] = {"file": file, "vectors": check, "status": "proved", "dimension": dimension}
+        margin = ranking.margin if ranking.margin < float("inf") else None
+        return Answer(record | {"gap": ranking.gap, "margin": margin})
     if output:
         check_ending(output)
     answer = embed_dim(file, documents=documents, table=table, progress=progress, **rest)

@@ -113,23 +113,12 @@ def head_rows(network: Any) -> list[dict[str, Any]]:
     """One record a head of a network over fixed keys: its layer, its readable name, its keys and what it writes."""
     from attnfun.network import Network
 
-    return (
-        []
-        if not isinstance(network, Network)
-        else [
-            {
-                "layer": depth,
-                "name": head.name,
-                "keys": int(head.keys),
-                "lattice": [len(axis.biases) for axis in head.axes],
-                "rank": int(head.rank),
-                "writes": list(head.writes),
-                "keys_are": head.key_names,
-            }
-            for depth, layer in enumerate(network.layers, start=1)
-            for head in layer.heads
-        ]
-    )
+    rows = []
+    for depth, layer in enumerate(network.layers if isinstance(network, Network) else (), start=1):
+        for head in layer.heads:
+            row = {"layer": depth, "name": head.name, "keys": int(head.keys), "lattice": list(head.grid)}
+            rows.append(row | {"rank": int(head.rank), "writes": list(head.writes), "keys_are": head.key_names})
+    return rows
 
 
 def step_rows(net: Any) -> list[dict[str, Any]]:
@@ -137,25 +126,12 @@ def step_rows(net: Any) -> list[dict[str, Any]]:
     from attnfun.network import Network
     from attnfun.plots.anatomy import anatomy
 
-    whole = anatomy(net) if isinstance(getattr(net, "network", None), Network) else None
-    if whole is None:
-        return []
-    return [
-        {
-            "layer": step.layer,
-            "head": step.tag,
-            "function": step.function,
-            "name": step.name,
-            "keys": step.keys,
-            "pieces": len(step.heads),
-            "range": [step.low, step.high],
-            "ends": list(step.ends),
-            "own": step.own,
-            "share": step.share,
-            "reads": list(step.reads),
-        }
-        for step in whole.steps
-    ]
+    whole, rows = anatomy(net) if isinstance(getattr(net, "network", None), Network) else None, []
+    for step in whole.steps if whole is not None else ():
+        row = {"layer": step.layer, "head": step.tag, "function": step.function, "name": step.name, "keys": step.keys}
+        row |= {"pieces": len(step.heads), "range": [step.low, step.high], "ends": list(step.ends)}
+        rows.append(row | {"own": step.own, "share": step.share, "reads": list(step.reads)})
+    return rows
 
 
 def heads_page(record: dict[str, Any]) -> list[Part]:

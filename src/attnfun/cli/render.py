@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from attnfun.errors import AttnfunError, Infeasible, NotPositive, NoUtility, Refuted
+from attnfun.errors import AttnfunError, Infeasible, NoUtility, Refuted
 
 EXIT = dict.fromkeys(("proved", "conditional", "bounded", "sampled", "stored"), 0)
 EXIT |= {"error": 1, "invalid": 2, "infeasible": 3, "refuted": 4, "undecided": 5}
@@ -23,41 +23,31 @@ STYLE |= dict.fromkeys(("bounded", "sampled", "undecided", "stored"), "yellow")
 
 def failure(error: BaseException) -> dict[str, Any]:
     """Any exception as a record: status, reason, and nearest where one is known."""
-    text = " ".join(str(error).split())
+    status, reason, more = "invalid", " ".join(str(error).split()), dict[str, Any]()
     if isinstance(error, Infeasible):
-        found = vars(error.witness) if isinstance(error, NotPositive) and error.witness is not None else None
-        if isinstance(error, NoUtility) and error.witness is not None:
-            found = error.witness.record()
-        return {
-            "status": "infeasible",
-            "reason": text,
-            **({"nearest": error.nearest} if error.nearest else {}),
-            **({"witness": dict(found)} if found else {}),
-        }
-    if isinstance(error, Refuted):
-        return {"status": "refuted", "reason": text}
-    if isinstance(error, AttnfunError):
-        return {"status": "invalid", "reason": text}
-    if hasattr(error, "format_message"):  # the option parser's own errors
-        said = " ".join(str(error.format_message()).split())  # empty where the help was shown instead
-        return {"status": "invalid", "reason": said or "a command is needed; the help lists them"}
-    if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError | PermissionError):
-        return {"status": "invalid", "reason": f"{error.filename!r}: {(error.strerror or text).lower()}"}
-    if isinstance(error, OSError):
-        return {"status": "invalid", "reason": text}
-    if isinstance(error, ModuleNotFoundError):
+        status, witness = "infeasible", getattr(error, "witness", None)
+        found = None if witness is None else witness.record() if isinstance(error, NoUtility) else vars(witness)
+        more = {"nearest": error.nearest, "witness": found and dict(found)}
+    elif isinstance(error, Refuted):
+        status = "refuted"
+    elif hasattr(error, "format_message"):  # the option parser's own errors
+        reason = " ".join(str(error.format_message()).split())  # empty where the help was shown instead
+        reason = reason or "a command is needed; the help lists them"
+    elif isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError | PermissionError):
+        reason = f"{error.filename!r}: {(error.strerror or reason).lower()}"
+    elif isinstance(error, ModuleNotFoundError):
         extras = {"torch": "torch", "matplotlib": "plot", "joblib": "studies", "sklearn": "studies"}
         extra = extras.get((error.name or "").split(".")[0])
         advice = f"; install it with: pip install 'attnfun[{extra}]'" if extra else ""
-        return {"status": "invalid", "reason": f"this needs the package {error.name!r}, which is not installed{advice}"}
-    if isinstance(error, Interrupted | KeyboardInterrupt):
-        return {"status": "error", "reason": text or "interrupted"}
-    if isinstance(error, MemoryError):
-        return {"status": "infeasible", "reason": "not enough memory for this request"}
-    return {
-        "status": "error",
-        "reason": f"a fault in attnfun: {type(error).__name__}: {text} (ATTNFUN_DEBUG=1 shows where)",
-    }
+        reason = f"this needs the package {error.name!r}, which is not installed{advice}"
+    elif isinstance(error, Interrupted | KeyboardInterrupt):
+        status, reason = "error", reason or "interrupted"
+    elif isinstance(error, MemoryError):
+        status, reason = "infeasible", "not enough memory for this request"
+    elif not isinstance(error, AttnfunError | OSError):
+        status, fault = "error", f"{type(error).__name__}: {reason} (ATTNFUN_DEBUG=1 shows where)"
+        reason = f"a fault in attnfun: {fault}"
+    return {"status": status, "reason": reason} | {name: one for name, one in more.items() if one}
 
 
 class Interrupted(Exception):

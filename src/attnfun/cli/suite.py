@@ -146,9 +146,8 @@ def _page(report: dict[str, Any]) -> list[Part]:
     if "against" in summary:
         shown += ["change", "keys_ratio", "seconds_ratio"]
     short = {"keys_ratio": "keys ×", "seconds_ratio": "seconds ×", "parameters": "params"}
-    parts: list[Part] = [
-        Grid([short.get(key, key) for key in shown], [[_cell(row, key) for key in shown] for row in rows])
-    ]
+    cells = [[_cell(row, key) for key in shown] for row in rows]
+    parts: list[Part] = [Grid([short.get(key, key) for key in shown], cells)]
     parts += [f"[dim]{literal(row['name'])}: {literal(why(row))}[/]" for row in rows if row["status"] not in GOOD]
     parts += [literal(f"{suite}: {sentence(one)}") for suite, one in summary.get("suites", {}).items()]
     parts.append(sentence(summary) + f", {number(report['wall_seconds'])} s on the clock")
@@ -177,10 +176,17 @@ def summarise(rows: Sequence[Row]) -> dict[str, Any]:
         "not_proved": sum(row["status"] != "proved" for row in rows),
     }
     for key in ("keys", "heads", "layers", "parameters", "seconds", "slack"):
-        values = [row[key] for row in good if row.get(key) is not None]
-        summary[f"median_{key}"] = statistics.median(values) if values else None
-        summary[f"max_{key}"] = max(values, default=None)
+        values = _known(good, key)
+        summary |= {f"median_{key}": _median(values), f"max_{key}": max(values, default=None)}
     return summary | {"seconds": round(sum(row["seconds"] for row in rows), 3)}
+
+
+def _known(rows: Sequence[Row], key: str) -> list[Any]:
+    return [row[key] for row in rows if row.get(key) is not None]
+
+
+def _median(values: Sequence[Any]) -> Any:
+    return statistics.median(values) if values else None
 
 
 # ---------------------------------------------------------------- an earlier run
@@ -191,11 +197,10 @@ def read_report(path: str) -> dict[str, Any]:
     try:
         text = read_text(path)
         if path.endswith(".csv"):
-            rows = [
-                {key: _number(value) if key in _NUMBERS else value for key, value in row.items() if key}
-                for row in csv.DictReader(io.StringIO(text))
-            ]
-            report: Any = {"rows": rows}
+            table = csv.DictReader(io.StringIO(text))
+            report: Any = {
+                "rows": [{k: _number(v) if k in _NUMBERS else v for k, v in row.items() if k} for row in table]
+            }
         else:
             report = json.loads(text)
         if not all(isinstance(row["name"], str) and isinstance(row["status"], str) for row in report["rows"]):
@@ -221,22 +226,15 @@ def compare(report: dict[str, Any], earlier: dict[str, Any], path: str) -> dict[
     for row in report["rows"]:
         before = old.get((row.get("suite"), row["name"])) or by_name.get(row["name"])
         rows.append({**row, **_change(row, before)})
-    names = [row["name"] for row in rows]
-    ratios = {
-        key: [row[f"{key}_ratio"] for row in rows if row[f"{key}_ratio"] is not None] for key in ("keys", "seconds")
+    names = _known(rows, "name")
+    against: dict[str, Any] = {"file": path, "rows": len(_known(rows, "was"))}
+    against |= {
+        c.replace(" ", "_"): [row["name"] for row in rows if row["change"] == c] for c in ("newly proved", "lost")
     }
-    against = {
-        "file": path,
-        "rows": sum(row["was"] is not None for row in rows),
-        "newly_proved": [row["name"] for row in rows if row["change"] == "newly proved"],
-        "lost": [row["name"] for row in rows if row["change"] == "lost"],
-        "missing": [row["name"] for row in earlier["rows"] if row["name"] not in names],
-        "median_keys_ratio": statistics.median(ratios["keys"]) if ratios["keys"] else None,
-        "median_seconds_ratio": statistics.median(ratios["seconds"]) if ratios["seconds"] else None,
-        "settings": {
-            key: [earlier[key], report[key]] for key in SETTINGS if key in earlier and earlier[key] != report[key]
-        },
-    }
+    against["missing"] = [row["name"] for row in earlier["rows"] if row["name"] not in names]
+    against |= {f"median_{ratio}": _median(_known(rows, ratio)) for ratio in CHANGES[2:]}
+    other = [key for key in SETTINGS if key in earlier and earlier[key] != report[key]]
+    against["settings"] = {key: [earlier[key], report[key]] for key in other}
     return {**report, "rows": rows, "summary": {**report["summary"], "against": against}}
 
 
@@ -244,13 +242,11 @@ def _change(row: Row, before: Row | None) -> Row:
     if before is None:
         return {"was": None, "change": "new", "keys_ratio": None, "seconds_ratio": None}
     proved, was = row["status"] == "proved", before["status"] == "proved"
-    change = "" if proved == was else "newly proved" if proved else "lost"
+    made: Row = {"was": before["status"], "change": "" if proved == was else "newly proved" if proved else "lost"}
     both = row["status"] in GOOD and before["status"] in GOOD
-    ratios = {
-        f"{key}_ratio": row[key] / before[key] if both and row.get(key) and before.get(key) else None
-        for key in ("keys", "seconds")
-    }
-    return {"was": before["status"], "change": change, **ratios}
+    for key in ("keys", "seconds"):
+        made[f"{key}_ratio"] = row[key] / before[key] if both and row.get(key) and before.get(key) else None
+    return made
 
 
 # ---------------------------------------------------------------- words
@@ -258,10 +254,8 @@ def _change(row: Row, before: Row | None) -> Row:
 
 def sentence(summary: dict[str, Any]) -> str:
     """One line: how many are proved, and median (worst) of what they cost."""
-    both = [
-        f"{key} {number(summary[f'median_{key}'])} ({number(summary[f'max_{key}'])})"
-        for key in ("keys", "heads", "layers", "seconds", "slack")
-    ]
+    shown = ("keys", "heads", "layers", "seconds", "slack")
+    both = [f"{key} {number(summary[f'median_{key}'])} ({number(summary[f'max_{key}'])})" for key in shown]
     done = f"{summary['proved']} of {summary['rows']} proved"
     if summary["median_keys"] is None:
         return f"{done}; {number(summary['seconds'])} s in all"
@@ -275,13 +269,11 @@ def comparison_sentence(against: dict[str, Any]) -> str:
         more = [f"and {len(names) - 12} more"] if len(names) > 12 else []
         return f" ({', '.join([*names[:12], *more])})" if names else ""
 
-    parts = [
-        f"against {against['file']}, {against['rows']} rows in common",
-        f"{len(against['newly_proved'])} newly proved{listed(against['newly_proved'])}",
-        f"{len(against['lost'])} lost{listed(against['lost'])}",
-        f"median ratio new/old: keys {number(against['median_keys_ratio'])}, "
-        f"seconds {number(against['median_seconds_ratio'])}",
-    ]
+    parts = [f"against {against['file']}, {against['rows']} rows in common"]
+    for key in ("newly_proved", "lost"):
+        parts.append(f"{len(against[key])} {key.replace('_', ' ')}{listed(against[key])}")
+    keys, seconds = (number(against[f"median_{ratio}"]) for ratio in CHANGES[2:])
+    parts.append(f"median ratio new/old: keys {keys}, seconds {seconds}")
     if against["missing"]:
         parts.append(f"{len(against['missing'])} of the earlier rows not run")
     for key, (then, now) in against["settings"].items():

@@ -8,17 +8,5 @@ from attnfun.diagnosis.record import AxisCells, Figures
 from attnfun.diagnosis.rounding import DTYPES
 from attnfun.diagnosis.subject import Subject
 
-__all__ = [
-    "DTYPES",
-    "AxisCells",
-    "Figures",
-    "Finding",
-    "Mend",
-    "Subject",
-    "findings",
-    "foreign_head",
-    "is_foreign",
-    "measure",
-    "mended",
-    "scaled",
-]
+__all__ = ["DTYPES", "AxisCells", "Figures", "Finding", "Mend", "Subject", "findings", "foreign_head", "is_foreign"]
+__all__ += ["measure", "mended", "scaled"]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from attnfun.diagnosis.keys import envelope, gaussian_form
 from attnfun.network import Axis, Head
-from attnfun.network.head import Array
+from attnfun.network.head import Array, softmax
 
 _AT_ONCE = 1 << 22
 _WORK = 1 << 27
@@ -50,7 +50,8 @@ def attend(head: Head, tokens: Array) -> Attention:
         for start in range(0, n, _rows(axis)):
             part = slice(start, start + _rows(axis))
             q = queries[part]
-            weights, logits = softmax(axis, q)
+            logits = q @ axis.slopes.T + axis.biases
+            weights = softmax(logits)
             peak = np.maximum(peak, weights.max(axis=0))
             safe = np.where(weights > 0, weights, 1.0)
             entropy[part] -= np.sum(weights * np.log(safe), axis=1)
@@ -65,20 +66,17 @@ def attend(head: Head, tokens: Array) -> Attention:
     return Attention(np.exp(entropy), np.exp(log_top), margin, float(size.max()), float(largest.max()), tuple(peaks), n)
 
 
-def softmax(axis: Axis, queries: Array) -> tuple[Array, Array]:
-    """Weights and logits (n, keys) of one axis."""
-    logits = queries @ axis.slopes.T + axis.biases
-    terms = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return terms / terms.sum(axis=1, keepdims=True), logits
+def softmax_of(axis: Axis, queries: Array) -> Array:
+    """The weights (n, keys) of one axis."""
+    return softmax(queries @ axis.slopes.T + axis.biases)
 
 
 def weights_of(head: Head, tokens: Array) -> Array:
     """(n, keys) of all keys, product heads written out."""
-    out: Array | None = None
+    out = np.ones((len(tokens), 1))
     for axis in head.axes:
-        own = softmax(axis, tokens @ axis.query.T + axis.offset)[0]
-        out = own if out is None else (out[:, :, None] * own[:, None, :]).reshape(len(own), -1)
-    assert out is not None
+        own = softmax_of(axis, tokens @ axis.query.T + axis.offset)
+        out = (out[:, :, None] * own[:, None, :]).reshape(len(own), -1)
     return out
 
 
@@ -128,7 +126,7 @@ def _peaks(axis: Axis, low: Array, high: Array) -> Array:
         peak[owners[inside]] = 1.0
         return peak
     for start in range(0, len(points), _rows(axis)):
-        peak = np.maximum(peak, softmax(axis, points[start : start + _rows(axis)])[0].max(axis=0))
+        peak = np.maximum(peak, softmax_of(axis, points[start : start + _rows(axis)]).max(axis=0))
     return peak
 
 

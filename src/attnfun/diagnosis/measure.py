@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -76,48 +77,22 @@ def _figures(subject: Subject, depth: int, place: int, eps: float, how: str, dty
     sharp = [c.sharpness for c in cells if c.sharpness is not None]
     mass = min(0.5, allowed / (2 * spread)) if spread > 0 and math.isfinite(allowed) and allowed > 0 else 0.5
     needed = 2 * math.log(max(seen_keys(cells, head), 2) / mass)
-    norms = _norms(head)
-    own = Figures(
-        name=f"{subject.name}: {head.name}" if subject.name else head.name,
-        layer=depth,
-        place=place,
-        keys=head.keys,
-        grid=head.grid,
-        points=seen.points,
-        picks=head.name in subject.picks,
-        key_norm_mean=norms[0],
-        key_norm_max=norms[1],
-        effective_mean=float(seen.effective.mean()),
-        effective_min=float(seen.effective.min()),
-        effective_max=float(seen.effective.max()),
-        top_weight=float(seen.top.mean()),
-        margin=float(np.median(seen.margin)),
-        cells=cells,
-        size=float(np.abs(wanted).max()),
-        value_max=head.max_value,
-        value_spread=spread,
-        mixture=mixture,
-        deviation=deviation,
-        gain=verdict.gain,
-        tolerance=allowed,
-        eps=eps,
-        eps_how=how,
-        dtype=dtype.name,
-        roundoff=dtype.roundoff,
-        rounding=rounding,
-        rounding_scale=dtype.roundoff * (mixture + seen.logit_size * deviation),
-        logit_size=seen.logit_size,
-        logit_max=seen.logit_max,
-        exp_limit=dtype.exp_limit,
-        overflow=overflow,
-        dead=head.keys - math.prod(int(live.sum()) for live in alive(head, seen.peaks, allowed)),
-        redundant=_redundant(head, queries, allowed),
-        sharpness=min(sharp) if len(sharp) == len(cells) else None,
-        sharpness_needed=needed,
-        lipschitz=_norm([s for s, _ in slopes]),
-        lipschitz_how=slopes[0][1] if slopes else "",
-        staircase=_staircase(cells),
-    )
+    name = f"{subject.name}: {head.name}" if subject.name else head.name
+    shown: dict[str, Any] = {"name": name, "layer": depth, "place": place, "keys": head.keys, "grid": head.grid}
+    shown |= {"points": seen.points, "picks": head.name in subject.picks}
+    shown |= {f"key_norm_{which}": norm for which, norm in zip(("mean", "max"), _norms(head), strict=True)}
+    shown |= {f"effective_{which}": float(getattr(seen.effective, which)()) for which in ("mean", "min", "max")}
+    shown |= {"top_weight": float(seen.top.mean()), "margin": float(np.median(seen.margin)), "cells": cells}
+    shown |= {"size": float(np.abs(wanted).max()), "value_max": head.max_value, "value_spread": spread}
+    shown |= {"mixture": mixture, "deviation": deviation, "gain": verdict.gain, "tolerance": allowed}
+    shown |= {"eps": eps, "eps_how": how, "dtype": dtype.name, "roundoff": dtype.roundoff, "rounding": rounding}
+    shown |= {"rounding_scale": dtype.roundoff * (mixture + seen.logit_size * deviation), "overflow": overflow}
+    shown |= {"logit_size": seen.logit_size, "logit_max": seen.logit_max, "exp_limit": dtype.exp_limit}
+    live = math.prod(int(one.sum()) for one in alive(head, seen.peaks, allowed))
+    shown |= {"dead": head.keys - live, "redundant": _redundant(head, queries, allowed)}
+    shown |= {"sharpness": min(sharp) if len(sharp) == len(cells) else None, "sharpness_needed": needed}
+    shown |= {"lipschitz": _norm([s for s, _ in slopes]), "lipschitz_how": slopes[0][1] if slopes else ""}
+    own = Figures(**shown, staircase=_staircase(cells))
     if own.sharpness is not None and own.sharpness > 0:
         own = replace(own, scale_needed=needed / own.sharpness)
     elif own.margin > 0 and math.isfinite(own.margin):

@@ -14,7 +14,7 @@ import numpy as np
 
 from attnfun.network import Axis, Head
 from attnfun.network.evaluate import evaluate_head
-from attnfun.network.head import Array
+from attnfun.network.head import Array, softmax
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,5 @@ def extended(head: Head, tokens: Array) -> Array:
     for axis in head.axes:
         query, offset, slopes, biases = (a.astype(np.longdouble) for a in axis.arrays.values())
         logits = (x @ query.T + offset) @ slopes.T + biases
-        terms = np.exp(logits - logits.max(axis=1, keepdims=True))
-        own = terms / terms.sum(axis=1, keepdims=True)
-        weights = (weights[:, :, None] * own[:, None, :]).reshape(len(x), -1)
+        weights = (weights[:, :, None] * softmax(logits)[:, None, :]).reshape(len(x), -1)
     return (weights @ head.values.reshape(-1, head.outputs).astype(np.longdouble)).astype(np.float64)

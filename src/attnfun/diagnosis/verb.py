@@ -13,19 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.diagnosis import (
-    DTYPES,
-    Figures,
-    Finding,
-    Mend,
-    Subject,
-    findings,
-    foreign_head,
-    is_foreign,
-    measure,
-    mended,
-)
-from attnfun.diagnosis.findings import GRAVE, gravest_first
+from attnfun.diagnosis import DTYPES, Figures, Subject, foreign_head, is_foreign, measure, mended
+from attnfun.diagnosis.findings import GRAVE, Finding, Mend, findings, gravest_first
 from attnfun.diagnosis.judge import values_of, worst
 from attnfun.diagnosis.plain import looked_at, of_another
 from attnfun.errors import InvalidRequest

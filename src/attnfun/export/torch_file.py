@@ -68,15 +68,11 @@ def _write_program(approximant: Any, path: Path, dtype: str) -> dict[str, Any]:
     finally:
         Path(name).unlink(missing_ok=True)
     outputs = len(network.outputs)
-    return {
-        "format": "torch.export program",
-        "input": f"(batch, {len(network.inputs)}) {dtype}: {', '.join(network.inputs)}",
-        "returns": "(batch,)" if outputs == 1 else f"(batch, {outputs}): {', '.join(network.outputs)}",
-        "difference": difference,
-        "allowed": allowed,
-        "bytes": path.stat().st_size,
-        "torch": str(torch.__version__),
-    }
+    given = f"(batch, {len(network.inputs)}) {dtype}: {', '.join(network.inputs)}"
+    returns = "(batch,)" if outputs == 1 else f"(batch, {outputs}): {', '.join(network.outputs)}"
+    record: dict[str, Any] = {"format": "torch.export program", "input": given, "returns": returns}
+    record |= {"difference": difference, "allowed": allowed}
+    return record | {"bytes": path.stat().st_size, "torch": str(torch.__version__)}
 
 
 def _unblocked(whole: Any) -> Any:

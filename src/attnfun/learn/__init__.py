@@ -8,27 +8,8 @@ from attnfun.learn.measure import Measured, measured
 from attnfun.learn.probe import Row, effective_keys, errors, key_norms, measure, probe_points
 from attnfun.learn.recipe import Recipe
 from attnfun.learn.sampled import SampledTask
-from attnfun.learn.token_weights import fit_sample
-from attnfun.learn.weights import random_network
+from attnfun.learn.weights import fit_sample, random_network
 
-__all__ = [
-    "Fit",
-    "Measured",
-    "Progress",
-    "Recipe",
-    "Row",
-    "SampledTask",
-    "descend",
-    "effective_keys",
-    "errors",
-    "fit_sample",
-    "generator",
-    "key_norms",
-    "measure",
-    "measured",
-    "one_torch_thread",
-    "polished",
-    "probe_points",
-    "random_network",
-    "require_torch",
-]
+__all__ = ["Fit", "Measured", "Progress", "Recipe", "Row", "SampledTask", "measure", "measured", "errors"]
+__all__ += ["effective_keys", "descend", "polished", "fit_sample", "generator", "one_torch_thread"]
+__all__ += ["require_torch", "random_network", "key_norms", "probe_points"]

@@ -102,26 +102,17 @@ def compare(*networks: Any, names: tuple[str, ...] | None = None) -> Comparison:
 def _entry(model: Any, name: str, seen: Measured, uniform: int) -> Entry:
     certificate, cost, fit = model.certificate, model.cost, model.fit
     bound = certificate.details.get("output_error", certificate.error[1]) if certificate.bounds else None
-    return Entry(
-        name,
-        cost.keys,
-        cost.heads,
-        cost.layers,
-        cost.parameters,
-        float(seen.errors.max()),
-        float(np.sqrt(np.mean(seen.errors[:uniform] ** 2))),
-        bound if bound is not None and math.isfinite(bound) else None,
-        certificate.status.value,
-        _key_norm(model.weights),
-        cost.max_value,
-        None if fit is None else fit.steps,
-        None if fit is None else fit.seconds,
-    )
+    finite = bound if bound is not None and math.isfinite(bound) else None
+    off = float(seen.errors.max()), float(np.sqrt(np.mean(seen.errors[:uniform] ** 2)))
+    sizes = cost.keys, cost.heads, cost.layers, cost.parameters
+    spent = (None, None) if fit is None else (fit.steps, fit.seconds)
+    known = finite, certificate.status.value, _key_norm(model.weights), cost.max_value
+    return Entry(name, *sizes, *off, *known, *spent)
 
 
 def _key_norm(weights: Any) -> float | None:
     """The largest over the networks in the weights."""
-    from attnfun.learn.token_weights import token_norms
+    from attnfun.learn.weights import token_norms
 
     found = [
         (key_norms if isinstance(network, Network) else token_norms)(network)[1]

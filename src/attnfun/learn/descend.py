@@ -73,15 +73,9 @@ def optimiser_of(
 
 def lbfgs(parameters: Iterable[torch.Tensor], steps: int, evaluations: int) -> torch.optim.LBFGS:
     """LBFGS whose call makes so many steps, with as many evaluations at the most; no tolerance ends it early."""
-    made: torch.optim.LBFGS = require_torch().optim.LBFGS(
-        list(parameters),
-        max_iter=steps,
-        max_eval=evaluations,
-        tolerance_grad=0.0,
-        tolerance_change=0.0,
-        history_size=50,
-        line_search_fn="strong_wolfe",
-    )
+    fixed = {"tolerance_grad": 0.0, "tolerance_change": 0.0, "history_size": 50, "line_search_fn": "strong_wolfe"}
+    kind = require_torch().optim.LBFGS
+    made: torch.optim.LBFGS = kind(list(parameters), max_iter=steps, max_eval=evaluations, **fixed)
     return made
 
 
@@ -126,7 +120,11 @@ def descend(
 
 def polished(parameters: Iterable[torch.Tensor], loss: Callable[[], torch.Tensor], steps: int) -> None:
     """`steps` steps of LBFGS on a loss that draws nothing, at most twice as many evaluations; changed in place."""
-    stepper = lbfgs(parameters, steps, 2 * steps)
+    advance(lbfgs(parameters, steps, 2 * steps), loss)
+
+
+def advance(stepper: Any, loss: Callable[[], torch.Tensor]) -> None:
+    """One call of an optimiser that asks for the loss and its gradient as often as it likes."""
 
     def closure() -> torch.Tensor:
         stepper.zero_grad()

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from attnfun.errors import InvalidRequest
-from attnfun.learn.descend import lbfgs, optimiser_of
+from attnfun.learn.descend import advance, lbfgs, optimiser_of
 from attnfun.learn.lesson import Problem
 from attnfun.learn.probe import Row
 from attnfun.learn.recipe import Recipe
@@ -136,15 +136,8 @@ class Run:
             rng = np.random.default_rng([self.recipe.seed, _SAMPLE])
             self.sample = self.problem.sample(rng, max(_POLISHED, 4 * self.recipe.batch))
         t, y = self.sample
-
-        def closure() -> Tensor:
-            self.optimiser.zero_grad()
-            loss = self.problem.loss(self.theta, t, y)
-            loss.backward()
-            return loss
-
         if len(t):
-            self.optimiser.step(closure)
+            advance(self.optimiser, lambda: self.problem.loss(self.theta, t, y))
         self.polished += 1
 
     def _look(self) -> None:

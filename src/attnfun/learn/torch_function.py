@@ -19,7 +19,7 @@ from attnfun.learn.lesson import Problem, digest
 from attnfun.learn.probe import Row, measure, probe_points
 from attnfun.learn.weights import Units, network_of, split, unlabelled, vector_of
 from attnfun.network import Architecture, HeadShape, Network
-from attnfun.network.head import Array
+from attnfun.network.head import Array, Of
 from attnfun.network.store import fingerprint
 
 
@@ -31,9 +31,7 @@ class FunctionProblem(Problem):
     function: Function
     origin: Network
 
-    @property
-    def dtype(self) -> str:
-        return self.architecture.dtype
+    dtype = Of[str]("architecture")  # type: ignore[assignment]
 
     @cached_property
     def points(self) -> Array:
@@ -46,13 +44,9 @@ class FunctionProblem(Problem):
     def identity(self) -> dict[str, Any]:
         with np.errstate(all="ignore"):
             values = self.function.values(self.points)
-        return {
-            "architecture": self.architecture.to_json(),
-            "target": self.function.to_json(),
-            "values": digest(np.asarray(values, dtype=np.float64)),
-            "domain": self.function.box.text,
-            "start": fingerprint(self.origin),
-        }
+        own = {"architecture": self.architecture.to_json(), "target": self.function.to_json()}
+        seen = {"values": digest(np.asarray(values, dtype=np.float64)), "domain": self.function.box.text}
+        return {**own, **seen, "start": fingerprint(self.origin)}
 
     def start(self) -> Array:
         return vector_of(self.origin, self.architecture, self.units)

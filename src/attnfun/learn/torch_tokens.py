@@ -11,29 +11,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnfun.learn.lesson import Problem, digest
+from attnfun.learn.lesson import Problem, TokenTask, digest
 from attnfun.learn.probe import Row
-from attnfun.learn.token_lesson import TokenTask
-from attnfun.learn.token_weights import (
+from attnfun.learn.weights import (
     Tokens,
+    holding,
     in_units,
+    joined,
+    power_of_two,
     random_tokens,
+    split,
     token_effective_keys,
     token_norms,
     token_scales,
     token_vector,
     tokens_of,
 )
-from attnfun.learn.weights import holding, joined, power_of_two, split
 from attnfun.network import TokenArchitecture
-from attnfun.network.head import Array
+from attnfun.network.head import Array, Of
 
 _PROBE, _LEAST, _WORK, _FEW = 1000, 64, 1 << 19, 16
 
 
 @dataclass(frozen=True, eq=False)
 class TokenProblem(Problem):
-    """The weights of `architecture`, in the units of `token_weights.py`, towards what `task` wants.
+    """The weights of `architecture`, in the units of `weights.py`, towards what `task` wants.
 
     `begin`: the seed of a random start, or a network to start from. `held`: the arrays that are not free at all
     entries, by name, as (values, which entries are free); the others of their entries keep these values. The probe is
@@ -45,13 +47,8 @@ class TokenProblem(Problem):
     held: Mapping[str, tuple[Array, Array]]
     begin: int | Tokens
 
-    @property
-    def chosen_by(self) -> str:  # type: ignore[override]
-        return self.task.chosen_by
-
-    @property
-    def dtype(self) -> str:
-        return self.architecture.dtype
+    chosen_by = Of[str]("task")  # type: ignore[assignment]
+    dtype = Of[str]("architecture")  # type: ignore[assignment]
 
     @cached_property
     def probe(self) -> tuple[Array, Array]:
@@ -88,13 +85,9 @@ class TokenProblem(Problem):
         return begun if self.kept is None else self.network(token_vector(begun, *self.units))
 
     def identity(self) -> dict[str, Any]:
-        return {
-            "architecture": self.architecture.to_json(),
-            **self.task.to_json(),
-            "values": digest(*self.probe),
-            "held": sorted(self.held),
-            "start": digest(*(array for _, array in self.origin.arrays())),
-        }
+        own = {"architecture": self.architecture.to_json(), **self.task.to_json(), "values": digest(*self.probe)}
+        start = digest(*(array for _, array in self.origin.arrays()))
+        return {**own, "held": sorted(self.held), "start": start}
 
     def start(self) -> Array:
         return token_vector(self.origin, *self.units)

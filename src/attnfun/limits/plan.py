@@ -74,7 +74,7 @@ class Plan(Record):
 
     def plot(self, path: Any = None) -> Any:
         """The map of rank × heads in three colours, one panel a number of layers."""
-        from attnfun.plots.plan import draw_plan
+        from attnfun.plots.limits import draw_plan
 
         return draw_plan(self, path)
 

@@ -22,43 +22,9 @@ from attnfun.network.relu import ReluBlock, evaluate_block
 from attnfun.network.tokens import FeedForward, TokenHead, TokenLayer, TokenNetwork, TokenTransformer
 from attnfun.network.torch_form import to_torch, tokens_to_torch
 
-__all__ = [
-    "Axis",
-    "Head",
-    "ReluBlock",
-    "Layer",
-    "Network",
-    "Architecture",
-    "AxisShape",
-    "HeadShape",
-    "Cost",
-    "rounded",
-    "identical",
-    "ROUTES",
-    "evaluate",
-    "evaluate_head",
-    "evaluate_block",
-    "stream",
-    "attention",
-    "routes",
-    "head_routes",
-    "chosen_routes",
-    "Label",
-    "Labels",
-    "LocalAxis",
-    "LocalPlan",
-    "local_plan",
-    "FORMS",
-    "Literal",
-    "literal",
-    "shut_out",
-    "to_torch",
-    "TokenHead",
-    "TokenLayer",
-    "TokenNetwork",
-    "TokenArchitecture",
-    "TokenLayerShape",
-    "FeedForward",
-    "TokenTransformer",
-    "tokens_to_torch",
-]
+__all__ = ["Axis", "Head", "ReluBlock", "Layer", "Network", "Cost", "Label", "Labels", "rounded", "identical"]
+__all__ += ["Architecture", "AxisShape", "HeadShape", "TokenArchitecture", "TokenLayerShape"]
+__all__ += ["evaluate", "evaluate_head", "evaluate_block", "stream", "attention", "ROUTES", "routes", "head_routes"]
+__all__ += ["chosen_routes", "LocalAxis", "LocalPlan", "local_plan"]
+__all__ += ["FORMS", "Literal", "literal", "shut_out", "to_torch", "tokens_to_torch"]
+__all__ += ["TokenHead", "TokenLayer", "TokenNetwork", "FeedForward", "TokenTransformer"]

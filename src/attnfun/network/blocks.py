@@ -37,21 +37,12 @@ class Stream:
             M[rows, column + np.arange(len(rows))] = value
         return M
 
-    def carry(
-        self, blocks: Mapping[tuple[str, str], float], units: Mapping[tuple[str, str], float] | None = None
-    ) -> Array:
+    def carry(self, parts: Mapping[tuple[str, str], float]) -> Array:
         """The identity, but for value · identity from block to block and single entries from unit to unit."""
         C = np.eye(self.width)
-        for (source, goal), value in blocks.items():
-            for j in range(self.d):
-                C[self.at(f"{source}{j + 1}"), self.at(f"{goal}{j + 1}")] = value
-        for (source, goal), value in (units or {}).items():
-            C[self.at(source), self.at(goal)] = value
+        for (source, goal), value in parts.items():
+            C[self._rows[source], self._rows[goal]] = value
         return C
-
-    @staticmethod
-    def rounded(arrays: Sequence[Array], dtype: str) -> list[Array]:
-        return [rounded(array, dtype) for array in arrays]
 
     def head(self, name: str, dtype: str, *tables: Entries) -> TokenHead:
         """A head by tables of W_Q, W_K, W_V and W_O transposed: value · identity at (block, first column), single

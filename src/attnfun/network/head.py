@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property, wraps
 from math import prod
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -61,6 +61,25 @@ def freeze(tree: Any) -> None:
 def rounded(array: npt.ArrayLike, dtype: str) -> Array:
     """The nearest entries that `dtype` can hold, as float64."""
     return np.asarray(array, dtype=np.float64).astype(np.dtype(dtype)).astype(np.float64)
+
+
+class Of(Generic[V]):
+    """An attribute that is a part's, under the same name: `dim = Of[int]("target")`."""
+
+    def __init__(self, part: str) -> None:
+        self.part = part
+
+    def __set_name__(self, _owner: Any, name: str) -> None:
+        self.name = name
+
+    def __get__(self, whole: Any, _owner: Any = None) -> V:
+        return cast(V, self if whole is None else getattr(getattr(whole, self.part), self.name))
+
+
+def softmax(logits: AnyArray) -> AnyArray:
+    """The weights of the keys along the last axis."""
+    terms = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(terms / terms.sum(axis=-1, keepdims=True))
 
 
 def once_per_dtype(make: Callable[[K, str], V]) -> Callable[[K, str], V]:
@@ -276,12 +295,6 @@ class Head(Keyed):
         """(low, high) of every output, wherever the token is: a head is an average of its values."""
         flat = self.values.reshape(-1, self.outputs)
         return flat.min(axis=0), flat.max(axis=0)
-
-    def key_name(self, *index: int) -> str:
-        text = self.key_names
-        for position, value in enumerate(index):
-            text = text.replace("{" + str(position) + "}", str(value))
-        return text
 
     def dense_keys(self) -> tuple[Array, Array]:
         """Every key written out: K (keys, query_dim) and b (keys,), keys in C order of `values`.

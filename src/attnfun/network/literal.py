@@ -38,7 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.network.head import AnyArray, Array, Head
+from attnfun.network.head import AnyArray, Array, Head, softmax
 from attnfun.network.network import Layer, Network
 
 FORMS = ("self", "cross", "joint")
@@ -118,7 +118,7 @@ class Literal:
             S = Z if layer.memory is None else layer.memory
             if seen is None and number == len(self.layers) - 1:
                 Z = Z[: len(points)]
-            weights = [_softmax((Z @ head.query) @ (S @ head.key).T) for head in layer.heads]
+            weights = [softmax((Z @ head.query) @ (S @ head.key).T) for head in layer.heads]
             if seen is not None:
                 seen.append(weights)
             change = np.zeros_like(Z)
@@ -127,12 +127,6 @@ class Literal:
             Z = Z + change
         result: AnyArray = Z[: len(points)] @ self.readout
         return result
-
-
-def _softmax(logits: AnyArray) -> AnyArray:
-    terms = np.exp(logits - logits.max(axis=1, keepdims=True))
-    weights: AnyArray = terms / terms.sum(axis=1, keepdims=True)
-    return weights
 
 
 def shut_out(network: Network, layer: Layer, head: Head, dtype: str | None = None) -> float:

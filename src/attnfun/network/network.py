@@ -13,7 +13,7 @@ them, and then no softmax at all. Whoever iterates over `heads` meets the one ki
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -49,6 +49,14 @@ class Cost:
     query_dim: int
     max_value: float
     stored: int
+
+    @classmethod
+    def of(
+        cls, heads: Sequence[Any], layers: int, keys: int, parameters: int, values: list[float], stored: int
+    ) -> Cost:
+        """That of heads with a rank and a query dimension each, and the largest value of each."""
+        rank, query_dim = (max((getattr(h, name) for h in heads), default=0) for name in ("rank", "query_dim"))
+        return cls(layers, len(heads), rank, keys, parameters, query_dim, max(values, default=0.0), stored)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,16 +203,9 @@ class Network:
         heads = self.heads
         literal = sum(h.keys * (h.query_dim + 1 + h.outputs) + h.query_dim * (h.width + 1) for h in heads)
         readout = self.readout.size + self.readout_bias.size
-        return Cost(
-            layers=len(self.layers),
-            heads=len(heads),
-            rank=max((head.rank for head in heads), default=0),
-            keys=sum(head.keys for head in heads),
-            parameters=literal + readout,
-            query_dim=max((head.query_dim for head in heads), default=0),
-            max_value=max((head.max_value for head in heads), default=0.0),
-            stored=sum(array.size for _, array in self.arrays()),
-        )
+        keys, stored = sum(head.keys for head in heads), sum(array.size for _, array in self.arrays())
+        values = [head.max_value for head in heads]
+        return Cost.of(heads, len(self.layers), keys, literal + readout, values, stored)
 
     @cached_property
     def ranges(self) -> tuple[Array, Array]:

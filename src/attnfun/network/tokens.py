@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from attnfun.errors import InvalidRequest
 from attnfun.network.architecture import TokenArchitecture, TokenLayerShape
-from attnfun.network.head import AnyArray, Array, Matrices, freeze, require_weights
+from attnfun.network.head import AnyArray, Array, Matrices, Of, freeze, require_weights
 from attnfun.network.network import DTYPES, Cost
 
 _BLOCK = 1 << 24  # attention weights at a time
@@ -148,16 +148,8 @@ class OnTokens:
     def cost(self) -> Cost:
         """`keys` counts the constant tokens; the given ones come on top and are the user's."""
         heads, parameters = self.attention.heads, sum(array.size for _, array in self.arrays())
-        return Cost(
-            layers=len(self.blocks),
-            heads=len(heads),
-            rank=max((head.rank for head in heads), default=0),
-            keys=len(self.attention.constants),
-            parameters=parameters,
-            query_dim=max((head.query_dim for head in heads), default=0),
-            max_value=max((float(np.abs(head.value).max()) for head in heads), default=0.0),
-            stored=parameters,
-        )
+        values = [float(np.abs(head.value).max()) for head in heads]
+        return Cost.of(heads, len(self.blocks), len(self.attention.constants), parameters, values, parameters)
 
     @cached_property
     def architecture(self) -> TokenArchitecture:
@@ -278,6 +270,10 @@ class TokenTransformer(OnTokens):
     attention: TokenNetwork
     blocks: tuple[FeedForward | None, ...]
 
+    coordinates = Of[tuple[str, ...]]("attention")
+    outputs = Of[tuple[str, ...]]("attention")
+    width = Of[int]("attention")
+
     def __post_init__(self) -> None:
         freeze(self)
         if len(self.blocks) != len(self.attention.layers):
@@ -287,20 +283,8 @@ class TokenTransformer(OnTokens):
         require_weights(self.arrays(), self.dtype)
 
     @property
-    def coordinates(self) -> tuple[str, ...]:
-        return self.attention.coordinates
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        return self.attention.outputs
-
-    @property
     def dtype(self) -> str:
         return self.attention.dtype
-
-    @property
-    def width(self) -> int:
-        return self.attention.width
 
 
 def same_entries(one: TokenNetwork, other: TokenNetwork) -> bool:

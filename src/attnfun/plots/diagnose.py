@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.diagnosis import Figures, Subject
-from attnfun.diagnosis.attention import attend, softmax
+from attnfun.diagnosis.attention import attend, softmax_of
 from attnfun.network.head import Array, Head
 from attnfun.plots import style
 
@@ -40,7 +40,7 @@ def _weights(ax: Any, head: Head, tokens: Array) -> None:
     axis = head.axes[0]
     queries = (tokens @ axis.query.T + axis.offset)[:, 0]
     q = np.linspace(queries.min(), queries.max(), max(2, min(_SAMPLES, _MOST // axis.keys)))
-    weights = softmax(axis, q[:, None])[0]
+    weights = softmax_of(axis, q[:, None])
     if axis.keys <= _LINES:
         values = head.values[:, 0]
         style.weight_curves(ax, q, weights, style.colours(values, style.value_scale(values)))
@@ -65,7 +65,7 @@ def _cells(ax: Any, head: Head, tokens: Array) -> None:
         step = max(1, _MOST // (8 * axis.keys))
         best = []
         for start in range(0, len(own), step):
-            weights = softmax(axis, own[start : start + step])[0]
+            weights = softmax_of(axis, own[start : start + step])
             best.append(weights.argmax(axis=1))
             top[start : start + step] *= weights.max(axis=1)
         index.append(np.concatenate(best))

@@ -16,12 +16,12 @@ import numpy as np
 
 from attnfun.diagnosis.attention import strongest
 from attnfun.language import ArrayAlgebra, run
-from attnfun.network.head import Axis, Head
+from attnfun.network.head import Axis, Head, softmax
 from attnfun.network.relu import ReluBlock, evaluate_block
 from attnfun.plots import style
 from attnfun.plots.anatomy import Step
 from attnfun.plots.panels import SAMPLES, elsewhere
-from attnfun.plots.sample import Array, View, axis_of, logits, softmax, thinned
+from attnfun.plots.sample import Array, View, axis_of, logits, thinned
 
 MOST_LINES = 33
 REACH = 7.0
@@ -67,13 +67,7 @@ def line_of(axis: Axis, low: float, high: float, name: str, stream: Callable[[Ar
 def _along(view: View, axis: Axis, count: int) -> Line:
     """The line of the view: its variable moves, the others rest."""
     low, high = (float(end[view.line]) for end in view.network.box)
-
-    def stream(points: Array) -> Array:
-        X = np.repeat(view.centre[None], len(points), axis=0)
-        X[:, view.line] = points
-        return view.stream(X)
-
-    return line_of(axis, low, high, view.network.inputs[view.line], stream, count)
+    return line_of(axis, low, high, view.network.inputs[view.line], lambda at: view.stream(view.at(at)), count)
 
 
 def tangent_lines(ax: Any, view: View, head: Head, output: int, name: str = "") -> None:
@@ -184,8 +178,7 @@ def _attention_near(ax: Any, view: View, axis: Axis) -> None:
     middle = view.along(3)[1]
     centre = int(strongest(axis, view.stream(middle[None]))[0])
     half = (high - low) * 4 / axis.keys
-    X = np.repeat(middle[None], 400, axis=0)
-    X[:, view.line] = np.clip(np.linspace(middle[view.line] - half, middle[view.line] + half, 400), low, high)
+    X = view.at(np.clip(np.linspace(middle[view.line] - half, middle[view.line] + half, 400), low, high))
     keys = np.arange(max(0, centre - 200), min(axis.keys, centre + 200))
     weights = softmax(logits(axis, view.stream(X), keys))
     live = np.flatnonzero(weights.max(axis=0) > 1e-3)

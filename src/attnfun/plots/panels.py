@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from attnfun.diagnosis.attention import strongest
-from attnfun.network.head import Head
-from attnfun.plots.sample import Array, View, axis_of, logits, softmax
+from attnfun.network.head import Head, softmax
+from attnfun.plots.sample import Array, View, axis_of, logits
 from attnfun.plots.style import BOUND, FAINT, INK, NETWORKS, colour_bar, legend, scaled, title, value_scale, walls
 
 AREAS = "RdBu_r"
@@ -39,10 +40,7 @@ def key_plane(ax: Any, view: View, head: Head, output: int) -> None:
 
 def _only(view: View, variable: int) -> Array:
     """The line through the middle of the box along one variable."""
-    low, high = view.network.box
-    X = np.repeat(view.centre[None], 4 * SAMPLES, axis=0)
-    X[:, variable] = np.linspace(low[variable], high[variable], len(X))
-    return X
+    return replace(view, line=variable).along(4 * SAMPLES)
 
 
 def _lattice(ax: Any, view: View, head: Head, output: int, a: int, b: int) -> None:
@@ -74,8 +72,7 @@ def _cells(ax: Any, view: View, head: Head, output: int) -> None:
     values = head.values[(*index.T, output)].reshape(count, count)
     flat = np.ravel_multi_index(tuple(index.T), head.grid).reshape(count, count)
     norm = value_scale(values)
-    x, y = view.axis_points(view.line, count), view.axis_points(view.across or 0, count)
-    mesh = ax.pcolormesh(x, y, values, cmap=AREAS, norm=norm, shading="nearest", rasterized=True)
+    x, y, mesh = _coloured(ax, view, values, cmap=AREAS, norm=norm)
     found = len(np.unique(flat))
     if found < 900:  # walls between cells
         shade, where = np.zeros((count, count, 4)), (x[0], x[-1], y[0], y[-1])
@@ -83,6 +80,12 @@ def _cells(ax: Any, view: View, head: Head, output: int) -> None:
         ax.imshow(shade, extent=where, origin="lower", aspect="auto", interpolation="nearest", zorder=2)
     title(ax, "The partition", f"{head.keys:,} keys; the key with the most weight, coloured by its value", *view.names)
     colour_bar(ax, mesh, "value of the key")
+
+
+def _coloured(ax: Any, view: View, values: Array, **look: Any) -> tuple[Array, Array, Any]:
+    """(count, count) values on the slice as colours: the places along both variables, and the colours."""
+    x, y = (view.axis_points(variable, len(values)) for variable in (view.line, view.across or 0))
+    return x, y, ax.pcolormesh(x, y, values, shading="nearest", rasterized=True, **look)
 
 
 def elsewhere(view: View) -> str:
@@ -118,9 +121,8 @@ def surface(ax: Any, view: View, output: int) -> None:
     """Target on the slice as colour, the network's level lines on top."""
     count = 160
     X = view.slice(count)
-    x, y = view.axis_points(view.line, count), view.axis_points(view.across or 0, count)
     truth, net = (v[:, output].reshape(count, count) for v in (view.truth(X), view.output(X)))
-    mesh = ax.pcolormesh(x, y, truth, cmap="viridis", shading="nearest", rasterized=True)
+    x, y, mesh = _coloured(ax, view, truth, cmap="viridis")
     if np.ptp(net) > 0:
         ax.contour(x, y, net, levels=11, colors="white", linewidths=0.8)
     note = f"colour: the target; lines: levels of the network{_rest_of_slice(view)}"
@@ -178,8 +180,7 @@ def error_map(ax: Any, view: View, certificate: Any, output: int) -> None:
     high = float(certificate.error[1])
     mean = np.isfinite(certificate.norm)
     top = high if np.isfinite(high) and not mean and high < 8 * seen else seen
-    x, y = view.axis_points(view.line, count), view.axis_points(view.across or 0, count)
-    mesh = ax.pcolormesh(x, y, gap, cmap=ERROR, vmin=0, vmax=top or 1.0, shading="nearest", rasterized=True)
+    *_, mesh = _coloured(ax, view, gap, cmap=ERROR, vmin=0, vmax=top or 1.0)
     claim = f"L^{certificate.norm:g} mean" if mean else "everywhere"
     head = f"|error| ≤ {high:.3g} {claim}" if np.isfinite(high) else "|error|"
     if certificate.measured:

@@ -92,8 +92,12 @@ class View:
 
     def along(self, count: int) -> Array:
         """(count, d): the line through the centre."""
-        X = np.repeat(self.centre[None], count, axis=0)
-        X[:, self.line] = self.axis_points(self.line, count)
+        return self.at(self.axis_points(self.line, count))
+
+    def at(self, places: Array) -> Array:
+        """(n, d): points of the line through the centre."""
+        X = np.repeat(self.centre[None], len(places), axis=0)
+        X[:, self.line] = places
         return X
 
     def slice(self, count: int) -> Array:
@@ -134,11 +138,6 @@ def logits(axis: Axis, stream: Array, keys: NDArray[np.intp] | slice = slice(Non
     """(n, keys) l_j = slopes_j · (query @ token + offset) + biases_j."""
     q = stream @ axis.query.T + axis.offset
     return q @ axis.slopes[keys].T + axis.biases[keys]
-
-
-def softmax(scores: Array) -> Array:
-    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return weights / weights.sum(axis=1, keepdims=True)
 
 
 def thinned(total: int, most: int) -> NDArray[np.intp]:

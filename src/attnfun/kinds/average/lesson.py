@@ -10,9 +10,8 @@ import numpy as np
 from attnfun.kinds.average.build import position_codes
 from attnfun.kinds.average.target import Averages
 from attnfun.kinds.average.weights import Coded
-from attnfun.learn.lesson import Ask, Lesson
-from attnfun.learn.token_lesson import Drawn, require_tokens, shape_of, token_lesson
-from attnfun.learn.token_weights import random_tokens
+from attnfun.learn.lesson import Ask, Drawn, Lesson, require_tokens, shape_of, token_lesson
+from attnfun.learn.weights import random_tokens
 
 
 def lesson(given: Any, ask: Ask) -> Lesson:

@@ -6,8 +6,7 @@ from typing import Any
 
 from attnfun.errors import InvalidRequest
 from attnfun.kinds.in_context.target import InContextTask
-from attnfun.learn.lesson import Ask, Lesson
-from attnfun.learn.token_lesson import Drawn, shape_of, token_lesson
+from attnfun.learn.lesson import Ask, Drawn, Lesson, shape_of, token_lesson
 
 
 def lesson(given: Any, ask: Ask) -> Lesson:

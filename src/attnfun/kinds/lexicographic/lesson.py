@@ -8,8 +8,7 @@ import numpy as np
 
 from attnfun.errors import InvalidRequest
 from attnfun.kinds.lexicographic.target import BestKey
-from attnfun.learn.lesson import Ask, Lesson
-from attnfun.learn.token_lesson import Drawn, Held, shape_of, token_lesson
+from attnfun.learn.lesson import Ask, Drawn, Held, Lesson, shape_of, token_lesson
 
 
 def lesson(given: Any, ask: Ask) -> Lesson:

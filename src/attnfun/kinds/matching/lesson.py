@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.kinds.matching.target import Matches
-from attnfun.learn.lesson import Ask, Lesson
-from attnfun.learn.token_lesson import Drawn, Held, require_tokens, shape_of, token_lesson
+from attnfun.learn.lesson import Ask, Drawn, Held, Lesson, require_tokens, shape_of, token_lesson
 from attnfun.network import TokenNetwork
 
 

@@ -10,8 +10,7 @@ import numpy as np
 from attnfun.errors import InvalidRequest
 from attnfun.kinds.neighbours.target import PointsOnSphere
 from attnfun.kinds.neighbours.view import Neighbours
-from attnfun.learn.lesson import Ask, Lesson
-from attnfun.learn.token_lesson import Drawn, shape_of, token_lesson
+from attnfun.learn.lesson import Ask, Drawn, Lesson, shape_of, token_lesson
 from attnfun.network import TokenNetwork
 from attnfun.network.head import Array
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from attnfun.errors import InvalidRequest
-from attnfun.learn.lesson import Ask, Lesson
+from attnfun.learn.lesson import Ask, Drawn, Lesson, shape_of, token_lesson
 from attnfun.learn.sampled import SampledTask
-from attnfun.learn.token_lesson import Drawn, shape_of, token_lesson
 
 
 def lesson(given: Any, ask: Ask) -> Lesson:

@@ -16,8 +16,7 @@ from attnfun.errors import InvalidRequest
 from attnfun.kinds.sequence.network import Embedding, TokenSequence, embedded, sequence_embedding
 from attnfun.kinds.sequence.target import SequenceMap
 from attnfun.language.target import Target
-from attnfun.learn.lesson import Ask, Lesson
-from attnfun.learn.token_lesson import Shape, token_lesson
+from attnfun.learn.lesson import Ask, Lesson, Shape, token_lesson
 from attnfun.network import TokenArchitecture
 from attnfun.network.head import Array
 

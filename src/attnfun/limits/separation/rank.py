@@ -106,7 +106,7 @@ class RankBound(Record):
 
     def plot(self, path: Any = None) -> Any:
         """The error against rank and heads, in this setting."""
-        from attnfun.plots.bounds import draw_rank_map
+        from attnfun.plots.limits import draw_rank_map
 
         return draw_rank_map(self, path)
 

@@ -54,9 +54,10 @@ from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma, kernel_move
 from attnfun.certify.view import Undecided
 from attnfun.kinds.in_context.prove_class import SAFE, seen
 from attnfun.kinds.in_context.prove_linear import InContextBound
-from attnfun.kinds.in_context.prove_pattern import Array, Gradient, Reading, Threshold, read_lasso
+from attnfun.kinds.in_context.prove_pattern import Gradient, Reading, Threshold, read_lasso
 from attnfun.kinds.in_context.prove_sums import tanh_errors
 from attnfun.kinds.in_context.target import InContextTask
+from attnfun.language.target import Array
 from attnfun.network import TokenNetwork
 
 

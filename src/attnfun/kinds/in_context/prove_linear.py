@@ -74,10 +74,11 @@ import numpy as np
 from attnfun.certify.rounding import EXP_UNITS, LARGEST, ROUNDOFF, TINY, gamma
 from attnfun.certify.view import Undecided
 from attnfun.kinds.in_context.prove_class import SAFE, SeenClass, gain, seen
-from attnfun.kinds.in_context.prove_pattern import Array, Pattern, Reading, Step, read_pattern
+from attnfun.kinds.in_context.prove_pattern import Pattern, Reading, Step, read_pattern
 from attnfun.kinds.in_context.prove_spectrum import Pieces, Poly
 from attnfun.kinds.in_context.prove_sums import ORDERS, TOKENS, phi_series, sinh_ratio
 from attnfun.kinds.in_context.target import InContextTask
+from attnfun.language.target import Array
 from attnfun.network import TokenNetwork
 
 _U = 2.0**-53  # of the arithmetic of this file

@@ -60,9 +60,10 @@ from attnfun.certify.rounding import LARGEST, ROUNDOFF, gamma
 from attnfun.certify.view import Undecided
 from attnfun.kinds.in_context.prove_class import SAFE, seen
 from attnfun.kinds.in_context.prove_linear import InContextBound
-from attnfun.kinds.in_context.prove_pattern import Array, Gradient, Sigmoid, read_logistic
+from attnfun.kinds.in_context.prove_pattern import Gradient, Sigmoid, read_logistic
 from attnfun.kinds.in_context.prove_sums import Sum, sigmoid_error
 from attnfun.kinds.in_context.target import InContextTask
+from attnfun.language.target import Array
 from attnfun.network import TokenNetwork
 
 

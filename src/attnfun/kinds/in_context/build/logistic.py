@@ -76,7 +76,7 @@ def build_logistic(
         return s.head(f"Σ y x p, scale {sigma:g}", dtype, query, key, {("x", 0): 1.0}, output)
 
     p = probability("x", -1.0, gamma, "p", "p = sigmoid(−⟨x, m⟩)")
-    first = TokenLayer((p,), s.carry({}, {("p", "p"): 0.0}))
+    first = TokenLayer((p,), s.carry({("p", "p"): 0.0}))
     blocks = {("w", "w"): 1 + beta - a * (1 + gamma), ("u", "w"): a * gamma - beta, ("w", "u"): 1.0, ("u", "u"): 0.0}
     second = TokenLayer(tuple(gradient(*one) for one in scales.pairs), rounded(s.carry(blocks), dtype))
     last = TokenLayer((probability("q", 1.0, delta, "prediction", "sigmoid(⟨q, w⟩)"),))

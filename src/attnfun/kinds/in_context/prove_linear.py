@@ -392,13 +392,8 @@ class _Proof:
         r_query = (r_query + math.sqrt(d.top) * of_r.examples + of_r.delta) * SAFE
         foreign = abs(p.last.kappa_q) * d.q * query.v[n - 1] + abs(p.last.kappa_v) * v_size * r_query
         own_bias, own_rounding = self._tanh(p.last, l, sizes, foreign, size_of_guess)
-        return InContextBound(
-            optimisation,
-            (bias + own_bias + drift) * SAFE,
-            (rounding + own_rounding) * SAFE,
-            d.input,
-            self.logits,
-        )
+        bias, rounding = (bias + own_bias + drift) * SAFE, (rounding + own_rounding) * SAFE
+        return InContextBound(optimisation, bias, rounding, d.input, self.logits)
 
     def _first(self, reading: Reading, S: Poly, query: _Track, solver: _Track, H: Array, most: float) -> float:
         """|P̂ − prediction|: of the first reading, ⟨q, w⟩."""

@@ -184,8 +184,9 @@ class SequenceProof:
             missing = sorted(set(graph.variables) - set(names))
             raise Undecided(f"a network does not read {', '.join(missing)[:80]}, which its meaning depends on")
         own = set(self.target.box.names)  # their rounding is the network's own, see `rounding`
-        ends = {c: (k.low, k.high) if c in own else (k.least, k.most) for c in names for k in [self.known[c]]}
-        errors = np.array([0.0 if c in own else self.known[c].error for c in names])
+        read = {c: self.known[c] for c in names}
+        ends = {c: (k.low, k.high) if c in own else (k.least, k.most) for c, k in read.items()}
+        errors = np.array([0.0 if c in own else k.error for c, k in read.items()])
         function = Function.of(graph, Box.parse(ends), network.outputs)
         assert function.graph is not None
         carried = _carried(function.graph, function.box, errors, 1e-3 * (self.eps or 0.0))

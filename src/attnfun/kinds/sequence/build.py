@@ -164,25 +164,22 @@ def sensitivities(target: SequenceMap, graphs: Sequence[Graph], known: Mapping[s
     """How much an error of a definition moves the outputs, at most: the chain rule, backwards, with proved slopes."""
     weight = {d.name: 0.0 for d in target.definitions}
 
-    def spread(graph: Graph, of: float) -> None:
+    def spread(graph: Graph, of: float) -> list[tuple[str, float]]:
         names = graph.variables
         if of == 0 or not any(name in weight for name in names):
-            return
+            return []
         slopes = slope_bounds(graph, ideal_box(names, known)).max(axis=0)
-        for name, slope in zip(names, slopes, strict=True):
-            if name in weight:
-                weight[name] += of * float(slope)
+        return [(name, of * float(slope)) for name, slope in zip(names, slopes, strict=True) if name in weight]
 
     for graph in graphs:  # rows of different tokens: the largest counts, here and below a sum is an upper bound
-        before = dict(weight)
-        weight.update(dict.fromkeys(weight, 0.0))
-        spread(graph, 1.0)
-        weight.update({name: max(before[name], weight[name]) for name in weight})
+        for name, slope in spread(graph, 1.0):
+            weight[name] = max(weight[name], slope)
     entries = {entry(c, j): known[c] for j in range(target.tokens) for c in target.box.names}
     known = {**entries, **known}
     for d in reversed(target.definitions):
         if d.graph is not None:
-            spread(d.graph, weight[d.name])
+            for name, slope in spread(d.graph, weight[d.name]):
+                weight[name] += slope
             continue
         for place, arg in enumerate(d.args):
             if arg in weight:

@@ -38,7 +38,6 @@ import numpy.typing as npt
 from attnfun.errors import InvalidRequest
 from attnfun.kinds.sequence.target import SequenceMap, source_name
 from attnfun.language.domain import Box
-from attnfun.model import Of
 from attnfun.network.architecture import TokenArchitecture
 from attnfun.network.evaluate import evaluate
 from attnfun.network.head import AnyArray, Array, Matrices, freeze, frozen, require_weights
@@ -362,7 +361,17 @@ class TokenSequence:
         if not all(np.isfinite(array).all() for array in (self.constant, *(a for term in self.terms for a in term))):
             raise InvalidRequest("an embedding of sequences holds numbers that are not finite")
 
-    dtype, cost, architecture = Of[str]("network"), Of[Cost]("network"), Of[TokenArchitecture]("network")
+    @property
+    def dtype(self) -> str:
+        return self.network.dtype
+
+    @property
+    def cost(self) -> Cost:
+        return self.network.cost
+
+    @property
+    def architecture(self) -> TokenArchitecture:
+        return self.network.architecture
 
     @property
     def networks(self) -> tuple[TokenNetwork | TokenTransformer]:

@@ -43,7 +43,19 @@ class SetNetwork:
     def pairs(self) -> bool:
         return self.form == "pairs"
 
-    dtype, cost, architecture = Of[str]("sequence"), Of[Cost]("sequence"), Of[TokenArchitecture]("sequence")
+    @property
+    def dtype(self) -> str:
+        return self.sequence.dtype
+
+    @property
+    def cost(self) -> Cost:
+        return self.sequence.cost
+
+    @property
+    def architecture(self) -> TokenArchitecture:
+        """That of its literal form: what `train` fills with other weights."""
+        return self.sequence.architecture
+
     networks, literal = Of[tuple[Any, ...]]("sequence"), Of[Callable[[], TokenSequence]]("sequence")
 
     def tokens_of(self, points: int) -> int:

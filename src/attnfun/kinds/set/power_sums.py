@@ -100,8 +100,6 @@ class PowerSums:
     def forms(self) -> tuple[list[dict[Exponents, Fraction]], list[Exponents]]:
         """The fewest linear forms in the p_α that all outputs are polynomials of, and the pivot α of each."""
         alphas = self.exponents
-        if not alphas:
-            return [], []
         rows = [[column.get(a, Fraction(0)) for a in alphas] for _, column in self.gradients()]
         reduced, found = _matrix(rows).rref()
         forms = []
@@ -132,7 +130,7 @@ class PowerSums:
 
 def rank(matrix: Sequence[Sequence[Fraction]]) -> int:
     """Over the rationals."""
-    return int(_matrix(matrix).rank()) if matrix and matrix[0] else 0
+    return int(_matrix(matrix).rank())
 
 
 def _matrix(rows: Sequence[Sequence[Fraction]]) -> Any:

@@ -143,7 +143,7 @@ class _Lowering:
             for k, name in enumerate(stage.writes):
                 self.sizes[name] = max(self.sizes[name], 1.01 * float(reach[k]))
         if not stage.shared:
-            self.names += [f"stage {number}: affine {name}" for name in stage.writes]
+            self.names += self._affine(number, stage)
         self.names += stage.writes
         for depth in range(stage.depth):
             per = [one.layers[depth].attention if depth < len(one.layers) else () for one in stage.networks]
@@ -276,16 +276,15 @@ class _Lowering:
                 self._head(plan.name, self._map(plan.dims, plan.asks), W_K, W_V, plan.writes)
         if not stage.shared:
             self._affine_heads(number, stage)
-        for o, name in enumerate(stage.writes):
-            form = np.zeros(self.width)
-            for r, one in enumerate(stage.networks):
-                for c, written in enumerate(_stream(number, r, one)):
-                    if c >= len(one.inputs) or stage.shared:
-                        form[self.at(written)] += one.readout[o, c]
-                for where in ["1"] if stage.shared else [self.codes[i] for i in stage.tokens_of(r)]:
-                    form[self.at(where)] += one.readout_bias[o]
-            if not stage.shared:
-                form[self.at(f"stage {number}: affine {name}")] += 1.0
+        rows: dict[str, Array] = {}
+        for r, one in enumerate(stage.networks):
+            own = 0 if stage.shared else len(one.inputs)  # the affine part has a head and coordinates of its own
+            rows |= dict(zip(_stream(number, r, one)[own:], one.readout.T[own:], strict=True))
+            places = ["1"] if stage.shared else [self.codes[i] for i in stage.tokens_of(r)]
+            rows |= dict.fromkeys(places, one.readout_bias)
+        if not stage.shared:
+            rows |= dict(zip(self._affine(number, stage), np.eye(len(stage.writes)), strict=True))
+        for name, form in zip(stage.writes, self._map(len(stage.writes), rows).T.copy(), strict=True):
             self._linear(name, form)
 
     def _affine_heads(self, number: int, stage: Apply) -> None:
@@ -298,8 +297,12 @@ class _Lowering:
             W_Q = np.hstack([self._map(1, {"1": 1.0}), 2 * G * own])
             W_K = np.hstack([self._map(1, {"is null": G, "1": -2 * G, "in memory": -2 * G}), own])
             W_V = self._map(len(stage.writes), dict(zip(one.inputs, one.readout.T, strict=False)))
-            writes = [f"stage {number}: affine {name}" for name in stage.writes]
-            self._head(f"affine part {r + 1}", W_Q, W_K, W_V, writes)
+            self._head(f"affine part {r + 1}", W_Q, W_K, W_V, self._affine(number, stage))
+
+    @staticmethod
+    def _affine(number: int, stage: Apply) -> list[str]:
+        """The coordinates of the affine parts of a stage whose networks differ."""
+        return [f"stage {number}: affine {name}" for name in stage.writes]
 
     def _linear(self, name: str, form: Array) -> None:
         """A coordinate that is a linear form of the stream after the last layer (or of the embedding)."""

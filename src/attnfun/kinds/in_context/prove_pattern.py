@@ -133,8 +133,8 @@ class Reading:
         return cls(q, v, p, _pairs(ratios, found), _gap(found))
 
 
-def _pairs(ratios: Sequence[Fraction], found: Sequence[Numbers]) -> Ratios:
-    return tuple((ratio, numbers["a"]) for ratio, numbers in zip(ratios, found, strict=True))
+def _pairs(ratios: Sequence[Fraction], found: Sequence[Numbers], name: str = "a") -> Ratios:
+    return tuple((ratio, numbers.get(name, 0.0)) for ratio, numbers in zip(ratios, found, strict=True))
 
 
 def _gap(found: Sequence[Numbers]) -> float:
@@ -147,15 +147,8 @@ UNITS = ("y", "prediction", "one", "data", "sign", "solver")
 
 
 @dataclass(frozen=True)
-class StepHead:
-    ratio: Fraction
-    to_v: float
-    to_r: float
-
-
-@dataclass(frozen=True)
 class Step:
-    """One iteration: carry, heads, κ and κ_f of the largest head, and how far below the others foreign keys lie."""
+    """One iteration: carry, κ and κ_f of the largest head, what its heads add to v, and to r in the last one."""
 
     C_q: float
     C_v: float
@@ -164,8 +157,8 @@ class Step:
     K_v: float
     kappa: float
     kappa_f: float
-    heads: tuple[StepHead, ...]
-    gap: float
+    to_v: Sum
+    to_r: Sum
 
 
 @dataclass(frozen=True)
@@ -176,7 +169,7 @@ class Pattern:
     last: Reading
 
 
-def read_pattern(network: TokenNetwork, dim: int) -> Pattern:
+def read_pattern(network: TokenNetwork, dim: int, examples: int) -> Pattern:
     """The numbers of a linear in-context network, or Undecided."""
     layout = Layout(dim, "xqvur", UNITS)
     if len(network.layers) < 2:
@@ -192,7 +185,7 @@ def read_pattern(network: TokenNetwork, dim: int) -> Pattern:
         what, final = f"layer {number}", number == len(network.layers) - 2
         stepping = [head for head in layer.heads if head.outputs == dim and head.query_dim == dim + 2]
         reading = [head for head in layer.heads if not any(head is other for other in stepping)]
-        steps.append(_step(layout, layer, stepping, what, final))
+        steps.append(_step(layout, layer, stepping, examples, what, final))
         if reading and not final:
             raise Undecided(f"{what}: a head that is no step")
         if reading:
@@ -200,7 +193,7 @@ def read_pattern(network: TokenNetwork, dim: int) -> Pattern:
     return Pattern(abs(c), tuple(steps), first, _reading(layout, network.layers[-1].heads, "the last layer", last=True))
 
 
-def _step(layout: Layout, layer: TokenLayer, heads: Sequence[TokenHead], what: str, final: bool) -> Step:
+def _step(layout: Layout, layer: TokenLayer, heads: Sequence[TokenHead], examples: int, what: str, final: bool) -> Step:
     d = layout.d
     changed: dict[tuple[str, str], float | str] = {("q", "v"): "C_q", ("v", "v"): "C_v", ("u", "v"): "C_u"}
     changed |= {("v", "u"): 1.0, ("u", "u"): 0.0, ("r", "r"): "of r"}
@@ -212,9 +205,8 @@ def _step(layout: Layout, layer: TokenLayer, heads: Sequence[TokenHead], what: s
     output: Table = {("v", 0): "a", ("r", 0): "to_r"} if final else {("v", 0): "a"}
     found = layout.heads(heads, what, query, key, {("x", 0): 1.0}, output)
     (kappa, kappa_f), ratios = ratios_of(found, ("kappa", "kappa_f"), what)
-    to_r = [numbers.get("to_r", 0.0) for numbers in found]
-    made = tuple(StepHead(*pair, r) for pair, r in zip(_pairs(ratios, found), to_r, strict=True))
-    return Step(**carry, kappa=kappa, kappa_f=kappa_f, heads=made, gap=_gap(found))
+    to_v, to_r = (Sum(_pairs(ratios, found, name), examples, _gap(found)) for name in ("a", "to_r"))
+    return Step(**carry, kappa=kappa, kappa_f=kappa_f, to_v=to_v, to_r=to_r)
 
 
 def _reading(layout: Layout, heads: Sequence[TokenHead], what: str, last: bool) -> Reading:

@@ -87,7 +87,8 @@ def test_heads_of_wild_scales_are_undecided_or_bounded_but_no_crash(factor: floa
     for layer in (0, 1, 3):
         for head in (0, 1):
             forged = scaled(network, layer, head, factor)
-            assert all(abs(h.ratio) <= 1 for step in read_pattern(forged, 2).steps for h in step.heads)
+            steps = read_pattern(forged, 2, SMALL.examples).steps
+            assert all(abs(ratio) <= 1 for step in steps for ratio, _ in step.to_v.heads)
             verdict = judge(forged, SMALL, 1e-3)
             assert verdict.status != "proved" or verdict.error[1] <= 1e-3
     carry = np.array(network.layers[1].carry)

@@ -300,19 +300,21 @@ def sample_size(tokens: int, heads: int) -> int:
     return max(min(200, max(8, (1 << 28) // pairs)), min(5000, (1 << 24) // pairs))
 
 
-def layer_output(layer: TokenLayer, Z: AnyArray) -> AnyArray:
-    """(batch, n, width) token matrices after one layer, in their dtype."""
-    new = Z if layer.carry is None else Z @ layer.carry.astype(Z.dtype)
+def layer_output(layer: TokenLayer, Z: AnyArray, first: int = 0) -> AnyArray:
+    """(batch, n, width) token matrices after one layer, in their dtype: their tokens from `first` on."""
+    new = Z[:, first:] if layer.carry is None else Z[:, first:] @ layer.carry.astype(Z.dtype)
     for head in layer.heads:
         W_V, W_O = (head.value.astype(Z.dtype), head.output.astype(Z.dtype))
-        terms = attention_terms(head, Z)
+        terms = attention_terms(head, Z, first)
         new = new + ((terms @ (Z @ W_V)) / terms.sum(axis=2, keepdims=True)) @ W_O
     return new
 
 
-def attention_terms(head: TokenHead, Z: AnyArray) -> AnyArray:
-    """exp(logits − their maximum), (batch, n, n): the attention weights before they are divided by their sum."""
-    logits = (Z @ head.query.astype(Z.dtype)) @ np.swapaxes(Z @ head.key.astype(Z.dtype), 1, 2)
+def attention_terms(head: TokenHead, Z: AnyArray, first: int = 0) -> AnyArray:
+    """exp(logits − their maximum), (batch, n, n): the attention weights before they are divided by their sum, of the
+    tokens from `first` on.
+    """
+    logits = (Z[:, first:] @ head.query.astype(Z.dtype)) @ np.swapaxes(Z @ head.key.astype(Z.dtype), 1, 2)
     return np.exp(logits - logits.max(axis=2, keepdims=True))  # type: ignore[no-any-return]
 
 

@@ -80,7 +80,7 @@ def seen(task: InContextTask, dtype: str) -> SeenClass:
     return SeenClass(N, d, alpha, small / up, large * up, row, task.y_range * up, q * up, y * up, lost)
 
 
-def gain(low: float, high: float, alpha: float) -> float:
-    """max √(λ − α)/λ over [low, high]; its only stationary point is 2α."""
+def gain(low: float, high: float, alpha: float, safe: float = SAFE) -> float:
+    """max √(λ − α)/λ over [low, high], times `safe`; its only stationary point is 2α."""
     peak = min(max(low, 2 * alpha), high)
-    return max(math.sqrt(max(lam - alpha, 0.0)) / lam for lam in (low, peak, high)) * SAFE
+    return max(math.sqrt(max(lam - alpha, 0.0)) / lam for lam in (low, peak, high)) * safe

@@ -54,9 +54,10 @@ from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma, kernel_move
 from attnfun.certify.view import Undecided
 from attnfun.kinds.in_context.prove_class import SAFE, seen
 from attnfun.kinds.in_context.prove_linear import InContextBound
-from attnfun.kinds.in_context.prove_pattern import Array, Gradient, Reading, Threshold, read_lasso
+from attnfun.kinds.in_context.prove_pattern import read_lasso
 from attnfun.kinds.in_context.prove_sums import tanh_errors
 from attnfun.kinds.in_context.target import InContextTask
+from attnfun.language.target import Array
 from attnfun.network import TokenNetwork
 
 
@@ -64,23 +65,21 @@ def prove_by_in_context_lasso(network: TokenNetwork, task: InContextTask) -> InC
     """The bound for all prompts of the class, from the stored weights; Undecided where the pattern is another."""
     if task.task != "lasso":
         raise Undecided(f"this is about the lasso, not about {task.task}")
-    return _Proof(*read_lasso(network, task.dim, task.examples), task, network.dtype).bound()
+    return _Proof(network, task).bound()
 
 
 class _Proof:
-    def __init__(
-        self, gradient: Gradient, threshold: Threshold, reading: Reading, steps: int, task: InContextTask, dtype: str
-    ) -> None:
-        self.g, self.h, self.r, self.steps, self.dtype = gradient, threshold, reading, steps, dtype
-        self.task, self.data, self.u = task, seen(task, dtype), ROUNDOFF[dtype]
+    def __init__(self, network: TokenNetwork, task: InContextTask) -> None:
+        self.g, self.h, self.r, self.steps = read_lasso(network, task.dim, task.examples)
+        self.dtype, self.u, self.data = network.dtype, ROUNDOFF[network.dtype], seen(task, network.dtype)
         d = self.data
         self.m, self.L = d.low / SAFE, d.high * SAFE
-        self.kappa = -gradient.logits[-1]
-        self.s = -gradient.sum.moment(1) * Fraction(self.kappa)
+        self.kappa = -self.g.logits[-1]
+        self.s = -self.g.sum.moment(1) * Fraction(self.kappa)
         penalty = Fraction(task.strength) * task.examples
         if not self.s > 0:
             raise Undecided("the steps do not go downhill")
-        self.missed = float(abs(Fraction(threshold.t) - self.s * penalty)) * math.sqrt(d.d) * SAFE
+        self.missed = float(abs(Fraction(self.h.t) - self.s * penalty)) * math.sqrt(d.d) * SAFE
         self.image = max(0.0, d.y - float(penalty) / math.sqrt(self.L) / SAFE) * SAFE  # ≥ |Xw*|
         self.w = self.image / math.sqrt(self.m) * SAFE
         self.logits = self.largest = 0.0
@@ -97,13 +96,8 @@ class _Proof:
         read = tanh_errors(r.heads, abs(r.kappa_q) * size / 2 * SAFE, shift, foreign, self.dtype)
         self.logits = max(self.logits, abs(r.kappa_q) * size / 2)
         optimisation, bias, rounding = (float(part) * d.q * SAFE for part in away)
-        return InContextBound(
-            optimisation,
-            (bias + read.bias + drift) * SAFE,
-            (rounding + read.rounding) * SAFE,
-            self._input(),
-            self.logits,
-        )
+        bias, rounding = (bias + read.bias + drift) * SAFE, (rounding + read.rounding) * SAFE
+        return InContextBound(optimisation, bias, rounding, self._input(), self.logits)
 
     def _iterated(self) -> Array:
         """Bounds of |w_T − w*|: without errors, by bias, by rounding."""

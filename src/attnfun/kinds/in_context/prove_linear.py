@@ -74,10 +74,11 @@ import numpy as np
 from attnfun.certify.rounding import EXP_UNITS, LARGEST, ROUNDOFF, TINY, gamma
 from attnfun.certify.view import Undecided
 from attnfun.kinds.in_context.prove_class import SAFE, SeenClass, gain, seen
-from attnfun.kinds.in_context.prove_pattern import Array, Pattern, Reading, Step, read_pattern
+from attnfun.kinds.in_context.prove_pattern import Pattern, Reading, Step, read_pattern
 from attnfun.kinds.in_context.prove_spectrum import Pieces, Poly
-from attnfun.kinds.in_context.prove_sums import ORDERS, TOKENS, phi_series, sinh_ratio
+from attnfun.kinds.in_context.prove_sums import ORDERS, TOKENS, Sum, phi_series, sinh_ratio
 from attnfun.kinds.in_context.target import InContextTask
+from attnfun.language.target import Array
 from attnfun.network import TokenNetwork
 
 _U = 2.0**-53  # of the arithmetic of this file
@@ -132,7 +133,9 @@ def prove_by_in_context(network: TokenNetwork, task: InContextTask) -> InContext
         raise Undecided(f"{len(network.layers)} layers are more than the {_MOST} that are looked at")
     try:
         with np.errstate(all="ignore"):
-            return _Proof(read_pattern(network, task.dim), seen(task, network.dtype), network.dtype).bound()
+            return _Proof(
+                read_pattern(network, task.dim, task.examples), seen(task, network.dtype), network.dtype
+            ).bound()
     except OverflowError:  # of a fraction made of stored numbers: no double can bound it
         raise Undecided("the stored numbers are too large to be bounded") from None
 
@@ -147,10 +150,6 @@ class _Proof:
         self.phi = phi_series(1 / data.N)
 
     # -- polynomials ---------------------------------------------------------------------------------------------------
-
-    def _moment(self, step: Step, power: int, to_r: bool = False) -> Fraction:
-        terms = (Fraction(h.to_r if to_r else h.to_v) * h.ratio**power for h in step.heads)
-        return sum(terms, Fraction(0)) / self.data.N
 
     def _responses(self) -> list[Array]:
         """For k = 0 … n: (n, pieces) suprema of |H_{jk}|, 0 for j ≥ k.
@@ -179,7 +178,7 @@ class _Proof:
 
     def _slope(self, step: Step) -> Fraction:
         """m₁κ: what μ is multiplied by."""
-        return self._moment(step, 1) * Fraction(step.kappa)
+        return step.to_v.moment(1) * Fraction(step.kappa)
 
     def _coefficients(self) -> float:
         top = float(np.abs(self.pieces.mu).max()) * SAFE
@@ -195,7 +194,7 @@ class _Proof:
             values, before = [zero], zero
             added = 0.0
             for step in self.p.steps:
-                plus = float(self._moment(step, 1) * Fraction(step.kappa_f)) if solver else step.C_q
+                plus = float(step.to_v.moment(1) * Fraction(step.kappa_f)) if solver else step.C_q
                 added = max(added, abs(plus))
                 factor = grid.affine(Fraction(step.C_v), self._slope(step)).value
                 values.append(factor * values[-1] + step.C_u * before + plus)
@@ -259,8 +258,8 @@ class _Proof:
         blocks = 2 + n // 64
         tree = partial_sums(d.N) + blocks  # every rescaled one is counted twice
         etas, deltas, sizes = [], [], []
-        for head in step.heads:
-            ratio = float(abs(head.ratio)) * SAFE
+        for ratio_, _ in step.to_v.heads:
+            ratio = float(abs(ratio_)) * SAFE
             x = ratio * zeta
             self.logits = max(self.logits, x)
             if not x < 20:
@@ -274,7 +273,7 @@ class _Proof:
             g = math.expm1(min(largest, 1.0))
             if not g < 0.25:
                 raise Undecided("the logits are too large for their rounding")
-            leak = 3 * TOKENS * math.exp(min(-step.gap + 2 * x + 1, 700.0))
+            leak = 3 * TOKENS * math.exp(min(-step.to_v.gap + 2 * x + 1, 700.0))
             more = (1 + 4 * g + 8 * n * u) * SAFE  # second order
             kept = math.cosh(x) / d.N * g / largest * (together + math.sqrt(d.N) * own) * more
             signal = zeta * ratio * sinh_ratio(x) / d.N
@@ -283,34 +282,34 @@ class _Proof:
             summed = (tree * math.exp(x) + math.cosh(x)) * spread + (d.N + 4) * whole
             deltas.append(u * summed * more)
             sizes.append(root * (signal + etas[-1]) + deltas[-1])
-        count = len(step.heads) + 10
+        count = len(etas) + 10
 
-        def entered(weights: list[float], carried: float, to_r: bool) -> _Entered:
+        def entered(into: Sum, carried: float) -> _Entered:
+            weights = [a for _, a in into.heads]
             eta, delta, size = (
                 sum(abs(a) * e for a, e in zip(weights, errors, strict=True)) for errors in (etas, deltas, sizes)
             )
             lost = (n + 32) * d.d * TINY[self.dtype] * (1 + sum(map(abs, weights)))
             delta = (delta + gamma(count, u) * (carried + size) + lost) * SAFE
-            return _Entered(self._bias(step, zeta, to_r), eta * SAFE, delta)
+            return _Entered(self._bias(into, zeta), eta * SAFE, delta)
 
         carried = abs(step.C_q) * track.q + abs(step.C_v) * v + abs(step.C_u) * before
-        into_v = entered([h.to_v for h in step.heads], carried, False)
+        into_v = entered(step.to_v, carried)
         if not final:
             return into_v, _Entered()
-        return into_v, entered([h.to_r for h in step.heads], abs(step.K_q) * track.q + abs(step.K_v) * v, True)
+        return into_v, entered(step.to_r, abs(step.K_q) * track.q + abs(step.K_v) * v)
 
-    def _bias(self, step: Step, zeta: float, to_r: bool) -> float:
+    def _bias(self, into: Sum, zeta: float) -> float:
         """|c|: Σ φ_j ζ^j |m_j|, the tail by Cauchy's bound on the circle cosh ϱ = 1 + N/2, where φ = 2 sinh ϱ."""
         total = 0.0
         for j in range(3, ORDERS + 1, 2):
-            total += self.phi[j] * _power(zeta, j) * abs(float(self._moment(step, j, to_r))) * SAFE
+            total += self.phi[j] * _power(zeta, j) * abs(float(into.moment(j))) * SAFE
         radius = math.acosh(1 + self.data.N / 2) / SAFE
-        for head in step.heads:
-            part = float(abs(head.ratio)) * zeta * SAFE / radius
+        for ratio, a in into.heads:
+            part = float(abs(ratio)) * zeta * SAFE / radius
             if not part < 1:
                 return math.inf
-            weight = abs(head.to_r if to_r else head.to_v) / self.data.N
-            total += weight * 2 * math.sinh(radius) * part ** (ORDERS + 2) / (1 - part**2)
+            total += abs(a) / self.data.N * 2 * math.sinh(radius) * part ** (ORDERS + 2) / (1 - part**2)
         return total * SAFE
 
     def _no_overflow(self) -> None:
@@ -318,10 +317,11 @@ class _Proof:
         d = self.data
         v = before = 0.0
         for step in self.p.steps:
-            heads = sum(abs(h.to_v) + abs(h.to_r) for h in step.heads) * d.row * 2
+            both = zip(step.to_v.heads, step.to_r.heads, strict=True)
+            heads = sum(abs(to_v) + abs(to_r) for (_, to_v), (_, to_r) in both) * d.row * 2
             new = abs(step.C_q) * d.q + abs(step.C_v) * v + abs(step.C_u) * before + heads
             r = abs(step.K_q) * d.q + abs(step.K_v) * v + heads
-            logit = abs(step.kappa) * (new + v) * d.row + abs(step.kappa_f) * self.p.c * d.y_entry + step.gap
+            logit = abs(step.kappa) * (new + v) * d.row + abs(step.kappa_f) * self.p.c * d.y_entry + step.to_v.gap
             v, before = new, v
             if not max(v, r, logit) * 1e6 * d.N < LARGEST[self.dtype]:
                 raise Undecided("the stream may overflow")
@@ -334,7 +334,7 @@ class _Proof:
         d, p, grid, n = self.data, self.p, self.pieces, self.n
         s, S, root = query.linear, solver.linear, self.pieces.root
         step = p.steps[-1]
-        slope = self._moment(step, 1, to_r=True)
+        slope = step.to_r.moment(1)
         inner = grid.affine(Fraction(step.K_v), slope * Fraction(step.kappa))  # r = inner(w) + m₁κ_f b
         R = inner.times(S[n - 1]).plus(grid.constant(slope * Fraction(step.kappa_f)))
         m1 = _tanh_moment(p.last, p.c, 1)
@@ -391,13 +391,8 @@ class _Proof:
         r_query = (r_query + math.sqrt(d.top) * of_r.examples + of_r.delta) * SAFE
         foreign = abs(p.last.kappa_q) * d.q * query.v[n - 1] + abs(p.last.kappa_v) * v_size * r_query
         own_bias, own_rounding = self._tanh(p.last, l, sizes, foreign, size_of_guess)
-        return InContextBound(
-            optimisation,
-            (bias + own_bias + drift) * SAFE,
-            (rounding + own_rounding) * SAFE,
-            d.input,
-            self.logits,
-        )
+        bias, rounding = (bias + own_bias + drift) * SAFE, (rounding + own_rounding) * SAFE
+        return InContextBound(optimisation, bias, rounding, d.input, self.logits)
 
     def _first(self, reading: Reading, S: Poly, query: _Track, solver: _Track, H: Array, most: float) -> float:
         """|P̂ − prediction|: of the first reading, ⟨q, w⟩."""

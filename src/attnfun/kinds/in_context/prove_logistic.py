@@ -60,9 +60,10 @@ from attnfun.certify.rounding import LARGEST, ROUNDOFF, gamma
 from attnfun.certify.view import Undecided
 from attnfun.kinds.in_context.prove_class import SAFE, seen
 from attnfun.kinds.in_context.prove_linear import InContextBound
-from attnfun.kinds.in_context.prove_pattern import Array, Gradient, Sigmoid, read_logistic
+from attnfun.kinds.in_context.prove_pattern import read_logistic
 from attnfun.kinds.in_context.prove_sums import Sum, sigmoid_error
 from attnfun.kinds.in_context.target import InContextTask
+from attnfun.language.target import Array
 from attnfun.network import TokenNetwork
 
 
@@ -70,15 +71,14 @@ def prove_by_in_context_logistic(network: TokenNetwork, task: InContextTask) -> 
     """The bound for all prompts of the class, from the stored weights; Undecided where the pattern is another."""
     if task.task != "logistic":
         raise Undecided(f"this is about logistic regression, not about {task.task}")
-    return _Proof(*read_logistic(network, task.dim, task.examples), task, network.dtype).bound()
+    return _Proof(network, task).bound()
 
 
 class _Proof:
-    def __init__(
-        self, first: Sigmoid, gradient: Gradient, last: Sigmoid, steps: int, task: InContextTask, dtype: str
-    ) -> None:
-        self.v, self.g, self.z, self.steps, self.dtype = first, gradient, last, steps, dtype
-        self.task, self.data, self.u = task, seen(task, dtype), ROUNDOFF[dtype]
+    def __init__(self, network: TokenNetwork, task: InContextTask) -> None:
+        self.v, self.g, self.z, self.steps = read_logistic(network, task.dim, task.examples)
+        self.dtype, self.u, self.data = network.dtype, ROUNDOFF[network.dtype], seen(task, network.dtype)
+        self.task = task
         self._method()
         self._deviations()
         most = Fraction(task.strength) * task.examples

@@ -27,46 +27,28 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnfun.certify.view import Undecided
 from attnfun.kinds.in_context.prove_sums import SHUT, Ratios, Sum
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork
+from attnfun.network.blocks import Array, Stream
 
-Array = NDArray[np.float64]
 Table = Mapping[tuple[str, int], float | str]
 Numbers = dict[str, float]
 
 _MOST = 4000  # layers of a lasso or logistic network
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(Stream):
     """The coordinates of a stream by name, and what matrices on it hold."""
-
-    dim: int
-    blocks: str
-    units: tuple[str, ...]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return (*(f"{block}{j + 1}" for block in self.blocks for j in range(self.dim)), *self.units)
-
-    def rows(self, name: str) -> list[int]:
-        """Those of a block, or the one of a coordinate."""
-        if name in self.blocks:
-            return [self.blocks.index(name) * self.dim + j for j in range(self.dim)]
-        return [self.names.index(name)]
 
     def read(self, matrix: Array, table: Table, what: str) -> Numbers:
         """The numbers that `table` names ("-gap": minus the number gap); Undecided where it is not all of `matrix`."""
-        places = {key: self.rows(key[0]) for key in table}
-        shape = len(self.names), max(column + len(rows) for (_, column), rows in places.items())
-        if matrix.shape != shape:
+        if matrix.shape != (self.width, max(column + len(self.rows[name]) for name, column in table)):
             raise Undecided(f"{what}: a matrix of another shape")
         left, found = np.array(matrix), Numbers()
         for (name, column), wanted in table.items():
-            at = places[name, column], column + np.arange(len(places[name, column]))
+            at = self.rows[name], column + np.arange(len(self.rows[name]))
             values, left[at] = left[at], 0.0
             if not (values == values[0]).all():
                 raise Undecided(f"{what}: the coordinates of block {name} are not treated alike")
@@ -80,11 +62,11 @@ class Layout:
             raise Undecided(f"{what}: it has entries that the method does not know")
         return found
 
-    def carry(self, layer: TokenLayer, changed: Mapping[tuple[str, str], float | str], what: str) -> Numbers:
+    def carried(self, layer: TokenLayer, changed: Mapping[tuple[str, str], float | str], what: str) -> Numbers:
         """Of a carry that is the identity but for what goes from one block or unit to another."""
-        every = {(name, name): 1.0 for name in (*self.blocks, *self.units)} | dict(changed)
-        table = {(source, self.rows(goal)[0]): value for (source, goal), value in every.items()}
-        return self.read(np.eye(len(self.names)) if layer.carry is None else layer.carry, table, f"{what}, carry")
+        every = {(name, name): 1.0 for name in self.parts} | dict(changed)
+        table = {(source, self.at(goal)): value for (source, goal), value in every.items()}
+        return self.read(np.eye(self.width) if layer.carry is None else layer.carry, table, f"{what}, carry")
 
     def heads(
         self, heads: Sequence[TokenHead], what: str, query: Table, key: Table, value: Table, output: Table
@@ -151,8 +133,8 @@ class Reading:
         return cls(q, v, p, _pairs(ratios, found), _gap(found))
 
 
-def _pairs(ratios: Sequence[Fraction], found: Sequence[Numbers]) -> Ratios:
-    return tuple((ratio, numbers["a"]) for ratio, numbers in zip(ratios, found, strict=True))
+def _pairs(ratios: Sequence[Fraction], found: Sequence[Numbers], name: str = "a") -> Ratios:
+    return tuple((ratio, numbers.get(name, 0.0)) for ratio, numbers in zip(ratios, found, strict=True))
 
 
 def _gap(found: Sequence[Numbers]) -> float:
@@ -165,15 +147,8 @@ UNITS = ("y", "prediction", "one", "data", "sign", "solver")
 
 
 @dataclass(frozen=True)
-class StepHead:
-    ratio: Fraction
-    to_v: float
-    to_r: float
-
-
-@dataclass(frozen=True)
 class Step:
-    """One iteration: carry, heads, κ and κ_f of the largest head, and how far below the others foreign keys lie."""
+    """One iteration: carry, κ and κ_f of the largest head, what its heads add to v, and to r in the last one."""
 
     C_q: float
     C_v: float
@@ -182,8 +157,8 @@ class Step:
     K_v: float
     kappa: float
     kappa_f: float
-    heads: tuple[StepHead, ...]
-    gap: float
+    to_v: Sum
+    to_r: Sum
 
 
 @dataclass(frozen=True)
@@ -194,7 +169,7 @@ class Pattern:
     last: Reading
 
 
-def read_pattern(network: TokenNetwork, dim: int) -> Pattern:
+def read_pattern(network: TokenNetwork, dim: int, examples: int) -> Pattern:
     """The numbers of a linear in-context network, or Undecided."""
     layout = Layout(dim, "xqvur", UNITS)
     if len(network.layers) < 2:
@@ -210,7 +185,7 @@ def read_pattern(network: TokenNetwork, dim: int) -> Pattern:
         what, final = f"layer {number}", number == len(network.layers) - 2
         stepping = [head for head in layer.heads if head.outputs == dim and head.query_dim == dim + 2]
         reading = [head for head in layer.heads if not any(head is other for other in stepping)]
-        steps.append(_step(layout, layer, stepping, what, final))
+        steps.append(_step(layout, layer, stepping, examples, what, final))
         if reading and not final:
             raise Undecided(f"{what}: a head that is no step")
         if reading:
@@ -218,25 +193,24 @@ def read_pattern(network: TokenNetwork, dim: int) -> Pattern:
     return Pattern(abs(c), tuple(steps), first, _reading(layout, network.layers[-1].heads, "the last layer", last=True))
 
 
-def _step(layout: Layout, layer: TokenLayer, heads: Sequence[TokenHead], what: str, final: bool) -> Step:
-    d = layout.dim
+def _step(layout: Layout, layer: TokenLayer, heads: Sequence[TokenHead], examples: int, what: str, final: bool) -> Step:
+    d = layout.d
     changed: dict[tuple[str, str], float | str] = {("q", "v"): "C_q", ("v", "v"): "C_v", ("u", "v"): "C_u"}
     changed |= {("v", "u"): 1.0, ("u", "u"): 0.0, ("r", "r"): "of r"}
     changed |= {("q", "r"): "K_q", ("v", "r"): "K_v"} if final else {}
-    carry = {"K_q": 0.0, "K_v": 0.0} | layout.carry(layer, changed, what)
+    carry = {"K_q": 0.0, "K_v": 0.0} | layout.carried(layer, changed, what)
     del carry["of r"]  # r is 0 before the last step, and every multiple of it too
     query: Table = {("v", 0): "kappa", ("sign", d): "kappa_f", ("one", d + 1): 1.0}
     key = {("x", 0): 1.0, ("y", d): 1.0, **shut(d + 1, "data")}
     output: Table = {("v", 0): "a", ("r", 0): "to_r"} if final else {("v", 0): "a"}
     found = layout.heads(heads, what, query, key, {("x", 0): 1.0}, output)
     (kappa, kappa_f), ratios = ratios_of(found, ("kappa", "kappa_f"), what)
-    to_r = [numbers.get("to_r", 0.0) for numbers in found]
-    made = tuple(StepHead(*pair, r) for pair, r in zip(_pairs(ratios, found), to_r, strict=True))
-    return Step(**carry, kappa=kappa, kappa_f=kappa_f, heads=made, gap=_gap(found))
+    to_v, to_r = (Sum(_pairs(ratios, found, name), examples, _gap(found)) for name in ("a", "to_r"))
+    return Step(**carry, kappa=kappa, kappa_f=kappa_f, to_v=to_v, to_r=to_r)
 
 
 def _reading(layout: Layout, heads: Sequence[TokenHead], what: str, last: bool) -> Reading:
-    d = layout.dim
+    d = layout.d
     end = 2 * d + 1 if last else d
     query: Table = {("q", 0): "kappa_q", ("one", end): 1.0}
     key = {("u" if last else "v", 0): 1.0, **shut(end, "solver")}
@@ -293,15 +267,11 @@ def read_lasso(network: TokenNetwork, dim: int, examples: int) -> tuple[Gradient
 def read_logistic(network: TokenNetwork, dim: int, examples: int) -> tuple[Sigmoid, Gradient, Sigmoid, int]:
     """The numbers of a logistic network, which are the same in all its steps; or Undecided."""
     layout, (first, second, last) = _steps(network, dim, "logistic", "p", "solver", "null")
-    layout.carry(first, {("p", "p"): 0.0}, "a probability layer")
+    layout.carried(first, {("p", "p"): 0.0}, "a probability layer")
     gradient = _gradient(layout, second, examples, {("solver", 0): "of p"}, {("p", 0): 1.0, ("y", 0): 0.5})
     probability = _sigmoid(layout, first, "a probability layer", ("x", -1.0), "p")
-    return (
-        probability,
-        gradient,
-        _sigmoid(layout, last, "the last layer", ("q", 1.0), "prediction"),
-        (len(network.layers) // 2),
-    )
+    prediction = _sigmoid(layout, last, "the last layer", ("q", 1.0), "prediction")
+    return probability, gradient, prediction, len(network.layers) // 2
 
 
 def _steps(network: TokenNetwork, dim: int, kind: str, *units: str) -> tuple[Layout, list[TokenLayer]]:
@@ -332,7 +302,7 @@ def _gradient(layout: Layout, layer: TokenLayer, examples: int, query: Table, ke
     """
     what, end = "a gradient layer", 1 + max(column for _, column in query)
     changed: Mapping[tuple[str, str], float | str] = {("w", "w"): "C_w", ("u", "w"): "C_u"}
-    carry = layout.carry(layer, {**changed, ("w", "u"): 1.0, ("u", "u"): 0.0}, what)
+    carry = layout.carried(layer, {**changed, ("w", "u"): 1.0, ("u", "u"): 0.0}, what)
     logits = [str(name) for name in query.values()]
     query = {**query, ("one", end): 1.0, ("null", end + 1): 1.0}
     key = {**key, **shut(end, "data"), ("null", end + 1): "shield"}
@@ -351,8 +321,8 @@ def _shielded(above: float, what: str) -> None:
 
 def _threshold(layout: Layout, layer: TokenLayer) -> Threshold:
     what = "a threshold layer"
-    layout.carry(layer, {("w", "w"): 0.0}, what)
-    coefficients, found = layout.rows("w"), dict[tuple[int, bool], Threshold]()
+    layout.carried(layer, {("w", "w"): 0.0}, what)
+    coefficients, found = layout.rows["w"], dict[tuple[int, bool], Threshold]()
     for head in layer.heads:
         place = int(np.abs(head.output[0]).argmax())
         if place not in coefficients:
@@ -372,7 +342,7 @@ def _threshold(layout: Layout, layer: TokenLayer) -> Threshold:
         if (place, upper) in found:
             raise Undecided(f"{what}: a coefficient is thresholded twice")
         found[place, upper] = Threshold(beta, t)
-    if len(found) != 2 * layout.dim or len(set(found.values())) != 1:
+    if len(found) != 2 * layout.d or len(set(found.values())) != 1:
         raise Undecided(f"{what}: the coefficients are not thresholded alike")
     return next(iter(found.values()))
 
@@ -380,10 +350,8 @@ def _threshold(layout: Layout, layer: TokenLayer) -> Threshold:
 def _sigmoid(layout: Layout, layer: TokenLayer, what: str, asks: tuple[str, float], goal: str) -> Sigmoid:
     if len(layer.heads) != 1:
         raise Undecided(f"{what}: one head is needed")
-    (block, sign), end = asks, layout.dim
-    query, key = (
-        {(block, 0): sign, ("one", end): 1.0},
-        {("w", 0): "k_w", ("u", 0): "k_u", **shut(end, "solver", "null")},
-    )
+    (block, sign), end = asks, layout.d
+    query: Table = {(block, 0): sign, ("one", end): 1.0}
+    key = {("w", 0): "k_w", ("u", 0): "k_u", **shut(end, "solver", "null")}
     (found,) = layout.heads(layer.heads, what, query, key, {("solver", 0): 1.0}, {(goal, 0): 1.0})
     return Sigmoid(**found)

@@ -108,11 +108,6 @@ def _start(task: InContextTask, X: Array, y: Array) -> Array:
     return np.where(np.isfinite(w), w, 0.0)
 
 
-def _matrix(values: Array) -> Any:
-    rows, columns = values.shape
-    return arb_mat(rows, columns, [arb(float(v)) for v in values.flat])
-
-
 def _column(values: Sequence[Any]) -> Any:
     return arb_mat(len(values), 1, list(values))
 
@@ -129,11 +124,11 @@ def _linear(X: Array, y: Array, alpha: float, queries: Array) -> tuple[list[Any]
     """Predictions by (XᵀX + αI) w = Xᵀy, and whether their balls are small; ZeroDivisionError if it may be singular."""
     if not X.shape[1]:
         return [arb(0)] * len(queries), True
-    M = _matrix(X)
+    M = arb_mat(X.tolist())
     A = M.transpose() * M
     for j in range(X.shape[1]):
         A[j, j] += arb(alpha)
-    w = A.solve(M.transpose() * _matrix(y[:, None])).entries()
+    w = A.solve(M.transpose() * arb_mat(y[:, None].tolist())).entries()
     balls, sizes = _products(queries, w)
     return balls, _sharp(balls, sizes)
 
@@ -186,7 +181,7 @@ def _lasso(
 ) -> tuple[list[Any], bool, NDArray[np.bool_]]:
     """Predictions, whether their balls are small, and which of them are determined."""
     n, d = X.shape
-    M, t, a = _matrix(X), _matrix(y[:, None]), arb(n) * arb(alpha)
+    M, t, a = arb_mat(X.tolist()), arb_mat(y[:, None].tolist()), arb(n) * arb(alpha)
     gram, moments = M.transpose() * M, M.transpose() * t
     w = _support(X, gram, moments, a, start)
     rho = t - M * _column(w)
@@ -209,7 +204,7 @@ def _lasso(
     balls, sizes = _products(queries, w)
     if basis:
         for k, q in enumerate(queries):
-            part = _matrix(q[basis][:, None])
+            part = arb_mat(q[basis][:, None].tolist())
             reach = _dot(part, inverse * part)  # |c|²
             balls[k] += arb(0, 1) * (reach.upper().max(arb(0)).sqrt() * r)
     seen = [(balls[k], sizes[k] + 1) for k in np.flatnonzero(known)]
@@ -266,7 +261,7 @@ def _support(X: Array, gram: Any, moments: Any, a: Any, start: Array) -> list[An
 def _logistic(X: Array, y: Array, C: float, queries: Array, start: Array, bits: int) -> tuple[list[Any], bool]:
     """Probabilities of +1, from ŵ ± |∇f(ŵ)|; and whether their balls are small."""
     signed = X * y[:, None]
-    M = _matrix(signed)
+    M = arb_mat(signed.tolist())
     w = [arb(float(v)) for v in start]
     best, radius = w, _slope(M, w, C)[1]
     for _ in range(_ROUNDS):
@@ -289,8 +284,7 @@ def _logistic(X: Array, y: Array, C: float, queries: Array, start: Array, bits: 
             break
         w = [(v - scale * arb(float(s))).mid() for v, s in zip(w, step, strict=True)]
     balls = []
-    for q in queries:
-        z = sum((arb(float(c)) * v for c, v in zip(q, best, strict=True)), arb(0))
+    for q, z in zip(queries, _products(queries, best)[0], strict=True):
         length = sum((arb(float(c)) ** 2 for c in q), arb(0)).sqrt().upper()
         low, high = z - length * radius, z + length * radius
         balls.append(_sigmoid(low.lower()).union(_sigmoid(high.upper())))

@@ -91,7 +91,8 @@ class Sum:
             return 0.0
         share = min(1.0, zeta**2 / (self.N * x**2)) * SAFE
         phi = phi_series(share)
-        total = sum(phi[j] * x**j * abs(m) for j, m in zip(range(3, ORDERS + 1, 2), self._moments(), strict=True))
+        moments = zip(range(3, ORDERS + 1, 2), _moments(self.heads, self.N), strict=True)
+        total = sum(phi[j] * x**j * abs(m * SAFE) for j, m in moments)
         radius = math.acosh(1 + 1 / (2 * share)) / SAFE
         for ratio, amount in self.heads:
             part = float(abs(ratio)) * x * SAFE / radius
@@ -99,9 +100,6 @@ class Sum:
                 return math.inf
             total += abs(amount) / self.N * 2 * math.sinh(radius * SAFE) * part ** (ORDERS + 2) / (1 - part**2)
         return total * zeta / x * SAFE
-
-    def _moments(self) -> list[float]:
-        return [float(m) * SAFE for m in _moments(self.heads, self.N)]
 
 
 def tanh_errors(heads: Ratios, l: float, shift: float, foreign: float, dtype: str) -> Errors:

@@ -17,8 +17,9 @@ from attnfun.kinds.in_context.prove import predictions
 from attnfun.kinds.in_context.prove_prompt import prompt_bounds
 from attnfun.kinds.in_context.target import ALGORITHMS, InContextTask, OutsideSpectrum, prompt
 from attnfun.language.target import Array
-from attnfun.model import Model
-from attnfun.network import TokenNetwork, TokenTransformer
+from attnfun.model import TokenModel
+from attnfun.network import TokenNetwork
+from attnfun.network.tokens import layer_output
 
 _QUERIES = 512  # at a time
 FINER = 8
@@ -45,16 +46,12 @@ class BoundedPredictions(NamedTuple):
     outside: str  # what of the prompt lies outside the declared class; "" where nothing does
 
 
-class InContextSolver(Model[InContextTask, TokenNetwork | TokenTransformer]):
+class InContextSolver(TokenModel[InContextTask]):
     """A network that solves `task` for every prompt of its class: `net(X, y, X_query)`, or `predict`."""
 
     @property
     def task(self) -> InContextTask:
         return self.target
-
-    @property
-    def network(self) -> TokenNetwork | TokenTransformer:
-        return self.weights
 
     @overload
     def predict(self, X: ArrayLike, y: ArrayLike, X_query: ArrayLike, *, bound: Literal[False] = False) -> Array: ...
@@ -191,15 +188,7 @@ def predicted_budget(network: TokenNetwork, limit: TokenNetwork, task: InContext
 
 def _extended(network: TokenNetwork, tokens: Array, first: int) -> np.ndarray:
     """The prediction of every token, in the widest arithmetic there is; tokens before `first` stay as they are."""
-    given = np.asarray(tokens, dtype=network.dtype)
-    Z = np.concatenate([given, network.constants.astype(network.dtype)]).astype(_WIDE)
+    Z = network.joined(network.given(tokens)[None]).astype(_WIDE)
     for layer in network.layers:
-        active = Z[first:]
-        new = active if layer.carry is None else active @ layer.carry.astype(_WIDE)
-        for head in layer.heads:
-            W_Q, W_K, W_V, W_O = (array.astype(_WIDE) for array in head.arrays.values())
-            logits = (active @ W_Q) @ (Z @ W_K).T
-            terms = np.exp(logits - logits.max(axis=1, keepdims=True))
-            new = new + ((terms @ (Z @ W_V)) / terms.sum(axis=1, keepdims=True)) @ W_O
-        Z = np.concatenate([Z[:first], new])
-    return np.asarray((Z @ network.readout.astype(_WIDE))[:, 0])
+        Z = np.concatenate([Z[:, :first], layer_output(layer, Z, first)], axis=1)
+    return np.asarray((Z @ network.readout.astype(_WIDE))[0, :, 0])

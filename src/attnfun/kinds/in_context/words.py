@@ -61,21 +61,16 @@ def picture(solver: InContextSolver) -> Any:
     """The error against the depth: optimisation, the floors of bias and rounding, what is proved and measured.
 
     Draw into `path` (.png, .pdf or .svg), if one is given, and return the matplotlib Figure. The same network at up to
-    14 depths: measured on example prompts, and proved.
+    14 depths, to its own and a third beyond: measured on example prompts, and proved.
     """
-    if solver.alone:
-        raise InvalidRequest("the picture is that of a construction; this network was trained")
-    figure = style.sheet(7.2, 4.4)
-    _draw(figure.add_subplot(), solver)
-    return figure
-
-
-def _draw(ax: Any, solver: InContextSolver) -> None:
-    """At most 14 depths up to that of the network and a third beyond."""
     from attnfun.kinds.in_context.build import MOST_LAYERS, build
 
+    if solver.alone:
+        raise InvalidRequest("the picture is that of a construction; this network was trained")
     task, own, network = solver.task, solver.cost.layers, solver.network
     assert isinstance(network, TokenNetwork)
+    figure = style.sheet(7.2, 4.4)
+    ax = figure.add_subplot()
     step = 1 if task.task in ("linear", "ridge") else 2
     first, last = 1 + step, min(own + max(2, own // 3) * step, MOST_LAYERS[task.task])
     chosen = np.unique(np.linspace(0, (last - first) // step, _DEPTHS).round().astype(int))
@@ -102,6 +97,7 @@ def _draw(ax: Any, solver: InContextSolver) -> None:
     style.legend(ax, fontsize=7)
     note = f"{own} layers, condition number {task.condition:.3g}, {network.dtype}"
     style.title(ax, f"{task.text} by {solver.algorithm}", note, "layers", "largest error of a prediction")
+    return figure
 
 
 def record(model: InContextSolver) -> dict[str, Any]:

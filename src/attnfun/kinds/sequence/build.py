@@ -144,11 +144,15 @@ def features(target: SequenceMap, sources: int, errors: Mapping[str, float], dty
     return found
 
 
+def ideal_box(names: Sequence[str], known: Mapping[str, Feature]) -> Box:
+    """The ranges of features that are computed without error."""
+    return Box.parse({name: (known[name].low, known[name].high) for name in names})
+
+
 def _range(graph: Graph, every: Mapping[str, Feature]) -> tuple[float, float, float]:
     """The range of an expression where its features may be, and what their errors do to it."""
     names = graph.variables
-    ends = [every[v].ends(0.0, 0, False) for v in names]
-    box = Box(names, tuple(a for a, _ in ends), tuple(b for _, b in ends))
+    box = Box.parse({v: every[v].ends(0.0, 0, False) for v in names})
     low, high = range_of(graph, box)[0]
     carried = change_bound(graph, box, np.array([every[v].error for v in names]), budget=200)
     if not (math.isfinite(low) and math.isfinite(high)):
@@ -160,26 +164,22 @@ def sensitivities(target: SequenceMap, graphs: Sequence[Graph], known: Mapping[s
     """How much an error of a definition moves the outputs, at most: the chain rule, backwards, with proved slopes."""
     weight = {d.name: 0.0 for d in target.definitions}
 
-    def spread(graph: Graph, of: float) -> None:
+    def spread(graph: Graph, of: float) -> list[tuple[str, float]]:
         names = graph.variables
         if of == 0 or not any(name in weight for name in names):
-            return
-        box = Box(names, tuple(known[v].low for v in names), tuple(known[v].high for v in names))
-        slopes = slope_bounds(graph, box).max(axis=0)
-        for name, slope in zip(names, slopes, strict=True):
-            if name in weight:
-                weight[name] += of * float(slope)
+            return []
+        slopes = slope_bounds(graph, ideal_box(names, known)).max(axis=0)
+        return [(name, of * float(slope)) for name, slope in zip(names, slopes, strict=True) if name in weight]
 
     for graph in graphs:  # rows of different tokens: the largest counts, here and below a sum is an upper bound
-        before = dict(weight)
-        weight.update(dict.fromkeys(weight, 0.0))
-        spread(graph, 1.0)
-        weight.update({name: max(before[name], weight[name]) for name in weight})
+        for name, slope in spread(graph, 1.0):
+            weight[name] = max(weight[name], slope)
     entries = {entry(c, j): known[c] for j in range(target.tokens) for c in target.box.names}
     known = {**entries, **known}
     for d in reversed(target.definitions):
         if d.graph is not None:
-            spread(d.graph, weight[d.name])
+            for name, slope in spread(d.graph, weight[d.name]):
+                weight[name] += slope
             continue
         for place, arg in enumerate(d.args):
             if arg in weight:
@@ -205,14 +205,13 @@ def aggregate_head(d: Definition, names: Sequence[str], tokens: int, error: floa
     value[place, 0] = tokens if d.kind == "sum" else 1.0
     if d.kind == "softmax_mean":
         key[names.index(d.args[0])] = 1.0
-    elif d.kind in ("max", "min") and tokens > 1:
-        beta = float(rounded([lack(tokens) / (2 * error)], dtype)[0]) if error > 0 else math.inf
-        if not 0 < beta < math.inf:
-            raise Infeasible(f"a {d.kind} to within {error:.3g} needs logits that {dtype} cannot hold")
-        sign = 1.0 if d.kind == "max" else -1.0
-        key[place], offset = sign * beta, sign * lack(tokens) / (2 * beta)
     elif d.kind in ("max", "min"):
-        key[place] = 1.0 if d.kind == "max" else -1.0
+        key[place] = sign = 1.0 if d.kind == "max" else -1.0
+        if tokens > 1:
+            beta = float(rounded([lack(tokens) / (2 * error)], dtype)[0]) if error > 0 else math.inf
+            if not 0 < beta < math.inf:
+                raise Infeasible(f"a {d.kind} to within {error:.3g} needs logits that {dtype} cannot hold")
+            key[place], offset = sign * beta, sign * lack(tokens) / (2 * beta)
     shown = f"{d.kind}({', '.join(d.args)})"
     return GatherHead(shown, (d.name,), None, rounded(key, dtype), rounded(value, dtype), rounded([offset], dtype))
 
@@ -250,8 +249,8 @@ def partition_size(graphs: Sequence[Graph], box: Box, tokens: int, eps: float) -
     for graph in graphs:
         names = graph.variables
         if names:
-            at = [box.names.index(v if v in box.names else v.rpartition("_source")[0]) for v in names]
-            whole = Box(names, tuple(box.low[k] for k in at), tuple(box.high[k] for k in at))
+            ends = dict(zip(box.names, zip(box.low, box.high, strict=True), strict=True))
+            whole = Box.parse({v: ends[v if v in box.names else v.rpartition("_source")[0]] for v in names})
             constant = max(constant, float(np.sqrt((slope_bounds(graph, whole, 40) ** 2).sum(axis=1)).max()))
     dimension = tokens * box.dim
     per_axis = math.ceil(half * constant * math.sqrt(dimension) / eps - 1e-9) if math.isfinite(constant) else math.inf

@@ -17,6 +17,7 @@ from attnfun.kinds.sequence.build import (
     cyclic,
     features,
     gathered,
+    ideal_box,
     partition_size,
     schedule,
     sensitivities,
@@ -144,7 +145,7 @@ class Stages:
         for graph in self.graphs:
             names = graph.variables
             if names:
-                box = Box(names, tuple(known[v].low for v in names), tuple(known[v].high for v in names))
+                box = ideal_box(names, known)
                 require_defined(Function.read(graph, box).graph or graph, box)
         weight = sensitivities(target, self.graphs, known)
         affine = all(_is_affine(graph) for graph in self.graphs)
@@ -163,8 +164,7 @@ class Stages:
             raise Infeasible(f"a token would have to read {len(names)} numbers; at most {_FEATURES} are supported")
         own = set(self.target.box.names)
         n, unit = self.target.tokens, ROUNDOFF[self.dtype]
-        ends = [self.known[name].ends(unit, n, name in own) for name in names]
-        box = Box(tuple(names), tuple(a for a, _ in ends), tuple(b for _, b in ends))
+        box = Box.parse({name: self.known[name].ends(unit, n, name in own) for name in names})
         function = Function.of(graph, box, tuple(f"f{o + 1}" for o in range(len(graph.outputs))))
         eps = max(eps, 1e-290)
         one_softmax = {"partition": ("partition",), "one-layer-softmax": ("bernstein", "partition")}

@@ -16,40 +16,28 @@ from attnfun.errors import InvalidRequest
 from attnfun.kinds.sequence.network import Embedding, TokenSequence, embedded, sequence_embedding
 from attnfun.kinds.sequence.target import SequenceMap
 from attnfun.language.target import Target
-from attnfun.learn.lesson import Ask, Lesson, Shape, token_lesson
+from attnfun.learn.lesson import Ask, Drawn, Lesson, Shape, token_lesson
 from attnfun.network import TokenArchitecture
 from attnfun.network.head import Array
 
 
-@dataclass(frozen=True, eq=False)
-class SequenceTask:
-    """Sequences written as tokens by `embedding` (its terms and its constant), and the values of `target` at them.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SequenceTask(Drawn):
+    """Sequences written as tokens by `embedding` (its terms and its constant), and the values of the map at them.
 
     `drawn(rng, count)` gives the sequences.
     """
 
-    target: SequenceMap
     embedding: Embedding
-    dtype: str
     drawn: Callable[[np.random.Generator, int], Array]
-    chosen_by = "sup"
-
-    def to_json(self) -> dict[str, Any]:
-        return {"target": self.target.to_json()}
 
     def draw(self, rng: np.random.Generator, count: int, noise: float = 0.0) -> tuple[Array, Array]:
+        asked: Any = self.target
         X = self.drawn(rng, count)
-        values = self.target.values(X)
+        values = asked.values(X)
         if noise:
-            width = (self.target.box.high_array - self.target.box.low_array) / 2
-            X = X + noise * width * rng.standard_normal(X.shape)
-        return embedded(*self.embedding, X, self.dtype).astype(np.float64), values
-
-    def read(self, outputs: Any) -> Any:
-        return outputs
-
-    def errors(self, outputs: Array, values: Array) -> Array:
-        return np.asarray(np.abs(outputs - values).reshape(len(values), -1))
+            X = X + noise * ((asked.box.high_array - asked.box.low_array) / 2) * rng.standard_normal(X.shape)
+        return embedded(*self.embedding, X, self.weights.dtype).astype(np.float64), values
 
 
 def lesson(_given: Any, ask: Ask) -> Lesson:
@@ -82,7 +70,7 @@ def taught(
     if len(shape.outputs) != asked.outputs:
         raise InvalidRequest(f"{len(shape.outputs)} outputs cannot learn {asked.outputs} of {asked.text[:60]}")
     terms, constant = sequence_embedding(asked, shape) if literal is None else (literal.terms, literal.constant)
-    task = SequenceTask(asked, (terms, constant), shape.dtype, drawn)
+    task = SequenceTask(asked, shape, asked.outputs, embedding=(terms, constant), drawn=drawn)
     if hasattr(ask.start, "literal"):
         ask = replace(ask, start=ask.start.literal())
 

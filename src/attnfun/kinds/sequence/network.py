@@ -40,7 +40,7 @@ from attnfun.kinds.sequence.target import SequenceMap, source_name
 from attnfun.language.domain import Box
 from attnfun.network.architecture import TokenArchitecture
 from attnfun.network.evaluate import evaluate
-from attnfun.network.head import AnyArray, Array, frozen, require_weights
+from attnfun.network.head import AnyArray, Array, Matrices, freeze, frozen, require_weights
 from attnfun.network.network import DTYPES, Cost, Network
 from attnfun.network.tokens import TokenNetwork, TokenTransformer
 
@@ -51,17 +51,8 @@ _BLOCK = 1 << 22
 Embedding = tuple[tuple[tuple[Array, Array], ...], Array]
 
 
-def _settle(owner: Any, *tuples: str, arrays: tuple[str, ...] = ()) -> None:
-    """Fields of a frozen class, made what they are to be: tuples, and read-only arrays."""
-    for name in tuples:
-        object.__setattr__(owner, name, tuple(getattr(owner, name)))
-    for name in arrays:
-        if getattr(owner, name) is not None:
-            object.__setattr__(owner, name, frozen(getattr(owner, name)))
-
-
 @dataclass(frozen=True, eq=False)
-class GatherHead:
+class GatherHead(Matrices):
     """softmax_j(S_ij + k . z_j) averages of z_j V, plus o, written to new coordinates."""
 
     name: str
@@ -72,7 +63,7 @@ class GatherHead:
     offset: Array
 
     def __post_init__(self) -> None:
-        _settle(self, "writes", arrays=("scores", "key", "value", "offset"))
+        freeze(self)
         p = len(self.writes)
         if self.key.ndim != 1 or self.value.shape != (len(self.key), p) or self.offset.shape != (p,) or not p:
             raise InvalidRequest(
@@ -82,8 +73,7 @@ class GatherHead:
 
     @property
     def arrays(self) -> dict[str, Array]:
-        own = {"key": self.key, "value": self.value, "offset": self.offset}
-        return own if self.scores is None else {"scores": self.scores, **own}
+        return super().arrays if self.scores is None else {"scores": self.scores, **super().arrays}
 
     @property
     def cost(self) -> Cost:
@@ -94,8 +84,7 @@ class GatherHead:
     def weights(self, Z: AnyArray) -> AnyArray:
         """(batch, n, width) -> the attention matrices (batch, n, n), rows the tokens that ask."""
         terms = self._terms(Z)
-        result: AnyArray = terms / terms.sum(axis=2, keepdims=True)
-        return result
+        return np.asarray(terms / terms.sum(axis=2, keepdims=True))
 
     def _terms(self, Z: AnyArray) -> AnyArray:
         logits = (Z @ self.key.astype(Z.dtype))[:, None, :]
@@ -107,8 +96,8 @@ class GatherHead:
     def run(self, Z: AnyArray) -> AnyArray:
         """(batch, n, width) -> (batch, n, p)."""
         terms = self._terms(Z)
-        result: AnyArray = (terms @ (Z @ self.value.astype(Z.dtype))) / terms.sum(axis=2, keepdims=True)
-        return result + self.offset.astype(Z.dtype)
+        average = (terms @ (Z @ self.value.astype(Z.dtype))) / terms.sum(axis=2, keepdims=True)
+        return np.asarray(average + self.offset.astype(Z.dtype))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +105,7 @@ class Gather:
     heads: tuple[GatherHead, ...]
 
     def __post_init__(self) -> None:
-        _settle(self, "heads")
+        freeze(self)
         if not self.heads:
             raise InvalidRequest("a gather stage needs at least one head")
 
@@ -147,7 +136,7 @@ class Spread:
     sources: tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:
-        _settle(self, "inputs")
+        freeze(self)
         object.__setattr__(self, "sources", tuple(tuple(row) for row in self.sources))
         n = len(self.sources)
         good = n > 0 and len({len(row) for row in self.sources}) == 1 and len(self.sources[0]) > 0
@@ -175,7 +164,7 @@ class Apply:
     writes: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        _settle(self, "networks", "of_token", "writes")
+        freeze(self)
         used = set(self.of_token)
         if not self.networks or used != set(range(len(self.networks))):
             raise InvalidRequest("an apply stage must name one of its networks for every token, and use them all")
@@ -246,9 +235,7 @@ class SequenceNetwork:
     """Whose keys have one norm for the whole: those of its stages have not."""
 
     def __post_init__(self) -> None:
-        _settle(self, "inputs", "stages", "outputs")
-        low, high = self.box
-        object.__setattr__(self, "box", (frozen(low), frozen(high)))
+        freeze(self)
         self.validate()
 
     def validate(self) -> None:
@@ -364,8 +351,8 @@ class TokenSequence:
     network: TokenNetwork | TokenTransformer
 
     def __post_init__(self) -> None:
+        freeze(self)
         object.__setattr__(self, "terms", tuple((frozen(A), frozen(B)) for A, B in self.terms))
-        object.__setattr__(self, "constant", frozen(self.constant))
         n, width = len(self.constant), self.network.width
         shapes = {(A.shape, B.shape) for A, B in self.terms}
         fits = len(shapes) == 1 and all(a == (n, n) and b[1:] == (width,) and b[0] for a, b in shapes)

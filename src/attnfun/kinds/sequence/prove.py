@@ -184,10 +184,10 @@ class SequenceProof:
             missing = sorted(set(graph.variables) - set(names))
             raise Undecided(f"a network does not read {', '.join(missing)[:80]}, which its meaning depends on")
         own = set(self.target.box.names)  # their rounding is the network's own, see `rounding`
-        low = [self.known[c].low if c in own else self.known[c].least for c in names]
-        high = [self.known[c].high if c in own else self.known[c].most for c in names]
-        errors = np.array([0.0 if c in own else self.known[c].error for c in names])
-        function = Function.of(graph, Box(names, tuple(low), tuple(high)), network.outputs)
+        read = {c: self.known[c] for c in names}
+        ends = {c: (k.low, k.high) if c in own else (k.least, k.most) for c, k in read.items()}
+        errors = np.array([0.0 if c in own else k.error for c, k in read.items()])
+        function = Function.of(graph, Box.parse(ends), network.outputs)
         assert function.graph is not None
         carried = _carried(function.graph, function.box, errors, 1e-3 * (self.eps or 0.0))
         if not math.isfinite(carried):
@@ -221,8 +221,7 @@ def _carried(graph: Graph, box: Box, errors: Array, enough: float) -> float:
             alone = graph.reachable([node])
             used = [k for k, name in enumerate(box.names) if name in set(alone.variables)]
             if used:
-                ends = tuple(box.low[k] for k in used), tuple(box.high[k] for k in used)
-                part = Box(tuple(box.names[k] for k in used), *ends)
+                part = Box.parse({box.names[k]: (box.low[k], box.high[k]) for k in used})
                 total += times * change_bound(alone, part, errors[used], enough, budget)
         worst = max(worst, total * (1 + 1e-12))
     return min(whole, worst)

@@ -131,8 +131,6 @@ def aggregate(
     offset = float(head.offset[0])
     base = (factor * v.error + off + lost) * _SAFE
     low, high = (v.low, v.high) if kind != "sum" else (_down(tokens * v.low), _up(tokens * v.high))
-    positive = bool(np.all(head.value >= 0)) and np.count_nonzero(head.value) == 1
-    floor, ceiling = positive and v.least >= 0 and offset >= 0, positive and v.most <= 0 and offset <= 0
     strength = float(head.key[place]) if kind in ("max", "min") else 0.0
     meant = {"softmax_mean": (places[0], 1.0), "max": (place, strength), "min": (place, strength)}.get(kind, (-1, 0.0))
     stray = sum(
@@ -151,7 +149,15 @@ def aggregate(
         own = max(abs(offset), abs(offset - sign * lack)) * _SAFE
     else:
         own = (factor * v.width * upper_at("tanh", D / 2) + abs(offset)) * _SAFE
-    return widened(low, high, math.nextafter(base + own, math.inf), floor, ceiling)
+    return _written(head, 0, v, low, high, base + own)
+
+
+def _written(head: GatherHead, column: int, v: Known, low: float, high: float, error: float) -> Known:
+    """What is proved of a column that averages v: its meaning in [low, high], what is computed within `error` of it."""
+    weights, offset = head.value[:, column], float(head.offset[column])
+    positive = bool(np.all(weights >= 0)) and np.count_nonzero(weights) == 1
+    floor, ceiling = positive and v.least >= 0 and offset >= 0, positive and v.most <= 0 and offset <= 0
+    return widened(low, high, math.nextafter(error, math.inf), floor, ceiling)
 
 
 def copies(
@@ -174,12 +180,8 @@ def copies(
     for c in range(inputs):
         v = known[c]
         off, lost = value_error(head, c, c, 1.0, known, dtype, tokens)
-        offset = float(head.offset[c])
-        weights = head.value[:, c]
-        positive = bool(np.all(weights >= 0)) and np.count_nonzero(weights) == 1
-        error = (v.error + off + lost + abs(offset) + leak * v.width) * _SAFE
-        floor, ceiling = positive and v.least >= 0 and offset >= 0, positive and v.most <= 0 and offset <= 0
-        out.append(widened(v.low, v.high, math.nextafter(error, math.inf), floor, ceiling))
+        error = (v.error + off + lost + abs(float(head.offset[c])) + leak * v.width) * _SAFE
+        out.append(_written(head, c, v, v.low, v.high, error))
     return sources, out
 
 

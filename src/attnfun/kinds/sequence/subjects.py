@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from attnfun.diagnosis.plain import POINTS
 from attnfun.diagnosis.subject import Subject
 from attnfun.diagnosis.tokens import subjects as on_tokens
-from attnfun.kinds.sequence.network import Apply, Gather, SequenceNetwork, TokenSequence
+from attnfun.kinds.sequence.network import Apply, Gather, TokenSequence
 from attnfun.kinds.sequence.view import SequenceApproximant
-from attnfun.network import Network
-from attnfun.network.head import Array
 
 
 def subjects(model: SequenceApproximant, eps: float | None) -> tuple[str, list[Subject], list[str]]:
@@ -23,20 +19,17 @@ def subjects(model: SequenceApproximant, eps: float | None) -> tuple[str, list[S
     about = f"{model.target.text}  for {n} tokens in  {box.text}"
     count = max(20, POINTS // n)
     streams = network.stream(box.probe(count * n, np.random.default_rng(46))[: count * n].reshape(count, n, box.dim))
-    found = [Subject(name, own, np.asarray(X, dtype=np.float64), eps=eps) for name, own, X in _stages(network, streams)]
-    gathers = sum(len(stage.heads) for stage in network.stages if isinstance(stage, Gather))
-    remark = f"{gathers} gather head(s) attend over the tokens: their keys are data, and they are not looked at here."
-    return about, found, [remark] if gathers else []
-
-
-def _stages(network: SequenceNetwork, streams: Array) -> Iterator[tuple[str, Network, Array]]:
-    """(name, network, its inputs as they come) of every network that is applied to tokens."""
+    found, gathers = [], 0
     for number, stage in enumerate(network.stages, start=1):
+        if isinstance(stage, Gather):
+            gathers += len(stage.heads)
         if not isinstance(stage, Apply):
             continue
-        which = np.array(stage.of_token)
         for k, own in enumerate(stage.networks):
             if own.heads:
                 at = [network.coordinates.index(name) for name in own.inputs]
-                X = streams[:, np.flatnonzero(which == k)][:, :, at].reshape(-1, len(at))
-                yield f"stage {number}" + ("" if stage.shared else f", function {k + 1}"), own, X[: 2 * POINTS]
+                X = streams[:, np.array(stage.tokens_of(k))][:, :, np.array(at)].reshape(-1, len(at))[: 2 * POINTS]
+                name = f"stage {number}" + ("" if stage.shared else f", function {k + 1}")
+                found.append(Subject(name, own, np.asarray(X, dtype=np.float64), eps=eps))
+    remark = f"{gathers} gather head(s) attend over the tokens: their keys are data, and they are not looked at here."
+    return about, found, [remark] if gathers else []

@@ -190,16 +190,11 @@ class SequenceMap(OfTokens):
         return len(self.rows[0].outputs)
 
     @property
-    def entries(self) -> bool:
-        """Whether any expression names an entry of a given token: then positions matter."""
+    def equivariant(self) -> bool:
+        """A permutation of the tokens permutes the outputs: one row, and no expression names an entry of a token."""
         local = {*self.box.names, *(d.name for d in self.definitions)}
         graphs = [*self.rows, *(d.graph for d in self.definitions if d.graph is not None)]
-        return any(not set(graph.variables) <= local for graph in graphs)
-
-    @property
-    def equivariant(self) -> bool:
-        """A permutation of the tokens permutes the outputs: one row, and no entries."""
-        return len(self.rows) == 1 and not self.entries
+        return len(self.rows) == 1 and all(set(graph.variables) <= local for graph in graphs)
 
     def row(self, token: int) -> Graph:
         return self.rows[0] if len(self.rows) == 1 else self.rows[token]

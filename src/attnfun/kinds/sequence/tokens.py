@@ -24,7 +24,8 @@ Failure mode: Infeasible, with the size, when tokens^2 attention weights or the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -35,30 +36,33 @@ import numpy.typing as npt
 from attnfun.errors import Infeasible
 from attnfun.kinds.sequence.network import Apply, Gather, GatherHead, SequenceNetwork, Spread, TokenSequence
 from attnfun.network.head import Array, Head, rounded
-from attnfun.network.literal import ENTRY_LIMIT, GAP, shut_out
+from attnfun.network.literal import ENTRY_LIMIT, GAP, one_hot, shut_out
 from attnfun.network.network import Network
 from attnfun.network.tokens import TokenHead, TokenLayer, TokenNetwork
 
 
 @dataclass(frozen=True, eq=False)
 class _Merged:
-    """Heads of several networks as one: where its slots begin, how many query and gate slots, what it writes; the rows
-    of its keys in these slots, and the bias that shuts other tokens out.
+    """Heads of several networks as one: where its slots begin, what its queries read of a token, what it writes; the
+    rows of its keys in these slots, and the bias that shuts other tokens out.
     """
 
     name: str
     first: int
-    dims: int
-    gates: int
+    asks: Mapping[str, Array]
     writes: tuple[str, ...]
-    real: list[tuple[int, Network, Head]]
     rows: Array
     closed: float
 
     @property
+    def dims(self) -> int:
+        """Of a query: those of the heads, one a gate, and the bias, whose slot is the last of them."""
+        return len(self.asks["1"])
+
+    @property
     def bias(self) -> int:
         """The slot of the bias."""
-        return self.first + self.dims + self.gates
+        return self.first + self.dims - 1
 
 
 def to_tokens(network: SequenceNetwork) -> TokenSequence:
@@ -110,77 +114,83 @@ class _Lowering:
     # --- names and slots, before anything has a width
 
     def _name_all(self) -> None:
+        """Names, and generous bounds of the size of what a stage writes at a given token."""
         for number, stage in enumerate(self.network.stages):
             if isinstance(stage, Apply):
-                for r, one in enumerate(stage.networks):
-                    self.names += [inner(number, r, name) for layer in one.layers for name in layer.writes]
-                if not stage.shared:
-                    self.names += [f"stage {number}: affine {name}" for name in stage.writes]
+                self._plan(number, stage)
+                continue
             self.names += stage.writes
-            self.sizes |= dict.fromkeys(stage.writes, 0.0)
-            self._bound(number, stage)
-            if isinstance(stage, Apply):
-                for depth in range(stage.depth):
-                    per = [one.layers[depth].attention if depth < len(one.layers) else () for one in stage.networks]
-                    self.plans[number, depth] = [
-                        self._merged(stage, heads, (number, depth, h)) for h, heads in enumerate(zip_longest(*per))
-                    ]
-
-    def _bound(self, number: int, stage: Any) -> None:
-        """Generous bounds of the size of what a stage writes at a given token."""
-        if isinstance(stage, Spread):
-            self.sizes |= dict.fromkeys(stage.writes, max(self.sizes[c] for c in self.network.inputs))
-        elif isinstance(stage, Gather):
+            if isinstance(stage, Spread):
+                self.sizes |= dict.fromkeys(stage.writes, max(self.sizes[c] for c in self.network.inputs))
+                continue
             for head in stage.heads:
-                sizes = np.array([self.sizes[c] for c in self.network.coordinates[: len(head.key)]])
+                sizes = self._sizes(self.network.coordinates[: len(head.key)])
                 for k, name in enumerate(head.writes):
                     self.sizes[name] = 1.01 * float(np.abs(head.value[:, k]) @ sizes + abs(head.offset[k]))
-        else:
-            for r, one in enumerate(stage.networks):
-                far = np.maximum(*map(np.abs, one.ranges))
-                for k, name in enumerate(one.coordinates[len(one.inputs) :]):
-                    self.sizes[inner(number, r, name)] = 1.01 * float(far[len(one.inputs) + k])
-                reach = np.array([self.sizes[name] for name in _stream(number, r, one)])
-                reach = np.abs(one.readout) @ reach + np.abs(one.readout_bias)
-                for k, name in enumerate(stage.writes):
-                    self.sizes[name] = max(self.sizes[name], 1.01 * float(reach[k]))
+
+    def _sizes(self, names: Sequence[str]) -> Array:
+        return np.array([self.sizes[name] for name in names])
+
+    def _plan(self, number: int, stage: Apply) -> None:
+        """The names of an apply stage, their sizes, and its heads."""
+        self.sizes |= dict.fromkeys(stage.writes, 0.0)
+        for r, one in enumerate(stage.networks):
+            self.names += [inner(number, r, name) for layer in one.layers for name in layer.writes]
+            far, own = np.maximum(*map(np.abs, one.ranges)), len(one.inputs)
+            for size, name in zip(far[own:], one.coordinates[own:], strict=True):
+                self.sizes[inner(number, r, name)] = 1.01 * float(size)
+            reach = np.abs(one.readout) @ self._sizes(_stream(number, r, one)) + np.abs(one.readout_bias)
+            for k, name in enumerate(stage.writes):
+                self.sizes[name] = max(self.sizes[name], 1.01 * float(reach[k]))
+        if not stage.shared:
+            self.names += self._affine(number, stage)
+        self.names += stage.writes
+        for depth in range(stage.depth):
+            per = [one.layers[depth].attention if depth < len(one.layers) else () for one in stage.networks]
+            self.plans[number, depth] = [
+                self._merged(stage, heads, (number, depth, h)) for h, heads in enumerate(zip_longest(*per))
+            ]
 
     def _merged(self, stage: Apply, blocks: tuple[Head | None, ...], place: tuple[int, int, int]) -> _Merged:
         """Heads of one layer, networks side by side, and the slots of their keys."""
         number, depth, h = place
         real = [(r, stage.networks[r], head) for r, head in enumerate(blocks) if head is not None]
         dims = sum(head.query_dim for _, _, head in real)
-        gates = 0 if stage.shared else len(stage.networks)
-        writes = [inner(number, r, name) for r, _, head in real for name in head.writes]
-        closed = min(shut_out(one, one.layers[depth], head, self.dtype) for _, one, head in real)
-        most = 0.0
+        bias = dims + (0 if stage.shared else len(stage.networks))
+        asks: dict[str, Array] = defaultdict(lambda: np.zeros(bias + 1))
+        asks["1"][bias] = 1.0
+        if not stage.shared:
+            for code, r in zip(self.codes, stage.of_token, strict=True):
+                asks[code][dims:bias] = np.arange(bias - dims) != r
+        start, most = 0, 0.0
         for r, one, head in real:
-            Q, c = head.query_map
-            reach = np.abs(Q) @ np.array([self.sizes[name] for name in _stream(number, r, one)[: Q.shape[1]]]) + np.abs(
-                c
-            )
-            K, b = head.dense_keys()
+            (Q, c), (K, b) = head.query_map, head.dense_keys()
+            names = _stream(number, r, one)[: Q.shape[1]]
+            reach = np.abs(Q) @ self._sizes(names) + np.abs(c)
             most = max(most, float((np.abs(K) @ reach + np.abs(b)).max()))
+            for name, row in (*zip(names, Q.T, strict=True), ("1", c)):
+                asks[name][start : start + len(c)] = row
+            start += len(c)
+        closed = min(shut_out(one, one.layers[depth], head, self.dtype) for _, one, head in real)
         gate = _ceil(abs(closed) + 1.01 * most + 2.0, self.dtype)
-        rows, start, column = [], 0, dims + gates + 1
+        writes = tuple(inner(number, r, name) for r, _, head in real for name in head.writes)
+        rows, start, column = [], 0, bias + 1
         for r, own in enumerate(blocks):
             K, b, V = np.zeros((1, 0)), np.zeros(1), np.zeros((1, 0))  # one key of value 0
             if own is not None:
-                K, b = own.dense_keys()
-                V = own.values.reshape(-1, own.outputs)
-            block = np.zeros((len(b), dims + gates + 1 + len(writes)))
+                (K, b), V = own.dense_keys(), own.values.reshape(-1, own.outputs)
+            block = np.zeros((len(b), bias + 1 + len(writes)))
             block[:, start : start + K.shape[1]] = K
-            if gates:
+            if not stage.shared:
                 block[:, dims + r] = -gate
-            block[:, dims + gates] = b
+            block[:, bias] = b
             block[:, column : column + V.shape[1]] = V
             start, column = start + K.shape[1], column + V.shape[1]
             rows.append(block)
         first = len(self.names)
-        slots = range(dims + gates + 1 + len(writes))
-        self.names += [f"stage {number} layer {depth} head {h}: slot {k}" for k in slots]
+        self.names += [f"stage {number} layer {depth} head {h}: slot {k}" for k in range(bias + 1 + len(writes))]
         name = real[0][2].name if len(blocks) == 1 else f"{real[0][2].name} and others, by position"
-        return _Merged(name, first, dims, gates, tuple(writes), real, np.concatenate(rows), closed)
+        return _Merged(name, first, asks, writes, np.concatenate(rows), closed)
 
     # --- matrices
 
@@ -229,16 +239,15 @@ class _Lowering:
         self.layers.append([])
         self.carries.append(None)
 
-    def _head(self, name: str, W_Q: Array, W_K: Array, W_V: Array, writes: list[int]) -> None:
+    def _head(self, name: str, W_Q: Array, W_K: Array, W_V: Array, writes: Sequence[str]) -> None:
         """One more query coordinate, by which constant tokens ask *null* alone; then the head joins the layer."""
         ask, answer = self._map(1, {"in memory": 1.0}), self._map(1, {"is null": self.gap})
-        W_O = np.zeros((len(writes), self.width))
-        W_O[np.arange(len(writes)), writes] = 1.0
+        W_O = one_hot([self.at(name) for name in writes], self.width)
         self.layers[-1].append([name, np.hstack([W_Q, ask]), np.hstack([W_K, answer]), W_V, W_O])
 
     def _gather_head(self, head: GatherHead) -> None:
         before = self.network.coordinates[: len(head.key)]
-        reach = float(np.abs(head.key) @ np.array([self.sizes[name] for name in before]))
+        reach = float(np.abs(head.key) @ self._sizes(before))
         least = 0.0 if head.scores is None else min(0.0, float(head.scores.max(axis=1).min()))
         shut = -_ceil(self.gap + 1.01 * reach - least + 1.0, self.dtype)
         W_Q = self._map(1, {"1": 1.0})
@@ -247,7 +256,7 @@ class _Lowering:
             W_Q = np.hstack([W_Q, self._map(self.n, dict(zip(self.codes, head.scores, strict=True)))])
             W_K = np.hstack([W_K, self._map(self.n, dict(zip(self.codes, np.eye(self.n), strict=True)))])
         W_V = self._map(len(head.writes), dict(zip(before, head.value, strict=True)))
-        self._head(head.name, W_Q, W_K, W_V, [self.at(name) for name in head.writes])
+        self._head(head.name, W_Q, W_K, W_V, head.writes)
         for k, name in enumerate(head.writes):
             if head.offset[k] != 0:
                 self._carry()[self.at("1"), self.at(name)] += head.offset[k]
@@ -262,54 +271,38 @@ class _Lowering:
         for depth in range(stage.depth):
             self._open()
             for plan in self.plans[number, depth]:
-                self._memory_head(number, stage, plan)
+                W_K = np.eye(self.width, plan.dims, -plan.first)
+                W_V = np.eye(self.width, len(plan.writes), -plan.first - plan.dims)
+                self._head(plan.name, self._map(plan.dims, plan.asks), W_K, W_V, plan.writes)
         if not stage.shared:
             self._affine_heads(number, stage)
-        for o, name in enumerate(stage.writes):
-            form = np.zeros(self.width)
-            for r, one in enumerate(stage.networks):
-                for c, written in enumerate(_stream(number, r, one)):
-                    if c >= len(one.inputs) or stage.shared:
-                        form[self.at(written)] += one.readout[o, c]
-                for where in ["1"] if stage.shared else [self.codes[i] for i in stage.tokens_of(r)]:
-                    form[self.at(where)] += one.readout_bias[o]
-            if not stage.shared:
-                form[self.at(f"stage {number}: affine {name}")] += 1.0
+        rows: dict[str, Array] = {}
+        for r, one in enumerate(stage.networks):
+            own = 0 if stage.shared else len(one.inputs)  # the affine part has a head and coordinates of its own
+            rows |= dict(zip(_stream(number, r, one)[own:], one.readout.T[own:], strict=True))
+            places = ["1"] if stage.shared else [self.codes[i] for i in stage.tokens_of(r)]
+            rows |= dict.fromkeys(places, one.readout_bias)
+        if not stage.shared:
+            rows |= dict(zip(self._affine(number, stage), np.eye(len(stage.writes)), strict=True))
+        for name, form in zip(stage.writes, self._map(len(stage.writes), rows).T.copy(), strict=True):
             self._linear(name, form)
-
-    def _memory_head(self, number: int, stage: Apply, plan: _Merged) -> None:
-        r_all = plan.dims + plan.gates + 1
-        W_Q, W_K = np.zeros((self.width, r_all)), np.zeros((self.width, r_all))
-        W_K[plan.first : plan.first + r_all] = np.eye(r_all)
-        column = 0
-        for r, one, head in plan.real:
-            Q, c = head.query_map
-            for k, name in enumerate(_stream(number, r, one)[: Q.shape[1]]):
-                W_Q[self.at(name), column : column + len(c)] = Q[:, k]
-            W_Q[self.at("1"), column : column + len(c)] = c
-            column += len(c)
-        for r in range(plan.gates):
-            for i in set(range(self.n)) - set(stage.tokens_of(r)):
-                W_Q[self.at(self.codes[i]), plan.dims + r] = 1.0
-        W_Q[self.at("1"), plan.dims + plan.gates] = 1.0
-        W_V = np.zeros((self.width, len(plan.writes)))
-        W_V[plan.first + r_all : plan.first + r_all + len(plan.writes)] = np.eye(len(plan.writes))
-        self._head(plan.name, W_Q, W_K, W_V, [self.at(name) for name in plan.writes])
 
     def _affine_heads(self, number: int, stage: Apply) -> None:
         """Every token of network r looks at itself, every other one at *null*; values: the affine part of r."""
         G, n = self.gap, self.n
-        writes = [self.at(f"stage {number}: affine {name}") for name in stage.writes]
         for r, one in enumerate(stage.networks):
             if not one.readout[:, : len(one.inputs)].any():
                 continue
-            W_Q, W_K = np.zeros((self.width, n + 1)), np.zeros((self.width, n + 1))
-            W_Q[self.at("1"), 0], W_K[self.at("is null"), 0] = 1.0, G
-            W_K[[self.at("1"), self.at("in memory")], 0] = -2 * G
-            for i in stage.tokens_of(r):
-                W_Q[self.at(self.codes[i]), 1 + i], W_K[self.at(self.codes[i]), 1 + i] = 2 * G, 1.0
+            own = self._map(n, {self.codes[i]: np.eye(n)[i] for i in stage.tokens_of(r)})
+            W_Q = np.hstack([self._map(1, {"1": 1.0}), 2 * G * own])
+            W_K = np.hstack([self._map(1, {"is null": G, "1": -2 * G, "in memory": -2 * G}), own])
             W_V = self._map(len(stage.writes), dict(zip(one.inputs, one.readout.T, strict=False)))
-            self._head(f"affine part {r + 1}", W_Q, W_K, W_V, writes)
+            self._head(f"affine part {r + 1}", W_Q, W_K, W_V, self._affine(number, stage))
+
+    @staticmethod
+    def _affine(number: int, stage: Apply) -> list[str]:
+        """The coordinates of the affine parts of a stage whose networks differ."""
+        return [f"stage {number}: affine {name}" for name in stage.writes]
 
     def _linear(self, name: str, form: Array) -> None:
         """A coordinate that is a linear form of the stream after the last layer (or of the embedding)."""

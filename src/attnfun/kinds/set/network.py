@@ -12,6 +12,7 @@ The form is a name; which sequence map it stands for is worked out from the targ
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +21,7 @@ import numpy.typing as npt
 from attnfun.kinds.sequence.network import SequenceNetwork, TokenSequence
 from attnfun.kinds.set.target import pair_box, pair_tokens
 from attnfun.language.domain import Box
+from attnfun.model import Of
 from attnfun.network.architecture import TokenArchitecture
 from attnfun.network.head import AnyArray
 from attnfun.network.network import Cost
@@ -54,9 +56,7 @@ class SetNetwork:
         """That of its literal form: what `train` fills with other weights."""
         return self.sequence.architecture
 
-    @property
-    def networks(self) -> tuple[Any, ...]:
-        return self.sequence.networks
+    networks, literal = Of[tuple[Any, ...]]("sequence"), Of[Callable[[], TokenSequence]]("sequence")
 
     def tokens_of(self, points: int) -> int:
         return points**2 if self.pairs else points
@@ -64,9 +64,6 @@ class SetNetwork:
     def serves(self, box: Box, points: int, outputs: int) -> bool:
         """Whether it is for sets of so many points of a box."""
         return self.sequence.serves(pair_box(box) if self.pairs else box, self.tokens_of(points), outputs)
-
-    def literal(self) -> TokenSequence:
-        return self.sequence.literal()
 
     def run(self, X: npt.NDArray[Any]) -> AnyArray:
         """(batch, n, d) -> (batch, outputs)."""

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from flint import fmpq, fmpq_mat
@@ -100,8 +100,6 @@ class PowerSums:
     def forms(self) -> tuple[list[dict[Exponents, Fraction]], list[Exponents]]:
         """The fewest linear forms in the p_α that all outputs are polynomials of, and the pivot α of each."""
         alphas = self.exponents
-        if not alphas:
-            return [], []
         rows = [[column.get(a, Fraction(0)) for a in alphas] for _, column in self.gradients()]
         reduced, found = _matrix(rows).rref()
         forms = []
@@ -132,7 +130,7 @@ class PowerSums:
 
 def rank(matrix: Sequence[Sequence[Fraction]]) -> int:
     """Over the rationals."""
-    return int(_matrix(matrix).rank()) if matrix and matrix[0] else 0
+    return int(_matrix(matrix).rank())
 
 
 def _matrix(rows: Sequence[Sequence[Fraction]]) -> Any:
@@ -337,24 +335,19 @@ def as_sums_over_elements(target: SetFunction, found: PowerSums) -> SequenceMap:
 
 def _product(builder: Builder, powers: Iterable[tuple[int, int]]) -> int:
     """The product of nodes to powers that are not negative."""
-    result = None
-    for base, k in powers:
-        if k:
-            power = base if k == 1 else builder.apply("powi", base, value=k)
-            result = power if result is None else builder.apply("mul", result, power)
-    return builder.const(Fraction(1)) if result is None else result
+    factors = (builder.apply("powi", base, value=k) for base, k in powers if k)
+    return reduce(partial(builder.apply, "mul"), factors, builder.const(1))
 
 
 def _combined(builder: Builder, terms: Sequence[tuple[Fraction, int]]) -> int:
-    total = None
+    zero, total = builder.const(0), None
     for coefficient, node in terms:
-        size = abs(coefficient)
-        term = node if size == 1 else builder.apply("mul", builder.const(size), node)
-        if total is None:
-            total = term if coefficient > 0 else builder.apply("neg", term)
+        term = builder.apply("mul", builder.const(abs(coefficient)), node)
+        if total is None and coefficient < 0:
+            total = builder.apply("neg", term)
         else:
-            total = builder.apply("add" if coefficient > 0 else "sub", total, term)
-    return builder.const(Fraction(0)) if total is None else total
+            total = builder.apply("add" if coefficient > 0 else "sub", zero if total is None else total, term)
+    return zero if total is None else total
 
 
 def exact_value(target: SetFunction, points: Sequence[Mapping[str, Fraction]]) -> list[Fraction]:

@@ -10,21 +10,21 @@ from attnfun.kinds.sequence.view import SequenceApproximant
 from attnfun.kinds.set.analysis import SetAnalysis, analyse, sequence_map
 from attnfun.kinds.set.network import SetNetwork
 from attnfun.kinds.set.target import SetFunction
-from attnfun.model import Model
+from attnfun.model import Model, Of
 
 
 class SetApproximant(Model[SetFunction, SetNetwork]):
-    """A network on sets of n points: `net(X)` for a set (n, d), or for (batch, n, d)."""
+    """A network on sets of n points: `net(X)` for a set (n, d), or for (batch, n, d).
+
+    `network` is that of `sequence`.
+    """
+
+    network = Of[Any]("sequence")
 
     @property
     def method(self) -> str:
         """elements, power-sums or pairs."""
         return self.weights.form
-
-    @property
-    def network(self) -> Any:
-        """That of `sequence`."""
-        return self.sequence.network
 
     @cached_property
     def analysis(self) -> SetAnalysis:

@@ -33,6 +33,7 @@ import math
 
 from attnfun.errors import InvalidRequest
 from attnfun.kinds.in_context.build.richardson import Scales, choose, few_bits, richardson
+from attnfun.kinds.in_context.prove_class import gain
 from attnfun.kinds.in_context.target import InContextTask
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork, rounded
 from attnfun.network.blocks import GAP, Array, Stream
@@ -44,10 +45,8 @@ _FIRST, _SECOND = 2.0**-4, 2.0**-6  # the largest logits of the two readings, fo
 
 def sizes(task: InContextTask) -> tuple[float, float, float]:
     """(|q|, |y|, max √(λ − α)/λ): the largest norms of the class."""
-    low, high = task.spectrum
-    peak = min(max(low, 2 * task.shift), high)
-    gain = max(math.sqrt(max(lam - task.shift, 0.0)) / lam for lam in (low, peak, high))
-    return math.sqrt(task.dim) * task.query_range, math.sqrt(task.examples) * task.y_range, max(gain, 1e-30)
+    most = max(gain(*task.spectrum, task.shift, safe=1.0), 1e-30)
+    return math.sqrt(task.dim) * task.query_range, math.sqrt(task.examples) * task.y_range, most
 
 
 def steps(task: InContextTask, algorithm: str, count: int) -> list[tuple[float, float]]:
@@ -75,9 +74,9 @@ def residual(task: InContextTask, algorithm: str, count: int) -> float:
 
 def depth_for(task: InContextTask, algorithm: str, eps: float) -> int:
     """The layers at which the left-out product of residuals is below eps for the whole class; a first guess."""
-    q, y, gain = sizes(task)
+    q, y, largest = sizes(task)
     layers = 2
-    while q * y * gain * residual(task, algorithm, layers - 1) * residual(task, algorithm, layers - 2) > eps:
+    while q * y * largest * residual(task, algorithm, layers - 1) * residual(task, algorithm, layers - 2) > eps:
         layers += 1 if layers < 64 else layers // 32
         if layers > 10**9:
             break
@@ -95,11 +94,11 @@ def build_linear(
     if layers < 2:
         raise InvalidRequest(f"layers={layers}: at least 2 are needed, one to read the examples and one to predict")
     s, d, N = Stream(task.dim, "xqvur", _UNITS), task.dim, task.examples
-    q, y, gain = sizes(task)
+    q, y, largest = sizes(task)
     # |⟨x_i, v⟩| ≤ |q| max √(λ − α)/λ for v = A⁻¹q; the solver's c makes its logits as large
     noise = (math.sqrt(2) if typical else N / math.sqrt(3) + 8) * math.sqrt(N * d)
-    scales = choose(1.1 * q * gain, dtype, noise, heads, _TYPICAL if typical else 1.0, 8).finer(finer)
-    c = few_bits(1.1 * q * gain / y, 8)
+    scales = choose(1.1 * q * largest, dtype, noise, heads, _TYPICAL if typical else 1.0, 8).finer(finer)
+    c = few_bits(1.1 * q * largest / y, 8)
 
     def iterate(sigma: float, rho: float, tau: float, last: bool) -> TokenHead:
         amount = -rho * N / sigma
@@ -127,7 +126,7 @@ def build_linear(
         blocks |= {("q", "r"): 1.0, ("v", "r"): -task.shift, ("r", "r"): 0.0} if last else {}
         return rounded(s.carry(blocks), dtype)
 
-    most = q * y * gain
+    most = q * y * largest
     first = _pair(_FIRST / (most * c)).finer(finer)
     missed = most * (1.5 * residual(task, algorithm, layers - 2) + 0.05 * _FIRST**4)
     missed += most * (1e-12 if dtype == "float64" else 1e-4 if typical else 1e-2)  # by rounding

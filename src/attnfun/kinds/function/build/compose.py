@@ -32,20 +32,20 @@ from attnfun.kinds.function.build.compose_mlp import nearest_request, shares
 from attnfun.kinds.function.build.compose_norms import as_norms
 from attnfun.kinds.function.build.compose_program import Finished, rough_keys
 from attnfun.kinds.function.build.compose_steps import Forms, Step, guarded, names_of, steps_of
-from attnfun.kinds.function.build.compose_tensor import ARGUMENTS, TensorFit, fit_tensor
+from attnfun.kinds.function.build.compose_tensor import ARGUMENTS, fit_tensor
 from attnfun.kinds.function.build.compose_walk import Walk
 from attnfun.kinds.function.build.plan import Plan, Request
 from attnfun.kinds.function.build.relu_network import RELU, relu_fit
-from attnfun.kinds.function.build.unary.fit import UnaryFit, fit_unary
+from attnfun.kinds.function.build.unary.fit import fit_unary
 from attnfun.kinds.function.build.unary.keys import Array
+from attnfun.kinds.function.build.unary.pieces import Fit
 from attnfun.kinds.function.build.unary.search import TUNABLE
-from attnfun.kinds.function.build.unary.spline import SplineFit, fit_spline, rough_units
+from attnfun.kinds.function.build.unary.spline import fit_spline, rough_units
 from attnfun.language import Graph
 from attnfun.language.canonical import canonical
 from attnfun.language.relu_units import read_units
 from attnfun.network import Head, Label, Labels, Layer, Network, ReluBlock
 
-Fit = UnaryFit | SplineFit | TensorFit
 _MANY = 32  # steps from which on the first size that works is taken for each
 _MOST_STEPS, _MOST_FITS = 400, 64  # steps, and different ones among them
 _MOST_KEYS = 6_000  # of all steps together, as estimated: past it fits and proofs take minutes

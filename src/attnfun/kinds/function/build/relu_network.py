@@ -29,12 +29,13 @@ import numpy as np
 
 from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.plan import Plan, Request
-from attnfun.kinds.function.build.unary.fit import Piece, UnaryFit, fit_unary
+from attnfun.kinds.function.build.unary.fit import fit_unary
 from attnfun.kinds.function.build.unary.grid import Grid, grid_fit
 from attnfun.kinds.function.build.unary.keys import Array, Keys
+from attnfun.kinds.function.build.unary.pieces import Fit, head_of
 from attnfun.language import parse
 from attnfun.language.relu_ranges import ReluRanges
-from attnfun.network import Head, Label, Labels, Layer, Network, rounded
+from attnfun.network import Head, Label, Labels, Layer, Network, ReluBlock, rounded
 
 _SHARE = 0.9
 _KEYS = 3  # of a unit, whatever eps is, as long as the dtype holds their values
@@ -50,7 +51,7 @@ class Design:
 
     ranges: ReluRanges
     signs: tuple[int, ...]  # 1 or −1 for units that keep their sign, 0 for those that need a head
-    fits: dict[int, UnaryFit]
+    fits: dict[int, Fit]
     layers: dict[int, int]
 
 
@@ -117,7 +118,7 @@ def _design(request: Request, ranges: ReluRanges) -> Design:
     matter = [j for j in range(n) if signs[j] == 0 and factors[j] > 0]
     signs = tuple(s or (0 if factors[j] > 0 else -1) for j, s in enumerate(signs))
     tolerances = {j: _SHARE * request.eps / (len(matter) * factors[j]) for j in matter}
-    errors, fits, layers, depth = np.zeros(n), dict[int, UnaryFit](), dict[int, int](), np.full(n, -1)
+    errors, fits, layers, depth = np.zeros(n), dict[int, Fit](), dict[int, int](), np.full(n, -1)
     for j in range(n):
         before = np.flatnonzero(weights[j, d:])
         shift = float(np.abs(weights[j, d:]) @ errors)
@@ -152,7 +153,7 @@ def _published(request: Request, design: Design) -> int:
 # ---------------------------------------------------------------- one unit
 
 
-def relu_fit(low: float, high: float, eps: float, dtype: str, small: bool = False) -> UnaryFit:
+def relu_fit(low: float, high: float, eps: float, dtype: str, small: bool = False) -> Fit:
     """A head for relu on [low, high], low < 0 < high: that of a normalised interval, scaled by a power of two.
 
     One key where a line will do, else three; a search, if values are to be `small` or three keys need too large ones.
@@ -166,11 +167,17 @@ def relu_fit(low: float, high: float, eps: float, dtype: str, small: bool = Fals
         a, b = (math.ceil(_PARTS * end) / _PARTS for end in (below, above))
         coarse = 2.0 ** (math.floor(4 * math.log2(tolerance)) / 4)
         fit = fit_unary(RELU, -a, b, coarse, dtype=dtype, settle=dtype == "float32")
-    pieces = tuple(replace(piece, w=piece.w / scale, values=piece.values * scale) for piece in fit.pieces)
-    return UnaryFit(pieces, fit.slope, fit.offset * scale, fit.error * scale)
+    pieces = tuple(_scaled(piece, scale) for piece in fit.pieces)
+    return Fit(pieces, fit.slope, fit.offset * scale, fit.error * scale)
 
 
-def _three_keys(below: float, above: float, eps: float, dtype: str) -> UnaryFit | None:
+def _scaled(piece: Head | ReluBlock, scale: float) -> Head:
+    assert isinstance(piece, Head)
+    axis = replace(piece.axes[0], query=piece.axes[0].query / scale)
+    return replace(piece, axes=(axis,), values=piece.values * scale)
+
+
+def _three_keys(below: float, above: float, eps: float, dtype: str) -> Fit | None:
     """relu on [−below, above] by logits (−Λu, −s(u − m), s(u − m)), m = above/2; None if values would be too large.
 
     Left of 0 the steep key has all the weight, and the head is its value. Right of 0 it has none, and the head is a
@@ -185,25 +192,26 @@ def _three_keys(below: float, above: float, eps: float, dtype: str) -> UnaryFit 
     for _ in range(6):
         slopes = rounded(np.array([-steep, -flat, flat]), dtype)
         biases = rounded(np.array([math.log(2.0), flat * above / 2, -flat * above / 2]), dtype)
-        p, target = Keys(1.0, 0.0, slopes, biases).weights(u), np.maximum(u, 0.0)
+        keys = Keys(1.0, 0.0, slopes, biases)
+        p, target = keys.weights(u), np.maximum(u, 0.0)
         values = np.linalg.lstsq(p, target, rcond=None)[0]
         residual = p @ values - target
         values = rounded(values - (residual.max() + residual.min()) / 2, dtype)
         error = float(np.abs(p @ values - target).max())
         if error <= eps:
-            return UnaryFit((Piece(1.0, 0.0, slopes, biases, values),), 0.0, 0.0, error)
+            return Fit((head_of(keys, values, dtype),), error=error)
         steep, flat = 1.3 * steep, flat / 1.15
     return None
 
 
-def _line(below: float, above: float, eps: float, dtype: str) -> UnaryFit | None:
+def _line(below: float, above: float, eps: float, dtype: str) -> Fit | None:
     """relu on [−below, above] as a straight line, if its error below·above/(2(below + above)) is well within eps."""
     error = below * above / (2 * (below + above))
     if not error <= 0.99 * eps:
         return None
     slope, offset = (float(rounded(np.array(v), dtype)) for v in (above / (below + above), error))
     nothing = np.zeros(1)
-    return UnaryFit((Piece(1.0, 0.0, nothing, nothing, nothing),), slope, offset, error)
+    return Fit((head_of(Keys(1.0, 0.0, nothing, nothing), nothing, dtype),), slope, offset, error)
 
 
 RELU = parse("relu(u)", ["u"])
@@ -225,7 +233,7 @@ def _build(request: Request, design: Design) -> Network:
         names[j] = f"unit {design.layers[j] + 1}.{counts[design.layers[j]]}"
     held = np.zeros((d + len(design.signs), width + 1))  # of every input and unit: coefficients, constant last
     held[:d, :d] = np.eye(d)
-    made: dict[int, list[Head]] = {}
+    made: dict[int, list[Head | ReluBlock]] = {}
     for j, sign in enumerate(design.signs):
         argument = dense.weights[j] @ held
         argument[-1] += dense.constants[j]

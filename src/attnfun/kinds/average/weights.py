@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,9 +43,8 @@ def curve_query(tokens: int, subset: NDArray[np.int64]) -> Array:
 
 def set_queries(codes: Array, keys: str, named: Sets, heads: int) -> Array:
     """(sets, heads, m): the query of every head's share of every set."""
-    if keys == "curve":
-        return np.array([[curve_query(len(codes), np.array(s[h::heads])) for h in range(heads)] for s in named])
-    return np.array([[least_norm_query(codes, np.array(s[h::heads])) for h in range(heads)] for s in named])
+    query = partial(curve_query, len(codes)) if keys == "curve" else partial(least_norm_query, codes)
+    return np.array([[query(np.array(s[h::heads])) for h in range(heads)] for s in named])
 
 
 def encode_average(keys: Array, queries: Array, z: Array) -> Array:

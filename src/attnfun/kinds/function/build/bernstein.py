@@ -30,12 +30,13 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 from flint import arb, arb_mat
 
 from attnfun.errors import Infeasible
-from attnfun.kinds.function.build.plan import Plan, Request
+from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.language.domain import Array
 from attnfun.language.enclosures import precision
 from attnfun.network import Axis, Head, Network, rounded
@@ -67,20 +68,18 @@ class Shape:
 Fit = tuple[Shape, Array, float, float]  # shape, values, largest value, estimated rounding in units of eps
 
 
-class Bernstein:
+class Bernstein(Construction):
     name = "bernstein"
     summary = "one head, exactly a polynomial in sigmoids: smooth targets of one to four variables"
-    realisations: tuple[str, ...] = ("attention",)
 
     def plan(self, request: Request) -> Plan:
         d = request.function.box.dim
         request.expression("bernstein: a black box has no derivatives to rely on; use method='partition'")
         if d not in _SAMPLES:
-            raise Infeasible(
-                f"bernstein: {d} variables; a tensor head is offered for at most 4", {"method": "partition"}
-            )
-        if len(request.function.outputs) > _MOST_OUTPUTS:
-            many = len(request.function.outputs)
+            why = f"bernstein: {d} variables; a tensor head is offered for at most 4"
+            raise Infeasible(why, {"method": "partition"})
+        many = len(request.function.outputs)
+        if many > _MOST_OUTPUTS:
             raise Infeasible(f"bernstein: {many} outputs; at most {_MOST_OUTPUTS} are fitted together")
         rough = rough_keys(request)
         if rough > 3 * request.max_keys:
@@ -99,17 +98,11 @@ class Bernstein:
         if least > request.max_keys:
             raise Infeasible(f"bernstein: {least:,} keys would be needed, more than {request.max_keys:,}")
         if best is None:
-            raise Infeasible(
-                f"bernstein: no degree up to {_DEGREE} with values that {request.dtype} can hold reaches "
-                f"eps={request.eps:.3g} (a kink, a narrow feature or a nearby singularity)"
-            )
+            why = f"bernstein: no degree up to {_DEGREE} with values that {request.dtype} can hold reaches "
+            raise Infeasible(why + f"eps={request.eps:.3g} (a kink, a narrow feature or a nearby singularity)")
         shape, values, size, _ = best
-        story = {
-            "degrees": list(shape.degrees),
-            "tau": list(shape.steps),
-            "largest value": size,
-            "sampled error": shape.error,
-        }
+        story: dict[str, Any] = {"degrees": list(shape.degrees), "tau": list(shape.steps)}
+        story |= {"largest value": size, "sampled error": shape.error}
         return Plan(self.name, shape.keys, 1, 1, d + 1, size, (shape, values), story)
 
     def build(self, request: Request, plan: Plan) -> Network:

@@ -34,7 +34,7 @@ from attnfun.kinds.function.build.compose_program import Finished, rough_keys
 from attnfun.kinds.function.build.compose_steps import Forms, Step, guarded, names_of, steps_of
 from attnfun.kinds.function.build.compose_tensor import ARGUMENTS, fit_tensor
 from attnfun.kinds.function.build.compose_walk import Walk
-from attnfun.kinds.function.build.plan import Plan, Request
+from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.relu_network import RELU, relu_fit
 from attnfun.kinds.function.build.unary.fit import fit_unary
 from attnfun.kinds.function.build.unary.keys import Array
@@ -62,10 +62,10 @@ class Design:
     layers: tuple[int, ...]
 
 
-class Compose:
+class Compose(Construction):
     name = "compose"
     summary = "one tangent head a step of the expression: any number of variables"
-    realisations: tuple[str, ...] = ("attention", "mlp")
+    realisations = ("attention", "mlp")
 
     def plan(self, request: Request) -> Plan:
         graph = request.expression("compose: a black box has no expression to follow")
@@ -103,15 +103,13 @@ class Compose:
         found = {i: _fit(steps[i], shifts[i], tolerances[i], i in pinned, request, len(steps) > _MANY) for i in hardest}
         fits = tuple(found[i] for i in range(len(steps)))
         layers, rank = forms.layers(), 1 + max(len(step.arguments) for step in steps)
-        story = {
-            "steps": [
-                {"layer": k + 1, "step": finished.graph.text(s.phi, 60), "keys": f.keys, "tolerance": t}
-                for s, f, t, k in zip(steps, fits, tolerances, layers, strict=True)
-            ]
-        }
+        told = [
+            {"layer": k + 1, "step": finished.graph.text(s.phi, 60), "keys": f.keys, "tolerance": t}
+            for s, f, t, k in zip(steps, fits, tolerances, layers, strict=True)
+        ]
         design = Design(finished.graph, steps, fits, layers)
         nearest = partial(nearest_request, fixed=1, request=request) if mlp else None
-        return Plan.of(self.name, request, fits, max(layers) + 1, design, story, rank, nearest)
+        return Plan.of(self.name, request, fits, max(layers) + 1, design, {"steps": told}, rank, nearest)
 
     def build(self, request: Request, plan: Plan) -> Network:
         return build(request, plan.data)
@@ -176,8 +174,8 @@ def _fit(step: Step, shift: float, tolerance: float, pinned: bool, request: Requ
         raise Infeasible(str(why), {"eps": float(f"{1.05 * ratio * request.eps:.2g}")} if ratio > 1 else None) from None
 
 
-def build(request: Request, design: Design) -> Network:
-    """The network of a design, labelled."""
+def build(request: Request, design: Design, key_names: str = "") -> Network:
+    """The network of a design, labelled; `key_names` of its heads, where they are not those of the fits."""
     names = names_of(design.program, design.steps, request.function.box.names)
     forms = Forms(design.program, design.steps, [(fit.slope, fit.offset) for fit in design.fits])
     stream: list[str | int] = [*request.function.box.names]
@@ -193,7 +191,7 @@ def build(request: Request, design: Design) -> Network:
         heads: list[Head | ReluBlock] = []
         for i in here:
             read, constants = rows(design.steps[i].arguments)
-            heads += design.fits[i].written(names[i], read, constants, request.dtype)
+            heads += design.fits[i].written(names[i], read, constants, request.dtype, key_names)
         layers.append(Layer(tuple(heads)))
         stream += here
     program, at = design.program.plain()

@@ -113,7 +113,7 @@ class Construction(Protocol):
 
     name: str
     summary: str
-    realisations: tuple[str, ...]
+    realisations: tuple[str, ...] = ("attention",)
 
     def plan(self, request: Request) -> Plan: ...
 

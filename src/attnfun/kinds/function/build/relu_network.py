@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnfun.errors import Infeasible
-from attnfun.kinds.function.build.plan import Plan, Request
+from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.unary.fit import fit_unary
 from attnfun.kinds.function.build.unary.grid import Grid, grid_fit
 from attnfun.kinds.function.build.unary.keys import Array, Keys
@@ -55,10 +55,9 @@ class Design:
     layers: dict[int, int]
 
 
-class ReluNetwork:
+class ReluNetwork(Construction):
     name = "relu_network"
     summary = "an MLP the user brings: one kink a hidden unit"
-    realisations: tuple[str, ...] = ("attention",)
 
     def plan(self, request: Request) -> Plan:
         function = request.function
@@ -74,10 +73,9 @@ class ReluNetwork:
         if not design.fits:
             raise Infeasible("relu_network: no unit changes its sign on the box, the target is affine there")
         fits = design.fits.values()
-        story = {
-            "units": f"{len(design.signs)}, of which {len(fits)} change their sign on the box and have a head",
-            "published": f"interpolation with p points a unit would take {_published(request, design):,} keys",
-        }
+        story = {"units": f"{len(design.signs)}, of which {len(fits)} change their sign on the box and have a head"}
+        published = f"interpolation with p points a unit would take {_published(request, design):,} keys"
+        story |= {"published": published}
         large, layers = len(graph.nodes) > _LARGE, max(design.layers.values()) + 1
         steady = all(fit.keys <= _KEYS for fit in fits)
         return Plan.of(self.name, request, fits, layers, design, story, settles=large, steady=steady)

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.errors import Infeasible
-from attnfun.kinds.function.build.plan import Plan, Request
+from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.unary import Fit, fit_unary
 from attnfun.kinds.function.build.unary.shared import SHARED, fit_shared
 from attnfun.network import Head, Layer, Network, ReluBlock
@@ -39,10 +39,9 @@ from attnfun.network import Head, Layer, Network, ReluBlock
 _MOST_OUTPUTS = 64  # that are fitted one by one
 
 
-class Tangent:
+class Tangent(Construction):
     name = "tangent"
     summary = "heads of tangent-line keys, kinks and end-point singularities included: targets of one variable"
-    realisations: tuple[str, ...] = ("attention",)
 
     def plan(self, request: Request) -> Plan:
         function = request.function
@@ -57,8 +56,8 @@ class Tangent:
                 fit, slopes, offsets = shared
                 story: dict[str, Any] = {"shared by": count, **_told([fit])}
                 readout = np.concatenate([slopes[:, None], np.eye(count)], axis=1)
-                data = [_named(fit.pieces[0], "tangent", writes)], readout, offsets
-                return Plan.of(self.name, request, [fit], 1, data, story, settles=True)
+                head = _named(fit.pieces[0], "tangent", writes)
+                return Plan.of(self.name, request, [fit], 1, ([head], readout, offsets), story, settles=True)
         if count > _MOST_OUTPUTS:
             why = f"tangent: {count} outputs that no small head can share; compile at most {_MOST_OUTPUTS} at a time"
             raise Infeasible(why)

@@ -168,7 +168,7 @@ def _pieces(grid: Grid, dtype: str) -> list[Head]:
 
 
 def _piece(at: Array, values: Array, step: float, c: float, dtype: str) -> Head:
-    m = np.arange(len(at)) - (len(at) - 1) / 2
+    m: Array = np.arange(len(at)) - (len(at) - 1) / 2
     middle = (float(at[0]) + float(at[-1])) / 2
     w = float(rounded(np.array(1 / step), dtype))
     return head_of(Keys(w, -middle * w, 2 * c * m, -c * m * m), values, dtype)

@@ -41,7 +41,9 @@ class Fit:
     def max_value(self) -> float:
         return max((piece.max_value for piece in self.pieces), default=0.0)
 
-    def written(self, name: str, rows: Array, constants: Sequence[float], dtype: str) -> list[Head | ReluBlock]:
+    def written(
+        self, name: str, rows: Array, constants: Sequence[float], dtype: str, key_names: str = ""
+    ) -> list[Head | ReluBlock]:
         """The pieces that write the coordinate `name`, the arguments of g being rows·stream + constants."""
         made: list[Head | ReluBlock] = []
         for number, piece in enumerate(self.pieces):
@@ -52,7 +54,8 @@ class Fit:
                 axes.append(replace(axis, query=query, offset=offset))
             title = name if self.count == 1 else f"{name}, piece {number + 1}"
             if isinstance(piece, Head):
-                made.append(replace(piece, name=title, axes=tuple(axes), writes=(name,)))
+                keys = key_names or piece.key_names
+                made.append(replace(piece, name=title, axes=tuple(axes), writes=(name,), key_names=keys))
             else:
                 made.append(replace(piece, name=title, axis=axes[0], writes=(name,)))
         return made

@@ -64,6 +64,10 @@ def solve(pieces: Pieces, sample: Sample, ridge: float) -> Solution:
     n = phi.shape[1] - 2
     system = np.concatenate([phi, np.concatenate([np.diag(np.full(n, ridge)), np.zeros((n, 2))], axis=1)])
     right = np.concatenate([sample.f * sample.weight, np.zeros(n)])
+    return least_squares(system, right)
+
+
+def least_squares(system: Array, right: Array) -> Solution:
     q, r = np.linalg.qr(system)
     x = np.linalg.solve(r, q.T @ right)
     return Solution(x, q, right - system @ x)

@@ -78,7 +78,7 @@ def finish(p: Problem, pieces: Pieces, check: Sample, fit: Sample, polish: int =
             break
         weight = weight * np.sqrt(0.1 + 0.9 * r / top)
         weight = weight / math.sqrt(float(weight @ weight))
-        sample = Sample(fit.u, fit.f, weight, fit.middle, fit.half)
+        sample = replace(fit, weight=weight)
     assert best is not None
     return best
 
@@ -140,17 +140,13 @@ def search(p: Problem, quick: bool) -> Candidate:
     """
     why, most = "", 0
     if not (p.ladders or p.kinks) and p.guess > _HOPELESS * MOST:
-        why = (
-            f"tangent: about {p.guess:,} keys or more would be needed for {p.eps:.2g} on an interval of width "
-            f"{p.high - p.low:.3g}, and at most {MOST} are tried: it would have to be {p.guess / MOST:.2g} times "
-            "shorter or more"
-        )
+        why = f"tangent: about {p.guess:,} keys or more would be needed for {p.eps:.2g} on an interval of width "
+        why += f"{p.high - p.low:.3g}, and at most {MOST} are tried: it would have to be {p.guess / MOST:.2g} times "
+        why += "shorter or more"
     elif len(p.mesh) * len(p.graph.nodes) > _PROVABLE:
         most = _PROVABLE // len(p.graph.nodes)
-        why = (
-            f"tangent: {len(p.graph.nodes):,} operations on {len(p.mesh):,} pieces of the interval are past the "
-            f"{_PROVABLE:,} that are budgeted for a proof"
-        )
+        why = f"tangent: {len(p.graph.nodes):,} operations on {len(p.mesh):,} pieces of the interval are past the "
+        why += f"{_PROVABLE:,} that are budgeted for a proof"
     if why:
         fits = (lambda eps: len(remeshed(p, eps)) <= most) if most else None
         raise refusal(why, float(np.ptp(p.sample(1).f)) / 2, p.eps, fits)

@@ -37,7 +37,7 @@ from flint import arb, arb_mat
 
 from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
-from attnfun.language.domain import Array
+from attnfun.language.domain import Array, Box
 from attnfun.language.enclosures import precision
 from attnfun.network import Axis, Head, Network, rounded
 
@@ -161,7 +161,7 @@ def rough_keys(request: Request) -> float:
         degree = 0
         for x in box.sample(3, np.random.default_rng(0)):
             X = np.tile(x, (n, 1))
-            X[:, k] = np.clip(box.low[k] + (box.high[k] - box.low[k]) * (t + 1) / 2, box.low[k], box.high[k])
+            X[:, k] = _column(box, k, t)
             with np.errstate(all="ignore"):
                 f = request.function.values(X)
             if np.isfinite(f).all():
@@ -171,13 +171,15 @@ def rough_keys(request: Request) -> float:
     return total
 
 
+def _column(box: Box, k: int, t: Array) -> Array:
+    """The values of variable k at t in [−1, 1]."""
+    return np.clip(box.low[k] + (box.high[k] - box.low[k]) * (t + 1) / 2, box.low[k], box.high[k])
+
+
 def _samples(request: Request, steps: tuple[float, ...], n: int) -> Array:
     """f on the tensor grid of n nodes an axis, shape (n, …, n, outputs)."""
     box = request.function.box
-    columns = []
-    for k, tau in enumerate(steps):
-        t = _nodes(tau, n)[1]
-        columns.append(np.clip(box.low[k] + (box.high[k] - box.low[k]) * (t + 1) / 2, box.low[k], box.high[k]))
+    columns = [_column(box, k, _nodes(tau, n)[1]) for k, tau in enumerate(steps)]
     X = np.stack([g.ravel() for g in np.meshgrid(*columns, indexing="ij")], axis=1)
     with np.errstate(all="ignore"):
         return request.function.values(X).reshape((n,) * box.dim + (-1,))

@@ -325,15 +325,12 @@ class Walk(Nodes):
         return self._scaled(program, coefficient, 1, build.apply("mul", weight, total))
 
     def _squares(self, program: Program, coefficient: int, left: Factors, right: Factors) -> int:
-        a, b = self.product_node(left), self.product_node(right)
-        return self._scaled(program, coefficient, 1, self.product(program, a, b))
-
-    def product(self, program: Program, a: int, b: int) -> int:
-        """a b by two squares of centred, scaled factors; both squares see [-1, 1]."""
-        build = program.builder
+        """A product of two by two squares of centred, scaled factors; both squares see [-1, 1]."""
+        build, a, b = program.builder, self.product_node(left), self.product_node(right)
         first, second = self.write(program, a), self.write(program, b)
         if a == b:
-            return program.head(build.apply("powi", first, value=2), first, *self.range(a))
+            square = program.head(build.apply("powi", first, value=2), first, *self.range(a))
+            return self._scaled(program, coefficient, 1, square)
         (ac, ar), (bc, br) = (self.centred(n) for n in (a, b))
         alpha = build.apply("div", build.apply("sub", first, build.const(ac)), build.const(2 * ar))
         beta = build.apply("div", build.apply("sub", second, build.const(bc)), build.const(2 * br))
@@ -345,7 +342,8 @@ class Walk(Nodes):
         for centre, other in ((ac, second), (bc, first)):
             if centre:
                 total = build.apply("add", total, build.apply("mul", build.const(centre), other))
-        return build.apply("sub", total, build.const(ac * bc)) if ac * bc else total
+        total = build.apply("sub", total, build.const(ac * bc)) if ac * bc else total
+        return self._scaled(program, coefficient, 1, total)
 
     # ------------------------------------------------------------ the whole
 

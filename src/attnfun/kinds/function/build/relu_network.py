@@ -99,10 +99,9 @@ def interpolated(
     signs = tuple(ranges.sign(unit.argument) for unit in ranges.network.units)
     grids = {j: Grid(0.0, float(ranges.high[j]), points, heads, variant) for j, s in enumerate(signs) if s == 0}
     fits = {j: grid_fit(grid, request.dtype) for j, grid in grids.items()}
-    errors = {j: fit.error for j, fit in fits.items()}
     network = _build(request, Design(ranges, signs, fits, dict.fromkeys(fits, 0)))
     factors = np.abs(ranges.dense.readout[:, request.function.box.dim :])
-    return network, float(max(sum(row[j] * error for j, error in errors.items()) for row in factors))
+    return network, float(max(sum(row[j] * fit.error for j, fit in fits.items()) for row in factors))
 
 
 # ---------------------------------------------------------------- tolerances

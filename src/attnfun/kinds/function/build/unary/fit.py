@@ -18,6 +18,7 @@ from attnfun.kinds.function.build.unary.keys import Array
 from attnfun.kinds.function.build.unary.known import exact, known
 from attnfun.kinds.function.build.unary.layout import Problem, expected_keys, problem
 from attnfun.kinds.function.build.unary.pieces import Fit, head_of
+from attnfun.kinds.function.build.unary.project import spans
 from attnfun.kinds.function.build.unary.search import Candidate, search
 from attnfun.kinds.function.build.unary.square import pinned_square
 from attnfun.kinds.function.build.unary.tables import look_up, shipped_keys
@@ -96,13 +97,10 @@ def estimate_keys(graph: Graph, low: float, high: float, eps: float) -> float:
 
 def read(p: Problem, c: Candidate) -> Fit:
     """A candidate as stored weights, and its error measured on them."""
-    pieces, at = [], 0
-    for keys in c.pieces:
-        pieces.append(head_of(keys, c.x[at : at + keys.size], p.dtype))
-        at += keys.size
+    pieces = tuple(head_of(keys, c.x[span], p.dtype) for keys, span in spans(c.pieces))
     slope = c.x[-1] / ((p.high - p.low) / 2)
     check = p.sample(c.keys, 5)
-    return _stored(tuple(pieces), slope, c.x[-2] - slope * p.middle, check.u, check.f, p.dtype)
+    return _stored(pieces, slope, c.x[-2] - slope * p.middle, check.u, check.f, p.dtype)
 
 
 def _measured(

@@ -16,6 +16,7 @@ Failure mode: C is not convex; a start may end in a poor minimum, so several sta
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -50,6 +51,14 @@ class Solution:
     @property
     def cost(self) -> float:
         return float(self.residual @ self.residual)
+
+
+def spans(pieces: Pieces) -> Iterator[tuple[Keys, slice]]:
+    """Every piece, and the place of its keys among all keys in a row."""
+    at = 0
+    for keys in pieces:
+        yield keys, slice(at, at + keys.size)
+        at += keys.size
 
 
 def columns(pieces: Pieces, sample: Sample, u: Array) -> Array:
@@ -107,12 +116,11 @@ def tune(pieces: Pieces, sample: Sample, ridge: float, iterations: int, goal: fl
 
 def _jacobian(pieces: Pieces, sample: Sample, x: Array) -> Array:
     """(rows, 2·free keys) weighted derivatives of Φ v by every free slope, then bias, piece after piece."""
-    parts, at = [], 0
-    for keys in pieces:
-        p, v = keys.weights(sample.u), x[at : at + keys.size]
+    parts = []
+    for keys, span in spans(pieces):
+        p, v = keys.weights(sample.u), x[span]
         g = (p * (v - (p @ v)[:, None]))[:, keys.fixed :] * sample.weight[:, None]
         parts += [g * keys.query(sample.u)[:, None], g]
-        at += keys.size
     return np.concatenate(parts, axis=1)
 
 

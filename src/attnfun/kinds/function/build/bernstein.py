@@ -322,8 +322,7 @@ def _values(request: Request, shape: Shape) -> Array:
                 total = sum(terms[1:], terms[0])
                 rows.append([v / total for v in terms])
             tables.append(arb_mat(rows).inv())
-        make = np.frompyfunc(arb, 1, 1)
-        tensor = make(out)
+        tensor = np.frompyfunc(arb, 1, 1)(out)
         for k in range(d):
             flat = np.moveaxis(tensor, k, 0)
             product_ = tables[k] * arb_mat([list(row) for row in flat.reshape(flat.shape[0], -1)])

@@ -31,7 +31,7 @@ from itertools import product
 
 from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.compose_nodes import PRODUCT, Factors, Nodes
-from attnfun.kinds.function.build.compose_program import Finished, Program, Ranges, dyadic, step_graph
+from attnfun.kinds.function.build.compose_program import Finished, Program, Ranges, depth, dyadic, step_graph
 from attnfun.kinds.function.build.compose_tensor import MOST_KEYS, require_room, tensor_keys
 from attnfun.kinds.function.build.unary.features import KINKS
 from attnfun.language import Builder, Graph
@@ -126,7 +126,7 @@ class Walk(Nodes):
                 if self._spent > _WORK:
                     best = best or alternative
                     break
-                cost = self.cost(trial), float(trial.depth)
+                cost = self.cost(trial), float(depth(trial.builder.nodes, trial.heads))
                 cost = cost[::-1] if self.shallow else cost
             except Infeasible as why:
                 reasons.append(str(why))

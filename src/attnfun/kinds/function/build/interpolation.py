@@ -33,10 +33,11 @@ from dataclasses import replace
 
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.function.build.broken_lines import Unit, broken_line
-from attnfun.kinds.function.build.compose import Design, build
+from attnfun.kinds.function.build.compose import build
 from attnfun.kinds.function.build.compose_steps import Forms
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.unary.grid import VARIANTS, Grid, constant, grid_fit
+from attnfun.kinds.function.build.unary.pieces import Fit
 from attnfun.network import Network
 
 MOST_KEYS = 2048
@@ -75,16 +76,16 @@ class Interpolation(Construction):
             | {"sharpness": grid.c, "published bound": grid.published}
             for unit, grid in zip(line.units, grids, strict=True)
         ]
-        design = Design(line.program, forms.steps, fits, layers)
-        return Plan.of(self.name, request, fits, max(layers) + 1, (design, plain), {"variant": variant, "units": units})
+        story = {"variant": variant, "units": units}
+        return Plan.of(self.name, request, fits, max(layers) + 1, (forms, fits, plain), story)
 
     def build(self, request: Request, plan: Plan) -> Network:
         return build_units(request, *plan.data)
 
 
-def build_units(request: Request, design: Design, plain: bool) -> Network:
-    """The network of a design whose steps are clips; `plain` leaves the labels out, for one variable and one layer."""
-    network = build(request, design, KEY_NAMES)
+def build_units(request: Request, forms: Forms, fits: Sequence[Fit], plain: bool) -> Network:
+    """The network of a program whose steps are clips; `plain` leaves the labels out, for one variable and one layer."""
+    network = build(request, forms, fits, KEY_NAMES)
     return replace(network, labels=None) if plain else network
 
 

@@ -108,10 +108,9 @@ def interpolated(
 
 
 def _design(request: Request, ranges: ReluRanges) -> Design:
-    weights, outputs = ranges.dense.weights, ranges.dense.readout
-    d, n = request.function.box.dim, len(weights)
+    d, weights, n = request.function.box.dim, ranges.dense.weights, len(ranges.dense.weights)
     signs = tuple(ranges.sign(unit.argument) for unit in ranges.network.units)
-    factors = _lipschitz(np.abs(outputs[:, d:]), np.abs(weights[:, d:]), signs)
+    factors = _lipschitz(ranges, d, signs)
     matter = [j for j in range(n) if signs[j] == 0 and factors[j] > 0]
     signs = tuple(s or (0 if factors[j] > 0 else -1) for j, s in enumerate(signs))
     tolerances = {j: _SHARE * request.eps / (len(matter) * factors[j]) for j in matter}
@@ -129,10 +128,10 @@ def _design(request: Request, ranges: ReluRanges) -> Design:
     return Design(ranges, signs, fits, layers)
 
 
-def _lipschitz(outputs: Array, weights: Array, signs: tuple[int, ...]) -> Array:
+def _lipschitz(ranges: ReluRanges, d: int, signs: tuple[int, ...]) -> Array:
     """S_i: for each unit the sum of |weights| along all paths to an output, the largest; dead units pass nothing on."""
-    alive = np.array([s >= 0 for s in signs])
-    paths = outputs * alive
+    alive, weights = np.array([s >= 0 for s in signs]), np.abs(ranges.dense.weights[:, d:])
+    paths = np.abs(ranges.dense.readout[:, d:]) * alive
     for j in range(len(signs) - 1, -1, -1):
         paths = paths + paths[:, j : j + 1] * (weights[j] * alive)
     return np.asarray(paths.max(axis=0))
@@ -140,8 +139,7 @@ def _lipschitz(outputs: Array, weights: Array, signs: tuple[int, ...]) -> Array:
 
 def _published(request: Request, design: Design) -> int:
     """Keys of one interpolation grid of p points a unit, the same p for all, at this tolerance."""
-    d, dense = request.function.box.dim, design.ranges.dense
-    factors = _lipschitz(np.abs(dense.readout[:, d:]), np.abs(dense.weights[:, d:]), design.signs)
+    factors = _lipschitz(design.ranges, request.function.box.dim, design.signs)
     reach = np.maximum(-design.ranges.low, design.ranges.high)
     total = sum(float(factors[j] * reach[j]) for j in design.fits)
     return len(design.fits) * (2 + math.ceil(INTERPOLATION * total / request.eps))

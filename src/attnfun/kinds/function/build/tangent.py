@@ -32,7 +32,8 @@ import numpy as np
 
 from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
-from attnfun.kinds.function.build.unary import Fit, fit_unary
+from attnfun.kinds.function.build.unary.fit import fit_unary
+from attnfun.kinds.function.build.unary.pieces import Fit
 from attnfun.kinds.function.build.unary.shared import SHARED, fit_shared
 from attnfun.network import Head, Layer, Network, ReluBlock
 

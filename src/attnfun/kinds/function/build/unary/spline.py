@@ -189,16 +189,12 @@ def _stored(t: Array, y: Array, grid: tuple[Array, Array], dtype: str) -> tuple[
     offset = float(rounded(y[m] - slope * t[m], dtype))
     held = slope * t + offset
     heights = np.zeros(len(t) - 2)
-    now = slope
-    for j in range(m + 1, len(t) - 1):
-        heights[j - 1] = _near((y[j + 1] - held[j]) / (t[j + 1] - t[j]) - now, dtype)
-        now += heights[j - 1]
-        held[j + 1] = held[j] + now * (t[j + 1] - t[j])
-    now = slope
-    for j in range(m, 0, -1):
-        heights[j - 1] = _near(now - (held[j] - y[j - 1]) / (t[j] - t[j - 1]), dtype)
-        now -= heights[j - 1]
-        held[j - 1] = held[j] - now * (t[j] - t[j - 1])
+    for way, first in ((1, m + 1), (-1, len(t) - 1 - m)):  # outward to the right, then mirrored to the left
+        at, wanted, line, jumps, now = way * t[::way], y[::way], held[::way], heights[::way], way * slope
+        for j in range(first, len(t) - 1):
+            jumps[j - 1] = _near((wanted[j + 1] - line[j]) / (at[j + 1] - at[j]) - now, dtype)
+            now += jumps[j - 1]
+            line[j + 1] = line[j] + now * (at[j + 1] - at[j])
     side = np.where(np.arange(1, len(t) - 1) <= m, -1.0, 1.0)
     used = heights != 0
     used[0] |= not used.any()

@@ -31,12 +31,11 @@ def view_of(low: float, high: float, eps: float, pinned: bool, spoil: float = 0.
     fit = fit_unary(SQUARE, low, high, eps, pinned=pinned)
     views = []
     for piece in fit.pieces:
-        line = LineAxis(0, piece.w, piece.c, piece.slopes, piece.biases)
-        values = piece.values.copy()
+        (axis,), values = piece.axes, piece.values.copy()
+        line = LineAxis(0, axis.query[0, 0], axis.offset[0], axis.slopes[:, 0], axis.biases)
         values[0] += spoil
-        axis = Axis(np.array([[piece.w]]), np.array([piece.c]), piece.slopes[:, None], piece.biases)
-        head = Head("square", (axis,), values[:, None], ("z",))
-        views.append(HeadView("square", (line,), values[:, None], np.ones((1, 1)), head))
+        head = Head("square", (axis,), values, ("z",))
+        views.append(HeadView("square", (line,), values, np.ones((1, 1)), head))
     return View(np.array([low]), np.array([high]), np.array([[fit.slope]]), np.array([fit.offset]), tuple(views))
 
 
@@ -158,7 +157,9 @@ def test_a_square_that_cannot_be_widened_is_not_pinned() -> None:
     jump, eta = 1e6, 2.5e-14
     fits = fit_unary(SQUARE, -1.0, 1.01, 1e-3, pinned=True), fit_unary(SQUARE, -20.0, 20.0, 1e-2, pinned=True)
     fits = *fits, fit_unary(parse("sqrt(u)", ["u"]), 1.0, 401 + 1.01 * jump, 20.0)
-    (one,), (two,), (root,) = (fit.pieces for fit in fits)
+    (p,), (r,), (s,) = (fit.pieces for fit in fits)
+    one, two, root = (piece.axes[0] for piece in (p, r, s))
+    (w, c), (w_two, c_two), (w_root, c_root) = ((axis.query[0, 0], axis.offset[0]) for axis in (one, two, root))
     assert all(fit.slope == 0 for fit in fits[:2])  # so that the read of U below is p + r and a constant
     build = Builder()
     x, y = build.var("x"), build.var("y")
@@ -175,24 +176,24 @@ def test_a_square_that_cannot_be_widened_is_not_pinned() -> None:
             Label("s", f, argument, fits[2].slope, fits[2].offset),
         ),
     )
-    biases = one.biases + one.slopes * (one.w + one.c)  # q = w (u − 1), off by w η y
-    steep = 6e14 / one.w
-    keys = np.append(one.slopes, steep), np.append(biases, biases.max() - steep * one.w * 3.5e-13)
+    biases = one.biases + one.slopes[:, 0] * (w + c)  # q = w (u − 1), off by w η y
+    steep = 6e14 / w
+    keys = np.append(one.slopes, steep), np.append(biases, biases.max() - steep * w * 3.5e-13)
     constant = fits[0].offset + fits[1].offset
     heads = [
         Head(
             "p",
-            (Axis([[one.w, one.w * eta]], [0.0], keys[0][:, None], keys[1]),),
-            np.append(one.values, jump)[:, None],
+            (Axis([[w, w * eta]], [0.0], keys[0][:, None], keys[1]),),
+            np.append(p.values, jump)[:, None],
             ("p",),
         ),
-        Head("r", (Axis([[0.0, two.w]], [two.c], two.slopes[:, None], two.biases),), two.values[:, None], ("r",)),
+        Head("r", (Axis([[0.0, w_two]], [c_two], two.slopes, two.biases),), r.values, ("r",)),
     ]
-    query = np.array([[0.0, 0.0, root.w, root.w]])
+    query = np.array([[0.0, 0.0, w_root, w_root]])
     last = Head(
         "s",
-        (Axis(query, [root.w * constant + root.c], root.slopes[:, None], root.biases),),
-        root.values[:, None],
+        (Axis(query, [w_root * constant + c_root], root.slopes, root.biases),),
+        s.values,
         ("s",),
     )
     readout = np.array([[0.0, 0.0, fits[2].slope, fits[2].slope, 1.0]])

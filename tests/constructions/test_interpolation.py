@@ -17,6 +17,7 @@ from attnfun.certify.identity import same_function
 from attnfun.certify.view import Undecided
 from attnfun.kinds.function.build.broken_lines import broken_line
 from attnfun.kinds.function.build.unary.grid import VARIANTS, Grid, constant, grid_fit
+from attnfun.kinds.function.build.unary.pieces import Fit
 from attnfun.kinds.function.interpolation import measured_error
 from attnfun.language import ArrayAlgebra, Builder, Graph, run
 from attnfun.language.domain import Box
@@ -129,8 +130,8 @@ def test_off_duty_heads_rest_on_their_caps() -> None:
     for h, piece in enumerate(fit.pieces):
         own = (-2 + h * 5 / 4, -2 + (h + 1) * 5 / 4)
         away = np.concatenate([np.linspace(-4, own[0] - 0.3, 50), np.linspace(own[1] + 0.3, 5, 50)])
-        rest = np.where(away < own[0], piece.values[0], piece.values[-1])
-        assert np.abs(piece(away) - rest).max() < 1e-9
+        rest = np.where((away < own[0])[:, None], piece.values[0], piece.values[-1])
+        assert np.abs(Fit((piece,))(away)[:, None] - rest).max() < 1e-9
         assert (piece.values[0] == 0) == (h > 0) and (piece.values[-1] == 0) == (h < 3)
     assert [head.values.shape for head in net.network.heads] == [(6, 1)] * 4
 

@@ -59,17 +59,18 @@ def test_a_broken_line_takes_one_unit_a_kink_and_is_exact(text: str) -> None:
 @pytest.mark.parametrize("text", ["u**2", "exp(3*u)", "sqrt(u + 1)", "log(u + 1.000001)"])
 def test_breakpoints_are_stored_exactly_and_nothing_cancels_where_g_is_convex(text: str) -> None:
     fit = fit_spline(graph(text), -1.0, 1.0, 1e-5)
-    assert set(np.abs(fit.slopes)) == {1.0}
-    assert len(set(np.sign(fit.values))) == 1
+    (block,) = fit.pieces
+    assert set(np.abs(block.axes[0].slopes[:, 0])) == {1.0}
+    assert len(set(np.sign(block.values[:, 0]))) == 1
     ends = np.array([-1.0, 1.0])
-    spoken = np.abs(np.maximum(np.outer(ends, fit.slopes) + fit.biases, 0.0) @ fit.values)
+    spoken = np.abs(np.maximum(np.outer(ends, block.axes[0].slopes) + block.axes[0].biases, 0.0) @ block.values)
     f = np.asarray(run(graph(text), ArrayAlgebra(), {"u": np.linspace(-1, 1, 1001)})[0])
     assert spoken.max() <= 2 * np.ptp(f)
 
 
 def test_float32_weights_are_of_float32_and_rounding_is_allowed_for() -> None:
     fit = fit_spline(graph("sin(3*u)"), -1.0, 1.0, 1e-3, dtype="float32")
-    for array in (fit.slopes, fit.biases, fit.values, np.array([fit.slope, fit.offset])):
+    for array in (*fit.pieces[0].arrays.values(), np.array([fit.slope, fit.offset])):
         assert np.array_equal(array.astype(np.float32), array)
     with pytest.raises(Infeasible, match="float32") as why:
         fit_spline(graph("sin(20*u)"), -1.0, 1.0, 1e-4, dtype="float32")

@@ -10,14 +10,16 @@ import pytest
 
 import attnfun as af
 from attnfun.errors import Infeasible
-from attnfun.kinds.function.build.unary import Piece, UnaryFit, estimate_keys, fit, fit_unary
 from attnfun.kinds.function.build.unary.features import features, values
+from attnfun.kinds.function.build.unary.fit import estimate_keys, fit_unary
 from attnfun.kinds.function.build.unary.keys import Keys, ladder, one_sided, tangents
 from attnfun.kinds.function.build.unary.known import known
 from attnfun.kinds.function.build.unary.layout import layouts, problem
+from attnfun.kinds.function.build.unary.pieces import Fit
 from attnfun.kinds.function.build.unary.project import _jacobian, columns, solve, tune
 from attnfun.kinds.function.build.unary.tables import entries
 from attnfun.language import Graph, parse
+from attnfun.network import Head
 
 
 def graph(text: str) -> Graph:
@@ -80,15 +82,14 @@ def test_the_error_is_proved(text: str, low: float, high: float, eps: float) -> 
 
 
 def test_the_same_request_gives_the_same_bits() -> None:
-    fit._fit.cache_clear()
+    fit_unary.cache_clear()
     first = fit_unary(graph("sin(7*u) + abs(u)"), -1, 1, 1e-4)
-    fit._fit.cache_clear()
+    fit_unary.cache_clear()
     again = fit_unary(graph("sin(7*u) + abs(u)"), -1, 1, 1e-4)
     assert first is not again
     assert (first.slope, first.offset, first.error) == (again.slope, again.offset, again.error)
     for a, b in zip(first.pieces, again.pieces, strict=True):
-        assert (a.w, a.c) == (b.w, b.c)
-        assert all(np.array_equal(getattr(a, n), getattr(b, n)) for n in ("slopes", "biases", "values"))
+        assert all(np.array_equal(array, b.arrays[name]) for name, array in a.arrays.items())
 
 
 @pytest.mark.parametrize(
@@ -200,17 +201,17 @@ def test_float32_heads_hold_small_values_and_work_in_float32(text: str, low: flo
     f = values(graph(text), u)
     assert fit.max_value <= 25 * float(np.ptp(f))
     for piece in fit.pieces:
-        for array in (piece.slopes, piece.biases, piece.values):
+        for array in piece.arrays.values():
             assert np.array_equal(array.astype(np.float32), array)
     assert float(np.abs(_in_float32(fit, u) - f).max()) <= 1.1e-4
 
 
-def _in_float32(fit: UnaryFit, u: np.ndarray) -> np.ndarray:
-    def head(p: Piece) -> np.ndarray:
-        q = np.float32(p.w) * u.astype(np.float32) + np.float32(p.c)
-        logits = np.outer(q, p.slopes.astype(np.float32)) + p.biases.astype(np.float32)
+def _in_float32(fit: Fit, u: np.ndarray) -> np.ndarray:
+    def head(p: Head) -> np.ndarray:
+        query, offset, slopes, biases, values = (array.astype(np.float32) for array in p.arrays.values())
+        logits = np.outer(query[0, 0] * u.astype(np.float32) + offset[0], slopes) + biases
         e = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return (e @ p.values.astype(np.float32)) / e.sum(axis=1)
+        return (e @ values[:, 0]) / e.sum(axis=1)
 
     total = np.float32(fit.slope) * u.astype(np.float32) + np.float32(fit.offset)
     return sum((head(p) for p in fit.pieces), total)

@@ -13,10 +13,10 @@ import pytest
 import attnfun as af
 from attnfun.certify.view import Undecided
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.kinds.average.build import curve_keys, sparse_average_network
+from attnfun.kinds.average.build import curve_keys
 from attnfun.kinds.average.prove import prove_by_sparse_average
 from attnfun.kinds.average.target import rule_of_thumb
-from attnfun.kinds.average.weights import Coded, curve_query, encode_average
+from attnfun.kinds.average.weights import Coded, curve_query, encode_average, sparse_average_network
 from attnfun.network import TokenLayer
 
 CASES: list[dict[str, Any]] = [

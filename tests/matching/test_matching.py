@@ -117,7 +117,7 @@ def test_the_largest_modulus_of_a_dtype_holds_and_rounding_does_break_later(dtyp
     x = adversarial(8, later)
     truth = Matches(8, later).exact(x) > 0.5
     for scale in (least_scale(8, later) * 2.0**k for k in range(4)):
-        out = match2(8, later, scale=scale, dtype=dtype).run(encode2(x, later, dtype=dtype))[..., 0]
+        out = match2(later, scale, dtype=dtype).run(encode2(x, later, dtype=dtype))[..., 0]
         assert not np.array_equal(out > 0.5, truth)
 
 

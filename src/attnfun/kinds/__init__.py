@@ -19,18 +19,8 @@ from typing import Any
 from attnfun.errors import DamagedFile, InvalidRequest
 
 NAMES = (
-    "function",
-    "sequence",
-    "set",
-    "relation",
-    "ternary",
-    "retrieval",
-    "in_context",
-    "neighbours",
-    "matching",
-    "average",
-    "lexicographic",
-    "sampled",
+    *("function", "sequence", "set", "relation", "ternary", "retrieval", "in_context"),
+    *("neighbours", "matching", "average", "lexicographic", "sampled"),
 )
 
 
@@ -151,34 +141,28 @@ def token_kind(name: str, target: str, view: str, weights: tuple[str, ...] = TOK
     )
 
 
-_OTHERS: dict[str, Kind] = {}
+_KNOWN: dict[str, Kind] = {}
 
 
 def register(kind: Kind) -> None:
     """Make a kind known that has no folder here."""
     if kind.name in NAMES:
         raise InvalidRequest(f"there is a kind {kind.name} already")
-    _OTHERS[kind.name] = kind
+    _KNOWN[kind.name] = kind
 
 
 def find(name: Any) -> Kind:
     """The kind of this name; DamagedFile for one that nobody knows."""
-    if name in _OTHERS:
-        return _OTHERS[name]
-    if name not in NAMES:
-        raise DamagedFile(f"the file is of a kind {name!r:.40} that is not known here")
-    return _known(name)
-
-
-@cache
-def _known(name: str) -> Kind:
-    kind: Kind = import_module(f"attnfun.kinds.{name}").KIND
-    return kind
+    if name not in _KNOWN:
+        if name not in NAMES:
+            raise DamagedFile(f"the file is of a kind {name!r:.40} that is not known here")
+        _KNOWN[name] = import_module(f"attnfun.kinds.{name}").KIND
+    return _KNOWN[name]
 
 
 def known() -> tuple[Kind, ...]:
     """All kinds."""
-    return (*(_known(name) for name in NAMES), *_OTHERS.values())
+    return tuple(find(name) for name in dict.fromkeys((*NAMES, *_KNOWN)))
 
 
 def named(where: str) -> Any:

@@ -33,23 +33,16 @@ from __future__ import annotations
 import numpy as np
 
 from attnfun.kinds.average.target import Averages
-from attnfun.kinds.average.weights import sparse_average_network
 from attnfun.language.circle import circle
 from attnfun.network.head import Array
-
-__all__ = ["curve_keys", "position_codes", "random_sign_keys", "sparse_average_network"]
 
 
 def position_codes(target: Averages) -> Array:
     """(N, m): the keys that a target names."""
     if target.keys == "curve":
         return curve_keys(target.tokens, target.q // target.heads)
-    return random_sign_keys(target.tokens, target.width, target.seed)
-
-
-def random_sign_keys(tokens: int, width: int, seed: int) -> Array:
-    """(N, m) independent signs."""
-    return np.where(np.random.default_rng(seed).random((tokens, width)) < 0.5, -1.0, 1.0)
+    drawn = np.random.default_rng(target.seed).random((target.tokens, target.width))
+    return np.where(drawn < 0.5, -1.0, 1.0)  # independent signs
 
 
 def curve_keys(tokens: int, q: int) -> Array:

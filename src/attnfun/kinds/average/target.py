@@ -10,7 +10,7 @@ import numpy as np
 
 from attnfun.certify.view import Undecided
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.kinds.average.weights import KEYS, Coded, Sets, check_subsets, encode_average, positions
+from attnfun.kinds.average.weights import KEYS, Coded, Sets, check_subsets, coordinates, encode_average, positions
 from attnfun.language.target import Array, Json, Target, only
 from attnfun.network.tokens import misfit, sample_size, widened
 
@@ -52,9 +52,7 @@ class Averages(Target):
     @property
     def coordinates(self) -> tuple[str, ...]:
         """Of its tokens."""
-        m, sizes = range(1, self.width + 1), range(1, self.dim + 1)
-        queries = tuple(f"query {h + 1}.{k}" for h in range(self.heads) for k in m)
-        return (*(f"key {k}" for k in m), *queries, *(f"z{k}" for k in sizes), *(f"mean{k}" for k in sizes))
+        return coordinates(self.width, self.dim, self.heads)
 
     def to_json(self) -> Json:
         own = {name: getattr(self, name) for name in (*_SIZES, "keys", "seed", "others")}

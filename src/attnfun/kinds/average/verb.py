@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.average.target import Averages, rule_of_thumb
 from attnfun.kinds.average.view import SparseAverage
-from attnfun.kinds.average.weights import KEYS, Coded, Sets, check_subsets
+from attnfun.kinds.average.weights import KEYS, Coded, Sets, check_subsets, sparse_average_network
 from attnfun.language.numbers import positive, whole_number
 from attnfun.search import Goal, Proposal, Proposals, search
 
@@ -72,7 +72,7 @@ def sparse_average(
 
 def _proposals(target: Averages) -> Proposals:
     """The least β of the theorem for the margin of these sets, and twice that, and so on."""
-    from attnfun.kinds.average.build import position_codes, sparse_average_network
+    from attnfun.kinds.average.build import position_codes
 
     N, q, m, eps = target.tokens, target.q, target.width, target.others or 0.0
     share, (low, high) = q // target.heads, target.z_range

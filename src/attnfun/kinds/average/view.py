@@ -28,14 +28,7 @@ class SparseAverage(Model[Averages, Coded]):
     What is proved is about the sets given; other sets are proved when they are encoded.
     """
 
-    @property
-    def network(self) -> TokenNetwork | TokenTransformer:
-        return self.weights.network
-
-    @property
-    def codes(self) -> NDArray[np.float64]:
-        return self.weights.codes
-
+    network, codes = Of[TokenNetwork | TokenTransformer]("weights"), Of[NDArray[np.float64]]("weights")
     tokens, q, dim = Of[int]("target"), Of[int]("target"), Of[int]("target")
     keys, heads, width, seed = Of[str]("target"), Of[int]("target"), Of[int]("target"), Of[int]("target")
     z_range, subsets = Of[tuple[float, float]]("target"), Of[Sets]("target")

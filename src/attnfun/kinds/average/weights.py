@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,13 +39,6 @@ def curve_query(tokens: int, subset: NDArray[np.int64]) -> Array:
     q = len(subset)
     upper, constant = product[q + 1 :], product[q].real
     return np.concatenate([-2 * upper.real, 2 * upper.imag]) / constant
-
-
-def set_queries(codes: Array, keys: str, named: Sets, heads: int) -> Array:
-    """(sets, heads, m): the query of every head's share of every set."""
-    if keys == "curve":
-        return np.array([[curve_query(len(codes), np.array(s[h::heads])) for h in range(heads)] for s in named])
-    return np.array([[least_norm_query(codes, np.array(s[h::heads])) for h in range(heads)] for s in named])
 
 
 def encode_average(keys: Array, queries: Array, z: Array) -> Array:
@@ -79,11 +73,16 @@ def check_subsets(subsets: Any, tokens: int, q: int) -> Sets:
     return tuple(out)
 
 
+def coordinates(width: int, dim: int, heads: int) -> tuple[str, ...]:
+    """Of a token: a key code, a query code a head, z, room for the average."""
+    m, sizes = range(1, width + 1), range(1, dim + 1)
+    queries = (f"query {h + 1}.{k}" for h in range(heads) for k in m)
+    return (*(f"key {k}" for k in m), *queries, *(f"z{k}" for k in sizes), *(f"mean{k}" for k in sizes))
+
+
 def sparse_average_network(width: int, dim: int, beta: float, heads: int = 1) -> TokenNetwork:
-    """Heads on tokens (key code, a query code a head, z, room for the average)."""
-    names = [f"key {k + 1}" for k in range(width)]
-    names += [f"query {h + 1}.{k + 1}" for h in range(heads) for k in range(width)]
-    names += [f"z{k + 1}" for k in range(dim)] + [f"mean{k + 1}" for k in range(dim)]
+    """Heads on tokens of these coordinates."""
+    names = coordinates(width, dim, heads)
     eye = np.eye(len(names))
     start = (1 + heads) * width
     values, means = eye[:, start : start + dim], eye[:, start + dim :]
@@ -91,8 +90,7 @@ def sparse_average_network(width: int, dim: int, beta: float, heads: int = 1) ->
     for h in range(heads):
         queries = eye[:, (1 + h) * width : (2 + h) * width]
         made.append(TokenHead(f"average {h + 1}", queries, beta * eye[:, :width], values, means.T / heads))
-    outputs = tuple(f"mean{k + 1}" for k in range(dim))
-    return TokenNetwork(tuple(names), (TokenLayer(tuple(made)),), np.zeros((0, len(names))), means, outputs)
+    return TokenNetwork(names, (TokenLayer(tuple(made)),), np.zeros((0, len(names))), means, names[-dim:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,9 +110,10 @@ class Coded:
     def queries(self, keys: str, named: Sets, heads: int) -> Array:
         """(sets, heads, m): the query of every head's share of every set, worked out once."""
         known, places = self.known.setdefault((keys, heads), {}), {one: k for k, one in enumerate(dict.fromkeys(named))}
-        new = tuple(one for one in places if one not in known)
-        if new:
-            known.update(zip(new, set_queries(self.codes, keys, new, heads), strict=True))
+        query = partial(curve_query, len(self.codes)) if keys == "curve" else partial(least_norm_query, self.codes)
+        for one in places:
+            if one not in known:
+                known[one] = np.array([query(np.array(one[h::heads])) for h in range(heads)])
         return np.array([known[one] for one in places])[[places[one] for one in named]]
 
     def holding(self, network: TokenNetwork | TokenTransformer) -> Coded:

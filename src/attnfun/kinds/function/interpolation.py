@@ -19,7 +19,6 @@ from attnfun.certify import Status
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.function.build import Request
 from attnfun.kinds.function.build.broken_lines import single_clip
-from attnfun.kinds.function.build.compose import Design
 from attnfun.kinds.function.build.interpolation import MOST_KEYS, build_units
 from attnfun.kinds.function.build.unary.grid import VARIANTS, Grid, grid_fit
 from attnfun.kinds.function.prove import prove
@@ -78,11 +77,9 @@ def interpolation(
     function = Function.read(_clip(parse(query, box.names), a, b), box)
     assert function.graph is not None
     require_defined(function.graph, box)
-    line = single_clip(function.graph, box)
     claim = grid.claim * (1.0 if box.dim == 1 else _ROOM)
     request = Request(function, claim, math.inf, dtype)
-    design = Design(line.program, line.forms.steps, (grid_fit(grid, dtype),), (0,))
-    network = build_units(request, design, plain=box.dim == 1)
+    network = build_units(request, single_clip(function.graph, box).forms, (grid_fit(grid, dtype),), box.dim == 1)
     certificate = prove(network, function, eps=claim, construction="interpolation", report=progress)
     if certificate.status is not Status.PROVED:
         nearest = {"dtype": "float64"} if dtype == "float32" else None

@@ -27,10 +27,8 @@ def lesson(given: Any, ask: Ask) -> Lesson:
     elif function.call is None:
         raise InvalidRequest("the target is a Python function that is not in the file; pass it as target")
     if architecture.inputs != function.box.names or len(architecture.outputs) != len(function.outputs):
-        raise InvalidRequest(
-            f"a network from {', '.join(architecture.inputs)} to {len(architecture.outputs)} output(s) cannot learn "
-            f"{function.text[:80]} on {function.box.text}"
-        )
+        network = f"a network from {', '.join(architecture.inputs)} to {len(architecture.outputs)} output(s)"
+        raise InvalidRequest(f"{network} cannot learn {function.text[:80]} on {function.box.text}")
     if ask.start == "random":
         begun = random_network(architecture, function, ask.recipe.seed)
     elif isinstance(ask.start, Network):

@@ -87,9 +87,8 @@ def compile(
         _check_floor(function, eps, dtype)
     goal = Goal(float(eps), power, shown)
     extra: dict[str, Any] = {k: options.pop(k) for k in ("temperature", "variant") if k in options}
-    request = Request(
-        function, float(eps) * _SHARE, power, dtype, int(seed), realise=realise, options=extra, **_limits(options)
-    )
+    more = {"realise": realise, "options": extra, **_limits(options)}
+    request = Request(function, float(eps) * _SHARE, power, dtype, int(seed), **more)
     proposals = _Proposals(request, goal, method, say)
     try:
         with one_thread():
@@ -211,7 +210,5 @@ def _check_floor(function: Function, eps: float, dtype: str) -> None:
     finite = np.abs(values[np.isfinite(values)])
     size = float(finite.max()) if len(finite) else 1.0
     if eps < FLOOR[dtype] * size:
-        raise InvalidRequest(
-            f"eps={eps:g} is below what {dtype} can hold for values of size {size:.3g}; "
-            f"the least is about {FLOOR[dtype] * size:.1g}"
-        )
+        why = f"eps={eps:g} is below what {dtype} can hold for values of size {size:.3g}; "
+        raise InvalidRequest(why + f"the least is about {FLOOR[dtype] * size:.1g}")

@@ -15,12 +15,10 @@ def explain(model: Approximant) -> str:
     c, cost = model.certificate, model.cost
     head, key = model.network.words
     lines = [f"{model.target.text}  on  {model.target.box.text}"]
-    lines.append(
-        f"Built: {_plural(cost.layers, 'layer')}, {_plural(cost.heads, head)}, {_plural(cost.keys, key)}, "
-        f"rank {cost.rank}, "
-        f"{cost.parameters:,} parameters{'' if model.network.is_mlp else ' (literal form)'}, "
-        f"values up to {cost.max_value:.3g}, {model.network.dtype}."
-    )
+    sizes = f"{_plural(cost.layers, 'layer')}, {_plural(cost.heads, head)}, {_plural(cost.keys, key)}, rank {cost.rank}"
+    form = "" if model.network.is_mlp else " (literal form)"
+    values = f"values up to {cost.max_value:.3g}, {model.network.dtype}"
+    lines.append(f"Built: {sizes}, {cost.parameters:,} parameters{form}, {values}.")
     if not c.verified:
         lines.append(f"The rest is {c.status.meaning}:")
     lines += _anatomy(model)
@@ -32,10 +30,9 @@ def explain(model: Approximant) -> str:
     low, high = c.error
     norm = "sup norm" if math.isinf(c.norm) else f"L^{c.norm:g} norm"
     if c.bounds:
-        lines.append(
-            f"{c.heading} ({c.method}): the error in the {norm} is at most {high:.4g} "
-            f"and at least {low:.4g}; {'no eps was asked for' if c.eps is None else f'eps was {c.eps:.4g}'}."
-        )
+        asked = "no eps was asked for" if c.eps is None else f"eps was {c.eps:.4g}"
+        ends = f"at most {high:.4g} and at least {low:.4g}"
+        lines.append(f"{c.heading} ({c.method}): the error in the {norm} is {ends}; {asked}.")
         parts = ", ".join(f"{k} {v:.3g}" for k, v in c.parts.items())
         lines.append(f"Parts: {parts}. Hypotheses: {'; '.join(c.hypotheses)}.")
     else:
@@ -48,10 +45,9 @@ def _anatomy(model: Approximant) -> list[str]:
     if not model.network.heads:
         return ["The target is affine: the residual stream carries it, no attention is needed."]
     steps = {step["name"]: step for step in model.certificate.details.get("steps", ())}
-    lines = []
     word, part = model.network.words
-    if model.network.is_mlp:
-        lines.append("It is an MLP with skip connections: linear maps and ReLU units, and nothing in it attends.")
+    mlp = "It is an MLP with skip connections: linear maps and ReLU units, and nothing in it attends."
+    lines = [mlp] if model.network.is_mlp else []
     for depth, layer in enumerate(model.network.layers):
         for name in layer.writes:
             heads = [head for head in layer.heads if name in head.writes]

@@ -15,16 +15,13 @@ def lesson(given: Any, ask: Ask) -> Lesson:
     """All weights but a cascade's constant token; the best network is that of least loss, as something is decided."""
     target, shape = ask.target, shape_of(given, ask)
     assert isinstance(target, BestKey)
-    why = target.fits(shape.architecture)
-    if why:
+    if target.fits(shape.architecture):
         raise InvalidRequest(f"the architecture has other coordinates or outputs: {', '.join(target.reads)} are read")
 
     def wanted(best: Any) -> Any:
         return np.repeat(best[:, None], target.keys_drawn, axis=1)
 
-    held: Held = {}
-    if not shape.free:
-        constants = given.weights.constants
-        held = {"constants": (constants, np.zeros(constants.shape, dtype=bool))} if len(constants) else {}
+    constants = np.zeros((0, 0)) if shape.free else given.weights.constants
+    held: Held = {"constants": (constants, np.zeros(constants.shape, dtype=bool))} if len(constants) else {}
     task = Drawn(target, shape.architecture, target.coordinates, wanted=wanted, chosen_by="loss")
     return token_lesson(ask, task, shape, held=held)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -43,7 +43,7 @@ class BestKey(Target):
         return (*(f"x{i + 1}" for i in range(self.coordinates)), "one")
 
     def to_json(self) -> Json:
-        return {"levels": self.levels, "coordinates": self.coordinates}
+        return asdict(self)
 
     @classmethod
     def from_json(cls, data: Any) -> Self:

@@ -26,7 +26,7 @@ Bound: `certify.matching`, from the stored weights, rounding included: out ≥ 0
 Failure mode: stored cosines are off by u, and logits by 4 u a: where 4 u reaches δ/2 ≈ π²/M² no a helps. Infeasible,
 with the largest M (near 1.4e8 in float64, 6e3 in float32). The encoder is a look-up of whole numbers, and is told so.
 
-Example: `match2(32, 101)` has a = 8192; the stored null logit is below it by 7.9.
+Example: `matching(32, 101)` has a = 8192; the stored null logit is below it by 7.9.
 """
 
 from __future__ import annotations
@@ -61,11 +61,8 @@ def null_logit(scale: float, modulus: int, dtype: str) -> float:
         return float(rounded(scale * float((1 + arb.cos_pi_fmpq(fmpq(2, modulus))) / 2), dtype))
 
 
-def match2(
-    tokens: int, modulus: int, *, scale: float | None = None, self_allowed: bool = True, dtype: str = "float64"
-) -> TokenNetwork:
+def match2(modulus: int, scale: float, *, self_allowed: bool = True, dtype: str = "float64") -> TokenNetwork:
     """The network on encoded tokens (`encode2`); `scale` is a, a power of two."""
-    a = least_scale(tokens, modulus) if scale is None else scale
-    lift = float(2.0 ** math.ceil(math.log2(2 * a + 64)))
+    lift = float(2.0 ** math.ceil(math.log2(2 * scale + 64)))
     twins = () if self_allowed else (lift, TWINS, ODDS, STRETCH, SHIFT)
-    return pairs(a, null_logit(a, modulus, dtype), dtype, twins)
+    return pairs(scale, null_logit(scale, modulus, dtype), dtype, twins)

@@ -23,12 +23,13 @@ Bound: `certify.matching`, rounding included, for either form: out ≥ 0.8 on a 
 Failure mode: logits are off by 4 u a (pair tokens) or 11.4 u a (trilinear): Infeasible, with the largest M, where δ/2
 does not exceed that. Memory: N + N² tokens, refused past N = 64.
 
-Example: `match3(8, 17)` on `encode3(x, 17)`, x of shape (8,), reads out 8 single tokens first, then pairs (no answer).
+Example: the network of `matching(8, 17, 3)` on `encode3(x, 17)`, x of shape (8,), reads out 8 single tokens first, then
+pairs (no answer).
 """
 
 from __future__ import annotations
 
-from attnfun.kinds.matching.build_pairs import least_scale, null_logit
+from attnfun.kinds.matching.build_pairs import null_logit
 from attnfun.kinds.matching.pattern import triples
 from attnfun.network import TokenNetwork
 
@@ -36,7 +37,6 @@ SHUT = {"float64": 1024.0, "float32": 128.0}
 """How far below 0 the logits of single tokens are: their weights underflow to exact zeros."""
 
 
-def match3(tokens: int, modulus: int, *, scale: float | None = None, dtype: str = "float64") -> TokenNetwork:
+def match3(modulus: int, scale: float, dtype: str = "float64") -> TokenNetwork:
     """Plain attention on single and pair tokens (`encode3`)."""
-    a = least_scale(tokens * tokens, modulus) if scale is None else scale
-    return triples(a, null_logit(a, modulus, dtype), dtype, SHUT[dtype])
+    return triples(scale, null_logit(scale, modulus, dtype), dtype, SHUT[dtype])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -49,8 +49,7 @@ class Matches(Target):
         return TRIPLES if self.order == 3 else PLAIN if self.self_allowed else FLAGGED
 
     def to_json(self) -> Json:
-        own = {"tokens": self.tokens, "modulus": self.modulus, "order": self.order}
-        return {**own, "self_allowed": self.self_allowed}
+        return asdict(self)
 
     @classmethod
     def from_json(cls, data: Any) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from attnfun.certify import Certificate
 from attnfun.errors import Infeasible, InvalidRequest
@@ -33,10 +34,9 @@ def matching(
         raise InvalidRequest("self_allowed=False is for pairs: a softmax over pair tokens does not know which is whose")
     if dtype not in DTYPES:
         raise InvalidRequest(f"dtype={dtype!r}: {' or '.join(DTYPES)}")
-    most = MOST_TOKENS[order]
-    if most < N:
-        nearest = {"tokens": most}
-        raise Infeasible(f"tokens={N:,}: attention over {N**order:,} products is not run here", nearest)
+    if MOST_TOKENS[order] < N:
+        why = f"tokens={N:,}: attention over {N**order:,} products is not run here"
+        raise Infeasible(why, {"tokens": MOST_TOKENS[order]})
     target = Matches(N, M, int(order), bool(self_allowed))
     found = _found(target, dtype)
     if found is None:
@@ -63,14 +63,11 @@ def _proposals(target: Matches, dtype: str) -> Proposals:
     if M >= 1 << 60:
         return
     scale = least_scale(N ** (order - 1), M)
+    build = match3 if order == 3 else partial(match2, self_allowed=target.self_allowed)
     for _ in range(_DOUBLINGS):
         if not scale < 2.0**100:
             return
-        if order == 2:
-            network = match2(N, M, scale=scale, self_allowed=target.self_allowed, dtype=dtype)
-        else:
-            network = match3(N, M, scale=scale, dtype=dtype)
-        yield Proposal(network, f"match{order}")
+        yield Proposal(build(M, scale, dtype=dtype), f"match{order}")
         scale *= 2
 
 

@@ -49,12 +49,11 @@ class Prediction:
         try:
             made = cls(**dict(data))
             numbers = (made.error, made.uncertainty, made.proved, made.accuracy, made.accuracy_proved)
-            good = (
-                isinstance(made.how, str) and isinstance(made.details, dict) and made.of in (THIS_NETWORK, OVER_DRAWS)
-            )
+            good = all(value is None or type(value) in (int, float) for value in numbers) and isinstance(made.how, str)
+            good = good and isinstance(made.details, dict) and made.of in (THIS_NETWORK, OVER_DRAWS)
         except (TypeError, ValueError):
             good = False
-        if not (good and all(value is None or type(value) in (int, float) for value in numbers)):
+        if not good:
             raise DamagedFile("what the file says was predicted of its network cannot be read")
         return made if verified else replace(made, proved=None, accuracy_proved=None)
 

@@ -76,12 +76,8 @@ def tally(dim: int, nearest: bool, beta: float, sharpness: float) -> TokenNetwor
     """A head an entry with logits ±β x_k y_k that writes its average index; then the look-up."""
     stream, counting = Stream(dim, "xq", ("index", "scratch")), []
     for k in range(1, dim + 1):
-        parts = (
-            {(f"q{k}", 0): beta if nearest else -beta},
-            {(f"x{k}", 0): 1.0},
-            {("index", 0): 1.0},
-            {("scratch", 0): 1.0},
-        )
+        query, key = {(f"q{k}", 0): beta if nearest else -beta}, {(f"x{k}", 0): 1.0}
+        parts = query, key, {("index", 0): 1.0}, {("scratch", 0): 1.0}
         counting.append(stream.head(f"tally of entry {k}", "float64", *parts))
     return pointing(stream, nearest, counting, [look_up(stream, sharpness)])
 

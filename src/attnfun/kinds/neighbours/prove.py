@@ -80,15 +80,15 @@ def read(target: PointsOnSphere, network: TokenNetwork | TokenTransformer) -> Re
     """The bound of weights whose pattern is known; Undecided for others."""
     if isinstance(network, TokenTransformer):
         raise Undecided("it has ReLU units between its layers, and nothing is proved of those")
-    readers: list[Callable[[PointsOnSphere, TokenNetwork], Read | None]] = [_scores]
-    readers += [_tally] if target.points == 3 else []
+    readers: dict[tuple[int, ...], Callable[[PointsOnSphere, TokenNetwork], Read | None]]  # by heads a layer
+    readers = {(2 * target.dim, 1): _scores} | ({(target.dim, 1): _tally} if target.points == 3 else {})
     if target.every or target.bias is not None:
-        readers = [_full_rank if target.every else _biased]
-    for reader in readers:
-        found = reader(target, network)
-        if found is not None:
-            return found
-    raise Undecided("the weights are of no pattern whose mean square is proved")
+        readers = {(1,): _full_rank if target.every else _biased}
+    reader = readers.get(tuple(len(layer.heads) for layer in network.layers))
+    found = None if reader is None else reader(target, network)
+    if found is None:
+        raise Undecided("the weights are of no pattern whose mean square is proved")
+    return found
 
 
 def _seen(target: PointsOnSphere, network: TokenNetwork | TokenTransformer, eps: float | None, why: str) -> Proof:
@@ -109,10 +109,6 @@ def _seen(target: PointsOnSphere, network: TokenNetwork | TokenTransformer, eps:
 # -- patterns ----------------------------------------------------------------------------------------------------------
 
 
-def _shape(network: TokenNetwork) -> tuple[int, ...]:
-    return tuple(len(layer.heads) for layer in network.layers)
-
-
 def _number(network: TokenNetwork, array: str, name: str, column: int = 0) -> float:
     """An entry of a head by the name of its coordinate; 0 where there is none."""
     found = dict(network.arrays())[array]
@@ -122,8 +118,6 @@ def _number(network: TokenNetwork, array: str, name: str, column: int = 0) -> fl
 
 
 def _full_rank(target: PointsOnSphere, network: TokenNetwork) -> Read | None:
-    if _shape(network) != (1,):
-        return None
     d, N, near, query = target.dim, target.points, target.which == "nearest", "layer0/head0/query"
     beta, gap = _sign(target) * _number(network, query, "x1"), -_number(network, query, "p1", d)
     if not same_entries(network, pattern.full_rank(d, N, near, beta, gap)) or (near and not gap >= 2 * beta + _SHUT):
@@ -133,8 +127,6 @@ def _full_rank(target: PointsOnSphere, network: TokenNetwork) -> Read | None:
 
 
 def _scores(target: PointsOnSphere, network: TokenNetwork) -> Read | None:
-    if _shape(network) != (2 * target.dim, 1):
-        return None
     d, N, n, key = target.dim, target.points, target.points - 1, "layer1/head0/key"
     small, c = (_number(network, f"layer0/head0/{part}", at) for part, at in (("query", "x1"), ("output", "scratch")))
     v, u = (_number(network, "layer0/head0/value", name) for name in ("query", "one"))
@@ -150,8 +142,6 @@ def _scores(target: PointsOnSphere, network: TokenNetwork) -> Read | None:
 
 
 def _tally(target: PointsOnSphere, network: TokenNetwork) -> Read | None:
-    if _shape(network) != (target.dim, 1):
-        return None
     beta = _sign(target) * _number(network, "layer0/head0/query", "q1")
     sharp = _number(network, "layer1/head0/query", "scratch")
     same = same_entries(network, pattern.tally(target.dim, target.which == "nearest", beta, sharp))
@@ -162,8 +152,6 @@ def _tally(target: PointsOnSphere, network: TokenNetwork) -> Read | None:
 
 
 def _biased(target: PointsOnSphere, network: TokenNetwork) -> Read | None:
-    if _shape(network) != (1,):
-        return None
     assert target.bias is not None
     d, key = target.dim, "layer0/head0/key"
     beta, level = _number(network, "layer0/head0/query", "q1"), _number(network, key, "anchor", d)

@@ -30,6 +30,7 @@ from attnfun.language.numbers import whole_number
 from attnfun.language.target import Array, Json, Target
 from attnfun.limits.separation.rank import MOST_DIM
 from attnfun.network.claim import MEAN_SQUARE
+from attnfun.network.tokens import sample_size
 
 WHICH = ("furthest", "nearest")
 MOST_POINTS = 4096
@@ -93,10 +94,9 @@ class PointsOnSphere(Target):
     @classmethod
     def from_json(cls, data: Any) -> Self:
         try:
-            made = cls(**data)
+            return cls(**data)
         except (TypeError, InvalidRequest) as error:
             raise DamagedFile(f"the file's points cannot be read ({error})") from None
-        return made
 
     def tokens(self, coordinates: tuple[str, ...], points: Array) -> Array:
         """(batch, N, d) points -> (batch, N, width) tokens of these coordinates."""
@@ -167,8 +167,6 @@ class PointsOnSphere(Target):
         return np.where(np.isnan(length), np.inf, length)
 
     def sample_size(self, weights: Any) -> int:
-        from attnfun.network.tokens import sample_size
-
         return sample_size(self.points, weights.cost.heads)
 
     def fits(self, weights: Any) -> str:

@@ -13,6 +13,7 @@ from attnfun.kinds.neighbours.target import MOST_POINTS, PointsOnSphere
 from attnfun.kinds.neighbours.view import Neighbours
 from attnfun.language.numbers import positive_or_none, whole_number
 from attnfun.limits.separation.rank import MOST_DIM
+from attnfun.model import Of
 from attnfun.network import TokenNetwork
 from attnfun.search import Goal, Proposal, Proposals, certified, one_thread, search
 
@@ -76,17 +77,10 @@ def neighbours(
     beta = positive_or_none("beta", beta)
     if beta is not None and beta > full_rank.MOST_BETA:
         raise InvalidRequest(f"beta={beta!r}: at most {full_rank.MOST_BETA:g}")
-    asked = _Asked(
-        PointsOnSphere(d, count, which, name == "full_rank", bias if name == "biased" else None),
-        name,
-        positive_or_none("eps", eps),
-        beta,
-        None if heads is None else whole_number("heads", heads, 1, MOST_HEADS),
-        whole_number("rank", rank, 1, d),
-        sampler,
-        whole_number("seed", seed, 0),
-    )
-    return asked.made()
+    target = PointsOnSphere(d, count, which, name == "full_rank", bias if name == "biased" else None)
+    eps, wanted = positive_or_none("eps", eps), None if heads is None else whole_number("heads", heads, 1, MOST_HEADS)
+    drawn = whole_number("rank", rank, 1, d), sampler, whole_number("seed", seed, 0)
+    return _Asked(target, name, eps, beta, wanted, *drawn).made()
 
 
 @dataclass(frozen=True)
@@ -102,9 +96,7 @@ class _Asked:
     sampler: str
     seed: int
 
-    @property
-    def dim(self) -> int:
-        return self.target.dim
+    dim, points = Of[int]("target"), Of[int]("target")
 
     @property
     def nearest(self) -> bool:
@@ -132,9 +124,8 @@ class _Asked:
         """
         share = 1.0
         for _ in range(_TRIES):
-            request, network, predicted = getattr(self, f"_{self.method}")(
-                _DEFAULT_EPS if self.eps is None else share * self.eps
-            )
+            eps = _DEFAULT_EPS if self.eps is None else share * self.eps
+            request, network, predicted = getattr(self, f"_{self.method}")(eps)
             yield Proposal(network, self.method, {"request": request, "predicted": predicted.to_json()})
             share *= 0.99
 
@@ -143,19 +134,19 @@ class _Asked:
             raise Infeasible(f"{self.method} in dimension {self.dim} would have {parameters:,} parameters: too many")
 
     def _full_rank(self, eps: float) -> Made:
-        width = self.dim + (self.target.points if self.nearest else 0)
+        width = self.dim + (self.points if self.nearest else 0)
         self._fits(3 * width * width)
-        beta = self.beta or full_rank.beta_for(self.dim, self.target.points, eps, self.nearest)
-        network = full_rank.build(self.dim, self.target.points, beta, self.nearest)
-        return {"beta": beta}, network, full_rank.predict(self.dim, self.target.points, beta, self.nearest)
+        beta = self.beta or full_rank.beta_for(self.dim, self.points, eps, self.nearest)
+        network = full_rank.build(self.dim, self.points, beta, self.nearest)
+        return {"beta": beta}, network, full_rank.predict(self.dim, self.points, beta, self.nearest)
 
     def _scores(self, eps: float) -> Made:
         self._fits(2 * self.dim * 4 * (2 * self.dim + 3))
-        beta = self.beta or scores.beta_for(self.dim, self.target.points, eps)
+        beta = self.beta or scores.beta_for(self.dim, self.points, eps)
         if not math.isfinite(beta):
             raise Infeasible(f"eps={eps:g} needs scores finer than {scores.SCORE_ERROR:g}; full_rank does without")
-        network = scores.build(self.dim, self.target.points, beta, self.nearest)
-        return {"beta": beta}, network, scores.predict(self.dim, self.target.points, beta)
+        network = scores.build(self.dim, self.points, beta, self.nearest)
+        return {"beta": beta}, network, scores.predict(self.dim, self.points, beta)
 
     def _tally(self, eps: float) -> Made:
         self._fits(self.dim * 4 * (2 * self.dim + 2))

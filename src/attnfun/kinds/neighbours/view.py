@@ -79,10 +79,8 @@ def explain(model: Neighbours) -> str:
     c, cost, said = model.certificate, model.cost, model.predicted
     made = "trained" if model.trained else f"built by {model.method}"
     lines = [f"{model.target.text}, {model.target.domain}."]
-    lines.append(
-        f"{cost.layers} layers, {cost.heads:,} heads of rank at most {cost.rank:,}, width {model.network.width:,}, "
-        f"{cost.parameters:,} parameters, {model.dtype}; {made}."
-    )
+    size = f"{cost.layers} layers, {cost.heads:,} heads of rank at most {cost.rank:,}, width {model.network.width:,}"
+    lines.append(f"{size}, {cost.parameters:,} parameters, {model.dtype}; {made}.")
     if c.bounds:
         lines.append(f"{c.heading}: the mean squared error is at most {c.error[1]:.4g}.")
         lines.append(f"Hypotheses: {'; '.join(c.hypotheses)}.")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import Infeasible
-from attnfun.kinds.function.build.plan import Plan, Request
+from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.language import ArrayAlgebra, GradientAlgebra, run
 from attnfun.language.ranges import range_of
 from attnfun.network import Network
@@ -24,10 +24,10 @@ _LARGE = 400  # operations
 _REFUSAL = "affine: the target is not an affine function of its variables"
 
 
-class Affine:
+class Affine(Construction):
     name = "affine"
     summary = "the residual stream alone, for affine targets"
-    realisations: tuple[str, ...] = ("attention", "mlp")
+    realisations = ("attention", "mlp")
 
     def plan(self, request: Request) -> Plan:
         function = request.function

@@ -30,13 +30,14 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 from flint import arb, arb_mat
 
 from attnfun.errors import Infeasible
-from attnfun.kinds.function.build.plan import Plan, Request
-from attnfun.language.domain import Array
+from attnfun.kinds.function.build.plan import Construction, Plan, Request
+from attnfun.language.domain import Array, Box
 from attnfun.language.enclosures import precision
 from attnfun.network import Axis, Head, Network, rounded
 
@@ -67,20 +68,18 @@ class Shape:
 Fit = tuple[Shape, Array, float, float]  # shape, values, largest value, estimated rounding in units of eps
 
 
-class Bernstein:
+class Bernstein(Construction):
     name = "bernstein"
     summary = "one head, exactly a polynomial in sigmoids: smooth targets of one to four variables"
-    realisations: tuple[str, ...] = ("attention",)
 
     def plan(self, request: Request) -> Plan:
         d = request.function.box.dim
         request.expression("bernstein: a black box has no derivatives to rely on; use method='partition'")
         if d not in _SAMPLES:
-            raise Infeasible(
-                f"bernstein: {d} variables; a tensor head is offered for at most 4", {"method": "partition"}
-            )
-        if len(request.function.outputs) > _MOST_OUTPUTS:
-            many = len(request.function.outputs)
+            why = f"bernstein: {d} variables; a tensor head is offered for at most 4"
+            raise Infeasible(why, {"method": "partition"})
+        many = len(request.function.outputs)
+        if many > _MOST_OUTPUTS:
             raise Infeasible(f"bernstein: {many} outputs; at most {_MOST_OUTPUTS} are fitted together")
         rough = rough_keys(request)
         if rough > 3 * request.max_keys:
@@ -99,17 +98,11 @@ class Bernstein:
         if least > request.max_keys:
             raise Infeasible(f"bernstein: {least:,} keys would be needed, more than {request.max_keys:,}")
         if best is None:
-            raise Infeasible(
-                f"bernstein: no degree up to {_DEGREE} with values that {request.dtype} can hold reaches "
-                f"eps={request.eps:.3g} (a kink, a narrow feature or a nearby singularity)"
-            )
+            why = f"bernstein: no degree up to {_DEGREE} with values that {request.dtype} can hold reaches "
+            raise Infeasible(why + f"eps={request.eps:.3g} (a kink, a narrow feature or a nearby singularity)")
         shape, values, size, _ = best
-        story = {
-            "degrees": list(shape.degrees),
-            "tau": list(shape.steps),
-            "largest value": size,
-            "sampled error": shape.error,
-        }
+        story: dict[str, Any] = {"degrees": list(shape.degrees), "tau": list(shape.steps)}
+        story |= {"largest value": size, "sampled error": shape.error}
         return Plan(self.name, shape.keys, 1, 1, d + 1, size, (shape, values), story)
 
     def build(self, request: Request, plan: Plan) -> Network:
@@ -168,7 +161,7 @@ def rough_keys(request: Request) -> float:
         degree = 0
         for x in box.sample(3, np.random.default_rng(0)):
             X = np.tile(x, (n, 1))
-            X[:, k] = np.clip(box.low[k] + (box.high[k] - box.low[k]) * (t + 1) / 2, box.low[k], box.high[k])
+            X[:, k] = _column(box, k, t)
             with np.errstate(all="ignore"):
                 f = request.function.values(X)
             if np.isfinite(f).all():
@@ -178,13 +171,15 @@ def rough_keys(request: Request) -> float:
     return total
 
 
+def _column(box: Box, k: int, t: Array) -> Array:
+    """The values of variable k at t in [−1, 1]."""
+    return np.clip(box.low[k] + (box.high[k] - box.low[k]) * (t + 1) / 2, box.low[k], box.high[k])
+
+
 def _samples(request: Request, steps: tuple[float, ...], n: int) -> Array:
     """f on the tensor grid of n nodes an axis, shape (n, …, n, outputs)."""
     box = request.function.box
-    columns = []
-    for k, tau in enumerate(steps):
-        t = _nodes(tau, n)[1]
-        columns.append(np.clip(box.low[k] + (box.high[k] - box.low[k]) * (t + 1) / 2, box.low[k], box.high[k]))
+    columns = [_column(box, k, _nodes(tau, n)[1]) for k, tau in enumerate(steps)]
     X = np.stack([g.ravel() for g in np.meshgrid(*columns, indexing="ij")], axis=1)
     with np.errstate(all="ignore"):
         return request.function.values(X).reshape((n,) * box.dim + (-1,))
@@ -327,8 +322,7 @@ def _values(request: Request, shape: Shape) -> Array:
                 total = sum(terms[1:], terms[0])
                 rows.append([v / total for v in terms])
             tables.append(arb_mat(rows).inv())
-        make = np.frompyfunc(arb, 1, 1)
-        tensor = make(out)
+        tensor = np.frompyfunc(arb, 1, 1)(out)
         for k in range(d):
             flat = np.moveaxis(tensor, k, 0)
             product_ = tables[k] * arb_mat([list(row) for row in flat.reshape(flat.shape[0], -1)])

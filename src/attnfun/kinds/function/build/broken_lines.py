@@ -20,7 +20,7 @@ from fractions import Fraction
 
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.function.build.compose_program import step_graph
-from attnfun.kinds.function.build.compose_steps import Form, Forms, Step, affine
+from attnfun.kinds.function.build.compose_steps import Form, Forms, Step, affine, constants
 from attnfun.language import ArrayAlgebra, Builder, Graph, run
 from attnfun.language.domain import Box
 from attnfun.language.order import arguments_first, reached
@@ -62,16 +62,13 @@ def broken_line(graph: Graph, box: Box) -> BrokenLine:
 class _Walk:
     def __init__(self, graph: Graph, box: Box) -> None:
         self.graph, self.box = graph, box
-        self.builder = Builder()
+        self.builder, self._effort = Builder(), Effort()
         self.units: dict[int, Unit] = {}
         self.known: dict[int, tuple[float, float]] = {}
-        self._effort = Effort()
         self._done: dict[int, int] = {}
         self._relus: dict[Key, int] = {}
         self._forms: dict[int, Form[Fraction] | None] = {}
-        self._constant: list[bool] = []
-        for node in graph.nodes:
-            self._constant.append(node.op != "var" and all(self._constant[a] for a in node.args))
+        self._constant = constants(graph.nodes)
 
     def program(self, outputs: Sequence[int]) -> Graph:
         return Graph(self.builder.nodes[: max(outputs) + 1], tuple(outputs))
@@ -108,10 +105,9 @@ class _Walk:
         args = [self._done[a] for a in node.args]
         if self._constant[i] or node.op in ("var", "add", "sub", "neg"):
             return out.apply(node.op, *args, value=node.value)
-        if node.op == "mul" and any(self._constant[a] for a in node.args):
-            return out.apply("mul", *args)
-        if node.op == "div" and self._constant[node.args[1]]:
-            return out.apply("div", *args)
+        factors = {"mul": node.args, "div": node.args[1:]}.get(node.op, ())
+        if any(self._constant[a] for a in factors):
+            return out.apply(node.op, *args)
         if node.op == "relu":
             return self._relu(args[0])
         if node.op == "abs":
@@ -121,13 +117,11 @@ class _Walk:
             if high <= 0:
                 return out.apply("neg", args[0])
             return out.apply("sub", out.apply("mul", out.const(2), self._relu(args[0])), args[0])
-        if node.op == "max":
-            return out.apply("add", args[1], self._relu(out.apply("sub", *args)))
-        if node.op == "min":
-            return out.apply("sub", args[0], self._relu(out.apply("sub", *args)))
-        raise Infeasible(
-            f"interpolation: {self.graph.text(i, 60)} is not made of affine forms, clip, relu, abs, max and min"
-        )
+        if node.op in ("max", "min"):
+            op, outer = ("add", args[1]) if node.op == "max" else ("sub", args[0])
+            return out.apply(op, outer, self._relu(out.apply("sub", *args)))
+        why = "is not made of affine forms, clip, relu, abs, max and min"
+        raise Infeasible(f"interpolation: {self.graph.text(i, 60)} {why}")
 
     def _relu(self, argument: int) -> int:
         """relu of a program node: a unit, or one that is there already, or a branch."""

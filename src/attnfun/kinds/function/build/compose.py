@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -32,40 +31,30 @@ from attnfun.kinds.function.build.compose_mlp import nearest_request, shares
 from attnfun.kinds.function.build.compose_norms import as_norms
 from attnfun.kinds.function.build.compose_program import Finished, rough_keys
 from attnfun.kinds.function.build.compose_steps import Forms, Step, guarded, names_of, steps_of
-from attnfun.kinds.function.build.compose_tensor import ARGUMENTS, TensorFit, fit_tensor
+from attnfun.kinds.function.build.compose_tensor import ARGUMENTS, fit_tensor
 from attnfun.kinds.function.build.compose_walk import Walk
-from attnfun.kinds.function.build.plan import Plan, Request
+from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.relu_network import RELU, relu_fit
-from attnfun.kinds.function.build.unary.fit import UnaryFit, fit_unary
+from attnfun.kinds.function.build.unary.fit import fit_unary
 from attnfun.kinds.function.build.unary.keys import Array
+from attnfun.kinds.function.build.unary.pieces import Fit
 from attnfun.kinds.function.build.unary.search import TUNABLE
-from attnfun.kinds.function.build.unary.spline import SplineFit, fit_spline, rough_units
+from attnfun.kinds.function.build.unary.spline import fit_spline, rough_units
 from attnfun.language import Graph
 from attnfun.language.canonical import canonical
 from attnfun.language.relu_units import read_units
 from attnfun.network import Head, Label, Labels, Layer, Network, ReluBlock
 
-Fit = UnaryFit | SplineFit | TensorFit
 _MANY = 32  # steps from which on the first size that works is taken for each
 _MOST_STEPS, _MOST_FITS = 400, 64  # steps, and different ones among them
 _MOST_KEYS = 6_000  # of all steps together, as estimated: past it fits and proofs take minutes
 _LARGE = 400  # operations of affine maps and relu: choices that the walk would weigh one by one, to no end
 
 
-@dataclass(frozen=True)
-class Design:
-    """A program with its steps, and for each step its fit and the layer it stands in."""
-
-    program: Graph
-    steps: tuple[Step, ...]
-    fits: tuple[Fit, ...]
-    layers: tuple[int, ...]
-
-
-class Compose:
+class Compose(Construction):
     name = "compose"
     summary = "one tangent head a step of the expression: any number of variables"
-    realisations: tuple[str, ...] = ("attention", "mlp")
+    realisations = ("attention", "mlp")
 
     def plan(self, request: Request) -> Plan:
         graph = request.expression("compose: a black box has no expression to follow")
@@ -103,18 +92,15 @@ class Compose:
         found = {i: _fit(steps[i], shifts[i], tolerances[i], i in pinned, request, len(steps) > _MANY) for i in hardest}
         fits = tuple(found[i] for i in range(len(steps)))
         layers, rank = forms.layers(), 1 + max(len(step.arguments) for step in steps)
-        story = {
-            "steps": [
-                {"layer": k + 1, "step": finished.graph.text(s.phi, 60), "keys": f.keys, "tolerance": t}
-                for s, f, t, k in zip(steps, fits, tolerances, layers, strict=True)
-            ]
-        }
-        design = Design(finished.graph, steps, fits, layers)
+        told = [
+            {"layer": k + 1, "step": finished.graph.text(s.phi, 60), "keys": f.keys, "tolerance": t}
+            for s, f, t, k in zip(steps, fits, tolerances, layers, strict=True)
+        ]
         nearest = partial(nearest_request, fixed=1, request=request) if mlp else None
-        return Plan.of(self.name, request, fits, max(layers) + 1, design, story, rank, nearest)
+        return Plan.of(self.name, request, fits, max(layers) + 1, (forms, fits), {"steps": told}, rank, nearest)
 
     def build(self, request: Request, plan: Plan) -> Network:
-        return build(request, plan.data)
+        return build(request, *plan.data)
 
 
 def _program(target: Graph, request: Request, tensors: bool) -> Finished:
@@ -176,10 +162,13 @@ def _fit(step: Step, shift: float, tolerance: float, pinned: bool, request: Requ
         raise Infeasible(str(why), {"eps": float(f"{1.05 * ratio * request.eps:.2g}")} if ratio > 1 else None) from None
 
 
-def build(request: Request, design: Design) -> Network:
-    """The network of a design, labelled."""
-    names = names_of(design.program, design.steps, request.function.box.names)
-    forms = Forms(design.program, design.steps, [(fit.slope, fit.offset) for fit in design.fits])
+def build(request: Request, program: Forms, fits: Sequence[Fit], key_names: str = "") -> Network:
+    """The network of a program whose steps have these fits, labelled; `key_names` of its heads, where they are not
+    those of the fits.
+    """
+    steps, at_layer = program.steps, program.layers()
+    names = names_of(program.program, steps, request.function.box.names)
+    forms = Forms(program.program, steps, [(fit.slope, fit.offset) for fit in fits])
     stream: list[str | int] = [*request.function.box.names]
 
     def rows(nodes: Sequence[int]) -> tuple[Array, list[float]]:
@@ -188,17 +177,16 @@ def build(request: Request, design: Design) -> Network:
         return np.array([[form.get(n, 0.0) for n in stream] for form, _ in found]), [constant for _, constant in found]
 
     layers = []
-    for depth in range(max(design.layers) + 1):
-        here = [i for i, k in enumerate(design.layers) if k == depth]
+    for depth in range(max(at_layer) + 1):
+        here = [i for i, k in enumerate(at_layer) if k == depth]
         heads: list[Head | ReluBlock] = []
         for i in here:
-            read, constants = rows(design.steps[i].arguments)
-            heads += design.fits[i].written(names[i], read, constants, request.dtype)
+            heads += fits[i].written(names[i], *rows(steps[i].arguments), request.dtype, key_names)
         layers.append(Layer(tuple(heads)))
         stream += here
-    program, at = design.program.plain()
+    graph, at = program.program.plain()
     labels = tuple(
         Label(name, at[step.phi], at[step.argument], fit.slope, fit.offset, tuple(at[a] for a in step.arguments[1:]))
-        for name, step, fit in zip(names, design.steps, design.fits, strict=True)
+        for name, step, fit in zip(names, steps, fits, strict=True)
     )
-    return request.network(layers, *rows(design.program.outputs), Labels(program, labels).canonical())
+    return request.network(layers, *rows(program.program.outputs), Labels(graph, labels).canonical())

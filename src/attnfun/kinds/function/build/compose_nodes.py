@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import partial, reduce
 
 from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.compose_program import dyadic
@@ -16,7 +17,9 @@ from attnfun.language.domain import Box
 from attnfun.language.order import arguments_first, reached
 from attnfun.language.ranges import Effort, range_of
 
-PRODUCT = frozenset({"mul", "div", "powi", "powr", "sqrt", "neg"})
+_POWERS, _HALF = ("powi", "powr", "sqrt"), Fraction(1, 2)
+PRODUCT = frozenset({"mul", "div", "neg", *_POWERS})
+Factors = list[tuple[int, Fraction]]  # bases and their exponents
 
 
 class Nodes:
@@ -98,32 +101,23 @@ class Nodes:
         cuts = [variables, {m for m in found if self._affine(m)}, set(self._varying(n))]
         return [cut for cut in dict.fromkeys(tuple(sorted(cut)) for cut in cuts) if len(cut) in ARGUMENTS]
 
-    def factors(self, n: int) -> tuple[int, list[tuple[int, Fraction]]]:
+    def factors(self, n: int) -> tuple[int, Factors]:
         """n = coefficient · Π base^exponent: a constant node, and bases that are no products, equal ones merged."""
         coefficient = self.source.const(1)
         powers: dict[int, Fraction] = {}
-        stack: list[tuple[int, Fraction]] = [(n, Fraction(1))]
+        stack: Factors = [(n, Fraction(1))]
         while stack:
             m, p = stack.pop()
             node = self.source.node(m)
             if self.constant(m):
-                value = m if p == 1 else self.source.apply("pow", m, self.source.const(p))
-                coefficient = self.source.apply("mul", coefficient, value)
-            elif node.op == "mul" and (p.denominator == 1 or all(self.sign(a) > 0 for a in node.args)):
-                stack += [(a, p) for a in node.args]
-            elif node.op == "div" and (p.denominator == 1 or all(self.sign(a) > 0 for a in node.args)):
-                stack += [(node.args[0], p), (node.args[1], -p)]
+                coefficient = self.source.apply("mul", coefficient, self._power(m, p))
+            elif node.op in ("mul", "div") and (p.denominator == 1 or all(self.sign(a) > 0 for a in node.args)):
+                stack += [(node.args[0], p), (node.args[1], p if node.op == "mul" else -p)]
             elif node.op == "neg" and p.denominator == 1:
                 coefficient = self.source.apply("mul", coefficient, self.source.const((-1) ** abs(p.numerator)))
                 stack.append((node.args[0], p))
-            elif (
-                node.op == "powi"
-                and isinstance(node.value, int)
-                and (p.denominator == 1 or self.sign(node.args[0]) > 0)
-            ) or (node.op == "powr" and isinstance(node.value, Fraction) and self.sign(node.args[0]) > 0):
-                stack.append((node.args[0], p * node.value))
-            elif node.op == "sqrt" and self.sign(node.args[0]) > 0:
-                stack.append((node.args[0], p / 2))
+            elif (node.op == "powi" and p.denominator == 1) or (node.op in _POWERS and self.sign(node.args[0]) > 0):
+                stack.append((node.args[0], p * (node.value if isinstance(node.value, int | Fraction) else _HALF)))
             else:
                 powers[m] = powers.get(m, Fraction(0)) + p
         return coefficient, [(m, p) for m, p in sorted(powers.items()) if p != 0]
@@ -142,23 +136,21 @@ class Nodes:
         _, factors = self.factors(u)
         return len(factors) >= 2 and all(self.sign(b) != 0 for b, _ in factors)
 
-    def grouped(self, factors: list[tuple[int, Fraction]]) -> list[list[tuple[int, Fraction]]]:
+    def grouped(self, factors: Factors) -> list[Factors]:
         """Factors of the same single variable belong together: one head computes their product."""
-        groups: dict[object, list[tuple[int, Fraction]]] = {}
+        groups: dict[object, Factors] = {}
         for base, p in factors:
             own = self.variables(base)
             key: object = own if len(own) == 1 else base
             groups.setdefault(key, []).append((base, p))
         return list(groups.values())
 
-    def product_node(self, factors: list[tuple[int, Fraction]]) -> int:
+    def product_node(self, factors: Factors) -> int:
         """Π base^p as a source node."""
-        total = None
-        for base, p in factors:
-            power = base if p == 1 else self.source.apply("pow", base, self.source.const(p))
-            total = power if total is None else self.source.apply("mul", total, power)
-        assert total is not None
-        return total
+        return reduce(partial(self.source.apply, "mul"), (self._power(base, p) for base, p in factors))
+
+    def _power(self, base: int, p: Fraction) -> int:
+        return base if p == 1 else self.source.apply("pow", base, self.source.const(p))
 
     def centred(self, n: int) -> tuple[Fraction, Fraction]:
         low, high = self.range(n)

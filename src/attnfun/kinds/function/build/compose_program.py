@@ -48,11 +48,6 @@ class Program:
         self.ranges.setdefault(phi, ranges)
         return phi
 
-    @property
-    def depth(self) -> int:
-        """The layers the heads found so far need."""
-        return depth(self.builder.nodes, self.heads)
-
 
 @dataclass(frozen=True)
 class Finished:

@@ -18,7 +18,7 @@ from attnfun.kinds.function.build.compose_program import Finished, Ranges, argum
 from attnfun.kinds.function.build.plan import Request
 from attnfun.kinds.function.build.unary.features import evaluated
 from attnfun.kinds.function.build.unary.keys import Array
-from attnfun.language import ArrayAlgebra, Builder, Graph, run
+from attnfun.language import ArrayAlgebra, Builder, Graph, Node, run
 from attnfun.language.definedness import natural_domain
 from attnfun.language.order import arguments_first
 from attnfun.language.ranges import Effort, is_tight, range_of
@@ -97,6 +97,14 @@ def affine(op: str, parts: Sequence[Form[T]]) -> Form[T] | None:
     return {name: 0 + factor * value for name, value in terms.items()}, 0 + factor * constant
 
 
+def constants(nodes: Sequence[Node]) -> list[bool]:
+    """Of every node whether it reads no variable."""
+    found: list[bool] = []
+    for node in nodes:
+        found.append(node.op != "var" and all(found[a] for a in node.args))
+    return found
+
+
 class Forms:
     """Affine forms of program nodes, in floats: coefficients by variable and by index of a step, and a constant. In
     φ's, and in the coordinates of the stream once the affine parts (slope, offset) that the steps leave to it are
@@ -110,9 +118,7 @@ class Forms:
         self.index = {s.phi: i for i, s in enumerate(steps)}
         self.parts = parts if parts is not None else [(0.0, 0.0)] * len(steps)
         self.memo: dict[int, Form[float]] = {}
-        self._constant: list[bool] = []
-        for node in program.nodes:
-            self._constant.append(node.op != "var" and all(self._constant[a] for a in node.args))
+        self._constant = constants(program.nodes)
 
     def __call__(self, node: int) -> Form[float]:
         """(coefficients, constant)."""

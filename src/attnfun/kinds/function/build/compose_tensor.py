@@ -9,8 +9,7 @@ Failure mode: Infeasible past `MOST_KEYS` estimated keys, and where g is not def
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,41 +17,16 @@ from attnfun.errors import AttnfunError, Infeasible, InvalidRequest
 from attnfun.kinds.function.build.bernstein import Bernstein, rough_keys
 from attnfun.kinds.function.build.compose_program import Ranges, argument_names
 from attnfun.kinds.function.build.plan import Request
+from attnfun.kinds.function.build.unary.pieces import Fit
 from attnfun.language import Graph
 from attnfun.language.definedness import require_defined
-from attnfun.language.domain import Array, Box
+from attnfun.language.domain import Box
 from attnfun.language.function import Function
-from attnfun.network import Head, rounded
+from attnfun.network import Head
 
 ARGUMENTS = (2, 3)
 MOST_KEYS = 1500
 _MARGIN = 1e-6  # of the width of a range: how far beyond it g must be defined
-
-
-@dataclass(frozen=True)
-class TensorFit:
-    """A fitted head on its own arguments, u_1, u_2, …. It has no affine part."""
-
-    head: Head
-
-    count, slope, offset = 1, 0.0, 0.0
-
-    @property
-    def keys(self) -> int:
-        return self.head.keys
-
-    @property
-    def max_value(self) -> float:
-        return self.head.max_value
-
-    def written(self, name: str, rows: Array, constants: Sequence[float], dtype: str) -> list[Head]:
-        """The head that writes the coordinate `name`, its arguments being rows·stream + constants."""
-        axes = []
-        for k, (axis, row, constant) in enumerate(zip(self.head.axes, rows, constants, strict=True)):
-            w, c = float(axis.query[0, k]), float(axis.offset[0])
-            axes.append(replace(axis, query=rounded(w * row[None], dtype), offset=rounded([w * constant + c], dtype)))
-        keys = ", ".join(f"degree {{{k}}}" for k in range(len(axes)))
-        return [Head(name, tuple(axes), self.head.values, (name,), keys)]
 
 
 def tensor_keys(g: Graph, ranges: Ranges, eps: float = 1e-7) -> float:
@@ -74,14 +48,13 @@ def require_room(g: Graph, ranges: Ranges) -> None:
         raise Infeasible(f"compose: a tensor step needs room around its arguments ({why})") from None
 
 
-def fit_tensor(g: Graph, ranges: Ranges, tolerance: float, request: Request) -> TensorFit:
+def fit_tensor(g: Graph, ranges: Ranges, tolerance: float, request: Request) -> Fit:
     """The smallest Bernstein head within `tolerance` of g on the product of `ranges`."""
     own = replace(request, function=_function(g, ranges), eps=tolerance, max_keys=min(request.max_keys, 4 * MOST_KEYS))
     bernstein = Bernstein()
-    network = bernstein.build(own, bernstein.plan(own))
-    (head,) = network.heads
+    (head,) = bernstein.build(own, bernstein.plan(own)).heads
     assert isinstance(head, Head)
-    return TensorFit(head)
+    return Fit((replace(head, key_names=", ".join(f"degree {{{k}}}" for k in range(len(ranges)))),))
 
 
 def _function(g: Graph, ranges: Ranges) -> Function:

@@ -30,8 +30,8 @@ from functools import cached_property, partial
 from itertools import product
 
 from attnfun.errors import Infeasible
-from attnfun.kinds.function.build.compose_nodes import PRODUCT, Nodes
-from attnfun.kinds.function.build.compose_program import Finished, Program, Ranges, dyadic, step_graph
+from attnfun.kinds.function.build.compose_nodes import PRODUCT, Factors, Nodes
+from attnfun.kinds.function.build.compose_program import Finished, Program, Ranges, depth, dyadic, step_graph
 from attnfun.kinds.function.build.compose_tensor import MOST_KEYS, require_room, tensor_keys
 from attnfun.kinds.function.build.unary.features import KINKS
 from attnfun.language import Builder, Graph
@@ -126,7 +126,7 @@ class Walk(Nodes):
                 if self._spent > _WORK:
                     best = best or alternative
                     break
-                cost = self.cost(trial), float(trial.depth)
+                cost = self.cost(trial), float(depth(trial.builder.nodes, trial.heads))
                 cost = cost[::-1] if self.shallow else cost
             except Infeasible as why:
                 reasons.append(str(why))
@@ -144,8 +144,7 @@ class Walk(Nodes):
         """Estimated keys, and a little for every head."""
         total = 0.0
         for phi, arguments in program.heads.items():
-            g, ranges = step_graph(program.builder, phi, arguments), program.ranges[phi]
-            key = (g, ranges)
+            g, ranges = key = step_graph(program.builder, phi, arguments), program.ranges[phi]
             if key not in self._sizes and len(arguments) == 1:
                 self._spent += len(g.nodes) * (1 + sum(node.op in KINKS for node in g.nodes))
                 (low, high), (least, most) = ranges[0], natural_domain(g)
@@ -174,9 +173,8 @@ class Walk(Nodes):
             if self.is_monomial(u):
                 yield partial(self._fuse_log, n=n, u=u)
         if node.op == "pow":
-            power = self.source.apply(
-                "exp", self.source.apply("mul", node.args[1], self.source.apply("log", node.args[0]))
-            )
+            exponent = self.source.apply("mul", node.args[1], self.source.apply("log", node.args[0]))
+            power = self.source.apply("exp", exponent)
             yield lambda p: self.write(p, power)
         if node.op in PRODUCT:
             yield from self._products(n)
@@ -232,9 +230,7 @@ class Walk(Nodes):
 
     # ------------------------------------------------------------ products
 
-    def _logarithm(
-        self, program: Program, parts: tuple[int, list[tuple[int, Fraction]]]
-    ) -> tuple[int, int, int, tuple[float, float]]:
+    def _logarithm(self, program: Program, parts: tuple[int, Factors]) -> tuple[int, int, int, tuple[float, float]]:
         """(c, sign, L, range of L) with c · Π base^p = sign · c · exp(L); every base must be of one strict sign."""
         coefficient, factors = parts
         sign, total = 1, None
@@ -285,12 +281,12 @@ class Walk(Nodes):
             if wild and tame:
                 yield lambda p: self._squares(p, coefficient, wild, tame)
 
-    def _logs(self, program: Program, parts: tuple[int, list[tuple[int, Fraction]]]) -> int:
+    def _logs(self, program: Program, parts: tuple[int, Factors]) -> int:
         coefficient, sign, logarithm, ends = self._logarithm(program, parts)
         phi = program.head(program.builder.apply("exp", logarithm), logarithm, *ends)
         return self._scaled(program, coefficient, sign, phi)
 
-    def _shift(self, program: Program, coefficient: int, u: int, tame: list[tuple[int, Fraction]]) -> int:
+    def _shift(self, program: Program, coefficient: int, u: int, tame: Factors) -> int:
         low, high = self.range(u)
         if not (math.isfinite(low) and math.isfinite(high)):
             raise Infeasible(f"compose: {self.text(u)} is not bounded on the box")
@@ -304,7 +300,7 @@ class Walk(Nodes):
         total = program.builder.apply("sub", first, program.builder.apply("mul", program.builder.const(c), second))
         return self._scaled(program, one, sign, total)
 
-    def _polarise(self, program: Program, coefficient: int, groups: list[list[tuple[int, Fraction]]]) -> int:
+    def _polarise(self, program: Program, coefficient: int, groups: list[Factors]) -> int:
         """Π a_i = Π r_i n^n/(2^{n−1} n!) Σ_ε Π ε_i ((α_1 + Σ ε_i α_i)/n)^n over signs ε_2, …, ε_n, a_i = r_i α_i."""
         build, n, scale = program.builder, len(groups), Fraction(1)
         scaled = []
@@ -322,26 +318,19 @@ class Walk(Nodes):
             for sign, term in zip(signs, scaled[1:], strict=True):
                 argument = build.apply("add" if sign > 0 else "sub", argument, term)
             power = program.head(build.apply("powi", argument, value=n), argument, -1.0, 1.0)
-            if total is None:
-                total = power
-            else:
-                total = build.apply("add" if math.prod(signs) > 0 else "sub", total, power)
+            op = "add" if math.prod(signs) > 0 else "sub"
+            total = power if total is None else build.apply(op, total, power)
         assert total is not None
         weight = build.const(scale * n**n / (2 ** (n - 1) * math.factorial(n)))
         return self._scaled(program, coefficient, 1, build.apply("mul", weight, total))
 
-    def _squares(
-        self, program: Program, coefficient: int, left: list[tuple[int, Fraction]], right: list[tuple[int, Fraction]]
-    ) -> int:
-        a, b = self.product_node(left), self.product_node(right)
-        return self._scaled(program, coefficient, 1, self.product(program, a, b))
-
-    def product(self, program: Program, a: int, b: int) -> int:
-        """a b by two squares of centred, scaled factors; both squares see [-1, 1]."""
-        build = program.builder
+    def _squares(self, program: Program, coefficient: int, left: Factors, right: Factors) -> int:
+        """A product of two by two squares of centred, scaled factors; both squares see [-1, 1]."""
+        build, a, b = program.builder, self.product_node(left), self.product_node(right)
         first, second = self.write(program, a), self.write(program, b)
         if a == b:
-            return program.head(build.apply("powi", first, value=2), first, *self.range(a))
+            square = program.head(build.apply("powi", first, value=2), first, *self.range(a))
+            return self._scaled(program, coefficient, 1, square)
         (ac, ar), (bc, br) = (self.centred(n) for n in (a, b))
         alpha = build.apply("div", build.apply("sub", first, build.const(ac)), build.const(2 * ar))
         beta = build.apply("div", build.apply("sub", second, build.const(bc)), build.const(2 * br))
@@ -353,7 +342,8 @@ class Walk(Nodes):
         for centre, other in ((ac, second), (bc, first)):
             if centre:
                 total = build.apply("add", total, build.apply("mul", build.const(centre), other))
-        return build.apply("sub", total, build.const(ac * bc)) if ac * bc else total
+        total = build.apply("sub", total, build.const(ac * bc)) if ac * bc else total
+        return self._scaled(program, coefficient, 1, total)
 
     # ------------------------------------------------------------ the whole
 
@@ -380,11 +370,10 @@ class Walk(Nodes):
         def plainly(u: int) -> Graph:
             for n in arguments_first(u, needs, memo):
                 node = program.builder.node(n)
-                own = program.meaning.get(n)
-                if own is None:
-                    memo[n] = build.apply(node.op, *(memo[a] for a in node.args), value=node.value)
+                if n in program.meaning:
+                    memo[n] = source[program.meaning[n]]
                 else:
-                    memo[n] = source[own]
+                    memo[n] = build.apply(node.op, *(memo[a] for a in node.args), value=node.value)
             return build.graph([memo[u]])
 
         return plainly

@@ -33,11 +33,12 @@ from dataclasses import replace
 
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.function.build.broken_lines import Unit, broken_line
-from attnfun.kinds.function.build.compose import Design, build
+from attnfun.kinds.function.build.compose import build
 from attnfun.kinds.function.build.compose_steps import Forms
-from attnfun.kinds.function.build.plan import Plan, Request
+from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.unary.grid import VARIANTS, Grid, constant, grid_fit
-from attnfun.network import Head, Layer, Network
+from attnfun.kinds.function.build.unary.pieces import Fit
+from attnfun.network import Network
 
 MOST_KEYS = 2048
 """The most keys that are built, whatever `max_keys` allows: past it the proof would take minutes."""
@@ -47,10 +48,9 @@ KEY_NAMES = "interpolation point {0}"
 _LABELLED = 0.94  # of eps, where *composition* proves: its heads are proved to 6 %
 
 
-class Interpolation:
+class Interpolation(Construction):
     name = "interpolation"
     summary = "truncated linear functions by interpolation points: clip, relu, abs, max and min of affine forms"
-    realisations: tuple[str, ...] = ("attention",)
 
     def plan(self, request: Request) -> Plan:
         variant = request.options.get("variant", "optimal")
@@ -71,30 +71,22 @@ class Interpolation:
         tolerances = [eps * r / sum(root) / s if s > 0 else math.inf for r, s in zip(root, weights, strict=True)]
         grids = _grids(line.units, forms, tolerances, str(variant), request)
         fits = tuple(grid_fit(grid, request.dtype) for grid in grids)
-        story = {
-            "variant": variant,
-            "units": [
-                {"unit": line.program.text(unit.step.phi, 60), "points": grid.points, "spacing": grid.spacing}
-                | {"sharpness": grid.c, "published bound": grid.published}
-                for unit, grid in zip(line.units, grids, strict=True)
-            ],
-        }
-        design = Design(line.program, forms.steps, fits, layers)
-        return Plan.of(self.name, request, fits, max(layers) + 1, (design, plain), story)
+        units = [
+            {"unit": line.program.text(unit.step.phi, 60), "points": grid.points, "spacing": grid.spacing}
+            | {"sharpness": grid.c, "published bound": grid.published}
+            for unit, grid in zip(line.units, grids, strict=True)
+        ]
+        story = {"variant": variant, "units": units}
+        return Plan.of(self.name, request, fits, max(layers) + 1, (forms, fits, plain), story)
 
     def build(self, request: Request, plan: Plan) -> Network:
-        design, plain = plan.data
-        return build_units(request, design, plain)
+        return build_units(request, *plan.data)
 
 
-def build_units(request: Request, design: Design, plain: bool) -> Network:
-    """The network of a design whose steps are clips; `plain` leaves the labels out, for one variable and one layer."""
-    network = build(request, design)
-    layers = tuple(
-        Layer(tuple(replace(head, key_names=KEY_NAMES) if isinstance(head, Head) else head for head in layer.heads))
-        for layer in network.layers
-    )
-    return replace(network, layers=layers, labels=None if plain else network.labels)
+def build_units(request: Request, forms: Forms, fits: Sequence[Fit], plain: bool) -> Network:
+    """The network of a program whose steps are clips; `plain` leaves the labels out, for one variable and one layer."""
+    network = build(request, forms, fits, KEY_NAMES)
+    return replace(network, labels=None) if plain else network
 
 
 # ---------------------------------------------------------------- sizes

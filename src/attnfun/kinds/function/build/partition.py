@@ -30,11 +30,12 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.kinds.function.build.plan import Plan, Request
+from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.language import BallAlgebra, GradientAlgebra, precision, run
 from attnfun.language.domain import Array, halved
 from attnfun.language.enclosures import abs_uppers, balls
@@ -67,10 +68,9 @@ class Grid:
         return math.prod(self.cells)
 
 
-class Partition:
+class Partition(Construction):
     name = "partition"
     summary = "one head as a lookup table over max-affine cells: any continuous target, sup and L^p norms"
-    realisations: tuple[str, ...] = ("attention",)
 
     def plan(self, request: Request) -> Plan:
         temperature = request.options.get("temperature", "auto")
@@ -91,10 +91,8 @@ class Partition:
             story["R of the smallest true error (sampled, unproved)"] = _inverse_temperature(request, softer)
             story["its sampled error"] = error
         if temperature == "soft" and grid is sharp:
-            raise Infeasible(
-                "partition: a soft temperature can be proved for one variable and few cells only",
-                {"temperature": "sharp"},
-            )
+            why = "partition: a soft temperature can be proved for one variable and few cells only"
+            raise Infeasible(why, {"temperature": "sharp"})
         story["published worst case"] = _published(request)
         f = request.function.values(request.function.box.probe(256, np.random.default_rng(0)))
         size = float(np.ptp(f[np.isfinite(f)])) if np.isfinite(f).any() else 1.0
@@ -105,8 +103,8 @@ class Partition:
 
     def _sharp(self, request: Request) -> Grid:
         graph = request.function.graph
-        if len(request.function.outputs) > _MOST_OUTPUTS:
-            many = len(request.function.outputs)
+        many = len(request.function.outputs)
+        if many > _MOST_OUTPUTS:
             raise Infeasible(f"partition: {many} outputs; compile at most {_MOST_OUTPUTS} at a time")
         cells: tuple[int, ...] = ()
         room, some = request.max_keys, "at least"
@@ -121,27 +119,20 @@ class Partition:
         for a, b, count in zip(box.low, box.high, cells, strict=True):
             h, apart = (b - a) / count, _APART * float(np.spacing(max(abs(a), abs(b))))
             if h < apart <= (b - a) / 2:
-                raise Infeasible(
-                    f"partition: cells of width {h:.2g} would be needed where float64 numbers are {apart / _APART:.2g} "
-                    "apart",
-                    {"eps": float(f"{1.2 * request.eps * apart / h:.2g}")},
-                )
+                why = f"partition: cells of width {h:.2g} would be needed where float64 numbers are "
+                nearest = {"eps": float(f"{1.2 * request.eps * apart / h:.2g}")}
+                raise Infeasible(why + f"{apart / _APART:.2g} apart", nearest)
         if keys > request.max_keys:
-            d = len(cells)
-            factor = (keys / max(request.max_keys, 1)) ** (1 / d) * 1.1
-            least = max(cells) >= 0.99 / _NARROWEST  # the search for the counts ended there
-            some = "more than" if least else some
-            raise Infeasible(
-                f"partition: {some} {keys:.3g} cells ({' x '.join(f'{c:,}' for c in cells)}) would be needed, "
-                f"more than {request.max_keys:,}",
-                None if least else {"eps": float(f"{request.eps * factor:.2g}"), "method": "partition"},
-            )
+            factor = (keys / max(request.max_keys, 1)) ** (1 / len(cells)) * 1.1
+            near: dict[str, Any] | None = {"eps": float(f"{request.eps * factor:.2g}"), "method": "partition"}
+            if max(cells) >= 0.99 / _NARROWEST:  # the search for the counts ended there
+                some, near = "more than", None
+            why = f"partition: {some} {keys:.3g} cells ({' x '.join(f'{c:,}' for c in cells)}) would be needed, "
+            raise Infeasible(why + f"more than {request.max_keys:,}", near)
         if _blur(request, cells) > _BLURRED:
-            raise Infeasible(
-                f"partition: {max(cells):,} cells an axis would be needed, and at such a number logits that round in "
-                f"{request.dtype} may move walls by {_blur(request, cells) / 2:.2g} of a cell",
-                {"dtype": "float64"} if request.dtype != "float64" else None,
-            )
+            why = f"partition: {max(cells):,} cells an axis would be needed, and at such a number logits that round in "
+            why += f"{request.dtype} may move walls by {_blur(request, cells) / 2:.2g} of a cell"
+            raise Infeasible(why, {"dtype": "float64"} if request.dtype != "float64" else None)
         return Grid(cells, (_SHARPNESS,) * len(cells))
 
     def _soft(self, request: Request, sharp: Grid) -> Grid | None:
@@ -185,11 +176,8 @@ def build_grid(request: Request, grid: Grid) -> Network:
         axes.append(Axis(query, np.array([-middle]), slopes[:, None], biases))
         centres.append(np.clip(v + middle, low, high))
     values = np.empty((*grid.cells, len(function.outputs)))
-    rest = (
-        np.stack([g.ravel() for g in np.meshgrid(*centres[1:], indexing="ij")], axis=1)
-        if box.dim > 1
-        else np.empty((1, 0))
-    )
+    mesh = np.meshgrid(*centres[1:], indexing="ij")
+    rest = np.stack([g.ravel() for g in mesh], axis=1) if mesh else np.empty((1, 0))
     step = max(1, 200_000 // len(rest))
     for i in range(0, grid.cells[0], step):  # never more than a slab of points at once
         first = centres[0][i : i + step]
@@ -283,10 +271,8 @@ def _cell_counts(request: Request, blur: float) -> tuple[int, ...]:
 
     if within(grown * high):
         low = high
-    for _ in range(40):
+    while high / low >= 1.005:
         middle = math.sqrt(low * high)
-        if high / low < 1.005:
-            break
         low, high = (middle, high) if within(grown * middle) else (low, middle)
     counts = np.ceil(widths / (shares * low) - 1e-9)
     if not np.all(counts < 1e9):
@@ -365,7 +351,6 @@ def _published(request: Request) -> dict[str, object]:
             gradients += np.max((np.abs(request.function.values(Y) - base) / step) ** 2, axis=1)
         lipschitz = float(np.sqrt(np.nanmax(gradients)))
     half = float(np.max(box.high_array - box.low_array)) / 2
-    per_axis = (
-        max(1, math.ceil(half * lipschitz * math.sqrt(box.dim) / request.eps)) if math.isfinite(lipschitz) else math.inf
-    )
+    wanted = half * lipschitz * math.sqrt(box.dim) / request.eps
+    per_axis = max(1, math.ceil(wanted)) if math.isfinite(lipschitz) else math.inf
     return {"lipschitz (sampled)": lipschitz, "cells an axis": per_axis, "cells": float(per_axis) ** box.dim}

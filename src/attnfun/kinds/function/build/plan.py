@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnfun.errors import Infeasible
+from attnfun.kinds.function.build.unary.pieces import Fit
 from attnfun.language import Graph
 from attnfun.language.function import Function
 from attnfun.network import Head, Labels, Layer, Network, rounded
@@ -62,17 +63,6 @@ class Request:
         return self.network([Layer((head,))], np.concatenate([np.zeros((p, d)), np.eye(p)], axis=1), np.zeros(p))
 
 
-class Fit(Protocol):
-    """What was fitted to a step: heads or a block of units; `count` of them."""
-
-    @property
-    def keys(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def max_value(self) -> float: ...
-
-
 @dataclass(frozen=True)
 class Plan:
     """A construction's answer: `keys` is exact, the size `build` will have; `data` is the construction's own.
@@ -123,7 +113,7 @@ class Construction(Protocol):
 
     name: str
     summary: str
-    realisations: tuple[str, ...]
+    realisations: tuple[str, ...] = ("attention",)
 
     def plan(self, request: Request) -> Plan: ...
 

@@ -11,15 +11,5 @@ from attnfun.kinds.function.build.plan import Construction
 from attnfun.kinds.function.build.relu_network import ReluNetwork
 from attnfun.kinds.function.build.tangent import Tangent
 
-CONSTRUCTIONS: dict[str, Construction] = {
-    c.name: c
-    for c in (
-        Affine(),
-        ReluNetwork(),
-        Tangent(),
-        Compose(),
-        Bernstein(),
-        Interpolation(),
-        Partition(),
-    )
-}
+_ALL: tuple[type[Construction], ...] = (Affine, ReluNetwork, Tangent, Compose, Bernstein, Interpolation, Partition)
+CONSTRUCTIONS = {made.name: made() for made in _ALL}

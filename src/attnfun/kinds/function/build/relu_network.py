@@ -28,13 +28,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnfun.errors import Infeasible
-from attnfun.kinds.function.build.plan import Plan, Request
-from attnfun.kinds.function.build.unary.fit import Piece, UnaryFit, fit_unary
+from attnfun.kinds.function.build.plan import Construction, Plan, Request
+from attnfun.kinds.function.build.unary.fit import fit_unary
 from attnfun.kinds.function.build.unary.grid import Grid, grid_fit
 from attnfun.kinds.function.build.unary.keys import Array, Keys
+from attnfun.kinds.function.build.unary.pieces import Fit, head_of
 from attnfun.language import parse
 from attnfun.language.relu_ranges import ReluRanges
-from attnfun.network import Head, Label, Labels, Layer, Network, rounded
+from attnfun.network import Head, Label, Labels, Layer, Network, ReluBlock, rounded
 
 _SHARE = 0.9
 _KEYS = 3  # of a unit, whatever eps is, as long as the dtype holds their values
@@ -50,14 +51,13 @@ class Design:
 
     ranges: ReluRanges
     signs: tuple[int, ...]  # 1 or −1 for units that keep their sign, 0 for those that need a head
-    fits: dict[int, UnaryFit]
+    fits: dict[int, Fit]
     layers: dict[int, int]
 
 
-class ReluNetwork:
+class ReluNetwork(Construction):
     name = "relu_network"
     summary = "an MLP the user brings: one kink a hidden unit"
-    realisations: tuple[str, ...] = ("attention",)
 
     def plan(self, request: Request) -> Plan:
         function = request.function
@@ -73,10 +73,9 @@ class ReluNetwork:
         if not design.fits:
             raise Infeasible("relu_network: no unit changes its sign on the box, the target is affine there")
         fits = design.fits.values()
-        story = {
-            "units": f"{len(design.signs)}, of which {len(fits)} change their sign on the box and have a head",
-            "published": f"interpolation with p points a unit would take {_published(request, design):,} keys",
-        }
+        story = {"units": f"{len(design.signs)}, of which {len(fits)} change their sign on the box and have a head"}
+        published = f"interpolation with p points a unit would take {_published(request, design):,} keys"
+        story |= {"published": published}
         large, layers = len(graph.nodes) > _LARGE, max(design.layers.values()) + 1
         steady = all(fit.keys <= _KEYS for fit in fits)
         return Plan.of(self.name, request, fits, layers, design, story, settles=large, steady=steady)
@@ -100,24 +99,22 @@ def interpolated(
     signs = tuple(ranges.sign(unit.argument) for unit in ranges.network.units)
     grids = {j: Grid(0.0, float(ranges.high[j]), points, heads, variant) for j, s in enumerate(signs) if s == 0}
     fits = {j: grid_fit(grid, request.dtype) for j, grid in grids.items()}
-    errors = {j: fit.error for j, fit in fits.items()}
     network = _build(request, Design(ranges, signs, fits, dict.fromkeys(fits, 0)))
     factors = np.abs(ranges.dense.readout[:, request.function.box.dim :])
-    return network, float(max(sum(row[j] * error for j, error in errors.items()) for row in factors))
+    return network, float(max(sum(row[j] * fit.error for j, fit in fits.items()) for row in factors))
 
 
 # ---------------------------------------------------------------- tolerances
 
 
 def _design(request: Request, ranges: ReluRanges) -> Design:
-    weights, outputs = ranges.dense.weights, ranges.dense.readout
-    d, n = request.function.box.dim, len(weights)
+    d, weights, n = request.function.box.dim, ranges.dense.weights, len(ranges.dense.weights)
     signs = tuple(ranges.sign(unit.argument) for unit in ranges.network.units)
-    factors = _lipschitz(np.abs(outputs[:, d:]), np.abs(weights[:, d:]), signs)
+    factors = _lipschitz(ranges, d, signs)
     matter = [j for j in range(n) if signs[j] == 0 and factors[j] > 0]
     signs = tuple(s or (0 if factors[j] > 0 else -1) for j, s in enumerate(signs))
     tolerances = {j: _SHARE * request.eps / (len(matter) * factors[j]) for j in matter}
-    errors, fits, layers, depth = np.zeros(n), dict[int, UnaryFit](), dict[int, int](), np.full(n, -1)
+    errors, fits, layers, depth = np.zeros(n), dict[int, Fit](), dict[int, int](), np.full(n, -1)
     for j in range(n):
         before = np.flatnonzero(weights[j, d:])
         shift = float(np.abs(weights[j, d:]) @ errors)
@@ -131,10 +128,10 @@ def _design(request: Request, ranges: ReluRanges) -> Design:
     return Design(ranges, signs, fits, layers)
 
 
-def _lipschitz(outputs: Array, weights: Array, signs: tuple[int, ...]) -> Array:
+def _lipschitz(ranges: ReluRanges, d: int, signs: tuple[int, ...]) -> Array:
     """S_i: for each unit the sum of |weights| along all paths to an output, the largest; dead units pass nothing on."""
-    alive = np.array([s >= 0 for s in signs])
-    paths = outputs * alive
+    alive, weights = np.array([s >= 0 for s in signs]), np.abs(ranges.dense.weights[:, d:])
+    paths = np.abs(ranges.dense.readout[:, d:]) * alive
     for j in range(len(signs) - 1, -1, -1):
         paths = paths + paths[:, j : j + 1] * (weights[j] * alive)
     return np.asarray(paths.max(axis=0))
@@ -142,8 +139,7 @@ def _lipschitz(outputs: Array, weights: Array, signs: tuple[int, ...]) -> Array:
 
 def _published(request: Request, design: Design) -> int:
     """Keys of one interpolation grid of p points a unit, the same p for all, at this tolerance."""
-    d, dense = request.function.box.dim, design.ranges.dense
-    factors = _lipschitz(np.abs(dense.readout[:, d:]), np.abs(dense.weights[:, d:]), design.signs)
+    factors = _lipschitz(design.ranges, request.function.box.dim, design.signs)
     reach = np.maximum(-design.ranges.low, design.ranges.high)
     total = sum(float(factors[j] * reach[j]) for j in design.fits)
     return len(design.fits) * (2 + math.ceil(INTERPOLATION * total / request.eps))
@@ -152,7 +148,7 @@ def _published(request: Request, design: Design) -> int:
 # ---------------------------------------------------------------- one unit
 
 
-def relu_fit(low: float, high: float, eps: float, dtype: str, small: bool = False) -> UnaryFit:
+def relu_fit(low: float, high: float, eps: float, dtype: str, small: bool = False) -> Fit:
     """A head for relu on [low, high], low < 0 < high: that of a normalised interval, scaled by a power of two.
 
     One key where a line will do, else three; a search, if values are to be `small` or three keys need too large ones.
@@ -166,11 +162,17 @@ def relu_fit(low: float, high: float, eps: float, dtype: str, small: bool = Fals
         a, b = (math.ceil(_PARTS * end) / _PARTS for end in (below, above))
         coarse = 2.0 ** (math.floor(4 * math.log2(tolerance)) / 4)
         fit = fit_unary(RELU, -a, b, coarse, dtype=dtype, settle=dtype == "float32")
-    pieces = tuple(replace(piece, w=piece.w / scale, values=piece.values * scale) for piece in fit.pieces)
-    return UnaryFit(pieces, fit.slope, fit.offset * scale, fit.error * scale)
+    pieces = tuple(_scaled(piece, scale) for piece in fit.pieces)
+    return Fit(pieces, fit.slope, fit.offset * scale, fit.error * scale)
 
 
-def _three_keys(below: float, above: float, eps: float, dtype: str) -> UnaryFit | None:
+def _scaled(piece: Head | ReluBlock, scale: float) -> Head:
+    assert isinstance(piece, Head)
+    axis = replace(piece.axes[0], query=piece.axes[0].query / scale)
+    return replace(piece, axes=(axis,), values=piece.values * scale)
+
+
+def _three_keys(below: float, above: float, eps: float, dtype: str) -> Fit | None:
     """relu on [−below, above] by logits (−Λu, −s(u − m), s(u − m)), m = above/2; None if values would be too large.
 
     Left of 0 the steep key has all the weight, and the head is its value. Right of 0 it has none, and the head is a
@@ -185,25 +187,26 @@ def _three_keys(below: float, above: float, eps: float, dtype: str) -> UnaryFit 
     for _ in range(6):
         slopes = rounded(np.array([-steep, -flat, flat]), dtype)
         biases = rounded(np.array([math.log(2.0), flat * above / 2, -flat * above / 2]), dtype)
-        p, target = Keys(1.0, 0.0, slopes, biases).weights(u), np.maximum(u, 0.0)
+        keys = Keys(1.0, 0.0, slopes, biases)
+        p, target = keys.weights(u), np.maximum(u, 0.0)
         values = np.linalg.lstsq(p, target, rcond=None)[0]
         residual = p @ values - target
         values = rounded(values - (residual.max() + residual.min()) / 2, dtype)
         error = float(np.abs(p @ values - target).max())
         if error <= eps:
-            return UnaryFit((Piece(1.0, 0.0, slopes, biases, values),), 0.0, 0.0, error)
+            return Fit((head_of(keys, values, dtype),), error=error)
         steep, flat = 1.3 * steep, flat / 1.15
     return None
 
 
-def _line(below: float, above: float, eps: float, dtype: str) -> UnaryFit | None:
+def _line(below: float, above: float, eps: float, dtype: str) -> Fit | None:
     """relu on [−below, above] as a straight line, if its error below·above/(2(below + above)) is well within eps."""
     error = below * above / (2 * (below + above))
     if not error <= 0.99 * eps:
         return None
     slope, offset = (float(rounded(np.array(v), dtype)) for v in (above / (below + above), error))
     nothing = np.zeros(1)
-    return UnaryFit((Piece(1.0, 0.0, nothing, nothing, nothing),), slope, offset, error)
+    return Fit((head_of(Keys(1.0, 0.0, nothing, nothing), nothing, dtype),), slope, offset, error)
 
 
 RELU = parse("relu(u)", ["u"])
@@ -225,7 +228,7 @@ def _build(request: Request, design: Design) -> Network:
         names[j] = f"unit {design.layers[j] + 1}.{counts[design.layers[j]]}"
     held = np.zeros((d + len(design.signs), width + 1))  # of every input and unit: coefficients, constant last
     held[:d, :d] = np.eye(d)
-    made: dict[int, list[Head]] = {}
+    made: dict[int, list[Head | ReluBlock]] = {}
     for j, sign in enumerate(design.signs):
         argument = dense.weights[j] @ held
         argument[-1] += dense.constants[j]

@@ -24,71 +24,64 @@ Example: af.compile("abs(sin(3*x))", domain={"x": (-1, 2)}, eps=1e-6).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
 from attnfun.errors import Infeasible
-from attnfun.kinds.function.build.plan import Plan, Request
-from attnfun.kinds.function.build.unary import Piece, UnaryFit, fit_unary
-from attnfun.kinds.function.build.unary.keys import Array, Keys
-from attnfun.kinds.function.build.unary.shared import SHARED, SharedFit, fit_shared
-from attnfun.network import Axis, Head, Layer, Network
+from attnfun.kinds.function.build.plan import Construction, Plan, Request
+from attnfun.kinds.function.build.unary.fit import fit_unary
+from attnfun.kinds.function.build.unary.pieces import Fit
+from attnfun.kinds.function.build.unary.shared import SHARED, fit_shared
+from attnfun.network import Head, Layer, Network, ReluBlock
 
 _MOST_OUTPUTS = 64  # that are fitted one by one
 
 
-class Tangent:
+class Tangent(Construction):
     name = "tangent"
     summary = "heads of tangent-line keys, kinks and end-point singularities included: targets of one variable"
-    realisations: tuple[str, ...] = ("attention",)
 
     def plan(self, request: Request) -> Plan:
         function = request.function
         graph = request.expression("tangent: a black box has no expression to read singular points from")
         if function.box.dim != 1:
             raise Infeasible(f"tangent: {function.box.dim} variables; heads of this kind read one")
-        low, high = function.box.low[0], function.box.high[0]
-        outputs = len(function.outputs)
-        if outputs > SHARED:
-            head = fit_shared(function.values, low, high, request.eps, request.dtype)
-            if head is not None and head.keys <= request.max_keys:
-                shared = {"shared by": outputs, "largest value": head.max_value, "sampled error": head.error}
-                return Plan.of(self.name, request, [head], 1, head, shared, settles=True)
-        if outputs > _MOST_OUTPUTS:
-            raise Infeasible(
-                f"tangent: {outputs} outputs that no small head can share; compile at most {_MOST_OUTPUTS} at a time"
-            )
-        quick, graphs = outputs > SHARED, (graph.reachable([o]) for o in graph.outputs)
-        fits = tuple(fit_unary(g, low, high, request.eps, dtype=request.dtype, quick=quick) for g in graphs)
-        story = {
-            "pieces": [[len(p.slopes) for p in f.pieces] for f in fits],
-            "largest value": max(f.max_value for f in fits),
-            "sampled error": max(f.error for f in fits),
-        }
-        layers = int(any(f.pieces for f in fits))
-        return Plan.of(self.name, request, fits, layers, fits, story, rank=2 * layers)
+        (low,), (high,), count = function.box.low, function.box.high, len(function.outputs)
+        writes = tuple(f"heads of {o}" for o in function.outputs)
+        if count > SHARED:  # all outputs as values of one head, their affine parts in the read-out
+            shared = fit_shared(function.values, low, high, request.eps, request.dtype)
+            if shared is not None and shared[0].keys <= request.max_keys:
+                fit, slopes, offsets = shared
+                story: dict[str, Any] = {"shared by": count, **_told([fit])}
+                readout = np.concatenate([slopes[:, None], np.eye(count)], axis=1)
+                head = _named(fit.pieces[0], "tangent", writes)
+                return Plan.of(self.name, request, [fit], 1, ([head], readout, offsets), story, settles=True)
+        if count > _MOST_OUTPUTS:
+            why = f"tangent: {count} outputs that no small head can share; compile at most {_MOST_OUTPUTS} at a time"
+            raise Infeasible(why)
+        quick, graphs = count > SHARED, (graph.reachable([o]) for o in graph.outputs)
+        fits = [fit_unary(g, low, high, request.eps, dtype=request.dtype, quick=quick) for g in graphs]
+        heads, columns = [], []
+        for row, (o, fit) in enumerate(zip(function.outputs, fits, strict=True)):
+            heads += [_named(p, f"tangent {o}, piece {i + 1}", (writes[row],)) for i, p in enumerate(fit.pieces)]
+            columns += [np.arange(count) == row] if fit.pieces else []
+        readout = np.column_stack([[fit.slope for fit in fits], *columns])
+        story = {"pieces": [[piece.keys for piece in fit.pieces] for fit in fits], **_told(fits)}
+        data, layers = (heads, readout, [fit.offset for fit in fits]), int(bool(heads))
+        return Plan.of(self.name, request, fits, layers, data, story, rank=2 * layers)
 
     def build(self, request: Request, plan: Plan) -> Network:
-        outputs = request.function.outputs
-        if isinstance(plan.data, SharedFit):  # all outputs as values of one head, their affine parts in the read-out
-            shared = plan.data
-            head = _head(shared.head, shared.values, "tangent", tuple(f"heads of {o}" for o in outputs))
-            readout = np.concatenate([shared.slopes[:, None], np.eye(len(outputs))], axis=1)
-            return request.network([Layer((head,))], readout, shared.offsets)
-        fits: tuple[UnaryFit, ...] = plan.data
-        heads = tuple(
-            _head(piece, piece.values[:, None], f"tangent {o}, piece {i + 1}", (f"heads of {o}",))
-            for o, fit in zip(outputs, fits, strict=True)
-            for i, piece in enumerate(fit.pieces)
-        )
-        written = list(dict.fromkeys(h.writes[0] for h in heads))
-        readout = np.zeros((len(outputs), 1 + len(written)))
-        for row, (o, fit) in enumerate(zip(outputs, fits, strict=True)):
-            readout[row, 0] = fit.slope
-            if fit.pieces:
-                readout[row, 1 + written.index(f"heads of {o}")] = 1.0
-        return request.network([Layer(heads)] if heads else [], readout, [f.offset for f in fits])
+        heads, *read = plan.data
+        return request.network([Layer(tuple(heads))] if heads else [], *read)
 
 
-def _head(keys: Piece | Keys, values: Array, name: str, writes: tuple[str, ...]) -> Head:
-    axis = Axis(np.array([[keys.w]]), np.array([keys.c]), keys.slopes[:, None], keys.biases)
-    return Head(name, (axis,), values, writes, "tangent {0}")
+def _told(fits: Sequence[Fit]) -> dict[str, float]:
+    return {"largest value": max(f.max_value for f in fits), "sampled error": max(f.error for f in fits)}
+
+
+def _named(piece: Head | ReluBlock, name: str, writes: tuple[str, ...]) -> Head:
+    assert isinstance(piece, Head)
+    return replace(piece, name=name, writes=writes, key_names="tangent {0}")

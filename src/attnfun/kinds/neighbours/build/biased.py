@@ -32,10 +32,8 @@ def build(dim: int, bias: float, beta: float) -> TokenNetwork:
 def predict(dim: int, bias: float, beta: float) -> Prediction:
     error, doubt = sphere.mean(dim, lambda t: 4 * special.expit(-beta * np.abs(t - bias)) ** 2, bias, 0.1 / beta)
     first = _LOSS * float(sphere.density(dim, np.array([bias]))[0]) / beta
-    how, details = (
-        "the exact integral, by quadrature (uncertainty: what fewer nodes change)",
-        {"beta": beta, "first_order": first},
-    )
+    how = "the exact integral, by quadrature (uncertainty: what fewer nodes change)"
+    details = {"beta": beta, "first_order": first}
     return Prediction(error, how, doubt, biased_error(dim, beta), accuracy=1.0, details=details)
 
 

@@ -56,8 +56,7 @@ def accuracy(dim: int, heads: int, margin: float = 0.0) -> tuple[float, float]:
     k = (heads + 1) / 2
 
     def right(t: Array) -> Array:
-        voted = special.betainc(k, k, 0.5 + np.arcsin(np.minimum(1.0, np.abs(t))) / math.pi)
-        return np.asarray(voted)
+        return np.asarray(special.betainc(k, k, 0.5 + np.arcsin(np.minimum(1.0, np.abs(t))) / math.pi))
 
     if margin == 0:
         return sphere.mean(dim, right, scale=1 / math.sqrt(heads * dim))
@@ -79,15 +78,10 @@ def closed_accuracy(dim: int, heads: int) -> float:
 def predict(dim: int, heads: int) -> Prediction:
     (right, doubt), margin = accuracy(dim, heads), 0.5 / math.sqrt(dim)
     details = {"closed_accuracy": closed_accuracy(dim, heads), "accuracy_given_margin": accuracy(dim, heads, margin)[0]}
-    return Prediction(
-        error=2 * (1 - right),
-        uncertainty=2 * doubt,
-        accuracy=right,
-        how="an integral by quadrature: the mean over draws of the directions, not the error of those drawn for this"
-        " network, which is measured (uncertainty: what fewer nodes change)",
-        of=OVER_DRAWS,
-        details=details | {"margin": margin},
-    )
+    details["margin"] = margin
+    how = "an integral by quadrature: the mean over draws of the directions, not the error of those drawn for this"
+    how += " network, which is measured (uncertainty: what fewer nodes change)"
+    return Prediction(2 * (1 - right), how, 2 * doubt, accuracy=right, details=details, of=OVER_DRAWS)
 
 
 def heads_for(dim: int, eps: float, most: int) -> int | None:

@@ -47,10 +47,8 @@ def predict(dim: int, points: int, beta: float) -> Prediction:
     base = full_rank.predict(dim, points, beta, nearest=True)  # the query is not seen, as there
     proved = None if base.proved is None else scores_error(dim, points, beta, SCORE_ERROR)
     rounding = points * math.sqrt(2 * dim) * 2.0**-53 / small_beta(points)
-    how = (
-        "the integral of a full-rank head at the same inverse temperature, by quadrature (uncertainty: what fewer"
-        " nodes change); `proved` with the scores' error added"
-    )
+    how = "the integral of a full-rank head at the same inverse temperature, by quadrature (uncertainty: what fewer"
+    how += " nodes change); `proved` with the scores' error added"
     own = {"small_beta": small_beta(points), "score_error": SCORE_ERROR, "rounding": rounding}
     return replace(base, how=how, proved=proved, details={**base.details, **own})
 

@@ -44,16 +44,11 @@ def predict(dim: int, beta: float) -> Prediction:
     at_tie = sphere.collision(dim)
     wrong, loss, doubt = (beta * at_tie * figure for figure in _at_ties(dim))
     most = 6 * beta * at_tie * (1 + 1e-9)
-    return Prediction(
-        error=loss if beta <= _WARM else None,
-        uncertainty=doubt,
-        accuracy=1 - wrong if beta <= _WARM else None,
-        accuracy_proved=max(0.0, 1 - most),
-        proved=tally_error(dim, beta, 50 / SHARPNESS),
-        how="to first order in beta, its constant a mean over drawn ties (uncertainty: its standard error);"
-        " `proved` bounds the second order everywhere",
-        details={"beta": beta, "rounding": 48 * dim * 2.0**-53 / beta},
-    )
+    error, right = (loss, 1 - wrong) if beta <= _WARM else (None, None)
+    how = "to first order in beta, its constant a mean over drawn ties (uncertainty: its standard error);"
+    how += " `proved` bounds the second order everywhere"
+    proved, details = tally_error(dim, beta, 50 / SHARPNESS), {"beta": beta, "rounding": 48 * dim * 2.0**-53 / beta}
+    return Prediction(error, how, doubt, proved, right, max(0.0, 1 - most), details)
 
 
 @lru_cache(maxsize=16)

@@ -89,8 +89,9 @@ def broken_lines(half: Half, b: int, low: float, high: float, tolerance: float) 
     lines, parts = np.zeros((2, P.shape[-1])), []
     for c, fit in zip(used, fits, strict=True):
         parts.append(np.zeros((fit.keys, P.shape[-1])))
-        parts[-1][:, c], lines[:, c] = fit.values, (fit.slope, fit.offset)
-    slopes, biases = (np.concatenate([getattr(fit, name) for fit in fits]) for name in ("slopes", "biases"))
+        parts[-1][:, c], lines[:, c] = fit.pieces[0].values[:, 0], (fit.slope, fit.offset)
+    slopes = np.concatenate([fit.pieces[0].axes[0].slopes[:, 0] for fit in fits])
+    biases = np.concatenate([fit.pieces[0].axes[0].biases for fit in fits])
     return slopes, biases, np.concatenate(parts), lines
 
 

@@ -24,16 +24,8 @@ from attnfun.language import ArrayAlgebra, Graph, run, run_all
 from attnfun.language.ratio import opened
 
 _GRID = 1500  # points a third of the scan: the interval itself and as much again on either side
-_ROOTS: dict[str, Callable[[Any], Any]] = {
-    "sqrt": lambda g: g,
-    "log": lambda g: g,
-    "powr": lambda g: g,
-    "pow": lambda g: g,
-    "log1p": lambda g: 1 + g,
-    "asin": lambda g: 1 - g * g,
-    "acos": lambda g: 1 - g * g,
-    "tan": np.cos,
-}
+_ROOTS: dict[str, Callable[[Any], Any]] = dict.fromkeys(("sqrt", "log", "powr", "pow"), lambda g: g)
+_ROOTS |= dict.fromkeys(("asin", "acos"), lambda g: 1 - g * g) | {"log1p": lambda g: 1 + g, "tan": np.cos}
 KINKS = frozenset({"abs", "relu", "max", "min"})
 
 
@@ -76,22 +68,17 @@ def features(graph: Graph, low: float, high: float) -> tuple[Feature, ...]:
     if not guards or not graph.variables:
         return ()
     width = high - low
-    u = np.concatenate([np.linspace(low - width, high + width, 3 * _GRID + 1), [low, high]])
-    u = np.unique(u)
+    u = np.unique(np.concatenate([np.linspace(low - width, high + width, 3 * _GRID + 1), [low, high]]))
     table = np.array(_each(graph, guards, u), dtype=np.float64)
-    inside = (u >= low) & (u <= high)
-    places = _roots(graph, guards, u, table)
-    found: dict[float, bool] = {}
+    inside, places = (u >= low) & (u <= high), _roots(graph, guards, u, table)
+    found: list[Feature] = []
     small = 1e-11 * np.nanmax(np.where(inside, np.abs(table), 0.0), axis=1) + 1e-300
     at = np.array(sorted({_snapped(v, low, high) for v in places}))
     for s, near in zip(at.tolist(), (np.abs(_each(graph, guards, at)) <= small[:, None]).T, strict=True):
         kinks = [graph.nodes[i].op in KINKS for i, hit in zip(guards, near, strict=True) if hit]
-        if not kinks:
-            continue
-        kink = all(kinks)
-        if not kink or low < s < high:
-            found[s] = kink
-    return tuple(Feature(s, kink) for s, kink in found.items())
+        if kinks and (not all(kinks) or low < s < high):
+            found.append(Feature(s, all(kinks)))
+    return tuple(found)
 
 
 def _is_guard(op: str, value: object) -> bool:

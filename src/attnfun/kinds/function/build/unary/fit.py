@@ -1,7 +1,5 @@
 """fit_unary: a function of one variable as a sum of heads and an affine part, with few keys and small values.
 
-    g(u) ≈ slope·u + offset + Σ_i head_i(u),      head(u) = Σ_j softmax_j(slopes_j q + biases_j) values_j,  q = w u + c
-
 In order: exact heads (tanh, sigmoid, affine), shipped keys for one known operation (`tables`), then the general search
 (`layout`, `search`). The affine part is exact and free. Nothing here is a bound: `error` is what dense points showed.
 """
@@ -9,81 +7,28 @@ In order: exact heads (tanh, sigmoid, affine), shipped keys for one known operat
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
 from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.unary.features import values
-from attnfun.kinds.function.build.unary.keys import Array, Keys
+from attnfun.kinds.function.build.unary.keys import Array
 from attnfun.kinds.function.build.unary.known import exact, known
 from attnfun.kinds.function.build.unary.layout import Problem, expected_keys, problem
+from attnfun.kinds.function.build.unary.pieces import Fit, head_of
+from attnfun.kinds.function.build.unary.project import spans
 from attnfun.kinds.function.build.unary.search import Candidate, search
 from attnfun.kinds.function.build.unary.square import pinned_square
 from attnfun.kinds.function.build.unary.tables import look_up, shipped_keys
 from attnfun.language import Graph
-from attnfun.network import Axis, Head, rounded
-from attnfun.network.head import frozen
+from attnfun.network import Head, rounded
 
 _FLOOR = {"float64": 0.0, "float32": 24 * 2.0**-24}  # of error and rounding, as a part of the range: about
 
 
-@dataclass(frozen=True)
-class Piece:
-    """head(u) = Σ_j softmax_j(slopes_j q + biases_j) values_j, q = w u + c; every entry representable in the dtype."""
-
-    w: float
-    c: float
-    slopes: Array
-    biases: Array
-    values: Array
-
-    def __call__(self, u: Array) -> Array:
-        logits = np.outer(self.w * u + self.c, self.slopes) + self.biases
-        p = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return np.asarray((p @ self.values) / p.sum(axis=1))
-
-
-@dataclass(frozen=True)
-class UnaryFit:
-    """g(u) ≈ slope·u + offset + Σ pieces(u); `error` is the largest seen on dense, graded points, no bound."""
-
-    pieces: tuple[Piece, ...]
-    slope: float
-    offset: float
-    error: float
-
-    @property
-    def keys(self) -> int:
-        return sum(len(p.slopes) for p in self.pieces)
-
-    @property
-    def count(self) -> int:
-        return len(self.pieces)
-
-    @property
-    def max_value(self) -> float:
-        return max((float(np.abs(p.values).max()) for p in self.pieces), default=0.0)
-
-    def written(self, name: str, rows: Array, constants: Sequence[float], dtype: str) -> list[Head]:
-        """The heads that write the coordinate `name`, u being rows·stream + constants[0]."""
-        heads = []
-        for number, p in enumerate(self.pieces):
-            row, offset = rounded(p.w * rows, dtype), rounded([p.w * constants[0] + p.c], dtype)
-            title = name if self.count == 1 else f"{name}, piece {number + 1}"
-            axis = Axis(row, offset, p.slopes[:, None], p.biases)
-            heads.append(Head(title, (axis,), p.values[:, None], (name,)))
-        return heads
-
-    def __call__(self, u: Array) -> Array:
-        total = self.slope * u + self.offset
-        for piece in self.pieces:
-            total = total + piece(u)
-        return np.asarray(total)
-
-
+@lru_cache(maxsize=1024)
 def fit_unary(
     graph: Graph,
     low: float,
@@ -94,33 +39,26 @@ def fit_unary(
     pinned: bool = False,
     quick: bool = False,
     settle: bool = False,
-) -> UnaryFit:
+) -> Fit:
     """Heads for the first output of `graph`, a function of one variable, on [low, high], within eps on dense points.
 
     `pinned`, for a multiple of u² on an interval about 0: |head − u²| ≤ a + ρ u² with a far below eps (see `square`).
     `quick` takes the first size that works instead of the smallest. Raises Infeasible with the error that was reached
     if eps was missed, but with `settle` returns the fit of least cost (error and rounding); deterministic.
     """
-    return _fit(graph, float(low), float(high), float(eps), dtype, pinned, quick, settle)
-
-
-@lru_cache(maxsize=1024)
-def _fit(
-    graph: Graph, low: float, high: float, eps: float, dtype: str, pinned: bool, quick: bool, settle: bool
-) -> UnaryFit:
-    form = known(graph)
+    (low, high, eps), form = map(float, (low, high, eps)), known(graph)
     if form is not None:
         keys = exact(form)
         if keys is not None:
             heights = np.array([-1.0 if form.op == "tanh" else 0.0, 1.0])
-            pieces = tuple(_piece(k, form.scale * heights, dtype) for k in keys)
+            pieces = tuple(head_of(k, form.scale * heights, dtype) for k in keys)
             return _measured(graph, pieces, form.slope, form.offset, low, high, dtype)
     if pinned:
         if form is None or form.op != "powi" or form.power != 2 or form.c != 0 or form.slope != 0:
             raise Infeasible("tangent: only a multiple of u**2 can be pinned at 0")
         scale = form.scale * form.w * form.w
         keys_, values_ = pinned_square(max(abs(low), abs(high)), eps / abs(scale), dtype)
-        return _measured(graph, (_piece(keys_, scale * values_, dtype),), 0.0, form.offset, low, high, dtype)
+        return _measured(graph, (head_of(keys_, scale * values_, dtype),), 0.0, form.offset, low, high, dtype)
     if form is not None:
         found = look_up(graph, form, low, high, eps, dtype)
         if found is not None:
@@ -130,7 +68,7 @@ def _fit(
     p = problem(graph, low, high, eps, dtype)
     floor = _FLOOR[dtype] * p.span
     if settle and eps < floor:  # no head is that accurate: all such requests are one
-        return _fit(graph, low, high, floor, dtype, pinned, quick, settle)
+        return fit_unary(graph, low, high, floor, dtype=dtype, pinned=pinned, quick=quick, settle=settle)
     best = search(p, quick)
     fit = read(p, best)
     total = fit.error + best.rounding
@@ -157,31 +95,23 @@ def estimate_keys(graph: Graph, low: float, high: float, eps: float) -> float:
         return math.inf
 
 
-def read(p: Problem, c: Candidate) -> UnaryFit:
+def read(p: Problem, c: Candidate) -> Fit:
     """A candidate as stored weights, and its error measured on them."""
-    pieces, at = [], 0
-    for keys in c.pieces:
-        pieces.append(_piece(keys, c.x[at : at + keys.size], p.dtype))
-        at += keys.size
+    pieces = tuple(head_of(keys, c.x[span], p.dtype) for keys, span in spans(c.pieces))
     slope = c.x[-1] / ((p.high - p.low) / 2)
     check = p.sample(c.keys, 5)
-    return _stored(tuple(pieces), slope, c.x[-2] - slope * p.middle, check.u, check.f, p.dtype)
-
-
-def _piece(keys: Keys, heights: Array, dtype: str) -> Piece:
-    k = keys.stored(dtype)
-    return Piece(k.w, k.c, frozen(k.slopes), frozen(k.biases), frozen(rounded(heights, dtype)))
+    return _stored(pieces, slope, c.x[-2] - slope * p.middle, check.u, check.f, p.dtype)
 
 
 def _measured(
-    graph: Graph, pieces: tuple[Piece, ...], slope: float, offset: float, low: float, high: float, dtype: str
-) -> UnaryFit:
+    graph: Graph, pieces: tuple[Head, ...], slope: float, offset: float, low: float, high: float, dtype: str
+) -> Fit:
     t = (1 - np.cos(np.linspace(0, np.pi, 2001))) / 2
     u = np.clip(np.concatenate([low + (high - low) * t, np.linspace(low, high, 2001)]), low, high)
     return _stored(pieces, slope, offset, u, values(graph, u), dtype)
 
 
-def _stored(pieces: tuple[Piece, ...], slope: float, offset: float, u: Array, f: Array, dtype: str) -> UnaryFit:
+def _stored(pieces: tuple[Head, ...], slope: float, offset: float, u: Array, f: Array, dtype: str) -> Fit:
     slope, offset = (float(rounded(np.array(v), dtype)) for v in (slope, offset))
-    fit = UnaryFit(pieces, slope, offset, 0.0)
-    return UnaryFit(pieces, slope, offset, float(np.abs(fit(u) - f).max()))
+    fit = Fit(pieces, slope, offset)
+    return replace(fit, error=float(np.abs(fit(u) - f).max()))

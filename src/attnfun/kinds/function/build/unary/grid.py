@@ -25,16 +25,15 @@ and b are. Its weights are Gaussian in u − L_k. See `kinds/function/build/inte
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
 from attnfun.errors import InvalidRequest
-from attnfun.kinds.function.build.unary.fit import Piece, UnaryFit
-from attnfun.kinds.function.build.unary.keys import Array
-from attnfun.network import rounded
-from attnfun.network.head import frozen
+from attnfun.kinds.function.build.unary.keys import Array, Keys
+from attnfun.kinds.function.build.unary.pieces import Fit, head_of
+from attnfun.network import Head, rounded
 
 VARIANTS = ("published", "inclusive", "optimal")
 LEAK = 1e-3
@@ -129,10 +128,9 @@ class Grid:
         return self.spacing / 2 + self.leak * (self.high - self.low)
 
 
-def grid_fit(grid: Grid, dtype: str = "float64") -> UnaryFit:
+def grid_fit(grid: Grid, dtype: str = "float64") -> Fit:
     """The heads of a grid; `error` is sampled, no bound."""
-    offset = float(rounded(np.array((grid.low + grid.high) / 2), dtype)) if _is_chain(grid) else 0.0
-    return UnaryFit(tuple(_pieces(grid, dtype)), 0.0, offset, constant(grid) * grid.spacing)
+    return replace(_fit(grid, dtype), error=constant(grid) * grid.spacing)
 
 
 def constant(grid: Grid) -> float:
@@ -143,11 +141,14 @@ def constant(grid: Grid) -> float:
     return _constant(few, heads, grid.variant, grid.c, round(size, 6))
 
 
-def _is_chain(grid: Grid) -> bool:
-    return grid.heads is not None and grid.variant == "optimal"
+def _fit(grid: Grid, dtype: str) -> Fit:
+    """The same without its error; the middle of a chain of heads is left to the stream."""
+    chain = grid.heads is not None and grid.variant == "optimal"
+    middle = float(rounded((grid.low + grid.high) / 2, dtype)) if chain else 0.0
+    return Fit(tuple(_pieces(grid, dtype)), 0.0, middle)
 
 
-def _pieces(grid: Grid, dtype: str) -> list[Piece]:
+def _pieces(grid: Grid, dtype: str) -> list[Head]:
     step, c = grid.spacing, grid.c
     if grid.heads is None:
         single = np.asarray(grid.low + np.arange(grid.points) * step, dtype=np.float64)
@@ -168,13 +169,11 @@ def _pieces(grid: Grid, dtype: str) -> list[Piece]:
     return pieces
 
 
-def _piece(at: Array, values: Array, step: float, c: float, dtype: str) -> Piece:
+def _piece(at: Array, values: Array, step: float, c: float, dtype: str) -> Head:
     m = np.arange(len(at)) - (len(at) - 1) / 2
     middle = (float(at[0]) + float(at[-1])) / 2
     w = float(rounded(np.array(1 / step), dtype))
-    offset = float(rounded(np.array(-middle * w), dtype))
-    slopes, biases = rounded(2 * c * m, dtype), rounded(-c * m * m, dtype)
-    return Piece(w, offset, frozen(slopes), frozen(biases), frozen(rounded(values, dtype)))
+    return head_of(Keys(w, -middle * w, rounded(2 * c * m, dtype), rounded(-c * m * m, dtype)), values, dtype)
 
 
 @lru_cache(maxsize=4096)
@@ -183,10 +182,8 @@ def _constant(points: int, heads: int | None, variant: str, c: float, size: floa
     probe = Grid(0.0, 1.0, points, heads, variant, LEAK, c)
     low = size - probe.cells if size else 0.0
     probe = Grid(low, low + probe.cells, points, heads, variant, LEAK, c)
-    middle = (probe.low + probe.high) / 2 if _is_chain(probe) else 0.0
-    fit = UnaryFit(tuple(_pieces(probe, "float64")), 0.0, middle, 0.0)
     u = np.linspace(probe.low - 3, probe.high + 3, _PER_CELL * (probe.cells + 6) + 1)
-    return float(np.abs(fit(u) - np.clip(u, probe.low, probe.high)).max())
+    return float(np.abs(_fit(probe, "float64")(u) - np.clip(u, probe.low, probe.high)).max())
 
 
 @lru_cache(maxsize=256)

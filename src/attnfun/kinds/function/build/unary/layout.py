@@ -123,9 +123,7 @@ def refusal(why: str, reach: float, eps: float, fits: Callable[[float], bool] | 
 def problem(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Problem:
     """Features, their inner scales, and a mesh of the function."""
     width = high - low
-    ladders: list[Side] = []
-    kinks: list[Side] = []
-    near: list[Side] = []
+    ladders, kinks, near = list[Side](), list[Side](), list[Side]()
     for feature in features(graph, low, high):
         if feature.kink:
             steep = _steepness(graph, feature, low, high, eps)
@@ -263,19 +261,15 @@ def _inner(graph: Graph, at: float, side: int, outer: float, eps: float, dtype: 
     bend = np.abs(f[1 + len(d) :] - 2 * f[1 : 1 + len(d)] + f[0])
     large = np.flatnonzero(bend > 0.35 * eps)
     if len(large) and large[-1] == len(d) - 1 and bend[-1] > eps:
-        raise Infeasible(
-            f"tangent: neighbouring {dtype} numbers at the singular point {at:.6g} have values {bend[-1]:.2g} apart",
-            {"eps": float(f"{4 * bend[-1]:.2g}")},
-        )
+        why = f"tangent: neighbouring {dtype} numbers at the singular point {at:.6g} have values {bend[-1]:.2g} apart"
+        raise Infeasible(why, {"eps": float(f"{4 * bend[-1]:.2g}")})
     return float(d[large[-1]]) if len(large) else float(outer)
 
 
 def _steepness(graph: Graph, feature: Feature, low: float, high: float, eps: float) -> float:
     """λ of the constant key: 0.28 J/λ for a jump J of the slope, 0.54 K/λ² for one of half the second derivative."""
-    h = 1e-5 * min(feature.at - low, high - feature.at)
-    s = feature.at
-    x = np.array([s - 2 * h, s - h, s, s + h, s + 2 * h])
-    f = values(graph, x)
+    s, h = feature.at, 1e-5 * min(feature.at - low, high - feature.at)
+    f = values(graph, np.array([s - 2 * h, s - h, s, s + h, s + 2 * h]))
     jump = abs((-3 * f[2] + 4 * f[3] - f[4]) - (3 * f[2] - 4 * f[1] + f[0])) / (2 * h)
     g = 300 * h
     f = values(graph, np.array([s - 2 * g, s - g, s, s + g, s + 2 * g]))

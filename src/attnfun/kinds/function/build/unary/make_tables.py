@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from attnfun.kinds.function.build.unary.keys import Array
 from attnfun.kinds.function.build.unary.known import known
 from attnfun.kinds.function.build.unary.layout import problem
 from attnfun.kinds.function.build.unary.search import passes, search
@@ -47,9 +48,12 @@ def row(kind: str, text: str, low: float, high: float, eps: float) -> list[Any] 
     # q = w u + c and u = s/rate + origin
     slopes = keys.slopes * keys.w / n.rate
     biases = keys.biases + keys.slopes * (keys.w * n.origin + keys.c)
-    top = int(np.argmin(np.abs(slopes)))
-    biases = biases - biases[top]
-    return [kind, n.parameter, eps, *([float(f"{v:.7g}") for v in column] for column in (slopes, biases))]
+    biases = biases - biases[int(np.argmin(np.abs(slopes)))]
+    return [kind, n.parameter, eps, *_short(slopes, biases)]
+
+
+def _short(*columns: Array) -> list[list[float]]:
+    return [[float(f"{v:.7g}") for v in column] for column in columns]
 
 
 def main() -> None:
@@ -65,8 +69,7 @@ def main() -> None:
                     rows.append(made)
     for eps in _TOLERANCES[:-1]:
         keys, _ = pinned_square(1.0, eps, "float64")
-        columns = [[float(f"{v:.7g}") for v in column] for column in (keys.slopes, keys.biases)]
-        rows.append(["pinned", 1.0, eps, *columns])
+        rows.append(["pinned", 1.0, eps, *_short(keys.slopes, keys.biases)])
     TABLES.write_text("[\n" + ",\n".join(json.dumps(r, separators=(",", ":")) for r in rows) + "\n]\n", "utf-8")
 
 

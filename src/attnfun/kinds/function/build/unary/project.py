@@ -16,6 +16,7 @@ Failure mode: C is not convex; a start may end in a poor minimum, so several sta
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -52,6 +53,14 @@ class Solution:
         return float(self.residual @ self.residual)
 
 
+def spans(pieces: Pieces) -> Iterator[tuple[Keys, slice]]:
+    """Every piece, and the place of its keys among all keys in a row."""
+    at = 0
+    for keys in pieces:
+        yield keys, slice(at, at + keys.size)
+        at += keys.size
+
+
 def columns(pieces: Pieces, sample: Sample, u: Array) -> Array:
     """(len(u), keys + 2): softmax weights of every piece, 1, unit(u)."""
     blocks = [keys.weights(u) for keys in pieces]
@@ -64,6 +73,10 @@ def solve(pieces: Pieces, sample: Sample, ridge: float) -> Solution:
     n = phi.shape[1] - 2
     system = np.concatenate([phi, np.concatenate([np.diag(np.full(n, ridge)), np.zeros((n, 2))], axis=1)])
     right = np.concatenate([sample.f * sample.weight, np.zeros(n)])
+    return least_squares(system, right)
+
+
+def least_squares(system: Array, right: Array) -> Solution:
     q, r = np.linalg.qr(system)
     x = np.linalg.solve(r, q.T @ right)
     return Solution(x, q, right - system @ x)
@@ -103,12 +116,11 @@ def tune(pieces: Pieces, sample: Sample, ridge: float, iterations: int, goal: fl
 
 def _jacobian(pieces: Pieces, sample: Sample, x: Array) -> Array:
     """(rows, 2·free keys) weighted derivatives of Φ v by every free slope, then bias, piece after piece."""
-    parts, at = [], 0
-    for keys in pieces:
-        p, v = keys.weights(sample.u), x[at : at + keys.size]
+    parts = []
+    for keys, span in spans(pieces):
+        p, v = keys.weights(sample.u), x[span]
         g = (p * (v - (p @ v)[:, None]))[:, keys.fixed :] * sample.weight[:, None]
         parts += [g * keys.query(sample.u)[:, None], g]
-        at += keys.size
     return np.concatenate(parts, axis=1)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.unary.keys import Array, Keys
 from attnfun.kinds.function.build.unary.layout import MANY, MOST, Layout, Problem, layouts, refusal, remeshed
-from attnfun.kinds.function.build.unary.project import Pieces, Sample, columns, solve, tune
+from attnfun.kinds.function.build.unary.project import Pieces, Sample, columns, solve, spans, tune
 
 _RIDGE = {"float64": 1 / 30, "float32": 1 / 10}
 _LEAST = {"float64": 0.0, "float32": 8 * 2.0**-24}  # of the ridge: about what rounding costs a unit of value
@@ -78,7 +78,7 @@ def finish(p: Problem, pieces: Pieces, check: Sample, fit: Sample, polish: int =
             break
         weight = weight * np.sqrt(0.1 + 0.9 * r / top)
         weight = weight / math.sqrt(float(weight @ weight))
-        sample = Sample(fit.u, fit.f, weight, fit.middle, fit.half)
+        sample = replace(fit, weight=weight)
     assert best is not None
     return best
 
@@ -89,13 +89,12 @@ def _ridge(p: Problem) -> float:
 
 def _centred(pieces: Pieces, phi: Array, x: Array) -> Array:
     """The values of every piece shifted so that its range is about ±; the offset takes up the shifts."""
-    x, at = x.copy(), 0
-    for keys in pieces:
-        head = phi[:, at : at + keys.size] @ x[at : at + keys.size]
+    x = x.copy()
+    for _, span in spans(pieces):
+        head = phi[:, span] @ x[span]
         shift = float(head.max() + head.min()) / 2
-        x[at : at + keys.size] -= shift
+        x[span] -= shift
         x[-2] += shift
-        at += keys.size
     return x
 
 
@@ -108,10 +107,9 @@ def _rounding(p: Problem, pieces: Pieces, u: Array, phi: Array, x: Array) -> flo
     unit = 2.0**-53 if p.dtype == "float64" else 2.0**-24
     every = slice(None, None, max(1, len(u) // 300))
     u, phi = u[every], phi[every]
-    total, at = np.zeros(len(u)), 0
-    for keys in pieces:
-        weight, v = phi[:, at : at + keys.size], x[at : at + keys.size]
-        at += keys.size
+    total = np.zeros(len(u))
+    for keys, span in spans(pieces):
+        weight, v = phi[:, span], x[span]
         q = keys.query(u)[:, None]
         logits = q * keys.slopes + keys.biases
         gap = logits.max(axis=1, keepdims=True) - logits
@@ -140,17 +138,13 @@ def search(p: Problem, quick: bool) -> Candidate:
     """
     why, most = "", 0
     if not (p.ladders or p.kinks) and p.guess > _HOPELESS * MOST:
-        why = (
-            f"tangent: about {p.guess:,} keys or more would be needed for {p.eps:.2g} on an interval of width "
-            f"{p.high - p.low:.3g}, and at most {MOST} are tried: it would have to be {p.guess / MOST:.2g} times "
-            "shorter or more"
-        )
+        why = f"tangent: about {p.guess:,} keys or more would be needed for {p.eps:.2g} on an interval of width "
+        why += f"{p.high - p.low:.3g}, and at most {MOST} are tried: it would have to be {p.guess / MOST:.2g} times "
+        why += "shorter or more"
     elif len(p.mesh) * len(p.graph.nodes) > _PROVABLE:
         most = _PROVABLE // len(p.graph.nodes)
-        why = (
-            f"tangent: {len(p.graph.nodes):,} operations on {len(p.mesh):,} pieces of the interval are past the "
-            f"{_PROVABLE:,} that are budgeted for a proof"
-        )
+        why = f"tangent: {len(p.graph.nodes):,} operations on {len(p.mesh):,} pieces of the interval are past the "
+        why += f"{_PROVABLE:,} that are budgeted for a proof"
     if why:
         fits = (lambda eps: len(remeshed(p, eps)) <= most) if most else None
         raise refusal(why, float(np.ptp(p.sample(1).f)) / 2, p.eps, fits)

@@ -11,11 +11,11 @@ Failure mode: kinks and singular points, and functions that need many keys; then
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
-from attnfun.kinds.function.build.unary.keys import Array, Keys, gaussian
+from attnfun.kinds.function.build.unary.keys import Array, gaussian
+from attnfun.kinds.function.build.unary.pieces import Fit, head_of
 from attnfun.network import rounded
 
 SHARED = 12  # functions above which they are tried together
@@ -25,31 +25,12 @@ _ROOM = 0.9  # of eps
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
 
 
-@dataclass(frozen=True)
-class SharedFit:
-    """Keys, (keys, functions) values, and the affine parts; `error` is the largest seen."""
-
-    head: Keys
-    values: Array
-    slopes: Array
-    offsets: Array
-    error: float
-
-    count = 1
-
-    @property
-    def keys(self) -> int:
-        return self.head.size
-
-    @property
-    def max_value(self) -> float:
-        return float(np.abs(self.values).max())
-
-
 def fit_shared(
     functions: Callable[[Array], Array], low: float, high: float, eps: float, dtype: str
-) -> SharedFit | None:
-    """One head for all columns of `functions`, (n, 1) → (n, p), on [low, high]; None where no small one was found."""
+) -> tuple[Fit, Array, Array] | None:
+    """One head for all columns of `functions`, (n, 1) → (n, p), on [low, high], and their slopes and offsets; None
+    where no small one was found.
+    """
     for size in _SIZES:
         head = gaussian(low, high, size, 1.3, 0.3, dtype).stored(dtype)
         lines = (np.cos(np.linspace(0, np.pi, 10 * size * dense)) for dense in (1, 4))  # denser towards the ends
@@ -73,5 +54,5 @@ def fit_shared(
         error = float(np.abs(found - seen).max())
         rounding = 4 * (size + 8) * _ROUNDOFF[dtype] * float(np.abs(values).max())
         if error + rounding <= _ROOM * eps and float(np.abs(values).max()) <= 100 * span:
-            return SharedFit(head, values, slopes, offsets, error)
+            return Fit((head_of(head, values, dtype),), error=error), slopes, offsets
     return None

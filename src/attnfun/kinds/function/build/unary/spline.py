@@ -21,7 +21,6 @@ float32 many units round away what they gain. Nothing here is a bound: `error` i
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -29,48 +28,15 @@ import numpy as np
 
 from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.unary.features import features, values
-from attnfun.kinds.function.build.unary.keys import Array
+from attnfun.kinds.function.build.unary.keys import Array, Keys
+from attnfun.kinds.function.build.unary.pieces import Fit, axis_of
 from attnfun.language import Graph
-from attnfun.network import Axis, ReluBlock, rounded
-from attnfun.network.head import frozen
+from attnfun.network import ReluBlock, rounded
 
 _CELLS = 512  # of the first grid
 _FINE = 300  # a cell's chord is within E/300 of g: some 25 to 50 samples a piece
 _POINTS = 6_000_000
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
-
-
-@dataclass(frozen=True)
-class SplineFit:
-    """The formula of this file; entries representable in the dtype; `error` is the largest seen, no bound."""
-
-    slopes: Array
-    biases: Array
-    values: Array
-    slope: float
-    offset: float
-    error: float
-
-    count = 1
-
-    @property
-    def keys(self) -> int:
-        """Units."""
-        return len(self.slopes)
-
-    @property
-    def max_value(self) -> float:
-        return float(np.abs(self.values).max())
-
-    def written(self, name: str, rows: Array, constants: Sequence[float], dtype: str) -> list[ReluBlock]:
-        """The block that writes the coordinate `name`, u being rows·stream + constants[0]."""
-        row, offset = rounded(rows, dtype), rounded([constants[0]], dtype)
-        axis = Axis(row, offset, self.slopes[:, None], self.biases)
-        return [ReluBlock(name, axis, self.values[:, None], (name,))]
-
-    def __call__(self, u: Array) -> Array:
-        hidden = np.maximum(np.outer(u, self.slopes) + self.biases, 0.0)
-        return np.asarray(self.slope * u + self.offset + hidden @ self.values)
 
 
 @dataclass(frozen=True)
@@ -92,7 +58,7 @@ def rough_units(graph: Graph, low: float, high: float) -> float:
 
 
 @lru_cache(maxsize=1024)
-def fit_spline(graph: Graph, low: float, high: float, eps: float, *, dtype: str = "float64") -> SplineFit:
+def fit_spline(graph: Graph, low: float, high: float, eps: float, *, dtype: str = "float64") -> Fit:
     """Units for the first output of `graph` on [low, high], within eps on the samples, rounding in the dtype included.
 
     Deterministic. Raises Infeasible, with the nearest eps, where rounding would eat most of it.
@@ -210,7 +176,7 @@ def _march(u: Array, g: Array, stops: list[int], E: float, start: float) -> tupl
 # ---------------------------------------------------------------- weights
 
 
-def _stored(t: Array, y: Array, grid: tuple[Array, Array], dtype: str) -> tuple[SplineFit, float]:
+def _stored(t: Array, y: Array, grid: tuple[Array, Array], dtype: str) -> tuple[Fit, float]:
     """The broken line through (t, y) as weights, and the largest Σ |values| relu(…): what rounding is relative to."""
     if len(t) == 2:  # a straight line will do; a block has at least one unit
         t, y = np.array([t[0], float(rounded((t[0] + t[1]) / 2, dtype)), t[1]]), np.array([y[0], y.mean(), y[1]])
@@ -223,22 +189,19 @@ def _stored(t: Array, y: Array, grid: tuple[Array, Array], dtype: str) -> tuple[
     offset = float(rounded(y[m] - slope * t[m], dtype))
     held = slope * t + offset
     heights = np.zeros(len(t) - 2)
-    now = slope
-    for j in range(m + 1, len(t) - 1):
-        heights[j - 1] = _near((y[j + 1] - held[j]) / (t[j + 1] - t[j]) - now, dtype)
-        now += heights[j - 1]
-        held[j + 1] = held[j] + now * (t[j + 1] - t[j])
-    now = slope
-    for j in range(m, 0, -1):
-        heights[j - 1] = _near(now - (held[j] - y[j - 1]) / (t[j] - t[j - 1]), dtype)
-        now -= heights[j - 1]
-        held[j - 1] = held[j] - now * (t[j] - t[j - 1])
+    for way, first in ((1, m + 1), (-1, len(t) - 1 - m)):  # outward to the right, then mirrored to the left
+        at, wanted, line, jumps, now = way * t[::way], y[::way], held[::way], heights[::way], way * slope
+        for j in range(first, len(t) - 1):
+            jumps[j - 1] = _near((wanted[j + 1] - line[j]) / (at[j + 1] - at[j]) - now, dtype)
+            now += jumps[j - 1]
+            line[j + 1] = line[j] + now * (at[j + 1] - at[j])
     side = np.where(np.arange(1, len(t) - 1) <= m, -1.0, 1.0)
     used = heights != 0
     used[0] |= not used.any()
     error = float(np.abs(np.interp(grid[0], t, held) - grid[1]).max())
-    signs, biases, heights = (frozen(a[used]) for a in (side, -side * t[1:-1], heights))
-    return SplineFit(signs, biases, heights, slope, offset, error), max(float(left[m]), float(right[m]))
+    signs, biases, heights = (a[used] for a in (side, -side * t[1:-1], heights))
+    block = ReluBlock("", axis_of(Keys(1.0, 0.0, signs, biases)), heights[:, None], ("g1",))
+    return Fit((block,), slope, offset, error), max(float(left[m]), float(right[m]))
 
 
 def _near(value: float, dtype: str) -> float:

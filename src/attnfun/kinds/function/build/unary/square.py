@@ -13,10 +13,13 @@ Failure mode: values of at most 100 (float32: 25) times the range hold the relat
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.unary.keys import Array, Keys
+from attnfun.kinds.function.build.unary.project import Solution, least_squares
 from attnfun.kinds.function.build.unary.tables import entries
 from attnfun.network import rounded
 
@@ -28,7 +31,7 @@ def pinned_square(reach: float, eps: float, dtype: str) -> tuple[Keys, Array]:
     goal = eps / reach**2
     t = (1 - np.cos(np.linspace(0, np.pi, 161)[1:])) / 2
     cap = 100.0 if dtype == "float64" else 25.0
-    best = None
+    least = math.inf
     held = sorted((e for e in entries().get("pinned", ()) if e.eps <= 12 * goal), key=lambda e: (len(e.slopes), -e.eps))
     for entry in held:
         m = (len(entry.slopes) - 1) // 2
@@ -40,11 +43,10 @@ def pinned_square(reach: float, eps: float, dtype: str) -> tuple[Keys, Array]:
         for tau in (0.2, 0.5, 0.8, 1.2, 1.6):
             keys, heights = _tuned(n, tau, t, goal, reach, dtype)
             error = _relative(keys, heights, reach)
-            if best is None or error < best:
-                best = error
+            least = min(least, error)
             if error <= goal and np.abs(heights).max() <= cap * reach**2:
                 return keys, heights
-    raise Infeasible(f"tangent: a pinned square reached the relative error {best:.2g}, not {goal:.2g}")
+    raise Infeasible(f"tangent: a pinned square reached the relative error {least:.2g}, not {goal:.2g}")
 
 
 def _even(theta: Array, odd_count: int, t: Array) -> tuple[Array, Array]:
@@ -56,42 +58,39 @@ def _even(theta: Array, odd_count: int, t: Array) -> tuple[Array, Array]:
     return p / p.sum(axis=1, keepdims=True), k
 
 
-def _solve(theta: Array, m: int, t: Array, ridge: float) -> tuple[Array, Array, Array]:
-    """Values of the classes ±k_i against that of 0, residual and orthonormal basis of the weighted system."""
+def _solve(theta: Array, m: int, t: Array, ridge: float) -> Solution:
+    """Values of the classes ±k_i against that of 0."""
     p, _ = _even(theta, m, t)
     origin, _ = _even(theta, m, np.zeros(1))
     weight = 1 / ((t**2 + 1e-3) * np.sqrt(len(t)))
     phi = (p - origin)[:, 1:] * weight[:, None]
     system = np.concatenate([phi, ridge * np.eye(m)])
     right = np.concatenate([t**2 * weight, np.zeros(m)])
-    q, r = np.linalg.qr(system)
-    v = np.linalg.solve(r, q.T @ right)
-    return v, right - system @ v, q
+    return least_squares(system, right)
 
 
 def _tuned(n: int, tau: float, t: Array, goal: float, reach: float, dtype: str) -> tuple[Keys, Array]:
     m = (n - 1) // 2
     j = np.arange(1, m + 1)
     theta = np.concatenate([np.log(tau * j), -0.5 * tau * j**2 * 0.9 - (np.log(10.0) if m == 1 else 0.0)])
-    ridge = goal / 30
-    v, r, q = _solve(theta, m, t, ridge)
-    damping = 1e-2
+    ridge, damping = goal / 30, 1e-2
+    now = _solve(theta, m, t, ridge)
     for _ in range(_STEPS):
-        jacobian = _jacobian(theta, v, m, t, len(r))
-        jacobian -= q @ (q.T @ jacobian)
-        normal, gradient = jacobian.T @ jacobian, jacobian.T @ r
+        jacobian = _jacobian(theta, now.x, m, t)
+        jacobian -= now.basis @ (now.basis.T @ jacobian)
+        normal, gradient = jacobian.T @ jacobian, jacobian.T @ now.residual
         scale = np.diag(normal).copy() + 1e-300
         for _ in range(8):
             step = np.linalg.solve(normal + damping * np.diag(scale), gradient)
             trial = theta + np.clip(step, -1, 1)
             new = _solve(trial, m, t, ridge)
-            if new[1] @ new[1] < r @ r:
+            if new.cost < now.cost:
                 break
             damping *= 6
         else:
             break
-        stop = new[1] @ new[1] > (1 - 1e-5) * (r @ r)
-        theta, (v, r, q), damping = trial, new, max(damping / 6, 1e-12)
+        stop = new.cost > (1 - 1e-5) * now.cost
+        theta, now, damping = trial, new, max(damping / 6, 1e-12)
         if stop:
             break
     return _settled(theta, m, t, ridge, reach, dtype)
@@ -101,13 +100,13 @@ def _settled(theta: Array, m: int, t: Array, ridge: float, reach: float, dtype: 
     """Keys as they are stored and the values that fit them, zero at 0."""
     k, b = rounded(np.exp(theta[:m]) / reach, dtype), rounded(theta[m:], dtype)
     stored = np.concatenate([np.log(k * reach), b])
-    v = _solve(stored, m, t, ridge)[0]
+    v = _solve(stored, m, t, ridge).x
     origin = _even(stored, m, np.zeros(1))[0][0, 1:] @ v  # the head's value at 0, taken off all values
     heights = rounded(reach**2 * np.concatenate([v[::-1] - origin, [-origin], v - origin]), dtype)
     return Keys(1.0, 0.0, np.concatenate([-k[::-1], [0.0], k]), np.concatenate([b[::-1], [0.0], b])), heights
 
 
-def _jacobian(theta: Array, v: Array, m: int, t: Array, rows: int) -> Array:
+def _jacobian(theta: Array, v: Array, m: int, t: Array) -> Array:
     """Derivatives of (Φ − Φ(0)) v by ln k and b, weighted; rows of the ridge are zero."""
     weight = 1 / ((t**2 + 1e-3) * np.sqrt(len(t)))
 
@@ -116,11 +115,8 @@ def _jacobian(theta: Array, v: Array, m: int, t: Array, rows: int) -> Array:
         g = p[:, 1:] * (v - (p[:, 1:] @ v)[:, None])
         return g * np.tanh(np.outer(x, k)) * np.outer(x, k), g
 
-    dk, db = part(t)
-    _, at_zero = part(np.zeros(1))
-    out = np.zeros((rows, 2 * m))
-    out[: len(t)] = np.concatenate([dk, db - at_zero], axis=1) * weight[:, None]
-    return out
+    (dk, db), (_, at_zero) = part(t), part(np.zeros(1))
+    return np.concatenate([np.concatenate([dk, db - at_zero], axis=1) * weight[:, None], np.zeros((m, 2 * m))])
 
 
 def _relative(keys: Keys, heights: Array, reach: float) -> float:

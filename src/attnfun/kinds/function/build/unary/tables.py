@@ -57,13 +57,9 @@ class Entry:
 
 def kind_of(op: str, power: Fraction) -> str | None:
     """The name of the operation's table, if there could be one."""
-    if op in ("log", "exp"):
-        return op
-    if op == "sqrt":
-        return "power 1/2"
     if op in ("powi", "powr"):
         return "square" if power == 2 else f"power {power}"
-    return None
+    return {"log": "log", "exp": "exp", "sqrt": "power 1/2"}.get(op)
 
 
 def normal(form: Known, low: float, high: float, eps: float) -> Normal | None:
@@ -123,8 +119,7 @@ def look_up(
     p = plain_problem(graph, n, low, high, eps, dtype)
     for entry in fitting[max(0, made_for - 3) : made_for + 3]:  # a smaller one may do: the interval may be smaller
         keys = place(entry, n, low, high, dtype)
-        size = keys.size
-        c = finish(p, (keys,), p.sample(size, 3), p.sample(size))
+        c = finish(p, (keys,), p.sample(keys.size, 3), p.sample(keys.size))
         if passes(p, c):
             return p, c
     return None

@@ -23,6 +23,8 @@ from typing import Any
 import attnfun as af
 from attnfun.lab.studies.tables import Row as Row
 from attnfun.lab.studies.tables import Rows as Rows
+from attnfun.lab.studies.tables import median as median
+from attnfun.lab.studies.tables import slope as slope
 
 HOLDS, LIMITS, REFUTED = "holds", "holds with limits", "refuted"
 VERDICTS = (HOLDS, LIMITS, REFUTED)

@@ -146,13 +146,7 @@ class Study:
 
 
 def described(
-    module: str,
-    full_time: str = "",
-    *,
-    needs: Any = (),
-    timings: Any = (),
-    speaks_of: Any = None,
-    **parameters: Any,
+    module: str, full_time: str = "", *, needs: Any = (), timings: Any = (), speaks_of: Any = None, **parameters: Any
 ) -> Study:
     """The study that a module is: its statement from the docstring, its functions by their names.
 

@@ -98,5 +98,5 @@ def perturbed(network: af.network.Network, eta: float, rng: np.random.Generator)
     for layer in network.layers:
         heads = [replace(h, axes=tuple(map(axis, h.axes)), values=moved(h.values)) for h in layer.attention]
         layers.append(af.network.Layer(tuple(heads)))
-    ends = {name: moved(getattr(network, name)) for name in ("readout", "readout_bias")}
-    return replace(network, layers=tuple(layers), **ends, labels=None)
+    ends = moved(network.readout), moved(network.readout_bias)
+    return replace(network, layers=tuple(layers), readout=ends[0], readout_bias=ends[1], labels=None)

@@ -11,13 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attnfun as af
 from attnfun.lab.studies.separations.layers import fresh_error
-
-if TYPE_CHECKING:
-    import torch
 
 RATE, SAMPLES = 6e-3, 20_000
 
@@ -46,10 +43,10 @@ def trained_error(
         return fresh_error(squares, SAMPLES, 2000, seed) if math.isfinite(losses[-1]) else (math.nan, math.nan)
 
 
-def _sets(torch: Any, hard: af.limits.HardSet, count: int, source: Any) -> torch.Tensor:
+def _sets(torch: Any, hard: af.limits.HardSet, count: int, source: Any) -> Any:
     """(count, N, D) complex64 points of the torus."""
     turns = torch.rand((count, hard.points, hard.dim), generator=source) * (2 * math.pi)
-    return torch.polar(torch.ones_like(turns), turns)  # type: ignore[no-any-return]
+    return torch.polar(torch.ones_like(turns), turns)
 
 
 def _target(hard: af.limits.HardSet, x: Any) -> Any:

@@ -9,20 +9,20 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-_HOMES = {
-    "HardSet": "separation.hard_sets",
-    "candidates_lower": "separation.krawtchouk",
-    "converse": "separation.disjointness",
-    "coordinates_lower": "separation.krawtchouk",
-    "coordinates_upper": "separation.krawtchouk",
-    "disjointness_to_triples": "separation.disjointness",
-    "grid_limits": "grids",
-    "misorder_probability": "preorders.jumps",
-    "tied_pair": "grids",
-    "uncovered": "separation.krawtchouk",
-    "utility": "grids",
-    "values_lower": "separation.krawtchouk",
+_NAMES = {
+    "grids": ("grid_limits", "tied_pair", "utility"),
+    "preorders.jumps": ("misorder_probability",),
+    "separation.disjointness": ("converse", "disjointness_to_triples"),
+    "separation.hard_sets": ("HardSet",),
+    "separation.krawtchouk": (
+        "candidates_lower",
+        "coordinates_lower",
+        "coordinates_upper",
+        "uncovered",
+        "values_lower",
+    ),
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 __all__ = list(_HOMES)
 
 

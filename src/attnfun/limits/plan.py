@@ -125,11 +125,10 @@ def plan(
         raise InvalidRequest(f"budget={most}: the thinnest head has {least:,} parameters; write budget={least} or more")
     nearest = min((c for c in every if c.verdict == "constructed"), key=lambda c: c.parameters, default=None)
     counts = {verdict: sum(c.verdict == verdict for c in cells) for verdict in VERDICTS}
-    told, length = family.told, n if family.context is None else family.context
-    answer = _answer(told.answer, cells, nearest, most)
-    texts = tuple(told.constructions), tuple(told.hypotheses), tuple(told.sources)
-    asked = task, family.dim, length, eps, p, most
-    return Plan(*asked, answer, nearest, told.family, counts, cells, *texts)
+    answer = _answer(family.answer, cells, nearest, most)
+    texts = tuple(family.constructions), tuple(family.hypotheses), tuple(family.sources)
+    asked = task, family.dim, n if family.context is None else family.context, eps, p, most
+    return Plan(*asked, answer, nearest, family.family, counts, cells, *texts)
 
 
 def _answer(answer: str, cells: tuple[Cell, ...], nearest: Cell | None, budget: int | None) -> str:

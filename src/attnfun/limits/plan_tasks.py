@@ -30,21 +30,17 @@ UNKNOWN = "no bound excludes it, no construction is known here"
 
 
 @dataclass(frozen=True)
-class Told:
-    """What is said of a family of tasks."""
+class Family:
+    """A task with its sizes filled in: what is said of it, and how a cell is judged.
+
+    `ranks`, `heads`: where something changes.
+    """
 
     family: str
     answer: str
     constructions: Sequence[str]
     hypotheses: Sequence[str]
     sources: Sequence[str]
-
-
-@dataclass(frozen=True)
-class Family:
-    """A task with its sizes filled in; `ranks`, `heads`: where something changes."""
-
-    told: Told
     judge: Judge
     dim: int
     most_rank: int
@@ -140,9 +136,9 @@ def neighbour(dim: int, context: int, eps: float, setting: str, nearest: bool) -
     if later is not None:
         thin_heads = f"2 layers, {2 * dim} + 1 heads of rank 1, one query"
         built.append(f"neighbours({dim}, {context}, method='scores', which='{which}'): {thin_heads}")
-    told = Told("nearest and furthest points: full rank", answer, built, hypotheses, sources)
+    told = ("nearest and furthest points: full rank", answer, built, hypotheses, sources)
     ranks = (dim // 2, 3 * dim // 4, dim - 1, dim)
-    return Family(told, judge, dim, width, 4 * dim, (1, 2), ranks, (2 * dim,), width=width)
+    return Family(*told, judge, dim, width, 4 * dim, (1, 2), ranks, (2 * dim,), width=width)
 
 
 def _temperature(find: Callable[..., float], *sizes: Any) -> float | None:
@@ -162,8 +158,8 @@ def pairs(dim: int, context: int) -> Family:
 
     say = texts("plan pairs")
     built = [say["built"].format(context=context)]
-    told = Told("pairs that sum to 0: rank 2", say["answer"], built, [say["counted"]], [say["source"]])
-    return Family(told, judge, dim, dim, 4 * dim, ranks=(2,))
+    told = ("pairs that sum to 0: rank 2", say["answer"], built, [say["counted"]], [say["source"]])
+    return Family(*told, judge, dim, dim, 4 * dim, ranks=(2,))
 
 
 def triples(dim: int, context: int, bits: int) -> Family:
@@ -177,8 +173,8 @@ def triples(dim: int, context: int, bits: int) -> Family:
     thin, fat = (_many(found.heads_needed) for found in (one, matching_bound(context, dim, bits)))
     answer = say["answer"].format(bits=one.bits_needed, thin=thin, fat=fat, dim=dim)
     built = [say["built"].format(context=context, pairs=context**2)]
-    told = Told("triples that sum to 0: bits", answer, built, [*one.hypotheses, say["more"]], [one.source])
-    return Family(told, judge, dim, dim, max(4 * dim, 2 * one.heads_needed))
+    told = ("triples that sum to 0: bits", answer, built, [*one.hypotheses, say["more"]], [one.source])
+    return Family(*told, judge, dim, dim, max(4 * dim, 2 * one.heads_needed))
 
 
 def averages(dim: int, context: int, eps: float, bits: int, q: int, say: Callable[[str], None]) -> Family:
@@ -232,9 +228,9 @@ def averages(dim: int, context: int, eps: float, bits: int, q: int, say: Callabl
         hypotheses.append(f"no construction was tried: the context is longer than {_MOST_TRIED:,} tokens")
     hypotheses.append(words["impossible"] if small else f"no bound at eps >= 1/(2q) = {1 / (2 * q):g}")
     built = [one[1] for one in found.values()]
-    told = Told("averages over named tokens: bits of the query", answer, built, hypotheses, [words["source"]])
+    told = ("averages over named tokens: bits of the query", answer, built, hypotheses, [words["source"]])
     ranks = (2, 2 * q, rule_of_thumb(context, q), *(one[0] for one in found.values()))
-    return Family(told, judge, dim, max(dim, most), max(64, 4 * q), ranks=ranks, heads=(q, *found))
+    return Family(*told, judge, dim, max(dim, most), max(64, 4 * q), ranks=ranks, heads=(q, *found))
 
 
 def _trials(context: int, q: int) -> list[list[int]]:
@@ -270,9 +266,9 @@ def relation(matrix: Any, eps: float, say: Callable[[str], None]) -> Family:
     width = max(2, min(rows, columns))
     built = f"one head of rank {upper}, scores within {found.error:.3g} of the matrix ({rows} × {columns})"
     answer, hypotheses, sources = words["answer"].format(need=need), [words["one"]], [words["source"]]
-    told = Told("one relation: the rank of its scores", answer, [built], hypotheses, sources)
+    told = ("one relation: the rank of its scores", answer, [built], hypotheses, sources)
     ranks = (lower, upper, max(1, lower - 1))
-    return Family(told, judge, width, max(upper, min(width, 2 * upper)), 16, ranks=ranks, context=columns)
+    return Family(*told, judge, width, max(upper, min(width, 2 * upper)), 16, ranks=ranks, context=columns)
 
 
 def _many(count: int) -> str:

@@ -22,9 +22,6 @@ class Record:
         own = [field.name for field in fields(self) if field.repr]  # type: ignore[arg-type]
         return {name: plain(getattr(self, name)) for name in (*own, *self.also)}
 
-    def to_json(self) -> dict[str, Any]:
-        return self.record()
-
 
 def plain(value: Any) -> Any:
     """Records, tuples, mappings, fractions and floats as JSON has them."""

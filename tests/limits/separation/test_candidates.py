@@ -349,7 +349,7 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["bounds", "neighbours", "--dim", "8", "--candidates", "5", "--rank", "2", "--heads", "3", "--eps", "0.1"]
     assert main([*words, "--value-rank", "2", "--json"]) == 0
     record, found = json.loads(capsys.readouterr().out), af.bounds.neighbours(8, 5, 2, 3, 0.1, value_rank=2)
-    assert record == json.loads(json.dumps(found.to_json())) and "2407.16153" in record["source"]
+    assert record == json.loads(json.dumps(found.record())) and "2407.16153" in record["source"]
     assert found.heads_needed is not None and least(2, found.heads_needed, 2) < 0.1
     assert least(2, found.heads_needed - 1, 2) >= 0.1
     assert main(words) == 0 and "hypotheses" in capsys.readouterr().out

@@ -24,6 +24,7 @@ from attnfun.limits.separation.products import (
     vector_partitions,
 )
 from attnfun.limits.separation.sets import constants
+from limits.separation.closed_forms import by_power_sums
 
 Vector = tuple[int, ...]
 TABLE = {  # c(N, D) to three digits, from Gram matrices by set partitions and numerical Schur complements
@@ -71,7 +72,7 @@ def brute_force(total: Vector, points: int) -> tuple[list[tuple[Vector, Vector]]
 def test_the_counted_form_is_the_inverse_of_the_schur_complement_exactly(total: Vector, points: int) -> None:
     pairs, expected = brute_force(total, points)
     found, weights = inverse_form(total, points)
-    places = [forms(total).pairs.index(pair if pair[0] >= pair[1] else (pair[1], pair[0])) for pair in pairs]
+    places = [forms(total)[0].index(pair if pair[0] >= pair[1] else (pair[1], pair[0])) for pair in pairs]
     assert sorted(places) == list(range(len(found)))
     for i, a in enumerate(places):
         assert weights[a] == (1 if pairs[i][0] == pairs[i][1] else 2)
@@ -142,7 +143,7 @@ def test_no_function_of_few_features_is_nearer_than_the_bound(points: int, featu
         if sum(total) >= 2:
             X, weights = inverse_form(total, points)
             S = np.linalg.inv(np.array([[float(v) for v in row] for row in X]))
-            pairs = forms(total).pairs
+            pairs = forms(total)[0]
             rows, columns = ([place[pair[k]] for pair in pairs] for k in (0, 1))
             wanted = np.array([1 / scale if a == b and a in inside else 0.0 for a, b in pairs])
             blocks.append((rows, columns, np.array(weights), wanted, S))
@@ -207,7 +208,7 @@ def test_features_for_a_tolerance(points: int, dim: int, eps: float) -> None:
 def test_pairs_and_power_sums_are_one_function(points: int, dim: int) -> None:
     g = HardSet(points, dim)
     X = g.sample(2000, seed=1)
-    whole = g.by_power_sums(X)
+    whole = by_power_sums(g, X)
     assert np.abs(g.by_pairs(X) - whole).max() < 1e-12
     np.testing.assert_allclose(np.abs(X), 1, atol=1e-12)
 
@@ -216,9 +217,9 @@ def test_pairs_and_power_sums_are_one_function(points: int, dim: int) -> None:
 def test_the_error_of_the_best_terms_by_sampling(points: int, dim: int) -> None:
     g = HardSet(points, dim)
     X = g.sample(20_000, seed=2)
-    whole = g.by_power_sums(X)
+    whole = by_power_sums(g, X)
     for features in range(g.terms + 1):
-        missing = np.abs(whole - g.by_power_sums(X, features)) ** 2
+        missing = np.abs(whole - by_power_sums(g, X, features)) ** 2
         expected = af.bounds.sets(points, dim, features).upper
         assert abs(missing.mean() - expected) <= 5 * missing.std() / math.sqrt(len(X)) + 1e-12
 

@@ -9,6 +9,7 @@ from typing import Any
 import attnfun as af
 from attnfun.lab.studies.tables import Column, Rows
 
+Figure = Any  # of matplotlib, which is loaded when a picture is drawn
 BOUND, FAINT, INK, NETWORKS = af.plots.BOUND, af.plots.FAINT, af.plots.INK, af.plots.NETWORKS
 PALE, EXCLUDED, SLATE = "#d9e2ec", "#f3c6c0", "#52606d"
 STYLES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (1, 4)), (0, (6, 2, 1, 2)), (0, (3, 5)))

@@ -14,6 +14,7 @@ from attnfun.lab.studies import study
 from attnfun.lab.studies.store import replace
 from attnfun.lab.studies.study import SIZES, VERDICTS, Row
 
+Place = str | os.PathLike[str]
 PAGE = "report.html"
 FINISHED, UNFINISHED, FAILED, DAMAGED = "finished", "unfinished", "failed", "damaged"
 GROUP_TITLES = {
@@ -114,7 +115,7 @@ def _plural(kind: str, count: int) -> str:
     return kind.replace("holds", "hold") if count != 1 else kind
 
 
-def read(folder: str | os.PathLike[str]) -> Laboratory:
+def read(folder: Place) -> Laboratory:
     """The studies of the folder; a study whose files are damaged is named as such, an empty folder refused."""
     root = Path(folder)
     if not root.is_dir():
@@ -165,12 +166,7 @@ def _require(true: bool) -> None:
         raise ValueError("not what a run writes")
 
 
-def report(
-    folder: str | os.PathLike[str],
-    out: str | os.PathLike[str] | None = None,
-    *,
-    markdown: str | os.PathLike[str] | None = None,
-) -> Path:
+def report(folder: Place, out: Place | None = None, *, markdown: Place | None = None) -> Path:
     """Write one self-contained HTML page (default: FOLDER/report.html) of all studies in the folder; its path.
 
     `markdown` names a file for a summary in words and numbers, without pictures.

@@ -23,6 +23,8 @@ from typing import Any
 import attnfun as af
 from attnfun.lab.studies.tables import Row as Row
 from attnfun.lab.studies.tables import Rows as Rows
+from attnfun.lab.studies.tables import median as median
+from attnfun.lab.studies.tables import slope as slope
 
 HOLDS, LIMITS, REFUTED = "holds", "holds with limits", "refuted"
 VERDICTS = (HOLDS, LIMITS, REFUTED)
@@ -144,13 +146,7 @@ class Study:
 
 
 def described(
-    module: str,
-    full_time: str = "",
-    *,
-    needs: Any = (),
-    timings: Any = (),
-    speaks_of: Any = None,
-    **parameters: Any,
+    module: str, full_time: str = "", *, needs: Any = (), timings: Any = (), speaks_of: Any = None, **parameters: Any
 ) -> Study:
     """The study that a module is: its statement from the docstring, its functions by their names.
 

@@ -81,7 +81,7 @@ class EmbeddingDimension:
     table: tuple[Row, ...]
     queries: Any = field(repr=False)
     documents: Any = field(repr=False)
-    seconds: float
+    seconds: float = 0.0
 
     @property
     def closed(self) -> bool:
@@ -139,23 +139,19 @@ def embed_dim(
     if bits is not None:
         whole_number("bits", bits, 2, 60)
     with one_thread():
-        return _answer(known, dim, bits, table, seed, progress or (lambda _: None), start)
+        found = _answer(known, dim, bits, table, seed, progress or (lambda _: None))
+    return replace(found, seconds=time.perf_counter() - start)
 
 
 def _answer(
-    relation: Relevance,
-    dim: int | None,
-    bits: int | None,
-    table: Sequence[int] | None,
-    seed: int,
-    say: Report,
-    start: float,
+    relation: Relevance, dim: int | None, bits: int | None, table: Sequence[int] | None, seed: int, say: Report
 ) -> EmbeddingDimension:
+    """The answer, but for the seconds it took."""
     core = relation.core
     if core.m == 0:
         Q, D = (np.zeros((count, dim or 0), np.int64) for count in relation.shape)
-        none, seconds = Obstruction("none", 0), time.perf_counter() - start
-        return EmbeddingDimension(relation, 0, 0, dim or 0, math.inf, 0, 1, "none", none, None, (), Q, D, seconds)
+        none = Obstruction("none", 0)
+        return EmbeddingDimension(relation, 0, 0, dim or 0, math.inf, 0, 1, "none", none, None, (), Q, D)
     say("orders of the documents")
     by_order = document_orders(core)
     first = _upper(core, by_order)
@@ -197,8 +193,7 @@ def _answer(
     say("check of the whole relation")
     ranking = check_embedding(relation, queries, vectors)
     told = ranking.margin, ranking.gap, chosen.bits, chosen_row.method, below, ceiling(core), tuple(r for r, _ in rows)
-    at, seconds = chosen_row.dimension, time.perf_counter() - start
-    return EmbeddingDimension(relation, below.bound, upper, at, *told, queries, vectors, seconds)
+    return EmbeddingDimension(relation, below.bound, upper, chosen_row.dimension, *told, queries, vectors)
 
 
 def _upper(core: Core, by_order: list[tuple[str, Indices]]) -> Found:

@@ -64,36 +64,30 @@ class _Search:
 def radon(relation: Relevance, most: int, budget: int = 2_000_000) -> Obstruction | None:
     """The largest shattered set of documents found, up to `most` + 1 documents: that many dimensions less one."""
     core = relation.core
-    picked = _even([len(c) for c in core.columns], core.m)
-    masks = [_mask(core.columns[j]) for j in picked]
-    found = _Search(masks, (1 << core.m) - 1, True, most + 1, budget).run()
-    if len(found) < 2:
+    documents = _shattered(core.columns, core.m, True, most + 1, budget)
+    if len(documents) < 2:
         return None
-    documents = [picked[e] for e in found]
     cuts: dict[int, int] = {}
-    everything = (1 << len(found)) - 1
+    everything = (1 << len(documents)) - 1
     for i, row in enumerate(core.rows):
         members = set(row.tolist())
         pattern = sum(1 << bit for bit, j in enumerate(documents) if j in members)
         if 0 < pattern < everything:
             cuts.setdefault(min(pattern, everything ^ pattern), i)
-    return _checked(relation, "radon", len(found) - 1, documents, [i for _, i in sorted(cuts.items())])
+    return _checked(relation, "radon", len(documents) - 1, documents, [i for _, i in sorted(cuts.items())])
 
 
 def cells(relation: Relevance, most: int, budget: int = 2_000_000) -> Obstruction | None:
     """The largest set of queries found that divides the documents into all cells, up to `most` queries."""
     core = relation.core
-    picked = _even([len(r) for r in core.rows], core.n)
-    masks = [_mask(core.rows[i]) for i in picked]
-    found = _Search(masks, (1 << core.n) - 1, False, most, budget).run()
-    if not found:
+    queries = _shattered(core.rows, core.n, False, most, budget)
+    if not queries:
         return None
-    queries = [picked[e] for e in found]
     members = [set(core.rows[i].tolist()) for i in queries]
     shown: dict[tuple[bool, ...], int] = {}
     for j in range(core.n):
         shown.setdefault(tuple(j in row for row in members), j)
-    return _checked(relation, "cells", len(found), list(shown.values()), queries)
+    return _checked(relation, "cells", len(queries), list(shown.values()), queries)
 
 
 def not_a_line(relation: Relevance) -> Obstruction | None:
@@ -187,11 +181,9 @@ def _checked(
     return claim if check_obstruction(relation, claim) >= claim.bound > 0 else None
 
 
-def _even(counts: Sequence[int], total: int) -> list[int]:
-    """The elements that take part most evenly, first."""
-    weight = np.minimum(np.array(counts), total - np.array(counts))
-    return np.argsort(-weight, kind="stable")[:_MOST_ELEMENTS].tolist()
-
-
-def _mask(members: Indices) -> int:
-    return sum(1 << i for i in members.tolist())
+def _shattered(lines: Sequence[Indices], total: int, folded: bool, most: int, budget: int) -> list[int]:
+    """The largest shattered set of lines found, among those that take part most evenly in `total` elements."""
+    counts = np.array([len(line) for line in lines])
+    picked = np.argsort(-np.minimum(counts, total - counts), kind="stable")[:_MOST_ELEMENTS].tolist()
+    masks = [sum(1 << i for i in lines[e].tolist()) for e in picked]
+    return [picked[e] for e in _Search(masks, (1 << total) - 1, folded, most, budget).run()]

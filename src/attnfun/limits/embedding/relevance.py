@@ -56,7 +56,21 @@ class Relevance:
 
     @cached_property
     def core(self) -> Core:
-        return _core(self)
+        first: dict[bytes, int] = {}
+        row_of_query = np.full(len(self.rows), -1, np.int64)
+        queries: list[int] = []
+        for i in self.nontrivial:
+            key = self.rows[i].tobytes()
+            if key not in first:
+                first[key] = len(queries)
+                queries.append(i)
+            row_of_query[i] = first[key]
+        columns = transpose([self.rows[i] for i in queries], len(self.document_ids))
+        seen: dict[bytes, int] = {}
+        core_of_document = np.array([seen.setdefault(c.tobytes(), len(seen)) for c in columns], np.int64)
+        documents = np.unique(core_of_document, return_index=True)[1].astype(np.int64)
+        rows = tuple(np.unique(core_of_document[self.rows[i]]) for i in queries)
+        return Core(len(documents), rows, np.array(queries, np.int64), documents, row_of_query, core_of_document)
 
     @classmethod
     def from_pairs(cls, pairs: Iterable[Sequence[Any]], documents: Iterable[Any] | int | None = None) -> Relevance:
@@ -164,9 +178,7 @@ class Core:
 
 def places(order: Indices) -> Indices:
     """Where each element stands in an order."""
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    return place
+    return np.argsort(order)
 
 
 def transpose(rows: Sequence[Indices], n: int) -> tuple[Indices, ...]:
@@ -176,24 +188,6 @@ def transpose(rows: Sequence[Indices], n: int) -> tuple[Indices, ...]:
     owner = np.repeat(np.arange(len(rows), dtype=np.int64), lengths)
     order = np.argsort(held, kind="stable")
     return tuple(np.split(owner[order], np.cumsum(np.bincount(held, minlength=n))[:-1]))
-
-
-def _core(relation: Relevance) -> Core:
-    first: dict[bytes, int] = {}
-    row_of_query = np.full(len(relation.rows), -1, np.int64)
-    queries: list[int] = []
-    for i in relation.nontrivial:
-        key = relation.rows[i].tobytes()
-        if key not in first:
-            first[key] = len(queries)
-            queries.append(i)
-        row_of_query[i] = first[key]
-    columns = transpose([relation.rows[i] for i in queries], len(relation.document_ids))
-    seen: dict[bytes, int] = {}
-    core_of_document = np.array([seen.setdefault(c.tobytes(), len(seen)) for c in columns], np.int64)
-    documents = np.unique(core_of_document, return_index=True)[1].astype(np.int64)
-    rows = tuple(np.unique(core_of_document[relation.rows[i]]) for i in queries)
-    return Core(len(documents), rows, np.array(queries, np.int64), documents, row_of_query, core_of_document)
 
 
 def read_matrix(matrix: Any, what: str) -> Any:

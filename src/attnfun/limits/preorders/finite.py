@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from graphlib import TopologicalSorter
 from typing import Any
 
 import numpy as np
@@ -53,22 +54,14 @@ def levels(n: int, strict: NDArray[np.int64], weak: NDArray[np.int64]) -> tuple[
     if len(inside):
         better, worse = (int(v) for v in strict[inside[0]])
         return None, [better, *_way(edges, part, worse, better)]
-    down: list[list[tuple[int, int]]] = [[] for _ in range(count)]
-    waiting = np.zeros(count, dtype=np.int64)
+    below: dict[int, list[tuple[int, int]]] = {at: [] for at in range(count)}
     for pairs, step in ((strict, 1), (weak, 0)):
-        for i, j in pairs:
-            if part[i] != part[j]:
-                down[part[j]].append((int(part[i]), step))  # from worse to better: ways are counted from below
-                waiting[part[i]] += 1
+        for high, low in part[pairs].tolist():
+            if high != low:
+                below[high].append((low, step))
     height = np.zeros(count, dtype=np.int64)
-    ready = deque(int(c) for c in np.flatnonzero(waiting == 0))
-    while ready:
-        low = ready.popleft()
-        for high, step in down[low]:
-            height[high] = max(height[high], height[low] + step)
-            waiting[high] -= 1
-            if waiting[high] == 0:
-                ready.append(high)
+    for at in TopologicalSorter({at: [low for low, _ in under] for at, under in below.items()}).static_order():
+        height[at] = max((height[low] + step for low, step in below[at]), default=0)
     return height[part], []
 
 

@@ -165,11 +165,8 @@ class PreorderReport:
 
     def record(self) -> dict[str, Any]:
         """What `attnfun preorder --json` prints."""
-        told: dict[str, Any] = {
-            "status": self.status,
-            "preorder": self.preorder.text,
-            "domain": self.preorder.domain_text,
-        }
+        told: dict[str, Any] = {"status": self.status, "preorder": self.preorder.text}
+        told["domain"] = self.preorder.domain_text
         told |= {name: finding.record() for name, finding in self.findings.items()}
         net = self.net and {**dict(zip(("queries", "keys"), self.net.table.shape)), "comparisons": self.net.comparisons}
         told |= {"lexicographic": plain(self.lexicographic), "net": net, "agreement": plain(self.agreement)}

@@ -96,11 +96,6 @@ def _biased(dim: int, bias: float) -> Energies:
 
 
 def _enclosed(dim: int, bias: float, degrees: NDArray[np.int64], balls: list[Any], counts: tuple[int, ...]) -> Energies:
-    total = arb(0)
-    low, high = np.empty(len(balls)), np.empty(len(balls))
-    for i, ball in enumerate(balls):
-        total += ball
-        low[i], high[i] = lower(ball), upper(ball)
-    rest = 1 - total
-    low = np.maximum(low, 0.0)
+    rest = 1 - sum(balls, arb(0))
+    low, high = np.maximum([lower(ball) for ball in balls], 0.0), np.array([upper(ball) for ball in balls])
     return Energies(dim, bias, degrees, low, high, counts, (max(0.0, lower(rest)), max(0.0, upper(rest))))

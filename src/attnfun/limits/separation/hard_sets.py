@@ -81,14 +81,6 @@ class HardSet:
             kernel = np.prod(1 + w, axis=-1) - 1
         return np.asarray(np.sum(kernel, axis=(1, 2)) / math.sqrt(self.divisor))
 
-    def by_power_sums(self, X: Complex, features: int | None = None) -> Complex:
-        """The first `features` squares of power sums (all of them: g)."""
-        total = np.zeros(len(X), dtype=np.complex128)
-        for alpha in self.exponents[:features]:
-            p = np.sum(np.prod(X ** np.array(alpha), axis=2), axis=1)
-            total += p**2 / (alpha[0] if self.dim == 1 else 1)
-        return total / math.sqrt(self.divisor)
-
     def real(self, X: Complex) -> Array:
         """(sets, points, dim) complex → (sets, points, 2 dim): c1, s1, c2, s2, …"""
         parts = np.stack([X.real, X.imag], axis=-1)

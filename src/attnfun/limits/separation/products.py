@@ -32,8 +32,8 @@ is enclosed: θ − S^{-1} has positive pivots in balls, a Rayleigh quotient in 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import product
@@ -48,15 +48,6 @@ Matrix = list[list[Fraction]]
 _BITS = 256
 
 
-@dataclass(frozen=True)
-class Forms:
-    """A_kᵀ diag(1/mult!) A_k for k = 2 … |δ|, and the pairs {α, β} that index it."""
-
-    pairs: tuple[tuple[Vector, Vector], ...]
-    by_parts: dict[int, Matrix]
-    partitions: int
-
-
 def vector_partitions(total: Vector) -> Iterator[dict[Vector, int]]:
     """All multisets of nonzero vectors with sum `total`, as part → multiplicity; parts in falling order."""
 
@@ -69,11 +60,7 @@ def vector_partitions(total: Vector) -> Iterator[dict[Vector, int]]:
                 for tail in below(tuple(r - p for r, p in zip(rest, part, strict=True)), part):
                     yield [part, *tail]
 
-    for parts in below(total, total):
-        counted: dict[Vector, int] = {}
-        for part in parts:
-            counted[part] = counted.get(part, 0) + 1
-        yield counted
+    return map(Counter, below(total, total))
 
 
 def two_blocks(parts: dict[Vector, int], total: Vector) -> dict[tuple[Vector, Vector], int]:
@@ -98,50 +85,49 @@ def two_blocks(parts: dict[Vector, int], total: Vector) -> dict[tuple[Vector, Ve
 
 
 @lru_cache(maxsize=64)
-def forms(total: Vector) -> Forms:
-    """The matrices behind S_δ^{-1}, for every N at once."""
+def forms(total: Vector) -> tuple[list[tuple[Vector, Vector]], dict[int, Matrix]]:
+    """The matrices behind S_δ^{-1}, for every N at once.
+
+    They are the pairs {α, β}, and A_kᵀ diag(1/mult!) A_k for k = 2 … |δ|, which the pairs index.
+    """
     firsts = [a for a in product(*(range(t + 1) for t in total)) if any(a) and a != total]
     others = {a: tuple(t - c for t, c in zip(total, a, strict=True)) for a in firsts}
-    pairs = tuple((a, others[a]) for a in firsts if a >= others[a])
+    pairs = [(a, others[a]) for a in firsts if a >= others[a]]
     place = {pair: i for i, pair in enumerate(pairs)}
     sums: dict[int, list[list[int]]] = {}
     common = math.lcm(*(math.factorial(k) for k in range(1, max(total) + 1)))  # multiplicities are at most max(total)
     scale = common ** len(total)
-    count = 0
     for parts in vector_partitions(total):
-        count += 1
         k = sum(parts.values())
         if k < 2:
             continue
         row = two_blocks(parts, total)
-        weight = Fraction(scale, math.prod(math.factorial(m) for m in parts.values()))
-        assert weight.denominator == 1
-        whole = int(weight)
+        whole, left = divmod(scale, math.prod(math.factorial(m) for m in parts.values()))
+        assert left == 0
         into = sums.setdefault(k, [[0] * len(pairs) for _ in pairs])
         items = [(place[pair], value) for pair, value in row.items()]
         for i, a in items:
             line = into[i]
             for j, b in items:
                 line[j] += whole * a * b
-    exact = {k: [[Fraction(v, scale) for v in line] for line in rows] for k, rows in sums.items()}
-    return Forms(pairs, exact, count)
+    return pairs, {k: [[Fraction(v, scale) for v in line] for line in rows] for k, rows in sums.items()}
 
 
 def inverse_form(total: Vector, points: int, inside: frozenset[Vector] | None = None) -> tuple[Matrix, list[int]]:
     """Aᵀ W^{-1} A for N points (in the coordinates 2 F_αβ, F_αα), and the weights 2 or 1 that undo the √2; rows and
     columns restricted to pairs of `inside` if given.
     """
-    found = forms(total)
-    kept = [i for i, (a, b) in enumerate(found.pairs) if inside is None or (a in inside and b in inside)]
+    pairs, by_parts = forms(total)
+    kept = [i for i, (a, b) in enumerate(pairs) if inside is None or (a in inside and b in inside)]
     out = [[Fraction(0)] * len(kept) for _ in kept]
     falling = points
     for k in range(2, sum(total) + 1):
         falling *= points - k + 1
         for row, i in zip(out, kept, strict=True):
-            line = found.by_parts[k][i]
+            line = by_parts[k][i]
             for c, j in enumerate(kept):
                 row[c] += line[j] / falling
-    return out, [1 if found.pairs[i][0] == found.pairs[i][1] else 2 for i in kept]
+    return out, [1 if pairs[i][0] == pairs[i][1] else 2 for i in kept]
 
 
 def least_eigenvalue(total: Vector, points: int, inside: frozenset[Vector] | None = None) -> tuple[Fraction, Fraction]:

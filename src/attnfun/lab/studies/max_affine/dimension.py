@@ -29,10 +29,9 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Any
 
 import attnfun as af
-from attnfun.lab.studies.drawing import NETWORKS, curve, labelled, panels
+from attnfun.lab.studies.drawing import NETWORKS, Figure, curve, labelled, panels
 from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
 
 BUILT = ("partition", "bernstein", "compose")
@@ -120,7 +119,7 @@ def judge(table: Rows) -> Verdict:
     return decided(words, refuted=faults, limits=curse if all(tame) else "", holds=escape)
 
 
-def draw(table: Rows) -> Any:
+def draw(table: Rows) -> Figure:
     groups = table.by("target")
     figure, axes = panels(len(groups))
     for ax, (target, here) in zip(axes, groups, strict=True):

@@ -91,14 +91,12 @@ def perturbed(network: af.network.Network, eta: float, rng: np.random.Generator)
     def moved(array: Array) -> Array:
         return array * (1.0 + eta * rng.uniform(-1.0, 1.0, array.shape))
 
+    def axis(one: af.network.Axis) -> af.network.Axis:
+        return replace(one, **{name: moved(array) for name, array in one.arrays.items()})
+
     layers = []
     for layer in network.layers:
-        heads = []
-        for head in layer.attention:
-            axes = tuple(
-                af.network.Axis(moved(a.query), moved(a.offset), moved(a.slopes), moved(a.biases)) for a in head.axes
-            )
-            heads.append(af.network.Head(head.name, axes, moved(head.values), head.writes, head.key_names))
+        heads = [replace(h, axes=tuple(map(axis, h.axes)), values=moved(h.values)) for h in layer.attention]
         layers.append(af.network.Layer(tuple(heads)))
     ends = moved(network.readout), moved(network.readout_bias)
     return replace(network, layers=tuple(layers), readout=ends[0], readout_bias=ends[1], labels=None)

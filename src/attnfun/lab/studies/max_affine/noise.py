@@ -29,12 +29,10 @@ Columns.
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from attnfun.lab.studies.drawing import SLATE, coloured, labelled, panels
+from attnfun.lab.studies.drawing import SLATE, Figure, coloured, labelled, panels
 from attnfun.lab.studies.max_affine.heads import state, trained_head
-from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
-from attnfun.lab.studies.tables import median
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described, median
 
 STARTS = {"random": None, "partition": 20.0}
 CLEAR = 0.05  # a norm that falls by less than a twentieth has not been lowered
@@ -105,7 +103,7 @@ def judge(table: Rows) -> Verdict:
     return decided(words, refuted=[] if any(lowered) else [no], limits=some, holds=end)
 
 
-def draw(table: Rows) -> Any:
+def draw(table: Rows) -> Figure:
     figure, axes = panels(2)
     noises, groups = table.distinct("noise"), table.by(*SETTING)
     parts = (

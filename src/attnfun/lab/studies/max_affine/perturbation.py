@@ -33,15 +33,13 @@ Columns.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 import attnfun as af
-from attnfun.lab.studies.drawing import STYLES, coloured, curve, labelled, panels
+from attnfun.lab.studies.drawing import STYLES, Figure, coloured, curve, labelled, panels
 from attnfun.lab.studies.max_affine import heads
-from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
-from attnfun.lab.studies.tables import median
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described, median
 
 SIZES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 STILL = 0.12  # cells by which walls may move and count as unmoved
@@ -137,7 +135,7 @@ def judge(table: Rows) -> Verdict:
     return decided(words, refuted=faults, limits=limits if unsteady else "", holds="All heads keep their error.")
 
 
-def draw(table: Rows) -> Any:
+def draw(table: Rows) -> Figure:
     figure, [ax] = panels(1, 1, 7.4, 4.4)
     for colour, (_, some) in coloured(table.by("kind")):
         for style, (head, here) in coloured(some.by("head"), STYLES):

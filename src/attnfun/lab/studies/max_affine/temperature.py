@@ -29,12 +29,9 @@ Columns.
 
 from __future__ import annotations
 
-from typing import Any
-
-from attnfun.lab.studies.drawing import coloured, curve, labelled, panels
+from attnfun.lab.studies.drawing import Figure, coloured, curve, labelled, panels
 from attnfun.lab.studies.max_affine.heads import state, trained_head
-from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
-from attnfun.lab.studies.tables import median
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described, median
 
 SHARES = (0.0, 0.03, 0.06, 0.12, 0.25, 0.5, 0.75, 1.0)
 STARTS = {"random": None, "soft partition": 5.0, "sharp partition": 40.0}
@@ -106,7 +103,7 @@ def judge(table: Rows) -> Verdict:
     return decided(words, refuted=[] if near else [no], limits=some, holds=end_)
 
 
-def draw(table: Rows) -> Any:
+def draw(table: Rows) -> Figure:
     figure, (left, right) = panels(2)
     here = table.where(keys=max(table.of("keys")))
     top, slow = max(here.of("step")), min(here.of("lr"))

@@ -29,15 +29,13 @@ Columns.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 import attnfun as af
-from attnfun.lab.studies.drawing import coloured, curve, labelled, panels
+from attnfun.lab.studies.drawing import Figure, coloured, curve, labelled, panels
 from attnfun.lab.studies.separations.layers import Shape, built_row, trained_row
-from attnfun.lab.studies.study import REFUTED, Row, Rows, Size, Unit, Verdict, crossed, decided, described
-from attnfun.lab.studies.tables import median
+from attnfun.lab.studies.study import REFUTED, Row, Rows, Size, Unit, Verdict, crossed, decided, described, median
 
 FULL = "full-rank"  # one constructed head of rank d
 SLACK = 3.0  # standard errors
@@ -132,7 +130,7 @@ def judge(table: Rows) -> Verdict:
     return decided(words, refuted=faults, limits=limit, holds=end)
 
 
-def draw(table: Rows) -> Any:
+def draw(table: Rows) -> Figure:
     figure, [ax] = panels(width=7.4, height=4.6)
     rows = table.where(way="trained")
     for colour, (rank, on) in coloured(rows.by("rank")):

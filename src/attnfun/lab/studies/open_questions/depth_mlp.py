@@ -30,12 +30,10 @@ Columns.
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from attnfun.lab.studies.drawing import coloured, curve, labelled, panels
+from attnfun.lab.studies.drawing import Figure, coloured, curve, labelled, panels
 from attnfun.lab.studies.separations.layers import Shape, built_row, trained_row
-from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
-from attnfun.lab.studies.tables import median
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described, median
 
 HELPS = 0.9  # an error below this share of the shallow one counts as help
 LEARNED = 0.15  # trained full rank must come so low, or nothing is said of what makes up for it
@@ -111,7 +109,7 @@ def judge(table: Rows) -> Verdict:
     return decided(words, refuted=faults, limits="" if rescues else limit, holds="Depth makes up for rank.")
 
 
-def draw(table: Rows) -> Any:
+def draw(table: Rows) -> Figure:
     groups = table.by("points")
     figure, axes = panels(len(groups), width=5.4, height=4.4)
     for ax, (points, here) in zip(axes, groups, strict=True):

@@ -34,8 +34,7 @@ import numpy as np
 import attnfun as af
 from attnfun.lab.studies.drawing import NETWORKS, SLATE, curve, labelled, panels
 from attnfun.lab.studies.softmax_attention.seq2seq import fitted
-from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
-from attnfun.lab.studies.tables import median
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described, median
 
 WAYS = ("attention", "attention + ffn")
 EQUAL = 0.03  # how far apart parameters may be

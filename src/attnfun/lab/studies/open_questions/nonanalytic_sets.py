@@ -55,7 +55,7 @@ from numpy.typing import NDArray
 
 import attnfun as af
 from attnfun.lab.studies.drawing import BOUND, FAINT, NETWORKS, curve, labelled, panels
-from attnfun.lab.studies.separations.set_networks import Plan, trained_error
+from attnfun.lab.studies.separations.set_networks import trained_error
 from attnfun.lab.studies.study import REFUTED, Row, Rows, Size, Unit, Verdict, crossed, decided, described
 
 REAL = ("relu", "gelu", "tanh")
@@ -79,10 +79,9 @@ def run(unit: Unit) -> Row:
     if unit["way"] == PACKED:
         error, spread, bits = packed_error(n, dim, features, unit["grid"], samples=4000)
     elif not quoted:
-        entire = unit["way"] == ENTIRE
-        sizes = {"features": features // 2 if entire else features, "width": 24 if entire else 64}
-        plan = Plan(n, dim, "elements", activation=unit["way"], steps=unit["steps"], batch=128, **sizes)
-        error, spread = trained_error(plan, unit["seed"])
+        sizes = (features // 2, 24) if unit["way"] == ENTIRE else (features, 64)
+        run = {"steps": unit["steps"], "seed": unit["seed"], "batch": 128}
+        error, spread = trained_error(n, dim, "elements", *sizes, unit["way"], **run)
     terms = max(0.0, 1 - features / 2 / (math.comb(dim, 2) if quoted else 2**dim - 1))
     bound = af.bounds.sets(n, dim, count, degree=degree).sharper_lower
     return {"error": error, "standard error": spread, "bound": bound, "terms": terms, "bits": bits}

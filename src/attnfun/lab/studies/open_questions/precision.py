@@ -36,13 +36,12 @@ import math
 from collections.abc import Callable
 from functools import partial
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import attnfun as af
-from attnfun.lab.studies.drawing import BOUND, FAINT, NETWORKS, curve, labelled, panels
+from attnfun.lab.studies.drawing import BOUND, FAINT, NETWORKS, Figure, curve, labelled, panels
 from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, decided, described
 
 Array = NDArray[np.float64]
@@ -250,7 +249,7 @@ def _slope(xs: list[float], ys: list[float]) -> float | None:
     return float((x * y).sum() / (x * x).sum())
 
 
-def draw(table: Rows) -> Any:
+def draw(table: Rows) -> Figure:
     figure, [ax] = panels(width=6.0, height=4.6)
     ends = np.array([min(table.of("predicted")) - 0.5, max(table.of("predicted")) + 1])
     ax.plot(ends, ends + math.log2(ENOUGH), "-", color=BOUND, lw=1.3, label="proved to be enough: log2(3.1/margin)")

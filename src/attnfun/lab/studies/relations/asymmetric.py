@@ -33,7 +33,7 @@ import numpy as np
 
 import attnfun as af
 from attnfun.lab.studies.drawing import BOUND, NETWORKS, PALE, curve, labelled, panels
-from attnfun.lab.studies.relations.towers import built_row, fine_grid, relation_of, sup_error, train_on
+from attnfun.lab.studies.relations.inner_products import built_row, fine_grid, relation_of, sup_error, train_on
 from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
 
 RELATIONS: dict[str, tuple[str, int]] = {

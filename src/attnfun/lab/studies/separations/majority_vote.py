@@ -36,8 +36,7 @@ import numpy as np
 
 import attnfun as af
 from attnfun.lab.studies.drawing import NETWORKS, coloured, curve, labelled, panels
-from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
-from attnfun.lab.studies.tables import slope
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described, slope
 
 AGREE = 0.01  # between quadrature and counting
 TALLY = 0.999

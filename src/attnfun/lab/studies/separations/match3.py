@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 
 import attnfun as af
 from attnfun.lab.studies.drawing import BOUND, FAINT, NETWORKS, curve, labelled, panels
-from attnfun.lab.studies.separations.match_layers import Layer, trained_accuracy
+from attnfun.lab.studies.separations.match_layers import trained_accuracy
 from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
 
 BUILT, REDUCED, TOLD, COUNTED, TRAINED = "constructed", "disjointness", "protocol", "heads needed", "trained"
@@ -75,8 +75,8 @@ def _counted(unit: Unit) -> Row:
 
 
 def _trained(unit: Unit) -> Row:
-    shape = (unit["order"], unit["tokens"], unit["modulus"], HEADS, RANK, unit["steps"])
-    accuracy, spread, share = trained_accuracy(Layer(*shape, width=16, rate=6e-3), unit["seed"])
+    task = (unit["order"], unit["tokens"], unit["modulus"])
+    accuracy, spread, share = trained_accuracy(*task, HEADS, RANK, unit["steps"], unit["seed"])
     return {"heads": HEADS, "rank": RANK, "accuracy": accuracy, "spread": spread, "share": share}
 
 

@@ -9,33 +9,18 @@ function is called.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import attnfun as af
 
-
-@dataclass(frozen=True)
-class Layer:
-    """What is trained: order 2 or 3, N tokens of Z_M, H heads of rank and value width r; `width` is the embedding's."""
-
-    order: int
-    tokens: int
-    modulus: int
-    heads: int
-    rank: int
-    steps: int
-    width: int = 32
-    hidden: int = 64
-    batch: int = 128
-    rate: float = 1e-2
-    samples: int = 4000
+WIDTH, HIDDEN, BATCH, RATE, SAMPLES = 16, 64, 128, 6e-3, 4000  # the width is that of the embedding
 
 
-def trained_accuracy(layer: Layer, seed: int) -> tuple[float, float, float]:
-    """(balanced accuracy on fresh sets, its standard error, share of tokens with a match)."""
-    torch = af.learn.require_torch()
-    M, r, H, w = layer.modulus, layer.rank, layer.heads, layer.width
+def trained_accuracy(order: int, tokens: int, M: int, H: int, r: int, steps: int, seed: int) -> tuple[float, ...]:
+    """(balanced accuracy on fresh sets, its standard error, share of tokens with a match): order 2 or 3, N tokens of
+    Z_M, H heads of rank and value width r.
+    """
+    torch, w, hidden = af.learn.require_torch(), WIDTH, HIDDEN
     with af.learn.one_torch_thread():
         source = af.learn.generator(seed, 5)
 
@@ -44,32 +29,32 @@ def trained_accuracy(layer: Layer, seed: int) -> tuple[float, float, float]:
 
         embedding, null = drawn(M, w, fan=1), drawn(1, w, fan=1)
         Q, K, V = (drawn(H, w, r, fan=w) for _ in range(3))
-        seen, hidden = w + H * r, layer.hidden
+        seen = w + H * r
         first, second = drawn(seen, hidden, fan=seen), drawn(hidden, hidden, fan=hidden)
         last = drawn(hidden, 1, fan=hidden)
         shifts = [torch.zeros(size, requires_grad=True) for size in (hidden, hidden, 1)]
 
         def scores(x: Any) -> Any:
-            tokens = embedding[x]
-            keys = torch.cat([tokens, null.expand(len(x), 1, w)], dim=1)
-            q, k, v = (torch.einsum("bnw,hwr->bhnr", t, m) for t, m in ((tokens, Q), (keys, K), (keys, V)))
+            own = embedding[x]
+            keys = torch.cat([own, null.expand(len(x), 1, w)], dim=1)
+            q, k, v = (torch.einsum("bnw,hwr->bhnr", t, m) for t, m in ((own, Q), (keys, K), (keys, V)))
             heads = torch.softmax(q @ k.transpose(-1, -2), dim=-1) @ v
-            both = torch.cat([tokens, heads.transpose(1, 2).flatten(2)], dim=-1)
+            both = torch.cat([own, heads.transpose(1, 2).flatten(2)], dim=-1)
             inner = torch.nn.functional.gelu(both @ first + shifts[0])
             inner = torch.nn.functional.gelu(inner @ second + shifts[1])
             return (inner @ last + shifts[2])[..., 0]
 
         def loss(step: int) -> Any:
-            x = torch.randint(M, (layer.batch, layer.tokens), generator=af.learn.generator(seed, 6, step))
-            wanted = _matches(torch, x, M, layer.order).float()
+            x = torch.randint(M, (BATCH, tokens), generator=af.learn.generator(seed, 6, step))
+            wanted = _matches(torch, x, M, order).float()
             return torch.nn.functional.binary_cross_entropy_with_logits(scores(x), wanted)
 
         weights = [embedding, null, Q, K, V, first, second, last, *shifts]
-        losses = af.learn.descend(weights, loss, steps=layer.steps, lr=layer.rate)
+        losses = af.learn.descend(weights, loss, steps=steps, lr=RATE)
         if not math.isfinite(losses[-1]):
             return math.nan, math.nan, math.nan
-        x = torch.randint(M, (layer.samples, layer.tokens), generator=af.learn.generator(seed, 7))
-        wanted = _matches(torch, x, M, layer.order)
+        x = torch.randint(M, (SAMPLES, tokens), generator=af.learn.generator(seed, 7))
+        wanted = _matches(torch, x, M, order)
         with torch.no_grad():
             right = ((scores(x) > 0) == wanted).double()
         yes, no = right[wanted], right[~wanted]

@@ -38,8 +38,7 @@ import numpy as np
 import attnfun as af
 from attnfun.lab.studies.drawing import FAINT, coloured, curve, labelled, panels
 from attnfun.lab.studies.separations.layers import Shape, built_row, trained_row
-from attnfun.lab.studies.study import REFUTED, Row, Rows, Size, Unit, Verdict, crossed, decided, described
-from attnfun.lab.studies.tables import median
+from attnfun.lab.studies.study import REFUTED, Row, Rows, Size, Unit, Verdict, crossed, decided, described, median
 
 LEARNED = {16: 0.08, 64: 0.15}  # an error that counts as learned
 NOT_LEARNED = {16: 0.3, 64: 0.5}  # and one that does not; at ranks up to d/2

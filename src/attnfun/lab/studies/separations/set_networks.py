@@ -10,57 +10,43 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attnfun as af
 from attnfun.lab.studies.separations.layers import fresh_error
 
-if TYPE_CHECKING:
-    import torch
-
-WAYS = ("elements", "pairs", "pair products")
+RATE, SAMPLES = 6e-3, 20_000
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What is trained: `way` one of WAYS, `features` H (real ones; complex where the activation is holomorphic)."""
+def trained_error(
+    points: int, dim: int, way: str, features: int, width: int, activation: str, *, steps: int, batch: int, seed: int
+) -> tuple[float, float]:
+    """(mean, standard error) of |f − g|² on fresh sets after the descent; E|g|² = 1. NaN where it did not end well.
 
-    points: int
-    dim: int
-    way: str
-    features: int
-    activation: str = "gelu"
-    width: int = 96
-    steps: int = 1500
-    rate: float = 6e-3
-    batch: int = 256
-    samples: int = 20_000
-
-
-def trained_error(plan: Plan, seed: int) -> tuple[float, float]:
-    """(mean, standard error) of |f − g|² on fresh sets after the descent; E|g|² = 1. NaN where it did not end well."""
+    `way`: "elements", "pairs" or "pair products"; `features` H are real, or complex where the activation is
+    holomorphic.
+    """
     torch = af.learn.require_torch()
-    hard = af.limits.HardSet(plan.points, plan.dim)
+    hard = af.limits.HardSet(points, dim)
     with af.learn.one_torch_thread():
-        parameters, network = _network(torch, plan, seed)
+        parameters, network = _network(torch, hard, way, features, width, activation, seed)
 
         def squares(count: int, source: Any) -> Any:
             x = _sets(torch, hard, count, source)
             return torch.view_as_real(network(x) - _target(hard, x)).square().sum(dim=-1)
 
         def loss(step: int) -> Any:
-            return squares(plan.batch, af.learn.generator(seed, 1, step)).mean()
+            return squares(batch, af.learn.generator(seed, 1, step)).mean()
 
-        losses = af.learn.descend(parameters, loss, steps=plan.steps, lr=plan.rate)
-        return fresh_error(squares, plan.samples, 2000, seed) if math.isfinite(losses[-1]) else (math.nan, math.nan)
+        losses = af.learn.descend(parameters, loss, steps=steps, lr=RATE)
+        return fresh_error(squares, SAMPLES, 2000, seed) if math.isfinite(losses[-1]) else (math.nan, math.nan)
 
 
-def _sets(torch: Any, hard: af.limits.HardSet, count: int, source: Any) -> torch.Tensor:
+def _sets(torch: Any, hard: af.limits.HardSet, count: int, source: Any) -> Any:
     """(count, N, D) complex64 points of the torus."""
     turns = torch.rand((count, hard.points, hard.dim), generator=source) * (2 * math.pi)
-    return torch.polar(torch.ones_like(turns), turns)  # type: ignore[no-any-return]
+    return torch.polar(torch.ones_like(turns), turns)
 
 
 def _target(hard: af.limits.HardSet, x: Any) -> Any:
@@ -69,11 +55,12 @@ def _target(hard: af.limits.HardSet, x: Any) -> Any:
     return ((1 + w).prod(dim=-1) - 1).sum(dim=(1, 2)) / math.sqrt(hard.divisor)
 
 
-def _network(torch: Any, plan: Plan, seed: int) -> tuple[list[Any], Callable[[Any], Any]]:
+def _network(
+    torch: Any, hard: af.limits.HardSet, way: str, H: int, w: int, activation: str, seed: int
+) -> tuple[list[Any], Callable[[Any], Any]]:
     """(parameters, complex sets → complex outputs)."""
-    entire = plan.activation == "holomorphic"
-    D, H, w = plan.dim, plan.features, plan.width
-    inputs = (1 if entire else 2) * (2 * D if plan.way == "pairs" else D)
+    entire, D = activation == "holomorphic", hard.dim
+    inputs = (1 if entire else 2) * (2 * D if way == "pairs" else D)
     inner = _mlp(torch, (inputs, w, w, H), af.learn.generator(seed, 3), entire)
     outer = _mlp(torch, (H, w, w, 1 if entire else 2), af.learn.generator(seed, 4), entire)
     act = {
@@ -81,20 +68,20 @@ def _network(torch: Any, plan: Plan, seed: int) -> tuple[list[Any], Callable[[An
         "gelu": torch.nn.functional.gelu,
         "tanh": torch.tanh,
         "holomorphic": lambda z: z + z.square() / 2,
-    }[plan.activation]
-    i, j = torch.triu_indices(plan.points, plan.points)
+    }[activation]
+    i, j = torch.triu_indices(hard.points, hard.points)
     times = torch.where(i == j, 1.0, 2.0)[:, None]  # x_i ∘ x_j is symmetric
 
     def network(x: Any) -> Any:
-        if plan.way == "pair products":
+        if way == "pair products":
             x = x[:, i] * x[:, j]
         tokens = x if entire else torch.view_as_real(x).flatten(start_dim=2)
-        if plan.way == "pairs":
+        if way == "pairs":
             n = tokens.shape[1]
             left, right = tokens[:, :, None].expand(-1, n, n, -1), tokens[:, None].expand(-1, n, n, -1)
             tokens = torch.cat([left, right], dim=-1).flatten(1, 2)
         features = _run(inner, tokens, act)
-        if plan.way == "pair products":
+        if way == "pair products":
             features = features * times
         summed = features.sum(dim=1) / tokens.shape[1] ** 0.5
         out = _run(outer, summed, act)

@@ -38,7 +38,7 @@ import numpy as np
 
 import attnfun as af
 from attnfun.lab.studies.drawing import BOUND, FAINT, NETWORKS, curve, labelled, panels
-from attnfun.lab.studies.separations.set_networks import Plan, trained_error
+from attnfun.lab.studies.separations.set_networks import trained_error
 from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
 
 DEEP, FREE, PRODUCT = "DeepSets", "pairs ψ(x, x')", "pairs ψ(x∘x')"
@@ -64,8 +64,8 @@ def run(unit: Unit) -> Row:
         row["error"], row["standard error"], row["proved"] = _constructed(points, dim, deep)
     else:
         way, batch = {DEEP: ("elements", 128), FREE: ("pairs", 64), PRODUCT: ("pair products", 128)}[unit["way"]]
-        plan = Plan(points, dim, way, features, width=64, steps=unit["steps"], batch=batch)
-        row["error"], row["standard error"] = trained_error(plan, unit["seed"])
+        run = {"steps": unit["steps"], "seed": unit["seed"], "batch": batch}
+        row["error"], row["standard error"] = trained_error(points, dim, way, features, 64, "gelu", **run)
     if not deep:
         return row
     bound = af.bounds.sets(points, dim, features // 2 + features % 2)

@@ -20,10 +20,8 @@ Columns.
 
 from __future__ import annotations
 
-from typing import Any
-
 import attnfun as af
-from attnfun.lab.studies.drawing import NETWORKS, coloured, curve, labelled, panels
+from attnfun.lab.studies.drawing import NETWORKS, Figure, coloured, curve, labelled, panels
 from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
 
 LOW, HIGH = -2.0, 3.0
@@ -71,7 +69,7 @@ def judge(table: Rows) -> Verdict:
     return decided(words, refuted=faults, limits="" if near else limit, holds=end)
 
 
-def draw(table: Rows) -> Any:
+def draw(table: Rows) -> Figure:
     figure, [ax] = panels(height=4.6)
     for colour, (way, rows) in coloured(table.where(way=BUILT).by("way")):
         curve(ax, rows, "p", "error", "o-", color=colour, ms=4, label=f"{way}: measured")

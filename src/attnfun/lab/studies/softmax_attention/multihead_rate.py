@@ -27,12 +27,9 @@ Columns.
 
 from __future__ import annotations
 
-from typing import Any
-
 import attnfun as af
-from attnfun.lab.studies.drawing import NETWORKS, SLATE, STYLES, coloured, curve, labelled, panels
-from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
-from attnfun.lab.studies.tables import slope
+from attnfun.lab.studies.drawing import NETWORKS, SLATE, STYLES, Figure, coloured, curve, labelled, panels
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described, slope
 
 LOW, HIGH = -2.0, 3.0
 BUILT = ("published", "chain")
@@ -114,7 +111,7 @@ def judge(table: Rows) -> Verdict:
     return decided(words, limits="" if rate <= FOLLOWS else limit, holds=end)
 
 
-def draw(table: Rows) -> Any:
+def draw(table: Rows) -> Figure:
     figure, (left, right) = panels(2)
     built = table.where(way=BUILT).sorted(_cells)
     for colour, way in coloured(BUILT):

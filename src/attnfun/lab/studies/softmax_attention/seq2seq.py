@@ -40,8 +40,7 @@ import numpy as np
 
 import attnfun as af
 from attnfun.lab.studies.drawing import NETWORKS, SLATE, coloured, curve, labelled, panels
-from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
-from attnfun.lab.studies.tables import median
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described, median
 
 CHANNELS = 32  # of the published code, all but one 0
 GRIDS = {"published": "published grid", "interpolated": "best temperature"}

@@ -80,8 +80,10 @@ def read(target: PointsOnSphere, network: TokenNetwork | TokenTransformer) -> Re
     """The bound of weights whose pattern is known; Undecided for others."""
     if isinstance(network, TokenTransformer):
         raise Undecided("it has ReLU units between its layers, and nothing is proved of those")
-    readers: dict[tuple[int, ...], Callable[[PointsOnSphere, TokenNetwork], Read | None]]  # by heads a layer
-    readers = {(2 * target.dim, 1): _scores} | ({(target.dim, 1): _tally} if target.points == 3 else {})
+    readers: dict[tuple[int, ...], Callable[[PointsOnSphere, TokenNetwork], Read | None]] = {}  # by heads a layer
+    readers[2 * target.dim, 1] = _scores
+    if target.points == 3:
+        readers[target.dim, 1] = _tally
     if target.every or target.bias is not None:
         readers = {(1,): _full_rank if target.every else _biased}
     reader = readers.get(tuple(len(layer.heads) for layer in network.layers))

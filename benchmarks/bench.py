@@ -1,7 +1,5 @@
 """What the benchmarks share: their options, and their rows as they come: Markdown or JSON, on screen and in a file."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import resource

@@ -8,8 +8,6 @@ the three documents of the largest products are relevant. Twenty of each d; how 
 Every row is computed, both certificates are checked again on the whole relation, and seconds are wall-clock seconds.
 """
 
-from __future__ import annotations
-
 import itertools
 import sys
 import time

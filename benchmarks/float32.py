@@ -6,8 +6,6 @@ at random points of the box that are float32 numbers, and compared with the expr
 second is a measurement and no bound; it stops at the first network that is within 1e-5.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor

@@ -9,8 +9,6 @@ against Newton's method, which is closer to the optimum), else against the same 
 every prompt of the class.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@
 Every row builds its network and runs it on random points; ± is a standard error over independent sets (seed 1).
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from typing import Any

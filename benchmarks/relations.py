@@ -8,8 +8,6 @@ their inner product in float64, and with that in float32 too (nan without torch 
 A violation stops the script.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator

@@ -9,8 +9,6 @@ the exact softmax beside its bound tanh(beta e/2) at beta = 100. A violation sto
 are held against adversaries and random scores by tests/retrieval and by the study softmax-distribution.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 

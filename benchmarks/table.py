@@ -3,8 +3,6 @@
 Sizes and ratios are the result; seconds depend on the machine and are printed for orientation only.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import time

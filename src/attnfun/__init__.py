@@ -3,8 +3,6 @@
 Public names are loaded when first used, so `import attnfun` costs next to nothing.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -9,8 +9,6 @@
 and what `rank` is made of: `harmonics(dim, degree)`, `seen_harmonics(dim, rank, degree)`, `energies(dim, bias)`.
 """
 
-from __future__ import annotations
-
 from attnfun.limits.separation.candidates import NeighbourBound, neighbours
 from attnfun.limits.separation.energies import Energies, energies
 from attnfun.limits.separation.harmonics import harmonics, seen_harmonics

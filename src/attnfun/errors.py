@@ -1,7 +1,5 @@
 """The one family of exceptions. Every message repeats the request it answers, so it can be read on its own."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ A file is opened once and everything is asked of the open descriptor, so what is
 device is opened without waiting for a writer, and refused.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import secrets

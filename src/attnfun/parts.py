@@ -3,8 +3,6 @@
 Each name is loaded from its home when it is first used. Targets, networks and verbs have public names of their own.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -6,8 +6,6 @@ ending or by raising Infeasible. How it tightens is its own business; what count
 nothing succeeds, is decided here.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager

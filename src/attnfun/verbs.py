@@ -3,8 +3,6 @@
 A file says its kind; the registry (`attnfun.kinds`) knows what a kind is made of. No kind is named here.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Collection, Mapping
 from typing import Any

@@ -6,8 +6,6 @@ rounding error of A, so the first mean-value form is already sharp.
 Failure mode: an f that is not affine gets a true, large bound.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

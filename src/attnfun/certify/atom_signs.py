@@ -10,8 +10,6 @@
 Everything is a statement about the points of the box at which the target is defined and the suppositions hold.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction

@@ -4,8 +4,6 @@ Exact rewrites with a side condition proved in balls, e.g. |g| = g where g ≥ 0
 looks kinked into an analytic one; what stays undecided stays in the graph.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnfun.certify.view import Array

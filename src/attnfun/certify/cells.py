@@ -41,8 +41,6 @@ e_j ≤ |f(c) − v_j| + L |half diagonal|, which is conditional on L.
 Failure modes: breakpoints that do not increase (not a partition); targets whose ranges are not finite.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import reduce

@@ -20,8 +20,6 @@ Cost: N values of K derivatives a place, as one product of matrices, where a gra
 every piece.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -36,8 +36,6 @@ Failure modes: a target the rewrites cannot match; ranges that are not finite; q
 overflow.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

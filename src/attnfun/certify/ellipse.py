@@ -32,8 +32,6 @@ slopes: turn
 the middle phase out; all phases lie within ±Δ|Im q|/2, so Σ|softmax_j| ≤ 1/cos(Δ|Im q|/2) while Δ|Im q| < π.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Heads and residuals in ball arithmetic: at points (witnesses) and on tensor grids (nodes)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

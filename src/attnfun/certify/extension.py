@@ -20,8 +20,6 @@ function that agrees with f wherever f is defined.
 A source that is a broken line (`vertices`) is defined everywhere and equal to its graph by exact arithmetic.
 """
 
-from __future__ import annotations
-
 from attnfun.certify.identity import same_function
 from attnfun.certify.normal_form import MAX_STEPS
 from attnfun.certify.view import Undecided

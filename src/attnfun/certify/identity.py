@@ -11,8 +11,6 @@ Failure mode: functions that are equal for another reason than these rewrites, o
 Undecided. A wrong rewrite would have to agree with f at all the sampled points as well to do harm.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -27,8 +27,6 @@ Failure modes: more than 40,000 intervals, fewer for large heads and targets (a 
 true error).
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import math

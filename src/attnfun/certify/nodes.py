@@ -29,8 +29,6 @@ Failure modes: no ρ can be proved (singularities close to the box, heads of lar
 targets with kinks.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -16,8 +16,6 @@ Every rounding adds 2^-1070 for underflow. Failure modes: Undecided for operatio
 (sigmoid has its own count: exp, a sum, a quotient), where a divisor may vanish, or where anything is not bounded.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

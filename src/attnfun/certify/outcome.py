@@ -1,7 +1,5 @@
 """What a proof method returns."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -23,8 +23,6 @@ Failure modes: a function that is not bounded on the interval; more pieces than 
 (then the bound is large).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Protocol

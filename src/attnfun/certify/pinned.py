@@ -15,8 +15,6 @@ divided by u² elsewhere.
 Failure mode: heads that are not pinned (a is then as large as their error); g∘square without a bounded slope.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -20,8 +20,6 @@ break outward from a middle keep it as small as the bends of the function are, f
 error of q itself is no matter of this file: *composition* counts it as an error of the argument.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnfun.certify.pieces import BrokenLine

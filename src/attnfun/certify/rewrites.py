@@ -18,8 +18,6 @@
 For the other graph every condition must be such a fact or be proved in balls; otherwise Undecided.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction

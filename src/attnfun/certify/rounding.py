@@ -45,8 +45,6 @@ Failure modes: float32 with large values or slopes: the bound is honest and larg
 asks for one head at a time.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What every file keeps beside weights and target: the claim, the request and the certificate."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -10,8 +10,6 @@ for รป and U lie in B', and the segment between them too: along it g moves by โ
 Failure modes: Undecided for more than four arguments, for kinks, and where g is not defined on all of B'.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -5,8 +5,6 @@ The heads are compared with g on the range of their argument, widened where g is
 Failure mode: Undecided where neither method applies.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache, partial
 

@@ -1,7 +1,5 @@
 """The verdict: what a proof and an eps come to. The one place in which certificates are made."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

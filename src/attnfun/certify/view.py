@@ -6,8 +6,6 @@
 All numbers are the stored doubles. What does not have this form is refused here, so that no method has to guess.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property

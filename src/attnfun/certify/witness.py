@@ -4,8 +4,6 @@ For views (one layer) in real arithmetic; for whole networks also as computed in
 `outputs_at` adds the rounding of every query, head and sum at that point to the balls.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -13,8 +13,6 @@
 `ATTNFUN_DEBUG=1` lets exceptions through with their traceback. Nothing heavy is imported before a command runs.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import warnings

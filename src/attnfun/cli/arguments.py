@@ -1,7 +1,5 @@
 """Reading what was typed: tokens that begin with '-', domains, points, norms, CSV files."""
 
-from __future__ import annotations
-
 import csv
 import difflib
 import os

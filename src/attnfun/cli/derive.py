@@ -7,8 +7,6 @@ A verb returns a model, or what has a `record`; a front may return a pair of tha
 or an `Answer`.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys
@@ -106,7 +104,8 @@ def asked(command: Command) -> list[Asked]:
     taken = dict(inspect.signature(named(command.front or command.verb)).parameters)
     if command.front and any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values()):
         taken = dict(inspect.signature(named(command.verb)).parameters) | taken
-    types = {k: (str(v.annotation), v.default) for k, v in taken.items() if v.kind is not inspect.Parameter.VAR_KEYWORD}
+    parameters = {k: v for k, v in taken.items() if v.kind is not inspect.Parameter.VAR_KEYWORD}
+    types = {k: (inspect.formatannotation(v.annotation), v.default) for k, v in parameters.items()}
     types |= {name: (kind, *(default or [None])) for name, (kind, _, *default) in command.options.items()}
     types |= {"output": ("str", None)} if command.output else {}
     types |= {"png": ("str", None)} if command.picture else {}

@@ -1,7 +1,5 @@
 """The laboratory: train, diagnose, reproduce, report."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

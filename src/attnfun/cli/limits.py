@@ -1,7 +1,5 @@
 """Limits and finite relations: what their commands do besides calling a verb."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Files of any kind: verify, show, eval, export. Sequence: maps that are typed, an
 a table. In-context on CSV data: examples, queries, and a class of prompts that fits them.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import sys

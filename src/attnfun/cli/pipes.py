@@ -4,8 +4,6 @@ A command then works to its end and returns its usual exit code; what nobody rea
 would end the command in the middle, each library in its own way: a traceback, code 1, or a line at exit.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

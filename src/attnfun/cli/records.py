@@ -1,7 +1,5 @@
 """Models and certificates as the flat records that pages and JSON share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

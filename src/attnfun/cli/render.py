@@ -1,7 +1,5 @@
 """What the user sees: tables and JSON on stdout, progress and failures on stderr."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -5,8 +5,6 @@ than one axis is ever looked at: (points, keys of the axis) numbers at a time.
 Also the same head at another temperature, or with other values.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

@@ -18,8 +18,6 @@ Severity: "serious" where a tolerance that was asked for is missed (without one:
 range), "warning" where the stand-in is missed, "note" else.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass

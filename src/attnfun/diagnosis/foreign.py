@@ -15,8 +15,6 @@ float64, float32, float16 and bfloat16 are read exactly. Failure mode: InvalidRe
 shapes that do not meet, and numbers that are not finite.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

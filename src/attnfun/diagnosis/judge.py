@@ -14,8 +14,6 @@ else sampled by moving each coordinate by a thousandth of its size. Everything i
 weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

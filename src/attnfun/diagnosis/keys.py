@@ -7,8 +7,6 @@ residual moves no wall by more than a fiftieth of a cell. Of one query coordinat
 biases: pieces of the upper envelope of the lines k_j q + b_j. Other heads have no such cells, and that is said.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """All figures of all heads of a subject. Nothing here is a bound unless `Figures` says so."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

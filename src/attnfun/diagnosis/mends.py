@@ -1,7 +1,5 @@
 """What a mend does to the weights: the same network but for one head. Labels stay: they say what was meant."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is looked at in a network on a box: its heads at points of the box, judged by the function it is for."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -5,8 +5,6 @@ could not be had is None. What is *exact* comes from the weights alone; what is 
 and is no bound; a *predicted* figure is a formula in the others.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 

@@ -6,8 +6,6 @@ double, where that is longer. Logits are formed as torch forms them, as slopes t
 query plus bias.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is diagnosed: a network, the inputs it meets, and what it is for, where that is known."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

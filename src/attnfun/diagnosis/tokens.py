@@ -1,7 +1,5 @@
 """What can be said of a model whose heads attend over tokens: there are no fixed keys to look at."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

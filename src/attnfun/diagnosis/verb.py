@@ -3,8 +3,6 @@
 Files and objects become `Subject`s: a network, inputs as it meets them, and what it is for.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable

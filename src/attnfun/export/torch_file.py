@@ -7,8 +7,6 @@ at corners and random points of the box, in several batch sizes, before it is mo
 is not installed; a network whose literal form is too large is refused with its size (Infeasible).
 """
 
-from __future__ import annotations
-
 import math
 import os
 import tempfile

@@ -5,8 +5,6 @@ is done with models (`attnfun.model`, `attnfun.verbs`, the command line, trainin
 names no kind. A new kind is one folder and its name in `NAMES`; one that lives elsewhere is added by `register`.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ What is proved is read from docstrings, which state every construction and every
 of certificates made here; the rest, which no code can know about itself, is listed in `claims.toml`.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

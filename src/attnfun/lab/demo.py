@@ -1,7 +1,5 @@
 """`make demo`: one function from formula to proof to picture, told as a short story."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from pathlib import Path

@@ -5,8 +5,6 @@ that may have been its own are tried once more, each alone, and what dies again 
 the units of a lost worker to the others by itself.
 """
 
-from __future__ import annotations
-
 import gc
 import logging
 import os

@@ -4,8 +4,6 @@ The pool hands the targets out, here or on a cluster. A worker of the pool lets 
 waits for its row; a child that dies, or is killed because its time is up, is a row like any other, with the reason.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import multiprocessing

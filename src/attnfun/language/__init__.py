@@ -1,7 +1,5 @@
 """The target language: a safe parser, one expression graph, one interpreter over many algebras, tracing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnfun.language.arrays import ArrayAlgebra

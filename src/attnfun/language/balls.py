@@ -13,8 +13,6 @@ and then sqrt and log answer nan (`clip_sqrt=True` cuts sqrt and positive powers
 global one: use `precision`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any

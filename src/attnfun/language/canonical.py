@@ -11,8 +11,6 @@ Signs may always be pulled out of integer powers; nothing is split out of fracti
 positivity).
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from attnfun.language.graph import Builder, Graph

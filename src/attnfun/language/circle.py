@@ -4,8 +4,6 @@ It is a table of whole numbers, not a layer: every entry is worked out in balls 
 1.01 u (relative, u the unit roundoff of the dtype) of the true cosine or sine, exactly 0 and ±1 where they are.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

@@ -9,8 +9,6 @@ contains the real domain by overlapping balls. abs, sign, max, min, relu raise N
 Fat balls: f(Z) is also inside f(m) + f'(Z) (Z - m) (Z convex, f analytic on Z), and the two enclosures are intersected.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from fractions import Fraction

@@ -10,8 +10,6 @@ negative, and rational arguments that just reach their limit are settled in exac
 Failure mode: other arguments that touch their limit through cancellation (sqrt(1 - sin(x)**2 - cos(x)**2)) stay open.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Balls and their end points: making them, reading them as doubles rounded outward, holding flint's precision."""
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 An algebra says what each operation means for its values; `run` walks the graph once, without recursion.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Mapping
 from fractions import Fraction

@@ -13,8 +13,6 @@ Undefined (outside the domain, a pole, or an overflow) is (nan, nan), `.defined`
 operation. Failure mode: rounding may push an argument of sqrt below 0 by an ulp; `clip_sqrt=True` cuts it there.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ twice are sharp already and left alone.
 Failure mode: as of `gradient`; a node that is undefined on the box stays so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -10,8 +10,6 @@ Failure mode: InvalidRequest in one line for other layers, hooks, shapes that do
 DamagedFile for what is no safetensors file. Nothing is ever unpickled.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """Numbers that a request names: whole or positive ones, or one sentence that says what is needed; rounded fractions."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any

@@ -4,8 +4,6 @@ Graphs share nodes and may be thousands of operations deep; a walk that called i
 one that kept no record would take a node as often as there are ways to it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Iterable, Iterator
 
 

@@ -10,8 +10,6 @@ or run out of stack on hostile text, sees only short, shallow and correct input.
 Failure mode: always `InvalidRequest` with one line that repeats the text and names the column (counted from 1).
 """
 
-from __future__ import annotations
-
 import ast
 import difflib
 import keyword

@@ -6,8 +6,6 @@ node (`language/mean_value.py`), which is second order in the size of the sub-bo
 Failure mode: a budget that runs out gives a wider, still valid interval; an undefined sub-box gives infinite ends.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

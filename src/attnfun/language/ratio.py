@@ -21,8 +21,6 @@ Failure mode: where another zero of D, or the end of the domain of N or D, lies 
 left; where D vanishes there, too, the result is nan.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

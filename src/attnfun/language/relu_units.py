@@ -6,8 +6,6 @@ multiplied out, a relu of a constant is a constant, and a *level* holds the unit
 Failure mode: None for a graph with any other operation, a product of two things that vary, or very long constants.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

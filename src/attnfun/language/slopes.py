@@ -7,8 +7,6 @@ at 0). Boxes are cut until the bound is close to what their centres show, or the
 and nothing else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -10,8 +10,6 @@ shows that the sum is not negative. Coefficients are rational numbers, compared 
 Failure mode: None where a term is left over.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import combinations

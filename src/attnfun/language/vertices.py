@@ -10,8 +10,6 @@ which is f itself, by exact arithmetic. A chain of fifty max and min is seldom m
 Failure mode: an operation that is not one of these, more than `_MOST` vertices, or numbers past `MAX_BITS`: None.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import pairwise
 

@@ -2,8 +2,6 @@
 tolerances.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from flint import arb
 

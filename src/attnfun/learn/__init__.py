@@ -1,7 +1,5 @@
 """The same architectures, trained: free weights, a bounded number of steps, a history. Runs import torch."""
 
-from __future__ import annotations
-
 from attnfun.learn.descend import descend, generator, one_torch_thread, polished, require_torch
 from attnfun.learn.fit import Fit, Progress
 from attnfun.learn.measure import Measured, measured

@@ -1,7 +1,5 @@
 """`compare`: constructed and learned networks for one target, on one table and one axis."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable

@@ -9,8 +9,6 @@ rates are functions of the step, torch works on one thread with deterministic al
 and goes on from its checkpoint ends in the same bits as one that was not.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import time

@@ -3,8 +3,6 @@
 Drawn for neither training nor choosing. What is seen there is called sampled, never a bound.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

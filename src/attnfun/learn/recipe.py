@@ -1,7 +1,5 @@
 """Recipe: everything that decides a training run but the architecture, the target and the start."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 from typing import Any

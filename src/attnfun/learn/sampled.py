@@ -1,7 +1,5 @@
 """SampledTask: token matrices and what is wanted of them, both from a sampler."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self

@@ -4,8 +4,6 @@
 step over Π P_a keys costs what the small softmaxes and one contraction of the values cost.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any

@@ -1,7 +1,5 @@
 """The problem of a network on tokens; importing this file imports torch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """`train`: the weights that gradient descent finds in a given architecture, as a model with its fit."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace

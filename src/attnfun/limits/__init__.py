@@ -4,8 +4,6 @@ Public: the grids that one number ranks, the misordered share of a slope, hard s
 and the exact bounds on the Hamming cube. Each is loaded when it is first used; calculators are in `af.bounds`.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -32,8 +32,6 @@ u(x1, 0, …) and u(x1, 1, …) would be nonempty, and uncountably many disjoint
 τ/3 − τ²/12.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -16,8 +16,6 @@ stand idle. Which way the pressure goes is a matter of the family of tasks, so t
 a budget the sentence before it names the smallest construction, and whether it fits.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Every rule is a function (rank, heads, layers) -> (verdict, why). "impossible" o
 hypotheses listed, "constructed" only by a construction of this package; anything else is "unknown".
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

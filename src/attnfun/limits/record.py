@@ -1,7 +1,5 @@
 """Record: an answer whose fields are its JSON; and `texts`, what answers say in words."""
 
-from __future__ import annotations
-
 import math
 import tomllib
 from collections.abc import Mapping

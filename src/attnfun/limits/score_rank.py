@@ -19,8 +19,6 @@ about the float64 numbers that were read, not about decimals that they round.
 Example. `rank_of([[1, 0], [0, 1]], 0.1)` has rank 2 and lower 2.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import time

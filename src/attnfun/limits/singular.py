@@ -13,8 +13,6 @@ by Frobenius norms. α, β, δ are computed in float64 and enlarged by the round
 Failure mode. Overflow, NaN, or products so small that they underflow: the bounds are (0, ∞).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

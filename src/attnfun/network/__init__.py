@@ -1,7 +1,5 @@
 """Head, Layer, Network: the weights and nothing else; evaluation; the literal form; the file."""
 
-from __future__ import annotations
-
 from attnfun.network.architecture import Architecture, AxisShape, HeadShape, TokenArchitecture, TokenLayerShape
 from attnfun.network.evaluate import (
     ROUTES,

@@ -1,7 +1,5 @@
 """The coordinates of a token matrix by name, and matrices by blocks of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

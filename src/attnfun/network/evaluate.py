@@ -49,8 +49,6 @@ Temporaries of a head stay near BUDGET bytes whatever the number of points (one 
 more).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

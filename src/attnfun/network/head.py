@@ -14,8 +14,6 @@ prod P_a keys is the product of small softmaxes, and only sum P_a keys are store
 any keys in R^r. Nothing but weights lives here; arrays are float64 and read-only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property, wraps
@@ -32,6 +30,8 @@ Array = npt.NDArray[np.float64]
 AnyArray = npt.NDArray[Any]
 K = TypeVar("K")
 V = TypeVar("V")
+
+_ARRAY = ("Array", str(Array))  # an annotation as it is written, and as it is evaluated
 
 DENSE_KEYS = 1 << 22
 """The most keys written out one by one, as the literal form needs them."""
@@ -51,10 +51,10 @@ def freeze(tree: Any) -> None:
     """For `__post_init__` of a frozen dataclass: fields annotated `Array` become read-only, `tuple` ones tuples."""
     for field in fields(tree):
         value, kind = getattr(tree, field.name), str(field.type)
-        if value is not None and kind.startswith("Array"):
+        if value is not None and kind.startswith(_ARRAY):
             object.__setattr__(tree, field.name, frozen(value))
         elif kind.startswith("tuple"):
-            parts = (frozen(part) for part in value) if kind.startswith("tuple[Array") else value
+            parts = (frozen(part) for part in value) if kind.removeprefix("tuple[").startswith(_ARRAY) else value
             object.__setattr__(tree, field.name, tuple(parts))
 
 
@@ -121,7 +121,7 @@ class Matrices:
     def arrays(self) -> dict[str, Array]:
         """Every array by the name of its field."""
         own: Any = self
-        return {field.name: getattr(self, field.name) for field in fields(own) if field.type == "Array"}
+        return {field.name: getattr(self, field.name) for field in fields(own) if str(field.type) in _ARRAY}
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,8 +29,6 @@ InvalidRequest for an MLP, in which nothing attends. Points outside the box keep
 zero.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import isqrt
 

@@ -25,8 +25,6 @@ Failure mode: no plan (None) when an axis has r > 1, slopes that do not increase
 are too close for the dtype, a radius above RADIUS_LIMIT, or when no axis would drop anything.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -15,8 +15,6 @@ residual stream. Its hidden matrix is kept as a product, slopes times Q; r = wid
 Nothing attends here: such a network has no literal form.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

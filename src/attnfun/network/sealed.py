@@ -9,8 +9,6 @@ of it all come from these bytes (`Held`), so a file that is exchanged meanwhile 
 that the file's own length does not cover, and whatever was not written here is a DamagedFile in one sentence.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

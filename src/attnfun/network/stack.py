@@ -5,8 +5,6 @@ inner network's output and s its stream, asks (w W) s + (w b + c). So the layers
 leaves the network, and what is stored is the inner network and the tower on its own; `stacked` multiplies them out.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnfun.errors import InvalidRequest

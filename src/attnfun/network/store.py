@@ -19,8 +19,6 @@ were. A tree that is read must come apart into just what was read (`sealed.load`
 its fields on the way in cannot change what a file means.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import types

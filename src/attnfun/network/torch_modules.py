@@ -28,8 +28,6 @@ Tokens that attend to each other (the self form, networks on tokens), E the larg
 | carry_l | (width, width) | what becomes of the stream itself; not there where it is the identity |
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """What is said of a model on tokens, whatever its kind."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -7,8 +7,6 @@ was born. Where the certificate was refined locally, this is still the sum over 
 the proof, no part of it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The picture of a diagnosis: one head's weights or cells, its effective keys, its error by temperature, its norms."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from typing import Any

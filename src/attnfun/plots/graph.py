@@ -4,8 +4,6 @@ The place of everything is decided here, in inches; a long edge bends around the
 Sugiyama, Tagawa and Toda 1981).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Pictures of limits: the error that no heads avoid, and the map of a plan, against rank and number of heads."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from typing import Any

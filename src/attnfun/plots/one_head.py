@@ -6,8 +6,6 @@ A *ladder* of keys crowds towards one end of the line, where the target is singu
 from that end, on a logarithmic axis.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """One function a panel; each draws on the axes it is given and knows nothing of the layout."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

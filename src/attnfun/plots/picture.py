@@ -4,8 +4,6 @@ A composed network shows its graph instead of one head's attention; a network of
 (the pieces of a kink, say) shows the keys and the weights of each.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ is refused before its work where matplotlib is not installed or the name of the 
 with the settings RC; and it is saved where a path is given behind what it draws.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from inspect import signature

@@ -28,8 +28,6 @@ The query w_S is computed by the encoder from S (a linear solve or a product), n
 Example: `sparse_average_network(44, 1, 32.0)` has one head of rank 44 and reads tokens of width 90.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnfun.kinds.average.target import Averages

@@ -1,7 +1,5 @@
 """How heads that average are trained: all their weights; keys and queries are in the tokens, and are not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -20,8 +20,6 @@ Failure mode: Undecided where a logit outside S is not below those of S, where o
 the network is another.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Means over named positions: the target behind `sparse_average`."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self

@@ -1,7 +1,5 @@
 """`sparse_average`: heads that average over the positions each token names."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import combinations

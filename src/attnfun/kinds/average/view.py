@@ -1,7 +1,5 @@
 """SparseAverage: the view of a model that averages over named positions; and its words."""
 
-from __future__ import annotations
-
 import math
 from functools import cached_property
 from typing import Any

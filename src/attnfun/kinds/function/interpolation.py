@@ -5,8 +5,6 @@ bound, the bound proved from the stored weights, and the error measured, beside 
 `kinds/function/build/interpolation.py`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """How a function's network is trained: all weights of its shape, from random ones or from those given."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnfun.errors import InvalidRequest

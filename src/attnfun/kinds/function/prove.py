@@ -3,8 +3,6 @@
 Everything is read from the network and the target given; nothing from a construction, nothing from an old certificate.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace

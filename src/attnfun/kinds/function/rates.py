@@ -1,7 +1,5 @@
 """The picture of an interpolation table: errors against keys, log-log, and what the smallest heads look like."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What `diagnose` looks at in a function's model."""
 
-from __future__ import annotations
-
 from attnfun.diagnosis.plain import looked_at
 from attnfun.diagnosis.subject import Subject
 from attnfun.kinds.function.view import Approximant

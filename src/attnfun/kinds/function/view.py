@@ -1,7 +1,5 @@
 """Approximant: the view of a function's model; what `compile` and `load` return."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

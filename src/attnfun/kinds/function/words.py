@@ -1,7 +1,5 @@
 """What is said and drawn of a function's model."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ Prompts of a class, one by one (`example_prompts`: eigenvalues over the whole sp
 computed side by side: closed form, cyclic coordinate descent on the Gram matrices, Newton's method with halved steps.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import islice

@@ -1,7 +1,5 @@
 """How a network is trained to solve a regression in context: on fresh prompts of the class, one query each."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnfun.errors import InvalidRequest

@@ -7,8 +7,6 @@ above eps refutes eps: the computed prediction is what a user would get. The exa
 itself be off (`in_context_exact.doubt`) is taken from the error first.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

@@ -9,8 +9,6 @@ A = XᵀX + αI, w = A⁻¹Xᵀy and the same with primes for rounded data,
 for αw = Xᵀ(y − Xw): exact, not to first order.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -43,8 +43,6 @@ Failure modes: another pattern; steps that differ from each other; sL > 1 or μ 
 reaches 0; logits past the circles of `in_context_sums.py`; more than 4,000 layers.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -49,8 +49,6 @@ Failure modes: another pattern; steps that differ; L or μ that are not those of
 `in_context_sums.py`; more than 4,000 layers.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -30,8 +30,6 @@ Failure modes: a lasso whose columns in E are dependent although its minimum is 
 called undetermined; where Newton's method did not converge the bound of a logistic regression is true and large.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import reduce

@@ -23,8 +23,6 @@ Foreign tokens add exact zeros to the numerator.
 are at most 2.4675 (2/π)^{j+1} (Cauchy on circles up to π/2).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """`in_context`: a regression that a softmax-attention network solves in its forward pass."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """InContextSolver: the view of a network that solves a regression in context; what `in_context` and `load` return."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property

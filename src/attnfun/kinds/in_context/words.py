@@ -1,7 +1,5 @@
 """What is said and drawn of a network that solves a regression in context."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict
 from typing import Any

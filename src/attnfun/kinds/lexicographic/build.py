@@ -31,8 +31,6 @@ Size. One head: k weights. Cascade: k heads, one constant token, width 2k + 3.
 Failure mode. Keys off the grid, and n above 2^(p−2), are refused; torch agrees on the CPU in the dtype of the network.
 """
 
-from __future__ import annotations
-
 from attnfun.kinds.lexicographic.pattern import BETA, cascade, one_head
 
 __all__ = ["BETA", "cascade", "one_head"]

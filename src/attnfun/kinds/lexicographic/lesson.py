@@ -1,7 +1,5 @@
 """How a network that picks the best key is trained: towards the best key in every token."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 Both are written from the grid and the dtype alone: P levels, k coordinates.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnfun.network.blocks import Stream

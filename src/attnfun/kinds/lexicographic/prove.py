@@ -28,8 +28,6 @@ m x/m.
 Nothing but the stored entries is read, and nothing of a construction. Failure mode: undecided for any other entry.
 """
 
-from __future__ import annotations
-
 import math
 
 from attnfun.certify.verdict import Proof, undecided

@@ -1,7 +1,5 @@
 """The best key of a grid, the first coordinate deciding first: the target behind `lexicographic`."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 

@@ -1,7 +1,5 @@
 """`lexicographic`: a softmax-attention network that picks the lexicographically best key of a grid, exactly."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnfun.errors import Infeasible, InvalidRequest

@@ -1,7 +1,5 @@
 """LexicographicHead: the view of a model that picks the best key of a grid; and its words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -29,8 +29,6 @@ with the largest M (near 1.4e8 in float64, 6e3 in float32). The encoder is a loo
 Example: `matching(32, 101)` has a = 8192; the stored null logit is below it by 7.9.
 """
 
-from __future__ import annotations
-
 import math
 
 from flint import arb, fmpq

@@ -27,8 +27,6 @@ Example: the network of `matching(8, 17, 3)` on `encode3(x, 17)`, x of shape (8,
 pairs (no answer).
 """
 
-from __future__ import annotations
-
 from attnfun.kinds.matching.build_pairs import null_logit
 from attnfun.kinds.matching.pattern import triples
 from attnfun.network import TokenNetwork

@@ -3,8 +3,6 @@
 And third-order attention on single encodings: a softmax over pairs of tokens, of a trilinear form.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """How a network that matches is trained: towards 1 on a match and 0 otherwise, on tokens that the encoder looks up."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@
 them, and holds every stored entry against it. So the theorem of `prove` is about what is written here.
 """
 
-from __future__ import annotations
-
 from attnfun.kinds.matching.encoding import FLAGGED, PLAIN, TRIPLES
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork, rounded
 from attnfun.network.blocks import Entries, Stream

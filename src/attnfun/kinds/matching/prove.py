@@ -27,8 +27,6 @@ and 64 + ln√2 counts twins (`match2`): its sums in balls, its rounding relativ
 Failure mode: Undecided for a network of any other pattern; bounds that say nothing where rounding eats the gaps.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Matches mod M: which of given whole numbers sum to 0 with one or two others; the target behind `matching`."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 

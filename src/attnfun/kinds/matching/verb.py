@@ -1,7 +1,5 @@
 """`matching`: tokens that find their partners mod M by softmax attention."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

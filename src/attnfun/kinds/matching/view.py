@@ -1,7 +1,5 @@
 """Matching: the view of a model that matches, what `matching`, `load` and `train` return; and its words."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Any
 

@@ -31,8 +31,6 @@ f ≤ f(0) and ∫_0^∞ σ(−x)² dx = ln 2 − 1/2 on either side. Between b 
 f(0)|b − b'|, the error is at most 4.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """How a network is trained to find neighbours: on fresh uniform points, towards the right point or sign."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -4,8 +4,6 @@ The constructions choose the numbers; `prove` reads them off stored weights, wri
 every stored entry against it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

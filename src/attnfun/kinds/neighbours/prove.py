@@ -25,8 +25,6 @@ for σ'(−ln n) = n/N² and |σ'''| ≤ 1/8. Σ_k |x_k y_k| ≤ 1 and so is the
 query's own heads have logits 0, so its own score is 0.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

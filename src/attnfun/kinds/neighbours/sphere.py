@@ -10,8 +10,6 @@
 f falls in |t| for d ≥ 3, which the bounds of this folder use.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import lru_cache

@@ -16,8 +16,6 @@ So the query stands in coordinates of its own: a linear embedding, the form in w
 A head that must not see the query itself adds a column, −gap at the query's key: rank one more than in cross-attention.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 

@@ -1,7 +1,5 @@
 """`neighbours`: networks that find the furthest or nearest of points on a sphere."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 from typing import Any

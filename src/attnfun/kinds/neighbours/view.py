@@ -1,7 +1,5 @@
 """Neighbours: the view of a network that finds neighbours, what `neighbours` and `load` return; and its words."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import cached_property

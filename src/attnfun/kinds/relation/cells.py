@@ -17,8 +17,6 @@ With `lines` (2, rank) on both sides it is a pair of MLPs of one variable a side
 whose pieces are the cells. Nothing but weights here.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

@@ -12,8 +12,6 @@ Both are identities wherever the expression is defined; constructions and the ch
 proofs and no choice. Failure mode: what is not seen is not used, and costs rank, never truth.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 

@@ -8,8 +8,6 @@ of 256 bits, and the sum over i, j with them. v is the eigenvector of the least 
 Failure mode: silence proves nothing. A violation below rounding, or between the points, is not seen.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -13,8 +13,6 @@ proof compares the selected ones with. In a symmetric relation Q_k = P_k times `
 one tower serves both sides. Nothing but weights is here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

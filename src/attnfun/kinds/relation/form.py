@@ -11,8 +11,6 @@
 A form names its proof (`method`) and says what its networks read: the points x, or u(x) for a core g(u(x), v(y)).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar

@@ -1,7 +1,5 @@
 """From a relation and stored weights to a proof: every form of weights names its method."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 

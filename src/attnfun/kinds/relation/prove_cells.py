@@ -18,8 +18,6 @@ Hypotheses: IEEE arithmetic, exp within 4 ulp, NumPy's functions within 4 ulp.
 Failure modes: breakpoints that do not increase; a relation whose range over a pair is not finite; more than 10^7 pairs.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any

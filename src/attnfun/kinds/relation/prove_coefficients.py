@@ -23,8 +23,6 @@ and Σ|δC| ≤ sqrt(entries) ‖δC‖: `slack`. What is returned is the float6
 Failure mode: Undecided where f is not analytic near the box, or the table would be too large.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

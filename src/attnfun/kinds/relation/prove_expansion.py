@@ -15,8 +15,6 @@ Failure modes: Undecided where the relation has no such expansion, where the net
 and where one of them could not be proved.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -14,8 +14,6 @@ it on and add γ_{k+2}|F||G|; a bilinear function is moved by no more than its c
 Failure modes: units that do not read the variable itself with slope 1; several variables; more than 10^7 pairs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

@@ -25,8 +25,6 @@ Without towers NumPy computes u and v, and Δ is what that loses (`numpy_roundin
 Failure modes: Undecided where δ is not proved, where ũ may leave the box, where balls do not bound the gradient.
 """
 
-from __future__ import annotations
-
 import math
 from weakref import WeakKeyDictionary
 

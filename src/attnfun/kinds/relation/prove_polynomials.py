@@ -10,8 +10,6 @@ certificate prints it as a hypothesis.
 Failure modes: Undecided for kinks, for more than six variables in one factor, and for tables past memory.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -19,8 +19,6 @@ s(q⁺) − s(q⁻), and q⁺² − q⁻² = 4λμ âb̂, so with κ ≥ |4gλμ
 values. The product is then a factor of the next layer with s = s_a s_b.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -5,8 +5,6 @@ all from a fixed seed, so a file measured twice gives the same number. A spike b
 Where the truth, enclosed in balls, is further than ε from the score computed at one of the points, ε is refuted.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -30,8 +30,6 @@ queries are exact (one weight 1, no offset), logits Σσp̂ are off by γ_{2m+5}
 2γ/(1−γ)|S|, γ of 2n + 24 (`rounding`, whose model covers every route). R ≤ 300: no key vanishes.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 

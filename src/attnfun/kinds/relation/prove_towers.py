@@ -27,8 +27,6 @@ several variables: `relu_products`.
 product of r terms in float64 adds γ_{r+1} Σ (a + η)(b + θ).
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

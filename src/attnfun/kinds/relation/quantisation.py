@@ -7,8 +7,6 @@ of cells of sides h_k, with L_k ≥ |∂_k r|, the error is at most Σ_k L_k h_k
 Failure mode: infinite where the gradient is not bounded, or past six variables (not worked out).
 """
 
-from __future__ import annotations
-
 import math
 
 from attnfun.kinds.relation.prove_inner import gradient_bounds

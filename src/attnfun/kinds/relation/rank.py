@@ -12,8 +12,6 @@ Rounding: M is enclosed (balls), M̂ = U Σ Vᵀ + E in float64 with all three m
 Failure mode: it is a bound in the mean square, so for the sup norm it is low by a factor that grows with dimension.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 from typing import Any

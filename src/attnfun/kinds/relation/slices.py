@@ -10,8 +10,6 @@
 A symmetric relation has X = Y, B = A J (`signs`). The relation itself is evaluated, so a file stays small.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar

@@ -21,8 +21,6 @@ Constructions and the checker use the same expansion, for it is a proof and no c
 Failure modes: None for what is no such sum, for work past the caps, and for more than MAX_OUTPUTS terms.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The towers of a relation as one torch module, and the problem of training them; importing this file imports torch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

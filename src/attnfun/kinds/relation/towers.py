@@ -36,8 +36,6 @@ two copies of one *template* s, whose constant cancels. The last products are th
 this side are constants in the read-out. Stored: units of layer 1, templates, and (λ, μ, g, template) of every product.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

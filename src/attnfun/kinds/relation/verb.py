@@ -1,7 +1,5 @@
 """`relation`: two towers and an inner product for a relation, with a proved error."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

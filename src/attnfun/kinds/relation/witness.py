@@ -1,7 +1,5 @@
 """What the proofs of relations have in common: whose weights these are, an error that was seen, in balls, the bound."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """What is said of a relation's model, its record, and what `diagnose` looks at: the heads of its towers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -32,8 +32,6 @@ vectors: were they another relation's, θ would show it. Where features are func
 Failure modes: Undecided where the relation is, where a logit may overflow, and for keys outside the right box.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -28,8 +28,6 @@ probability with at least the confidence that was asked for; its ends come from 
 I_p(k, N−k+1) ≤ α/2 and 1 − I_p(k+1, N−k) ≤ α/2, and moved outward until they pass.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -6,8 +6,6 @@ that copies of one key (equal key, equal value) do not stand against each other.
 functions being within 4 units in the last place.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a sample of queries shows of a retrieval head: margins, failures with confidence, and what was measured."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ stand for biases of the head and the read-out that hands the values out: the hea
 A random start is that of `kinds/relation/lesson.py`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any

@@ -1,7 +1,5 @@
 """`retrieve`: attention that picks the best key of a table by a utility, with what is proved of it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Retrieval: the view of a head over a table; what `retrieve` returns."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property

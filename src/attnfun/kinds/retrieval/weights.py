@@ -13,8 +13,6 @@ The network is plain softmax attention in two layers (the tower's own, and one h
 biases); what the tower reads out linearly is the query map of the head. Nothing but weights is here.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What is said of a head over a table and its record, how it is trained, and what `diagnose` looks at."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How a network is trained on a sampler: all weights of its shape."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnfun.errors import InvalidRequest

@@ -29,8 +29,6 @@ which are taken as independent.
 Example: af.sequence("sin(x*mean(x))", tokens=6, domain={"x": (-1, 1)}, eps=1e-4).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Sequence maps, stage by stage: the networks that a method proposes, with less and less of eps for their parts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The sequence maps that ship, each at a size of its own and at a small one, where a partition of all entries fits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

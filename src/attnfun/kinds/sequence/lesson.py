@@ -4,8 +4,6 @@ The shape is that of a model's literal form, with its embedding, or one that was
 its coordinates name (`sequence_embedding`). Draws are uniform in the box; the values wanted are those of the map.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any

@@ -21,8 +21,6 @@ where the dtype cannot hold a coordinate, where an expression is not defined on 
 taken as independent).
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import dataclass, replace

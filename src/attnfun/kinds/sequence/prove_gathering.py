@@ -24,8 +24,6 @@ by o = c_n/(2β). min is alike with −β.
 Failure modes: Undecided for heads that are none of these, logits that may overflow, D of a half and more.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

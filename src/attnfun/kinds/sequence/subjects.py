@@ -1,7 +1,5 @@
 """What `diagnose` looks at in a model of a sequence map: the networks that are applied to its tokens."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnfun.diagnosis.plain import POINTS

@@ -21,8 +21,6 @@ is a head by which every token of r looks at itself, and every other token at *n
 Failure mode: Infeasible, with the size, when tokens^2 attention weights or the matrices do not fit.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

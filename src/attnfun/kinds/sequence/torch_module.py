@@ -8,8 +8,6 @@
 then the buffers of `network/torch_modules.py`.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """`sequence`: a map of n tokens and a tolerance in, a proved network out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

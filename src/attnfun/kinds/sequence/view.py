@@ -1,7 +1,5 @@
 """SequenceApproximant: the view of a sequence map's model; what `sequence`, `train` and `load` return."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

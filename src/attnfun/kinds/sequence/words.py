@@ -1,8 +1,6 @@
 """What is said, told and drawn of a sequence map's model: the attention maps of the gather heads, target against
 network, the error under its bound."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -29,8 +29,6 @@ not; between the two it is unknown.
 Source: the rank argument of Zweig and Bruna 2022, arXiv 2206.01266; the exact version for a finite set is derived here.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 from fractions import Fraction

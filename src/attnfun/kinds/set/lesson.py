@@ -1,7 +1,5 @@
 """How networks on sets are trained: as those of the sequence map of their form, on tokens that are of a set."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -16,8 +16,6 @@ Failure mode: NotPolynomial where a coefficient is not rational by this table (e
 is no expansion (abs, max, a root at 0).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from fractions import Fraction

@@ -12,8 +12,6 @@ the columns' span; in reduced row echelon form P is Q(φ), Q being P with every 
 Failure mode: NotPolynomial, with the reason, for anything else than rational polynomials, or past MAX_PRODUCTS terms.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

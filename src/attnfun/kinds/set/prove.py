@@ -5,8 +5,6 @@ the sequence network's error covers every set. Its witness may be tokens that ar
 is looked for at sets, as the first token has it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnfun.certify.verdict import Proof, undecided

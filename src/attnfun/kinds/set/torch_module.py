@@ -5,8 +5,6 @@ right X] makes a token of every ordered pair; a network on elements has neither.
 network; all tokens hold the same outputs, and the first is read.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

@@ -5,8 +5,6 @@ tokens of n points is 0-1 matrices. Sums over tokens are heads that attend to al
 is done with the sums, are heads over constant keys (`kinds/sequence/build.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """SetApproximant: the view of a set function's model; what `set_function`, `train` and `load` return."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cached_property
 from typing import Any

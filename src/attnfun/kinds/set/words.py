@@ -1,7 +1,5 @@
 """What is said and told of a set function's model."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -11,8 +11,6 @@ a_i computed (`coefficients.column_errors`), a product of p computed within δ, 
 Failure modes: those of `coefficients`.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 from typing import Any

@@ -6,8 +6,6 @@ The vector is A, B, C over a power of two near the cube root of the target's siz
 1 + j, every side over the sixth root of the number of terms, so that the sum of the terms is of size 1.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise

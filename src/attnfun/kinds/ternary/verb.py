@@ -5,8 +5,6 @@ vector as a matrix y | z (and with y or z first); the largest are kept.
 The rank of every unfolding bounds the number of terms from below.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """TrilinearForm: the view of a ternary relation's model; what `ternary` returns."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Any, cast
 

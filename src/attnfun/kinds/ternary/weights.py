@@ -1,7 +1,5 @@
 """Trilinear forms Σ_i a_i(x) b_i(y) c_i(z) by their Chebyshev coefficients, and their shape. Nothing but weights."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

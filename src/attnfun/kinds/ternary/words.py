@@ -1,7 +1,5 @@
 """What is said of a trilinear form and its record, how it is trained, and what `diagnose` looks at."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnfun.errors import InvalidRequest

@@ -1,7 +1,5 @@
 """What the pictures of studies are made of: panels in the house's style, curves of a table's columns, their labels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import cycle
 from typing import Any

@@ -5,8 +5,6 @@ The template `page.html.jinja` escapes every text that it shows; only links to a
 `studies.md.jinja` texts pass through `inline` or `code`.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

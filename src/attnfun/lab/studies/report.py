@@ -1,7 +1,5 @@
 """report: one page of all studies in a folder. Reads what `reproduce` wrote, runs nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence

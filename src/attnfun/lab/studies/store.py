@@ -18,8 +18,6 @@ Whatever else lies in DIR stays. A folder DIR/NAME that somebody else has put fi
 is one into which another run is writing.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import csv

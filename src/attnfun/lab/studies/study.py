@@ -11,8 +11,6 @@ units in the units' order. Times are no part of it: columns named in `timings` g
 table can be compared bit by bit with that of another run on the same machine, and no verdict depends on the clock.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The embedding dimension that a finite relevance relation needs, with certificates from above and below."""
 
-from __future__ import annotations
-
 from attnfun.limits.embedding.check import Obstruction, Ranking, check_embedding, check_obstruction
 from attnfun.limits.embedding.dimension import EmbeddingDimension, Row, embed_dim
 from attnfun.limits.embedding.files import load_embedding

@@ -28,8 +28,6 @@ Sci. 65, 2002). counting: n points of R^d are split by hyperplanes in at most Σ
 included (L. Schläfli; T. M. Cover, IEEE Trans. Electronic Computers 14, 1965).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -13,8 +13,6 @@ margin is not above the best so far, the rows that failed last being asked first
 Failure mode. For relations without the symmetry a sample of rows stands for all; the margin is measured later.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnfun.limits.embedding.relevance import Array, Core, Indices, places

@@ -21,8 +21,6 @@ Bound. None is claimed here: the vectors are rounded to integers and checked.
 Failure mode. An unlucky order: s grows with the number of runs of a row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

@@ -19,8 +19,6 @@ Bound. None: margins are measured here and proved later, on integers.
 Failure mode. Local optima: that nothing is found at a dimension proves nothing about it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import numpy as np

@@ -5,8 +5,6 @@ queries are then chosen anew for the rounded documents, each with a factor of it
 and the best of 49 is taken). Nothing is believed before the exact check.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

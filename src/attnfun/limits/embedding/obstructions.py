@@ -10,8 +10,6 @@ has three edges that each cut one of three documents off). By N. Sauer and S. Sh
 than an exhaustive search for shattered sets; it is for relations that are too large for one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

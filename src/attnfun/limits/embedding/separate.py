@@ -17,8 +17,6 @@ Ceiling [proved]. Let B have rows 1/k on the relevant and −1/(n−k) on the ir
 ball, whatever the dimension. For all k-subsets of n documents it is n/√(k (n−1)(n−k)) (arXiv 2601.20844).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -9,8 +9,6 @@ are well defined.
 Size: linear in the number of comparisons.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from graphlib import TopologicalSorter

@@ -24,8 +24,6 @@ continuous. So it is reported as undecided.
 Failure mode: jumps on thin sets, or seen only by keys that no chain meets, are not found.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence

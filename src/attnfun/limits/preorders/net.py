@@ -12,8 +12,6 @@ measured share with its Clopper–Pearson interval.
 Failure mode: ranks on a net coarser than the preorder's detail; the agreement shows it.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -10,8 +10,6 @@ A finding is "violated" with a witness, or "sampled": no violation in so many pr
 that answers the same question differently is no relation and is refused.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

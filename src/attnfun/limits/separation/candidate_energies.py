@@ -38,8 +38,6 @@ Source: derived here, after Amsel, Yehudai and Bruna 2024 (arXiv 2407.16153), wh
 some hundred nodes. Failure mode: nodes grow with n and d, so that both have a limit.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache

@@ -39,8 +39,6 @@ down. Failure mode: degree 1 is never excluded for values of full rank, degree 2
 bound is weak for many heads, and nothing for r ≥ d − 1 with free values; one head of full rank does it.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

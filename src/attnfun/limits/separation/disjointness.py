@@ -20,8 +20,6 @@ Size. 2n+1 tokens; H(r+2)p bits. Bound: none; the error is measured. Failure mod
 steps are coarse.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

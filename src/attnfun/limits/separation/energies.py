@@ -18,8 +18,6 @@ together, 1 − Σ. Size: 20,001 degrees for b = 0, 2,001 otherwise (each step o
 the balls carry two bits a degree). Failure mode: at |b| → 1 everything is in the constant.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any

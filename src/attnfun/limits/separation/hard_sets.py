@@ -15,8 +15,6 @@ products of many power sums have heavy tails under the unitary measure; only mea
 one can draw.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from itertools import product

@@ -18,8 +18,6 @@ c(ℓ) − c(ℓ−2) = C(r+ℓ−1, ℓ) of them are harmonic. The count C(r+�
 All numbers are Python integers: exact at any size.
 """
 
-from __future__ import annotations
-
 import math
 
 

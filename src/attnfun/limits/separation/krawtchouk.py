@@ -53,8 +53,6 @@ The calculator `cube`:
 | `values` | one of v values | `values_lower` | none is proved |
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -24,8 +24,6 @@ with constants are derived here.
 Failure mode: a bound on bits. With unbounded precision it says nothing; and it constructs nothing.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar

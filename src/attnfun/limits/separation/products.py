@@ -29,8 +29,6 @@ partitions of δ: 9, 66, 712, 10,457 for (2, …, 2) of length 2 to 5. All numbe
 is enclosed: θ − S^{-1} has positive pivots in balls, a Rayleigh quotient in rationals on the other side.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Each calculator evaluates the printed expression with all hidden constants set t
 bounds of this folder for comparison only.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

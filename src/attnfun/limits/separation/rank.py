@@ -35,8 +35,6 @@ versions for layers are derived here. Size: exact integers, 20,001 degrees. Boun
 Failure mode: with r ≥ d (d−1 in a layer) nothing is excluded, and one head of full rank does it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -32,8 +32,6 @@ bounds are about functions that are analytic in the complex coordinates: not abo
 real-analytic functions of cosines and sines.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

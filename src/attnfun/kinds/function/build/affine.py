@@ -9,8 +9,6 @@ Failure mode: refuses whatever else is not affine (found by comparing gradients 
 Example: af.compile("2*x - y + 1", domain=..., eps=1e-9).
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

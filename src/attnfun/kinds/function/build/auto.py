@@ -1,7 +1,5 @@
 """auto: plan every construction, take the smallest plan, and say why."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any

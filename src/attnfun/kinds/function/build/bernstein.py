@@ -24,8 +24,6 @@ Failure mode: kinks and near-singular targets need large degrees, and values gro
 Example: sin(3x) + cos(2y) e^{xy} on [-1,1]² at 1e-6: 169 keys or fewer.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache

@@ -11,8 +11,6 @@ is taken. All are identities on the box.
 Failure mode: Infeasible for anything else, with the part that is not affine.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -18,8 +18,6 @@ Failure mode: sums that reach 0 under a root and are no sums of squares need inn
 Example: G m1 m2/((x2−x1)² + (y2−y1)² + (z2−z1)²) in nine variables: 3 layers, 8 heads.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

@@ -6,8 +6,6 @@ broken lines themselves (R = 0: relu, abs) need no tolerance and get a small one
 built: units grow like 1/√ε, where keys grow like a power of ln(1/ε).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

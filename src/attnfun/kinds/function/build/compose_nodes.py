@@ -3,8 +3,6 @@
 Ranges and signs are proved (`language/ranges.py`); the rest is read off the graph.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from functools import partial, reduce

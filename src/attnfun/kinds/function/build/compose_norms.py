@@ -7,8 +7,6 @@ argument of a root, or of a power below 1, whose range comes down to 0 is writte
 Failure mode: sums that are no squares by those rules stay as they are.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from attnfun.language import Builder, Graph

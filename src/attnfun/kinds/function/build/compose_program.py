@@ -1,7 +1,5 @@
 """Programs of `compose`: a graph, and which of its nodes are heads of which arguments; their rough sizes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

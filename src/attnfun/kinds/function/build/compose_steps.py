@@ -3,8 +3,6 @@
 Everything here is in floats and steers: tolerances and layers are chosen by it, nothing is proved.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ Size: a product of degrees, so it pays for two or three smooth arguments.  Bound
 Failure mode: Infeasible past `MOST_KEYS` estimated keys, and where g is not defined a little beyond its arguments.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -21,8 +21,6 @@ Failure mode: a product with factors that vanish and more than `_SPLIT` of them;
 the box.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction

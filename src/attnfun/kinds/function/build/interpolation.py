@@ -25,8 +25,6 @@ the ends, and makes the caps of many published heads leak.
 Example: af.compile("clip(2*x + y, -1, 1)", domain=..., eps=0.05, method="interpolation").
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

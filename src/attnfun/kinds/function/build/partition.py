@@ -24,8 +24,6 @@ Failure mode: P^d. Refused before building, with the ε that would fit.
 Example: sin(x) + cos(y) on [−3,3]² at 0.05.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache

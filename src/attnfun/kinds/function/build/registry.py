@@ -1,7 +1,5 @@
 """Every construction, one line each; the conformance tests run on all of them."""
 
-from __future__ import annotations
-
 from attnfun.kinds.function.build.affine import Affine
 from attnfun.kinds.function.build.bernstein import Bernstein
 from attnfun.kinds.function.build.compose import Compose

@@ -20,8 +20,6 @@ what the dtype can hold; no other activation is read.
 Example: af.compile(torch.nn.Sequential(Linear(8, 32), ReLU(), Linear(32, 1)), (-1, 1), eps=1e-3).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

@@ -22,8 +22,6 @@ its limit of 400 keys and refused with the error that was reached.
 Example: af.compile("abs(sin(3*x))", domain={"x": (-1, 2)}, eps=1e-6).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

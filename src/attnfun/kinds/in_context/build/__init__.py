@@ -4,8 +4,6 @@
 anything is built; `best` names the algorithm that takes the fewest layers.
 """
 
-from __future__ import annotations
-
 from attnfun.errors import InvalidRequest
 from attnfun.kinds.in_context.build.lasso import build_lasso, lasso_iterations
 from attnfun.kinds.in_context.build.linear import build_linear, depth_for

@@ -22,8 +22,6 @@ Failure mode. Ill-conditioned data: the depth grows like √κ; a spectrum that 
 floor is about 1e-2.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -27,8 +27,6 @@ Bound. p_{L−1}(λ) p_{L−2}(λ)/λ on [low, high] with residual polynomials p
 Failure mode. Ill-conditioned data: the depth grows like √κ (gradient descent: κ), and the floor with κ.
 """
 
-from __future__ import annotations
-
 import math
 
 from attnfun.errors import InvalidRequest

@@ -24,8 +24,6 @@ none.
 Failure mode. A large C: the depth grows like √(C high).
 """
 
-from __future__ import annotations
-
 import math
 
 from attnfun.kinds.in_context.build.lasso import SLACK, iterations_for, roundings, stepped

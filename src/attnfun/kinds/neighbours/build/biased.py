@@ -11,8 +11,6 @@ Bound (proved, real arithmetic): `bounds.biased_error`; to first order in 1/β i
 Failure mode: |b| ≥ 1 leaves nothing to decide and is refused.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import special
 

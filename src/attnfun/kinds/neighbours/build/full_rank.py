@@ -22,8 +22,6 @@ C = (2 ln 2 − 1) n(n−1) ∫ f² S^{n−2} (1−t²), for ties decide: P(gap 
 Failure mode: the error falls as 1/β and no faster; exact ties give the average.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

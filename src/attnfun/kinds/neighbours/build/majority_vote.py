@@ -18,8 +18,6 @@ only given a margin |t| of order 1/√d (`accuracy(..., margin)`).
 Failure mode: near ties, which have density √(2d/π), are decided by chance.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -22,8 +22,6 @@ Failure mode: the weights of many nearly parallel heads are large; the stored on
 evaluated at them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -16,8 +16,6 @@ time: for all N points as queries the scratch would need N coordinates, and laye
 below N and d do it in two layers for all queries at once is not known here.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

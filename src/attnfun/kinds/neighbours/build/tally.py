@@ -18,8 +18,6 @@ ties, where x_1 and x_2 have the same score, of density f²/∫f². Over all poi
 Failure mode: the scratch is of size β/√d and must be resolved: in float64 rounding costs about 48 d u/β on τ.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

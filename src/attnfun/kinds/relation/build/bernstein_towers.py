@@ -9,8 +9,6 @@ Bound: `certify.towers`, from the stored weights. Failure mode: more than three 
 tolerances near rounding.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

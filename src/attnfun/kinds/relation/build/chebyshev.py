@@ -11,8 +11,6 @@ Size: one feature a singular value that is kept. Bound: see `certify.relation`.
 Failure mode: a kink gives slowly decaying coefficients, and ranks of hundreds.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnfun.network.head import Array

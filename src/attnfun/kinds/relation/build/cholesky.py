@@ -9,8 +9,6 @@ Size: one feature a pivot. Bound: the diagonal, proved off the nodes too (`certi
 Failure mode: a kernel that is not positive semidefinite ends the recursion early.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnfun.network.head import Array

@@ -13,8 +13,6 @@ Size: k pivots a side and two k × k matrices, whatever the number of variables.
 Failure mode: kinks in many variables need thousands of pivots; past MOST_RANK it is refused with what was measured.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -12,8 +12,6 @@ Failure mode: one variable a side; past MOST_NODES nodes it is refused.
 Example: abs(x − y) on [0, 1]² at 1e-2: some thirty features.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnfun.errors import Infeasible

@@ -4,8 +4,6 @@
 much as the networks may stray. Nothing here is a proof: `certify.inner` proves what comes of it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from contextlib import suppress

@@ -8,8 +8,6 @@ grid has P^d keys. Bound: `certify.tower_products`, from the stored weights.
 Failure mode: a block of more than three variables; fewer than two blocks; tolerances near rounding.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from functools import cache

@@ -7,8 +7,6 @@ Size: a factor ¼ ∫ √|φ''|/√E units, a product about 4/√E; layers: one,
 Bound: `certify.relu_products`, from the stored units. Failure mode: factors of several variables that belong together.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -8,8 +8,6 @@ Size: ¼ ∫ √|φ''|/√E a feature. Bound: `certify.towers` (*pieces*). Failu
 Several variables: `relu_product_towers`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnfun.errors import Infeasible

@@ -1,7 +1,5 @@
 """The search behind `relation`: refuse what has no features, then the fewest that can be proved, then their towers."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any

@@ -8,8 +8,6 @@ Size: the number of products kept, in any number of variables; only the factors 
 Failure mode: factors of slowly decaying spectra; past 4·10^7 products the table is refused.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnfun.errors import Infeasible

@@ -21,8 +21,6 @@ Failure mode: cells grow like (D L/2ε)^d a side for D variables in all. Refused
 Example: abs(x − y) on [0, 1]² at 1e-2: 690 cells a side and some twenty-five features.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cache

@@ -9,8 +9,6 @@ cells that would not even tell the relation from a constant. A relation in few v
 an arcsine that may be singular at an end of its domain, is refused, with the nearest eps that can be proved.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from decimal import Decimal

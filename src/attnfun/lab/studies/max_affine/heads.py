@@ -7,8 +7,6 @@
 | c = R h² | the same in units of the spacing: c/2 is the logit gap between neighbours at a centre |
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -25,8 +25,6 @@ Columns.
     best_step: the step that was best on the probe, and returned; 0 is the start
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

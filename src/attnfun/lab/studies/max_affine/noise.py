@@ -26,8 +26,6 @@ Columns.
     effective_keys: exp(entropy) of the attention at the end, averaged over points
 """
 
-from __future__ import annotations
-
 import math
 
 from attnfun.lab.studies.drawing import SLATE, Figure, coloured, labelled, panels

@@ -29,8 +29,6 @@ Columns.
     worst_case: L h √2/2 with L = √2, the published worst case of a hard partition
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from itertools import pairwise

@@ -30,8 +30,6 @@ Columns.
     error_max: largest of the draws
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

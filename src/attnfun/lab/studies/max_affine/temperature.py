@@ -27,8 +27,6 @@ Columns.
     effective_keys: exp(entropy) of the attention, averaged over points
 """
 
-from __future__ import annotations
-
 from attnfun.lab.studies.drawing import Figure, coloured, curve, labelled, panels
 from attnfun.lab.studies.max_affine.heads import state, trained_head
 from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described, median

@@ -26,8 +26,6 @@ Columns.
     proved: constructed: the proved bound of the mean error
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -27,8 +27,6 @@ Columns.
     proved: constructed: the proved bound of the mean error
 """
 
-from __future__ import annotations
-
 import math
 
 from attnfun.lab.studies.drawing import Figure, coloured, curve, labelled, panels

@@ -32,8 +32,6 @@ Columns.
     bound by values: proved for any H heads that tell so many values of z apart
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

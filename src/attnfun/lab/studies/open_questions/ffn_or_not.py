@@ -25,8 +25,6 @@ Columns.
     trivial: rms of the data about their mean
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -27,8 +27,6 @@ Columns.
     status: proved, or sampled (measured only)
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

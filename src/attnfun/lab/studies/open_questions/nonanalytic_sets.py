@@ -45,8 +45,6 @@ Columns.
     bits: of a packed feature
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

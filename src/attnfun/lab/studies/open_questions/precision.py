@@ -30,8 +30,6 @@ Columns.
     bits: significant bits from which on every decision is right, in simulated arithmetic
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

@@ -28,8 +28,6 @@ Columns.
     own_ratio: median over queries: distance as a part of tanh(βe/2) with the query's own measured e
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

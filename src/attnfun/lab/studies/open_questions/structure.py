@@ -25,8 +25,6 @@ Columns.
     proved: bound proved from the stored weights
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress

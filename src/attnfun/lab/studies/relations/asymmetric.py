@@ -24,8 +24,6 @@ Columns.
     cells: cells a side that the published quantisation takes for eps
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

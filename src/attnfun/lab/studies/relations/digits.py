@@ -5,8 +5,6 @@ components of the documents, scaled to the unit cube, are query and key; the uti
 relevant if it shows the query's digit, doubly so if it is also among the 50 nearest in all 64 pixels.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

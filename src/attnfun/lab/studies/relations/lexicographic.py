@@ -23,8 +23,6 @@ Columns.
     checked: neighbours, sets, pairs or searches
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -25,8 +25,6 @@ Columns.
     trace: sum of the eigenvalues that the series leaves out (uniform measure)
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any

@@ -27,8 +27,6 @@ Columns.
     count: the same with the measured C
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -34,8 +34,6 @@ Columns.
     seconds: to build and prove the head
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -25,8 +25,6 @@ Columns.
     checked: the witness was asked again and stands; or the mend is proved
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -27,8 +27,6 @@ Columns.
     proved: tally: the proved accuracy
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -31,8 +31,6 @@ Columns.
     error: largest difference between the layer and what two parties rebuild
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import product

@@ -6,8 +6,6 @@ M = N/ln 2 for pairs and N(N+1)/(2 ln 2) for triples about half of the tokens ha
 function is called.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -31,8 +31,6 @@ Columns.
     published: the mean of five draws in the published figure, read off by eye
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -29,8 +29,6 @@ Columns.
     proved: constructed: the proved bound of the mean error
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

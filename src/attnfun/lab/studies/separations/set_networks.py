@@ -6,8 +6,6 @@ activation and one complex output: only that is what the lower bounds of `limits
 Torch is imported when a function is called.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise

@@ -29,8 +29,6 @@ Columns.
     proved: sup of the squared error of the constructed network, relative, by its certificate
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

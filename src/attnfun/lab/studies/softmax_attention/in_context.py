@@ -27,8 +27,6 @@ Columns.
     trivial: rms of the exact answers about their mean
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

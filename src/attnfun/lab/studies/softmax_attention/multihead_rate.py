@@ -25,8 +25,6 @@ Columns.
     published: the theorem's bound
 """
 
-from __future__ import annotations
-
 import attnfun as af
 from attnfun.lab.studies.drawing import NETWORKS, SLATE, STYLES, Figure, coloured, curve, labelled, panels
 from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described, slope

@@ -31,8 +31,6 @@ Columns.
     proved: sup bound proved from the stored weights
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

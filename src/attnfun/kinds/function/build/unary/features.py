@@ -10,8 +10,6 @@ Failure mode: a root between two grid points with no sign change (a double root 
 needs more keys, and the proof says what it reached.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ In order: exact heads (tanh, sigmoid, affine), shipped keys for one known operat
 (`layout`, `search`). The affine part is exact and free. Nothing here is a bound: `error` is what dense points showed.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import lru_cache

@@ -22,8 +22,6 @@ and b are. Its weights are Gaussian in u − L_k. See `kinds/function/build/inte
                 It rests at its own ends, so there are no caps to leak, and where two heads meet their errors cancel.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache

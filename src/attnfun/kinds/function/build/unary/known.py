@@ -6,8 +6,6 @@
 Numbers are read as floats: whether a rewriting is exact is for the proof to say.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction

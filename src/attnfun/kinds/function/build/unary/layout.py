@@ -12,8 +12,6 @@ smooth continuation and one-sided parts is left to it. A ladder or a constant si
 softmax would add slopes of 1e13 to slopes of 1 and lose the latter.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Every entry is the smallest head the general search finds for the normal form, at that tolerance, ratio or width.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

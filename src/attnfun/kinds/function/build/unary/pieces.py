@@ -5,8 +5,6 @@
 A piece is a head that reads the arguments of g themselves, or a block of ReLU units, relu in place of softmax.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -14,8 +14,6 @@ The budget is a number of iterations: results do not depend on the load of the m
 Failure mode: C is not convex; a start may end in a poor minimum, so several starts are tried and the untuned head kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 

@@ -9,8 +9,6 @@ is then no smaller than a few roundings, logits are levelled and values centred,
 of least cost is returned, for the steps of a composition may lend each other room.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

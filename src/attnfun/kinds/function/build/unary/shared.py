@@ -8,8 +8,6 @@ is taken: nothing here is a bound.
 Failure mode: kinks and singular points, and functions that need many keys; then there is none (None).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

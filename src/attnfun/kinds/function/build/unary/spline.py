@@ -18,8 +18,6 @@ Failure mode: features narrower than the first 512 cells are missed unless the e
 float32 many units round away what they gain. Nothing here is a bound: `error` is what the samples showed.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache

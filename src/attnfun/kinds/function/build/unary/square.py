@@ -11,8 +11,6 @@ with values of 40.
 Failure mode: values of at most 100 (float32: 25) times the range hold the relative error above about 1e−10 (1e−5).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

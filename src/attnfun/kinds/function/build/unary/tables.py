@@ -14,8 +14,6 @@ request takes the entries for its or a larger ratio, fewest keys first, and keep
 were fitted on the actual interval. Where none does, the general search follows.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from fractions import Fraction

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -98,6 +99,21 @@ def test_logarithms_of_extreme_domains_are_refused_with_a_reason(count: Counter,
 def test_exponentials_that_vanish_are_no_obstacle(count: Counter) -> None:
     shift = some(3).randint(760, 2000)
     assert outcome(count, f"exp(x-{shift})+y*x", {"x": (0, 1), "y": (0, 1)}, 1e-5) == "proved"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_intervals_near_the_smallest_numbers_end_with_a_proof_or_a_reason(count: Counter, seed: int) -> None:
+    """Squares of their widths are 0 in float64, and one over a width is no number."""
+    rng = some(seed)
+    width = rng.choice([5e-324, 10.0 ** -rng.uniform(163, 320)])
+    low = rng.choice([0.0, width])
+    target = rng.choice(
+        ["x*x + abs(x)", "sqrt(x) - x*x", "x**3 + y", "exp(max(y + 1, cosh(x))) - 1", "1/(1 + x) + y*y"]
+    )
+    domain = {"x": (low, low + width), "y": (low, low + width)}
+    outcome(count, target, domain, 10.0 ** -rng.uniform(1, 20))
+    with suppress(AttnfunError):
+        assert af.compile(target, domain=domain, eps=1e-3, method="compose").certificate.status.value == "proved"
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -149,7 +149,8 @@ def problem(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Pr
     edges = _mesh(graph, low, high, eps, [s.at for s in (*ladders, *kinks)])
     u = np.linspace(low, high, 501)
     f = values(graph, u)
-    bend = f - np.polynomial.Chebyshev.fit(u, f, 1)(u) if np.isfinite(f).all() else f
+    fits = np.isfinite(f).all() and 2 / width < math.inf  # of a subnormal width the fit's slope is no number
+    bend = f - np.polynomial.Chebyshev.fit(u, f, 1)(u) if fits else f
     span = float(np.ptp(bend)) if np.isfinite(bend).all() else 1.0
     felt = sorted(near, key=lambda s: s.inner / s.outer)[:1]
     return Problem(graph, low, high, eps, dtype, tuple(ladders), tuple(kinks), max(span, eps), edges, tuple(felt))

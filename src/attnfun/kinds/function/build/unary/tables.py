@@ -61,7 +61,15 @@ def kind_of(op: str, power: Fraction) -> str | None:
 
 
 def normal(form: Known, low: float, high: float, eps: float) -> Normal | None:
-    """The normal form of A·op(w u + c) + affine on [low, high] to eps, or None if it has none."""
+    """The normal form of A·op(w u + c) + affine on [low, high] to eps, or None if it has none in float64's range."""
+    try:
+        n = _normal(form, low, high, eps)
+    except (ZeroDivisionError, OverflowError):
+        return None
+    return n if n is None or np.isfinite([n.parameter, n.rate, n.origin, n.eps]).all() else None
+
+
+def _normal(form: Known, low: float, high: float, eps: float) -> Normal | None:
     kind = kind_of(form.op, form.power)
     if kind is None or form.scale == 0:
         return None

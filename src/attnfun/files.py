@@ -4,12 +4,14 @@ A file is opened once and everything is asked of the open descriptor, so what is
 device is opened without waiting for a writer, and refused.
 """
 
+import csv
 import io
 import os
 import secrets
 import stat
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from attnfun.errors import InvalidRequest
@@ -29,7 +31,7 @@ def read_bytes(path: str | os.PathLike[str], limit: int) -> bytes:
         with open(number, "rb", closefd=False) as stream:
             if not stat.S_ISREG(os.fstat(number).st_mode):
                 raise InvalidRequest(f"cannot read {shown}: it is a device or a pipe; a regular file is needed")
-            data = stream.read(limit + 1)
+            data = stream.read(limit + 1) if os.fstat(number).st_size <= limit else None
     except IsADirectoryError:
         raise InvalidRequest(f"cannot read {shown}: it is a folder; a regular file is needed") from None
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
@@ -38,7 +40,7 @@ def read_bytes(path: str | os.PathLike[str], limit: int) -> bytes:
     finally:
         if number is not None:
             os.close(number)
-    if len(data) > limit:
+    if data is None or len(data) > limit:
         raise TooLong(f"cannot read {shown}: it has more than {limit:,} bytes, the most that is read of one")
     return data
 
@@ -67,6 +69,15 @@ def read_text(path: str | os.PathLike[str], limit: int = TEXT_LIMIT) -> str:
 def lines_of(path: str | os.PathLike[str]) -> io.StringIO:
     """The same for `csv`, which wants the ends of lines untouched."""
     return io.StringIO(read_text(path), newline="")
+
+
+@contextmanager
+def reading_csv(label: str) -> Iterator[None]:
+    """Turn what `csv` refuses, such as endless fields, into an InvalidRequest with its label."""
+    try:
+        yield
+    except csv.Error as error:
+        raise InvalidRequest(f"{label}: not a CSV file ({error})") from None
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import io
 import os
 import pkgutil
+import random
 import subprocess
 import sys
 
@@ -47,6 +49,42 @@ def test_only_regular_files_of_bounded_length_are_read(tmp_path, capsys):
         assert main(["show", str(path)]) == main(["verify", str(path)]) == 2
         assert main(["in-context", str(plain), "--data", str(path), "--query", str(path)]) == 2
     assert "regular file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_text_that_is_no_csv_is_refused_by_every_reader(tmp_path, capsys, seed):
+    rng = random.Random(seed)
+    field = rng.choice(["x", "1", "\0"]) * rng.randint(140_000, 300_000)
+    path = tmp_path / "long.csv"
+    path.write_text(rng.choice(["", "x,y\n", "x,y\n1,2\n"]) + rng.choice([field, f'"{field}', f"1,{field}"]) + "\n")
+    keys = ["retrieve", "x*y", "--left", "x=0:1", "--right", "y=0:1", "--eps", "0.1", "--keys"]
+    for command in (["rank-of", "--eps", "1"], ["embed-dim"], ["in-context", "ridge", "--eps", "1", "--data"], keys):
+        assert main([*command, str(path)]) == 2
+        assert "fault" not in capsys.readouterr().err
+
+
+def test_examples_are_read_once_from_standard_input_too(tmp_path, capsys, monkeypatch):
+    rng = random.Random(1)
+    rows = [f"{rng.gauss(0, 1)},{rng.gauss(0, 1)},{rng.gauss(0, 1)}" for _ in range(rng.randint(8, 12))]
+    text = "\n".join(["a, b, y", *rows])
+    path, query = tmp_path / "train.csv", tmp_path / "query.csv"
+    path.write_text(text)
+    query.write_text("a,b\n0.5,-0.25\n")
+    command = ["in-context", "ridge", "--eps", "1e-2", "--query", str(query), "--data"]
+    assert main([*command, str(path)]) == 0
+    from_file = capsys.readouterr().out
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    assert main([*command, "-"]) == 0
+    assert capsys.readouterr().out == from_file
+
+
+def test_a_file_past_its_limit_is_refused_by_its_length(tmp_path):
+    path = tmp_path / "sparse"
+    with open(path, "wb") as stream:
+        stream.truncate(random.Random(3).randint(1 << 40, 1 << 42))
+    with pytest.raises(TooLong, match="more than"):
+        read_bytes(path, 1 << 39)
+    assert main(["verify", str(path)]) == main(["embed-dim", str(path)]) == 2
 
 
 def pictures():

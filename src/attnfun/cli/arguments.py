@@ -2,6 +2,7 @@
 
 import csv
 import difflib
+import io
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -112,20 +113,22 @@ def read_point(text: str, names: Sequence[str]) -> list[float]:
     return [found[name] for name in names]
 
 
-def read_points(path: str, names: Sequence[str]) -> list[list[float]]:
-    """Rows of a CSV file whose header holds every variable (other columns are ignored)."""
+def read_points(path: str, names: Sequence[str], lines: io.StringIO | None = None) -> list[list[float]]:
+    """Rows of a CSV file whose header holds every variable (other columns are ignored); `lines` if it was read."""
     rows = []
-    for line, row in read_table(path, names):
+    for line, row in read_table(path, names, lines):
         rows.append([_number(row[name], f"{path}, line {line}: {row[name]!r} in column {name!r}") for name in names])
     return rows
 
 
-def read_table(path: str, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+def read_table(
+    path: str, columns: Sequence[str], lines: io.StringIO | None = None
+) -> Iterator[tuple[int, dict[str, str]]]:
     """(line, row) of a CSV file that has at least `columns`; '-' is standard input."""
-    from attnfun.files import lines_of
+    from attnfun.files import lines_of, reading_csv
 
-    try:
-        reader = csv.DictReader(lines_of(path), skipinitialspace=True)
+    with reading_csv(path):
+        reader = csv.DictReader(lines_of(path) if lines is None else lines, skipinitialspace=True)
         header = [name.strip() for name in reader.fieldnames or ()]
         reader.fieldnames = header
         missing = [name for name in columns if name not in header]
@@ -136,8 +139,6 @@ def read_table(path: str, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
             if any(row[name] is None for name in columns):
                 raise InvalidRequest(f"{path}, line {reader.line_num}: fewer cells than the header")
             yield reader.line_num, {name: row[name].strip() for name in columns}
-    except csv.Error as error:
-        raise InvalidRequest(f"{path}: not a CSV file ({error})") from None
 
 
 def picture_path(png: str | None, beside: str | None) -> str | None:

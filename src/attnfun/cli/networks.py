@@ -221,13 +221,16 @@ def _examples(path: str | None) -> tuple[list[str], Any, Any]:
 
     if path is None:
         return [], np.zeros((0, 0)), np.zeros(0)
-    from attnfun.files import lines_of
+    from attnfun.files import lines_of, reading_csv
 
-    header = [name.strip() for name in next(csv.reader(lines_of(path)), [])]
+    lines = lines_of(path)
+    with reading_csv(path):
+        header = [name.strip() for name in next(csv.reader(lines, skipinitialspace=True), [])]
+    lines.seek(0)
     columns = [name for name in header if name != "y"]
     if "y" not in header or not columns:
         raise InvalidRequest(f"{path}: a column y and at least one other are needed in its header")
-    table = np.array(read_points(path, [*columns, "y"]), dtype=np.float64).reshape(-1, len(columns) + 1)
+    table = np.array(read_points(path, [*columns, "y"], lines), dtype=np.float64).reshape(-1, len(columns) + 1)
     if not len(table):
         raise InvalidRequest(f"{path} has no rows")
     return columns, table[:, :-1], table[:, -1]

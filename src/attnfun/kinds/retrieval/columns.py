@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.errors import InvalidRequest
-from attnfun.files import lines_of
+from attnfun.files import lines_of, reading_csv
 from attnfun.language.domain import Array, Box
 
 MOST_ROWS = 4_000_000
@@ -34,12 +34,10 @@ class Columns:
         None means every column but "id" and those in `without`. '-' is standard input.
         """
         label = str(path)
-        try:
+        with reading_csv(label):
             reader = csv.reader(lines_of(label), skipinitialspace=True)
             header = [name.strip() for name in next(reader, [])]
             rows = [(f"{label}, line {reader.line_num}", row) for row in reader if row]
-        except csv.Error as error:
-            raise InvalidRequest(f"{label}: not a CSV file ({error})") from None
         names = tuple(wanted) if wanted is not None else tuple(n for n in header if n != "id" and n not in without)
         missing = [name for name in names if name not in header]
         if missing or not names:

@@ -30,8 +30,8 @@ test: $(READY) ## ruff, mypy and the tests (slow ones left out), mypy beside the
 	$(PYTEST) -m "not slow"; tests=$$?; \
 	wait $$types; types=$$?; cat $(VENV)/mypy.txt; exit $$((tests ? tests : types))
 
-test-slow: $(READY) ## the slow tests
-	$(PYTEST) -m slow
+test-slow: $(READY) ## the slow tests, and all examples of the property tests (about half an hour)
+	ATTNFUN_THOROUGH=1 $(PYTEST) -m "slow or drawn"
 
 bench: $(READY) ## the table of what the project must show
 	$(BIN)/python benchmarks/table.py

@@ -11,7 +11,25 @@ import os
 for _pool in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_pool, "1")
 
+from collections import defaultdict  # noqa: E402
+
+import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.load_profile("steady")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the seeds of a test the first third is quick, the rest is slow."""
+    seeded: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if "seed" in getattr(getattr(item, "callspec", None), "params", ()):
+            seeded[item.nodeid.partition("[")[0]].append(item)
+    for cases in seeded.values():
+        seeds = sorted({item.callspec.params["seed"] for item in cases})  # type: ignore[attr-defined]
+        quick = seeds[: -(-len(seeds) // 3)]
+        for item in cases:
+            if item.callspec.params["seed"] not in quick:  # type: ignore[attr-defined]
+                item.add_marker(pytest.mark.slow)

@@ -1,11 +1,37 @@
-"""Products of parameters: a few of the pairs hold every value of both, and the rest of the product is slow."""
+"""Which cases of a test are quick: a few of a list, a few of a product, a third of what is drawn at random.
+
+Every claim keeps quick cases. `make test-slow` runs all the others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+THOROUGH = bool(os.environ.get("ATTNFUN_THOROUGH"))  # set by `make test-slow`
+
+
+def few(cases: Iterable[Any], quick: int) -> list[Any]:
+    """All cases, of which `quick`, spread evenly over the list, are quick and the rest is slow."""
+    listed = list(cases)
+    chosen = {round(k * (len(listed) - 1) / max(quick - 1, 1)) for k in range(quick)}
+    return [one if k in chosen else pytest.param(*_values(one), marks=pytest.mark.slow) for k, one in enumerate(listed)]
+
+
+def _values(case: Any) -> tuple[Any, ...]:
+    return case if isinstance(case, tuple) else (case,)
+
+
+def drawn(many: int) -> Callable[[Any], Any]:
+    """A property test that draws a third of `many` examples in the quick run, and all of them in `make test-slow`."""
+    count = many if THOROUGH else math.ceil(many / 3)
+    examples = settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))
+    return lambda test: pytest.mark.drawn(examples(test))
 
 
 def pairs(one: Sequence[Any], other: Sequence[Any]) -> list[Any]:

@@ -15,6 +15,7 @@ from attnfun.errors import InvalidRequest
 from attnfun.kinds.neighbours.bounds import full_rank_error
 from attnfun.limits.plan_tasks import _trials
 from attnfun.limits.separation.matching import average_bits
+from products import few
 
 SCORES = np.random.default_rng(0).normal(size=(20, 5)) @ np.random.default_rng(1).normal(size=(5, 15))
 ASKED: list[dict[str, Any]] = [
@@ -158,7 +159,7 @@ def test_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert capsys.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("asked", few(ASKED, 3))
 def test_pictures(asked: dict[str, Any], tmp_path: Path) -> None:
     found = af.plan(**asked)
     figure = found.plot(tmp_path / "plan.png")

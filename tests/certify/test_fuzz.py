@@ -27,7 +27,7 @@ from attnfun.network import Axis, Head, Layer, Network
 from certify.hunting import assert_sound, function, line_network, with_arrays
 
 CASES = 2000
-QUICK = 90
+QUICK = 45
 
 ONE, TWO, THREE = "x=-1:1", "x=-1:1;y=-1:1", "x=-1:1;y=-1:1;z=-1:1"
 # (target, domain, eps, method) of the networks that are perturbed, by number of variables

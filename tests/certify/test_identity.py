@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from flint import arb
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from attnfun.certify import identity
@@ -25,6 +25,7 @@ from attnfun.errors import InvalidRequest
 from attnfun.language import BallAlgebra, Builder, parse, precision, run
 from attnfun.language.domain import Box
 from certify.rewriting import differ, mutated, random_graph, rewritten
+from products import drawn
 
 ANY, POSITIVE, NEGATIVE = "x=-1:2;y=-1.5:1;z=-1:1", "x=1:2;y=0.5:3;z=1:5", "x=-2:-1;y=-3:-0.5;z=-5:-1"
 CUBES = "((x + y + z)**3 - (x + y - z)**3 - (x - y + z)**3 + (x - y - z)**3)/24"
@@ -310,7 +311,7 @@ BOXES = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@drawn(300)
 @given(st.integers(0, 10**9))
 def test_what_is_accepted_is_equal_and_defined(seed: int) -> None:
     """Random targets under rewrites that hold always, sometimes or never, without the help of sampled points."""
@@ -326,7 +327,7 @@ def test_what_is_accepted_is_equal_and_defined(seed: int) -> None:
     assert differ(p, f, box, seed) is None
 
 
-@settings(max_examples=300, deadline=None)
+@drawn(300)
 @given(st.integers(0, 10**9))
 def test_a_mutation_that_differs_is_never_accepted(seed: int) -> None:
     rng = random.Random(seed)

@@ -333,7 +333,8 @@ def test_a_suite_goes_on_where_ctrl_c_stopped_it(
 
 
 def test_a_signal_ends_a_run_that_is_under_way() -> None:
-    code = "import sys; from attnfun.cli import main; print('ready', flush=True); sys.exit(main())"
+    hears = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # a shell's background jobs are born deaf to it
+    code = f"import signal, sys; {hears}; from attnfun.cli import main; print('ready', flush=True); sys.exit(main())"
     argv = ["neighbours", "--dim", "8", "--method", "majority-vote", "--heads", "17", "--queries", "1000000000"]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     process: Any = subprocess.Popen([sys.executable, "-c", code, *argv], **streams)

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from flint import arb
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import attnfun as af
@@ -25,6 +25,7 @@ from attnfun.language.canonical import canonical
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from expressions.random_graphs import graphs
+from products import drawn
 
 POSITIVE, ANY = "x=1:2;y=0.5:3;z=1:5", "x=-1:2;y=-1.5:1;z=-1:1"
 
@@ -113,7 +114,7 @@ def test_what_needs_positivity_is_left_alone(text: str) -> None:
     same_function(canonical(graph), graph, box)
 
 
-@settings(max_examples=120, deadline=None)
+@drawn(120)
 @given(graphs(("x", "y"), depth=5), st.integers(0, 100))
 def test_canonical_graphs_have_the_same_values(graph: Graph, seed: int) -> None:
     rng = np.random.default_rng(seed)

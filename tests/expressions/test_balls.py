@@ -11,7 +11,7 @@ import flint
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from attnfun.errors import AttnfunError
@@ -31,10 +31,11 @@ from attnfun.language.enclosures import (
 )
 from attnfun.language.interpret import NotAnalytic, run
 from expressions.random_graphs import graphs, intervals, points
+from products import drawn
 
 arb, acb = flint.arb, flint.acb
 A, SHARP, CLIP, C = BallAlgebra(), BallAlgebra(sharp=True), BallAlgebra(clip_sqrt=True), ComplexBallAlgebra()
-FAST = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+FAST = drawn(150)
 
 REFERENCE: dict[str, Any] = {
     **{
@@ -124,7 +125,7 @@ def test_unary_range_contains_every_value_and_is_sharp(name: str, box: tuple[flo
 
 @pytest.mark.parametrize("name", sorted(REAL))
 @given(t=st.one_of(st.floats(-3, 3), st.floats(-1e-9, 1e-9), st.floats(-700, 700)))
-@settings(max_examples=25, deadline=None)
+@drawn(25)
 def test_point_values_agree_with_mpmath(name: str, t: float) -> None:
     with precision(128), mpmath.workprec(3000):
         value = getattr(A, name)(arb(t))
@@ -291,7 +292,7 @@ def test_kinks_give_hulls() -> None:
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False))
-@settings(max_examples=200, deadline=None)
+@drawn(200)
 def test_ball_contains_its_ends_and_keeps_its_sign(a: float, b: float) -> None:
     lo, hi = min(a, b), max(a, b)
     for bits in (53, 128):

@@ -8,7 +8,7 @@ from typing import Any
 import flint
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from attnfun.language.arrays import ArrayAlgebra
 from attnfun.language.balls import BallAlgebra
@@ -18,11 +18,12 @@ from attnfun.language.interpret import run
 from attnfun.language.parse import parse
 from attnfun.language.series import Kink, SeriesAlgebra, series_length
 from expressions.random_graphs import graphs, intervals, points
+from products import drawn
 
 arb = flint.arb
 A = BallAlgebra()
 G: GradientAlgebra[Any] = GradientAlgebra(A, 2)
-FAST = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+FAST = drawn(150)
 
 
 def gradient(g: Any, x: Any, y: Any, algebra: Any = G) -> Dual[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import flint
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from attnfun.language.balls import BallAlgebra
@@ -18,10 +18,11 @@ from attnfun.language.gradient import GradientAlgebra
 from attnfun.language.interpret import run
 from attnfun.language.intervals import Interval, IntervalAlgebra
 from expressions.random_graphs import graphs, intervals, points
+from products import drawn
 
 arb = flint.arb
 A, V, CLIP = BallAlgebra(), IntervalAlgebra(), IntervalAlgebra(clip_sqrt=True)
-FAST = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+FAST = drawn(200)
 UNARY = [
     "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "log1p", "expm1", "sqrt", "abs",
     "sign", "erf", "sigmoid", "softplus", "relu",
@@ -72,7 +73,7 @@ def test_functions_at_many_points_are_within_the_stated_margin(name: str) -> Non
 
 @pytest.mark.parametrize("name", UNARY)
 @given(box=st.tuples(st.floats(-20, 20), st.sampled_from([0.0, 1e-9, 0.1, 1.0, 3.0, 7.0])))
-@settings(max_examples=40, deadline=None)
+@drawn(40)
 def test_ranges_agree_with_balls(name: str, box: tuple[float, float]) -> None:
     lo, hi = box[0], box[0] + box[1]
     image = getattr(V, name)(interval(lo, hi))
@@ -91,7 +92,7 @@ def test_ranges_agree_with_balls(name: str, box: tuple[float, float]) -> None:
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False))
-@settings(max_examples=500, deadline=None)
+@drawn(500)
 def test_arithmetic_contains_the_exact_rational(a: float, b: float) -> None:
     x, y = interval(a, a), interval(b, b)
     p, q = Fraction(a), Fraction(b)

@@ -9,7 +9,7 @@ import flint
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from attnfun.language import (
@@ -29,9 +29,10 @@ from attnfun.language.graph import Ratio
 from attnfun.language.intervals import Interval, IntervalAlgebra
 from attnfun.language.ratio import opened, taylor
 from attnfun.language.series import Kink, series_length
+from products import drawn
 
 arb, acb = flint.arb, flint.acb
-FAST = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+FAST = drawn(60)
 
 KINDS: dict[str, tuple[str, str, int, int]] = {
     "sine": ("sin(u)", "u", 0, 1),

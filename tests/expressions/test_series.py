@@ -8,7 +8,7 @@ from typing import Any
 import flint
 import mpmath
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from attnfun.errors import AttnfunError
@@ -17,11 +17,12 @@ from attnfun.language.enclosures import ball, precision
 from attnfun.language.interpret import run
 from attnfun.language.series import Kink, SeriesAlgebra, series_length
 from expressions.random_graphs import graphs, intervals
+from products import drawn
 
 arb = flint.arb
 ORDER = 8
 S, A = SeriesAlgebra(ORDER), BallAlgebra()
-FAST = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+FAST = drawn(150)
 NAMES = ["sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "expm1", "sqrt", "erf"]
 REFERENCE: dict[str, Any] = {
     **{name: getattr(mpmath, name) for name in NAMES},

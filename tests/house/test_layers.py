@@ -8,14 +8,12 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-SRC = Path(__file__).resolve().parents[2] / "src"
-PACKAGE = SRC / "attnfun"
+from house.sources import FILES, PACKAGE, SRC, nodes_of
 
 # Lowest first. Rooms on one line may import each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
@@ -42,12 +40,6 @@ DEPENDENTS = {
     "retrieval": {"relation"},
 }
 """A kind that another one is built on."""
-FILES = sorted(PACKAGE.rglob("*.py"))
-
-
-@cache
-def nodes_of(path: Path) -> list[ast.AST]:
-    return list(ast.walk(ast.parse(path.read_text("utf-8"))))
 
 
 def module_name(path: Path) -> tuple[str, ...]:
@@ -67,11 +59,11 @@ def room_of(module: tuple[str, ...]) -> str:
     return module[1] if module[1] in LEVEL else "<front>"
 
 
-def imported_modules(tree: ast.AST, path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
+def imported_modules(nodes: Iterable[ast.AST], path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Every attnfun module the file names in an import, with its line; `importlib.import_module("…")` included."""
     here = module_name(path)
     package = here if path.name == "__init__.py" else here[:-1]
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, tuple(alias.name.split("."))
@@ -90,13 +82,13 @@ def imported_modules(tree: ast.AST, path: Path) -> Iterator[tuple[int, tuple[str
                     yield node.lineno, package if target.startswith(".") else tuple(target.split("."))
 
 
-def violations(source: str, path: Path) -> list[str]:
+def violations(nodes: Iterable[ast.AST], path: Path) -> list[str]:
     if path == PACKAGE / "__init__.py":
         return []  # the front door names what every room offers and loads it when it is used
     here, where = module_name(path), str(path.relative_to(PACKAGE))
     room = "kinds" if where in ABOVE else room_of(here)
     found = []
-    for line, module in imported_modules(ast.parse(source), path):
+    for line, module in imported_modules(nodes, path):
         if module[0] != "attnfun":
             continue
         other = room_of(module)
@@ -121,7 +113,7 @@ def test_every_room_has_its_place_in_the_order() -> None:
 
 
 def test_lower_rooms_never_import_higher_ones() -> None:
-    assert [v for path in FILES for v in violations(path.read_text("utf-8"), path)] == []
+    assert [v for path in FILES for v in violations(nodes_of(path), path)] == []
 
 
 @pytest.mark.parametrize(
@@ -146,7 +138,7 @@ def test_lower_rooms_never_import_higher_ones() -> None:
     ],
 )
 def test_the_rule_sees_every_way_of_importing(file: str, source: str) -> None:
-    assert len(violations(source, PACKAGE / file)) == 1
+    assert len(violations(ast.walk(ast.parse(source)), PACKAGE / file)) == 1
 
 
 @pytest.mark.parametrize(
@@ -161,7 +153,7 @@ def test_the_rule_sees_every_way_of_importing(file: str, source: str) -> None:
     ],
 )
 def test_the_rule_allows_what_lies_below(file: str, source: str) -> None:
-    assert violations(source, PACKAGE / file) == []
+    assert violations(ast.walk(ast.parse(source)), PACKAGE / file) == []
 
 
 def test_the_checker_imports_nothing_by_a_computed_name() -> None:

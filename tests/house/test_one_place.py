@@ -4,32 +4,29 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterable, Iterator
 from inspect import get_annotations
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 from attnfun.kinds import NAMES, find
+from house.sources import FILES, PACKAGE, nodes_of
 
-PACKAGE = Path(__file__).resolve().parents[2] / "src" / "attnfun"
 MOST_REPEATS = 20
 
 
-@cache
-def trees() -> dict[str, ast.Module]:
-    return {str(p.relative_to(PACKAGE)): ast.parse(p.read_text("utf-8")) for p in sorted(PACKAGE.rglob("*.py"))}
+def files() -> Iterator[tuple[str, list[ast.AST]]]:
+    return ((str(path.relative_to(PACKAGE)), nodes_of(path)) for path in FILES)
 
 
-def calls(tree: ast.AST, *names: str) -> Iterator[ast.Call]:
-    for node in ast.walk(tree):
+def calls(nodes: list[ast.AST], *names: str) -> Iterator[ast.Call]:
+    for node in nodes:
         if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in names:
             yield node
 
 
 def test_certificates_are_made_in_one_function() -> None:
-    made = [file for file, tree in trees().items() for _ in calls(tree, "Certificate")]
+    made = [file for file, nodes in files() for _ in calls(nodes, "Certificate")]
     assert made == ["certify/verdict.py"]
 
 
@@ -38,8 +35,8 @@ def test_nobody_asks_a_result_for_its_class() -> None:
     views = {find(name).view.partition(":")[2] for name in NAMES}
     asked = [
         f"{file}:{call.lineno}"
-        for file, tree in trees().items()
-        for call in calls(tree, "isinstance", "issubclass")
+        for file, nodes in files()
+        for call in calls(nodes, "isinstance", "issubclass")
         if {n.id for n in ast.walk(call.args[1]) if isinstance(n, ast.Name)} & views
     ]
     assert asked == []
@@ -58,12 +55,12 @@ def test_a_model_is_a_model_in_one_class_and_thin_views() -> None:
 
 
 def test_one_module_knows_the_file_format() -> None:
-    written = {file for file, tree in trees().items() for call in calls(tree, "write") if "sealed" in ast.unparse(call)}
+    written = {file for file, nodes in files() for call in calls(nodes, "write") if "sealed" in ast.unparse(call)}
     assert written <= {"network/store.py", "learn/torch_fit.py"}
 
 
-def functions(tree: ast.AST) -> Iterator[ast.FunctionDef]:
-    yield from (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+def functions(nodes: Iterable[ast.AST]) -> Iterator[ast.FunctionDef]:
+    yield from (node for node in nodes if isinstance(node, ast.FunctionDef))
 
 
 def statements(node: ast.FunctionDef) -> int:
@@ -89,8 +86,8 @@ def shape(node: ast.FunctionDef) -> str:
 
 def test_few_functions_are_written_twice() -> None:
     alike: dict[str, list[str]] = defaultdict(list)
-    for file, tree in trees().items():
-        for node in functions(tree):
+    for file, nodes in files():
+        for node in functions(nodes):
             if statements(node) >= 8:
                 alike[shape(node)].append(f"{file}:{node.name}")
     pairs = [pair for group in alike.values() for pair in combinations(group, 2)]
@@ -100,5 +97,5 @@ def test_few_functions_are_written_twice() -> None:
 def test_the_count_of_repeats_sees_a_renamed_copy() -> None:
     one = "def f(a):\n" + "".join(f"    x{k} = a + {k}\n" for k in range(9))
     other = "def g(b):\n" + "".join(f"    y{k} = b + {k + 7}\n" for k in range(9))
-    first, second = (next(functions(ast.parse(text))) for text in (one, other))
-    assert shape(first) == shape(second) != shape(next(functions(ast.parse(one.replace("+", "-")))))
+    first, second = (next(functions(ast.parse(text).body)) for text in (one, other))
+    assert shape(first) == shape(second) != shape(next(functions(ast.parse(one.replace("+", "-")).body)))

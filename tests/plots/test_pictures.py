@@ -19,6 +19,7 @@ from attnfun.network.evaluate import evaluate
 from attnfun.network.head import Axis, Head
 from attnfun.network.network import Layer, Network
 from attnfun.plots import draw, figure
+from products import few
 
 pytest.importorskip("matplotlib")
 
@@ -104,7 +105,7 @@ CASES: dict[str, Callable[[], Drawn]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", few(CASES, 6))
 def test_everything_can_be_drawn(name: str, tmp_path: Path) -> None:
     page = figure(CASES[name]())  # laid out, not yet pixels
     assert all(ax.has_data() or ax.texts for ax in page.axes)

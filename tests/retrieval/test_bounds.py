@@ -7,12 +7,13 @@ import math
 import numpy as np
 import pytest
 from flint import arb
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import attnfun as af
 from attnfun.kinds.retrieval.prove_bounds import clopper_pearson, uniform_failure, winner_and_losers
 from attnfun.language import precision
+from products import drawn
 
 BITS = 300
 
@@ -98,7 +99,7 @@ def test_two_thousand_random_trials_without_a_violation() -> None:
     assert sum(violations(rng) for _ in range(2000)) == 0
 
 
-@settings(max_examples=150, deadline=None)
+@drawn(150)
 @given(
     n=st.integers(1, 10**9),
     margin=st.floats(0, 1e300),
@@ -117,7 +118,7 @@ def test_bounds_are_never_nan_and_stay_in_their_range(
     assert 0 <= bound.failure_uniform <= 1
 
 
-@settings(max_examples=60, deadline=None)
+@drawn(60)
 @given(n=st.integers(2, 10**6), margin=st.floats(1e-6, 10), share=st.floats(0, 0.49), delta=st.floats(1e-9, 0.5))
 def test_the_needed_beta_gives_the_winner_its_weight(n: int, margin: float, share: float, delta: float) -> None:
     bound = af.retrieval_certificate(n, margin, share * margin, delta=delta)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from flint import arb
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, parse, precision, run
@@ -15,6 +15,7 @@ from attnfun.language.definedness import natural_domain
 from attnfun.language.domain import Box
 from attnfun.language.ranges import range_of
 from expressions.random_graphs import graphs
+from products import drawn
 
 CASES = {
     "affine": ("3*x - 2*y + 1", "x=-1:1;y=0:2", -6.0, 4.0),
@@ -110,7 +111,7 @@ def test_the_domain_of_a_root_is_taken_for_granted_but_not_of_a_logarithm() -> N
     assert a <= 0 and 1 <= b < 1.5
 
 
-@settings(max_examples=60, deadline=None)
+@drawn(60)
 @given(graphs(("x", "y"), depth=4), st.integers(0, 1000))
 def test_random_expressions_stay_in_their_ranges(graph: Graph, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -92,8 +92,8 @@ def test_nothing_of_the_users_is_removed_or_replaced(tmp_path: Path) -> None:
     (folder / "table.csv").unlink()
     (folder / "study.json").unlink()
     reproduce(study, "tiny", tmp_path, jobs=2)
-    theirs = [folder / ".notes.part", folder / store.UNITS / "results.json", folder / store.UNITS / ".table.csv.part"]
-    left = folder / ".table.csv.123.part"
+    theirs = [folder / ".notes.tmp", folder / store.UNITS / "results.json", folder / store.UNITS / ".attnfun-mine.tmp"]
+    left = folder / ".attnfun-0123456789abcdef.tmp"
     for path in (*theirs, left):
         path.write_text("mine", "utf-8")
     (folder / "study.json").write_text('{"na', "utf-8")  # torn, but the units are there

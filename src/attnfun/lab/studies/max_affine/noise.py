@@ -11,6 +11,8 @@ One head of unstructured keys on sin πx + cos πy, trained with Gaussian noise 
 without it, from random starts and from the sharp partition, with and without weight decay. Runs of one seed differ in
 nothing but the size of the noise, so every comparison is one of pairs.
 
+A full run takes 7 minutes of CPU.
+
 Columns.
     start: random, or the partition with as many keys at c = R h² = 20
     lr: largest rate of the one-cycle
@@ -128,7 +130,6 @@ def draw(table: Rows) -> Figure:
 
 STUDY = described(
     __name__,
-    "7 minutes of CPU",
     needs=("torch",),
     cells=(3, 8, 8),
     settings=(

@@ -12,6 +12,8 @@ One head of unstructured keys, all weights free, trained on sin πx + cos πy fr
 itself, at two temperatures and two learning rates. A key's norm is its inverse temperature: that of the partition's key
 of centre v is R |v|, so the norms of the partition with as many keys are what a head that had found it would have.
 
+A full run takes 9 minutes of CPU.
+
 Columns.
     start: random, or the partition with as many keys at c = R h² = 5 (soft) or 40 (sharp)
     keys: unstructured keys in R², all weights free
@@ -124,7 +126,6 @@ def draw(table: Rows) -> Figure:
 
 STUDY = described(
     __name__,
-    "9 minutes of CPU",
     needs=("torch",),
     fewer=([2], [4], [4]),
     cells=([3], [8], [8]),

@@ -16,6 +16,8 @@ Heads that read r coordinates: the bound, what random choices of coordinates lea
 to reach. Heads of rank one that know ⟨K, z⟩ for real weights K: the least error of any function of that number and y,
 worked out on the whole cube, for whole-number weights of p bits and for powers of two. Softmax heads, trained.
 
+A full run takes two minutes of CPU.
+
 Columns.
     way: what a head knows of z: r coordinates; one number ⟨K, z⟩; or softmax heads of rank r
     dim: d; z and y are uniform on {−1, 1}^d
@@ -212,7 +214,6 @@ def draw(table: Rows) -> Any:
 
 STUDY = described(
     __name__,
-    "two minutes of CPU",
     needs=("torch",),
     speaks_of={"way": (COORDINATES, NUMBER, POWERS, SOFTMAX)},
     dim=(7, 11, 13),

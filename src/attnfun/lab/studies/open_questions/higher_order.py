@@ -12,6 +12,8 @@ Relations of relations: what rank they need, by order, by depth, and as forms of
 Products of k relations; an outer relation of two inner ones, on separate sides or across; a relation of a relation of …
 (depth); and ternary relations as trilinear forms Σ a_i(x) b_i(y) c_i(z), constructed and trained.
 
+A full run takes two minutes of CPU.
+
 Columns.
     part: product, separate sides, across, depth, ternary, or ternary learned
     case: which relation
@@ -212,7 +214,6 @@ def draw(table: Rows) -> Any:
 
 STUDY = described(
     __name__,
-    "two minutes of CPU",
     needs=("torch",),
     speaks_of={"part": ("product", "separate sides", "depth", "ternary", "ternary learned")},
     eps=([0.1], [1e-2, 1e-4], [1e-1, 1e-2, 1e-3, 1e-4, 1e-6]),

@@ -12,6 +12,8 @@ Four parts. Grids: how many levels one number can rank in each format, checked k
 coordinate by coordinate. Slope: x1 + τ x2 on the continuum, predicted and drawn at random, and trained score networks.
 Oracle: is a preorder continuous, asked by comparisons alone; a witness is a jump that every utility would have.
 
+A full run takes two minutes of CPU.
+
 Columns.
     part: grid, cascade, slope, trained or oracle
     case: the format, the score, or the preorder
@@ -238,7 +240,6 @@ def draw(table: Rows) -> Any:
 FORMATS = ["bfloat16", "float16", "float32", "float64"]
 STUDY = described(
     __name__,
-    "two minutes of CPU",
     needs=("torch",),
     speaks_of={"part": ("grid", "cascade", "slope", "oracle")},
     dtypes=(FORMATS[:2], FORMATS, FORMATS),

@@ -11,6 +11,8 @@ The Gaussian relation by self inner products ⟨φ(x), φ(y)⟩: constructed, tr
 Features that attnfun constructs and proves, MLPs of the same rank trained from random starts, random Fourier features,
 and the truncated Mercer series itself, all against the least error that any features of that rank can have.
 
+A full run takes 3 minutes of CPU.
+
 Columns.
     relation: one variable: exp(−(x−y)²/0.18) on [−1, 1]; two variables: exp(−2|x−y|²) on the unit square
     way: constructed, learned (one hidden layer of 64 tanh units), random features, or the Mercer series
@@ -32,7 +34,7 @@ from typing import Any
 import numpy as np
 
 import attnfun as af
-from attnfun.lab.studies.drawing import NETWORKS, PALE, curve, labelled, panels
+from attnfun.lab.studies.drawing import NETWORKS, PALE, curve, labelled, panels_by
 from attnfun.lab.studies.relations.inner_products import built_row, fine_grid, relation_of, sup_error, train_on
 from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
 
@@ -148,9 +150,8 @@ def judge(table: Rows) -> Verdict:
 
 
 def draw(table: Rows) -> Any:
-    groups = table.by("relation")
-    figure, axes = panels(len(groups), width=5.6, height=4.4)
-    for ax, (name, here) in zip(axes, groups, strict=True):
+    figure, parts = panels_by(table, "relation", width=5.6, height=4.4)
+    for ax, name, here in parts:
         rows = here.where(way="constructed").sorted("rank")
         curve(ax, rows, "rank", "proved", "o-", color=NETWORKS[0], ms=4, label="constructed, proved")
         series = here.where(way="Mercer")
@@ -190,7 +191,6 @@ FULL = {
 }
 STUDY = described(
     __name__,
-    "3 minutes of CPU",
     needs=("torch",),
     speaks_of={"way": ("constructed", "learned")},
     relations=({"one variable": {"eps": [0.1], "learned": [5], "random": [10]}}, QUICK, FULL),

@@ -13,6 +13,8 @@ force, and a network for triples that decides disjointness by it; the protocol t
 that follow from them; and standard layers of one and the same shape, trained on pairs and on triples. What training
 does not find is no proof that it is not there: the impossibility is the reduction and the bits.
 
+A full run takes 3 minutes of CPU.
+
 Columns.
     what: constructed, disjointness (the reduction), protocol, heads needed, or trained
     order: 2: pairs, 3: triples
@@ -215,7 +217,6 @@ def draw(table: Rows) -> Any:
 SHOWN = [[8192, 1, 8], [8192, 64, 32], [131072, 1, 32], [131072, 64, 32]]
 STUDY = described(
     __name__,
-    "3 minutes of CPU",
     needs=("torch",),
     speaks_of={"what": (BUILT, REDUCED, TOLD, COUNTED, TRAINED)},
     built=(

@@ -13,6 +13,8 @@ them, one query each. Constructed stacks at every depth with what is predicted, 
 measured; stacks of plain attention of the same depth with a residual stream, all weights free, trained on exact
 solutions, with weights of their own in every layer or the same in all.
 
+A full run takes 6 minutes of CPU.
+
 Columns.
     task: ridge, lasso or logistic
     way: constructed, learned, or learned with the same weights in all layers
@@ -32,7 +34,7 @@ from typing import Any
 import numpy as np
 
 import attnfun as af
-from attnfun.lab.studies.drawing import NETWORKS, SLATE, curve, labelled, panels
+from attnfun.lab.studies.drawing import NETWORKS, SLATE, curve, labelled, level, panels_by
 from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
 
 TASKS = ("ridge", "lasso", "logistic")
@@ -135,9 +137,8 @@ def judge(table: Rows) -> Verdict:
 
 
 def draw(table: Rows) -> Any:
-    groups = table.by("task")
-    figure, axes = panels(len(groups), width=4.4)
-    for ax, (task, here) in zip(axes, groups, strict=True):
+    figure, parts = panels_by(table, "task", width=4.4)
+    for ax, task, here in parts:
         built = here.where(way="constructed")
         curve(ax, built, "layers", "error", "o-", ms=4, color=NETWORKS[1], label="constructed: sup")
         curve(ax, built, "layers", "rms", "o:", ms=3, color=NETWORKS[1], label="constructed: rms")
@@ -146,7 +147,7 @@ def draw(table: Rows) -> Any:
         for colour, mark, way in ((NETWORKS[4], "x", "learned"), (NETWORKS[3], "s", "learned, shared")):
             rows = here.where(way=way)
             curve(ax, rows, "layers", "rms", mark, color=colour, ms=5, mfc="none", label="{way}: rms")
-        ax.axhline(built[0]["trivial"], ls="--", lw=1, color=SLATE, label="mean of the answers: rms")
+        level(ax, built, "trivial", ls="--", lw=1, color=SLATE, label="mean of the answers: rms")
         texts = ("one query a prompt, fresh prompts of the class", "attention layers", "error of predictions")
         legend = {"loc": "lower left", "fontsize": 6.5}
         labelled(ax, task, *texts, log="xy", xticks=built.of("layers"), legend=legend)
@@ -156,7 +157,6 @@ def draw(table: Rows) -> Any:
 LONG = [3, 5, 9, 17, 33, 65]
 STUDY = described(
     __name__,
-    "6 minutes of CPU",
     needs=("torch",),
     speaks_of={"way": ("constructed", "learned")},
     dim=(2, 3, 3),

@@ -12,6 +12,8 @@ Constructed heads (the published midpoints with end caps, and a chain of heads a
 bounds on a grid of (n, H); the published heads at temperatures that are too soft; and all weights of the same heads set
 free and trained, from random starts and from the published weights.
 
+A full run takes 5 minutes of CPU.
+
 Columns.
     way: published (midpoints, end caps), chain (each head its own stretch, best temperature), soft (published at
         another temperature), learned (random start), continued (trained from the published weights)
@@ -140,7 +142,6 @@ def _cells(row: Row) -> int:
 
 STUDY = described(
     __name__,
-    "5 minutes of CPU",
     needs=("torch",),
     points=([4, 6], [3, 6, 10], [3, 4, 6, 10, 18]),
     heads=([1, 2], [1, 2, 4, 8], [1, 2, 4, 8, 16, 32]),

@@ -226,6 +226,6 @@ STUDY = described(
         {"chain": [4, 8, 16], "triple": [4, 8], "composed": [8, 16]},
         {"chain": [4, 8, 16, 32], "triple": [4, 8, 16], "composed": [4, 8, 16, 32]},
     ),
-    steps=(30, 600, 1200),
+    steps=(12, 600, 1200),
     seeds=(1, 3, 4),
 )

@@ -201,7 +201,7 @@ STUDY = described(
     dim=2,
     features=([1], [1, 2, 3], [1, 2, 3, 4]),
     seeds=(1, 3, 4),
-    steps=(15, 500, 1000),
+    steps=(5, 500, 1000),
     packed=(PACKS[1:2], PACKS[:4], PACKS),
     wide=100,
 )

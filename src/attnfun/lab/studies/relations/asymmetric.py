@@ -140,6 +140,6 @@ STUDY = described(
     relations=(["preference"], list(RELATIONS), list(RELATIONS)),
     eps=([0.1], [0.3, 0.1, 1e-2, 1e-3, 1e-4], [0.3, 0.1, 1e-2, 1e-3, 1e-4, 1e-6]),
     ranks=([5], [5, 10], [3, 5, 10, 15]),
-    steps=(60, 900, 1800),
+    steps=(16, 900, 1800),
     seeds=(1, 3, 4),
 )

@@ -51,7 +51,7 @@ def units(size: Size) -> list[Unit]:
         *crossed(part="cascade", case="float32", levels=size["levels"], sets=size["sets"]),
         *crossed(part="slope", case="x1 + τ x2", tau=size["taus"], pairs=size["pairs"]),
         *crossed(part="trained", case="MLP score", seed=range(size["seeds"]), steps=size["steps"], pairs=size["pairs"]),
-        *crossed(part="oracle", case=list(UTILITIES), seeds=size["oracle_seeds"]),
+        *crossed(part="oracle", case=size["orders"], seeds=size["oracle_seeds"]),
     ]
 
 
@@ -249,5 +249,6 @@ STUDY = described(
     pairs=(10_000, 1_000_000, 4_000_000),
     steps=(20, 1500, 5000),
     seeds=(1, 3, 5),
+    orders=(["lexicographic", "x1 + x2/2"], list(UTILITIES), list(UTILITIES)),
     oracle_seeds=(1, 10, 50),
 )

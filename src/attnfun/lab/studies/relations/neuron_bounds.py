@@ -167,6 +167,6 @@ STUDY = described(
             "Gaussian, two variables": {"eps": [0.1, 1e-2, 1e-3], "rank": 16, "widths": [32, 128, 256]},
         },
     ),
-    steps=(50, 800, 1600),
+    steps=(16, 800, 1600),
     seeds=(1, 3, 4),
 )

@@ -218,7 +218,7 @@ STUDY = described(
     __name__,
     needs=("torch",),
     speaks_of={"way": ("witness", "learned", "mended", "constructed"), "part": PARTS},
-    steps=(40, 600, 1500),
+    steps=(12, 600, 1500),
     rank=(6, 8, 8),
     seeds=(1, 3, 4),
     bands=([0.4], [0.4, 0.3, 0.2], [0.4, 0.3, 0.2, 0.1]),

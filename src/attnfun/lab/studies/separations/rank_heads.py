@@ -155,7 +155,7 @@ STUDY = described(
     needs=("torch",),
     speaks_of={"way": ("trained", "constructed", "linear")},
     tasks=(  # dim, points, sets, lines of (rank × heads over d, ranks), whether values are thin too, seeds, steps
-        [[16, 8, 500, [[1, [16, 8]]], False, 1, 20]],
+        [[16, 8, 100, [[1, [16, 8]]], False, 1, 10]],
         [[16, 8, 4096, [[1, RANKS], [4, RANKS[:4]]], False, 3, 1500]],
         [
             [16, 8, 4096, [[1, RANKS], [4, RANKS]], False, 3, 3000],

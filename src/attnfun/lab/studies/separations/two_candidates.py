@@ -189,6 +189,6 @@ STUDY = described(
     needs=("torch",),
     points=([[8, 8, 1], [8, 4, 2]], POINTS, POINTS),
     seeds=(1, 2, 3),
-    steps=(60, 1200, 2500),
-    samples=(4000, 40_000, 100_000),
+    steps=(10, 1200, 2500),
+    samples=(1000, 40_000, 100_000),
 )

@@ -58,12 +58,11 @@ def units(size: Size) -> list[Unit]:
 def run(unit: Unit) -> list[Row]:
     class_ = {"dim": unit["dim"], "examples": unit["examples"], "spectrum": unit["spectrum"]}
     task = af.InContextTask.make(unit["task"], **class_)
-    rows: list[Row] = []
+    inputs = task.draw(np.random.default_rng([7, 1]), TEST)
+    wanted, rows = task.exact(*inputs), list[Row]()
 
     def measure(network: Any, depth: int, **more: Any) -> None:
-        inputs = task.draw(np.random.default_rng([7, 1]), TEST)
         (tokens,), how = task.encode(network, *inputs)
-        wanted = task.exact(*inputs)
         error = np.abs(task.decode(network.run(tokens), how) - wanted)
         squares = error**2
         rms = np.sqrt(squares.mean())
@@ -78,10 +77,10 @@ def run(unit: Unit) -> list[Row]:
             bound = net.certificate.error[1] if net.certificate.status == "bounded" else None
             measure(net.network, depth, predicted=net.budget.total, proved=bound)
             continue
-        architecture, tokens, wanted = _sample(task, depth, unit["samples"])
+        sample = _sample(task, depth, unit["samples"])
         for seed in unit["seeds"]:
             options = {"steps": unit["steps"], "seed": seed, "lr": 1e-2, "shared": unit["way"] == "learned, shared"}
-            measure(af.learn.fit_sample(architecture, tokens, wanted, **options), depth, seed=seed)
+            measure(af.learn.fit_sample(*sample, **options), depth, seed=seed)
     return rows
 
 
@@ -166,7 +165,7 @@ STUDY = described(
     steps=(3, 1200, 1800),
     samples=(64, 10000, 20000),
     depths=(
-        {"ridge": [2, 8], "lasso": [3, 17], "logistic": [3, 17]},
+        {"ridge": [2, 8], "lasso": [3, 17], "logistic": [3, 9]},
         {"ridge": [2, 4, 6, 8, 12], "lasso": LONG, "logistic": LONG},
         {"ridge": [2, 4, 6, 8, 12, 16], "lasso": LONG, "logistic": LONG},
     ),

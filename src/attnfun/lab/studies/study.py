@@ -57,7 +57,7 @@ class Verdict:
 
 
 def decided(
-    evidence: Iterable[str], *, refuted: Sequence[str] = (), limits: str = "", holds: str = "It holds."
+    evidence: Iterable[str], refuted: Sequence[str] = (), limits: str = "", holds: str = "It holds."
 ) -> Verdict:
     """Refuted where there are faults, of which three are named; else with limits where there is one; else it holds."""
     words = " ".join(part.strip() for part in evidence)
@@ -195,6 +195,11 @@ def crossed(**axes: Any) -> list[Unit]:
     """
     each = [value if isinstance(value, tuple | list | range) else (value,) for value in axes.values()]
     return [dict(zip(axes, values, strict=True)) for values in product(*each)]
+
+
+def crossed_with(names: Sequence[str], listed: Iterable[Sequence[Any]], **axes: Any) -> list[Unit]:
+    """The same for every one of the values listed, which have these names: `crossed_with(("d", "r"), [[8, 1]], …)`."""
+    return [unit for values in listed for unit in crossed(**dict(zip(names, values, strict=True)), **axes)]
 
 
 def plain(value: Any) -> Any:

@@ -113,8 +113,7 @@ def judge(table: Rows) -> Verdict:
         "The exponential size is that of the partition, not of attention: softmax networks that follow the formula of "
         "the target meet the same tolerance with a few keys a variable."
     )
-    escape = "No network here escapes the exponential growth."
-    return decided(words, refuted=faults, limits=curse if all(tame) else "", holds=escape)
+    return decided(words, faults, curse if all(tame) else "", "No network here escapes the exponential growth.")
 
 
 def draw(table: Rows) -> Figure:

@@ -111,8 +111,7 @@ def judge(table: Rows) -> Verdict:
         "From random starts gradient descent beats the partition of as many keys and stays above what those keys "
         f"can do; from constructed starts it keeps or improves what it was given in {sum(kept)} of {len(kept)} runs."
     )
-    end = "Random starts reach the constructed heads."
-    return decided(words, refuted=faults, limits="" if all(good) else limits, holds=end)
+    return decided(words, faults, "" if all(good) else limits, "Random starts reach the constructed heads.")
 
 
 def draw(table: Rows) -> Any:

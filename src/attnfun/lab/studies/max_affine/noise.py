@@ -32,7 +32,7 @@ import math
 
 from attnfun.lab.studies.drawing import SLATE, Figure, coloured, labelled, panels
 from attnfun.lab.studies.max_affine.heads import state, trained_head
-from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described, median
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed_with, decided, described, median
 
 STARTS = {"random": None, "partition": 20.0}
 CLEAR = 0.05  # a norm that falls by less than a twentieth has not been lowered
@@ -42,8 +42,7 @@ SETTING = ("start", "lr", "decay")
 def units(size: Size) -> list[Unit]:
     fixed = {"seed": range(size["seeds"]), "cells": size["cells"], "steps": size["steps"]}
     settings = [(start, c, *setting) for start, c in STARTS.items() for setting in size["settings"]]
-    made = [crossed(start=s, c=c, lr=lr, decay=decay, noise=noises, **fixed) for s, c, lr, decay, noises in settings]
-    return [unit for part in made for unit in part]
+    return crossed_with(("start", "c", "lr", "decay", "noise"), settings, **fixed)
 
 
 def run(unit: Unit) -> Row:
@@ -99,8 +98,7 @@ def judge(table: Rows) -> Verdict:
         "the partition is not blurred"
     )
     some = "" if all(lowered) else f"Noise lowers the norms in {sum(lowered)} of {len(groups)} settings."
-    end = "Noise lowers the norms in every setting and every seed."
-    return decided(words, refuted=[] if any(lowered) else [no], limits=some, holds=end)
+    return decided(words, [] if any(lowered) else [no], some, "Noise lowers the norms in every setting and every seed.")
 
 
 def draw(table: Rows) -> Figure:

@@ -115,7 +115,7 @@ def judge(table: Rows) -> Verdict:
         "there is a finite best temperature, the sharp limit loses what averaging neighbours gains."
     )
     end = "The sharpest temperature is the best, and refining it approximates at the rate."
-    return decided(words, refuted=faults, limits=limit if any(finite) else "", holds=end)
+    return decided(words, faults, limit if any(finite) else "", end)
 
 
 def draw(table: Rows) -> Any:

@@ -132,7 +132,7 @@ def judge(table: Rows) -> Verdict:
         "The partition is steady as long as its walls are. The others are not as steady: "
         f"{'; '.join(unsteady)} lose accuracy in proportion to η, and are the better heads while η is small."
     )
-    return decided(words, refuted=faults, limits=limits if unsteady else "", holds="All heads keep their error.")
+    return decided(words, faults, limits if unsteady else "", "All heads keep their error.")
 
 
 def draw(table: Rows) -> Figure:

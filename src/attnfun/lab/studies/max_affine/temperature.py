@@ -99,8 +99,7 @@ def judge(table: Rows) -> Verdict:
         f"training does not find it. {stay} of {kept} heads that start there keep its norms within a quarter"
     )
     some = "" if near == total else f"{near} of {total} random starts end as sharp as a partition."
-    end_ = "Every random start ends as sharp as a partition."
-    return decided(words, refuted=[] if near else [no], limits=some, holds=end_)
+    return decided(words, [] if near else [no], some, "Every random start ends as sharp as a partition.")
 
 
 def draw(table: Rows) -> Figure:

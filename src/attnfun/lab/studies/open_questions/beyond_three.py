@@ -119,8 +119,7 @@ def judge(table: Rows) -> Verdict:
         "looked at. Two layers of rank 1 do it for one query, for all queries it is open."
     )
     limit = f"Full rank is not learned to {LEARNED} at N = {', '.join(unlearned)}." if unlearned else ""
-    end = "The barrier persists at every N, in the bound and in training."
-    return decided(words, refuted=faults, limits=limit, holds=end)
+    return decided(words, faults, limit, "The barrier persists at every N, in the bound and in training.")
 
 
 def draw(table: Rows) -> Figure:

@@ -103,7 +103,7 @@ def judge(table: Rows) -> Verdict:
         faults.append("trained depth does not make up for rank, nor does it help everywhere")
     mlp = "helps as well." if sufficed and all(sufficed) else "does little."
     limit = f"Depth helps, but training at this size does not find what makes up for rank; an MLP on one layer {mlp}"
-    return decided(words, refuted=faults, limits="" if rescues else limit, holds="Depth makes up for rank.")
+    return decided(words, faults, "" if rescues else limit, "Depth makes up for rank.")
 
 
 def draw(table: Rows) -> Figure:

@@ -115,7 +115,7 @@ def judge(table: Rows) -> Verdict:
         words.append(f"Attention alone trains clearly better on {', '.join(worse)}.")
     limit = f"Attention alone suffices for all of them, but units train clearly better on {', '.join(better)}."
     end = "Attention alone suffices for all of them, and nowhere do units train clearly better."
-    return decided(words, refuted=faults, limits=limit if better else "", holds=end)
+    return decided(words, faults, limit if better else "", end)
 
 
 def draw(table: Rows) -> Any:

@@ -180,7 +180,7 @@ def judge(table: Rows) -> Verdict:
         ends += Rows([most]).say("{part} ({case}) was built with {rank} where counting gives {rule}")
     ends += [f"measured only: {', '.join(unproved.distinct('part'))}"] if unproved else []
     limit = "; ".join(ends) + "." if unproved or over or not loose <= 5 else ""
-    return decided(words, refuted=faults, limits=limit, holds="Counting holds, and lower bounds are near.")
+    return decided(words, faults, limit, "Counting holds, and lower bounds are near.")
 
 
 def draw(table: Rows) -> Any:

@@ -56,7 +56,7 @@ from numpy.typing import NDArray
 import attnfun as af
 from attnfun.lab.studies.drawing import BOUND, FAINT, NETWORKS, curve, labelled, panels
 from attnfun.lab.studies.separations.set_networks import trained_error
-from attnfun.lab.studies.study import REFUTED, Row, Rows, Size, Unit, Verdict, crossed, decided, described
+from attnfun.lab.studies.study import REFUTED, Row, Rows, Size, Unit, Verdict, crossed, crossed_with, decided, described
 
 REAL = ("relu", "gelu", "tanh")
 ENTIRE, PACKED, QUOTED = "holomorphic", "packed", "continuous decoder, quoted"
@@ -67,8 +67,7 @@ def units(size: Size) -> list[Unit]:
     run = {"points": n, "dim": dim, "steps": size["steps"], "grid": 0, "seed": range(size["seeds"])}
     made = crossed(features=[2 * h for h in size["features"]], way=(*REAL, ENTIRE), **run)
     fixed = {"points": n, "seed": None, "steps": 0}
-    for h, grid in size["packed"]:
-        made += crossed(way=PACKED, dim=dim, features=h, grid=grid, **fixed)
+    made += crossed_with(("features", "grid"), size["packed"], way=PACKED, dim=dim, **fixed)
     return made + crossed(way=QUOTED, dim=size["wide"], features=4 * n * size["wide"] + 1, grid=0, **fixed)
 
 
@@ -164,8 +163,7 @@ def judge(table: Rows) -> Verdict:
     limit = "" if wide <= 0.1 else f"ReLU networks stay above the bound, yet below GELU's by {wide:.2f}."
     if lost := trained.lost("error"):
         limit = f"No network is seen below the bound, but {len(lost)} trainings did not end well."
-    end = "No network without analyticity is below the bound."
-    return decided(words, refuted=broken.say(text), limits=limit, holds=end)
+    return decided(words, broken.say(text), limit, "No network without analyticity is below the bound.")
 
 
 def _below(row: Row) -> bool:

@@ -234,7 +234,7 @@ def judge(table: Rows) -> Verdict:
     limit = "" if near else "Bits follow log2(1/margin), but a slope is off by more than a tenth."
     end = f"Over all tasks bits − log2(1/margin) goes from {table.span(_excess, '.1f')}"
     end += f"; no slope, for margins too alike or too few: {', '.join(flat)}." if flat else "."
-    return decided(words, refuted=faults, limits=limit, holds=end)
+    return decided(words, faults, limit, end)
 
 
 def _excess(row: Row) -> float:

@@ -158,8 +158,7 @@ def judge(table: Rows) -> Verdict:
         f"by {max(row['output'] / row['output_bound'] for row in real):.2g} of its bound at most.",
     ]
     limit = "The bound holds, but was not attained." if made.fails(lambda row: row["gap"] <= TIGHT) else ""
-    end = "The bound holds, and cannot be improved from β and e alone."
-    return decided(words, refuted=faults, limits=limit, holds=end)
+    return decided(words, faults, limit, "The bound holds, and cannot be improved from β and e alone.")
 
 
 def draw(table: Rows) -> Any:

@@ -147,7 +147,7 @@ def judge(table: Rows) -> Verdict:
         "In all of these what decides is the size of a formula that composes functions of few variables, not the "
         "number of variables; composition is only one kind of it."
     )
-    return decided(words, refuted=faults, limits=limit, holds=end)
+    return decided(words, faults, limit, end)
 
 
 def draw(table: Rows) -> Any:

@@ -112,7 +112,7 @@ def judge(table: Rows) -> Verdict:
             )
     limit = "Two towers exist and are proved; trained ones stay well short of them."
     end = "Two towers do what one cannot, constructed and trained."
-    return decided(words, refuted=faults, limits="" if all(r <= 10 for r in ratios) else limit, holds=end)
+    return decided(words, faults, "" if all(r <= 10 for r in ratios) else limit, end)
 
 
 def draw(table: Rows) -> Any:

@@ -7,12 +7,10 @@ gives the same weights. Points are scaled to [−1, 1] by the range of those tha
 And what else the studies of relations share: points, towers trained on a relation, and sup errors.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +18,7 @@ from numpy.typing import NDArray
 import attnfun as af
 from attnfun.lab.studies.tables import Row
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
+Tensor = Any  # of torch, which is loaded when a function is called
 Array = NDArray[np.float64]
 ACTIVATIONS = ("tanh", "relu")
 _FORMS = {2: "ar,br->ab", 3: "ar,br,cr->abc"}

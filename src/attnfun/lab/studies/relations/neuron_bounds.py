@@ -127,8 +127,7 @@ def judge(table: Rows) -> Verdict:
             parts.append(f"training met none of these ε (best {min(learned.of('error')):.2g})")
         words.append("; ".join(parts) + ".")
     limit = f"The bound's count is enough and far from needed: up to {worst:.1g} times what was proved to do."
-    end = "The bound holds within a factor of a thousand."
-    return decided(words, refuted=faults, limits="" if worst <= 1000 else limit, holds=end)
+    return decided(words, faults, "" if worst <= 1000 else limit, "The bound holds within a factor of a thousand.")
 
 
 def draw(table: Rows) -> Any:

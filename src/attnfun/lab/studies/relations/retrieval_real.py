@@ -150,7 +150,7 @@ def judge(table: Rows) -> Verdict:
     limit = "" if last["memory"] <= exact["memory"] else "Bounds and quality hold; the memory is the limit."
     if not near or last is not near[-1]:
         limit = "The bounds hold, but quality does not come within 0.01 of exact search."
-    return decided(words, refuted=faults, limits=limit, holds="Bounds, quality and memory hold.")
+    return decided(words, faults, limit, "Bounds, quality and memory hold.")
 
 
 def draw(table: Rows) -> Any:

@@ -171,8 +171,7 @@ def judge(table: Rows) -> Verdict:
     mends = table.where(way=("mended", "constructed"))
     fine = not mends.above("error", "proved") and all(row["checked"] is True for row in mends)
     limit = "" if fine else "Each assumption is needed; a mend could not be proved."
-    end = "Each assumption is needed, and each has a mend at a price."
-    return decided(words, refuted=faults, limits=limit, holds=end)
+    return decided(words, faults, limit, "Each assumption is needed, and each has a mend at a price.")
 
 
 def draw(table: Rows) -> Any:

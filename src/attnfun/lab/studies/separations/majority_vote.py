@@ -137,8 +137,7 @@ def judge(table: Rows) -> Verdict:
         "Only given a margin do wrong votes fall faster than a power of d, as 1 − exp(−Θ(d)) asks: near ties, of "
         "density √(2d/π), are decided by chance."
     )
-    end = "The wrong votes of d² heads fall faster than a power of d."
-    return decided(words, refuted=faults, limits="" if steep else limit, holds=end)
+    return decided(words, faults, "" if steep else limit, "The wrong votes of d² heads fall faster than a power of d.")
 
 
 def steepens(dims: list[int], wrong: list[float]) -> bool:

@@ -174,7 +174,7 @@ def judge(table: Rows) -> Verdict:
         f"d = {', '.join(stalls)}."
     )
     end = "Random heads come as low as generalised ones, which are nearly tight."
-    return decided(words, refuted=faults, limits=limit if stalls else "", holds=end)
+    return decided(words, faults, limit if stalls else "", end)
 
 
 def draw(table: Rows) -> Any:

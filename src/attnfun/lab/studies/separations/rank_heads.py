@@ -126,8 +126,7 @@ def judge(table: Rows) -> Verdict:
     )
     part = f"{partly[0]} of the error of the best linear map" if partly else ""
     limit = f"Low rank does not solve the task, but it learns a part: {part}." if partly else ""
-    end = "Full rank learns the task and ranks up to d/2 do not."
-    return decided(words, refuted=faults, limits=limit, holds=end)
+    return decided(words, faults, limit, "Full rank learns the task and ranks up to d/2 do not.")
 
 
 def draw(table: Rows) -> Any:

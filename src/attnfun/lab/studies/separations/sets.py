@@ -39,7 +39,7 @@ import numpy as np
 import attnfun as af
 from attnfun.lab.studies.drawing import BOUND, FAINT, NETWORKS, curve, labelled, panels_by
 from attnfun.lab.studies.separations.set_networks import trained_error
-from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, decided, described
+from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed_with, decided, described
 
 DEEP, FREE, PRODUCT = "DeepSets", "pairs ψ(x, x')", "pairs ψ(x∘x')"
 BUILT_DEEP, BUILT_PAIRS = "DeepSets, constructed", "pairs, constructed"
@@ -48,13 +48,12 @@ FLOOR = 1e-8  # of the picture
 
 
 def units(size: Size) -> list[Unit]:
-    made, seeds = [], range(size["seeds"])
-    for way, dim, features, steps in [*([DEEP, *plan] for plan in size["deep"]), *size["pairs"]]:
-        made += crossed(way=way, points=size["points"], dim=dim, features=features, seed=seeds, steps=steps)
-    built = [(BUILT_DEEP, dim, 2 * (2**dim - 1)) for dim in size["built_deep"]]
-    for way, dim, features in built + [(BUILT_PAIRS, dim, 2) for dim in size["built_pairs"]]:
-        made += crossed(way=way, points=size["points"], dim=dim, features=features, seed=None, steps=0)
-    return made
+    names, points = ("way", "dim", "features", "steps"), size["points"]
+    trained = [*([DEEP, *plan] for plan in size["deep"]), *size["pairs"]]
+    built = [(BUILT_DEEP, dim, 2 * (2**dim - 1), 0) for dim in size["built_deep"]]
+    built += [(BUILT_PAIRS, dim, 2, 0) for dim in size["built_pairs"]]
+    made = crossed_with(names, trained, points=points, seed=range(size["seeds"]))
+    return made + crossed_with(names, built, points=points, seed=None)
 
 
 def run(unit: Unit) -> Row:
@@ -133,7 +132,7 @@ def judge(table: Rows) -> Verdict:
         short.append(f"{len(lost)} trainings did not end well")
     limit = f"Pairs win, but {'; '.join(short)}." if short else ""
     end = "One complex feature of pairs does what trained DeepSets do here only with as many as 2^D − 1 complex ones."
-    return decided(words, refuted=faults, limits=limit, holds=end)
+    return decided(words, faults, limit, end)
 
 
 def draw(table: Rows) -> Any:

@@ -132,7 +132,7 @@ def judge(table: Rows) -> Verdict:
             if len(middle) > 1 and not middle[max(middle)] <= 0.8 * middle[min(middle)]:
                 limits.append(f"trained {task} stacks ({way}) hardly gain by depth")
     limit = f"The constructions do what is claimed; limits: {'; '.join(limits)}." if limits else ""
-    return decided(words, refuted=faults, limits=limit, holds="The constructions do what is claimed, without a limit.")
+    return decided(words, faults, limit, "The constructions do what is claimed, without a limit.")
 
 
 def draw(table: Rows) -> Any:

@@ -65,8 +65,7 @@ def judge(table: Rows) -> Verdict:
         words += table.where(way="optimal", p=p).say(text, learned=learned.median("error"))
     limit = "Every bound holds, but a rate is not 1/p within a tenth of the exponent."
     near = all(abs(rate + 1) <= 0.1 for rate in rates.values())
-    end = "Every bound is above its error, and every rate is 1/p."
-    return decided(words, refuted=faults, limits="" if near else limit, holds=end)
+    return decided(words, faults, "" if near else limit, "Every bound is above its error, and every rate is 1/p.")
 
 
 def draw(table: Rows) -> Figure:

@@ -27,7 +27,7 @@ def panels(columns: int = 1, rows: int = 1, width: float = 5.2, height: float = 
     return figure, axes
 
 
-def panels_by(table: Rows, *columns: Column, **shape: float) -> tuple[Any, list[tuple[Any, ...]]]:
+def panels_by(table: Rows, *columns: Column, **shape: Any) -> tuple[Any, list[tuple[Any, ...]]]:
     """(Figure, [(axes, value, …, rows), …]): a panel for every combination of the columns' values."""
     groups = table.by(*columns)
     figure, axes = panels(len(groups), **shape)
@@ -65,10 +65,10 @@ def curve(
             ax.plot(*zip(*points, strict=True), *([mark] if mark else []), **look)
 
 
-def each_seed(ax: Any, rows: Rows, x: Column, y: Column, mark: str = "o", *, label: str = "", **style: Any) -> None:
-    """A mark for every row, and a line through the medians, which has the label."""
+def each_seed(ax: Any, rows: Rows, x: Column, y: Column, *, label: str = "", **style: Any) -> None:
+    """A dot for every row, and a line through the medians, which has the label."""
     curve(ax, rows, x, y, "-", each=median, label=label, **style)
-    curve(ax, rows, x, y, mark, ms=4, alpha=0.6, **style)
+    curve(ax, rows, x, y, "o", ms=4, alpha=0.6, **style)
 
 
 def level(ax: Any, rows: Rows, column: Column, **style: Any) -> None:

@@ -94,8 +94,7 @@ def judge(table: Rows) -> Verdict:
     sharp, words, finite = max(table.of("c")), [], []
     wrong = table.fails(lambda row: row["error"] <= row["proved"] < math.inf)
     faults = wrong.say("a measured error is above its bound (P = {P}, c = {c:g})")
-    over = table.where(c=sharp).fails(lambda row: row["error"] <= row["worst_case"])
-    faults += over.say("the sharpest heads break the worst case (P = {P})")
+    faults += table.where(c=sharp).above("error", "worst_case").say("the sharpest heads break the worst case (P = {P})")
     for layout, here in table.by("layout"):
         best = Rows(rows.best("error") for _, rows in here.by("P"))
         hard = Rows(rows.where(c=sharp)[0] for _, rows in here.by("P"))

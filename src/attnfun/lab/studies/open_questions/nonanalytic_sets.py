@@ -58,17 +58,17 @@ from attnfun.lab.studies.drawing import BOUND, FAINT, NETWORKS, curve, labelled,
 from attnfun.lab.studies.separations.set_networks import trained_error
 from attnfun.lab.studies.study import REFUTED, Row, Rows, Size, Unit, Verdict, crossed, crossed_with, decided, described
 
+POINTS, DIM, WIDE = 8, 2, 100  # the last is the dimension of the quoted theorem's row
 REAL = ("relu", "gelu", "tanh")
 ENTIRE, PACKED, QUOTED = "holomorphic", "packed", "continuous decoder, quoted"
 
 
 def units(size: Size) -> list[Unit]:
-    n, dim = size["points"], size["dim"]
-    run = {"points": n, "dim": dim, "steps": size["steps"], "grid": 0, "seed": range(size["seeds"])}
+    run = {"points": POINTS, "dim": DIM, "steps": size["steps"], "grid": 0, "seed": range(size["seeds"])}
     made = crossed(features=[2 * h for h in size["features"]], way=(*REAL, ENTIRE), **run)
-    fixed = {"points": n, "seed": None, "steps": 0}
-    made += crossed_with(("features", "grid"), size["packed"], way=PACKED, dim=dim, **fixed)
-    return made + crossed(way=QUOTED, dim=size["wide"], features=4 * n * size["wide"] + 1, grid=0, **fixed)
+    fixed = {"points": POINTS, "seed": None, "steps": 0}
+    made += crossed_with(("features", "grid"), size["packed"], way=PACKED, dim=DIM, **fixed)
+    return made + crossed(way=QUOTED, dim=WIDE, features=4 * POINTS * WIDE + 1, grid=0, **fixed)
 
 
 def run(unit: Unit) -> Row:
@@ -195,11 +195,8 @@ STUDY = described(
     __name__,
     needs=("torch",),
     speaks_of={"way": (ENTIRE, PACKED)},
-    points=8,
-    dim=2,
     features=([1], [1, 2, 3], [1, 2, 3, 4]),
     seeds=(1, 3, 4),
     steps=(5, 500, 1000),
     packed=(PACKS[1:2], PACKS[:4], PACKS),
-    wide=100,
 )

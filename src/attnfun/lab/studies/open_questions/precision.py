@@ -211,8 +211,7 @@ def judge(table: Rows) -> Verdict:
     The slope of bits against log2(1/margin), task by task where the margins differ by three bits at least: within a
     tenth of 1 the claim holds, further than a quarter it is refuted.
     """
-    text = "{task}, {size}: {bits} bits needed, {enough} proved to be enough"
-    faults = table.fails(lambda row: row["bits"] <= row["enough"]).say(text)
+    faults = table.above("bits", "enough").say("{task}, {size}: {bits} bits needed, {enough} proved to be enough")
     parts, slopes, flat = [], [], []
     for task, rows in table.by("task"):
         slope = _slope(rows.of("predicted"), rows.of("bits"))

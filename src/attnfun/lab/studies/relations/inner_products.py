@@ -72,7 +72,6 @@ def train_inner_product(
     seed: int = 0,
     shared: bool = False,
     activation: str = "tanh",
-    lr: float = 1e-2,
 ) -> InnerProduct:
     """Towers of `width` hidden units and `rank` outputs, fitted to table[i, j] = r(x_i, y_j)."""
     torch = af.learn.require_torch()
@@ -93,7 +92,7 @@ def train_inner_product(
             features = features * len(sides) if shared else features
             return (torch.einsum(_FORMS[len(sides)], *features) - wanted).square().mean()
 
-        af.learn.descend(flat, loss, steps=steps, lr=lr)
+        af.learn.descend(flat, loss, steps=steps, lr=1e-2)
         if polish:
             af.learn.polished(flat, lambda: loss(0), polish)
         with torch.no_grad():

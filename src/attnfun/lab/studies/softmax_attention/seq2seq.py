@@ -136,8 +136,8 @@ def judge(table: Rows) -> Verdict:
     not gain by p, by H, or stays above a linear map.
     """
     whole = table.where(way="two-layer")
-    wrong = table.where(way=(*GRIDS, "two-layer")).fails(lambda row: row["error"] <= row["proved"])
-    wrong += whole.fails(lambda row: row["proved"] <= row["eps"])
+    wrong = table.where(way=(*GRIDS, "two-layer")).above("error", "proved")
+    wrong += whole.above("proved", "eps")
     faults = wrong.say("{way} has the error {error:.3g}")
     published, mended = (table.where(way=way, heads=1) for way in GRIDS)
     by_heads = table.where(way="interpolated", p=mended[0]["p"])
@@ -183,13 +183,12 @@ def draw(table: Rows) -> Any:
         rows = table.where(way=way, heads=1)
         curve(left, rows, "p", "error", "o-", ms=4, color=colour, label=f"{name}: measured")
         curve(left, rows, "p", "proved", "_", ms=14, mew=2, color=colour, label=f"{name}: proved")
-    rows, points = (
-        table.where(way="interpolated").that(lambda row: row["heads"] > 1),
-        lambda row: row["p"] * row["heads"],
-    )
+    rows = table.where(way="interpolated").that(lambda row: row["heads"] > 1)
     for column, mark, said in (("error", "^", "measured"), ("proved", "_", "proved")):
         style = {"color": NETWORKS[2], "ms": 14 if mark == "_" else 6, "mew": 2 if mark == "_" else 1}
-        curve(left, rows, points, column, mark, label=f"H heads of p points: {said}", **style)
+        curve(
+            left, rows, lambda row: row["p"] * row["heads"], column, mark, label=f"H heads of p points: {said}", **style
+        )
     top = 30 * max(table.where(way="published").of("proved"))
     note, texts = "the second layer; the first copies tokens exactly", ("points of a hidden unit, pH", "sup error")
     labelled(left, "Constructed: hidden units by interpolation", note, *texts, log="xy", ylim=(None, top))

@@ -53,12 +53,10 @@ def reference(task: InContextTask, X: np.ndarray, y: np.ndarray, queries: np.nda
         from sklearn.linear_model import Lasso, Ridge
     except ImportError:
         return exact_predictions(task, X, y, queries)
-    if task.task == "ridge":
-        model = Ridge(alpha=task.strength, fit_intercept=False)
-    elif task.task == "lasso":
-        model = Lasso(alpha=task.strength, fit_intercept=False, tol=1e-14, max_iter=100_000)
-    else:
+    if task.task == "logistic":
         return exact_predictions(task, X, y, queries)
+    kind, more = (Ridge, {}) if task.task == "ridge" else (Lasso, {"tol": 1e-14, "max_iter": 100_000})
+    model = kind(alpha=task.strength, fit_intercept=False, **more)
     return np.asarray(model.fit(X, y).predict(queries), dtype=np.float64)
 
 

@@ -1,4 +1,5 @@
-"""What constructions are made of, for experiments that change a part: `af.parts.build_grid`, `af.parts.curve_keys`, …
+"""What constructions are made of, for experiments that change a part: `af.parts.build_grid`, `af.parts.curve_keys`, …;
+and `af.parts.write_whole`, which writes a file whole or not at all.
 
 Each name is loaded from its home when it is first used. Targets, networks and verbs have public names of their own.
 """
@@ -31,6 +32,7 @@ _HOMES = {
     "random_directions": "kinds.neighbours.build.random_heads:draw",
     "sign_coefficients": "kinds.neighbours.sphere",
     "uniform_points": "kinds.neighbours.sphere",
+    "write_whole": "files",
 }
 __all__ = list(_HOMES)
 

@@ -92,8 +92,8 @@ def test_nothing_of_the_users_is_removed_or_replaced(tmp_path: Path) -> None:
     (folder / "table.csv").unlink()
     (folder / "study.json").unlink()
     reproduce(study, "tiny", tmp_path, jobs=2)
-    theirs = [folder / ".notes.part", folder / store.UNITS / "results.json", folder / store.UNITS / ".table.csv.part"]
-    left = folder / ".table.csv.123.part"
+    theirs = [folder / ".notes.tmp", folder / store.UNITS / "results.json", folder / store.UNITS / ".attnfun-mine.tmp"]
+    left = folder / ".attnfun-0123456789abcdef.tmp"
     for path in (*theirs, left):
         path.write_text("mine", "utf-8")
     (folder / "study.json").write_text('{"na', "utf-8")  # torn, but the units are there
@@ -133,14 +133,15 @@ def test_results_of_other_code_are_not_taken(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_unit_that_raises_or_dies_costs_its_study_the_verdict_and_no_other(tmp_path: Path) -> None:
-    studies = [made_up.study("raising", raises=2), made_up.study("dying", dies=1), made_up.study("sound")]
+    kinds = {"raising": {"raises": 2}, "dying": {"dies": 1}, "sound": {}}
+    studies = [made_up.study(name, count=3, **kind) for name, kind in kinds.items()]
     raising, dying, sound = reproduce(studies, "tiny", tmp_path, jobs=2)
     assert raising.failures == ('{"n": 2, "raises": 2}: ValueError: this one raises',)
     assert dying.failures == ('{"n": 1, "dies": 1}: its process died: killed, or out of memory',)
     assert sound.status == "holds" and not sound.failures
     for outcome in (raising, dying):
         record = json.loads((outcome.folder / "study.json").read_text("utf-8"))
-        assert outcome.status == record["status"] == "failed" and record["verdict"] is None and outcome.rows == 10
+        assert outcome.status == record["status"] == "failed" and record["verdict"] is None and outcome.rows == 4
         assert record["failures"] == list(outcome.failures) and not (outcome.folder / "table.json").exists()
 
 
@@ -167,10 +168,9 @@ def test_a_run_killed_on_the_way_resumes_to_the_same_table(tmp_path: Path) -> No
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    again = subprocess.run([*argv, "--resume", "--json"], env=env, capture_output=True, text=True, timeout=120)
-    (outcome,) = json.loads(again.stdout)["studies"]
-    assert again.returncode == 0 and outcome["kept"] == kept and outcome["status"] == "holds"
-    reproduce(made_up.study(count=12, sleep=0.2), "quick", tmp_path / "whole", jobs=2)
+    again = reproduce(made_up.study(count=12, sleep=0.2), "quick", tmp_path / "killed", jobs=2, resume=True)[0]
+    assert again.kept == kept and again.status == "holds"
+    reproduce(made_up.study(count=12), "quick", tmp_path / "whole", jobs=2)
     assert files(folder) == files(tmp_path / "whole" / "made-up")
 
 
@@ -214,7 +214,7 @@ def test_a_cluster_gives_the_same_table_though_a_worker_is_killed_on_the_way(tmp
         killer.join()
         assert workers[0].wait() == -signal.SIGKILL and workers[1].poll() is None
     assert outcome.status == "holds" and outcome.units == 16 and not outcome.failures
-    reproduce(study, "tiny", tmp_path / "here", jobs=2)
+    reproduce(made_up.study(count=16), "tiny", tmp_path / "here", jobs=2)
     assert files(folder) == files(tmp_path / "here" / study.name)
 
 

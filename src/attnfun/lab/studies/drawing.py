@@ -5,11 +5,12 @@ from itertools import cycle
 from typing import Any
 
 import attnfun as af
-from attnfun.lab.studies.tables import Column, Rows
+from attnfun.lab.studies.tables import Column, Rows, median
 
 Figure = Any  # of matplotlib, which is loaded when a picture is drawn
 BOUND, FAINT, INK, NETWORKS = af.plots.BOUND, af.plots.FAINT, af.plots.INK, af.plots.NETWORKS
 PALE, EXCLUDED, SLATE = "#d9e2ec", "#f3c6c0", "#52606d"
+BESIDE = {"fontsize": 7.5, "loc": "center left", "bbox_to_anchor": (1.0, 0.5)}  # a legend, right of its panel
 STYLES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (1, 4)), (0, (6, 2, 1, 2)), (0, (3, 5)))
 
 
@@ -24,6 +25,13 @@ def panels(columns: int = 1, rows: int = 1, width: float = 5.2, height: float = 
         ax.grid(True, color="#e4e7eb", lw=0.6)
         ax.set_axisbelow(True)
     return figure, axes
+
+
+def panels_by(table: Rows, *columns: Column, **shape: Any) -> tuple[Any, list[tuple[Any, ...]]]:
+    """(Figure, [(axes, value, …, rows), …]): a panel for every combination of the columns' values."""
+    groups = table.by(*columns)
+    figure, axes = panels(len(groups), **shape)
+    return figure, [(ax, *group) for ax, group in zip(axes, groups, strict=True)]
 
 
 def curve(
@@ -55,6 +63,18 @@ def curve(
             look = ({"color": colour} if by else {}) | style
             look |= {"label": label.format(**known[0])} if label else {}
             ax.plot(*zip(*points, strict=True), *([mark] if mark else []), **look)
+
+
+def each_seed(ax: Any, rows: Rows, x: Column, y: Column, *, label: str = "", **style: Any) -> None:
+    """A dot for every row, and a line through the medians, which has the label."""
+    curve(ax, rows, x, y, "-", each=median, label=label, **style)
+    curve(ax, rows, x, y, "o", ms=4, alpha=0.6, **style)
+
+
+def level(ax: Any, rows: Rows, column: Column, **style: Any) -> None:
+    """A line across the panel at the first row's value; nothing where there are no rows."""
+    for value in rows.first().of(column):
+        ax.axhline(value, **style)
 
 
 def labelled(
@@ -89,6 +109,12 @@ def labelled(
     if legend is not None and ax.get_legend_handles_labels()[0]:
         ax.legend(**{"fontsize": 7, "frameon": False} | ({"loc": legend} if isinstance(legend, str) else dict(legend)))
     af.plots.title(ax, head, note)
+
+
+def legend_below(figure: Any, ax: Any, ncols: int, fontsize: float = 8) -> None:
+    """One legend for all panels, that of `ax`, under them."""
+    place = {"loc": "outside lower center", "ncols": ncols, "fontsize": fontsize, "frameon": False}
+    figure.legend(*ax.get_legend_handles_labels(), **place)
 
 
 def coloured(items: Iterable[Any], colours: Sequence[Any] = NETWORKS) -> list[tuple[Any, Any]]:

@@ -66,9 +66,8 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any]:
         verdict = self.verdict.to_json() if self.verdict else None
-        counts = {"units": self.units, "kept": self.kept, "rows": self.rows, "cpu_seconds": self.cpu_seconds}
-        facts = {"name": self.name, "size": self.size, "status": self.status, "verdict": verdict}
-        return facts | {"failures": list(self.failures), **counts, "files": self.files}
+        said = {key: getattr(self, key) for key in ("name", "size", "status", "units", "kept", "rows", "cpu_seconds")}
+        return said | {"verdict": verdict, "failures": list(self.failures), "files": self.files}
 
 
 def reproduce(
@@ -257,18 +256,17 @@ class _Run:
         return Outcome(self.study.name, self.size, self.folder, verdict, tuple(self.failures), *counts)
 
     def _describe(self, status: str, verdict: Verdict | None, rows: int, cpu: float) -> None:
-        one = self.study
-        said = {key: getattr(one, key) for key in ("name", "group", "title", "claim", "source", "full_time")}
+        one, said = (
+            self.study,
+            ("name", "group", "title", "claim", "source", "full_time", "columns", "timings", "needs"),
+        )
         record = {
-            **said,
+            **{key: getattr(one, key) for key in said},
             "size": self.size,
-            "parameters": dict(one.parameters(self.size)),
+            "parameters": one.parameters(self.size),
             "status": status,
             "verdict": verdict.to_json() if verdict else None,
             "failures": self.failures,
-            "columns": dict(one.columns),
-            "timings": list(one.timings),
-            "needs": list(one.needs),
             "rerun": command(one.name, self.size),
             "versions": store.versions(),
             **{"units": len(self.keys), "rows": rows, "cpu_seconds": cpu},

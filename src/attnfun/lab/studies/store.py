@@ -27,7 +27,6 @@ import json
 import math
 import os
 import platform
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -41,8 +40,8 @@ from attnfun.lab.studies.study import Row, Study, Unit
 PACKAGE = Path(af.__file__).parent
 OUTPUTS = ("table.json", "table.csv", "timings.csv", "figure.png", "study.json")
 UNITS = "units"
-_KEY = "[0-9a-f]{32}"
-_PART = re.compile(rf"\.(?:{_KEY}\.json|{'|'.join(map(re.escape, OUTPUTS))})\.\d+\.part")
+_KEY = "[0-9a-f]" * 32
+_SCRATCH = f".attnfun-{'[0-9a-f]' * 16}.tmp"  # a file that a killed run was writing
 _NO_PART_OF_A_UNIT = ("cli", "plots", "lab")
 _VERSIONED = ("numpy", "scipy", "torch", "scikit-learn", "python-flint")
 
@@ -107,24 +106,7 @@ def _texts(file: str) -> list[str]:
 
 def replace(path: Path, content: str | bytes) -> None:
     """Write the file whole or not at all, on disk when this returns."""
-    data = content.encode() if isinstance(content, str) else content
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(beside, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
-        raise
-    if hasattr(os, "O_DIRECTORY"):
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    af.parts.write_whole(path, content.encode() if isinstance(content, str) else content)
 
 
 def require_own(folder: Path, name: str) -> None:
@@ -167,10 +149,9 @@ def alone(folder: Path) -> Iterator[None]:
 
 def clear(folder: Path, units: bool) -> None:
     """Remove what an earlier run of the study left, its units where said, and nothing else that may lie there."""
-    parts = (*folder.glob(".*.part"), *(folder / UNITS).glob(".*.part"))
-    inside = [path for path in parts if _PART.fullmatch(path.name)]
-    kept = [path for path in (folder / UNITS).glob("*.json") if re.fullmatch(_KEY, path.stem)]
-    for path in (*(folder / name for name in OUTPUTS), *inside, *(kept if units else ())):
+    kept = (folder / UNITS).glob(f"{_KEY}.json") if units else ()
+    torn = (*folder.glob(_SCRATCH), *(folder / UNITS).glob(_SCRATCH))
+    for path in (*(folder / name for name in OUTPUTS), *torn, *kept):
         path.unlink(missing_ok=True)
 
 

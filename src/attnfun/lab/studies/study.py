@@ -1,7 +1,8 @@
 """Study: one claim, what is run to test it, the table that comes out, and a verdict that is a function of that table.
 
-A study is a module. Its docstring is the statement: a title, then paragraphs that begin with `Claim.`, `Source.` and
-`Columns.`. Its functions are `units`, `run`, `judge` and `draw`, and `STUDY = described(__name__, …)` puts it together.
+A study is a module. Its docstring is the statement: a title, then paragraphs that begin with `Claim.`, `Source.`,
+`A full run takes` and `Columns.`. Its functions are `units`, `run`, `judge` and `draw`, and
+`STUDY = described(__name__, …)` puts it together.
 Units are products of axes (`crossed`). A judge asks its table (`tables.Rows`), gathers sentences and faults, and ends
 with `decided`. A picture is made of `drawing.panels`, `curve` and `labelled`.
 
@@ -27,6 +28,7 @@ from attnfun.lab.studies.tables import slope as slope
 HOLDS, LIMITS, REFUTED = "holds", "holds with limits", "refuted"
 VERDICTS = (HOLDS, LIMITS, REFUTED)
 SIZES = ("tiny", "quick", "full")
+_FULL_TIME = "A full run takes "
 
 Unit = dict[str, Any]
 Size = Mapping[str, Any]  # the parameters of one size
@@ -55,7 +57,7 @@ class Verdict:
 
 
 def decided(
-    evidence: Iterable[str], *, refuted: Sequence[str] = (), limits: str = "", holds: str = "It holds."
+    evidence: Iterable[str], refuted: Sequence[str] = (), limits: str = "", holds: str = "It holds."
 ) -> Verdict:
     """Refuted where there are faults, of which three are named; else with limits where there is one; else it holds."""
     words = " ".join(part.strip() for part in evidence)
@@ -143,9 +145,7 @@ class Study:
         return [row for unit in self.units(self.parameters(size)) for row in self.rows(unit)]
 
 
-def described(
-    module: str, full_time: str = "", *, needs: Any = (), timings: Any = (), speaks_of: Any = None, **parameters: Any
-) -> Study:
+def described(module: str, *, needs: Any = (), timings: Any = (), speaks_of: Any = None, **parameters: Any) -> Study:
     """The study that a module is: its statement from the docstring, its functions by their names.
 
     `speaks_of` are kinds of rows, by column, without which it gives no verdict. A parameter that is a tuple has a value
@@ -169,19 +169,20 @@ def described(
         draw=_OnRows(home.draw),
         timings=timings,
         needs=needs,
-        full_time=full_time,
         **parts,
     )
 
 
 def _statement(doc: str) -> tuple[str, dict[str, str]]:
-    """(title, {"claim": …, "source": …, "columns": lines}) of a study's docstring."""
+    """(title, {"claim": …, "source": …, "full_time": …, "columns": lines}) of a study's docstring."""
     title, *paragraphs = doc.strip().split("\n\n")
     parts = {}
     for paragraph in paragraphs:
         label, _, text = paragraph.partition(".")
         if label in ("Claim", "Source"):
             parts[label.lower()] = " ".join(text.split())
+        elif label.startswith(_FULL_TIME):
+            parts["full_time"] = label.removeprefix(_FULL_TIME)
         elif label == "Columns":
             parts["columns"] = text.strip("\n")
     return title.removesuffix("."), parts
@@ -194,6 +195,11 @@ def crossed(**axes: Any) -> list[Unit]:
     """
     each = [value if isinstance(value, tuple | list | range) else (value,) for value in axes.values()]
     return [dict(zip(axes, values, strict=True)) for values in product(*each)]
+
+
+def crossed_with(names: Sequence[str], listed: Iterable[Sequence[Any]], **axes: Any) -> list[Unit]:
+    """The same for every one of the values listed, which have these names: `crossed_with(("d", "r"), [[8, 1]], …)`."""
+    return [unit for values in listed for unit in crossed(**dict(zip(names, values, strict=True)), **axes)]
 
 
 def plain(value: Any) -> Any:

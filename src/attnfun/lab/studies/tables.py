@@ -29,9 +29,17 @@ class Rows(list[Row]):
         """The rows that have a value in each of these columns."""
         return self.that(lambda row: all(row[column] is not None for column in columns))
 
-    def above(self, small: str, large: str) -> Rows:
-        """The rows in which `small` ≤ `large` is not seen to hold, NaN included; rows without one are left out."""
-        return self.known(small, large).fails(lambda row: row[small] <= row[large])
+    def above(self, small: str, large: str, spread: str = "") -> Rows:
+        """The rows in which `small` ≤ `large` is not seen to hold, NaN included; rows without one are left out.
+
+        spread  the column of a standard error, three of which are allowed
+        """
+        known = self.known(small, large)
+        return known.fails(lambda row: row[small] <= row[large] + (3 * row[spread] if spread else 0))
+
+    def lost(self, column: str) -> Rows:
+        """The rows that have no finite number from 0 on there."""
+        return self.fails(lambda row: 0 <= row[column] < math.inf)
 
     def of(self, column: Column) -> list[Any]:
         return [row[column] if isinstance(column, str) else column(row) for row in self]

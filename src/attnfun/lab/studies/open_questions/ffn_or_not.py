@@ -12,6 +12,8 @@ Two layers each, with a residual stream, the same width, the same constant token
 other gives half of its heads for ReLU units behind every layer. Trained on the same sequences from several starts.
 Beside them what is constructed of attention alone, and proved.
 
+A full run takes 6 minutes of CPU.
+
 Columns.
     map: one of the sequence maps that ship
     way: constructed (attention alone), or trained: attention, attention + ffn
@@ -113,7 +115,7 @@ def judge(table: Rows) -> Verdict:
         words.append(f"Attention alone trains clearly better on {', '.join(worse)}.")
     limit = f"Attention alone suffices for all of them, but units train clearly better on {', '.join(better)}."
     end = "Attention alone suffices for all of them, and nowhere do units train clearly better."
-    return decided(words, refuted=faults, limits=limit if better else "", holds=end)
+    return decided(words, faults, limit if better else "", end)
 
 
 def draw(table: Rows) -> Any:
@@ -140,7 +142,6 @@ def draw(table: Rows) -> Any:
 MAPS = ["sine", "maximum", "relu-net", "swap", "smooth"]
 STUDY = described(
     __name__,
-    "6 minutes of CPU",
     needs=("torch",),
     speaks_of={"way": ("constructed", *WAYS)},
     maps=(["swap"], MAPS, MAPS),

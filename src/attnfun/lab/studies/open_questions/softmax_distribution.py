@@ -11,6 +11,8 @@ How far is the whole distribution of attention from that of the exact scores?
 Scores off by at most e at inverse temperature β: total variation at most tanh(βe/2). Scores made to attain it, random
 scores that try to break it (both in ball arithmetic), and scores of heads over real documents, which are far below.
 
+A full run takes 39 seconds of CPU.
+
 Columns.
     part: adversary, random, or documents (handwritten digits)
     seed: of the random scores
@@ -156,8 +158,7 @@ def judge(table: Rows) -> Verdict:
         f"by {max(row['output'] / row['output_bound'] for row in real):.2g} of its bound at most.",
     ]
     limit = "The bound holds, but was not attained." if made.fails(lambda row: row["gap"] <= TIGHT) else ""
-    end = "The bound holds, and cannot be improved from β and e alone."
-    return decided(words, refuted=faults, limits=limit, holds=end)
+    return decided(words, faults, limit, "The bound holds, and cannot be improved from β and e alone.")
 
 
 def draw(table: Rows) -> Any:
@@ -178,7 +179,6 @@ def draw(table: Rows) -> Any:
 
 STUDY = described(
     __name__,
-    "39 seconds of CPU",
     needs=("sklearn",),
     speaks_of={"part": ("adversary", "random", "documents")},
     keys=([2, 10], [2, 10, 1000, 100_000], [2, 10, 100, 1000, 100_000]),

@@ -13,6 +13,8 @@ held against the number of variables. Two families have no structure to use: a m
 coefficients drawn at random, and a function of which nothing is known but its Lipschitz constant, whose keys are those
 of the partition, counted by its formula; it is asked for, and built where it has at most 100,000.
 
+A full run takes 70 seconds of CPU.
+
 Columns.
     family: what is known of the target; the last two have no structure
     d: variables, each in [−1, 1]
@@ -145,7 +147,7 @@ def judge(table: Rows) -> Verdict:
         "In all of these what decides is the size of a formula that composes functions of few variables, not the "
         "number of variables; composition is only one kind of it."
     )
-    return decided(words, refuted=faults, limits=limit, holds=end)
+    return decided(words, faults, limit, end)
 
 
 def draw(table: Rows) -> Any:
@@ -167,9 +169,8 @@ def draw(table: Rows) -> Any:
 
 STUDY = described(
     __name__,
-    "70 seconds of CPU",
     eps=(1e-1, 1e-3, 1e-6),
     families=(["sparse"], list(STRUCTURED), list(STRUCTURED)),
-    dimensions=([2, 3], [2, 4, 6, 8, 10], [2, 4, 6, 8, 10, 14]),
-    products=([2, 3], [2, 3, 4, 5], [2, 3, 4, 5]),
+    dimensions=([2], [2, 4, 6, 8, 10], [2, 4, 6, 8, 10, 14]),
+    products=([2], [2, 3, 4, 5], [2, 3, 4, 5]),
 )

@@ -7,12 +7,10 @@ gives the same weights. Points are scaled to [−1, 1] by the range of those tha
 And what else the studies of relations share: points, towers trained on a relation, and sup errors.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +18,7 @@ from numpy.typing import NDArray
 import attnfun as af
 from attnfun.lab.studies.tables import Row
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
+Tensor = Any  # of torch, which is loaded when a function is called
 Array = NDArray[np.float64]
 ACTIVATIONS = ("tanh", "relu")
 _FORMS = {2: "ar,br->ab", 3: "ar,br,cr->abc"}
@@ -76,7 +72,6 @@ def train_inner_product(
     seed: int = 0,
     shared: bool = False,
     activation: str = "tanh",
-    lr: float = 1e-2,
 ) -> InnerProduct:
     """Towers of `width` hidden units and `rank` outputs, fitted to table[i, j] = r(x_i, y_j)."""
     torch = af.learn.require_torch()
@@ -97,7 +92,7 @@ def train_inner_product(
             features = features * len(sides) if shared else features
             return (torch.einsum(_FORMS[len(sides)], *features) - wanted).square().mean()
 
-        af.learn.descend(flat, loss, steps=steps, lr=lr)
+        af.learn.descend(flat, loss, steps=steps, lr=1e-2)
         if polish:
             af.learn.polished(flat, lambda: loss(0), polish)
         with torch.no_grad():

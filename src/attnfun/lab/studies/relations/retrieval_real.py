@@ -11,6 +11,8 @@ Attention over real documents with known relevance: quality, what is proved, mem
 Handwritten digits (`digits.py`). A head for every tolerance; beside it exact search by the same utility, which is what
 small tolerances tend to, and by the distance of all 64 pixels, which nobody's three numbers can know.
 
+A full run takes 51 seconds of CPU.
+
 Columns.
     way: a head, exact search by the same utility, or exact search by the distance of 64 pixels
     eps: the tolerance asked for
@@ -148,7 +150,7 @@ def judge(table: Rows) -> Verdict:
     limit = "" if last["memory"] <= exact["memory"] else "Bounds and quality hold; the memory is the limit."
     if not near or last is not near[-1]:
         limit = "The bounds hold, but quality does not come within 0.01 of exact search."
-    return decided(words, refuted=faults, limits=limit, holds="Bounds, quality and memory hold.")
+    return decided(words, faults, limit, "Bounds, quality and memory hold.")
 
 
 def draw(table: Rows) -> Any:
@@ -183,7 +185,6 @@ def draw(table: Rows) -> Any:
 
 STUDY = described(
     __name__,
-    "51 seconds of CPU",
     needs=("sklearn",),
     timings=("queries_per_second", "seconds"),
     eps=([0.7], [0.7, 0.3, 0.1, 0.03, 0.01, 0.003], [0.7, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001]),

@@ -14,18 +14,16 @@ Torch is imported when a function is called. Training ends by steps; draws are b
 repeated.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attnfun as af
+from attnfun.lab.studies.study import Row, Unit
 
-if TYPE_CHECKING:
-    import torch
-
+Tensor = Any  # of torch, which is loaded when a function is called
+Block = dict[str, Tensor]
 BATCH, RATE, WARM, BETAS = 128, 0.01, 0.1, (0.9, 0.95)
 _START, _TRAIN, _FRESH = 0, 1, 2  # streams of random numbers
 _CHUNK = 2048  # sets measured at a time
@@ -48,20 +46,20 @@ class Shape:
         return self.layers == 1 and not self.hidden
 
 
-def sphere_points(source: torch.Generator, *shape: int, dtype: Any = None) -> torch.Tensor:
+def sphere_points(source: Any, *shape: int, dtype: Any = None) -> Tensor:
     """Independent uniform unit vectors."""
     drawn = af.learn.require_torch().randn(shape, generator=source, dtype=dtype)
-    return drawn / drawn.norm(dim=-1, keepdim=True)  # type: ignore[no-any-return]
+    return drawn / drawn.norm(dim=-1, keepdim=True)
 
 
-def furthest(x: torch.Tensor) -> torch.Tensor:
+def furthest(x: Tensor) -> Tensor:
     """(sets, N, d): for every token the other one with the least inner product."""
     products = x @ x.transpose(1, 2)
     products.diagonal(dim1=1, dim2=2).fill_(math.inf)
     return x.gather(1, products.argmin(-1)[..., None].expand_as(x))
 
 
-def attend(x: torch.Tensor, K: torch.Tensor, Q: torch.Tensor, V: torch.Tensor) -> torch.Tensor:
+def attend(x: Tensor, K: Tensor, Q: Tensor, V: Tensor) -> Tensor:
     """Σ_h softmax(x Q_h K_hᵀ xᵀ) x V_h.
 
     All heads see the same x, so that each product is one of matrices with H·N rows; keys are the middle axis, for a
@@ -75,7 +73,7 @@ def attend(x: torch.Tensor, K: torch.Tensor, Q: torch.Tensor, V: torch.Tensor) -
     return (seen.reshape(-1, heads * dim) @ V.reshape(heads * dim, dim)).reshape(sets, tokens, dim)
 
 
-def start(shape: Shape, seed: int) -> list[dict[str, torch.Tensor]]:
+def start(shape: Shape, seed: int) -> list[Block]:
     """Random weights: K, Q ~ N(0, 1/r), so large that one head of full rank is soon moved; the rest of usual size."""
     torch = af.learn.require_torch()
     source, d, H = af.learn.generator(seed, _START), shape.dim, shape.heads
@@ -101,11 +99,11 @@ def start(shape: Shape, seed: int) -> list[dict[str, torch.Tensor]]:
     return blocks
 
 
-def values(block: dict[str, torch.Tensor]) -> torch.Tensor:
+def values(block: Block) -> Tensor:
     return block["V"] if "V" in block else block["down"] @ block["up"]
 
 
-def run(blocks: list[dict[str, torch.Tensor]], x: torch.Tensor) -> torch.Tensor:
+def run(blocks: list[Block], x: Tensor) -> Tensor:
     """The stack's output, (sets, N, d)."""
     for place, block in enumerate(blocks):
         out = attend(x, block["K"], block["Q"], values(block))
@@ -119,14 +117,12 @@ def run(blocks: list[dict[str, torch.Tensor]], x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-def trained(
-    shape: Shape, points: int, *, steps: int, seed: int, batch: int = BATCH, lr: float = RATE
-) -> list[dict[str, torch.Tensor]]:
+def trained(shape: Shape, points: int, *, steps: int, seed: int, batch: int = BATCH, lr: float = RATE) -> list[Block]:
     """A stack trained on the furthest of `points` tokens: Adam on fresh sets, one-cycle with a tenth of warm-up."""
     with af.learn.one_torch_thread():
         blocks = start(shape, seed)
 
-        def loss(step: int) -> torch.Tensor:
+        def loss(step: int) -> Tensor:
             x = sphere_points(af.learn.generator(seed, _TRAIN, step), batch, points, shape.dim)
             return (run(blocks, x) - furthest(x)).square().sum(-1).mean()
 
@@ -135,35 +131,40 @@ def trained(
     return blocks
 
 
-def measured(blocks: list[dict[str, torch.Tensor]], points: int, *, sets: int, seed: int) -> tuple[float, float]:
+def measured(blocks: list[Block], points: int, *, sets: int, seed: int) -> tuple[float, float]:
     """(mean, standard error over sets) of |f − output|² on `sets` sets that training never saw; in float64."""
     exact = [{name: part.detach().double() for name, part in block.items()} for block in blocks]
 
-    def squares(count: int, source: torch.Generator) -> torch.Tensor:
+    def squares(count: int, source: Any) -> Tensor:
         x = sphere_points(source, count, points, blocks[0]["K"].shape[1], dtype=exact[0]["K"].dtype)
         return (run(exact, x) - furthest(x)).square().sum(-1).mean(-1)
 
     return fresh_error(squares, sets, _CHUNK, seed)
 
 
-def trained_row(shape: Shape, points: int, *, sets: int, seed: int, **options: Any) -> dict[str, Any]:
+def trained_row(shape: Shape, unit: Unit, **options: Any) -> Row:
     """The error of a trained stack on fresh sets, and for one layer what no layer of its shape has less than."""
-    error, error_se = measured(trained(shape, points, seed=seed, **options), points, sets=sets, seed=seed)
+    points, seed = unit["points"], unit["seed"]
+    blocks = trained(shape, points, steps=unit["steps"], seed=seed, **options)
+    error, error_se = measured(blocks, points, sets=unit["sets"], seed=seed)
     wide = {"value_rank": shape.value_rank or shape.dim}
     bound = af.bounds.neighbours(shape.dim, points - 1, shape.rank, shape.heads, **wide) if shape.plain else None
     return {"error": error, "error_se": error_se, "least": bound and bound.lower}
 
 
-def built_row(dim: int, points: int, way: str, sets: int, eps: float) -> dict[str, Any]:
+def built_row(dim: int, points: int, way: str, sets: int, eps: float) -> Row:
     """The error of a constructed network beside what is proved of it; every token is a query where it has full rank."""
     net = af.neighbours(dim, points, way.replace("-", "_"), eps=eps)
     seen = net.measured(sets * (1 if way == "scores" else points), seed=1)
     return {"error": seen.error, "error_se": seen.error_se, "proved": net.predicted.proved}
 
 
-def fresh_error(
-    squares: Callable[[int, torch.Generator], torch.Tensor], samples: int, chunk: int, seed: int
-) -> tuple[float, float]:
+def error_row(squares: Any) -> Row:
+    """The mean of independent squared errors, and its standard error."""
+    return {"error": float(squares.mean()), "error_se": float(squares.std(ddof=1) / math.sqrt(len(squares)))}
+
+
+def fresh_error(squares: Callable[[int, Any], Tensor], samples: int, chunk: int, seed: int) -> tuple[float, float]:
     """(mean, standard error) of `squares(count, source)` over samples that training never saw, a chunk at a time."""
     torch = af.learn.require_torch()
     with af.learn.one_torch_thread(), torch.no_grad():

@@ -11,6 +11,8 @@ The accuracy of H votes by quadrature, a mean over draws of their directions, vo
 directions, the constructed two-layer network run where it is small, the accuracy given a margin, and the linear tally:
 d heads of an orthonormal basis at a small inverse temperature in place of votes.
 
+A full run takes 50 seconds of CPU.
+
 Columns.
     way: vote (random directions, hard) or tally (orthonormal basis, small β)
     dim: d
@@ -135,8 +137,7 @@ def judge(table: Rows) -> Verdict:
         "Only given a margin do wrong votes fall faster than a power of d, as 1 − exp(−Θ(d)) asks: near ties, of "
         "density √(2d/π), are decided by chance."
     )
-    end = "The wrong votes of d² heads fall faster than a power of d."
-    return decided(words, refuted=faults, limits="" if steep else limit, holds=end)
+    return decided(words, faults, "" if steep else limit, "The wrong votes of d² heads fall faster than a power of d.")
 
 
 def steepens(dims: list[int], wrong: list[float]) -> bool:
@@ -175,7 +176,6 @@ def draw(table: Rows) -> Any:
 
 STUDY = described(
     __name__,
-    "50 seconds of CPU",
     dims=([8, 16], [8, 16, 32, 64, 128], [8, 16, 32, 64, 128, 256]),
     tally_dims=([8], [8, 16, 64], [8, 16, 64]),
     betas=([0.01], [0.01, 1.0], [0.01, 1.0, 10.0]),

@@ -13,5 +13,5 @@ KIND = Kind(
     prover="attnfun.kinds.sequence.prove:proof",
     words="attnfun.kinds.sequence.words",
     lesson="attnfun.kinds.sequence.lesson:lesson",
-    subjects="attnfun.kinds.sequence.subjects:subjects",
+    subjects="attnfun.kinds.sequence.words:subjects",
 )

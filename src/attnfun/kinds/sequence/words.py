@@ -1,11 +1,14 @@
 """What is said, told and drawn of a sequence map's model: the attention maps of the gather heads, target against
-network, the error under its bound."""
+network, the error under its bound; and what `diagnose` looks at: the networks that are applied to its tokens."""
 
 from typing import Any
 
 import numpy as np
 
-from attnfun.kinds.sequence.network import Gather, SequenceNetwork, Spread, TokenSequence
+from attnfun.diagnosis.plain import POINTS
+from attnfun.diagnosis.subject import Subject
+from attnfun.diagnosis.tokens import subjects as on_tokens
+from attnfun.kinds.sequence.network import Apply, Gather, SequenceNetwork, Spread, TokenSequence
 from attnfun.kinds.sequence.view import SequenceApproximant
 from attnfun.network.words import explain as told_of_tokens
 from attnfun.plots import style
@@ -141,3 +144,27 @@ def _curves(net: Any, left: Any, right: Any) -> None:
     right.set_title("|error| under its bound", fontsize=9)
     right.set_xlabel("along a line of sequences")
     right.set_ylim(bottom=0.0)
+
+
+def subjects(model: SequenceApproximant, eps: float | None) -> tuple[str, list[Subject], list[str]]:
+    """Every network over constant keys at what its tokens hold; gather heads have no fixed keys."""
+    network, box, n = model.weights, model.target.box, model.target.tokens
+    if isinstance(network, TokenSequence):
+        return on_tokens(model, eps)
+    about = f"{model.target.text}  for {n} tokens in  {box.text}"
+    count = max(20, POINTS // n)
+    streams = network.stream(box.probe(count * n, np.random.default_rng(46))[: count * n].reshape(count, n, box.dim))
+    found, gathers = [], 0
+    for number, stage in enumerate(network.stages, start=1):
+        if isinstance(stage, Gather):
+            gathers += len(stage.heads)
+        if not isinstance(stage, Apply):
+            continue
+        for k, own in enumerate(stage.networks):
+            if own.heads:
+                at = [network.coordinates.index(name) for name in own.inputs]
+                X = streams[:, np.array(stage.tokens_of(k))][:, :, np.array(at)].reshape(-1, len(at))[: 2 * POINTS]
+                name = f"stage {number}" + ("" if stage.shared else f", function {k + 1}")
+                found.append(Subject(name, own, np.asarray(X, dtype=np.float64), eps=eps))
+    remark = f"{gathers} gather head(s) attend over the tokens: their keys are data, and they are not looked at here."
+    return about, found, [remark] if gathers else []

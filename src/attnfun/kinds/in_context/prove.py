@@ -28,6 +28,11 @@ from attnfun.search import Goal, Say
 
 _WORK = 10**9  # attention weights
 _CLIMB = 40, 4 * 10**8  # steps of a search for a bad prompt, at most, and attention weights
+_METHODS = {
+    **dict.fromkeys(("linear", "ridge"), prove_by_in_context),
+    "lasso": prove_by_in_context_lasso,
+    "logistic": prove_by_in_context_logistic,
+}
 _HYPOTHESES = (
     "exp(0) is 1: tokens that a head shuts out, further queries among them, rescale no running sum",
     "the given examples and queries lie in the declared class",
@@ -39,12 +44,9 @@ _HYPOTHESES = (
 def prove(network: TokenNetwork, task: InContextTask) -> InContextBound:
     """The bound for every prompt of the class, by the method of the task; Undecided where there is none."""
     check_rounding()
-    if task.task in ("linear", "ridge"):
-        return prove_by_in_context(network, task)
-    method = prove_by_in_context_lasso if task.task == "lasso" else prove_by_in_context_logistic
     try:
         with np.errstate(all="ignore"):
-            return method(network, task)
+            return _METHODS[task.task](network, task)
     except (ArithmeticError, ValueError):  # of fractions and series of stored numbers: no double can bound them
         raise Undecided("the stored numbers are too large or too small to be bounded") from None
 

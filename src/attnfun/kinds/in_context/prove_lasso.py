@@ -53,7 +53,7 @@ from attnfun.certify.view import Undecided
 from attnfun.kinds.in_context.prove_class import SAFE, seen
 from attnfun.kinds.in_context.prove_linear import InContextBound
 from attnfun.kinds.in_context.prove_pattern import read_lasso
-from attnfun.kinds.in_context.prove_sums import tanh_errors
+from attnfun.kinds.in_context.prove_sums import moment, tanh_errors
 from attnfun.kinds.in_context.target import InContextTask
 from attnfun.language.target import Array
 from attnfun.network import TokenNetwork
@@ -61,8 +61,6 @@ from attnfun.network import TokenNetwork
 
 def prove_by_in_context_lasso(network: TokenNetwork, task: InContextTask) -> InContextBound:
     """The bound for all prompts of the class, from the stored weights; Undecided where the pattern is another."""
-    if task.task != "lasso":
-        raise Undecided(f"this is about the lasso, not about {task.task}")
     return _Proof(network, task).bound()
 
 
@@ -87,7 +85,7 @@ class _Proof:
         away = self._iterated()  # optimisation, bias, rounding of w
         length = self.w + float(away.sum())
         size = d.q * length * SAFE  # ≥ |⟨q, w⟩|
-        slope = sum((Fraction(a) * ratio for ratio, a in r.heads), Fraction(0)) * Fraction(r.kappa_q) / 2
+        slope = moment(r.heads, 1) * Fraction(r.kappa_q) / 2
         drift = float(abs(slope - 1)) * size
         foreign = r.gap - abs(r.kappa_q) * d.q * 4 * (length + math.sqrt(d.d) * self.h.t) * SAFE
         shift = gamma(d.d + 6, self.u) * abs(r.kappa_q) * size

@@ -76,7 +76,7 @@ from attnfun.certify.view import Undecided
 from attnfun.kinds.in_context.prove_class import SAFE, SeenClass, gain, seen
 from attnfun.kinds.in_context.prove_pattern import Pattern, Reading, Step, read_pattern
 from attnfun.kinds.in_context.prove_spectrum import Pieces, Poly
-from attnfun.kinds.in_context.prove_sums import ORDERS, TOKENS, Sum, phi_series, sinh_ratio
+from attnfun.kinds.in_context.prove_sums import ORDERS, TOKENS, Sum, moment, phi_series, sinh_ratio
 from attnfun.kinds.in_context.target import InContextTask
 from attnfun.language.target import Array
 from attnfun.network import TokenNetwork
@@ -131,13 +131,8 @@ def prove_by_in_context(network: TokenNetwork, task: InContextTask) -> InContext
         raise Undecided(f"no bound is known for {task.task}; only linear and ridge regression are proved")
     if len(network.layers) > _MOST:
         raise Undecided(f"{len(network.layers)} layers are more than the {_MOST} that are looked at")
-    try:
-        with np.errstate(all="ignore"):
-            return _Proof(
-                read_pattern(network, task.dim, task.examples), seen(task, network.dtype), network.dtype
-            ).bound()
-    except OverflowError:  # of a fraction made of stored numbers: no double can bound it
-        raise Undecided("the stored numbers are too large to be bounded") from None
+    pattern = read_pattern(network, task.dim, task.examples)
+    return _Proof(pattern, seen(task, network.dtype), network.dtype).bound()
 
 
 class _Proof:
@@ -303,7 +298,7 @@ class _Proof:
         """|c|: Σ φ_j ζ^j |m_j|, the tail by Cauchy's bound on the circle cosh ϱ = 1 + N/2, where φ = 2 sinh ϱ."""
         total = 0.0
         for j in range(3, ORDERS + 1, 2):
-            total += self.phi[j] * _power(zeta, j) * abs(float(into.moment(j))) * SAFE
+            total += self.phi[j] * zeta**j * abs(float(into.moment(j))) * SAFE
         radius = math.acosh(1 + self.data.N / 2) / SAFE
         for ratio, a in into.heads:
             part = float(abs(ratio)) * zeta * SAFE / radius
@@ -337,13 +332,11 @@ class _Proof:
         slope = step.to_r.moment(1)
         inner = grid.affine(Fraction(step.K_v), slope * Fraction(step.kappa))  # r = inner(w) + m₁κ_f b
         R = inner.times(S[n - 1]).plus(grid.constant(slope * Fraction(step.kappa_f)))
-        m1 = _tanh_moment(p.last, p.c, 1)
-        a1, a2 = m1 * Fraction(p.last.kappa_q), m1 * Fraction(p.last.kappa_v)
         c = Fraction(p.c)
+        m1 = moment(p.last.heads, 1) * c
+        a1, a2 = m1 * Fraction(p.last.kappa_q), m1 * Fraction(p.last.kappa_v)
         product = S[n - 1].scaled(a1 * c).plus(s[n].times(R).scaled(a2 * c))
-        lam = grid.affine(Fraction(d.alpha), Fraction(1))
-        missing = grid.constant(Fraction(1)).plus(lam.times(product).scaled(Fraction(-1)))
-        optimisation = float((grid.sup(missing) * grid.weight).max()) * d.q * d.y * SAFE
+        optimisation = self._missing(product, Fraction(-1)) * SAFE
 
         residual_w = grid.sup(R)
         residual_v = grid.sup(grid.constant(a1).plus(s[n].times(inner).scaled(a2)))
@@ -394,19 +387,23 @@ class _Proof:
         bias, rounding = (bias + own_bias + drift) * SAFE, (rounding + own_rounding) * SAFE
         return InContextBound(optimisation, bias, rounding, d.input, self.logits)
 
+    def _missing(self, product: Poly, factor: Fraction) -> float:
+        """q̄ȳ sup √μ |1/λ + factor · product|."""
+        grid, d = self.pieces, self.data
+        lam = grid.affine(Fraction(d.alpha), Fraction(1))
+        missing = grid.constant(Fraction(1)).plus(lam.times(product).scaled(factor))
+        return float((grid.sup(missing) * grid.weight).max()) * d.q * d.y
+
     def _first(self, reading: Reading, S: Poly, query: _Track, solver: _Track, H: Array, most: float) -> float:
         """|P̂ − prediction|: of the first reading, ⟨q, w⟩."""
-        d, grid, c = self.data, self.pieces, Fraction(self.p.c)
-        m1 = _tanh_moment(reading, self.p.c, 1)
+        d, c = self.data, Fraction(self.p.c)
+        m1 = moment(reading.heads, 1) * c
         a1 = m1 * Fraction(reading.kappa_q)
-        lam = grid.affine(Fraction(d.alpha), Fraction(1))
-        missing = grid.constant(Fraction(1)).plus(lam.times(S).scaled(-a1 * c))
         moved = self._error(solver, H[: self.n - 1])[0]
-        away = float((grid.sup(missing) * grid.weight).max()) * d.q * d.y + abs(float(a1)) * d.q * moved
+        away = self._missing(S, -a1 * c) + abs(float(a1)) * d.q * moved
         slope = abs(float(m1))
         l = (most + away) / slope * SAFE if slope > 0 else math.inf
-        w = solver.v[self.n - 1]
-        sizes = abs(reading.kappa_q) * d.q * w
+        sizes = abs(reading.kappa_q) * d.q * solver.v[self.n - 1]
         foreign = abs(reading.kappa_q) * d.q * query.v[self.n - 1]
         bias, rounding = self._tanh(reading, l, sizes, foreign, 0.0)
         return (away + bias + rounding) * SAFE
@@ -415,14 +412,15 @@ class _Proof:
         """(bias, rounding) of Σ a c tanh(ρ l): |l| as given, `sizes` Σ|terms| of the logit, `foreign` other tokens'."""
         d, u, c = self.data, self.u, self.p.c
         bias, share = 0.0, 2 / math.pi * SAFE
+        if not share * (SAFE * l) < 1:  # the largest ratio is 1
+            return math.inf, math.inf
         for j in range(3, ORDERS + 1, 2):
-            bias += 2.4675 * share ** (j + 1) * _power(l, j) * abs(float(_tanh_moment(reading, c, j))) * SAFE
+            size = abs(float(moment(reading.heads, j) * Fraction(c)))
+            bias += 2.4675 * share ** (j + 1) * l**j * size * SAFE
         rounding, outputs = 0.0, 0.0
         for ratio_, a in reading.heads:
             ratio, amount = float(abs(ratio_)) * SAFE, abs(a) * c
             x = ratio * l
-            if not share * x < 1:
-                return math.inf, math.inf
             self.logits = max(self.logits, x)
             bias += amount * 2.4675 * share * (share * x) ** (ORDERS + 2) / (1 - (share * x) ** 2)
             shift = gamma(2 * d.d + 8, u) * ratio * sizes + (2 * d.d + 8) * TINY[self.dtype] * (1 + sizes)
@@ -439,18 +437,6 @@ class _Proof:
         return bias * SAFE, rounding * SAFE
 
 
-def _tanh_moment(reading: Reading, c: float, power: int) -> Fraction:
-    """Σ a c ρ^j."""
-    return sum((Fraction(a) * ratio**power for ratio, a in reading.heads), Fraction(0)) * Fraction(c)
-
-
 def partial_sums(N: int) -> float:
     """Σ |partial sum| ≤ partial_sums(N) √(T/N) + N |whole sum|, for the 2N terms ±x_i/(2N) in any order, T = Σ x_i²."""
     return math.sqrt((N + 1) * (2 * N + 1) / 6)
-
-
-def _power(base: float, exponent: int) -> float:
-    try:
-        return base**exponent
-    except OverflowError:
-        return math.inf

@@ -58,7 +58,7 @@ class Sum:
     gap: float
 
     def moment(self, power: int) -> Fraction:
-        return sum((Fraction(a) * ratio**power for ratio, a in self.heads), Fraction(0)) / self.N
+        return moment(self.heads, power) / self.N
 
     def errors(self, data: SeenClass, dtype: str, x: float, zeta: float, shift: float) -> Errors:
         """The statement of this file; Undecided where logits are too large for a finite bound."""
@@ -135,9 +135,12 @@ def sigmoid_error(shift: float, foreign: float, dtype: str) -> float:
 
 @lru_cache(maxsize=256)
 def _moments(heads: Ratios, N: int) -> tuple[float, ...]:
-    return tuple(
-        float(sum((Fraction(a) * ratio**j for ratio, a in heads), Fraction(0)) / N) for j in range(3, ORDERS + 1, 2)
-    )
+    return tuple(float(moment(heads, j) / N) for j in range(3, ORDERS + 1, 2))
+
+
+def moment(heads: Ratios, power: int) -> Fraction:
+    """Σ a ρ^j."""
+    return sum((Fraction(a) * ratio**power for ratio, a in heads), Fraction(0))
 
 
 @lru_cache(maxsize=4096)

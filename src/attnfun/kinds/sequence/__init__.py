@@ -11,7 +11,7 @@ KIND = Kind(
     ),
     view="attnfun.kinds.sequence.view:SequenceApproximant",
     prover="attnfun.kinds.sequence.prove:proof",
-    words="attnfun.kinds.sequence.words",
+    words="attnfun.kinds.sequence.view",
     lesson="attnfun.kinds.sequence.lesson:lesson",
-    subjects="attnfun.kinds.sequence.words:subjects",
+    subjects="attnfun.kinds.sequence.view:subjects",
 )

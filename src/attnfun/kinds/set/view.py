@@ -13,7 +13,7 @@ import numpy as np
 from attnfun.diagnosis.subject import Subject
 from attnfun.kinds.sequence.lesson import taught
 from attnfun.kinds.sequence.view import SequenceApproximant
-from attnfun.kinds.sequence.words import subjects as of_sequence
+from attnfun.kinds.sequence.view import subjects as of_sequence
 from attnfun.kinds.set.analysis import SetAnalysis, analyse
 from attnfun.kinds.set.network import SetNetwork
 from attnfun.kinds.set.pattern import sequence_map

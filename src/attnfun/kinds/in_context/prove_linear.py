@@ -109,6 +109,7 @@ class _Track:
     linear: list[Poly]
     v: list[float]
     entered: list[_Entered]
+    into_r: _Entered  # by the last step
 
 
 @dataclass(frozen=True)
@@ -202,16 +203,15 @@ class _Proof:
     def bound(self) -> InContextBound:
         responses = self._responses()
         s, S = self._polynomials(responses)
-        query = _Track(self.data.q, 0.0, s, [0.0], [])
-        solver = _Track(0.0, self.p.c, S, [0.0], [])
-        r_errors: dict[str, _Entered] = {}
+        query = _Track(self.data.q, 0.0, s, [0.0], [], _Entered())
+        solver = _Track(0.0, self.p.c, S, [0.0], [], _Entered())
         for k, step in enumerate(self.p.steps):
-            for name, track in (("query", query), ("solver", solver)):
-                entered, r_errors[name] = self._step(step, track, k, responses[k], k == self.n - 1)
+            for track in (query, solver):
+                entered, track.into_r = self._step(step, track, k, responses[k], k == self.n - 1)
                 track.entered.append(entered)
                 track.v.append(self._size(track, k + 1, responses[k + 1]))
         self._no_overflow()
-        return self._reading(query, solver, responses, r_errors)
+        return self._reading(query, solver, responses)
 
     # -- sizes ---------------------------------------------------------------------------------------------------------
 
@@ -323,9 +323,7 @@ class _Proof:
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def _reading(
-        self, query: _Track, solver: _Track, history: list[Array], r_errors: dict[str, _Entered]
-    ) -> InContextBound:
+    def _reading(self, query: _Track, solver: _Track, history: list[Array]) -> InContextBound:
         d, p, grid, n = self.data, self.p, self.pieces, self.n
         s, S, root = query.linear, solver.linear, self.pieces.root
         step = p.steps[-1]
@@ -349,7 +347,7 @@ class _Proof:
                 through = scale * float((root * response).max())
                 bias += through * one.c
                 rounding += through * one.eta + scale * float(response.max()) * one.delta
-        of_r = r_errors["solver"]
+        of_r = solver.into_r
         sup_s = grid.sup(s[n])
         through = A2 * d.q * float((root * sup_s).max())
         bias += through * of_r.c
@@ -379,7 +377,7 @@ class _Proof:
             + abs(p.last.kappa_p) * size_of_guess * p.c
         )
         r_linear = grid.sup(inner.times(s[n - 1]).plus(grid.constant(Fraction(step.K_q))))
-        of_r = r_errors["query"]
+        of_r = query.into_r
         r_query = float(r_linear.max()) * d.q + self._error(query, H_w[: n - 1], weight)[0]
         r_query = (r_query + math.sqrt(d.top) * of_r.examples + of_r.delta) * SAFE
         foreign = abs(p.last.kappa_q) * d.q * query.v[n - 1] + abs(p.last.kappa_v) * v_size * r_query

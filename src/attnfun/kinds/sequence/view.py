@@ -137,13 +137,10 @@ def _attention(net: Any) -> list[tuple[str, Any]]:
 
 def _map(ax: Any, name: str, weights: Any) -> None:
     ax.imshow(weights, vmin=0.0, vmax=1.0, cmap="Blues")
-    ax.set_title(name, fontsize=9, parse_math=False)
-    ax.set_xlabel("looks at token")
-    ax.set_ylabel("token")
-    step = max(1, len(weights) // 8)
-    ticks = np.arange(0, len(weights), step)
-    ax.set_xticks(ticks, [str(k + 1) for k in ticks])
-    ax.set_yticks(ticks, [str(k + 1) for k in ticks])
+    style.title(ax, name, x="looks at token", y="token")
+    ticks = np.arange(0, len(weights), max(1, len(weights) // 8))
+    for place in (ax.set_xticks, ax.set_yticks):
+        place(ticks, [str(k + 1) for k in ticks])
 
 
 def _curves(net: Any, left: Any, right: Any) -> None:
@@ -154,15 +151,13 @@ def _curves(net: Any, left: Any, right: Any) -> None:
         left.plot(t, F[:, i, 0], color=style.FAINT, linewidth=3.5)
         left.plot(t, Y[:, i, 0], color=colour, linewidth=1.1, label=f"token {i + 1}")
         right.plot(t, np.abs(Y - F)[:, i].max(axis=1), color=colour, linewidth=1.0)
-    left.set_title("First output of each token (target in grey)", fontsize=9)
-    left.set_xlabel("along a line of sequences")
-    left.legend(fontsize=7, frameon=False)
+    style.title(left, "First output of each token (target in grey)", x="along a line of sequences")
+    style.legend(left, fontsize=7)
     high = float(net.certificate.error[1])
     if np.isfinite(high):
         right.axhline(high, color=style.BOUND, linestyle="--", linewidth=1.2, label=f"bound, {net.certificate.word}")
-        right.legend(fontsize=7, frameon=False)
-    right.set_title("|error| under its bound", fontsize=9)
-    right.set_xlabel("along a line of sequences")
+        style.legend(right, fontsize=7)
+    style.title(right, "|error| under its bound", x="along a line of sequences")
     right.set_ylim(bottom=0.0)
 
 

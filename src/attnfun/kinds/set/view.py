@@ -15,7 +15,7 @@ from attnfun.kinds.sequence.lesson import taught
 from attnfun.kinds.sequence.view import SequenceApproximant
 from attnfun.kinds.sequence.view import subjects as of_sequence
 from attnfun.kinds.set.analysis import SetAnalysis, analyse
-from attnfun.kinds.set.network import SetNetwork
+from attnfun.kinds.set.network import Form, SetNetwork
 from attnfun.kinds.set.pattern import sequence_map
 from attnfun.kinds.set.target import SetFunction, pair_tokens
 from attnfun.learn.lesson import Ask, Lesson
@@ -85,7 +85,7 @@ def lesson(_given: Any, ask: Ask) -> Lesson:
     target = ask.target
     assert isinstance(target, SetFunction)
     own: SetNetwork | None = None if ask.source is None else ask.source.weights
-    form = target.plain_form if own is None else own.form
+    form: Form = own.form if own is not None else "pairs" if target.has_pairs else "elements"
 
     def drawn(rng: np.random.Generator, count: int) -> Array:
         (sets,) = target.draw(rng, count)

@@ -53,7 +53,7 @@ from attnfun.certify.view import Undecided
 from attnfun.kinds.in_context.prove_class import SAFE, seen
 from attnfun.kinds.in_context.prove_linear import InContextBound
 from attnfun.kinds.in_context.prove_pattern import read_lasso
-from attnfun.kinds.in_context.prove_sums import moment, tanh_errors
+from attnfun.kinds.in_context.prove_sums import tanh_errors
 from attnfun.kinds.in_context.target import InContextTask
 from attnfun.language.target import Array
 from attnfun.network import TokenNetwork
@@ -85,11 +85,11 @@ class _Proof:
         away = self._iterated()  # optimisation, bias, rounding of w
         length = self.w + float(away.sum())
         size = d.q * length * SAFE  # ≥ |⟨q, w⟩|
-        slope = moment(r.heads, 1) * Fraction(r.kappa_q) / 2
+        slope = r.sum.moment(1) * Fraction(r.kappa_q) / 2
         drift = float(abs(slope - 1)) * size
-        foreign = r.gap - abs(r.kappa_q) * d.q * 4 * (length + math.sqrt(d.d) * self.h.t) * SAFE
+        foreign = r.sum.gap - abs(r.kappa_q) * d.q * 4 * (length + math.sqrt(d.d) * self.h.t) * SAFE
         shift = gamma(d.d + 6, self.u) * abs(r.kappa_q) * size
-        read = tanh_errors(r.heads, abs(r.kappa_q) * size / 2 * SAFE, shift, foreign, self.dtype)
+        read = tanh_errors(r.sum.heads, abs(r.kappa_q) * size / 2 * SAFE, shift, foreign, self.dtype)
         self.logits = max(self.logits, abs(r.kappa_q) * size / 2)
         optimisation, bias, rounding = (float(part) * d.q * SAFE for part in away)
         bias, rounding = (bias + read.bias + drift) * SAFE, (rounding + read.rounding) * SAFE

@@ -76,7 +76,7 @@ from attnfun.certify.view import Undecided
 from attnfun.kinds.in_context.prove_class import SAFE, SeenClass, gain, seen
 from attnfun.kinds.in_context.prove_pattern import Pattern, Reading, Step, read_pattern
 from attnfun.kinds.in_context.prove_spectrum import Pieces, Poly
-from attnfun.kinds.in_context.prove_sums import ORDERS, TOKENS, Sum, moment, phi_series, sinh_ratio
+from attnfun.kinds.in_context.prove_sums import ORDERS, TOKENS, Sum, phi_series, sinh_ratio
 from attnfun.kinds.in_context.target import InContextTask
 from attnfun.language.target import Array
 from attnfun.network import TokenNetwork
@@ -331,7 +331,7 @@ class _Proof:
         inner = grid.affine(Fraction(step.K_v), slope * Fraction(step.kappa))  # r = inner(w) + m₁κ_f b
         R = inner.times(S[n - 1]).plus(grid.constant(slope * Fraction(step.kappa_f)))
         c = Fraction(p.c)
-        m1 = moment(p.last.heads, 1) * c
+        m1 = p.last.sum.moment(1) * c
         a1, a2 = m1 * Fraction(p.last.kappa_q), m1 * Fraction(p.last.kappa_v)
         product = S[n - 1].scaled(a1 * c).plus(s[n].times(R).scaled(a2 * c))
         optimisation = self._missing(product, Fraction(-1)) * SAFE
@@ -395,7 +395,7 @@ class _Proof:
     def _first(self, reading: Reading, S: Poly, query: _Track, solver: _Track, H: Array, most: float) -> float:
         """|P̂ − prediction|: of the first reading, ⟨q, w⟩."""
         d, c = self.data, Fraction(self.p.c)
-        m1 = moment(reading.heads, 1) * c
+        m1 = reading.sum.moment(1) * c
         a1 = m1 * Fraction(reading.kappa_q)
         moved = self._error(solver, H[: self.n - 1])[0]
         away = self._missing(S, -a1 * c) + abs(float(a1)) * d.q * moved
@@ -413,25 +413,25 @@ class _Proof:
         if not share * (SAFE * l) < 1:  # the largest ratio is 1
             return math.inf, math.inf
         for j in range(3, ORDERS + 1, 2):
-            size = abs(float(moment(reading.heads, j) * Fraction(c)))
+            size = abs(float(reading.sum.moment(j) * Fraction(c)))
             bias += 2.4675 * share ** (j + 1) * l**j * size * SAFE
         rounding, outputs = 0.0, 0.0
-        for ratio_, a in reading.heads:
+        for ratio_, a in reading.sum.heads:
             ratio, amount = float(abs(ratio_)) * SAFE, abs(a) * c
             x = ratio * l
             self.logits = max(self.logits, x)
             bias += amount * 2.4675 * share * (share * x) ** (ORDERS + 2) / (1 - (share * x) ** 2)
             shift = gamma(2 * d.d + 8, u) * ratio * sizes + (2 * d.d + 8) * TINY[self.dtype] * (1 + sizes)
             g = (shift + 4 * u * x + 4 * EXP_UNITS[self.dtype] * u) * SAFE
-            gap = reading.gap - ratio * foreign * SAFE - 2 * x
-            if not (ratio * (sizes + foreign) + reading.gap) * 1e6 < LARGEST[self.dtype]:
+            gap = reading.sum.gap - ratio * foreign * SAFE - 2 * x
+            if not (ratio * (sizes + foreign) + reading.sum.gap) * 1e6 < LARGEST[self.dtype]:
                 return math.inf, math.inf
             if not gap > 150:
                 raise Undecided("a reading head does not shut out the other tokens")
             leak = TOKENS * math.exp(-gap)
             rounding += amount * (2 * math.expm1(2 * g) + 16 * u + 2 * leak + 64 * TINY[self.dtype])
             outputs += amount * (math.tanh(x) + 4 * g)
-        rounding += gamma(len(reading.heads) + 12, u) * (carried + outputs) + 64 * TINY[self.dtype]
+        rounding += gamma(len(reading.sum.heads) + 12, u) * (carried + outputs) + 64 * TINY[self.dtype]
         return bias * SAFE, rounding * SAFE
 
 

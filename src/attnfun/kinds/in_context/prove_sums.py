@@ -58,7 +58,8 @@ class Sum:
     gap: float
 
     def moment(self, power: int) -> Fraction:
-        return moment(self.heads, power) / self.N
+        """Σ a ρ^j/N."""
+        return sum((Fraction(a) * ratio**power for ratio, a in self.heads), Fraction(0)) / self.N
 
     def errors(self, data: SeenClass, dtype: str, x: float, zeta: float, shift: float) -> Errors:
         """The statement of this file; Undecided where logits are too large for a finite bound."""
@@ -135,12 +136,7 @@ def sigmoid_error(shift: float, foreign: float, dtype: str) -> float:
 
 @lru_cache(maxsize=256)
 def _moments(heads: Ratios, N: int) -> tuple[float, ...]:
-    return tuple(float(moment(heads, j) / N) for j in range(3, ORDERS + 1, 2))
-
-
-def moment(heads: Ratios, power: int) -> Fraction:
-    """Σ a ρ^j."""
-    return sum((Fraction(a) * ratio**power for ratio, a in heads), Fraction(0))
+    return tuple(float(Sum(heads, N, 0.0).moment(j)) for j in range(3, ORDERS + 1, 2))
 
 
 @lru_cache(maxsize=4096)

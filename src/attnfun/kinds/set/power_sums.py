@@ -13,7 +13,7 @@ Failure mode: NotPolynomial, with the reason, for anything else than rational po
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
@@ -194,8 +194,8 @@ def _points(target: SetFunction) -> dict[str, Terms]:
     env: dict[str, Terms] = {}
     for k, c in enumerate(base_of(target)):
         unit = tuple(int(l == k) for l in range(dim))
-        env[first(target.box)[k]] = _clean({(unit, zero, ()): Fraction(1), (zero, zero, ()): c})
-        env[second(target.box)[k]] = _clean({(zero, unit, ()): Fraction(1), (zero, zero, ()): c})
+        for name, powers in ((first(target.box)[k], (unit, zero)), (second(target.box)[k], (zero, unit))):
+            env[name] = _collected([((*powers, ()), Fraction(1)), ((zero, zero, ()), c)])
     return env
 
 
@@ -204,15 +204,13 @@ def _sum(target: SetFunction, s: Sum, algebra: Any, env: Mapping[str, Terms]) ->
     if s.kind not in ("sum", "mean"):
         raise NotPolynomial(f"{s.kind} is no polynomial")
     n, zero = target.points, (0,) * target.box.dim
-    total: Terms = {}
+    over = n ** (2 if s.pairs else 1) if s.kind == "mean" else 1
+    summed: list[tuple[_Term, Fraction]] = []
     for (alpha, beta, factors), coefficient in run(s.graph, algebra, env)[0].items():
         parts = (alpha, beta) if s.pairs else (alpha,)
         times = coefficient * n ** sum(not any(part) for part in parts)
-        key = zero, zero, tuple(sorted((*factors, *(part for part in parts if any(part)))))
-        total[key] = total.get(key, Fraction(0)) + times
-    if s.kind == "mean":
-        total = {key: value / n ** (2 if s.pairs else 1) for key, value in total.items()}
-    return _clean(total)
+        summed.append(((zero, zero, tuple(sorted((*factors, *filter(any, parts))))), times / over))
+    return _collected(summed)
 
 
 def without_factor(graph: Graph, output: int) -> tuple[Graph, list[tuple[str, Graph, bool]]]:
@@ -254,10 +252,7 @@ class TermsAlgebra:
         return {key: -value for key, value in x.items()}
 
     def add(self, x: Terms, y: Terms, /) -> Terms:
-        total = dict(x)
-        for key, value in y.items():
-            total[key] = total.get(key, Fraction(0)) + value
-        return _clean(total)
+        return _collected((*x.items(), *y.items()))
 
     def sub(self, x: Terms, y: Terms, /) -> Terms:
         return self.add(x, self.neg(y))
@@ -265,12 +260,11 @@ class TermsAlgebra:
     def mul(self, x: Terms, y: Terms, /) -> Terms:
         if len(x) * len(y) > 50 * MAX_PRODUCTS:
             raise NotPolynomial(f"a product of {len(x):,} by {len(y):,} terms is too large")
-        total: Terms = {}
-        for (a, b, f), u in x.items():
-            for (c, d, g), v in y.items():
-                key = _added(a, c), _added(b, d), tuple(sorted(f + g))
-                total[key] = total.get(key, Fraction(0)) + u * v
-        return _clean(total)
+        return _collected(
+            ((_added(a, c), _added(b, d), tuple(sorted(f + g))), u * v)
+            for (a, b, f), u in x.items()
+            for (c, d, g), v in y.items()
+        )
 
     def div(self, x: Terms, y: Terms, /) -> Terms:
         if set(y) != {self.one}:
@@ -294,7 +288,11 @@ def _added(a: Exponents, b: Exponents) -> Exponents:
     return tuple(i + j for i, j in zip(a, b, strict=True))
 
 
-def _clean(terms: Terms) -> Terms:
-    if len(terms) > MAX_PRODUCTS:
+def _collected(terms: Iterable[tuple[_Term, Fraction]]) -> Terms:
+    """The terms, like ones added up, without those that are 0."""
+    total: Terms = {}
+    for key, value in terms:
+        total[key] = total.get(key, Fraction(0)) + value
+    if len(total) > MAX_PRODUCTS:
         raise NotPolynomial(f"more than {MAX_PRODUCTS:,} terms")
-    return {key: value for key, value in terms.items() if value}
+    return {key: value for key, value in total.items() if value}

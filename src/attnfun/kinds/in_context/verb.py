@@ -121,7 +121,8 @@ class _Making:
         high = made.certificate.error[1]
         try:
             deep = self.deep_enough()
-            nearest = {"layers": deep.cost.layers} | ({"heads": deep.heads} if deep.heads != self.heads else {})
+            more = {"heads": deep.heads} if deep.heads != self.heads else {}
+            nearest: dict[str, Any] = {"layers": deep.cost.layers} | more
         except Infeasible as why:
             nearest = {"eps": float(f"{1.05 * high:.2g}")} if math.isfinite(high) else dict(why.nearest or {})
         low, top = self.task.spectrum

@@ -22,7 +22,7 @@ _MOST = 6  # attention maps
 _SAMPLES = 401
 
 
-class SequenceApproximant(Model[SequenceMap, SequenceNetwork | TokenSequence]):
+class SequenceApproximant(Model[SequenceMap, SequenceNetwork | TokenSequence]):  # type: ignore[type-var]  # mypy sees no `Of`
     """A network on n tokens: `net(X)` for a sequence (n, d), or for (batch, n, d).
 
     `equivariant`: whether nothing in it knows a position. `literal()`: the same network as plain self-attention on a

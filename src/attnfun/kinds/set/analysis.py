@@ -98,10 +98,10 @@ def analyse(target: SetFunction) -> tuple[SetAnalysis, PowerSums | None]:
         needed = 1 if found is not None and _varies(found, target.box.dim) else None
     if sufficient == general:
         note += f"; {_sums(general, 'power sum')} of degree up to {n} determine{'s' * (general == 1)} {n} points"
-    shape = (rank(found.two_factor_matrix()), found.degree, found.factors) if found else (None, None, None)
-    over_pairs, verdict = sum(s.pairs for s in target.sums), _verdict(target, needed, sufficient, behind)
-    counts = needed, sufficient, *shape[1:], len(target.sums) - over_pairs, over_pairs, general
-    return SetAnalysis(kind, shape[0], *counts, verdict, note, _HYPOTHESES), found
+    two, degree, factors = (rank(found.two_factor_matrix()), found.degree, found.factors) if found else (None,) * 3
+    verdict, over_pairs = _verdict(target, needed, sufficient, behind), sum(s.pairs for s in target.sums)
+    sums = len(target.sums) - over_pairs, over_pairs, general
+    return SetAnalysis(kind, two, needed, sufficient, degree, factors, *sums, verdict, note, _HYPOTHESES), found
 
 
 def _coordinates(target: SetFunction) -> int:

@@ -34,7 +34,7 @@ import numpy as np
 
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.kinds.sequence.target import Definition, OfTokens, SequenceMap, named, renamed
-from attnfun.language import ArrayAlgebra, Builder, Graph, parse, run
+from attnfun.language import ArrayAlgebra, Builder, Graph, Node, parse, run
 from attnfun.language.domain import Array, Box
 from attnfun.language.numbers import whole_number
 from attnfun.network.tokens import sample_size
@@ -257,14 +257,12 @@ def _on_diagonal(graph: Graph, names: dict[str, str]) -> Graph:
     """A graph of pairs at pairs of an element with itself: renamed, with a − a = 0 and 0 · a = 0 worked out, so that
     what depends on differences alone is seen to be constant there.
     """
-    builder, at = Builder(), list[int]()
+    builder = Builder()
     zero = builder.const(Fraction(0))
-    for node in graph.nodes:
-        args = [at[arg] for arg in node.args]
-        if (node.op == "sub" and args[0] == args[1]) or (node.op == "mul" and zero in args):
-            at.append(zero)
-        elif node.op == "var":
-            at.append(builder.var(names.get(str(node.value), str(node.value))))
-        else:
-            at.append(builder.apply(node.op, *args, value=node.value))
-    return builder.graph([at[graph.outputs[0]]])
+
+    def worked_out(node: Node, args: list[int]) -> int | None:
+        gone = (node.op == "sub" and args[0] == args[1]) or (node.op == "mul" and zero in args)
+        return zero if gone else None
+
+    same = renamed(graph, names)
+    return builder.graph([builder.copy(same.nodes, worked_out)[same.outputs[0]]])

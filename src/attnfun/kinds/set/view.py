@@ -23,7 +23,7 @@ from attnfun.model import Model, Of
 from attnfun.network.head import Array
 
 
-class SetApproximant(Model[SetFunction, SetNetwork]):
+class SetApproximant(Model[SetFunction, SetNetwork]):  # type: ignore[type-var]  # mypy sees no `Of`
     """A network on sets of n points: `net(X)` for a set (n, d), or for (batch, n, d).
 
     `network` is that of `sequence`.

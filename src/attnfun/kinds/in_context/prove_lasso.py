@@ -30,7 +30,7 @@ Sizes. From that identity |Xw*|² + Λ|w*|₁ = ⟨Xw*, y⟩ and |w*|₁ ≥ |Xw
 |Xw*|/√m; and
 |y − Xw*| ≤ |y|, for the inner product of Xw* and y − Xw* is not negative.
 
-Errors |e|: bias and rounding of the sum over examples (`in_context_sums.py`, ẑ = κ(Xv − y), |ẑ| ≤ κ(√L|v − w*| +
+Errors |e|: bias and rounding of the sum over examples (`prove_sums.py`, ẑ = κ(Xv − y), |ẑ| ≤ κ(√L|v − w*| +
 |y|)); √d|t − sΛ|, for thresholds move S by no more; |C_w − 1 − ω||w| where the carry is another; and of the threshold
 itself: a head with logits βb and 0 and values b and 0, b = a − t or −a − t, gives bσ(βb), off max(b, 0) by
 |b|σ(−β|b|) ≤ 0.2785/β; where the logit is off by Δ, by at most (0.2785 + |Δ|)/β. Two heads a coordinate. The stored w
@@ -40,7 +40,7 @@ Foreign tokens. The token "null" attends to itself alone and stays 0. Examples a
 most 2(|w| + √d t) of the solver's w; no head reads it but as a key that is shut out.
 
 Failure modes: another pattern; steps that differ from each other; sL > 1 or μ > m with momentum; a spectrum that
-reaches 0; logits past the circles of `in_context_sums.py`; more than 4,000 layers.
+reaches 0; logits past the circles of `prove_sums.py`; more than 4,000 layers.
 """
 
 import math

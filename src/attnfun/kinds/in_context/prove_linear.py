@@ -7,7 +7,7 @@
 | q̄, ȳ | √d query_range ≥ \\|q\\|, √N y_range ≥ \\|y\\| (all norms Euclidean) |
 | f | `sign` of a token: ±c in the solver tokens, else 0; a solver token has q = 0, an example q = 0 and f = 0 |
 
-`in_context_pattern.py` reads the numbers below out of the stored matrices; whatever else is in them is undecided. Then
+`prove_pattern.py` reads the numbers below out of the stored matrices; whatever else is in them is undecided. Then
 every token runs, in real arithmetic,
 
     v ← C_q q + C_v v + C_u u + Σ_h a_h O_h,   u ← v,      O_h = Σ_i x_i sinh(ρ_h ẑ_i) / Σ_i cosh(ρ_h ẑ_i),
@@ -57,7 +57,7 @@ part is qᵀΠ(A)b, and
 * errors Δr of the last step meet s_n(A) q; and |Δv||Δr| is added.
 
 m₁l is the difference to the first reading P̂, which is bounded likewise; tanh and its rounding are counted on that size.
-What rounding the data to float32 costs: `in_context_class.py`.
+What rounding the data to float32 costs: `prove_class.py`.
 
 Failure modes: another pattern; logits beyond the circle of φ or of tanh (no finite bound); more than 600 layers;
 float32, where (ii) grows like N^{3/2} u and the bound says little.

@@ -112,13 +112,11 @@ class _Making:
 
     def at(self, layers: int) -> InContextSolver:
         made = self._try(self._build(layers))
-        if made.certificate.status in (Status.PROVED, Status.BOUNDED, Status.SAMPLED):
+        found, high = made.certificate, made.certificate.error[1]
+        if found.status in (Status.PROVED, Status.BOUNDED, Status.SAMPLED):
             return made
         if self.eps is None:
-            raise Infeasible(
-                f"nothing can be {self.wanted} of {layers} layers for {self.task.domain}: {made.certificate.reason}"
-            )
-        high = made.certificate.error[1]
+            raise Infeasible(f"nothing can be {self.wanted} of {layers} layers for {self.task.domain}: {found.reason}")
         try:
             deep = self.deep_enough()
             more = {"heads": deep.heads} if deep.heads != self.heads else {}
@@ -126,7 +124,7 @@ class _Making:
         except Infeasible as why:
             nearest = {"eps": float(f"{1.05 * high:.2g}")} if math.isfinite(high) else dict(why.nearest or {})
         low, top = self.task.spectrum
-        why_not = made.certificate.reason or f"{high:.3g} is proved"
+        why_not = found.reason or f"{high:.3g} is proved"
         raise Infeasible(
             f"{layers} layers do not reach eps={self.eps:.3g} for spectrum ({low:g}, {top:g}), condition number "
             f"{self._condition:.3g}: {why_not}",

@@ -5,10 +5,7 @@ from attnfun.kinds import Kind
 KIND = Kind(
     "sequence",
     target="attnfun.kinds.sequence.target:SequenceMap",
-    weights=(
-        "attnfun.kinds.sequence.network:SequenceNetwork",
-        "attnfun.kinds.sequence.network:TokenSequence",
-    ),
+    weights=("attnfun.kinds.sequence.network:SequenceNetwork", "attnfun.kinds.sequence.network:TokenSequence"),
     view="attnfun.kinds.sequence.view:SequenceApproximant",
     prover="attnfun.kinds.sequence.prove:proof",
     words="attnfun.kinds.sequence.view",

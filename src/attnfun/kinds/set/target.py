@@ -33,10 +33,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
-from attnfun.kinds.sequence.target import Definition, OfTokens, SequenceMap, named, renamed
+from attnfun.kinds.sequence.target import Definition, OfTokens, SequenceMap, count_of, named, renamed
 from attnfun.language import ArrayAlgebra, Builder, Graph, Node, parse, run
 from attnfun.language.domain import Array, Box
-from attnfun.language.numbers import whole_number
 from attnfun.network.tokens import sample_size
 
 SUMS = ("sum", "mean", "max", "min", "pairs", "distinct")
@@ -76,7 +75,7 @@ class SetFunction(OfTokens):
         if isinstance(target, SetFunction):
             return target
         box = Box.parse(domain)
-        n = whole_number("points", points, 1, MAX_POINTS)
+        n = count_of("points", points, MAX_POINTS)
         given = [target] if isinstance(target, str) else target
         if not isinstance(given, Sequence) or not given or not all(isinstance(text, str) for text in given):
             raise InvalidRequest(f"target {target!r:.80}: give an expression or a list of expressions")

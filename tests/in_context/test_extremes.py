@@ -15,7 +15,7 @@ from attnfun.certify.view import Undecided
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.kinds.in_context.build import build
 from attnfun.kinds.in_context.exact import doubt, exact_predictions, example_prompts
-from attnfun.kinds.in_context.prove import measured, predictions
+from attnfun.kinds.in_context.prove import measured, predictions, prove
 from attnfun.kinds.in_context.prove_linear import prove_by_in_context
 from attnfun.kinds.in_context.prove_pattern import read_pattern
 from attnfun.kinds.in_context.target import InContextTask
@@ -95,7 +95,7 @@ def test_heads_of_wild_scales_are_undecided_or_bounded_but_no_crash(factor: floa
     carry[np.arange(4, 6), np.arange(4, 6)] = 1e308
     layers = [network.layers[0], TokenLayer(network.layers[1].heads, carry), *network.layers[2:]]
     with pytest.raises(Undecided):
-        prove_by_in_context(with_layers(network, layers), SMALL)
+        prove(with_layers(network, layers), SMALL)
 
 
 def test_the_order_of_heads_does_not_matter() -> None:

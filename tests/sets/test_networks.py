@@ -17,8 +17,8 @@ import attnfun as af
 from attnfun.cli import main
 from attnfun.kinds.sequence.network import Apply, SequenceNetwork
 from attnfun.kinds.sequence.prove import probes
-from attnfun.kinds.set.analysis import FORMS
 from attnfun.kinds.set.network import SetNetwork
+from attnfun.kinds.set.pattern import FORMS
 from attnfun.kinds.set.target import SetFunction, pair_tokens
 from attnfun.limits.separation.hard_sets import HardSet
 from attnfun.network import TokenArchitecture

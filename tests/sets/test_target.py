@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from attnfun.errors import InvalidRequest
-from attnfun.kinds.set.analysis import analyse, check_exact
-from attnfun.kinds.set.power_sums import NotPolynomial, as_sums_over_elements, exact_value, power_sums
+from attnfun.kinds.set.analysis import analyse
+from attnfun.kinds.set.pattern import as_sums_over_elements, check_exact, exact_value
+from attnfun.kinds.set.power_sums import NotPolynomial, power_sums
 from attnfun.kinds.set.target import SetFunction, pair_tokens
 from attnfun.limits.separation.hard_sets import HardSet
 
@@ -94,9 +95,8 @@ def test_a_wrong_form_is_noticed() -> None:
 
 def test_exact_values_are_sums_over_elements_and_pairs() -> None:
     target = SetFunction.read("sum(x_i*x_j**2) - mean(x)", LINE, 3)
-    points = [{"x": Fraction(k, 3)} for k in (1, -2, 5)]
-    x = [p["x"] for p in points]
-    assert exact_value(target, points) == [sum(a * b**2 for a in x for b in x) - sum(x) / 3]
+    x = [Fraction(k, 3) for k in (1, -2, 5)]
+    assert exact_value(target, [[v] for v in x]) == [sum(a * b**2 for a in x for b in x) - sum(x) / 3]
 
 
 @pytest.mark.parametrize("text", ["sum(exp(x))", "max(x)", "sum(abs(x_i-x_j))", "1/sum(x)", "sum(x)*sin(0)"])

@@ -1,14 +1,15 @@
 """The verdict on an in-context network: proved, refuted or undecided, from stored weights and task alone.
 
-Linear and ridge regression are proved by `in_context.py`, the lasso by `in_context_lasso.py`, logistic regression by
-`in_context_logistic.py`. Where nothing is proved the error is measured on example prompts and on hard ones of the
+Linear and ridge regression are proved by `prove_linear.py`, the lasso by `prove_lasso.py`, logistic regression by
+`prove_logistic.py`. Where nothing is proved the error is measured on example prompts and on hard ones of the
 class, and a search climbs from the worst of them: a number that is never called a bound. A prompt with an error
 above eps refutes eps: the computed prediction is what a user would get. The exact one is computed too, so what it may
-itself be off (`in_context_exact.doubt`) is taken from the error first.
+itself be off (`exact.doubt`) is taken from the error first.
 """
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +29,11 @@ from attnfun.search import Goal, Say
 
 _WORK = 10**9  # attention weights
 _CLIMB = 40, 4 * 10**8  # steps of a search for a bad prompt, at most, and attention weights
+_METHODS = {
+    **dict.fromkeys(("linear", "ridge"), prove_by_in_context),
+    "lasso": prove_by_in_context_lasso,
+    "logistic": prove_by_in_context_logistic,
+}
 _HYPOTHESES = (
     "exp(0) is 1: tokens that a head shuts out, further queries among them, rescale no running sum",
     "the given examples and queries lie in the declared class",
@@ -39,12 +45,9 @@ _HYPOTHESES = (
 def prove(network: TokenNetwork, task: InContextTask) -> InContextBound:
     """The bound for every prompt of the class, by the method of the task; Undecided where there is none."""
     check_rounding()
-    if task.task in ("linear", "ridge"):
-        return prove_by_in_context(network, task)
-    method = prove_by_in_context_lasso if task.task == "lasso" else prove_by_in_context_logistic
     try:
         with np.errstate(all="ignore"):
-            return method(network, task)
+            return _METHODS[task.task](network, task)
     except (ArithmeticError, ValueError):  # of fractions and series of stored numbers: no double can bound them
         raise Undecided("the stored numbers are too large or too small to be bounded") from None
 
@@ -59,26 +62,19 @@ def measured(
     work = (2 * task.examples + 20) ** 2 * len(network.heads)
     prompts = example_prompts(task, max(1, min(count, _WORK // work)))
     prompts += hard_prompts(task, max(1, min(8, _WORK // work))) if search else []
-    worst = sure = 0.0
-    for tried, one in enumerate(prompts, start=1):
-        error, beyond = _errors(network, task, one)
-        if not error < worst:
-            worst, at = error, one
-        sure = max(sure, beyond)
-        if sure > eps:
-            return worst, sure, tried
-    tried = len(prompts)
-    if not (search and prompts and worst <= eps):
-        return worst, sure, tried
-    rng = np.random.default_rng(0)
-    for _ in range(int(min(_CLIMB[0], _CLIMB[1] // work))):
-        near = moved(task, at, rng)
-        if near is None:
+    worst, sure, tried, rng = 0.0, 0.0, 0, np.random.default_rng(0)
+    at: Any = None  # the worst prompt
+    climbs = min(_CLIMB[0], _CLIMB[1] // work) if search and prompts else 0
+    for k in range(len(prompts) + climbs):
+        if k == len(prompts) and not worst <= eps:
+            break
+        one = prompts[k] if k < len(prompts) else moved(task, at, rng)
+        if one is None:
             continue
-        error, beyond = _errors(network, task, near)
+        error, beyond = _errors(network, task, one)
         tried, sure = tried + 1, max(sure, beyond)
-        if error > worst:
-            worst, at = error, near
+        if error > worst or (error == worst and k < len(prompts)):
+            worst, at = error, one
         if sure > eps:
             break
     return worst, sure, tried

@@ -30,7 +30,7 @@ Sizes. From that identity |Xw*|² + Λ|w*|₁ = ⟨Xw*, y⟩ and |w*|₁ ≥ |Xw
 |Xw*|/√m; and
 |y − Xw*| ≤ |y|, for the inner product of Xw* and y − Xw* is not negative.
 
-Errors |e|: bias and rounding of the sum over examples (`in_context_sums.py`, ẑ = κ(Xv − y), |ẑ| ≤ κ(√L|v − w*| +
+Errors |e|: bias and rounding of the sum over examples (`prove_sums.py`, ẑ = κ(Xv − y), |ẑ| ≤ κ(√L|v − w*| +
 |y|)); √d|t − sΛ|, for thresholds move S by no more; |C_w − 1 − ω||w| where the carry is another; and of the threshold
 itself: a head with logits βb and 0 and values b and 0, b = a − t or −a − t, gives bσ(βb), off max(b, 0) by
 |b|σ(−β|b|) ≤ 0.2785/β; where the logit is off by Δ, by at most (0.2785 + |Δ|)/β. Two heads a coordinate. The stored w
@@ -40,7 +40,7 @@ Foreign tokens. The token "null" attends to itself alone and stays 0. Examples a
 most 2(|w| + √d t) of the solver's w; no head reads it but as a key that is shut out.
 
 Failure modes: another pattern; steps that differ from each other; sL > 1 or μ > m with momentum; a spectrum that
-reaches 0; logits past the circles of `in_context_sums.py`; more than 4,000 layers.
+reaches 0; logits past the circles of `prove_sums.py`; more than 4,000 layers.
 """
 
 import math
@@ -61,8 +61,6 @@ from attnfun.network import TokenNetwork
 
 def prove_by_in_context_lasso(network: TokenNetwork, task: InContextTask) -> InContextBound:
     """The bound for all prompts of the class, from the stored weights; Undecided where the pattern is another."""
-    if task.task != "lasso":
-        raise Undecided(f"this is about the lasso, not about {task.task}")
     return _Proof(network, task).bound()
 
 
@@ -87,11 +85,11 @@ class _Proof:
         away = self._iterated()  # optimisation, bias, rounding of w
         length = self.w + float(away.sum())
         size = d.q * length * SAFE  # ≥ |⟨q, w⟩|
-        slope = sum((Fraction(a) * ratio for ratio, a in r.heads), Fraction(0)) * Fraction(r.kappa_q) / 2
+        slope = r.sum.moment(1) * Fraction(r.kappa_q) / 2
         drift = float(abs(slope - 1)) * size
-        foreign = r.gap - abs(r.kappa_q) * d.q * 4 * (length + math.sqrt(d.d) * self.h.t) * SAFE
+        foreign = r.sum.gap - abs(r.kappa_q) * d.q * 4 * (length + math.sqrt(d.d) * self.h.t) * SAFE
         shift = gamma(d.d + 6, self.u) * abs(r.kappa_q) * size
-        read = tanh_errors(r.heads, abs(r.kappa_q) * size / 2 * SAFE, shift, foreign, self.dtype)
+        read = tanh_errors(r.sum.heads, abs(r.kappa_q) * size / 2 * SAFE, shift, foreign, self.dtype)
         self.logits = max(self.logits, abs(r.kappa_q) * size / 2)
         optimisation, bias, rounding = (float(part) * d.q * SAFE for part in away)
         bias, rounding = (bias + read.bias + drift) * SAFE, (rounding + read.rounding) * SAFE

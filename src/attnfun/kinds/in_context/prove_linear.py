@@ -7,7 +7,7 @@
 | q̄, ȳ | √d query_range ≥ \\|q\\|, √N y_range ≥ \\|y\\| (all norms Euclidean) |
 | f | `sign` of a token: ±c in the solver tokens, else 0; a solver token has q = 0, an example q = 0 and f = 0 |
 
-`in_context_pattern.py` reads the numbers below out of the stored matrices; whatever else is in them is undecided. Then
+`prove_pattern.py` reads the numbers below out of the stored matrices; whatever else is in them is undecided. Then
 every token runs, in real arithmetic,
 
     v ← C_q q + C_v v + C_u u + Σ_h a_h O_h,   u ← v,      O_h = Σ_i x_i sinh(ρ_h ẑ_i) / Σ_i cosh(ρ_h ẑ_i),
@@ -57,7 +57,7 @@ part is qᵀΠ(A)b, and
 * errors Δr of the last step meet s_n(A) q; and |Δv||Δr| is added.
 
 m₁l is the difference to the first reading P̂, which is bounded likewise; tanh and its rounding are counted on that size.
-What rounding the data to float32 costs: `in_context_class.py`.
+What rounding the data to float32 costs: `prove_class.py`.
 
 Failure modes: another pattern; logits beyond the circle of φ or of tanh (no finite bound); more than 600 layers;
 float32, where (ii) grows like N^{3/2} u and the bound says little.
@@ -109,6 +109,7 @@ class _Track:
     linear: list[Poly]
     v: list[float]
     entered: list[_Entered]
+    into_r: _Entered  # by the last step
 
 
 @dataclass(frozen=True)
@@ -131,13 +132,8 @@ def prove_by_in_context(network: TokenNetwork, task: InContextTask) -> InContext
         raise Undecided(f"no bound is known for {task.task}; only linear and ridge regression are proved")
     if len(network.layers) > _MOST:
         raise Undecided(f"{len(network.layers)} layers are more than the {_MOST} that are looked at")
-    try:
-        with np.errstate(all="ignore"):
-            return _Proof(
-                read_pattern(network, task.dim, task.examples), seen(task, network.dtype), network.dtype
-            ).bound()
-    except OverflowError:  # of a fraction made of stored numbers: no double can bound it
-        raise Undecided("the stored numbers are too large to be bounded") from None
+    pattern = read_pattern(network, task.dim, task.examples)
+    return _Proof(pattern, seen(task, network.dtype), network.dtype).bound()
 
 
 class _Proof:
@@ -207,16 +203,15 @@ class _Proof:
     def bound(self) -> InContextBound:
         responses = self._responses()
         s, S = self._polynomials(responses)
-        query = _Track(self.data.q, 0.0, s, [0.0], [])
-        solver = _Track(0.0, self.p.c, S, [0.0], [])
-        r_errors: dict[str, _Entered] = {}
+        query = _Track(self.data.q, 0.0, s, [0.0], [], _Entered())
+        solver = _Track(0.0, self.p.c, S, [0.0], [], _Entered())
         for k, step in enumerate(self.p.steps):
-            for name, track in (("query", query), ("solver", solver)):
-                entered, r_errors[name] = self._step(step, track, k, responses[k], k == self.n - 1)
+            for track in (query, solver):
+                entered, track.into_r = self._step(step, track, k, responses[k], k == self.n - 1)
                 track.entered.append(entered)
                 track.v.append(self._size(track, k + 1, responses[k + 1]))
         self._no_overflow()
-        return self._reading(query, solver, responses, r_errors)
+        return self._reading(query, solver, responses)
 
     # -- sizes ---------------------------------------------------------------------------------------------------------
 
@@ -303,7 +298,7 @@ class _Proof:
         """|c|: Σ φ_j ζ^j |m_j|, the tail by Cauchy's bound on the circle cosh ϱ = 1 + N/2, where φ = 2 sinh ϱ."""
         total = 0.0
         for j in range(3, ORDERS + 1, 2):
-            total += self.phi[j] * _power(zeta, j) * abs(float(into.moment(j))) * SAFE
+            total += self.phi[j] * zeta**j * abs(float(into.moment(j))) * SAFE
         radius = math.acosh(1 + self.data.N / 2) / SAFE
         for ratio, a in into.heads:
             part = float(abs(ratio)) * zeta * SAFE / radius
@@ -328,22 +323,18 @@ class _Proof:
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def _reading(
-        self, query: _Track, solver: _Track, history: list[Array], r_errors: dict[str, _Entered]
-    ) -> InContextBound:
+    def _reading(self, query: _Track, solver: _Track, history: list[Array]) -> InContextBound:
         d, p, grid, n = self.data, self.p, self.pieces, self.n
         s, S, root = query.linear, solver.linear, self.pieces.root
         step = p.steps[-1]
         slope = step.to_r.moment(1)
         inner = grid.affine(Fraction(step.K_v), slope * Fraction(step.kappa))  # r = inner(w) + m₁κ_f b
         R = inner.times(S[n - 1]).plus(grid.constant(slope * Fraction(step.kappa_f)))
-        m1 = _tanh_moment(p.last, p.c, 1)
-        a1, a2 = m1 * Fraction(p.last.kappa_q), m1 * Fraction(p.last.kappa_v)
         c = Fraction(p.c)
+        m1 = p.last.sum.moment(1) * c
+        a1, a2 = m1 * Fraction(p.last.kappa_q), m1 * Fraction(p.last.kappa_v)
         product = S[n - 1].scaled(a1 * c).plus(s[n].times(R).scaled(a2 * c))
-        lam = grid.affine(Fraction(d.alpha), Fraction(1))
-        missing = grid.constant(Fraction(1)).plus(lam.times(product).scaled(Fraction(-1)))
-        optimisation = float((grid.sup(missing) * grid.weight).max()) * d.q * d.y * SAFE
+        optimisation = self._missing(product, Fraction(-1)) * SAFE
 
         residual_w = grid.sup(R)
         residual_v = grid.sup(grid.constant(a1).plus(s[n].times(inner).scaled(a2)))
@@ -356,7 +347,7 @@ class _Proof:
                 through = scale * float((root * response).max())
                 bias += through * one.c
                 rounding += through * one.eta + scale * float(response.max()) * one.delta
-        of_r = r_errors["solver"]
+        of_r = solver.into_r
         sup_s = grid.sup(s[n])
         through = A2 * d.q * float((root * sup_s).max())
         bias += through * of_r.c
@@ -386,7 +377,7 @@ class _Proof:
             + abs(p.last.kappa_p) * size_of_guess * p.c
         )
         r_linear = grid.sup(inner.times(s[n - 1]).plus(grid.constant(Fraction(step.K_q))))
-        of_r = r_errors["query"]
+        of_r = query.into_r
         r_query = float(r_linear.max()) * d.q + self._error(query, H_w[: n - 1], weight)[0]
         r_query = (r_query + math.sqrt(d.top) * of_r.examples + of_r.delta) * SAFE
         foreign = abs(p.last.kappa_q) * d.q * query.v[n - 1] + abs(p.last.kappa_v) * v_size * r_query
@@ -394,19 +385,23 @@ class _Proof:
         bias, rounding = (bias + own_bias + drift) * SAFE, (rounding + own_rounding) * SAFE
         return InContextBound(optimisation, bias, rounding, d.input, self.logits)
 
+    def _missing(self, product: Poly, factor: Fraction) -> float:
+        """q̄ȳ sup √μ |1/λ + factor · product|."""
+        grid, d = self.pieces, self.data
+        lam = grid.affine(Fraction(d.alpha), Fraction(1))
+        missing = grid.constant(Fraction(1)).plus(lam.times(product).scaled(factor))
+        return float((grid.sup(missing) * grid.weight).max()) * d.q * d.y
+
     def _first(self, reading: Reading, S: Poly, query: _Track, solver: _Track, H: Array, most: float) -> float:
         """|P̂ − prediction|: of the first reading, ⟨q, w⟩."""
-        d, grid, c = self.data, self.pieces, Fraction(self.p.c)
-        m1 = _tanh_moment(reading, self.p.c, 1)
+        d, c = self.data, Fraction(self.p.c)
+        m1 = reading.sum.moment(1) * c
         a1 = m1 * Fraction(reading.kappa_q)
-        lam = grid.affine(Fraction(d.alpha), Fraction(1))
-        missing = grid.constant(Fraction(1)).plus(lam.times(S).scaled(-a1 * c))
         moved = self._error(solver, H[: self.n - 1])[0]
-        away = float((grid.sup(missing) * grid.weight).max()) * d.q * d.y + abs(float(a1)) * d.q * moved
+        away = self._missing(S, -a1 * c) + abs(float(a1)) * d.q * moved
         slope = abs(float(m1))
         l = (most + away) / slope * SAFE if slope > 0 else math.inf
-        w = solver.v[self.n - 1]
-        sizes = abs(reading.kappa_q) * d.q * w
+        sizes = abs(reading.kappa_q) * d.q * solver.v[self.n - 1]
         foreign = abs(reading.kappa_q) * d.q * query.v[self.n - 1]
         bias, rounding = self._tanh(reading, l, sizes, foreign, 0.0)
         return (away + bias + rounding) * SAFE
@@ -415,42 +410,31 @@ class _Proof:
         """(bias, rounding) of Σ a c tanh(ρ l): |l| as given, `sizes` Σ|terms| of the logit, `foreign` other tokens'."""
         d, u, c = self.data, self.u, self.p.c
         bias, share = 0.0, 2 / math.pi * SAFE
+        if not share * (SAFE * l) < 1:  # the largest ratio is 1
+            return math.inf, math.inf
         for j in range(3, ORDERS + 1, 2):
-            bias += 2.4675 * share ** (j + 1) * _power(l, j) * abs(float(_tanh_moment(reading, c, j))) * SAFE
+            size = abs(float(reading.sum.moment(j) * Fraction(c)))
+            bias += 2.4675 * share ** (j + 1) * l**j * size * SAFE
         rounding, outputs = 0.0, 0.0
-        for ratio_, a in reading.heads:
+        for ratio_, a in reading.sum.heads:
             ratio, amount = float(abs(ratio_)) * SAFE, abs(a) * c
             x = ratio * l
-            if not share * x < 1:
-                return math.inf, math.inf
             self.logits = max(self.logits, x)
             bias += amount * 2.4675 * share * (share * x) ** (ORDERS + 2) / (1 - (share * x) ** 2)
             shift = gamma(2 * d.d + 8, u) * ratio * sizes + (2 * d.d + 8) * TINY[self.dtype] * (1 + sizes)
             g = (shift + 4 * u * x + 4 * EXP_UNITS[self.dtype] * u) * SAFE
-            gap = reading.gap - ratio * foreign * SAFE - 2 * x
-            if not (ratio * (sizes + foreign) + reading.gap) * 1e6 < LARGEST[self.dtype]:
+            gap = reading.sum.gap - ratio * foreign * SAFE - 2 * x
+            if not (ratio * (sizes + foreign) + reading.sum.gap) * 1e6 < LARGEST[self.dtype]:
                 return math.inf, math.inf
             if not gap > 150:
                 raise Undecided("a reading head does not shut out the other tokens")
             leak = TOKENS * math.exp(-gap)
             rounding += amount * (2 * math.expm1(2 * g) + 16 * u + 2 * leak + 64 * TINY[self.dtype])
             outputs += amount * (math.tanh(x) + 4 * g)
-        rounding += gamma(len(reading.heads) + 12, u) * (carried + outputs) + 64 * TINY[self.dtype]
+        rounding += gamma(len(reading.sum.heads) + 12, u) * (carried + outputs) + 64 * TINY[self.dtype]
         return bias * SAFE, rounding * SAFE
-
-
-def _tanh_moment(reading: Reading, c: float, power: int) -> Fraction:
-    """Σ a c ρ^j."""
-    return sum((Fraction(a) * ratio**power for ratio, a in reading.heads), Fraction(0)) * Fraction(c)
 
 
 def partial_sums(N: int) -> float:
     """Σ |partial sum| ≤ partial_sums(N) √(T/N) + N |whole sum|, for the 2N terms ±x_i/(2N) in any order, T = Σ x_i²."""
     return math.sqrt((N + 1) * (2 * N + 1) / 6)
-
-
-def _power(base: float, exponent: int) -> float:
-    try:
-        return base**exponent
-    except OverflowError:
-        return math.inf

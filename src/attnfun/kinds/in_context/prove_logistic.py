@@ -38,7 +38,7 @@ not negative. |w*|² = C Σ ⟨w*, x̃_i⟩ σ(−⟨w*, x̃_i⟩), and uσ(−u
 constant.
 
 Errors. ε: stored numbers of v that are not those of the method. e: likewise of the carry; and the sum over examples,
-`in_context_sums.py` with ẑ_i = κ p_i, 0 ≤ p_i ≤ 1, p_i = σ(−⟨x̃_i, v⟩) from a softmax of two keys (`sigmoid_error`):
+`prove_sums.py` with ẑ_i = κ p_i, 0 ≤ p_i ≤ 1, p_i = σ(−⟨x̃_i, v⟩) from a softmax of two keys (`sigmoid_error`):
 an example and its mirror image have logits κ(½ ± p_i), their common part falls out. Sizes: |v − w*| ≤ c|v₋ − w*| + (1
 − c)V + |η|, for a step of length 1/L moves nothing away from w*, and w = ρp + (1 − ρ)z.
 
@@ -46,7 +46,7 @@ Foreign tokens have logits 0 for all examples, so they run the same iteration fo
 is no larger than what the solver may. The token "null" attends to itself alone and stays 0.
 
 Failure modes: another pattern; steps that differ; L or μ that are not those of the class; logits past the circle of
-`in_context_sums.py`; more than 4,000 layers.
+`prove_sums.py`; more than 4,000 layers.
 """
 
 import math
@@ -67,8 +67,6 @@ from attnfun.network import TokenNetwork
 
 def prove_by_in_context_logistic(network: TokenNetwork, task: InContextTask) -> InContextBound:
     """The bound for all prompts of the class, from the stored weights; Undecided where the pattern is another."""
-    if task.task != "logistic":
-        raise Undecided(f"this is about logistic regression, not about {task.task}")
     return _Proof(network, task).bound()
 
 

@@ -29,7 +29,7 @@ from fractions import Fraction
 import numpy as np
 
 from attnfun.certify.view import Undecided
-from attnfun.kinds.in_context.prove_sums import SHUT, Ratios, Sum
+from attnfun.kinds.in_context.prove_sums import SHUT, Sum
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork
 from attnfun.network.blocks import Array, Stream
 
@@ -102,8 +102,12 @@ def shut(column: int, *seen: str) -> Table:
     return {("one", column): "-gap"} | {(name, column): "gap" for name in seen}
 
 
-def ratios_of(found: Sequence[Numbers], names: Sequence[str], what: str) -> tuple[tuple[float, ...], list[Fraction]]:
-    """The numbers `names` of the head where they are largest, and how many times those each head has, exactly."""
+def sums_of(
+    found: Sequence[Numbers], names: Sequence[str], what: str, N: int = 1, into: Sequence[str] = ("a",)
+) -> tuple[tuple[float, ...], list[Sum]]:
+    """The numbers `names` of the head where they are largest; how many times those each head has, exactly, and what it
+    is multiplied by `into` each goal.
+    """
     rows = [tuple(numbers[name] for name in names) for numbers in found]
     largest = max(rows, key=lambda row: max(abs(value) for value in row))
     lead = next((k for k, value in enumerate(largest) if value != 0), None)
@@ -113,32 +117,24 @@ def ratios_of(found: Sequence[Numbers], names: Sequence[str], what: str) -> tupl
     for ratio, row in zip(ratios, rows, strict=True):
         if any(Fraction(value) != ratio * Fraction(base) for value, base in zip(row, largest, strict=True)):
             raise Undecided(f"{what}: its heads are not multiples of each other")
-    return largest, ratios
+    gap, heads = min(numbers["gap"] for numbers in found), list(zip(ratios, found, strict=True))
+    return largest, [Sum(tuple((ratio, numbers.get(a, 0.0)) for ratio, numbers in heads), N, gap) for a in into]
 
 
 @dataclass(frozen=True)
 class Reading:
-    """κ_q⟨q, the solution⟩ + κ_v⟨v, r⟩ + κ_p prediction·sign, of the largest head; (ratio, a) of each head."""
+    """κ_q⟨q, the solution⟩ + κ_v⟨v, r⟩ + κ_p prediction·sign, of the largest head; what the heads add up."""
 
     kappa_q: float
     kappa_v: float
     kappa_p: float
-    heads: Ratios
-    gap: float
+    sum: Sum
 
     @classmethod
     def of(cls, found: Sequence[Numbers], what: str) -> Reading:
         names = ("kappa_q", "kappa_v", "kappa_p")
-        (q, v, p), ratios = ratios_of([dict.fromkeys(names, 0.0) | one for one in found], names, what)
-        return cls(q, v, p, _pairs(ratios, found), _gap(found))
-
-
-def _pairs(ratios: Sequence[Fraction], found: Sequence[Numbers], name: str = "a") -> Ratios:
-    return tuple((ratio, numbers.get(name, 0.0)) for ratio, numbers in zip(ratios, found, strict=True))
-
-
-def _gap(found: Sequence[Numbers]) -> float:
-    return min(numbers["gap"] for numbers in found)
+        (q, v, p), (read,) = sums_of([dict.fromkeys(names, 0.0) | one for one in found], names, what)
+        return cls(q, v, p, read)
 
 
 # -- linear and ridge regression ---------------------------------------------------------------------------------------
@@ -204,8 +200,7 @@ def _step(layout: Layout, layer: TokenLayer, heads: Sequence[TokenHead], example
     key = {("x", 0): 1.0, ("y", d): 1.0, **shut(d + 1, "data")}
     output: Table = {("v", 0): "a", ("r", 0): "to_r"} if final else {("v", 0): "a"}
     found = layout.heads(heads, what, query, key, {("x", 0): 1.0}, output)
-    (kappa, kappa_f), ratios = ratios_of(found, ("kappa", "kappa_f"), what)
-    to_v, to_r = (Sum(_pairs(ratios, found, name), examples, _gap(found)) for name in ("a", "to_r"))
+    (kappa, kappa_f), (to_v, to_r) = sums_of(found, ("kappa", "kappa_f"), what, examples, ("a", "to_r"))
     return Step(**carry, kappa=kappa, kappa_f=kappa_f, to_v=to_v, to_r=to_r)
 
 
@@ -309,8 +304,8 @@ def _gradient(layout: Layout, layer: TokenLayer, examples: int, query: Table, ke
     found = layout.heads(layer.heads, what, query, key, {("x", 0): 1.0}, {("w", 0): "a"})
     for numbers in found:
         _shielded(numbers["shield"] - numbers["gap"], what)
-    largest, ratios = ratios_of(found, logits, what)
-    return Gradient(**carry, logits=largest, sum=Sum(_pairs(ratios, found), examples, _gap(found)))
+    largest, (added,) = sums_of(found, logits, what, examples)
+    return Gradient(**carry, logits=largest, sum=added)
 
 
 def _shielded(above: float, what: str) -> None:

@@ -23,7 +23,7 @@ columns than examples do no harm as long as those in E are independent. ŵ solve
 coordinate descent found and that is put right here until the conditions hold; then r has half of the bits.
 
 **When nothing is determined.** Dependent columns leave directions z with Xz = 0 in which w is free. A prediction is
-still determined where q is in the span of the rows. Both are decided exactly, in integers (`_Span`). Other queries get
+still determined where q is in the span of the rows. Both are decided exactly, in rationals (`_Span`). Other queries get
 infinity and `UNDETERMINED`.
 
 Failure modes: a lasso whose columns in E are dependent although its minimum is unique, which takes an exact tie, is
@@ -36,7 +36,7 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from flint import arb, arb_mat, fmpz, fmpz_mat
+from flint import arb, arb_mat, fmpq, fmpq_mat
 from numpy.typing import NDArray
 
 from attnfun.kinds.in_context.exact import exact_coefficients, lasso_by_descent
@@ -144,34 +144,23 @@ def _products(queries: Array, w: Sequence[Any]) -> tuple[list[Any], list[Any]]:
 class _Span:
     """The row space of X, exactly: a basis of its columns, and which q lie in it.
 
-    Columns are scaled by powers of two to integers, and with them q. XᵀX has the row space of X. If R/e is its reduced
-    echelon form with pivots J, then q lies in it if and only if e q = Σ_k q_{J_k} R_k.
+    In rationals, as all doubles are. XᵀX has the row space of X. If R is its reduced echelon form with pivots J, then q
+    lies in it if and only if q = Σ_k q_{J_k} R_k.
     """
 
     def __init__(self, X: Array) -> None:
-        self._shift = [_lowest(column) for column in X.T]
-        M = fmpz_mat([[_whole(v, s) for v, s in zip(row, self._shift, strict=True)] for row in X])
-        self._form, self._scale, rank = (M.transpose() * M).rref()
+        M = fmpq_mat([_rationals(row) for row in X])
+        self._form, rank = (M.transpose() * M).rref()
         self.basis = [next(j for j in range(X.shape[1]) if self._form[k, j] != 0) for k in range(rank)]
 
     def holds(self, q: Array) -> bool:
-        low = [min(s, _lowest(np.array([v]))) for v, s in zip(q, self._shift, strict=True)]
-        extra = max(s - t for s, t in zip(self._shift, low, strict=True))  # one more power of two for all of q
-        whole = [_whole(v, s - extra) for v, s in zip(q, self._shift, strict=True)]
-        made = [sum((whole[b] * self._form[k, j] for k, b in enumerate(self.basis)), fmpz(0)) for j in range(len(q))]
-        return made == [self._scale * entry for entry in whole]
+        given = _rationals(q)
+        made = (sum((given[b] * self._form[k, j] for k, b in enumerate(self.basis)), fmpq(0)) for j in range(len(q)))
+        return list(made) == given
 
 
-def _lowest(values: Array) -> int:
-    """The least e with all values whole multiples of 2^e."""
-    used = values[values != 0]
-    return int((np.frexp(used)[1] - 53).min()) if used.size else 0
-
-
-def _whole(value: float, exponent: int) -> Any:
-    """value/2^exponent, a whole number."""
-    fraction, power = math.frexp(float(value))
-    return fmpz(int(fraction * 2.0**53)) * fmpz(2) ** (power - 53 - exponent) if value else fmpz(0)
+def _rationals(values: Array) -> list[Any]:
+    return [fmpq(*float(value).as_integer_ratio()) for value in values]
 
 
 def _lasso(

@@ -58,6 +58,7 @@ class Sum:
     gap: float
 
     def moment(self, power: int) -> Fraction:
+        """Σ a ρ^j/N."""
         return sum((Fraction(a) * ratio**power for ratio, a in self.heads), Fraction(0)) / self.N
 
     def errors(self, data: SeenClass, dtype: str, x: float, zeta: float, shift: float) -> Errors:
@@ -135,9 +136,7 @@ def sigmoid_error(shift: float, foreign: float, dtype: str) -> float:
 
 @lru_cache(maxsize=256)
 def _moments(heads: Ratios, N: int) -> tuple[float, ...]:
-    return tuple(
-        float(sum((Fraction(a) * ratio**j for ratio, a in heads), Fraction(0)) / N) for j in range(3, ORDERS + 1, 2)
-    )
+    return tuple(float(Sum(heads, N, 0.0).moment(j)) for j in range(3, ORDERS + 1, 2))
 
 
 @lru_cache(maxsize=4096)

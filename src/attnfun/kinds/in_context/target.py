@@ -84,6 +84,7 @@ class InContextTask(Target):
             value = getattr(self, name)
             if not (_is_number(value) and value > 0):
                 raise InvalidRequest(f"{name}={value!r:.40}: a positive number is needed")
+            object.__setattr__(self, name, float(value))
         if self.task == "logistic" and self.y_range != 1:
             raise InvalidRequest("labels of logistic regression are -1 and 1: y_range is 1")
         low, high = self.spectrum
@@ -92,8 +93,7 @@ class InContextTask(Target):
         if low < self.shift:
             raise InvalidRequest(f"spectrum: XᵀX + {self.shift:g} I has no eigenvalue below {self.shift:g}")
         object.__setattr__(self, "spectrum", (float(low), float(high)))
-        for name in ("strength", "x_range", "y_range", "query_range"):
-            object.__setattr__(self, name, float(getattr(self, name)))
+        object.__setattr__(self, "strength", float(self.strength))
 
     @classmethod
     def make(

@@ -17,7 +17,7 @@ from attnfun.kinds.in_context.view import InContextSolver
 from attnfun.language.numbers import whole_number
 from attnfun.model import about
 from attnfun.network import TokenNetwork
-from attnfun.search import Goal, Proposal, Say, certified, check_request
+from attnfun.search import Goal, Say, certified, check_request
 
 
 def in_context(
@@ -87,6 +87,11 @@ class _Making:
     asked_layers: int | None
     say: Say
 
+    @property
+    def within(self) -> float:
+        """The eps that was asked for; infinity where any bound will do."""
+        return math.inf if self.eps is None else self.eps
+
     def _build(self, layers: int) -> TokenNetwork:
         typical = self.wanted == "sampled" and self.dtype == "float32"
         return build(self.task, layers, self.algorithm, self.dtype, self.heads, typical)
@@ -96,34 +101,30 @@ class _Making:
         certificate says why not.
         """
         self.say(f"{len(network.layers)} layers")
-        made = Proposal(network, f"{self.task.task} by {self.algorithm}")
-        found = certified(self.task, network, Goal(self.eps), made.construction, self.say)
+        by = f"{self.task.task} by {self.algorithm}"
+        found = certified(self.task, network, Goal(self.eps), by, self.say)
         worst = found.details.get("measured", math.inf)
-        enough = worst < math.inf and not (self.eps is not None and worst > self.eps)
-        if found.status is Status.UNDECIDED and self.wanted == "sampled" and enough:
+        if found.status is Status.UNDECIDED and self.wanted == "sampled" and worst < math.inf and worst <= self.within:
             seen = Proof("sampling", worst, worst, details=found.details, measured=True, reason=found.reason)
-            found = verdict(seen, self.eps, about(self.task, network, made.construction))
+            found = verdict(seen, self.eps, about(self.task, network, by))
         request = {"eps": self.eps, "algorithm": self.algorithm, "layers": self.asked_layers, "heads": self.heads}
-        return InContextSolver(self.task, network, found, request | {"accept": self.wanted}, made.told)
+        return InContextSolver(self.task, network, found, request | {"accept": self.wanted}, {"construction": by})
 
     def at(self, layers: int) -> InContextSolver:
         made = self._try(self._build(layers))
-        if made.certificate.status in (Status.PROVED, Status.BOUNDED, Status.SAMPLED):
+        found, high = made.certificate, made.certificate.error[1]
+        if found.status in (Status.PROVED, Status.BOUNDED, Status.SAMPLED):
             return made
         if self.eps is None:
-            raise Infeasible(
-                f"nothing can be {self.wanted} of {layers} layers for {self.task.domain}: {made.certificate.reason}"
-            )
-        nearest: dict[str, Any] = {}
-        high = made.certificate.error[1]
+            raise Infeasible(f"nothing can be {self.wanted} of {layers} layers for {self.task.domain}: {found.reason}")
         try:
             deep = self.deep_enough()
-            nearest["layers"] = deep.cost.layers
-            nearest |= {"heads": deep.heads} if deep.heads != self.heads else {}
+            more = {"heads": deep.heads} if deep.heads != self.heads else {}
+            nearest: dict[str, Any] = {"layers": deep.cost.layers} | more
         except Infeasible as why:
             nearest = {"eps": float(f"{1.05 * high:.2g}")} if math.isfinite(high) else dict(why.nearest or {})
         low, top = self.task.spectrum
-        why_not = made.certificate.reason or f"{high:.3g} is proved"
+        why_not = found.reason or f"{high:.3g} is proved"
         raise Infeasible(
             f"{layers} layers do not reach eps={self.eps:.3g} for spectrum ({low:g}, {top:g}), condition number "
             f"{self._condition:.3g}: {why_not}",
@@ -132,16 +133,15 @@ class _Making:
 
     def _shallower(self) -> dict[str, Any]:
         """A request whose depth is one that is built: another algorithm, a larger lowest eigenvalue, a smaller C."""
-        assert self.eps is not None
         task, limit = self.task, 0.8 * MOST_LAYERS[self.task.task]
         if self.algorithm != best(task, self.eps):
             return {"algorithm": best(task, self.eps)}
         (low, high), C = task.spectrum, task.strength
         if task.task == "logistic":
-            while C > 1e-12 and depth(replace(task, strength=C), self.algorithm, self.eps) > limit:
+            while C > 1e-12 and depth(replace(task, strength=C), self.algorithm, self.within) > limit:
                 C /= 2
             return {"C": float(f"{C:.2g}")}
-        while low < high / 2 and depth(replace(task, spectrum=(low, high)), self.algorithm, self.eps) > limit:
+        while low < high / 2 and depth(replace(task, spectrum=(low, high)), self.algorithm, self.within) > limit:
             low *= 2
         return {"spectrum": [float(f"{low:.3g}"), high]}
 
@@ -163,7 +163,6 @@ class _Making:
 
     def _proved_at(self, layers: int, limit: int) -> TokenNetwork:
         """The network of the least depth from `layers` on at which eps is proved, of two layers a step."""
-        assert self.eps is not None
         below, jump, before, best = layers - 2, 2, math.inf, None
         while layers - below > 2 or best is None:
             at = layers if best is None else below + (layers - below) // 4 * 2
@@ -175,11 +174,11 @@ class _Making:
             except Undecided as why:
                 raise self._floor(str(why), math.inf) from None
             floor = bound.bias + bound.rounding + bound.input
-            if bound.total <= self.eps:
+            if bound.total <= self.within:
                 layers, best = at, network
             elif best is not None:
                 below = at
-            elif not (floor < self.eps or floor < 0.9 * before):
+            elif not (floor < self.within or floor < 0.9 * before):
                 raise self._floor(f"the proved bound {bound.total:.3g} is above eps {self.eps:.3g}", floor)
             else:
                 below, layers, jump, before = at, at + jump, 2 * jump, floor
@@ -187,14 +186,13 @@ class _Making:
 
     def _reached(self, layers: int) -> tuple[float, InContextSolver | None, str | None]:
         """(proved, or where that is enough measured, of so many layers; the network that meets eps; why not)."""
-        assert self.eps is not None
         network = self._build(layers)
         if self.wanted == "proved":
             try:
                 high = prove(network, self.task).total
             except Undecided as why:
                 return math.inf, None, str(why)
-            if high <= self.eps:
+            if high <= self.within:
                 return high, self._try(network), None
             return high, None, f"the proved bound {high:.3g} is above eps {self.eps:.3g}"
         made = self._try(network)
@@ -205,15 +203,13 @@ class _Making:
         return found.error[0] if seen else found.details.get("measured", math.inf), None, found.reason
 
     def deep_enough(self) -> InContextSolver:
-        assert self.eps is not None
         best, limit = math.inf, MOST_LAYERS[self.task.task]
-        step = 1 if self.task.task in ("linear", "ridge") else 2
-        layers = depth(self.task, self.algorithm, self.eps)
-        if step == 2 and self.wanted == "proved":
-            return self._try(self._proved_at(layers, limit))
-        enough = layers if step == 2 else 0
-        if step == 2:  # the bound of the whole class is far from what is seen
-            layers = min(layers, limit) // 6 * 2 + 3
+        layers, step, enough = depth(self.task, self.algorithm, self.within), 1, 0
+        if self.task.task not in ("linear", "ridge"):
+            if self.wanted == "proved":
+                return self._try(self._proved_at(layers, limit))
+            step, enough = 2, layers
+            layers = min(layers, limit) // 6 * 2 + 3  # the bound of the whole class is far from what is seen
         for _ in range(24):
             if layers > limit:
                 raise self._too_deep(layers, limit)
@@ -224,7 +220,7 @@ class _Making:
                 break
             best = min(best, reached)
             layers += max(step, step * (layers // (20 if step == 1 else 8)))
-        if self.wanted == "proved" and self.heads is None and min(best, reached) < 8 * self.eps:
+        if self.wanted == "proved" and self.heads is None and min(best, reached) < 8 * self.within:
             return replace(self, heads=MOST_HEADS).deep_enough()  # eight times is more than they can gain
         raise self._floor(why, min(best, reached))
 

@@ -5,13 +5,10 @@ from attnfun.kinds import Kind
 KIND = Kind(
     "sequence",
     target="attnfun.kinds.sequence.target:SequenceMap",
-    weights=(
-        "attnfun.kinds.sequence.network:SequenceNetwork",
-        "attnfun.kinds.sequence.network:TokenSequence",
-    ),
+    weights=("attnfun.kinds.sequence.network:SequenceNetwork", "attnfun.kinds.sequence.network:TokenSequence"),
     view="attnfun.kinds.sequence.view:SequenceApproximant",
     prover="attnfun.kinds.sequence.prove:proof",
-    words="attnfun.kinds.sequence.words",
+    words="attnfun.kinds.sequence.view",
     lesson="attnfun.kinds.sequence.lesson:lesson",
-    subjects="attnfun.kinds.sequence.subjects:subjects",
+    subjects="attnfun.kinds.sequence.view:subjects",
 )

@@ -40,7 +40,7 @@ from attnfun.kinds.sequence.target import SequenceMap, source_name
 from attnfun.language.domain import Box
 from attnfun.network.architecture import TokenArchitecture
 from attnfun.network.evaluate import evaluate
-from attnfun.network.head import AnyArray, Array, Matrices, freeze, frozen, require_weights
+from attnfun.network.head import AnyArray, Array, Matrices, Of, freeze, frozen, require_weights
 from attnfun.network.network import DTYPES, Cost, Network
 from attnfun.network.tokens import TokenNetwork, TokenTransformer
 
@@ -361,17 +361,7 @@ class TokenSequence:
         if not all(np.isfinite(array).all() for array in (self.constant, *(a for term in self.terms for a in term))):
             raise InvalidRequest("an embedding of sequences holds numbers that are not finite")
 
-    @property
-    def dtype(self) -> str:
-        return self.network.dtype
-
-    @property
-    def cost(self) -> Cost:
-        return self.network.cost
-
-    @property
-    def architecture(self) -> TokenArchitecture:
-        return self.network.architecture
+    dtype, cost, architecture = Of[str]("network"), Of[Cost]("network"), Of[TokenArchitecture]("network")
 
     @property
     def networks(self) -> tuple[TokenNetwork | TokenTransformer]:

@@ -258,9 +258,8 @@ class SequenceMap(OfTokens):
         try:
             definitions = tuple(_definition(**d) for d in data["definitions"])
             rows = tuple(Graph.from_json(row) for row in data["rows"])
-            return cls(
-                Box.stored(data["domain"]), count_of("tokens", data["tokens"], MANY_TOKENS), definitions, rows
-            ).checked()
+            tokens = count_of("tokens", data["tokens"], MANY_TOKENS)
+            return cls(Box.stored(data["domain"]), tokens, definitions, rows).checked()
         except (KeyError, TypeError, ValueError, IndexError, InvalidRequest) as error:
             raise DamagedFile(f"the file's target is no sequence map that attnfun knows ({error})") from None
 
@@ -383,7 +382,7 @@ class _Aggregates:
             takes = "a score and a value" if wanted == 2 else "1 argument"
             raise InvalidRequest(f"{name} takes {takes}, not {len(args)}")
         places = tuple(self._argument(builder.graph([arg]), name) for arg in args)
-        return builder.var(self._named(name, name, places, None))
+        return builder.var(named(self.definitions, f"{name}_of", partial(Definition, kind=name, args=places)))
 
     def _argument(self, graph: Graph, name: str) -> str:
         if not graph.variables:
@@ -391,15 +390,16 @@ class _Aggregates:
         node = graph.nodes[graph.outputs[0]]
         if node.op == "var" and node.value in self.names:
             return str(node.value)
-        return self._named("inner", _EXPRESSION, (), graph)
+        return named(self.definitions, "inner_of", partial(Definition, kind=_EXPRESSION, graph=graph))
 
-    def _named(self, stem: str, kind: str, args: tuple[str, ...], graph: Graph | None) -> str:
-        for d in self.definitions:
-            if (d.kind, d.args, d.graph) == (kind, args, graph):
-                return d.name
-        number = 1 + sum(d.kind == kind for d in self.definitions)
-        self.definitions.append(Definition(f"{stem}_of_{number}", kind, args, graph))
-        return self.definitions[-1].name
+
+def named(known: list[Any], stem: str, make: Callable[[str], Any]) -> str:
+    """The name of what is known already, or of a new one, `make` with the next number of its stem."""
+    for one in known:
+        if one == make(one.name):
+            return str(one.name)
+    known.append(make(f"{stem}_{1 + sum(one.name.startswith(stem) for one in known)}"))
+    return str(known[-1].name)
 
 
 def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:

@@ -1,14 +1,28 @@
-"""SequenceApproximant: the view of a sequence map's model; what `sequence`, `train` and `load` return."""
+"""SequenceApproximant: the view of a sequence map's model, what `sequence`, `train` and `load` return.
+
+What is said, told and drawn of it: the attention maps of the gather heads, target against network, the error under its
+bound; and what `diagnose` looks at: the networks that are applied to its tokens.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
-from attnfun.kinds.sequence.network import SequenceNetwork, TokenSequence
+import numpy as np
+
+from attnfun.diagnosis.plain import POINTS
+from attnfun.diagnosis.subject import Subject
+from attnfun.diagnosis.tokens import subjects as on_tokens
+from attnfun.kinds.sequence.network import Apply, Gather, SequenceNetwork, Spread, TokenSequence
 from attnfun.kinds.sequence.target import SequenceMap
 from attnfun.model import Model, Of
+from attnfun.network.words import explain as told_of_tokens
+from attnfun.plots import style
+
+_MOST = 6  # attention maps
+_SAMPLES = 401
 
 
-class SequenceApproximant(Model[SequenceMap, SequenceNetwork | TokenSequence]):
+class SequenceApproximant(Model[SequenceMap, SequenceNetwork | TokenSequence]):  # type: ignore[type-var]  # mypy sees no `Of`
     """A network on n tokens: `net(X)` for a sequence (n, d), or for (batch, n, d).
 
     `equivariant`: whether nothing in it knows a position. `literal()`: the same network as plain self-attention on a
@@ -21,3 +35,151 @@ class SequenceApproximant(Model[SequenceMap, SequenceNetwork | TokenSequence]):
     def network(self) -> Any:
         """A `SequenceNetwork`; what was trained is a `TokenNetwork` or a `TokenTransformer` behind an embedding."""
         return self.weights.network if isinstance(self.weights, TokenSequence) else self.weights
+
+
+def explain(model: SequenceApproximant) -> str:
+    """In words: what was built, stage by stage, and what is proved."""
+    network = model.weights
+    if isinstance(network, TokenSequence):
+        return told_of_tokens(model)
+    c, cost, n = model.certificate, model.cost, model.target.tokens
+    lines = [f"{model.target.text}  for {n} tokens in  {model.target.box.text}"]
+    kind = "positions are one-hot coordinates"
+    if network.equivariant:
+        kind = "equivariant: no positions"
+    elif any(isinstance(stage, Spread) for stage in network.stages):
+        kind = "tokens are told apart by the linear map" + (
+            "; the target is equivariant, the network up to twice its error" if model.target.equivariant else ""
+        )
+    lines.append(
+        f"Built{f' ({c.construction})' if c.verified else ''}: {cost.layers} attention layer(s), {cost.heads} "
+        f"head(s), {cost.keys:,} constant keys, rank {cost.rank}, {network.dtype}; {kind}."
+    )
+    if not c.verified:
+        lines.append(f"The numbers below are {c.status.meaning}:")
+    if c.construction == "one-layer-softmax":
+        lines.append("The last layer is one softmax over constant keys and a linear read-out of its weights.")
+    errors = dict(c.details.get("coordinates", {}))
+    for number, stage in enumerate(network.stages, start=1):
+        if isinstance(stage, Spread):
+            lines.append(f"Stage {number}, linear: every token gets the entries of {len(stage.sources[0])} others.")
+        elif isinstance(stage, Gather):
+            for head in stage.heads:
+                off = max((errors.get(name, 0.0) for name in head.writes), default=0.0)
+                lines.append(f"Stage {number}, gather: {head.name}, within {off:.2g}.")
+        else:
+            whose = "at every token" if stage.shared else f"{len(stage.networks)} functions, by position"
+            keys = sum(network.cost.keys for network in stage.networks)
+            reads = ", ".join(stage.networks[0].inputs)
+            lines.append(f"Stage {number}, apply {whose}: {stage.depth} layer(s), {keys:,} keys, reads {reads[:80]}.")
+    lines += [f"{key}: {value}" for key, value in model.story.items() if key != "construction"]
+    low, high = c.error
+    if c.bounds:
+        asked = "no eps was asked for" if c.eps is None else f"eps was {c.eps:.4g}"
+        lines.append(f"{c.heading}: the error of any entry is at most {high:.4g}; {low:.4g} was seen; {asked}.")
+        lines.append("Parts: " + ", ".join(f"{k} {v:.3g}" for k, v in c.parts.items()) + ".")
+    else:
+        lines.append(f"{c.heading}: {c.reason or c.status.meaning}.")
+    return "\n".join(lines)
+
+
+def record(model: SequenceApproximant) -> dict[str, Any]:
+    """What its JSON has besides certificate and sizes."""
+    names = {"inputs": list(model.target.box.names), "coordinates": list(model.network.coordinates)}
+    return {"tokens": model.target.tokens, "equivariant": model.equivariant, **names}
+
+
+@style.picture
+def picture(net: Any) -> Any:
+    """Draw a model of a sequence map into `path` (.png, .pdf or .svg), if one is given, and return the Figure.
+
+    Curves run along a line of sequences: from one random sequence to another. All of them are samples; only the bound
+    is proved.
+    """
+    maps = _attention(net)[:_MOST]
+    figure = style.sheet(max(11.0, 3.0 * len(maps)), 7.6 if maps else 4.6)
+    rows = figure.subfigures(2, 1, height_ratios=(1, 1.15)) if maps else [None, figure.subfigures(1, 1)]
+    if maps:
+        axes = np.atleast_1d(rows[0].subplots(1, len(maps)))
+        for ax, (name, weights) in zip(axes, maps, strict=True):
+            _map(ax, name, weights)
+    _curves(net, *rows[1].subplots(1, 2))
+    c, cost = net.certificate, net.cost
+    text = style.shortened(net.target.text, 90)
+    proof = f"{c.heading.lower()}: error ≤ {c.error[1]:.4g}" if np.isfinite(c.error[1]) else c.heading.lower()
+    facts = f"{net.target.tokens} tokens · {proof} · {cost.layers} layers, {cost.heads} heads, {cost.keys:,} keys"
+    figure.suptitle(f"{text}\n{facts} · {c.construction}", x=0.012, ha="left", fontsize=11, parse_math=False)
+    figure.draw_without_rendering()
+    return figure
+
+
+def _line(net: Any) -> Any:
+    """(samples, n, d) sequences from one random sequence to another, and the parameter along them."""
+    n, box = net.target.tokens, net.target.box
+    ends = box.sample(2 * n, np.random.default_rng(3)).reshape(2, n, box.dim)
+    t = np.linspace(0.0, 1.0, _SAMPLES)
+    X = (1 - t)[:, None, None] * ends[0] + t[:, None, None] * ends[1]
+    return t, np.clip(X, box.low_array, box.high_array)
+
+
+def _attention(net: Any) -> list[tuple[str, Any]]:
+    """The attention matrix of every gather head for one sequence; none of what was trained."""
+    if not isinstance(net.weights, SequenceNetwork):
+        return []
+    _, X = _line(net)
+    stream = net.weights.stream(X[:1])
+    found = []
+    for stage in net.weights.stages:
+        if isinstance(stage, Gather):
+            found += [(head.name, head.weights(stream[:, :, : len(head.key)])[0]) for head in stage.heads]
+    return found
+
+
+def _map(ax: Any, name: str, weights: Any) -> None:
+    ax.imshow(weights, vmin=0.0, vmax=1.0, cmap="Blues")
+    style.title(ax, name, x="looks at token", y="token")
+    ticks = np.arange(0, len(weights), max(1, len(weights) // 8))
+    for place in (ax.set_xticks, ax.set_yticks):
+        place(ticks, [str(k + 1) for k in ticks])
+
+
+def _curves(net: Any, left: Any, right: Any) -> None:
+    t, X = _line(net)
+    Y, F = net(X), net.target.values(X)
+    for i in range(min(net.target.tokens, 6)):
+        colour = style.NETWORKS[i % len(style.NETWORKS)]
+        left.plot(t, F[:, i, 0], color=style.FAINT, linewidth=3.5)
+        left.plot(t, Y[:, i, 0], color=colour, linewidth=1.1, label=f"token {i + 1}")
+        right.plot(t, np.abs(Y - F)[:, i].max(axis=1), color=colour, linewidth=1.0)
+    style.title(left, "First output of each token (target in grey)", x="along a line of sequences")
+    style.legend(left, fontsize=7)
+    high = float(net.certificate.error[1])
+    if np.isfinite(high):
+        right.axhline(high, color=style.BOUND, linestyle="--", linewidth=1.2, label=f"bound, {net.certificate.word}")
+        style.legend(right, fontsize=7)
+    style.title(right, "|error| under its bound", x="along a line of sequences")
+    right.set_ylim(bottom=0.0)
+
+
+def subjects(model: SequenceApproximant, eps: float | None) -> tuple[str, list[Subject], list[str]]:
+    """Every network over constant keys at what its tokens hold; gather heads have no fixed keys."""
+    network, box, n = model.weights, model.target.box, model.target.tokens
+    if isinstance(network, TokenSequence):
+        return on_tokens(model, eps)
+    about = f"{model.target.text}  for {n} tokens in  {box.text}"
+    count = max(20, POINTS // n)
+    streams = network.stream(box.probe(count * n, np.random.default_rng(46))[: count * n].reshape(count, n, box.dim))
+    found, gathers = [], 0
+    for number, stage in enumerate(network.stages, start=1):
+        if isinstance(stage, Gather):
+            gathers += len(stage.heads)
+        if not isinstance(stage, Apply):
+            continue
+        for k, own in enumerate(stage.networks):
+            if own.heads:
+                at = [network.coordinates.index(name) for name in own.inputs]
+                X = streams[:, np.array(stage.tokens_of(k))][:, :, np.array(at)].reshape(-1, len(at))[: 2 * POINTS]
+                name = f"stage {number}" + ("" if stage.shared else f", function {k + 1}")
+                found.append(Subject(name, own, np.asarray(X, dtype=np.float64), eps=eps))
+    remark = f"{gathers} gather head(s) attend over the tokens: their keys are data, and they are not looked at here."
+    return about, found, [remark] if gathers else []

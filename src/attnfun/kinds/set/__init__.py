@@ -8,8 +8,8 @@ KIND = Kind(
     weights=("attnfun.kinds.set.network:SetNetwork",),
     view="attnfun.kinds.set.view:SetApproximant",
     prover="attnfun.kinds.set.prove:proof",
-    words="attnfun.kinds.set.words",
-    lesson="attnfun.kinds.set.lesson:lesson",
-    subjects="attnfun.kinds.set.words:subjects",
+    words="attnfun.kinds.set.view",
+    lesson="attnfun.kinds.set.view:lesson",
+    subjects="attnfun.kinds.set.view:subjects",
     commands=__name__,
 )

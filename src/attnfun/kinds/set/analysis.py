@@ -8,8 +8,8 @@ of the coefficients of all these (rows α, columns products of power sums, none 
 power sums of total degree at most n are linearly independent, so a target that equals f near (c, …, c) has the same
 entries of M where |α| + |product| ≤ n, and H is at least the least rank that a matrix with these entries can be proved
 to have (Frobenius' inequality along the staircase, `PowerSums.least_rank`). For several outputs of the same features
-the matrices stand side by side. The entries are exact: those of a polynomial (`targets.power_sums`), or of a power
-series with rational coefficients (`targets.power_series`). Every other target has no count from below: unknown.
+the matrices stand side by side. The entries are exact: those of a polynomial (`power_sums.py`), or of a power
+series with rational coefficients (`power_series.py`). Every other target has no count from below: unknown.
 
 *From above* (`features_sufficient`), the least of
 * the essential linear forms of a polynomial target, of which it is a polynomial, as many as the rank of its whole M;
@@ -31,27 +31,13 @@ Source: the rank argument of Zweig and Bruna 2022, arXiv 2206.01266; the exact v
 
 import math
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
-from attnfun.errors import InvalidRequest
-from attnfun.kinds.sequence.target import SequenceMap
+from attnfun.kinds.set.pattern import rational_sets
 from attnfun.kinds.set.power_series import power_series
-from attnfun.kinds.set.power_sums import (
-    NotPolynomial,
-    PowerSums,
-    as_sums_over_elements,
-    exact_value,
-    power_sums,
-    rank,
-    sums_behind,
-)
+from attnfun.kinds.set.power_sums import NotPolynomial, PowerSums, power_sums, rank, sums_behind
 from attnfun.kinds.set.target import SetFunction, first, second
-
-FORMS = ("elements", "power-sums", "pairs")
 
 
 @dataclass(frozen=True)
@@ -112,20 +98,10 @@ def analyse(target: SetFunction) -> tuple[SetAnalysis, PowerSums | None]:
         needed = 1 if found is not None and _varies(found, target.box.dim) else None
     if sufficient == general:
         note += f"; {_sums(general, 'power sum')} of degree up to {n} determine{'s' * (general == 1)} {n} points"
-    return SetAnalysis(
-        kind,
-        None if found is None else rank(found.two_factor_matrix()),
-        needed,
-        sufficient,
-        None if found is None else found.degree,
-        None if found is None else found.factors,
-        sum(not s.pairs for s in target.sums),
-        sum(s.pairs for s in target.sums),
-        general,
-        _verdict(target, needed, sufficient, behind),
-        note,
-        _HYPOTHESES,
-    ), found
+    two, degree, factors = (rank(found.two_factor_matrix()), found.degree, found.factors) if found else (None,) * 3
+    verdict, over_pairs = _verdict(target, needed, sufficient, behind), sum(s.pairs for s in target.sums)
+    sums = len(target.sums) - over_pairs, over_pairs, general
+    return SetAnalysis(kind, two, needed, sufficient, degree, factors, *sums, verdict, note, _HYPOTHESES), found
 
 
 def _coordinates(target: SetFunction) -> int:
@@ -136,7 +112,7 @@ def _coordinates(target: SetFunction) -> int:
 
 def _varies(found: PowerSums, dim: int) -> bool:
     """Whether exact values of a polynomial differ: then it is not constant on any box."""
-    values = [found.value(rows) for rows in _rational_sets(found.points, dim, 0, 4)]
+    values = [found.value(rows) for rows in rational_sets(found.points, dim, 0, 4)]
     return any(value != values[0] for value in values)
 
 
@@ -160,40 +136,3 @@ def _verdict(target: SetFunction, needed: int | None, sufficient: int, behind: i
 
 def _sums(count: int, name: str = "sum") -> str:
     return f"{count:,} {name}{'' if count == 1 else 's'}"
-
-
-def check_exact(target: SetFunction, found: PowerSums, seed: int = 0, trials: int = 3) -> bool:
-    """Whether the power sums give the target's values at random rational sets, compared exactly."""
-    for rows in _rational_sets(target.points, target.box.dim, seed, trials):
-        named = [dict(zip(target.box.names, row, strict=True)) for row in rows]
-        if found.value(rows) != exact_value(target, named):
-            return False
-    return True
-
-
-def _rational_sets(points: int, dim: int, seed: int, trials: int) -> list[list[list[Fraction]]]:
-    numbers = np.random.default_rng(seed).integers(-99, 100, size=(trials, points, dim))
-    return [[[Fraction(int(v), 7) for v in row] for row in rows] for rows in numbers]
-
-
-@lru_cache(maxsize=32)
-def sequence_map(target: SetFunction, form: str) -> SequenceMap:
-    """The sequence map that a network on sets computes, from the set function and the name of its form alone.
-
-    `target` at each of n tokens (or n², of pairs): the same function. Power sums are compared with it exactly, at
-    rational points, before they are used.
-
-    InvalidRequest where the target has no such form, Infeasible where it has too many pairs.
-    """
-    if form == "pairs":
-        return target.on_pairs()
-    if form == "elements":
-        return target.on_elements()
-    found = analyse(target)[1]
-    if found is None:
-        raise InvalidRequest(
-            f"{target.text[:80]} is no polynomial with rational coefficients: method='pairs' is for it"
-        )
-    if not check_exact(target, found):
-        raise AssertionError("power sums that do not give the target's exact values: no network")
-    return as_sums_over_elements(target, found)

@@ -6,7 +6,7 @@
 | power-sums | n, one an element | a polynomial target, rewritten exactly by its fewest sums over elements |
 | pairs | n², one an ordered pair | the target as written |
 
-The form is a name; which sequence map it stands for is worked out from the target alone (`analysis.py`).
+The form is a name; which sequence map it stands for is worked out from the target alone (`pattern.py`).
 """
 
 from __future__ import annotations
@@ -43,19 +43,7 @@ class SetNetwork:
     def pairs(self) -> bool:
         return self.form == "pairs"
 
-    @property
-    def dtype(self) -> str:
-        return self.sequence.dtype
-
-    @property
-    def cost(self) -> Cost:
-        return self.sequence.cost
-
-    @property
-    def architecture(self) -> TokenArchitecture:
-        """That of its literal form: what `train` fills with other weights."""
-        return self.sequence.architecture
-
+    dtype, cost, architecture = Of[str]("sequence"), Of[Cost]("sequence"), Of[TokenArchitecture]("sequence")
     networks, literal = Of[tuple[Any, ...]]("sequence"), Of[Callable[[], TokenSequence]]("sequence")
 
     def tokens_of(self, points: int) -> int:

@@ -19,11 +19,14 @@ is no expansion (abs, max, a root at 0).
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 from attnfun.kinds.set.power_sums import NotPolynomial, PowerSums, Terms, TermsAlgebra, power_sums
 from attnfun.kinds.set.target import SetFunction
 
 _MOST_TERMS = 220
+_ENTIRE = {"exp": (1, 1, 1, 1), "sinh": (0, 1, 0, 1), "cosh": (1, 0, 1, 0), "sin": (0, 1, 0, -1), "cos": (1, 0, -1, 0)}
+"""k! times the Taylor coefficients at 0, over and over."""
 
 
 def power_series(target: SetFunction) -> tuple[PowerSums, int]:
@@ -85,20 +88,10 @@ class _Series(TermsAlgebra):
     def sqrt(self, x: Terms, /) -> Terms:
         return self._power(x, Fraction(1, 2))
 
-    def exp(self, x: Terms, /) -> Terms:
-        return self._at("exp", 0, x, lambda k: Fraction(1, math.factorial(k)))
-
-    def sinh(self, x: Terms, /) -> Terms:
-        return self._at("sinh", 0, x, lambda k: Fraction(k % 2, math.factorial(k)))
-
-    def cosh(self, x: Terms, /) -> Terms:
-        return self._at("cosh", 0, x, lambda k: Fraction((k + 1) % 2, math.factorial(k)))
-
-    def sin(self, x: Terms, /) -> Terms:
-        return self._at("sin", 0, x, lambda k: Fraction((0, 1, 0, -1)[k % 4], math.factorial(k)))
-
-    def cos(self, x: Terms, /) -> Terms:
-        return self._at("cos", 0, x, lambda k: Fraction((1, 0, -1, 0)[k % 4], math.factorial(k)))
+    def __getattr__(self, op: str) -> Callable[..., Any]:
+        if op not in _ENTIRE:
+            return super().__getattr__(op)
+        return lambda x: self._at(op, 0, x, lambda k: Fraction(_ENTIRE[op][k % 4], math.factorial(k)))
 
     def atan(self, x: Terms, /) -> Terms:
         return self._at("atan", 0, x, lambda k: Fraction((0, 1, 0, -1)[k % 4], max(k, 1)))

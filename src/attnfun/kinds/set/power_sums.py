@@ -16,15 +16,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial, reduce
+from functools import reduce
 from typing import Any
 
 from flint import fmpq, fmpq_mat
 
 from attnfun.errors import InvalidRequest
-from attnfun.kinds.sequence.target import Definition, SequenceMap
-from attnfun.kinds.set.target import SetFunction, Sum, aggregated, first, inlined, second
-from attnfun.language import BallAlgebra, Builder, Graph, precision, run
+from attnfun.kinds.set.target import SetFunction, Sum, first, second
+from attnfun.language import BallAlgebra, Graph, precision, run
 
 Exponents = tuple[int, ...]
 Product = tuple[Exponents, ...]  # factors p_α in order
@@ -151,13 +150,13 @@ def base_of(target: SetFunction) -> tuple[Fraction, ...]:
 def power_sums(target: SetFunction, algebra: Any = None) -> PowerSums:
     """The target as polynomials in power sums; constant factors of an output that are no rationals are left out.
 
-    `algebra`: `TermsAlgebra`, or that of `targets.power_series`, which gives the target's part of low degree.
+    `algebra`: `TermsAlgebra`, or that of `power_series.py`, which gives the target's part of low degree.
     """
     algebra = algebra or TermsAlgebra((0,) * target.box.dim)
     env = _points(target)
     for s in target.sums:
         env[s.name] = _sum(target, s, algebra, env)
-    graphs = [_without_factor(target.row, output)[0] for output in target.row.outputs]
+    graphs = [without_factor(target.row, output)[0] for output in target.row.outputs]
     outputs = tuple(_in_power_sums(run(graph, algebra, env)[0]) for graph in graphs)
     return PowerSums(target.points, base_of(target), outputs)
 
@@ -195,8 +194,8 @@ def _points(target: SetFunction) -> dict[str, Terms]:
     env: dict[str, Terms] = {}
     for k, c in enumerate(base_of(target)):
         unit = tuple(int(l == k) for l in range(dim))
-        env[first(target.box)[k]] = _clean({(unit, zero, ()): Fraction(1), (zero, zero, ()): c})
-        env[second(target.box)[k]] = _clean({(zero, unit, ()): Fraction(1), (zero, zero, ()): c})
+        for name, powers in ((first(target.box)[k], (unit, zero)), (second(target.box)[k], (zero, unit))):
+            env[name] = _collected([((*powers, ()), Fraction(1)), ((zero, zero, ()), c)])
     return env
 
 
@@ -205,18 +204,16 @@ def _sum(target: SetFunction, s: Sum, algebra: Any, env: Mapping[str, Terms]) ->
     if s.kind not in ("sum", "mean"):
         raise NotPolynomial(f"{s.kind} is no polynomial")
     n, zero = target.points, (0,) * target.box.dim
-    total: Terms = {}
+    over = n ** (2 if s.pairs else 1) if s.kind == "mean" else 1
+    summed: list[tuple[_Term, Fraction]] = []
     for (alpha, beta, factors), coefficient in run(s.graph, algebra, env)[0].items():
         parts = (alpha, beta) if s.pairs else (alpha,)
         times = coefficient * n ** sum(not any(part) for part in parts)
-        key = zero, zero, tuple(sorted((*factors, *(part for part in parts if any(part)))))
-        total[key] = total.get(key, Fraction(0)) + times
-    if s.kind == "mean":
-        total = {key: value / n ** (2 if s.pairs else 1) for key, value in total.items()}
-    return _clean(total)
+        summed.append(((zero, zero, tuple(sorted((*factors, *filter(any, parts))))), times / over))
+    return _collected(summed)
 
 
-def _without_factor(graph: Graph, output: int) -> tuple[Graph, list[tuple[str, Graph, bool]]]:
+def without_factor(graph: Graph, output: int) -> tuple[Graph, list[tuple[str, Graph, bool]]]:
     """An output without the variable-free factors that are no rationals; these, the outermost first: the operation, the
     factor, whether it stands on the left.
     """
@@ -255,10 +252,7 @@ class TermsAlgebra:
         return {key: -value for key, value in x.items()}
 
     def add(self, x: Terms, y: Terms, /) -> Terms:
-        total = dict(x)
-        for key, value in y.items():
-            total[key] = total.get(key, Fraction(0)) + value
-        return _clean(total)
+        return _collected((*x.items(), *y.items()))
 
     def sub(self, x: Terms, y: Terms, /) -> Terms:
         return self.add(x, self.neg(y))
@@ -266,12 +260,11 @@ class TermsAlgebra:
     def mul(self, x: Terms, y: Terms, /) -> Terms:
         if len(x) * len(y) > 50 * MAX_PRODUCTS:
             raise NotPolynomial(f"a product of {len(x):,} by {len(y):,} terms is too large")
-        total: Terms = {}
-        for (a, b, f), u in x.items():
-            for (c, d, g), v in y.items():
-                key = _added(a, c), _added(b, d), tuple(sorted(f + g))
-                total[key] = total.get(key, Fraction(0)) + u * v
-        return _clean(total)
+        return _collected(
+            ((_added(a, c), _added(b, d), tuple(sorted(f + g))), u * v)
+            for (a, b, f), u in x.items()
+            for (c, d, g), v in y.items()
+        )
 
     def div(self, x: Terms, y: Terms, /) -> Terms:
         if set(y) != {self.one}:
@@ -295,75 +288,11 @@ def _added(a: Exponents, b: Exponents) -> Exponents:
     return tuple(i + j for i, j in zip(a, b, strict=True))
 
 
-def _clean(terms: Terms) -> Terms:
-    if len(terms) > MAX_PRODUCTS:
+def _collected(terms: Iterable[tuple[_Term, Fraction]]) -> Terms:
+    """The terms, like ones added up, without those that are 0."""
+    total: Terms = {}
+    for key, value in terms:
+        total[key] = total.get(key, Fraction(0)) + value
+    if len(total) > MAX_PRODUCTS:
         raise NotPolynomial(f"more than {MAX_PRODUCTS:,} terms")
-    return {key: value for key, value in terms.items() if value}
-
-
-def as_sums_over_elements(target: SetFunction, found: PowerSums) -> SequenceMap:
-    """The target as a polynomial of the fewest sums over elements, a sequence map of n tokens: equal to it exactly.
-
-    Output factors that are no rationals are put back from the target's own expression.
-    """
-    forms, pivots = found.forms()
-    definitions: list[Definition] = []
-    names = {pivot: f"feature_{number}" for number, pivot in enumerate(pivots, start=1)}
-    for pivot, form in zip(pivots, forms, strict=True):
-        builder, ends = Builder(), zip(target.box.names, found.base, strict=True)
-        centred = [builder.apply("sub", builder.var(c), builder.const(b)) for c, b in ends]
-        terms = [(value, _product(builder, zip(centred, alpha, strict=True))) for alpha, value in form.items()]
-        graph = builder.graph([_combined(builder, terms)])
-        definitions += aggregated(names[pivot], f"element_{names[pivot]}", "sum", graph, target.box.names)
-    builder = Builder()
-    rows = []
-    for output, polynomial in zip(target.row.outputs, found.outputs, strict=True):
-        terms = []
-        for factors, coefficient in polynomial.items():
-            if all(alpha in names for alpha in factors):
-                powers = ((builder.var(names[a]), factors.count(a)) for a in dict.fromkeys(factors))
-                terms.append((coefficient, _product(builder, powers)))
-        value = _combined(builder, terms)
-        for op, factor, on_left in reversed(_without_factor(target.row, output)[1]):
-            other = inlined(builder, factor)
-            value = builder.apply(op, other, value) if on_left else builder.apply(op, value, other)
-        rows.append(value)
-    return SequenceMap(target.box, target.points, tuple(definitions), (builder.graph(rows),)).checked()
-
-
-def _product(builder: Builder, powers: Iterable[tuple[int, int]]) -> int:
-    """The product of nodes to powers that are not negative."""
-    factors = (builder.apply("powi", base, value=k) for base, k in powers if k)
-    return reduce(partial(builder.apply, "mul"), factors, builder.const(1))
-
-
-def _combined(builder: Builder, terms: Sequence[tuple[Fraction, int]]) -> int:
-    zero, total = builder.const(0), None
-    for coefficient, node in terms:
-        term = builder.apply("mul", builder.const(abs(coefficient)), node)
-        if total is None and coefficient < 0:
-            total = builder.apply("neg", term)
-        else:
-            total = builder.apply("add" if coefficient > 0 else "sub", zero if total is None else total, term)
-    return zero if total is None else total
-
-
-def exact_value(target: SetFunction, points: Sequence[Mapping[str, Fraction]]) -> list[Fraction]:
-    """The target at rational points by summing over elements and pairs one by one, constant factors that are no
-    rationals left out as in `power_sums`: what an exact form is checked against.
-    """
-    algebra: Any = TermsAlgebra((0,) * target.box.dim)
-    shared: dict[str, Terms] = {}
-    n = len(points)
-    for s in target.sums:
-        total: Terms = {}
-        for a in points:
-            for b in points if s.pairs else (a,):
-                env = dict(shared)
-                for c, i, j in zip(target.box.names, first(target.box), second(target.box), strict=True):
-                    env[i], env[j] = algebra.constant(a[c]), algebra.constant(b[c])
-                total = algebra.add(total, run(s.graph, algebra, env)[0])
-        times = Fraction(1, n ** (2 if s.pairs else 1)) if s.kind == "mean" else Fraction(1)
-        shared[s.name] = algebra.mul(total, algebra.constant(times))
-    graphs = [_without_factor(target.row, output)[0] for output in target.row.outputs]
-    return [sum(run(graph, algebra, shared)[0].values(), Fraction(0)) for graph in graphs]
+    return {key: value for key, value in total.items() if value}

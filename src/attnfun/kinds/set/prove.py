@@ -1,6 +1,6 @@
 """Networks on sets: the bound of method *sequence* for the sequence map of their form, witnessed at sets.
 
-The form is the same function as the target (`analysis.py`), at every token and for all tokens of its box, so a bound of
+The form is the same function as the target (`pattern.py`), at every token and for all tokens of its box, so a bound of
 the sequence network's error covers every set. Its witness may be tokens that are no pairs of any set, so the lower end
 is looked for at sets, as the first token has it.
 """
@@ -11,8 +11,8 @@ from attnfun.certify.verdict import Proof, undecided
 from attnfun.errors import AttnfunError
 from attnfun.kinds.sequence.network import SequenceNetwork
 from attnfun.kinds.sequence.prove import bounded, probes, seen, witnessed
-from attnfun.kinds.set.analysis import sequence_map
 from attnfun.kinds.set.network import SetNetwork
+from attnfun.kinds.set.pattern import sequence_map
 from attnfun.kinds.set.target import SetFunction, pair_tokens
 from attnfun.search import Goal, Say
 

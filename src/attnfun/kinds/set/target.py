@@ -27,13 +27,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
-from attnfun.kinds.sequence.target import Definition, OfTokens, SequenceMap, count_of, renamed
-from attnfun.language import ArrayAlgebra, Builder, Graph, parse, run
+from attnfun.kinds.sequence.target import Definition, OfTokens, SequenceMap, count_of, named, renamed
+from attnfun.language import ArrayAlgebra, Builder, Graph, Node, parse, run
 from attnfun.language.domain import Array, Box
 from attnfun.network.tokens import sample_size
 
@@ -127,13 +128,8 @@ class SetFunction(OfTokens):
     def sample_size(self, weights: Any) -> int:
         return sample_size(weights.tokens_of(self.points) + weights.cost.keys, weights.cost.heads)
 
-    @property
-    def plain_form(self) -> Literal["elements", "pairs"]:
-        """As written: one token an element where there are no pairs, else one a pair."""
-        return "pairs" if self.has_pairs else "elements"
-
     def token_coordinates(self) -> tuple[str, ...]:
-        """Those of the tokens of its plain form."""
+        """Those of its tokens as written: one an element where there are no pairs, else one a pair."""
         return (*(pair_box(self.box) if self.has_pairs else self.box).names, "1")
 
     @property
@@ -161,10 +157,7 @@ class SetFunction(OfTokens):
         if self.has_pairs:
             raise InvalidRequest(f"{self.text[:80]} has sums over pairs; a token that holds one element has no pairs")
         names = dict(zip(first(self.box), self.box.names, strict=True))
-        definitions: list[Definition] = []
-        for number, s in enumerate(self.sums, start=1):
-            definitions += aggregated(s.name, f"inner_of_{number}", s.kind, renamed(s.graph, names), self.box.names)
-        return SequenceMap(self.box, self.points, tuple(definitions), (self.row,)).checked()
+        return self._on(self.box, self.points, [(s.kind, renamed(s.graph, names)) for s in self.sums])
 
     def on_pairs(self) -> SequenceMap:
         """The same function at each of n² tokens, one an ordered pair of elements."""
@@ -172,16 +165,22 @@ class SetFunction(OfTokens):
         if n * n > MAX_PAIRS:
             most = {"points": math.isqrt(MAX_PAIRS)}
             raise Infeasible(f"{n} points make {n * n:,} pairs; a network has at most {MAX_PAIRS:,} such tokens", most)
-        box = pair_box(self.box)
-        definitions: list[Definition] = []
-        for number, s in enumerate(self.sums, start=1):
+        meant = []
+        for s in self.sums:
             graph, kind = s.graph, s.kind
             if kind == "sum" and not s.pairs:  # every element is the first of n pairs: the sum is n times their mean
                 builder = Builder()
                 times = builder.apply("mul", builder.const(Fraction(n)), inlined(builder, graph))
                 graph, kind = builder.graph([times]), "mean"
+            meant.append((kind, graph))
+        return self._on(pair_box(self.box), n * n, meant)
+
+    def _on(self, box: Box, tokens: int, meant: Sequence[tuple[str, Graph]]) -> SequenceMap:
+        """The map of tokens that aggregates for every sum, in this way, this graph."""
+        definitions: list[Definition] = []
+        for number, (s, (kind, graph)) in enumerate(zip(self.sums, meant, strict=True), start=1):
             definitions += aggregated(s.name, f"inner_of_{number}", kind, graph, box.names)
-        return SequenceMap(box, n * n, tuple(definitions), (self.row,)).checked()
+        return SequenceMap(box, tokens, tuple(definitions), (self.row,)).checked()
 
 
 def pair_tokens(X: Array) -> Array:
@@ -249,27 +248,20 @@ class _Sums:
         return builder.var(self._named("sum" if name == "pairs" else name, over, graph))
 
     def _named(self, kind: str, pairs: bool, graph: Graph) -> str:
-        for s in self.sums:
-            if (s.kind, s.pairs, s.graph) == (kind, pairs, graph):
-                return s.name
-        over = "pairs" if pairs else "elements"
-        name = f"{kind}_over_{over}_{1 + sum((s.kind, s.pairs) == (kind, pairs) for s in self.sums)}"
-        self.sums.append(Sum(name, kind, pairs, graph))
-        return name
+        stem = f"{kind}_over_{'pairs' if pairs else 'elements'}"
+        return named(self.sums, stem, partial(Sum, kind=kind, pairs=pairs, graph=graph))
 
 
 def _on_diagonal(graph: Graph, names: dict[str, str]) -> Graph:
     """A graph of pairs at pairs of an element with itself: renamed, with a − a = 0 and 0 · a = 0 worked out, so that
     what depends on differences alone is seen to be constant there.
     """
-    builder, at = Builder(), list[int]()
+    builder = Builder()
     zero = builder.const(Fraction(0))
-    for node in graph.nodes:
-        args = [at[arg] for arg in node.args]
-        if (node.op == "sub" and args[0] == args[1]) or (node.op == "mul" and zero in args):
-            at.append(zero)
-        elif node.op == "var":
-            at.append(builder.var(names.get(str(node.value), str(node.value))))
-        else:
-            at.append(builder.apply(node.op, *args, value=node.value))
-    return builder.graph([at[graph.outputs[0]]])
+
+    def worked_out(node: Node, args: list[int]) -> int | None:
+        gone = (node.op == "sub" and args[0] == args[1]) or (node.op == "mul" and zero in args)
+        return zero if gone else None
+
+    same = renamed(graph, names)
+    return builder.graph([builder.copy(same.nodes, worked_out)[same.outputs[0]]])

@@ -6,12 +6,13 @@ is done with the sums, are heads over constant keys (`kinds/sequence/build.py`).
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from attnfun.errors import Infeasible
-from attnfun.kinds.sequence.verb import requested, searched
-from attnfun.kinds.set.analysis import FORMS, analyse, sequence_map
+from attnfun.kinds.sequence.verb import Found, first_of, requested, searched
+from attnfun.kinds.set.analysis import analyse
 from attnfun.kinds.set.network import SetNetwork
+from attnfun.kinds.set.pattern import FORMS, sequence_map
 from attnfun.kinds.set.target import SetFunction
 from attnfun.kinds.set.view import SetApproximant
 from attnfun.search import Proposal, Say
@@ -31,29 +32,25 @@ def set_function(
 ) -> SetApproximant:
     """A softmax-attention network within `eps` of a symmetric function of `points` points, for every set of the box.
 
-    `target`: an expression or a list of them; points occur inside sums only (`targets.SetFunction`): `sum(x**2)` over
+    `target`: an expression or a list of them; points occur inside sums only (`SetFunction`): `sum(x**2)` over
     elements, `sum(x[i]*x[j])` over pairs. `method`: elements, power-sums, pairs, or auto (elements where there are no
     pairs, power sums where at most as many as there are points do, else pairs; then what else fits).
     """
     asked = SetFunction.read(target, domain, points)
     request = requested(asked, FORMS, eps, method, dtype, seed)
-    reasons: dict[str, str] = {}
-    nearest: Mapping[str, Any] | None = None
-    for form in _order(asked) if method == "auto" else (method,):
+    forms = _order(asked) if method == "auto" else (method,)
+    ways = ((form, partial(_by, form, asked, request, max_keys, progress)) for form in forms)
+    found, certificate = first_of(ways)
+    return SetApproximant(asked, found.weights, certificate, request, found.told)
 
-        def dress(proposal: Proposal, form: Any = form) -> Proposal:
-            return Proposal(SetNetwork(form, proposal.weights), form, {"stages": proposal.construction})
 
-        try:
-            found, certificate = searched(asked, sequence_map(asked, form), request, "auto", max_keys, progress, dress)
-        except Infeasible as why:
-            reasons[form] = f"{form}: {why}"
-            nearest = why.nearest or nearest
-            continue
-        others = "; ".join((*reasons.values(), *filter(None, (found.told.get("not taken"),))))
-        story = found.told | ({"not taken": others[:300]} if others else {})
-        return SetApproximant(asked, found.weights, certificate, request, story)
-    raise Infeasible("; ".join(reasons.values()), nearest)
+def _by(form: Any, asked: SetFunction, request: Mapping[str, Any], max_keys: int, progress: Say | None) -> Found:
+    """The network of one form: that of its sequence map, by whatever method."""
+
+    def dress(proposal: Proposal) -> Proposal:
+        return Proposal(SetNetwork(form, proposal.weights), form, {"stages": proposal.construction})
+
+    return searched(asked, sequence_map(asked, form), request, "auto", max_keys, progress, dress)
 
 
 def _order(target: SetFunction) -> tuple[str, ...]:

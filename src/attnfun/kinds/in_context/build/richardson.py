@@ -37,10 +37,6 @@ class Scales:
     rho: tuple[float, ...]
 
     @property
-    def heads(self) -> int:
-        return len(self.sigma)
-
-    @property
     def pairs(self) -> list[tuple[float, float]]:
         """(σ_h, ρ_h) of every head."""
         return list(zip(self.sigma, self.rho, strict=True))

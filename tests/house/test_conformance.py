@@ -121,6 +121,13 @@ def test_it_runs_in_torch(kind: str) -> None:
 
 
 @kinds
+def test_it_has_a_picture(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    assert len(model(kind, 0).plot(tmp_path / "m.png").axes) >= 1
+    assert (tmp_path / "m.png").stat().st_size > 10_000
+
+
+@kinds
 def test_it_is_shown_and_verified_on_the_command_line(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -60,8 +60,8 @@ class Asked:
             return list[str]
         if self.name in READERS or "Sequence" in self.type:
             return str
-        plain = re.search(r"\b(bool|int|float|str)\b", self.type)
-        return _KINDS[plain[0]] if plain else str
+        plain = re.findall(r"\b(bool|int|float|str)\b", self.type)
+        return str if "str" in plain or not plain else _KINDS[plain[0]]
 
     @property
     def parameter(self) -> inspect.Parameter:

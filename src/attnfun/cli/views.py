@@ -8,8 +8,9 @@
 
 A gap is `{field}`, `{field[inner]}`, or either with a colon and how it is written: digits (`{lower:4}`), `count` (short
 however long the number is), `some` (nothing for 0), `log10` (the number of which this is the logarithm), `yes|no`
-(words for a truth value), or a format of Python's. Lists of records in a gap are written line by line, by the sentences
-under `items`. A sentence with a field that is missing, None or empty is left out.
+(words for a truth value), `status` (in its colour), what stands between the entries of a list (`{sizes: × }`), or a
+format of Python's. Lists of records in a gap are written line by line, by the sentences under `items`. A sentence with
+a field that is missing, None or empty is left out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from attnfun.cli.render import Grid, Part, Whole, literal, number
+from attnfun.cli.render import Grid, Part, Whole, literal, number, status_text
 
 Items = Mapping[str, Sequence[str]]
 
@@ -44,6 +45,10 @@ class Gap:
             return how.split("|")[not value]
         if how == "some":
             return number(value)
+        if how == "status":
+            return status_text(value)
+        if how and isinstance(value, (list, tuple)):
+            return how.join(map(told, value))
         if how == "count" and value < 10**9:
             return f"{value:,}"
         if how in ("count", "log10"):
@@ -108,4 +113,4 @@ def _table(record: Mapping[str, Any], table: str, columns: Sequence[str], title:
 def _cell(row: Mapping[str, Any], gap: str) -> Any:
     """A text, or a number that is written out."""
     text = filled([f"{{{gap}}}"], row) or "–"
-    return text if isinstance(row.get(gap), str) else Whole(text)
+    return text if isinstance(row.get(gap.partition(":")[0]), (str, list, tuple)) else Whole(text)

@@ -1,6 +1,5 @@
 """The problem of a network on tokens; importing this file imports torch."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnfun.learn.lesson import Problem, TokenTask, digest
+from attnfun.learn.lesson import Drawn, Held, Problem, digest
 from attnfun.learn.probe import Row
 from attnfun.learn.weights import (
     Tokens,
@@ -33,19 +32,19 @@ _PROBE, _LEAST, _WORK, _FEW = 1000, 64, 1 << 19, 16
 
 @dataclass(frozen=True, eq=False)
 class TokenProblem(Problem):
-    """The weights of `architecture`, in the units of `weights.py`, towards what `task` wants.
+    """The weights of the shape of `task`, in the units of `weights.py`, towards what it wants.
 
     `begin`: the seed of a random start, or a network to start from. `held`: the arrays that are not free at all
     entries, by name, as (values, which entries are free); the others of their entries keep these values. The probe is
     the same for every run.
     """
 
-    architecture: TokenArchitecture
-    task: TokenTask
-    held: Mapping[str, tuple[Array, Array]]
+    task: Drawn
+    held: Held
     begin: int | Tokens
 
     chosen_by = Of[str]("task")  # type: ignore[assignment]
+    architecture = Of[TokenArchitecture]("task")
     dtype = Of[str]("architecture")  # type: ignore[assignment]
 
     @cached_property
@@ -83,9 +82,9 @@ class TokenProblem(Problem):
         return begun if self.kept is None else self.network(token_vector(begun, *self.units))
 
     def identity(self) -> dict[str, Any]:
-        own = {"architecture": self.architecture.to_json(), **self.task.to_json(), "values": digest(*self.probe)}
+        own = {"architecture": self.architecture.to_json(), "target": self.task.target.to_json()}
         start = digest(*(array for _, array in self.origin.arrays()))
-        return {**own, "held": sorted(self.held), "start": start}
+        return {**own, "values": digest(*self.probe), "held": sorted(self.held), "start": start}
 
     def start(self) -> Array:
         return token_vector(self.origin, *self.units)
@@ -100,8 +99,7 @@ class TokenProblem(Problem):
         return self.batch(rng, min(count, max(_LEAST, self._affordable(self.probe[0], 8))), 0.0)
 
     def outputs(self, theta: Tensor, inputs: Tensor) -> Tensor:
-        read: Tensor = self.task.read(run(self.architecture, holding(self.kept, theta), inputs))
-        return read
+        return run(self.architecture, holding(self.kept, theta), inputs)[:, self.task.reads]
 
     def network(self, vector: Array | None) -> Tokens:
         whole = self.start() if vector is None else holding(self.kept, vector)
@@ -111,9 +109,9 @@ class TokenProblem(Problem):
         """Norms are those of what is free: those of entries that are held say nothing of training."""
         tokens, values = self.probe
         with np.errstate(all="ignore"):
-            out = self.task.read(np.asarray(network.run(tokens), dtype=np.float64))
+            out = np.asarray(network.run(tokens), dtype=np.float64)[:, self.task.reads]
             good = np.isfinite(values).all(axis=(1, 2))
-            error = self.task.errors(out[good], values[good]) if good.any() else np.zeros((1, 1))
+            error = self.task.target.errors(out[good], values[good]) if good.any() else np.zeros((1, 1))
             free = network
             if self.kept is not None:
                 vector = holding((np.zeros(1), self.kept[1]), token_vector(network, *self.units))

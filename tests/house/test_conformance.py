@@ -16,7 +16,7 @@ import attnfun as af
 from attnfun.certify import Status
 from attnfun.cli import main
 from attnfun.kinds import NAMES, find
-from attnfun.learn.measure import measured
+from attnfun.learn.probe import measured
 from attnfun.network import store
 from house.requests import model
 from stored import load, save

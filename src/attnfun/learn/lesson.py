@@ -10,12 +10,11 @@ holds. A kind says only what is its own: which tokens are read, what is held.
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -28,8 +27,6 @@ from attnfun.network.head import Array
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from attnfun.learn.fit import Progress
 
 
 class Problem(ABC):
@@ -105,8 +102,6 @@ class Ask:
     start: Any = "random"
     widths: Sequence[int] | None = None
     rank: int | None = None
-    checkpoint: str | os.PathLike[str] | None = None
-    progress: Callable[[Progress], None] | None = None
     source: Any = None
 
     def no_towers(self) -> None:
@@ -156,10 +151,11 @@ class Drawn:
     chosen_by: str = "sup"
     weights: Any = None
 
+    noisy: ClassVar[bool] = False
+    """Whether noise on the inputs has a meaning."""
+
     def draw(self, rng: np.random.Generator, count: int, noise: float = 0.0) -> tuple[Array, Array]:
         """(count, n, width) tokens and (count, tokens read, outputs) values."""
-        if noise:
-            raise InvalidRequest("noise on the inputs is for functions and sequence maps; leave it out")
         inputs = self.target.draw(rng, count)
         values = np.asarray(self.wanted(self.target.exact(*inputs)), dtype=np.float64)
         (tokens,), _ = self.target.encode(self.weights or self.architecture, *inputs)
@@ -219,6 +215,6 @@ def lesson_of(
             raise ask.other_start()
         if begin.architecture != task.architecture:
             raise InvalidRequest("the start is not a network of the architecture that is to be trained")
-    if ask.recipe.noise:
-        task.draw(np.random.default_rng(0), 1, ask.recipe.noise)  # refused here where it has no meaning
+    if not task.noisy:
+        ask.no_noise()
     return Lesson(target, TokenProblem(task, held, begin), weights, request)

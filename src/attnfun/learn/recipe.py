@@ -4,9 +4,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from attnfun.errors import InvalidRequest
+from attnfun.language.numbers import positive, whole_number
 
 OPTIMISERS = ("adam", "adamw")
 SCHEDULES = ("one-cycle", "constant", "linear", "cosine")
@@ -37,17 +36,11 @@ class Recipe:
     def __post_init__(self) -> None:
         whole = {"steps": 0, "seed": 0, "batch": 1, "polish": 0} | ({} if self.patience is None else {"patience": 1})
         for name, least in whole.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value < 2**53:
-                raise InvalidRequest(f"{name}={value!r:.30}: a whole number from {least} on is needed")
-            object.__setattr__(self, name, int(value))
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), least, 2**53 - 1))
         for name in ("lr", "noise", "weight_decay"):
             value = getattr(self, name)
-            number = isinstance(value, (int, float, np.floating)) and not isinstance(value, bool)
-            if not (number and math.isfinite(value) and (value > 0 or (value == 0 and name != "lr"))):
-                kind = "a positive finite number" if name == "lr" else "a finite number from 0 on"
-                raise InvalidRequest(f"{name}={value!r:.30}: {kind} is needed")
-            object.__setattr__(self, name, float(value))
+            zero = name != "lr" and isinstance(value, (int, float)) and value is not False and value == 0
+            object.__setattr__(self, name, 0.0 if zero else positive(name, value))
         for name, known in (("optimiser", OPTIMISERS), ("schedule", SCHEDULES)):
             if getattr(self, name) not in known:
                 raise InvalidRequest(f"{name}={getattr(self, name)!r:.30}: write {' or '.join(known)}")

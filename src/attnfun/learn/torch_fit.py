@@ -187,7 +187,7 @@ def read_checkpoint(path: str | os.PathLike[str], run: str) -> tuple[dict[str, A
     def build(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         return {key: own[key] for key in _OWN}, dict(tensors)
 
-    (own, tensors), _ = sealed.load(path, (FORMAT,), _OWN, (), build, lambda built: built)
+    (own, tensors), _ = sealed.load(path, FORMAT, _OWN, (), build, lambda built: built)
     if own["run"] != run:
         raise InvalidRequest(
             f"{os.fspath(path)} is the checkpoint of another run (other network, target, domain, options or start); "

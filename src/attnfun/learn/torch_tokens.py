@@ -8,22 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attnfun.learn import weights as vectors
 from attnfun.learn.lesson import Drawn, Held, Problem, digest
 from attnfun.learn.probe import Row
-from attnfun.learn.weights import (
-    Tokens,
-    holding,
-    in_units,
-    joined,
-    power_of_two,
-    random_tokens,
-    split,
-    token_effective_keys,
-    token_norms,
-    token_scales,
-    token_vector,
-    tokens_of,
-)
 from attnfun.network import TokenArchitecture
 from attnfun.network.head import Array, Of
 
@@ -41,7 +28,7 @@ class TokenProblem(Problem):
 
     task: Drawn
     held: Held
-    begin: int | Tokens
+    begin: int | vectors.Tokens
 
     chosen_by = Of[str]("task")  # type: ignore[assignment]
     architecture = Of[TokenArchitecture]("task")
@@ -63,7 +50,7 @@ class TokenProblem(Problem):
     def units(self) -> tuple[Array, float]:
         """The scales of the coordinates, and the size of what is wanted."""
         finite = np.abs(self.probe[1][np.isfinite(self.probe[1])])
-        return token_scales(self.probe[0]), float(power_of_two(float(finite.max(initial=0.0)) or 1.0))
+        return vectors.token_scales(self.probe[0]), float(vectors.power_of_two(float(finite.max(initial=0.0)) or 1.0))
 
     @cached_property
     def kept(self) -> tuple[Array, Array] | None:
@@ -72,14 +59,17 @@ class TokenProblem(Problem):
             return None
         every = {name: (np.zeros(shape), np.ones(shape, dtype=bool)) for name, shape in self.architecture.layout()}
         every |= self.held
-        values = {name: in_units(name, own, *self.units) for name, (own, _) in every.items()}
-        return joined(self.architecture, values), joined(self.architecture, {n: free for n, (_, free) in every.items()})
+        whole, free = ({name: own[k] for name, own in every.items()} for k in (0, 1))
+        values = {name: vectors.in_units(name, own, *self.units) for name, own in whole.items()}
+        return vectors.joined(self.architecture, values), vectors.joined(self.architecture, free)
 
     @cached_property
-    def origin(self) -> Tokens:
+    def origin(self) -> vectors.Tokens:
         """Where it starts, with what is held as it must be."""
-        begun = random_tokens(self.architecture, *self.units, self.begin) if isinstance(self.begin, int) else self.begin
-        return begun if self.kept is None else self.network(token_vector(begun, *self.units))
+        begun = self.begin
+        if isinstance(begun, int):
+            begun = vectors.random_tokens(self.architecture, *self.units, begun)
+        return begun if self.kept is None else self.network(vectors.token_vector(begun, *self.units))
 
     def identity(self) -> dict[str, Any]:
         own = {"architecture": self.architecture.to_json(), "target": self.task.target.to_json()}
@@ -87,7 +77,7 @@ class TokenProblem(Problem):
         return {**own, "values": digest(*self.probe), "held": sorted(self.held), "start": start}
 
     def start(self) -> Array:
-        return token_vector(self.origin, *self.units)
+        return vectors.token_vector(self.origin, *self.units)
 
     def batch(self, rng: np.random.Generator, count: int, noise: float) -> tuple[Tensor, Tensor]:
         tokens, values = self.task.draw(rng, count, noise)
@@ -99,13 +89,13 @@ class TokenProblem(Problem):
         return self.batch(rng, min(count, max(_LEAST, self._affordable(self.probe[0], 8))), 0.0)
 
     def outputs(self, theta: Tensor, inputs: Tensor) -> Tensor:
-        return run(self.architecture, holding(self.kept, theta), inputs)[:, self.task.reads]
+        return run(self.architecture, vectors.holding(self.kept, theta), inputs)[:, self.task.reads]
 
-    def network(self, vector: Array | None) -> Tokens:
-        whole = self.start() if vector is None else holding(self.kept, vector)
-        return tokens_of(self.architecture, whole, *self.units)
+    def network(self, vector: Array | None) -> vectors.Tokens:
+        whole = self.start() if vector is None else vectors.holding(self.kept, vector)
+        return vectors.tokens_of(self.architecture, whole, *self.units)
 
-    def measure(self, network: Tokens, step: int, phase: str) -> Row:
+    def measure(self, network: vectors.Tokens, step: int, phase: str) -> Row:
         """Norms are those of what is free: those of entries that are held say nothing of training."""
         tokens, values = self.probe
         with np.errstate(all="ignore"):
@@ -114,16 +104,16 @@ class TokenProblem(Problem):
             error = self.task.target.errors(out[good], values[good]) if good.any() else np.zeros((1, 1))
             free = network
             if self.kept is not None:
-                vector = holding((np.zeros(1), self.kept[1]), token_vector(network, *self.units))
-                free = tokens_of(self.architecture, vector, *self.units)
-            *norms, value = token_norms(free)
-            keys = token_effective_keys(network, tokens[:_FEW])
+                vector = vectors.holding((np.zeros(1), self.kept[1]), vectors.token_vector(network, *self.units))
+                free = vectors.tokens_of(self.architecture, vector, *self.units)
+            *norms, value = vectors.token_norms(free)
+            keys = vectors.token_effective_keys(network, tokens[:_FEW])
         return Row.of(step, phase, np.where(np.isnan(error), np.inf, error), norms, value, keys)
 
 
 def run(architecture: TokenArchitecture, vector: Tensor, tokens: Tensor) -> Tensor:
     """(batch, n, width) in the units of the vector -> (batch, n, outputs): every token read out."""
-    weights, Z = split(architecture, vector), tokens
+    weights, Z = vectors.split(architecture, vector), tokens
     if architecture.constants:
         Z = torch.cat([Z, weights["constants"].expand(len(Z), *weights["constants"].shape)], dim=1)
     for number, layer in enumerate(architecture.layers):

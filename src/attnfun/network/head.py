@@ -82,12 +82,12 @@ def softmax(logits: AnyArray) -> AnyArray:
     return np.asarray(terms / terms.sum(axis=-1, keepdims=True))
 
 
-def once_per_dtype(make: Callable[[K, str], V]) -> Callable[[K, str], V]:
-    """`make(what, dtype)`, made once for each dtype as long as `what` lives."""
+def once_per_dtype(make: Callable[[K, str], V]) -> Callable[..., V]:
+    """`make(what, dtype)`, made once for each dtype (float64 unless given) as long as `what` lives."""
     known: WeakKeyDictionary[K, dict[str, V]] = WeakKeyDictionary()
 
     @wraps(make)
-    def found(what: K, dtype: str) -> V:
+    def found(what: K, dtype: str = "float64") -> V:
         own = known.setdefault(what, {})
         if dtype not in own:
             own[dtype] = make(what, dtype)

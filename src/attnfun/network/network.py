@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.errors import InvalidRequest
+from attnfun.language.domain import Box
 from attnfun.network.architecture import Architecture
 from attnfun.network.head import AnyArray, Array, Head, freeze, frozen, require_weights
 from attnfun.network.labels import Labels
@@ -162,6 +163,11 @@ class Network:
     @property
     def high(self) -> Array:
         return self.box[1]
+
+    @property
+    def domain(self) -> Box:
+        """The box by the names of its inputs."""
+        return Box(self.inputs, tuple(self.low.tolist()), tuple(self.high.tolist()))
 
     @cached_property
     def coordinates(self) -> tuple[str, ...]:

@@ -26,6 +26,8 @@ class SequenceTask(Drawn):
     `drawn(rng, count)` gives the sequences.
     """
 
+    noisy = True
+
     embedding: Embedding
     drawn: Callable[[np.random.Generator, int], Array]
 

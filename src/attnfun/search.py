@@ -20,9 +20,9 @@ from attnfun.certify.verdict import About, undecided, verdict
 from attnfun.certify.view import Undecided
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds import find
-from attnfun.language.function import FLOOR
 from attnfun.language.numbers import positive, whole_number
 from attnfun.language.target import Target
+from attnfun.network.head import require_dtype
 
 Say = Callable[[str], None]
 MET = (Status.PROVED, Status.CONDITIONAL)
@@ -117,8 +117,7 @@ def check_request(eps: float, dtype: str = "float64", seed: int = 0, accept: str
     """Refuse an eps, a dtype, a seed or a word for `accept` that means nothing."""
     positive("eps", eps)
     whole_number("seed", seed, 0)
-    if not isinstance(dtype, str) or dtype not in FLOOR:
-        raise InvalidRequest(f"dtype={dtype!r}: write float64 or float32")
+    require_dtype(dtype)
     if accept not in ("proved", "sampled"):
         raise InvalidRequest(f"accept={accept!r}: write proved or sampled")
 

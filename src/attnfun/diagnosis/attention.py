@@ -86,6 +86,12 @@ def weights_of(head: Head, tokens: Array) -> Array:
     return out
 
 
+def extended(head: Head, tokens: Array) -> Array:
+    """(n, outputs) in long double, rounded to float64 at the end; one block of (n, keys) numbers."""
+    weights = weights_of(head, tokens.astype(np.longdouble))
+    return (weights @ head.values.reshape(-1, head.outputs).astype(np.longdouble)).astype(np.float64)
+
+
 def hard(head: Head, tokens: Array) -> Array:
     """(n, outputs): the value of the key with the largest logit, the limit R → ∞ away from the walls."""
     return np.asarray(head.values[tuple(strongest(axis, tokens) for axis in head.axes)])

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from attnfun.diagnosis import attention
 from attnfun.diagnosis.findings import AxisCells, Figures, Mend
-from attnfun.diagnosis.rounding import DTYPES, Dtype, extended, in_dtype
-from attnfun.diagnosis.subject import Judge, Subject, judge, soft, tolerance, worst
+from attnfun.diagnosis.rounding import DTYPES, Dtype, in_dtype
+from attnfun.diagnosis.subject import Judge, Subject, judge, tolerance, worst
 from attnfun.errors import InvalidRequest
 from attnfun.network import Axis, Head, Network
-from attnfun.network.evaluate import evaluate
+from attnfun.network.evaluate import evaluate, evaluate_head
 from attnfun.network.head import Array, rounded
 from attnfun.network.network import Layer
 
@@ -69,17 +69,18 @@ def _figures(subject: Subject, depth: int, place: int, eps: float, how: str, dty
     every = zip(head.axes, queries, slopes, strict=True)
     cells = tuple(attention.axis_cells(axis, q, slope) for axis, q, (slope, _) in every)
     seen = attention.attend(head, tokens)
-    output = soft(head, tokens)
+    output = evaluate_head(head, tokens)
     allowed = eps / verdict.gain if verdict.gain > 0 else math.inf
     wanted = output if verdict.wanted is None else verdict.wanted
-    mixture = float(soft(replace(head, values=np.abs(head.values)), tokens).max())
-    square = soft(replace(head, values=head.values**2), tokens) - output**2
+    mixture = float(evaluate_head(replace(head, values=np.abs(head.values)), tokens).max())
+    square = evaluate_head(replace(head, values=head.values**2), tokens) - output**2
     deviation = float(np.sqrt(np.maximum(square, 0.0).max()))
     rounding, overflow = _rounding(head, verdict, dtype, seen)
     spread = float(head.spread.max())
     sharp = [c.sharpness for c in cells if c.sharpness is not None]
     mass = min(0.5, allowed / (2 * spread)) if spread > 0 and math.isfinite(allowed) and allowed > 0 else 0.5
-    needed = 2 * math.log(max(seen_keys(cells, head), 2) / mass)
+    longest = max(*head.grid, *(c.owners for c in cells))  # p of the temperature bound
+    needed = 2 * math.log(max(longest, 2) / mass)
     name = f"{subject.name}: {head.name}" if subject.name else head.name
     shown: dict[str, Any] = {"name": name, "layer": depth, "place": place, "keys": head.keys, "grid": head.grid}
     shown |= {"points": seen.points, "picks": head.name in subject.picks}
@@ -111,7 +112,7 @@ def _compared(own: Figures, subject: Subject, head: Head, verdict: Judge) -> Fig
 
     def at(factor: float) -> float:
         with np.errstate(all="ignore"):
-            found = subject.size(errors(soft(attention.scaled_head(head, factor), tokens)))
+            found = subject.size(errors(evaluate_head(attention.scaled_head(head, factor), tokens)))
         return found if math.isfinite(found) else math.inf
 
     own = replace(own, error=at(1.0), hard_error=subject.size(errors(attention.hard(head, tokens))))
@@ -165,11 +166,6 @@ def _fits(own: Figures, subject: Subject, head: Head, verdict: Judge, factor: fl
     return out
 
 
-def seen_keys(cells: tuple[AxisCells, ...], head: Head) -> int:
-    """p of the temperature bound: the keys of the longest axis."""
-    return max(max(head.grid), *(c.owners for c in cells))
-
-
 def _rounding(head: Head, verdict: Judge, dtype: Dtype, seen: attention.Attention) -> tuple[float, bool]:
     """How much the outputs move, in units of the head, if the head is computed in the dtype; does it overflow?"""
     step = max(1, len(verdict.tokens) * head.keys // (1 << (21 if dtype.name == "float64" else 27)))
@@ -178,8 +174,8 @@ def _rounding(head: Head, verdict: Judge, dtype: Dtype, seen: attention.Attentio
         found = in_dtype(head, some, dtype)
         if found is None or seen.logit_max > dtype.largest or not np.isfinite(found).all():
             return math.inf, True
-        near = extended(head, some) if dtype.name == "float64" else soft(head, some)
-        clean = soft(head, verdict.tokens)
+        near = attention.extended(head, some) if dtype.name == "float64" else evaluate_head(head, some)
+        clean = evaluate_head(head, verdict.tokens)
         moved = clean.copy()
         moved[::step] += found - near
         lost = worst(verdict.outputs(moved), verdict.outputs(clean)).max()

@@ -214,8 +214,3 @@ def _gain(network: Network, depth: int, after: Array, own: list[int]) -> float:
         down = np.abs(finish(network, depth, moved) - base).max(axis=1)
         total += np.maximum(up, down) / step
     return float(total.max())
-
-
-def soft(head: Head, tokens: Array) -> Array:
-    """The head in float64, by its cheapest route."""
-    return np.asarray(evaluate_head(head, tokens), dtype=np.float64)

@@ -30,6 +30,7 @@ import numpy as np
 from attnfun.errors import InvalidRequest
 from attnfun.language.numbers import whole_number
 from attnfun.language.target import Target
+from attnfun.network.head import require_dtype, require_names
 from attnfun.network.store import revived
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 KINDS = ("head", "block")
 _KEYS_LIMIT = 1 << 22
 _MOST, _WIDEST = 1 << 24, 1 << 16
-_DTYPES = ("float64", "float32")
 Part = tuple[str, tuple[int, ...]]
 
 
@@ -49,12 +49,6 @@ def _whole(value: Any, least: int) -> bool:
 
 def _rising(places: tuple[int, ...]) -> bool:
     return all(_whole(k, 0) for k in places) and list(places) == sorted(set(places))
-
-
-def _require_names(**given: tuple[str, ...]) -> None:
-    for what, names in given.items():
-        if not names or len(set(names)) != len(names) or not all(isinstance(name, str) for name in names):
-            raise InvalidRequest(f"the {what} of an architecture are distinct names, not {list(names)!r:.80}")
 
 
 class Shape:
@@ -130,9 +124,10 @@ class Architecture(Shape):
     reads: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS or self.dtype not in _DTYPES:
-            raise InvalidRequest(f"an architecture of {self.kind!r} in {self.dtype!r}: there is none")
-        _require_names(inputs=self.inputs, outputs=self.outputs)
+        if self.kind not in KINDS:
+            raise InvalidRequest(f"an architecture of {self.kind!r}: there is none")
+        require_dtype(self.dtype)
+        require_names(inputs=self.inputs, outputs=self.outputs)
         width = len(self.inputs)
         for number, layer in enumerate(self.layers):
             if not layer or not all(head.axes and head.writes for head in layer):
@@ -275,9 +270,8 @@ class TokenArchitecture(Shape):
     dtype: str = "float64"
 
     def __post_init__(self) -> None:
-        if self.dtype not in _DTYPES:
-            raise InvalidRequest(f"dtype={self.dtype!r:.30}: write float64 or float32")
-        _require_names(coordinates=self.coordinates, outputs=self.outputs)
+        require_dtype(self.dtype)
+        require_names(coordinates=self.coordinates, outputs=self.outputs)
         whole_number("constants", self.constants, 0)
         for number, layer in enumerate(self.layers):
             fits = layer.heads and all(len(head) == 2 and all(_whole(k, 1) for k in head) for head in layer.heads)

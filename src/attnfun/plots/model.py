@@ -3,7 +3,7 @@ that of a comparison: every model a line, its errors and its bound on one logari
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -28,14 +28,20 @@ def draw_model(model: Any) -> Any:
     seen = measured(target, weights, min(_DRAWS, target.sample_size(weights)))
     arrays, _ = target.encode(weights, *seen.inputs)
     pairs = zip(getattr(weights, "networks", (weights,)), arrays, strict=False)
-    maps = list(islice((one for network, array in pairs for one in _looks(network, array)), _HEADS))
-    page = sheet(max(9.0, 3.4 * len(maps)), 8.0 if maps else 5.0)
-    rows = page.subfigures(2 if maps else 1, 1, squeeze=False)[:, 0]
-    for ax, (name, what, own) in zip(rows[0].subplots(1, len(maps), squeeze=False)[0] if maps else (), maps):
-        weight_rows(ax, np.arange(float(len(own))), own)
-        title(ax, name, "softmax weights", what)
-    _errors(rows[-1].subplots(), np.sort(seen.errors.max(axis=1))[::-1], model)
+    page, below = attention_page(one for network, array in pairs for one in _looks(network, array))
+    _errors(below.subplots(), np.sort(seen.errors.max(axis=1))[::-1], model)
     return headed(page, model)
+
+
+def attention_page(looks: Iterable[tuple[str, str, AnyArray]], least: float = 9.0) -> tuple[Any, Any]:
+    """A page with the attention of at most six heads above (name, what asks, weights), and what is free below it."""
+    maps = list(islice(looks, _HEADS))
+    page = sheet(max(least, 3.4 * len(maps)), 8.0 if maps else 5.0)
+    rows = page.subfigures(2 if maps else 1, 1, squeeze=False)[:, 0]
+    for ax, (name, asks, own) in zip(rows[0].subplots(1, len(maps), squeeze=False)[0] if maps else (), maps):
+        weight_rows(ax, np.arange(float(len(own))), own)
+        title(ax, name, "softmax weights", asks)
+    return page, rows[-1]
 
 
 def _looks(network: Any, given: Array) -> Iterator[tuple[str, str, AnyArray]]:

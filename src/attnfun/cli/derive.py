@@ -19,8 +19,7 @@ import typer
 
 from attnfun.cli.arguments import READERS, check_writable, picture_path, read_domain, unshield, whole_numbers
 from attnfun.cli.records import model_page, model_record
-from attnfun.cli.render import EXIT, Interrupted, Part, page, print_json, progress_bar
-from attnfun.cli.views import filled, told, viewed
+from attnfun.cli.render import EXIT, Interrupted, Part, filled, page, print_json, progress_bar, told, viewed
 from attnfun.kinds import Command, declared, named
 
 _KINDS: Mapping[str, type] = {"bool": bool, "int": int, "float": float, "str": str}

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from attnfun.cli.render import Part, clean, literal, number, status_text
-from attnfun.cli.views import told, viewed
+from attnfun.cli.render import Part, clean, literal, number, status_text, told, viewed
 
 MOST_HEADS = 40
 AS_STORED = "[bold]as stored in the file, not verified; `attnfun verify` proves it again[/]"

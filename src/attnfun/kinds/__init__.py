@@ -38,7 +38,7 @@ class Command:
     leave      parameters that only Python can hand over
     output     the help text of `-o`, which saves what was made
     picture    the help text of `--png`, and `beside` the name that a picture has if none is given
-    view       how a record is shown, with `items` (see `attnfun.cli.views`), or the function that shows it
+    view       how a record is shown, with `items` (see `attnfun.cli.render`), or the function that shows it
     goes_on    how to go on after Ctrl-C; the first of these sentences whose names were all given
     """
 

@@ -20,8 +20,8 @@ import numpy as np
 
 from attnfun.errors import InvalidRequest
 from attnfun.language.target import Target
+from attnfun.learn.descend import Recipe
 from attnfun.learn.probe import Row
-from attnfun.learn.recipe import Recipe
 from attnfun.network import TokenArchitecture, TokenNetwork, TokenTransformer
 from attnfun.network.head import Array
 

@@ -25,10 +25,9 @@ import torch
 from torch import Tensor
 
 from attnfun.errors import InvalidRequest
-from attnfun.learn.descend import advance, lbfgs, optimiser_of
+from attnfun.learn.descend import Recipe, advance, lbfgs, optimiser_of
 from attnfun.learn.lesson import Problem
 from attnfun.learn.probe import Row
-from attnfun.learn.recipe import Recipe
 from attnfun.network import sealed
 from attnfun.network.head import AnyArray, Array
 

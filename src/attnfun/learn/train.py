@@ -23,10 +23,9 @@ from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.language.mlp import read_mlp
 from attnfun.language.target import Target
-from attnfun.learn.descend import one_torch_thread
+from attnfun.learn.descend import Recipe, one_torch_thread
 from attnfun.learn.lesson import Ask, Lesson, Problem
 from attnfun.learn.probe import Row, sampled
-from attnfun.learn.recipe import Recipe
 from attnfun.model import Model
 from attnfun.network import Architecture, Network
 from attnfun.search import Goal, certified, one_thread

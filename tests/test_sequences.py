@@ -153,7 +153,7 @@ def test_bad_sequences_are_one_line(X: Any, says: str) -> None:
         ({"method": "three-layer"}, "the methods are"),
         ({"dtype": "float16"}, "float64 or float32"),
         ({"max_keys": 0}, "whole number"),
-        ({"seed": -1}, "not negative"),
+        ({"seed": -1}, "at least 0"),
         ({"tokens": 100}, "from 1 to 64"),
         ({"domain": {"x": (1, 1)}}, "empty"),
         ({"target": "log(mean(x))"}, "log"),

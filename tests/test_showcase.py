@@ -11,7 +11,8 @@ import pytest
 
 import attnfun as af
 from attnfun.certify import Status
-from attnfun.network import chosen_routes, evaluate
+from attnfun.network import evaluate
+from attnfun.network.evaluate import chosen_routes
 from certify.hunting import assert_sound, errors
 
 FRANKE = (

@@ -1,4 +1,4 @@
-"""Model: a target, weights and a certificate together. Everything that a verb returns is one.
+"""Model: a target, weights and a certificate together. Every verb that builds returns one, and so do load and train.
 
 Whatever can be done with a model is written here, once, over the target's and the weights' own methods
 (`attnfun.language.target`); the kind's folder has what only that kind can say: its proof, its words, its lessons. A
@@ -114,22 +114,19 @@ class Model(Generic[T, W]):
 
     def explain(self) -> str:
         """In words: what was built, why this method, what each head does, what is proved."""
-        return str(self._words("explain")(self))
+        own = getattr(self.kind.module, "explain", None)
+        if own is None:
+            raise InvalidRequest(f"there is no explain of a model of the kind {self.kind.name}")
+        return str(own(self))
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """A picture of the weights at work, and the error under its bound."""
-        return self._words("picture")(self, path)
+        return self.kind.picture(self, path)
 
     def record(self) -> dict[str, Any]:
         """What its kind tells as JSON, besides the certificate and the sizes."""
         own = getattr(self.kind.module, "record", None)
         found: dict[str, Any] = {} if own is None else own(self)
-        return found
-
-    def _words(self, name: str) -> Any:
-        found = getattr(self.kind.module, name, None)
-        if found is None:
-            raise InvalidRequest(f"there is no {name} of a model of the kind {self.kind.name}")
         return found
 
     def __repr__(self) -> str:

@@ -1,48 +1,40 @@
 """What constructions are made of, for experiments that change a part: `af.parts.build_grid`, `af.parts.curve_keys`, …;
 and `af.parts.write_whole`, which writes a file whole or not at all.
 
-Each name is loaded from its home when it is first used. Targets, networks and verbs have public names of their own.
+Targets, networks and verbs have public names of their own.
 """
 
-from importlib import import_module
-from typing import Any
+from attnfun.files import write_whole
+from attnfun.kinds.average.build import curve_keys
+from attnfun.kinds.average.weights import curve_query, least_norm_query
+from attnfun.kinds.function.build import Request
+from attnfun.kinds.function.build.partition import Grid, build_grid
+from attnfun.kinds.function.build.relu_network import interpolated
+from attnfun.kinds.function.interpolation import measured_error
+from attnfun.kinds.function.prove import prove
+from attnfun.kinds.matching.build_pairs import gap as pair_gap
+from attnfun.kinds.matching.build_pairs import null_logit
+from attnfun.kinds.neighbours.build.majority_vote import accuracy as vote_accuracy
+from attnfun.kinds.neighbours.build.random_heads import draw as random_directions
+from attnfun.kinds.neighbours.build.random_heads import overlap
+from attnfun.kinds.neighbours.sphere import sign_coefficients, uniform_points
+from attnfun.kinds.relation.definiteness import checked as checked_witness
+from attnfun.kinds.relation.rank import error_lower, section
+from attnfun.kinds.sequence.examples import example as sequence_example
+from attnfun.kinds.sequence.examples import relu_network
+from attnfun.kinds.sequence.network import embedded, sequence_embedding
+from attnfun.language.circle import circle
 
-_HOMES = {
-    "Grid": "kinds.function.build.partition",
-    "Request": "kinds.function.build",
-    "build_grid": "kinds.function.build.partition",
-    "interpolated": "kinds.function.build.relu_network",
-    "measured_error": "kinds.function.interpolation",
-    "prove": "kinds.function.prove",
-    "sequence_example": "kinds.sequence.examples:example",
-    "relu_network": "kinds.sequence.examples",
-    "embedded": "kinds.sequence.network",
-    "sequence_embedding": "kinds.sequence.network",
-    "error_lower": "kinds.relation.rank",
-    "section": "kinds.relation.rank",
-    "checked_witness": "kinds.relation.definiteness:checked",
-    "curve_keys": "kinds.average.build",
-    "curve_query": "kinds.average.weights",
-    "least_norm_query": "kinds.average.weights",
-    "circle": "language.circle",
-    "pair_gap": "kinds.matching.build_pairs:gap",
-    "null_logit": "kinds.matching.build_pairs",
-    "vote_accuracy": "kinds.neighbours.build.majority_vote:accuracy",
-    "overlap": "kinds.neighbours.build.random_heads",
-    "random_directions": "kinds.neighbours.build.random_heads:draw",
-    "sign_coefficients": "kinds.neighbours.sphere",
-    "uniform_points": "kinds.neighbours.sphere",
-    "write_whole": "files",
-}
-__all__ = list(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'attnfun.parts' has no attribute {name!r}")
-    module, _, there = _HOMES[name].partition(":")
-    return getattr(import_module(f"attnfun.{module}"), there or name)
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *_HOMES]
+__all__ = [
+    "Grid",
+    "Request",
+    "build_grid",
+    "interpolated",
+    "measured_error",
+    "prove",
+    "sequence_example",
+    "relu_network",
+]
+__all__ += ["embedded", "sequence_embedding", "error_lower", "section", "checked_witness", "curve_keys", "curve_query"]
+__all__ += ["least_norm_query", "circle", "pair_gap", "null_logit", "vote_accuracy", "overlap", "random_directions"]
+__all__ += ["sign_coefficients", "uniform_points", "write_whole"]

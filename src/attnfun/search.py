@@ -20,8 +20,9 @@ from attnfun.certify.verdict import About, undecided, verdict
 from attnfun.certify.view import Undecided
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds import find
-from attnfun.language.function import FLOOR
+from attnfun.language.numbers import positive, whole_number
 from attnfun.language.target import Target
+from attnfun.network.head import require_dtype
 
 Say = Callable[[str], None]
 MET = (Status.PROVED, Status.CONDITIONAL)
@@ -114,14 +115,9 @@ def one_thread() -> Iterator[None]:
 
 def check_request(eps: float, dtype: str = "float64", seed: int = 0, accept: str = "proved") -> None:
     """Refuse an eps, a dtype, a seed or a word for `accept` that means nothing."""
-    if isinstance(eps, bool) or not isinstance(eps, (int, float, np.floating, np.integer)):
-        raise InvalidRequest(f"eps={eps!r} is not a number")
-    if (isinstance(eps, int) and abs(eps) > 2**1000) or not (math.isfinite(eps) and eps > 0):
-        raise InvalidRequest(f"eps={eps!r:.30}: a positive finite tolerance is needed")
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise InvalidRequest(f"seed={seed!r:.30}: a whole number that is not negative is needed")
-    if not isinstance(dtype, str) or dtype not in FLOOR:
-        raise InvalidRequest(f"dtype={dtype!r}: write float64 or float32")
+    positive("eps", eps)
+    whole_number("seed", seed, 0)
+    require_dtype(dtype)
     if accept not in ("proved", "sampled"):
         raise InvalidRequest(f"accept={accept!r}: write proved or sampled")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,6 @@ from attnfun.cli.arguments import (
     check_writable,
     picture_path,
     read_domain,
-    read_norm,
     read_point,
     read_points,
     shield,
@@ -19,6 +19,7 @@ from attnfun.cli.arguments import (
 )
 from attnfun.cli.suite import select
 from attnfun.errors import InvalidRequest
+from attnfun.search import read_norm
 
 
 def shielded(*tokens: str) -> list[str]:
@@ -79,8 +80,9 @@ def test_domains_may_be_repeated_or_joined() -> None:
 
 
 def test_norms() -> None:
-    assert read_norm("sup") == "sup" and read_norm("2") == 2.0
-    with pytest.raises(InvalidRequest, match="--norm 'two'"):
+    """As texts, for the verbs read them."""
+    assert read_norm("sup") == math.inf and read_norm("2") == 2.0
+    with pytest.raises(InvalidRequest, match="norm='two'"):
         read_norm("two")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import attnfun as af
 from attnfun.diagnosis import scaled
-from attnfun.diagnosis.judge import worst
+from attnfun.diagnosis.subject import worst
 from attnfun.diagnosis.verb import Diagnosis, Examined
 from attnfun.network import Axis, Head, Layer, Network
 

@@ -16,7 +16,7 @@ import attnfun as af
 from attnfun.certify import Status
 from attnfun.cli import main
 from attnfun.kinds import NAMES, find
-from attnfun.learn.measure import measured
+from attnfun.learn.probe import measured
 from attnfun.network import store
 from house.requests import model
 from stored import load, save
@@ -118,6 +118,13 @@ def test_it_runs_in_torch(kind: str) -> None:
     one = model(kind, 0)
     if one.cost.layers:
         assert one.to_torch() is not None
+
+
+@kinds
+def test_it_has_a_picture(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    assert len(model(kind, 0).plot(tmp_path / "m.png").axes) >= 1
+    assert (tmp_path / "m.png").stat().st_size > 10_000
 
 
 @kinds

@@ -9,7 +9,7 @@ import pytest
 
 import attnfun as af
 from attnfun.learn import descend, generator, one_torch_thread
-from attnfun.learn.recipe import SCHEDULES, rate_at
+from attnfun.learn.descend import SCHEDULES, rate_at
 
 torch = pytest.importorskip("torch")
 

@@ -12,7 +12,6 @@ from attnfun.network import (
     Layer,
     Network,
     attention,
-    chosen_routes,
     evaluate,
     evaluate_head,
     local_plan,
@@ -20,6 +19,7 @@ from attnfun.network import (
     routes,
     stream,
 )
+from attnfun.network.evaluate import chosen_routes
 from network.networks import grid_axis, partition, points, random_network
 
 UNIT = {"float64": 2.0**-53, "float32": 2.0**-24}

@@ -85,16 +85,6 @@ def _number(text: str, what: str) -> float:
         raise InvalidRequest(f"{what} is not a number") from None
 
 
-def read_norm(text: str) -> str | float:
-    """'sup', or a number p ≥ 1 for the volume-normalised L^p norm."""
-    if text.strip().lower() in ("sup", "inf", "max"):
-        return "sup"
-    try:
-        return float(text)
-    except ValueError:
-        raise InvalidRequest(f"--norm {text!r}: give 'sup' or a number p >= 1") from None
-
-
 def read_point(text: str, names: Sequence[str]) -> list[float]:
     """'x=0.3,y=1' → [0.3, 1.0] in the order of `names`; every variable once."""
     found: dict[str, float] = {}
@@ -182,5 +172,5 @@ def whole_numbers(option: str, text: str) -> list[int]:
     return found
 
 
-READERS: Mapping[str, Callable[[str], Any]] = {"eps": read_eps, "norm": read_norm, "spectrum": read_spectrum}
+READERS: Mapping[str, Callable[[str], Any]] = {"eps": read_eps, "spectrum": read_spectrum}
 """Options whose texts have sentences of their own for what cannot be read."""

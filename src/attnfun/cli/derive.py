@@ -19,8 +19,7 @@ import typer
 
 from attnfun.cli.arguments import READERS, check_writable, picture_path, read_domain, unshield, whole_numbers
 from attnfun.cli.records import model_page, model_record
-from attnfun.cli.render import EXIT, Interrupted, Part, page, print_json, progress_bar
-from attnfun.cli.views import filled, told, viewed
+from attnfun.cli.render import EXIT, Interrupted, Part, filled, page, print_json, progress_bar, told, viewed
 from attnfun.kinds import Command, declared, named
 
 _KINDS: Mapping[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
@@ -60,8 +59,8 @@ class Asked:
             return list[str]
         if self.name in READERS or "Sequence" in self.type:
             return str
-        plain = re.search(r"\b(bool|int|float|str)\b", self.type)
-        return _KINDS[plain[0]] if plain else str
+        plain = re.findall(r"\b(bool|int|float|str)\b", self.type)
+        return str if "str" in plain or not plain else _KINDS[plain[0]]
 
     @property
     def parameter(self) -> inspect.Parameter:

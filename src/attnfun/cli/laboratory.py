@@ -1,16 +1,16 @@
 """The laboratory: train, diagnose, reproduce, report."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from attnfun.cli.derive import Answer
-from attnfun.cli.render import Grid, Part, Whole, literal, number
-from attnfun.cli.views import viewed
+from attnfun.cli.render import Part, Whole, literal, number
 from attnfun.errors import InvalidRequest
 
 _COLOURS = {"serious": "bold red", "warning": "yellow", "note": "dim", "healthy": "green"}
-_COLUMNS = ("keys", "effective", "c = R·h²", "needed", "key norm", "max |V|", "max |f|", "error", "allowed", "rounding")
 _MOST = 40  # rows of a table
+_STOPPED = {"steps": "", "patience": ", its first part ended by patience", "diverged": ", then it diverged"}
 _VERDICTS = {"holds": "bold green", "holds with limits": "bold yellow", "refuted": "bold red", "failed": "bold red"}
 
 
@@ -29,7 +29,7 @@ def trained(
         raise InvalidRequest(f"--checkpoint {checkpoint!r} is the file of a network: name another one")
     from attnfun import verbs
     from attnfun.learn import Progress
-    from attnfun.learn.compare import compare
+    from attnfun.learn.compare import bound_text, compare
     from attnfun.learn.train import train
 
     net = verbs.load(file)
@@ -38,40 +38,19 @@ def trained(
         progress(str(at), at.row.step / at.total)
 
     learned = train(net, steps=steps, seed=seed, start=start, checkpoint=checkpoint, progress=news, **rest)
-    table, fit = compare(net, learned), learned.fit
-    record: dict[str, Any] = {"status": learned.certificate.status.value, **table.to_json()}
+    table, fit, certificate = compare(net, learned), learned.fit, learned.certificate
+    record: dict[str, Any] = {"status": certificate.status.value, **table.to_json()}
     record |= {"stopped": fit.stopped, "best_step": fit.best_step, "seed": seed, "start": start}
     record |= {"history": [row.to_json() for row in learned.history]}
     if out:
         learned.save(out)
         record["file"] = out
-    return Answer(record, draw=table.plot, said={"table": table, "learned": learned}, code=0)
-
-
-def trained_page(record: dict[str, Any]) -> list[Part]:
-    """Both networks on one table, and how the training went."""
-    from attnfun.learn.compare import bound_text
-
-    table, learned = record["table"], record["learned"]
-    names = ("network", "keys", "sup", "L2", "bound", "key norm", "seconds")
-    body = [
-        (
-            *(literal(one.name), one.keys, one.sup, one.l2, bound_text(one, number), one.key_norm_max),
-            None if one.seconds is None else round(one.seconds, 1),
-        )
-        for one in table.entries
-    ]
-    parts: list[Part] = [literal(f"{table.target}  on  {table.domain}"), Grid(names, body)]
-    if any(one.status == "stored" for one in table.entries):
-        parts.append("stored: as the file says, not verified")
-    fit, first, last, certificate = learned.fit, learned.history[0], learned.history[-1], learned.certificate
-    why = {"steps": "", "patience": ", its first part ended by patience", "diverged": ", then it diverged"}[fit.stopped]
-    parts.append(("steps", f"{fit.steps:,}{why}; least sup error on the probe at step {fit.best_step:,}"))
-    if first.key_norm_max is not None:
-        norms = f"largest {number(first.key_norm_max)} at the start, {number(last.key_norm_max)} at the end"
-        parts.append(("key norms", norms))
-    parts.append((certificate.status.value, literal(certificate.reason or certificate.status.meaning)))
-    return [*parts, *viewed(record, [["saved", "{file}"], ["drawn", "{png}"]])]
+    rows = [asdict(one) | {"bound": bound_text(one, number)} for one in table.entries]
+    said = {"rows": rows, "made": fit.steps, "why": _STOPPED[fit.stopped]}
+    said |= {name: learned.history[at].key_norm_max for name, at in (("first", 0), ("last", -1))}
+    said |= {"reason": certificate.reason or certificate.status.meaning}
+    said |= {"stored": "as the file says, not verified"} if "stored" in (one["status"] for one in rows) else {}
+    return Answer(record, draw=table.plot, said=said, code=0)
 
 
 def diagnosed(file: str, strict: bool = False, progress: Any = None, **rest: Any) -> Answer:
@@ -80,38 +59,24 @@ def diagnosed(file: str, strict: bool = False, progress: Any = None, **rest: Any
 
     found = diagnose(file, progress=progress, **rest)
     record = {"status": "diagnosed", "file": file, **found.to_json()}
-    return Answer(record, found, said={"found": found}, code=1 if strict and found.serious else 0)
-
-
-def diagnosis_page(record: dict[str, Any]) -> list[Part]:
-    """The figures of every head, the findings in words, and how to fix them."""
-    found = record["found"]
-    parts: list[Part] = [literal(found.about)]
-    if found.heads:
-        parts.append(Grid(["head", *_COLUMNS], [_figures(head.figures) for head in found.heads[:_MOST]]))
-        if len(found.heads) > _MOST:
-            parts.append(f"and {len(found.heads) - _MOST} more heads (--json has them all)")
     shown = [one for one in found.findings if one.severity != "healthy"] or list(found.findings[:1])
-    for one in shown[:_MOST]:
-        colour = _COLOURS[one.severity]
-        parts.append(f"[{colour}]{literal(f'{one.kind} ({one.severity}), {one.head}')}[/]")
-        parts += [literal(f"  {words[0].upper()}{words[1:]}.") for words in [one.words]]
-        parts += [literal(f"  Fix: {mend.words}.") for mend in one.mends]
     well = sum(head.findings[0].severity == "healthy" for head in found.heads)
-    if well and shown[0].severity != "healthy":
-        parts.append(f"[{_COLOURS['healthy']}]{well} of {len(found.heads)} heads healthy[/]")
-    parts += map(literal, found.remarks)
-    if found.heads:
-        parts.append(("measured", f"{found.dtype}, at {found.points:,} sampled inputs; no figure is a bound"))
-    seen = "error {error} at these inputs"
-    return [*parts, *viewed(record, [["network", seen + ", eps {eps}", seen], ["drawn", "{png}"]])]
+    said: dict[str, Any] = {"figures": [_figures(head.figures) for head in found.heads[:_MOST]]}
+    said |= {"more": max(0, len(found.heads) - _MOST), "count": len(found.heads)}
+    said |= {"findings": [_finding(one) for one in shown[:_MOST]]}
+    said |= {"well": well if shown and shown[0].severity != "healthy" else 0}
+    return Answer(record, found, said=said, code=1 if strict and found.serious else 0)
 
 
-def _figures(f: Any) -> list[Any]:
+def _figures(f: Any) -> dict[str, Any]:
     allowed = None if f.tolerance == float("inf") else f.tolerance
     needed = f.sharpness_needed if f.sharpness is not None else None
-    first = [literal(f"{f.layer + 1} {f.name}"), f.keys, f.effective_mean, f.sharpness, needed, f.key_norm_max]
-    return [*first, f.value_max, f.size, f.error, allowed, f.rounding]
+    return {**f.to_json(), "head": f"{f.layer + 1} {f.name}", "tolerance": allowed, "sharpness_needed": needed}
+
+
+def _finding(one: Any) -> dict[str, Any]:
+    lines = [f"{one.words[0].upper()}{one.words[1:]}.", *(f"Fix: {mend.words}." for mend in one.mends)]
+    return {**one.to_json(), "colour": _COLOURS[one.severity], "lines": "\n".join(f"  {line}" for line in lines)}
 
 
 def reproduced(
@@ -128,7 +93,7 @@ def reproduced(
 ) -> Answer:
     """Studies, run and judged; or the list of them."""
     if show:
-        return _list(names)
+        return listed(names)
     if quick and full:
         raise InvalidRequest("--quick and --full: write one of them")
     if not names:
@@ -170,19 +135,17 @@ def _outcomes(outcomes: list[Any], skipped: list[str]) -> list[Part]:
     return parts + ([f"left out, for want of packages: {', '.join(skipped)}"] if skipped else [])
 
 
-def _list(names: list[str] | None) -> Answer:
+def listed(names: list[str] | None) -> Answer:
+    """What studies there are; nothing is run."""
     from attnfun.lab.studies import runner
 
-    studies, parts = runner.chosen(names or "all"), list[Part]()
-    columns = ("study", "units: quick", "full", "needs", "a full run")
-    for group in dict.fromkeys(study.group for study in studies):
-        here = [study for study in studies if study.group == group]
-        counts = [[len(one.units(one.parameters(size))) for size in ("quick", "full")] for one in here]
-        needs = [(", ".join(one.needs) or "–", literal(one.full_time or "–")) for one in here]
-        parts.append(Grid(columns, [(one.name, *n, *m) for one, n, m in zip(here, counts, needs, strict=True)], group))
-        parts += [f"[dim]{literal(f'{study.name}: {study.claim}')}[/]" for study in here]
     shown = ("name", "group", "title", "claim", "source", "needs", "full_time")
-    return Answer({"studies": [{key: getattr(study, key) for key in shown} for study in studies]}, parts=parts)
+    studies = [
+        {key: getattr(one, key) for key in shown}
+        | {size: len(one.units(one.parameters(size))) for size in ("quick", "full")}
+        for one in runner.chosen(names or "all")
+    ]
+    return Answer({"studies": studies})
 
 
 def reported(folder: str, out: str | None = None, markdown: str | None = None) -> Answer:

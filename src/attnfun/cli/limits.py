@@ -5,8 +5,7 @@ from typing import Any
 
 from attnfun.cli.derive import Answer
 from attnfun.cli.records import model_record
-from attnfun.cli.render import Grid, Part, Whole, literal, number, status_text
-from attnfun.cli.views import viewed
+from attnfun.cli.render import Grid, Part, Whole, literal, number, status_text, viewed
 from attnfun.errors import Infeasible, InvalidRequest
 
 _MARKS = {"impossible": "[red]✗[/]", "constructed": "[green]●[/]", "unknown": "[dim]·[/]"}

@@ -14,7 +14,7 @@ from typing import Any
 
 from attnfun.cli.arguments import read_domain, read_point, read_points
 from attnfun.cli.derive import Answer
-from attnfun.cli.records import certificate_record, head_rows, model_record, step_rows, verdict_page
+from attnfun.cli.records import certificate_record, head_rows, model_record, step_rows
 from attnfun.cli.render import VERDICT, Grid, Whole, failure
 from attnfun.errors import AttnfunError, InvalidRequest
 
@@ -30,7 +30,7 @@ def verified(file: str, target: list[str] | None = None, progress: Any = None, *
     code = VERDICT[str(record["status"])]
     why = " ".join(str(record.get("reason") or getattr(found.status, "meaning", "")).split())
     notes = [f"attnfun: {record['status']}: {file}: {why}"] if code else []
-    return Answer(record, parts=verdict_page(record), notes=notes, code=code)
+    return Answer(record, notes=notes, code=code)
 
 
 def shown(file: str) -> Answer:

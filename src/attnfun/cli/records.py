@@ -1,10 +1,9 @@
 """Models and certificates as the flat records that pages and JSON share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from attnfun.cli.render import Grid, Part, Whole, clean, literal, number, status_text
-from attnfun.cli.views import told, viewed
+from attnfun.cli.render import Part, clean, literal, number, status_text, told, viewed
 
 MOST_HEADS = 40
 AS_STORED = "[bold]as stored in the file, not verified; `attnfun verify` proves it again[/]"
@@ -132,27 +131,15 @@ def step_rows(net: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def heads_page(record: dict[str, Any]) -> list[Part]:
+def heads_page(record: dict[str, Any]) -> Iterator[Part]:
     """What each head does: of a composed network its range, and how much of the proved bound is born in it."""
     head, key = ("block", "unit") if record.get("realise") == "mlp" else ("head", "key")
     every: Sequence[dict[str, Any]] = record.get("steps") or record.get("head_list") or ()
     several = f"{head}s" if len(every) <= MOST_HEADS else f"{head}s (the first {MOST_HEADS} of {len(every):,})"
+    columns = ["layer", "head=name", "keys", "lattice: × ", "rank", "writes:, "]
     if "steps" in record:
-        columns = ["layer", head, "function", f"{key}s", "pieces", "range", "own error", "share", "meaning"]
-        rows = [_step(one) for one in every[:MOST_HEADS]]
-    else:
-        columns = ["layer", "head", "keys", "lattice", "rank", "writes"]
-        rows = [_head(one) for one in every[:MOST_HEADS]]
-    return [*([Grid(columns, rows, several)] if rows else []), literal(record["explanation"])]
-
-
-def _step(one: dict[str, Any]) -> list[Any]:
-    share = None if one["share"] is None else Whole(f"{one['share']:.1%}")
-    meaning = "" if one["name"] == one["function"] else one["name"]
-    first = [one["layer"], one["head"], literal(one["function"]), one["keys"], one["pieces"]]
-    return [*first, " to ".join(one["ends"]), one["own"], share, literal(meaning)]
-
-
-def _head(one: dict[str, Any]) -> list[Any]:
-    lattice, writes = " × ".join(map(number, one["lattice"])), literal(", ".join(one["writes"]))
-    return [one["layer"], literal(one["name"]), one["keys"], lattice, one["rank"], writes]
+        columns = ["layer", f"{head}=head", "function", f"{key}s=keys", "pieces", "range=ends: to ", "own error=own"]
+        columns += ["share:.1%", "meaning"]
+    rows = [one | {"meaning": "" if one["name"] == one.get("function") else one["name"]} for one in every[:MOST_HEADS]]
+    yield from viewed({"rows": rows}, [{"table": "rows", "columns": columns, "title": several}])
+    yield literal(record["explanation"])

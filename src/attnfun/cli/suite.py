@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from attnfun.cli.arguments import read_table
 from attnfun.cli.derive import Answer
 from attnfun.cli.records import model_record
-from attnfun.cli.render import Grid, Part, clean, failure, literal, number, status_text
+from attnfun.cli.render import clean, failure, number
 from attnfun.errors import InvalidRequest
 from attnfun.files import read_text
 
@@ -97,7 +97,7 @@ def compiled(
     found = report() if earlier is None else compare(report(), earlier, str(against))
     if output:
         Path(output).write_text(written(found, Path(output).suffix), encoding="utf-8")
-    return Answer(found, parts=_page(found))
+    return Answer(found, said=_said(found))
 
 
 def _kept(path: str, options: dict[str, Any]) -> dict[tuple[str, str], Row]:
@@ -140,23 +140,13 @@ def select(cases: Sequence[Case], only: str | None) -> list[Case]:
     return chosen
 
 
-def _page(report: dict[str, Any]) -> list[Part]:
-    rows, summary = report["rows"], report["summary"]
-    shown = ["name", "status", "error", "eps", "method", "layers", "heads", "keys", "parameters", "seconds", "slack"]
-    if "against" in summary:
-        shown += ["change", "keys_ratio", "seconds_ratio"]
-    short = {"keys_ratio": "keys ×", "seconds_ratio": "seconds ×", "parameters": "params"}
-    cells = [[_cell(row, key) for key in shown] for row in rows]
-    parts: list[Part] = [Grid([short.get(key, key) for key in shown], cells)]
-    parts += [f"[dim]{literal(row['name'])}: {literal(why(row))}[/]" for row in rows if row["status"] not in GOOD]
-    parts += [literal(f"{suite}: {sentence(one)}") for suite, one in summary.get("suites", {}).items()]
-    parts.append(sentence(summary) + f", {number(report['wall_seconds'])} s on the clock")
-    return parts + ([literal(comparison_sentence(summary["against"]))] if "against" in summary else [])
-
-
-def _cell(row: Row, key: str) -> Any:
-    value = row.get(key)
-    return status_text(str(value)) if key == "status" else literal(value) if isinstance(value, str) else value
+def _said(report: dict[str, Any]) -> dict[str, Any]:
+    """What the page says besides the rows: refusals, a sentence a suite, one about all, and one about what changed."""
+    summary = report["summary"]
+    refused = [{"name": row["name"], "why": why(row)} for row in report["rows"] if row["status"] not in GOOD]
+    each = [f"{suite}: {sentence(one)}" for suite, one in summary.get("suites", {}).items()]
+    compared = comparison_sentence(summary["against"]) if "against" in summary else None
+    return {"refused": refused, "each": each, "done": sentence(summary), "compared": compared}
 
 
 def _failure(error: BaseException) -> Row:

@@ -1,4 +1,7 @@
-"""All figures of all heads of a subject. Nothing here is a bound unless `Figures` says so."""
+"""All figures of all heads of a subject. Nothing here is a bound unless `Figures` says so.
+
+What a mend does to the weights: the same network but for one head. Labels stay: they say what was meant.
+"""
 
 import math
 from collections.abc import Callable
@@ -6,16 +9,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from attnfun.diagnosis.attention import RIDGES, Attention, alive, attend, fit, hard, scaled_head, weights_of
-from attnfun.diagnosis.judge import Judge, judge, soft, tolerance, worst
-from attnfun.diagnosis.keys import axis_cells, doubled
-from attnfun.diagnosis.record import AxisCells, Figures
-from attnfun.diagnosis.rounding import DTYPES, Dtype, extended, in_dtype
-from attnfun.diagnosis.subject import Subject
-from attnfun.network import Axis, Head
-from attnfun.network.evaluate import evaluate
-from attnfun.network.head import Array
+from attnfun.diagnosis import attention
+from attnfun.diagnosis.findings import AxisCells, Figures, Mend
+from attnfun.diagnosis.rounding import DTYPES, Dtype, in_dtype
+from attnfun.diagnosis.subject import Judge, Subject, judge, tolerance, worst
+from attnfun.errors import InvalidRequest
+from attnfun.network import Axis, Head, Network
+from attnfun.network.evaluate import evaluate, evaluate_head
+from attnfun.network.head import Array, rounded
+from attnfun.network.network import Layer
 
 _SCALES = tuple(4.0**k for k in range(-7, 6))
 _SWEPT = 1 << 22  # keys of a head whose temperature is still varied
@@ -62,19 +66,21 @@ def _figures(subject: Subject, depth: int, place: int, eps: float, how: str, dty
     verdict = judge(subject, depth, place)
     queries = tuple(tokens @ axis.query.T + axis.offset for axis in head.axes)
     slopes = [_axis_slope(subject, head, axis, depth, verdict) for axis in head.axes]
-    cells = tuple(axis_cells(axis, q, slope) for axis, q, (slope, _) in zip(head.axes, queries, slopes, strict=True))
-    seen = attend(head, tokens)
-    output = soft(head, tokens)
+    every = zip(head.axes, queries, slopes, strict=True)
+    cells = tuple(attention.axis_cells(axis, q, slope) for axis, q, (slope, _) in every)
+    seen = attention.attend(head, tokens)
+    output = evaluate_head(head, tokens)
     allowed = eps / verdict.gain if verdict.gain > 0 else math.inf
     wanted = output if verdict.wanted is None else verdict.wanted
-    mixture = float(soft(replace(head, values=np.abs(head.values)), tokens).max())
-    square = soft(replace(head, values=head.values**2), tokens) - output**2
+    mixture = float(evaluate_head(replace(head, values=np.abs(head.values)), tokens).max())
+    square = evaluate_head(replace(head, values=head.values**2), tokens) - output**2
     deviation = float(np.sqrt(np.maximum(square, 0.0).max()))
     rounding, overflow = _rounding(head, verdict, dtype, seen)
     spread = float(head.spread.max())
     sharp = [c.sharpness for c in cells if c.sharpness is not None]
     mass = min(0.5, allowed / (2 * spread)) if spread > 0 and math.isfinite(allowed) and allowed > 0 else 0.5
-    needed = 2 * math.log(max(seen_keys(cells, head), 2) / mass)
+    longest = max(*head.grid, *(c.owners for c in cells))  # p of the temperature bound
+    needed = 2 * math.log(max(longest, 2) / mass)
     name = f"{subject.name}: {head.name}" if subject.name else head.name
     shown: dict[str, Any] = {"name": name, "layer": depth, "place": place, "keys": head.keys, "grid": head.grid}
     shown |= {"points": seen.points, "picks": head.name in subject.picks}
@@ -86,7 +92,7 @@ def _figures(subject: Subject, depth: int, place: int, eps: float, how: str, dty
     shown |= {"eps": eps, "eps_how": how, "dtype": dtype.name, "roundoff": dtype.roundoff, "rounding": rounding}
     shown |= {"rounding_scale": dtype.roundoff * (mixture + seen.logit_size * deviation), "overflow": overflow}
     shown |= {"logit_size": seen.logit_size, "logit_max": seen.logit_max, "exp_limit": dtype.exp_limit}
-    live = math.prod(int(one.sum()) for one in alive(head, seen.peaks, allowed))
+    live = math.prod(int(one.sum()) for one in attention.alive(head, seen.peaks, allowed))
     shown |= {"dead": head.keys - live, "redundant": _redundant(head, queries, allowed)}
     shown |= {"sharpness": min(sharp) if len(sharp) == len(cells) else None, "sharpness_needed": needed}
     shown |= {"lipschitz": _norm([s for s, _ in slopes]), "lipschitz_how": slopes[0][1] if slopes else ""}
@@ -106,10 +112,10 @@ def _compared(own: Figures, subject: Subject, head: Head, verdict: Judge) -> Fig
 
     def at(factor: float) -> float:
         with np.errstate(all="ignore"):
-            found = subject.size(errors(soft(scaled_head(head, factor), tokens)))
+            found = subject.size(errors(evaluate_head(attention.scaled_head(head, factor), tokens)))
         return found if math.isfinite(found) else math.inf
 
-    own = replace(own, error=at(1.0), hard_error=subject.size(errors(hard(head, tokens))))
+    own = replace(own, error=at(1.0), hard_error=subject.size(errors(attention.hard(head, tokens))))
     if head.keys <= _SWEPT:
         fitting = [c / own.sharpness for c in (1.0, 5.0, 20.0)] if own.sharpness else []
         tried = {factor: at(factor) for factor in (*_SCALES, *(f for f in fitting if 0 < f < math.inf))}
@@ -131,21 +137,16 @@ def _compared(own: Figures, subject: Subject, head: Head, verdict: Judge) -> Fig
 
 
 def _narrowed(at: Callable[[float], float], low: float, high: float, steps: int) -> dict[float, float]:
-    """Golden section for the factor with the least error, on a logarithmic axis."""
-    ratio = (math.sqrt(5) - 1) / 2
-    a, b = math.log(low), math.log(high)
-    inner = [b - ratio * (b - a), a + ratio * (b - a)]
-    found = {math.exp(t): at(math.exp(t)) for t in inner}
-    left, right = (found[math.exp(t)] for t in inner)
-    for _ in range(steps):
-        if left <= right:
-            b, inner[1], right = inner[1], inner[0], left
-            inner[0] = b - ratio * (b - a)
-            left = found[math.exp(inner[0])] = at(math.exp(inner[0]))
-        else:
-            a, inner[0], left = inner[0], inner[1], right
-            inner[1] = a + ratio * (b - a)
-            right = found[math.exp(inner[1])] = at(math.exp(inner[1]))
+    """The factors that a search for the least error tries, on a logarithmic axis, with their errors."""
+    from scipy.optimize import minimize_scalar
+
+    found: dict[float, float] = {}
+
+    def error(t: float) -> float:
+        found[math.exp(t)] = at(math.exp(t))
+        return found[math.exp(t)]
+
+    minimize_scalar(error, bounds=(math.log(low), math.log(high)), method="bounded", options={"maxiter": steps})
     return found
 
 
@@ -154,10 +155,10 @@ def _fits(own: Figures, subject: Subject, head: Head, verdict: Judge, factor: fl
     point: the error at the other ones, the rounding predicted.
     """
     assert verdict.wanted is not None
-    weights = weights_of(scaled_head(head, factor), verdict.tokens)
+    weights = attention.weights_of(attention.scaled_head(head, factor), verdict.tokens)
     out: list[tuple[float, ...]] = []
-    for ridge in RIDGES:
-        values = fit(weights[::2], verdict.wanted[::2], ridge)
+    for ridge in attention.RIDGES:
+        values = attention.fit(weights[::2], verdict.wanted[::2], ridge)
         mixture = float((weights @ np.abs(values)).max())
         error = subject.size(verdict.errors(weights @ values)[1::2])
         rounding = own.roundoff * mixture * (1 + factor * own.logit_size)
@@ -165,12 +166,7 @@ def _fits(own: Figures, subject: Subject, head: Head, verdict: Judge, factor: fl
     return out
 
 
-def seen_keys(cells: tuple[AxisCells, ...], head: Head) -> int:
-    """p of the temperature bound: the keys of the longest axis."""
-    return max(max(head.grid), *(c.owners for c in cells))
-
-
-def _rounding(head: Head, verdict: Judge, dtype: Dtype, seen: Attention) -> tuple[float, bool]:
+def _rounding(head: Head, verdict: Judge, dtype: Dtype, seen: attention.Attention) -> tuple[float, bool]:
     """How much the outputs move, in units of the head, if the head is computed in the dtype; does it overflow?"""
     step = max(1, len(verdict.tokens) * head.keys // (1 << (21 if dtype.name == "float64" else 27)))
     some = verdict.tokens[::step]
@@ -178,8 +174,8 @@ def _rounding(head: Head, verdict: Judge, dtype: Dtype, seen: Attention) -> tupl
         found = in_dtype(head, some, dtype)
         if found is None or seen.logit_max > dtype.largest or not np.isfinite(found).all():
             return math.inf, True
-        near = extended(head, some) if dtype.name == "float64" else soft(head, some)
-        clean = soft(head, verdict.tokens)
+        near = attention.extended(head, some) if dtype.name == "float64" else evaluate_head(head, some)
+        clean = evaluate_head(head, verdict.tokens)
         moved = clean.copy()
         moved[::step] += found - near
         lost = worst(verdict.outputs(moved), verdict.outputs(clean)).max()
@@ -200,7 +196,7 @@ def _redundant(head: Head, queries: tuple[Array, ...], allowed: float) -> int:
     single = 0
     for number, (axis, q) in enumerate(zip(head.axes, queries, strict=True)):
         values = np.moveaxis(head.values, number, 0).reshape(axis.keys, -1)
-        pairs = doubled(axis, q, values, 0.1 * allowed)
+        pairs = attention.doubled(axis, q, values, 0.1 * allowed)
         single += pairs * head.keys // axis.keys
     return min(single, head.keys - 1)
 
@@ -249,3 +245,61 @@ def _staircase(cells: tuple[AxisCells, ...]) -> float | None:
     """½ Σ slope · widest cell, cells of several coordinates by their diagonal."""
     known = [c.slope * c.widest * math.sqrt(c.dim) for c in cells if c.slope is not None and c.widest is not None]
     return sum(known) / 2 if len(known) == len(cells) else None
+
+
+def scaled(network: Network, layer: int, place: int, factor: float) -> Network:
+    """The network with the logits of one head multiplied by `factor`."""
+    return replaced(network, layer, place, attention.scaled_head(_head(network, layer, place), factor))
+
+
+def dropped(network: Network, layer: int, place: int, axis: int, keep: NDArray[np.bool_]) -> Network:
+    """The network with only the keys `keep` (a mask) of one axis of one head."""
+    head = _head(network, layer, place)
+    one = head.axes[axis]
+    fewer = Axis(one.query, one.offset, one.slopes[keep], one.biases[keep])
+    axes = (*head.axes[:axis], fewer, *head.axes[axis + 1 :])
+    return replaced(network, layer, place, replace(head, axes=axes, values=np.compress(keep, head.values, axis=axis)))
+
+
+def replaced(network: Network, layer: int, place: int, head: Head) -> Network:
+    """The network with another head in one place, its weights rounded to the network's dtype."""
+    axes = tuple(
+        Axis(axis.query, axis.offset, rounded(axis.slopes, network.dtype), rounded(axis.biases, network.dtype))
+        for axis in head.axes
+    )
+    head = replace(head, axes=axes, values=rounded(head.values, network.dtype))
+    heads = network.layers[layer].heads
+    own = Layer((*heads[:place], head, *heads[place + 1 :]))
+    return replace(network, layers=(*network.layers[:layer], own, *network.layers[layer + 1 :]))
+
+
+def _head(network: Network, layer: int, place: int) -> Head:
+    head = network.layers[layer].heads[place]
+    if not isinstance(head, Head):
+        raise InvalidRequest("a block of ReLU units has no logits to mend")
+    return head
+
+
+def mended(subject: Subject, f: Figures, mend: Mend) -> Network:
+    """The subject's network with the mend done to the head of these figures.
+
+    "scale", "refit" and "drop" are done here; more keys, another dtype or merged pairs are for a new construction.
+    """
+    network = subject.network
+    head = _head(network, f.layer, f.place)
+    if mend.action == "scale" and mend.factor is not None:
+        return scaled(network, f.layer, f.place, mend.factor)
+    if mend.action == "refit":
+        verdict = judge(subject, f.layer, f.place)
+        if verdict.wanted is None:
+            raise InvalidRequest("it is not known what this head should write: its values cannot be fitted")
+        new = attention.scaled_head(head, mend.factor or 1.0)
+        weights, ridge = attention.weights_of(new, verdict.tokens), f.refit_ridge or attention.RIDGES[0]
+        values = attention.fit(weights, verdict.wanted, ridge)
+        return replaced(network, f.layer, f.place, replace(new, values=values.reshape(head.values.shape)))
+    if mend.action == "drop":
+        peaks = attention.attend(head, subject.streams[f.layer]).peaks
+        for number, live in enumerate(attention.alive(head, peaks, f.tolerance)):
+            network = dropped(network, f.layer, f.place, number, live)
+        return network
+    raise InvalidRequest(f"the mend {mend.action!r} is not one that is done to the weights: {mend.words}")

@@ -12,7 +12,7 @@ import numpy as np
 
 from attnfun.network import Axis, Head
 from attnfun.network.evaluate import evaluate_head
-from attnfun.network.head import Array, softmax
+from attnfun.network.head import Array
 
 
 @dataclass(frozen=True)
@@ -57,14 +57,3 @@ def in_dtype(head: Head, tokens: Array, dtype: Dtype) -> Array | None:
     own = Head(head.name, axes, values, head.writes)
     route = "factorised" if len(axes) > 1 else "dense"
     return np.asarray(evaluate_head(own, held(tokens, dtype), dtype.runs_in, route), dtype=np.float64)
-
-
-def extended(head: Head, tokens: Array) -> Array:
-    """(n, outputs) in long double, rounded to float64 at the end; one block of (n, keys) numbers."""
-    x = tokens.astype(np.longdouble)
-    weights = np.ones((len(x), 1), dtype=np.longdouble)
-    for axis in head.axes:
-        query, offset, slopes, biases = (a.astype(np.longdouble) for a in axis.arrays.values())
-        logits = (x @ query.T + offset) @ slopes.T + biases
-        weights = (weights[:, :, None] * softmax(logits)[:, None, :]).reshape(len(x), -1)
-    return (weights @ head.values.reshape(-1, head.outputs).astype(np.longdouble)).astype(np.float64)

@@ -3,7 +3,6 @@
 Files and objects become `Subject`s: a network, inputs as it meets them, and what it is for.
 """
 
-import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,11 +12,12 @@ import numpy as np
 
 from attnfun.diagnosis import DTYPES, Figures, Subject, foreign_head, is_foreign, measure, mended
 from attnfun.diagnosis.findings import GRAVE, Finding, Mend, findings, gravest_first
-from attnfun.diagnosis.judge import values_of, worst
 from attnfun.diagnosis.plain import looked_at, of_another
+from attnfun.diagnosis.subject import values_of, worst
 from attnfun.errors import InvalidRequest
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
+from attnfun.language.numbers import positive_or_none
 from attnfun.model import Model
 from attnfun.network import Network, evaluate
 from attnfun.search import one_thread
@@ -119,9 +119,7 @@ def diagnose(
     """
     if dtype is not None and not (isinstance(dtype, str) and dtype in DTYPES):
         raise InvalidRequest(f"dtype={dtype!r:.40}: write {', '.join(DTYPES)}")
-    number = isinstance(eps, (int, float)) and not isinstance(eps, bool)
-    if eps is not None and not (number and math.isfinite(eps) and eps > 0):
-        raise InvalidRequest(f"eps={eps!r:.40}: a positive number is needed")
+    eps = positive_or_none("eps", eps)
     box = None if domain is None else Box.parse(domain)
     with one_thread():
         if isinstance(given, (str, os.PathLike)):
@@ -169,8 +167,7 @@ def _subjects(given: Any, box: Box | None, target: Any, eps: float | None) -> tu
     if not isinstance(network, Network) or (isinstance(given, Model) and function is None):
         raise InvalidRequest("--target and --domain are for networks of functions and for plain heads; leave them out")
     if box is None:
-        ends = zip(network.low.tolist(), network.high.tolist(), strict=True)
-        box = Box.parse(dict(zip(network.inputs, ends, strict=True)))
+        box = network.domain
     if function is None:
         return looked_at(network, box, eps) if target is None else looked_at(*of_another(network, target, box), eps)
     own, judge = of_another(network, function.expression if target is None else target, box)

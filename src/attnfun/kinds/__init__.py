@@ -38,7 +38,7 @@ class Command:
     leave      parameters that only Python can hand over
     output     the help text of `-o`, which saves what was made
     picture    the help text of `--png`, and `beside` the name that a picture has if none is given
-    view       how a record is shown, with `items` (see `attnfun.cli.views`), or the function that shows it
+    view       how a record is shown, with `items` (see `attnfun.cli.render`), or the function that shows it
     goes_on    how to go on after Ctrl-C; the first of these sentences whose names were all given
     """
 
@@ -84,8 +84,8 @@ class Kind:
     weights   the classes that its weights may be of
     view      the Model class that its verb returns
     prover    prove(target, weights, goal, say) -> Proof: from weights and target alone; never imports a `build` module
-    words     a module with explain(model), and where there is something to draw or tell, picture(model, path) and
-              record(model)
+    words     a module with explain(model), and where there is something of its own to draw or tell, picture(model,
+              path) and record(model)
     lesson    lesson(given, ask) -> Lesson: how its weights are trained
     subjects  subjects(model, eps) -> (about, subjects, remarks): what `diagnose` looks at
     unproved  why nothing is proved of it, where it has no prover
@@ -118,6 +118,11 @@ class Kind:
     def module(self) -> ModuleType | None:
         """The words of the kind, if it has any."""
         return import_module(self.words) if self.words else None
+
+    @property
+    def picture(self) -> Any:
+        """picture(model, path): its own, or the one of any model."""
+        return getattr(self.module, "picture", None) or named("attnfun.plots.model:draw_model")
 
 
 TOKENS = ("attnfun.network.tokens:TokenNetwork", "attnfun.network.tokens:TokenTransformer")

@@ -1,11 +1,9 @@
 """The same architectures, trained: free weights, a bounded number of steps, a history. Runs import torch."""
 
-from attnfun.learn.descend import descend, generator, one_torch_thread, polished, require_torch
-from attnfun.learn.fit import Fit, Progress
-from attnfun.learn.measure import Measured, measured
-from attnfun.learn.probe import Row, effective_keys, errors, key_norms, measure, probe_points
-from attnfun.learn.recipe import Recipe
+from attnfun.learn.descend import Recipe, descend, generator, one_torch_thread, polished, require_torch
+from attnfun.learn.probe import Measured, Row, effective_keys, errors, key_norms, measure, measured, probe_points
 from attnfun.learn.sampled import SampledTask
+from attnfun.learn.train import Fit, Progress
 from attnfun.learn.weights import fit_sample, random_network
 
 __all__ = ["Fit", "Measured", "Progress", "Recipe", "Row", "SampledTask", "measure", "measured", "errors"]

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.errors import InvalidRequest
-from attnfun.learn.measure import Measured, measured
-from attnfun.learn.probe import key_norms
+from attnfun.learn.probe import Measured, key_norms, measured
 from attnfun.model import Model
 from attnfun.network import Network
 
@@ -67,7 +66,7 @@ class Comparison:
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """Sup error, L2 error and bound of every network on one logarithmic axis."""
-        from attnfun.plots.compare import draw_comparison
+        from attnfun.plots.model import draw_comparison
 
         return draw_comparison(self.entries, f"{self.target[:70]}  on  {self.domain[:50]}", path)
 

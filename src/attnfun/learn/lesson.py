@@ -5,31 +5,28 @@ A lesson has a problem: functions are `torch_function.py`, networks on tokens `t
 
 **Networks on tokens.** A target draws inputs, says what is wanted of them and writes them as tokens (`Drawn`);
 `token_lesson` sets the weights of a shape free, from a random start or from weights, with the entries that the kind
-holds.
+holds. A kind says only what is its own: which tokens are read, what is held.
 """
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from attnfun.errors import InvalidRequest
 from attnfun.language.target import Target
+from attnfun.learn.descend import Recipe
 from attnfun.learn.probe import Row
-from attnfun.learn.recipe import Recipe
 from attnfun.network import TokenArchitecture, TokenNetwork, TokenTransformer
 from attnfun.network.head import Array
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from attnfun.learn.fit import Progress
 
 
 class Problem(ABC):
@@ -105,8 +102,6 @@ class Ask:
     start: Any = "random"
     widths: Sequence[int] | None = None
     rank: int | None = None
-    checkpoint: str | os.PathLike[str] | None = None
-    progress: Callable[[Progress], None] | None = None
     source: Any = None
 
     def no_towers(self) -> None:
@@ -140,102 +135,77 @@ Held = Mapping[str, tuple[Array, Array]]
 """By the name of an array: (values, which entries are free)."""
 
 
-class TokenTask(Protocol):
-    """What the loop asks of a task on tokens (`torch_tokens.py`)."""
-
-    def to_json(self) -> dict[str, Any]: ...
-
-    def draw(self, rng: np.random.Generator, count: int, noise: float = 0.0) -> tuple[Array, Array]:
-        """(count, n, width) tokens and (count, tokens read, outputs) values."""
-        ...
-
-    def read(self, outputs: Any) -> Any:
-        """(count, n, outputs) of a network, NumPy's or torch's -> the tokens that are read."""
-        ...
-
-    @property
-    def chosen_by(self) -> str:
-        """What the best network has least of, "sup" or "loss"."""
-        ...
-
-    def errors(self, outputs: Array, values: Array) -> Array:
-        """(count, entries): the errors of every draw, from what was read and what was wanted."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """The task of a target whose inputs are written as tokens for `weights` (all that `encode` looks at in them).
+    """The task of a target whose inputs are written as tokens for `weights` (all that `encode` looks at in them; the
+    shape unless given).
 
-    `reads` takes the tokens that are read out of a network's outputs; `wanted` turns `exact` into values of that shape;
-    `noisy(rng, inputs, noise)` moves the inputs, where noise has a meaning.
+    The loss and the errors are about the tokens `reads` of a network's outputs; `wanted` turns `exact` into values of
+    them. `chosen_by`: what the best network has least of, "sup" or "loss".
     """
 
     target: Target
-    weights: Any
-    outputs: int
-    reads: Callable[[Any], Any] = lambda outputs: outputs
+    architecture: TokenArchitecture
+    reads: slice = field(default_factory=lambda: slice(None))
     wanted: Callable[[Any], Any] = lambda exact: exact
-    noisy: Callable[[np.random.Generator, tuple[Any, ...], float], tuple[Any, ...]] | None = None
     chosen_by: str = "sup"
+    weights: Any = None
 
-    def to_json(self) -> dict[str, Any]:
-        return {"target": self.target.to_json()}
+    noisy: ClassVar[bool] = False
+    """Whether noise on the inputs has a meaning."""
 
     def draw(self, rng: np.random.Generator, count: int, noise: float = 0.0) -> tuple[Array, Array]:
+        """(count, n, width) tokens and (count, tokens read, outputs) values."""
         inputs = self.target.draw(rng, count)
         values = np.asarray(self.wanted(self.target.exact(*inputs)), dtype=np.float64)
-        if noise:
-            if self.noisy is None:
-                raise InvalidRequest("noise on the inputs is for functions and sequence maps; leave it out")
-            inputs = self.noisy(rng, inputs, noise)
-        (tokens,), _ = self.target.encode(self.weights, *inputs)
-        return np.asarray(tokens, dtype=np.float64), values.reshape(count, -1, self.outputs)
-
-    def read(self, outputs: Any) -> Any:
-        return self.reads(outputs)
-
-    def errors(self, outputs: Array, values: Array) -> Array:
-        return self.target.errors(outputs, values)
+        (tokens,), _ = self.target.encode(self.weights or self.architecture, *inputs)
+        return np.asarray(tokens, dtype=np.float64), values.reshape(count, -1, len(self.architecture.outputs))
 
 
-@dataclass(frozen=True)
-class Shape:
-    """The shape that is trained; `free`: it is not the construction's own, and nothing in it is held."""
-
-    architecture: TokenArchitecture
-    free: bool
-    request: Mapping[str, Any] = field(default_factory=dict)
-
-
-def shape_of(given: Any, ask: Ask) -> Shape:
+def shape_of(given: Any, ask: Ask) -> TokenArchitecture:
     """An architecture of one's own, or that of the given model."""
     ask.no_towers()
     found = given.architecture if ask.architecture is None else ask.architecture
     if not isinstance(found, TokenArchitecture):
         raise InvalidRequest(f"{ask.target.text[:60]} is learned by a TokenArchitecture, not a {type(found).__name__}")
-    free = ask.architecture is not None or given.request.get("shape") == "free"
-    return Shape(found, free, {"shape": "free"} if free else {})
-
-
-def require_tokens(shape: TokenArchitecture, names: tuple[str, ...], outputs: int) -> None:
-    """InvalidRequest unless tokens with these coordinates, and perhaps free ones behind them, go in and `outputs` come
-    out."""
-    if shape.coordinates[: len(names)] != names or len(shape.outputs) != outputs:
-        raise InvalidRequest("the architecture has other coordinates or outputs than the tokens of this target")
+    return found
 
 
 def token_lesson(
+    given: Any,
     ask: Ask,
-    task: TokenTask,
-    shape: Shape,
     *,
     target: Target | None = None,
-    held: Held | None = None,
+    held: Callable[[Any], Held] = lambda model: {},
     weights: Callable[[Any], Any] = lambda network: network,
+    request: Mapping[str, Any] | None = None,
+    written: Any = None,
+    **task: Any,
 ) -> Lesson:
-    """The lesson of `task` in this shape; `weights` makes a model's weights of a network, `target` is what it is then
-    for, if not what was asked."""
+    """The lesson of a target on tokens, in the shape of `given` (a model or an architecture).
+
+    `held(given)` is asked of a construction's own shape: in any other all weights are free. `weights` makes a model's
+    weights of a network, `target` is what it is then for, if not what was asked; inputs are written for `written`, if
+    not for the shape. The rest is that of `Drawn`.
+    """
+    shape, asked = shape_of(given, ask), target or ask.target
+    if asked.fits(shape if written is None else written):
+        raise InvalidRequest(f"the architecture has other coordinates or outputs than the tokens of {asked.text[:60]}")
+    free = ask.architecture is not None or given.request.get("shape") == "free"
+    drawn = Drawn(asked, shape, weights=written, **task)
+    own = {**(request or {}), **({"shape": "free"} if free else {})}
+    return lesson_of(ask, drawn, asked, {} if free else held(given), weights, own)
+
+
+def lesson_of(
+    ask: Ask,
+    task: Drawn,
+    target: Target,
+    held: Held,
+    weights: Callable[[Any], Any],
+    request: Mapping[str, Any],
+) -> Lesson:
+    """The lesson of a task, from its own random start or from a network of its shape."""
     from attnfun.learn.torch_tokens import TokenProblem
 
     begin: Any = ask.recipe.seed
@@ -243,9 +213,8 @@ def token_lesson(
         begin = getattr(ask.start, "network", ask.start)
         if not isinstance(begin, (TokenNetwork, TokenTransformer)):
             raise ask.other_start()
-        if begin.architecture != shape.architecture:
+        if begin.architecture != task.architecture:
             raise InvalidRequest("the start is not a network of the architecture that is to be trained")
-    if ask.recipe.noise:
-        task.draw(np.random.default_rng(0), 1, ask.recipe.noise)  # refused here where it has no meaning
-    problem = TokenProblem(shape.architecture, task, {} if shape.free else held or {}, begin)
-    return Lesson(target or ask.target, problem, weights, shape.request)
+    if not task.noisy:
+        ask.no_noise()
+    return Lesson(target, TokenProblem(task, held, begin), weights, request)

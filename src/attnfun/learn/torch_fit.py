@@ -25,10 +25,9 @@ import torch
 from torch import Tensor
 
 from attnfun.errors import InvalidRequest
-from attnfun.learn.descend import advance, lbfgs, optimiser_of
+from attnfun.learn.descend import Recipe, advance, lbfgs, optimiser_of
 from attnfun.learn.lesson import Problem
 from attnfun.learn.probe import Row
-from attnfun.learn.recipe import Recipe
 from attnfun.network import sealed
 from attnfun.network.head import AnyArray, Array
 
@@ -187,7 +186,7 @@ def read_checkpoint(path: str | os.PathLike[str], run: str) -> tuple[dict[str, A
     def build(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         return {key: own[key] for key in _OWN}, dict(tensors)
 
-    (own, tensors), _ = sealed.load(path, (FORMAT,), _OWN, (), build, lambda built: built)
+    (own, tensors), _ = sealed.load(path, FORMAT, _OWN, (), build, lambda built: built)
     if own["run"] != run:
         raise InvalidRequest(
             f"{os.fspath(path)} is the checkpoint of another run (other network, target, domain, options or start); "

@@ -1,6 +1,5 @@
 """The problem of a network on tokens; importing this file imports torch."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,22 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnfun.learn.lesson import Problem, TokenTask, digest
+from attnfun.learn import weights as vectors
+from attnfun.learn.lesson import Drawn, Held, Problem, digest
 from attnfun.learn.probe import Row
-from attnfun.learn.weights import (
-    Tokens,
-    holding,
-    in_units,
-    joined,
-    power_of_two,
-    random_tokens,
-    split,
-    token_effective_keys,
-    token_norms,
-    token_scales,
-    token_vector,
-    tokens_of,
-)
 from attnfun.network import TokenArchitecture
 from attnfun.network.head import Array, Of
 
@@ -33,19 +19,19 @@ _PROBE, _LEAST, _WORK, _FEW = 1000, 64, 1 << 19, 16
 
 @dataclass(frozen=True, eq=False)
 class TokenProblem(Problem):
-    """The weights of `architecture`, in the units of `weights.py`, towards what `task` wants.
+    """The weights of the shape of `task`, in the units of `weights.py`, towards what it wants.
 
     `begin`: the seed of a random start, or a network to start from. `held`: the arrays that are not free at all
     entries, by name, as (values, which entries are free); the others of their entries keep these values. The probe is
     the same for every run.
     """
 
-    architecture: TokenArchitecture
-    task: TokenTask
-    held: Mapping[str, tuple[Array, Array]]
-    begin: int | Tokens
+    task: Drawn
+    held: Held
+    begin: int | vectors.Tokens
 
     chosen_by = Of[str]("task")  # type: ignore[assignment]
+    architecture = Of[TokenArchitecture]("task")
     dtype = Of[str]("architecture")  # type: ignore[assignment]
 
     @cached_property
@@ -64,7 +50,7 @@ class TokenProblem(Problem):
     def units(self) -> tuple[Array, float]:
         """The scales of the coordinates, and the size of what is wanted."""
         finite = np.abs(self.probe[1][np.isfinite(self.probe[1])])
-        return token_scales(self.probe[0]), float(power_of_two(float(finite.max(initial=0.0)) or 1.0))
+        return vectors.token_scales(self.probe[0]), float(vectors.power_of_two(float(finite.max(initial=0.0)) or 1.0))
 
     @cached_property
     def kept(self) -> tuple[Array, Array] | None:
@@ -73,22 +59,25 @@ class TokenProblem(Problem):
             return None
         every = {name: (np.zeros(shape), np.ones(shape, dtype=bool)) for name, shape in self.architecture.layout()}
         every |= self.held
-        values = {name: in_units(name, own, *self.units) for name, (own, _) in every.items()}
-        return joined(self.architecture, values), joined(self.architecture, {n: free for n, (_, free) in every.items()})
+        whole, free = ({name: own[k] for name, own in every.items()} for k in (0, 1))
+        values = {name: vectors.in_units(name, own, *self.units) for name, own in whole.items()}
+        return vectors.joined(self.architecture, values), vectors.joined(self.architecture, free)
 
     @cached_property
-    def origin(self) -> Tokens:
+    def origin(self) -> vectors.Tokens:
         """Where it starts, with what is held as it must be."""
-        begun = random_tokens(self.architecture, *self.units, self.begin) if isinstance(self.begin, int) else self.begin
-        return begun if self.kept is None else self.network(token_vector(begun, *self.units))
+        begun = self.begin
+        if isinstance(begun, int):
+            begun = vectors.random_tokens(self.architecture, *self.units, begun)
+        return begun if self.kept is None else self.network(vectors.token_vector(begun, *self.units))
 
     def identity(self) -> dict[str, Any]:
-        own = {"architecture": self.architecture.to_json(), **self.task.to_json(), "values": digest(*self.probe)}
+        own = {"architecture": self.architecture.to_json(), "target": self.task.target.to_json()}
         start = digest(*(array for _, array in self.origin.arrays()))
-        return {**own, "held": sorted(self.held), "start": start}
+        return {**own, "values": digest(*self.probe), "held": sorted(self.held), "start": start}
 
     def start(self) -> Array:
-        return token_vector(self.origin, *self.units)
+        return vectors.token_vector(self.origin, *self.units)
 
     def batch(self, rng: np.random.Generator, count: int, noise: float) -> tuple[Tensor, Tensor]:
         tokens, values = self.task.draw(rng, count, noise)
@@ -100,32 +89,31 @@ class TokenProblem(Problem):
         return self.batch(rng, min(count, max(_LEAST, self._affordable(self.probe[0], 8))), 0.0)
 
     def outputs(self, theta: Tensor, inputs: Tensor) -> Tensor:
-        read: Tensor = self.task.read(run(self.architecture, holding(self.kept, theta), inputs))
-        return read
+        return run(self.architecture, vectors.holding(self.kept, theta), inputs)[:, self.task.reads]
 
-    def network(self, vector: Array | None) -> Tokens:
-        whole = self.start() if vector is None else holding(self.kept, vector)
-        return tokens_of(self.architecture, whole, *self.units)
+    def network(self, vector: Array | None) -> vectors.Tokens:
+        whole = self.start() if vector is None else vectors.holding(self.kept, vector)
+        return vectors.tokens_of(self.architecture, whole, *self.units)
 
-    def measure(self, network: Tokens, step: int, phase: str) -> Row:
+    def measure(self, network: vectors.Tokens, step: int, phase: str) -> Row:
         """Norms are those of what is free: those of entries that are held say nothing of training."""
         tokens, values = self.probe
         with np.errstate(all="ignore"):
-            out = self.task.read(np.asarray(network.run(tokens), dtype=np.float64))
+            out = np.asarray(network.run(tokens), dtype=np.float64)[:, self.task.reads]
             good = np.isfinite(values).all(axis=(1, 2))
-            error = self.task.errors(out[good], values[good]) if good.any() else np.zeros((1, 1))
+            error = self.task.target.errors(out[good], values[good]) if good.any() else np.zeros((1, 1))
             free = network
             if self.kept is not None:
-                vector = holding((np.zeros(1), self.kept[1]), token_vector(network, *self.units))
-                free = tokens_of(self.architecture, vector, *self.units)
-            *norms, value = token_norms(free)
-            keys = token_effective_keys(network, tokens[:_FEW])
+                vector = vectors.holding((np.zeros(1), self.kept[1]), vectors.token_vector(network, *self.units))
+                free = vectors.tokens_of(self.architecture, vector, *self.units)
+            *norms, value = vectors.token_norms(free)
+            keys = vectors.token_effective_keys(network, tokens[:_FEW])
         return Row.of(step, phase, np.where(np.isnan(error), np.inf, error), norms, value, keys)
 
 
 def run(architecture: TokenArchitecture, vector: Tensor, tokens: Tensor) -> Tensor:
     """(batch, n, width) in the units of the vector -> (batch, n, outputs): every token read out."""
-    weights, Z = split(architecture, vector), tokens
+    weights, Z = vectors.split(architecture, vector), tokens
     if architecture.constants:
         Z = torch.cat([Z, weights["constants"].expand(len(Z), *weights["constants"].shape)], dim=1)
     for number, layer in enumerate(architecture.layers):

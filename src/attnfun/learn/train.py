@@ -1,8 +1,19 @@
-"""`train`: the weights that gradient descent finds in a given architecture, as a model with its fit."""
+"""`train`: the weights that gradient descent finds in a given architecture, as a model with its fit.
 
+What is descended on is the mean squared error, in units in which inputs and outputs are of size 1. What is returned is
+the network whose sup error on the probe was least of all rows of the history, the start among them: training never
+returns something worse on the probe than it was given.
+
+A run is a function of (architecture, target, recipe, start) and of the machine: batches are drawn from (seed, step),
+rates are functions of the step, torch works on one thread with deterministic algorithms. So a run that was interrupted
+and goes on from its checkpoint ends in the same bits as one that was not.
+"""
+
+import math
 import os
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from attnfun.certify.certificate import Certificate, Status
@@ -12,14 +23,76 @@ from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.language.mlp import read_mlp
 from attnfun.language.target import Target
-from attnfun.learn.descend import one_torch_thread
-from attnfun.learn.fit import Progress, descended
-from attnfun.learn.lesson import Ask, Lesson
-from attnfun.learn.measure import sampled
-from attnfun.learn.recipe import Recipe
+from attnfun.learn.descend import Recipe, one_torch_thread
+from attnfun.learn.lesson import Ask, Lesson, Problem
+from attnfun.learn.probe import Row, sampled
 from attnfun.model import Model
 from attnfun.network import Architecture, Network
 from attnfun.search import Goal, certified, one_thread
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is: its last row, and the time that is left by the pace so far. As text, one line."""
+
+    row: Row
+    total: int
+    seconds: float
+    left: float
+
+    def __str__(self) -> str:
+        left = f", {self.left:.0f} s left" if math.isfinite(self.left) else ""
+        at = f"{self.row.step:,} of {self.total:,} steps"
+        return f"{at}, rms {self.row.loss**0.5:.2g}, sup {self.row.sup:.2g}{left}"
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """`network` has the least sup error on the probe of all rows of `history`; it is that of step `best_step`.
+
+    Of networks whose error is a mean (points on a sphere) or that decide (matches, the best key) it has the least mean
+    squared error.
+
+    `steps` counts both parts; `stopped` is "steps", "patience" or "diverged" (weights or errors that are not finite).
+    `seconds` is the time spent, earlier parts of an interrupted run included. `recipe`, `start` (random, constructed or
+    given) and `sampled` (the largest error at fresh points: not a bound) are there once `train` has returned it.
+    """
+
+    network: Any
+    history: tuple[Row, ...]
+    best_step: int
+    steps: int
+    stopped: str
+    seconds: float
+    recipe: Recipe | None = None
+    start: str = ""
+    sampled: Certificate | None = None
+
+
+def descended(
+    problem: Problem,
+    recipe: Recipe,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Fit:
+    """One run on any problem, inside `one_torch_thread`."""
+    from attnfun.learn.torch_fit import Run
+
+    run = Run.begin(problem, recipe, checkpoint)
+    began, first, before = time.perf_counter(), run.step, run.seconds
+    while run.advance():
+        if run.history[-1].step != run.step:
+            continue
+        spent = time.perf_counter() - began
+        run.seconds = before + spent
+        run.save()
+        if progress is not None:
+            done, left = run.step - first, run.total - run.step
+            progress(Progress(run.history[-1], run.total, run.seconds, spent / done * left if done else math.inf))
+    run.seconds = before + time.perf_counter() - began
+    run.save()
+    best = run.best_network()
+    return Fit(best, tuple(run.history), run.best_step, run.step, run.stopped, run.seconds)
 
 
 def train(
@@ -130,8 +203,7 @@ def _target(network: Any, target: Any, domain: Any, lipschitz: float | None) -> 
         plain = network.weights if isinstance(network, Model) else network
         if not isinstance(plain, Network):
             raise InvalidRequest("train needs a domain, for instance domain='x=-1:1': an architecture has none")
-        ends = [(float(a), float(b)) for a, b in zip(plain.low, plain.high, strict=True)]
-        domain = dict(zip(plain.inputs, ends, strict=True))
+        domain = plain.domain
     mlp = read_mlp(target)
     box = Box.parse(domain) if mlp is None else mlp.box(domain)
     return Function.read(target if mlp is None else mlp, box, lipschitz)

@@ -332,7 +332,7 @@ def fit_sample(
         kind = getattr(torch, architecture.dtype)
         Z, Y = torch.tensor(tokens / scales, dtype=kind), torch.tensor(values / size, dtype=kind)
         begin = torch.tensor(token_vector(origin, scales, size), dtype=kind)
-        block = architecture.layers[0].weights(architecture.width)
+        block = sum(prod(shape) for name, shape in architecture.layout() if name.startswith("layer0/"))
         if shared:
             begin = torch.cat([begin[:block], begin[depth * block :]])
         free = begin.clone().requires_grad_(True)

@@ -1,16 +1,7 @@
 """Head, Layer, Network: the weights and nothing else; evaluation; the literal form; the file."""
 
 from attnfun.network.architecture import Architecture, AxisShape, HeadShape, TokenArchitecture, TokenLayerShape
-from attnfun.network.evaluate import (
-    ROUTES,
-    attention,
-    chosen_routes,
-    evaluate,
-    evaluate_head,
-    head_routes,
-    routes,
-    stream,
-)
+from attnfun.network.evaluate import ROUTES, attention, evaluate, evaluate_head, head_routes, routes, stream
 from attnfun.network.head import Axis, Head, rounded
 from attnfun.network.labels import Label, Labels
 from attnfun.network.literal import FORMS, Literal, literal, shut_out
@@ -23,6 +14,6 @@ from attnfun.network.torch_form import to_torch, tokens_to_torch
 __all__ = ["Axis", "Head", "ReluBlock", "Layer", "Network", "Cost", "Label", "Labels", "rounded", "identical"]
 __all__ += ["Architecture", "AxisShape", "HeadShape", "TokenArchitecture", "TokenLayerShape"]
 __all__ += ["evaluate", "evaluate_head", "evaluate_block", "stream", "attention", "ROUTES", "routes", "head_routes"]
-__all__ += ["chosen_routes", "LocalAxis", "LocalPlan", "local_plan"]
+__all__ += ["LocalAxis", "LocalPlan", "local_plan"]
 __all__ += ["FORMS", "Literal", "literal", "shut_out", "to_torch", "tokens_to_torch"]
 __all__ += ["TokenHead", "TokenLayer", "TokenNetwork", "FeedForward", "TokenTransformer"]

@@ -28,7 +28,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from attnfun.errors import InvalidRequest
+from attnfun.language.numbers import whole_number
 from attnfun.language.target import Target
+from attnfun.network.head import require_dtype, require_names
 from attnfun.network.store import revived
 
 if TYPE_CHECKING:
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
 KINDS = ("head", "block")
 _KEYS_LIMIT = 1 << 22
 _MOST, _WIDEST = 1 << 24, 1 << 16
-_DTYPES = ("float64", "float32")
 Part = tuple[str, tuple[int, ...]]
 
 
@@ -50,18 +51,17 @@ def _rising(places: tuple[int, ...]) -> bool:
     return all(_whole(k, 0) for k in places) and list(places) == sorted(set(places))
 
 
-def _require_names(**given: tuple[str, ...]) -> None:
-    for what, names in given.items():
-        if not names or len(set(names)) != len(names) or not all(isinstance(name, str) for name in names):
-            raise InvalidRequest(f"the {what} of an architecture are distinct names, not {list(names)!r:.80}")
-
-
 class Shape:
     """What both architectures can: be JSON, and name their free arrays in the order of a vector of weights."""
 
     def layout(self) -> Iterator[Part]:
         """Name and shape of every free array, in the order of the vector."""
         raise NotImplementedError
+
+    @property
+    def free_weights(self) -> int:
+        """How many numbers training may choose."""
+        return sum(prod(shape) for _, shape in self.layout())
 
     def to_json(self) -> dict[str, Any]:
         own: Any = self
@@ -124,9 +124,10 @@ class Architecture(Shape):
     reads: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS or self.dtype not in _DTYPES:
-            raise InvalidRequest(f"an architecture of {self.kind!r} in {self.dtype!r}: there is none")
-        _require_names(inputs=self.inputs, outputs=self.outputs)
+        if self.kind not in KINDS:
+            raise InvalidRequest(f"an architecture of {self.kind!r}: there is none")
+        require_dtype(self.dtype)
+        require_names(inputs=self.inputs, outputs=self.outputs)
         width = len(self.inputs)
         for number, layer in enumerate(self.layers):
             if not layer or not all(head.axes and head.writes for head in layer):
@@ -221,11 +222,6 @@ class Architecture(Shape):
         yield "readout", (len(self.outputs), len(self.readout))
         yield "readout_bias", (len(self.outputs),)
 
-    @property
-    def free_weights(self) -> int:
-        """How many numbers training may choose."""
-        return sum(prod(shape) for _, shape in self.layout())
-
     def dense(self) -> Architecture:
         """The same, with every axis and the read-out reading the whole stream before them."""
         layers = []
@@ -259,10 +255,6 @@ class TokenLayerShape:
     carry: bool = False
     ffn: int = 0
 
-    def weights(self, width: int) -> int:
-        heads = sum(2 * width * (r + p) for r, p in self.heads)
-        return heads + width * width * self.carry + self.ffn * (2 * width + 1)
-
 
 @dataclass(frozen=True)
 class TokenArchitecture(Shape):
@@ -278,11 +270,9 @@ class TokenArchitecture(Shape):
     dtype: str = "float64"
 
     def __post_init__(self) -> None:
-        if self.dtype not in _DTYPES:
-            raise InvalidRequest(f"dtype={self.dtype!r:.30}: write float64 or float32")
-        _require_names(coordinates=self.coordinates, outputs=self.outputs)
-        if not _whole(self.constants, 0):
-            raise InvalidRequest(f"constants={self.constants!r:.30}: a whole number from 0 on is needed")
+        require_dtype(self.dtype)
+        require_names(coordinates=self.coordinates, outputs=self.outputs)
+        whole_number("constants", self.constants, 0)
         for number, layer in enumerate(self.layers):
             fits = layer.heads and all(len(head) == 2 and all(_whole(k, 1) for k in head) for head in layer.heads)
             if not fits or not _whole(layer.ffn, 0) or type(layer.carry) is not bool:
@@ -309,10 +299,9 @@ class TokenArchitecture(Shape):
         (as many as the rank unless given), `ffn` ReLU units a layer or none, tokens widened to `width` by free
         coordinates that start at 0, `constants` constant tokens.
         """
-        whole = {"layers": layers, "heads": heads, "rank": rank, "value": rank if value is None else value}
-        for name, number in whole.items():
-            if not _whole(number, 1):
-                raise InvalidRequest(f"{name}={number!r:.30}: a whole number from 1 on is needed")
+        values = rank if value is None else value
+        for name, number in (("layers", layers), ("heads", heads), ("rank", rank), ("value", values)):
+            whole_number(name, number, 1)
         names = tuple(coordinates)
         total = len(names) if width is None else width
         if not _whole(total, len(names)):
@@ -324,7 +313,7 @@ class TokenArchitecture(Shape):
                 else f"width={total:,}: more than {_WIDEST:,} coordinates"
             )
         names += tuple(f"free {k + 1}" for k in range(total - len(names)))
-        layer = TokenLayerShape(((rank, whole["value"]),) * heads, False, ffn)
+        layer = TokenLayerShape(((rank, values),) * heads, False, ffn)
         return cls(names, (layer,) * layers, tuple(outputs), constants, dtype)
 
     @classmethod
@@ -364,9 +353,3 @@ class TokenArchitecture(Shape):
                 yield f"{here}/ffn/outer", (layer.ffn, W)
         yield "constants", (self.constants, W)
         yield "readout", (W, len(self.outputs))
-
-    @property
-    def free_weights(self) -> int:
-        """How many numbers training may choose."""
-        inside = sum(layer.weights(self.width) for layer in self.layers)
-        return inside + self.width * (self.constants + len(self.outputs))

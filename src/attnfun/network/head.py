@@ -33,6 +33,7 @@ V = TypeVar("V")
 
 _ARRAY = ("Array", str(Array))  # an annotation as it is written, and as it is evaluated
 
+DTYPES = ("float64", "float32")
 DENSE_KEYS = 1 << 22
 """The most keys written out one by one, as the literal form needs them."""
 
@@ -82,12 +83,12 @@ def softmax(logits: AnyArray) -> AnyArray:
     return np.asarray(terms / terms.sum(axis=-1, keepdims=True))
 
 
-def once_per_dtype(make: Callable[[K, str], V]) -> Callable[[K, str], V]:
-    """`make(what, dtype)`, made once for each dtype as long as `what` lives."""
+def once_per_dtype(make: Callable[[K, str], V]) -> Callable[..., V]:
+    """`make(what, dtype)`, made once for each dtype (float64 unless given) as long as `what` lives."""
     known: WeakKeyDictionary[K, dict[str, V]] = WeakKeyDictionary()
 
     @wraps(make)
-    def found(what: K, dtype: str) -> V:
+    def found(what: K, dtype: str = "float64") -> V:
         own = known.setdefault(what, {})
         if dtype not in own:
             own[dtype] = make(what, dtype)
@@ -96,8 +97,30 @@ def once_per_dtype(make: Callable[[K, str], V]) -> Callable[[K, str], V]:
     return found
 
 
+def require_dtype(dtype: object) -> None:
+    """InvalidRequest for anything but float64 and float32."""
+    if not isinstance(dtype, str) or dtype not in DTYPES:
+        raise InvalidRequest(f"dtype={dtype!r:.30}: write {' or '.join(DTYPES)}")
+
+
+def require_names(**given: tuple[str, ...]) -> None:
+    """InvalidRequest unless these are names that do not repeat, one at least."""
+    for what, names in given.items():
+        if not names or len(set(names)) != len(names) or not all(isinstance(name, str) for name in names):
+            raise InvalidRequest(f"the {what} must be there and be distinct names, not {list(names)!r:.80}")
+
+
+def require_heads(heads: tuple[Any, ...]) -> None:
+    """InvalidRequest unless there is a head, and all read a stream of the same width."""
+    if not heads:
+        raise InvalidRequest("a layer needs at least one head")
+    if len({head.width for head in heads}) != 1:
+        raise InvalidRequest("the heads of one layer must read the same stream")
+
+
 def require_weights(arrays: Iterable[tuple[str, Array]], dtype: str) -> None:
     """InvalidRequest, naming the array, for weights that are not finite or that the dtype cannot hold."""
+    require_dtype(dtype)
     for what, array in arrays:
         if not np.isfinite(array).all():
             raise InvalidRequest(f"{what} is not finite")

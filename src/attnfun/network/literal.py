@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.network.head import AnyArray, Array, Head, softmax
+from attnfun.network.head import AnyArray, Array, Head, require_dtype, softmax
 from attnfun.network.network import Layer, Network
 
 FORMS = ("self", "cross", "joint")
@@ -178,8 +178,7 @@ def literal(network: Network, form: str = "self", second: tuple[str, ...] = (), 
     `second` names the inputs that are columns of the joint form's sequence Y, in its order.
     """
     run = dtype or network.dtype
-    if run not in GAP:
-        raise InvalidRequest(f"dtype must be one of {', '.join(GAP)}, not {run!r}")
+    require_dtype(run)
     if form not in FORMS:
         raise InvalidRequest(f"the form must be one of {', '.join(FORMS)}, not {form!r}")
     if network.is_mlp:

@@ -63,13 +63,9 @@ class LocalPlan:
         return math.prod(axis.window for axis in self.axes)
 
 
-def local_plan(head: Head, dtype: str = "float64") -> LocalPlan | None:
-    """The windows of `head` in `dtype`, or None where the local route does not apply; computed once per head."""
-    return _plan(head, dtype)
-
-
 @once_per_dtype
-def _plan(head: Head, dtype: str) -> LocalPlan | None:
+def local_plan(head: Head, dtype: str) -> LocalPlan | None:
+    """The windows of `head` in `dtype`, or None where the local route does not apply; computed once per head."""
     axes = []
     for axis in head.axes:
         local = _local_axis(axis, dtype)

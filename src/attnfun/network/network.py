@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 
 from attnfun.errors import InvalidRequest
+from attnfun.language.domain import Box
 from attnfun.network.architecture import Architecture
-from attnfun.network.head import AnyArray, Array, Head, freeze, frozen, require_weights
+from attnfun.network.head import DTYPES as DTYPES
+from attnfun.network.head import AnyArray, Array, Head, freeze, frozen, require_heads, require_names, require_weights
 from attnfun.network.labels import Labels
 from attnfun.network.relu import ReluBlock
 from attnfun.network.store import fingerprint
-
-DTYPES = ("float64", "float32")
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,9 @@ class Layer:
 
     def __post_init__(self) -> None:
         freeze(self)
-        if not self.heads:
-            raise InvalidRequest("a layer needs at least one head")
+        require_heads(self.heads)
         if len({head.kind for head in self.heads}) != 1:
             raise InvalidRequest("a layer has attention heads or blocks of ReLU units, not both")
-        if len({head.width for head in self.heads}) != 1:
-            raise InvalidRequest("the heads of one layer must read the same stream")
 
     @cached_property
     def writes(self) -> tuple[str, ...]:
@@ -129,12 +126,7 @@ class Network:
 
     def validate(self) -> None:
         """Raise InvalidRequest, naming the part, unless shapes meet, weights are finite and fit the dtype."""
-        if self.dtype not in DTYPES:
-            raise InvalidRequest(f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}")
-        if not self.inputs or not self.outputs:
-            raise InvalidRequest("a network needs at least one input and one output")
-        if len(set(self.outputs)) != len(self.outputs):
-            raise InvalidRequest(f"output names repeat: {list(self.outputs)}")
+        require_names(inputs=self.inputs, outputs=self.outputs)
         if len({layer.heads[0].kind for layer in self.layers}) > 1:
             raise InvalidRequest("a network has attention layers or layers of ReLU units, not both")
         names = list(self.inputs)
@@ -142,8 +134,7 @@ class Network:
             if layer.width != len(names):
                 raise InvalidRequest(f"layer {number} reads {layer.width} coordinates, but the stream has {len(names)}")
             names.extend(layer.writes)
-        if len(set(names)) != len(names):
-            raise InvalidRequest(f"coordinate names repeat: {names}")
+        require_names(coordinates=tuple(names))
         if self.readout.shape != (len(self.outputs), len(names)):
             raise InvalidRequest(f"read-out has shape {self.readout.shape}, not {(len(self.outputs), len(names))}")
         if self.readout_bias.shape != (len(self.outputs),):
@@ -162,6 +153,11 @@ class Network:
     @property
     def high(self) -> Array:
         return self.box[1]
+
+    @property
+    def domain(self) -> Box:
+        """The box by the names of its inputs."""
+        return Box(self.inputs, tuple(self.low.tolist()), tuple(self.high.tolist()))
 
     @cached_property
     def coordinates(self) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ that the file's own length does not cover, and whatever was not written here is 
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
+from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save as to_bytes
 
 from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest
@@ -86,7 +86,7 @@ def write(
 
 def load(
     source: Source,
-    formats: Collection[Any],
+    written: str,
     own: Collection[str],
     ignore: Collection[str],
     build: Callable[[Mapping[str, Any], dict[str, AnyArray]], T],
@@ -98,10 +98,9 @@ def load(
     Raises DamagedFile for whatever `write` did not write, and InvalidRequest for a path that cannot be read.
     """
     file = held(source)
-    where, tensors, record, found = file.where, dict(file.tensors), file.record, file.format
-    if not any(type(found) is type(known) and found == known for known in formats):
-        text = " or ".join(map(str, formats))
-        damaged(where, f"its format is {found!r}, and {text} is what is read here")
+    where, tensors, record = file.where, dict(file.tensors), file.record
+    if file.format != written:
+        damaged(where, f"its format is {file.format!r}, and {written} is what is read here")
     mine = {key: record.get(key) for key in (*own, *_SEALS)}
     meta = {key: value for key, value in record.items() if key not in mine and key not in ignore}
     seals = mine["seals"]
@@ -171,32 +170,23 @@ def read(where: Path) -> tuple[dict[str, AnyArray], dict[str, Any]]:
     texts = header.pop("__metadata__", None)
     if not isinstance(texts, dict) or set(texts) != {"attnfun"} or not isinstance(texts["attnfun"], str):
         damaged(where, "it is a safetensors file without an attnfun network")
-    return _arrays(where, header, memoryview(data)[8 + length :]), _json(where, texts["attnfun"].encode(), "metadata")
+    return _arrays(where, data), _json(where, texts["attnfun"].encode(), "metadata")
 
 
-def _arrays(where: Path, header: Mapping[str, Any], body: memoryview) -> dict[str, AnyArray]:
+def _arrays(where: Path, data: bytes) -> dict[str, AnyArray]:
+    """Every tensor. The library sees to it that lengths and shapes meet, and that tensors neither overlap nor leave
+    gaps; each is copied out of the file's own bytes.
+    """
     tensors: dict[str, AnyArray] = {}
-    covered = 0
-    entries: list[tuple[int, int, str, np.dtype[Any], tuple[int, ...]]] = []
-    for name, entry in header.items():
-        if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-            damaged(where, f"tensor {name!r} is not described")
-        kind, shape, span = _KINDS.get(str(entry["dtype"])), entry["shape"], entry["data_offsets"]
-        whole = isinstance(shape, list) and isinstance(span, list) and len(span) == 2 and len(shape) <= 32
-        if kind is None or not whole or not all(type(size) is int and 0 <= size <= len(body) for size in shape + span):
-            damaged(where, f"tensor {name!r} has an impossible type, shape or place")
-        if span[1] - span[0] != math.prod(shape) * kind.itemsize:
-            damaged(where, f"tensor {name!r} has {span[1] - span[0]} bytes, its shape {shape} asks for another number")
-        entries.append((span[0], span[1], name, kind, tuple(shape)))
-    for start, end, name, kind, shape in sorted(entries, key=lambda entry: entry[:3]):
-        if start != covered:
-            damaged(where, "its tensors overlap or leave gaps")
-        array = np.frombuffer(body[start:end], dtype=kind).reshape(shape).astype(kind.newbyteorder("="))
-        array.setflags(write=False)
-        tensors[name] = array
-        covered = end
-    if covered != len(body):
-        damaged(where, "it was cut, or has something behind its end")
+    try:
+        for name, entry in deserialize(data):
+            kind = _KINDS[entry["dtype"]]
+            array = np.frombuffer(entry["data"], dtype=kind).reshape(entry["shape"]).astype(kind.newbyteorder("="))
+            array.setflags(write=False)
+            tensors[name] = array
+    except (ValueError, KeyError, OverflowError, SafetensorError) as error:
+        why = " ".join(str(error).split())[:80]
+        damaged(where, f"it was cut, or a tensor has an impossible type, shape or place ({why})", error)
     return tensors
 
 

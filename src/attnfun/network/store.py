@@ -54,7 +54,7 @@ def read(source: sealed.Source, classes: Collection[type], ignore: Collection[st
     def build(own: Mapping[str, Any], tensors: dict[str, AnyArray]) -> Any:
         return put_together(Union[tuple(classes)], own["weights"], tensors)  # noqa: UP007 - classes are values here
 
-    return sealed.load(file, (FORMAT,), _OWN, ignore, build, lambda made: _record(kind, made))
+    return sealed.load(file, FORMAT, _OWN, ignore, build, lambda made: _record(kind, made))
 
 
 def _record(kind: str, weights: Any) -> tuple[dict[str, Any], Tensors]:

@@ -28,8 +28,8 @@ import numpy.typing as npt
 
 from attnfun.errors import InvalidRequest
 from attnfun.network.architecture import TokenArchitecture, TokenLayerShape
-from attnfun.network.head import AnyArray, Array, Matrices, Of, freeze, require_weights
-from attnfun.network.network import DTYPES, Cost
+from attnfun.network.head import AnyArray, Array, Matrices, Of, freeze, require_heads, require_names, require_weights
+from attnfun.network.network import Cost
 
 _BLOCK = 1 << 24  # attention weights at a time
 
@@ -87,10 +87,7 @@ class TokenLayer:
 
     def __post_init__(self) -> None:
         freeze(self)
-        if not self.heads:
-            raise InvalidRequest("a layer needs at least one head")
-        if len({head.width for head in self.heads}) != 1:
-            raise InvalidRequest("the heads of one layer must read the same stream")
+        require_heads(self.heads)
         if self.carry is not None and self.carry.shape != (self.width, self.width):
             raise InvalidRequest(f"a layer of width {self.width} has a carry of shape {self.carry.shape}")
 
@@ -209,11 +206,7 @@ class TokenNetwork(OnTokens):
     def __post_init__(self) -> None:
         """Raise InvalidRequest, naming the part, unless shapes meet, weights are finite and fit the dtype."""
         freeze(self)
-        if self.dtype not in DTYPES:
-            raise InvalidRequest(f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}")
-        for what, names in (("coordinate", self.coordinates), ("output", self.outputs)):
-            if not names or len(set(names)) != len(names):
-                raise InvalidRequest(f"{what} names must be there and not repeat: {list(names)}")
+        require_names(coordinates=self.coordinates, outputs=self.outputs)
         for number, layer in enumerate(self.layers):
             if layer.width != self.width:
                 raise InvalidRequest(f"layer {number} reads {layer.width} coordinates, but tokens have {self.width}")

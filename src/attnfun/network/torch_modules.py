@@ -106,7 +106,7 @@ class OnPoints(Proved):
     """Points in, values out: (..., inputs) -> (...) for one output, else (..., outputs), `step` points at a time.
 
     `embedded` turns the given sequences into rows, and `block` takes rows through the network, any number of them at
-    once: what a traced program is made of.
+    once. A traced program takes all of them: blocks would fix the batch size in it.
     """
 
     rows = False
@@ -127,7 +127,9 @@ class OnPoints(Proved):
             if tensors[-1].ndim < 1 or tensors[-1].shape[-1] != len(names):
                 raise InvalidRequest(f"points must have {len(names)} columns, not shape {tuple(tensors[-1].shape)}")
         x = self.embedded(*tensors)
-        result = torch.cat([self.block(rows) for rows in x.reshape(-1, x.shape[-1]).split(self.step)])
+        flat = x.reshape(-1, x.shape[-1])
+        blocks = [flat] if torch.compiler.is_compiling() else flat.split(self.step)
+        result = torch.cat([self.block(rows) for rows in blocks])
         result = result.reshape(*x.shape[:-1], result.shape[-1])
         return result.squeeze(-1) if result.shape[-1] == 1 and not self.rows else result
 
@@ -298,7 +300,7 @@ class TokenAttention(Proved):
             raise InvalidRequest(f"tokens of shape {tuple(given.shape)}: (batch, n, {self.width}) is needed")
         X = given if given.ndim == 3 else given[None]
         constants = self._get("constants")
-        Z = torch.cat([X, constants.expand(len(X), *constants.shape)], dim=1)
+        Z = torch.cat([X, constants.expand(X.shape[0], *constants.shape)], dim=1)
         for number in range(self.layers):
             kept = Z @ self._get(f"carry_{number}") if self.carries[number] else Z
             Z = kept + _attended(self, number, Z, Z)

@@ -157,25 +157,15 @@ def _settle(columns: list[list[Item]], links: Sequence[tuple[str, str]], height:
 
 
 def _spread(column: list[Item], wanted: Sequence[float], height: float) -> None:
-    """The places nearest to the wanted ones that keep order, distance and the frame: pushed down, then up, averaged."""
-    gaps = [(a.height + b.height) / 2 + GAP_Y for a, b in pairwise(column)]
+    """The places nearest to the wanted ones that keep order, distance and the frame."""
+    from scipy.optimize import isotonic_regression
+
     if not column:
         return
-    ends = column[0].height / 2, height - column[-1].height / 2
-    down, up = _pushed(wanted, gaps, ends[0], 1), _pushed(wanted, gaps, ends[1], -1)
-    middle = _pushed([(a + b) / 2 for a, b in zip(down, up, strict=True)], gaps, ends[0], 1)
-    middle = _pushed(middle, gaps, ends[1], -1)
-    for item, y in zip(column, middle, strict=True):
-        item.y = y
-
-
-def _pushed(places: Sequence[float], gaps: Sequence[float], end: float, way: int) -> list[float]:
-    """Places kept apart by gaps from an end on: from the first one down (way 1), or from the last one up (−1)."""
-    out = [way * place for place in places[::way]]
-    out[0] = max(out[0], way * end)
-    for k, gap in enumerate(gaps[::way]):
-        out[k + 1] = max(out[k + 1], out[k] + gap)
-    return [way * place for place in out[::way]]
+    least = np.cumsum([column[0].height / 2, *((a.height + b.height) / 2 + GAP_Y for a, b in pairwise(column))])
+    free = isotonic_regression(np.array(wanted) - least).x  # what is left of places that only keep order
+    for item, y in zip(column, least + np.clip(free, 0.0, height - column[-1].height / 2 - least[-1]), strict=True):
+        item.y = float(y)
 
 
 # ---------------------------------------------------------------- drawing

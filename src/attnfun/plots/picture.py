@@ -44,7 +44,7 @@ def draw(approximant: Subject) -> Any:
         panels.surface(grid[1, 0], view, output)
     panels.comparison(grid[1, -2], view)
     panels.error_line(grid[1, -1], view, certificate)
-    return _headed(page, approximant)
+    return headed(page, approximant)
 
 
 figure = draw
@@ -70,7 +70,7 @@ def _composed(approximant: Subject, view: View, whole: Anatomy) -> Any:
     panels.error_line(axes[1], view, approximant.certificate)
     largest = max(whole.steps, key=lambda step: step.keys)
     (one_head.broken_line if approximant.network.is_mlp else one_head.argument_lines)(axes[2], view, largest)
-    return _headed(page, approximant, fixed=True)
+    return headed(page, approximant, fixed=True)
 
 
 def _pieces(approximant: Subject, view: View) -> Any:
@@ -88,7 +88,7 @@ def _pieces(approximant: Subject, view: View) -> Any:
     left, right = rows[2].subplots(1, 2)
     panels.comparison(left, view)
     panels.error_line(right, view, approximant.certificate)
-    return _headed(page, approximant)
+    return headed(page, approximant)
 
 
 def _worst_output(view: View) -> int:
@@ -104,10 +104,10 @@ def _written_by(view: View, head: Head, output: int) -> int:
     return int(np.argmax([abs(float(view.network.readout[output, names.index(name)])) for name in head.writes]))
 
 
-def _headed(page: Any, approximant: Subject, fixed: bool = False) -> Any:
-    """The page with its heading, and settled unless everything on it has a fixed place."""
-    certificate, cost = approximant.certificate, approximant.network.cost
-    head, key = approximant.network.words
+def headed(page: Any, model: Any, fixed: bool = False) -> Any:
+    """The page of a model with its heading, and settled unless everything on it has a fixed place."""
+    certificate, network = model.certificate, getattr(model, "network", None) or model.weights
+    cost, (head, key) = network.cost, getattr(network, "words", ("head", "key"))
     high, norm = float(certificate.error[1]), certificate.norm
     error = "error" if np.isinf(norm) else f"L^{norm:g} error"
     proof = certificate.heading.lower()
@@ -118,14 +118,14 @@ def _headed(page: Any, approximant: Subject, fixed: bool = False) -> Any:
         f"ε = {certificate.eps:g}" if certificate.eps is not None else "",
         proof,
         *(f"{number:,} {word}{'' if number == 1 else 's'}" for number, word in sizes),
-        f"{certificate.construction}, {approximant.network.dtype}".removeprefix(", "),
-        "an MLP" if approximant.network.is_mlp else "",
+        f"{certificate.construction}, {network.dtype}".removeprefix(", "),
+        "an MLP" if head == "block" else "",
     ]
     line = "   ·   ".join(part for part in parts if part)
     # The invisible second line of the title reserves the room in which the facts are written in another size.
     height, style = page.get_figheight(), {"ha": "left", "parse_math": False}
     where = {"y": 1 - 0.1 / height, "va": "top"} if fixed else {}
-    text = f"{shortened(approximant.target.text, 110)}\n "
+    text = f"{shortened(model.target.text, 110)}\n "
     page.suptitle(text, x=0.012, fontsize=14, fontweight="bold", color=INK, **style, **where)
     page.text(0.012, 1 - 0.47 / height, line, va="center", fontsize=10, color="#3e4c59", **style)
     if not fixed:

@@ -8,7 +8,7 @@ import numpy as np
 from attnfun.kinds.average.build import position_codes
 from attnfun.kinds.average.target import Averages
 from attnfun.kinds.average.weights import Coded
-from attnfun.learn.lesson import Ask, Drawn, Lesson, require_tokens, shape_of, token_lesson
+from attnfun.learn.lesson import Ask, Lesson, shape_of, token_lesson
 from attnfun.learn.weights import random_tokens
 
 
@@ -16,8 +16,6 @@ def lesson(given: Any, ask: Ask) -> Lesson:
     """The codes of positions are the model's that the target comes from, else those that the target names."""
     target, shape = ask.target, shape_of(given, ask)
     assert isinstance(target, Averages)
-    require_tokens(shape.architecture, target.coordinates, target.dim)
     codes = position_codes(target) if ask.source is None else ask.source.weights.codes
-    coded = Coded(random_tokens(shape.architecture, np.ones(shape.architecture.width), 1.0, 0), codes)
-    alone = replace(target, others=None)
-    return token_lesson(ask, Drawn(alone, coded, target.dim), shape, target=alone, weights=coded.holding)
+    coded = Coded(random_tokens(shape, np.ones(shape.width), 1.0, 0), codes)
+    return token_lesson(given, ask, target=replace(target, others=None), weights=coded.holding, written=coded)

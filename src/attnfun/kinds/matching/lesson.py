@@ -5,17 +5,19 @@ from typing import Any
 import numpy as np
 
 from attnfun.kinds.matching.target import Matches
-from attnfun.learn.lesson import Ask, Drawn, Held, Lesson, require_tokens, shape_of, token_lesson
+from attnfun.learn.lesson import Ask, Held, Lesson, token_lesson
 from attnfun.network import TokenNetwork
 
 
 def lesson(given: Any, ask: Ask) -> Lesson:
     """All weights but what is held. One wrong decision is an error of 1, so the best network is that of least loss."""
-    target, shape = ask.target, shape_of(given, ask)
+    target = ask.target
     assert isinstance(target, Matches)
-    require_tokens(shape.architecture, target.coordinates, 1)
-    task = Drawn(target, shape.architecture, 1, lambda outputs: outputs[:, : target.tokens], chosen_by="loss")
-    return token_lesson(ask, task, shape, held={} if shape.free else held_of(target, given.weights))
+
+    def held(model: Any) -> Held:
+        return held_of(target, model.weights)
+
+    return token_lesson(given, ask, held=held, reads=slice(target.tokens), chosen_by="loss")
 
 
 def held_of(target: Matches, network: TokenNetwork) -> Held:

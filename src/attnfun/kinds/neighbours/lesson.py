@@ -1,14 +1,12 @@
 """How a network is trained to find neighbours: on fresh uniform points, towards the right point or sign."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
 from attnfun.kinds.neighbours.target import PointsOnSphere
 from attnfun.kinds.neighbours.view import Neighbours
-from attnfun.learn.lesson import Ask, Drawn, Lesson, shape_of, token_lesson
+from attnfun.learn.lesson import Ask, Lesson, token_lesson
 from attnfun.network import TokenNetwork
 from attnfun.network.head import Array
 
@@ -19,17 +17,12 @@ def lesson(given: Any, ask: Ask) -> Lesson:
     """A model in its own shape, with its gates, or an architecture with all weights free."""
     target = ask.target
     assert isinstance(target, PointsOnSphere)
-    shape, request = shape_of(given, ask), dict[str, Any]()
+    request: dict[str, Any] = {"eps": None}
     if ask.architecture is None:
-        request = {key: value for key, value in given.request.items() if key in _KEPT}
+        request |= {key: value for key, value in given.request.items() if key in _KEPT}
         request |= {"construction": given.method}
-    if target.fits(shape.architecture):
-        raise InvalidRequest("the architecture has other coordinates or outputs than the tokens of these points")
     read = slice(None) if target.every else slice(-1, None)
-    outputs = len(shape.architecture.outputs)
-    task = Drawn(target, shape.architecture, outputs, lambda found: found[:, read], chosen_by="loss")
-    shape = replace(shape, request={"eps": None, **request, **shape.request})
-    return token_lesson(ask, task, shape, held={} if shape.free else gates(given))
+    return token_lesson(given, ask, held=gates, request=request, reads=read, chosen_by="loss")
 
 
 def gates(given: Neighbours) -> dict[str, tuple[Array, Array]]:

@@ -36,7 +36,7 @@ class Scores(torch.nn.Module):
     def __init__(self, networks: Sequence[Network], signs: Array, dtype: Any = None) -> None:
         super().__init__()
         self.towers = torch.nn.ModuleList(tower_module(network, dtype) for network in networks)
-        kind = next((p.dtype for p in self.towers.parameters()), torch.float64)
+        kind = next((own.dtype for own in self.towers.buffers()), torch.float64)
         self.register_buffer("signs", torch.tensor(signs, dtype=kind))
 
     def forward(self, *inputs: Tensor) -> Tensor:

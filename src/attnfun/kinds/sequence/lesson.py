@@ -14,7 +14,7 @@ from attnfun.errors import InvalidRequest
 from attnfun.kinds.sequence.network import Embedding, TokenSequence, embedded, sequence_embedding
 from attnfun.kinds.sequence.target import SequenceMap
 from attnfun.language.target import Target
-from attnfun.learn.lesson import Ask, Drawn, Lesson, Shape, token_lesson
+from attnfun.learn.lesson import Ask, Drawn, Lesson, lesson_of
 from attnfun.network import TokenArchitecture
 from attnfun.network.head import Array
 
@@ -26,6 +26,8 @@ class SequenceTask(Drawn):
     `drawn(rng, count)` gives the sequences.
     """
 
+    noisy = True
+
     embedding: Embedding
     drawn: Callable[[np.random.Generator, int], Array]
 
@@ -35,7 +37,7 @@ class SequenceTask(Drawn):
         values = asked.values(X)
         if noise:
             X = X + noise * ((asked.box.high_array - asked.box.low_array) / 2) * rng.standard_normal(X.shape)
-        return embedded(*self.embedding, X, self.weights.dtype).astype(np.float64), values
+        return embedded(*self.embedding, X, self.architecture.dtype).astype(np.float64), values
 
 
 def lesson(_given: Any, ask: Ask) -> Lesson:
@@ -68,11 +70,11 @@ def taught(
     if len(shape.outputs) != asked.outputs:
         raise InvalidRequest(f"{len(shape.outputs)} outputs cannot learn {asked.outputs} of {asked.text[:60]}")
     terms, constant = sequence_embedding(asked, shape) if literal is None else (literal.terms, literal.constant)
-    task = SequenceTask(asked, shape, asked.outputs, embedding=(terms, constant), drawn=drawn)
+    task = SequenceTask(asked, shape, embedding=(terms, constant), drawn=drawn)
     if hasattr(ask.start, "literal"):
         ask = replace(ask, start=ask.start.literal())
 
     def weights(network: Any) -> Any:
         return dress(TokenSequence(terms, constant, network))
 
-    return token_lesson(ask, task, Shape(shape, free=False), target=target, weights=weights)
+    return lesson_of(ask, task, target, {}, weights, {})

@@ -30,7 +30,7 @@ class SequenceAttention(Proved):
 
     def tokens(self, X: Tensor) -> Tensor:
         """(batch, n, d) -> the token matrix of the given tokens, (batch, n, width)."""
-        total = self._get("constant").expand(len(X), *self._get("constant").shape)
+        total = self._get("constant").expand(X.shape[0], *self._get("constant").shape)
         for k in range(self.terms):
             total = total + self._get(f"select_{k}") @ (X @ self._get(f"embed_{k}"))
         return total

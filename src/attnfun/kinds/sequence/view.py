@@ -4,7 +4,7 @@ What is said, told and drawn of it: the attention maps of the gather heads, targ
 bound; and what `diagnose` looks at: the networks that are applied to its tokens.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,9 @@ from attnfun.kinds.sequence.target import SequenceMap
 from attnfun.model import Model, Of
 from attnfun.network.words import explain as told_of_tokens
 from attnfun.plots import style
+from attnfun.plots.model import attention_page
+from attnfun.plots.picture import headed
 
-_MOST = 6  # attention maps
 _SAMPLES = 401
 
 
@@ -96,21 +97,9 @@ def picture(net: Any) -> Any:
     Curves run along a line of sequences: from one random sequence to another. All of them are samples; only the bound
     is proved.
     """
-    maps = _attention(net)[:_MOST]
-    figure = style.sheet(max(11.0, 3.0 * len(maps)), 7.6 if maps else 4.6)
-    rows = figure.subfigures(2, 1, height_ratios=(1, 1.15)) if maps else [None, figure.subfigures(1, 1)]
-    if maps:
-        axes = np.atleast_1d(rows[0].subplots(1, len(maps)))
-        for ax, (name, weights) in zip(axes, maps, strict=True):
-            _map(ax, name, weights)
-    _curves(net, *rows[1].subplots(1, 2))
-    c, cost = net.certificate, net.cost
-    text = style.shortened(net.target.text, 90)
-    proof = f"{c.heading.lower()}: error ≤ {c.error[1]:.4g}" if np.isfinite(c.error[1]) else c.heading.lower()
-    facts = f"{net.target.tokens} tokens · {proof} · {cost.layers} layers, {cost.heads} heads, {cost.keys:,} keys"
-    figure.suptitle(f"{text}\n{facts} · {c.construction}", x=0.012, ha="left", fontsize=11, parse_math=False)
-    figure.draw_without_rendering()
-    return figure
+    page, below = attention_page(_attention(net), least=11.0)
+    _curves(net, *below.subplots(1, 2))
+    return headed(page, net)
 
 
 def _line(net: Any) -> Any:
@@ -122,25 +111,13 @@ def _line(net: Any) -> Any:
     return t, np.clip(X, box.low_array, box.high_array)
 
 
-def _attention(net: Any) -> list[tuple[str, Any]]:
+def _attention(net: Any) -> Iterator[tuple[str, str, Any]]:
     """The attention matrix of every gather head for one sequence; none of what was trained."""
-    if not isinstance(net.weights, SequenceNetwork):
-        return []
-    _, X = _line(net)
-    stream = net.weights.stream(X[:1])
-    found = []
-    for stage in net.weights.stages:
-        if isinstance(stage, Gather):
-            found += [(head.name, head.weights(stream[:, :, : len(head.key)])[0]) for head in stage.heads]
-    return found
-
-
-def _map(ax: Any, name: str, weights: Any) -> None:
-    ax.imshow(weights, vmin=0.0, vmax=1.0, cmap="Blues")
-    style.title(ax, name, x="looks at token", y="token")
-    ticks = np.arange(0, len(weights), max(1, len(weights) // 8))
-    for place in (ax.set_xticks, ax.set_yticks):
-        place(ticks, [str(k + 1) for k in ticks])
+    if isinstance(net.weights, SequenceNetwork):
+        stream = net.weights.stream(_line(net)[1][:1])
+        for stage in net.weights.stages:
+            for head in stage.heads if isinstance(stage, Gather) else ():
+                yield head.name, "token that asks", head.weights(stream[:, :, : len(head.key)])[0]
 
 
 def _curves(net: Any, left: Any, right: Any) -> None:

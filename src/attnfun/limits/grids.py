@@ -88,11 +88,15 @@ class GridLimits:
 def grid_limits(dtype: str = "float32", coordinates: int = 2, levels: int | None = None) -> GridLimits:
     """The largest grids that `dtype` ranks exactly, and whether one of `levels` values a coordinate is among them."""
     p = _bits(dtype)
-    whole_number("coordinates", coordinates, 1, 64)
-    if levels is not None:
-        whole_number("levels", levels, 1, 10**18)
+    check_grid(coordinates, levels)
     one, centred = (int(fmpz(2**bits + 1).root(coordinates)) for bits in (p, p + 1))
     return GridLimits(dtype, p, coordinates, one, centred, 2 ** (p - 1) if dtype in CASCADES else None, levels)
+
+
+def check_grid(coordinates: int, levels: int | None = None) -> None:
+    """InvalidRequest for a grid that has no whole number of coordinates or levels, or too many."""
+    whole_number("coordinates", coordinates, 1, 64)
+    whole_number("levels", 1 if levels is None else levels, 1, 10**18)
 
 
 def tied_pair(levels: int, coordinates: int, dtype: str) -> tuple[tuple[int, ...], tuple[int, ...]] | None:

@@ -15,9 +15,7 @@ from attnfun.kinds.average.weights import Coded, Sets
 from attnfun.limits.separation.published import Quoted, sparse_average_width
 from attnfun.model import Model, Of
 from attnfun.network import TokenNetwork, TokenTransformer
-from attnfun.network.words import explain
-
-__all__ = ["SparseAverage", "explain", "record"]
+from attnfun.network.words import explain as explain
 
 
 class SparseAverage(Model[Averages, Coded]):

@@ -11,9 +11,7 @@ from attnfun.kinds.lexicographic.prove import is_single, proof, winner_weight
 from attnfun.kinds.lexicographic.target import MOST_KEYS, BestKey
 from attnfun.limits.grids import GridLimits, grid_limits
 from attnfun.model import Of, TokenModel
-from attnfun.network.words import explain
-
-__all__ = ["LexicographicHead", "explain", "record"]
+from attnfun.network.words import explain as explain
 
 
 class LexicographicHead(TokenModel[BestKey]):

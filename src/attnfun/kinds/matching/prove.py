@@ -92,7 +92,7 @@ def prove_by_matching(
     """The bound for `tokens` tokens; `trilinear`: of third-order attention with the network's a and b."""
     if order not in (2, 3) or (order == 3 and not self_allowed) or (order == 2 and trilinear):
         raise Undecided("pairs, with or without self, and triples are proved")
-    a, b = _pattern(network, order, self_allowed)
+    a, b, twins = _pattern(network, order, self_allowed)
     u = ROUNDOFF[network.dtype]
     K = tokens if order == 2 else tokens * tokens
     if not (K < 2**40 and 2 <= modulus < 2**62 and 4 * a + 256 < LARGEST[network.dtype]):
@@ -112,7 +112,8 @@ def prove_by_matching(
         leak = arb(K) * (-below).exp()
         match, other = (one - lost) / (one + (-above).exp()), (one + lost) * leak / (one + leak)
         if not self_allowed:
-            match, other = _without_self(network, tokens, match, other, lost, E, a, b)
+            near = 1 + lost + 8 * E + 64 * arb(twins[1]) * U
+            match, other = _without_self(arb(tokens), U, match, other, near, arb(b) - arb(a), *map(arb, twins))
         return MatchBound(_down(match), _up(other), *told)
 
 

@@ -16,16 +16,16 @@ So the query stands in coordinates of its own: a linear embedding, the form in w
 A head that must not see the query itself adds a column, −gap at the query's key: rank one more than in cross-attention.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.errors import InvalidRequest
 from attnfun.kinds.neighbours.sphere import uniform_points
 from attnfun.language.numbers import whole_number
-from attnfun.language.target import Array, Json, Target
+from attnfun.language.target import Array, Target
 from attnfun.limits.separation.rank import MOST_DIM
 from attnfun.network.claim import MEAN_SQUARE
 from attnfun.network.tokens import sample_size
@@ -85,16 +85,6 @@ class PointsOnSphere(Target):
     @property
     def queries(self) -> int:
         return self.points if self.every else 1
-
-    def to_json(self) -> Json:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Any) -> Self:
-        try:
-            return cls(**data)
-        except (TypeError, InvalidRequest) as error:
-            raise DamagedFile(f"the file's points cannot be read ({error})") from None
 
     def tokens(self, coordinates: tuple[str, ...], points: Array) -> Array:
         """(batch, N, d) points -> (batch, N, width) tokens of these coordinates."""

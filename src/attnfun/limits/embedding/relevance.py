@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest
 
-Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 _MOST_DOCUMENTS = 50_000_000
 """Of a declared collection: each has a name and a vector."""

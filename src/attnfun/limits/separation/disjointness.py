@@ -26,9 +26,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.errors import InvalidRequest
+from attnfun.language.domain import Array
 from attnfun.network import TokenHead, TokenNetwork
-
-Array = NDArray[np.float64]
 
 
 def disjointness_to_triples(a: ArrayLike, b: ArrayLike) -> tuple[NDArray[np.int64], int]:

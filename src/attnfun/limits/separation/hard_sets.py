@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest
+from attnfun.language.domain import Array
 from attnfun.limits.separation.sets import MOST_DIM
 
 Complex = NDArray[np.complex128]
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

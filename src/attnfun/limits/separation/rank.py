@@ -42,16 +42,15 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest
+from attnfun.language.domain import Array
 from attnfun.language.numbers import positive_or_none, whole_number
 from attnfun.limits.record import Record, texts
 from attnfun.limits.separation.energies import Energies, energies
 from attnfun.limits.separation.harmonics import all_seen
 from attnfun.limits.separation.published import Quoted, high_precision_heads, low_precision_heads, majority_heads
 
-Array = NDArray[np.float64]
 SETTINGS = ("scalar", "layer-scalar-v", "layer-any-v", "softmax-scalar-v", "softmax-any-v")
 MOST_DIM = 4096
 _U = 2.0**-53

@@ -222,7 +222,7 @@ def _with(network: Any, name: str, array: Any) -> Any:
 
 def test_a_grid_that_the_network_does_not_hold_is_not_proved() -> None:
     """The entries fit; the bits do not."""
-    from attnfun.kinds.lexicographic.build import cascade, one_head
+    from attnfun.kinds.lexicographic.pattern import cascade, one_head
 
     assert proof(BestKey(4096, 2), one_head(4096, 2, "float32")).high == 0
     for network, target in (

@@ -9,7 +9,7 @@ import numpy as np
 from attnfun.certify.view import Undecided
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.average.weights import KEYS, Coded, Sets, check_subsets, coordinates, encode_average, positions
-from attnfun.language.numbers import positive_or_none, whole_number
+from attnfun.language.numbers import one_of, positive_or_none, whole_number
 from attnfun.language.target import Array, Target, only, settle
 from attnfun.network.tokens import misfit, sample_size, widened
 
@@ -45,8 +45,7 @@ class Averages(Target):
         N, q, heads, (low, high) = self.tokens, self.q, self.heads, (float(end) for end in self.z_range)
         if not q < N:
             raise InvalidRequest(f"q={q}: at least 1 and fewer than the {N} tokens")
-        if self.keys not in KEYS:
-            raise InvalidRequest(f"keys={self.keys!r}: {' or '.join(KEYS)}")
+        one_of("keys", self.keys, KEYS)
         if not (-1e100 < low < high < 1e100):
             raise InvalidRequest(f"z_range={self.z_range!r:.60}: a lower and a higher number")
         if q % heads:

@@ -4,9 +4,10 @@ from dataclasses import replace
 from functools import partial
 
 from attnfun.certify import Certificate
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible
 from attnfun.kinds.matching.target import Matches
 from attnfun.kinds.matching.view import Matching
+from attnfun.language.numbers import one_of
 from attnfun.network.network import DTYPES
 from attnfun.search import Goal, Proposal, Proposals, search
 
@@ -23,8 +24,7 @@ def matching(
     Proved, rounding included: at least 0.8 on a match, at most 0.2 otherwise. `self_allowed=False` (pairs only): a
     token is no partner of itself. Raises Infeasible, with the largest modulus, where the dtype cannot tell 0 from ±1.
     """
-    if dtype not in DTYPES:
-        raise InvalidRequest(f"dtype={dtype!r}: {' or '.join(DTYPES)}")
+    one_of("dtype", dtype, DTYPES)
     target = Matches(tokens, modulus, order, self_allowed)
     found = _found(target, dtype)
     if found is None:

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnfun.errors import InvalidRequest
 from attnfun.kinds.neighbours.sphere import uniform_points
-from attnfun.language.numbers import whole_number
+from attnfun.language.numbers import one_of, whole_number
 from attnfun.language.target import Array, Target
 from attnfun.limits.separation.rank import MOST_DIM
 from attnfun.network.claim import MEAN_SQUARE
@@ -53,8 +53,7 @@ class PointsOnSphere(Target):
     bias: float | None = None
 
     def __post_init__(self) -> None:
-        if self.which not in WHICH:
-            raise InvalidRequest(f"which={self.which!r:.40}: write furthest or nearest")
+        one_of("which", self.which, WHICH)
         whole_number("dim", self.dim, 3, MOST_DIM)
         whole_number("points", self.points, 2, MOST_POINTS)
         if type(self.every) is not bool or (self.every and self.bias is not None):

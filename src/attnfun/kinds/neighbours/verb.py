@@ -9,7 +9,7 @@ from attnfun.kinds.neighbours.build import METHODS, biased, full_rank, majority_
 from attnfun.kinds.neighbours.measure import Prediction
 from attnfun.kinds.neighbours.target import MOST_POINTS, PointsOnSphere
 from attnfun.kinds.neighbours.view import Neighbours
-from attnfun.language.numbers import positive_or_none, whole_number
+from attnfun.language.numbers import one_of, positive_or_none, whole_number
 from attnfun.limits.separation.rank import MOST_DIM
 from attnfun.model import Of
 from attnfun.network import TokenNetwork
@@ -55,10 +55,8 @@ def neighbours(
     request that would do, where eps is not reached.
     """
     name = method.replace("-", "_") if isinstance(method, str) else method
-    if name not in METHODS:
-        raise InvalidRequest(f"method={method!r}: write one of {', '.join(METHODS)}")
-    if sampler not in random_heads.SAMPLERS:
-        raise InvalidRequest(f"sampler={sampler!r}: write {', '.join(random_heads.SAMPLERS)}")
+    one_of("method", name, METHODS)
+    one_of("sampler", sampler, random_heads.SAMPLERS)
     for given, what, methods in (
         (bias != 0 or isinstance(bias, bool), "bias", ("biased",)),
         (heads is not None, "heads", _DRAWN),
@@ -124,7 +122,7 @@ class _Asked:
         for _ in range(_TRIES):
             eps = _DEFAULT_EPS if self.eps is None else share * self.eps
             request, network, predicted = getattr(self, f"_{self.method}")(eps)
-            yield Proposal(network, self.method, {"request": request, "predicted": predicted.to_json()})
+            yield Proposal(network, self.method, {"request": request, "predicted": asdict(predicted)})
             share *= 0.99
 
     def _fits(self, parameters: int) -> None:

@@ -35,11 +35,20 @@ from attnfun.limits.embedding.check import Obstruction, check_embedding, check_o
 from attnfun.limits.embedding.circulant import frequency_search
 from attnfun.limits.embedding.descent import MOST_ENTRIES, free, refine, widen
 from attnfun.limits.embedding.files import read_any, save
-from attnfun.limits.embedding.integers import Whole, bits_of, proved, to_integers
 from attnfun.limits.embedding.obstructions import best_obstruction
 from attnfun.limits.embedding.orders import document_orders, query_orders, sign_changes
 from attnfun.limits.embedding.relevance import Array, Core, Indices, Relevance
-from attnfun.limits.embedding.separate import best_queries, best_query, ceiling, gaps, margin
+from attnfun.limits.embedding.separate import (
+    Whole,
+    best_queries,
+    best_query,
+    bits_of,
+    ceiling,
+    gaps,
+    margin,
+    proved,
+    to_integers,
+)
 from attnfun.limits.record import Record, plain
 from attnfun.search import one_thread
 

@@ -60,14 +60,11 @@ class PQTree:
 
     def reduce(self, row: Iterable[int]) -> bool:
         """Keep the orders in which `row` is an interval too; False, and nothing changed, if there are none."""
-        count: dict[_Node, int] = {}
         level = [self.leaves[j] for j in row]
         total = len(level)
         if total < 2:
             return True
-        marks: dict[_Node, list[_Node]] = {}
-        for leaf in level:
-            count[leaf] = 1
+        count, marks = dict.fromkeys(level, 1), dict[_Node, list[_Node]]()
         for leaf in level:
             node = leaf
             while node.parent is not None:
@@ -80,10 +77,7 @@ class PQTree:
         top = self.root
         for node in self._postorder(marks):
             count[node] = sum(count[child] for child in marks[node])
-        while True:
-            inside = [child for child in marks.get(top, ()) if count[child] == total]
-            if not inside:
-                break
+        while inside := [child for child in marks.get(top, ()) if count[child] == total]:
             top = inside[0]
         return self._apply(top, count, marks)
 

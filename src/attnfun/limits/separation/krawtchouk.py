@@ -54,10 +54,10 @@ The calculator `cube`:
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations
 
 from attnfun.errors import InvalidRequest
@@ -199,13 +199,10 @@ def cube(
     r = None if rank is None else whole_number("rank", rank, 1, d)
     v = None if values is None else whole_number("values", values, 1)
 
-    def least(count: int) -> Fraction:
-        if v is not None:
-            return values_lower(d, v, count)
-        assert r is not None
-        return (coordinates_lower if n == 1 else candidates_lower)(d, r, count)
-
-    setting = "values" if v is not None else "coordinates" if n == 1 else "candidates"
+    setting, bound = ("coordinates", coordinates_lower) if n == 1 else ("candidates", candidates_lower)
+    if v is not None:
+        setting, bound = "values", values_lower
+    least: Callable[[int], Fraction] = partial(bound, d, r or v or 0)
     exact, floor = least(h), least(1 << d)  # so many heads see all that any number of them sees
     needed = None if eps is None or floor > Fraction(eps) else least_heads(lambda count: least(count) <= Fraction(eps))
     reached = _attained(d, r, h) if setting == "coordinates" and r is not None else None

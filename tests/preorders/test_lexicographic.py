@@ -155,7 +155,7 @@ def test_equal_best_keys_and_one_key(method: str, levels: int) -> None:
 
 def test_the_winner_weight_is_below_the_true_one() -> None:
     """The weight of the last head at temperatures low enough to see it, in float64."""
-    from attnfun.kinds.lexicographic import build as heads
+    from attnfun.kinds.lexicographic import pattern as heads
     from attnfun.kinds.lexicographic.prove import winner_weight
 
     for betas in heads.BETA.values():

@@ -91,8 +91,7 @@ def _sets(subsets: Any, N: int, q: int, seed: int) -> Sets:
             raise InvalidRequest(f"{math.comb(N, q):,} sets of {q} of {N}: give subsets, or how many random ones")
         return tuple(combinations(range(N), q))
     if isinstance(subsets, (int, np.integer)) and not isinstance(subsets, bool):
-        if not 1 <= subsets <= _MOST_SUBSETS:
-            raise InvalidRequest(f"subsets={subsets}: from 1 to {_MOST_SUBSETS:,} random ones")
+        whole_number("subsets", subsets, 1, _MOST_SUBSETS)
         random = np.random.default_rng([seed, 1])
         return tuple(tuple(sorted(random.choice(N, q, replace=False).tolist())) for _ in range(subsets))
     return check_subsets(subsets, N, q)

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnfun.errors import InvalidRequest
 from attnfun.kinds.neighbours.sphere import uniform_points
 from attnfun.language.numbers import one_of, whole_number
-from attnfun.language.target import Array, Target
+from attnfun.language.target import Array, Target, settle
 from attnfun.limits.separation.rank import MOST_DIM
 from attnfun.network.claim import MEAN_SQUARE
 from attnfun.network.tokens import sample_size
@@ -54,8 +54,7 @@ class PointsOnSphere(Target):
 
     def __post_init__(self) -> None:
         one_of("which", self.which, WHICH)
-        whole_number("dim", self.dim, 3, MOST_DIM)
-        whole_number("points", self.points, 2, MOST_POINTS)
+        dim, points = whole_number("dim", self.dim, 3, MOST_DIM), whole_number("points", self.points, 2, MOST_POINTS)
         if type(self.every) is not bool or (self.every and self.bias is not None):
             raise InvalidRequest(f"every={self.every!r:.40}: whether every point is a query; of a half-space it is not")
         bias = 0.0 if self.bias is None else self.bias
@@ -63,7 +62,7 @@ class PointsOnSphere(Target):
             raise InvalidRequest(f"bias={bias!r:.40}: a half-space that cuts the sphere has -1 < bias < 1")
         if self.bias is not None and self.points != 2:
             raise InvalidRequest(f"points={self.points}: a half-space takes 2, the query included")
-        object.__setattr__(self, "bias", None if self.bias is None else float(bias))
+        settle(self, {"dim": dim, "points": points, "bias": None if self.bias is None else float(bias)})
         if self.bias is None and self.points < 3:
             raise InvalidRequest(f"points={self.points}: one candidate leaves nothing to choose; at least 3")
 

@@ -7,10 +7,9 @@ from typing import Any
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.neighbours.build import METHODS, biased, full_rank, majority_vote, random_heads, scores, tally
 from attnfun.kinds.neighbours.measure import Prediction
-from attnfun.kinds.neighbours.target import MOST_POINTS, PointsOnSphere
+from attnfun.kinds.neighbours.target import PointsOnSphere
 from attnfun.kinds.neighbours.view import Neighbours
 from attnfun.language.numbers import one_of, positive_or_none, whole_number
-from attnfun.limits.separation.rank import MOST_DIM
 from attnfun.model import Of
 from attnfun.network import TokenNetwork
 from attnfun.search import Goal, Proposal, Proposals, certified, one_thread, search
@@ -65,17 +64,16 @@ def neighbours(
     ):
         if given and name not in methods:
             raise InvalidRequest(f"{what}: for {' and '.join(methods)}, not for {name}")
-    d, count = whole_number("dim", dim, 3, MOST_DIM), whole_number("points", points, 2, MOST_POINTS)
-    if name in (*_DRAWN, "tally") and count != 3:
+    target = PointsOnSphere(dim, points, which, name == "full_rank", bias if name == "biased" else None)
+    if name in (*_DRAWN, "tally") and points != 3:
         raise InvalidRequest(f"points={points}: {name} takes 3, the query included")
     if beta is not None and eps is not None:
         raise InvalidRequest("give eps or beta, not both: eps decides beta")
     beta = positive_or_none("beta", beta)
     if beta is not None and beta > full_rank.MOST_BETA:
         raise InvalidRequest(f"beta={beta!r}: at most {full_rank.MOST_BETA:g}")
-    target = PointsOnSphere(d, count, which, name == "full_rank", bias if name == "biased" else None)
     eps, wanted = positive_or_none("eps", eps), None if heads is None else whole_number("heads", heads, 1, MOST_HEADS)
-    drawn = whole_number("rank", rank, 1, d), sampler, whole_number("seed", seed, 0)
+    drawn = whole_number("rank", rank, 1, target.dim), sampler, whole_number("seed", seed, 0)
     return _Asked(target, name, eps, beta, wanted, *drawn).made()
 
 

@@ -40,6 +40,10 @@ class Relevance:
     document_ids: tuple[str, ...]
     rows: tuple[Indices, ...]
 
+    def __post_init__(self) -> None:
+        if not self.query_ids or not self.document_ids:
+            raise InvalidRequest("a relevance relation needs at least one query and one document")
+
     @property
     def shape(self) -> tuple[int, int]:
         return len(self.query_ids), len(self.document_ids)
@@ -89,7 +93,7 @@ class Relevance:
     def _named(cls, known: Mapping[str, Iterable[str]], ids: tuple[str, ...]) -> Relevance:
         place = {name: j for j, name in enumerate(ids)}
         rows = [np.array(sorted({place[d] for d in row}), np.int64) for row in known.values()]
-        return cls(tuple(known), ids, tuple(rows))._sound()
+        return cls(tuple(known), ids, tuple(rows))
 
     @classmethod
     def from_matrix(
@@ -100,7 +104,7 @@ class Relevance:
         m, n = grades.shape
         queries = names(query_ids, m, "q", "query")
         documents = names(document_ids, n, "d", "document")
-        return cls(queries, documents, tuple(np.flatnonzero(row > 0).astype(np.int64) for row in grades))._sound()
+        return cls(queries, documents, tuple(np.flatnonzero(row > 0).astype(np.int64) for row in grades))
 
     @classmethod
     def of(cls, relation: Any, documents: Any = None) -> Relevance:
@@ -129,11 +133,6 @@ class Relevance:
         place = {name: j for j, name in enumerate(ids)}
         moved = np.array([place[name] for name in self.document_ids], np.int64)
         return Relevance(self.query_ids, ids, tuple(np.sort(moved[row]) for row in self.rows))
-
-    def _sound(self) -> Relevance:
-        if not self.query_ids or not self.document_ids:
-            raise InvalidRequest("a relevance relation needs at least one query and one document")
-        return self
 
 
 @dataclass(frozen=True)

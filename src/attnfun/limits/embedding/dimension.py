@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -50,9 +50,8 @@ from attnfun.limits.embedding.separate import (
     to_integers,
 )
 from attnfun.limits.record import Record, plain
-from attnfun.search import one_thread
+from attnfun.search import Say, one_thread
 
-Report = Callable[[str], None]
 _MOST_DIMENSIONS = 10_000
 _POLISHED = 4_000_000
 """Queries × documents up to which every query is made the best for its documents."""
@@ -125,7 +124,7 @@ def embed_dim(
     bits: int | None = None,
     table: Sequence[int] | None = None,
     seed: int = 0,
-    progress: Report | None = None,
+    progress: Say | None = None,
 ) -> EmbeddingDimension:
     """How many dimensions a relevance relation needs, from below and from above, with certificates for both.
 
@@ -153,7 +152,7 @@ def embed_dim(
 
 
 def _answer(
-    relation: Relevance, dim: int | None, bits: int | None, table: Sequence[int] | None, seed: int, say: Report
+    relation: Relevance, dim: int | None, bits: int | None, table: Sequence[int] | None, seed: int, say: Say
 ) -> EmbeddingDimension:
     """The answer, but for the seconds it took."""
     core = relation.core
@@ -265,7 +264,7 @@ class Found:
     exact: tuple[Any, Any] | None = None
 
 
-def smaller(core: Core, known: Found, lower: int, seed: int, say: Callable[[str], None]) -> Found:
+def smaller(core: Core, known: Found, lower: int, seed: int, say: Say) -> Found:
     """An embedding of fewer dimensions than `known` if free optimisation finds one, by bisection above `lower`."""
     large = core.m * core.n > MOST_ENTRIES
     if large and (core.m * core.n > _LARGE or known.dimension - lower < 2):

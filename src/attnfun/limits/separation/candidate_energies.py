@@ -142,13 +142,12 @@ def _gauss(nodes: int) -> tuple[list[Any], list[Any]]:
 
 def _rule(dim: int, n: int) -> tuple[int, float]:
     """(nodes, e): the fewest nodes, over the strips tried, whose e is within the aim."""
-    best: tuple[int, float] | None = None
-    for eta in _ETAS:
+    best = _nodes(dim, n, _ETAS[0])
+    for eta in _ETAS[1:]:
         found = _nodes(dim, n, eta)
-        if best is not None and found[0] >= best[0]:
+        if found[0] >= best[0]:
             break
         best = found
-    assert best is not None
     return best
 
 

@@ -14,7 +14,7 @@ from attnfun.language.target import Array, Target, only, settle
 from attnfun.network.tokens import misfit, sample_size, widened
 
 MOST_TOKENS = 8192
-_LEAST = {"tokens": 2, "q": 1, "dim": 1, "heads": 1, "width": 1, "seed": 0}
+_SIZES = {"tokens": (2,), "q": (1,), "dim": (1, 1 << 20), "heads": (1,), "width": (1, 1 << 20), "seed": (0,)}
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Averages(Target):
     others: float | None = None
 
     def __post_init__(self) -> None:
-        settle(self, {name: whole_number(name, getattr(self, name), least) for name, least in _LEAST.items()})
+        settle(self, {name: whole_number(name, getattr(self, name), *ends) for name, ends in _SIZES.items()})
         N, q, heads, (low, high) = self.tokens, self.q, self.heads, (float(end) for end in self.z_range)
         if not q < N:
             raise InvalidRequest(f"q={q}: at least 1 and fewer than the {N} tokens")

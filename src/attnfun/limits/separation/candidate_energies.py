@@ -44,7 +44,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from flint import acb
 from numpy.typing import NDArray
 
 from attnfun.errors import AttnfunError
@@ -115,7 +114,7 @@ def _scales(dim: int) -> tuple[Any, ...]:
 
 
 def _expansion(dim: int, theta: Any) -> list[Any]:
-    """c_0 … c_L at an angle, a real or a complex ball."""
+    """c_0 … c_L at a real angle."""
     sine, x = theta.sin(), theta.cos()
     above = theta / arb.pi() if dim % 2 == 0 else (1 - x) / 2
     power = sine if dim % 2 == 0 else sine * sine
@@ -127,6 +126,19 @@ def _expansion(dim: int, theta: Any) -> list[Any]:
         out.append(scale * power * now)
         # (ℓ+D−2) P_{ℓ+1} = (2ℓ+D−2) x P_ℓ − ℓ P_{ℓ−1} with D = d+2
         before, now = now, ((2 * k + dim) * x * now - k * before) / (k + dim)
+    return out
+
+
+def _squares(dim: int, real: Any, imaginary: Any) -> list[Any]:
+    """|c_1|² … |c_L|² at a complex angle: the same recurrence, in real and imaginary parts."""
+    sine, a, b = real.sin(), real.cos() * imaginary.cosh(), -real.sin() * imaginary.sinh()  # cos θ = a + ib
+    power = (sine * sine + imaginary.sinh() ** 2) ** (dim - 1)  # |sin θ|^{2(d−1)}
+    out, (before, before_i), (now, now_i) = [], (arb(0), arb(0)), (arb(1), arb(0))
+    for k, scale in enumerate(_scales(dim)):
+        out.append(scale * scale * power * (now * now + now_i * now_i))
+        after = ((2 * k + dim) * (a * now - b * now_i) - k * before) / (k + dim)
+        after_i = ((2 * k + dim) * (a * now_i + b * now) - k * before_i) / (k + dim)
+        (before, before_i), (now, now_i) = (now, now_i), (after, after_i)
     return out
 
 
@@ -162,7 +174,7 @@ def _nodes(dim: int, n: int, eta: float) -> tuple[int, float]:
     N = _SAMPLES * T
     plain = heavy = arb(0)
     for j in range(N // 2 + 1):  # |c_ℓ| is even in Re θ and has the period π
-        sizes = [abs(c) ** 2 for c in _expansion(dim, acb(pi * j / N, h))[1:]]
+        sizes = _squares(dim, pi * j / N, h)
         plain = plain.max(sum(sizes, arb(0)))
         heavy = heavy.max(sum((k * (k + dim - 2) * size for k, size in enumerate(sizes, 1)), arb(0)))
     over = (pi * T / N).cos()

@@ -36,7 +36,7 @@ from attnfun.limits.embedding.circulant import frequency_search
 from attnfun.limits.embedding.descent import MOST_ENTRIES, free, refine, widen
 from attnfun.limits.embedding.files import read_any, save
 from attnfun.limits.embedding.obstructions import best_obstruction
-from attnfun.limits.embedding.orders import document_orders, query_orders, sign_changes
+from attnfun.limits.embedding.orders import document_order, query_orders, sign_changes
 from attnfun.limits.embedding.relevance import Array, Core, Indices, Relevance
 from attnfun.limits.embedding.separate import (
     Whole,
@@ -161,8 +161,8 @@ def _answer(
         none = Obstruction("none", 0)
         return EmbeddingDimension(relation, 0, 0, dim or 0, math.inf, 0, 1, "none", none, None, (), Q, D)
     say("orders of the documents")
-    by_order = document_orders(core)
-    first = _upper(core, by_order)
+    order = document_order(core)
+    first = _upper(core, order)
     below = best_obstruction(relation, first.dimension, say)
     found = smaller(core, first, below.bound, seed, say)
     if check_obstruction(relation, below) < below.bound or below.bound > found.dimension:
@@ -188,7 +188,7 @@ def _answer(
     best = found
     for d in sorted({upper, *wanted}):
         say(f"margin at dimension {d}")
-        best = best_at(core, d, best, by_order[0][1] if by_order else np.arange(core.n), seed)
+        best = best_at(core, d, best, order, seed)
         try:
             whole = _integers(core, best, d, bits)
         except Infeasible:
@@ -204,12 +204,11 @@ def _answer(
     return EmbeddingDimension(relation, below.bound, upper, chosen_row.dimension, *told, queries, vectors)
 
 
-def _upper(core: Core, by_order: list[tuple[str, Indices]]) -> Found:
+def _upper(core: Core, order: Indices) -> Found:
     """The least dimension that an order gives, with integers that were checked or floats that round to such."""
-    order = by_order[0][1]
     s = int(sign_changes(core, order)[0].max())
     if s > 2:
-        turned = [curve.columns_on_curve(core, order) for order in query_orders(core)]
+        turned = [curve.columns_on_curve(core, along) for along in query_orders(core)]
         Q, D, changes = min(turned, key=lambda found: found[2])
         if changes + 1 < min(s, core.n - 1, core.m) and to_integers(core, Q, D) is not None:
             return Found(changes + 1, Q, D, "column curve")

@@ -255,20 +255,19 @@ def sign_changes(core: Core, order: Indices) -> tuple[Indices, Indices]:
     return line, circle
 
 
-def document_orders(core: Core) -> list[tuple[str, Indices]]:
-    """Named orders, the best first."""
+def document_order(core: Core) -> Indices:
+    """The best order found, as said above."""
     line = end_order(core)
     if line is not None:
-        return [("line", line)]
-    found: list[tuple[str, Indices]] = []
+        return line
+    found: list[Indices] = []
     if core.m * core.n <= _TREE_WORK:
         arcs, failed = circular_order(core)
-        found.append(("arcs", arcs))
         if not failed:
-            return found
-    found += [("as named", np.arange(core.n)), ("counts", _by_length(core.columns))]
-    found += [("spectral", _spectral(core.rows, core.n))]
-    return sorted(found, key=lambda named: int(sign_changes(core, named[1])[0].max()))
+            return arcs
+        found.append(arcs)
+    found += [np.arange(core.n), _by_length(core.columns), _spectral(core.rows, core.n)]
+    return min(found, key=lambda order: int(sign_changes(core, order)[0].max()))
 
 
 def query_orders(core: Core) -> list[Indices]:

@@ -44,7 +44,8 @@ def sparse_average(
     if width is None:
         width = max(1, 2 * q // heads) if keys == "curve" else rule_of_thumb(N, q // heads)
     eps, first = positive("eps", eps), tuple(range(q))
-    target = Averages(N, q, dim, keys, heads, width, tuple(z_range), seed, (first,), eps)
+    low, high = z_range
+    target = Averages(N, q, dim, keys, heads, width, (low, high), seed, (first,), eps)
     named = _sets(subsets, N, q, target.seed)
     if len(named) * heads * N > _MOST_SCORES:
         most = _MOST_SCORES // (heads * N)

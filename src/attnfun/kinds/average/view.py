@@ -18,7 +18,7 @@ from attnfun.network import TokenNetwork, TokenTransformer
 from attnfun.network.words import explain as explain
 
 
-class SparseAverage(Model[Averages, Coded]):
+class SparseAverage(Model[Averages, Coded]):  # type: ignore[type-var]  # `Of` is not seen as what it gives
     """Heads that average z over the q positions each token names: `net(z, subsets)` for (N, dim) numbers and N sets.
 
     What is proved is about the sets given; other sets are proved when they are encoded.

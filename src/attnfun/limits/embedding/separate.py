@@ -175,8 +175,7 @@ def rounded(core: Core, queries: Array, documents: Array, bits: int, best: bool)
     if not best and core.m * core.n <= _SMALL:
         again = np.flatnonzero(~(gaps(core, Q, D) > 0)).tolist()
     for i in again:
-        relevant = np.zeros(core.n, np.bool_)
-        relevant[core.rows[i]] = True
+        relevant = core.dense[i]
         query = best_query(D / length, core.rows[i], queries[i])[0]
         starts = (query, queries[i])
         tries = np.concatenate([np.rint(np.outer(_SCALES, q * (top / np.abs(q).max()))) for q in starts])

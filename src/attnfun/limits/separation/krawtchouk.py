@@ -202,10 +202,9 @@ def cube(
     r = None if rank is None else whole_number("rank", rank, 1, d)
     v = None if values is None else whole_number("values", values, 1)
 
-    setting, bound = ("coordinates", coordinates_lower) if n == 1 else ("candidates", candidates_lower)
-    if v is not None:
-        setting, bound = "values", values_lower
-    least: Callable[[int], Fraction] = partial(bound, d, r or v or 0)
+    setting = "values" if v is not None else "coordinates" if n == 1 else "candidates"
+    bound: Callable[[int, int, int], Fraction] = coordinates_lower if n == 1 else candidates_lower
+    least = partial(bound if v is None else values_lower, d, r or v or 0)
     exact, floor = least(h), least(1 << d)  # so many heads see all that any number of them sees
     needed = None if eps is None or floor > Fraction(eps) else least_heads(lambda count: least(count) <= Fraction(eps))
     reached = _attained(d, r, h) if setting == "coordinates" and r is not None else None

@@ -25,16 +25,7 @@ from attnfun.kinds.sequence.examples import relu_network
 from attnfun.kinds.sequence.network import embedded, sequence_embedding
 from attnfun.language.circle import circle
 
-__all__ = [
-    "Grid",
-    "Request",
-    "build_grid",
-    "interpolated",
-    "measured_error",
-    "prove",
-    "sequence_example",
-    "relu_network",
-]
-__all__ += ["embedded", "sequence_embedding", "error_lower", "section", "checked_witness", "curve_keys", "curve_query"]
-__all__ += ["least_norm_query", "circle", "pair_gap", "null_logit", "vote_accuracy", "overlap", "random_directions"]
-__all__ += ["sign_coefficients", "uniform_points", "write_whole"]
+__all__ = ["Grid", "Request", "build_grid", "interpolated", "measured_error", "prove", "sequence_example"]
+__all__ += ["relu_network", "embedded", "sequence_embedding", "error_lower", "section", "checked_witness", "curve_keys"]
+__all__ += ["curve_query", "least_norm_query", "circle", "pair_gap", "null_logit", "vote_accuracy", "overlap"]
+__all__ += ["random_directions", "sign_coefficients", "uniform_points", "write_whole"]

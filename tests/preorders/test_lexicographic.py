@@ -155,7 +155,7 @@ def test_equal_best_keys_and_one_key(method: str, levels: int) -> None:
 
 def test_the_winner_weight_is_below_the_true_one() -> None:
     """The weight of the last head at temperatures low enough to see it, in float64."""
-    from attnfun.kinds.lexicographic import build as heads
+    from attnfun.kinds.lexicographic import pattern as heads
     from attnfun.kinds.lexicographic.prove import winner_weight
 
     for betas in heads.BETA.values():
@@ -222,7 +222,7 @@ def _with(network: Any, name: str, array: Any) -> Any:
 
 def test_a_grid_that_the_network_does_not_hold_is_not_proved() -> None:
     """The entries fit; the bits do not."""
-    from attnfun.kinds.lexicographic.build import cascade, one_head
+    from attnfun.kinds.lexicographic.pattern import cascade, one_head
 
     assert proof(BestKey(4096, 2), one_head(4096, 2, "float32")).high == 0
     for network, target in (

@@ -1,6 +1,7 @@
-"""Numbers that a request names: whole or positive ones, or one sentence that says what is needed; rounded fractions."""
+"""Numbers and words that a request names, or one sentence that says what is needed; rounded fractions."""
 
 import math
+from collections.abc import Collection
 from fractions import Fraction
 from typing import Any
 
@@ -29,6 +30,12 @@ def positive(name: str, value: Any) -> float:
     if not (number and 0 < value < 2.0**1023):  # NaN must not pass
         raise InvalidRequest(f"{name}={_shown(value)}: a positive number is needed")
     return float(value)
+
+
+def one_of(name: str, value: Any, options: Collection[str]) -> None:
+    """InvalidRequest that lists the words, unless `value` is one of them."""
+    if not isinstance(value, str) or value not in options:
+        raise InvalidRequest(f"{name}={value!r:.40}: write {', '.join(options)}")
 
 
 def above(value: Fraction) -> float:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -51,12 +52,13 @@ class Target:
             ...
 
     def to_json(self) -> Json:
-        raise InvalidRequest(f"a {type(self).__name__} cannot be written to a file")
+        """Its fields, by name."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
 
     @classmethod
     def from_json(cls, data: Any) -> Self:
-        """What `to_json` wrote; DamagedFile for anything else."""
-        raise InvalidRequest(f"a {cls.__name__} cannot be read from a file")
+        """What `to_json` wrote; AttnfunError or TypeError for anything else, as `__post_init__` sees to it."""
+        return cls(**data)
 
     def encode(self, weights: Any, *inputs: Any, **options: Any) -> tuple[tuple[Any, ...], Any]:
         raise InvalidRequest(f"a {type(self).__name__} is not evaluated")
@@ -136,6 +138,12 @@ class Target:
     def fits(self, weights: Any) -> str:
         """Why weights cannot be this target's, in words; empty where they can."""
         return ""
+
+
+def settle(target: Target, values: Mapping[str, Any]) -> None:
+    """For `__post_init__`: the fields as plain numbers and tuples, whatever was given."""
+    for name, value in values.items():
+        object.__setattr__(target, name, value)
 
 
 def only(inputs: tuple[Any, ...], *names: str) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ Statement. Keys are x ∈ {0, …, P−1}^k, ordered by the first coordinate in 
     centred       the same with x1 counted from −P/2 on (P odd: every coordinate from −(P−1)/2): the sign is one bit
     more,
                   and P^k ≤ 2^(p+1) + 1 is enough
-    cascade       coordinate by coordinate (kinds/lexicographic/build.py): P ≤ 2^(p−1), whatever k; built in
+    cascade       coordinate by coordinate (kinds/lexicographic/pattern.py): P ≤ 2^(p−1), whatever k; built in
                   float32 and float64
 
 | largest P | bits p | one number, k = 2 | centred, k = 2 | cascade |
@@ -33,14 +33,13 @@ u(x1, 0, …) and u(x1, 1, …) would be nonempty, and uncountably many disjoint
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from flint import fmpz
 
-from attnfun.errors import InvalidRequest
-from attnfun.language.numbers import whole_number
-from attnfun.limits.record import plain
+from attnfun.language.numbers import one_of, whole_number
+from attnfun.limits.record import Record
 
 BITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
 """Significant bits, the hidden one included."""
@@ -49,8 +48,10 @@ CASCADES = ("float32", "float64")
 
 
 @dataclass(frozen=True)
-class GridLimits:
+class GridLimits(Record):
     """The largest P of each way for k coordinates in one format; `fits`: which ways hold the P that was asked for."""
+
+    told: ClassVar[tuple[str, ...]] = ("dtype", "bits", "coordinates", "levels", "largest", "fits", "gap", "tied_pair")
 
     dtype: str
     bits: int
@@ -80,19 +81,19 @@ class GridLimits:
         """Two keys of the grid that are one number in this format."""
         return None if self.levels is None else tied_pair(self.levels, self.coordinates, self.dtype)
 
-    def record(self) -> dict[str, Any]:
-        names = ("dtype", "bits", "coordinates", "levels", "largest", "fits", "gap", "tied_pair")
-        return {name: plain(getattr(self, name)) for name in names}
-
 
 def grid_limits(dtype: str = "float32", coordinates: int = 2, levels: int | None = None) -> GridLimits:
     """The largest grids that `dtype` ranks exactly, and whether one of `levels` values a coordinate is among them."""
     p = _bits(dtype)
-    whole_number("coordinates", coordinates, 1, 64)
-    if levels is not None:
-        whole_number("levels", levels, 1, 10**18)
+    check_grid(coordinates, levels)
     one, centred = (int(fmpz(2**bits + 1).root(coordinates)) for bits in (p, p + 1))
     return GridLimits(dtype, p, coordinates, one, centred, 2 ** (p - 1) if dtype in CASCADES else None, levels)
+
+
+def check_grid(coordinates: int, levels: int | None = None) -> None:
+    """InvalidRequest for a grid that has no whole number of coordinates or levels, or too many."""
+    whole_number("coordinates", coordinates, 1, 64)
+    whole_number("levels", 1 if levels is None else levels, 1, 10**18)
 
 
 def tied_pair(levels: int, coordinates: int, dtype: str) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
@@ -132,8 +133,7 @@ def _rounded(values: np.ndarray[Any, np.dtype[Any]], dtype: str) -> np.ndarray[A
 
 
 def _bits(dtype: str) -> int:
-    if dtype not in BITS:
-        raise InvalidRequest(f"dtype={dtype!r:.40}: write {', '.join(BITS)}")
+    one_of("dtype", dtype, BITS)
     return BITS[dtype]
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnfun.errors import InvalidRequest
-from attnfun.language.numbers import positive, whole_number
+from attnfun.language.numbers import one_of, positive, whole_number
 from attnfun.limits import plan_tasks
 from attnfun.limits.plan_tasks import Family
 from attnfun.limits.record import Record
@@ -97,8 +97,7 @@ def plan(
     or "relation" (with `matrix`, the scores that a head must have within eps). `budget`: the most parameters of W_Q and
     W_K. `bits`: of a number, for the bounds by bits. `setting`: of `bounds.rank`, what the heads of neighbours are.
     """
-    if task not in TASKS:
-        raise InvalidRequest(f"task={task!r:.40}: write {', '.join(TASKS)}")
+    one_of("task", task, TASKS)
     d, n = whole_number("dim", dim, 2), whole_number("context", context, 2)
     p = whole_number("bits", bits, 1)
     most = None if budget is None else whole_number("budget", budget, 1)

@@ -14,6 +14,7 @@ import numpy as np
 
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.neighbours.build import full_rank, scores
+from attnfun.language.numbers import one_of, whole_number
 from attnfun.limits.record import texts
 from attnfun.limits.separation.candidate_energies import MOST_CANDIDATES, MOST_DIM
 from attnfun.limits.separation.candidates import neighbours as neighbour_bound
@@ -79,8 +80,7 @@ def _neighbour_bounds(dim: int, candidates: int | None, eps: float, setting: str
 
 
 def neighbour(dim: int, context: int, eps: float, setting: str, nearest: bool) -> Family:
-    if setting not in _WITHIN:
-        raise InvalidRequest(f"setting={setting!r}: write {', '.join(_WITHIN)}")
+    one_of("setting", setting, _WITHIN)
     if context < 3:
         raise InvalidRequest(f"context={context}: a query and two candidates are 3 tokens")
     candidates = min(context - 1, MOST_CANDIDATES) if dim <= MOST_DIM else None
@@ -179,8 +179,7 @@ def averages(dim: int, context: int, eps: float, bits: int, q: int, say: Callabl
     from attnfun.kinds.average.target import rule_of_thumb
     from attnfun.kinds.average.verb import sparse_average
 
-    if isinstance(q, bool) or not isinstance(q, (int, np.integer)) or not 1 <= q < context:
-        raise InvalidRequest(f"q={q!r}: at least 1 and fewer than the context of {context}")
+    whole_number("q", q, 1, context - 1)
     lowest = average_bits(context, q)
     small = eps < 1 / (2 * q)  # w/(4q) with z in [-1, 1]
     found: dict[int, tuple[int, str, int]] = {}  # heads -> least rank constructed, how, and its bits

@@ -11,13 +11,15 @@ from typing import Any, ClassVar
 
 
 class Record:
-    """Base of answers, frozen dataclasses: the fields that `repr` shows, in order, then the names in `also`."""
+    """Base of answers, frozen dataclasses: the fields that `repr` shows, in order, then the names in `also`; or the
+    names in `told` alone."""
 
     also: ClassVar[tuple[str, ...]] = ()
+    told: ClassVar[tuple[str, ...]] = ()
 
     def record(self) -> dict[str, Any]:
         """As JSON: fractions as text, numbers that are not finite as null."""
-        own = [field.name for field in fields(self) if field.repr]  # type: ignore[arg-type]
+        own = self.told or [field.name for field in fields(self) if field.repr]  # type: ignore[arg-type]
         return {name: plain(getattr(self, name)) for name in (*own, *self.also)}
 
 

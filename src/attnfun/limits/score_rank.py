@@ -27,15 +27,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.files import write_whole
+from attnfun.language.domain import Array
 from attnfun.language.numbers import positive
 from attnfun.limits.singular import U, product_error, singular_values
 from attnfun.search import one_thread
 
-Array = NDArray[np.float64]
 _MOST_ENTRIES = 30_000_000
 _SUBMATRIX = 64
 """Pivots that are tried as submatrices for the lower bound."""

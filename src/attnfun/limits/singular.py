@@ -17,9 +17,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from attnfun.language.domain import Array
+
 U = 2.0**-53
 
 

@@ -2,17 +2,19 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
 from attnfun.certify.view import Undecided
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.average.weights import KEYS, Coded, Sets, check_subsets, coordinates, encode_average, positions
-from attnfun.language.target import Array, Json, Target, only
+from attnfun.language.numbers import one_of, positive_or_none, whole_number
+from attnfun.language.target import Array, Target, only, settle
 from attnfun.network.tokens import misfit, sample_size, widened
 
-_SIZES = ("tokens", "q", "dim", "heads", "width")
+MOST_TOKENS = 8192
+_SIZES = {"tokens": (2,), "q": (1,), "dim": (1, 1 << 20), "heads": (1,), "width": (1, 1 << 20), "seed": (0,)}
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,23 @@ class Averages(Target):
     subsets: Sets
     others: float | None = None
 
+    def __post_init__(self) -> None:
+        settle(self, {name: whole_number(name, getattr(self, name), *ends) for name, ends in _SIZES.items()})
+        N, q, heads, (low, high) = self.tokens, self.q, self.heads, (float(end) for end in self.z_range)
+        if not q < N:
+            raise InvalidRequest(f"q={q}: at least 1 and fewer than the {N} tokens")
+        one_of("keys", self.keys, KEYS)
+        if not (-1e100 < low < high < 1e100):
+            raise InvalidRequest(f"z_range={self.z_range!r:.60}: a lower and a higher number")
+        if q % heads:
+            raise InvalidRequest(f"heads={heads}: a divisor of q={q} is needed")
+        if N > MOST_TOKENS:
+            raise Infeasible(f"tokens={N:,}: attention over {N**2:,} pairs is not run here", {"tokens": MOST_TOKENS})
+        if self.keys == "curve" and self.width != (usual := 2 * q // heads):
+            raise InvalidRequest(f"width={self.width}: codes on the curve have 2q/heads = {usual} coordinates")
+        eps, sets = positive_or_none("eps", self.others), check_subsets(self.subsets, N, q)
+        settle(self, {"others": eps, "z_range": (low, high), "subsets": sets})
+
     @property
     def text(self) -> str:
         return f"means over {self.q} named positions of {self.tokens:,}"
@@ -51,23 +70,6 @@ class Averages(Target):
     def coordinates(self) -> tuple[str, ...]:
         """Of its tokens."""
         return coordinates(self.width, self.dim, self.heads)
-
-    def to_json(self) -> Json:
-        own = {name: getattr(self, name) for name in (*_SIZES, "keys", "seed", "others")}
-        return {**own, "z_range": list(self.z_range), "subsets": [list(s) for s in self.subsets]}
-
-    @classmethod
-    def from_json(cls, data: Any) -> Self:
-        sizes, seed, others = [data[name] for name in _SIZES], data["seed"], data["others"]
-        N, q, dim, H, m = sizes
-        whole = all(type(n) is int and 0 <= n <= 1 << 20 for n in sizes) and type(seed) is int and seed >= 0
-        low, high = (float(end) for end in data["z_range"])
-        fits = whole and 1 <= q < N <= 1 << 13 and dim >= 1 and H >= 1 and q % H == 0 and m >= 1
-        fits = fits and data["keys"] in KEYS and (data["keys"] == "random" or m == 2 * (q // H))
-        fits = fits and (others is None or (type(others) in (int, float) and others > 0))
-        if not fits or not -1e100 < low < high < 1e100:
-            raise InvalidRequest("the file does not say which averages its network takes")
-        return cls(N, q, dim, data["keys"], H, m, (low, high), seed, check_subsets(data["subsets"], N, q), others)
 
     def same(self, other: Target) -> bool:
         """What becomes of other sets does not matter to a comparison at these."""

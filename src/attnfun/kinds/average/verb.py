@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -11,12 +12,11 @@ from numpy.typing import NDArray
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.average.target import Averages, rule_of_thumb
 from attnfun.kinds.average.view import SparseAverage
-from attnfun.kinds.average.weights import KEYS, Coded, Sets, check_subsets, sparse_average_network
+from attnfun.kinds.average.weights import Coded, Sets, check_subsets, sparse_average_network
 from attnfun.language.numbers import positive, whole_number
 from attnfun.search import Goal, Proposal, Proposals, search
 
 _MOST_SUBSETS = 20_000
-_MOST_TOKENS = 8192
 _MOST_SCORES = 1 << 26  # sets × heads × tokens
 _DOUBLINGS = 3
 
@@ -40,30 +40,17 @@ def sparse_average(
     "random" (signs in `width` dimensions, 4 q ln N if not given) or "curve" (2q dimensions, tiny margins). `heads`, a
     divisor of q, share the positions: q stands for q/heads in both.
     """
-    N, size = whole_number("tokens", tokens, 2), whole_number("dim", dim, 1)
-    q, heads, seed = whole_number("q", q, 1), whole_number("heads", heads, 1), whole_number("seed", seed, 0)
-    if not q < N:
-        raise InvalidRequest(f"q={q}: at least 1 and fewer than the {N} tokens")
-    if keys not in KEYS:
-        raise InvalidRequest(f"keys={keys!r}: {' or '.join(KEYS)}")
-    eps = positive("eps", eps)
-    low, high = (float(end) for end in z_range)
-    if not (-1e100 < low < high < 1e100):
-        raise InvalidRequest(f"z_range={z_range!r:.60}: a lower and a higher number")
-    if heads > q or q % heads:
-        raise InvalidRequest(f"heads={heads}: a divisor of q={q} is needed")
-    if N > _MOST_TOKENS:
-        raise Infeasible(f"tokens={N:,}: attention over {N**2:,} pairs is not run here", {"tokens": _MOST_TOKENS})
-    named = _sets(subsets, N, q, seed)
+    N, q, heads = whole_number("tokens", tokens, 2), whole_number("q", q, 1), whole_number("heads", heads, 1)
+    if width is None:
+        width = max(1, 2 * q // heads) if keys == "curve" else rule_of_thumb(N, q // heads)
+    eps, first = positive("eps", eps), tuple(range(q))
+    low, high = z_range
+    target = Averages(N, q, dim, keys, heads, width, (low, high), seed, (first,), eps)
+    named = _sets(subsets, N, q, target.seed)
     if len(named) * heads * N > _MOST_SCORES:
         most = _MOST_SCORES // (heads * N)
         raise Infeasible(f"{len(named):,} sets of {N:,} tokens are too many scores to prove", {"subsets": most})
-    share = q // heads
-    usual = 2 * share if keys == "curve" else rule_of_thumb(N, share)
-    m = whole_number("width", usual if width is None else width, 1)
-    if keys == "curve" and m != usual:
-        raise InvalidRequest(f"width={width}: codes on the curve have 2q/heads = {usual} coordinates")
-    target = Averages(N, q, size, keys, heads, m, (low, high), seed, named, eps)
+    target = replace(target, subsets=named)
     found, certificate = search(target, _proposals(target), Goal(eps), lambda _text: None)
     return SparseAverage(target, found.weights, certificate, {"eps": eps, "seed": seed}, found.told)
 
@@ -105,8 +92,7 @@ def _sets(subsets: Any, N: int, q: int, seed: int) -> Sets:
             raise InvalidRequest(f"{math.comb(N, q):,} sets of {q} of {N}: give subsets, or how many random ones")
         return tuple(combinations(range(N), q))
     if isinstance(subsets, (int, np.integer)) and not isinstance(subsets, bool):
-        if not 1 <= subsets <= _MOST_SUBSETS:
-            raise InvalidRequest(f"subsets={subsets}: from 1 to {_MOST_SUBSETS:,} random ones")
+        whole_number("subsets", subsets, 1, _MOST_SUBSETS)
         random = np.random.default_rng([seed, 1])
         return tuple(tuple(sorted(random.choice(N, q, replace=False).tolist())) for _ in range(subsets))
     return check_subsets(subsets, N, q)

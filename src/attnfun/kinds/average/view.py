@@ -15,12 +15,10 @@ from attnfun.kinds.average.weights import Coded, Sets
 from attnfun.limits.separation.published import Quoted, sparse_average_width
 from attnfun.model import Model, Of
 from attnfun.network import TokenNetwork, TokenTransformer
-from attnfun.network.words import explain
-
-__all__ = ["SparseAverage", "explain", "record"]
+from attnfun.network.words import explain as explain
 
 
-class SparseAverage(Model[Averages, Coded]):
+class SparseAverage(Model[Averages, Coded]):  # type: ignore[type-var]  # `Of` is not seen as what it gives
     """Heads that average z over the q positions each token names: `net(z, subsets)` for (N, dim) numbers and N sets.
 
     What is proved is about the sets given; other sets are proved when they are encoded.

@@ -6,7 +6,7 @@ linear solve (random keys) or a product (curve), not by the network.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from attnfun.errors import InvalidRequest
 from attnfun.language.circle import circle
 from attnfun.network.architecture import TokenArchitecture
-from attnfun.network.head import AnyArray, Array, frozen
+from attnfun.network.head import AnyArray, Array, Of, frozen
 from attnfun.network.network import Cost
 from attnfun.network.tokens import TokenHead, TokenLayer, TokenNetwork, TokenTransformer
 
@@ -102,6 +102,9 @@ class Coded:
     known: dict[Any, dict[tuple[int, ...], Array]] = field(init=False, repr=False, default_factory=dict)
     """Queries that were worked out, by kind of keys and heads, and by set."""
 
+    dtype, cost, architecture = Of[str]("network"), Of[Cost]("network"), Of[TokenArchitecture]("network")
+    run, to_torch = Of[Callable[..., AnyArray]]("network"), Of[Callable[..., Any]]("network")
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "codes", frozen(self.codes))
         if self.codes.ndim != 2 or not self.codes.size or not np.isfinite(self.codes).all():
@@ -123,24 +126,5 @@ class Coded:
         return made
 
     @property
-    def dtype(self) -> str:
-        return self.network.dtype
-
-    @property
-    def cost(self) -> Cost:
-        return self.network.cost
-
-    @property
-    def architecture(self) -> TokenArchitecture:
-        return self.network.architecture
-
-    @property
     def networks(self) -> tuple[TokenNetwork | TokenTransformer]:
         return (self.network,)
-
-    def run(self, tokens: Any) -> AnyArray:
-        return self.network.run(tokens)
-
-    def to_torch(self, dtype: Any = None) -> Any:
-        """The network as a module on token matrices (`SparseAverage.encode`)."""
-        return self.network.to_torch(dtype)

@@ -1,13 +1,14 @@
 """The best key of a grid, the first coordinate deciding first: the target behind `lexicographic`."""
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest
-from attnfun.language.target import Array, Json, Target, only
+from attnfun.language.target import Array, Target, only
+from attnfun.limits.grids import check_grid
 from attnfun.network.tokens import sample_size
 
 _DRAWN = 8  # keys
@@ -27,6 +28,9 @@ class BestKey(Target):
     levels: int
     coordinates: int = 2
 
+    def __post_init__(self) -> None:
+        check_grid(self.coordinates, self.levels)
+
     @property
     def text(self) -> str:
         return f"the lexicographically best key, {self.coordinates} coordinates of {self.levels:,} levels"
@@ -39,16 +43,6 @@ class BestKey(Target):
     def reads(self) -> tuple[str, ...]:
         """The coordinates of a token that say what its key is."""
         return (*(f"x{i + 1}" for i in range(self.coordinates)), "one")
-
-    def to_json(self) -> Json:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Any) -> Self:
-        levels, k = data["levels"], data["coordinates"]
-        if type(levels) is not int or type(k) is not int or not (1 <= levels <= 10**18 and 1 <= k <= 64):
-            raise InvalidRequest("the file does not say which keys its network reads")
-        return cls(levels, k)
 
     def fits(self, weights: Any) -> str:
         if not set(self.reads) <= set(weights.coordinates):

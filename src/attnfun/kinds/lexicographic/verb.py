@@ -2,9 +2,11 @@
 
 from typing import Any
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible
+from attnfun.kinds.lexicographic.pattern import cascade, one_head
 from attnfun.kinds.lexicographic.target import BestKey
 from attnfun.kinds.lexicographic.view import LexicographicHead
+from attnfun.language.numbers import one_of
 from attnfun.limits.grids import GridLimits, grid_limits
 from attnfun.network.network import DTYPES
 from attnfun.search import Goal, Proposal, Proposals, search
@@ -22,10 +24,8 @@ def lexicographic(
     `method`: "one head" (rank 1, while levels^coordinates fits the significand), "cascade" (a head a coordinate, levels
     up to half of it), or "auto", the first that holds the grid. Infeasible, with what would do, beyond.
     """
-    if dtype not in DTYPES:
-        raise InvalidRequest(f"dtype={dtype!r:.40}: networks are {' or '.join(DTYPES)}")
-    if method not in METHODS:
-        raise InvalidRequest(f"method={method!r:.40}: write {', '.join(METHODS)}")
+    one_of("dtype", dtype, DTYPES)
+    one_of("method", method, METHODS)
     limits = grid_limits(dtype, coordinates, levels)
     wanted = [name for name in METHODS[1:] if method in ("auto", name)]
     chosen = next((name for name in wanted if levels <= _held(limits)[name]), None)
@@ -37,8 +37,6 @@ def lexicographic(
 
 
 def _proposals(target: BestKey, method: str, dtype: str) -> Proposals:
-    from attnfun.kinds.lexicographic.build import cascade, one_head
-
     build = one_head if method == "one head" else cascade
     yield Proposal(build(target.levels, target.coordinates, dtype), method)
 

@@ -9,11 +9,10 @@ from attnfun.errors import InvalidRequest
 from attnfun.kinds.lexicographic.pattern import BETA
 from attnfun.kinds.lexicographic.prove import is_single, proof, winner_weight
 from attnfun.kinds.lexicographic.target import MOST_KEYS, BestKey
+from attnfun.language.numbers import whole_number
 from attnfun.limits.grids import GridLimits, grid_limits
 from attnfun.model import Of, TokenModel
-from attnfun.network.words import explain
-
-__all__ = ["LexicographicHead", "explain", "record"]
+from attnfun.network.words import explain as explain
 
 
 class LexicographicHead(TokenModel[BestKey]):
@@ -45,8 +44,7 @@ class LexicographicHead(TokenModel[BestKey]):
 
     def winner_weight(self, n: int) -> float:
         """A lower bound of the weight that the best of n keys gets, in real arithmetic."""
-        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= self.most_keys:
-            raise InvalidRequest(f"n={n!r:.40}: a number of keys from 1 to {self.most_keys:,}")
+        whole_number("n", n, 1, self.most_keys)
         found = proof(self.target, self.weights)
         if found.reason is not None:
             raise InvalidRequest(f"nothing is proved of these weights: {found.reason}")

@@ -92,7 +92,7 @@ def prove_by_matching(
     """The bound for `tokens` tokens; `trilinear`: of third-order attention with the network's a and b."""
     if order not in (2, 3) or (order == 3 and not self_allowed) or (order == 2 and trilinear):
         raise Undecided("pairs, with or without self, and triples are proved")
-    a, b = _pattern(network, order, self_allowed)
+    a, b, twins = _pattern(network, order, self_allowed)
     u = ROUNDOFF[network.dtype]
     K = tokens if order == 2 else tokens * tokens
     if not (K < 2**40 and 2 <= modulus < 2**62 and 4 * a + 256 < LARGEST[network.dtype]):
@@ -112,34 +112,31 @@ def prove_by_matching(
         leak = arb(K) * (-below).exp()
         match, other = (one - lost) / (one + (-above).exp()), (one + lost) * leak / (one + leak)
         if not self_allowed:
-            match, other = _without_self(network, tokens, match, other, lost, E, a, b)
+            match, other = _without_self(arb(tokens), U, match, other, lost, E, arb(a), arb(b), *map(arb, twins))
         return MatchBound(_down(match), _up(other), *told)
 
 
 def _without_self(
-    network: TokenNetwork, tokens: int, match: arb, other: arb, lost: arb, E: arb, a: float, b: float
+    N: arb, u: arb, match: arb, other: arb, lost: arb, E: arb, a: arb, b: arb, *twins: arb
 ) -> tuple[arb, arb]:
     """(least output with a match, greatest without) of both heads and the read-out, flagged tokens or not."""
-    stretch = arb(float(network.heads[1].output[0, network.coordinates.index("found")]))
-    shift = -arb(float(network.readout[network.coordinates.index("zero"), 0]))
-    high, odds = arb(float(network.heads[1].key[3, 2])), arb(float(network.heads[1].key[3, 3]))
-    lift = arb(float(network.heads[0].key[3, 3]))
-    N, u = arb(tokens), arb(ROUNDOFF[network.dtype])
+    lift, high, odds, stretch, shift = twins
     rest = N * (-high + 4).exp()
     # a flagged token's first head, from above; lift ≥ 2a, so 32u of the gap is more than all rounding of its logits
-    first = N * (-((arb(b) + lift - arb(a)) * (1 - 32 * u) - 8)).exp()
+    first = N * (-((b + lift - a) * (1 - 32 * u) - 8)).exp()
     near = 1 + lost + 8 * E + 64 * high * u
     wide = near**2
     alone = stretch * wide * (1 + rest) / (1 + rest + odds.exp())
-    twins = stretch / wide * 2 / (2 + rest + odds.exp())
+    both = stretch / wide * 2 / (2 + rest + odds.exp())
     slack = 16 * u * (stretch + shift + 1)
     no_match = [other + stretch * rest * near + slack, alone - shift + first + slack]
-    matched = [match - slack, twins - shift - slack]
+    matched = [match - slack, both - shift - slack]
     return min(matched, key=_down), max(no_match, key=_up)
 
 
-def _pattern(network: TokenNetwork, order: int, self_allowed: bool) -> tuple[float, float]:
-    """(a, b) of a network whose every entry is that of `pattern` for its numbers; Undecided otherwise."""
+def _pattern(network: TokenNetwork, order: int, self_allowed: bool) -> tuple[float, float, tuple[float, ...]]:
+    """(a, b, the numbers of the head that counts twins) of a network whose every entry is that of `pattern` for its
+    numbers; Undecided otherwise."""
     names, heads = {(2, True): PLAIN, (2, False): FLAGGED, (3, True): TRIPLES}[order, self_allowed], network.heads
     if network.coordinates != names or len(network.layers) != 1:
         raise Undecided("the network has other coordinates or layers than one that matches")
@@ -149,23 +146,22 @@ def _pattern(network: TokenNetwork, order: int, self_allowed: bool) -> tuple[flo
     a, b = float(heads[0].key[at["cos" if order == 2 else "pair cos"], 0]), float(heads[0].key[at["null"], 2])
     if not (a > 0 and math.frexp(a)[0] == 0.5 and math.isfinite(b) and b >= 0):
         raise Undecided("the scale of the cosines is no power of two, or the null token's logit is negative")
+    twins: tuple[float, ...] = ()
     if order == 3:
         shut = float(heads[0].key[at["pair"], 2])
         if not {"float64": 800.0, "float32": 110.0}[network.dtype] <= shut <= LARGEST[network.dtype]:
             raise Undecided("single tokens are not shut out")
         wanted = triples(a, b, network.dtype, shut)
-    elif self_allowed:
-        wanted = pairs(a, b, network.dtype)
-    else:
+    elif not self_allowed:
         lift, (high, odds) = float(heads[0].key[at["null"], 3]), heads[1].key[at["null"], 2:].tolist()
         stretch, shift = float(heads[1].output[0, at["found"]]), -float(network.readout[at["zero"], 0])
         lifted = 2 * a <= lift <= LARGEST[network.dtype]  # a logit b + lift that overflows is no logit
         if not (lifted and 32 <= high <= 512 and 0 < odds < 1 and 0 < stretch < 16 and 0 < shift < 16):
             raise Undecided("the second head does not count twins")
-        wanted = pairs(a, b, network.dtype, (lift, high, odds, stretch, shift))
-    if not same_entries(network, wanted):
+        twins = lift, high, odds, stretch, shift
+    if not same_entries(network, wanted if order == 3 else pairs(a, b, network.dtype, twins)):
         raise Undecided("an entry of the network is not that of one that matches")
-    return a, b
+    return a, b, twins
 
 
 def _up(ball: arb) -> float:

@@ -1,15 +1,16 @@
 """Matches mod M: which of given whole numbers sum to 0 with one or two others; the target behind `matching`."""
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.matching.encoding import FLAGGED, PLAIN, TRIPLES, encode2, encode3
 from attnfun.language.circle import residues
-from attnfun.language.target import Array, Json, Target, only
+from attnfun.language.numbers import whole_number
+from attnfun.language.target import Array, Target, only, settle
 from attnfun.network.tokens import misfit, sample_size, widened
 
 _BLOCK = 1 << 22  # comparisons at a time
@@ -32,6 +33,19 @@ class Matches(Target):
     order: int = 2
     self_allowed: bool = True
 
+    def __post_init__(self) -> None:
+        N, M = whole_number("tokens", self.tokens, 1), whole_number("modulus", self.modulus, 2)
+        if self.order not in MOST_TOKENS:
+            raise InvalidRequest(f"order={self.order!r}: 2 for pairs, 3 for triples")
+        own = {"tokens": N, "modulus": M, "order": int(self.order), "self_allowed": bool(self.self_allowed)}
+        settle(self, own)
+        if self.order == 3 and not self.self_allowed:
+            why = "a softmax over pair tokens does not know which is whose"
+            raise InvalidRequest(f"self_allowed=False is for pairs: {why}")
+        if MOST_TOKENS[self.order] < N:
+            why = f"tokens={N:,}: attention over {N**self.order:,} products is not run here"
+            raise Infeasible(why, {"tokens": MOST_TOKENS[self.order]})
+
     @property
     def text(self) -> str:
         wanted = "x_i + x_j" if self.order == 2 else "x_i + x_j + x_k"
@@ -45,18 +59,6 @@ class Matches(Target):
     def coordinates(self) -> tuple[str, ...]:
         """Of its tokens."""
         return TRIPLES if self.order == 3 else PLAIN if self.self_allowed else FLAGGED
-
-    def to_json(self) -> Json:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Any) -> Self:
-        sizes, allowed = [data[name] for name in ("tokens", "modulus", "order")], data["self_allowed"]
-        whole = all(type(n) is int and n >= 1 for n in sizes) and sizes[2] in MOST_TOKENS and 2 <= sizes[1] < 1 << 62
-        whole = whole and sizes[0] <= MOST_TOKENS[sizes[2]] and type(allowed) is bool
-        if not whole or (sizes[2] == 3 and not allowed):
-            raise InvalidRequest("the file does not say what its network matches")
-        return cls(sizes[0], sizes[1], sizes[2], allowed)
 
     def given(self, *inputs: Any) -> NDArray[np.int64]:
         """(N,) or (batch, N) whole numbers as residues, checked."""

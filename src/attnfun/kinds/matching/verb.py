@@ -4,10 +4,10 @@ from dataclasses import replace
 from functools import partial
 
 from attnfun.certify import Certificate
-from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.kinds.matching.target import MOST_TOKENS, Matches
+from attnfun.errors import Infeasible
+from attnfun.kinds.matching.target import Matches
 from attnfun.kinds.matching.view import Matching
-from attnfun.language.numbers import whole_number
+from attnfun.language.numbers import one_of
 from attnfun.network.network import DTYPES
 from attnfun.search import Goal, Proposal, Proposals, search
 
@@ -24,22 +24,12 @@ def matching(
     Proved, rounding included: at least 0.8 on a match, at most 0.2 otherwise. `self_allowed=False` (pairs only): a
     token is no partner of itself. Raises Infeasible, with the largest modulus, where the dtype cannot tell 0 from ±1.
     """
-    N = whole_number("tokens", tokens, 1)
-    M = whole_number("modulus", modulus, 2)
-    if order not in (2, 3):
-        raise InvalidRequest(f"order={order!r}: 2 for pairs, 3 for triples")
-    if order == 3 and not self_allowed:
-        raise InvalidRequest("self_allowed=False is for pairs: a softmax over pair tokens does not know which is whose")
-    if dtype not in DTYPES:
-        raise InvalidRequest(f"dtype={dtype!r}: {' or '.join(DTYPES)}")
-    if MOST_TOKENS[order] < N:
-        why = f"tokens={N:,}: attention over {N**order:,} products is not run here"
-        raise Infeasible(why, {"tokens": MOST_TOKENS[order]})
-    target = Matches(N, M, int(order), bool(self_allowed))
+    one_of("dtype", dtype, DTYPES)
+    target = Matches(tokens, modulus, order, self_allowed)
     found = _found(target, dtype)
     if found is None:
         largest = _largest_modulus(target, dtype)
-        reason = f"modulus={M:,}: rounding in {dtype} blurs a sum of 0 with one of ±1 for {N} tokens"
+        reason = f"modulus={modulus:,}: rounding in {dtype} blurs a sum of 0 with one of ±1 for {tokens} tokens"
         raise Infeasible(reason, {"modulus": largest} if largest else None)
     proposal, certificate = found
     return Matching(target, proposal.weights, certificate, {"eps": EPS, "dtype": dtype}, proposal.told)

@@ -12,9 +12,7 @@ from attnfun.kinds.matching.encoding import third_order
 from attnfun.kinds.matching.prove import MatchBound, bounds
 from attnfun.kinds.matching.target import Matches
 from attnfun.model import Of, TokenModel
-from attnfun.network.words import explain
-
-__all__ = ["Matching", "explain", "record"]
+from attnfun.network.words import explain as explain
 
 
 class Matching(TokenModel[Matches]):

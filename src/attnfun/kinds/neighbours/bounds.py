@@ -38,8 +38,8 @@ import numpy as np
 
 from attnfun.errors import InvalidRequest
 from attnfun.kinds.neighbours import sphere
-from attnfun.kinds.neighbours.sphere import Array
 from attnfun.language import precision
+from attnfun.language.domain import Array
 from attnfun.language.enclosures import arb, upper
 
 _CELLS = 6000

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -56,9 +56,6 @@ class Prediction:
         if not good:
             raise DamagedFile("what the file says was predicted of its network cannot be read")
         return made if verified else replace(made, proved=None, accuracy_proved=None)
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True)

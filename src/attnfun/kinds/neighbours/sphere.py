@@ -15,10 +15,9 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
-Array = NDArray[np.float64]
+from attnfun.language.domain import Array
 
 
 def peak(dim: int) -> float:

@@ -16,16 +16,16 @@ So the query stands in coordinates of its own: a linear embedding, the form in w
 A head that must not see the query itself adds a column, −gap at the query's key: rank one more than in cross-attention.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.errors import InvalidRequest
 from attnfun.kinds.neighbours.sphere import uniform_points
-from attnfun.language.numbers import whole_number
-from attnfun.language.target import Array, Json, Target
+from attnfun.language.numbers import one_of, whole_number
+from attnfun.language.target import Array, Target, settle
 from attnfun.limits.separation.rank import MOST_DIM
 from attnfun.network.claim import MEAN_SQUARE
 from attnfun.network.tokens import sample_size
@@ -53,10 +53,8 @@ class PointsOnSphere(Target):
     bias: float | None = None
 
     def __post_init__(self) -> None:
-        if self.which not in WHICH:
-            raise InvalidRequest(f"which={self.which!r:.40}: write furthest or nearest")
-        whole_number("dim", self.dim, 3, MOST_DIM)
-        whole_number("points", self.points, 2, MOST_POINTS)
+        one_of("which", self.which, WHICH)
+        dim, points = whole_number("dim", self.dim, 3, MOST_DIM), whole_number("points", self.points, 2, MOST_POINTS)
         if type(self.every) is not bool or (self.every and self.bias is not None):
             raise InvalidRequest(f"every={self.every!r:.40}: whether every point is a query; of a half-space it is not")
         bias = 0.0 if self.bias is None else self.bias
@@ -64,7 +62,7 @@ class PointsOnSphere(Target):
             raise InvalidRequest(f"bias={bias!r:.40}: a half-space that cuts the sphere has -1 < bias < 1")
         if self.bias is not None and self.points != 2:
             raise InvalidRequest(f"points={self.points}: a half-space takes 2, the query included")
-        object.__setattr__(self, "bias", None if self.bias is None else float(bias))
+        settle(self, {"dim": dim, "points": points, "bias": None if self.bias is None else float(bias)})
         if self.bias is None and self.points < 3:
             raise InvalidRequest(f"points={self.points}: one candidate leaves nothing to choose; at least 3")
 
@@ -85,16 +83,6 @@ class PointsOnSphere(Target):
     @property
     def queries(self) -> int:
         return self.points if self.every else 1
-
-    def to_json(self) -> Json:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Any) -> Self:
-        try:
-            return cls(**data)
-        except (TypeError, InvalidRequest) as error:
-            raise DamagedFile(f"the file's points cannot be read ({error})") from None
 
     def tokens(self, coordinates: tuple[str, ...], points: Array) -> Array:
         """(batch, N, d) points -> (batch, N, width) tokens of these coordinates."""

@@ -7,10 +7,9 @@ from typing import Any
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.neighbours.build import METHODS, biased, full_rank, majority_vote, random_heads, scores, tally
 from attnfun.kinds.neighbours.measure import Prediction
-from attnfun.kinds.neighbours.target import MOST_POINTS, PointsOnSphere
+from attnfun.kinds.neighbours.target import PointsOnSphere
 from attnfun.kinds.neighbours.view import Neighbours
-from attnfun.language.numbers import positive_or_none, whole_number
-from attnfun.limits.separation.rank import MOST_DIM
+from attnfun.language.numbers import one_of, positive_or_none, whole_number
 from attnfun.model import Of
 from attnfun.network import TokenNetwork
 from attnfun.search import Goal, Proposal, Proposals, certified, one_thread, search
@@ -55,10 +54,8 @@ def neighbours(
     request that would do, where eps is not reached.
     """
     name = method.replace("-", "_") if isinstance(method, str) else method
-    if name not in METHODS:
-        raise InvalidRequest(f"method={method!r}: write one of {', '.join(METHODS)}")
-    if sampler not in random_heads.SAMPLERS:
-        raise InvalidRequest(f"sampler={sampler!r}: write {', '.join(random_heads.SAMPLERS)}")
+    one_of("method", name, METHODS)
+    one_of("sampler", sampler, random_heads.SAMPLERS)
     for given, what, methods in (
         (bias != 0 or isinstance(bias, bool), "bias", ("biased",)),
         (heads is not None, "heads", _DRAWN),
@@ -67,17 +64,16 @@ def neighbours(
     ):
         if given and name not in methods:
             raise InvalidRequest(f"{what}: for {' and '.join(methods)}, not for {name}")
-    d, count = whole_number("dim", dim, 3, MOST_DIM), whole_number("points", points, 2, MOST_POINTS)
-    if name in (*_DRAWN, "tally") and count != 3:
+    target = PointsOnSphere(dim, points, which, name == "full_rank", bias if name == "biased" else None)
+    if name in (*_DRAWN, "tally") and points != 3:
         raise InvalidRequest(f"points={points}: {name} takes 3, the query included")
     if beta is not None and eps is not None:
         raise InvalidRequest("give eps or beta, not both: eps decides beta")
     beta = positive_or_none("beta", beta)
     if beta is not None and beta > full_rank.MOST_BETA:
         raise InvalidRequest(f"beta={beta!r}: at most {full_rank.MOST_BETA:g}")
-    target = PointsOnSphere(d, count, which, name == "full_rank", bias if name == "biased" else None)
     eps, wanted = positive_or_none("eps", eps), None if heads is None else whole_number("heads", heads, 1, MOST_HEADS)
-    drawn = whole_number("rank", rank, 1, d), sampler, whole_number("seed", seed, 0)
+    drawn = whole_number("rank", rank, 1, target.dim), sampler, whole_number("seed", seed, 0)
     return _Asked(target, name, eps, beta, wanted, *drawn).made()
 
 
@@ -124,7 +120,7 @@ class _Asked:
         for _ in range(_TRIES):
             eps = _DEFAULT_EPS if self.eps is None else share * self.eps
             request, network, predicted = getattr(self, f"_{self.method}")(eps)
-            yield Proposal(network, self.method, {"request": request, "predicted": predicted.to_json()})
+            yield Proposal(network, self.method, {"request": request, "predicted": asdict(predicted)})
             share *= 0.99
 
     def _fits(self, parameters: int) -> None:

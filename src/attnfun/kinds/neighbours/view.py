@@ -94,4 +94,4 @@ def record(model: Neighbours) -> dict[str, Any]:
     """What was asked, what is predicted, and limits."""
     told = {name: getattr(model, name) for name in ("method", "which", "dim", "points")}
     told |= {"beta": model.request.get("beta"), "request": dict(model.request)}
-    return told | {"predicted": model.predicted.to_json(), "limit": model.limit, "width": model.network.width}
+    return told | {"predicted": asdict(model.predicted), "limit": model.limit, "width": model.network.width}

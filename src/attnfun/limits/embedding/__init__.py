@@ -5,14 +5,5 @@ from attnfun.limits.embedding.dimension import EmbeddingDimension, Row, embed_di
 from attnfun.limits.embedding.files import load_embedding
 from attnfun.limits.embedding.relevance import Relevance
 
-__all__ = [
-    "EmbeddingDimension",
-    "Obstruction",
-    "Ranking",
-    "Relevance",
-    "Row",
-    "check_embedding",
-    "check_obstruction",
-    "embed_dim",
-    "load_embedding",
-]
+__all__ = ["EmbeddingDimension", "Obstruction", "Ranking", "Relevance", "Row"]
+__all__ += ["check_embedding", "check_obstruction", "embed_dim", "load_embedding"]

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,15 +35,23 @@ from attnfun.limits.embedding.check import Obstruction, check_embedding, check_o
 from attnfun.limits.embedding.circulant import frequency_search
 from attnfun.limits.embedding.descent import MOST_ENTRIES, free, refine, widen
 from attnfun.limits.embedding.files import read_any, save
-from attnfun.limits.embedding.integers import Whole, bits_of, proved, to_integers
 from attnfun.limits.embedding.obstructions import best_obstruction
-from attnfun.limits.embedding.orders import document_orders, query_orders, sign_changes
+from attnfun.limits.embedding.orders import document_order, query_orders, sign_changes
 from attnfun.limits.embedding.relevance import Array, Core, Indices, Relevance
-from attnfun.limits.embedding.separate import best_queries, best_query, ceiling, gaps, margin
+from attnfun.limits.embedding.separate import (
+    Whole,
+    best_queries,
+    best_query,
+    bits_of,
+    ceiling,
+    gaps,
+    margin,
+    proved,
+    to_integers,
+)
 from attnfun.limits.record import Record, plain
-from attnfun.search import one_thread
+from attnfun.search import Say, one_thread
 
-Report = Callable[[str], None]
 _MOST_DIMENSIONS = 10_000
 _POLISHED = 4_000_000
 """Queries × documents up to which every query is made the best for its documents."""
@@ -116,7 +124,7 @@ def embed_dim(
     bits: int | None = None,
     table: Sequence[int] | None = None,
     seed: int = 0,
-    progress: Report | None = None,
+    progress: Say | None = None,
 ) -> EmbeddingDimension:
     """How many dimensions a relevance relation needs, from below and from above, with certificates for both.
 
@@ -144,7 +152,7 @@ def embed_dim(
 
 
 def _answer(
-    relation: Relevance, dim: int | None, bits: int | None, table: Sequence[int] | None, seed: int, say: Report
+    relation: Relevance, dim: int | None, bits: int | None, table: Sequence[int] | None, seed: int, say: Say
 ) -> EmbeddingDimension:
     """The answer, but for the seconds it took."""
     core = relation.core
@@ -153,8 +161,8 @@ def _answer(
         none = Obstruction("none", 0)
         return EmbeddingDimension(relation, 0, 0, dim or 0, math.inf, 0, 1, "none", none, None, (), Q, D)
     say("orders of the documents")
-    by_order = document_orders(core)
-    first = _upper(core, by_order)
+    order = document_order(core)
+    first = _upper(core, order)
     below = best_obstruction(relation, first.dimension, say)
     found = smaller(core, first, below.bound, seed, say)
     if check_obstruction(relation, below) < below.bound or below.bound > found.dimension:
@@ -180,7 +188,7 @@ def _answer(
     best = found
     for d in sorted({upper, *wanted}):
         say(f"margin at dimension {d}")
-        best = best_at(core, d, best, by_order[0][1] if by_order else np.arange(core.n), seed)
+        best = best_at(core, d, best, order, seed)
         try:
             whole = _integers(core, best, d, bits)
         except Infeasible:
@@ -196,12 +204,11 @@ def _answer(
     return EmbeddingDimension(relation, below.bound, upper, chosen_row.dimension, *told, queries, vectors)
 
 
-def _upper(core: Core, by_order: list[tuple[str, Indices]]) -> Found:
+def _upper(core: Core, order: Indices) -> Found:
     """The least dimension that an order gives, with integers that were checked or floats that round to such."""
-    order = by_order[0][1]
     s = int(sign_changes(core, order)[0].max())
     if s > 2:
-        turned = [curve.columns_on_curve(core, order) for order in query_orders(core)]
+        turned = [curve.columns_on_curve(core, along) for along in query_orders(core)]
         Q, D, changes = min(turned, key=lambda found: found[2])
         if changes + 1 < min(s, core.n - 1, core.m) and to_integers(core, Q, D) is not None:
             return Found(changes + 1, Q, D, "column curve")
@@ -256,7 +263,7 @@ class Found:
     exact: tuple[Any, Any] | None = None
 
 
-def smaller(core: Core, known: Found, lower: int, seed: int, say: Callable[[str], None]) -> Found:
+def smaller(core: Core, known: Found, lower: int, seed: int, say: Say) -> Found:
     """An embedding of fewer dimensions than `known` if free optimisation finds one, by bisection above `lower`."""
     large = core.m * core.n > MOST_ENTRIES
     if large and (core.m * core.n > _LARGE or known.dimension - lower < 2):

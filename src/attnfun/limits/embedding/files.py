@@ -129,11 +129,8 @@ def _judgements(lines: list[tuple[int, str]]) -> list[tuple[Any, ...]]:
             raise InvalidRequest(f"line {number}: {what}")
         if at == 0 and parts[0].lower() in _QUERY_HEADERS and (width == 2 or not _is_number(parts[-1])):
             continue
-        if width == 2:
-            out.append((parts[0], parts[1]))
-            continue
-        document = parts[2] if width == 4 else parts[1]
-        out.append((parts[0], document, grade(parts[-1], f"line {number}")))
+        judged = () if width == 2 else (grade(parts[-1], f"line {number}"),)
+        out.append((parts[0], parts[2 if width == 4 else 1], *judged))
     if not out:
         raise InvalidRequest("there is a header and nothing below it")
     return out

@@ -11,7 +11,6 @@ than an exhaustive search for shattered sets; it is for relations that are too l
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,42 +20,6 @@ from attnfun.limits.singular import spectral_norm_bound
 
 _MOST_ELEMENTS = 400
 """Documents, or queries, among which a shattered set is looked for: those that take part most evenly."""
-
-
-@dataclass
-class _Search:
-    """Grows shattered sets; `masks[e]` is the bit set of the lines (rows or documents) that hold element e."""
-
-    masks: Sequence[int]
-    everything: int
-    folded: bool  # a pattern and its complement are one split
-    most: int  # stop at this size
-    budget: int
-    best: tuple[int, ...] = ()
-
-    def run(self) -> tuple[int, ...]:
-        self._grow((), [self.everything], 0)
-        return self.best
-
-    def _grow(self, chosen: tuple[int, ...], cells: list[int], start: int) -> None:
-        if len(chosen) > len(self.best):
-            self.best = chosen
-        full = len(cells) - 1
-        for e in range(start, len(self.masks)):
-            if len(self.best) >= self.most:
-                return
-            if len(chosen) + len(self.masks) - e <= len(self.best):
-                return
-            if self.budget <= 0:
-                return
-            self.budget -= len(cells)
-            mask = self.masks[e]
-            if self.folded:
-                good = all((cells[p] & ~mask) | (cells[full ^ p] & mask) for p in range(1, full + 1))
-            else:
-                good = all(cell & mask and cell & ~mask for cell in cells)
-            if good:
-                self._grow((*chosen, e), [c & ~mask for c in cells] + [c & mask for c in cells], e + 1)
 
 
 def radon(relation: Relevance, most: int, budget: int = 2_000_000) -> Obstruction | None:
@@ -180,8 +143,30 @@ def _checked(
 
 
 def _shattered(lines: Sequence[Indices], total: int, folded: bool, most: int, budget: int) -> list[int]:
-    """The largest shattered set of lines found, among those that take part most evenly in `total` elements."""
+    """The largest shattered set of lines found, up to `most`, among those that take part most evenly in `total`
+    elements; `folded`: a pattern and its complement are one split.
+    """
     counts = np.array([len(line) for line in lines])
     picked = np.argsort(-np.minimum(counts, total - counts), kind="stable")[:_MOST_ELEMENTS].tolist()
-    masks = [sum(1 << i for i in lines[e].tolist()) for e in picked]
-    return [picked[e] for e in _Search(masks, (1 << total) - 1, folded, most, budget).run()]
+    masks = [sum(1 << i for i in lines[e].tolist()) for e in picked]  # the bit set of what each line holds
+    best: tuple[int, ...] = ()
+
+    def grow(chosen: tuple[int, ...], cells: list[int], start: int) -> None:
+        nonlocal best, budget
+        if len(chosen) > len(best):
+            best = chosen
+        full = len(cells) - 1
+        for e in range(start, len(masks)):
+            if len(best) >= most or len(chosen) + len(masks) - e <= len(best) or budget <= 0:
+                return
+            budget -= len(cells)
+            mask = masks[e]
+            if folded:
+                good = all((cells[p] & ~mask) | (cells[full ^ p] & mask) for p in range(1, full + 1))
+            else:
+                good = all(cell & mask and cell & ~mask for cell in cells)
+            if good:
+                grow((*chosen, e), [c & ~mask for c in cells] + [c & mask for c in cells], e + 1)
+
+    grow((), [(1 << total) - 1], 0)
+    return [picked[e] for e in best]

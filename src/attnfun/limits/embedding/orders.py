@@ -60,14 +60,11 @@ class PQTree:
 
     def reduce(self, row: Iterable[int]) -> bool:
         """Keep the orders in which `row` is an interval too; False, and nothing changed, if there are none."""
-        count: dict[_Node, int] = {}
         level = [self.leaves[j] for j in row]
         total = len(level)
         if total < 2:
             return True
-        marks: dict[_Node, list[_Node]] = {}
-        for leaf in level:
-            count[leaf] = 1
+        count, marks = dict.fromkeys(level, 1), dict[_Node, list[_Node]]()
         for leaf in level:
             node = leaf
             while node.parent is not None:
@@ -80,10 +77,7 @@ class PQTree:
         top = self.root
         for node in self._postorder(marks):
             count[node] = sum(count[child] for child in marks[node])
-        while True:
-            inside = [child for child in marks.get(top, ()) if count[child] == total]
-            if not inside:
-                break
+        while inside := [child for child in marks.get(top, ()) if count[child] == total]:
             top = inside[0]
         return self._apply(top, count, marks)
 
@@ -261,20 +255,19 @@ def sign_changes(core: Core, order: Indices) -> tuple[Indices, Indices]:
     return line, circle
 
 
-def document_orders(core: Core) -> list[tuple[str, Indices]]:
-    """Named orders, the best first."""
+def document_order(core: Core) -> Indices:
+    """The best order found, as said above."""
     line = end_order(core)
     if line is not None:
-        return [("line", line)]
-    found: list[tuple[str, Indices]] = []
+        return line
+    found: list[Indices] = []
     if core.m * core.n <= _TREE_WORK:
         arcs, failed = circular_order(core)
-        found.append(("arcs", arcs))
         if not failed:
-            return found
-    found += [("as named", np.arange(core.n)), ("counts", _by_length(core.columns))]
-    found += [("spectral", _spectral(core.rows, core.n))]
-    return sorted(found, key=lambda named: int(sign_changes(core, named[1])[0].max()))
+            return arcs
+        found.append(arcs)
+    found += [np.arange(core.n), _by_length(core.columns), _spectral(core.rows, core.n)]
+    return min(found, key=lambda order: int(sign_changes(core, order)[0].max()))
 
 
 def query_orders(core: Core) -> list[Indices]:

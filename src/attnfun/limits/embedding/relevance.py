@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest
+from attnfun.language.domain import Array as Array
 
-Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 _MOST_DOCUMENTS = 50_000_000
 """Of a declared collection: each has a name and a vector."""
@@ -39,6 +39,10 @@ class Relevance:
     query_ids: tuple[str, ...]
     document_ids: tuple[str, ...]
     rows: tuple[Indices, ...]
+
+    def __post_init__(self) -> None:
+        if not self.query_ids or not self.document_ids:
+            raise InvalidRequest("a relevance relation needs at least one query and one document")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -56,21 +60,13 @@ class Relevance:
 
     @cached_property
     def core(self) -> Core:
-        first: dict[bytes, int] = {}
+        asking = np.array(self.nontrivial, np.int64)
         row_of_query = np.full(len(self.rows), -1, np.int64)
-        queries: list[int] = []
-        for i in self.nontrivial:
-            key = self.rows[i].tobytes()
-            if key not in first:
-                first[key] = len(queries)
-                queries.append(i)
-            row_of_query[i] = first[key]
-        columns = transpose([self.rows[i] for i in queries], len(self.document_ids))
-        seen: dict[bytes, int] = {}
-        core_of_document = np.array([seen.setdefault(c.tobytes(), len(seen)) for c in columns], np.int64)
-        documents = np.unique(core_of_document, return_index=True)[1].astype(np.int64)
+        row_of_query[asking], first = _numbered([self.rows[i] for i in asking])
+        queries = asking[first]
+        core_of_document, documents = _numbered(transpose([self.rows[i] for i in queries], len(self.document_ids)))
         rows = tuple(np.unique(core_of_document[self.rows[i]]) for i in queries)
-        return Core(len(documents), rows, np.array(queries, np.int64), documents, row_of_query, core_of_document)
+        return Core(len(documents), rows, queries, documents, row_of_query, core_of_document)
 
     @classmethod
     def from_pairs(cls, pairs: Iterable[Sequence[Any]], documents: Iterable[Any] | int | None = None) -> Relevance:
@@ -97,7 +93,7 @@ class Relevance:
     def _named(cls, known: Mapping[str, Iterable[str]], ids: tuple[str, ...]) -> Relevance:
         place = {name: j for j, name in enumerate(ids)}
         rows = [np.array(sorted({place[d] for d in row}), np.int64) for row in known.values()]
-        return cls(tuple(known), ids, tuple(rows))._sound()
+        return cls(tuple(known), ids, tuple(rows))
 
     @classmethod
     def from_matrix(
@@ -108,7 +104,7 @@ class Relevance:
         m, n = grades.shape
         queries = names(query_ids, m, "q", "query")
         documents = names(document_ids, n, "d", "document")
-        return cls(queries, documents, tuple(np.flatnonzero(row > 0).astype(np.int64) for row in grades))._sound()
+        return cls(queries, documents, tuple(np.flatnonzero(row > 0).astype(np.int64) for row in grades))
 
     @classmethod
     def of(cls, relation: Any, documents: Any = None) -> Relevance:
@@ -137,11 +133,6 @@ class Relevance:
         place = {name: j for j, name in enumerate(ids)}
         moved = np.array([place[name] for name in self.document_ids], np.int64)
         return Relevance(self.query_ids, ids, tuple(np.sort(moved[row]) for row in self.rows))
-
-    def _sound(self) -> Relevance:
-        if not self.query_ids or not self.document_ids:
-            raise InvalidRequest("a relevance relation needs at least one query and one document")
-        return self
 
 
 @dataclass(frozen=True)
@@ -174,6 +165,13 @@ class Core:
         """Vectors of the core as vectors of the relation; trivial queries get 0."""
         padded = np.concatenate([queries, np.zeros((1, queries.shape[1]), queries.dtype)])
         return padded[self.row_of_query], documents[self.core_of_document]
+
+
+def _numbered(lines: Sequence[Indices]) -> tuple[Indices, Indices]:
+    """Numbers that are equal for equal lines, as they first appear, and where each number does so."""
+    seen: dict[bytes, int] = {}
+    numbers = np.array([seen.setdefault(line.tobytes(), len(seen)) for line in lines], np.int64)
+    return numbers, np.unique(numbers, return_index=True)[1].astype(np.int64)
 
 
 def places(order: Indices) -> Indices:

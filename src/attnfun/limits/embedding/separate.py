@@ -1,4 +1,4 @@
-"""Margins, and the best query for fixed documents.
+"""Margins, the best query for fixed documents, and b-bit integers that still rank exactly.
 
 Definition. The margin of an embedding is
 
@@ -15,20 +15,33 @@ add those that violate the answer.
 Ceiling [proved]. Let B have rows 1/k on the relevant and −1/(n−k) on the irrelevant documents. A margin ε has
 ε ≤ q_i·Σ_j B_ij D_j for every i, so ε² ≤ (1/m) Σ_i ‖Σ_j B_ij D_j‖² ≤ (1/m) ‖B‖² Σ_j ‖D_j‖² ≤ ‖B‖² n/m in the unit
 ball, whatever the dimension. For all k-subsets of n documents it is n/√(k (n−1)(n−k)) (arXiv 2601.20844).
+
+From float vectors to b-bit integers, for the smallest b that is found. A b-bit coordinate is an integer of absolute
+value below 2^(b−1). Documents are scaled by one factor and rounded; the queries are then chosen anew for the rounded
+documents, each with a factor of its own (a query may be scaled at will, and the best of 49 is taken). Nothing is
+believed before the exact check.
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.limits.embedding.relevance import Array, Core, Indices
+from attnfun.errors import AttnfunError
+from attnfun.limits.embedding.check import check_embedding
+from attnfun.limits.embedding.relevance import Array, Core, Indices, Relevance
 from attnfun.limits.singular import spectral_norm_bound
 
 _BLOCK = 1 << 22
 _SUMS = 1e3
 """Weight of “the weights of each side add up to 1”: thin margins show through it at 10, and are lost at 1e6."""
+MOST_BITS = 60
+_SCALES = np.linspace(1.0, 0.5, 49)
+LEAST_WRITTEN = 7
+"""Bits below which nothing is written, though fewer may rank exactly: a sign and two decimal digits."""
+_SMALL = 300_000
 
 
 def gaps(core: Core, queries: Array, documents: Array) -> Array:
@@ -117,3 +130,90 @@ def ceiling(core: Core) -> float | None:
     slack = 2.0**-52 * float(np.linalg.norm(weights))
     bound = (spectral_norm_bound(weights) + slack) * math.sqrt(core.n / core.m) * (1 + 2.0**-48)
     return min(bound, 2.0)
+
+
+# --- integers ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Integers that rank the core exactly, their bits, and the fewest bits for which any were found."""
+
+    queries: Any
+    documents: Any
+    bits: int
+    least_bits: int
+    margin: float
+
+
+def bits_of(*arrays: Any) -> int:
+    """The least b such that every entry is below 2^(b−1) in absolute value."""
+    largest = max((max(abs(int(a.min())), abs(int(a.max()))) for a in arrays if a.size), default=0)
+    return largest.bit_length() + 1
+
+
+def proved(core: Core, queries: Any, documents: Any) -> float:
+    """The proved margin of integers on the core, 0 if they do not rank it."""
+    relation = Relevance(tuple(map(str, range(core.m))), tuple(map(str, range(core.n))), core.rows)
+    try:
+        return check_embedding(relation, queries, documents).margin
+    except AttnfunError:
+        return 0.0
+
+
+def rounded(core: Core, queries: Array, documents: Array, bits: int, best: bool) -> tuple[Any, Any, float] | None:
+    """Integers of so many bits that rank every row, and their proved margin, or None.
+
+    `best`: choose the query of every row anew, for the rounded documents, with the largest margin; else only where
+    plain rounding fails, and for small relations.
+    """
+    top = float((1 << (bits - 1)) - 1)
+    D = np.rint(documents * (top / np.abs(documents).max()))
+    length = float(np.linalg.norm(D, axis=1).max())
+    Q = np.rint(queries * (top / np.abs(queries).max(axis=1, keepdims=True)))
+    again = list(range(core.m)) if best else []
+    if not best and core.m * core.n <= _SMALL:
+        again = np.flatnonzero(~(gaps(core, Q, D) > 0)).tolist()
+    for i in again:
+        relevant = core.dense[i]
+        query = best_query(D / length, core.rows[i], queries[i])[0]
+        starts = (query, queries[i])
+        tries = np.concatenate([np.rint(np.outer(_SCALES, q * (top / np.abs(q).max()))) for q in starts])
+        scores = tries @ D.T
+        gap = scores[:, relevant].min(axis=1) - scores[:, ~relevant].max(axis=1)
+        gap /= np.maximum(np.linalg.norm(tries, axis=1), 0.5)
+        won = int(gap.argmax())
+        if not gap[won] > 0:
+            return None
+        Q[i] = tries[won]
+    found = Q.astype(np.int64), D.astype(np.int64)
+    reached = proved(core, *found)
+    return (*found, reached) if reached > 0 else None
+
+
+def to_integers(core: Core, queries: Array, documents: Array, bits: int | None = None) -> Whole | None:
+    """The fewest bits, from 7 on, that keep a third of the margin, or exactly `bits`; None if no 60 bits rank."""
+    reach = margin(core, queries, documents)
+    if not reach > 0:
+        return None
+    small = core.m * core.n <= _SMALL
+    first = max(2, math.ceil(math.log2(1.0 / reach)) - 3) if small else math.ceil(math.log2(1.0 / reach)) + 2
+    tried = range(first, MOST_BITS + 1, 1 if small else 2)
+    least = next((b for b in tried if rounded(core, queries, documents, b, best=False) is not None), None)
+    if least is None:
+        return None
+    while small and least == first > 2 and rounded(core, queries, documents, least - 1, best=False) is not None:
+        least = first = least - 1
+    if bits is not None and bits < least:
+        return None
+    wanted = range(max(least, LEAST_WRITTEN), MOST_BITS + 1, 1 if small else 2) if bits is None else (bits,)
+    kept: tuple[Any, Any, float] | None = None
+    for b in wanted:
+        found = rounded(core, queries, documents, b, best=small)
+        if found is not None:
+            kept = found
+            if 3 * found[2] >= reach:
+                break
+    if kept is None:
+        return None
+    return Whole(kept[0], kept[1], bits_of(*kept[:2]), least, kept[2])

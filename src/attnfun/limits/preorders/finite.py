@@ -9,7 +9,6 @@ are well defined.
 Size: linear in the number of comparisons.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from graphlib import TopologicalSorter
 from typing import Any
@@ -43,7 +42,7 @@ def read_comparisons(given: Any) -> tuple[int, NDArray[np.int64], NDArray[np.int
 def levels(n: int, strict: NDArray[np.int64], weak: NDArray[np.int64]) -> tuple[NDArray[np.int64] | None, list[int]]:
     """(u, []) or (None, cycle): items each given as at least as good as the next, the first pair strictly."""
     from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
+    from scipy.sparse.csgraph import breadth_first_order, connected_components
 
     edges = np.concatenate([strict, weak])
     graph = coo_array((np.ones(len(edges), dtype=np.int8), (edges[:, 0], edges[:, 1])), shape=(n, n)).tocsr()
@@ -51,7 +50,11 @@ def levels(n: int, strict: NDArray[np.int64], weak: NDArray[np.int64]) -> tuple[
     inside = np.flatnonzero(part[strict[:, 0]] == part[strict[:, 1]])
     if len(inside):
         better, worse = (int(v) for v in strict[inside[0]])
-        return None, [better, *_way(edges, part, worse, better)]
+        before = breadth_first_order(graph, worse)[1]  # along shortest ways; of the start itself it is negative
+        way = [better]
+        while before[way[-1]] >= 0:
+            way.append(int(before[way[-1]]))
+        return None, [better, *way[:0:-1]]
     below: dict[int, list[tuple[int, int]]] = {at: [] for at in range(count)}
     for pairs, step in ((strict, 1), (weak, 0)):
         for high, low in part[pairs].tolist():
@@ -69,24 +72,3 @@ def check_cycle(n: int, strict: NDArray[np.int64], weak: NDArray[np.int64], cycl
     holds = falls | {(int(i), int(j)) for i, j in weak}
     steps = list(zip(cycle, [*cycle[1:], *cycle[:1]], strict=True))
     return bool(steps) and max(cycle) < n and steps[0] in falls and all(step in holds for step in steps)
-
-
-def _way(edges: NDArray[np.int64], part: NDArray[np.int32], start: int, end: int) -> list[int]:
-    """A shortest way from start to end inside one component, end left out."""
-    after: dict[int, list[int]] = {}
-    for i, j in edges:
-        if part[i] == part[start] == part[j]:
-            after.setdefault(int(i), []).append(int(j))
-    before: dict[int, int] = {start: -1}
-    ready = deque([start])
-    while end not in before:
-        here = ready.popleft()
-        for there in after.get(here, []):
-            if there not in before:
-                before[there] = here
-                ready.append(there)
-    way, here = list[int](), before[end] if start != end else -1
-    while here != -1:
-        way.append(here)
-        here = before[here]
-    return way[::-1]

@@ -27,11 +27,11 @@ Failure mode: jumps on thin sets, or seen only by keys that no chain meets, are 
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, cmp_to_key
+from functools import cmp_to_key
 
 import numpy as np
 
-from attnfun.language.domain import Array, Box
+from attnfun.language.domain import Array
 from attnfun.limits.preorders.probes import Finding, Witness, apart, asked, point, some_queries
 from attnfun.limits.preorders.target import Preorder
 
@@ -51,15 +51,8 @@ class _Probe:
     """Comparisons for one query, counted, and the keys met so far."""
 
     def __init__(self, preorder: Preorder, query: Array | None, rng: np.random.Generator) -> None:
-        self.preorder, self.query, self.rng, self.asked = preorder, query, rng, 0
-
-    @cached_property
-    def width(self) -> Array:
-        return self.box.high_array - self.box.low_array
-
-    @property
-    def box(self) -> Box:
-        return self.preorder.keys
+        self.preorder, self.query, self.rng, self.asked, self.box = preorder, query, rng, 0, preorder.keys
+        self.width = self.box.high_array - self.box.low_array
 
     def compare(self, a: Array, b: Array) -> int:
         """1 if a ≻ b, −1 if b ≻ a, else 0."""

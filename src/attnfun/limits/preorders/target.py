@@ -22,6 +22,7 @@ from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, parse, p
 from attnfun.language.domain import Array, Box
 from attnfun.language.enclosures import lower, point_balls, upper
 from attnfun.language.function import Function
+from attnfun.network.head import frozen
 
 _EXACT = 256
 """Bits of the balls that compare utilities rigorously."""
@@ -83,7 +84,7 @@ class Preorder:
         if self.prefers is None:
             u, v = self.values(query, np.stack([a, b]))
             return bool(u >= v)
-        points = [_sealed(p) for p in ((a, b) if query is None else (query, a, b))]
+        points = [frozen(p) for p in ((a, b) if query is None else (query, a, b))]
         try:
             answer = self.prefers(*points)
         except Exception as error:
@@ -172,12 +173,6 @@ def _unused(names: tuple[str, ...]) -> str:
     while name in names:
         name += "_"
     return name
-
-
-def _sealed(point: Array) -> Array:
-    point = np.array(point, dtype=np.float64)
-    point.setflags(write=False)
-    return point
 
 
 def _shown(points: list[Array]) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.errors import Infeasible, InvalidRequest, NoUtility
+from attnfun.kinds.relation.target import points_of
 from attnfun.kinds.retrieval.prove_bounds import clopper_pearson
 from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Array, Box
@@ -311,14 +312,6 @@ def _one_of(first: str, a: Any, second: str, b: Any) -> Any:
 
 def _read_points(points: ArrayLike, box: Box) -> tuple[Array, bool]:
     """(n, variables), and whether one point was given by itself."""
-    try:
-        X = np.asarray(points, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidRequest(f"points {points!r:.60}: an array of numbers is needed") from None
+    X = np.asarray(points, dtype=object)
     single = X.ndim == 0 or (X.ndim == 1 and box.dim == len(X))
-    X = X.reshape(1, -1) if single else X[:, None] if X.ndim == 1 and box.dim == 1 else X
-    if X.ndim != 2 or X.shape[1] != box.dim:
-        raise InvalidRequest(f"points of shape {np.shape(points)}: (n, {box.dim}), columns {', '.join(box.names)}")
-    if not box.contains(X).all():
-        raise InvalidRequest(f"a point lies outside {box.text}")
-    return X, single
+    return points_of(X.reshape(1, -1) if single else X, box), single

@@ -48,11 +48,11 @@ from numpy.typing import NDArray
 
 from attnfun.errors import AttnfunError
 from attnfun.language import precision
+from attnfun.language.domain import Array
 from attnfun.language.enclosures import arb, lower, upper
 from attnfun.language.numbers import whole_number
 from attnfun.limits.separation.harmonics import all_harmonics
 
-Array = NDArray[np.float64]
 DEGREES = 40
 MOST_DIM = MOST_CANDIDATES = 128
 _BITS = 384  # a step of a recurrence may double a radius, and √N(ℓ) multiplies it
@@ -154,13 +154,12 @@ def _gauss(nodes: int) -> tuple[list[Any], list[Any]]:
 
 def _rule(dim: int, n: int) -> tuple[int, float]:
     """(nodes, e): the fewest nodes, over the strips tried, whose e is within the aim."""
-    best: tuple[int, float] | None = None
-    for eta in _ETAS:
+    best = _nodes(dim, n, _ETAS[0])
+    for eta in _ETAS[1:]:
         found = _nodes(dim, n, eta)
-        if best is not None and found[0] >= best[0]:
+        if found[0] >= best[0]:
             break
         best = found
-    assert best is not None
     return best
 
 

@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.errors import InvalidRequest
+from attnfun.language.domain import Array
+from attnfun.language.numbers import whole_number
 from attnfun.network import TokenHead, TokenNetwork
-
-Array = NDArray[np.float64]
 
 
 def disjointness_to_triples(a: ArrayLike, b: ArrayLike) -> tuple[NDArray[np.int64], int]:
@@ -68,8 +68,7 @@ def converse(
     """
     if len(network.layers) != 1:
         raise InvalidRequest(f"the protocol is of one layer, and the network has {len(network.layers)}")
-    if isinstance(bits, bool) or not isinstance(bits, (int, np.integer)) or not 1 <= bits <= 52:
-        raise InvalidRequest(f"bits={bits!r}: from 1 to 52")
+    bits = whole_number("bits", bits, 1, 52)
     known, mine, theirs = (np.asarray(x, dtype=np.float64) for x in (common, alice, bob))
     if known.shape != (network.width,) or any(x.ndim != 2 or x.shape[1] != network.width for x in (mine, theirs)):
         raise InvalidRequest(f"tokens of width {network.width} are needed: one common, and those of either party")
@@ -80,8 +79,8 @@ def converse(
     stream = known if layer.carry is None else known @ layer.carry
     spent = 0
     for head in layer.heads:
-        message = _message(head, known, mine, int(bits), largest)
-        spent += int(bits) * (head.outputs + 2)
+        message = _message(head, known, mine, bits, largest)
+        spent += bits * (head.outputs + 2)
         stream = stream + _answer(head, known, own, *message) @ head.output
     whole = network.run(np.concatenate([known[None], mine, theirs]))[0]
     return Conversation(np.asarray(stream @ network.readout), np.asarray(whole, dtype=np.float64), spent)

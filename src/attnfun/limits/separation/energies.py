@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from attnfun.errors import InvalidRequest
 from attnfun.language import precision
 from attnfun.language.enclosures import arb, lower, upper
+from attnfun.language.numbers import whole_number
 from attnfun.limits.separation.harmonics import all_harmonics
 
 MOST_DEGREES = 20_001
@@ -51,8 +52,7 @@ class Energies:
 @lru_cache(maxsize=8)
 def energies(dim: int, bias: float = 0.0) -> Energies:
     """The energies of sign(t − bias) on the sphere in R^dim."""
-    if dim < 2:
-        raise InvalidRequest(f"dim={dim}: spheres need at least two dimensions")
+    whole_number("dim", dim, 2)
     if not -1 < bias < 1:
         raise InvalidRequest(f"bias={bias!r}: a half-space that cuts the sphere has -1 < bias < 1")
     return _centred(dim) if bias == 0 else _biased(dim, bias)

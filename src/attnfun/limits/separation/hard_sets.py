@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.errors import InvalidRequest
+from attnfun.language.domain import Array
+from attnfun.language.numbers import whole_number
 from attnfun.limits.separation.sets import MOST_DIM
 
 Complex = NDArray[np.complex128]
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,8 @@ class HardSet:
     dim: int
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.points, int) and isinstance(self.dim, int)) or self.points < 2:
-            raise InvalidRequest(f"points={self.points!r}, dim={self.dim!r}: two or more points are needed")
-        if not 1 <= self.dim <= MOST_DIM:
-            raise InvalidRequest(f"dim={self.dim}: from 1 to {MOST_DIM}")
+        whole_number("points", self.points, 2)
+        whole_number("dim", self.dim, 1, MOST_DIM)
 
     @property
     def terms(self) -> int:
@@ -92,8 +90,7 @@ class HardSet:
         """[real part, imaginary part] of g by one sum over pairs, or of its first squares by sums over elements."""
         if features is None:
             return [f"sum({part})/sqrt({self.divisor})" for part in self._kernel()]
-        if not 1 <= features <= self.terms:
-            raise InvalidRequest(f"features={features}: from 1 to {self.terms}")
+        whole_number("features", features, 1, self.terms)
         re, im = [], []
         for alpha in self.exponents[:features]:
             power = _ONE

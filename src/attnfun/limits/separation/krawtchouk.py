@@ -54,15 +54,15 @@ The calculator `cube`:
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations
 
 from attnfun.errors import InvalidRequest
 from attnfun.language import precision
-from attnfun.language.enclosures import arb, upper
+from attnfun.language.enclosures import arb, exact, upper
 from attnfun.language.numbers import above, below, positive_or_none, whole_number
 from attnfun.limits.record import Record, texts
 from attnfun.limits.separation.rank import least_heads
@@ -114,17 +114,20 @@ def candidates_lower(dim: int, rank: int, heads: int) -> Fraction:
 
 
 def _missed(energies: tuple[Fraction, ...], dim: int, rank: int, heads: int) -> Fraction:
-    r, H = whole_number("rank", rank, 0, dim), whole_number("heads", heads, 0, None)
-    seen = (min(Fraction(1), Fraction(H * math.comb(r, k), math.comb(dim, k))) for k in range(dim + 1))
-    return sum((e * (1 - share) for e, share in zip(energies, seen, strict=True)), Fraction(0))
+    H, shares = whole_number("heads", heads, 0), _shares(dim, rank)
+    return sum((e * max(Fraction(0), 1 - H * share) for e, share in zip(energies, shares, strict=True)), Fraction(0))
+
+
+def _shares(dim: int, rank: int) -> list[Fraction]:
+    """C(r, ℓ)/C(d, ℓ): of the sets of size ℓ those that one head reads."""
+    r = whole_number("rank", rank, 0, dim)
+    return [Fraction(math.comb(r, k), math.comb(dim, k)) for k in range(dim + 1)]
 
 
 def coordinates_upper(dim: int, rank: int, heads: int) -> Fraction:
     """Some H heads that read r coordinates each have at most this error: the mean over random choices of them."""
-    r, H = whole_number("rank", rank, 0, dim), whole_number("heads", heads, 0, None)
-    energies = cube_energies(dim)
-    missed = ((1 - Fraction(math.comb(r, k), math.comb(dim, k))) ** H for k in range(dim + 1))
-    return sum((e * share for e, share in zip(energies, missed, strict=True)), Fraction(0))
+    H, pairs = whole_number("heads", heads, 0), zip(cube_energies(dim), _shares(dim, rank), strict=True)
+    return sum((e * (1 - share) ** H for e, share in pairs), Fraction(0))
 
 
 def values_lower(dim: int, values: int, heads: int = 1) -> Fraction:
@@ -199,13 +202,9 @@ def cube(
     r = None if rank is None else whole_number("rank", rank, 1, d)
     v = None if values is None else whole_number("values", values, 1)
 
-    def least(count: int) -> Fraction:
-        if v is not None:
-            return values_lower(d, v, count)
-        assert r is not None
-        return (coordinates_lower if n == 1 else candidates_lower)(d, r, count)
-
     setting = "values" if v is not None else "coordinates" if n == 1 else "candidates"
+    bound: Callable[[int, int, int], Fraction] = coordinates_lower if n == 1 else candidates_lower
+    least = partial(bound if v is None else values_lower, d, r or v or 0)
     exact, floor = least(h), least(1 << d)  # so many heads see all that any number of them sees
     needed = None if eps is None or floor > Fraction(eps) else least_heads(lambda count: least(count) <= Fraction(eps))
     reached = _attained(d, r, h) if setting == "coordinates" and r is not None else None
@@ -217,8 +216,5 @@ def cube(
 def _attained(dim: int, rank: int, heads: int) -> float:
     """`coordinates_upper` in balls, from above: its fraction has too many digits for many heads."""
     with precision(_BITS):
-        total = arb(0)
-        for degree, energy in enumerate(cube_energies(dim)):
-            missed = 1 - Fraction(math.comb(rank, degree), math.comb(dim, degree))
-            total += arb(energy.numerator) / energy.denominator * (arb(missed.numerator) / missed.denominator) ** heads
-        return upper(total)
+        pairs = zip(cube_energies(dim), _shares(dim, rank), strict=True)
+        return upper(sum((exact(e) * exact(1 - share) ** heads for e, share in pairs), arb(0)))

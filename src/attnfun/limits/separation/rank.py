@@ -42,16 +42,15 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest
-from attnfun.language.numbers import positive_or_none, whole_number
+from attnfun.language.domain import Array
+from attnfun.language.numbers import one_of, positive_or_none, whole_number
 from attnfun.limits.record import Record, texts
 from attnfun.limits.separation.energies import Energies, energies
 from attnfun.limits.separation.harmonics import all_seen
 from attnfun.limits.separation.published import Quoted, high_precision_heads, low_precision_heads, majority_heads
 
-Array = NDArray[np.float64]
 SETTINGS = ("scalar", "layer-scalar-v", "layer-any-v", "softmax-scalar-v", "softmax-any-v")
 MOST_DIM = 4096
 _U = 2.0**-53
@@ -127,8 +126,7 @@ def rank(
     `value_rank` where the setting is "layer-any-v".
     """
     d, r, h = whole_number("dim", dim, 2, MOST_DIM), whole_number("rank", rank, 1), whole_number("heads", heads, 0)
-    if setting not in SETTINGS:
-        raise InvalidRequest(f"setting={setting!r}: write {', '.join(SETTINGS)}")
+    one_of("setting", setting, SETTINGS)
     if setting.startswith("layer") and d < 3:
         raise InvalidRequest(f"dim={d}: a layer on two candidates needs dim of at least 3")
     if bias != 0 and setting != "scalar":

@@ -40,7 +40,7 @@ from itertools import product
 from typing import ClassVar
 
 from attnfun.errors import InvalidRequest
-from attnfun.language.numbers import above, below, positive_or_none, whole_number
+from attnfun.language.numbers import above, below, one_of, positive_or_none, whole_number
 from attnfun.limits.record import Record, texts
 from attnfun.limits.separation.products import least_eigenvalue
 from attnfun.limits.separation.published import Quoted, deep_sets_error, deep_sets_features
@@ -109,8 +109,7 @@ def sets(
     eps = positive_or_none("eps", eps)
     if setting is None:
         setting = "unitary" if d == 1 and degree is None else "torus"
-    if setting not in SETTINGS:
-        raise InvalidRequest(f"setting={setting!r}: write {' or '.join(SETTINGS)}")
+    one_of("setting", setting, SETTINGS)
     if setting == "unitary":
         if d != 1 or degree is not None:
             raise InvalidRequest("setting='unitary' is about dim=1 and takes no degree")

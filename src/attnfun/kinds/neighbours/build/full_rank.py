@@ -31,7 +31,7 @@ from attnfun.errors import Infeasible
 from attnfun.kinds.neighbours import pattern, sphere
 from attnfun.kinds.neighbours.bounds import LOSS, full_rank_error
 from attnfun.kinds.neighbours.measure import Prediction
-from attnfun.kinds.neighbours.sphere import Array
+from attnfun.language.domain import Array
 from attnfun.network import TokenNetwork
 from attnfun.network.blocks import GAP
 

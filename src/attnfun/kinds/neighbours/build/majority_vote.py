@@ -26,7 +26,7 @@ from scipy import special
 from attnfun.kinds.neighbours import sphere
 from attnfun.kinds.neighbours.measure import OVER_DRAWS, Prediction
 from attnfun.kinds.neighbours.pattern import HARD, look_up, looking, pointing
-from attnfun.kinds.neighbours.sphere import Array
+from attnfun.language.domain import Array
 from attnfun.network import TokenNetwork
 from attnfun.network.blocks import GAP, Stream
 

@@ -31,7 +31,7 @@ import numpy as np
 from attnfun.kinds.neighbours import sphere
 from attnfun.kinds.neighbours.measure import Prediction
 from attnfun.kinds.neighbours.pattern import HARD, looking, pointing
-from attnfun.kinds.neighbours.sphere import Array
+from attnfun.language.domain import Array
 from attnfun.network import TokenNetwork
 from attnfun.network.blocks import Stream
 

@@ -7,8 +7,8 @@ KIND = Kind(
     target="attnfun.kinds.relation.target:Relation",
     weights=(
         "attnfun.kinds.relation.form:Polynomials",
-        "attnfun.kinds.relation.cells:Cells",
-        "attnfun.kinds.relation.slices:Slices",
+        "attnfun.kinds.relation.form:Cells",
+        "attnfun.kinds.relation.form:Slices",
         "attnfun.kinds.relation.form:Separable",
         "attnfun.kinds.relation.form:TrainedTowers",
     ),

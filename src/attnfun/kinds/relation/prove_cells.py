@@ -31,10 +31,9 @@ from attnfun.certify.rounding import gamma, product_bounds
 from attnfun.certify.rounding import hypotheses as rounding_hypotheses
 from attnfun.certify.verdict import Proof
 from attnfun.certify.view import Array, Undecided, view
-from attnfun.kinds.relation.cells import Cells
 from attnfun.kinds.relation.core import Core
 from attnfun.kinds.relation.features import Ends, Index
-from attnfun.kinds.relation.form import SIDES
+from attnfun.kinds.relation.form import SIDES, Cells
 from attnfun.kinds.relation.prove_hats import CHUNK, pieces_bound, suprema, units_lost
 from attnfun.kinds.relation.prove_tower_products import head_fits
 from attnfun.kinds.relation.prove_towers import score_loss

@@ -25,8 +25,8 @@ from attnfun.certify.pieces import BrokenLine
 from attnfun.certify.relu_rounding import block_fits, block_rounding
 from attnfun.certify.rounding import gamma
 from attnfun.certify.view import Array, Undecided
-from attnfun.kinds.relation.cells import Cells
 from attnfun.kinds.relation.features import Ends, Index
+from attnfun.kinds.relation.form import Cells
 from attnfun.kinds.relation.target import Relation
 from attnfun.language import GradientAlgebra, Graph, run
 from attnfun.language.domain import Box

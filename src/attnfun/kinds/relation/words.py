@@ -9,8 +9,7 @@ import numpy as np
 from attnfun.certify.certificate import Certificate
 from attnfun.diagnosis.plain import POINTS
 from attnfun.diagnosis.subject import Subject
-from attnfun.kinds.relation.cells import Cells
-from attnfun.kinds.relation.form import SIDES, Form, Polynomials, Reading, TrainedTowers
+from attnfun.kinds.relation.form import SIDES, Cells, Form, Polynomials, Reading, TrainedTowers
 from attnfun.kinds.relation.quantisation import voronoi_cells
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.view import RelationApproximant

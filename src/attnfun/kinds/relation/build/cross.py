@@ -19,9 +19,9 @@ import numpy as np
 
 from attnfun.errors import Infeasible
 from attnfun.kinds.relation.build.search import Ask, near
+from attnfun.kinds.relation.form import Cut, Slices
 from attnfun.kinds.relation.prove_sampled import measured
 from attnfun.kinds.relation.rank import rank_lower
-from attnfun.kinds.relation.slices import Cut, Slices
 from attnfun.kinds.relation.target import Relation
 from attnfun.language.domain import Box
 from attnfun.network.head import Array

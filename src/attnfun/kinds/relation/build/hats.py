@@ -19,9 +19,9 @@ import numpy as np
 from attnfun.errors import Infeasible
 from attnfun.kinds.relation.build.search import Ask, near
 from attnfun.kinds.relation.build.voronoi import ROOM, TRIES, cells_fit, factors
-from attnfun.kinds.relation.cells import Cells, CellSide
 from attnfun.kinds.relation.core import core_of
 from attnfun.kinds.relation.features import Ends
+from attnfun.kinds.relation.form import Cells, CellSide
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.towers import Keys
 from attnfun.network.head import Array

@@ -31,8 +31,8 @@ import numpy as np
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.relation.build.chebyshev import singular_columns
 from attnfun.kinds.relation.build.search import OUT, Ask, near
-from attnfun.kinds.relation.cells import Cells, CellSide
 from attnfun.kinds.relation.core import Core, core_of, plain_core
+from attnfun.kinds.relation.form import Cells, CellSide
 from attnfun.kinds.relation.prove_coefficients import bisected
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.towers import Keys

@@ -18,7 +18,7 @@ from attnfun.certify.numpy_rounding import numpy_rounding
 from attnfun.certify.view import Undecided
 from attnfun.cli import main
 from attnfun.kinds.relation.build import inner as relation_inner
-from attnfun.kinds.relation.core import core_of, core_points
+from attnfun.kinds.relation.core import core_of, inner_points
 from attnfun.kinds.relation.prove_inner import gradient_bounds, inner_certificate, inner_shifts
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.towers import tower_network
@@ -289,7 +289,7 @@ def test_the_core_keeps_the_proved_ranges() -> None:
     found = af.relation(relation.graph, *PAIRS, 1e-3)
     assert found.core.left_range == core.left
     assert found.weights.features.left_box[0][0] < core.left.low[0]  # the networks below may stray so far
-    U = core_points(core, "left", relation.left.probe(500, np.random.default_rng(0)), relation.left.names)
+    U = inner_points(core.left_inner, relation.left.probe(500, np.random.default_rng(0)), relation.left.names)
     assert core.left.contains(U).all()
 
 

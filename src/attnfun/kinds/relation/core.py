@@ -18,7 +18,7 @@ from functools import lru_cache, reduce
 import numpy as np
 
 from attnfun.errors import InvalidRequest
-from attnfun.kinds.relation.target import Relation, joined, rebuilt, renamed, sides_of, values_of
+from attnfun.kinds.relation.target import Relation, joined, renamed, sides_of, values_of
 from attnfun.language import Builder, Graph
 from attnfun.language.domain import Array, Box
 from attnfun.language.graph import MAX_EXPONENT
@@ -81,12 +81,6 @@ def fitting_core(relation: Relation, left: tuple[Array, Array], right: tuple[Arr
     return core if (len(left[0]), len(right[0])) == (core.left.dim, core.right.dim) else plain_core(relation)
 
 
-def core_points(core: Core, side: str, points: Array, names: tuple[str, ...]) -> Array:
-    """(n, variables) → (n, variables of the core): the inner functions, as NumPy computes them."""
-    inner = core.left_inner if side == "left" else core.right_inner
-    return points if inner is None else inner_points(inner, points, names)
-
-
 def inner_points(inner: Graph, points: Array, names: tuple[str, ...]) -> Array:
     """(n, variables) → (n, outputs of `inner`), as NumPy computes them."""
     return np.stack(values_of(inner, dict(zip(names, points.T, strict=True)), len(points)), axis=1)
@@ -117,8 +111,9 @@ def core_of(relation: Relation) -> Core:
         right_inner = graph.reachable(inner["r"])
     names_u, names_v = _fresh("u", counts[0], relation), _fresh("v", counts[1], relation)
     builder = Builder()
-    new = dict(zip(inner["l"] + inner["r"], names_u + names_v, strict=True))
-    at = rebuilt(builder, graph.nodes, lambda i, _at: builder.var(new[i]) if i in new else None)
+    cut = [graph.nodes[i] for i in inner["l"] + inner["r"]]
+    new = dict(zip(cut, names_u + names_v, strict=True))
+    at = builder.copy(graph.nodes, lambda node, _: builder.var(new[node]) if node in new else None)
     core = builder.graph([at[out]])
     if not set(core.variables) <= {*names_u, *names_v}:
         return plain
@@ -159,15 +154,14 @@ def _matching(left: Graph, right: Graph) -> list[int] | None:
 def _sorted_sides(relation: Relation) -> Graph:
     """Sums and products that mix the sides, with their left-only, right-only and constant parts put together."""
     graph, builder = relation.graph, Builder()
-    sides = sides_of(relation, graph.nodes)
-
-    def gathered(i: int, at: list[int]) -> int | None:
-        op = graph.nodes[i].op
-        ops = _SUM if op in _SUM else _PRODUCT
-        parts = _parts(graph, i, sides, ops) if sides[i] == "lr" and op in ops else None
-        return None if parts is None else _gather(builder, parts, at, sides, ops[0])
-
-    at = rebuilt(builder, graph.nodes, gathered)
+    sides, at = sides_of(relation, graph.nodes), list[int]()
+    for i, node in enumerate(graph.nodes):
+        ops = _SUM if node.op in _SUM else _PRODUCT
+        parts = _parts(graph, i, sides, ops) if sides[i] == "lr" and node.op in ops else None
+        if parts is None:
+            at.append(builder.apply(node.op, *(at[a] for a in node.args), value=node.value))
+        else:
+            at.append(_gather(builder, parts, at, sides, ops[0]))
     return builder.graph([at[o] for o in graph.outputs])
 
 

@@ -20,13 +20,13 @@ import numpy as np
 
 from attnfun.errors import InvalidRequest
 from attnfun.kinds.relation.core import Core, fitting_core, inner_points, plain_core
-from attnfun.kinds.relation.features import Ends, Features, freeze
+from attnfun.kinds.relation.features import Ends, Features
 from attnfun.kinds.relation.target import Relation, values_of
 from attnfun.kinds.relation.towers import Keys, TowerWeights, tower_network
 from attnfun.language import Graph
 from attnfun.network.architecture import Architecture
 from attnfun.network.evaluate import evaluate
-from attnfun.network.head import AnyArray, Array, Head
+from attnfun.network.head import AnyArray, Array, Head, freeze
 from attnfun.network.network import Cost, Layer, Network
 from attnfun.network.relu import ReluBlock
 from attnfun.network.stack import stacked
@@ -174,10 +174,10 @@ def require_signs(form: Any) -> None:
     """A form has another side, or signs ±1 in its place; freezes them."""
     if (form.other is None) == (form.signs is None):
         raise InvalidRequest("a relation has two towers, or one and signs")
-    if form.signs is not None:
-        freeze(form, "signs")
-        if form.signs.shape != (form.rank,) or not np.isin(form.signs, (-1.0, 1.0)).all():
-            raise InvalidRequest("the signs of a relation are one ±1 a feature")
+    freeze(form)
+    signs = form.signs
+    if signs is not None and (signs.shape != (form.rank,) or not np.isin(signs, (-1.0, 1.0)).all()):
+        raise InvalidRequest("the signs of a relation are one ±1 a feature")
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,6 +247,10 @@ class Polynomials(Form):
     def side(self, name: str, points: AnyArray, dtype: str = "float64") -> AnyArray:
         return self.features.side(name, points, dtype)
 
+    def at(self, relation: Relation, k: int, points: Array) -> AnyArray:
+        """(n, variables) → (n, rank) of side k as polynomials, without its tower; NumPy computes u(x)."""
+        return self.side(SIDES[k], Form.reading(self, relation, k)(points))
+
 
 @dataclass(frozen=True, eq=False)
 class Separable(Form):
@@ -304,7 +308,7 @@ class CellSide:
     lines: Array | None = None
 
     def __post_init__(self) -> None:
-        freeze(self, "values", "lines")
+        freeze(self)
         if not self.keys or len(self.keys) != len(self.box[0]) or len(self.box[0]) != len(self.box[1]):
             raise InvalidRequest("the keys of soft cells do not fit their box")
         fits = self.values.shape[:-1] == tuple(len(k.slopes) for k in self.keys) and self.values.size
@@ -418,7 +422,7 @@ class Cut:
     core: Array
 
     def __post_init__(self) -> None:
-        freeze(self, "pivots", "core")
+        freeze(self)
         for name in ("pivots", "core"):
             if not np.isfinite(getattr(self, name)).all():
                 raise InvalidRequest(f"the {name} of a cross approximation are not finite")

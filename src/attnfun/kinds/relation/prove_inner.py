@@ -43,7 +43,7 @@ from attnfun.kinds.relation.form import SIDES, Towers
 from attnfun.kinds.relation.target import Relation, renamed
 from attnfun.kinds.relation.towers import Keys, tower_network
 from attnfun.language import BallAlgebra, GradientAlgebra, Graph, precision, run
-from attnfun.language.domain import Box
+from attnfun.language.domain import Box, sub_boxes
 from attnfun.language.enclosures import abs_uppers, balls, upper
 from attnfun.language.function import Function
 from attnfun.network import Network
@@ -183,10 +183,9 @@ def gradient_bounds(graph: Graph, names: tuple[str, ...], low: Array, high: Arra
     edges = [np.linspace(a, b, _CELLS[d] + 1) for a, b in zip(low, high, strict=True)]
     for edge, a, b in zip(edges, low, high, strict=True):
         edge[0], edge[-1] = a, b
-    lefts = np.meshgrid(*(e[:-1] for e in edges), indexing="ij")
-    rights = np.meshgrid(*(e[1:] for e in edges), indexing="ij")
+    lefts, rights = sub_boxes(edges)
     with precision(64):
-        boxes = {n: balls(a.ravel(), b.ravel()) for n, a, b in zip(names, lefts, rights, strict=True)}
+        boxes = {n: balls(lefts[:, k], rights[:, k]) for k, n in enumerate(names)}
         algebra = GradientAlgebra(BallAlgebra(sharp=True), d)
         dual = run(graph, algebra, algebra.variables(list(names), boxes))[0]
         found = np.zeros(d)

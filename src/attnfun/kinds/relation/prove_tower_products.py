@@ -55,8 +55,8 @@ _GRID = 12_000_000  # numbers on the fine grid of a group, all columns
 _GOALS = (1e-16, 1e-13, 1e-10, 1e-7)  # of the tails: steers, and proves nothing
 
 
-def product_tower_errors(half: Half, weights: TowerWeights) -> tuple[Array, Array, int]:
-    """(rank,) bounds of |tower computed − φ|, (rank,) bounds of sup |φ|, and keys; raises Undecided."""
+def product_tower_errors(half: Half, weights: TowerWeights) -> tuple[Array, Array]:
+    """(rank,) bounds of |tower computed − φ|, (rank,) bounds of sup |φ|; raises Undecided."""
     assert weights.scales is not None
     low, high = half.box
     heads = group_heads(half, weights)
@@ -67,7 +67,6 @@ def product_tower_errors(half: Half, weights: TowerWeights) -> tuple[Array, Arra
     slack = (len(half.tables) + len(weights.groups) + 4) * 2 * _U
     vanished = _vanished(half, weights.scales)
     off, size, reach = vanished, stored * (1 + slack) + vanished, np.zeros(rank)
-    keys = rank * 2**m
     for g, head in enumerate(heads):
         axes = tuple(weights.keys[v].line(v) for v in half.variables(weights.groups[g]))
         with precision(128):
@@ -79,7 +78,6 @@ def product_tower_errors(half: Half, weights: TowerWeights) -> tuple[Array, Arra
         off = off * (s + d) + times(size, d)
         size = times(size, s)
         reach = reach + np.arctanh(s) * (1 + 1e-9) + d
-        keys += head.keys
     off = (off + slack * (size + off)) * (1 + 1e-12)
     if not (reach <= 300).all():
         raise Undecided("towers: the logits of a product are too large")
@@ -92,7 +90,7 @@ def product_tower_errors(half: Half, weights: TowerWeights) -> tuple[Array, Arra
     off = (off + gamma(4, _U) * (size + off)) * (1 + 1e-12) + (rank + 8) * 2.0**-1074
     if not (np.isfinite(off).all() and np.isfinite(size).all()):
         raise Undecided("towers: the error of a tower is not bounded")
-    return off, size * (1 + 1e-12), keys
+    return off, size * (1 + 1e-12)
 
 
 def _vanished(half: Half, scales: Array) -> Array:

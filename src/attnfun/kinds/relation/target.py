@@ -6,7 +6,7 @@ left and right variables correspond in order, their boxes are equal, and one tow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -225,22 +225,13 @@ def values_of(graph: Graph, env: Mapping[str, Array], *shape: int) -> list[Array
     return [np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), shape)) for value in out]
 
 
-def rebuilt(builder: Builder, nodes: Sequence[Node], changed: Callable[[int, list[int]], int | None]) -> list[int]:
-    """`Builder.copy` in which `changed(i, places so far)`, where it is not None, stands for node i."""
-    at: list[int] = []
-    for i, node in enumerate(nodes):
-        new = changed(i, at)
-        at.append(builder.apply(node.op, *(at[a] for a in node.args), value=node.value) if new is None else new)
-    return at
-
-
 def called(builder: Builder, nodes: Sequence[Node], names: Mapping[str, str]) -> list[int]:
     """`Builder.copy` with variables renamed."""
-    return rebuilt(builder, nodes, lambda i, _at: builder.var(_name(nodes[i], names)) if nodes[i].op == "var" else None)
 
+    def rule(node: Node, _args: list[int]) -> int | None:
+        return builder.var(names.get(str(node.value), str(node.value))) if node.op == "var" else None
 
-def _name(node: Node, names: Mapping[str, str]) -> str:
-    return names.get(str(node.value), str(node.value))
+    return builder.copy(nodes, rule)
 
 
 def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:

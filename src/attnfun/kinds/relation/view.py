@@ -16,7 +16,7 @@ from attnfun.kinds.relation.target import Relation, Sides, points_of
 from attnfun.language.domain import Box
 from attnfun.model import Model
 from attnfun.network import Network
-from attnfun.network.head import Array
+from attnfun.network.head import Array, Of
 
 if TYPE_CHECKING:
     import torch
@@ -73,9 +73,7 @@ class Tower:
 class Ranked(Model[S, Form]):
     """A sum of products of features."""
 
-    @property
-    def rank(self) -> int:
-        return self.weights.rank
+    rank = Of[int]("weights")
 
     @property
     def rank_lower(self) -> int:

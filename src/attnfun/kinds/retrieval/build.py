@@ -8,11 +8,12 @@ import math
 
 from attnfun.certify.view import Undecided
 from attnfun.errors import Infeasible
+from attnfun.kinds.relation.form import Polynomials
 from attnfun.kinds.relation.prove_polynomials import parts_that_fit
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.view import RelationApproximant
 from attnfun.kinds.retrieval.columns import Columns
-from attnfun.kinds.retrieval.prove import head_error, key_features
+from attnfun.kinds.retrieval.prove import head_error
 from attnfun.kinds.retrieval.prove_bounds import beta_needed
 from attnfun.kinds.retrieval.weights import RetrievalWeights, key_vectors
 from attnfun.search import Proposal, Proposals, Say
@@ -32,7 +33,8 @@ def heads(
 ) -> Proposals:
     """The head of a relation over the keys of `table`, which hands out `out`; `margin` is the median one."""
     asked, own = found.target, found.weights
-    features = key_features(asked, own.features, found.core, table.values)
+    assert isinstance(own, Polynomials)
+    features = own.at(asked, 1, table.values)
     error = found.certificate.error[1]
     cold = float(beta) if beta is not None else _beta(asked, len(table.values), margin, error, delta)
     try:

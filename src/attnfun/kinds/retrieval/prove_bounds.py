@@ -37,6 +37,7 @@ import numpy as np
 from attnfun.errors import InvalidRequest
 from attnfun.language import precision
 from attnfun.language.enclosures import arb, lower, upper
+from attnfun.language.numbers import whole_number
 
 _BITS = 160
 
@@ -89,7 +90,7 @@ def retrieval_certificate(
 
     >>> retrieval_certificate(1024, 1e-3, 1e-4).beta_needed     # about 17297
     """
-    count = check_count("n", n, 1)
+    count = whole_number("n", n, 1, 2**53)
     off = _number("error", error, 0.0)
     wide = _number("spread", spread, 0.0)
     part = _number("delta", delta, 0.0)
@@ -181,7 +182,7 @@ def uniform_failure(n: int, error: float) -> float:
 
 def clopper_pearson(failures: int, trials: int, confidence: float) -> tuple[float, float]:
     """(low, high) that holds the probability of a failure with at least this confidence; the ends checked in balls."""
-    k, total = check_count("failures", failures, 0), check_count("queries", trials, 1)
+    k, total = whole_number("failures", failures, 0, 2**53), whole_number("queries", trials, 1, 2**53)
     level = _number("confidence", confidence, 0.0)
     if not 0 < level < 1:
         raise InvalidRequest(f"confidence={confidence!r}: a number between 0 and 1 is needed")
@@ -208,13 +209,6 @@ def clopper_pearson(failures: int, trials: int, confidence: float) -> tuple[floa
         while not high_is_good(high):
             high, move = (min(1.0, high * (1 + move)), move * 8) if move < 1 and high == high else (1.0, 1.0)
     return low, high
-
-
-def check_count(name: str, value: Any, least: int) -> int:
-    """A whole number of at least `least`, or an InvalidRequest that names it."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least or value > 2**53:
-        raise InvalidRequest(f"{name}={value!r:.30}: a whole number from {least} on is needed")
-    return int(value)
 
 
 def _number(name: str, value: Any, least: float) -> float:

@@ -11,9 +11,9 @@ from attnfun.errors import DamagedFile
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.retrieval.prove_bounds import beta_needed, clopper_pearson
 from attnfun.kinds.retrieval.prove_margins import Index, Margins
-from attnfun.kinds.retrieval.target import blocks, softmax
+from attnfun.kinds.retrieval.target import blocks
 from attnfun.kinds.retrieval.weights import RetrievalWeights
-from attnfun.network.head import Array
+from attnfun.network.head import Array, softmax
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 

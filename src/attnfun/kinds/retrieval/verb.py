@@ -13,12 +13,13 @@ from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.verb import relation
 from attnfun.kinds.retrieval.build import heads, too_coarse
 from attnfun.kinds.retrieval.columns import Columns, columns
-from attnfun.kinds.retrieval.prove_bounds import check_count, retrieval_certificate
+from attnfun.kinds.retrieval.prove_bounds import retrieval_certificate
 from attnfun.kinds.retrieval.prove_margins import places_of, query_margins
 from attnfun.kinds.retrieval.study import quantile, studied
 from attnfun.kinds.retrieval.target import Lookup
 from attnfun.kinds.retrieval.view import Retrieval
 from attnfun.kinds.retrieval.weights import require_size
+from attnfun.language.numbers import whole_number
 from attnfun.network.head import Array
 from attnfun.search import Goal, check_request, jsonable, one_thread, search
 
@@ -117,7 +118,7 @@ def _queries(asked: Relation, queries: Any, keys: int, seed: int) -> tuple[Array
     if queries is None:
         queries = max(100, min(2000, 8_000_000 // keys))
     if isinstance(queries, (int, np.integer)):
-        count = check_count("queries", queries, 1)
+        count = whole_number("queries", queries, 1, 2**53)
         return asked.left.sample(count, np.random.default_rng(seed)), f"uniform in {asked.left.text}"
     table = columns(queries, "queries", asked.left.names)
     table.require_inside(asked.left)

@@ -20,7 +20,7 @@ from attnfun.kinds.retrieval.target import Lookup
 from attnfun.kinds.retrieval.weights import RetrievalWeights
 from attnfun.model import Model
 from attnfun.network import Network
-from attnfun.network.head import Array
+from attnfun.network.head import Array, Of
 from attnfun.search import Goal, certified, one_thread
 
 
@@ -54,13 +54,7 @@ class Retrieval(Model[Lookup, Any]):
         own = self.weights.relation
         return RelationApproximant(self.target.utility, own, self.certificate, self.request, self.story)
 
-    @property
-    def ids(self) -> tuple[str, ...] | None:
-        return None if self.weights.ids is None else tuple(self.weights.ids)
-
-    @property
-    def beta(self) -> float:
-        return float(self.weights.beta)
+    ids, beta = Of[tuple[str, ...] | None]("weights"), Of[float]("weights")
 
     @cached_property
     def study(self) -> Study | None:

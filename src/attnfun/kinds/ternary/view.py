@@ -1,7 +1,6 @@
 """TrilinearForm: the view of a ternary relation's model; what `ternary` returns."""
 
 from functools import cached_property
-from typing import Any, cast
 
 from attnfun.certify.certificate import Certificate
 from attnfun.kinds.relation.view import Ranked
@@ -9,24 +8,16 @@ from attnfun.kinds.ternary.target import Ternary
 from attnfun.kinds.ternary.weights import Coefficients
 from attnfun.language import Graph
 from attnfun.language.domain import Box
+from attnfun.network.head import Of
 from attnfun.search import Goal, certified
 
 
 class TrilinearForm(Ranked[Ternary]):
     """Σ_i a_i(x) b_i(y) c_i(z): `form(X, Y, Z)` for columns (n,) each; or three trained towers in its place."""
 
-    @property
-    def graph(self) -> Graph:
-        return self.target.graph
-
-    @property
-    def box(self) -> Box:
-        return self.target.box
-
-    @property
-    def coefficients(self) -> Coefficients:
-        """Chebyshev coefficients (N, rank) of every side."""
-        return cast(Coefficients, cast(Any, self.weights).coefficients)
+    graph, box = Of[Graph]("target"), Of[Box]("target")
+    coefficients = Of[Coefficients]("weights")
+    """Chebyshev coefficients (N, rank) of every side."""
 
     @property
     def error(self) -> float:

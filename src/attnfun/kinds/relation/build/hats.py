@@ -7,7 +7,7 @@ by Barron's theorem.
 Derivation: interpolating a kink is wrong to one side, by up to L h/2, so a constant, one feature, halves the error:
 L h/4, and 1 + L/(4ε) nodes for |x − y|. Truncation and interpolation share ε freely, because the residual of both is
 looked at on a grid four times as fine as the nodes.
-Size: nodes − 2 units and `rank` features a side. Bound: `certify.relation_hats`.
+Size: nodes − 2 units and `rank` features a side. Bound: `prove_cells`.
 Failure mode: one variable a side; past MOST_NODES nodes it is refused.
 Example: abs(x − y) on [0, 1]² at 1e-2: some thirty features.
 """

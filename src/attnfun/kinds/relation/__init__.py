@@ -14,8 +14,8 @@ KIND = Kind(
     ),
     view="attnfun.kinds.relation.view:RelationApproximant",
     prover="attnfun.kinds.relation.prove:proof",
-    words="attnfun.kinds.relation.words",
+    words="attnfun.kinds.relation.view",
     lesson="attnfun.kinds.relation.lesson:lesson",
-    subjects="attnfun.kinds.relation.words:subjects",
+    subjects="attnfun.kinds.relation.view:subjects",
     commands=__name__,
 )

@@ -7,7 +7,7 @@ left and right variables correspond in order, their boxes are equal, and one tow
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -227,11 +227,7 @@ def values_of(graph: Graph, env: Mapping[str, Array], *shape: int) -> list[Array
 
 def called(builder: Builder, nodes: Sequence[Node], names: Mapping[str, str]) -> list[int]:
     """`Builder.copy` with variables renamed."""
-
-    def rule(node: Node, _args: list[int]) -> int | None:
-        return builder.var(names.get(str(node.value), str(node.value))) if node.op == "var" else None
-
-    return builder.copy(nodes, rule)
+    return builder.copy(replace(node, value=names.get(str(node.value), node.value)) for node in nodes)
 
 
 def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:

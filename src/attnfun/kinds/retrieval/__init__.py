@@ -11,8 +11,8 @@ KIND = Kind(
     ),
     view="attnfun.kinds.retrieval.view:Retrieval",
     prover="attnfun.kinds.retrieval.prove:proof",
-    words="attnfun.kinds.retrieval.words",
-    lesson="attnfun.kinds.retrieval.words:lesson",
-    subjects="attnfun.kinds.retrieval.words:subjects",
+    words="attnfun.kinds.retrieval.view",
+    lesson="attnfun.kinds.retrieval.view:lesson",
+    subjects="attnfun.kinds.retrieval.view:subjects",
     commands=__name__,
 )

@@ -11,8 +11,8 @@ KIND = Kind(
     ),
     view="attnfun.kinds.ternary.view:TrilinearForm",
     prover="attnfun.kinds.ternary.prove:proof",
-    words="attnfun.kinds.ternary.words",
-    lesson="attnfun.kinds.ternary.words:lesson",
-    subjects="attnfun.kinds.ternary.words:subjects",
+    words="attnfun.kinds.ternary.view",
+    lesson="attnfun.kinds.ternary.view:lesson",
+    subjects="attnfun.kinds.ternary.view:subjects",
     commands=__name__,
 )

@@ -36,7 +36,7 @@ from attnfun.certify.verdict import Proof
 from attnfun.certify.view import Array, Undecided, view
 from attnfun.kinds.relation.core import Core
 from attnfun.kinds.relation.features import Ends, Index
-from attnfun.kinds.relation.form import SIDES, Cells
+from attnfun.kinds.relation.form import SIDES, Cells, CellSide
 from attnfun.kinds.relation.prove_tower_products import head_fits
 from attnfun.kinds.relation.prove_towers import score_loss
 from attnfun.kinds.relation.target import Relation
@@ -47,6 +47,7 @@ from attnfun.language.intervals import Interval, IntervalAlgebra
 from attnfun.search import Say
 
 _U = 2.0**-53
+_BASE = IntervalAlgebra(clip_sqrt=True)
 _PAIRS = 10_000_000
 _HALVINGS, _PIECE_HALVINGS = 4, 8
 _BOXES, _PIECE_BOXES = 6_000_000, 3_000_000  # spent on halves
@@ -133,7 +134,7 @@ def _supremum(
         ends = [[getattr(g, end)[first if g is grids[0] else slice(None)] for g in grids] for end in ("low", "high")]
         both = zip(names, np.ix_(*ends[0]), np.ix_(*ends[1]), strict=True)
         env = {name: Interval(low, high) for name, low, high in both}
-        e = _away(run(graph, IntervalAlgebra(clip_sqrt=True), env)[0], part)
+        e = _away(run(graph, _BASE, env)[0], part)
         bad = np.argwhere(~(e <= goal))
         if len(bad):
             low, high = (np.stack([end[i] for end, i in zip(of, bad.T, strict=True)], axis=1) for of in ends)
@@ -175,18 +176,22 @@ def _away(value: Interval, v: Array) -> Array:
 
 def _mean_value(graph: Graph, names: tuple[str, ...], v: Array, own: Index, low: Array, high: Array) -> Array:
     """sup |r − v[own]| over boxes: the better of the plain range and of r(c) + Σ_k ∂_k r(box) (x_k − c_k)."""
-    base = IntervalAlgebra(clip_sqrt=True)
-    d = len(names)
+    boxes, points, whole, slopes, form = _enclosed(graph, names, low, high)
+    for box, point, slope in zip(boxes, points, slopes, strict=True):
+        form = _BASE.add(form, _BASE.mul(slope, _BASE.sub(box, point)))
+    return np.minimum(_away(whole, v[own]), _away(form, v[own]))
+
+
+def _enclosed(
+    graph: Graph, names: tuple[str, ...], low: Array, high: Array
+) -> tuple[list[Interval], list[Interval], Interval, tuple[Interval, ...], Interval]:
+    """Boxes and their centres, variable by variable; r and its gradient over the boxes, and r at the centres."""
     centre = np.clip(low + (high - low) / 2, low, high)
-    boxes = [Interval(low[:, k], high[:, k]) for k in range(d)]
-    points = [Interval(centre[:, k], centre[:, k]) for k in range(d)]
-    algebra = GradientAlgebra(base, d)
+    boxes, points = [Interval(a, b) for a, b in zip(low.T, high.T, strict=True)], [_at(c) for c in centre.T]
+    algebra = GradientAlgebra(_BASE, len(names))
     dual = run(graph, algebra, algebra.variables(names, dict(zip(names, boxes, strict=True))))[0]
-    form = run(graph, base, dict(zip(names, points, strict=True)))[0]
-    for k, slope in enumerate(dual.partials):
-        if slope is not None:
-            form = base.add(form, base.mul(slope, base.sub(boxes[k], points[k])))
-    return np.minimum(_away(dual.value, v[own]), _away(form, v[own]))
+    value = run(graph, _BASE, dict(zip(names, points, strict=True)))[0]
+    return boxes, points, dual.value, algebra.gradient(dual), value
 
 
 # ---------------------------------------------------------------- broken lines
@@ -210,11 +215,7 @@ def _pieces_bound(relation: Relation, cells: Cells, goal: float | None) -> tuple
     float64: `relu_rounding`, carried to the score by `towers.score_error`.
     Failure modes: units that do not read the variable itself with slope 1; several variables; more than 10^7 pairs.
     """
-    (zx, F, dF), (zy, G, dG) = (
-        _knots(cells, side, box) for side, box in (("left", relation.left), ("right", relation.right))
-    )
-    if (len(zx) - 1) * (len(zy) - 1) > _PAIRS:
-        raise Undecided(f"{len(zx) - 1} × {len(zy) - 1} pairs of pieces are out of reach")
+    (zx, F, dF), (zy, G, dG) = _knots(cells.left, relation.left), _knots(cells.right, relation.right)
     M = F @ G.T
     off = dF @ np.abs(G).T + np.abs(F) @ dG.T + dF @ dG.T + gamma(cells.rank + 4, _U) * (np.abs(F) @ np.abs(G).T)
     slack = float(off.max()) * (1 + 1e-9) + (cells.rank + 4) * 1e-300
@@ -235,13 +236,10 @@ def _pieces_bound(relation: Relation, cells: Cells, goal: float | None) -> tuple
     return (float(found[where]) + slack) * (1 + 4 * _U), (low[where], high[where]), details
 
 
-def _knots(cells: Cells, side: str, box: Box) -> tuple[Array, Array, Array]:
+def _knots(own: CellSide, box: Box) -> tuple[Array, Array, Array]:
     """(n,) ends of the pieces, (n, rank) the broken lines there in float64, (n, rank) bounds of their error."""
-    own = cells.left if side == "left" else cells.right
-    keys, V, lines = own.keys, own.values, own.lines
-    if lines is None or len(keys) != 1:
-        raise Undecided("pieces: towers of ReLU units of one variable a side are proved")
-    (key,) = keys
+    (key,), V, lines = own.keys, own.values, own.lines
+    assert lines is not None
     if key.w != 1.0 or key.c != 0.0 or not (key.slopes == 1.0).all():
         raise Undecided("pieces: ReLU units must read the variable itself, with slope 1")
     t = -key.biases
@@ -269,12 +267,10 @@ def _range(
     graph: Graph, names: tuple[str, ...], low: Array, high: Array, corners: Array, owner: Index, a: Array, b: Array
 ) -> Array:
     """sup |r − B| over the boxes [a, b] of the pieces `owner`, infinite where r is not enclosed."""
-    low, high, corners = low[owner], high[owner], corners[owner]
-    base = IntervalAlgebra(clip_sqrt=True)
-    sub, add, mul, div = base.sub, base.add, base.mul, base.div
-    z, w = _at(low[:, 0]), _at(low[:, 1])
-    M00, M01, M10, M11 = (_at(corners[:, i]) for i in range(4))
-    h, g = sub(_at(high[:, 0]), z), sub(_at(high[:, 1]), w)
+    sub, add, mul, div = _BASE.sub, _BASE.add, _BASE.mul, _BASE.div
+    z, w = (_at(end) for end in low[owner].T)
+    M00, M01, M10, M11 = (_at(corner) for corner in corners[owner].T)
+    h, g = (sub(_at(end), start) for end, start in zip(high[owner].T, (z, w), strict=True))
     top, bottom, whole = sub(M01, M00), sub(M11, M10), sub(M10, M00)
 
     def bilinear(x: Interval, y: Interval) -> tuple[Interval, Interval, Interval]:
@@ -284,26 +280,16 @@ def _range(
         along = add(whole, mul(t, twist))  # h ∂_x B
         return add(add(M00, mul(t, top)), mul(s, along)), div(along, h), div(add(top, mul(s, twist)), g)
 
-    X, Y = Interval(a[:, 0], b[:, 0]), Interval(a[:, 1], b[:, 1])
-    c = np.clip(a + (b - a) / 2, a, b)
-    cx, cy = _at(c[:, 0]), _at(c[:, 1])
-    algebra = GradientAlgebra(base, 2)
-    dual = run(graph, algebra, algebra.variables(names, {names[0]: X, names[1]: Y}))[0]
+    (X, Y), (cx, cy), r, (rx, ry), middle = _enclosed(graph, names, a, b)
     B, Bx, By = bilinear(X, Y)
-    zero = _at(np.zeros(len(a)))
-    rx, ry = (p if p is not None else zero for p in (*dual.partials, None, None)[:2])
-    form = sub(run(graph, base, {names[0]: cx, names[1]: cy})[0], bilinear(cx, cy)[0])
+    form = sub(middle, bilinear(cx, cy)[0])
     form = add(form, add(mul(sub(rx, Bx), sub(X, cx)), mul(sub(ry, By), sub(Y, cy))))
-    return np.minimum(_size(form, len(a)), _size(sub(dual.value, B), len(a)))
+    sizes = (np.maximum(np.abs(x.lo), np.abs(x.hi)) for x in (form, sub(r, B)))
+    return np.minimum(*(np.where(np.isnan(e), np.inf, e) for e in sizes))
 
 
 def _at(x: Array) -> Interval:
     return Interval(x, x)
-
-
-def _size(x: Interval, n: int) -> Array:
-    e = np.maximum(np.abs(x.lo), np.abs(x.hi))
-    return np.asarray(np.broadcast_to(np.where(np.isnan(e), np.inf, e), (n,)))
 
 
 def _suprema(
@@ -348,8 +334,8 @@ def _head_lost(cells: Cells, side: str, box: Box) -> tuple[Array, Array]:
 
 def _units_lost(cells: Cells, side: str, box: Box) -> tuple[Array, Array]:
     """(rank,) how far the units computed in float64 are from the stored ones, and how large they are."""
-    _, value, error = _knots(cells, side, box)
     own = cells.left if side == "left" else cells.right
+    _, value, error = _knots(own, box)
     (key,), V, lines = own.keys, own.values, own.lines
     assert lines is not None
     far = max(abs(box.low[0]), abs(box.high[0]))

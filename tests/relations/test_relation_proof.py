@@ -257,12 +257,12 @@ def test_factors_multiply_to_the_relation(text: str) -> None:
 def test_a_core_is_the_relation_again(text: str) -> None:
     relation = Relation.read(text, *TWO)
     core = core_of(relation)
-    assert core.left_inner is not None and core.left.dim < 2
+    assert core.inner[0] is not None and core.left.dim < 2
     X, Y = (box.probe(300, np.random.default_rng(0)) for box in (relation.left, relation.right))
     from attnfun.kinds.relation.core import inner_points
 
-    U = inner_points(core.left_inner, X, relation.left.names)
-    V = inner_points(core.right_inner, Y, relation.right.names)
+    U = inner_points(core.inner[0], X, relation.left.names)
+    V = inner_points(core.inner[1], Y, relation.right.names)
     assert (core.left.low_array - 1e-12 <= U).all() and (core.left.high_array + 1e-12 >= U).all()
     inner = Relation(core.graph, core.left, core.right)
     assert np.allclose(inner.values(U, V), relation.values(X, Y), rtol=1e-12, atol=1e-14)

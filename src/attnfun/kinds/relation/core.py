@@ -31,23 +31,20 @@ _WORK = 60_000  # nodes × sub-boxes spent on the range of an inner function
 
 @dataclass(frozen=True)
 class Core:
-    """g over `left` and `right`; `left_inner`, `right_inner`: the functions u(x), v(y) (None: the variables).
+    """g over `left` and `right`; `inner`: the functions u(x), v(y) (None: the variables themselves).
 
-    `left_range`, `right_range` are the proved ranges of u and v; `left` and `right` hold them, and may be wider.
+    `ranges` are the proved ranges of u and v; `left` and `right` hold them, and may be wider.
     """
 
     graph: Graph
     left: Box
     right: Box
-    left_inner: Graph | None = None
-    right_inner: Graph | None = None
-    left_range: Box | None = None
-    right_range: Box | None = None
+    inner: tuple[Graph, Graph] | None = None
+    ranges: tuple[Box, Box] | None = None
 
     @property
-    def sides(self) -> tuple[tuple[Box, Graph | None, Box | None], tuple[Box, Graph | None, Box | None]]:
-        """Box, inner function and its range, left and right."""
-        return (self.left, self.left_inner, self.left_range), (self.right, self.right_inner, self.right_range)
+    def boxes(self) -> tuple[Box, Box]:
+        return self.left, self.right
 
     @property
     def joint(self) -> Box:
@@ -56,7 +53,7 @@ class Core:
     @property
     def composed(self) -> bool:
         """Are there inner functions?"""
-        return self.left_inner is not None or self.right_inner is not None
+        return self.inner is not None
 
 
 @dataclass(frozen=True)
@@ -123,7 +120,7 @@ def core_of(relation: Relation) -> Core:
         return plain
     if relation.symmetric:
         right = Box(tuple(names_v), left.low, left.high)
-    return Core(core, left, right, left_inner, right_inner, left, right)
+    return Core(core, left, right, (left_inner, right_inner), (left, right))
 
 
 def _range_box(inner: Graph, box: Box, names: list[str]) -> Box | None:

@@ -142,12 +142,13 @@ class Form:
 
     def reading(self, relation: Relation, k: int) -> Reading:
         """What the features of side k, 0 or 1, are computed from: u(x), cut to their box."""
-        return Reading(relation.boxes[k].names, self.core(relation).sides[k][1], self.ends[k])
+        inner = self.core(relation).inner
+        return Reading(relation.boxes[k].names, None if inner is None else inner[k], self.ends[k])
 
     def tower(self, relation: Relation, k: int) -> Network:
         """The network of side k, its inputs called what they are in the core."""
         own = self.networks[-k] if self.networks else self.network(SIDES[k])
-        return replace(own, inputs=self.core(relation).sides[k][0].names)
+        return replace(own, inputs=self.core(relation).boxes[k].names)
 
     def values(self, k: int, inputs: Array, dtype: str = "float64") -> AnyArray:
         """(n, inputs) → (n, rank), J on the right; `dtype` is for features without a network, which run in any."""
@@ -407,11 +408,7 @@ class Cells(Form):
         return Network(names, (Layer((head,)),), readout, np.zeros(self.rank), writes, own.box)
 
     def tower(self, relation: Relation, k: int) -> Network:
-        return self.network(SIDES[0 if self.one else k], self.core(relation).sides[k][0].names)
-
-    def side(self, name: str, points: AnyArray, dtype: str = "float64") -> AnyArray:
-        """(n, variables) → (n, rank) of one side, in float64 by its network."""
-        return evaluate(self.network(name), points).astype(dtype)
+        return self.network(SIDES[0 if self.one else k], self.core(relation).boxes[k].names)
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,7 +37,7 @@ from attnfun.certify.view import Array, Undecided, view
 from attnfun.kinds.relation.core import Core
 from attnfun.kinds.relation.features import Ends, Index
 from attnfun.kinds.relation.form import SIDES, Cells, CellSide
-from attnfun.kinds.relation.prove_tower_products import head_fits
+from attnfun.kinds.relation.prove_tower_products import require_fits
 from attnfun.kinds.relation.prove_towers import score_loss
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.witness import Seen, bounded, require_one, seen_at, stored_box
@@ -325,8 +325,7 @@ def _head_lost(cells: Cells, side: str, box: Box) -> tuple[Array, Array]:
     network = cells.network(side, box.names)
     seen = view(network, network.low, network.high)
     (head,) = seen.heads
-    if not head_fits(head, seen.low, seen.high):
-        raise Undecided("a head may overflow")
+    require_fits(head, seen.low, seen.high)
     errors, sizes = product_bounds(seen, head, "float64", envelope=False)
     errors = errors + gamma(4, _U) * (sizes + errors) + (cells.rank + 8) * 2.0**-1074  # the identity that reads it
     return np.asarray(errors), np.asarray(sizes)
@@ -360,4 +359,4 @@ def _witness(relation: Relation, cells: Cells, ends: Ends, loss: float) -> Seen:
     Z = np.concatenate([low + (high - low) * share, joint.probe(1500, rng)])
     Z = np.clip(Z, joint.low_array, joint.high_array)
     X, Y = Z[:, : relation.left.dim], Z[:, relation.left.dim :]
-    return seen_at(relation, Z, np.sum(cells.side("left", X) * cells.side("right", Y), axis=1), loss)
+    return seen_at(relation, Z, cells.run(X, Y, pairs=True), loss)

@@ -267,6 +267,11 @@ def times(a: Any, b: Any) -> Any:
     return a * b * (1 + 4 * _U) + LEAST
 
 
+def multiplied(off: Any, size: Any, more: Any, by: Any) -> tuple[Any, Any]:
+    """(error, size) of a product of what is off by `off`, `size` large, with what is off by `more`, `by` large."""
+    return off * (by + more) + times(size, more), times(size, by)
+
+
 def on_grid(P: Array, fine: Sequence[int]) -> Array:
     """(N_1, …, N_a, m) → (fine_1, …, fine_a, m): Σ_J P_J T_J at `fine` Chebyshev nodes an axis."""
     for j, n in enumerate(fine):

@@ -44,6 +44,7 @@ from attnfun.kinds.relation.prove_coefficients import (
     column_errors,
     expansion,
     kept,
+    multiplied,
     on_grid,
     padded,
     sup_of_columns,
@@ -237,8 +238,7 @@ def _by_diagonal(features: Features) -> float:
     for size, off in (column_errors(block.left) for block in features.blocks):
         square = float((size + off) @ (size + off)) * (1 + 1e-9)
         change = float((2 * size + off) @ off) * (1 + 1e-9)
-        lost = lost * (square + change) + times(weight, change)
-        weight = times(weight, square)
+        lost, weight = multiplied(lost, weight, change, square)
         large *= max(1.0, square)
     steps = features.rank + sum(v.shape[1] for v in values) + 8 * len(values)
     lost = 2 * lost + 4.04 * _U * steps * weight + 8 * steps * large * LEAST

@@ -52,6 +52,7 @@ from attnfun.search import Say
 
 _CELLS = {1: 256, 2: 24, 3: 8, 4: 5, 5: 3, 6: 3}  # sub-boxes an axis for the gradient
 _MOST_KEYS = 10**8
+_NEITHER = "inner networks belong to both towers of a relation g(u(x), v(y)), or to none"
 Assumed = tuple[str, ...]
 _U = 2.0**-53
 _proved: WeakKeyDictionary[Network, list[tuple[Graph, Box, Certificate]]] = WeakKeyDictionary()
@@ -60,9 +61,12 @@ _proved: WeakKeyDictionary[Network, list[tuple[Graph, Box, Certificate]]] = Weak
 def inner_part(relation: Relation, features: Features, towers: Towers, core: Core, say: Say) -> tuple[float, Assumed]:
     """(what networks for u and v below the towers add, their hypotheses); raises Undecided."""
     shifts, assumed = list[Array](), Assumed()
-    for side, outside, (box, graph, proved), tower in zip(SIDES, relation.boxes, core.sides, towers, strict=True):
-        if tower.inner is None or graph is None or proved is None or tower.mlp:
-            raise Undecided("inner networks belong to both towers of a relation g(u(x), v(y)), or to none")
+    if core.inner is None or core.ranges is None:
+        raise Undecided(_NEITHER)
+    every = zip(SIDES, relation.boxes, core.boxes, core.inner, core.ranges, towers, strict=True)
+    for side, outside, box, graph, proved, tower in every:
+        if tower.inner is None or tower.mlp:
+            raise Undecided(_NEITHER)
         if tower.affine is not None or tower.groups:
             raise Undecided("a tower on top of a network is one head, and all that is read")
         certificate = inner_certificate(tower.inner, graph, outside, say)
@@ -81,9 +85,9 @@ def numpy_part(relation: Relation, core: Core) -> float:
 
     The cut is nearer to u than what was computed, for u lies in the box.
     """
-    if core.left_inner is None or core.right_inner is None:
+    if core.inner is None:
         raise Undecided("there are no inner functions")
-    shifts = [numpy_rounding(g, b) for g, b in ((core.left_inner, relation.left), (core.right_inner, relation.right))]
+    shifts = [numpy_rounding(graph, box) for graph, box in zip(core.inner, relation.boxes, strict=True)]
     return _carried(core, np.concatenate(shifts))
 
 

@@ -41,8 +41,16 @@ from attnfun.certify.relu_rounding import block_fits, block_rounding
 from attnfun.certify.rounding import LARGEST, gamma, line_bounds, product_bounds
 from attnfun.certify.view import Array, LineAxis, Undecided, view
 from attnfun.kinds.relation.features import Features, Half
-from attnfun.kinds.relation.prove_coefficients import ball_matrix, floats, padded, summed_tails, sup_of_columns, times
-from attnfun.kinds.relation.prove_tower_products import head_ellipse, head_fits, product_tower_errors
+from attnfun.kinds.relation.prove_coefficients import (
+    ball_matrix,
+    floats,
+    multiplied,
+    padded,
+    summed_tails,
+    sup_of_columns,
+    times,
+)
+from attnfun.kinds.relation.prove_tower_products import head_ellipse, product_tower_errors, require_fits
 from attnfun.kinds.relation.towers import Affine, Keys, TowerWeights, parents, tower_network
 from attnfun.language import parse, precision
 from attnfun.language.enclosures import upper
@@ -66,9 +74,7 @@ def tower_errors(features: Features, side: str, weights: TowerWeights, names: Na
     sups = [sup_of_columns(P) for P in half.tables]
     off, size = np.zeros(half.rank), np.ones(half.rank)
     for b, (delta, sup) in enumerate(zip(deltas, sups, strict=True)):
-        d, s = delta[selection[:, b]], sup[selection[:, b]]
-        off = off * (s + d) + times(size, d)
-        size = times(size, s)
+        off, size = multiplied(off, size, delta[selection[:, b]], sup[selection[:, b]])
     off, size = off * (1 + 1e-12), size * (1 + 1e-12)
     if not weights.mlp:
         off = off + _value_rounding(half, weights) + _attention_rounding(network, half.rank)
@@ -185,8 +191,7 @@ def _attention_rounding(network: Network, rank: int) -> Array:
     """(rank,) |computed − exact| of the head and of the identity that reads it out."""
     seen = view(network, network.low, network.high)
     (head,) = seen.heads
-    if not head_fits(head, seen.low, seen.high):
-        raise Undecided("towers: a head may overflow")
+    require_fits(head, seen.low, seen.high)
     if len(head.axes) == 1:
         axis = head.axes[0]
         relative = gamma(seen.dim + 1, _U)

@@ -79,10 +79,9 @@ class HeadError:
         """e + κ/β, rounded up: what the formulas of `retrieval_bounds` take as the error of the scores."""
         return math.nextafter((self.score + self.kernel / beta) * (1 + 4 * _U), math.inf)
 
-    def bound(self, keys: int, beta: float, **options: Any) -> RetrievalBound:
-        """The formulas for this head; `options` as in `retrieval_certificate`."""
-        margin = options.pop("margin", None)
-        return retrieval_certificate(keys, margin, self.error(beta), beta, spread=self.spread, **options)
+    def bound(self, keys: int, beta: float) -> RetrievalBound:
+        """The formulas for this head."""
+        return retrieval_certificate(keys, None, self.error(beta), beta, spread=self.spread)
 
     def output_error(self, keys: int, beta: float) -> float:
         """|output as computed − output of the exact softmax|, in every coordinate."""

@@ -189,10 +189,10 @@ def _parts(ask: Ask) -> tuple[Parts, Inner | None]:
     ask.say("coefficients of the relation")
     asked, eps, core = ask.relation, ask.eps, core_of(ask.relation)
     why = ""
-    for one in (core, plain_core(asked)) if core.left_inner is not None else (core,):
+    for one in (core, plain_core(asked)) if core.composed else (core,):
         try:
             plain = take_apart(asked, 1e-3 * eps, one)
-            below = one.left_inner is not None and ask.realise == "attention"
+            below = one.composed and ask.realise == "attention"
             found = inner_networks(asked, one, eps, ask.say) if below else None
             if found is None:
                 return plain, None

@@ -40,16 +40,9 @@ from attnfun.certify.pieces import BrokenLine, pieces_of_curve, prove_by_pieces
 from attnfun.certify.relu_rounding import block_fits, block_rounding
 from attnfun.certify.rounding import LARGEST, gamma, line_bounds, product_bounds
 from attnfun.certify.view import Array, LineAxis, Undecided, view
+from attnfun.kinds.relation import prove_coefficients as chebyshev
 from attnfun.kinds.relation.features import Features, Half
-from attnfun.kinds.relation.prove_coefficients import (
-    ball_matrix,
-    floats,
-    multiplied,
-    padded,
-    summed_tails,
-    sup_of_columns,
-    times,
-)
+from attnfun.kinds.relation.prove_coefficients import multiplied, times
 from attnfun.kinds.relation.prove_tower_products import head_ellipse, product_tower_errors, require_fits
 from attnfun.kinds.relation.towers import Affine, Keys, TowerWeights, parents, tower_network
 from attnfun.language import parse, precision
@@ -71,7 +64,7 @@ def tower_errors(features: Features, side: str, weights: TowerWeights, names: Na
     selection = half.selection
     with precision(128):
         deltas = [_block_delta(half, weights, b) for b in range(len(half.tables))]
-    sups = [sup_of_columns(P) for P in half.tables]
+    sups = [chebyshev.sup_of_columns(P) for P in half.tables]
     off, size = np.zeros(half.rank), np.ones(half.rank)
     for b, (delta, sup) in enumerate(zip(deltas, sups, strict=True)):
         off, size = multiplied(off, size, delta[selection[:, b]], sup[selection[:, b]])
@@ -124,7 +117,7 @@ def _head_gap(weights: TowerWeights, places: tuple[int, ...], box: tuple[Array, 
     m = V.shape[-1]
     found = [_weight_coefficients(weights.keys[v].line(), float(box[0][v]), float(box[1][v])) for v in places]
     top = np.abs(V.reshape(-1, m)).max(axis=0)
-    total = summed_tails([(len(H), tail) for H, _, tail in found])
+    total = chebyshev.summed_tails([(len(H), tail) for H, _, tail in found])
     shape = tuple(max(n, len(H)) for n, H in zip(P.shape, (table[0] for table in found), strict=False))
     value, weight, spread, relative = V, np.abs(V), np.abs(V), 8 * _U
     for j, (H, rad, _) in enumerate(found):
@@ -137,8 +130,8 @@ def _head_gap(weights: TowerWeights, places: tuple[int, ...], box: tuple[Array, 
     flat = (weight.reshape(-1, m).sum(axis=0), spread.reshape(-1, m).sum(axis=0))
     relative = 1.01 * relative + (V.size // m + 8) * 2 * _U
     enclosed = np.maximum(flat[1] - flat[0], 0.0) + relative * flat[1]
-    mine = padded(value, (*shape, m))
-    gap = np.abs(mine - padded(P, (*shape, m))).reshape(-1, m).sum(axis=0) * (1 + (mine.size + 8) * _U)
+    mine = chebyshev.padded(value, (*shape, m))
+    gap = np.abs(mine - chebyshev.padded(P, (*shape, m))).reshape(-1, m).sum(axis=0) * (1 + (mine.size + 8) * _U)
     return np.asarray((gap + enclosed + top * upper(total)) * (1 + 1e-9) + 1e-290)
 
 
@@ -181,8 +174,8 @@ def _weights_of(w: float, c: float, slopes: bytes, biases: bytes, low: float, hi
     """The same by content: blocks, ramps and both sides often have the same keys."""
     axis = LineAxis(0, w, c, np.frombuffer(slopes), np.frombuffer(biases))
     n, rho, factor = head_ellipse(axis, low, high, 1e-17)
-    table = ball_matrix(n) * weight_table(axis, chebyshev_nodes(n, low, high))
-    mids, rads = floats(table)
+    table = chebyshev.ball_matrix(n) * weight_table(axis, chebyshev_nodes(n, low, high))
+    mids, rads = chebyshev.floats(table)
     tail = 4 * factor * arb(rho) ** (1 - n) / (arb(rho) - 1)
     return frozen(mids), frozen(rads.sum(axis=0) * (1 + 1e-9)), tail
 
@@ -251,7 +244,7 @@ def _squares_errors(features: Features, side: str, weights: TowerWeights, names:
                 raise Undecided("towers: ReLU units may overflow")
         off = np.full(P.shape[-1], math.inf)
         off[used] = [_column_error(weights.keys[v], values[:, c], P[:, c], float(low[v]), float(high[v])) for c in used]
-        sups.append(sup_of_columns(P))
+        sups.append(chebyshev.sup_of_columns(P))
         offs.append(off)
     templates = [_template(t) for t in weights.squares.templates]
     rows = half.distinct(blocks[:1])[0][:, 0]

@@ -26,7 +26,7 @@ from attnfun.kinds.relation.towers import Keys, TowerWeights, tower_network
 from attnfun.language import Graph
 from attnfun.network.architecture import Architecture
 from attnfun.network.evaluate import evaluate
-from attnfun.network.head import AnyArray, Array, Head, freeze
+from attnfun.network.head import AnyArray, Array, Head, Of, freeze
 from attnfun.network.network import Cost, Layer, Network
 from attnfun.network.relu import ReluBlock
 from attnfun.network.stack import stacked
@@ -202,17 +202,9 @@ class Polynomials(Form):
         if any(len(tower.keys) != len(box[0]) for tower, box in zip(self.towers, self.ends, strict=True)):
             raise InvalidRequest("the weights of a tower do not fit its features")
 
-    @property
-    def rank(self) -> int:
-        return self.features.rank
-
-    @property
-    def signs(self) -> tuple[Array, ...] | None:
-        return self.features.signs
-
-    @property
-    def product_signs(self) -> Array:
-        return self.features.product_signs
+    rank = Of[int]("features")  # type: ignore[assignment]
+    signs = Of[tuple[Array, ...] | None]("features")  # type: ignore[assignment]
+    product_signs = Of[Array]("features")  # type: ignore[assignment]
 
     @property
     def ends(self) -> tuple[Ends, Ends]:

@@ -107,12 +107,10 @@ class Relation(Sides):
         return self.left, self.right
 
     @property
-    def joint(self) -> Box:
+    def box(self) -> Box:
         return joined(self.left, self.right)
 
-    @property
-    def box(self) -> Box:
-        return self.joint
+    joint = box
 
     @property
     def domain(self) -> str:

@@ -66,8 +66,7 @@ class Tower:
         """The tower as a torch module, (n, inputs of `network`) → (n, rank), rank 1 too."""
         from attnfun.kinds.relation.torch_towers import tower_module
 
-        module: torch.nn.Module = tower_module(self.network, dtype)
-        return module
+        return tower_module(self.network, dtype)
 
     @property
     def coefficients(self) -> list[Array]:
@@ -218,17 +217,21 @@ def voronoi_cells(relation: Relation, eps: float) -> tuple[float, float]:
 Found = tuple[str, list[Subject], list[str]]
 
 
-def subjects(model: RelationApproximant, eps: float | None) -> Found:
-    """The towers, judged by the features that they stand for where these are known."""
+def subjects(model: Any, eps: float | None) -> Found:
+    """The towers of two or three sides, judged by the features that they stand for where these are known."""
     weights, about = model.weights, model.target.text
-    if isinstance(weights, TrainedTowers):
-        return tower_subjects(model)
-    if model.features_only:
+    if not weights.realise:
         return about, [], ["The file holds features without towers: there is no head to look at."]
     if weights.realise == "mlp":
         return about, [], ["The towers are MLPs: nothing in them attends."]
+    found: list[Subject] = []
+    if isinstance(weights, TrainedTowers):
+        for k, network in enumerate(weights.networks):
+            X = weights.reads[k](model.target.boxes[k].probe(POINTS, np.random.default_rng(43)))
+            found.append(Subject("both sides" if weights.one else f"tower {k + 1}", network, X))
+        return about, found, ["The towers were trained: there are no features to judge their errors by."]
     asked = eps if eps is not None else model.certificate.eps
-    found, towers = [], (model.left, model.right)
+    towers = model.left, model.right
     for tower, other in zip(towers[: len(weights.networks)], towers[::-1], strict=False):
         X = tower.inputs(tower.box.probe(POINTS, np.random.default_rng(43)))
         meets = other(other.box.probe(POINTS, np.random.default_rng(44)))
@@ -236,18 +239,6 @@ def subjects(model: RelationApproximant, eps: float | None) -> Found:
         features = tower_features(weights, model.target, tower.k)
         found.append(Subject(f"{tower.side} tower", tower.network, X, features, eps=share))
     return about, found, ["The relation has one tower for both sides."] if len(found) == 1 else []
-
-
-def tower_subjects(model: Any) -> Found:
-    """Trained towers: their heads as they are; no features are known that they stand for."""
-    weights, target = model.weights, model.target
-    if weights.realise == "mlp":
-        return target.text, [], ["The towers are MLPs: nothing in them attends."]
-    found = []
-    for k, network in enumerate(weights.networks):
-        X = weights.reads[k](target.boxes[k].probe(POINTS, np.random.default_rng(43)))
-        found.append(Subject("both sides" if weights.one else f"tower {k + 1}", network, X))
-    return target.text, found, ["The towers were trained: there are no features to judge their errors by."]
 
 
 def tower_features(weights: Any, relation: Relation, k: int) -> Callable[[Array], Array] | None:

@@ -116,19 +116,21 @@ def retrieval_certificate(
         e, b = arb(off), arb(cold)
         tv = min(1.0, max(0.0, upper((b * e / 2).tanh()))) if count > 1 else 0.0
         softmax_regret = upper(2 * e + arb(count).log() / b) if count > 1 else 0.0
+        regret, moved = upper(2 * e) if count > 1 else 0.0, upper(arb(tv) * arb(wide))
+        missed = None if lost is None else upper(arb(lost) * arb(wide))
     return RetrievalBound(
         keys=count,
         error=off,
         beta=cold,
         spread=wide,
-        regret=_up(2 * arb(off)) if count > 1 else 0.0,
+        regret=regret,
         softmax_regret=softmax_regret,
         tv=tv,
-        softmax_error=_up(arb(tv) * arb(wide)),
+        softmax_error=moved,
         delta=part,
         margin=lead,
         winner_weight=won,
-        value_error=None if lost is None else _up(arb(lost) * arb(wide)),
+        value_error=missed,
         beta_needed=needed,
         failure_uniform=uniform_failure(count, off),
         failures=None if failures is None else int(failures),
@@ -222,8 +224,3 @@ def _number(name: str, value: Any, least: float) -> float:
     if not good and not (name == "margin" and found == math.inf):
         raise InvalidRequest(f"{name}={value!r:.30}: a finite number from {least:g} on is needed")
     return found
-
-
-def _up(value: Any) -> float:
-    with precision(_BITS):
-        return upper(value)

@@ -19,7 +19,7 @@ from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.retrieval.columns import Columns
 from attnfun.language.domain import Array, Box
 from attnfun.language.target import Target
-from attnfun.network.head import softmax
+from attnfun.network.head import Of, softmax
 
 if TYPE_CHECKING:
     from attnfun.kinds.retrieval.weights import TableHead
@@ -48,17 +48,8 @@ class Lookup(Target):
     utility: Relation
     table: TableHead | None = field(default=None, compare=False)
 
-    @property
-    def box(self) -> Box:
-        return self.utility.joint
-
-    @property
-    def text(self) -> str:
-        return self.utility.text
-
-    @property
-    def domain(self) -> str:
-        return self.utility.domain
+    box = Of[Box]("utility")
+    text, domain = Of[str]("utility"), Of[str]("utility")  # type: ignore[assignment]
 
     def to_json(self) -> dict[str, Any]:
         return self.utility.to_json()

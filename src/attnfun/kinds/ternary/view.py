@@ -6,7 +6,8 @@ from typing import Any
 from attnfun.certify.certificate import Certificate
 from attnfun.errors import InvalidRequest
 from attnfun.kinds.relation.lesson import lesson as towers
-from attnfun.kinds.relation.view import Found, Ranked, told, tower_subjects
+from attnfun.kinds.relation.view import Found, Ranked, told
+from attnfun.kinds.relation.view import subjects as tower_subjects
 from attnfun.kinds.ternary.target import Ternary
 from attnfun.kinds.ternary.weights import Coefficients, Trilinear
 from attnfun.language import Graph
@@ -58,11 +59,11 @@ def record(model: TrilinearForm) -> dict[str, Any]:
     return out
 
 
-def subjects(model: TrilinearForm, _eps: float | None) -> Found:
+def subjects(model: TrilinearForm, eps: float | None) -> Found:
     """The heads of trained towers; a form has none."""
     if isinstance(model.weights, Trilinear):
         return "a trilinear form", [], ["It holds features of three sides: there is no head to look at."]
-    return tower_subjects(model)
+    return tower_subjects(model, eps)
 
 
 def lesson(given: Any, ask: Ask) -> Lesson:

@@ -14,7 +14,7 @@ A form names its proof (`method`) and says what its networks read: the points x,
 import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -66,12 +66,8 @@ class Form:
     """How it is proved (`prove`)."""
     dtype: ClassVar[str] = "float64"
 
-    if TYPE_CHECKING:  # a field or a property of the classes
-
-        @property
-        def signs(self) -> Any:
-            """Not None exactly if one tower serves both sides of a symmetric relation."""
-            ...
+    signs: Any
+    """Not None exactly if one tower serves both sides of a symmetric relation."""
 
     @property
     def rank(self) -> int:

@@ -21,15 +21,13 @@ from attnfun.search import Proposal, Proposals, Say
 _TRIES = 4
 
 
+def eps_of(found: RelationApproximant) -> float:
+    """What the scores of a head over this relation are to be within."""
+    return float(found.request.get("eps") or found.certificate.error[1])
+
+
 def heads(
-    found: RelationApproximant,
-    table: Columns,
-    out: Columns,
-    goal: float,
-    margin: float,
-    beta: float | None,
-    delta: float,
-    say: Say,
+    found: RelationApproximant, table: Columns, out: Columns, margin: float, beta: float | None, delta: float, say: Say
 ) -> Proposals:
     """The head of a relation over the keys of `table`, which hands out `out`; `margin` is the median one."""
     asked, own = found.target, found.weights
@@ -38,7 +36,7 @@ def heads(
     error = found.certificate.error[1]
     cold = float(beta) if beta is not None else _beta(asked, len(table.values), margin, error, delta)
     try:
-        parts = parts_that_fit(asked, own.features, goal)
+        parts = parts_that_fit(asked, own.features, eps_of(found))
         for _ in range(_TRIES):
             say("the proof of the head")
             vectors, ids = key_vectors(features, cold), table.ids or out.ids
@@ -49,8 +47,10 @@ def heads(
             cold = needed * (1 + 1e-9)
     except Undecided as why:  # what cannot be proved cannot be had
         raise Infeasible(f"a head over these keys cannot be proved: {why}") from None
-    certificate = yield Proposal(weights, found.method)
-    raise Infeasible(f"eps={goal} for a head over {weights.keys:,} keys was not proved: {certificate.reason}")
+    missed = yield Proposal(weights, found.method)
+    raise Infeasible(
+        f"eps={missed.eps} for a head over {weights.keys:,} keys was not proved: {missed.reason}"
+    )
 
 
 def _beta(asked: Relation, keys: int, margin: float, error: float, delta: float) -> float:

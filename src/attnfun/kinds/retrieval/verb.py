@@ -11,7 +11,7 @@ from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.relation.form import Polynomials
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.verb import relation
-from attnfun.kinds.retrieval.build import heads, too_coarse
+from attnfun.kinds.retrieval.build import eps_of, heads, too_coarse
 from attnfun.kinds.retrieval.columns import Columns, columns
 from attnfun.kinds.retrieval.prove_bounds import retrieval_certificate
 from attnfun.kinds.retrieval.prove_margins import places_of, query_margins
@@ -82,20 +82,17 @@ def retrieve(
     if not isinstance(found.weights, Polynomials):
         raise Infeasible(f"method={found.method}: a head needs polynomial features", {"method": "polynomial"})
     require_size(len(table.values), found.rank)
-    goal = float(found.request.get("eps") or found.certificate.error[1])
+    goal = eps_of(found)
     with one_thread():
         say(f"margins at {len(sample):,} queries")
-        places = places_of(table.values, out.values)
-        margins = query_margins(asked, sample, table.values, places)
+        margins = query_margins(asked, sample, table.values, places_of(table.values, out.values))
         seen = quantile(margins.low, 0.5)
-        proposals = heads(found, table, out, goal, seen, beta, float(delta), say)
+        proposals = heads(found, table, out, seen, beta, float(delta), say)
         head, certificate = search(Lookup(asked), proposals, Goal(goal), say)
-    weights, target = head.weights, Lookup(asked, head.weights)
     request: dict[str, Any] = {"eps": goal, "delta": float(delta), "confidence": float(confidence), "seed": int(seed)}
-    built = Retrieval(target, weights, certificate, request)
+    built = Retrieval(Lookup(asked, head.weights), head.weights, certificate, request)
     say("the sample of queries")
-    share = float(delta), float(confidence)
-    study = studied(asked, weights, built.error, sample, drawn, margins, places, *share)
+    study = studied(built, sample, drawn, margins)
     if study.failures > len(sample) / 2:
         request["note"] = too_coarse(seen, built.error)
     return replace(built, request=request, story=jsonable({**found.story, "study": asdict(study)}))

@@ -122,7 +122,13 @@ class RetrievalWeights(TableHead):
     @cached_property
     def network(self) -> Network:
         """Query → output: plain softmax attention, the tower's layers and one more. Its inputs are the tower's."""
-        return retrieval_network(self.relation.network("left"), self)
+        tower, word, p = self.relation.network("left"), "value", len(self.outputs)
+        axis = Axis(tower.readout, tower.readout_bias, self.vectors, np.zeros(self.keys))
+        while any(name.startswith(word) for name in tower.coordinates):
+            word += "_"  # the stream has no such name
+        head = Head("retrieve", (axis,), self.values, tuple(f"{word}{k + 1}" for k in range(p)))
+        readout = np.hstack([np.zeros((p, len(tower.coordinates))), np.eye(p)])
+        return Network(tower.inputs, (*tower.layers, Layer((head,))), readout, np.zeros(p), self.outputs, tower.box)
 
     @property
     def networks(self) -> tuple[Network, ...]:
@@ -216,14 +222,3 @@ def require_size(keys: int, rank: int) -> None:
     if keys > DENSE_KEYS or keys * rank > MOST_ENTRIES:
         most = min(DENSE_KEYS, MOST_ENTRIES // rank)
         raise Infeasible(f"{keys:,} keys of rank {rank} are out of reach", {"keys": most})
-
-
-def retrieval_network(tower: Network, weights: RetrievalWeights) -> Network:
-    """`tower` (points → features) with the retrieval head behind it."""
-    axis = Axis(tower.readout, tower.readout_bias, weights.vectors, np.zeros(weights.keys))
-    word, p = "value", len(weights.outputs)
-    while any(name.startswith(word) for name in tower.coordinates):
-        word += "_"  # the stream has no such name
-    head = Head("retrieve", (axis,), weights.values, tuple(f"{word}{k + 1}" for k in range(p)))
-    readout = np.hstack([np.zeros((p, len(tower.coordinates))), np.eye(p)])
-    return Network(tower.inputs, (*tower.layers, Layer((head,))), readout, np.zeros(p), weights.outputs, tower.box)

@@ -358,5 +358,4 @@ def _witness(relation: Relation, cells: Cells, ends: Ends, loss: float) -> Seen:
     share = np.where(rng.random(share.shape) < 0.5, share, np.round(share))
     Z = np.concatenate([low + (high - low) * share, joint.probe(1500, rng)])
     Z = np.clip(Z, joint.low_array, joint.high_array)
-    X, Y = Z[:, : relation.left.dim], Z[:, relation.left.dim :]
-    return seen_at(relation, Z, cells.run(X, Y, pairs=True), loss)
+    return seen_at(relation, Z, cells.run(*relation.of_columns(Z)), loss)

@@ -48,9 +48,7 @@ def heads(
     except Undecided as why:  # what cannot be proved cannot be had
         raise Infeasible(f"a head over these keys cannot be proved: {why}") from None
     missed = yield Proposal(weights, found.method)
-    raise Infeasible(
-        f"eps={missed.eps} for a head over {weights.keys:,} keys was not proved: {missed.reason}"
-    )
+    raise Infeasible(f"eps={missed.eps} for a head over {weights.keys:,} keys was not proved: {missed.reason}")
 
 
 def _beta(asked: Relation, keys: int, margin: float, error: float, delta: float) -> float:

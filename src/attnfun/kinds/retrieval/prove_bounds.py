@@ -37,7 +37,7 @@ import numpy as np
 from attnfun.errors import InvalidRequest
 from attnfun.language import precision
 from attnfun.language.enclosures import arb, lower, upper
-from attnfun.language.numbers import whole_number
+from attnfun.language.numbers import positive, whole_number
 
 _BITS = 160
 
@@ -105,9 +105,7 @@ def retrieval_certificate(
                 why = f"the margin {lead:.3g} is not above twice the error {off:.3g}"
             raise InvalidRequest(f"beta cannot be chosen: {why}; give beta")
         beta = needed if needed > 0 else 1.0
-    cold = _number("beta", beta, 0.0)
-    if not cold > 0:
-        raise InvalidRequest(f"beta={beta!r}: a positive number is needed")
+    cold = positive("beta", beta)
     if (failures is None) != (queries is None):
         raise InvalidRequest("failures and queries belong together: k of N")
     interval = None if failures is None or queries is None else clopper_pearson(failures, queries, confidence)

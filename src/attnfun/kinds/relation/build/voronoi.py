@@ -24,7 +24,7 @@ Example: abs(x − y) on [0, 1]² at 1e-2: 690 cells a side and some twenty-five
 import math
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -299,16 +299,19 @@ def _fewest(R: Array, P: Array, Q: Array, truncation: float, both: bool) -> tupl
         middle = middle if both else max(0.0, middle)
         return max(high, -low), middle, max(high - middle, middle - low)
 
+    def near_enough(kind: int, k: int) -> bool:
+        return tried(k)[kind] <= truncation
+
     best: list[tuple[int, int, float]] = []
     most = P.shape[1]
     least = 0
     for kind in (2, 0):  # with the constant first: without it no fewer columns do
         low, high = least - 1, min(most, max(4, 2 * least))
-        while high < most and not tried(high)[kind] <= truncation:
+        while high < most and not near_enough(kind, high):
             low, high = high, min(most, 2 * high)
-        if not tried(high)[kind] <= truncation:
+        if not near_enough(kind, high):
             continue
-        least = bisected(low, high, lambda k, kind=kind: tried(k)[kind] <= truncation)
+        least = bisected(low, high, partial(near_enough, kind))
         c = tried(least)[1] if kind == 2 else 0.0
         best.append((least + (c != 0.0), least, c))
     if not best:

@@ -29,7 +29,7 @@ from functools import cache, partial
 import numpy as np
 
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.kinds.relation.build.chebyshev import singular_columns
+from attnfun.kinds.relation.build.chebyshev import eigen_columns, singular_columns
 from attnfun.kinds.relation.build.search import OUT, Ask, near
 from attnfun.kinds.relation.core import Core, core_of, plain_core
 from attnfun.kinds.relation.form import Cells, CellSide
@@ -261,12 +261,7 @@ def factors(
         raise Infeasible("the relation is not finite at the points of its table")
     signs: Array | None = None
     if symmetric:
-        values, vectors = np.linalg.eigh((R + R.T) / 2)
-        order = np.argsort(-np.abs(values))
-        order = order if signed else order[values[order] > 0]
-        values, vectors = values[order], vectors[:, order]
-        signs = np.where(values < 0, -1.0, 1.0)
-        P = vectors * np.sqrt(np.abs(values))
+        P, signs = eigen_columns(R, signed)
         Q = P * signs
     else:
         P, Q = singular_columns(R)

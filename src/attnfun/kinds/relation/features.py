@@ -208,6 +208,13 @@ def contracted(coefficients: AnyArray, t: list[AnyArray]) -> AnyArray:
     return np.concatenate(parts)
 
 
+def along(matrices: Iterable[Array], table: Array) -> Array:
+    """The table, multiplied by one matrix after the other along its axes in order."""
+    for j, matrix in enumerate(matrices):
+        table = np.moveaxis(np.tensordot(matrix, table, axes=(1, j)), 0, j)
+    return table
+
+
 def polynomial_graph(coefficients: Array, low: float, high: float) -> Graph:
     """Σ_j c_j T_j(t(u)) of one variable u in [low, high], by Clenshaw's recurrence with exact rational coefficients.
 

@@ -41,7 +41,7 @@ from attnfun.certify.exact import weight_table
 from attnfun.certify.nodes import chebyshev_nodes
 from attnfun.certify.rounding import LARGEST, gamma, product_bounds, product_fits
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
-from attnfun.kinds.relation.features import Ends, Half, Index
+from attnfun.kinds.relation.features import Ends, Half, Index, along
 from attnfun.kinds.relation.prove_coefficients import LEAST, floats, kept, multiplied, on_grid, sup_of_columns, times
 from attnfun.kinds.relation.towers import TowerWeights, group_heads, product_scales
 from attnfun.language import precision
@@ -158,9 +158,7 @@ def _group_error(
     step = max(1, _GRID // (4 * math.prod(fine)))
     for start in range(0, len(tuples), step):
         columns = slice(start, start + step)
-        p = V[..., columns]
-        for j, table in enumerate(weight):
-            p = np.moveaxis(np.tensordot(table, p, axes=(1, j)), 0, j)
+        p = along(weight, V[..., columns])
         z = np.full((1,) * len(axes) + (p.shape[-1],), delta)
         place = 0
         for k, value in enumerate(values):

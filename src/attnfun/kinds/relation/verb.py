@@ -13,7 +13,6 @@ from attnfun.search import check_request, one_thread
 
 METHODS = ("auto", "expand", "polynomial", "chebyshev", "tensor", "cholesky", "voronoi", "hats", "cross")
 REALISE = ("attention", "mlp")
-ACCEPT = ("proved", "sampled")
 
 
 def relation(
@@ -55,15 +54,11 @@ def relation(
     from attnfun.kinds.relation.build.ways import find
 
     say = progress or (lambda _text: None)
-    check_request(eps, "float64", 0)
-    allowed = "proved" if accept is None else accept
-    for name, chosen, words in (
-        ("method", method, METHODS),
-        ("realise", realise, REALISE),
-        ("accept", allowed, ACCEPT),
-    ):
-        if chosen not in words:
-            raise InvalidRequest(f"{name}={chosen!r}: write {', '.join(words[:-1])} or {words[-1]}")
+    check_request(eps, accept="proved" if accept is None else accept)
+    if method not in METHODS:
+        raise InvalidRequest(f"method={method!r}: write {', '.join(METHODS)}")
+    if realise not in REALISE:
+        raise InvalidRequest(f"realise={realise!r}: write attention or mlp")
     if signed and not symmetric:
         raise InvalidRequest("signed=True belongs to symmetric=True: two towers need no signs")
     asked = Relation.read(target, left, right, symmetric)

@@ -2,8 +2,9 @@
 
 A construction is a generator. It yields a `Proposal`; what comes back from the `yield` is the certificate of that
 proposal, which misses eps; so it knows by how much, and proposes again with less, or something else, or gives up by
-ending or by raising Infeasible. How it tightens is its own business; what counts as success, and what is said when
-nothing succeeds, is decided here.
+ending or by raising Infeasible. A proposal may say that a smaller one may follow (`more`): then the construction is
+told of success too, and the last proposal that meets the goal counts. How it tightens is its own business; what counts
+as success, and what is said when nothing succeeds, is decided here.
 """
 
 import math
@@ -31,20 +32,25 @@ _ALONE: ContextVar[bool] = ContextVar("one BLAS thread", default=False)
 
 @dataclass(frozen=True)
 class Goal:
-    """What a proof is for: an eps (None: any bound), a norm, and the witness of a range that eps is a fraction of."""
+    """What a proof is for: an eps (None: any bound), a norm, and the witness of a range that eps is a fraction of.
+
+    `met`: the statuses that count as success.
+    """
 
     eps: float | None = None
     norm: float = math.inf
     relative: Mapping[str, Any] | None = None
+    met: tuple[Status, ...] = MET
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """Weights, the name of what made them, and what it has to tell."""
+    """Weights, the name of what made them, and what it has to tell; `more`: a smaller one may follow."""
 
     weights: Any
     construction: str
     story: Mapping[str, Any] = field(default_factory=dict)
+    more: bool = False
 
     @property
     def told(self) -> dict[str, Any]:
@@ -70,19 +76,25 @@ def certified(target: Target, weights: Any, goal: Goal, construction: str = "", 
 
 
 def search(target: Target, proposals: Proposals, goal: Goal, say: Say) -> tuple[Proposal, Certificate]:
-    """The first proposal whose certificate meets the goal; Infeasible with the nearest eps where none does."""
+    """The first proposal whose certificate meets the goal, or the last that does where smaller ones may follow;
+    Infeasible with the nearest eps where none does."""
     best: Certificate | None = None
     answer: Certificate | None = None
+    found: tuple[Proposal, Certificate] | None = None
     while True:
         try:
             with one_thread():
                 proposal = next(proposals) if answer is None else proposals.send(answer)
         except StopIteration:
+            if found is not None:
+                return found
             raise refusal(target, goal, best) from None
         answer = certified(target, proposal.weights, goal, proposal.construction, say)
-        if answer.status in MET:
-            return proposal, answer
-        if best is None or answer.error[1] < best.error[1]:
+        if answer.status in goal.met:
+            found = proposal, answer
+            if not proposal.more:
+                return found
+        elif best is None or answer.error[1] < best.error[1]:
             best = answer
 
 

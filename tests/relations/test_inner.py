@@ -18,7 +18,7 @@ from attnfun.certify.numpy_rounding import numpy_rounding
 from attnfun.certify.view import Undecided
 from attnfun.cli import main
 from attnfun.kinds.relation.build import inner as relation_inner
-from attnfun.kinds.relation.core import core_of, core_points
+from attnfun.kinds.relation.core import core_of, inner_points
 from attnfun.kinds.relation.prove_inner import gradient_bounds, inner_certificate, inner_shifts
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.towers import tower_network
@@ -196,15 +196,15 @@ def test_what_the_head_sees_is_as_near_to_u_as_proved(case: int) -> None:
     found = made(case)
     assert found.weights.towers is not None
     tower, core = found.weights.towers[0], found.core
-    assert tower.inner is not None and core.left_inner is not None
+    assert tower.inner is not None and core.inner[0] is not None
     plain = tower_network(found.weights.features, "left", tower, core.left.names)
-    certificate = inner_certificate(tower.inner, core.left_inner, found.target.left)
+    certificate = inner_certificate(tower.inner, core.inner[0], found.target.left)
     shifts = inner_shifts(tower.inner, plain, tower.keys, certificate)
     whole = stacked(tower.inner, plain)
     X, _ = pairs_of(found)
     stream = stream_of(tower.inner, X)
     env = {n: np.longdouble(X[:, k]) for k, n in enumerate(found.target.left.names)}
-    truth = run(core.left_inner, ArrayAlgebra(np.longdouble), env)
+    truth = run(core.inner[0], ArrayAlgebra(np.longdouble), env)
     for axis, old in zip(whole.layers[-1].attention[0].axes, plain.layers[0].attention[0].axes, strict=True):
         k = int(np.flatnonzero(old.query[0])[0])
         query = stream @ axis.query[0] + axis.offset[0]
@@ -288,9 +288,9 @@ def test_the_core_keeps_the_proved_ranges() -> None:
     relation = Relation.read("tanh(3*(a*b - c*d))", *PAIRS)
     core = core_of(relation)
     found = af.relation(relation.graph, *PAIRS, 1e-3)
-    assert found.core.left_range == core.left
+    assert found.core.ranges[0] == core.left
     assert found.weights.features.left_box[0][0] < core.left.low[0]  # the networks below may stray so far
-    U = core_points(core, "left", relation.left.probe(500, np.random.default_rng(0)), relation.left.names)
+    U = inner_points(core.inner[0], relation.left.probe(500, np.random.default_rng(0)), relation.left.names)
     assert core.left.contains(U).all()
 
 

@@ -15,7 +15,7 @@ import attnfun as af
 from attnfun.certify import Status
 from attnfun.cli import main
 from attnfun.cli.records import model_record
-from attnfun.kinds.relation.cells import Cells
+from attnfun.kinds.relation.form import Cells
 from attnfun.kinds.relation.rank import rank_lower
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.towers import Keys

@@ -248,7 +248,7 @@ def test_a_jump_is_met_outside_a_band_of_known_measure() -> None:
 
 
 def test_quantisation_takes_as_many_cells_as_its_proof_needs() -> None:
-    from attnfun.kinds.relation.quantisation import voronoi_cells
+    from attnfun.kinds.relation.view import voronoi_cells
 
     relation = Relation.read("exp(x*y)", *ONE)
     left, right = voronoi_cells(relation, 1e-4)

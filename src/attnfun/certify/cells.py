@@ -148,7 +148,7 @@ def prove_by_cells(view: View, function: Function, norm: float, eps: float, dtyp
         d, shifts, lost = cell_rounding(view, head, dtype)
         if not d < _ROUGH:  # nothing is proved here of the head as computed
             d, shifts, lost = 0.0, [0.0] * len(shifts), np.full(view.outputs, math.inf)
-        lam = _wall_exponent(structure, head, eps) + 2 * d
+        lam = wall_exponent(structure, float(head.spread.max()), eps) + 2 * d
         leaks = sum(leak(w, lam) for w in structure)
         rounding = float(np.max(upper_at("expm1", 2 * d) * leaks * head.spread + lost)) * (1 + 1e-12)
         goal = eps - rounding if rounding < eps else eps
@@ -160,9 +160,8 @@ def prove_by_cells(view: View, function: Function, norm: float, eps: float, dtyp
     return bound
 
 
-def _wall_exponent(structure: list[Walls], head: HeadView, eps: float) -> float:
+def wall_exponent(structure: list[Walls], spread: float, eps: float) -> float:
     """The λ with the best trade of leak against wall width; every λ is sound."""
-    spread = float(head.spread.max())
     scores = []
     for lam in _LAMBDAS:
         lost = sum(leak(w, lam) for w in structure) * spread

@@ -130,6 +130,13 @@ TOKENS = ("attnfun.network.tokens:TokenNetwork", "attnfun.network.tokens:TokenTr
 
 def token_kind(name: str, target: str, view: str, weights: tuple[str, ...] = TOKENS, commands: str = "") -> Kind:
     """A kind of networks on tokens, each part in the module of its name, and the words beside the view."""
+    return folder_kind(name, target, view, weights, subjects="attnfun.diagnosis.tokens:subjects", commands=commands)
+
+
+def folder_kind(
+    name: str, target: str, view: str, weights: tuple[str, ...], lesson: str = "lesson", **more: str
+) -> Kind:
+    """A kind each part of which stands in the module of its name, and the words beside the view."""
     here = f"attnfun.kinds.{name}"
     return Kind(
         name,
@@ -138,9 +145,8 @@ def token_kind(name: str, target: str, view: str, weights: tuple[str, ...] = TOK
         view=f"{here}.view:{view}",
         prover=f"{here}.prove:proof",
         words=f"{here}.view",
-        lesson=f"{here}.lesson:lesson",
-        subjects="attnfun.diagnosis.tokens:subjects",
-        commands=commands,
+        lesson=f"{here}.{lesson}:lesson",
+        **{"subjects": f"{here}.view:subjects", **more},
     )
 
 

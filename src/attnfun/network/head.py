@@ -52,7 +52,9 @@ def freeze(tree: Any) -> None:
     """For `__post_init__` of a frozen dataclass: fields annotated `Array` become read-only, `tuple` ones tuples."""
     for field in fields(tree):
         value, kind = getattr(tree, field.name), str(field.type)
-        if value is not None and kind.startswith(_ARRAY):
+        if value is None:
+            continue
+        if kind.startswith(_ARRAY):
             object.__setattr__(tree, field.name, frozen(value))
         elif kind.startswith("tuple"):
             parts = (frozen(part) for part in value) if kind.removeprefix("tuple[").startswith(_ARRAY) else value

@@ -1,21 +1,12 @@
 """Relations r(x, y) as inner products of two towers: the kind behind `relation`."""
 
-from attnfun.kinds import Kind
+from attnfun.kinds import folder_kind
 
-KIND = Kind(
+FORMS = ("Polynomials", "Cells", "Slices", "Separable", "TrainedTowers")
+KIND = folder_kind(
     "relation",
-    target="attnfun.kinds.relation.target:Relation",
-    weights=(
-        "attnfun.kinds.relation.form:Polynomials",
-        "attnfun.kinds.relation.cells:Cells",
-        "attnfun.kinds.relation.slices:Slices",
-        "attnfun.kinds.relation.form:Separable",
-        "attnfun.kinds.relation.form:TrainedTowers",
-    ),
-    view="attnfun.kinds.relation.view:RelationApproximant",
-    prover="attnfun.kinds.relation.prove:proof",
-    words="attnfun.kinds.relation.words",
-    lesson="attnfun.kinds.relation.lesson:lesson",
-    subjects="attnfun.kinds.relation.words:subjects",
+    "Relation",
+    "RelationApproximant",
+    tuple(f"attnfun.kinds.relation.form:{form}" for form in FORMS),
     commands=__name__,
 )

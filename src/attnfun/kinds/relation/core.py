@@ -18,7 +18,7 @@ from functools import lru_cache, reduce
 import numpy as np
 
 from attnfun.errors import InvalidRequest
-from attnfun.kinds.relation.target import Relation, joined, rebuilt, renamed, sides_of, values_of
+from attnfun.kinds.relation.target import Relation, joined, renamed, sides_of, values_of
 from attnfun.language import Builder, Graph
 from attnfun.language.domain import Array, Box
 from attnfun.language.graph import MAX_EXPONENT
@@ -31,23 +31,20 @@ _WORK = 60_000  # nodes × sub-boxes spent on the range of an inner function
 
 @dataclass(frozen=True)
 class Core:
-    """g over `left` and `right`; `left_inner`, `right_inner`: the functions u(x), v(y) (None: the variables).
+    """g over `left` and `right`; `inner`: the functions u(x), v(y) (None: the variables themselves).
 
-    `left_range`, `right_range` are the proved ranges of u and v; `left` and `right` hold them, and may be wider.
+    `ranges` are the proved ranges of u and v; `left` and `right` hold them, and may be wider.
     """
 
     graph: Graph
     left: Box
     right: Box
-    left_inner: Graph | None = None
-    right_inner: Graph | None = None
-    left_range: Box | None = None
-    right_range: Box | None = None
+    inner: tuple[Graph, Graph] | None = None
+    ranges: tuple[Box, Box] | None = None
 
     @property
-    def sides(self) -> tuple[tuple[Box, Graph | None, Box | None], tuple[Box, Graph | None, Box | None]]:
-        """Box, inner function and its range, left and right."""
-        return (self.left, self.left_inner, self.left_range), (self.right, self.right_inner, self.right_range)
+    def boxes(self) -> tuple[Box, Box]:
+        return self.left, self.right
 
     @property
     def joint(self) -> Box:
@@ -56,7 +53,7 @@ class Core:
     @property
     def composed(self) -> bool:
         """Are there inner functions?"""
-        return self.left_inner is not None or self.right_inner is not None
+        return self.inner is not None
 
 
 @dataclass(frozen=True)
@@ -79,12 +76,6 @@ def fitting_core(relation: Relation, left: tuple[Array, Array], right: tuple[Arr
     """The relation's core if features on these boxes are functions of its u and v, else the relation as it is."""
     core = core_of(relation)
     return core if (len(left[0]), len(right[0])) == (core.left.dim, core.right.dim) else plain_core(relation)
-
-
-def core_points(core: Core, side: str, points: Array, names: tuple[str, ...]) -> Array:
-    """(n, variables) → (n, variables of the core): the inner functions, as NumPy computes them."""
-    inner = core.left_inner if side == "left" else core.right_inner
-    return points if inner is None else inner_points(inner, points, names)
 
 
 def inner_points(inner: Graph, points: Array, names: tuple[str, ...]) -> Array:
@@ -117,8 +108,9 @@ def core_of(relation: Relation) -> Core:
         right_inner = graph.reachable(inner["r"])
     names_u, names_v = _fresh("u", counts[0], relation), _fresh("v", counts[1], relation)
     builder = Builder()
-    new = dict(zip(inner["l"] + inner["r"], names_u + names_v, strict=True))
-    at = rebuilt(builder, graph.nodes, lambda i, _at: builder.var(new[i]) if i in new else None)
+    cut = [graph.nodes[i] for i in inner["l"] + inner["r"]]
+    new = dict(zip(cut, names_u + names_v, strict=True))
+    at = builder.copy(graph.nodes, lambda node, _: builder.var(new[node]) if node in new else None)
     core = builder.graph([at[out]])
     if not set(core.variables) <= {*names_u, *names_v}:
         return plain
@@ -128,7 +120,7 @@ def core_of(relation: Relation) -> Core:
         return plain
     if relation.symmetric:
         right = Box(tuple(names_v), left.low, left.high)
-    return Core(core, left, right, left_inner, right_inner, left, right)
+    return Core(core, left, right, (left_inner, right_inner), (left, right))
 
 
 def _range_box(inner: Graph, box: Box, names: list[str]) -> Box | None:
@@ -159,15 +151,14 @@ def _matching(left: Graph, right: Graph) -> list[int] | None:
 def _sorted_sides(relation: Relation) -> Graph:
     """Sums and products that mix the sides, with their left-only, right-only and constant parts put together."""
     graph, builder = relation.graph, Builder()
-    sides = sides_of(relation, graph.nodes)
-
-    def gathered(i: int, at: list[int]) -> int | None:
-        op = graph.nodes[i].op
-        ops = _SUM if op in _SUM else _PRODUCT
-        parts = _parts(graph, i, sides, ops) if sides[i] == "lr" and op in ops else None
-        return None if parts is None else _gather(builder, parts, at, sides, ops[0])
-
-    at = rebuilt(builder, graph.nodes, gathered)
+    sides, at = sides_of(relation, graph.nodes), list[int]()
+    for i, node in enumerate(graph.nodes):
+        ops = _SUM if node.op in _SUM else _PRODUCT
+        parts = _parts(graph, i, sides, ops) if sides[i] == "lr" and node.op in ops else None
+        if parts is None:
+            at.append(builder.apply(node.op, *(at[a] for a in node.args), value=node.value))
+        else:
+            at.append(_gather(builder, parts, at, sides, ops[0]))
     return builder.graph([at[o] for o in graph.outputs])
 
 

@@ -17,28 +17,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest
 from attnfun.language import Builder, Graph
-from attnfun.network.head import AnyArray, Array, frozen
+from attnfun.network.head import AnyArray, Array, freeze, frozen
 
 Index = NDArray[np.int64]
 
 
 Ends = tuple[Array, Array]
-
-
-def freeze(weights: Any, *names: str) -> None:
-    """Make these fields of weights, arrays or tuples of arrays, read-only arrays of float64; None stays None."""
-    for name in names:
-        value = getattr(weights, name)
-        if value is not None:
-            made = tuple(frozen(one) for one in value) if isinstance(value, tuple) else frozen(value)
-            object.__setattr__(weights, name, made)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +46,7 @@ class Block:
     signs: Array | None = None
 
     def __post_init__(self) -> None:
-        freeze(self, "left", "other", "signs")
+        freeze(self)
         if (self.other is None) == (self.signs is None):
             raise InvalidRequest("a block of features has a right side, or signs in its place")
         if self.signs is not None:
@@ -127,7 +117,7 @@ class Features:
         chosen = np.array(self.selection, dtype=np.int64)
         chosen.setflags(write=False)
         object.__setattr__(self, "selection", chosen)
-        freeze(self, "left_box", "right_box")
+        freeze(self)
         if chosen.ndim != 2 or chosen.shape[1] != len(self.blocks) or not len(chosen):
             raise InvalidRequest(f"a selection of shape {chosen.shape} does not fit {len(self.blocks)} blocks")
         for k, block in enumerate(self.blocks):
@@ -216,6 +206,13 @@ def contracted(coefficients: AnyArray, t: list[AnyArray]) -> AnyArray:
             value = np.einsum("nj,nj...->n...", column, value)
         parts.append(value)
     return np.concatenate(parts)
+
+
+def along(matrices: Iterable[Array], table: Array) -> Array:
+    """The table, multiplied by one matrix after the other along its axes in order."""
+    for j, matrix in enumerate(matrices):
+        table = np.moveaxis(np.tensordot(matrix, table, axes=(1, j)), 0, j)
+    return table
 
 
 def polynomial_graph(coefficients: Array, low: float, high: float) -> Graph:

@@ -11,22 +11,24 @@
 A form names its proof (`method`) and says what its networks read: the points x, or u(x) for a core g(u(x), v(y)).
 """
 
+import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from attnfun.errors import InvalidRequest
 from attnfun.kinds.relation.core import Core, fitting_core, inner_points, plain_core
-from attnfun.kinds.relation.features import Ends, Features, freeze
-from attnfun.kinds.relation.target import Relation
-from attnfun.kinds.relation.towers import TowerWeights, tower_network
+from attnfun.kinds.relation.features import Ends, Features
+from attnfun.kinds.relation.target import Relation, values_of
+from attnfun.kinds.relation.towers import Keys, TowerWeights, tower_network
 from attnfun.language import Graph
 from attnfun.network.architecture import Architecture
 from attnfun.network.evaluate import evaluate
-from attnfun.network.head import AnyArray, Array
-from attnfun.network.network import Cost, Network
+from attnfun.network.head import AnyArray, Array, Head, Of, freeze
+from attnfun.network.network import Cost, Layer, Network
+from attnfun.network.relu import ReluBlock
 from attnfun.network.stack import stacked
 
 Towers = tuple[TowerWeights, TowerWeights]
@@ -64,12 +66,8 @@ class Form:
     """How it is proved (`prove`)."""
     dtype: ClassVar[str] = "float64"
 
-    if TYPE_CHECKING:  # a field or a property of the classes
-
-        @property
-        def signs(self) -> Any:
-            """Not None exactly if one tower serves both sides of a symmetric relation."""
-            ...
+    signs: Any
+    """Not None exactly if one tower serves both sides of a symmetric relation."""
 
     @property
     def rank(self) -> int:
@@ -140,12 +138,13 @@ class Form:
 
     def reading(self, relation: Relation, k: int) -> Reading:
         """What the features of side k, 0 or 1, are computed from: u(x), cut to their box."""
-        return Reading(relation.boxes[k].names, self.core(relation).sides[k][1], self.ends[k])
+        inner = self.core(relation).inner
+        return Reading(relation.boxes[k].names, None if inner is None else inner[k], self.ends[k])
 
     def tower(self, relation: Relation, k: int) -> Network:
         """The network of side k, its inputs called what they are in the core."""
         own = self.networks[-k] if self.networks else self.network(SIDES[k])
-        return replace(own, inputs=self.core(relation).sides[k][0].names)
+        return replace(own, inputs=self.core(relation).boxes[k].names)
 
     def values(self, k: int, inputs: Array, dtype: str = "float64") -> AnyArray:
         """(n, inputs) → (n, rank), J on the right; `dtype` is for features without a network, which run in any."""
@@ -172,10 +171,10 @@ def require_signs(form: Any) -> None:
     """A form has another side, or signs ±1 in its place; freezes them."""
     if (form.other is None) == (form.signs is None):
         raise InvalidRequest("a relation has two towers, or one and signs")
-    if form.signs is not None:
-        freeze(form, "signs")
-        if form.signs.shape != (form.rank,) or not np.isin(form.signs, (-1.0, 1.0)).all():
-            raise InvalidRequest("the signs of a relation are one ±1 a feature")
+    freeze(form)
+    signs = form.signs
+    if signs is not None and (signs.shape != (form.rank,) or not np.isin(signs, (-1.0, 1.0)).all()):
+        raise InvalidRequest("the signs of a relation are one ±1 a feature")
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,17 +198,9 @@ class Polynomials(Form):
         if any(len(tower.keys) != len(box[0]) for tower, box in zip(self.towers, self.ends, strict=True)):
             raise InvalidRequest("the weights of a tower do not fit its features")
 
-    @property
-    def rank(self) -> int:
-        return self.features.rank
-
-    @property
-    def signs(self) -> tuple[Array, ...] | None:
-        return self.features.signs
-
-    @property
-    def product_signs(self) -> Array:
-        return self.features.product_signs
+    rank = Of[int]("features")  # type: ignore[assignment]
+    signs = Of[tuple[Array, ...] | None]("features")  # type: ignore[assignment]
+    product_signs = Of[Array]("features")  # type: ignore[assignment]
 
     @property
     def ends(self) -> tuple[Ends, Ends]:
@@ -244,6 +235,10 @@ class Polynomials(Form):
 
     def side(self, name: str, points: AnyArray, dtype: str = "float64") -> AnyArray:
         return self.features.side(name, points, dtype)
+
+    def at(self, relation: Relation, k: int, points: Array) -> AnyArray:
+        """(n, variables) → (n, rank) of side k as polynomials, without its tower; NumPy computes u(x)."""
+        return self.side(SIDES[k], Form.reading(self, relation, k)(points))
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,6 +285,190 @@ class Separable(Form):
 
     def tower(self, relation: Relation, k: int) -> Network:
         return (self.left, self.right)[k]
+
+
+@dataclass(frozen=True, eq=False)
+class CellSide:
+    """Keys of every variable, values of every key, and the box; `lines` make them ReLU units."""
+
+    keys: tuple[Keys, ...]
+    values: Array
+    box: Ends
+    lines: Array | None = None
+
+    def __post_init__(self) -> None:
+        freeze(self)
+        if not self.keys or len(self.keys) != len(self.box[0]) or len(self.box[0]) != len(self.box[1]):
+            raise InvalidRequest("the keys of soft cells do not fit their box")
+        fits = self.values.shape[:-1] == tuple(len(k.slopes) for k in self.keys) and self.values.size
+        if not fits or not np.isfinite(self.values).all():
+            raise InvalidRequest("the values of soft cells do not fit their keys")
+        if not all(np.isfinite([k.w, k.c]).all() and np.isfinite(np.r_[k.slopes, k.biases]).all() for k in self.keys):
+            raise InvalidRequest("a key of soft cells is not finite")
+        if self.lines is not None:
+            if self.lines.shape != (2, self.values.shape[-1]) or len(self.keys) != 1:
+                raise InvalidRequest("ReLU units are those of one variable a side, with a line a feature")
+            if not np.isfinite(self.lines).all():
+                raise InvalidRequest("a line of ReLU units is not finite")
+
+
+@dataclass(frozen=True, eq=False)
+class Cells(Form):
+    """Soft cells: two towers that are look-up tables, one softmax head a side on a product grid of centres.
+
+    | symbol | here | shape |
+    | --- | --- | --- |
+    | p_i(x), q_j(y) | softmax weights of the left and of the right keys: near 1 in the cell of centre i, j | |
+    | P, Q | `left.values`, `right.values`: a row a key | (keys_1, …, keys_a, rank) |
+    | J | `signs`, of a symmetric relation: Q = P J and the same keys on both sides | (rank,) |
+
+        φ(x) = Σ_i p_i(x) P_i,   ψ(y) = Σ_j q_j(y) Q_j,   ⟨φ(x), ψ(y)⟩ = Σ_ij p_i(x) q_j(y) ⟨P_i, Q_j⟩
+
+    so the score is exactly one product head over both sides' keys with the values ⟨P_i, Q_j⟩.
+
+    With `lines` (2, rank) on both sides it is a pair of MLPs of one variable a side: a broken line a feature,
+
+        φ(x) = slope x + offset + Σ_i relu(k_i (w x + c) + b_i) P_i,
+
+    whose pieces are the cells.
+    """
+
+    method: ClassVar[str] = "pairs of cells"
+
+    left: CellSide
+    other: CellSide | None = None
+    signs: Array | None = None
+
+    def __post_init__(self) -> None:
+        require_signs(self)
+        if (self.left.lines is None) != (self.right.lines is None):
+            raise InvalidRequest("both towers are heads, or both are ReLU units")
+        if self.right.values.shape[-1] != self.rank:
+            raise InvalidRequest("the towers of a relation have unequal numbers of features")
+
+    @cached_property
+    def right(self) -> CellSide:
+        if self.signs is None:
+            assert self.other is not None
+            return self.other
+        own, lines = self.left, self.left.lines
+        return CellSide(own.keys, own.values * self.signs, own.box, None if lines is None else lines * self.signs)
+
+    @property
+    def mlp(self) -> bool:
+        return self.left.lines is not None
+
+    @property
+    def realise(self) -> str:
+        return "mlp" if self.mlp else "attention"
+
+    @property
+    def rank(self) -> int:
+        return int(self.left.values.shape[-1])
+
+    @property
+    def ends(self) -> tuple[Ends, Ends]:
+        return self.left.box, self.right.box
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Cells of the left and of the right side; pieces of broken lines, one more than units."""
+        if self.mlp:
+            return len(self.left.values) + 1, len(self.right.values) + 1
+        return math.prod(self.left.values.shape[:-1]), math.prod(self.right.values.shape[:-1])
+
+    def core(self, relation: Relation) -> Core:
+        return fitting_core(relation, *self.ends)
+
+    def network(self, side: str, names: tuple[str, ...] | None = None) -> Network:
+        """One side as a network of one head, or of one block of units, with `rank` outputs."""
+        own = self.left if side == "left" else self.right
+        writes = tuple(f"{'phi' if side == 'left' else 'psi'}{i + 1}" for i in range(self.rank))
+        names = names or tuple(f"v{k + 1}" for k in range(len(own.keys)))
+        readout = np.hstack([np.zeros((self.rank, len(own.keys))), np.eye(self.rank)])
+        if own.lines is not None:
+            readout[:, 0] = own.lines[0]
+            units = ReluBlock("hats", own.keys[0].axis(0, 1), own.values, writes)
+            return Network(names, (Layer((units,)),), readout, own.lines[1], writes, own.box)
+        axes = tuple(k.axis(v, len(own.keys)) for v, k in enumerate(own.keys))
+        cell = "cell " + ", ".join(f"{{{v}}} of {name}" for v, name in enumerate(names))
+        head = Head("cells", axes, own.values, writes, cell)
+        return Network(names, (Layer((head,)),), readout, np.zeros(self.rank), writes, own.box)
+
+    def tower(self, relation: Relation, k: int) -> Network:
+        return self.network(SIDES[0 if self.one else k], self.core(relation).boxes[k].names)
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """The features of one side: slices of the relation at the other side's `pivots`, times `core`."""
+
+    pivots: Array
+    core: Array
+
+    def __post_init__(self) -> None:
+        freeze(self)
+        for name in ("pivots", "core"):
+            if not np.isfinite(getattr(self, name)).all():
+                raise InvalidRequest(f"the {name} of a cross approximation are not finite")
+
+
+@dataclass(frozen=True, eq=False)
+class Slices(Form):
+    """Slices of a relation as features: a cross approximation by pivot points and two small matrices.
+
+    | symbol | here | shape |
+    | --- | --- | --- |
+    | X, Y | `right.pivots`, `left.pivots`: pivot points of the left and of the right side | (k, left), (k, right) |
+    | A, B | `left.core`, `right.core` | (k, rank) |
+
+        φ(x) = Aᵀ r(x, Y),   ψ(y) = Bᵀ r(X, y),   A Bᵀ near r(X, Y)⁻¹,   so ⟨φ(x), ψ(y)⟩ = r(x, y) where x ∈ X, y ∈ Y
+
+    A symmetric relation has X = Y, B = A J (`signs`). The relation itself is evaluated, so a file stays small.
+    """
+
+    method: ClassVar[str] = "sampling"
+
+    graph: Graph
+    names: tuple[tuple[str, ...], tuple[str, ...]]
+    left: Cut
+    other: Cut | None
+    left_box: Ends
+    right_box: Ends
+    signs: Array | None = None
+
+    def __post_init__(self) -> None:
+        require_signs(self)
+        fits = len(self.graph.outputs) == 1 and set(self.graph.variables) <= {*self.names[0], *self.names[1]}
+        for cut, names in ((self.left, self.names[1]), (self.right, self.names[0])):
+            fits = fits and cut.pivots.ndim == cut.core.ndim == 2 and cut.pivots.shape[1] == len(names)
+            fits = fits and cut.core.shape == (len(cut.pivots), self.rank)
+        if not fits:
+            raise InvalidRequest("the pivots and cores of a cross approximation do not fit together")
+
+    @cached_property
+    def right(self) -> Cut:
+        if self.signs is None:
+            assert self.other is not None
+            return self.other
+        return Cut(self.left.pivots, self.left.core * self.signs)
+
+    @property
+    def ends(self) -> tuple[Ends, Ends]:
+        return self.left_box, self.right_box
+
+    @property
+    def rank(self) -> int:
+        return int(self.left.core.shape[-1])
+
+    def side(self, name: str, points: AnyArray, dtype: str = "float64") -> AnyArray:
+        """(n, variables) → (n, rank): slices of the relation at the other side's pivots, times the core."""
+        mine, theirs = self.names if name == "left" else self.names[::-1]
+        cut = self.left if name == "left" else self.right
+        env: dict[str, AnyArray] = {v: points[:, k : k + 1] for k, v in enumerate(mine)}
+        env |= {v: cut.pivots[:, k][None, :] for k, v in enumerate(theirs)}
+        table = values_of(self.graph, env, len(points), len(cut.pivots))[0]
+        return np.asarray((table @ cut.core).astype(dtype))
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,10 +21,11 @@ import numpy as np
 from flint import arb
 
 from attnfun.errors import InvalidRequest
-from attnfun.kinds.relation.target import Relation, rebuilt, values_of
+from attnfun.kinds.relation.target import Relation, values_of
 from attnfun.language import BallAlgebra, Builder, Graph, precision, run
 from attnfun.language.domain import Box, halved
 from attnfun.language.enclosures import abs_lowers, balls
+from attnfun.language.graph import Node
 
 _BOXES = 12_000
 
@@ -56,14 +57,15 @@ def smoothed(relation: Relation, delta: float, eps: float) -> tuple[Relation, Ba
         raise InvalidRequest(f"band={delta:g}: {relation.text[:100]} has no sign() that jumps")
     room = min(Fraction(1), Fraction(eps) / (2 * weight))  # 1 asks for no more than any σ does
     steep = _steepness(delta, float(room) * (1 - 1e-12))
-    builder, nodes = Builder(), relation.graph.nodes
+    builder = Builder()
 
-    def smooth(i: int, at: list[int]) -> int | None:
-        if i not in found:
+    def smooth(node: Node, args: list[int]) -> int | None:
+        """Every sign is one of those that were found."""
+        if node.op != "sign":
             return None
-        return builder.apply("tanh", builder.apply("mul", builder.const(steep), at[nodes[i].args[0]]))
+        return builder.apply("tanh", builder.apply("mul", builder.const(steep), args[0]))
 
-    at = rebuilt(builder, nodes, smooth)
+    at = builder.copy(relation.graph.nodes, smooth)
     graph = builder.graph([at[o] for o in relation.graph.outputs])
     arguments = relation.graph.reachable([relation.graph.nodes[i].args[0] for i in found])
     band = Band(float(delta), float(eps), _measure(arguments, relation.joint, float(delta)), relation.text)

@@ -36,6 +36,7 @@ from flint import arb
 from attnfun.certify.ellipse import Work, bound_on_boundary, looks_analytic, prove_analytic, sampled_maximum
 from attnfun.certify.nodes import chebyshev_nodes
 from attnfun.certify.view import Array, Undecided
+from attnfun.kinds.relation.features import along
 from attnfun.language import ArrayAlgebra, BallAlgebra, Graph, NotAnalytic, precision, run, run_all
 from attnfun.language.enclosures import lowers, upper, uppers
 from attnfun.language.graph import NOT_ANALYTIC
@@ -267,11 +268,14 @@ def times(a: Any, b: Any) -> Any:
     return a * b * (1 + 4 * _U) + LEAST
 
 
+def multiplied(off: Any, size: Any, more: Any, by: Any) -> tuple[Any, Any]:
+    """(error, size) of a product of what is off by `off`, `size` large, with what is off by `more`, `by` large."""
+    return off * (by + more) + times(size, more), times(size, by)
+
+
 def on_grid(P: Array, fine: Sequence[int]) -> Array:
     """(N_1, …, N_a, m) → (fine_1, …, fine_a, m): Σ_J P_J T_J at `fine` Chebyshev nodes an axis."""
-    for j, n in enumerate(fine):
-        P = np.moveaxis(np.tensordot(cosine_rows(n, P.shape[j]), P, axes=(1, j)), 0, j)
-    return P
+    return along((cosine_rows(n, size) for n, size in zip(fine, P.shape, strict=False)), P)
 
 
 def kept(degrees: Sequence[int], fine: Sequence[int]) -> float:

@@ -33,7 +33,6 @@ from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Box
 from attnfun.language.enclosures import abs_uppers, balls
 from attnfun.language.ranges import range_of
-from attnfun.network import evaluate
 from attnfun.search import Say
 
 _POINTS = 64
@@ -62,9 +61,7 @@ def proof(relation: Relation, stored: Separable, _eps: float | None, say: Say) -
     moved = score_error((np.full(stored.rank, rounding[0]), sides[0][1] + sides[0][0]),
                         (np.full(stored.rank, rounding[-1]), sides[-1][1] + sides[-1][0]))  # fmt: skip
     Z = relation.joint.probe(_POINTS, np.random.default_rng(0))
-    X, Y = Z[:, : relation.left.dim], Z[:, relation.left.dim :]
-    scores = np.sum(evaluate(stored.left, X) * stored.product_signs * evaluate(stored.right, Y), axis=1)
-    seen = seen_at(relation, Z, scores, 2 * (moved[0] + moved[1] + loss))
+    seen = seen_at(relation, Z, stored.run(*relation.of_columns(Z)), 2 * (moved[0] + moved[1] + loss))
     details = {"towers": [float(errors[0]) for errors, _ in sides], "terms": found.rank}
     return bounded(stored.method, high, loss, seen, tuple(hypotheses), details)
 

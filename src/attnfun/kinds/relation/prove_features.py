@@ -36,19 +36,10 @@ from typing import Any
 import numpy as np
 
 from attnfun.certify.view import Array, Undecided
+from attnfun.kinds.relation import prove_coefficients as chebyshev
 from attnfun.kinds.relation.core import Core, Factor, core_of, factors_of
 from attnfun.kinds.relation.features import Features, Index
-from attnfun.kinds.relation.prove_coefficients import (
-    LEAST,
-    Expansion,
-    column_errors,
-    expansion,
-    kept,
-    on_grid,
-    padded,
-    sup_of_columns,
-    times,
-)
+from attnfun.kinds.relation.prove_coefficients import LEAST, multiplied, times
 from attnfun.kinds.relation.target import Relation
 from attnfun.language import precision
 
@@ -64,7 +55,7 @@ class Parts:
 
     core: Core
     factors: tuple[Factor, ...]
-    expansions: tuple[Expansion, ...]
+    expansions: tuple[chebyshev.Expansion, ...]
 
 
 @lru_cache(maxsize=1)
@@ -77,12 +68,12 @@ def take_apart(relation: Relation, tolerance: float, core: Core | None = None) -
     factors = tuple(factors_of(core, relation.symmetric))
     with precision(128):
 
-        def expanded(factor: Factor, tolerance: float) -> Expansion:
+        def expanded(factor: Factor, tolerance: float) -> chebyshev.Expansion:
             left, right = list(factor.left), list(factor.right)
             names = tuple(core.left.names[k] for k in left) + tuple(core.right.names[k] for k in right)
             low = np.r_[core.left.low_array[left], core.right.low_array[right]]
             high = np.r_[core.left.high_array[left], core.right.high_array[right]]
-            return expansion(factor.graph, names, low, high, tolerance)
+            return chebyshev.expansion(factor.graph, names, low, high, tolerance)
 
         found = [expanded(factor, tolerance) for factor in factors]
         for k, factor in enumerate(factors):  # the error of a factor is multiplied by the sizes of the others
@@ -138,14 +129,12 @@ def _matrices(parts: Parts, features: Features) -> tuple[list[Array], list[tuple
     """For every factor C_k as a matrix (left, right), and P_k, Q_k padded to the same rows."""
     tables, halves = [], []
     for x, block in zip(parts.expansions, features.blocks, strict=True):
-        a = len(block.left_vars)
-        rows, columns = x.table.shape[:a], x.table.shape[a:]
-        left = tuple(max(p) for p in zip(rows, block.left.shape, strict=False))
-        right = tuple(max(p) for p in zip(columns, block.right.shape, strict=False))
-        C = padded(x.table, left + right).reshape(math.prod(left), math.prod(right))
-        m = block.columns
-        halves.append((padded(block.left, (*left, m)).reshape(-1, m), padded(block.right, (*right, m)).reshape(-1, m)))
-        tables.append(C)
+        a, m = len(block.left_vars), block.columns
+        left = tuple(max(p) for p in zip(x.table.shape[:a], block.left.shape, strict=False))
+        right = tuple(max(p) for p in zip(x.table.shape[a:], block.right.shape, strict=False))
+        tables.append(chebyshev.padded(x.table, left + right).reshape(math.prod(left), math.prod(right)))
+        P, Q = chebyshev.padded(block.left, (*left, m)), chebyshev.padded(block.right, (*right, m))
+        halves.append((P.reshape(-1, m), Q.reshape(-1, m)))
     return tables, halves
 
 
@@ -200,8 +189,8 @@ def factor_weights(features: Features) -> list[Array]:
     """s_kc ≥ sup|P_kc| sup|Q_kc| for every stored column of every block."""
     out = []
     for block in features.blocks:
-        left = sup_of_columns(block.left)
-        right = left if features.signs is not None else sup_of_columns(block.right)
+        left = chebyshev.sup_of_columns(block.left)
+        right = left if features.signs is not None else chebyshev.sup_of_columns(block.right)
         out.append(np.where((left > 0) & (right > 0), times(left, right), 0.0))
     return out
 
@@ -226,19 +215,18 @@ def _by_diagonal(features: Features) -> float:
     fine = [max(1, over * (2 * n - 1)) for n in sizes]
     if not over or math.prod(fine) > _POINTS or math.prod(fine) * features.rank > 60 * _PRODUCTS:
         return math.inf
-    keep, left = kept([2 * n - 2 for n in sizes], fine), iter(fine)
+    keep, left = chebyshev.kept([2 * n - 2 for n in sizes], fine), iter(fine)
     values = [
-        on_grid(block.left, [next(left) for _ in block.left_vars]).reshape(-1, block.columns)
+        chebyshev.on_grid(block.left, [next(left) for _ in block.left_vars]).reshape(-1, block.columns)
         for block in features.blocks
     ]
     grids = [len(value) for value in values]
     # absolute error of Σφ² in float64: each function within its `offs`, sums and products relatively
     lost, weight, large = 0.0, 1.0, 1.0
-    for size, off in (column_errors(block.left) for block in features.blocks):
+    for size, off in (chebyshev.column_errors(block.left) for block in features.blocks):
         square = float((size + off) @ (size + off)) * (1 + 1e-9)
         change = float((2 * size + off) @ off) * (1 + 1e-9)
-        lost = lost * (square + change) + times(weight, change)
-        weight = times(weight, square)
+        lost, weight = multiplied(lost, weight, change, square)
         large *= max(1.0, square)
     steps = features.rank + sum(v.shape[1] for v in values) + 8 * len(values)
     lost = 2 * lost + 4.04 * _U * steps * weight + 8 * steps * large * LEAST
@@ -264,7 +252,7 @@ def side_errors(features: Features, side: str) -> tuple[Array, Array]:
     """(rank,) bounds of |computed − φ_i| and of |φ_i| on the box, for one side by `Features.side` in float64."""
     size, off = np.ones(features.rank), np.zeros(features.rank)
     for k, P in enumerate(features.half(side).tables):
-        s, o = (bound[features.selection[:, k]] for bound in column_errors(P))
+        s, o = (bound[features.selection[:, k]] for bound in chebyshev.column_errors(P))
         off = (off * (s + o) + size * o) + 1.01 * _U * (size + off) * (s + o) + LEAST
         size = times(size, s)
     return off * (1 + 1e-9), size

@@ -43,7 +43,7 @@ from attnfun.kinds.relation.form import SIDES, Towers
 from attnfun.kinds.relation.target import Relation, renamed
 from attnfun.kinds.relation.towers import Keys, tower_network
 from attnfun.language import BallAlgebra, GradientAlgebra, Graph, precision, run
-from attnfun.language.domain import Box
+from attnfun.language.domain import Box, sub_boxes
 from attnfun.language.enclosures import abs_uppers, balls, upper
 from attnfun.language.function import Function
 from attnfun.network import Network
@@ -52,6 +52,7 @@ from attnfun.search import Say
 
 _CELLS = {1: 256, 2: 24, 3: 8, 4: 5, 5: 3, 6: 3}  # sub-boxes an axis for the gradient
 _MOST_KEYS = 10**8
+_NEITHER = "inner networks belong to both towers of a relation g(u(x), v(y)), or to none"
 Assumed = tuple[str, ...]
 _U = 2.0**-53
 _proved: WeakKeyDictionary[Network, list[tuple[Graph, Box, Certificate]]] = WeakKeyDictionary()
@@ -60,9 +61,12 @@ _proved: WeakKeyDictionary[Network, list[tuple[Graph, Box, Certificate]]] = Weak
 def inner_part(relation: Relation, features: Features, towers: Towers, core: Core, say: Say) -> tuple[float, Assumed]:
     """(what networks for u and v below the towers add, their hypotheses); raises Undecided."""
     shifts, assumed = list[Array](), Assumed()
-    for side, outside, (box, graph, proved), tower in zip(SIDES, relation.boxes, core.sides, towers, strict=True):
-        if tower.inner is None or graph is None or proved is None or tower.mlp:
-            raise Undecided("inner networks belong to both towers of a relation g(u(x), v(y)), or to none")
+    if core.inner is None or core.ranges is None:
+        raise Undecided(_NEITHER)
+    every = zip(SIDES, relation.boxes, core.boxes, core.inner, core.ranges, towers, strict=True)
+    for side, outside, box, graph, proved, tower in every:
+        if tower.inner is None or tower.mlp:
+            raise Undecided(_NEITHER)
         if tower.affine is not None or tower.groups:
             raise Undecided("a tower on top of a network is one head, and all that is read")
         certificate = inner_certificate(tower.inner, graph, outside, say)
@@ -81,9 +85,9 @@ def numpy_part(relation: Relation, core: Core) -> float:
 
     The cut is nearer to u than what was computed, for u lies in the box.
     """
-    if core.left_inner is None or core.right_inner is None:
+    if core.inner is None:
         raise Undecided("there are no inner functions")
-    shifts = [numpy_rounding(g, b) for g, b in ((core.left_inner, relation.left), (core.right_inner, relation.right))]
+    shifts = [numpy_rounding(graph, box) for graph, box in zip(core.inner, relation.boxes, strict=True)]
     return _carried(core, np.concatenate(shifts))
 
 
@@ -183,10 +187,9 @@ def gradient_bounds(graph: Graph, names: tuple[str, ...], low: Array, high: Arra
     edges = [np.linspace(a, b, _CELLS[d] + 1) for a, b in zip(low, high, strict=True)]
     for edge, a, b in zip(edges, low, high, strict=True):
         edge[0], edge[-1] = a, b
-    lefts = np.meshgrid(*(e[:-1] for e in edges), indexing="ij")
-    rights = np.meshgrid(*(e[1:] for e in edges), indexing="ij")
+    lefts, rights = sub_boxes(edges)
     with precision(64):
-        boxes = {n: balls(a.ravel(), b.ravel()) for n, a, b in zip(names, lefts, rights, strict=True)}
+        boxes = {n: balls(lefts[:, k], rights[:, k]) for k, n in enumerate(names)}
         algebra = GradientAlgebra(BallAlgebra(sharp=True), d)
         dual = run(graph, algebra, algebra.variables(list(names), boxes))[0]
         found = np.zeros(d)

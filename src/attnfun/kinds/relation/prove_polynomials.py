@@ -83,7 +83,7 @@ def _tower_parts(features: Features, towers: Towers, core: Core) -> tuple[float,
         raise Undecided("a symmetric relation has one tower: its right side is the left one's, times signs")
     left = tower_errors(features, "left", towers[0], core.left.names)
     right = left if one else tower_errors(features, "right", towers[1], core.right.names)
-    carried, inner = score_error(left[:2], right[:2])
+    carried, inner = score_error(left, right)
     if not (math.isfinite(carried) and math.isfinite(inner)):
         raise Undecided("the errors of the towers are not bounded")
     return carried, inner, rounding_hypotheses("float64", softmax=not towers[0].mlp)

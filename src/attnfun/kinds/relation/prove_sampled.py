@@ -12,7 +12,7 @@ import numpy as np
 
 from attnfun.certify.verdict import Proof
 from attnfun.certify.view import Array, Undecided
-from attnfun.kinds.relation.slices import Slices
+from attnfun.kinds.relation.form import Slices
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.witness import require_one, stored_box, witnessed
 from attnfun.search import Say

@@ -41,8 +41,8 @@ from attnfun.certify.exact import weight_table
 from attnfun.certify.nodes import chebyshev_nodes
 from attnfun.certify.rounding import LARGEST, gamma, product_bounds, product_fits
 from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
-from attnfun.kinds.relation.features import Ends, Half, Index
-from attnfun.kinds.relation.prove_coefficients import LEAST, floats, kept, on_grid, sup_of_columns, times
+from attnfun.kinds.relation.features import Ends, Half, Index, along
+from attnfun.kinds.relation.prove_coefficients import LEAST, floats, kept, multiplied, on_grid, sup_of_columns, times
 from attnfun.kinds.relation.towers import TowerWeights, group_heads, product_scales
 from attnfun.language import precision
 from attnfun.language.enclosures import upper, upper_at
@@ -55,8 +55,8 @@ _GRID = 12_000_000  # numbers on the fine grid of a group, all columns
 _GOALS = (1e-16, 1e-13, 1e-10, 1e-7)  # of the tails: steers, and proves nothing
 
 
-def product_tower_errors(half: Half, weights: TowerWeights) -> tuple[Array, Array, int]:
-    """(rank,) bounds of |tower computed − φ|, (rank,) bounds of sup |φ|, and keys; raises Undecided."""
+def product_tower_errors(half: Half, weights: TowerWeights) -> tuple[Array, Array]:
+    """(rank,) bounds of |tower computed − φ|, (rank,) bounds of sup |φ|; raises Undecided."""
     assert weights.scales is not None
     low, high = half.box
     heads = group_heads(half, weights)
@@ -67,7 +67,6 @@ def product_tower_errors(half: Half, weights: TowerWeights) -> tuple[Array, Arra
     slack = (len(half.tables) + len(weights.groups) + 4) * 2 * _U
     vanished = _vanished(half, weights.scales)
     off, size, reach = vanished, stored * (1 + slack) + vanished, np.zeros(rank)
-    keys = rank * 2**m
     for g, head in enumerate(heads):
         axes = tuple(weights.keys[v].line(v) for v in half.variables(weights.groups[g]))
         with precision(128):
@@ -76,10 +75,8 @@ def product_tower_errors(half: Half, weights: TowerWeights) -> tuple[Array, Arra
         e = (apart + rounded) * (1 + 1e-12)
         place = half.distinct(weights.groups[g])[1]
         d, s = e[place], zeta[place]
-        off = off * (s + d) + times(size, d)
-        size = times(size, s)
+        off, size = multiplied(off, size, d, s)
         reach = reach + np.arctanh(s) * (1 + 1e-9) + d
-        keys += head.keys
     off = (off + slack * (size + off)) * (1 + 1e-12)
     if not (reach <= 300).all():
         raise Undecided("towers: the logits of a product are too large")
@@ -92,7 +89,7 @@ def product_tower_errors(half: Half, weights: TowerWeights) -> tuple[Array, Arra
     off = (off + gamma(4, _U) * (size + off)) * (1 + 1e-12) + (rank + 8) * 2.0**-1074
     if not (np.isfinite(off).all() and np.isfinite(size).all()):
         raise Undecided("towers: the error of a tower is not bounded")
-    return off, size * (1 + 1e-12), keys
+    return off, size * (1 + 1e-12)
 
 
 def _vanished(half: Half, scales: Array) -> Array:
@@ -105,16 +102,16 @@ def _vanished(half: Half, scales: Array) -> Array:
     return out
 
 
-def head_fits(head: HeadView, low: Array, high: Array) -> bool:
-    """Does no logit of a head on this box overflow?"""
+def require_fits(head: HeadView, low: Array, high: Array) -> None:
+    """Undecided where a logit of a head may overflow on this box."""
     queries = [abs(a.w) * max(abs(low[a.variable]), abs(high[a.variable])) + abs(a.c) for a in head.axes]
-    return product_fits(head.axes, head.values, [float(q) for q in queries], "float64")
+    if not product_fits(head.axes, head.values, [float(q) for q in queries], "float64"):
+        raise Undecided("towers: a head may overflow")
 
 
 def _head_rounding(low: Array, high: Array, head: HeadView) -> Array:
     """(outputs,) |computed − exact| of a head of layer 1."""
-    if not head_fits(head, low, high):
-        raise Undecided("towers: a head may overflow")
+    require_fits(head, low, high)
     seen = View(low, high, np.zeros((1, len(low))), np.zeros(1), (head,))
     return product_bounds(seen, head, "float64", envelope=False)[0]
 
@@ -155,17 +152,13 @@ def _group_error(
     for k, P in enumerate(tables):
         values.append(on_grid(P, [next(left) for _ in P.shape[1:]]))
         own = 1.01 * _U * sum(n + 4 for n in P.shape[:-1]) * ones[k][tuples[:, k]]
-        s = sups[k][tuples[:, k]]
-        lost_z = lost_z * (s + own) + times(whole, own)
-        whole = times(whole, s)
+        lost_z, whole = multiplied(lost_z, whole, own, sups[k][tuples[:, k]])
     lost_z = (lost_z + 2 * _U * (len(tables) + 1) * (whole + lost_z)) * (1 + 1e-9)
     biggest = np.zeros(len(tuples))
     step = max(1, _GRID // (4 * math.prod(fine)))
     for start in range(0, len(tuples), step):
         columns = slice(start, start + step)
-        p = V[..., columns]
-        for j, table in enumerate(weight):
-            p = np.moveaxis(np.tensordot(table, p, axes=(1, j)), 0, j)
+        p = along(weight, V[..., columns])
         z = np.full((1,) * len(axes) + (p.shape[-1],), delta)
         place = 0
         for k, value in enumerate(values):

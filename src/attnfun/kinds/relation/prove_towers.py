@@ -20,7 +20,7 @@ in float64 by any route, `rounding`, and of its read-out. An affine part left to
 **Attention in two layers** (`TowerWeights.groups`): `tower_products`.
 
 **MLP.** A tower of ReLU units of one variable is proved column by column by `pieces` against the polynomial itself;
-several variables: `relu_products`.
+several variables: `_squares_errors`.
 
 **Score.** With η_i, θ_i the errors of φ_i, ψ_i and a_i, b_i ≥ sup |φ_i|, sup |ψ_i|:
 |⟨φ̂, ψ̂⟩ − ⟨φ, ψ⟩| ≤ Σ_i (η_i b_i + θ_i a_i + η_i θ_i), the δ(2R + δ) of the theory coordinate by coordinate; the inner
@@ -33,39 +33,41 @@ from functools import lru_cache
 import numpy as np
 from flint import arb
 
+from attnfun.certify.chebyshev_curve import ChebyshevCurve
 from attnfun.certify.exact import weight_table
 from attnfun.certify.nodes import chebyshev_nodes
+from attnfun.certify.pieces import BrokenLine, pieces_of_curve, prove_by_pieces
+from attnfun.certify.relu_rounding import block_fits, block_rounding
 from attnfun.certify.rounding import LARGEST, gamma, line_bounds, product_bounds
 from attnfun.certify.view import Array, LineAxis, Undecided, view
+from attnfun.kinds.relation import prove_coefficients as chebyshev
 from attnfun.kinds.relation.features import Features, Half
-from attnfun.kinds.relation.prove_coefficients import ball_matrix, floats, padded, summed_tails, sup_of_columns, times
-from attnfun.kinds.relation.prove_relu_products import Names, column_error, squares_errors
-from attnfun.kinds.relation.prove_tower_products import head_ellipse, head_fits, product_tower_errors
-from attnfun.kinds.relation.towers import Affine, TowerWeights, tower_network
-from attnfun.language import precision
+from attnfun.kinds.relation.prove_coefficients import multiplied, times
+from attnfun.kinds.relation.prove_tower_products import head_ellipse, product_tower_errors, require_fits
+from attnfun.kinds.relation.towers import Affine, Keys, TowerWeights, parents, tower_network
+from attnfun.language import parse, precision
 from attnfun.language.enclosures import upper
 from attnfun.network import Network
 from attnfun.network.head import frozen
 
-_U = 2.0**-53
+_U, _TINY = 2.0**-53, 2.0**-1074
+Names = tuple[str, ...]
 
 
-def tower_errors(features: Features, side: str, weights: TowerWeights, names: Names) -> tuple[Array, Array, int]:
-    """(rank,) bounds of |tower computed − φ|, (rank,) bounds of sup |φ|, and keys; raises Undecided."""
+def tower_errors(features: Features, side: str, weights: TowerWeights, names: Names) -> tuple[Array, Array]:
+    """(rank,) bounds of |tower computed − φ|, (rank,) bounds of sup |φ|; raises Undecided."""
     if weights.squares is not None:
-        return squares_errors(features, side, weights, names)
+        return _squares_errors(features, side, weights, names)
     if weights.groups:
         return product_tower_errors(features.half(side), weights)
     network, half = tower_network(features, side, weights, names), features.half(side)
     selection = half.selection
     with precision(128):
         deltas = [_block_delta(half, weights, b) for b in range(len(half.tables))]
-    sups = [sup_of_columns(P) for P in half.tables]
+    sups = [chebyshev.sup_of_columns(P) for P in half.tables]
     off, size = np.zeros(half.rank), np.ones(half.rank)
     for b, (delta, sup) in enumerate(zip(deltas, sups, strict=True)):
-        d, s = delta[selection[:, b]], sup[selection[:, b]]
-        off = off * (s + d) + times(size, d)
-        size = times(size, s)
+        off, size = multiplied(off, size, delta[selection[:, b]], sup[selection[:, b]])
     off, size = off * (1 + 1e-12), size * (1 + 1e-12)
     if not weights.mlp:
         off = off + _value_rounding(half, weights) + _attention_rounding(network, half.rank)
@@ -73,7 +75,7 @@ def tower_errors(features: Features, side: str, weights: TowerWeights, names: Na
             off = off + _ramp_errors(half, weights, weights.affine)
     if not (np.isfinite(off).all() and np.isfinite(size).all()):
         raise Undecided("towers: the error of a tower is not bounded")
-    return off, size, network.cost.keys
+    return off, size
 
 
 def score_error(left: tuple[Array, Array], right: tuple[Array, Array]) -> tuple[float, float]:
@@ -104,7 +106,7 @@ def _block_delta(half: Half, weights: TowerWeights, b: int) -> Array:
     if weights.mlp:
         assert weights.lines is not None
         keys, V, ends = weights.keys[0], weights.values[0], (float(low[0]), float(high[0]))
-        out[used] = [column_error(keys, V[:, c], P[:, c], *ends, *map(float, weights.lines[:, c])) for c in used]
+        out[used] = [_column_error(keys, V[:, c], P[:, c], *ends, *map(float, weights.lines[:, c])) for c in used]
     else:
         out[used] = _head_gap(weights, half.places[b], half.box, weights.values[b][..., used], P[..., used])
     return out
@@ -115,7 +117,7 @@ def _head_gap(weights: TowerWeights, places: tuple[int, ...], box: tuple[Array, 
     m = V.shape[-1]
     found = [_weight_coefficients(weights.keys[v].line(), float(box[0][v]), float(box[1][v])) for v in places]
     top = np.abs(V.reshape(-1, m)).max(axis=0)
-    total = summed_tails([(len(H), tail) for H, _, tail in found])
+    total = chebyshev.summed_tails([(len(H), tail) for H, _, tail in found])
     shape = tuple(max(n, len(H)) for n, H in zip(P.shape, (table[0] for table in found), strict=False))
     value, weight, spread, relative = V, np.abs(V), np.abs(V), 8 * _U
     for j, (H, rad, _) in enumerate(found):
@@ -128,8 +130,8 @@ def _head_gap(weights: TowerWeights, places: tuple[int, ...], box: tuple[Array, 
     flat = (weight.reshape(-1, m).sum(axis=0), spread.reshape(-1, m).sum(axis=0))
     relative = 1.01 * relative + (V.size // m + 8) * 2 * _U
     enclosed = np.maximum(flat[1] - flat[0], 0.0) + relative * flat[1]
-    mine = padded(value, (*shape, m))
-    gap = np.abs(mine - padded(P, (*shape, m))).reshape(-1, m).sum(axis=0) * (1 + (mine.size + 8) * _U)
+    mine = chebyshev.padded(value, (*shape, m))
+    gap = np.abs(mine - chebyshev.padded(P, (*shape, m))).reshape(-1, m).sum(axis=0) * (1 + (mine.size + 8) * _U)
     return np.asarray((gap + enclosed + top * upper(total)) * (1 + 1e-9) + 1e-290)
 
 
@@ -172,8 +174,8 @@ def _weights_of(w: float, c: float, slopes: bytes, biases: bytes, low: float, hi
     """The same by content: blocks, ramps and both sides often have the same keys."""
     axis = LineAxis(0, w, c, np.frombuffer(slopes), np.frombuffer(biases))
     n, rho, factor = head_ellipse(axis, low, high, 1e-17)
-    table = ball_matrix(n) * weight_table(axis, chebyshev_nodes(n, low, high))
-    mids, rads = floats(table)
+    table = chebyshev.ball_matrix(n) * weight_table(axis, chebyshev_nodes(n, low, high))
+    mids, rads = chebyshev.floats(table)
     tail = 4 * factor * arb(rho) ** (1 - n) / (arb(rho) - 1)
     return frozen(mids), frozen(rads.sum(axis=0) * (1 + 1e-9)), tail
 
@@ -182,8 +184,7 @@ def _attention_rounding(network: Network, rank: int) -> Array:
     """(rank,) |computed − exact| of the head and of the identity that reads it out."""
     seen = view(network, network.low, network.high)
     (head,) = seen.heads
-    if not head_fits(head, seen.low, seen.high):
-        raise Undecided("towers: a head may overflow")
+    require_fits(head, seen.low, seen.high)
     if len(head.axes) == 1:
         axis = head.axes[0]
         relative = gamma(seen.dim + 1, _U)
@@ -200,3 +201,112 @@ def _attention_rounding(network: Network, rank: int) -> Array:
     if not (carried < LARGEST["float64"]).all():
         raise Undecided("towers: a read-out may overflow")
     return np.asarray(errors + gamma(seen.dim + 5, _U) * carried + (rank + 4 * seen.dim + 8) * 2.0**-1074)
+
+
+# ---------------------------------------------------------------- ReLU units
+
+
+def _squares_errors(features: Features, side: str, weights: TowerWeights, names: Names) -> tuple[Array, Array]:
+    """(rank,) bounds of |tower computed − φ|, (rank,) bounds of sup |φ|; raises Undecided.
+
+    Towers of ReLU units that multiply by squares: how far their features are from the stored ones, rounding included.
+
+    | symbol | meaning |
+    | --- | --- |
+    | a, b; ε_a, ε_b | two factors as stored polynomials (or products of them), and how far off the network's are |
+    | s_a, s_b | ≥ sup |a|, sup |b| |
+    | λ, μ, g, s | the stored reading weights, gain and template of a product (`network.towers`) |
+    | E, L | |s(q) + o − q²| ≤ E on [−1, 1] for some constant o (*pieces*); L = Σ|v_j k_j| ≥ the slope of s |
+
+    **Layer 1.** Column by column: `pieces` against the stored polynomial, and the rounding of the block
+    (`relu_rounding`).
+
+    **A product.** Let â, b̂ be what the stream holds, |â| ≤ s_a + ε_a and likewise b̂. q^± = λâ ± μb̂ is computed with
+    an error of at most dq = γ_4 (λ|â| + μ|b̂|) + 8η; it must stay in [−1, 1], or Undecided. The constant o cancels in
+    s(q⁺) − s(q⁻), and q⁺² − q⁻² = 4λμ âb̂, so with κ ≥ |4gλμ − 1|
+
+        |computed − ab| ≤ |âb̂ − ab| + κ|âb̂| + g (2E + 2L dq) + ρ,     |âb̂ − ab| ≤ ε_a s_b + ε_b s_a + ε_a ε_b,
+
+    ρ the rounding of the block of both copies, all at their largest, and u of its size for the products g v_j that are
+    its values. The product is then a factor of the next layer with s = s_a s_b.
+    """
+    assert weights.squares is not None
+    tower_network(features, side, weights, names)  # refuses weights that do not fit
+    half = features.half(side)
+    (low, high), blocks = half.box, half.alive
+    sups, offs = [], []
+    for b, values in zip(blocks, weights.values, strict=True):
+        (v,), P = half.places[b], half.tables[b]
+        used = np.unique(half.selection[:, b])
+        far = max(abs(float(low[v])), abs(float(high[v])))
+        for c in range(P.shape[-1]):  # what no product reads must not overflow either: 0 times infinity is no 0
+            if not block_fits(weights.keys[v].slopes, weights.keys[v].biases, values[:, c], far, "float64"):
+                raise Undecided("towers: ReLU units may overflow")
+        off = np.full(P.shape[-1], math.inf)
+        off[used] = [_column_error(weights.keys[v], values[:, c], P[:, c], float(low[v]), float(high[v])) for c in used]
+        sups.append(chebyshev.sup_of_columns(P))
+        offs.append(off)
+    templates = [_template(t) for t in weights.squares.templates]
+    rows = half.distinct(blocks[:1])[0][:, 0]
+    size, off = sups[0][rows], offs[0][rows]
+    for k in range(1, len(blocks)):
+        parent, last = parents(half, k)
+        left, right, gain, kind = weights.squares.steps[k - 1]
+        E, L, lost, whole = (np.array([t[i] for t in templates])[kind.astype(np.int64)] for i in range(4))
+        sa, ea, sb, eb = size[parent], off[parent], sups[k][last], offs[k][last]
+        a, b = sa + ea, sb + eb
+        if not ((left > 0) & (right > 0) & (gain > 0) & (gain < 1e100)).all():
+            raise Undecided("towers: the weights of a product are not usable")
+        reach = left * a + right * b
+        dq = gamma(4, _U) * reach + 8 * _TINY
+        if not ((reach + dq) * (1 + 16 * _U) <= 1.0).all():
+            raise Undecided("towers: a product leaves the interval of its squares")
+        kappa = np.abs(4 * gain * left * right - 1) + 8 * _U
+        rounded = gain * (lost + 2 * _U * whole)
+        off = ea * sb + eb * sa + ea * eb + kappa * a * b + gain * (2 * E + 2 * L * dq) + rounded
+        off = off * (1 + 1e-12) + 1e-290
+        size = times(sa, sb)
+    place, scale = half.distinct(blocks)[1], np.abs(math.prod(half.constants(), start=np.ones(half.rank)))
+    slack = (len(features.blocks) + 4) * _U
+    vanished = np.zeros(half.rank)  # what underflow may take off a constant, enlarged by those after it
+    for constant in half.constants():
+        vanished = times(vanished, np.abs(constant))
+    scale = scale * (1 + slack) + vanished
+    out = times(scale, off[place]) * (1 + 1e-12) + times(vanished, size[place])
+    most = times(scale, size[place]) * (1 + slack)
+    out = (out + 2 * slack * (most + out)) * (1 + 1e-12) + 1e-290  # the constants' products and the read-out
+    if not (np.isfinite(out).all() and (most + out < LARGEST["float64"]).all()):
+        raise Undecided("towers: the error of a tower is not bounded")
+    return out, most
+
+
+def _column_error(
+    keys: Keys, values: Array, P: Array, low: float, high: float, slope: float = 0.0, offset: float = 0.0
+) -> float:
+    """sup |broken line − polynomial|, and the rounding of the line computed in float64."""
+    if keys.w != 1.0 or keys.c != 0.0:
+        raise Undecided("towers: ReLU units must read the variable itself")
+    far, mine = max(abs(low), abs(high)), values != 0
+    line = BrokenLine(slope, offset, keys.w, keys.c, keys.slopes[mine], keys.biases[mine], values[mine])
+    if not block_fits(keys.slopes, keys.biases, values, far, "float64"):  # silent units too
+        raise Undecided("towers: ReLU units may overflow")
+    lost, size = block_rounding(line, low, high, "float64")
+    bound = pieces_of_curve(line, ChebyshevCurve(P, low, high), low, high, lost).high
+    lost += gamma(5, _U) * (size + lost + abs(slope) * far + abs(offset)) + 8 * _TINY
+    return (bound + lost) * (1 + 1e-12)
+
+
+def _template(template: Array) -> tuple[float, float, float, float]:
+    """(E, L, rounding of two copies with the larger block's sums, their size) on [−1, 1]."""
+    slopes, biases, values = template
+    points = np.linspace(-1.0, 1.0, 4 * len(slopes) + 1)
+    seen = np.maximum(points[:, None] * slopes + biases, 0.0) @ values - points * points
+    offset = -float(seen.max() + seen.min()) / 2
+    if not math.isfinite(offset) or not block_fits(slopes, biases, values, 1.0, "float64"):
+        raise Undecided("towers: a template is not usable")
+    line = BrokenLine(0.0, offset, 1.0, 0.0, slopes, biases, values)
+    bound = prove_by_pieces(line, parse("u*u", ("u",)), -1.0, 1.0, 0.0).high
+    two = BrokenLine(0.0, 0.0, 1.0, 0.0, *(np.concatenate([a, a]) for a in (slopes, biases, values)))
+    lost, size = block_rounding(two, -1.0, 1.0, "float64")
+    steep = float(np.abs(slopes * values).sum()) * (1 + 1e-9)
+    return bound, steep, lost * (1 + 4 * _U), size

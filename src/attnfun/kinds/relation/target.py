@@ -6,9 +6,9 @@ left and right variables correspond in order, their boxes are equal, and one tow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -56,6 +56,13 @@ class Sides(Target):
     def fits(self, weights: Any) -> str:
         return str(weights.unfit(self))
 
+    def against(self, given: Any) -> Self:
+        other = graph_of(given, self.box)
+        if other != self.graph:
+            asked = other.text(other.outputs[0])
+            raise InvalidRequest(f"the file is about {self.text[:150]}, not about {asked[:150]}")
+        return self
+
     def values(self, *points: Array) -> Array:
         """(n, variables) of every side → (n,) the formula as NumPy computes it, row by row; never evidence."""
         env = dict(zip(self.box.names, (column for one in points for column in one.T), strict=True))
@@ -93,27 +100,17 @@ class Relation(Sides):
     def read(cls, target: Any, left: Any, right: Any, symmetric: bool = False) -> Relation:
         """A Relation from an expression, a Graph or a NumPy function of all variables, left ones first."""
         first, second = Box.parse(left), Box.parse(right)
-        joint = _named_apart(first, second)
-        if isinstance(target, str):
-            graph = parse(target, joint.names)
-        else:
-            function = Function.read(target, joint)
-            if function.graph is None:
-                raise InvalidRequest("a relation needs an expression: nothing can be proved of a black box's features")
-            graph = function.graph
-        return cls(graph, first, second, bool(symmetric))
+        return cls(graph_of(target, _named_apart(first, second)), first, second, bool(symmetric))
 
     @property
     def boxes(self) -> tuple[Box, ...]:
         return self.left, self.right
 
     @property
-    def joint(self) -> Box:
+    def box(self) -> Box:
         return joined(self.left, self.right)
 
-    @property
-    def box(self) -> Box:
-        return self.joint
+    joint = box
 
     @property
     def domain(self) -> str:
@@ -135,12 +132,6 @@ class Relation(Sides):
 
     def exact(self, X: Array, Y: Array, pairs: bool = False) -> Array:  # type: ignore[override]
         return self.values(X, Y) if pairs else self.table(X, Y)
-
-    def against(self, given: Any) -> Relation:
-        other = Relation.read(given, self.left, self.right, self.symmetric)
-        if other.graph != self.graph:
-            raise InvalidRequest(f"the file is about {self.text[:150]}, not about {other.text[:150]}")
-        return self
 
     def table(self, X: Array, Y: Array) -> Array:
         """(m, left), (n, right) → (m, n), every pair."""
@@ -175,6 +166,14 @@ class Relation(Sides):
             return cls(graph, left, right, data["symmetric"])
         except (KeyError, InvalidRequest) as error:
             raise DamagedFile(f"the file's relation cannot be read ({error})") from None
+
+
+def graph_of(target: Any, box: Box) -> Graph:
+    """An expression, a Graph or a NumPy function of all variables as a graph; InvalidRequest for a black box."""
+    graph = parse(target, box.names) if isinstance(target, str) else Function.read(target, box).graph
+    if graph is None:
+        raise InvalidRequest("a relation needs an expression: nothing can be proved of a black box's features")
+    return graph
 
 
 def points_of(X: Any, box: Box) -> Array:
@@ -225,22 +224,9 @@ def values_of(graph: Graph, env: Mapping[str, Array], *shape: int) -> list[Array
     return [np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), shape)) for value in out]
 
 
-def rebuilt(builder: Builder, nodes: Sequence[Node], changed: Callable[[int, list[int]], int | None]) -> list[int]:
-    """`Builder.copy` in which `changed(i, places so far)`, where it is not None, stands for node i."""
-    at: list[int] = []
-    for i, node in enumerate(nodes):
-        new = changed(i, at)
-        at.append(builder.apply(node.op, *(at[a] for a in node.args), value=node.value) if new is None else new)
-    return at
-
-
 def called(builder: Builder, nodes: Sequence[Node], names: Mapping[str, str]) -> list[int]:
     """`Builder.copy` with variables renamed."""
-    return rebuilt(builder, nodes, lambda i, _at: builder.var(_name(nodes[i], names)) if nodes[i].op == "var" else None)
-
-
-def _name(node: Node, names: Mapping[str, str]) -> str:
-    return names.get(str(node.value), str(node.value))
+    return builder.copy(replace(node, value=names.get(str(node.value), node.value)) for node in nodes)
 
 
 def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:

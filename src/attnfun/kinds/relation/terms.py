@@ -58,10 +58,6 @@ class _TooMany(_No):
         self.count = count
 
 
-class TooManyTerms(Infeasible):
-    """The relation is a sum of separable terms, of more than features can be built for."""
-
-
 @dataclass(frozen=True)
 class Expansion:
     """r(x, y) = Σ_i signs_i a_i(x) b_i(y): the outputs of `left` are a_i, those of `right` b_i.
@@ -85,11 +81,11 @@ def expansion_of(relation: Relation) -> Expansion | None:
 
 
 def refuse_many_terms(relation: Relation) -> None:
-    """Raise TooManyTerms, with their number, for a relation that is a sum of more separable terms than can be built."""
+    """Raise Infeasible, with their number, for a relation that is a sum of more separable terms than can be built."""
     found = _found(relation)
     if isinstance(found, int):
         text = f"{relation.text[:120]} has {found:,} separable terms; features are built for {MAX_OUTPUTS:,} at most"
-        raise TooManyTerms(text)
+        raise Infeasible(text)
 
 
 @lru_cache(maxsize=16)

@@ -45,9 +45,9 @@ class Scores(torch.nn.Module):
         return (first * middle[0] * last).sum(dim=1) if middle else first @ last.T
 
 
-def tower_module(network: Network, dtype: Any = None) -> Any:
+def tower_module(network: Network, dtype: Any = None) -> torch.nn.Module:
     """One tower: (n, inputs) → (n, rank), rank 1 too."""
-    module: Any = to_torch(network, dtype)
+    module = to_torch(network, dtype)
     module.rows = True
     return module
 

@@ -45,8 +45,8 @@ import numpy as np
 
 from attnfun.certify.view import LineAxis
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.kinds.relation.features import Features, Half, Index, freeze
-from attnfun.network.head import Array, Axis, Head
+from attnfun.kinds.relation.features import Features, Half, Index
+from attnfun.network.head import Array, Axis, Head, freeze
 from attnfun.network.network import Layer, Network
 from attnfun.network.relu import ReluBlock
 
@@ -68,7 +68,7 @@ class Keys:
     biases: Array
 
     def __post_init__(self) -> None:
-        freeze(self, "slopes", "biases")
+        freeze(self)
         if self.slopes.ndim != 1 or self.slopes.shape != self.biases.shape or not len(self.slopes):
             raise InvalidRequest("the keys of a tower have unequal slopes and biases")
 
@@ -90,7 +90,7 @@ class Affine:
     ramps: tuple[Array, ...]
 
     def __post_init__(self) -> None:
-        freeze(self, "lines", "ramps")
+        freeze(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +103,7 @@ class Squares:
     steps: tuple[Array, ...]
 
     def __post_init__(self) -> None:
-        freeze(self, "templates", "steps")
+        freeze(self)
         if not all(a.ndim == 2 and len(a) == 3 and a.size for a in self.templates):
             raise InvalidRequest("a template of a tower is no broken line")
         kinds = np.arange(len(self.templates))
@@ -132,7 +132,7 @@ class TowerWeights:
     inner: Network | None = None
 
     def __post_init__(self) -> None:
-        freeze(self, "values", "lines", "scales")
+        freeze(self)
         fits = self.scales is None or (self.lines is None and self.scales.shape == (len(self.groups),))
         if not fits or (self.scales is None) != (not self.groups):
             raise InvalidRequest("the groups of a tower do not fit their scales")

@@ -13,7 +13,6 @@ from attnfun.search import check_request, one_thread
 
 METHODS = ("auto", "expand", "polynomial", "chebyshev", "tensor", "cholesky", "voronoi", "hats", "cross")
 REALISE = ("attention", "mlp")
-ACCEPT = (None, "proved", "sampled")
 
 
 def relation(
@@ -55,13 +54,11 @@ def relation(
     from attnfun.kinds.relation.build.ways import find
 
     say = progress or (lambda _text: None)
-    check_request(eps, "float64", 0)
+    check_request(eps, accept="proved" if accept is None else accept)
     if method not in METHODS:
         raise InvalidRequest(f"method={method!r}: write {', '.join(METHODS)}")
     if realise not in REALISE:
         raise InvalidRequest(f"realise={realise!r}: write attention or mlp")
-    if accept not in ACCEPT:
-        raise InvalidRequest(f"accept={accept!r}: write proved or sampled")
     if signed and not symmetric:
         raise InvalidRequest("signed=True belongs to symmetric=True: two towers need no signs")
     asked = Relation.read(target, left, right, symmetric)

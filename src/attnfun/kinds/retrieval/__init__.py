@@ -1,18 +1,6 @@
 """Attention over a table of keys by a utility: the kind behind `retrieve`."""
 
-from attnfun.kinds import Kind
+from attnfun.kinds import folder_kind
 
-KIND = Kind(
-    "retrieval",
-    target="attnfun.kinds.retrieval.target:Lookup",
-    weights=(
-        "attnfun.kinds.retrieval.weights:RetrievalWeights",
-        "attnfun.kinds.retrieval.weights:TrainedHead",
-    ),
-    view="attnfun.kinds.retrieval.view:Retrieval",
-    prover="attnfun.kinds.retrieval.prove:proof",
-    words="attnfun.kinds.retrieval.words",
-    lesson="attnfun.kinds.retrieval.words:lesson",
-    subjects="attnfun.kinds.retrieval.words:subjects",
-    commands=__name__,
-)
+HEADS = ("attnfun.kinds.retrieval.weights:RetrievalWeights", "attnfun.kinds.retrieval.weights:TrainedHead")
+KIND = folder_kind("retrieval", "Lookup", "Retrieval", HEADS, lesson="view", commands=__name__)

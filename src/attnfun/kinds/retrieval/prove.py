@@ -40,9 +40,9 @@ import numpy as np
 
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, VANISH, gamma, hypotheses, kernel_move
 from attnfun.certify.verdict import Proof, above, undecided
-from attnfun.certify.view import Array, Undecided
+from attnfun.certify.view import Undecided
 from attnfun.errors import AttnfunError
-from attnfun.kinds.relation.core import Core, core_points
+from attnfun.kinds.relation.core import Core
 from attnfun.kinds.relation.features import Features
 from attnfun.kinds.relation.form import Towers
 from attnfun.kinds.relation.prove import require_continuous
@@ -79,10 +79,9 @@ class HeadError:
         """e + κ/β, rounded up: what the formulas of `retrieval_bounds` take as the error of the scores."""
         return math.nextafter((self.score + self.kernel / beta) * (1 + 4 * _U), math.inf)
 
-    def bound(self, keys: int, beta: float, **options: Any) -> RetrievalBound:
-        """The formulas for this head; `options` as in `retrieval_certificate`."""
-        margin = options.pop("margin", None)
-        return retrieval_certificate(keys, margin, self.error(beta), beta, spread=self.spread, **options)
+    def bound(self, keys: int, beta: float) -> RetrievalBound:
+        """The formulas for this head."""
+        return retrieval_certificate(keys, None, self.error(beta), beta, spread=self.spread)
 
     def output_error(self, keys: int, beta: float) -> float:
         """|output as computed − output of the exact softmax|, in every coordinate."""
@@ -141,13 +140,13 @@ def head_error(relation: Relation, weights: RetrievalWeights, parts: Parts) -> H
     if towers is None:
         eta, a = side_errors(features, "left")
     else:
-        eta, a, _ = tower_errors(features, "left", towers[0], parts.core.left.names)
+        eta, a = tower_errors(features, "left", towers[0], parts.core.left.names)
     off, _ = side_errors(features, "right")
     carried, dot = 0.0, 0.0
     safe = 1 + (4 * rank + 32) * _U
     with np.errstate(over="ignore", invalid="ignore"):
         for rows in blocks(n, rank, _ROWS):
-            psi = key_features(relation, features, parts.core, Y[rows])
+            psi = weights.relation.at(relation, 1, Y[rows])
             size = np.abs(K[rows])
             ratio = K[rows] / beta
             theta = np.abs(ratio - psi) + 2 * _U * (np.abs(ratio) + np.abs(psi)) + off + 4 * _TINY
@@ -195,12 +194,6 @@ def _inner(
         return keys, (NUMPY,)
     below, assumed = inner_part(relation, features, towers, parts.core, lambda _text: None)
     return (below + keys) * (1 + 4 * _U), (*assumed, NUMPY)
-
-
-def key_features(relation: Relation, features: Features, core: Core, Y: Array) -> Array:
-    """(n, right variables) → (n, rank): ψ(y_j), off by at most `side_errors`; v(y) cut to the box of the features."""
-    low, high = features.right_box
-    return np.asarray(features.side("right", np.clip(core_points(core, "right", Y, relation.right.names), low, high)))
 
 
 def _larger(one: float, other: float) -> float:

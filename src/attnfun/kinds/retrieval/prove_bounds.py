@@ -37,6 +37,7 @@ import numpy as np
 from attnfun.errors import InvalidRequest
 from attnfun.language import precision
 from attnfun.language.enclosures import arb, lower, upper
+from attnfun.language.numbers import positive, whole_number
 
 _BITS = 160
 
@@ -89,7 +90,7 @@ def retrieval_certificate(
 
     >>> retrieval_certificate(1024, 1e-3, 1e-4).beta_needed     # about 17297
     """
-    count = check_count("n", n, 1)
+    count = whole_number("n", n, 1, 2**53)
     off = _number("error", error, 0.0)
     wide = _number("spread", spread, 0.0)
     part = _number("delta", delta, 0.0)
@@ -104,9 +105,7 @@ def retrieval_certificate(
                 why = f"the margin {lead:.3g} is not above twice the error {off:.3g}"
             raise InvalidRequest(f"beta cannot be chosen: {why}; give beta")
         beta = needed if needed > 0 else 1.0
-    cold = _number("beta", beta, 0.0)
-    if not cold > 0:
-        raise InvalidRequest(f"beta={beta!r}: a positive number is needed")
+    cold = positive("beta", beta)
     if (failures is None) != (queries is None):
         raise InvalidRequest("failures and queries belong together: k of N")
     interval = None if failures is None or queries is None else clopper_pearson(failures, queries, confidence)
@@ -115,19 +114,21 @@ def retrieval_certificate(
         e, b = arb(off), arb(cold)
         tv = min(1.0, max(0.0, upper((b * e / 2).tanh()))) if count > 1 else 0.0
         softmax_regret = upper(2 * e + arb(count).log() / b) if count > 1 else 0.0
+        regret, moved = upper(2 * e) if count > 1 else 0.0, upper(arb(tv) * arb(wide))
+        missed = None if lost is None else upper(arb(lost) * arb(wide))
     return RetrievalBound(
         keys=count,
         error=off,
         beta=cold,
         spread=wide,
-        regret=_up(2 * arb(off)) if count > 1 else 0.0,
+        regret=regret,
         softmax_regret=softmax_regret,
         tv=tv,
-        softmax_error=_up(arb(tv) * arb(wide)),
+        softmax_error=moved,
         delta=part,
         margin=lead,
         winner_weight=won,
-        value_error=None if lost is None else _up(arb(lost) * arb(wide)),
+        value_error=missed,
         beta_needed=needed,
         failure_uniform=uniform_failure(count, off),
         failures=None if failures is None else int(failures),
@@ -181,7 +182,7 @@ def uniform_failure(n: int, error: float) -> float:
 
 def clopper_pearson(failures: int, trials: int, confidence: float) -> tuple[float, float]:
     """(low, high) that holds the probability of a failure with at least this confidence; the ends checked in balls."""
-    k, total = check_count("failures", failures, 0), check_count("queries", trials, 1)
+    k, total = whole_number("failures", failures, 0, 2**53), whole_number("queries", trials, 1, 2**53)
     level = _number("confidence", confidence, 0.0)
     if not 0 < level < 1:
         raise InvalidRequest(f"confidence={confidence!r}: a number between 0 and 1 is needed")
@@ -210,13 +211,6 @@ def clopper_pearson(failures: int, trials: int, confidence: float) -> tuple[floa
     return low, high
 
 
-def check_count(name: str, value: Any, least: int) -> int:
-    """A whole number of at least `least`, or an InvalidRequest that names it."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least or value > 2**53:
-        raise InvalidRequest(f"{name}={value!r:.30}: a whole number from {least} on is needed")
-    return int(value)
-
-
 def _number(name: str, value: Any, least: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
         raise InvalidRequest(f"{name}={value!r:.30}: a number is needed")
@@ -228,8 +222,3 @@ def _number(name: str, value: Any, least: float) -> float:
     if not good and not (name == "margin" and found == math.inf):
         raise InvalidRequest(f"{name}={value!r:.30}: a finite number from {least:g} on is needed")
     return found
-
-
-def _up(value: Any) -> float:
-    with precision(_BITS):
-        return upper(value)

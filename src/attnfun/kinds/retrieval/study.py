@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 
 from attnfun.errors import DamagedFile
-from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.retrieval.prove_bounds import beta_needed, clopper_pearson
-from attnfun.kinds.retrieval.prove_margins import Index, Margins
-from attnfun.kinds.retrieval.target import blocks, softmax
-from attnfun.kinds.retrieval.weights import RetrievalWeights
-from attnfun.network.head import Array
+from attnfun.kinds.retrieval.prove_margins import Margins, places_of
+from attnfun.kinds.retrieval.target import blocks
+from attnfun.network.head import Array, softmax
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -45,19 +43,11 @@ def quantile(margins: Array, q: float) -> float:
     return float(np.quantile(margins, q, method="lower"))
 
 
-def studied(
-    relation: Relation,
-    weights: RetrievalWeights,
-    error: float,
-    X: Array,
-    drawn: str,
-    margins: Margins,
-    places: Index,
-    delta: float,
-    confidence: float,
-) -> Study:
-    """The study of queries X whose margins are known, for scores that are off by at most `error`."""
-    n, beta, total = weights.keys, weights.beta, len(X)
+def studied(head: Any, X: Array, drawn: str, margins: Margins) -> Study:
+    """The study of a head at queries X whose margins are known; `delta` and `confidence` are those of its request."""
+    relation, weights, error = head.target.utility, head.weights, head.error
+    delta, confidence = head.request["delta"], head.request["confidence"]
+    n, beta, total, places = weights.keys, weights.beta, len(X), places_of(weights.points, weights.values)
     failures = total - int(np.count_nonzero(margins.low > 2 * error * (1 + 1e-15)))
     enough = 0.0
     if n > 1:  # w ≥ 1 − δ iff β(m − 2e) ≥ log((n−1)(1−δ)/δ), rounded up

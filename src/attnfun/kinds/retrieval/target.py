@@ -19,18 +19,13 @@ from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.retrieval.columns import Columns
 from attnfun.language.domain import Array, Box
 from attnfun.language.target import Target
+from attnfun.network.head import Of, softmax
 
 if TYPE_CHECKING:
     from attnfun.kinds.retrieval.weights import TableHead
 
 _BLOCK = 1 << 21  # utilities at a time
 _DRAWS, _LEAST, _WORK = 5000, 200, 1 << 24
-
-
-def softmax(logits: Array) -> Array:
-    """(m, n) → (m, n), row by row."""
-    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 def blocks(count: int, width: int, most: int = 2_000_000) -> Iterator[slice]:
@@ -53,17 +48,8 @@ class Lookup(Target):
     utility: Relation
     table: TableHead | None = field(default=None, compare=False)
 
-    @property
-    def box(self) -> Box:
-        return self.utility.joint
-
-    @property
-    def text(self) -> str:
-        return self.utility.text
-
-    @property
-    def domain(self) -> str:
-        return self.utility.domain
+    box = Of[Box]("utility")
+    text, domain = Of[str]("utility"), Of[str]("utility")  # type: ignore[assignment]
 
     def to_json(self) -> dict[str, Any]:
         return self.utility.to_json()

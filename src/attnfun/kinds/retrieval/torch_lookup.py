@@ -24,7 +24,7 @@ from attnfun.learn.probe import Row, effective_keys, key_norms, off
 from attnfun.learn.torch_function import run
 from attnfun.learn.weights import Units, holding, network_of, unlabelled, vector_of
 from attnfun.network import Architecture, Network, evaluate
-from attnfun.network.head import Array
+from attnfun.network.head import Array, Of
 from attnfun.network.store import fingerprint
 
 _PROBE, _FEW = 4000, 64
@@ -45,9 +45,7 @@ class LookupProblem(Problem):
     def shape(self) -> Architecture:
         return self.built.architecture
 
-    @property
-    def dtype(self) -> str:
-        return self.shape.dtype
+    dtype = Of[str]("shape")  # type: ignore[assignment]
 
     @cached_property
     def reads(self) -> Reading:

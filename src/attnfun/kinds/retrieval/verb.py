@@ -1,30 +1,27 @@
 """`retrieve`: attention that picks the best key of a table by a utility, with what is proved of it."""
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
-from attnfun.certify import Certificate
-from attnfun.certify.view import Undecided
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.kinds.relation.form import Polynomials
-from attnfun.kinds.relation.prove_polynomials import parts_that_fit
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.verb import relation
+from attnfun.kinds.retrieval.build import eps_of, heads, too_coarse
 from attnfun.kinds.retrieval.columns import Columns, columns
-from attnfun.kinds.retrieval.prove import head_error, key_features
-from attnfun.kinds.retrieval.prove_bounds import beta_needed, check_count, retrieval_certificate
+from attnfun.kinds.retrieval.prove_bounds import retrieval_certificate
 from attnfun.kinds.retrieval.prove_margins import places_of, query_margins
 from attnfun.kinds.retrieval.study import quantile, studied
 from attnfun.kinds.retrieval.target import Lookup
 from attnfun.kinds.retrieval.view import Retrieval
-from attnfun.kinds.retrieval.weights import RetrievalWeights, key_vectors, require_size
+from attnfun.kinds.retrieval.weights import require_size
+from attnfun.language.numbers import whole_number
 from attnfun.network.head import Array
-from attnfun.search import MET, Goal, certified, check_request, jsonable, one_thread
+from attnfun.search import Goal, check_request, jsonable, one_thread, search
 
 
 def retrieve(
@@ -71,7 +68,7 @@ def retrieve(
         asked = utility.target
     else:
         asked = Relation.read(utility, left, right, symmetric)
-    table, out, ids = _tables(asked, keys, values)
+    table, out = _tables(asked, keys, values)
     sample, drawn = _queries(asked, queries, len(table.values), seed)
     if given:
         found = utility
@@ -85,48 +82,32 @@ def retrieve(
     if not isinstance(found.weights, Polynomials):
         raise Infeasible(f"method={found.method}: a head needs polynomial features", {"method": "polynomial"})
     require_size(len(table.values), found.rank)
-    goal = float(found.request.get("eps") or found.certificate.error[1])
-    with one_thread(), _decided():
+    goal = eps_of(found)
+    with one_thread():
         say(f"margins at {len(sample):,} queries")
-        places = places_of(table.values, out.values)
-        margins = query_margins(asked, sample, table.values, places)
-        features = key_features(asked, found.weights.features, found.core, table.values)
+        margins = query_margins(asked, sample, table.values, places_of(table.values, out.values))
         seen = quantile(margins.low, 0.5)
-        cold = float(beta) if beta is not None else _beta(asked, len(table.values), seen, found.certificate, delta)
-        parts = parts_that_fit(asked, found.weights.features, goal)
-        for attempt in range(4):
-            say("the proof of the head")
-            vectors = key_vectors(features, cold)
-            weights = RetrievalWeights(table.values, out.values, cold, ids, found.weights, vectors, out.names)
-            head = head_error(asked, weights, parts)
-            needed = beta_needed(weights.keys, seen, head.error(cold), delta)
-            if beta is not None or attempt == 3 or not cold < needed < math.inf:
-                break
-            cold = needed * (1 + 1e-9)
-        target = Lookup(asked, weights)
-        certificate = certified(target, weights, Goal(goal), found.method, say)
-        if certificate.status not in MET:
-            raise Infeasible(f"eps={goal} for a head over {weights.keys:,} keys was not proved: {certificate.reason}")
+        proposals = heads(found, table, out, seen, beta, float(delta), say)
+        head, certificate = search(Lookup(asked), proposals, Goal(goal), say)
     request: dict[str, Any] = {"eps": goal, "delta": float(delta), "confidence": float(confidence), "seed": int(seed)}
-    built = Retrieval(target, weights, certificate, request)
+    built = Retrieval(Lookup(asked, head.weights), head.weights, certificate, request)
     say("the sample of queries")
-    share = float(delta), float(confidence)
-    study = studied(asked, weights, built.error, sample, drawn, margins, places, *share)
+    study = studied(built, sample, drawn, margins)
     if study.failures > len(sample) / 2:
-        request["note"] = _too_coarse(seen, built.error)
+        request["note"] = too_coarse(seen, built.error)
     return replace(built, request=request, story=jsonable({**found.story, "study": asdict(study)}))
 
 
-def _tables(asked: Relation, keys: Any, values: Any) -> tuple[Columns, Columns, tuple[str, ...] | None]:
-    """Keys inside the right box, values as many as keys, and the keys' names."""
+def _tables(asked: Relation, keys: Any, values: Any) -> tuple[Columns, Columns]:
+    """Keys inside the right box, and values as many as keys."""
     table = columns(keys, "keys", asked.right.names)
     table.require_inside(asked.right)
     if values is None:
-        return table, table, table.ids
+        return table, table
     out = columns(values, "values", None, asked.right.names)
     if len(out.values) != len(table.values):
         raise InvalidRequest(f"{len(out.values):,} values for {len(table.values):,} keys: one row a key is needed")
-    return table, out, table.ids or out.ids
+    return table, out
 
 
 def _queries(asked: Relation, queries: Any, keys: int, seed: int) -> tuple[Array, str]:
@@ -134,33 +115,8 @@ def _queries(asked: Relation, queries: Any, keys: int, seed: int) -> tuple[Array
     if queries is None:
         queries = max(100, min(2000, 8_000_000 // keys))
     if isinstance(queries, (int, np.integer)):
-        count = check_count("queries", queries, 1)
+        count = whole_number("queries", queries, 1, 2**53)
         return asked.left.sample(count, np.random.default_rng(seed)), f"uniform in {asked.left.text}"
     table = columns(queries, "queries", asked.left.names)
     table.require_inside(asked.left)
     return table.values, "as given; the interval holds if they were drawn independently"
-
-
-@contextmanager
-def _decided() -> Iterator[None]:
-    """What cannot be proved cannot be had."""
-    try:
-        yield
-    except Undecided as why:
-        raise Infeasible(f"a head over these keys cannot be proved: {why}") from None
-
-
-def _beta(asked: Relation, keys: int, margin: float, certificate: Certificate, delta: float) -> float:
-    """The inverse temperature for the median margin, or a refusal with the eps that would do."""
-    error = certificate.error[1]
-    needed = beta_needed(keys, margin, error, delta)
-    if math.isfinite(needed):
-        return needed if needed > 0 else 1.0
-    nearest = {"eps": float(f"{margin / 4:.1e}")} if margin > 0 else {"beta": float(f"{1 / error:.1e}")}
-    raise Infeasible(f"{asked.text[:120]}: {_too_coarse(margin, error)}, so no beta singles out the best key", nearest)
-
-
-def _too_coarse(margin: float, error: float) -> str:
-    if margin > 0:
-        return f"half of the queries have margins of at most {margin:.3g}, and the scores are off by up to {error:.3g}"
-    return "half of the queries have no best key (a margin of 0)"

@@ -23,13 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.kinds.relation.features import freeze
 from attnfun.kinds.relation.form import Polynomials, Reading
 from attnfun.kinds.relation.target import Relation
-from attnfun.kinds.retrieval.target import blocks, softmax
+from attnfun.kinds.retrieval.target import blocks
 from attnfun.network import attention, evaluate, stream, to_torch
 from attnfun.network.architecture import Architecture
-from attnfun.network.head import DENSE_KEYS, AnyArray, Array, Axis, Head
+from attnfun.network.head import DENSE_KEYS, AnyArray, Array, Axis, Head, Of, freeze, softmax
 from attnfun.network.network import Cost, Layer, Network
 
 MOST_ENTRIES = 1 << 27
@@ -61,7 +60,7 @@ class TableHead:
         raise NotImplementedError
 
     def _require_table(self, *more: str) -> None:
-        freeze(self, "points", "values", *more)
+        freeze(self)
         for name in ("points", "values", *more):
             array = getattr(self, name)
             if array.ndim != 2 or array.size == 0 or not np.isfinite(array).all():
@@ -81,9 +80,7 @@ class TableHead:
     def networks(self) -> tuple[Network, ...]:
         return (self.network,)
 
-    @property
-    def cost(self) -> Cost:
-        return self.network.cost
+    cost = Of[Cost]("network")
 
     def to_torch(self, dtype: Any = None) -> Any:
         """`network` as a torch module that runs scaled_dot_product_attention."""
@@ -125,23 +122,27 @@ class RetrievalWeights(TableHead):
     @cached_property
     def network(self) -> Network:
         """Query → output: plain softmax attention, the tower's layers and one more. Its inputs are the tower's."""
-        return retrieval_network(self.relation.network("left"), self)
+        tower, word, p = self.relation.network("left"), "value", len(self.outputs)
+        axis = Axis(tower.readout, tower.readout_bias, self.vectors, np.zeros(self.keys))
+        while any(name.startswith(word) for name in tower.coordinates):
+            word += "_"  # the stream has no such name
+        head = Head("retrieve", (axis,), self.values, tuple(f"{word}{k + 1}" for k in range(p)))
+        readout = np.hstack([np.zeros((p, len(tower.coordinates))), np.eye(p)])
+        return Network(tower.inputs, (*tower.layers, Layer((head,))), readout, np.zeros(p), self.outputs, tower.box)
 
     @property
     def networks(self) -> tuple[Network, ...]:
         return (self.network,) if self.relation.realise else ()
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> Cost:  # type: ignore[override]
         """Of `network`; behind polynomials instead of a tower the head alone."""
         if self.relation.realise:
             return self.network.cost
         n, rank, size = self.keys, self.relation.rank, self.keys * (self.relation.rank + self.values.shape[1])
         return Cost(1, 1, rank, n, size, rank, float(np.abs(self.values).max()), size)
 
-    @property
-    def architecture(self) -> Architecture:
-        return self.network.architecture
+    architecture = Of[Architecture]("network")  # type: ignore[assignment]
 
     def unfit(self, utility: Relation) -> str:
         return self.relation.unfit(utility)
@@ -186,13 +187,7 @@ class TrainedHead(TableHead):
         if not fits or not self.shape.holds(own.architecture):
             raise InvalidRequest("a network that does not fit its table")
 
-    @property
-    def dtype(self) -> str:
-        return self.network.dtype
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        return self.network.outputs
+    dtype, outputs = Of[str]("network"), Of[tuple[str, ...]]("network")
 
     @property
     def architecture(self) -> Architecture:
@@ -227,14 +222,3 @@ def require_size(keys: int, rank: int) -> None:
     if keys > DENSE_KEYS or keys * rank > MOST_ENTRIES:
         most = min(DENSE_KEYS, MOST_ENTRIES // rank)
         raise Infeasible(f"{keys:,} keys of rank {rank} are out of reach", {"keys": most})
-
-
-def retrieval_network(tower: Network, weights: RetrievalWeights) -> Network:
-    """`tower` (points → features) with the retrieval head behind it."""
-    axis = Axis(tower.readout, tower.readout_bias, weights.vectors, np.zeros(weights.keys))
-    word, p = "value", len(weights.outputs)
-    while any(name.startswith(word) for name in tower.coordinates):
-        word += "_"  # the stream has no such name
-    head = Head("retrieve", (axis,), weights.values, tuple(f"{word}{k + 1}" for k in range(p)))
-    readout = np.hstack([np.zeros((p, len(tower.coordinates))), np.eye(p)])
-    return Network(tower.inputs, (*tower.layers, Layer((head,))), readout, np.zeros(p), weights.outputs, tower.box)

@@ -1,18 +1,6 @@
 """Relations of three variables as trilinear forms: the kind behind `ternary`."""
 
-from attnfun.kinds import Kind
+from attnfun.kinds import folder_kind
 
-KIND = Kind(
-    "ternary",
-    target="attnfun.kinds.ternary.target:Ternary",
-    weights=(
-        "attnfun.kinds.ternary.weights:Trilinear",
-        "attnfun.kinds.relation.form:TrainedTowers",
-    ),
-    view="attnfun.kinds.ternary.view:TrilinearForm",
-    prover="attnfun.kinds.ternary.prove:proof",
-    words="attnfun.kinds.ternary.words",
-    lesson="attnfun.kinds.ternary.words:lesson",
-    subjects="attnfun.kinds.ternary.words:subjects",
-    commands=__name__,
-)
+FORMS = ("attnfun.kinds.ternary.weights:Trilinear", "attnfun.kinds.relation.form:TrainedTowers")
+KIND = folder_kind("ternary", "Ternary", "TrilinearForm", FORMS, lesson="view", commands=__name__)

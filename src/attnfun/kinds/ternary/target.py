@@ -9,9 +9,8 @@ import numpy as np
 
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.kinds.relation.target import Sides, points_of
-from attnfun.language import Graph, parse
+from attnfun.language import Graph
 from attnfun.language.domain import Array, Box
-from attnfun.language.function import Function
 
 
 @dataclass(frozen=True)
@@ -45,12 +44,6 @@ class Ternary(Sides):
 
     def of_columns(self, rows: Array) -> tuple[Array, ...]:
         return tuple(rows[:, k : k + 1] for k in range(3))
-
-    def against(self, given: Any) -> Ternary:
-        other = parse(given, self.box.names) if isinstance(given, str) else Function.read(given, self.box).graph
-        if other != self.graph:
-            raise InvalidRequest(f"the file is about {self.text[:150]}, not about another target")
-        return self
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": "ternary", "graph": self.graph.to_json(), "domain": self.box.text}

@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attnfun.errors import InvalidRequest
-from attnfun.kinds.relation.features import contracted, freeze
+from attnfun.kinds.relation.features import contracted
 from attnfun.kinds.relation.form import Form, Reading
 from attnfun.language.domain import Box
-from attnfun.network.head import Array
+from attnfun.network.head import Array, freeze
 from attnfun.network.network import Cost, Network
 
 Coefficients = tuple[Array, ...]
@@ -42,7 +42,7 @@ class Trilinear(Form):
     box: Box
 
     def __post_init__(self) -> None:
-        freeze(self, "coefficients")
+        freeze(self)
         for side in self.coefficients:
             if side.ndim != 2 or not side.size or not np.isfinite(side).all():
                 raise InvalidRequest("a side of a form is not a table of finite numbers")

@@ -17,7 +17,7 @@ import numpy as np
 from attnfun.errors import Infeasible
 from attnfun.kinds.relation.features import Features, Half, chebyshev_columns
 from attnfun.kinds.relation.towers import Affine, Keys, TowerWeights
-from attnfun.network.head import Array, rounded
+from attnfun.network.head import Array, rounded, softmax
 
 _STEPS = (1.0, 1.5, 0.75, 2.0, 0.5)
 _CUTS = (1e-4, 1e-6, 1e-8, 1e-10, 1e-12, 1e-14)
@@ -119,9 +119,7 @@ def _fit(coefficients: Array, tolerance: float) -> tuple[float, Array]:
         goal = T @ coefficients
         for tau in _STEPS if degree < 24 else _WIDE if count <= _STEEPEST else _WIDE[:2]:
             keys = bernstein_keys(tau, count, -1.0, 1.0)
-            logits = np.outer(t, keys.slopes) + keys.biases
-            weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-            weights /= weights.sum(axis=1, keepdims=True)
+            weights = softmax(np.outer(t, keys.slopes) + keys.biases)
             seen = max(float(np.abs(goal).max()), 1e-300)
             U, s, W = np.linalg.svd(weights, full_matrices=False)
             right = U.T @ (T * size)  # weighted columns: T_j matters as much as its coefficients

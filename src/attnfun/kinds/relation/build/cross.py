@@ -14,28 +14,29 @@ Failure mode: kinks in many variables need thousands of pivots; past MOST_RANK i
 """
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
 from attnfun.errors import Infeasible
-from attnfun.kinds.relation.build.search import near
-from attnfun.kinds.relation.slices import Cut, Slices
+from attnfun.kinds.relation.build.search import Ask, near
+from attnfun.kinds.relation.form import Cut, Slices
+from attnfun.kinds.relation.prove_sampled import measured
+from attnfun.kinds.relation.rank import rank_lower
 from attnfun.kinds.relation.target import Relation
 from attnfun.language.domain import Box
 from attnfun.network.head import Array
+from attnfun.search import Proposal, Proposals
 
 MOST_RANK = 600
 _CANDIDATES = 700  # a side
 _ROUNDS = 12
-Worst = Callable[[Slices, int], tuple[float, Array, Array]]
 
 
-def cross_features(relation: Relation, eps: float, signed: bool, least: int, worst: Worst) -> tuple[Slices, float]:
-    """(slices of at least `least` features measured within eps, their measured error).
-
-    `worst(slices, seed)` measures on fresh points: (error, worst left points, worst right points).
-    """
+def slices(ask: Ask) -> Proposals:
+    """Slices, at least as many as any method needs, whose error at fresh points is within eps."""
+    relation, eps, signed, say = ask.relation, ask.eps, ask.signed, ask.say
+    say("cross approximation")
+    least = rank_lower(relation, eps)
     X, Y = candidates(relation.left, 0), candidates(relation.right, 1)
     if relation.symmetric:
         Y = X
@@ -43,10 +44,12 @@ def cross_features(relation: Relation, eps: float, signed: bool, least: int, wor
     for round_ in range(_ROUNDS):
         rows, columns = pivots(relation, X, Y, goal, least, signed)
         made = slices_of(relation, rows, columns, signed)
-        error, more_x, more_y = worst(made, round_ + 1)
+        say(f"{made.rank} slices, measured at fresh points")
+        error, more_x, more_y, _ = measured(relation, made, round_ + 1)
         best = min(best, error)
         if error <= 0.9 * eps and made.rank >= least:
-            return made, error
+            certificate = yield Proposal(made, "cross")
+            raise Infeasible(f"cross: eps={eps:.3g} for {ask.text} is not met: {certificate.reason}")
         if len(rows) >= MOST_RANK:
             break
         if relation.symmetric:

@@ -7,23 +7,57 @@ by Barron's theorem.
 Derivation: interpolating a kink is wrong to one side, by up to L h/2, so a constant, one feature, halves the error:
 L h/4, and 1 + L/(4ε) nodes for |x − y|. Truncation and interpolation share ε freely, because the residual of both is
 looked at on a grid four times as fine as the nodes.
-Size: nodes − 2 units and `rank` features a side. Bound: `certify.relation_hats`.
+Size: nodes − 2 units and `rank` features a side. Bound: `prove_cells`.
 Failure mode: one variable a side; past MOST_NODES nodes it is refused.
 Example: abs(x − y) on [0, 1]² at 1e-2: some thirty features.
 """
 
+import math
+
 import numpy as np
 
 from attnfun.errors import Infeasible
-from attnfun.kinds.relation.build.voronoi import factors
-from attnfun.kinds.relation.cells import Cells, CellSide
+from attnfun.kinds.relation.build.search import Ask, near
+from attnfun.kinds.relation.build.voronoi import ROOM, TRIES, cells_fit, factors
+from attnfun.kinds.relation.core import core_of
 from attnfun.kinds.relation.features import Ends
+from attnfun.kinds.relation.form import Cells, CellSide
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.towers import Keys
 from attnfun.network.head import Array
+from attnfun.search import MET, Proposal, Proposals
 
 MOST_NODES = 500
 _FINE = 4
+
+
+def broken_lines(ask: Ask) -> Proposals:
+    """Broken lines of the least rank that is found, of the relation or of its core."""
+    eps, core = ask.eps, core_of(ask.relation)
+    if (core.left.dim, core.right.dim) != (1, 1):
+        text = f"hats: ReLU units of {core.left.dim} and {core.right.dim} variables; one a side is built"
+        raise Infeasible(text, {"realise": "attention"} if cells_fit(ask, core) else None)
+    inner, least = ask.inner(core), math.inf
+    nodes, failed, reached = 5, 0, 0.0
+    while nodes <= MOST_NODES and failed < TRIES:
+        for room in (ROOM, 0.9):
+            try:
+                made = hat_towers(inner, nodes, room * eps, ask.signed)
+            except Infeasible:
+                break
+            if not made.rank < 0.97 * least:
+                return
+            ask.say(f"{nodes} nodes a side, {made.rank} features")
+            certificate = yield Proposal(made, "hats", more=True)
+            if certificate.status in MET:
+                least = made.rank
+                break
+            failed, reached = failed + 1, certificate.error[1]
+        nodes = math.ceil(nodes * 1.4)
+    if least == math.inf:
+        why = f"could not be proved with {nodes} nodes" if failed else f"takes more than {MOST_NODES} nodes a side"
+        nearest = near(1.15 * max(eps, smallest(inner), reached), realise="mlp")
+        raise Infeasible(f"hats: eps={eps:.3g} for {ask.text} {why}", nearest)
 
 
 def hat_towers(relation: Relation, nodes: int, error: float, signed: bool) -> Cells:

@@ -29,8 +29,8 @@ _WIDER = 1e-3  # of its range a variable's box may grow at most: the features pa
 
 def inner_networks(asked: Relation, core: Core, eps: float, say: Say) -> tuple[Core, Inner] | None:
     """(the core on boxes as much wider as the networks may stray, networks for u, v); None: they do not compile."""
-    assert core.left_inner is not None and core.right_inner is not None
-    if max(len(core.left_inner.nodes), len(core.right_inner.nodes)) > _MOST_NODES:
+    assert core.inner is not None
+    if max(len(graph.nodes) for graph in core.inner) > _MOST_NODES:
         return None
     low, high = core.joint.low_array, core.joint.high_array
     slope = float(gradient_bounds(core.graph, core.joint.names, low, high).sum())
@@ -54,17 +54,18 @@ def on_top(towers: Towers, inner: Inner | None) -> Towers:
 
 
 def _compiled(asked: Relation, core: Core, delta: float, thin: float, say: Say) -> tuple[Core, Inner]:
-    assert core.left_inner is not None and core.right_inner is not None
+    assert core.inner is not None
+    u, v = core.inner
     say("a network for the inner function u")
-    left = function_network(core.left_inner, asked.left, delta, say)
+    left = function_network(u, asked.left, delta, say)
     names = dict(zip(asked.right.names, asked.left.names, strict=True)) if asked.left.dim == asked.right.dim else {}
     same = (asked.left.low, asked.left.high) == (asked.right.low, asked.right.high)
-    if names and same and renamed(core.right_inner, names) == core.left_inner:
+    if names and same and renamed(v, names) == u:
         right = left  # the same function: its inputs are read in order, whatever they are called
     else:
         say("a network for the inner function v")
-        right = function_network(core.right_inner, asked.right, delta, say)
-    sides = (left, core.left_inner, asked.left, core.left), (right, core.right_inner, asked.right, core.right)
+        right = function_network(v, asked.right, delta, say)
+    sides = zip((left, right), core.inner, asked.boxes, core.boxes, strict=True)
     boxes = [_widened(network, graph, outside, box, thin) for network, graph, outside, box in sides]
     if asked.symmetric:
         boxes[1] = Box(core.right.names, boxes[0].low, boxes[0].high)

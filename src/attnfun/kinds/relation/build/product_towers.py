@@ -16,7 +16,7 @@ import numpy as np
 
 from attnfun.errors import Infeasible
 from attnfun.kinds.relation.build.bernstein_towers import bernstein_keys, fitted
-from attnfun.kinds.relation.features import Features, Half, chebyshev_columns
+from attnfun.kinds.relation.features import Features, Half, along, chebyshev_columns
 from attnfun.kinds.relation.towers import MOST_GROUPS, Keys, TowerWeights, require_room
 from attnfun.network.head import Array
 
@@ -54,9 +54,7 @@ def _rows(n: int, count: int) -> Array:
 
 
 def _at_nodes(P: Array, counts: list[int]) -> Array:
-    for j, n in enumerate(counts):
-        P = np.moveaxis(np.tensordot(_rows(n, P.shape[j]), P, axes=(1, j)), 0, j)
-    return P
+    return along((_rows(n, size) for n, size in zip(counts, P.shape, strict=False)), P)
 
 
 def _scale(half: Half, b: int) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from attnfun.certify.view import Undecided
 from attnfun.errors import Infeasible, InvalidRequest, NotPositive
 from attnfun.kinds.relation.build.inner import Inner, inner_networks, on_top
-from attnfun.kinds.relation.core import core_of, plain_core
+from attnfun.kinds.relation.core import Core, core_of, plain_core
 from attnfun.kinds.relation.features import Block, Features
 from attnfun.kinds.relation.form import Polynomials, Towers
 from attnfun.kinds.relation.prove_coefficients import padded
@@ -27,6 +27,7 @@ _PRODUCTS = 25.0  # groups are off together far less than their worst columns on
 _ONE_HEAD = 2_000_000  # values of a head; past them two layers are leaner, where features are products
 _MOST_FEATURES = 200_000
 _TRIES = 5
+OUT = "more than can be built"
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,10 @@ class Ask:
     def kernel(self) -> bool:
         """Must the features be those of a positive semidefinite relation?"""
         return self.relation.symmetric and not self.signed
+
+    def inner(self, core: Core) -> Relation:
+        """The core as a relation of its own."""
+        return Relation(core.graph, core.left, core.right, self.relation.symmetric)
 
     @property
     def text(self) -> str:
@@ -184,10 +189,10 @@ def _parts(ask: Ask) -> tuple[Parts, Inner | None]:
     ask.say("coefficients of the relation")
     asked, eps, core = ask.relation, ask.eps, core_of(ask.relation)
     why = ""
-    for one in (core, plain_core(asked)) if core.left_inner is not None else (core,):
+    for one in (core, plain_core(asked)) if core.composed else (core,):
         try:
             plain = take_apart(asked, 1e-3 * eps, one)
-            below = one.left_inner is not None and ask.realise == "attention"
+            below = one.composed and ask.realise == "attention"
             found = inner_networks(asked, one, eps, ask.say) if below else None
             if found is None:
                 return plain, None

@@ -16,24 +16,29 @@ The factors are those of the singular value decomposition of R, or of r at fewer
 one tower of the eigendecomposition, negative eigenvalues left out unless signs are allowed), cut where the largest
 *entry* of the residual, less c, is within its share.
 Size: Π_k (b_k − a_k)/h_k keys a side, h_k from the sampled oscillation; rank as it comes: more cells leave more of ε to
-the truncation, so rank falls as cells grow. Bound: `certify.relation_cells`.
+the truncation, so rank falls as cells grow. Bound: `prove_cells`.
 Failure mode: cells grow like (D L/2ε)^d a side for D variables in all. Refused before building, with the ε that fits.
 Example: abs(x − y) on [0, 1]² at 1e-2: 690 cells a side and some twenty-five features.
 """
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from decimal import Decimal
+from functools import cache, partial
 
 import numpy as np
 
-from attnfun.errors import Infeasible
-from attnfun.kinds.relation.build.chebyshev import singular_columns
-from attnfun.kinds.relation.cells import Cells, CellSide
+from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.kinds.relation.build.chebyshev import eigen_columns, singular_columns
+from attnfun.kinds.relation.build.search import OUT, Ask, near
+from attnfun.kinds.relation.core import Core, core_of, plain_core
+from attnfun.kinds.relation.form import Cells, CellSide
+from attnfun.kinds.relation.prove_coefficients import bisected
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.towers import Keys
 from attnfun.language.domain import Box
 from attnfun.network.head import Array
+from attnfun.search import MET, Proposal, Proposals
 
 MOST_CELLS = 2_100  # a side: the table is decomposed
 MOST_PAIRS = 4_200_000
@@ -41,6 +46,69 @@ _EXPONENT = 27.0  # λ assumed when choosing S; the checker chooses its own
 _U = 2.0**-53
 _SAMPLES = 3000
 _COARSER = (3, 5, 8)  # times as coarse as the cells: nodes of broken lines tried in place of the table's own columns
+_SHARES = (0.5, 0.25, 0.15)  # of eps for the cells, the rest for the truncation of their table
+_LARGE_SHARES = (0.7, 0.9)
+_QUICK_PAIRS = 1_100_000
+ROOM = 0.97
+TRIES = 3
+
+
+def soft_cells(ask: Ask) -> Proposals:
+    """Soft cells of the least rank that is found, of the relation itself or else of its core."""
+    core = core_of(ask.relation)
+    try:
+        yield from _cells_of(ask, plain_core(ask.relation))
+        return
+    except Infeasible:
+        if not core.composed:
+            raise
+    yield from _cells_of(ask, core)
+
+
+def _cells_of(ask: Ask, core: Core) -> Proposals:
+    eps, inner = ask.eps, ask.inner(core)
+    ask.say("how many cells?")
+    rough = Oscillation(inner)
+    if ask.realise == "mlp":
+        raise InvalidRequest("method='voronoi' makes softmax heads: write realise='attention'")
+    fewest, least = rough.plan(ROOM * _LARGE_SHARES[-1] * eps), math.inf
+    reached, why = math.inf, "" if fewest.fits else fewest.text
+    for share in (*_SHARES, *_LARGE_SHARES):
+        if not fewest.fits or (least < math.inf and share in _LARGE_SHARES):
+            break
+        error, short = ROOM * share * eps, ROOM * (1 - share) * eps
+        for _ in range(TRIES):
+            plan = rough.plan(error)
+            quick = math.prod(plan.counts) <= _QUICK_PAIRS
+            if not plan.fits or (least < math.inf and not quick):
+                why = why or plan.text
+                break
+            ask.say(f"{plan.counts[0]:,} and {plan.counts[1]:,} cells")
+            try:
+                made = cell_towers(inner, plan, short, ask.signed, eps)
+            except Infeasible as reason:
+                why = str(reason)
+                break
+            if not made.rank < 0.97 * least:
+                return
+            certificate = yield Proposal(made, "voronoi", more=True)
+            if certificate.status in MET:
+                least = made.rank
+                break
+            reached, why = min(reached, certificate.error[1]), str(certificate.reason)
+            if not math.isfinite(certificate.error[1]):
+                raise Infeasible(f"voronoi: {ask.text}: {why}")  # no eps would do
+            error *= 0.8
+    if least == math.inf:
+        best_eps = max(rough.smallest() / (0.85 * _LARGE_SHARES[-1]), reached if math.isfinite(reached) else 0.0)
+        text = f"voronoi: eps={eps:.3g} for {ask.text} is out of reach: {why}"
+        raise Infeasible(text, near(1.05 * max(best_eps, eps), method="voronoi"))
+
+
+def cells_fit(ask: Ask, core: Core) -> bool:
+    """Could soft cells of the relation, or of its core, be built?"""
+    forms = (ask.inner(one) for one in (plain_core(ask.relation), core))
+    return any(Oscillation(one).plan(ROOM * _LARGE_SHARES[0] * ask.eps).fits for one in forms)
 
 
 @dataclass(frozen=True)
@@ -58,6 +126,10 @@ class CellPlan:
     def fits(self) -> bool:
         left, right = self.counts
         return max(left, right) <= MOST_CELLS and left * right <= MOST_PAIRS
+
+    @property
+    def text(self) -> str:
+        return f"about {Decimal(self.counts[0]):.3g} and {Decimal(self.counts[1]):.3g} cells, {OUT}"
 
 
 class Oscillation:
@@ -189,12 +261,7 @@ def factors(
         raise Infeasible("the relation is not finite at the points of its table")
     signs: Array | None = None
     if symmetric:
-        values, vectors = np.linalg.eigh((R + R.T) / 2)
-        order = np.argsort(-np.abs(values))
-        order = order if signed else order[values[order] > 0]
-        values, vectors = values[order], vectors[:, order]
-        signs = np.where(values < 0, -1.0, 1.0)
-        P = vectors * np.sqrt(np.abs(values))
+        P, signs = eigen_columns(R, signed)
         Q = P * signs
     else:
         P, Q = singular_columns(R)
@@ -227,21 +294,21 @@ def _fewest(R: Array, P: Array, Q: Array, truncation: float, both: bool) -> tupl
         middle = middle if both else max(0.0, middle)
         return max(high, -low), middle, max(high - middle, middle - low)
 
+    def near_enough(kind: int, k: int) -> bool:
+        return tried(k)[kind] <= truncation
+
     best: list[tuple[int, int, float]] = []
     most = P.shape[1]
     least = 0
     for kind in (2, 0):  # with the constant first: without it no fewer columns do
         low, high = least - 1, min(most, max(4, 2 * least))
-        while high < most and not tried(high)[kind] <= truncation:
+        while high < most and not near_enough(kind, high):
             low, high = high, min(most, 2 * high)
-        if not tried(high)[kind] <= truncation:
+        if not near_enough(kind, high):
             continue
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if tried(middle)[kind] <= truncation else (middle, high)
-        least = high
-        c = tried(high)[1] if kind == 2 else 0.0
-        best.append((high + (c != 0.0), high, c))
+        least = bisected(low, high, partial(near_enough, kind))
+        c = tried(least)[1] if kind == 2 else 0.0
+        best.append((least + (c != 0.0), least, c))
     if not best:
         raise Infeasible("the table of the relation has no factors that are near enough")
     _, k, c = min(best)

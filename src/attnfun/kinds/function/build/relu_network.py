@@ -31,7 +31,7 @@ from attnfun.kinds.function.build.unary.fit import fit_unary
 from attnfun.kinds.function.build.unary.grid import Grid, grid_fit
 from attnfun.kinds.function.build.unary.keys import Array, Keys
 from attnfun.kinds.function.build.unary.pieces import Fit, head_of
-from attnfun.language import parse
+from attnfun.language import Graph, parse
 from attnfun.language.relu_ranges import ReluRanges
 from attnfun.network import Head, Label, Labels, Layer, Network, ReluBlock, rounded
 
@@ -207,7 +207,17 @@ def _line(below: float, above: float, eps: float, dtype: str) -> Fit | None:
     return Fit((head_of(Keys(1.0, 0.0, nothing, nothing), nothing, dtype),), slope, offset, error)
 
 
-RELU = parse("relu(u)", ["u"])
+RELU, _ABS = (parse(f"{op}(u)", ["u"]) for op in ("relu", "abs"))
+KINKS = frozenset({RELU, _ABS})
+
+
+def kink_fit(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Fit:
+    """A head for one of `KINKS` on [low, high], low < 0 < high: |u| = 2 relu(u) − u."""
+    if graph == RELU:
+        return relu_fit(low, high, eps, dtype)
+    fit = relu_fit(low, high, eps / 2, dtype)
+    pieces = tuple(replace(piece, values=2 * piece.values) for piece in fit.pieces)
+    return Fit(pieces, 2 * fit.slope - 1, 2 * fit.offset, 2 * fit.error)
 
 
 # ---------------------------------------------------------------- weights

@@ -44,7 +44,7 @@ from attnfun.language.relu_units import read_units
 from attnfun.network import Head, Label, Labels, Layer, Network, ReluBlock
 
 _MANY = 32  # steps from which on the first size that works is taken for each
-_KINKS = 12  # steps that are relu or abs, from which on they have three keys and no search
+_KINKS = 12  # steps that are relu or abs, from which on their keys are known without a search
 _MOST_STEPS, _MOST_FITS = 400, 64  # steps, and different ones among them
 _MOST_KEYS = 6_000  # of all steps together, as estimated: past it fits and proofs take minutes
 _LARGE = 400  # operations of affine maps and relu: choices that the walk would weigh one by one, to no end

@@ -284,7 +284,8 @@ def _corners(shape: Shape) -> float:
     out = shape.coefficients
     for tau in shape.steps:
         _, _, mid, half = _nodes(tau, 1)
-        out = np.polynomial.chebyshev.chebval(np.array([-mid, 1 - mid]) / half, out)
+        ends = np.array([-mid, 1 - mid]) / half
+        out = np.asarray(np.polynomial.chebyshev.chebval(ends, out), dtype=np.float64)
     return float(np.abs(out).max())
 
 

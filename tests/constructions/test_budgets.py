@@ -23,11 +23,14 @@ from attnfun.certify.extension import require_extension
 from attnfun.certify.moments import _halved_top
 from attnfun.certify.view import Undecided
 from attnfun.errors import AttnfunError, Infeasible
+from attnfun.kinds.function.build import bernstein
 from attnfun.kinds.function.build.compose import Compose
 from attnfun.kinds.function.build.interpolation import points_for
 from attnfun.kinds.function.build.plan import Request
+from attnfun.kinds.function.build.relu_network import KINKS, kink_fit
 from attnfun.kinds.function.build.unary import search
 from attnfun.kinds.function.build.unary.features import features
+from attnfun.kinds.function.build.unary.fit import fit_unary
 from attnfun.kinds.function.build.unary.grid import VARIANTS, Grid, constant
 from attnfun.language import ArrayAlgebra, Builder, Graph, interpret, mean_value, parse, run
 from attnfun.language.canonical import canonical
@@ -463,3 +466,41 @@ def test_values_past_float64_are_refused_with_a_reason() -> None:
         inner = f"exp({inner})"
     with pytest.raises(Infeasible, match="past what float64 can hold"):
         af.compile(inner, domain={"x": (0, 1)}, eps=1e-2, method="partition")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_kinks_have_keys_without_a_search(count: Counter, seed: int) -> None:
+    rng = some(70 + seed)
+    for graph in KINKS:
+        low, high, eps = -(10 ** rng.uniform(-2, 1)), 10 ** rng.uniform(-2, 1), 10 ** rng.uniform(-11, -2)
+        fit = kink_fit(graph, low, high, eps, "float64")
+        u = np.sort(np.concatenate([np.linspace(low, high, 4001), low * np.geomspace(1e-14, 1, 400)]))
+        u = np.concatenate([u, high * np.geomspace(1e-14, 1, 400)])
+        error = np.abs(fit(u) - np.asarray(run(graph, ArrayAlgebra(), {"u": u})[0])).max()
+        assert error <= 1.02 * eps and fit.keys <= 17 and count.candidates == 0
+
+
+def test_a_kink_near_the_left_end_has_its_head_on_the_short_side() -> None:
+    """Its values are small there; on the long side they would pass the cap, and all searches end in vain."""
+    rng = some(80)
+    low = -(10 ** rng.uniform(-4, -2))
+    fit = fit_unary(parse("abs(u)", ["u"]), low, 1.0, 1e-8)
+    assert fit.keys <= 8 and fit.max_value <= 200 * abs(low)
+
+
+def test_compose_does_not_repeat_the_search_that_tangent_refused(count: Counter) -> None:
+    function = Function.read("log(x)", Box(("x",), (10 ** -some(81).uniform(60, 100),), (1.0,)), None)
+    with pytest.raises(Infeasible, match="tangent"):
+        Compose().plan(Request(function, 1e-6, math.inf, "float64", refused=("tangent",)))
+    assert count.candidates == 0
+
+
+def test_corner_values_of_a_bernstein_head_are_known_before_it_is_solved() -> None:
+    rng = some(82)
+    text = "+".join(f"sin({rng.uniform(1, 12):.2f}*x+{rng.uniform(0, 6):.2f})" for _ in range(4))
+    request = Request(Function.read(text, Box(("x",), (-1.0,), (1.0,)), None), 1e-4, math.inf, "float64")
+    for step in (1.0, 3.0):
+        shape = bernstein._shape(request, (step,), request.eps)
+        assert shape is not None
+        values = np.abs(bernstein._values(request, shape))
+        assert math.isclose(bernstein._corners(shape), max(values[0, 0], values[-1, 0]), rel_tol=1e-3)

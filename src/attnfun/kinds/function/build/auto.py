@@ -37,6 +37,7 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
         try:
             plan = CONSTRUCTIONS[name].plan(_below(request, plans))
         except Infeasible as why:
+            request = replace(request, refused=(*request.refused, name))
             reasons[name] = str(why)
             nearest = nearest or why.nearest
             continue

@@ -265,15 +265,28 @@ def _fit(request: Request, shape: Shape | None) -> Fit | None:
     for _ in range(3):
         if shape is None or shape.keys > request.max_keys:
             return None
+        unit = _rounding_estimate(shape) * _ROUNDOFF[request.dtype] / request.eps
+        if unit * _corners(shape) > 2:  # known before anything is solved
+            return None
         values = _values(request, shape)
         size = float(np.abs(values).max())
-        rounding = _rounding_estimate(shape) * _ROUNDOFF[request.dtype] * size / request.eps
+        rounding = unit * size
         if shape.error / request.eps + rounding <= 1.02:
             return shape, values, size, rounding
         if rounding > 0.85:
             return None
         shape = _shape(request, shape.steps, (0.95 - rounding) * request.eps)
     return None
+
+
+def _corners(shape: Shape) -> float:
+    """The largest value of a corner key, which is the series where all sigmoids are 0 or 1: no value is smaller."""
+    out = shape.coefficients
+    for tau in shape.steps:
+        _, _, mid, half = _nodes(tau, 1)
+        ends = np.array([-mid, 1 - mid]) / half
+        out = np.asarray(np.polynomial.chebyshev.chebval(ends, out), dtype=np.float64)
+    return float(np.abs(out).max())
 
 
 def _preference(fit: Fit) -> tuple[float, float]:

@@ -32,7 +32,7 @@ from attnfun.kinds.function.build.compose_steps import Forms, Step, guarded, nam
 from attnfun.kinds.function.build.compose_tensor import ARGUMENTS, fit_tensor
 from attnfun.kinds.function.build.compose_walk import Walk
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
-from attnfun.kinds.function.build.relu_network import RELU, relu_fit
+from attnfun.kinds.function.build.relu_network import KINKS, kink_fit
 from attnfun.kinds.function.build.unary.fit import fit_unary
 from attnfun.kinds.function.build.unary.keys import Array
 from attnfun.kinds.function.build.unary.pieces import Fit
@@ -44,6 +44,7 @@ from attnfun.language.relu_units import read_units
 from attnfun.network import Head, Label, Labels, Layer, Network, ReluBlock
 
 _MANY = 32  # steps from which on the first size that works is taken for each
+_KINKS = 12  # steps that are relu or abs, from which on their keys are known without a search
 _MOST_STEPS, _MOST_FITS = 400, 64  # steps, and different ones among them
 _MOST_KEYS = 6_000  # of all steps together, as estimated: past it fits and proofs take minutes
 _LARGE = 400  # operations of affine maps and relu: choices that the walk would weigh one by one, to no end
@@ -78,7 +79,7 @@ class Compose(Construction):
         if not mlp:
             _require_few(steps)
             if _is_tangent(request, finished, steps):
-                raise Infeasible("compose: one step, a function of the variable itself, which tangent has sized")
+                raise Infeasible("compose: one step, a function of the variable itself, as tangent has it")
         weights = forms.sensitivities(norms, request.eps)
         if mlp:
             tolerances = shares([(step.function, step.low, step.high) for step in steps], weights, request)
@@ -87,7 +88,10 @@ class Compose(Construction):
         pinned = {i for parts in norms.values() for i in parts}
         shifts = forms.shifts(norms, tolerances)
         hardest = sorted(range(len(steps)), key=lambda i: tolerances[i])  # what fails is best known at once
-        found = {i: _fit(steps[i], shifts[i], tolerances[i], i in pinned, request, len(steps) > _MANY) for i in hardest}
+        kinked = sum(step.function in KINKS for step in steps) > _KINKS and request.prefer != "float32"
+        direct = {i for i in hardest if kinked and steps[i].function in KINKS}
+        many = len(steps) > _MANY
+        found = {i: _fit(steps[i], shifts[i], tolerances[i], i in pinned, request, many, i in direct) for i in hardest}
         fits = tuple(found[i] for i in range(len(steps)))
         layers, rank = forms.layers(), 1 + max(len(step.arguments) for step in steps)
         told = [
@@ -120,9 +124,12 @@ def _program(target: Graph, request: Request, tensors: bool) -> Finished:
 
 
 def _is_tangent(request: Request, finished: Finished, steps: tuple[Step, ...]) -> bool:
-    """Is this the head that another construction has sized already, so large that no tuning would change it?"""
-    argument = finished.graph.nodes[steps[0].argument]
-    return "tangent" in request.beside and len(steps) == 1 and argument.op == "var" and request.max_keys > TUNABLE
+    """Is this the head that another construction has sized already, so large that no tuning would change it, or has
+    refused? The step would have less of eps than the whole had; only in float32 may it miss its share.
+    """
+    sized = "tangent" in request.beside and request.max_keys > TUNABLE
+    refused = "tangent" in request.refused and request.dtype == "float64"
+    return (sized or refused) and len(steps) == 1 and finished.graph.nodes[steps[0].argument].op == "var"
 
 
 def _require_few(steps: tuple[Step, ...]) -> None:
@@ -142,7 +149,9 @@ def _require_few_fits(count: int) -> None:
         raise Infeasible(f"compose: {count} different steps; at most {_MOST_FITS} are fitted and proved")
 
 
-def _fit(step: Step, shift: float, tolerance: float, pinned: bool, request: Request, quick: bool) -> Fit:
+def _fit(
+    step: Step, shift: float, tolerance: float, pinned: bool, request: Request, quick: bool, many_kinks: bool
+) -> Fit:
     """The head (or heads), or the broken line, of one step, whose argument may be off by `shift`."""
     dtype = request.dtype
     if step.is_tensor:
@@ -152,8 +161,8 @@ def _fit(step: Step, shift: float, tolerance: float, pinned: bool, request: Requ
     try:
         if request.realise == "mlp":
             return fit_spline(*interval, tolerance, dtype=dtype)
-        if quick and step.function == RELU and interval[1] < 0 < interval[2] and request.prefer != "float32":
-            return relu_fit(*interval[1:], tolerance, dtype)
+        if many_kinks and interval[1] < 0 < interval[2]:
+            return kink_fit(*interval, tolerance, dtype)
         return fit_unary(*interval, tolerance, dtype=dtype, pinned=pinned, quick=quick, settle=single)
     except Infeasible as why:  # what the step could reach, as an eps of the whole request
         ratio = (why.nearest or {}).get("eps", 0.0) / tolerance

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -100,6 +101,7 @@ def dyadic(value: float, up: bool = False) -> Fraction:
     return Fraction(math.ceil(scaled) if up else round(scaled)) * Fraction(2) ** exponent
 
 
+@lru_cache(maxsize=1024)
 def rough_keys(unary: Graph, low: float, high: float, eps: float = 1e-7) -> float:
     """Estimated keys of a head for g on [low, high], `eps` a fraction of g's range there; Infeasible if it has none."""
     if not high > low:

@@ -25,7 +25,8 @@ class Request:
     `max_*` limit the cost (rank as in `cost.rank`); `prefer` breaks ties: "keys", "layers" or "float32" (small values).
     `realise` is one of REALISATIONS: what takes the nonlinear steps, softmax heads or ReLU units. `attempt` counts how
     often the proof of a plan for this request has missed: a construction may then choose what is easier to prove.
-    `beside` names the constructions that have planned it already, with `max_keys` keys or more.
+    `beside` names the constructions that have planned it already, with `max_keys` keys or more, `refused` those that
+    could not.
     """
 
     function: Function
@@ -42,6 +43,7 @@ class Request:
     attempt: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
     beside: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
 
     def expression(self, why: str) -> Graph:
         """The target's graph; a black box has none and is refused, `why` says for what reason."""

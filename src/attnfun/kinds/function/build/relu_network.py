@@ -12,7 +12,7 @@ Construction. Units and weights are read off the target's graph exactly (`expres
 linear relaxations (`targets/relu_ranges`). Units that keep their sign are affine and need no head, dead and unused ones
 vanish, equal ones and those of several outputs are shared. ε_i = 0.9 ε/(N S_i) for N units. Where a straight line is
 within ε_i, one key does; where values would be too large for the dtype (they grow like 1/√ε_i, and with them the
-rounding), a search as in `tangent` takes a few keys more. A unit stands in the first layer in which z is known.
+rounding), five, nine or 17 keys do, or a search as in `tangent`. A unit stands in the first layer in which z is known.
 Size: N heads, 3N keys or a few more, as many layers as hidden layers.  Bound: *composition*, from the stored weights
 and labels.
 Failure mode: Lipschitz factors multiply over layers, so that deep networks of large weights ask for tiny ε_i, below
@@ -31,7 +31,7 @@ from attnfun.kinds.function.build.unary.fit import fit_unary
 from attnfun.kinds.function.build.unary.grid import Grid, grid_fit
 from attnfun.kinds.function.build.unary.keys import Array, Keys
 from attnfun.kinds.function.build.unary.pieces import Fit, head_of
-from attnfun.language import parse
+from attnfun.language import Graph, parse
 from attnfun.language.relu_ranges import ReluRanges
 from attnfun.network import Head, Label, Labels, Layer, Network, ReluBlock, rounded
 
@@ -149,13 +149,14 @@ def _published(request: Request, design: Design) -> int:
 def relu_fit(low: float, high: float, eps: float, dtype: str, small: bool = False) -> Fit:
     """A head for relu on [low, high], low < 0 < high: that of a normalised interval, scaled by a power of two.
 
-    One key where a line will do, else three; a search, if values are to be `small` or three keys need too large ones.
+    One key where a line will do, else three, five, nine or 17; a search, if values are to be `small` or all of these
+    need too large ones.
     """
     scale = 2.0 ** math.frexp(max(-low, high))[1]
     below, above, tolerance = -low / scale, high / scale, eps / scale
     fit = _line(below, above, tolerance, dtype)
-    if fit is None and not small:
-        fit = _three_keys(below, above, tolerance, dtype)
+    for flats in () if small else (2, 4, 8, 16):
+        fit = fit or _few_keys(flats, below, above, tolerance, dtype)
     if fit is None:
         a, b = (math.ceil(_PARTS * end) / _PARTS for end in (below, above))
         coarse = 2.0 ** (math.floor(4 * math.log2(tolerance)) / 4)
@@ -170,22 +171,27 @@ def _scaled(piece: Head | ReluBlock, scale: float) -> Head:
     return replace(piece, axes=(axis,), values=piece.values * scale)
 
 
-def _three_keys(below: float, above: float, eps: float, dtype: str) -> Fit | None:
-    """relu on [−below, above] by logits (−Λu, −s(u − m), s(u − m)), m = above/2; None if values would be too large.
+def _few_keys(n: int, below: float, above: float, eps: float, dtype: str) -> Fit | None:
+    """relu on [−below, above] by logits −Λu and ln C(n−1, j) + (2j − n + 1)s(u − m), m = above/2, n a power of two;
+    None if values would be too large.
 
     Left of 0 the steep key has all the weight, and the head is its value. Right of 0 it has none, and the head is a
-    tanh of s(u − m), whose distance from the best line is s² above³/96; at 0 the two change places within 1/Λ, which
-    costs 0.14/Λ. Values grow like 1/s, and with them the rounding.
+    polynomial of degree n − 1 in tanh(s(u − m)), whose distance from the best line is about
+    (s·above/2)^{n+1}/((n + 1) 2^{n−1} s); at 0 the two change places within 1/Λ, which costs 0.14/Λ. Values grow like
+    1/s, and with them the rounding.
     """
-    steep, flat = 0.5 / eps, math.sqrt(50 * eps / above**3)
+    steep, flat = 0.5 / eps, 25 / 96 * (n + 1) * 4.0 ** (n + 1) * eps / above ** (n + 1)
+    for _ in range(n.bit_length() - 1):
+        flat = math.sqrt(flat)
     if 16 * _ROUNDOFF[dtype] * (1 + 2 / flat) > 0.1 * eps:
         return None
+    ways = np.log([float(math.comb(n - 1, j)) for j in range(n)])
     u = np.concatenate([-np.geomspace(below, 1e-3 * eps, 160), [0.0], np.geomspace(1e-3 * eps, above, 160)])
     u = np.sort(np.concatenate([u, above * (1 - np.cos(np.linspace(0, np.pi, 200))) / 2]))
     for _ in range(6):
-        slopes = rounded(np.array([-steep, -flat, flat]), dtype)
-        biases = rounded(np.array([math.log(2.0), flat * above / 2, -flat * above / 2]), dtype)
-        keys = Keys(1.0, 0.0, slopes, biases)
+        flats = flat * np.arange(1.0 - n, n, 2)
+        biases = rounded(np.r_[(n - 1) * math.log(2.0), ways - flats * above / 2], dtype)
+        keys = Keys(1.0, 0.0, rounded(np.r_[-steep, flats], dtype), biases)
         p, target = keys.weights(u), np.maximum(u, 0.0)
         values = np.linalg.lstsq(p, target, rcond=None)[0]
         residual = p @ values - target
@@ -207,7 +213,17 @@ def _line(below: float, above: float, eps: float, dtype: str) -> Fit | None:
     return Fit((head_of(Keys(1.0, 0.0, nothing, nothing), nothing, dtype),), slope, offset, error)
 
 
-RELU = parse("relu(u)", ["u"])
+RELU, _ABS = (parse(f"{op}(u)", ["u"]) for op in ("relu", "abs"))
+KINKS = frozenset({RELU, _ABS})
+
+
+def kink_fit(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Fit:
+    """A head for one of `KINKS` on [low, high], low < 0 < high: |u| = 2 relu(u) − u."""
+    if graph == RELU:
+        return relu_fit(low, high, eps, dtype)
+    fit = relu_fit(low, high, eps / 2, dtype)
+    pieces = tuple(replace(piece, values=2 * piece.values) for piece in fit.pieces)
+    return Fit(pieces, 2 * fit.slope - 1, 2 * fit.offset, 2 * fit.error)
 
 
 # ---------------------------------------------------------------- weights

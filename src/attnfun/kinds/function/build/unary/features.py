@@ -12,6 +12,7 @@ needs more keys, and the proof says what it reached.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,7 @@ def evaluated(graph: Graph, u: Array) -> Array:
     return np.array(np.broadcast_to(np.asarray(out, dtype=np.float64), u.shape))
 
 
+@lru_cache(maxsize=256)
 def features(graph: Graph, low: float, high: float) -> tuple[Feature, ...]:
     """Kinks inside (low, high) and roots inside or within one width of it, in order."""
     graph = opened(graph)

@@ -20,7 +20,7 @@ from functools import partial
 import numpy as np
 
 from attnfun.errors import Infeasible
-from attnfun.kinds.function.build.unary.features import Feature, features, values
+from attnfun.kinds.function.build.unary.features import features, values
 from attnfun.kinds.function.build.unary.keys import Array, Keys, centre, gaussian, geometric, ladder, one_sided, placed
 from attnfun.kinds.function.build.unary.known import known
 from attnfun.kinds.function.build.unary.project import Pieces, Sample
@@ -31,6 +31,7 @@ MANY = 32  # kinks, of which each has fewer points of its own, and fewer layouts
 _NEAR = 12.0  # ratio of the distances to a nearby singular point above which only a ladder is tried
 _FELT = 1.8  # and above which a ladder is one of the starts
 _KINK_SHARE = 0.3  # of eps that the rounding of a kink may cost
+_SKEW = 8.0  # right over left side of a kink, from which on its head stands on the left, where its values are small
 _DEGREE = 6
 _FINEST = {"float64": 1e-280, "float32": 1e-30}  # distance from a singular point that slopes of keys can resolve
 
@@ -122,13 +123,16 @@ def problem(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Pr
     """Features, their inner scales, and a mesh of the function."""
     width = high - low
     ladders, kinks, near = list[Side](), list[Side](), list[Side]()
-    for feature in features(graph, low, high):
+    found = features(graph, low, high)
+    bends = np.array([feature.at for feature in found if feature.kink])
+    for at, steep in zip(bends.tolist(), _steepness(graph, bends, low, high, eps).tolist(), strict=True):
+        if steep > 0:
+            side, outer = (-1, at - low) if _SKEW * (at - low) < high - at else (1, high - at)
+            kinks.append(Side(at, side, 1 / steep, outer, steep))
+    if len(kinks) > MOST // 3:  # each has a head of its own, of three keys at least
+        raise Infeasible(f"tangent: more than {MOST // 3} kinks; at most {MOST} keys are tried")
+    for feature in found:
         if feature.kink:
-            steep = _steepness(graph, feature, low, high, eps)
-            if steep > 0:
-                if len(kinks) == MOST // 3:  # each has a head of its own, of three keys at least
-                    raise Infeasible(f"tangent: more than {MOST // 3} kinks; at most {MOST} keys are tried")
-                kinks.append(Side(feature.at, 1, 1 / steep, high - feature.at, steep))
             continue
         for side, far in ((1, high), (-1, low)):
             outer = side * (far - feature.at)
@@ -265,20 +269,18 @@ def _inner(graph: Graph, at: float, side: int, outer: float, eps: float, dtype: 
     return float(d[large[-1]]) if len(large) else float(outer)
 
 
-def _steepness(graph: Graph, feature: Feature, low: float, high: float, eps: float) -> float:
-    """λ of the constant key: 0.28 J/λ for a jump J of the slope, 0.54 K/λ² for one of half the second derivative."""
-    s, h = feature.at, 1e-5 * min(feature.at - low, high - feature.at)
-    f = values(graph, np.array([s - 2 * h, s - h, s, s + h, s + 2 * h]))
-    jump = abs((-3 * f[2] + 4 * f[3] - f[4]) - (3 * f[2] - 4 * f[1] + f[0])) / (2 * h)
-    g = 300 * h
-    f = values(graph, np.array([s - 2 * g, s - g, s, s + g, s + 2 * g]))
-    bend = abs((f[2] - 2 * f[3] + f[4]) - (f[2] - 2 * f[1] + f[0])) / (2 * g * g)
-    size = float(np.abs(f).max())
-    if jump * h < 64 * np.spacing(size):
-        jump = 0.0
-    if bend * g * g < 64 * np.spacing(size):
-        bend = 0.0
-    return float(max(0.28 * jump / (_KINK_SHARE * eps), math.sqrt(0.54 * bend / (_KINK_SHARE * eps))))
+def _steepness(graph: Graph, kinks: Array, low: float, high: float, eps: float) -> Array:
+    """λ of the constant keys: 0.28 J/λ for a jump J of the slope, 0.54 K/λ² for one of half the second derivative."""
+    if not len(kinks):
+        return kinks
+    h = 1e-5 * np.minimum(kinks - low, high - kinks)
+    g, places = 300 * h, np.arange(-2.0, 3.0)[:, None]
+    near, wide = (values(graph, (kinks + places * d).ravel()).reshape(5, -1) for d in (h, g))
+    jump = np.abs((-3 * near[2] + 4 * near[3] - near[4]) - (3 * near[2] - 4 * near[1] + near[0])) / (2 * h)
+    bend = np.abs((wide[2] - 2 * wide[3] + wide[4]) - (wide[2] - 2 * wide[1] + wide[0])) / (2 * g * g)
+    least = 64 * np.spacing(np.abs(wide).max(axis=0))
+    jump, bend = np.where(jump * h < least, 0.0, jump), np.where(bend * g * g < least, 0.0, bend)
+    return np.maximum(0.28 * jump / (_KINK_SHARE * eps), np.sqrt(0.54 * bend / (_KINK_SHARE * eps)))
 
 
 def _mesh(graph: Graph, low: float, high: float, eps: float, breaks: list[float]) -> Array:

@@ -97,9 +97,12 @@ def tune(pieces: Pieces, sample: Sample, ridge: float, iterations: int, goal: fl
         jacobian /= scale
         normal, gradient = jacobian.T @ jacobian, jacobian.T @ now.residual
         for _ in range(8):
-            step = np.linalg.solve(normal + damping * np.eye(len(normal)), gradient) / scale
-            trial = _moved(pieces, step)
-            new = solve(trial, sample, ridge) if trial is not None else None
+            try:
+                step = np.linalg.solve(normal + damping * np.eye(len(normal)), gradient) / scale
+                trial = _moved(pieces, step)
+                new = solve(trial, sample, ridge) if trial is not None else None
+            except np.linalg.LinAlgError:  # a singular matrix is a step too far
+                trial = new = None
             if new is not None and trial is not None and new.cost < now.cost:
                 break
             damping *= 6

@@ -284,7 +284,7 @@ def _parts(coefficients: list[arb], radius: float, rest: float, a: float, b: flo
     for value in coefficients:
         scaled.append(value * power)
         power = power * arb(radius)
-    middle = np.array([float(v.mid()) for v in scaled])
+    middle = np.array([float(v) for v in scaled])
     slop = sum(upper(abs(v - arb(m))) for v, m in zip(scaled, middle.tolist(), strict=True))
     rho = 1 / _PARTS + 8 * 2.0**-52 * (abs(a) + abs(b)) / radius + 1e-12  # edges are rounded
     slop += _SLOP * float(np.abs(middle) @ (1 + rho) ** np.arange(n)) + rest
@@ -324,7 +324,7 @@ def fewer_variables(steps: Sequence[LocalStep], box: Box) -> tuple[Sequence[Loca
                     break
         else:
             if part:
-                found.append({n: arb(float(w.mid())) for n, w in part.items()})
+                found.append({n: arb(float(w)) for n, w in part.items()})
                 left = sum(((w - found[-1][n]) * whole[n] for n, w in part.items()), arb(0))
                 weights[names[len(found) - 1]], constant = arb(1), constant + left
         new.append(replace(step, argument=Affine(weights, constant)))
@@ -437,7 +437,7 @@ def _aim(step: LocalStep, table: Table) -> Aim:
     padded = np.concatenate([[0.0], np.where(np.isfinite(size), size, 0.0), [0.0]])
     peaks = np.flatnonzero((padded[1:-1] >= padded[:-2]) & (padded[1:-1] > padded[2:]))
     values = u[peaks[np.argsort(padded[1:-1][peaks])[-24:]]]
-    weights = {name: float(w.mid()) for name, w in step.argument.weights.items()}
+    weights = {name: float(w) for name, w in step.argument.weights.items()}
     return Aim(weights, values - float(step.argument.constant.mid()))
 
 

@@ -32,7 +32,7 @@ def prove_tensor(seen: View, g: Graph, names: tuple[str, ...], enough: float) ->
     except AttnfunError:
         raise Undecided(f"composition: {g.text(g.outputs[0], 60)} is not defined around its arguments") from None
     estimate = _sampled(seen, g, names)
-    return prove_by_nodes(seen, g, names, estimate, max(2 * estimate, enough)).high
+    return prove_by_nodes(seen, g, names, estimate, max(2 * estimate, enough), witnessed=False).high
 
 
 def gradient_shifts(g: Graph, names: tuple[str, ...], seen: View, shifts: tuple[Array, ...]) -> list[float]:

@@ -61,7 +61,7 @@ def _prove_line(seen: View, g: Graph, enough: float) -> tuple[float, str]:
     estimate, starts = _sampled(seen, g)
     reasons, aim = [], max(2 * estimate, enough)
     methods = (
-        partial(prove_by_nodes, seen, g, ("u",), estimate, aim),
+        partial(prove_by_nodes, seen, g, ("u",), estimate, aim, witnessed=False),
         partial(prove_by_moments, seen, g, ("u",), estimate, aim, starts),
     )
     for prove in methods:

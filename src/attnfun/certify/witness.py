@@ -33,10 +33,17 @@ def best_witness(
 ) -> tuple[float, Array]:
     """Pattern search from each start: the largest proved `error_at` found, and its point (always inside the box)."""
     best, where = -1.0, np.clip(starts[0], view.low, view.high)
+    known: dict[bytes, float] = {}
+
+    def error(x: Array) -> float:
+        if x.tobytes() not in known:  # a step back is tried after every step
+            known[x.tobytes()] = error_at(view, graph, names, x)
+        return known[x.tobytes()]
+
     with precision(128):
         for start in starts:
             x = np.clip(start, view.low, view.high)
-            value, h, used = error_at(view, graph, names, x), np.array(step, dtype=np.float64), 1
+            value, h, used = error(x), np.array(step, dtype=np.float64), 1
             while used < evaluations and np.any(h > 1e-6 * step):
                 moved = False
                 for k in range(view.dim):
@@ -45,7 +52,7 @@ def best_witness(
                         y[k] = min(max(y[k] + sign * h[k], view.low[k]), view.high[k])
                         if y[k] == x[k]:
                             continue
-                        other = error_at(view, graph, names, y)
+                        other = error(y)
                         used += 1
                         if other > value:
                             x, value, moved = y, other, True

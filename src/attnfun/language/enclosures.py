@@ -125,7 +125,13 @@ def upper_at(name: str, x: float) -> float:
 
 def lower(x: Ball) -> float:
     """The largest double <= every point of x; -inf for nan."""
-    return -upper(x.neg(exact=True))  # flint: -x rounds to the working precision
+    end = x.lower()
+    if end.is_nan():
+        return -math.inf
+    value = float(end)
+    while not arb(value) <= end:
+        value = math.nextafter(value, -math.inf)
+    return value
 
 
 def abs_upper(x: Ball) -> float:

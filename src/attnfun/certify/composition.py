@@ -279,11 +279,7 @@ class Composition:
         self, seen: View, g: Graph, reach: tuple[float, float], enough: float, true: tuple[float, float]
     ) -> tuple[float, str]:
         """`prove_unary`, once for heads that are equal bit for bit: squares of many variables often are."""
-        heads = tuple(
-            (a.w, a.c, a.slopes.tobytes(), a.biases.tobytes(), h.values.tobytes()) for h in seen.heads for a in h.axes
-        )
-        ends = (*seen.low, *seen.high, *seen.affine.ravel(), *seen.bias)
-        key = (g, heads, ends, reach, enough, true)
+        key = (g, seen.bits, reach, enough, true)
         if key not in self._known:
             self._known[key] = prove_unary(seen, g, reach, enough, true)
         return self._known[key]

@@ -28,6 +28,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
+from typing import Any
 
 import numpy as np
 from flint import arb
@@ -343,7 +344,13 @@ class Refinement:
     def __init__(self, steps: Sequence[LocalStep], outputs: Sequence[LocalOutput], box: Box) -> None:
         self.outputs, inputs = outputs, box.names
         with precision(128):
-            self.tables = [tabulate(step) for step in steps]
+            self.tables: list[Table] = []
+            known: dict[Any, Table] = {}
+            for step in steps:  # squares of many variables often have one table
+                key = step.unary, step.seen.bits, step.clipped, step.reach, step.own
+                if key not in known:
+                    known[key] = tabulate(step)
+                self.tables.append(known[key])
             both = zip(steps, self.tables, strict=True)
             self.aims = [_aim(s, t) for s, t in both if {*s.argument.weights} <= {*inputs}]
             self.steps, self.box = fewer_variables(steps, box)

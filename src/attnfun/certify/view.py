@@ -117,6 +117,14 @@ class View:
     def outputs(self) -> int:
         return len(self.bias)
 
+    @cached_property
+    def bits(self) -> tuple[bytes | float, ...]:
+        """All numbers, for views that are equal bit for bit."""
+        lines = [a for h in self.heads for a in h.axes]
+        heads = [array.tobytes() for h in self.heads for array in (h.values, h.mix)]
+        keys = [number for a in lines for number in (a.w, a.c, a.slopes.tobytes(), a.biases.tobytes())]
+        return (*keys, *heads, *(array.tobytes() for array in (self.low, self.high, self.affine, self.bias)))
+
     def floats(self, x: Array) -> Array:
         """The first output of a view of one variable at points, in plain floats: for estimates."""
         out = self.affine[0, 0] * x + self.bias[0]

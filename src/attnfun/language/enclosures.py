@@ -76,13 +76,14 @@ def span(lo: Ball, hi: Ball) -> Ball:
 
     nan when lo <= hi is not so (nan included) or an end is infinite.
     """
-    if not (lo <= hi and lo.is_finite() and hi.is_finite()):
+    width = hi - lo
+    if not (lo <= hi and width.is_finite()):
         return NAN
     if lo == hi:
         return lo
-    width = hi - lo
-    around = _EXACT.get(float(width))
-    if around is not None and width == float(width):
+    size = float(width)
+    around = _EXACT.get(size)
+    if around is not None and width == size:
         return around + (lo + hi) / 2
     if lo >= 0:
         return above(lo, hi)

@@ -1,7 +1,7 @@
 """Method *affine*: networks without heads, in any number of variables.
 
 f − (A x + c), the stored A and c taken as exact rationals, is an expression like any other; its range over the box is
-bounded by branch and bound with mean-value forms (`targets.ranges`). For an affine f every partial derivative is a
+bounded by branch and bound with mean-value forms (`language/ranges.py`). For an affine f every partial derivative is a
 rounding error of A, so the first mean-value form is already sharp.
 Failure mode: an f that is not affine gets a true, large bound.
 """
@@ -12,8 +12,7 @@ from fractions import Fraction
 import numpy as np
 from flint import arb
 
-from attnfun.certify.outcome import Bound
-from attnfun.certify.view import Array, Undecided, View
+from attnfun.certify.view import Array, Bound, Undecided, View
 from attnfun.language import BallAlgebra, Builder, Graph, precision, run
 from attnfun.language.enclosures import abs_lower
 from attnfun.language.function import Function

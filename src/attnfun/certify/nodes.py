@@ -8,11 +8,9 @@ Then
     q_i = 1 + 2(1 − ρ_i^{−(n_i−1)})/(ρ_i−1),
 
 because Chebyshev coefficients obey |c_j| ≤ 2^{nonzero} M ρ^−j and interpolation only aliases T_j to ±T_j', so it adds
-at most
-the same tail once more (the telescoped sum avoids the cancellation of Πp − Πq). p is then evaluated on N_k > n_k nodes
-an axis; with θ = arccos t it is a trigonometric polynomial of degree n_k − 1 whose maximum is within π/(2N_k) of a node
-in
-each angle, and there it keeps cos((n_k−1)π/(2N_k)) of it (Riesz; Ehlich and Zeller 1964). So
+at most the same tail once more (the telescoped sum avoids the cancellation of Πp − Πq). p is then evaluated on N_k >
+n_k nodes an axis; with θ = arccos t it is a trigonometric polynomial of degree n_k − 1 whose maximum is within π/(2N_k)
+of a node in each angle, and there it keeps cos((n_k−1)π/(2N_k)) of it (Riesz; Ehlich and Zeller 1964). So
 
     sup|r| ≤ max_grid |p| / Π_k cos((n_k−1)π/(2N_k)) + T.
 
@@ -20,9 +18,8 @@ In one variable p is skipped: r itself is evaluated at the N nodes and its Cheby
 sup|r| ≤ (max + T/2)/cos + T/2.
 
 The residual at the nodes is in balls. The fine grid is in float64 with its own rounding bound: the interpolation matrix
-L has
-entries off by at most 4(n+6)u, so each contraction costs a relative (γ_n + 4n(n+6)u) of max|p| ΠΛ_k, Λ_k ≥ 1 its row
-sums.
+L has entries off by at most 4(n+6)u, so each contraction costs a relative (γ_n + 4n(n+6)u) of max|p| ΠΛ_k, Λ_k ≥ 1 its
+row sums.
 
 Failure modes: no ρ can be proved (singularities close to the box, heads of large slope spread); too many nodes wanted
 (3000 / 200 / 60 / 24 an axis for 1 / 2 / 3 / 4 variables, in one variable fewer for targets of many operations);
@@ -38,8 +35,7 @@ from numpy.typing import NDArray
 from attnfun.certify import ellipse
 from attnfun.certify.branches import has_kinks
 from attnfun.certify.exact import Balls, network_in_doubles, residual_on_grid
-from attnfun.certify.outcome import Bound
-from attnfun.certify.view import Array, Undecided, View
+from attnfun.certify.view import Array, Bound, Undecided, View
 from attnfun.certify.witness import best_witness
 from attnfun.language import BallAlgebra, Graph, precision, run
 from attnfun.language.enclosures import abs_upper, upper

@@ -11,8 +11,7 @@ import numpy as np
 from flint import arb
 
 from attnfun.certify.exact import residual_at
-from attnfun.certify.pieces import BrokenLine
-from attnfun.certify.relu_rounding import block_fits, block_rounding
+from attnfun.certify.pieces import BrokenLine, block_fits, block_rounding
 from attnfun.certify.rounding import ROUNDOFF, TINY, gamma, line_bounds, product_bounds, product_fits
 from attnfun.certify.view import Array, HeadView, LineAxis, View
 from attnfun.language import BallAlgebra, Graph, precision, run

@@ -10,7 +10,7 @@ of r − B, and the mean-value form r(c) − B(c) + Σ (∂r − ∂B)(x − c) 
 of B, which are linear in the other variable; boxes above the goal are halved along both axes.
 Rounding: M is computed in float64: φ at the breakpoints is off by γ_{n+6} Σ(sizes of its terms), inner products carry
 it on and add γ_{k+2}|F||G|; a bilinear function is moved by no more than its corners. The units computed in float64:
-`relu_rounding`, carried to the score by `towers.score_error`.
+`pieces.block_rounding`, carried to the score by `towers.score_error`.
 Failure modes: units that do not read the variable itself with slope 1; several variables; more than 10^7 pairs.
 """
 
@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.certify.pieces import BrokenLine
-from attnfun.certify.relu_rounding import block_fits, block_rounding
+from attnfun.certify.pieces import BrokenLine, block_fits, block_rounding
 from attnfun.certify.rounding import gamma
 from attnfun.certify.view import Array, Undecided
 from attnfun.kinds.relation.cells import Cells

@@ -101,11 +101,11 @@ def residual_on_grid(view: View, graph: Graph, names: tuple[str, ...], nodes: li
 
 
 def network_in_doubles(view: View, x: Array) -> tuple[Array, Array]:
-    """(outputs, n) values of a network of one variable at points within 2^-53 |x_i| of x_i, and how far they are off.
+    """(outputs, n) a network of one variable at points within 2^-52 max|x| of the x_i, and how far its values are off.
 
     No library is trusted here beyond IEEE arithmetic. Up to a common factor the weight of key j is e^{d_j ± s_j}, d_j
-    the computed logit less the largest one and s_j = 8u (|k_j| (|w x| + |c|) + |b_j|) + u |d_j| for the roundings of x,
-    q, the logit and d_j. The computed t_j is e^{d_j} up to 8u (`_exponentials`). With T_j the true weights,
+    the computed logit less the largest one and s_j = 8u (|k_j| (|w| max|x| + |c|) + |b_j|) + u |d_j| for the roundings
+    of x, q, the logit and d_j. The computed t_j is e^{d_j} up to 8u (`_exponentials`). With T_j the true weights,
     η_j = s_j + 16u and h' = Σ t_j V_j/Σ t_j,
 
         |h − h'| = |Σ (T_j − t_j)(V_j − h')|/Σ T_j ≤ 2 Σ t_j η_j |V_j − h'|/Σ t_j        where all η_j ≤ 0.02,
@@ -113,15 +113,15 @@ def network_in_doubles(view: View, x: Array) -> tuple[Array, Array]:
     and sums and quotient are within 2γ_{P+4} (Σ t_j |V_j|/Σ t_j + |h'|). Both are taken twice, which covers that they
     are computed too, and from the computed h'. Keys with d_j < -600 weigh below 1e-259 and count as if at -600.
     """
-    slope = view.affine[:, :1]
-    out, size = slope * x + view.bias[:, None], np.abs(slope * x) + np.abs(view.bias[:, None])
+    slope, far = view.affine[:, :1], np.abs(x).max()
+    out, size = slope * x + view.bias[:, None], np.abs(slope) * far + np.abs(view.bias[:, None])
     doubt, terms = np.zeros(out.shape), 4
     for head in view.heads:
         (axis,), values = head.axes, head.values
         logits = (axis.w * x + axis.c)[:, None] * axis.slopes + axis.biases
         d = logits - logits.max(axis=1, keepdims=True)
-        parts = np.abs(axis.w * x) + abs(axis.c)
-        off = _U * (8 * (parts[:, None] * np.abs(axis.slopes) + np.abs(axis.biases)) + np.abs(d) + 16)
+        parts = abs(axis.w) * far + abs(axis.c)
+        off = _U * (8 * (parts * np.abs(axis.slopes) + np.abs(axis.biases)) + np.abs(d) + 16)
         t = _exponentials(np.maximum(d, -600.0))
         total = t.sum(axis=1, keepdims=True)
         value = (t @ values) / total

@@ -9,7 +9,7 @@ real-analytic function on a box that does not vanish everywhere. Proved are
    denominators of the ratios in F and in G_i (`identity`, one by one);
 2. F and all G_i are defined and continuous on the whole box (`language/definedness.py`);
 3. G_i keeps the condition on g_i on the whole box, unless that is a denominator which vanishes on a thin set only
-   (`targets.removable.require_dense`).
+   (`removable.require_dense`).
 
 Let Z be the union of these thin sets. Off Z, f is defined: suppose not, and take the first of its conditions, in the
 order of its operations, that fails at a point x off Z. Those before it hold at x, so g_i is defined there, and by 1

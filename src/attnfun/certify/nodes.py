@@ -15,7 +15,8 @@ of a node in each angle, and there it keeps cos((n_k−1)π/(2N_k)) of it (Riesz
     sup|r| ≤ max_grid |p| / Π_k cos((n_k−1)π/(2N_k)) + T.
 
 In one variable p is skipped: r itself is evaluated at the N nodes and its Chebyshev partial sum is within T/2 of it:
-sup|r| ≤ (max + T/2)/cos + T/2.
+sup|r| ≤ (max + T/2)/cos + T/2. Doubles with a proved error (`exact.network_in_doubles`) say first at which nodes |r|
+may be among the largest, and only those are looked at in balls.
 
 The residual at the nodes is in balls. The fine grid is in float64 with its own rounding bound: the interpolation matrix
 L has entries off by at most 4(n+6)u, so each contraction costs a relative (γ_n + 4n(n+6)u) of max|p| ΠΛ_k, Λ_k ≥ 1 its

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from attnfun.certify.rounding import gamma
 from attnfun.certify.view import Array, HeadView, LineAxis, View
 from attnfun.language import BallAlgebra, Graph, run
+from attnfun.language.balls import values_at_point
 from attnfun.language.enclosures import point_balls
 
 Balls = Any  # NumPy object array of arb
@@ -200,6 +201,4 @@ def network_at(view: View, x: Array) -> list[arb]:
 
 def residual_at(view: View, graph: Graph, names: tuple[str, ...], x: Array) -> list[arb]:
     """f_o(x) − net_o(x) at the exact float64 point x."""
-    env = {n: arb(float(v)) for n, v in zip(names, x, strict=True)}
-    f = run(graph, BallAlgebra(clip_sqrt=True), env)
-    return [a - b for a, b in zip(f, network_at(view, x), strict=True)]
+    return [a - b for a, b in zip(values_at_point(graph, names, x), network_at(view, x), strict=True)]

@@ -14,7 +14,8 @@ from attnfun.certify.exact import residual_at
 from attnfun.certify.pieces import BrokenLine, block_fits, block_rounding
 from attnfun.certify.rounding import ROUNDOFF, TINY, gamma, line_bounds, product_bounds, product_fits
 from attnfun.certify.view import Array, HeadView, LineAxis, View
-from attnfun.language import BallAlgebra, Graph, precision, run
+from attnfun.language import Graph, precision
+from attnfun.language.balls import values_at_point
 from attnfun.language.domain import climbed
 from attnfun.language.enclosures import abs_lower, abs_upper, ball, lower, point_balls, upper
 from attnfun.language.function import Function
@@ -95,16 +96,14 @@ def aimed_witness(network: Network, function: Function, aims: Sequence[Aim]) -> 
 
 def _proved_at(network: Network, function: Function, X: Array) -> tuple[float, Array | None]:
     """The largest error that balls prove at one of the points."""
-    box, graph = function.box, function.graph
+    graph = function.graph
     best, where = 0.0, None
     axes = [axis for layer in network.layers for head in layer.heads for axis in head.axes]
     if graph is None or any(axis.dim != 1 for axis in axes):
         return best, where  # `outputs_at` reads one number an axis
     with precision(128):
         for x in X:
-            env = {n: arb(float(v)) for n, v in zip(box.names, x, strict=True)}
-            f = run(graph, BallAlgebra(clip_sqrt=True), env)
-            for a, b in zip(f, outputs_at(network, x), strict=True):
+            for a, b in zip(values_at_point(graph, function.box.names, x), outputs_at(network, x), strict=True):
                 value = abs_lower(a - b)
                 if value > best:
                     best, where = value, x

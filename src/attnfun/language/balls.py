@@ -13,12 +13,15 @@ and then sqrt and log answer nan (`clip_sqrt=True` cuts sqrt and positive powers
 global one: use `precision`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from attnfun.language.enclosures import NAN, ONE, ZERO, Ball, above, arb, exact, lift, span
-from attnfun.language.graph import Ratio
+from attnfun.language.graph import Graph, Ratio
 from attnfun.language.interpret import Algebra, run, static
 
 _THIN_BITS = 30
@@ -358,3 +361,8 @@ class BallAlgebra(Algebra[Ball]):
 
     def min(self, x: Ball, y: Ball) -> Ball:
         return -self.max(-x, -y)
+
+
+def values_at_point(graph: Graph, names: Sequence[str], x: npt.NDArray[np.float64]) -> list[Ball]:
+    """The outputs at a point of doubles at which they are known to be defined (`clip_sqrt`)."""
+    return run(graph, BallAlgebra(clip_sqrt=True), dict(zip(names, map(arb, x.tolist()), strict=True)))

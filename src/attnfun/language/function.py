@@ -12,11 +12,11 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from flint import arb
 
 from attnfun.errors import DamagedFile, InvalidRequest
-from attnfun.language import BallAlgebra, Graph, Untraceable, parse, precision, run, trace
+from attnfun.language import Graph, Untraceable, parse, precision, trace
 from attnfun.language.arrays import values_at
+from attnfun.language.balls import values_at_point
 from attnfun.language.domain import Array, Box, climbed
 from attnfun.language.enclosures import lower
 from attnfun.language.mlp import read_mlp
@@ -345,10 +345,7 @@ def witnessed_range(function: Function) -> tuple[float, tuple[float, ...], tuple
         points = [_extreme(function, o, 1.0), _extreme(function, o, -1.0)]
         points += [function.box.low_array, function.box.high_array, *function.box.sample(6, np.random.default_rng(0))]
         with precision(256):
-            values = []
-            for x in points:
-                env = {n: arb(float(v)) for n, v in zip(function.box.names, x, strict=True)}
-                values.append(run(function.graph, BallAlgebra(clip_sqrt=True), env)[o])
+            values = [values_at_point(function.graph, function.box.names, x)[o] for x in points]
             kept = [i for i, v in enumerate(values) if v.is_finite()]
             if not kept:
                 continue

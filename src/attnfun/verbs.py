@@ -7,8 +7,7 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from attnfun.certify.certificate import Certificate
-from attnfun.certify.stored import read_back, story_of
+from attnfun.certify.certificate import Certificate, read_back, story_of
 from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest
 from attnfun.kinds import Kind, find
 from attnfun.language.domain import Box

@@ -18,7 +18,7 @@ from flint import arb
 import attnfun as af
 from attnfun.certify import Certificate, Status
 from attnfun.certify.composition import Composition
-from attnfun.certify.unary import modulus, prove_unary
+from attnfun.certify.steps import modulus, prove_unary
 from attnfun.certify.view import HeadView, LineAxis, View
 from attnfun.certify.witness import outputs_at
 from attnfun.errors import DamagedFile

@@ -11,8 +11,8 @@ from flint import acb, arb
 
 import attnfun as af
 from attnfun.certify import Status, ellipse
-from attnfun.certify.exact import network_at
-from attnfun.certify.nodes import _tail, chebyshev_nodes, interpolation_matrix, prove_by_nodes
+from attnfun.certify.exact import _exponentials, network_at, network_in_doubles
+from attnfun.certify.nodes import _leading, _tail, chebyshev_nodes, interpolation_matrix, prove_by_nodes
 from attnfun.certify.view import Undecided, view
 from attnfun.kinds.function.prove import prove
 from attnfun.language import precision
@@ -183,6 +183,41 @@ def test_exact_values_of_heads_are_exact() -> None:
             exact = 3 + 2 / (1 + (-(2 * arb(x) + 1)).exp())
             assert value.overlaps(exact) and value.rel_accuracy_bits() > 100
             assert acb(value).is_finite()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_network_in_doubles_is_off_by_no_more_than_it_says(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    slopes, biases, values = rng.normal(size=(3, 40)) * np.array([[30.0], [200.0 * seed], [10.0**seed]])
+    network = line_network(np.sort(slopes).tolist(), biases.tolist(), values.tolist())
+    seen = view(network, network.low, network.high)
+    x = rng.uniform(network.low[0], network.high[0], 200)
+    found, doubt = network_in_doubles(seen, x)
+    assert np.all(doubt <= 1e-9 * np.abs(values).max())
+    with precision(128):
+        off = [abs_upper(network_at(seen, np.array([t]))[0] - float(y)) for t, y in zip(x, found[0], strict=True)]
+    assert np.all(np.array(off) <= doubt[0])
+
+
+def test_exponentials_by_arithmetic_alone_are_within_eight_units() -> None:
+    rng = np.random.default_rng(0)
+    d = np.concatenate(
+        [-600 * rng.random(3000), -rng.random(2000), [0.0, -600.0], -np.log(2) * np.arange(1.0, 800) / 2]
+    )
+    with precision(128):
+        for t, y in zip(d.tolist(), _exponentials(d).tolist(), strict=True):
+            assert abs_upper(arb(y) / arb(t).exp() - 1) <= 4 * 2.0**-53
+
+
+def test_leading_nodes_hold_the_two_largest_residuals() -> None:
+    f = function("sin(3*x) + x")
+    seen = view(zero_network(f), f.box.low_array, f.box.high_array)
+    with precision(128):
+        nodes = chebyshev_nodes(64, -1.0, 1.0)
+        assert f.graph is not None
+        rough, leading = _leading(seen, f.graph, f.box.names, nodes, 1e-9)
+        assert 2 <= len(leading) < 10 and set(np.argsort(np.abs(rough[0]))[-2:]) <= set(leading)
+        assert len(_leading(seen, f.graph, f.box.names, nodes, 0.0)[1]) == 64
 
 
 def test_caps_and_kinks_are_undecided() -> None:

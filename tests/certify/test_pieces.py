@@ -18,8 +18,7 @@ from flint import arb, fmpq
 import attnfun as af
 from attnfun.certify import Status
 from attnfun.certify.chebyshev_curve import ChebyshevCurve
-from attnfun.certify.pieces import BrokenLine, beyond, pieces_of_curve, prove_by_pieces
-from attnfun.certify.relu_rounding import block_fits, block_rounding
+from attnfun.certify.pieces import BrokenLine, beyond, block_fits, block_rounding, pieces_of_curve, prove_by_pieces
 from attnfun.certify.view import Undecided
 from attnfun.certify.witness import outputs_at
 from attnfun.kinds.function.prove import prove

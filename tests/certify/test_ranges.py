@@ -7,7 +7,7 @@ import pytest
 
 import attnfun as af
 from attnfun.certify import Status
-from attnfun.language.witnessed import witnessed_range
+from attnfun.language.function import witnessed_range
 from certify.hunting import function
 
 

@@ -13,7 +13,7 @@ from flint import arb
 
 import attnfun as af
 from attnfun.certify import Status
-from attnfun.certify.tensor import gradient_shifts
+from attnfun.certify.steps import gradient_shifts
 from attnfun.certify.view import View
 from attnfun.certify.witness import outputs_at
 from attnfun.errors import DamagedFile

@@ -37,7 +37,7 @@ from attnfun.language.canonical import canonical
 from attnfun.language.definedness import natural_domain
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
-from attnfun.language.order import arguments_first
+from attnfun.language.graph import arguments_first
 from attnfun.language.ranges import Effort, range_of
 from attnfun.language.vertices import broken_line
 from counting import counted

@@ -51,6 +51,8 @@ def room_of(module: tuple[str, ...]) -> str:
     """attnfun.certify.nodes → certify; attnfun.model → <core>; attnfun.kinds → <core>, attnfun.kinds.set → kinds."""
     if len(module) == 1:
         return "<front>"
+    if module[1] == "__main__":
+        return "cli"
     if module[1] in CORE or module[1:] == ("kinds",):
         return "<core>"
     if module[1] == "kinds":

@@ -1,7 +1,7 @@
 """Method *affine*: networks without heads, in any number of variables.
 
 f − (A x + c), the stored A and c taken as exact rationals, is an expression like any other; its range over the box is
-bounded by branch and bound with mean-value forms (`targets.ranges`). For an affine f every partial derivative is a
+bounded by branch and bound with mean-value forms (`language/ranges.py`). For an affine f every partial derivative is a
 rounding error of A, so the first mean-value form is already sharp.
 Failure mode: an f that is not affine gets a true, large bound.
 """
@@ -10,11 +10,10 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from flint import arb
 
-from attnfun.certify.outcome import Bound
-from attnfun.certify.view import Array, Undecided, View
-from attnfun.language import BallAlgebra, Builder, Graph, precision, run
+from attnfun.certify.view import Array, Bound, Undecided, View
+from attnfun.language import Builder, Graph, precision
+from attnfun.language.balls import values_at_point
 from attnfun.language.enclosures import abs_lower
 from attnfun.language.function import Function
 from attnfun.language.ranges import range_of
@@ -31,8 +30,7 @@ def prove_by_affine(view: View, function: Function) -> Bound:
     X = function.box.probe(1, np.random.default_rng(0)) if function.box.dim <= 6 else _few(function)
     with precision(128):
         for x in X[:64]:
-            env = {n: arb(float(v)) for n, v in zip(function.box.names, x, strict=True)}
-            found = max(abs_lower(value) for value in run(residual, BallAlgebra(clip_sqrt=True), env))
+            found = max(map(abs_lower, values_at_point(residual, function.box.names, x)))
             if found > low:
                 low, witness = found, x
     return Bound("affine", low, high, witness)

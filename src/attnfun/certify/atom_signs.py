@@ -21,7 +21,7 @@ from attnfun.certify.signs import Sign, Signs
 from attnfun.certify.view import Undecided
 from attnfun.errors import InvalidRequest
 from attnfun.language.domain import Box
-from attnfun.language.order import reached
+from attnfun.language.graph import reached
 
 MAX_HINTS: Final = 3
 _UNSEEN: Final = (Sign.UNKNOWN, False)

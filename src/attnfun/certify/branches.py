@@ -10,12 +10,11 @@ from attnfun.certify.view import Array
 from attnfun.language import BallAlgebra, Builder, Graph, Node, run_all
 from attnfun.language.domain import sub_boxes
 from attnfun.language.enclosures import balls, lowers, uppers
-
-KINKS = frozenset({"abs", "max", "min", "relu", "sign"})
+from attnfun.language.graph import NOT_ANALYTIC
 
 
 def has_kinks(graph: Graph) -> bool:
-    return any(n.op in KINKS for n in graph.nodes)
+    return any(n.op in NOT_ANALYTIC for n in graph.nodes)
 
 
 def decide_branches(graph: Graph, names: tuple[str, ...], low: Array, high: Array) -> Graph:
@@ -30,7 +29,7 @@ def decide_branches(graph: Graph, names: tuple[str, ...], low: Array, high: Arra
     builder = Builder()
 
     def branch(node: Node, args: list[int]) -> int | None:
-        if node.op not in KINKS:
+        if node.op not in NOT_ANALYTIC:
             return None
         difference = values[node.args[0]] if len(args) == 1 else values[node.args[0]] - values[node.args[1]]
         column = np.atleast_1d(np.asarray(difference, dtype=object))

@@ -1,19 +1,15 @@
 """Method *cells*: partitions, by ranges of the target over inflated cells. Any number of variables, sup and L^p norms.
 
 One axis. Logits l_j(q) = k_j q + b_j with increasing slopes; neighbours j, j+1 meet at t_j = (b_j − b_{j+1})/(k_{j+1} −
-k_j).
-If the t_j increase, key j is the largest exactly on its cell [t_{j−1}, t_j]. Choose λ > 0 and *inflate* the cell by
-λ/(k_{j+1} − k_j)
-on the right, λ/(k_j − k_{j−1}) on the left. At a q right of the inflated cell of j, key j weighs at most e^−λ of key
-j+1, and
-each further key on the left e^−g less, g = min_j min(k_{j+1} − k_j, k_{j+2} − k_{j+1})(t_{j+1} − t_j). So the keys
-whose inflated cell does
-not contain q
-weigh together at most  leak = 2 e^−λ/(1 − e^−g).
+k_j). If the t_j increase, key j is the largest exactly on its cell [t_{j−1}, t_j]. Choose λ > 0 and *inflate* the cell
+by λ/(k_{j+1} − k_j) on the right, λ/(k_j − k_{j−1}) on the left. At a q right of the inflated cell of j, key j weighs
+at most e^−λ of key j+1, and each further key on the left e^−g less, g = min_j min(k_{j+1} − k_j, k_{j+2} −
+k_{j+1})(t_{j+1} − t_j). So the keys whose inflated cell does not contain q weigh together at most  leak = 2 e^−λ/(1 −
+e^−g).
 
 A product head. Let e_j = sup |f − v_j| over the inflated cell j (cut with the box). At any x, Σ_j p_j |v_j − f(x)|:
-keys whose inflated
-cell contains x give at most max e_j; the others are within (max V − min V) of a key that does. Hence
+keys whose inflated cell contains x give at most max e_j; the others are within (max V − min V) of a key that does.
+Hence
 
     sup|f − net| ≤ max_j e_j + (Σ_axes leak)·(max V − min V),
 
@@ -33,10 +29,8 @@ in L^p likewise. That logits round by d in the whole box costs the walls 2d/(k_{
 how near the winner a key is decides, and not how large logits are, nor how far apart distant values.
 
 λ is chosen by the checker, to make the bound small; a sharper head (larger slopes) allows thinner walls. Ranges: plain
-balls, and
-where that is not below the goal the mean-value form, then halving of the cell. A black box with Lipschitz constant L
-has
-e_j ≤ |f(c) − v_j| + L |half diagonal|, which is conditional on L.
+balls, and where that is not below the goal the mean-value form, then halving of the cell. A black box with Lipschitz
+constant L has e_j ≤ |f(c) − v_j| + L |half diagonal|, which is conditional on L.
 
 Failure modes: breakpoints that do not increase (not a partition); targets whose ranges are not finite.
 """
@@ -51,9 +45,8 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from attnfun.certify.outcome import Bound
 from attnfun.certify.rounding import cell_rounding
-from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
+from attnfun.certify.view import Array, Bound, HeadView, LineAxis, Undecided, View
 from attnfun.certify.witness import best_witness
 from attnfun.language import BallAlgebra, GradientAlgebra, precision, run
 from attnfun.language.enclosures import abs_lower, ball_ends, balls, lower, lowers, point_balls, upper, upper_at, uppers

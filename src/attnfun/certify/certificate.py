@@ -204,3 +204,18 @@ def _check_details(reason: Any, details: Any) -> None:
         raise ValueError("its details are not as they are written")
     if not all(abs(n) <= sys.float_info.max for n in numbers):
         raise ValueError("a number in its details is none")
+
+
+def read_back(meta: Mapping[str, Any], dtype: str, text: str, domain: str) -> tuple[Certificate, dict[str, Any], Claim]:
+    """The certificate as stored, not verified; the request, in which the claim has the last word; the claim."""
+    claim = Claim.of(meta)
+    certificate = Certificate.stored(meta.get("certificate"), claim, dtype, text, domain)
+    return certificate, claim.request(meta.get("request")), claim
+
+
+def story_of(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """What the file tells of its making; DamagedFile where that is no record."""
+    story = meta.get("story") or {}
+    if not (isinstance(story, dict) and isinstance(story.get("methods", {}), dict)):
+        raise DamagedFile("the file's story cannot be read")
+    return dict(story)

@@ -1,16 +1,12 @@
 """Method *composition*: networks of any depth whose coordinates are labelled (see `network.labels`), head by head.
 
 1. The program of the labels is proved to be the target, by exact rewrites with side conditions (`identity`; `extension`
-where the target has removable singularities). Nothing a
-label says is
-   believed: a label's φ must depend on its U alone, U must be affine in inputs and earlier φ's, both read off the
-   program itself.
+   where the target has removable singularities). Nothing a label says is believed: a label's φ must depend on its U
+   alone, U must be affine in inputs and earlier φ's, both read off the program itself.
 2. In stream order, for the coordinate labelled (φ, U, a, b): write U = Σ_i β_i φ_i + Σ_k γ_k x_k + const. Let φ̂_i =
-z_i + a_i Û_i + b_i be
-   what the stream holds for φ_i, E_i a bound of |φ̂_i − φ_i|, and û the argument the heads really see: their computed
-   query, taken
-   back through the nominal map q = w u + c. With the stored weights W and the exact coefficients α of U in the stream's
-   coordinates s,
+   z_i + a_i Û_i + b_i be what the stream holds for φ_i, E_i a bound of |φ̂_i − φ_i|, and û the argument the heads
+   really see: their computed query, taken back through the nominal map q = w u + c. With the stored weights W and the
+   exact coefficients α of U in the stream's coordinates s,
 
        |û − U| ≤ δ = Σ_i |β_i| E_i + m,    m = Σ_k |W_k/w − α_k| |s_k| + |(c_stored − c)/w − α_0| + (rounding of the
        query)/|w|,
@@ -29,7 +25,7 @@ z_i + a_i Û_i + b_i be
 4. The outputs are affine in the φ's; their errors add.
 
 In an MLP one block of ReLU units takes the place of the heads of a coordinate, and *pieces* proves ε. A tensor head has
-an argument for each of its axes, and `tensor` says what becomes of 3.
+an argument for each of its axes, and `steps` says what becomes of 3.
 
 Every node of the program is proved defined on the box (1.), so that g may be cut to the domain of its roots.
 Failure modes: a target the rewrites cannot match; ranges that are not finite; queries, logits or sums that might
@@ -45,16 +41,13 @@ import numpy as np
 from flint import arb
 
 from attnfun.certify.extension import require_same
-from attnfun.certify.outcome import Bound
-from attnfun.certify.pieces import BrokenLine, beyond, prove_by_pieces
+from attnfun.certify.pieces import BrokenLine, beyond, block_fits, block_rounding, prove_by_pieces
 from attnfun.certify.pinned import Component, Pinned, norm_shift, prove_pinned, root_slope
 from attnfun.certify.reading import Form, Reading
 from attnfun.certify.refine import Affine, Errors, LocalOutput, LocalStep, Refinement
-from attnfun.certify.relu_rounding import block_fits, block_rounding
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, form_rounding, gamma, line_bounds, product_bounds, product_fits
-from attnfun.certify.tensor import gradient_shifts, prove_tensor
-from attnfun.certify.unary import modulus, prove_unary, widened
-from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
+from attnfun.certify.steps import gradient_shifts, modulus, prove_tensor, prove_unary, widened
+from attnfun.certify.view import Array, Bound, HeadView, LineAxis, Undecided, View
 from attnfun.certify.witness import aimed_witness, computed_witness
 from attnfun.language import Graph, precision
 from attnfun.language.enclosures import abs_upper, upper
@@ -231,7 +224,7 @@ class Composition:
         self._settle(step, computed, exact, size)
 
     def _tensor(self, label: Label, written: list[Head | ReluBlock], before: tuple[str, ...], eps: float) -> None:
-        """A coordinate of several arguments, written by one tensor head; see `tensor`."""
+        """A coordinate of several arguments, written by one tensor head; see `steps`."""
         heads, dtype = [head for head in written if isinstance(head, Head)], self.network.dtype
         if len(written) != 1 or len(heads) != 1 or len(heads[0].axes) != len(label.arguments):
             raise Undecided(f"composition: {label.name} is no tensor head of its arguments")
@@ -279,11 +272,7 @@ class Composition:
         self, seen: View, g: Graph, reach: tuple[float, float], enough: float, true: tuple[float, float]
     ) -> tuple[float, str]:
         """`prove_unary`, once for heads that are equal bit for bit: squares of many variables often are."""
-        heads = tuple(
-            (a.w, a.c, a.slopes.tobytes(), a.biases.tobytes(), h.values.tobytes()) for h in seen.heads for a in h.axes
-        )
-        ends = (*seen.low, *seen.high, *seen.affine.ravel(), *seen.bias)
-        key = (g, heads, ends, reach, enough, true)
+        key = (g, seen.bits, reach, enough, true)
         if key not in self._known:
             self._known[key] = prove_unary(seen, g, reach, enough, true)
         return self._known[key]

@@ -13,23 +13,18 @@ checked on the family of boundaries E_{ρ^r}, r ∈ [0, 1].
 Lemma. Let g be analytic wherever its own operations are, and let C be {0} (for 1/g) or (−∞, 0] (for log g, sqrt g). If
 g avoids C on the distinguished boundary of P_{ρ^r} for every r ∈ [0, 1], then g avoids C on P_ρ.
 Proof. r = 0 is the real box, where the claim is the hypothesis. Suppose it fails and let r* be the infimum of failures.
-For
-r < r* the function 1/g (for C = {0}), or φ(g) with φ(w) = (√w − 1)/(√w + 1), |φ| < 1 off the cut (for C = (−∞, 0]), is
-analytic on P_{ρ^r}, so it is bounded there by its maximum over the compact family of boundaries, a finite number
+For r < r* the function 1/g (for C = {0}), or φ(g) with φ(w) = (√w − 1)/(√w + 1), |φ| < 1 off the cut (for C = (−∞, 0]),
+is analytic on P_{ρ^r}, so it is bounded there by its maximum over the compact family of boundaries, a finite number
 (respectively one below 1). By continuity the same bound holds on P_{ρ^{r*}}: g avoids C there and, C being closed and
-the sets
-compact, for a little more than r*. Contradiction. Applied inside out along the expression. ∎
+the sets compact, for a little more than r*. Contradiction. Applied inside out along the expression. ∎
 A `ratio` N(g)/D(g) is finite on a ball only if the operations of N and D are analytic there and δ, D without its zero
-at the point (see `expressions.ratio`), is not 0; the lemma then applies to those operations and to 1/δ(g).
+at the point (see `language/ratio.py`), is not 0; the lemma then applies to those operations and to 1/δ(g).
 
-**Heads.** With u = e^{τ z}, |Im τz| ≤ φ < π: (1 + |u|)/|1 + u| ≤ 1/cos(φ/2), because
-|1+u|² − (1+|u|)² cos²(φ/2) = (1 − cos φ)(1 − |u|)²/2 ≥ 0 for Im τz = φ. So an axis with slopes τ j and biases ln C(m,
-j) has
-Σ_j |softmax_j(z)| ≤ S = cos(φ/2)^−m; if the stored biases are off by at most dev (up to a common shift), with η = e^dev
-− 1
-and ηS < 1 it is at most (1 + η) S/(1 − ηS), and the denominator has no zero. Any other axis, with spread Δ of its
-slopes: turn
-the middle phase out; all phases lie within ±Δ|Im q|/2, so Σ|softmax_j| ≤ 1/cos(Δ|Im q|/2) while Δ|Im q| < π.
+**Heads.** With u = e^{τ z}, |Im τz| ≤ φ < π: (1 + |u|)/|1 + u| ≤ 1/cos(φ/2), because |1+u|² − (1+|u|)² cos²(φ/2) = (1 −
+cos φ)(1 − |u|)²/2 ≥ 0 for Im τz = φ. So an axis with slopes τ j and biases ln C(m, j) has Σ_j |softmax_j(z)| ≤ S =
+cos(φ/2)^−m; if the stored biases are off by at most dev (up to a common shift), with η = e^dev − 1 and ηS < 1 it is at
+most (1 + η) S/(1 − ηS), and the denominator has no zero. Any other axis, with spread Δ of its slopes: turn the middle
+phase out; all phases lie within ±Δ|Im q|/2, so Σ|softmax_j| ≤ 1/cos(Δ|Im q|/2) while Δ|Im q| < π.
 """
 
 import math

@@ -1,19 +1,24 @@
-"""Heads and residuals in ball arithmetic: at points (witnesses) and on tensor grids (nodes)."""
+"""Heads and residuals in ball arithmetic: at points (witnesses) and on tensor grids (nodes); in doubles, bounded."""
 
+import math
 from typing import Any
 
 import numpy as np
 from flint import arb, arb_mat
 from numpy.typing import NDArray
 
+from attnfun.certify.rounding import gamma
 from attnfun.certify.view import Array, HeadView, LineAxis, View
 from attnfun.language import BallAlgebra, Graph, run
+from attnfun.language.balls import values_at_point
 from attnfun.language.enclosures import point_balls
 
 Balls = Any  # NumPy object array of arb
 
 _DROP = 90.0  # keys more than e^-90 below the largest are bounded, not summed
 _DROPPED = 8.3e-40  # e^-90 = 8.2e-40, and the rounding of the comparison
+_U = 2.0**-53
+_LN2 = float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef35793c76p-33")  # 32 bits of ln 2, and what is left
 
 
 def weight_table(axis: LineAxis, x: list[arb]) -> arb_mat:
@@ -39,7 +44,7 @@ def weight_table(axis: LineAxis, x: list[arb]) -> arb_mat:
 
 
 def _softmax(logits: list[arb]) -> list[arb]:
-    top = max(logits, key=lambda v: float(v.mid()))
+    top = max(logits, key=float)
     return _normalised([(v - top).exp() for v in logits])
 
 
@@ -96,6 +101,61 @@ def residual_on_grid(view: View, graph: Graph, names: tuple[str, ...], nodes: li
     return out
 
 
+def network_in_doubles(view: View, x: Array) -> tuple[Array, Array]:
+    """(outputs, n) a network of one variable at points within 2^-52 max|x| of the x_i, and how far its values are off.
+
+    No library is trusted here beyond IEEE arithmetic. Up to a common factor the weight of key j is e^{d_j ± s_j}, d_j
+    the computed logit less the largest one and s_j = 8u (|k_j| (|w| max|x| + |c|) + |b_j|) + u |d_j| for the roundings
+    of x, q, the logit and d_j. The computed t_j is e^{d_j} up to 8u (`_exponentials`). With T_j the true weights,
+    η_j = s_j + 16u and h' = Σ t_j V_j/Σ t_j,
+
+        |h − h'| = |Σ (T_j − t_j)(V_j − h')|/Σ T_j ≤ 2 Σ t_j η_j |V_j − h'|/Σ t_j        where all η_j ≤ 0.02,
+
+    and sums and quotient are within 2γ_{P+4} (Σ t_j |V_j|/Σ t_j + |h'|). Both are taken twice, which covers that they
+    are computed too, and from the computed h'. Keys with d_j < -600 weigh below 1e-259 and count as if at -600.
+    """
+    slope, far = view.affine[:, :1], np.abs(x).max()
+    out, size = slope * x + view.bias[:, None], np.abs(slope) * far + np.abs(view.bias[:, None])
+    doubt, terms = np.zeros(out.shape), 4
+    for head in view.heads:
+        (axis,), values = head.axes, head.values
+        logits = (axis.w * x + axis.c)[:, None] * axis.slopes + axis.biases
+        d = logits - logits.max(axis=1, keepdims=True)
+        parts = abs(axis.w) * far + abs(axis.c)
+        off = _U * (8 * (parts * np.abs(axis.slopes) + np.abs(axis.biases)) + np.abs(d) + 16)
+        t = _exponentials(np.maximum(d, -600.0))
+        total = t.sum(axis=1, keepdims=True)
+        value = (t @ values) / total
+        swing = np.stack(
+            [
+                ((t * off) * np.abs(column - at[:, None])).sum(axis=1)
+                for column, at in zip(values.T, value.T, strict=True)
+            ],
+            axis=1,
+        )
+        lost = 4 * swing / total + 4 * gamma(axis.size + 4, _U) * ((t @ np.abs(values)) / total + np.abs(value))
+        lost = np.where(
+            np.all(off <= 0.02, axis=1, keepdims=True), lost + axis.size * 1e-250 * np.ptp(values, axis=0), np.inf
+        )
+        out, size = out + head.mix @ value.T, size + np.abs(head.mix) @ np.abs(value).T
+        doubt, terms = doubt + np.abs(head.mix) @ lost.T, terms + values.shape[1] + 1
+    return out, (doubt + gamma(terms, _U) * size) * (1 + 1e-9) + 1e-300
+
+
+def _exponentials(d: Array) -> Array:
+    """e^d for -600 ≤ d ≤ 0, within a factor 1 ± 8·2^-53, by IEEE arithmetic alone.
+
+    d = k ln 2 + r, |r| < 0.3466: k times the first part of ln 2 is exact, and r is off by less than u. Of Σ r^i/i! what
+    is left out after i = 13 is below u/20, and Horner's rule loses less than 3u (|r| is small). 2^k is exact.
+    """
+    k = np.rint(d * 1.4426950408889634)
+    r = (d - k * _LN2[0]) - k * _LN2[1]
+    total = np.full(d.shape, 1 / math.factorial(13))
+    for i in range(12, -1, -1):
+        total = total * r + 1 / math.factorial(i)
+    return np.ldexp(total, k.astype(np.int32))
+
+
 def active_weights(axis: LineAxis, x: arb, at: float) -> tuple[NDArray[np.intp], list[arb], float]:
     """Indices, balls and dropped mass of the softmax at the exact point x ≈ `at`.
 
@@ -141,6 +201,4 @@ def network_at(view: View, x: Array) -> list[arb]:
 
 def residual_at(view: View, graph: Graph, names: tuple[str, ...], x: Array) -> list[arb]:
     """f_o(x) − net_o(x) at the exact float64 point x."""
-    env = {n: arb(float(v)) for n, v in zip(names, x, strict=True)}
-    f = run(graph, BallAlgebra(clip_sqrt=True), env)
-    return [a - b for a, b in zip(f, network_at(view, x), strict=True)]
+    return [a - b for a, b in zip(values_at_point(graph, names, x), network_at(view, x), strict=True)]

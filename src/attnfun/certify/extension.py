@@ -1,15 +1,15 @@
 """Is the graph a certificate speaks of the continuous extension of the expression that was asked for?
 
-Let f be the expression, undefined where a denominator vanishes, F the graph that `targets.removable` derived from it;
+Let f be the expression, undefined where a denominator vanishes, F the graph that `removable` derived from it;
 g_i the arguments of the conditions of f (denominators not 0, arguments of log positive, no jump, ...), and G_i what was
 derived for them along with F. A set is *thin* if it is closed, nowhere dense and of measure 0, such as the zeros of a
 real-analytic function on a box that does not vanish everywhere. Proved are
 
 1. F = f at every point at which f is defined, and G_i = g_i where g_i is, but for a thin set: the zeros of the
    denominators of the ratios in F and in G_i (`identity`, one by one);
-2. F and all G_i are defined and continuous on the whole box (`targets.definedness`);
+2. F and all G_i are defined and continuous on the whole box (`language/definedness.py`);
 3. G_i keeps the condition on g_i on the whole box, unless that is a denominator which vanishes on a thin set only
-   (`targets.removable.require_dense`).
+   (`removable.require_dense`).
 
 Let Z be the union of these thin sets. Off Z, f is defined: suppose not, and take the first of its conditions, in the
 order of its operations, that fails at a point x off Z. Those before it hold at x, so g_i is defined there, and by 1

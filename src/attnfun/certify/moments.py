@@ -12,15 +12,13 @@ The target has its own Taylor form: coefficients f_i at c, and |f_n| r^n with f_
 
     |f − net| ≤ max over |s| ≤ r of |Σ_{i<3} g_i s^i| + Σ_{3≤i<n} |g_i| r^i + |f_n| r^n + head remainders,
 
-g_i = f_i − h_i − (affine part)_i; the maximum is that of a parabola, at its vertex or an end.
-Keys whose logit lies more than 85 below the largest over the whole interval (a computed bound of the float error of the
-logits is counted) are left out; they weigh count · e^−85 (max V − min V)/δ. Where the target's series does not exist on
-the interval (a kink, a root at 0), or gives little (a long flat stretch), the range form is used: f in a ball over the
-interval against the head's own Taylor range.
-Intervals are halved, worst first, until each is below the goal. The bound is the maximum over intervals that always
-cover the
-domain, so a search that stops early may only return a larger bound, or nothing.
-A target of many operations has few intervals and a long series, which costs such a target hardly more than a short one;
+g_i = f_i − h_i − (affine part)_i; the maximum is that of a parabola, at its vertex or an end. Keys whose logit lies
+more than 85 below the largest over the whole interval (a computed bound of the float error of the logits is counted)
+are left out; they weigh count · e^−85 (max V − min V)/δ. Where the target's series does not exist on the interval (a
+kink, a root at 0), or gives little (a long flat stretch), the range form is used: f in a ball over the interval against
+the head's own Taylor range. Intervals are halved, worst first, until each is below the goal. The bound is the maximum
+over intervals that always cover the domain, so a search that stops early may only return a larger bound, or nothing. A
+target of many operations has few intervals and a long series, which costs such a target hardly more than a short one;
 the polynomial Σ g_i s^i of an interval is then halved in place of the interval: p(s + r/2) is a shift of coefficients.
 
 Failure modes: more than 40,000 intervals, fewer for large heads and targets (a discontinuous target, a goal below the
@@ -37,8 +35,7 @@ import numpy as np
 from flint import arb, arb_mat, arb_poly
 from numpy.typing import NDArray
 
-from attnfun.certify.outcome import Bound
-from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
+from attnfun.certify.view import Array, Bound, HeadView, LineAxis, Undecided, View
 from attnfun.certify.witness import best_witness, error_at
 from attnfun.language import BallAlgebra, Graph, Kink, SeriesAlgebra, precision, run
 from attnfun.language.enclosures import abs_upper, ball, lower, upper

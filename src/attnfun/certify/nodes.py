@@ -8,21 +8,19 @@ Then
     q_i = 1 + 2(1 − ρ_i^{−(n_i−1)})/(ρ_i−1),
 
 because Chebyshev coefficients obey |c_j| ≤ 2^{nonzero} M ρ^−j and interpolation only aliases T_j to ±T_j', so it adds
-at most
-the same tail once more (the telescoped sum avoids the cancellation of Πp − Πq). p is then evaluated on N_k > n_k nodes
-an axis; with θ = arccos t it is a trigonometric polynomial of degree n_k − 1 whose maximum is within π/(2N_k) of a node
-in
-each angle, and there it keeps cos((n_k−1)π/(2N_k)) of it (Riesz; Ehlich and Zeller 1964). So
+at most the same tail once more (the telescoped sum avoids the cancellation of Πp − Πq). p is then evaluated on N_k >
+n_k nodes an axis; with θ = arccos t it is a trigonometric polynomial of degree n_k − 1 whose maximum is within π/(2N_k)
+of a node in each angle, and there it keeps cos((n_k−1)π/(2N_k)) of it (Riesz; Ehlich and Zeller 1964). So
 
     sup|r| ≤ max_grid |p| / Π_k cos((n_k−1)π/(2N_k)) + T.
 
 In one variable p is skipped: r itself is evaluated at the N nodes and its Chebyshev partial sum is within T/2 of it:
-sup|r| ≤ (max + T/2)/cos + T/2.
+sup|r| ≤ (max + T/2)/cos + T/2. Doubles with a proved error (`exact.network_in_doubles`) say first at which nodes |r|
+may be among the largest, and only those are looked at in balls.
 
 The residual at the nodes is in balls. The fine grid is in float64 with its own rounding bound: the interpolation matrix
-L has
-entries off by at most 4(n+6)u, so each contraction costs a relative (γ_n + 4n(n+6)u) of max|p| ΠΛ_k, Λ_k ≥ 1 its row
-sums.
+L has entries off by at most 4(n+6)u, so each contraction costs a relative (γ_n + 4n(n+6)u) of max|p| ΠΛ_k, Λ_k ≥ 1 its
+row sums.
 
 Failure modes: no ρ can be proved (singularities close to the box, heads of large slope spread); too many nodes wanted
 (3000 / 200 / 60 / 24 an axis for 1 / 2 / 3 / 4 variables, in one variable fewer for targets of many operations);
@@ -33,14 +31,14 @@ import math
 
 import numpy as np
 from flint import arb, ctx
+from numpy.typing import NDArray
 
 from attnfun.certify import ellipse
 from attnfun.certify.branches import has_kinks
-from attnfun.certify.exact import Balls, residual_on_grid
-from attnfun.certify.outcome import Bound
-from attnfun.certify.view import Array, Undecided, View
+from attnfun.certify.exact import Balls, network_in_doubles, residual_on_grid
+from attnfun.certify.view import Array, Bound, Undecided, View
 from attnfun.certify.witness import best_witness
-from attnfun.language import Graph, precision
+from attnfun.language import BallAlgebra, Graph, precision, run
 from attnfun.language.enclosures import abs_upper, upper
 
 _CAP = {1: 3000, 2: 200, 3: 60, 4: 24}
@@ -50,8 +48,13 @@ _WORK = 4_000_000  # operations with balls at all nodes of one variable; *moment
 _STARTS = 6  # points from which a witness is looked for
 
 
-def prove_by_nodes(view: View, graph: Graph, names: tuple[str, ...], estimate: float, eps: float) -> Bound:
-    """Prove a bound of sup|f − net|; `estimate` is a float guess of it, `eps` what would be good enough."""
+def prove_by_nodes(
+    view: View, graph: Graph, names: tuple[str, ...], estimate: float, eps: float, witnessed: bool = True
+) -> Bound:
+    """Prove a bound of sup|f − net|; `estimate` is a float guess of it, `eps` what would be good enough.
+
+    Not `witnessed`: the lower end is 0, for those who do not ask for it.
+    """
     if view.dim not in _CAP:
         raise Undecided(f"nodes: {view.dim} variables; at most 4 are supported")
     if has_kinks(graph):
@@ -65,11 +68,11 @@ def prove_by_nodes(view: View, graph: Graph, names: tuple[str, ...], estimate: f
         raise Undecided(
             f"nodes: {int(n[0]):,} nodes and {work:,} operations wanted, past the {_WORK:,} that are budgeted"
         )
+    resolved = max(estimate, eps * 1e-6) / 1000
     for bits in (128, 256, 512):
         with precision(bits):
-            result = _residual(view, graph, names, n)
-            largest, radius, fine, starts = result
-        if radius <= max(estimate, eps * 1e-6) / 1000:
+            largest, radius, fine, starts = _residual(view, graph, names, n, resolved)
+        if radius <= resolved:
             break
     else:
         raise Undecided("nodes: the residual cannot be resolved at 512 bits (cancellation between huge values)")
@@ -84,7 +87,7 @@ def prove_by_nodes(view: View, graph: Graph, names: tuple[str, ...], estimate: f
     if not math.isfinite(high):
         raise Undecided("nodes: the bound is not finite")
     step = (view.high - view.low) / 2 * np.pi / fine
-    low, witness = best_witness(view, graph, names, starts, step)
+    low, witness = best_witness(view, graph, names, starts, step) if witnessed else (0.0, None)
     details = {"nodes": [int(v) for v in n], "rho": [round(float(v), 6) for v in rho], "grid": [int(v) for v in fine]}
     return Bound("nodes", low, high, witness, details)
 
@@ -187,19 +190,26 @@ def chebyshev_nodes(count: int, low: float, high: float) -> list[arb]:
     return [mid + half * (arb(2 * i + 1) * arb.pi() / (2 * count)).cos() for i in range(count)]
 
 
-def _residual(view: View, graph: Graph, names: tuple[str, ...], n: Array) -> tuple[float, float, Array, Array]:
+def _residual(
+    view: View, graph: Graph, names: tuple[str, ...], n: Array, resolved: float
+) -> tuple[float, float, Array, Array]:
     """(upper bound of max|p| or |r| on the fine grid, largest ball radius, N, starting points for the witness)."""
     fine = np.array([_OVER[view.dim] * int(v) for v in n])
     used = fine if view.dim == 1 else n
     nodes = [chebyshev_nodes(int(used[k]), float(view.low[k]), float(view.high[k])) for k in range(view.dim)]
+    rough, leading = np.zeros(0), np.arange(0)
+    if view.dim == 1:
+        rough, leading = _leading(view, graph, names, nodes[0], resolved)
+        nodes = [[nodes[0][i] for i in leading]]
     residuals = residual_on_grid(view, graph, names, nodes)
     largest, radius = 0.0, 0.0
     starts: list[tuple[float, Array]] = []
-    for r in residuals:
+    for o, r in enumerate(residuals):
         values, rads = _floats(r)
         radius = max(radius, float(rads.max()))
         if view.dim == 1:
-            grid, error = values, 0.0
+            grid = rough[o]
+            grid[leading] = values
             largest = max(largest, max(abs_upper(v) for v in r.ravel()))
         else:
             grid, error = _refine(values, rads, n, fine)
@@ -214,9 +224,30 @@ def _residual(view: View, graph: Graph, names: tuple[str, ...], n: Array) -> tup
     return largest, radius if math.isfinite(radius) else math.inf, fine, np.array([point for _, point in starts])
 
 
+def _leading(
+    view: View, graph: Graph, names: tuple[str, ...], nodes: list[arb], resolved: float
+) -> tuple[Array, NDArray[np.intp]]:
+    """r at all nodes in doubles (outputs, N), and the nodes at which |r| may be among the two largest of an output.
+
+    At the others |r| is proved to be smaller: only the leading ones are worth balls. All are where the doubles are off
+    by more than `resolved`.
+    """
+    f = run(graph, BallAlgebra(clip_sqrt=True), {names[0]: np.array(nodes, dtype=object)})
+    exact, off = _floats(np.stack([np.broadcast_to(np.asarray(value, dtype=object), (len(nodes),)) for value in f]))
+    with np.errstate(all="ignore"):
+        net, doubt = network_in_doubles(view, np.array([float(node) for node in nodes]))
+        rough = exact - net
+        doubt = (doubt + off + 2 * _U * np.abs(rough)) * (1 + 1e-9)
+        size = np.abs(rough)
+        if not np.all(doubt <= resolved):
+            return rough, np.arange(len(nodes))
+        second = np.partition(size - doubt, -2, axis=1)[:, -2:-1]
+        return rough, np.flatnonzero(np.any(~(size + doubt < second), axis=0))
+
+
 def _floats(r: Balls) -> tuple[Array, Array]:
     """Nearest doubles of the midpoints and upper bounds of the distance of every ball from its double."""
-    mids = np.array([float(v.mid()) for v in r.ravel()]).reshape(r.shape)
+    mids = np.array([float(v) for v in r.ravel()]).reshape(r.shape)
     rads = np.array([upper(v.rad()) for v in r.ravel()]).reshape(r.shape)
     off = rads + np.abs(mids) * 2 * _U + 1e-300
     return mids, np.where(np.isfinite(mids) & np.isfinite(off), off, np.inf)

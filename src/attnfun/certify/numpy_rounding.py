@@ -1,7 +1,7 @@
 """What NumPy loses when it computes an expression: one forward pass of (enclosure, error) through the graph.
 
 For every node v: R ∋ v on the whole box (balls), and E ≥ |computed − v|, the computation being that of
-`expressions.ArrayAlgebra` in float64 at points of the box. With u = 2^-53 and |·| the largest size on the box:
+`ArrayAlgebra` in float64 at points of the box. With u = 2^-53 and |·| the largest size on the box:
 
 | operation | E |
 | --- | --- |

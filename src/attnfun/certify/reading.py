@@ -17,7 +17,7 @@ from attnfun.language import BallAlgebra, Builder, Graph, run
 from attnfun.language.definedness import natural_domain
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
-from attnfun.language.order import arguments_first
+from attnfun.language.graph import arguments_first
 from attnfun.language.ranges import Effort, is_tight, range_of
 from attnfun.language.relu_ranges import ReluRanges
 from attnfun.language.removable import resolved

@@ -27,7 +27,8 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
+from typing import Any
 
 import numpy as np
 from flint import arb
@@ -121,15 +122,25 @@ def _sum(a: Pair, b: Pair) -> Pair:
     return np.nextafter(a[0] + b[0], -np.inf), np.nextafter(a[1] + b[1], np.inf)
 
 
+def _scaled(c: tuple[float, float], b: Pair) -> Pair:
+    """The product of an interval of two numbers, often one, with b; see `_hull`."""
+    ends = [c[0] * b[0], c[0] * b[1]]
+    return _hull(*ends) if c[0] == c[1] else _hull(*ends, c[1] * b[0], c[1] * b[1])
+
+
 def _times(a: Pair, b: Pair) -> Pair:
-    """The product; 0 · ∞ is taken as undefined and becomes (−∞, ∞)."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        ends = np.stack([a[0] * b[0], a[0] * b[1], a[1] * b[0], a[1] * b[1]])
-        low, high = np.nextafter(ends.min(axis=0), -np.inf), np.nextafter(ends.max(axis=0), np.inf)
-    return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
+    return _hull(a[0] * b[0], a[0] * b[1], a[1] * b[0], a[1] * b[1])
 
 
-def _cut(a: Pair, size: float) -> Pair:
+def _hull(*ends: Array) -> Pair:
+    """Around rounded products; 0 · ∞ is taken as undefined and becomes (−∞, ∞)."""
+    low, high = np.nextafter(reduce(np.minimum, ends), -np.inf), np.nextafter(reduce(np.maximum, ends), np.inf)
+    if np.isnan(low).any():
+        return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
+    return low, high
+
+
+def _cut(a: Pair, size: Array) -> Pair:
     """a ∩ [−size, size]; both contain the value, so it is not empty (NaN falls back to the latter)."""
     low = np.where(a[0] > -size, a[0], -size)
     high = np.where(a[1] < size, a[1], size)
@@ -142,7 +153,7 @@ def _within(a: Pair, ends: tuple[float, float]) -> Pair:
     return np.fmin(np.fmax(a[0], low), high), np.fmax(np.fmin(a[1], high), low)
 
 
-def _wider(a: Pair, size: float) -> Pair:
+def _wider(a: Pair, size: Array | float) -> Pair:
     return np.nextafter(a[0] - size, -np.inf), np.nextafter(a[1] + size, np.inf)
 
 
@@ -162,24 +173,29 @@ class Table:
         for k in range(1, n.bit_length()):
             half, count = 2 ** (k - 1), n - 2**k + 1
             levels[:, k, :count] = np.maximum(levels[:, k - 1, :count], levels[:, k - 1, half : half + count])
-        self.levels = levels
+        self.levels = levels.reshape(8, -1)
+        self.powers = np.frexp(np.arange(n + 1.0))[1] - 1  # the largest k with 2^k ≤ number
 
-    def __call__(self, kind: int, u: Pair) -> Pair:
-        """The range of r, g', g or the heads (kind 0, 1, 2, 3) over the cells that meet u."""
+    def cells(self, u: Pair) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Two places in `levels` that together cover the cells that meet u."""
         low, high = u
         first = np.searchsorted(self.edges, low, side="left")
         last = np.searchsorted(self.edges, high, side="right")
         first = np.where(low >= self.edges[0], np.maximum(first, 1), first)  # the guard only for what is beyond
         last = np.where(high <= self.edges[-1], np.minimum(last, len(self.edges) - 1), last)
         last = np.maximum(last, first)
-        span = np.frexp((last - first + 1).astype(np.float64))[1] - 1
-        rows = self.levels[2 * kind : 2 * kind + 2]
-        below, above = np.maximum(rows[:, span, first], rows[:, span, last - 2**span + 1])
+        k = self.powers[last - first + 1]
+        row = k * (len(self.powers) - 1)
+        return row + first, row + last + 1 - (1 << k)
+
+    def __call__(self, kind: int, cells: tuple[NDArray[np.intp], NDArray[np.intp]]) -> Pair:
+        """The range of r, g', g or the heads (kind 0, 1, 2, 3) over `cells`."""
+        below, above = (np.maximum(*(row.take(at) for at in cells)) for row in self.levels[2 * kind : 2 * kind + 2])
         return -below, above
 
     def value(self, u: Pair) -> Pair:
         """The range of g over u: that of the cells and, where no libm is needed, float intervals, exact at 0."""
-        low, high = self(_VALUE, u)
+        low, high = self(_VALUE, self.cells(u))
         if self.unary is not None:
             found = run(self.unary, IntervalAlgebra(clip_sqrt=True), {"u": Interval(*u)})[0]
             low, high = np.fmax(low, found.lo), np.fmin(high, found.hi)
@@ -269,7 +285,7 @@ def _parts(coefficients: list[arb], radius: float, rest: float, a: float, b: flo
     for value in coefficients:
         scaled.append(value * power)
         power = power * arb(radius)
-    middle = np.array([float(v.mid()) for v in scaled])
+    middle = np.array([float(v) for v in scaled])
     slop = sum(upper(abs(v - arb(m))) for v, m in zip(scaled, middle.tolist(), strict=True))
     rho = 1 / _PARTS + 8 * 2.0**-52 * (abs(a) + abs(b)) / radius + 1e-12  # edges are rounded
     slop += _SLOP * float(np.abs(middle) @ (1 + rho) ** np.arange(n)) + rest
@@ -309,7 +325,7 @@ def fewer_variables(steps: Sequence[LocalStep], box: Box) -> tuple[Sequence[Loca
                     break
         else:
             if part:
-                found.append({n: arb(float(w.mid())) for n, w in part.items()})
+                found.append({n: arb(float(w)) for n, w in part.items()})
                 left = sum(((w - found[-1][n]) * whole[n] for n, w in part.items()), arb(0))
                 weights[names[len(found) - 1]], constant = arb(1), constant + left
         new.append(replace(step, argument=Affine(weights, constant)))
@@ -328,7 +344,13 @@ class Refinement:
     def __init__(self, steps: Sequence[LocalStep], outputs: Sequence[LocalOutput], box: Box) -> None:
         self.outputs, inputs = outputs, box.names
         with precision(128):
-            self.tables = [tabulate(step) for step in steps]
+            self.tables: list[Table] = []
+            known: dict[Any, Table] = {}
+            for step in steps:  # squares of many variables often have one table
+                key = step.unary, step.seen.bits, step.clipped, step.reach, step.own
+                if key not in known:
+                    known[key] = tabulate(step)
+                self.tables.append(known[key])
             both = zip(steps, self.tables, strict=True)
             self.aims = [_aim(s, t) for s, t in both if {*s.argument.weights} <= {*inputs}]
             self.steps, self.box = fewer_variables(steps, box)
@@ -350,8 +372,8 @@ class Refinement:
             bad = bad[np.argsort(computed[bad])[-256:]]
             below, above = _halves(low[bad], high[bad])
             found = self.errors(below.reshape(-1, d), above.reshape(-1, d))
-            spent += len(found[0])
-            values = [v.reshape(len(bad), d, 2) for v in found]
+            spent += found.shape[1]
+            values = found.reshape(2, len(bad), d, 2)
             side = _best_side(values[1], (high[bad] - low[bad]) / width)
             rows = np.arange(len(bad))
             keep = np.setdiff1d(np.arange(len(low)), bad)
@@ -361,37 +383,40 @@ class Refinement:
             computed = np.concatenate([computed[keep], values[1][rows, side].reshape(-1)])
         return Refined(float(plain.max()), float(computed.max()), spent)
 
-    def errors(self, low: Array, high: Array) -> Pair:
-        """(real arithmetic, computed): bounds of the largest error of any output on every box (n, d)."""
+    @np.errstate(invalid="ignore", over="ignore")
+    def errors(self, low: Array, high: Array) -> Array:
+        """(2, n): in real arithmetic and as computed, bounds of the largest error of any output on every box (n, d)."""
         n = len(low)
         phi: dict[str, Pair] = {name: (low[:, k], high[:, k]) for k, name in enumerate(self.box.names)}
-        plain: dict[str, Pair] = {name: (np.zeros(n), np.zeros(n)) for name in self.box.names}
-        computed = dict(plain)
+        errors: dict[str, Pair] = {name: (np.zeros((2, n)), np.zeros((2, n))) for name in self.box.names}
         for step, table, form in zip(self.steps, self.tables, self.forms[0], strict=True):
-            u = _combined(form, phi, n)
+            u = _combined(form, phi, (n,))
             u = _within(u, step.range)
-            for errors, known in ((plain, step.plain), (computed, step.computed)):
-                errors[step.name] = self._step(step, table, u, _combined((form[0], (0.0, 0.0)), errors, n), known)
             phi[step.name] = table.value(u)
-        worst = [np.zeros(n), np.zeros(n)]
+            shift = _combined((form[0], (0.0, 0.0)), errors, (2, n))
+            errors[step.name] = self._step(step, table, u, shift, phi[step.name])
+        worst = np.zeros((2, n))
         for out, form in zip(self.outputs, self.forms[1], strict=True):
-            for k, (errors, extra) in enumerate(((plain, out.plain), (computed, out.computed))):
-                a, b = _wider(_combined((form[0], (0.0, 0.0)), errors, n), extra)
-                worst[k] = np.maximum(worst[k], np.maximum(np.abs(a), np.abs(b)))
-        return worst[0], worst[1]
+            extra = np.array([[out.plain], [out.computed]])
+            a, b = _wider(_combined((form[0], (0.0, 0.0)), errors, (2, n)), extra)
+            worst = np.maximum(worst, np.maximum(np.abs(a), np.abs(b)))
+        return worst
 
-    def _step(self, step: LocalStep, table: Table, u: Pair, shift: Pair, known: Errors) -> Pair:
-        shift = _wider(shift, known.mismatch)
-        seen = _sum(u, shift)
+    def _step(self, step: LocalStep, table: Table, u: Pair, shift: Pair, value: Pair) -> Pair:
+        known = (step.plain, step.computed)
+        mismatch, most, rest, total = (
+            np.array([[getattr(one, name)] for one in known]) for name in ("mismatch", "carried", "rest", "total")
+        )
+        shift = _wider(shift, mismatch)
+        seen = table.cells(_sum(u, shift))
         reach = np.minimum(shift[0], 0.0), np.maximum(shift[1], 0.0)
         hull = _sum(u, reach)
         hull = _within(hull, (float(step.seen.low[0]), float(step.seen.high[0])))
-        carried = _cut(_times(table(_SLOPE, hull), reach if step.clipped else shift), known.carried)
+        carried = _cut(_times(table(_SLOPE, table.cells(hull)), reach if step.clipped else shift), most)
         error = _sum(table(_RESIDUAL, seen), carried)
-        value, heads = table.value(u), table(_HEADS, seen)
-        apart = _sum(heads, (-value[1], -value[0]))
+        apart = _sum(table(_HEADS, seen), (-value[1], -value[0]))
         error = np.fmax(error[0], apart[0]), np.fmin(error[1], apart[1])
-        return _cut(_wider(error, known.rest), known.total)
+        return _cut(_wider(error, rest), total)
 
 
 def _coefficients(
@@ -402,12 +427,12 @@ def _coefficients(
 
 
 def _combined(
-    form: tuple[dict[str, tuple[float, float]], tuple[float, float]], values: Mapping[str, Pair], n: int
+    form: tuple[dict[str, tuple[float, float]], tuple[float, float]], values: Mapping[str, Pair], shape: tuple[int, ...]
 ) -> Pair:
     weights, (a, b) = form
-    total: Pair = np.full(n, a), np.full(n, b)
-    for name, (c, d) in weights.items():
-        total = _sum(total, _times((np.full(n, c), np.full(n, d)), values[name]))
+    total: Pair = np.full(shape, a), np.full(shape, b)
+    for name, weight in weights.items():
+        total = _sum(total, _scaled(weight, values[name]))
     return total
 
 
@@ -419,7 +444,7 @@ def _aim(step: LocalStep, table: Table) -> Aim:
     padded = np.concatenate([[0.0], np.where(np.isfinite(size), size, 0.0), [0.0]])
     peaks = np.flatnonzero((padded[1:-1] >= padded[:-2]) & (padded[1:-1] > padded[2:]))
     values = u[peaks[np.argsort(padded[1:-1][peaks])[-24:]]]
-    weights = {name: float(w.mid()) for name, w in step.argument.weights.items()}
+    weights = {name: float(w) for name, w in step.argument.weights.items()}
     return Aim(weights, values - float(step.argument.constant.mid()))
 
 

@@ -8,30 +8,26 @@
 Model of one head with A axes and n keys, x a point in float64:
  1. query q_a: off by at most γ_{d+1}(|w||x| + |c|); in float32 γ_{d+2}, for x itself is rounded to it first;
  2. logit of key j: Σ_a |k| δq_a + γ_{2A+3} Σ_a (|k||q| + |b|) (the sum of the axis biases is rounded in the literal
- form);
- 3. subtraction of a maximum, possibly of a running one: 2u·gap_j, gap_j = largest logit − logit of j;
-    the local route has instead γ_{W+1} gap_j and the slack of its stored breakpoints (`network/local.py`); the larger
-    counts;
+    form);
+ 3. subtraction of a maximum, possibly of a running one: 2u·gap_j, gap_j = largest logit − logit of j; the local route
+    has instead γ_{W+1} gap_j and the slack of its stored breakpoints (`network/local.py`); the larger counts;
  4. exp: within 4 ulp, in float32 20 (hypotheses by route, `EXP_ULPS`), and as much again for every further block of 64
- keys in kernels that rescale running sums;
+    keys in kernels that rescale running sums;
  5. numerator and denominator summed in any order, divided: γ of (n + Σ P_a + 8A + 16) relative to Σ p_j |V_j|.
+
 Steps 2 to 4 multiply weight j by e^{±d_j}. A softmax whose logits move by at most d moves by at most (max V − min V)
-tanh(d/2): the log-odds
-of any set of keys move by at most 2d and σ(s + d) − σ(s − d) is largest at s = 0. To first order the move is E[|V − h|
-d], times
-e^{2 max d} for the higher orders. So, whichever is smaller,
+tanh(d/2): the log-odds of any set of keys move by at most 2d and σ(s + d) − σ(s − d) is largest at s = 0. To first
+order the move is E[|V − h| d], times e^{2 max d} for the higher orders. So, whichever is smaller,
 
     |head computed − head| ≤ spread·tanh(d_max/2) + 2g/(1−g) max|V|                                    (plain)
     |head computed − head| ≤ sup_x ( E[|V−v|d] + E[|V−v|] E[d] ) e^{2 d_max} + 2g/(1−g) e^{2 d_max} sup_x E[|V|]
     (envelope)
 
 The suprema are taken over a grid of boxes: with Δ the spread of the slopes, p_j(x) ≤ p_j(c) e^{Δ|x−c|}, so a box costs
-a factor
-e^{Σ Δ r} over its centre, no derivative needed. Keys below e^−700 (float32: e^−80) of the largest may vanish: n of
-them, counted.
-The local route drops at most 2^−60 of the mass on every axis, counted too. Read-out: γ of its length.
-Products that underflow lose at most the least positive number η each: 4(n + 4)η a head (denominators are at least 1).
-Where a query, a logit or a numerator n max|V| could overflow, the bound is infinite.
+a factor e^{Σ Δ r} over its centre, no derivative needed. Keys below e^−700 (float32: e^−80) of the largest may vanish:
+n of them, counted. The local route drops at most 2^−60 of the mass on every axis, counted too. Read-out: γ of its
+length. Products that underflow lose at most the least positive number η each: 4(n + 4)η a head (denominators are at
+least 1). Where a query, a logit or a numerator n max|V| could overflow, the bound is infinite.
 
 Heads of one axis (`line_bounds`), which is every head of a composed network, are counted more closely:
  2. one product and one addition: u (|k q| + |l_j|), l_j the logit itself; adding the zeros of other heads is exact;

@@ -4,11 +4,15 @@
     head_h(x) = Σ_j Π_a softmax^a_{j_a}(slopes^a (w_a x_{k_a} + c_a) + biases^a) V_h[j]
 
 All numbers are the stored doubles. What does not have this form is refused here, so that no method has to guess.
+`Bound` and `Undecided` are what the methods answer.
 """
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from flint import arb, fmpz
@@ -22,6 +26,24 @@ Array = NDArray[np.float64]
 
 class Undecided(Exception):
     """A method cannot decide; the message says why. Never a crash, never a bound."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """sup (or L^p norm) of f − net in real arithmetic lies in [low, high]; `witness` is the point behind `low`.
+
+    Where the method proves it by itself, f − net as the dtype computes it is at most high + rounding (and at least
+    `firm`, at some point).
+    """
+
+    method: str
+    low: float
+    high: float
+    witness: Array | None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    hypotheses: tuple[str, ...] = ()
+    rounding: float = math.inf
+    firm: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -116,6 +138,14 @@ class View:
     @property
     def outputs(self) -> int:
         return len(self.bias)
+
+    @cached_property
+    def bits(self) -> tuple[bytes | float, ...]:
+        """All numbers, for views that are equal bit for bit."""
+        lines = [a for h in self.heads for a in h.axes]
+        heads = [array.tobytes() for h in self.heads for array in (h.values, h.mix)]
+        keys = [number for a in lines for number in (a.w, a.c, a.slopes.tobytes(), a.biases.tobytes())]
+        return (*keys, *heads, *(array.tobytes() for array in (self.low, self.high, self.affine, self.bias)))
 
     def floats(self, x: Array) -> Array:
         """The first output of a view of one variable at points, in plain floats: for estimates."""

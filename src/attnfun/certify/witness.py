@@ -11,11 +11,11 @@ import numpy as np
 from flint import arb
 
 from attnfun.certify.exact import residual_at
-from attnfun.certify.pieces import BrokenLine
-from attnfun.certify.relu_rounding import block_fits, block_rounding
+from attnfun.certify.pieces import BrokenLine, block_fits, block_rounding
 from attnfun.certify.rounding import ROUNDOFF, TINY, gamma, line_bounds, product_bounds, product_fits
 from attnfun.certify.view import Array, HeadView, LineAxis, View
-from attnfun.language import BallAlgebra, Graph, precision, run
+from attnfun.language import Graph, precision
+from attnfun.language.balls import values_at_point
 from attnfun.language.domain import climbed
 from attnfun.language.enclosures import abs_lower, abs_upper, ball, lower, point_balls, upper
 from attnfun.language.function import Function
@@ -33,10 +33,17 @@ def best_witness(
 ) -> tuple[float, Array]:
     """Pattern search from each start: the largest proved `error_at` found, and its point (always inside the box)."""
     best, where = -1.0, np.clip(starts[0], view.low, view.high)
+    known: dict[bytes, float] = {}
+
+    def error(x: Array) -> float:
+        if x.tobytes() not in known:  # a step back is tried after every step
+            known[x.tobytes()] = error_at(view, graph, names, x)
+        return known[x.tobytes()]
+
     with precision(128):
         for start in starts:
             x = np.clip(start, view.low, view.high)
-            value, h, used = error_at(view, graph, names, x), np.array(step, dtype=np.float64), 1
+            value, h, used = error(x), np.array(step, dtype=np.float64), 1
             while used < evaluations and np.any(h > 1e-6 * step):
                 moved = False
                 for k in range(view.dim):
@@ -45,7 +52,7 @@ def best_witness(
                         y[k] = min(max(y[k] + sign * h[k], view.low[k]), view.high[k])
                         if y[k] == x[k]:
                             continue
-                        other = error_at(view, graph, names, y)
+                        other = error(y)
                         used += 1
                         if other > value:
                             x, value, moved = y, other, True
@@ -89,16 +96,14 @@ def aimed_witness(network: Network, function: Function, aims: Sequence[Aim]) -> 
 
 def _proved_at(network: Network, function: Function, X: Array) -> tuple[float, Array | None]:
     """The largest error that balls prove at one of the points."""
-    box, graph = function.box, function.graph
+    graph = function.graph
     best, where = 0.0, None
     axes = [axis for layer in network.layers for head in layer.heads for axis in head.axes]
     if graph is None or any(axis.dim != 1 for axis in axes):
         return best, where  # `outputs_at` reads one number an axis
     with precision(128):
         for x in X:
-            env = {n: arb(float(v)) for n, v in zip(box.names, x, strict=True)}
-            f = run(graph, BallAlgebra(clip_sqrt=True), env)
-            for a, b in zip(f, outputs_at(network, x), strict=True):
+            for a, b in zip(values_at_point(graph, function.box.names, x), outputs_at(network, x), strict=True):
                 value = abs_lower(a - b)
                 if value > best:
                     best, where = value, x

@@ -13,12 +13,15 @@ and then sqrt and log answer nan (`clip_sqrt=True` cuts sqrt and positive powers
 global one: use `precision`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from attnfun.language.enclosures import NAN, ONE, ZERO, Ball, above, arb, exact, lift, span
-from attnfun.language.graph import Ratio
+from attnfun.language.graph import Graph, Ratio
 from attnfun.language.interpret import Algebra, run, static
 
 _THIN_BITS = 30
@@ -234,13 +237,22 @@ def _add_sharp(x: Ball, y: Ball) -> Ball:
 
 
 def _mul_sharp(x: Ball, y: Ball) -> Ball:
-    if min(x.rel_accuracy_bits(), y.rel_accuracy_bits()) >= _THIN_BITS:
+    x_thin, y_thin = x.rel_accuracy_bits() >= _THIN_BITS, y.rel_accuracy_bits() >= _THIN_BITS
+    if x_thin and y_thin:
         return x * y  # a thin times a fat ball goes by end points too: Arb's rounding of its radius may pass 0
     if not (x.is_finite() and y.is_finite()):
         return NAN
-    products = [a * b for a in (x.lower(), x.upper()) for b in (y.lower(), y.upper())]
-    lo, hi = min(p.lower() for p in products), max(p.upper() for p in products)
-    return span(lo, hi)
+    a, b, c, d = x.lower(), x.upper(), y.lower(), y.upper()
+    if (a < 0 < b and c < 0 < d) or (x_thin and a != b) or (y_thin and c != d):  # by rounding any may be the least
+        products = a * c, a * d, b * c, b * d
+        return span(min(p.lower() for p in products), max(p.upper() for p in products))
+    if a >= 0:
+        low, high = (a if c >= 0 else b) * c, (b if d >= 0 else a) * d
+    elif b <= 0:
+        low, high = (b if d <= 0 else a) * d, (b if c >= 0 else a) * c
+    else:
+        low, high = (a * d, b * d) if c >= 0 else (b * c, a * c)
+    return span(low.lower(), high.upper())
 
 
 def _div(x: Ball, y: Ball) -> Ball:
@@ -349,3 +361,8 @@ class BallAlgebra(Algebra[Ball]):
 
     def min(self, x: Ball, y: Ball) -> Ball:
         return -self.max(-x, -y)
+
+
+def values_at_point(graph: Graph, names: Sequence[str], x: npt.NDArray[np.float64]) -> list[Ball]:
+    """The outputs at a point of doubles at which they are known to be defined (`clip_sqrt`)."""
+    return run(graph, BallAlgebra(clip_sqrt=True), dict(zip(names, map(arb, x.tolist()), strict=True)))

@@ -1,10 +1,9 @@
 """Exact rewrites before the walk, in order; each keeps the function and makes more of the graph the same node.
 
 1. products: a product is written coefficient · (numerator factors)/(denominator factors), factors in a fixed order,
-equal bases
-   merged, signs and rational factors pulled into the coefficient, so that x*y/z and −y*x/z share a node;
+   equal bases merged, signs and rational factors pulled into the coefficient, so that x*y/z and −y*x/z share a node;
 2. sums: terms in a fixed order, equal terms merged, the sign of the first term pulled out, so that a−b and b−a share a
-node;
+   node;
 3. even powers and abs of a negated argument lose the sign; sin, tan, … of a negated argument give it back.
 
 Signs may always be pulled out of integer powers; nothing is split out of fractional powers here (that needs

@@ -76,13 +76,14 @@ def span(lo: Ball, hi: Ball) -> Ball:
 
     nan when lo <= hi is not so (nan included) or an end is infinite.
     """
-    if not (lo <= hi and lo.is_finite() and hi.is_finite()):
+    width = hi - lo
+    if not (lo <= hi and width.is_finite()):
         return NAN
     if lo == hi:
         return lo
-    width = hi - lo
-    around = _EXACT.get(float(width))
-    if around is not None and width == float(width):
+    size = float(width)
+    around = _EXACT.get(size)
+    if around is not None and width == size:
         return around + (lo + hi) / 2
     if lo >= 0:
         return above(lo, hi)
@@ -125,7 +126,13 @@ def upper_at(name: str, x: float) -> float:
 
 def lower(x: Ball) -> float:
     """The largest double <= every point of x; -inf for nan."""
-    return -upper(x.neg(exact=True))  # flint: -x rounds to the working precision
+    end = x.lower()
+    if end.is_nan():
+        return -math.inf
+    value = float(end)
+    while not arb(value) <= end:
+        value = math.nextafter(value, -math.inf)
+    return value
 
 
 def abs_upper(x: Ball) -> float:

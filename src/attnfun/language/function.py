@@ -14,9 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attnfun.errors import DamagedFile, InvalidRequest
-from attnfun.language import Graph, Untraceable, parse, trace
+from attnfun.language import Graph, Untraceable, parse, precision, trace
 from attnfun.language.arrays import values_at
-from attnfun.language.domain import Array, Box
+from attnfun.language.balls import values_at_point
+from attnfun.language.domain import Array, Box, climbed
+from attnfun.language.enclosures import lower
 from attnfun.language.mlp import read_mlp
 from attnfun.language.relu_units import Dense, read_units
 from attnfun.language.removable import extended
@@ -193,8 +195,6 @@ class Function(Target):
 
     def absolute(self, fraction: float, dtype: str) -> tuple[float, dict[str, Any]]:
         """`fraction` of a witnessed range: never too lax, because the two witness points attain it."""
-        from attnfun.language.witnessed import witnessed_range
-
         least = FLOOR[dtype]
         if fraction < least:
             raise InvalidRequest(
@@ -332,3 +332,43 @@ def _as_columns(target: Callable[..., Any], box: Box) -> Callable[[Array], Array
         return value
 
     return columns
+
+
+def witnessed_range(function: Function) -> tuple[float, tuple[float, ...], tuple[float, ...]]:
+    """A witnessed range, for relative tolerances: (width, x⁺, x⁻) with f(x⁺) − f(x⁻) ≥ width proved at these float64
+    points; of several outputs the narrowest that varies.
+    """
+    assert function.graph is not None
+    widths = []
+    for o in range(len(function.outputs)):
+        # floats may not see a variation far below the values' size: a few more points, told apart by balls alone
+        points = [_extreme(function, o, 1.0), _extreme(function, o, -1.0)]
+        points += [function.box.low_array, function.box.high_array, *function.box.sample(6, np.random.default_rng(0))]
+        with precision(256):
+            values = [values_at_point(function.graph, function.box.names, x)[o] for x in points]
+            kept = [i for i, v in enumerate(values) if v.is_finite()]
+            if not kept:
+                continue
+            order = sorted(kept, key=lambda i: float((values[i] - values[kept[0]]).mid()))
+            above, below = points[order[-1]], points[order[0]]
+            width = lower(values[order[-1]] - values[order[0]])
+        if width > 0:
+            widths.append((width, tuple(float(v) for v in above), tuple(float(v) for v in below)))
+    if not widths:
+        centre = tuple(float(v) for v in (function.box.low_array + function.box.high_array) / 2)
+        return 0.0, centre, centre
+    return min(widths)
+
+
+def _extreme(function: Function, output: int, sign: float) -> Array:
+    """A point of large sign·f_o: samples, corners and edges, then a few shrinking random steps from the best (seeded).
+
+    Deliberately a plain search: a smaller witnessed range makes the tolerance stricter, never laxer.
+    """
+
+    def score(X: Array) -> Array:
+        with np.errstate(all="ignore"):
+            values = sign * function.values(X)[:, output]
+        return np.where(np.isfinite(values), values, -np.inf)
+
+    return np.asarray(climbed(function.box, score, 8000, 12, 10)[-1])

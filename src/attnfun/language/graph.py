@@ -19,14 +19,13 @@ from __future__ import annotations
 import keyword
 import operator
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import log
 from typing import Any, Final
 
 from attnfun.errors import DamagedFile, InvalidRequest
-from attnfun.language.order import arguments_first, reached
 
 FUNCTIONS: Final = (
     "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "log1p", "expm1", "sqrt",
@@ -50,12 +49,43 @@ OUT_OF_RANGE: Final = "a constant outside the sizes 1e-300 to 1e300"
 _NEUTRAL: Final = {"add": 0, "sub": 0, "mul": 1, "div": 1}  # x + 0, x - 0, x*1, x/1 are x
 
 
+# Graphs share nodes and may be thousands of operations deep; a walk that called itself would end at Python's stack, and
+# one that kept no record would take a node as often as there are ways to it.
+
+
+def arguments_first(root: int, needs: Callable[[int], Iterable[int]], done: Container[int]) -> Iterator[int]:
+    """The nodes from which `root` is made, `needs` by `needs`, each after all that it needs; those in `done` are left
+    out. The caller enters a node into `done` before it asks for the next.
+    """
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        waiting = [] if node in done else [n for n in needs(node) if n not in done]
+        if waiting:
+            stack.extend(reversed(waiting))
+            continue
+        stack.pop()
+        if node not in done:
+            yield node
+
+
+def reached(roots: Iterable[int], needs: Callable[[int], Iterable[int]]) -> set[int]:
+    """The roots and all nodes from which they are made, `needs` by `needs`."""
+    seen = set(roots)
+    stack = list(seen)
+    while stack:
+        fresh = [n for n in needs(stack.pop()) if n not in seen]
+        seen.update(fresh)
+        stack.extend(fresh)
+    return seen
+
+
 @dataclass(frozen=True)
 class Ratio:
     """h = N/D for two functions of one variable that vanish together at `point`, continued to it.
 
     `graph` has the outputs N and D; at `point` D has a zero of exactly, N one of at least, the order `order` ≥ 1. The
-    value is h, or with `derivative` j the Taylor coefficient h^(j)/j!. Made by `targets.removable`, which proves the
+    value is h, or with `derivative` j the Taylor coefficient h^(j)/j!. Made by `removable`, which proves the
     orders; evaluated as `ratio` explains.
     """
 

@@ -15,9 +15,8 @@ import numpy.typing as npt
 from attnfun.language.balls import BallAlgebra
 from attnfun.language.enclosures import Ball, ball, balls, lift, point_balls, span
 from attnfun.language.gradient import Dual, GradientAlgebra
-from attnfun.language.graph import Graph
+from attnfun.language.graph import Graph, reached
 from attnfun.language.interpret import step
-from attnfun.language.order import reached
 
 Floats = npt.NDArray[np.float64]
 

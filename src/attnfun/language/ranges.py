@@ -7,10 +7,10 @@ Failure mode: a budget that runs out gives a wider, still valid interval; an und
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -121,7 +121,8 @@ def _one(
         return range_of(alone, Box(("x",), (0.0,), (1.0,)))[0], 0
     names, low, high = [names[k] for k in own], low[own], high[own]
     seen_low, seen_high = _sampled(alone, names, low, high)
-    a, b = _enclosures(graph, names, low[None], high[None], known)
+    enclose = partial(_enclosures, graph, names, known, {})
+    a, b = enclose(low[None], high[None])
     margin = tolerance * (seen_high - seen_low)
     least, most = seen_low - margin, seen_high + margin
     near = 0.1 * margin  # what comes closer to an end may well reach it
@@ -136,8 +137,8 @@ def _one(
     near_enough = budget <= 1 or (a[0] >= least and b[0] <= most)
     if near_enough or not repeated(graph)[o if known else alone.outputs[0]]:
         return (float(a[0]), float(b[0])), cost  # or sharp: no variable occurs in it by two ways
-    bottom, below = _bound(graph, names, low, high, least, budget, known, upper_end=False)
-    top, above = _bound(graph, names, low, high, most, budget, known, upper_end=True)
+    bottom, below = _bound(enclose, low, high, least, budget, upper_end=False)
+    top, above = _bound(enclose, low, high, most, budget, upper_end=True)
     return (max(bottom, float(a[0])), min(top, float(b[0]))), cost * (1 + below + above)
 
 
@@ -208,13 +209,18 @@ def _range_of_ratio(node: Node, low: float, high: float, tolerance: float, budge
 
 
 def _bound(
-    graph: Graph, names: list[str], low: Array, high: Array, goal: float, budget: int, known: Known, upper_end: bool
+    enclose: Callable[[Array, Array], tuple[Array, Array]],
+    low: Array,
+    high: Array,
+    goal: float,
+    budget: int,
+    upper_end: bool,
 ) -> tuple[float, int]:
     """A proved upper (lower) bound, by halving the sub-boxes that exceed the goal, worst first, in batches; and the
     boxes it took.
     """
     lows, highs = low[None], high[None]
-    a, b = _enclosures(graph, names, lows, highs, known)
+    a, b = enclose(lows, highs)
     score = b if upper_end else -a
     limit = goal if upper_end else -goal
     spent = 1
@@ -226,7 +232,7 @@ def _bound(
             break
         bad = bad[np.argsort(score[bad])[-64:]]
         new = halved(lows[bad], highs[bad], 1 / width)
-        a, b = _enclosures(graph, names, *new, known)
+        a, b = enclose(*new)
         lows, highs, score = exchanged(bad, (lows, highs, score), (*new, b if upper_end else -a))
         spent += len(new[0])
     worst = float(np.max(score))
@@ -241,7 +247,15 @@ def _sampled(graph: Graph, names: list[str], low: Array, high: Array) -> tuple[f
     return (float(np.min(values)), float(np.max(values))) if len(values) else (0.0, 0.0)
 
 
-def _enclosures(graph: Graph, names: list[str], low: Array, high: Array, known: Known) -> tuple[Array, Array]:
-    """Lower and upper ends on every box."""
-    (value,) = enclosures(graph, names, low, high, known)
-    return ball_ends(value, len(low))
+def _enclosures(
+    graph: Graph, names: list[str], known: Known, seen: dict[bytes, tuple[float, float]], low: Array, high: Array
+) -> tuple[Array, Array]:
+    """Lower and upper ends on every box; what was `seen` of boxes, by their bytes, is not taken anew."""
+    keys = [box.tobytes() for box in np.concatenate([low, high], axis=1)]
+    new = [i for i, key in enumerate(keys) if key not in seen]
+    if new:
+        (value,) = enclosures(graph, names, low[new], high[new], known)
+        ends = zip(*ball_ends(value, len(new)), strict=True)
+        seen.update(zip((keys[i] for i in new), ends, strict=True))
+    a, b = np.array([seen[key] for key in keys]).T
+    return a, b

@@ -15,8 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from attnfun.language.graph import Graph, Node, bits, rational
-from attnfun.language.order import reached
+from attnfun.language.graph import Graph, Node, bits, rational, reached
 
 Floats = npt.NDArray[np.float64]
 

@@ -5,7 +5,7 @@ and vanish there, the denominator to a finite order k and the numerator at least
 series in balls at a: the first k coefficients are *exactly* 0 (a ball that holds nothing else), the next one of the
 denominator is not. So a must be rational and arithmetic exact there, as it is at 0.
 
-    resolved    every division of that kind becomes one `ratio` node (`expressions.ratio`), in its place
+    resolved    every division of that kind becomes one `ratio` node (`language/ratio.py`), in its place
     grouped     products are taken apart so that resolved finds more: the factors of K sin²(w)/(Δ² t²), w = Δ t/2, that
                 vanish with the denominator, times the power of w it holds, are put into one division: K' (sin²(w)/w²)
     extended    resolved after grouped, if that helps; else the graph itself

@@ -19,10 +19,9 @@ from attnfun.certify.composition import prove_by_composition
 from attnfun.certify.extension import require_extension
 from attnfun.certify.moments import prove_by_moments
 from attnfun.certify.nodes import prove_by_nodes
-from attnfun.certify.outcome import Bound
 from attnfun.certify.rounding import hypotheses, rounding_bound
 from attnfun.certify.verdict import Proof, undecided
-from attnfun.certify.view import Array, Undecided, View, view
+from attnfun.certify.view import Array, Bound, Undecided, View, view
 from attnfun.certify.witness import best_witness, computed_witness
 from attnfun.errors import AttnfunError
 from attnfun.language import Graph, precision

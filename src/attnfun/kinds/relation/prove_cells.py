@@ -28,8 +28,7 @@ import numpy as np
 from attnfun.certify.cells import Cells as Grid
 from attnfun.certify.cells import cells as inflated
 from attnfun.certify.cells import leak, wall_exponent, walls
-from attnfun.certify.pieces import BrokenLine
-from attnfun.certify.relu_rounding import block_fits, block_rounding
+from attnfun.certify.pieces import BrokenLine, block_fits, block_rounding
 from attnfun.certify.rounding import gamma, product_bounds
 from attnfun.certify.rounding import hypotheses as rounding_hypotheses
 from attnfun.certify.verdict import Proof
@@ -212,7 +211,7 @@ def _pieces_bound(relation: Relation, cells: Cells, goal: float | None) -> tuple
     and those of B, which are linear in the other variable; boxes above the goal are halved along both axes.
     Rounding: M is computed in float64: φ at the breakpoints is off by γ_{n+6} Σ(sizes of its terms), inner products
     carry it on and add γ_{k+2}|F||G|; a bilinear function is moved by no more than its corners. The units computed in
-    float64: `relu_rounding`, carried to the score by `towers.score_error`.
+    float64: `pieces.block_rounding`, carried to the score by `towers.score_error`.
     Failure modes: units that do not read the variable itself with slope 1; several variables; more than 10^7 pairs.
     """
     (zx, F, dF), (zy, G, dG) = _knots(cells.left, relation.left), _knots(cells.right, relation.right)

@@ -36,8 +36,7 @@ from flint import arb
 from attnfun.certify.chebyshev_curve import ChebyshevCurve
 from attnfun.certify.exact import weight_table
 from attnfun.certify.nodes import chebyshev_nodes
-from attnfun.certify.pieces import BrokenLine, pieces_of_curve, prove_by_pieces
-from attnfun.certify.relu_rounding import block_fits, block_rounding
+from attnfun.certify.pieces import BrokenLine, block_fits, block_rounding, pieces_of_curve, prove_by_pieces
 from attnfun.certify.rounding import LARGEST, gamma, line_bounds, product_bounds
 from attnfun.certify.view import Array, LineAxis, Undecided, view
 from attnfun.kinds.relation import prove_coefficients as chebyshev
@@ -219,7 +218,7 @@ def _squares_errors(features: Features, side: str, weights: TowerWeights, names:
     | E, L | |s(q) + o − q²| ≤ E on [−1, 1] for some constant o (*pieces*); L = Σ|v_j k_j| ≥ the slope of s |
 
     **Layer 1.** Column by column: `pieces` against the stored polynomial, and the rounding of the block
-    (`relu_rounding`).
+    (`pieces.block_rounding`).
 
     **A product.** Let â, b̂ be what the stream holds, |â| ≤ s_a + ε_a and likewise b̂. q^± = λâ ± μb̂ is computed with
     an error of at most dq = γ_4 (λ|â| + μ|b̂|) + 8η; it must stay in [−1, 1], or Undecided. The constant o cancels in

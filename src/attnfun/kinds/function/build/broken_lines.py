@@ -21,7 +21,7 @@ from attnfun.kinds.function.build.compose_program import step_graph
 from attnfun.kinds.function.build.compose_steps import Form, Forms, Step, affine, constants
 from attnfun.language import ArrayAlgebra, Builder, Graph, run
 from attnfun.language.domain import Box
-from attnfun.language.order import arguments_first, reached
+from attnfun.language.graph import arguments_first, reached
 from attnfun.language.ranges import Effort, range_of
 
 _FREE = ("add", "sub", "neg", "mul", "div")

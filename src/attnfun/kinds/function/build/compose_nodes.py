@@ -12,7 +12,7 @@ from attnfun.kinds.function.build.compose_program import dyadic
 from attnfun.kinds.function.build.compose_tensor import ARGUMENTS
 from attnfun.language import Builder, Graph
 from attnfun.language.domain import Box
-from attnfun.language.order import arguments_first, reached
+from attnfun.language.graph import arguments_first, reached
 from attnfun.language.ranges import Effort, range_of
 
 _POWERS, _HALF = ("powi", "powr", "sqrt"), Fraction(1, 2)

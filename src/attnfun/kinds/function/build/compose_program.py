@@ -12,7 +12,7 @@ from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.unary.features import evaluated
 from attnfun.kinds.function.build.unary.fit import estimate_keys
 from attnfun.language import Builder, Graph, Node
-from attnfun.language.order import arguments_first
+from attnfun.language.graph import arguments_first
 
 Ranges = tuple[tuple[float, float], ...]  # one for every argument of a step
 

@@ -18,7 +18,7 @@ from attnfun.kinds.function.build.unary.features import evaluated
 from attnfun.kinds.function.build.unary.keys import Array
 from attnfun.language import ArrayAlgebra, Builder, Graph, Node, run
 from attnfun.language.definedness import natural_domain
-from attnfun.language.order import arguments_first
+from attnfun.language.graph import arguments_first
 from attnfun.language.ranges import Effort, is_tight, range_of
 from attnfun.language.squares import is_square
 

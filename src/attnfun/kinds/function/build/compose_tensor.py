@@ -2,7 +2,7 @@
 
 Where a node has no recipe of one variable, or none that is as small or as shallow, one head on the product grid of its
 arguments takes it whole: φ = g(U_1, …, U_d), the U's affine in the variables and in other heads.
-Size: a product of degrees, so it pays for two or three smooth arguments.  Bound: *nodes*, by `certify/tensor.py`.
+Size: a product of degrees, so it pays for two or three smooth arguments.  Bound: *nodes*, by `certify/steps.py`.
 Failure mode: Infeasible past `MOST_KEYS` estimated keys, and where g is not defined a little beyond its arguments.
 """
 

@@ -35,8 +35,7 @@ from attnfun.kinds.function.build.unary.features import KINKS
 from attnfun.language import Builder, Graph
 from attnfun.language.definedness import natural_domain
 from attnfun.language.domain import Box
-from attnfun.language.graph import FUNCTIONS
-from attnfun.language.order import arguments_first, reached
+from attnfun.language.graph import FUNCTIONS, arguments_first, reached
 
 _SPLIT = 5
 _CANDIDATES = 6

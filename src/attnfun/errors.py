@@ -46,3 +46,9 @@ class Refuted(AttnfunError):
 
 class DamagedFile(AttnfunError):
     """The file is not an attnfun network, or not the one that was written."""
+
+
+def require(condition: bool, why: str) -> None:
+    """What a request needs: InvalidRequest with the sentence where the condition does not hold. NaN never passes."""
+    if not condition:
+        raise InvalidRequest(why)

@@ -28,6 +28,12 @@ class Undecided(Exception):
     """A method cannot decide; the message says why. Never a crash, never a bound."""
 
 
+def provided(condition: bool, why: str) -> None:
+    """A side condition of a proof: Undecided with the sentence where it does not hold. NaN never passes."""
+    if not condition:
+        raise Undecided(why)
+
+
 @dataclass(frozen=True)
 class Bound:
     """sup (or L^p norm) of f − net in real arithmetic lies in [low, high]; `witness` is the point behind `low`.

@@ -125,10 +125,12 @@ def _program(target: Graph, request: Request, tensors: bool) -> Finished:
 
 def _is_tangent(request: Request, finished: Finished, steps: tuple[Step, ...]) -> bool:
     """Is this the head that another construction has sized already, so large that no tuning would change it, or has
-    refused? The step would have less of eps than the whole had; only in float32 may it miss its share.
+    refused? Of one variable and one output, the step would have less of eps than the whole had; only in float32 may
+    it miss its share.
     """
     sized = "tangent" in request.beside and request.max_keys > TUNABLE
-    refused = "tangent" in request.refused and request.dtype == "float64"
+    alone = request.function.box.dim == 1 and len(request.function.outputs) == 1
+    refused = "tangent" in request.refused and alone and request.dtype == "float64"
     return (sized or refused) and len(steps) == 1 and finished.graph.nodes[steps[0].argument].op == "var"
 
 

@@ -8,10 +8,12 @@ as success, and what is said when nothing succeeds, is decided here.
 """
 
 import math
+import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -115,14 +117,20 @@ def one_thread() -> Iterator[None]:
     if _ALONE.get():
         yield
         return
-    from threadpoolctl import threadpool_limits
-
     token = _ALONE.set(True)
     try:
-        with threadpool_limits(1, user_api="blas"):
+        with _libraries(len(sys.modules)).limit(limits=1, user_api="blas"):
             yield
     finally:
         _ALONE.reset(token)
+
+
+@lru_cache(maxsize=1)
+def _libraries(_modules: int) -> Any:
+    """The libraries of this process that have threads; looked for anew where modules were loaded since."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def check_request(eps: float, dtype: str = "float64", seed: int = 0, accept: str = "proved") -> None:

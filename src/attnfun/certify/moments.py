@@ -35,7 +35,7 @@ import numpy as np
 from flint import arb, arb_mat, arb_poly
 from numpy.typing import NDArray
 
-from attnfun.certify.view import Array, Bound, HeadView, LineAxis, Undecided, View
+from attnfun.certify.view import Array, Bound, HeadView, LineAxis, Undecided, View, provided
 from attnfun.certify.witness import best_witness, error_at
 from attnfun.language import BallAlgebra, Graph, Kink, SeriesAlgebra, precision, run
 from attnfun.language.enclosures import abs_upper, ball, lower, upper
@@ -59,8 +59,7 @@ def prove_by_moments(
     """Prove a bound of sup|f − net| for one variable; `starts` are points of large sampled error, `stop` an error whose
     witness ends the search.
     """
-    if view.dim != 1:
-        raise Undecided("moments: only for one variable")
+    provided(view.dim == 1, "moments: only for one variable")
     width = float(view.high[0] - view.low[0])
     looks = 40 if len(graph.nodes) <= _LARGE else 12
     low, witness = best_witness(view, graph, names, starts, np.array([width / 500]), evaluations=looks)

@@ -24,7 +24,7 @@ from flint import arb
 
 from attnfun.certify.moments import prove_by_moments, range_bound
 from attnfun.certify.nodes import prove_by_nodes
-from attnfun.certify.view import Array, Undecided, View
+from attnfun.certify.view import Array, Undecided, View, provided
 from attnfun.errors import AttnfunError
 from attnfun.language import ArrayAlgebra, BallAlgebra, Graph, run
 from attnfun.language.arrays import values_at
@@ -69,8 +69,7 @@ def prove_unary(
 
 def _prove_line(seen: View, g: Graph, enough: float) -> tuple[float, str]:
     low, high = float(seen.low[0]), float(seen.high[0])
-    if not high > low:
-        raise Undecided("composition: an argument that does not vary")
+    provided(high > low, "composition: an argument that does not vary")
     estimate, starts = _sampled(seen, g)
     reasons, aim = [], max(2 * estimate, enough)
     methods = (

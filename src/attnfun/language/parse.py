@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, NoReturn
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language.graph import FUNCTIONS, MAX_NODES, MAX_OUTPUTS, OUT_OF_RANGE, Builder, Graph, is_name, shown
 
 MAX_CHARACTERS: Final = 20_000
@@ -71,8 +71,7 @@ def parse(source: str | Sequence[str], names: Sequence[str], calls: MoreCalls | 
         if not is_name(name):
             reason = "letters, digits and _, not beginning with a digit, and no word of Python such as lambda"
             raise InvalidRequest(f"{shown(name)} cannot be the name of a variable: {reason}")
-    if len(set(known)) != len(known):
-        raise InvalidRequest(f"a variable is named twice: {', '.join(known)[:200]}")
+    require(len(set(known)) == len(known), f"a variable is named twice: {', '.join(known)[:200]}")
     texts = (source,) if isinstance(source, str) else tuple(source) if isinstance(source, Sequence) else None
     if not texts or len(texts) > MAX_OUTPUTS or not all(isinstance(text, str) for text in texts):
         raise InvalidRequest(f"an expression or a list of 1 to {MAX_OUTPUTS:,} was expected, not {shown(source)}")

@@ -129,16 +129,30 @@ def prove_by_cells(view: View, function: Function, norm: float, eps: float, dtyp
     provided(variables == list(range(view.dim)), "cells: every variable needs an axis of its own")
     with precision(64):
         structure = [walls(axis) for axis in head.axes]
-        d, shifts, lost = cell_rounding(view, head, dtype)
+        d, shifts, computed = cell_rounding(view, head, dtype)
         if not d < _ROUGH:  # nothing is proved here of the head as computed
-            d, shifts, lost = 0.0, [0.0] * len(shifts), np.full(view.outputs, math.inf)
+            d, shifts, computed = 0.0, [0.0] * len(shifts), np.full(view.outputs, math.inf)
         lam = wall_exponent(structure, float(head.spread.max()), eps) + 2 * d
         leaks = sum(leak(w, lam) for w in structure)
-        rounding = float(np.max(upper_at("expm1", 2 * d) * leaks * head.spread + lost)) * (1 + 1e-12)
+        rounding = float(np.max(upper_at("expm1", 2 * d) * leaks * head.spread + computed)) * (1 + 1e-12)
         goal = eps - rounding if rounding < eps else eps
-        strays = (upper_at("exp", 2 * d) * leaks * head.spread + lost) * (1 + 1e-12)
-        bound = _at_lambda(view, head, function, structure, lam, norm, goal, shifts, strays)
-        bound = replace(bound, rounding=rounding)
+        strays = (upper_at("exp", 2 * d) * leaks * head.spread + computed) * (1 + 1e-12)
+        grids = []
+        for axis, w, shift in zip(head.axes, structure, shifts, strict=True):
+            grids.append(cells(w, float(view.low[axis.variable]), float(view.high[axis.variable]), lam, shift))
+        lost = leaks * head.spread
+        details = {"cells": [len(g.index) for g in grids], "lambda": lam, "leak": float(lost.max())}
+        bound = Bound("cells", 0.0, math.inf, None, details, _hypotheses(function, norm), rounding)
+        if math.isfinite(norm):
+            high, low = _lp_norm(head, function, grids, norm, lost, view, goal)
+            bound = replace(bound, low=low, high=high)
+        else:
+            worst, place = _supremum(head, function, grids, max(goal - float(lost.max()), 0.0), core=False)
+            bound = replace(bound, high=float(np.max(worst + lost)) * (1 + 4e-16))
+            if function.graph is not None:
+                low, witness = _lower_end(view, head, function, grids, place)
+                firm = _firm_end(head, function, grids, place, strays)
+                bound = replace(bound, low=low, witness=witness, firm=firm)
     provided(math.isfinite(bound.high), "cells: no finite bound (the target's range over a cell is not finite)")
     return bound
 
@@ -153,43 +167,12 @@ def wall_exponent(structure: list[Walls], spread: float, eps: float) -> float:
     return _LAMBDAS[int(np.argmin(scores))]
 
 
-def _at_lambda(
-    view: View,
-    head: HeadView,
-    function: Function,
-    structure: list[Walls],
-    lam: float,
-    norm: float,
-    eps: float,
-    shifts: list[float],
-    strays: Array,
-) -> Bound:
-    grids = []
-    for axis, w, shift in zip(head.axes, structure, shifts, strict=True):
-        grids.append(cells(w, float(view.low[axis.variable]), float(view.high[axis.variable]), lam, shift))
-    lost = sum(leak(w, lam) for w in structure) * head.spread
-    shape = [len(g.index) for g in grids]
-    goal = max(eps - float(lost.max()), 0.0)
-    details = {"cells": shape, "lambda": lam, "leak": float(lost.max())}
-    if math.isinf(norm):
-        worst, place = _supremum(head, function, grids, goal, core=False)
-        high = float(np.max(worst + lost)) * (1 + 4e-16)
-        if function.graph is None:
-            return Bound("cells", 0.0, high, None, details, _hypotheses(function, 1.0))
-        low, witness = _lower_end(view, head, function, grids, place)
-        return Bound("cells", low, high, witness, details, firm=_firm_end(head, function, grids, place, strays))
-    high, low = _lp_norm(head, function, grids, norm, lost, view, eps)
-    return Bound("cells", low, high, None, details, _hypotheses(function, norm))
-
-
 def _hypotheses(function: Function, p: float) -> tuple[str, ...]:
-    powers = () if p in _PRODUCTS else ("NumPy: powers within 4 ulp",)
+    powers = () if p in (*_PRODUCTS, math.inf) else ("NumPy: powers within 4 ulp",)
     if function.graph is not None:
         return powers
-    return (
-        *powers,
-        f"the black box has Lipschitz constant {function.lipschitz:g} (Euclidean), and its float64 values are exact",
-    )
+    constant = f"Lipschitz constant {function.lipschitz:g} (Euclidean)"
+    return (*powers, f"the black box has {constant}, and its float64 values are exact")
 
 
 # ---------------------------------------------------------------- ranges of |f − v| over cells
@@ -367,8 +350,12 @@ def _lp_norm(
             return math.inf, 0.0
         powers = vol_in[..., None] * _power(e_core / unit, p) + rest[..., None] * _power(e / unit, p)
         total = total * before + np.sum(powers + 1e-300, axis=tuple(range(e.ndim - 1)))
-        if function.graph is not None:
-            below, gaps = _lp_below(head, function, grids, sides, rows, p, lost, below, gaps)
+        found = _gaps(head, function, grids, sides, rows, lost)
+        if found is not None:
+            volume, gap = found
+            before, unit, gaps = _rescaled(gaps, gap, p)
+            powers = np.sum(volume[..., None] * _power(gap / unit, p), axis=tuple(range(gap.ndim - 1))) * (1 - 1e-12)
+            below = below * before * (1 - 1e-12) + powers
     count = float(np.prod([len(g.index) for g in grids]))
     doubt = (count + 64) * 2.0**-52 + p * 1e-15  # of sums, and of powers of quotients
     roots = [upper(_root(float(t) * (1 + doubt), p)) for t in total]
@@ -407,22 +394,11 @@ def _along_axes(values: list[NDArray[Any]]) -> list[NDArray[Any]]:
     return list(np.meshgrid(*values, indexing="ij", sparse=True))
 
 
-def _lp_below(
-    head: HeadView,
-    function: Function,
-    grids: list[Cells],
-    sides: list[float],
-    rows: slice,
-    p: float,
-    lost: Array,
-    below: Array,
-    scale: Array,
-) -> tuple[Array, Array]:
-    """Add Σ over quarter cells (per axis) inside the cores of volume · inf|f − net|^p, |f − net| ≥ |f − v_j| −
-    leak·spread.
-
-    The sum is kept as (sum of powers of gap/scale, scale), scale the largest gap so far; volumes are fractions of the
-    box.
+def _gaps(
+    head: HeadView, function: Function, grids: list[Cells], sides: list[float], rows: slice, lost: Array
+) -> tuple[Array, Array] | None:
+    """Of quarter cells (per axis) inside the cores: their volumes, as fractions of the box, and lower bounds of
+    |f − net| ≥ |f − v_j| − leak·spread. None for a black box, and where the cells are none or too many.
     """
     pieces = 4
     ends, index = [], []
@@ -434,13 +410,11 @@ def _lp_below(
         ends.append((edges[:, :-1].ravel(), edges[:, 1:].ravel()))
         index.append(np.repeat(g.index[cut][full], pieces))
     count = math.prod(len(i) for i in index)
-    if count == 0 or count > 400_000:
-        return below, scale
+    if function.graph is None or count == 0 or count > 400_000:
+        return None
     v = head.values[np.ix_(*index)]
     lows, highs = _ranges(function, ends, [a.variable for a in head.axes], v.shape[:-1])
     gap = np.maximum(np.nextafter(lows - v, -np.inf), np.nextafter(v - highs, -np.inf)) - lost
     gap = np.where((gap > 0) & np.isfinite(gap), gap, 0.0)  # NaN counts as 0
     volume = _volumes([np.maximum(hi - lo, 0.0) / w for (lo, hi), w in zip(ends, sides, strict=True)], slice(None))
-    before, unit, largest = _rescaled(scale, gap, p)
-    powers = np.sum(volume[..., None] * _power(gap / unit, p), axis=tuple(range(gap.ndim - 1))) * (1 - 1e-12)
-    return below * before * (1 - 1e-12) + powers, largest
+    return volume, gap

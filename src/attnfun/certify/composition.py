@@ -100,7 +100,10 @@ class Composition:
             outputs = self._outputs()
         low, witness = computed_witness(self.network, self.function)
         details: dict[str, Any] = {"steps": self.steps}
-        high, worst = (max(upper(v) for v in column) for column in zip(*(self._plain(o) for o in outputs), strict=True))
+        high, worst = (  # the errors of all φ's added up
+            max(upper(arb(getattr(o, kind)) + arb(self._incoming(o.form.phis, errors))) for o in outputs)
+            for kind, errors in (("plain", self.exact), ("computed", self.errors))
+        )
         provided(math.isfinite(worst), "composition: the errors add up to more than every double")
         tables = bool(self.local) and len(self.local) == len(self.steps)  # MLPs and tensor heads have none
         wide = len(self.steps) > _MANY or len(self.steps) * self.function.box.dim > _WIDE
@@ -116,11 +119,11 @@ class Composition:
         return Bound("composition", low, high, witness, details), math.nextafter(max(worst - high, 0.0), math.inf)
 
     def _query(
-        self, head: Head | ReluBlock, label: Label, before: tuple[str, ...], form: Form, span: tuple[float, float]
+        self, head: Head | ReluBlock, before: tuple[str, ...], form: Form, span: tuple[float, float]
     ) -> tuple[LineAxis, float, float]:
         """`_map` of a head of one variable; Undecided where it could overflow."""
         provided(len(head.axes) == 1, f"composition: head {head.name} is no head of one variable")
-        line, plain, mismatch, size = self._map(head, 0, label, before, form, span)
+        line, plain, mismatch, size = self._map(head, 0, before, form, span)
         dtype = self.network.dtype
         if isinstance(head, ReluBlock):
             fits = all(block_fits(line.slopes, line.biases, column, size, dtype) for column in head.values.T)
@@ -130,13 +133,7 @@ class Composition:
         return line, plain, mismatch
 
     def _map(
-        self,
-        head: Head | ReluBlock,
-        place: int,
-        label: Label,
-        before: tuple[str, ...],
-        form: Form,
-        span: tuple[float, float],
+        self, head: Head | ReluBlock, place: int, before: tuple[str, ...], form: Form, span: tuple[float, float]
     ) -> tuple[LineAxis, float, float, float]:
         """An axis of the head as a function of u (nominal map q = w u + c), the mismatch of that map, |q| with sums.
 
@@ -147,8 +144,8 @@ class Composition:
         provided(axis.dim == 1, f"composition: head {head.name} has an axis of several numbers")
         row = axis.query[0]
         exact = [form.stream.get(name, arb(0)) for name in before]
-        if set(form.stream) - set(before):
-            raise Undecided(f"composition: the argument of {label.name} needs a coordinate that is not there yet")
+        known = set(form.stream) <= set(before)
+        provided(known, f"composition: the argument of head {head.name} needs a coordinate that is not there yet")
         weight = [abs(float(e.mid())) * max(self.size[n], 1e-300) for e, n in zip(exact, before, strict=True)]
         best = int(np.argmax(weight))
         provided(weight[best] > 0 and row[best] != 0, f"composition: head {head.name} does not read its argument")
@@ -184,7 +181,7 @@ class Composition:
         provided(len(blocks) == 1, f"composition: several blocks write {label.name}")
         form, g, dtype = self.reading.form(label.argument), self.reading.unary(label), self.network.dtype
         low, high = self.reading.argument_range(label, g)
-        axis, plain, mismatch = self._query(blocks[0], label, before, form, (low, high))
+        axis, plain, mismatch = self._query(blocks[0], before, form, (low, high))
         values = blocks[0].values[:, blocks[0].writes.index(label.name)]
         line = BrokenLine(label.slope, label.offset, axis.w, axis.c, axis.slopes, axis.biases, values)
         delta, still = self._shifts(form, mismatch, plain)
@@ -209,7 +206,7 @@ class Composition:
         delta, still = np.zeros(d), np.zeros(d)
         for k, argument in enumerate(label.arguments):
             form = self.reading.form(argument)
-            line, plain, mismatch, size = self._map(head, k, label, before, form, ranges[k])
+            line, plain, mismatch, size = self._map(head, k, before, form, ranges[k])
             delta[k], still[k] = self._shifts(form, mismatch, plain)
             lines.append(line)
             sizes.append(size)
@@ -267,7 +264,7 @@ class Composition:
         views, mismatch, rounding, plain, sizes = [], 0.0, 0.0, 0.0, 0.0
         first: LineAxis | None = None
         for head in heads:
-            line, nominal, off = self._query(head, label, before, form, (low, high))
+            line, nominal, off = self._query(head, before, form, (low, high))
             column = head.writes.index(label.name)
             values = np.ascontiguousarray(head.values[:, column : column + 1])
             views.append(HeadView(head.name, (line,), values, np.ones((1, 1)), head))
@@ -345,14 +342,6 @@ class Composition:
             provided(name in errors, f"composition: {name} is read before it is written")
             total = total + abs(beta) * arb(errors[name])
         return upper(total)
-
-    def _plain(self, output: LocalOutput) -> tuple[arb, arb]:
-        """An output's error in real arithmetic and as computed, the errors of all φ's added up."""
-        form = output.form.phis
-        return (
-            arb(output.plain) + arb(self._incoming(form, self.exact)),
-            arb(output.computed) + arb(self._incoming(form, self.errors)),
-        )
 
     def _outputs(self) -> list[LocalOutput]:
         """Every output with what its read-out adds: weights that are not exact, and rounding."""

@@ -132,7 +132,7 @@ def looks_analytic(graph: Graph, names: tuple[str, ...], low: Array, high: Array
                 g = _CUTS[node.op](g)
                 if not np.all(np.abs(np.angle(g)) < 0.97 * np.pi):
                     return False
-            elif node.op == "div" or (node.op == "powi" and isinstance(node.value, int) and node.value < 0):
+            elif node.divides:
                 for axis in range(g.ndim):
                     steps = np.abs(np.diff(g, axis=axis))
                     if not np.all(np.abs(np.take(g, range(steps.shape[axis]), axis=axis)) >= 0.6 * steps):

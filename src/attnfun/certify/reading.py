@@ -105,10 +105,9 @@ class Reading:
             return self.form(args[0]).plus(self.form(args[1]), arb(1 if node.op == "add" else -1))
         if node.op == "neg":
             return Form().plus(self.form(args[0]), arb(-1))
-        if node.op == "mul" and self._constant[args[0]]:
-            return Form().plus(self.form(args[1]), self._value(args[0]))
-        if node.op == "mul" and self._constant[args[1]]:
-            return Form().plus(self.form(args[0]), self._value(args[1]))
+        if node.op == "mul" and any(self._constant[a] for a in args):
+            factor, other = args if self._constant[args[0]] else args[::-1]
+            return Form().plus(self.form(other), self._value(factor))
         if node.op == "div" and self._constant[args[1]]:
             return Form().plus(self.form(args[0]), 1 / self._value(args[1]))
         sign = self.units.sign(args[0]) if node.op == "relu" and self.units is not None else 0

@@ -40,7 +40,7 @@ from attnfun.certify.view import Array, View
 from attnfun.certify.witness import Aim
 from attnfun.errors import InvalidRequest
 from attnfun.language import ArrayAlgebra, BallAlgebra, GradientAlgebra, Graph, precision, run
-from attnfun.language.domain import Box
+from attnfun.language.domain import Box, cut, exchanged
 from attnfun.language.enclosures import abs_upper, ball, ball_ends, balls, lower, upper
 from attnfun.language.intervals import Interval, IntervalAlgebra
 
@@ -346,11 +346,8 @@ class Refinement:
             values = found.reshape(2, len(bad), d, 2)
             side = _best_side(values[1], (high[bad] - low[bad]) / width)
             rows = np.arange(len(bad))
-            keep = np.setdiff1d(np.arange(len(low)), bad)
-            low = np.concatenate([low[keep], below[rows, side].reshape(-1, d)])
-            high = np.concatenate([high[keep], above[rows, side].reshape(-1, d)])
-            plain = np.concatenate([plain[keep], values[0][rows, side].reshape(-1)])
-            computed = np.concatenate([computed[keep], values[1][rows, side].reshape(-1)])
+            new = *(ends[rows, side].reshape(-1, d) for ends in (below, above)), *values[:, rows, side].reshape(2, -1)
+            low, high, plain, computed = exchanged(bad, (low, high, plain, computed), new)
         return float(plain.max()), float(computed.max()), spent
 
     @np.errstate(invalid="ignore", over="ignore")
@@ -428,10 +425,6 @@ def _best_side(found: Array, width: Array) -> NDArray[np.intp]:
 def _halves(low: Array, high: Array) -> Pair:
     """(n, d, 2, d): for every box and side, its two halves."""
     n, d = low.shape
-    below = np.broadcast_to(low[:, None, None, :], (n, d, 2, d)).copy()
-    above = np.broadcast_to(high[:, None, None, :], (n, d, 2, d)).copy()
-    middle = low + (high - low) / 2
-    for k in range(d):
-        above[:, k, 0, k] = middle[:, k]
-        below[:, k, 1, k] = middle[:, k]
+    sides = zip(*(cut(low, high, np.full(n, k)) for k in range(d)), strict=True)
+    below, above = (np.stack([half.reshape(2, n, d) for half in ends]).transpose(2, 0, 1, 3) for ends in sides)
     return below, above

@@ -92,10 +92,8 @@ def conditions(graph: Graph, continuous: bool) -> tuple[Graph, list[Condition]]:
     found: list[Condition] = []
     for i, node in enumerate(graph.nodes):
         kind, argument = _NEEDS.get(node.op), node.args[0] if node.args else -1
-        if node.op == "div":
-            kind, argument = "nonzero", node.args[1]
-        elif node.op == "powi" and isinstance(node.value, int) and node.value < 0:
-            kind = "nonzero"
+        if node.divides:
+            kind, argument = "nonzero", node.args[-1]
         elif node.op == "powr":
             kind = "nonnegative" if isinstance(node.value, Fraction) and node.value > 0 else "positive"
         elif node.op == "tan":
@@ -245,19 +243,15 @@ def _at(box: Box, x: Array) -> str:
     return ", ".join(f"{n}={float(v):.6g}" for n, v in zip(box.names, x, strict=True))
 
 
-def _ball_values(arguments: Graph, box: Box, X: Array) -> list[tuple[Array, Array]]:
-    """Lower and upper float ends of every condition's argument at the exact points X."""
-    env = {n: point_balls(X[:, k]) for k, n in enumerate(box.names)}
-    return [ball_ends(value, len(X)) for value in run(arguments, BallAlgebra(clip_sqrt=True), env)]
-
-
 def _look_for_violations(extended: Graph, arguments: Graph, found: list[Condition], box: Box) -> None:
     X = box.probe(512, np.random.default_rng(1))
     picks: set[int] = set()
     for row in values_at(arguments, box.names, X).T:
-        picks |= {int(np.argmin(_finite(r, np.inf))) for r in (row, -row, np.abs(row))}
+        picks |= {int(np.argmin(np.where(np.isfinite(r), r, np.inf))) for r in (row, -row, np.abs(row))}
     X = X[sorted(picks)]
-    for c, (low, high) in zip(found, _ball_values(arguments, box, X), strict=True):
+    env = {n: point_balls(X[:, k]) for k, n in enumerate(box.names)}
+    for c, value in zip(found, run(arguments, BallAlgebra(clip_sqrt=True), env), strict=True):
+        low, high = ball_ends(value, len(X))
         wrong = _KINDS[c.kind].fails(low, high)
         if wrong.any():
             x = X[int(np.argmax(wrong))]
@@ -267,10 +261,6 @@ def _look_for_violations(extended: Graph, arguments: Graph, found: list[Conditio
             raise InvalidRequest(
                 f"{_describe(extended, c)}, but it changes sign near {_at(box, x)}{_what(extended, c)}"
             )
-
-
-def _finite(values: Array, other: float) -> Array:
-    return np.where(np.isfinite(values), values, other)
 
 
 def _what(extended: Graph, c: Condition) -> str:

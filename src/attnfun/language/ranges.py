@@ -7,7 +7,7 @@ Failure mode: a budget that runs out gives a wider, still valid interval; an und
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -19,7 +19,7 @@ from attnfun.language import BallAlgebra, Builder, Graph, Node, precision, run
 from attnfun.language.arrays import values_at
 from attnfun.language.domain import Array, Box, exchanged, halved
 from attnfun.language.enclosures import ball_ends, lower, upper
-from attnfun.language.mean_value import enclosures, repeated
+from attnfun.language.mean_value import Known, enclosures, repeated
 
 _POINTS = 600
 _LEAST, _WORK = 64, 100_000  # boxes at least, and operations times boxes
@@ -27,10 +27,8 @@ _NARROW = 2.0**-54  # of the box: what is narrower is not halved, for it comes d
 _COST = 8  # of a `ratio` in balls, in other operations
 
 
+Pairs = tuple[tuple[int, tuple[float, float]], ...]
 _EFFORT = 300_000  # operations times boxes times values and partials, of all ranges that one caller asks for
-
-
-Known = Mapping[int, tuple[float, float]]
 
 
 @dataclass
@@ -64,12 +62,7 @@ def range_of(
 
 @lru_cache(maxsize=256)  # a plan, its proof and the proof of what stands above it ask for the same ranges
 def _ranges(
-    graph: Graph,
-    box: Box,
-    tolerance: float,
-    budget: int,
-    pairs: tuple[tuple[int, tuple[float, float]], ...],
-    within: tuple[float, float],
+    graph: Graph, box: Box, tolerance: float, budget: int, pairs: Pairs, within: tuple[float, float]
 ) -> tuple[tuple[tuple[float, float], ...], int]:
     """The ranges, and what they took, which does not depend on what is remembered."""
     with precision(64):
@@ -104,10 +97,9 @@ def _one(
     if not alone.variables:
         return range_of(alone, box)[0], 0
     own = _own(alone, box)
-    low, high = own.low_array, own.high_array
     seen_low, seen_high = _sampled(alone, own)
     enclose = partial(_enclosures, graph, own.names, known, {})
-    a, b = enclose(low[None], high[None])
+    a, b = enclose(own.low_array[None], own.high_array[None])
     margin = tolerance * (seen_high - seen_low)
     least, most = seen_low - margin, seen_high + margin
     near = 0.1 * margin  # what comes closer to an end may well reach it
@@ -122,8 +114,8 @@ def _one(
     near_enough = budget <= 1 or (a[0] >= least and b[0] <= most)
     if near_enough or not repeated(graph)[o if known else alone.outputs[0]]:
         return (float(a[0]), float(b[0])), cost  # or sharp: no variable occurs in it by two ways
-    bottom, below = _bound(enclose, low, high, least, budget, upper_end=False)
-    top, above = _bound(enclose, low, high, most, budget, upper_end=True)
+    bottom, below = _bound(enclose, own, least, budget, upper_end=False)
+    top, above = _bound(enclose, own, most, budget, upper_end=True)
     return (max(bottom, float(a[0])), min(top, float(b[0]))), cost * (1 + below + above)
 
 
@@ -198,22 +190,17 @@ def _range_of_ratio(node: Node, low: float, high: float, tolerance: float, budge
 
 
 def _bound(
-    enclose: Callable[[Array, Array], tuple[Array, Array]],
-    low: Array,
-    high: Array,
-    goal: float,
-    budget: int,
-    upper_end: bool,
+    enclose: Callable[[Array, Array], tuple[Array, Array]], box: Box, goal: float, budget: int, upper_end: bool
 ) -> tuple[float, int]:
     """A proved upper (lower) bound, by halving the sub-boxes that exceed the goal, worst first, in batches; and the
     boxes it took.
     """
-    lows, highs = low[None], high[None]
+    lows, highs = box.low_array[None], box.high_array[None]
     a, b = enclose(lows, highs)
     score = b if upper_end else -a
     limit = goal if upper_end else -goal
     spent = 1
-    width = high - low
+    width = box.high_array - box.low_array
     while spent < budget:
         wide = np.max((highs - lows) / width, axis=1) > _NARROW
         bad = np.flatnonzero(~(score <= limit) & wide)

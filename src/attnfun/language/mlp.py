@@ -58,7 +58,7 @@ class Mlp:
             require(shape[1] == given, f"{layer} takes {shape[1]} numbers and layer {i} gives {given}")
             finite = bool(np.isfinite(one.weight).all() and np.isfinite(one.bias).all())
             require(finite, f"{layer} has a weight that is NaN or infinite")
-        count = sum(np.count_nonzero(one.weight) for one in self.maps)
+        count = sum(int(np.count_nonzero(one.weight)) for one in self.maps)
         require(count <= MAX_WEIGHTS, f"the network has {count:,} weights; at most {MAX_WEIGHTS:,} are read")
 
     @property

@@ -513,8 +513,9 @@ def test_sizes_of_the_stream_hold_what_is_computed(name: str) -> None:
     X = net.target.box.probe(20_000, np.random.default_rng(3))
     seen = np.abs(stream(net.network, X).astype(np.float64)).max(axis=0)
     for step in proof.steps:
-        assert seen[net.network.coordinates.index(step.name)] <= proof.size[step.name]
-        assert proof.size[step.name] <= values[step.name] + 2 * step.rounding
+        name = step["name"]
+        assert seen[net.network.coordinates.index(name)] <= proof.size[name]
+        assert proof.size[name] <= values[name] + 2 * step["rounding"]
 
 
 # ---------------------------------------------------------------- one variable

@@ -139,16 +139,16 @@ def test_fewer_variables_mean_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     assert box.dim == 2 and all(isinstance(step, LocalStep) for step in steps)
     rng = np.random.default_rng(0)
     both = zip(proof.local, steps, strict=True)
-    readers = [(old, new) for old, new in both if set(new.argument.weights) & {*box.names}]
+    readers = [(old, new) for old, new in both if set(new.argument.phis) & {*box.names}]
     assert len(readers) >= 2
     with precision(128):
         for x in function.box.probe(50, rng):
             env = {n: arb(float(v)) for n, v in zip(function.box.names, x, strict=True)}
             t: dict[str, arb] = {}
             for old, new in readers:
-                value = sum((w * env[n] for n, w in old.argument.weights.items() if n in env), old.argument.constant)
-                ((name, scale),) = [(n, w) for n, w in new.argument.weights.items() if n in box.names]
-                here = (value - new.argument.constant) / scale
+                value = sum((w * env[n] for n, w in old.argument.phis.items() if n in env), old.argument.meant)
+                ((name, scale),) = [(n, w) for n, w in new.argument.phis.items() if n in box.names]
+                here = (value - new.argument.meant) / scale
                 if name in t:
                     assert here.overlaps(t[name])
                 t.setdefault(name, here)

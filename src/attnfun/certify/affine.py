@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from attnfun.certify.view import Array, Bound, Undecided, View
+from attnfun.certify.view import Bound, View, provided
 from attnfun.language import Builder, Graph, precision
 from attnfun.language.balls import values_at_point
 from attnfun.language.enclosures import abs_lower
@@ -24,21 +24,17 @@ def prove_by_affine(view: View, function: Function) -> Bound:
     assert function.graph is not None
     residual = _residual(view, function)
     high = max(max(-low, top, 0.0) for low, top in range_of(residual, function.box))
-    if not math.isfinite(high):
-        raise Undecided("affine: the residual could not be bounded")
+    provided(math.isfinite(high), "affine: the residual could not be bounded")
     low, witness = 0.0, None
-    X = function.box.probe(1, np.random.default_rng(0)) if function.box.dim <= 6 else _few(function)
+    box = function.box
+    few = np.stack([box.low_array, box.high_array, (box.low_array + box.high_array) / 2])
+    X = box.probe(1, np.random.default_rng(0)) if box.dim <= 6 else few
     with precision(128):
         for x in X[:64]:
-            found = max(map(abs_lower, values_at_point(residual, function.box.names, x)))
+            found = max(map(abs_lower, values_at_point(residual, box.names, x)))
             if found > low:
                 low, witness = found, x
     return Bound("affine", low, high, witness)
-
-
-def _few(function: Function) -> Array:
-    box = function.box
-    return np.stack([box.low_array, box.high_array, (box.low_array + box.high_array) / 2])
 
 
 def _residual(view: View, function: Function) -> Graph:

@@ -46,7 +46,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from attnfun.certify.rounding import cell_rounding
-from attnfun.certify.view import Array, Bound, HeadView, LineAxis, Undecided, View
+from attnfun.certify.view import Array, Bound, HeadView, LineAxis, View, provided
 from attnfun.certify.witness import best_witness
 from attnfun.language import BallAlgebra, GradientAlgebra, precision, run
 from attnfun.language.enclosures import abs_lower, ball_ends, balls, lower, lowers, point_balls, upper, upper_at, uppers
@@ -81,20 +81,17 @@ class Walls:
 def walls(axis: LineAxis) -> Walls:
     """Breakpoints of the axis in the variable x, proved to increase, or Undecided."""
     order = np.argsort(axis.slopes * np.sign(axis.w), kind="stable")
-    if axis.size > 1 and not np.array_equal(order, np.arange(axis.size)):
-        raise Undecided("cells: the slopes of an axis do not increase")
+    provided(np.array_equal(order, np.arange(axis.size)), "cells: the slopes of an axis do not increase")
     w, c = arb(axis.w), arb(axis.c)
     k = [arb(float(v)) * w for v in axis.slopes]
     b = [arb(float(v)) + arb(float(s)) * c for v, s in zip(axis.biases, axis.slopes, strict=True)]
     gaps = [k2 - k1 for k1, k2 in pairwise(k)]
-    if not all(g > 0 for g in gaps):
-        raise Undecided("cells: two keys of an axis have the same slope")
+    provided(all(g > 0 for g in gaps), "cells: two keys of an axis have the same slope")
     points = [(b1 - b2) / g for (b1, b2), g in zip(pairwise(b), gaps, strict=True)]
     least = math.inf
     for (t1, t2), g1, g2 in zip(pairwise(points), gaps[:-1], gaps[1:], strict=True):
         least = min(least, lower((t2 - t1) * g1), lower((t2 - t1) * g2))
-    if not least > 0:
-        raise Undecided("cells: the breakpoints of an axis do not increase, so its keys do not form a partition")
+    provided(least > 0, "cells: the breakpoints of an axis do not increase, so its keys do not form a partition")
     return Walls(points, gaps, least)
 
 
@@ -125,31 +122,38 @@ def leak(w: Walls, lam: float) -> float:
 
 def prove_by_cells(view: View, function: Function, norm: float, eps: float, dtype: str = "float64") -> Bound:
     """Prove a bound of the sup or L^p norm of f − net for a single product head (plus nothing else)."""
-    if len(view.heads) != 1 or np.any(view.affine != 0):
-        raise Undecided("cells: only for a single head without an affine part")
+    provided(len(view.heads) == 1 and not view.affine.any(), "cells: only for a single head without an affine part")
     head = view.heads[0]
-    if (
-        head.mix.shape[0] != head.mix.shape[1]
-        or not np.array_equal(head.mix, np.eye(len(head.mix)))
-        or np.any(view.bias != 0)
-    ):
-        raise Undecided("cells: the head's values must be the outputs")
-    if sorted(a.variable for a in head.axes) != list(range(view.dim)):
-        raise Undecided("cells: every variable needs an axis of its own")
+    plain, variables = np.array_equal(head.mix, np.eye(len(head.mix))), sorted(a.variable for a in head.axes)
+    provided(plain and not view.bias.any(), "cells: the head's values must be the outputs")
+    provided(variables == list(range(view.dim)), "cells: every variable needs an axis of its own")
     with precision(64):
         structure = [walls(axis) for axis in head.axes]
-        d, shifts, lost = cell_rounding(view, head, dtype)
+        d, shifts, computed = cell_rounding(view, head, dtype)
         if not d < _ROUGH:  # nothing is proved here of the head as computed
-            d, shifts, lost = 0.0, [0.0] * len(shifts), np.full(view.outputs, math.inf)
+            d, shifts, computed = 0.0, [0.0] * len(shifts), np.full(view.outputs, math.inf)
         lam = wall_exponent(structure, float(head.spread.max()), eps) + 2 * d
         leaks = sum(leak(w, lam) for w in structure)
-        rounding = float(np.max(upper_at("expm1", 2 * d) * leaks * head.spread + lost)) * (1 + 1e-12)
+        rounding = float(np.max(upper_at("expm1", 2 * d) * leaks * head.spread + computed)) * (1 + 1e-12)
         goal = eps - rounding if rounding < eps else eps
-        strays = (upper_at("exp", 2 * d) * leaks * head.spread + lost) * (1 + 1e-12)
-        bound = _at_lambda(view, head, function, structure, lam, norm, goal, shifts, strays)
-        bound = replace(bound, rounding=rounding)
-    if not math.isfinite(bound.high):
-        raise Undecided("cells: no finite bound (the target's range over a cell is not finite)")
+        strays = (upper_at("exp", 2 * d) * leaks * head.spread + computed) * (1 + 1e-12)
+        grids = []
+        for axis, w, shift in zip(head.axes, structure, shifts, strict=True):
+            grids.append(cells(w, float(view.low[axis.variable]), float(view.high[axis.variable]), lam, shift))
+        lost = leaks * head.spread
+        details = {"cells": [len(g.index) for g in grids], "lambda": lam, "leak": float(lost.max())}
+        bound = Bound("cells", 0.0, math.inf, None, details, _hypotheses(function, norm), rounding)
+        if math.isfinite(norm):
+            high, low = _lp_norm(head, function, grids, norm, lost, view, goal)
+            bound = replace(bound, low=low, high=high)
+        else:
+            worst, place = _supremum(head, function, grids, max(goal - float(lost.max()), 0.0), core=False)
+            bound = replace(bound, high=float(np.max(worst + lost)) * (1 + 4e-16))
+            if function.graph is not None:
+                low, witness = _lower_end(view, head, function, grids, place)
+                firm = _firm_end(head, function, grids, place, strays)
+                bound = replace(bound, low=low, witness=witness, firm=firm)
+    provided(math.isfinite(bound.high), "cells: no finite bound (the target's range over a cell is not finite)")
     return bound
 
 
@@ -163,43 +167,12 @@ def wall_exponent(structure: list[Walls], spread: float, eps: float) -> float:
     return _LAMBDAS[int(np.argmin(scores))]
 
 
-def _at_lambda(
-    view: View,
-    head: HeadView,
-    function: Function,
-    structure: list[Walls],
-    lam: float,
-    norm: float,
-    eps: float,
-    shifts: list[float],
-    strays: Array,
-) -> Bound:
-    grids = []
-    for axis, w, shift in zip(head.axes, structure, shifts, strict=True):
-        grids.append(cells(w, float(view.low[axis.variable]), float(view.high[axis.variable]), lam, shift))
-    lost = sum(leak(w, lam) for w in structure) * head.spread
-    shape = [len(g.index) for g in grids]
-    goal = max(eps - float(lost.max()), 0.0)
-    details = {"cells": shape, "lambda": lam, "leak": float(lost.max())}
-    if math.isinf(norm):
-        worst, place = _supremum(head, function, grids, goal, core=False)
-        high = float(np.max(worst + lost)) * (1 + 4e-16)
-        if function.graph is None:
-            return Bound("cells", 0.0, high, None, details, _hypotheses(function, 1.0))
-        low, witness = _lower_end(view, head, function, grids, place)
-        return Bound("cells", low, high, witness, details, firm=_firm_end(head, function, grids, place, strays))
-    high, low = _lp_norm(head, function, grids, norm, lost, view, eps)
-    return Bound("cells", low, high, None, details, _hypotheses(function, norm))
-
-
 def _hypotheses(function: Function, p: float) -> tuple[str, ...]:
-    powers = () if p in _PRODUCTS else ("NumPy: powers within 4 ulp",)
+    powers = () if p in (*_PRODUCTS, math.inf) else ("NumPy: powers within 4 ulp",)
     if function.graph is not None:
         return powers
-    return (
-        *powers,
-        f"the black box has Lipschitz constant {function.lipschitz:g} (Euclidean), and its float64 values are exact",
-    )
+    constant = f"Lipschitz constant {function.lipschitz:g} (Euclidean)"
+    return (*powers, f"the black box has {constant}, and its float64 values are exact")
 
 
 # ---------------------------------------------------------------- ranges of |f − v| over cells
@@ -363,8 +336,7 @@ def _lp_norm(
 ) -> tuple[float, float]:
     """(upper, lower) end of the volume-normalised L^p norm; the largest output counts."""
     sides = [float(view.high[a.variable] - view.low[a.variable]) for a in head.axes]  # volumes are fractions of the box
-    total, scale = np.zeros(head.values.shape[-1]), np.zeros(head.values.shape[-1])
-    below, gaps = np.zeros(head.values.shape[-1]), np.zeros(head.values.shape[-1])
+    total, scale, below, gaps = np.zeros((4, head.values.shape[-1]))
     inner = [np.maximum(g.core_high - g.core_low, 0.0) / w for g, w in zip(grids, sides, strict=True)]
     outer = [(g.high - g.low) / w for g, w in zip(grids, sides, strict=True)]
     for rows in _row_chunks([len(g.index) for g in grids]):
@@ -373,21 +345,30 @@ def _lp_norm(
         vol_out, vol_in = _volumes(outer, rows), _volumes(inner, rows)
         rest = np.maximum(vol_out * (1 + 1e-12) - vol_in * (1 - 1e-12), 0.0)
         # e^p underflows for large p: powers of e/scale, scale the largest e so far; 1e-300 covers what still underflows
-        largest = np.maximum(scale, e.reshape(-1, e.shape[-1]).max(axis=0))
-        if not np.isfinite(largest).all():
+        before, unit, scale = _rescaled(scale, e, p)
+        if not np.isfinite(scale).all():
             return math.inf, 0.0
-        unit = np.where(largest > 0, largest, 1.0)
         powers = vol_in[..., None] * _power(e_core / unit, p) + rest[..., None] * _power(e / unit, p)
-        total = total * _power(scale / unit, p) + np.sum(powers + 1e-300, axis=tuple(range(e.ndim - 1)))
-        scale = largest
-        if function.graph is not None:
-            below, gaps = _lp_below(head, function, grids, sides, rows, p, lost, below, gaps)
+        total = total * before + np.sum(powers + 1e-300, axis=tuple(range(e.ndim - 1)))
+        found = _gaps(head, function, grids, sides, rows, lost)
+        if found is not None:
+            volume, gap = found
+            before, unit, gaps = _rescaled(gaps, gap, p)
+            powers = np.sum(volume[..., None] * _power(gap / unit, p), axis=tuple(range(gap.ndim - 1))) * (1 - 1e-12)
+            below = below * before * (1 - 1e-12) + powers
     count = float(np.prod([len(g.index) for g in grids]))
     doubt = (count + 64) * 2.0**-52 + p * 1e-15  # of sums, and of powers of quotients
     roots = [upper(_root(float(t) * (1 + doubt), p)) for t in total]
     high = float(np.max(scale * roots * (1 + 1e-12) + lost))
     low = float(np.max(gaps * [lower(_root(float(t) * (1 - doubt), p)) for t in below] * (1 - 1e-12)))
     return high, low if low > 0 and math.isfinite(low) else 0.0
+
+
+def _rescaled(scale: Array, sizes: Array, p: float) -> tuple[Array, Array, Array]:
+    """What powers of sizes/scale so far are worth in a new unit, the unit, and the largest size with these."""
+    largest = np.maximum(scale, sizes.reshape(-1, sizes.shape[-1]).max(axis=0))
+    unit = np.where(largest > 0, largest, 1.0)
+    return _power(scale / unit, p), unit, largest
 
 
 def _power(x: Array, p: float) -> Array:
@@ -413,22 +394,11 @@ def _along_axes(values: list[NDArray[Any]]) -> list[NDArray[Any]]:
     return list(np.meshgrid(*values, indexing="ij", sparse=True))
 
 
-def _lp_below(
-    head: HeadView,
-    function: Function,
-    grids: list[Cells],
-    sides: list[float],
-    rows: slice,
-    p: float,
-    lost: Array,
-    below: Array,
-    scale: Array,
-) -> tuple[Array, Array]:
-    """Add Σ over quarter cells (per axis) inside the cores of volume · inf|f − net|^p, |f − net| ≥ |f − v_j| −
-    leak·spread.
-
-    The sum is kept as (sum of powers of gap/scale, scale), scale the largest gap so far; volumes are fractions of the
-    box.
+def _gaps(
+    head: HeadView, function: Function, grids: list[Cells], sides: list[float], rows: slice, lost: Array
+) -> tuple[Array, Array] | None:
+    """Of quarter cells (per axis) inside the cores: their volumes, as fractions of the box, and lower bounds of
+    |f − net| ≥ |f − v_j| − leak·spread. None for a black box, and where the cells are none or too many.
     """
     pieces = 4
     ends, index = [], []
@@ -440,14 +410,11 @@ def _lp_below(
         ends.append((edges[:, :-1].ravel(), edges[:, 1:].ravel()))
         index.append(np.repeat(g.index[cut][full], pieces))
     count = math.prod(len(i) for i in index)
-    if count == 0 or count > 400_000:
-        return below, scale
+    if function.graph is None or count == 0 or count > 400_000:
+        return None
     v = head.values[np.ix_(*index)]
     lows, highs = _ranges(function, ends, [a.variable for a in head.axes], v.shape[:-1])
     gap = np.maximum(np.nextafter(lows - v, -np.inf), np.nextafter(v - highs, -np.inf)) - lost
     gap = np.where((gap > 0) & np.isfinite(gap), gap, 0.0)  # NaN counts as 0
     volume = _volumes([np.maximum(hi - lo, 0.0) / w for (lo, hi), w in zip(ends, sides, strict=True)], slice(None))
-    largest = np.maximum(scale, gap.reshape(-1, gap.shape[-1]).max(axis=0))
-    unit = np.where(largest > 0, largest, 1.0)
-    powers = np.sum(volume[..., None] * _power(gap / unit, p), axis=tuple(range(gap.ndim - 1))) * (1 - 1e-12)
-    return below * _power(scale / unit, p) * (1 - 1e-12) + powers, largest
+    return volume, gap

@@ -34,7 +34,6 @@ overflow.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,10 +43,10 @@ from attnfun.certify.extension import require_same
 from attnfun.certify.pieces import BrokenLine, beyond, block_fits, block_rounding, prove_by_pieces
 from attnfun.certify.pinned import Component, Pinned, norm_shift, prove_pinned, root_slope
 from attnfun.certify.reading import Form, Reading
-from attnfun.certify.refine import Affine, Errors, LocalOutput, LocalStep, Refinement
+from attnfun.certify.refine import Errors, LocalOutput, LocalStep, Refinement
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, form_rounding, gamma, line_bounds, product_bounds, product_fits
 from attnfun.certify.steps import gradient_shifts, modulus, prove_tensor, prove_unary, widened
-from attnfun.certify.view import Array, Bound, HeadView, LineAxis, Undecided, View
+from attnfun.certify.view import Array, Bound, HeadView, LineAxis, Undecided, View, provided
 from attnfun.certify.witness import aimed_witness, computed_witness
 from attnfun.language import Graph, precision
 from attnfun.language.enclosures import abs_upper, upper
@@ -59,22 +58,6 @@ _SLACK = 1.25  # bound over witness above which errors are looked at locally
 _DEEP, _BROAD = 40, 150  # steps, and steps times variables, above which errors below eps already are not refined
 _MANY, _WIDE = 100, 500  # steps, and steps times variables, above which they are not: halving boxes takes minutes there
 _GOAL = 1.1  # the slack that the local search stops at
-
-
-@dataclass(frozen=True)
-class Step:
-    """What is proved of one coordinate: its own error ε, the argument's error δ, ω_g(δ), rounding, and their sum E."""
-
-    name: str
-    unary: Graph
-    low: float
-    high: float
-    own: float
-    shift: float
-    carried: float
-    rounding: float
-    total: float
-    method: str
 
 
 class Composition:
@@ -93,7 +76,7 @@ class Composition:
         }
         self.errors = dict.fromkeys(network.inputs, 0.0)  # E, rounding included
         self.exact = dict.fromkeys(network.inputs, 0.0)  # the same in real arithmetic
-        self.steps: list[Step] = []
+        self.steps: list[dict[str, Any]] = []  # what is told of every coordinate (`_settle`)
         self.local: list[LocalStep] = []
         self.squares: dict[str, dict[str, tuple[float, float]]] = {}  # δ and |a| m + rounding of every φ = U²
         self._pinned: dict[str, Pinned | None] = {}
@@ -111,22 +94,17 @@ class Composition:
             for number, layer in enumerate(self.network.layers):
                 before = self.network.inputs + tuple(n for one in self.network.layers[:number] for n in one.writes)
                 for name in layer.writes:
-                    if name not in self.reading.by_name:
-                        raise Undecided(f"composition: coordinate {name} has no label")
+                    provided(name in self.reading.by_name, f"composition: coordinate {name} has no label")
                     heads = [h for h in layer.heads if name in h.writes]
                     self._coordinate(self.reading.by_name[name], heads, before, eps)
             outputs = self._outputs()
         low, witness = computed_witness(self.network, self.function)
-        details: dict[str, Any] = {
-            "steps": [
-                {"name": s.name, "function": s.unary.text(s.unary.outputs[0], 60), "method": s.method, "own": s.own}
-                | {"argument": s.shift, "carried": s.carried, "rounding": s.rounding, "total": s.total}
-                for s in self.steps
-            ]
-        }
-        high, worst = (max(upper(v) for v in column) for column in zip(*(self._plain(o) for o in outputs), strict=True))
-        if not math.isfinite(worst):
-            raise Undecided("composition: the errors add up to more than every double")
+        details: dict[str, Any] = {"steps": self.steps}
+        high, worst = (  # the errors of all φ's added up
+            max(upper(arb(getattr(o, kind)) + arb(self._incoming(o.form.phis, errors))) for o in outputs)
+            for kind, errors in (("plain", self.exact), ("computed", self.errors))
+        )
+        provided(math.isfinite(worst), "composition: the errors add up to more than every double")
         tables = bool(self.local) and len(self.local) == len(self.steps)  # MLPs and tensor heads have none
         wide = len(self.steps) > _MANY or len(self.steps) * self.function.box.dim > _WIDE
         broad = len(self.steps) > _DEEP or len(self.steps) * self.function.box.dim > _BROAD
@@ -135,35 +113,27 @@ class Composition:
             field = Refinement(self.local, outputs, self.function.box)
             aimed = aimed_witness(self.network, self.function, field.aims)
             low, witness = max((low, witness), aimed, key=lambda pair: pair[0])
-            found = field.search(_GOAL * low)
-            details["refined"] = {"plain": worst, "boxes": found.boxes}
-            high, worst = min(high, found.plain), min(worst, found.computed)
+            plain, computed, boxes = field.search(_GOAL * low)
+            details["refined"] = {"plain": worst, "boxes": boxes}
+            high, worst = min(high, plain), min(worst, computed)
         return Bound("composition", low, high, witness, details), math.nextafter(max(worst - high, 0.0), math.inf)
 
     def _query(
-        self, head: Head | ReluBlock, label: Label, before: tuple[str, ...], form: Form, span: tuple[float, float]
+        self, head: Head | ReluBlock, before: tuple[str, ...], form: Form, span: tuple[float, float]
     ) -> tuple[LineAxis, float, float]:
         """`_map` of a head of one variable; Undecided where it could overflow."""
-        if len(head.axes) != 1:
-            raise Undecided(f"composition: head {head.name} is no head of one variable")
-        line, plain, mismatch, size = self._map(head, 0, label, before, form, span)
+        provided(len(head.axes) == 1, f"composition: head {head.name} is no head of one variable")
+        line, plain, mismatch, size = self._map(head, 0, before, form, span)
         dtype = self.network.dtype
         if isinstance(head, ReluBlock):
             fits = all(block_fits(line.slopes, line.biases, column, size, dtype) for column in head.values.T)
         else:
             fits = product_fits((line,), head.values, (size,), dtype)
-        if not fits:
-            raise Undecided(f"composition: head {head.name} may overflow in {self.network.dtype}")
+        provided(fits, f"composition: head {head.name} may overflow in {self.network.dtype}")
         return line, plain, mismatch
 
     def _map(
-        self,
-        head: Head | ReluBlock,
-        place: int,
-        label: Label,
-        before: tuple[str, ...],
-        form: Form,
-        span: tuple[float, float],
+        self, head: Head | ReluBlock, place: int, before: tuple[str, ...], form: Form, span: tuple[float, float]
     ) -> tuple[LineAxis, float, float, float]:
         """An axis of the head as a function of u (nominal map q = w u + c), the mismatch of that map, |q| with sums.
 
@@ -171,31 +141,34 @@ class Composition:
         computed stream.
         """
         axis = head.axes[place]
-        if axis.dim != 1:
-            raise Undecided(f"composition: head {head.name} has an axis of several numbers")
+        provided(axis.dim == 1, f"composition: head {head.name} has an axis of several numbers")
         row = axis.query[0]
         exact = [form.stream.get(name, arb(0)) for name in before]
-        if set(form.stream) - set(before):
-            raise Undecided(f"composition: the argument of {label.name} needs a coordinate that is not there yet")
+        known = set(form.stream) <= set(before)
+        provided(known, f"composition: the argument of head {head.name} needs a coordinate that is not there yet")
         weight = [abs(float(e.mid())) * max(self.size[n], 1e-300) for e, n in zip(exact, before, strict=True)]
         best = int(np.argmax(weight))
-        if not weight[best] > 0 or row[best] == 0:
-            raise Undecided(f"composition: head {head.name} does not read its argument")
+        provided(weight[best] > 0 and row[best] != 0, f"composition: head {head.name} does not read its argument")
         w = float((arb(float(row[best])) / exact[best]).mid())
         c = float((arb(float(axis.offset[0])) - arb(w) * form.constant).mid())
         if w == 0 or not (math.isfinite(w) and math.isfinite(c)):
             raise Undecided(f"composition: head {head.name} has a degenerate query")
-        wide = arb(w)
-        off = abs((arb(float(axis.offset[0])) - arb(c)) / wide - form.constant)
-        carried = abs(arb(float(axis.offset[0])))
-        for value, e, name in zip(row, exact, before, strict=True):
-            off = off + abs(arb(float(value)) / wide - e) * arb(self.size[name])
-            carried = carried + abs(arb(float(value))) * arb(self.size[name])
+        off, carried = self._mismatch(row, float(axis.offset[0]), before, form, w, c)
         strays = self._incoming(form.phis, self.errors) + upper(off)
         result = max(abs(w * u + c) + 1e-12 * (abs(w * u) + abs(c)) for u in span) + abs(w) * strays * (1 + 1e-12)
         rounding = arb(self._rounding(row, float(axis.offset[0]), before, result))
         line = LineAxis(place, w, c, axis.slopes[:, 0], axis.biases)
-        return line, upper(off), upper(off + rounding / abs(wide)), upper(carried)
+        return line, upper(off), upper(off + rounding / abs(arb(w))), upper(carried)
+
+    def _mismatch(
+        self, row: Array, offset: float, names: tuple[str, ...], form: Form, w: float = 1.0, c: float = 0.0
+    ) -> tuple[arb, arb]:
+        """How far (row · stream + offset − c)/w is from the form; the size of row · stream + offset, sums included."""
+        off, carried = abs((arb(offset) - arb(c)) / arb(w) - form.constant), abs(arb(offset))
+        for value, name in zip(row.tolist(), names, strict=True):
+            off = off + abs(arb(value) / arb(w) - form.stream.get(name, arb(0))) * arb(self.size[name])
+            carried = carried + abs(arb(value)) * arb(self.size[name])
+        return off, carried
 
     def _rounding(self, row: Array, offset: float, names: tuple[str, ...], result: float) -> float:
         """What computing an affine form of the stream costs; its value is at most `result` in size."""
@@ -205,11 +178,10 @@ class Composition:
 
     def _block(self, label: Label, blocks: list[ReluBlock], before: tuple[str, ...]) -> None:
         """A coordinate of an MLP: one block of ReLU units in place of heads, the rest as in `_coordinate`."""
-        if len(blocks) != 1:
-            raise Undecided(f"composition: several blocks write {label.name}")
+        provided(len(blocks) == 1, f"composition: several blocks write {label.name}")
         form, g, dtype = self.reading.form(label.argument), self.reading.unary(label), self.network.dtype
         low, high = self.reading.argument_range(label, g)
-        axis, plain, mismatch = self._query(blocks[0], label, before, form, (low, high))
+        axis, plain, mismatch = self._query(blocks[0], before, form, (low, high))
         values = blocks[0].values[:, blocks[0].writes.index(label.name)]
         line = BrokenLine(label.slope, label.offset, axis.w, axis.c, axis.slopes, axis.biases, values)
         delta, still = self._shifts(form, mismatch, plain)
@@ -220,8 +192,7 @@ class Composition:
         own = max(bound.high, beyond(line, g, left, far[0]), beyond(line, g, right, far[1]))
         computed = Errors.of(own, label.slope, mismatch, modulus(g, left, right, delta), rounding)
         exact = Errors.of(own, label.slope, plain, modulus(g, left, right, still), 0.0)
-        step = Step(label.name, g, low, high, own, delta, computed.carried, rounding, computed.total, bound.method)
-        self._settle(step, computed, exact, size)
+        self._settle(label, g, bound.method, delta, computed, exact, size)
 
     def _tensor(self, label: Label, written: list[Head | ReluBlock], before: tuple[str, ...], eps: float) -> None:
         """A coordinate of several arguments, written by one tensor head; see `steps`."""
@@ -229,14 +200,13 @@ class Composition:
         if len(written) != 1 or len(heads) != 1 or len(heads[0].axes) != len(label.arguments):
             raise Undecided(f"composition: {label.name} is no tensor head of its arguments")
         (head,), g, d = heads, self.reading.unary(label), len(label.arguments)
-        if d not in (2, 3, 4):
-            raise Undecided(f"composition: {label.name} has {d} arguments; at most 4 are supported")
+        provided(d in (2, 3, 4), f"composition: {label.name} has {d} arguments; at most 4 are supported")
         names, ranges = tuple(f"u{k}" for k in range(1, d + 1)), self.reading.argument_ranges(label)
         lines, sizes = [], []
         delta, still = np.zeros(d), np.zeros(d)
         for k, argument in enumerate(label.arguments):
             form = self.reading.form(argument)
-            line, plain, mismatch, size = self._map(head, k, label, before, form, ranges[k])
+            line, plain, mismatch, size = self._map(head, k, before, form, ranges[k])
             delta[k], still[k] = self._shifts(form, mismatch, plain)
             lines.append(line)
             sizes.append(size)
@@ -246,27 +216,31 @@ class Composition:
         low, high = (np.array([ends[i] for ends in ranges]) for i in (0, 1))
         low, high = np.nextafter(low - delta, -np.inf), np.nextafter(high + delta, np.inf)
         seen = View(low, high, np.zeros((1, d)), np.array([label.offset]), (view,))
-        if not (
-            np.isfinite(low).all() and np.isfinite(high).all() and product_fits(view.axes, view.values, sizes, dtype)
-        ):
-            raise Undecided(f"composition: head {head.name} may overflow in {dtype}")
+        fits = bool(np.isfinite([low, high]).all()) and product_fits(view.axes, view.values, sizes, dtype)
+        provided(fits, f"composition: head {head.name} may overflow in {dtype}")
         lost, reach = product_bounds(seen, view, dtype)
         own = prove_tensor(seen, g, names, eps * 1e-3 if math.isfinite(eps) else 4 * float(lost[0]))
         carried, follows = gradient_shifts(g, names, seen, (delta, still))
         wide, rounding = int(np.argmax(delta)), float(lost[0])
         computed = Errors.of(own, 0.0, 0.0, carried, rounding)
         exact = Errors.of(own, 0.0, 0.0, min(follows, carried), 0.0)
-        step = Step(label.name, g, *ranges[wide], own, delta[wide], carried, rounding, computed.total, "nodes")
-        self._settle(step, computed, exact, min(self.size[label.name], float(reach[0])))
+        size = min(self.size[label.name], float(reach[0]))
+        self._settle(label, g, "nodes", delta[wide], computed, exact, size)
 
-    def _settle(self, step: Step, computed: Errors, exact: Errors, size: float) -> None:
-        """Enter what is proved of a coordinate whose heads or units are at most `size` in real arithmetic."""
-        size = math.nextafter(size + step.rounding, math.inf)
+    def _settle(
+        self, label: Label, g: Graph, method: str, shift: float, computed: Errors, exact: Errors, size: float
+    ) -> None:
+        """Enter what is proved of a coordinate whose heads or units are at most `size` in real arithmetic: its own
+        error ε, the argument's error δ (`shift`), ω_g(δ), rounding, and their sum E.
+        """
+        name, size = label.name, math.nextafter(size + computed.rounding, math.inf)
         if not (math.isfinite(computed.total) and size < self.limit):
-            raise Undecided(f"composition: {step.name} could not be bounded, or may overflow in {self.network.dtype}")
-        self.errors[step.name], self.exact[step.name] = computed.total, min(exact.total, computed.total)
-        self.size[step.name] = size
-        self.steps.append(step)
+            raise Undecided(f"composition: {name} could not be bounded, or may overflow in {self.network.dtype}")
+        self.errors[name], self.exact[name] = computed.total, min(exact.total, computed.total)
+        self.size[name] = size
+        told = {"name": name, "function": g.text(g.outputs[0], 60), "method": method, "own": computed.own}
+        told |= {"argument": shift, "carried": computed.carried, "rounding": computed.rounding}
+        self.steps.append(told | {"total": computed.total})
 
     def _unary(
         self, seen: View, g: Graph, reach: tuple[float, float], enough: float, true: tuple[float, float]
@@ -290,7 +264,7 @@ class Composition:
         views, mismatch, rounding, plain, sizes = [], 0.0, 0.0, 0.0, 0.0
         first: LineAxis | None = None
         for head in heads:
-            line, nominal, off = self._query(head, label, before, form, (low, high))
+            line, nominal, off = self._query(head, before, form, (low, high))
             column = head.writes.index(label.name)
             values = np.ascontiguousarray(head.values[:, column : column + 1])
             views.append(HeadView(head.name, (line,), values, np.ones((1, 1)), head))
@@ -314,19 +288,15 @@ class Composition:
             follows, _ = self._norm(form, g, left, right, plain, follows, delta, "exact")
             below = stray if left >= low else below
         enough = eps * 1e-3 / self._read(label.name) if math.isfinite(eps) else 4 * rounding
-        own, method = self._unary(seen, g, (below, delta), enough, (low, high))
+        ends, strays = (low, high), (below, delta)
+        own, method = self._unary(seen, g, strays, enough, ends)
         apart = rounding if len(views) > 1 else 0.0  # pieces whose arguments differ do so in real arithmetic too
         computed = Errors.of(own, label.slope, mismatch, carried, rounding)
         exact = Errors.of(own, label.slope, plain, min(follows, carried), apart)
-        if not sizes < self.limit:
-            raise Undecided(f"composition: {label.name} may overflow in {self.network.dtype}")
-        step = Step(label.name, g, low, high, own, delta, carried, rounding, computed.total, method)
-        self._settle(step, computed, exact, min(self.size[label.name], sizes))
+        provided(sizes < self.limit, f"composition: {label.name} may overflow in {self.network.dtype}")
+        self._settle(label, g, method, delta, computed, exact, min(self.size[label.name], sizes))
         clipped = left >= low or right <= high
-        meaning = Affine(form.phis, form.meant)
-        self.local.append(
-            LocalStep(label.name, meaning, g, seen, (low, high), clipped, (below, delta), own, exact, computed)
-        )
+        self.local.append(LocalStep(label.name, form, g, seen, ends, clipped, strays, own, exact, computed))
         if is_square(g) and not clipped:  # `pinned` asks for û inside the interval of `seen`
             self.squares[label.name] = {"computed": (delta, computed.rest), "exact": (still, exact.rest)}
 
@@ -369,18 +339,9 @@ class Composition:
         """Σ |β_i| E_i: how far the exact affine form of the computed stream is from its meaning."""
         total = arb(0)
         for name, beta in weights.items():
-            if name not in errors:
-                raise Undecided(f"composition: {name} is read before it is written")
+            provided(name in errors, f"composition: {name} is read before it is written")
             total = total + abs(beta) * arb(errors[name])
         return upper(total)
-
-    def _plain(self, output: LocalOutput) -> tuple[arb, arb]:
-        """An output's error in real arithmetic and as computed, the errors of all φ's added up."""
-        form = output.form.weights
-        return (
-            arb(output.plain) + arb(self._incoming(form, self.exact)),
-            arb(output.computed) + arb(self._incoming(form, self.errors)),
-        )
 
     def _outputs(self) -> list[LocalOutput]:
         """Every output with what its read-out adds: weights that are not exact, and rounding."""
@@ -388,16 +349,11 @@ class Composition:
         names = self.network.coordinates
         for o, node in enumerate(self.reading.program.outputs):
             form = self.reading.form(node)
-            row = self.network.readout[o]
-            off = abs(arb(float(self.network.readout_bias[o])) - form.constant)
-            carried = abs(arb(float(self.network.readout_bias[o])))
-            for value, name in zip(row, names, strict=True):
-                off = off + abs(arb(float(value)) - form.stream.get(name, arb(0))) * arb(self.size[name])
-                carried = carried + abs(arb(float(value))) * arb(self.size[name])
-            if not upper(carried) < self.limit:
-                raise Undecided(f"composition: output {o + 1} may overflow in {self.network.dtype}")
-            lost = arb(self._rounding(row, float(self.network.readout_bias[o]), names, upper(carried)))
-            outputs.append(LocalOutput(Affine(form.phis, form.meant), upper(off), upper(off + lost)))
+            row, bias = self.network.readout[o], float(self.network.readout_bias[o])
+            off, carried = self._mismatch(row, bias, names, form)
+            provided(upper(carried) < self.limit, f"composition: output {o + 1} may overflow in {self.network.dtype}")
+            lost = arb(self._rounding(row, bias, names, upper(carried)))
+            outputs.append(LocalOutput(form, upper(off), upper(off + lost)))
         return outputs
 
 

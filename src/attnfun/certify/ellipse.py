@@ -132,7 +132,7 @@ def looks_analytic(graph: Graph, names: tuple[str, ...], low: Array, high: Array
                 g = _CUTS[node.op](g)
                 if not np.all(np.abs(np.angle(g)) < 0.97 * np.pi):
                     return False
-            elif node.op == "div" or (node.op == "powi" and isinstance(node.value, int) and node.value < 0):
+            elif node.divides:
                 for axis in range(g.ndim):
                     steps = np.abs(np.diff(g, axis=axis))
                     if not np.all(np.abs(np.take(g, range(steps.shape[axis]), axis=axis)) >= 0.6 * steps):
@@ -163,9 +163,10 @@ def _ball_array(low: Array, high: Array) -> Any:
     return make(low, high)
 
 
-def _full_turn(k: int) -> float:
-    """End of the angle range, rounded up: conjugate symmetry of real targets lets the first angle stop at π."""
-    return math.nextafter(math.pi if k == 0 else 2 * math.pi, 10.0)
+def _turns(d: int, parts: int) -> list[Array]:
+    """Edges of the angles, ends rounded up: conjugate symmetry of real targets lets the first angle stop at π."""
+    half, whole = math.nextafter(math.pi, 10.0), math.nextafter(2 * math.pi, 10.0)
+    return [np.linspace(0, half, parts // 2 + 1)] + [np.linspace(0, whole, parts + 1)] * (d - 1)
 
 
 def prove_analytic(
@@ -189,11 +190,7 @@ def prove_analytic(
 def _cover_family(graph: Graph, names: tuple[str, ...], low: Array, high: Array, rho: Array, work: Work) -> bool:
     """Is every node of the graph finite (hence analytic) on boxes covering {r ∈ [0,1]} × angles?"""
     d = len(names)
-    start = {1: 16, 2: 8, 3: 6}.get(d, 3)
-    edges = [np.linspace(0, 1, 4)] + [
-        np.linspace(0, _full_turn(k), (start // 2 if k == 0 else start) + 1) for k in range(d)
-    ]
-    boxes_low, boxes_high = sub_boxes(edges)
+    boxes_low, boxes_high = sub_boxes([np.linspace(0, 1, 4), *_turns(d, {1: 16, 2: 8, 3: 6}.get(d, 3))])
     logs = [arb(float(r)).log() for r in rho]
     done, rounds = 0, 0
     while len(boxes_low):
@@ -212,9 +209,7 @@ def bound_on_boundary(
 ) -> float:
     """A proved bound of max_o |f_o| on the distinguished boundary; boxes above 8 × `rough` (or infinite) are halved."""
     d, work = len(names), work or Work()
-    start = {1: 32, 2: 16, 3: 10}.get(d, 6)
-    edges = [np.linspace(0, _full_turn(k), (start // 2 if k == 0 else start) + 1) for k in range(d)]
-    boxes_low, boxes_high = sub_boxes(edges)
+    boxes_low, boxes_high = sub_boxes(_turns(d, {1: 32, 2: 16, 3: 10}.get(d, 6)))
     logs = [arb(float(r)).log() for r in rho]
     worst, done, rounds = 0.0, 0, 0
     absolute = np.frompyfunc(lambda z: upper(abs(z)), 1, 1)

@@ -173,6 +173,11 @@ def active_weights(axis: LineAxis, x: arb, at: float) -> tuple[NDArray[np.intp],
     return keep, weights, (len(logits) - len(keep)) * _DROPPED
 
 
+def contracted(tensor: Balls, weights: list[arb]) -> Balls:
+    """Σ_i weights_i tensor_i over the first axis."""
+    return sum((tensor[i] * weights[i] for i in range(1, len(weights))), tensor[0] * weights[0])
+
+
 def network_at(view: View, x: Array) -> list[arb]:
     """The network's exact outputs at the float64 point x, as balls (dropped keys widen them)."""
     points = [arb(float(v)) for v in x]
@@ -192,7 +197,7 @@ def network_at(view: View, x: Array) -> list[arb]:
         for c in range(block.shape[-1]):
             tensor = point_balls(block[..., c])
             for w in weights:
-                tensor = sum((tensor[i] * w[i] for i in range(1, len(w))), tensor[0] * w[0])
+                tensor = contracted(tensor, w)
             value = tensor + arb(0, dropped * float(np.ptp(head.values[..., c])) * 1.001)
             for o in np.flatnonzero(head.mix[:, c]).tolist():
                 outputs[o] = outputs[o] + arb(float(head.mix[o, c])) * value

@@ -76,12 +76,8 @@ def _require_agreement(derived: Graph, given: Graph, box: Box, spent: int = 0) -
     plain, _ = whole.plain()
     left, right = Builder(), Builder()
     at, again, other = left.copy(plain.nodes), right.copy(plain.nodes), right.copy(given.nodes)
-    divisors = plain.outputs[n:]
-    return same_function(  # both with 1/D as further outputs: defined, and compared, only where no D vanishes
-        left.graph([at[o] for o in plain.outputs[:n]] + [left.apply("div", left.const(1), at[d]) for d in divisors]),
-        right.graph(
-            [other[o] for o in given.outputs] + [right.apply("div", right.const(1), again[d]) for d in divisors]
-        ),
-        box,
-        spent,
-    )
+    one, two = [at[o] for o in plain.outputs[:n]], [other[o] for o in given.outputs]
+    for d in plain.outputs[n:]:  # both with 1/D as further outputs: defined, and compared, only where no D vanishes
+        one.append(left.apply("div", left.const(1), at[d]))
+        two.append(right.apply("div", right.const(1), again[d]))
+    return same_function(left.graph(one), right.graph(two), box, spent)

@@ -19,7 +19,7 @@ from attnfun.certify.branches import has_kinks
 from attnfun.certify.normal_form import OutOfSteps, TooLarge, scale
 from attnfun.certify.rewrites import Rewrites
 from attnfun.certify.signs import BITS
-from attnfun.certify.view import Undecided
+from attnfun.certify.view import Undecided, provided
 from attnfun.errors import InvalidRequest
 from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, precision, run, run_all
 from attnfun.language.domain import Box
@@ -39,11 +39,9 @@ def same_function(p: Graph, f: Graph, box: Box, spent: int = 0) -> int:
 
     `spent`: steps that other comparisons took of the same budget; returned with those of this one.
     """
-    if len(p.outputs) != len(f.outputs):
-        raise Undecided(f"{len(p.outputs)} outputs cannot be {len(f.outputs)} outputs")
+    provided(len(p.outputs) == len(f.outputs), f"{len(p.outputs)} outputs cannot be {len(f.outputs)} outputs")
     foreign = {*p.variables, *f.variables} - set(box.names)
-    if foreign:
-        raise Undecided(f"the domain has no variable {', '.join(sorted(foreign))}")
+    provided(not foreign, f"the domain has no variable {', '.join(sorted(foreign))}")
     if p == f:
         return spent
     f = f.reachable(f.outputs)  # what an output does not need tells nothing about where f is defined

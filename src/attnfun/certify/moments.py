@@ -35,7 +35,7 @@ import numpy as np
 from flint import arb, arb_mat, arb_poly
 from numpy.typing import NDArray
 
-from attnfun.certify.view import Array, Bound, HeadView, LineAxis, Undecided, View
+from attnfun.certify.view import Array, Bound, HeadView, LineAxis, Undecided, View, provided
 from attnfun.certify.witness import best_witness, error_at
 from attnfun.language import BallAlgebra, Graph, Kink, SeriesAlgebra, precision, run
 from attnfun.language.enclosures import abs_upper, ball, lower, upper
@@ -59,8 +59,7 @@ def prove_by_moments(
     """Prove a bound of sup|f − net| for one variable; `starts` are points of large sampled error, `stop` an error whose
     witness ends the search.
     """
-    if view.dim != 1:
-        raise Undecided("moments: only for one variable")
+    provided(view.dim == 1, "moments: only for one variable")
     width = float(view.high[0] - view.low[0])
     looks = 40 if len(graph.nodes) <= _LARGE else 12
     low, witness = best_witness(view, graph, names, starts, np.array([width / 500]), evaluations=looks)
@@ -82,16 +81,13 @@ def _bisect(
     most = min(_INTERVALS, max(_LEAST, _WORK // (order * (columns + order * len(graph.nodes)))))
     if len(graph.nodes) > _LARGE:
         most = _SERIES // len(graph.nodes)
-    first = np.linspace(a, b, 9)
-    heap: list[tuple[float, float, float]] = []
-    count, goal = 0, 0.0
+    count, goal = 8, 0.0
 
     def entered(left: float, right: float) -> tuple[float, float, float]:
         return -residual_bound(view, graph, names, order, left, right, goal), left, right
 
-    for left, right in itertools.pairwise(first):
-        heapq.heappush(heap, entered(float(left), float(right)))
-        count += 1
+    heap = [entered(left, right) for left, right in itertools.pairwise(np.linspace(a, b, count + 1).tolist())]
+    heapq.heapify(heap)
     while True:
         worst, left, right = heap[0]
         usual = goal = max(_SLACK * low, eps * 1e-4)
@@ -119,9 +115,8 @@ Net = tuple[float, float, list[tuple[list[arb], arb]] | None]  # of `_net_models
 
 @dataclass(frozen=True)
 class Model:
-    """net − f on |x − centre| ≤ radius: Σ_i coefficients[i] (x − centre)^i, up to `rest` in absolute value."""
+    """net − f on |x − c| ≤ radius: Σ_i coefficients[i] (x − c)^i, up to `rest` in absolute value; c is the middle."""
 
-    centre: float
     radius: float
     coefficients: list[arb]
     rest: arb
@@ -154,7 +149,7 @@ def _models(
         return None
     power = arb(radius) ** order
     return [
-        Model(c, radius, [x - y for x, y in zip(net, f, strict=True)], rest + abs(tail) * power)
+        Model(radius, [x - y for x, y in zip(net, f, strict=True)], rest + abs(tail) * power)
         for (net, rest), f, tail in zip(nets, centre, last, strict=True)
     ]
 

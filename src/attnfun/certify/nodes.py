@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from attnfun.certify import ellipse
 from attnfun.certify.branches import has_kinks
 from attnfun.certify.exact import Balls, network_in_doubles, residual_on_grid
-from attnfun.certify.view import Array, Bound, Undecided, View
+from attnfun.certify.view import Array, Bound, Undecided, View, provided
 from attnfun.certify.witness import best_witness
 from attnfun.language import BallAlgebra, Graph, precision, run
 from attnfun.language.enclosures import abs_upper, upper
@@ -55,10 +55,8 @@ def prove_by_nodes(
 
     Not `witnessed`: the lower end is 0, for those who do not ask for it.
     """
-    if view.dim not in _CAP:
-        raise Undecided(f"nodes: {view.dim} variables; at most 4 are supported")
-    if has_kinks(graph):
-        raise Undecided("nodes: the target has kinks inside the box")
+    provided(view.dim in _CAP, f"nodes: {view.dim} variables; at most 4 are supported")
+    provided(not has_kinks(graph), "nodes: the target has kinks inside the box")
     tolerance = max(estimate / 60, eps * 1e-9, 1e-300)
     with precision(128):
         rho, size, n = _choose(view, graph, names, tolerance, max(tolerance, (eps - estimate) / 4))
@@ -84,8 +82,7 @@ def prove_by_nodes(
             high = upper((arb(largest) + tail / 2) / shrink + tail / 2)
         else:
             high = upper(arb(largest) / shrink + tail)
-    if not math.isfinite(high):
-        raise Undecided("nodes: the bound is not finite")
+    provided(math.isfinite(high), "nodes: the bound is not finite")
     step = (view.high - view.low) / 2 * np.pi / fine
     low, witness = best_witness(view, graph, names, starts, step) if witnessed else (0.0, None)
     details = {"nodes": [int(v) for v in n], "rho": [round(float(v), 6) for v in rho], "grid": [int(v) for v in fine]}

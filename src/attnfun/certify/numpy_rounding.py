@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.certify.view import Array, Undecided
+from attnfun.certify.view import Array, Undecided, provided
 from attnfun.language import BallAlgebra, GradientAlgebra, Graph, precision, run
 from attnfun.language.domain import Box
 from attnfun.language.enclosures import abs_lower, abs_upper, ball, lower, upper
@@ -57,6 +57,8 @@ class RoundingAlgebra:
         self.base = BallAlgebra()
         for name in _FUNCTIONS:
             setattr(self, name, self._function(name))
+        for name in ("pi", "e", "add", "sub"):  # one rounding, and the errors of the arguments
+            setattr(self, name, self._rounded(name))
         for name in ("neg", "abs", "relu", "max", "min"):  # what NumPy computes exactly
             setattr(self, name, self._unrounded(name))
 
@@ -67,18 +69,6 @@ class RoundingAlgebra:
         exact = self.base.constant(value)
         return Rounded(exact, 0.0 if Fraction(float(value)) == value else _U * abs_upper(exact) + _TINY)
 
-    def pi(self) -> Rounded:
-        return self._result(self.base.pi(), 0.0)
-
-    def e(self) -> Rounded:
-        return self._result(self.base.e(), 0.0)
-
-    def add(self, x: Rounded, y: Rounded) -> Rounded:
-        return self._result(self.base.add(x.exact, y.exact), x.error + y.error)
-
-    def sub(self, x: Rounded, y: Rounded) -> Rounded:
-        return self._result(self.base.sub(x.exact, y.exact), x.error + y.error)
-
     def mul(self, x: Rounded, y: Rounded) -> Rounded:
         return self._times(x, y, self.base.mul(x.exact, y.exact))
 
@@ -88,8 +78,7 @@ class RoundingAlgebra:
     def div(self, x: Rounded, y: Rounded) -> Rounded:
         exact = self.base.div(x.exact, y.exact)
         least = abs_lower(y.exact) * (1 - 1e-12) - y.error
-        if not least > 0:
-            raise Undecided("what NumPy divides by may vanish")
+        provided(least > 0, "what NumPy divides by may vanish")
         return self._result(exact, (x.error + abs_upper(exact) * y.error) / least)
 
     def powi(self, x: Rounded, n: int) -> Rounded:
@@ -110,6 +99,10 @@ class RoundingAlgebra:
         """exp of −|x|, within 4 ulp, one sum and one quotient: relative errors of at most 8u, 9u and 18u together."""
         moved = self._applied(x, lambda d: GradientAlgebra(self.base, 1).sigmoid(d))
         return Rounded(moved.exact, moved.error + 20 * _U * (moved.size + moved.error))
+
+    def _rounded(self, name: str) -> Callable[..., Rounded]:
+        exact = getattr(self.base, name)
+        return lambda *args: self._result(exact(*(x.exact for x in args)), sum((x.error for x in args), 0.0))
 
     def _unrounded(self, name: str) -> Callable[..., Rounded]:
         exact = getattr(self.base, name)
@@ -132,8 +125,7 @@ class RoundingAlgebra:
     def _result(self, exact: Any, carried: float, unit: float = _U) -> Rounded:
         size = abs_upper(exact) + carried
         total = (carried + unit * size) * (1 + 1e-12) + _TINY
-        if not (math.isfinite(total) and size < _LARGE):
-            raise Undecided("what NumPy loses is not bounded")
+        provided(math.isfinite(total) and size < _LARGE, "what NumPy loses is not bounded")
         return Rounded(exact, total)
 
 

@@ -31,15 +31,14 @@ import numpy as np
 from flint import arb
 
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma
-from attnfun.certify.view import Array, Bound, Undecided
+from attnfun.certify.view import Array, Bound, Undecided, provided
 from attnfun.language import BallAlgebra, Graph, Kink, SeriesAlgebra, precision, run
-from attnfun.language.enclosures import abs_uppers, ball, balls, lowers, upper, uppers
+from attnfun.language.enclosures import abs_uppers, ball, balls, lowers, point_balls, upper, uppers
 from attnfun.language.series import series_length
 
 _BITS = 256
 _PIECES = 300_000
 _SLACK = 1.02  # proved bound over witnessed error that the halving aims at
-_points = np.frompyfunc(arb, 1, 1)
 _SAFE = 1 + 1e-9  # the bound of the rounding is itself computed in float64, all terms positive
 
 
@@ -93,27 +92,16 @@ class Units:
                 place = -at_zero / rise
                 near = min(max(float(place.mid()), left), right)
                 off = upper(abs(place - arb(near)))
-                if not math.isfinite(off):
-                    raise Undecided("pieces: a breakpoint could not be placed")
+                provided(math.isfinite(off), "pieces: a breakpoint could not be placed")
                 inside.append((near, rise, at_zero, value))
                 tolerance, slack = max(tolerance, off), slack + abs(value * rise) * arb(off)
         inside.sort(key=lambda unit: unit[0])
         self.inside = inside
         self.places = np.array([unit[0] for unit in inside], dtype=np.float64)
         self.tolerance, self.slack = tolerance, upper(slack)
-        if not math.isfinite(self.slack):
-            raise Undecided("pieces: a breakpoint could not be placed")
+        provided(math.isfinite(self.slack), "pieces: a breakpoint could not be placed")
         # sums over the units before each place that rise to the right, and over those after it that rise to the left
-        self.rising, self.falling = [(arb(0), arb(0))], [(arb(0), arb(0))]
-        for _, rise, at_zero, value in inside:
-            up = rise > 0
-            s, o = self.rising[-1]
-            self.rising.append((s + value * rise, o + value * at_zero) if up else (s, o))
-        for _, rise, at_zero, value in reversed(inside):
-            down = rise < 0
-            s, o = self.falling[-1]
-            self.falling.append((s + value * rise, o + value * at_zero) if down else (s, o))
-        self.falling.reverse()
+        self.rising, self.falling = _running(inside, 1), _running(inside[::-1], -1)[::-1]
 
     def at(self, places: Array) -> list[arb]:
         """Balls with net at doubles of [left, right]."""
@@ -132,6 +120,15 @@ class Units:
         return out
 
 
+def _running(units: list[tuple[float, arb, arb, arb]], sign: int) -> list[tuple[arb, arb]]:
+    """Slope and constant of the sum of the first units, none to all, of those whose rise has the sign."""
+    sums = [(arb(0), arb(0))]
+    for _, rise, at_zero, value in units:
+        s, o = sums[-1]
+        sums.append((s + value * rise, o + value * at_zero) if sign * rise > 0 else (s, o))
+    return sums
+
+
 def prove_by_pieces(line: BrokenLine, g: Graph, left: float, right: float, enough: float) -> Bound:
     """A bound of sup |net − g| on [left, right], variable "u"; one at most `enough` needs no sharpening."""
     return pieces_of_curve(line, _Expression(g), left, right, enough)
@@ -139,8 +136,7 @@ def prove_by_pieces(line: BrokenLine, g: Graph, left: float, right: float, enoug
 
 def pieces_of_curve(line: BrokenLine, g: Curve, left: float, right: float, enough: float) -> Bound:
     """The same for any function whose values and curvatures are enclosed."""
-    if not (math.isfinite(left) and math.isfinite(right) and left < right):
-        raise Undecided("pieces: an argument that does not vary")
+    provided(math.isfinite(left) and math.isfinite(right) and left < right, "pieces: an argument that does not vary")
     with precision(_BITS):
         units = Units(line, left, right)
         places = np.concatenate([[left, right], np.linspace(left, right, 9)[1:-1], units.places])
@@ -252,7 +248,7 @@ class _Expression:
     resolution: float = 0.0
 
     def at(self, y: Array) -> Array:
-        return self._in_balls(_points(y))
+        return self._in_balls(point_balls(y))
 
     def over(self, left: Array, right: Array) -> Array:
         return self._in_balls(balls(left, right))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from flint import arb
 
 from attnfun.certify.identity import in_terms_of
-from attnfun.certify.view import Undecided
+from attnfun.certify.view import Undecided, provided
 from attnfun.language import BallAlgebra, Builder, Graph, run
 from attnfun.language.definedness import natural_domain
 from attnfun.language.domain import Box
@@ -77,8 +77,7 @@ class Reading:
         """The nodes whose forms the form of this one is made of."""
         label, node = self.by_phi.get(index), self.program.nodes[index]
         if label is not None:
-            if max(label.arguments) >= index:
-                raise Undecided(f"composition: the label of {label.name} refers forward")
+            provided(max(label.arguments) < index, f"composition: the label of {label.name} refers forward")
             return [] if label.further else [label.argument]
         if node.op not in ("add", "sub", "neg", "mul", "div", "relu"):
             return []
@@ -89,8 +88,7 @@ class Reading:
         label = self.by_phi.get(index)
         if label is not None:
             if label.further:
-                if label.slope != 0:
-                    raise Undecided(f"composition: the label of {label.name} has a slope in several arguments")
+                provided(label.slope == 0, f"composition: the label of {label.name} has a slope in several arguments")
                 return Form({label.name: arb(1)}, arb(0), {label.name: arb(1)}, arb(label.offset))
             inner = self.form(label.argument)
             slope = arb(label.slope)
@@ -107,10 +105,9 @@ class Reading:
             return self.form(args[0]).plus(self.form(args[1]), arb(1 if node.op == "add" else -1))
         if node.op == "neg":
             return Form().plus(self.form(args[0]), arb(-1))
-        if node.op == "mul" and self._constant[args[0]]:
-            return Form().plus(self.form(args[1]), self._value(args[0]))
-        if node.op == "mul" and self._constant[args[1]]:
-            return Form().plus(self.form(args[0]), self._value(args[1]))
+        if node.op == "mul" and any(self._constant[a] for a in args):
+            factor, other = args if self._constant[args[0]] else args[::-1]
+            return Form().plus(self.form(other), self._value(factor))
         if node.op == "div" and self._constant[args[1]]:
             return Form().plus(self.form(args[0]), 1 / self._value(args[1]))
         sign = self.units.sign(args[0]) if node.op == "relu" and self.units is not None else 0
@@ -120,8 +117,7 @@ class Reading:
 
     def _value(self, index: int) -> arb:
         value = run(self.program.reachable((index,)), BallAlgebra(), {})[0]
-        if not value.is_finite():
-            raise Undecided("composition: a constant of the program is not finite")
+        provided(value.is_finite(), "composition: a constant of the program is not finite")
         return value
 
     def unary(self, label: Label) -> Graph:
@@ -132,8 +128,7 @@ class Reading:
         at: dict[int, int] = {label.argument: out.var("u")}
         if label.further:
             at = {argument: out.var(f"u{k}") for k, argument in enumerate(label.arguments, start=1)}
-        if len(at) != len(label.arguments):
-            raise Undecided(f"composition: the label of {label.name} names an argument twice")
+        provided(len(at) == len(label.arguments), f"composition: the label of {label.name} names an argument twice")
         for index in arguments_first(label.phi, lambda i: reversed(self.program.nodes[i].args), at):
             node = self.program.nodes[index]
             if node.op == "var":
@@ -153,17 +148,15 @@ class Reading:
         box, graph = self.function.box, Graph(self.program.nodes, (argument,))
         if self.units is not None and len(self.program.nodes) > _LARGE:
             low, high = self.units(argument)
-            return self._entered(argument, max(low, least), min(high, most))
-        ((low, high),) = range_of(graph, box, known=self.ranges, within=(least, most), effort=self._effort)
-        if not is_tight(graph, box, low, high):  # the target may say it better: products are not written as squares
-            assert self.function.graph is not None
-            other = in_terms_of(self.program, argument, self.function.graph, box)
-            if other is not None:
-                ((a, b),) = range_of(other, box, within=(least, most), effort=self._effort)
-                low, high = max(low, a), min(high, b)
-        return self._entered(argument, max(low, least), min(high, most))
-
-    def _entered(self, argument: int, low: float, high: float) -> tuple[float, float]:
+        else:
+            ((low, high),) = range_of(graph, box, known=self.ranges, within=(least, most), effort=self._effort)
+            if not is_tight(graph, box, low, high):  # the target may say it better: products are not written as squares
+                assert self.function.graph is not None
+                other = in_terms_of(self.program, argument, self.function.graph, box)
+                if other is not None:
+                    ((a, b),) = range_of(other, box, within=(least, most), effort=self._effort)
+                    low, high = max(low, a), min(high, b)
+        low, high = max(low, least), min(high, most)
         if not (math.isfinite(low) and math.isfinite(high)):
             raise Undecided(f"composition: {self.program.text(argument, 60)} could not be bounded")
         self.ranges[argument] = low, high

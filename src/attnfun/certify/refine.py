@@ -35,12 +35,13 @@ from flint import arb
 from numpy.typing import NDArray
 
 from attnfun.certify.moments import net_range, residual_models
+from attnfun.certify.reading import Form
 from attnfun.certify.view import Array, View
 from attnfun.certify.witness import Aim
 from attnfun.errors import InvalidRequest
 from attnfun.language import ArrayAlgebra, BallAlgebra, GradientAlgebra, Graph, precision, run
-from attnfun.language.domain import Box
-from attnfun.language.enclosures import abs_upper, ball, balls, lower, lowers, upper, uppers
+from attnfun.language.domain import Box, cut, exchanged
+from attnfun.language.enclosures import abs_upper, ball, ball_ends, balls, lower, upper
 from attnfun.language.intervals import Interval, IntervalAlgebra
 
 _MODELS = 160  # Taylor models a step, at most
@@ -52,19 +53,13 @@ _SLOP = 1e-13  # above the rounding of shifting a polynomial of degree < 12: som
 
 
 @dataclass(frozen=True)
-class Affine:
-    """Σ weight · name + constant, in φ's and inputs, as balls."""
-
-    weights: Mapping[str, arb]
-    constant: arb
-
-
-@dataclass(frozen=True)
 class Errors:
-    """What the plain proof gives one step: m, ω, the rest (|a| m + rounding), and their sum with the own error."""
+    """What the plain proof gives one step: ε, m, ω, rounding, the rest (|a| m + rounding), and the sum E."""
 
+    own: float
     mismatch: float
     carried: float
+    rounding: float
     rest: float
     total: float
 
@@ -72,7 +67,7 @@ class Errors:
     def of(cls, own: float, slope: float, mismatch: float, carried: float, rounding: float) -> Errors:
         """E = ε + ω + |a| m + rounding, rounded up."""
         rest = (abs(slope) * mismatch + rounding) * (1 + 1e-12)
-        return cls(mismatch, carried, rest, (own + carried + rest) * (1 + 1e-12))
+        return cls(own, mismatch, carried, rounding, rest, (own + carried + rest) * (1 + 1e-12))
 
 
 @dataclass(frozen=True)
@@ -84,7 +79,7 @@ class LocalStep:
     """
 
     name: str
-    argument: Affine
+    argument: Form
     unary: Graph
     seen: View
     range: tuple[float, float]
@@ -99,18 +94,9 @@ class LocalStep:
 class LocalOutput:
     """One output: its affine form, and what read-out weights and rounding add (in real arithmetic, as computed)."""
 
-    form: Affine
+    form: Form
     plain: float
     computed: float
-
-
-@dataclass(frozen=True)
-class Refined:
-    """Bounds of the largest error, in real arithmetic and as computed; boxes looked at."""
-
-    plain: float
-    computed: float
-    boxes: int
 
 
 # ---------------------------------------------------------------- intervals: pairs of arrays, rounded outward
@@ -124,11 +110,10 @@ def _sum(a: Pair, b: Pair) -> Pair:
 
 def _scaled(c: tuple[float, float], b: Pair) -> Pair:
     """The product of an interval of two numbers, often one, with b; see `_hull`."""
-    ends = [c[0] * b[0], c[0] * b[1]]
-    return _hull(*ends) if c[0] == c[1] else _hull(*ends, c[1] * b[0], c[1] * b[1])
+    return _hull(c[0] * b[0], c[0] * b[1]) if c[0] == c[1] else _times(c, b)
 
 
-def _times(a: Pair, b: Pair) -> Pair:
+def _times(a: Pair | tuple[float, float], b: Pair) -> Pair:
     return _hull(a[0] * b[0], a[0] * b[1], a[1] * b[0], a[1] * b[1])
 
 
@@ -140,21 +125,10 @@ def _hull(*ends: Array) -> Pair:
     return low, high
 
 
-def _cut(a: Pair, size: Array) -> Pair:
-    """a ∩ [−size, size]; both contain the value, so it is not empty (NaN falls back to the latter)."""
-    low = np.where(a[0] > -size, a[0], -size)
-    high = np.where(a[1] < size, a[1], size)
-    return np.minimum(low, size), np.maximum(high, -size)
-
-
-def _within(a: Pair, ends: tuple[float, float]) -> Pair:
+def _within(a: Pair, ends: Pair | tuple[float, float]) -> Pair:
     """a ∩ ends, both of which contain the value; NaN falls back to the ends."""
     low, high = ends
     return np.fmin(np.fmax(a[0], low), high), np.fmax(np.fmin(a[1], high), low)
-
-
-def _wider(a: Pair, size: Array | float) -> Pair:
-    return np.nextafter(a[0] - size, -np.inf), np.nextafter(a[1] + size, np.inf)
 
 
 # ---------------------------------------------------------------- tables over u
@@ -209,15 +183,12 @@ def tabulate(step: LocalStep) -> Table:
     boxes = balls(edges[:-1], edges[1:])
     algebra = GradientAlgebra(BallAlgebra(clip_sqrt=True, sharp=True), 1)
     dual = run(step.unary, algebra, algebra.variables(["u"], {"u": boxes}))[0]
-    n = len(edges) - 1
-    value = np.broadcast_to(np.asarray(dual.value, dtype=object), (n,))
     partial = dual.partials[0] if dual.partials else None
-    slope = np.broadcast_to(np.asarray(arb(0) if partial is None else partial, dtype=object), (n,))
-    below, above = lowers(value), uppers(value)
-    heads = np.nextafter(low + below, -np.inf), np.nextafter(high + above, np.inf)
+    (below, above), slope = (ball_ends(v, len(low)) for v in (dual.value, arb(0) if partial is None else partial))
+    heads = _sum((low, high), (below, above))
     for k in np.flatnonzero((high >= step.own) & (low <= -step.own)):  # no model: a kink or a root nearby
         heads[0][k], heads[1][k] = net_range(step.seen, float(edges[k]), float(edges[k + 1]))
-    inner = np.stack([-low, high, -lowers(slope), uppers(slope), -below, above, -heads[0], heads[1]])
+    inner = np.stack([-low, high, -slope[0], slope[1], -below, above, -heads[0], heads[1]])
     inner = np.where(np.isnan(inner), np.inf, inner)
     guards = []
     for a, b in ((left - step.reach[0], left), (right, right + step.reach[1])):
@@ -291,8 +262,7 @@ def _parts(coefficients: list[arb], radius: float, rest: float, a: float, b: flo
     slop += _SLOP * float(np.abs(middle) @ (1 + rho) ** np.arange(n)) + rest
     shifted = np.einsum("i,ij,pij->pj", middle, *_shifts(n))
     swing = (np.abs(shifted[:, 1:]) @ rho ** np.arange(1, n) + slop) * (1 + 1e-12)
-    low, high = np.nextafter(shifted[:, 0] - swing, -np.inf), np.nextafter(shifted[:, 0] + swing, np.inf)
-    return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
+    return _hull(shifted[:, 0] - swing, shifted[:, 0] + swing)
 
 
 # ---------------------------------------------------------------- boxes
@@ -312,9 +282,9 @@ def fewer_variables(steps: Sequence[LocalStep], box: Box) -> tuple[Sequence[Loca
     found: list[dict[str, arb]] = []
     new = []
     for step in steps:
-        weights = {n: w for n, w in step.argument.weights.items() if n not in whole}
-        part = {n: w for n, w in step.argument.weights.items() if n in whole and not w.is_zero()}
-        constant = step.argument.constant
+        weights = {n: w for n, w in step.argument.phis.items() if n not in whole}
+        part = {n: w for n, w in step.argument.phis.items() if n in whole and not w.is_zero()}
+        constant = step.argument.meant
         for number, one in enumerate(found):
             if part and set(one) == set(part):
                 first = next(iter(one))
@@ -328,7 +298,7 @@ def fewer_variables(steps: Sequence[LocalStep], box: Box) -> tuple[Sequence[Loca
                 found.append({n: arb(float(w)) for n, w in part.items()})
                 left = sum(((w - found[-1][n]) * whole[n] for n, w in part.items()), arb(0))
                 weights[names[len(found) - 1]], constant = arb(1), constant + left
-        new.append(replace(step, argument=Affine(weights, constant)))
+        new.append(replace(step, argument=Form(weights, constant)))
     if not 0 < len(found) < box.dim:
         return steps, box
     ranges = [sum((c * whole[n] for n, c in one.items()), arb(0)) for one in found]
@@ -352,15 +322,15 @@ class Refinement:
                     known[key] = tabulate(step)
                 self.tables.append(known[key])
             both = zip(steps, self.tables, strict=True)
-            self.aims = [_aim(s, t) for s, t in both if {*s.argument.weights} <= {*inputs}]
+            self.aims = [_aim(s, t) for s, t in both if {*s.argument.phis} <= {*inputs}]
             self.steps, self.box = fewer_variables(steps, box)
             written = {step.name for step in steps}
             arguments = [_coefficients(step.argument) for step in self.steps]
             self.forms = arguments, [_coefficients(out.form, written) for out in outputs]
 
-    def search(self, goal: float, budget: int = 20_000) -> Refined:
+    def search(self, goal: float, budget: int = 20_000) -> tuple[float, float, int]:
         """Halve the worst boxes, each across the side that helps most, until all are below `goal` or `budget` is
-        spent.
+        spent: bounds of the largest error, in real arithmetic and as computed; boxes looked at.
         """
         low, high = self.box.low_array[None], self.box.high_array[None]
         plain, computed = self.errors(low, high)
@@ -376,12 +346,9 @@ class Refinement:
             values = found.reshape(2, len(bad), d, 2)
             side = _best_side(values[1], (high[bad] - low[bad]) / width)
             rows = np.arange(len(bad))
-            keep = np.setdiff1d(np.arange(len(low)), bad)
-            low = np.concatenate([low[keep], below[rows, side].reshape(-1, d)])
-            high = np.concatenate([high[keep], above[rows, side].reshape(-1, d)])
-            plain = np.concatenate([plain[keep], values[0][rows, side].reshape(-1)])
-            computed = np.concatenate([computed[keep], values[1][rows, side].reshape(-1)])
-        return Refined(float(plain.max()), float(computed.max()), spent)
+            new = *(ends[rows, side].reshape(-1, d) for ends in (below, above)), *values[:, rows, side].reshape(2, -1)
+            low, high, plain, computed = exchanged(bad, (low, high, plain, computed), new)
+        return float(plain.max()), float(computed.max()), spent
 
     @np.errstate(invalid="ignore", over="ignore")
     def errors(self, low: Array, high: Array) -> Array:
@@ -398,7 +365,7 @@ class Refinement:
         worst = np.zeros((2, n))
         for out, form in zip(self.outputs, self.forms[1], strict=True):
             extra = np.array([[out.plain], [out.computed]])
-            a, b = _wider(_combined((form[0], (0.0, 0.0)), errors, (2, n)), extra)
+            a, b = _sum(_combined((form[0], (0.0, 0.0)), errors, (2, n)), (-extra, extra))
             worst = np.maximum(worst, np.maximum(np.abs(a), np.abs(b)))
         return worst
 
@@ -407,23 +374,23 @@ class Refinement:
         mismatch, most, rest, total = (
             np.array([[getattr(one, name)] for one in known]) for name in ("mismatch", "carried", "rest", "total")
         )
-        shift = _wider(shift, mismatch)
+        shift = _sum(shift, (-mismatch, mismatch))
         seen = table.cells(_sum(u, shift))
         reach = np.minimum(shift[0], 0.0), np.maximum(shift[1], 0.0)
         hull = _sum(u, reach)
         hull = _within(hull, (float(step.seen.low[0]), float(step.seen.high[0])))
-        carried = _cut(_times(table(_SLOPE, table.cells(hull)), reach if step.clipped else shift), most)
+        carried = _within(_times(table(_SLOPE, table.cells(hull)), reach if step.clipped else shift), (-most, most))
         error = _sum(table(_RESIDUAL, seen), carried)
         apart = _sum(table(_HEADS, seen), (-value[1], -value[0]))
         error = np.fmax(error[0], apart[0]), np.fmin(error[1], apart[1])
-        return _cut(_wider(error, rest), total)
+        return _within(_sum(error, (-rest, rest)), (-total, total))
 
 
 def _coefficients(
-    form: Affine, only: set[str] | None = None
+    form: Form, only: set[str] | None = None
 ) -> tuple[dict[str, tuple[float, float]], tuple[float, float]]:
-    weights = {n: (lower(value), upper(value)) for n, value in form.weights.items() if only is None or n in only}
-    return weights, (lower(form.constant), upper(form.constant))
+    weights = {n: (lower(value), upper(value)) for n, value in form.phis.items() if only is None or n in only}
+    return weights, (lower(form.meant), upper(form.meant))
 
 
 def _combined(
@@ -444,8 +411,8 @@ def _aim(step: LocalStep, table: Table) -> Aim:
     padded = np.concatenate([[0.0], np.where(np.isfinite(size), size, 0.0), [0.0]])
     peaks = np.flatnonzero((padded[1:-1] >= padded[:-2]) & (padded[1:-1] > padded[2:]))
     values = u[peaks[np.argsort(padded[1:-1][peaks])[-24:]]]
-    weights = {name: float(w) for name, w in step.argument.weights.items()}
-    return Aim(weights, values - float(step.argument.constant.mid()))
+    weights = {name: float(w) for name, w in step.argument.phis.items()}
+    return Aim(weights, values - float(step.argument.meant.mid()))
 
 
 def _best_side(found: Array, width: Array) -> NDArray[np.intp]:
@@ -458,10 +425,6 @@ def _best_side(found: Array, width: Array) -> NDArray[np.intp]:
 def _halves(low: Array, high: Array) -> Pair:
     """(n, d, 2, d): for every box and side, its two halves."""
     n, d = low.shape
-    below = np.broadcast_to(low[:, None, None, :], (n, d, 2, d)).copy()
-    above = np.broadcast_to(high[:, None, None, :], (n, d, 2, d)).copy()
-    middle = low + (high - low) / 2
-    for k in range(d):
-        above[:, k, 0, k] = middle[:, k]
-        below[:, k, 1, k] = middle[:, k]
+    sides = zip(*(cut(low, high, np.full(n, k)) for k in range(d)), strict=True)
+    below, above = (np.stack([half.reshape(2, n, d) for half in ends]).transpose(2, 0, 1, 3) for ends in sides)
     return below, above

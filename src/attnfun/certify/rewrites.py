@@ -152,8 +152,11 @@ class Rewrites:
                 sign = self.about.sign_of(a, at)
                 if sign.strict:
                     return constant(1 if sign > 0 else -1)
-            case "asin" | "acos":
-                return self._arc(op, a, at)
+            case "asin":
+                return self._odd(op, a, at)
+            case "acos":
+                quarter = scale(forms.single(forms.atom("pi")), HALF)
+                return forms.add(quarter, scale(self._odd("asin", a, at), -1))
         return self._odd(op, a)
 
     # --- powers, logarithms, exponentials -----------------------------------------------------------------------------
@@ -315,12 +318,6 @@ class Rewrites:
                 _, m = self.forms.monomial({cosine: Fraction(k), sine: Fraction(op == "sin")})
                 out[m] = Fraction(value)
         return self.forms.expand(out)
-
-    def _arc(self, op: str, s: Sum, at: int) -> Sum:
-        arc = self._odd("asin", s, at)
-        if op == "asin":
-            return arc
-        return self.forms.add(scale(self.forms.single(self.forms.atom("pi")), HALF), scale(arc, -1))
 
     def _odd(self, op: str, s: Sum, at: int | None = None) -> Sum:
         """op(s) = ±op(|content|-signed s) for the odd functions; asin needs its argument proved in [-1, 1]."""

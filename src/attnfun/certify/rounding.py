@@ -284,8 +284,7 @@ def line_bounds(
     values = head.values
     spread = values.max(0) - values.min(0)
     n = axis.size
-    error, size = np.zeros(values.shape[1]), np.zeros(values.shape[1])
-    seen, shown = np.zeros(values.shape[1]), np.zeros(values.shape[1])
+    error, size, seen, shown = np.zeros((4, values.shape[1]))
     most, chunk = min(4000, 1 + 4_000_000 // n), max(1, 500_000 // n)  # past `most` boxes they stay as wide as they are
     level, spent = np.array([[low, high]]), 0
     while len(level):

@@ -24,7 +24,7 @@ from flint import arb
 
 from attnfun.certify.moments import prove_by_moments, range_bound
 from attnfun.certify.nodes import prove_by_nodes
-from attnfun.certify.view import Array, Undecided, View
+from attnfun.certify.view import Array, Undecided, View, provided
 from attnfun.errors import AttnfunError
 from attnfun.language import ArrayAlgebra, BallAlgebra, Graph, run
 from attnfun.language.arrays import values_at
@@ -37,17 +37,18 @@ _CELLS = {2: 24, 3: 8, 4: 5}  # sub-boxes an axis for the gradient
 
 def widened(g: Graph, low: float, high: float, delta: float) -> tuple[float, float]:
     """[low, high] widened by δ at each end beyond which g is still defined."""
-    ends = []
-    for left, right, wide in (
-        (math.nextafter(low - delta, -math.inf), high, 0),
-        (low, math.nextafter(high + delta, math.inf), 1),
-    ):
-        try:
-            require_defined(g, Box(("u",), (left,), (right,)))
-            ends.append((left, right)[wide])
-        except AttnfunError:
-            ends.append((low, high)[wide])
-    return ends[0], ends[1]
+    left, right = math.nextafter(low - delta, -math.inf), math.nextafter(high + delta, math.inf)
+    below, above = _defined(g, ("u",), (left,), (high,)), _defined(g, ("u",), (low,), (right,))
+    return left if below else low, right if above else high
+
+
+def _defined(g: Graph, names: tuple[str, ...], low: tuple[float, ...], high: tuple[float, ...]) -> bool:
+    """Is g proved to be defined and continuous on a box? No box is one on which it is not."""
+    try:
+        require_defined(g, Box(names, low, high))
+    except AttnfunError:
+        return False
+    return True
 
 
 def prove_unary(
@@ -69,8 +70,7 @@ def prove_unary(
 
 def _prove_line(seen: View, g: Graph, enough: float) -> tuple[float, str]:
     low, high = float(seen.low[0]), float(seen.high[0])
-    if not high > low:
-        raise Undecided("composition: an argument that does not vary")
+    provided(high > low, "composition: an argument that does not vary")
     estimate, starts = _sampled(seen, g)
     reasons, aim = [], max(2 * estimate, enough)
     methods = (
@@ -80,10 +80,9 @@ def _prove_line(seen: View, g: Graph, enough: float) -> tuple[float, str]:
     for prove in methods:
         try:
             bound = prove()
+            return bound.high, bound.method
         except Undecided as why:
             reasons.append(str(why))
-            continue
-        return bound.high, bound.method
     raise Undecided(f"composition: {g.text(g.outputs[0], 60)} on [{low:.6g}, {high:.6g}]: " + "; ".join(reasons))
 
 
@@ -124,10 +123,8 @@ def modulus(g: Graph, low: float, high: float, delta: float) -> float:
 
 def prove_tensor(seen: View, g: Graph, names: tuple[str, ...], enough: float) -> float:
     """sup |g − seen| on the box of `seen`; `enough` needs no sharpening, it steers and proves nothing."""
-    try:
-        require_defined(g, Box(names, tuple(seen.low.tolist()), tuple(seen.high.tolist())))
-    except AttnfunError:
-        raise Undecided(f"composition: {g.text(g.outputs[0], 60)} is not defined around its arguments") from None
+    defined = _defined(g, names, tuple(seen.low.tolist()), tuple(seen.high.tolist()))
+    provided(defined, f"composition: {g.text(g.outputs[0], 60)} is not defined around its arguments")
     estimate = _sampled_on_grid(seen, g, names)
     return prove_by_nodes(seen, g, names, estimate, max(2 * estimate, enough), witnessed=False).high
 

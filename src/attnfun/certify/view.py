@@ -166,8 +166,7 @@ def view(network: Network, low: Array, high: Array) -> View:
     """See `network` as affine part plus product heads of single variables, or raise Undecided."""
     if len(network.layers) > 1:
         raise Undecided(f"the network has {len(network.layers)} layers and no labels; only one layer is proved without")
-    if network.is_mlp:
-        raise Undecided("the network is an MLP without labels; only labelled ones are proved")
+    provided(not network.is_mlp, "the network is an MLP without labels; only labelled ones are proved")
     d = len(network.inputs)
     coordinates = list(network.coordinates)
     affine, bias = network.readout[:, :d], network.readout_bias

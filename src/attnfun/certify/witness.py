@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from flint import arb
 
-from attnfun.certify.exact import residual_at
+from attnfun.certify.exact import contracted, residual_at
 from attnfun.certify.pieces import BrokenLine, block_fits, block_rounding
 from attnfun.certify.rounding import ROUNDOFF, TINY, gamma, line_bounds, product_bounds, product_fits
 from attnfun.certify.view import Array, HeadView, LineAxis, View
@@ -140,10 +140,8 @@ def outputs_at(network: Network, x: Array) -> list[arb]:
             queries = [affine(axis.query[0], float(axis.offset[0]), stream) for axis in head.axes]
             if isinstance(head, ReluBlock):
                 at = _block_at(head, queries[0], network.dtype)
-            elif len(queries) == 1:
-                at = _head_at(head, queries[0], network.dtype)
             else:
-                at = _tensor_at(head, queries, network.dtype)
+                at = _head_at(head, queries, network.dtype)
             for name, value in zip(head.writes, at, strict=True):
                 new[name], sizes[name] = new[name] + value, sizes[name] + abs(value)
         more = gamma(len(layer.heads) + 1, u)
@@ -151,50 +149,49 @@ def outputs_at(network: Network, x: Array) -> list[arb]:
     return [affine(row, float(bias), stream) for row, bias in zip(network.readout, network.readout_bias, strict=True)]
 
 
-def _head_at(head: Head, q: arb, dtype: str) -> list[arb]:
-    """Balls with the head's outputs, exact and computed, for a query that lies in the ball q."""
-    axis = LineAxis(0, 1.0, 0.0, head.axes[0].slopes[:, 0], head.axes[0].biases)
-    if not (q.is_finite() and product_fits((axis,), head.values, (abs_upper(q),), dtype)):
+def _head_at(head: Head, queries: list[arb], dtype: str) -> list[arb]:
+    """Balls with the head's outputs, exact and computed, for queries that lie in the balls."""
+    axes = tuple(LineAxis(a, 1.0, 0.0, axis.slopes[:, 0], axis.biases) for a, axis in enumerate(head.axes))
+    seen = HeadView(head.name, axes, head.values, np.eye(head.outputs), head)
+    sizes = [abs_upper(q) for q in queries]
+    if not (all(q.is_finite() for q in queries) and product_fits(axes, head.values, sizes, dtype)):
         return [arb("nan")] * head.outputs
-    seen = HeadView(head.name, (axis,), head.values, np.eye(head.outputs), head)
-    rounding = line_bounds(axis, seen, lower(q), upper(q), dtype, 0.0)[0]
-    top, terms = _terms(axis, q)
-    total = sum(terms[1:], terms[0])
+    if len(axes) == 1:
+        values, rounding = _line_at(seen, queries[0], dtype)
+    else:
+        values, rounding = _tensor_at(seen, queries, dtype)
+    return [value + _around(float(lost)) for value, lost in zip(values, rounding, strict=True)]
+
+
+def _line_at(head: HeadView, q: arb, dtype: str) -> tuple[list[arb], Array]:
+    """The outputs of a head of one axis, and what rounding adds to each."""
+    (axis,) = head.axes
+    top, terms, total = _terms(axis, q)
     out = []
-    for c in range(head.outputs):
-        first = arb(float(head.values[top, c]))
-        value = sum((t * (arb(float(v)) - first) for t, v in zip(terms, head.values[:, c], strict=True)), arb(0))
-        out.append(first + value / total + _around(float(rounding[c])))
-    return out
+    for column in head.values.T.tolist():
+        value = sum((t * (arb(v) - arb(column[top])) for t, v in zip(terms, column, strict=True)), arb(0))
+        out.append(arb(column[top]) + value / total)
+    return out, line_bounds(axis, head, lower(q), upper(q), dtype, 0.0)[0]
 
 
-def _terms(axis: LineAxis, q: arb) -> tuple[int, list[arb]]:
-    """The key of the largest logit, about, and what the others weigh relative to it."""
+def _terms(axis: LineAxis, q: arb) -> tuple[int, list[arb], arb]:
+    """The key of the largest logit, about, what the others weigh relative to it, and the sum of that."""
     top = int(np.argmax(axis.slopes * float(q.mid()) + axis.biases))
     k, b = arb(float(axis.slopes[top])), arb(float(axis.biases[top]))
     pairs = zip(axis.slopes.tolist(), axis.biases.tolist(), strict=True)
-    return top, [((arb(s) - k) * q + (arb(v) - b)).exp() for s, v in pairs]
+    terms = [((arb(s) - k) * q + (arb(v) - b)).exp() for s, v in pairs]
+    return top, terms, sum(terms[1:], terms[0])
 
 
-def _tensor_at(head: Head, queries: list[arb], dtype: str) -> list[arb]:
+def _tensor_at(head: HeadView, queries: list[arb], dtype: str) -> tuple[arb, Array]:
     """The same for a head of several axes: its values, contracted with the weights of one axis after the other."""
-    axes = tuple(LineAxis(a, 1.0, 0.0, axis.slopes[:, 0], axis.biases) for a, axis in enumerate(head.axes))
-    seen = HeadView(head.name, axes, head.values, np.eye(head.outputs), head)
-    fits = all(q.is_finite() for q in queries) and product_fits(
-        axes, head.values, [abs_upper(q) for q in queries], dtype
-    )
-    if not fits:
-        return [arb("nan")] * head.outputs
     low, high = (np.array([end(q) for q in queries]) for end in (lower, upper))
-    at = View(low, high, np.zeros((head.outputs, len(axes))), np.zeros(head.outputs), (seen,))
-    rounding = product_bounds(at, seen, dtype)[0]
-    tensor = point_balls(head.values)
-    for axis, q in zip(axes, queries, strict=True):
-        _, terms = _terms(axis, q)
-        total = sum(terms[1:], terms[0])
-        weights = [term / total for term in terms]
-        tensor = sum((tensor[i] * weights[i] for i in range(1, len(weights))), tensor[0] * weights[0])
-    return [value + _around(float(lost)) for value, lost in zip(tensor, rounding, strict=True)]
+    outputs, tensor = head.head.outputs, point_balls(head.values)
+    at = View(low, high, np.zeros((outputs, len(queries))), np.zeros(outputs), (head,))
+    for axis, q in zip(head.axes, queries, strict=True):
+        _, terms, total = _terms(axis, q)
+        tensor = contracted(tensor, [term / total for term in terms])
+    return tensor, product_bounds(at, head, dtype)[0]
 
 
 def _block_at(block: ReluBlock, q: arb, dtype: str) -> list[arb]:

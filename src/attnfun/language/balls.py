@@ -15,6 +15,7 @@ global one: use `precision`.
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -338,23 +339,14 @@ class BallAlgebra(Algebra[Ball]):
 
         return lift(value)(x)
 
-    sin = _method(_sin)
-    cos = _method(_cos)
-    tan = _method(_tan)
-    atan = _method(_monotone(lambda x: x.atan()))
-    sinh = _method(_monotone(lambda x: x.sinh()))
-    cosh = _method(_cosh)
+    sin, cos, tan, cosh, abs, sign, relu = map(_method, (_sin, _cos, _tan, _cosh, _abs, _sign, _relu))
+    atan, sinh, log, log1p = map(_method, map(_monotone, map(methodcaller, ("atan", "sinh", "log", "log1p"))))
     tanh = _method(_monotone(lambda x: x.tanh(), floor=-ONE, ceiling=ONE))
     exp = _method(_monotone(lambda x: x.exp(), floor=ZERO))
-    log = _method(_monotone(lambda x: x.log()))
-    log1p = _method(_monotone(lambda x: x.log1p()))
     expm1 = _method(_monotone(lambda x: x.expm1(), floor=-ONE))
     erf = _method(_monotone(lambda x: x.erf(), floor=-ONE, ceiling=ONE))
     sigmoid = _method(_monotone(_sigmoid_at, floor=ZERO, ceiling=ONE))
     softplus = _method(_monotone(_softplus_at, floor=ZERO))
-    abs = _method(_abs)
-    sign = _method(_sign)
-    relu = _method(_relu)
 
     # hull: a ball containing x and y; choose: a where x > y is proved, b where x < y is, the hull of both elsewhere
     max, hull, choose = map(static, (_binary(_max), _binary(_hull), _binary(_choose, 4)))

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb, fmpq
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language.enclosures import precision
 from attnfun.language.target import Array
 
@@ -25,8 +25,7 @@ def residues(x: npt.ArrayLike, modulus: int) -> npt.NDArray[np.int64]:
     given = np.asarray(x)
     if given.dtype.kind not in "iu" and not (given.dtype == object and all(type(v) is int for v in given.flat)):
         raise InvalidRequest(f"tokens to match are whole numbers, and not {given.dtype}")
-    if not 2 <= modulus < _MOST:
-        raise InvalidRequest(f"modulus={modulus!r}: a whole number from 2 on is needed")
+    require(2 <= modulus < _MOST, f"modulus={modulus!r}: a whole number from 2 on is needed")
     wide = {"i": np.int64, "u": np.uint64}.get(given.dtype.kind)  # a modulus may not fit into the type given
     return np.asarray(np.mod(given if wide is None else given.astype(wide), modulus), dtype=np.int64)
 

@@ -163,12 +163,9 @@ class ComplexBallAlgebra(Algebra[ComplexBall]):
 
         return lift(lambda z: acb(taylor(quotient, acb(z), 1, COMPLEX)[0]))(x)
 
-    sin = _method(_finite(lambda z: z.sin()))
-    cos = _method(_finite(lambda z: z.cos()))
-    sinh = _method(_finite(lambda z: z.sinh()))
-    cosh = _method(_finite(lambda z: z.cosh()))
-    exp = _method(_finite(lambda z: z.exp()))
-    expm1 = _method(_finite(lambda z: z.expm1()))
+    sin, cos, sinh, cosh, exp, expm1 = map(
+        _method, map(_finite, map(operator.methodcaller, ("sin", "cos", "sinh", "cosh", "exp", "expm1")))
+    )
     tan = _method(_centred(lambda z: z.tan(), lambda z: 1 / z.cos() ** 2))
     tanh = _method(_centred(lambda z: z.tanh(), lambda z: 1 / z.cosh() ** 2))
     asin = _method(_centred(lambda z: z.asin(), _asin_slope, _off_asin_cut))

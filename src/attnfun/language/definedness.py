@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from attnfun.language import BallAlgebra, Builder, Graph, Node, precision, run
 from attnfun.language.arrays import values_at
 from attnfun.language.domain import Array, Box, halved
 from attnfun.language.enclosures import ball_ends, lower, point_balls, upper
-from attnfun.language.graph import Ratio
+from attnfun.language.graph import Ratio, rational
 from attnfun.language.mean_value import enclosures, variables_in
 from attnfun.language.numbers import above, below
 from attnfun.language.ranges import range_of
@@ -91,10 +92,8 @@ def conditions(graph: Graph, continuous: bool) -> tuple[Graph, list[Condition]]:
     found: list[Condition] = []
     for i, node in enumerate(graph.nodes):
         kind, argument = _NEEDS.get(node.op), node.args[0] if node.args else -1
-        if node.op == "div":
-            kind, argument = "nonzero", node.args[1]
-        elif node.op == "powi" and isinstance(node.value, int) and node.value < 0:
-            kind = "nonzero"
+        if node.divides:
+            kind, argument = "nonzero", node.args[-1]
         elif node.op == "powr":
             kind = "nonnegative" if isinstance(node.value, Fraction) and node.value > 0 else "positive"
         elif node.op == "tan":
@@ -145,7 +144,8 @@ def _taken_back(
     `owners`: the variables of every node.
     """
     with precision(128):
-        a, b = (None if end is None else arb(end.numerator) / end.denominator for end in (least, most))
+        a = arb("-inf") if least is None else arb(least.numerator) / least.denominator
+        b = arb("inf") if most is None else arb(most.numerator) / most.denominator
         while graph.nodes[node].op != "var":
             inner = graph.nodes[node]
             open_args = [n for n in inner.args if owners[n]]
@@ -155,31 +155,29 @@ def _taken_back(
             fixed = [run(graph.reachable((n,)), BallAlgebra(), {})[0] for n in constants]
             first = inner.args[0] in open_args
             if inner.op == "exp":
-                a = a.log() if a is not None and a > 0 else None
-                if b is not None and not b > 0:
+                if not b > 0:
                     return -math.inf, math.inf
-                b = b.log() if b is not None else None
+                a, b = a.log() if a > 0 else arb("-inf"), b.log()
             elif inner.op == "log":
-                a, b = (None if end is None else end.exp() for end in (a, b))
+                a, b = a.exp(), b.exp()
             elif inner.op == "sqrt":
-                a = a * a if a is not None and a > 0 else arb(0)
-                b = b * b if b is not None and b >= 0 else None
+                a, b = a * a if a > 0 else arb(0), b * b if b >= 0 else arb("inf")
             elif inner.op == "neg":
-                a, b = (None if end is None else -end for end in (b, a))
+                a, b = -b, -a
             elif inner.op == "add" or (inner.op == "sub" and first):
                 shift = fixed[0] if inner.op == "add" else -fixed[0]
-                a, b = (None if end is None else end - shift for end in (a, b))
+                a, b = a - shift, b - shift
             elif inner.op == "sub":
-                a, b = (None if end is None else fixed[0] - end for end in (b, a))
+                a, b = fixed[0] - b, fixed[0] - a
             elif inner.op == "mul" or (inner.op == "div" and first):
                 scale = fixed[0] if inner.op == "mul" else 1 / fixed[0]
                 if not (scale > 0 or scale < 0):
                     return -math.inf, math.inf
-                a, b = (None if end is None else end / scale for end in ((a, b) if scale > 0 else (b, a)))
+                a, b = (a / scale, b / scale) if scale > 0 else (b / scale, a / scale)
             else:
                 return -math.inf, math.inf
             (node,) = open_args
-        return -math.inf if a is None else lower(a), math.inf if b is None else upper(b)
+        return lower(a), upper(b)
 
 
 def _outward(value: Fraction, side: float) -> float:
@@ -201,13 +199,11 @@ def _affine_forms(graph: Graph) -> list[tuple[Fraction, Fraction] | None]:
             form = Fraction(1), Fraction(0)
         elif node.op == "const" and isinstance(node.value, Fraction):
             form = Fraction(0), node.value
-        elif node.op == "neg" and args:
-            form = -args[0][0], -args[0][1]
-        elif node.op in ("add", "sub", "mul", "div") and len(args) == 2:
+        elif node.op in ("neg", "add", "sub") and len(args) == len(node.args):
+            form = rational(node.op, [a for a, _ in args]), rational(node.op, [b for _, b in args])
+        elif node.op in ("mul", "div") and len(args) == 2:
             (a, b), (c, d) = args
-            if node.op in ("add", "sub"):
-                form = (a + c, b + d) if node.op == "add" else (a - c, b - d)
-            elif node.op == "mul" and (a == 0 or c == 0):
+            if node.op == "mul" and (a == 0 or c == 0):
                 form = a * d + b * c, b * d
             elif node.op == "div" and c == 0 and d != 0:
                 form = a / d, b / d
@@ -247,19 +243,15 @@ def _at(box: Box, x: Array) -> str:
     return ", ".join(f"{n}={float(v):.6g}" for n, v in zip(box.names, x, strict=True))
 
 
-def _ball_values(arguments: Graph, box: Box, X: Array) -> list[tuple[Array, Array]]:
-    """Lower and upper float ends of every condition's argument at the exact points X."""
-    env = {n: point_balls(X[:, k]) for k, n in enumerate(box.names)}
-    return [ball_ends(value, len(X)) for value in run(arguments, BallAlgebra(clip_sqrt=True), env)]
-
-
 def _look_for_violations(extended: Graph, arguments: Graph, found: list[Condition], box: Box) -> None:
     X = box.probe(512, np.random.default_rng(1))
     picks: set[int] = set()
     for row in values_at(arguments, box.names, X).T:
-        picks |= {int(np.argmin(_finite(r, np.inf))) for r in (row, -row, np.abs(row))}
+        picks |= {int(np.argmin(np.where(np.isfinite(r), r, np.inf))) for r in (row, -row, np.abs(row))}
     X = X[sorted(picks)]
-    for c, (low, high) in zip(found, _ball_values(arguments, box, X), strict=True):
+    env = {n: point_balls(X[:, k]) for k, n in enumerate(box.names)}
+    for c, value in zip(found, run(arguments, BallAlgebra(clip_sqrt=True), env), strict=True):
+        low, high = ball_ends(value, len(X))
         wrong = _KINDS[c.kind].fails(low, high)
         if wrong.any():
             x = X[int(np.argmax(wrong))]
@@ -269,10 +261,6 @@ def _look_for_violations(extended: Graph, arguments: Graph, found: list[Conditio
             raise InvalidRequest(
                 f"{_describe(extended, c)}, but it changes sign near {_at(box, x)}{_what(extended, c)}"
             )
-
-
-def _finite(values: Array, other: float) -> Array:
-    return np.where(np.isfinite(values), values, other)
 
 
 def _what(extended: Graph, c: Condition) -> str:
@@ -385,19 +373,10 @@ def _rational_range(graph: Graph, ends: Mapping[str, tuple[Fraction, Fraction]])
             low, high = ends[str(node.value)]
         elif node.op == "const" and isinstance(node.value, Fraction):
             low = high = node.value
-        elif node.op == "neg":
-            low, high = -args[0][1], -args[0][0]
-        elif node.op == "add":
-            low, high = args[0][0] + args[1][0], args[0][1] + args[1][1]
-        elif node.op == "sub":
-            low, high = args[0][0] - args[1][1], args[0][1] - args[1][0]
-        elif node.op in ("mul", "div"):
-            (a, b), (c, d) = args
-            if node.op == "div":
-                if c <= 0 <= d:
-                    return None
-                c, d = 1 / d, 1 / c
-            corners = (a * c, a * d, b * c, b * d)
+        elif node.op in ("neg", "add", "sub", "mul", "div"):
+            if node.op == "div" and args[1][0] <= 0 <= args[1][1]:
+                return None
+            corners = [rational(node.op, corner) for corner in product(*args)]
             low, high = min(corners), max(corners)
         elif node.op == "powi" and isinstance(node.value, int) and 0 < node.value <= 16:
             a, b = args[0][0] ** node.value, args[0][1] ** node.value

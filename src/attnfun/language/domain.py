@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.errors import DamagedFile, InvalidRequest, require
+from attnfun.language.numbers import one_of
 
 Array = NDArray[np.float64]
 
@@ -29,25 +30,17 @@ class Box:
     most: ClassVar[int] = _MAX_VARIABLES
 
     def __post_init__(self) -> None:
-        if not self.names:
-            raise InvalidRequest("domain: no variables; write for instance x=-1:1")
-        if len(self.names) > self.most:
-            raise InvalidRequest(f"domain: {len(self.names)} variables; at most {self.most} are supported")
+        require(len(self.names) > 0, "domain: no variables; write for instance x=-1:1")
+        require(len(self.names) <= self.most, f"domain: {len(self.names)} variables; at most {self.most} are supported")
         if len(set(self.names)) != len(self.names):
             raise InvalidRequest(f"domain: a variable is named twice in {', '.join(self.names)}")
         for name, low, high in zip(self.names, self.low, self.high, strict=True):
-            if not name.isidentifier() or keyword.iskeyword(name):
-                raise InvalidRequest(f"domain: '{name}' is not a variable name")
-            if not (math.isfinite(low) and math.isfinite(high)):
-                raise InvalidRequest(f"domain {name}={low:g}:{high:g}: both ends must be finite numbers")
-            if max(abs(low), abs(high)) > _LARGEST:
-                raise InvalidRequest(f"domain {name}={low:g}:{high:g}: ends beyond {_LARGEST:g} are not supported")
-            if not low < high:
-                raise InvalidRequest(
-                    f"domain {name}={low:g}:{high:g} is empty: the lower end must be below the upper end"
-                )
-            if not high - low > 1e-12 * max(abs(low), abs(high)):
-                raise InvalidRequest(f"domain {name}={low!r}:{high!r} is too narrow for float64 arithmetic")
+            require(name.isidentifier() and not keyword.iskeyword(name), f"domain: '{name}' is not a variable name")
+            side, far = f"domain {name}={low:g}:{high:g}", max(abs(low), abs(high))
+            require(math.isfinite(low) and math.isfinite(high), f"{side}: both ends must be finite numbers")
+            require(far <= _LARGEST, f"{side}: ends beyond {_LARGEST:g} are not supported")
+            require(low < high, f"{side} is empty: the lower end must be below the upper end")
+            require(high - low > 1e-12 * far, f"domain {name}={low!r}:{high!r} is too narrow for float64 arithmetic")
 
     @classmethod
     def parse(cls, domain: Any) -> Box:
@@ -64,8 +57,7 @@ class Box:
             if not part:
                 continue
             name, equals, ends = part.partition("=")
-            if not equals or ":" not in ends:
-                raise InvalidRequest(f"domain '{part[:80]}': write name=low:high, for instance x=-1:1")
+            require(bool(equals) and ":" in ends, f"domain '{part[:80]}': write name=low:high, for instance x=-1:1")
             pairs.append((name.strip(), ends.split(":")))
         return cls._from_pairs(pairs)
 
@@ -106,6 +98,11 @@ class Box:
         pairs = zip(self.names, self.low, self.high, strict=True)
         return ";".join(f"{n}={_short(a)}:{_short(b)}" for n, a, b in pairs)
 
+    def part(self, names: Sequence[str]) -> Box:
+        """The sides of these names, in their order."""
+        at = [self.names.index(name) for name in names]
+        return Box(tuple(names), *(tuple(ends[k] for k in at) for ends in (self.low, self.high)))
+
     def contains(self, X: Array) -> NDArray[np.bool_]:
         """True where a point (..., dim) lies in the closed box; NaN lies nowhere."""
         inside: NDArray[np.bool_] = np.all((self.low_array <= X) & (self.high_array >= X), axis=-1)
@@ -115,10 +112,8 @@ class Box:
         """Points (..., dim) of a user: `outside` says what becomes of those outside the box (raise, clamp or allow),
         `where` of an index says where a point stood.
         """
-        if outside not in ("raise", "clamp", "allow"):
-            raise InvalidRequest(f"outside={outside!r}: write raise, clamp or allow")
-        if np.isnan(X).any():
-            raise InvalidRequest("a point is NaN")
+        one_of("outside", outside, ("raise", "clamp", "allow"))
+        require(not np.isnan(X).any(), "a point is NaN")
         inside = self.contains(X)
         if outside == "raise" and not inside.all():
             first = tuple(int(k) for k in np.argwhere(~inside)[0])

@@ -13,13 +13,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.errors import DamagedFile, InvalidRequest, require
 from attnfun.language import Graph, Untraceable, parse, precision, trace
 from attnfun.language.arrays import values_at
 from attnfun.language.balls import values_at_point
 from attnfun.language.domain import Array, Box, climbed
 from attnfun.language.enclosures import lower
 from attnfun.language.mlp import read_mlp
+from attnfun.language.numbers import positive
 from attnfun.language.relu_units import Dense, read_units
 from attnfun.language.removable import extended
 from attnfun.language.target import Target
@@ -85,8 +86,7 @@ class Function(Target):
                 f"target {target!r:.80}: give an expression, a list of expressions, a function of NumPy arrays, or"
                 " an MLP"
             )
-        if lipschitz is not None:
-            raise InvalidRequest("lipschitz= is for black boxes only: an expression has its own, derived constant")
+        require(lipschitz is None, "lipschitz= is for black boxes only: an expression has its own, derived constant")
         return cls.of(graph, box, _output_names(len(graph.outputs)))
 
     @classmethod
@@ -113,13 +113,10 @@ class Function(Target):
 
     @classmethod
     def _black_box(cls, target: Callable[..., Any], box: Box, lipschitz: float) -> Function:
-        number = isinstance(lipschitz, (int, float, np.floating, np.integer)) and not isinstance(lipschitz, bool)
-        if not (number and 0 < lipschitz <= np.finfo(np.float64).max):
-            raise InvalidRequest(f"lipschitz={lipschitz!r:.40}: a positive finite number is needed")
-        call = _as_columns(target, box)
+        lipschitz, call = positive("lipschitz", lipschitz), _as_columns(target, box)
         _require_plausible(call, box, lipschitz)
         outputs = call(((box.low_array + box.high_array) / 2)[None]).shape[1]
-        return cls(None, box, _output_names(outputs), call, float(lipschitz))
+        return cls(None, box, _output_names(outputs), call, lipschitz)
 
     @property
     def text(self) -> str:
@@ -178,8 +175,8 @@ class Function(Target):
         return same and isinstance(other, Function) and len(other.outputs) == len(self.outputs)
 
     def exact(self, X: Array) -> Array:
-        if self.graph is None and self.call is None:
-            raise InvalidRequest("the target is a Python function that is not in the file; pass it as target")
+        known = self.graph is not None or self.call is not None
+        require(known, "the target is a Python function that is not in the file; pass it as target")
         return self.values(X)
 
     def against(self, given: Any) -> Function:
@@ -188,20 +185,17 @@ class Function(Target):
             if other.expression != self.expression:
                 raise InvalidRequest(f"the file is about {self.text[:150]}, not about {other.text[:150]}")
             return self
-        if not callable(given):
-            raise InvalidRequest("the file's target is a black box; pass the Python function itself")
+        require(callable(given), "the file's target is a black box; pass the Python function itself")
         call = Function.read(_opaque(given), self.box, self.lipschitz).call
         return Function(None, self.box, self.outputs, call, self.lipschitz)
 
     def absolute(self, fraction: float, dtype: str) -> tuple[float, dict[str, Any]]:
         """`fraction` of a witnessed range: never too lax, because the two witness points attain it."""
         least = FLOOR[dtype]
-        if fraction < least:
-            raise InvalidRequest(
-                f"eps={fraction:g} relative is below what {dtype} can hold; the least is about {least:.1g}"
-            )
-        if self.graph is None:
-            raise InvalidRequest("relative=True needs an expression: the range of a black box cannot be witnessed")
+        low = f"eps={fraction:g} relative is below what {dtype} can hold; the least is about {least:.1g}"
+        require(fraction >= least, low)
+        expression = self.graph is not None
+        require(expression, "relative=True needs an expression: the range of a black box cannot be witnessed")
         width, above, below = witnessed_range(self)
         if width == 0:  # constant: exact up to the rounding of the constant itself
             value = float(np.abs(self.values(self.box.low_array[None])).max())
@@ -327,8 +321,7 @@ def _as_columns(target: Callable[..., Any], box: Box) -> Callable[[Array], Array
                 f"the function gives values of shape {np.shape(out)} at {len(X)} points: (n,), (n, outputs) or a list "
                 "of outputs is needed"
             )
-        if not np.isfinite(value).all():
-            raise InvalidRequest("the black box returned NaN or infinity inside the domain")
+        require(bool(np.isfinite(value).all()), "the black box returned NaN or infinity inside the domain")
         return value
 
     return columns

@@ -106,6 +106,11 @@ class Node:
     args: tuple[int, ...] = ()
     value: Value = None
 
+    @property
+    def divides(self) -> bool:
+        """Whether its last argument must not be 0: a quotient, or a power -n."""
+        return self.op == "div" or (self.op == "powi" and isinstance(self.value, int) and self.value < 0)
+
 
 @dataclass(frozen=True)
 class Graph:

@@ -62,20 +62,15 @@ def run(graph: Graph, algebra: Algebra[T], env: Mapping[str, T]) -> list[T]:
 
     A constant output is what `algebra.constant` makes, not broadcast to the shape of the variables.
     """
-    nodes = graph.nodes
-    last = list(range(len(nodes)))
-    for i, node in enumerate(nodes):
-        for arg in node.args:
-            last[arg] = i
-    kept = set(graph.outputs)
-    dead: list[list[int]] = [[] for _ in nodes]
-    for i, end in enumerate(last):
-        if i not in kept:
-            dead[end].append(i)
+    needed = set(graph.outputs)
+    dead: list[set[int]] = []  # what nothing needs after each node, the last node first
+    for i in reversed(range(len(graph.nodes))):
+        dead.append({i, *graph.nodes[i].args} - needed)
+        needed |= dead[-1]
     values: dict[int, T] = {}
-    for i, node in enumerate(nodes):
+    for i, node in enumerate(graph.nodes):
         values[i] = step(node, algebra, env, values)
-        for gone in dead[i]:
+        for gone in dead.pop():
             del values[gone]
     return [values[i] for i in graph.outputs]
 

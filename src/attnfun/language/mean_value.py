@@ -19,15 +19,10 @@ from attnfun.language.graph import Graph, reached
 from attnfun.language.interpret import step
 
 Floats = npt.NDArray[np.float64]
+Known = Mapping[int, tuple[float, float]]
 
 
-def enclosures(
-    graph: Graph,
-    names: Sequence[str],
-    low: Floats,
-    high: Floats,
-    known: Mapping[int, tuple[float, float]] | None = None,
-) -> list[Ball]:
+def enclosures(graph: Graph, names: Sequence[str], low: Floats, high: Floats, known: Known | None = None) -> list[Ball]:
     """For every output an object array of balls, one for each of the boxes (n, d), or one ball if it is constant.
 
     `known`: nodes that are defined on all boxes, with ends that are known to hold there.
@@ -88,17 +83,18 @@ def repeated(graph: Graph) -> list[bool]:
 
 def _meet(x: Ball, y: Ball) -> Ball:
     """A ball around what lies in both; x where y is of no use."""
-    if not (x.is_finite() and y.is_finite() and y.rad() < x.rad()):
-        return x
-    low, high = max(x.lower(), y.lower()), min(x.upper(), y.upper())
-    return span(low, high) if low <= high else x
+    return _common(x, y) if x.is_finite() and y.is_finite() and y.rad() < x.rad() else x
 
 
 def _cut(x: Ball, whole: Ball) -> Ball:
     """What lies in both; `whole` where x says nothing."""
     if not x.is_finite() or not whole.is_finite():
         return whole if whole.is_finite() else x
-    low, high = max(x.lower(), whole.lower()), min(x.upper(), whole.upper())
+    return _common(x, whole)
+
+
+def _common(x: Ball, y: Ball) -> Ball:
+    low, high = max(x.lower(), y.lower()), min(x.upper(), y.upper())
     return span(low, high) if low <= high else x
 
 

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.errors import DamagedFile, InvalidRequest, require
 from attnfun.files import read_bytes
 from attnfun.language import Builder, Graph
 from attnfun.language.domain import Array, Box
@@ -49,24 +49,17 @@ class Mlp:
     first: bool = False
 
     def __post_init__(self) -> None:
-        if not self.maps:
-            raise InvalidRequest("the network has no linear layer")
+        require(len(self.maps) > 0, "the network has no linear layer")
         for i, one in enumerate(self.maps):
-            if one.weight.ndim != 2 or one.bias.shape != one.weight.shape[:1] or 0 in one.weight.shape:
-                raise InvalidRequest(
-                    f"linear layer {i + 1}: a weight of shape {one.weight.shape} cannot have a bias of"
-                    f" shape {one.bias.shape}"
-                )
-            if i and one.weight.shape[1] != len(self.maps[i - 1].bias):
-                raise InvalidRequest(
-                    f"linear layer {i + 1} takes {one.weight.shape[1]} numbers and layer {i} gives"
-                    f" {len(self.maps[i - 1].bias)}"
-                )
-            if not (np.isfinite(one.weight).all() and np.isfinite(one.bias).all()):
-                raise InvalidRequest(f"linear layer {i + 1} has a weight that is NaN or infinite")
-        count = sum(np.count_nonzero(one.weight) for one in self.maps)
-        if count > MAX_WEIGHTS:
-            raise InvalidRequest(f"the network has {count:,} weights; at most {MAX_WEIGHTS:,} are read")
+            layer, shape = f"linear layer {i + 1}", one.weight.shape
+            fits = len(shape) == 2 and one.bias.shape == shape[:1] and 0 not in shape
+            require(fits, f"{layer}: a weight of shape {shape} cannot have a bias of shape {one.bias.shape}")
+            given = len(self.maps[i - 1].bias) if i else shape[1]
+            require(shape[1] == given, f"{layer} takes {shape[1]} numbers and layer {i} gives {given}")
+            finite = bool(np.isfinite(one.weight).all() and np.isfinite(one.bias).all())
+            require(finite, f"{layer} has a weight that is NaN or infinite")
+        count = sum(int(np.count_nonzero(one.weight)) for one in self.maps)
+        require(count <= MAX_WEIGHTS, f"the network has {count:,} weights; at most {MAX_WEIGHTS:,} are read")
 
     @property
     def inputs(self) -> int:
@@ -78,8 +71,7 @@ class Mlp:
 
     def graph(self, names: Sequence[str]) -> Graph:
         """The network as an expression of exact constants; weights that are 0 leave no trace."""
-        if len(names) != self.inputs:
-            raise InvalidRequest(f"domain: {len(names)} variables for the {self.inputs} inputs of the network")
+        require(len(names) == self.inputs, f"domain: {len(names)} variables for the network's {self.inputs} inputs")
         builder = Builder()
         values = [builder.var(name) for name in names]
         if self.first:
@@ -106,8 +98,7 @@ def input_box(domain: Any, inputs: int) -> Box:
     names = [f"x{k + 1}" for k in range(inputs)]
     pairs = _pairs(domain)
     if pairs is not None:
-        if len(pairs) not in (1, inputs):
-            raise InvalidRequest(f"domain: {len(pairs)} intervals for {inputs} inputs; give one each, or one")
+        require(len(pairs) in (1, inputs), f"domain: {len(pairs)} intervals for {inputs} inputs; give one each, or one")
         return Box.parse(dict(zip(names, pairs * (inputs // len(pairs)), strict=True)))
     texts = [domain] if isinstance(domain, str) else domain
     if isinstance(texts, Sequence) and all(isinstance(t, str) for t in texts):
@@ -122,12 +113,8 @@ def input_box(domain: Any, inputs: int) -> Box:
                 raise InvalidRequest(f"domain: no input {foreign[0]}; they are {names[0]} to {names[-1]}")
             domain = [own.get(name, f"{name}={plain[0]}") for name in names]
     box = Box.parse(domain)
-    if box.dim != inputs:
-        raise InvalidRequest(f"domain: {box.dim} variables for the {inputs} inputs of the network")
-    if set(box.names) == set(names):  # x2 is the second input wherever it is written
-        places = [box.names.index(name) for name in names]
-        return Box(tuple(names), *(tuple(ends[k] for k in places) for ends in (box.low, box.high)))
-    return box
+    require(box.dim == inputs, f"domain: {box.dim} variables for the {inputs} inputs of the network")
+    return box.part(names) if set(box.names) == set(names) else box  # x2 is the second input wherever it is written
 
 
 def _row(builder: Builder, weights: Sequence[float], bias: float, values: Sequence[int]) -> int:
@@ -230,10 +217,8 @@ def _flat(module: Any, torch: Any) -> Iterator[Any]:
 
 
 def _numbers(tensor: Any) -> Array:
-    if not tensor.is_floating_point():
-        raise InvalidRequest(f"weights of type {tensor.dtype} are not read")
-    if tensor.is_meta:
-        raise InvalidRequest("the module is on the device meta: its weights have no numbers")
+    require(tensor.is_floating_point(), f"weights of type {tensor.dtype} are not read")
+    require(not tensor.is_meta, "the module is on the device meta: its weights have no numbers")
     return np.array(tensor.detach().cpu().double().numpy(), dtype=np.float64)
 
 
@@ -260,8 +245,7 @@ def _from_file(path: Path) -> Mlp:
 
 def _stem(path: Path, name: str) -> str:
     stem, _, kind = name.rpartition(".")
-    if kind not in ("weight", "bias"):
-        raise InvalidRequest(f"{path}: tensor {name!r:.80} is no <layer>.weight and no <layer>.bias")
+    require(kind in ("weight", "bias"), f"{path}: tensor {name!r:.80} is no <layer>.weight and no <layer>.bias")
     return stem
 
 
@@ -297,6 +281,5 @@ def read_tensors(path: Path) -> dict[str, Array]:
         if entry["dtype"] == "BF16":
             raw = (raw.astype(np.uint32) << 16).view(np.float32)
         found[name] = raw.astype(np.float64)
-    if not found:
-        raise InvalidRequest(f"{path}: no tensor in it")
+    require(len(found) > 0, f"{path}: no tensor in it")
     return found

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, NoReturn
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language.graph import FUNCTIONS, MAX_NODES, MAX_OUTPUTS, OUT_OF_RANGE, Builder, Graph, is_name, shown
 
 MAX_CHARACTERS: Final = 20_000
@@ -71,8 +71,7 @@ def parse(source: str | Sequence[str], names: Sequence[str], calls: MoreCalls | 
         if not is_name(name):
             reason = "letters, digits and _, not beginning with a digit, and no word of Python such as lambda"
             raise InvalidRequest(f"{shown(name)} cannot be the name of a variable: {reason}")
-    if len(set(known)) != len(known):
-        raise InvalidRequest(f"a variable is named twice: {', '.join(known)[:200]}")
+    require(len(set(known)) == len(known), f"a variable is named twice: {', '.join(known)[:200]}")
     texts = (source,) if isinstance(source, str) else tuple(source) if isinstance(source, Sequence) else None
     if not texts or len(texts) > MAX_OUTPUTS or not all(isinstance(text, str) for text in texts):
         raise InvalidRequest(f"an expression or a list of 1 to {MAX_OUTPUTS:,} was expected, not {shown(source)}")
@@ -224,10 +223,33 @@ def _build(source: str, scan: _Scan, names: Sequence[str], builder: Builder, cal
         elif isinstance(node, ast.Call):
             stack += node.args
     built: dict[ast.expr, int] = {}
+
+    def made(node: ast.expr, at: int) -> int:
+        if isinstance(node, ast.Constant) and at in scan.numbers:
+            return builder.const(scan.numbers[at])
+        if isinstance(node, ast.Name):
+            if node.id in names:
+                return builder.var(node.id)
+            if node.id in CONSTANTS:
+                return builder.apply(node.id)
+            if node.id in CALLS:
+                _refuse(source, at, f"'{node.id}' is a function; write {node.id}(…)")
+            _refuse(source, at, f"unknown name {_unknown(node.id, (*names, *CONSTANTS), 'the variables are', names)}")
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+            operand = built[node.operand]
+            return builder.apply("neg", operand) if isinstance(node.op, ast.USub) else operand
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+            return builder.apply(_OPERATORS[type(node.op)], built[node.left], built[node.right])
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
+            args = [built[arg] for arg in node.args]
+            own = None if calls is None or node.func.id in names else calls(node.func.id, args, builder)
+            return _call(node.func.id, args, at, source, names, builder) if own is None else own
+        _refuse(source, at, "this is not part of the language of expressions")
+
     for node in reversed(order):  # arguments before what uses them, and from left to right
         at = shift + node.col_offset
         try:
-            built[node] = _node(node, at, source, scan, names, builder, built, calls)
+            built[node] = made(node, at)
         except InvalidRequest as error:
             if error.column is not None:
                 raise
@@ -235,38 +257,6 @@ def _build(source: str, scan: _Scan, names: Sequence[str], builder: Builder, cal
                 at = shift + node.right.col_offset
             _refuse(source, at, str(error))
     return built[root]
-
-
-def _node(
-    node: ast.expr,
-    at: int,
-    source: str,
-    scan: _Scan,
-    names: Sequence[str],
-    builder: Builder,
-    built: Mapping[ast.expr, int],
-    calls: MoreCalls | None,
-) -> int:
-    if isinstance(node, ast.Constant) and at in scan.numbers:
-        return builder.const(scan.numbers[at])
-    if isinstance(node, ast.Name):
-        if node.id in names:
-            return builder.var(node.id)
-        if node.id in CONSTANTS:
-            return builder.apply(node.id)
-        if node.id in CALLS:
-            _refuse(source, at, f"'{node.id}' is a function; write {node.id}(…)")
-        _refuse(source, at, f"unknown name {_unknown(node.id, (*names, *CONSTANTS), 'the variables are', names)}")
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
-        operand = built[node.operand]
-        return builder.apply("neg", operand) if isinstance(node.op, ast.USub) else operand
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        return builder.apply(_OPERATORS[type(node.op)], built[node.left], built[node.right])
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
-        args = [built[arg] for arg in node.args]
-        made = None if calls is None or node.func.id in names else calls(node.func.id, args, builder)
-        return _call(node.func.id, args, at, source, names, builder) if made is None else made
-    _refuse(source, at, "this is not part of the language of expressions")
 
 
 def _call(name: str, args: list[int], at: int, source: str, names: Sequence[str], builder: Builder) -> int:

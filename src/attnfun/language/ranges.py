@@ -7,7 +7,7 @@ Failure mode: a budget that runs out gives a wider, still valid interval; an und
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -19,7 +19,7 @@ from attnfun.language import BallAlgebra, Builder, Graph, Node, precision, run
 from attnfun.language.arrays import values_at
 from attnfun.language.domain import Array, Box, exchanged, halved
 from attnfun.language.enclosures import ball_ends, lower, upper
-from attnfun.language.mean_value import enclosures, repeated
+from attnfun.language.mean_value import Known, enclosures, repeated
 
 _POINTS = 600
 _LEAST, _WORK = 64, 100_000  # boxes at least, and operations times boxes
@@ -27,10 +27,8 @@ _NARROW = 2.0**-54  # of the box: what is narrower is not halved, for it comes d
 _COST = 8  # of a `ratio` in balls, in other operations
 
 
+Pairs = tuple[tuple[int, tuple[float, float]], ...]
 _EFFORT = 300_000  # operations times boxes times values and partials, of all ranges that one caller asks for
-
-
-Known = Mapping[int, tuple[float, float]]
 
 
 @dataclass
@@ -64,24 +62,14 @@ def range_of(
 
 @lru_cache(maxsize=256)  # a plan, its proof and the proof of what stands above it ask for the same ranges
 def _ranges(
-    graph: Graph,
-    box: Box,
-    tolerance: float,
-    budget: int,
-    pairs: tuple[tuple[int, tuple[float, float]], ...],
-    within: tuple[float, float],
+    graph: Graph, box: Box, tolerance: float, budget: int, pairs: Pairs, within: tuple[float, float]
 ) -> tuple[tuple[tuple[float, float], ...], int]:
     """The ranges, and what they took, which does not depend on what is remembered."""
-    known = dict(pairs)
-    used = set(graph.variables)
-    keep = [k for k, n in enumerate(box.names) if n in used]
-    names = [box.names[k] for k in keep]
-    low, high = box.low_array[keep], box.high_array[keep]
     with precision(64):
-        if not keep:
+        if not graph.variables:
             values = run(graph, BallAlgebra(clip_sqrt=True), {})
             return tuple((lower(value), upper(value)) for value in values), 0
-        each = [_one(graph, o, names, low, high, tolerance, budget, known, within) for o in graph.outputs]
+        each = [_one(graph, o, box, tolerance, budget, dict(pairs), within) for o in graph.outputs]
         return tuple(ends for ends, _ in each), sum(spent for _, spent in each)
 
 
@@ -92,53 +80,42 @@ def is_tight(graph: Graph, box: Box, low: float, high: float, tolerance: float =
     It steers where a second enclosure is looked for, and proves nothing.
     """
     graph = Graph(_joined(graph), graph.outputs[:1]).reachable(graph.outputs[:1])
-    used = [k for k, n in enumerate(box.names) if n in set(graph.variables)]
     if not repeated(graph)[graph.outputs[0]]:
         return bool(np.isfinite(low) and np.isfinite(high))
-    names = [box.names[k] for k in used]
-    least, most = _sampled(graph, names, box.low_array[used], box.high_array[used])
+    least, most = _sampled(graph, _own(graph, box))
     margin = tolerance * (most - least)
     kept = (low > 0 or least <= 0) and (high < 0 or most >= 0)
     return bool(np.isfinite(low) and np.isfinite(high) and kept and low >= least - margin and high <= most + margin)
 
 
 def _one(
-    graph: Graph,
-    o: int,
-    names: list[str],
-    low: Array,
-    high: Array,
-    tolerance: float,
-    budget: int,
-    known: Known,
-    within: tuple[float, float],
+    graph: Graph, o: int, box: Box, tolerance: float, budget: int, known: Known, within: tuple[float, float]
 ) -> tuple[tuple[float, float], int]:
     graph = Graph(_joined(graph), (o,))
     alone = graph.reachable((o,))
     graph = Graph(graph.nodes, (o,)) if known else alone
-    own = [k for k, n in enumerate(names) if n in set(alone.variables)]
-    if not own:
-        return range_of(alone, Box(("x",), (0.0,), (1.0,)))[0], 0
-    names, low, high = [names[k] for k in own], low[own], high[own]
-    seen_low, seen_high = _sampled(alone, names, low, high)
-    enclose = partial(_enclosures, graph, names, known, {})
-    a, b = enclose(low[None], high[None])
+    if not alone.variables:
+        return range_of(alone, box)[0], 0
+    own = _own(alone, box)
+    seen_low, seen_high = _sampled(alone, own)
+    enclose = partial(_enclosures, graph, own.names, known, {})
+    a, b = enclose(own.low_array[None], own.high_array[None])
     margin = tolerance * (seen_high - seen_low)
     least, most = seen_low - margin, seen_high + margin
     near = 0.1 * margin  # what comes closer to an end may well reach it
     for end in (0.0, *within):  # a sign is worth knowing
         least = max(least, seen_low - (seen_low - end) / 4) if end < seen_low - near else least
         most = min(most, seen_high + (end - seen_high) / 4) if end > seen_high + near else most
-    budget, cost = min(budget, max(_LEAST, _WORK // len(alone.nodes))), len(alone.nodes) * (2 + len(own))
-    relaxed = _relaxed(alone, names, low, high, tolerance, budget)
+    budget, cost = min(budget, max(_LEAST, _WORK // len(alone.nodes))), len(alone.nodes) * (2 + own.dim)
+    relaxed = _relaxed(alone, own, tolerance, budget)
     if relaxed is not None:
         a[0], b[0] = max(a[0], relaxed[0]), min(b[0], relaxed[1])
         budget //= _COST
     near_enough = budget <= 1 or (a[0] >= least and b[0] <= most)
     if near_enough or not repeated(graph)[o if known else alone.outputs[0]]:
         return (float(a[0]), float(b[0])), cost  # or sharp: no variable occurs in it by two ways
-    bottom, below = _bound(enclose, low, high, least, budget, upper_end=False)
-    top, above = _bound(enclose, low, high, most, budget, upper_end=True)
+    bottom, below = _bound(enclose, own, least, budget, upper_end=False)
+    top, above = _bound(enclose, own, most, budget, upper_end=True)
     return (max(bottom, float(a[0])), min(top, float(b[0]))), cost * (1 + below + above)
 
 
@@ -168,26 +145,30 @@ def _joined(graph: Graph) -> tuple[Node, ...]:
     return tuple(out)
 
 
-def _relaxed(
-    graph: Graph, names: list[str], low: Array, high: Array, tolerance: float, budget: int
-) -> tuple[float, float] | None:
+def _own(graph: Graph, box: Box) -> Box:
+    """The box of the variables that occur."""
+    used = set(graph.variables)
+    return box.part([name for name in box.names if name in used])
+
+
+def _relaxed(graph: Graph, box: Box, tolerance: float, budget: int) -> tuple[float, float] | None:
     """A range with every `ratio` as a variable of its own, on its own range: wider, but such a node costs much; None
     where there is none, or none of more than a variable.
     """
-    builder, box = Builder(), Box(tuple(names), tuple(low), tuple(high))
-    ranges = {n: (float(a), float(b)) for n, a, b in zip(names, low, high, strict=True)}
+    builder = Builder()
+    ranges = {n: (a, b) for n, a, b in zip(box.names, box.low, box.high, strict=True)}
     at: list[int] = []
     for i, node in enumerate(graph.nodes):
         if node.op == "ratio" and graph.nodes[node.args[0]].op != "var":
             ((a, b),) = range_of(graph.reachable([node.args[0]]), box, tolerance, budget)
             name = f"ratio_{i}"
-            if name in names or not (math.isfinite(a) and math.isfinite(b)):
+            if name in box.names or not (math.isfinite(a) and math.isfinite(b)):
                 return None
             ranges[name] = _range_of_ratio(node, a, b, tolerance, budget)
             at.append(builder.var(name))
         else:
             at.append(builder.apply(node.op, *(at[a] for a in node.args), value=node.value))
-    if len(ranges) == len(names):
+    if len(ranges) == box.dim:
         return None
     whole = builder.graph([at[graph.outputs[0]]])
     kept = whole.variables
@@ -209,22 +190,17 @@ def _range_of_ratio(node: Node, low: float, high: float, tolerance: float, budge
 
 
 def _bound(
-    enclose: Callable[[Array, Array], tuple[Array, Array]],
-    low: Array,
-    high: Array,
-    goal: float,
-    budget: int,
-    upper_end: bool,
+    enclose: Callable[[Array, Array], tuple[Array, Array]], box: Box, goal: float, budget: int, upper_end: bool
 ) -> tuple[float, int]:
     """A proved upper (lower) bound, by halving the sub-boxes that exceed the goal, worst first, in batches; and the
     boxes it took.
     """
-    lows, highs = low[None], high[None]
+    lows, highs = box.low_array[None], box.high_array[None]
     a, b = enclose(lows, highs)
     score = b if upper_end else -a
     limit = goal if upper_end else -goal
     spent = 1
-    width = high - low
+    width = box.high_array - box.low_array
     while spent < budget:
         wide = np.max((highs - lows) / width, axis=1) > _NARROW
         bad = np.flatnonzero(~(score <= limit) & wide)
@@ -239,16 +215,15 @@ def _bound(
     return (worst if upper_end else -worst), spent
 
 
-def _sampled(graph: Graph, names: list[str], low: Array, high: Array) -> tuple[float, float]:
-    rng = np.random.default_rng(0)
-    X = Box(tuple(names), tuple(low), tuple(high)).probe(_POINTS, rng)
-    values = values_at(graph, names, X)[:, 0]
+def _sampled(graph: Graph, box: Box) -> tuple[float, float]:
+    X = box.probe(_POINTS, np.random.default_rng(0))
+    values = values_at(graph, box.names, X)[:, 0]
     values = values[np.isfinite(values)]
     return (float(np.min(values)), float(np.max(values))) if len(values) else (0.0, 0.0)
 
 
 def _enclosures(
-    graph: Graph, names: list[str], known: Known, seen: dict[bytes, tuple[float, float]], low: Array, high: Array
+    graph: Graph, names: tuple[str, ...], known: Known, seen: dict[bytes, tuple[float, float]], low: Array, high: Array
 ) -> tuple[Array, Array]:
     """Lower and upper ends on every box; what was `seen` of boxes, by their bytes, is not taken anew."""
     keys = [box.tobytes() for box in np.concatenate([low, high], axis=1)]

@@ -130,11 +130,7 @@ def require_thin(graph: Graph, nodes: Sequence[int], box: Box) -> None:
 
 def poles(graph: Graph, box: Box) -> list[int]:
     """The nodes that are divided by and that one ball over the whole box does not keep away from 0."""
-    wanted = [
-        node.args[-1]
-        for node in graph.nodes
-        if node.op == "div" or (node.op == "powi" and isinstance(node.value, int) and node.value < 0)
-    ]
+    wanted = [node.args[-1] for node in graph.nodes if node.divides]
     if not wanted:
         return []
     with precision(_BITS):

@@ -17,6 +17,7 @@ from itertools import combinations
 from attnfun.language import Builder, Graph
 
 Factors = dict[int, int]
+Term = tuple[Fraction, Factors]
 _MOST = 12  # terms looked at
 _MOST_POWER = 64
 
@@ -26,17 +27,18 @@ def sum_of_squares(build: Builder, node: int, not_negative: Callable[[int], bool
     terms = _terms(build, node)
     if terms is None or len(terms) > _MOST:
         return None
-    squares: list[tuple[Fraction, Factors]] = []
-    crossed: list[tuple[Fraction, Factors]] = []
+    roots: list[Term] = []
+    crossed: list[Term] = []
     for c, factors in terms:
-        even = c > 0 and all(e % 2 == 0 for e in factors.values())
-        (squares if even else crossed).append((c, factors))
-    roots = [(c, {b: e // 2 for b, e in factors.items()}) for c, factors in squares]
+        if c > 0 and all(e % 2 == 0 for e in factors.values()):
+            roots.append((c, {b: e // 2 for b, e in factors.items()}))
+        else:
+            crossed.append((c, factors))
     out: list[tuple[Fraction, int]] = []
-    for c, factors in crossed:
+    for term in crossed:
         found = None
         for i, j in combinations(range(len(roots)), 2):
-            found = _joined(build, roots[i], roots[j], c, factors, not_negative)
+            found = _joined(build, roots[i], roots[j], term, not_negative)
             if found is not None:
                 roots = [r for k, r in enumerate(roots) if k not in (i, j)]
                 out += found
@@ -53,15 +55,10 @@ def is_square(graph: Graph) -> bool:
 
 
 def _joined(
-    build: Builder,
-    one: tuple[Fraction, Factors],
-    other: tuple[Fraction, Factors],
-    c: Fraction,
-    factors: Factors,
-    not_negative: Callable[[int], bool],
+    build: Builder, one: Term, other: Term, crossed: Term, not_negative: Callable[[int], bool]
 ) -> list[tuple[Fraction, int]] | None:
     """The squares of c_1 p² + c_2 q² + c · factors, if the last is ±2√(c_1 c_2) p q, perhaps times a cosine."""
-    (c1, p), (c2, q) = one, other
+    (c1, p), (c2, q), (c, factors) = one, other, crossed
     if c * c != 4 * c1 * c2:
         return None
     both = _merged(p, q)
@@ -86,7 +83,7 @@ def _joined(
     return [(scale, build.apply("sub", first, second)), (2 * abs(c), build.apply("mul", mean, swing))]
 
 
-def _terms(build: Builder, node: int) -> list[tuple[Fraction, Factors]] | None:
+def _terms(build: Builder, node: int) -> list[Term] | None:
     """node = Σ coefficient · Π base^exponent, equal products merged; None if there are very many."""
     found: dict[tuple[tuple[int, int], ...], Fraction] = {}
     stack = [(Fraction(1), node)]
@@ -110,7 +107,7 @@ def _terms(build: Builder, node: int) -> list[tuple[Fraction, Factors]] | None:
     return [(c, dict(key)) for key, c in found.items() if c != 0]
 
 
-def factored(build: Builder, node: int, most: int) -> tuple[Fraction, Factors]:
+def factored(build: Builder, node: int, most: int) -> Term:
     """node = coefficient · Π base^exponent, exponents of size `most` at most; what would pass it stays a base.
 
     Nodes are taken from the last to the first, arguments standing before what uses them, so each is opened once with

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.errors import DamagedFile, InvalidRequest, require
 
 Json = dict[str, Any]
 Array = NDArray[np.float64]
@@ -148,6 +148,5 @@ def settle(target: Target, values: Mapping[str, Any]) -> None:
 
 def only(inputs: tuple[Any, ...], *names: str) -> tuple[Any, ...]:
     """Inputs, as many as there are names; InvalidRequest for another number of them."""
-    if len(inputs) != len(names):
-        raise InvalidRequest(f"{len(inputs)} inputs: {' and '.join(names)} are needed")
+    require(len(inputs) == len(names), f"{len(inputs)} inputs: {' and '.join(names)} are needed")
     return inputs

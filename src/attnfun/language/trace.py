@@ -21,12 +21,17 @@ from typing import Any, ClassVar, Final, NoReturn
 
 import numpy as np
 
-from attnfun.errors import AttnfunError, InvalidRequest
+from attnfun.errors import AttnfunError, InvalidRequest, require
 from attnfun.language.graph import FUNCTIONS, MAX_OUTPUTS, Builder, Graph, shown
 
 
 class Untraceable(AttnfunError):
     """The function cannot be written as a graph; the message says what it did that a graph cannot hold."""
+
+
+def _follow(condition: bool, why: str) -> None:
+    if not condition:
+        raise Untraceable(why)
 
 
 def trace(function: Callable[..., Any], names: Sequence[str]) -> Graph:
@@ -54,8 +59,7 @@ def takes_vector(function: Callable[..., Any], count: int) -> bool:
     It does when there are several variables and it takes one argument; further arguments with defaults are left alone,
     unless they are just as many as make up `count`. A function that can be called neither way is an `InvalidRequest`.
     """
-    if not callable(function):
-        raise InvalidRequest(f"a function was expected, not {shown(function)}")
+    require(callable(function), f"a function was expected, not {shown(function)}")
     if isinstance(function, np.ufunc):
         least = most = function.nin
     else:
@@ -81,25 +85,21 @@ def _items(result: object) -> list[Any]:
     if isinstance(result, TracerVector):
         items: list[Any] = list(result)
     elif isinstance(result, np.ndarray):
-        if result.ndim > 1:
-            raise Untraceable(f"the function returned an array of shape {result.shape}")
+        _follow(result.ndim <= 1, f"the function returned an array of shape {result.shape}")
         items = list(result.reshape(-1))
     else:
         items = list(result) if isinstance(result, list | tuple) else [result]
-    if not 1 <= len(items) <= MAX_OUTPUTS:
-        raise Untraceable(f"the function returned {len(items)} values")
+    _follow(1 <= len(items) <= MAX_OUTPUTS, f"the function returned {len(items)} values")
     return items
 
 
 def _index(builder: Builder, item: object) -> int:
     """The node of a stand-in or of a number."""
     if isinstance(item, Tracer):
-        if item.builder is not builder:
-            raise Untraceable("the function kept a stand-in of an earlier call")
+        _follow(item.builder is builder, "the function kept a stand-in of an earlier call")
         return item.index
     if isinstance(item, np.ndarray):
-        if item.ndim:
-            raise Untraceable(f"an array of shape {item.shape} stands where a number was expected")
+        _follow(not item.ndim, f"an array of shape {item.shape} stands where a number was expected")
         return _index(builder, item.item())
     return builder.const(_exact(item))
 
@@ -110,8 +110,7 @@ def _exact(item: object) -> Fraction:
     if isinstance(item, np.bool_):
         return Fraction(int(item))
     if isinstance(item, float | np.floating):
-        if not math.isfinite(item):
-            raise Untraceable(f"the constant {item} stands in the function")
+        _follow(math.isfinite(item), f"the constant {item} stands in the function")
         return Fraction(*item.as_integer_ratio())
     raise Untraceable(f"{shown(item)} of type {type(item).__name__} stands where a number was expected")
 
@@ -271,8 +270,7 @@ def _column(arg: Any, count: int) -> list[Any]:
     if isinstance(arg, list | tuple):
         arg = np.asarray(arg)
     if isinstance(arg, TracerVector) or (isinstance(arg, np.ndarray) and arg.ndim == 1):
-        if len(arg) != count:
-            raise Untraceable(f"vectors of {len(arg)} and {count} entries meet")
+        _follow(len(arg) == count, f"vectors of {len(arg)} and {count} entries meet")
         return list(arg)
     return [arg] * count
 
@@ -280,8 +278,7 @@ def _column(arg: Any, count: int) -> list[Any]:
 def _reduce(op: str, vector: Any, axis: int | None) -> Any:
     if not isinstance(vector, TracerVector):
         return _gather(vector)[0] if len(_gather(vector)) == 1 else _reduce(op, TracerVector(_gather(vector)), axis)
-    if axis not in (None, -1, 0, 1) or not vector.items:
-        raise Untraceable(f"the function reduces along axis {shown(axis)}")
+    _follow(axis in (None, -1, 0, 1) and len(vector) > 0, f"the function reduces along axis {shown(axis)}")
     result = vector.items[0]
     for item in vector.items[1:]:
         result = result._apply(op, result, item)

@@ -11,11 +11,11 @@ Failure mode: an operation that is not one of these, more than `_MOST` vertices,
 """
 
 from fractions import Fraction
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from attnfun.errors import InvalidRequest
 from attnfun.language.domain import Box
-from attnfun.language.graph import MAX_BITS, Builder, Graph
+from attnfun.language.graph import MAX_BITS, Builder, Graph, bits
 
 _LEAST = 8  # kinks of an expression up to which it is left as it is
 _MOST, _WORK = 400, 20_000  # vertices of one line, and of all lines together
@@ -40,7 +40,7 @@ def broken_line(graph: Graph, box: Box) -> Graph | None:
         else:
             found = _applied(node.op, args)
         work += len(found or ())
-        if found is None or len(found) > _MOST or work > _WORK or _bits(found) > MAX_BITS:
+        if found is None or len(found) > _MOST or work > _WORK or max(map(bits, chain(*found))) > MAX_BITS:
             return None
         lines.append(found)
     builder = Builder()
@@ -111,10 +111,6 @@ def _straight(line: Line) -> Line:
     slopes = [(g - f) / (b - a) for (a, f), (b, g) in pairwise(line)]
     bends = [vertex for vertex, (s, t) in zip(line[1:-1], pairwise(slopes), strict=True) if s != t]
     return [line[0], *bends, line[-1]]
-
-
-def _bits(line: Line) -> int:
-    return max(n.bit_length() for vertex in line for value in vertex for n in value.as_integer_ratio())
 
 
 def _write(builder: Builder, name: str, line: Line) -> int:

@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import attnfun as af
 from attnfun.cli import main
 
 SINE = ["sequence", "sin(x*mean(x))", "--tokens", "4", "--domain", "x=-1:1", "--eps", "1e-3"]
@@ -77,11 +79,17 @@ def test_what_cannot_be_done_is_one_line_and_a_code(
     assert says in error and len(error.strip().splitlines()) == 1
 
 
-def test_a_sequence_file_is_not_exported_as_a_function(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = str(tmp_path / "s.safetensors")
+def test_a_sequence_file_is_exported_as_a_program_on_sequences(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch = pytest.importorskip("torch")
+    file, out = str(tmp_path / "s.safetensors"), tmp_path / "s.pt2"
     answer(capsys, *SINE, "-o", file)
-    assert main(["export", file, "-o", str(tmp_path / "s.pt2")]) == 2
-    assert "to_torch" in capsys.readouterr().err
+    assert main(["export", file, "-o", str(out)]) == 0
+    net = af.load(file)
+    X = net.target.draw(np.random.default_rng(0), 3)[0]
+    found = torch.export.load(out).module()(torch.tensor(X)).numpy()
+    assert np.allclose(found.reshape(np.shape(net(X))), net(X), rtol=0, atol=1e-12)
 
 
 def test_eval_names_the_entries_it_misses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

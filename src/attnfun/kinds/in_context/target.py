@@ -32,7 +32,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.errors import DamagedFile, InvalidRequest, require
 from attnfun.language.numbers import whole_number
 from attnfun.language.target import Array, Target
 from attnfun.network.tokens import TokenNetwork, sample_size
@@ -88,10 +88,10 @@ class InContextTask(Target):
         if self.task == "logistic" and self.y_range != 1:
             raise InvalidRequest("labels of logistic regression are -1 and 1: y_range is 1")
         low, high = self.spectrum
-        if not (_is_number(low) and _is_number(high) and 0 < low <= high):
-            raise InvalidRequest(f"spectrum=({low!r:.30}, {high!r:.30}): two numbers 0 < low <= high are needed")
-        if low < self.shift:
-            raise InvalidRequest(f"spectrum: XᵀX + {self.shift:g} I has no eigenvalue below {self.shift:g}")
+        good = _is_number(low) and _is_number(high) and 0 <= low <= high and (high if self.from_zero else low) > 0
+        least = "0 <= low <= high and 0 < high" if self.from_zero else "0 < low <= high"
+        require(good, f"spectrum=({low!r:.30}, {high!r:.30}): two numbers {least} are needed")
+        require(low >= self.shift, f"spectrum: XᵀX + {self.shift:g} I has no eigenvalue below {self.shift:g}")
         object.__setattr__(self, "spectrum", (float(low), float(high)))
         object.__setattr__(self, "strength", float(self.strength))
 
@@ -117,7 +117,8 @@ class InContextTask(Target):
         check_strength(task, strength)
         dim, examples = whole_number("dim", dim, 1, _MOST_DIM), whole_number("examples", examples, 1, _MOST_EXAMPLES)
         if spectrum is None:
-            spectrum = normal_spectrum(dim, examples, float(strength if task in _LINEAR else 0.0))
+            shift = float(strength if task in _LINEAR else 0.0)
+            spectrum = normal_spectrum(dim, examples, shift, from_zero=task == "logistic")
         ends = tuple(spectrum) if np.iterable(spectrum) else ()
         if len(ends) != 2:
             raise InvalidRequest(f"spectrum={spectrum!r:.40}: two numbers low, high are needed")
@@ -132,8 +133,15 @@ class InContextTask(Target):
         return self.strength if self.task in _LINEAR else 0.0
 
     @property
+    def from_zero(self) -> bool:
+        """Whether the spectrum may begin at 0: logistic regression has the curvature of its penalty for certain."""
+        return self.task == "logistic"
+
+    @property
     def condition(self) -> float:
-        return self.spectrum[1] / self.spectrum[0]
+        """Of the objective."""
+        low, high = self.spectrum
+        return 1 + self.strength * high / 4 if self.from_zero else high / low
 
     @property
     def text(self) -> str:
@@ -220,7 +228,7 @@ class InContextTask(Target):
         return np.maximum(values[..., 0], 0.0) + self.shift, values[..., -1] + self.shift
 
     def inside(self, X: Array) -> NDArray[np.bool_]:
-        """Are the eigenvalues within `spectrum`, but for rounding? An eigenvalue of 0 never is."""
+        """Are the eigenvalues within `spectrum`, but for rounding? One of 0 is only if `spectrum` begins there."""
         low, high = self.eigenvalues(X)
         slack = EDGE * self.spectrum[1]
         good = (self.spectrum[0] - min(slack, self.spectrum[0] / 2) <= low) & (high <= self.spectrum[1] + slack)
@@ -237,10 +245,11 @@ class InContextTask(Target):
             f"these examples have eigenvalues of {matrix} from {low:.4g} to {high:.4g}, outside the declared spectrum "
             f"({self.spectrum[0]:g}, {self.spectrum[1]:g})"
         )
-        if low <= 1e-9 * high:
+        dependent = low <= 1e-9 * high
+        if dependent and not self.from_zero:
             text += ": they are linearly dependent; take ridge with alpha above 0, or more examples"
             return OutsideSpectrum(text, None)
-        bottom = max(min(_two_digits(low, math.floor), self.spectrum[0]), self.shift)
+        bottom = 0.0 if dependent else max(min(_two_digits(low, math.floor), self.spectrum[0]), self.shift)
         ends = (bottom, max(_two_digits(high, math.ceil), self.spectrum[1]))
         return OutsideSpectrum(f"{text}; declare spectrum=({ends[0]:g}, {ends[1]:g})", ends)
 
@@ -309,10 +318,10 @@ def check_strength(task: str, strength: Any) -> None:
         raise InvalidRequest(f"{word}={strength!r:.40} for {task}: {what}")
 
 
-def normal_spectrum(dim: int, examples: int, shift: float) -> tuple[float, float]:
+def normal_spectrum(dim: int, examples: int, shift: float, from_zero: bool = False) -> tuple[float, float]:
     """The range of λ for standard normal examples, each end with probability at least 99 %."""
     small = max(0.0, math.sqrt(examples) - math.sqrt(dim) - _MARGIN) ** 2 + shift
-    if small <= 0:
+    if small <= 0 and not from_zero:
         raise InvalidRequest(
             f"{examples} standard normal examples in {dim} dimensions may have eigenvalues near 0: declare "
             f"spectrum=(low, high), or take at least {math.ceil((math.sqrt(dim) + _MARGIN + 1) ** 2)} examples"
@@ -384,7 +393,7 @@ def _within(array: Array, reach: float, name: str, option: str) -> None:
 
 
 def _two_digits(value: float, rounding: Callable[[float], int]) -> float:
-    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    step = 10.0 ** (math.floor(math.log10(value)) - 1) if value else 0.0
     return value if step == 0 else float(f"{rounding(value / step) * step:.6g}")
 
 

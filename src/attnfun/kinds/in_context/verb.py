@@ -43,7 +43,8 @@ def in_context(
 
     `task`: "linear", "ridge" (penalty `alpha`), "lasso" (`alpha`) or "logistic" (`C`). The class: at most `examples`
     examples of `dim` entries up to `x_range`, |y| up to `y_range`, queries up to `query_range`, eigenvalues of
-    XᵀX + alpha I (lasso, logistic: XᵀX) within `spectrum`; defaults are those of standard normal examples.
+    XᵀX + alpha I (lasso, logistic: XᵀX) within `spectrum`; defaults are those of standard normal examples. For logistic
+    regression `spectrum` may begin at 0: its examples may be linearly dependent.
     `eps` is absolute, on predictions. `layers` fixes the depth; without it the depth is the one at which eps is proved.
     `algorithm`: "chebyshev" or "gd" for linear and ridge, "accelerated" or "proximal" for lasso; by default the one
     that takes the fewest layers. `heads` fixes the Richardson heads of a sum (1 to 8); without it 4 at
@@ -127,7 +128,7 @@ class _Making:
         why_not = found.reason or f"{high:.3g} is proved"
         raise Infeasible(
             f"{layers} layers do not reach eps={self.eps:.3g} for spectrum ({low:g}, {top:g}), condition number "
-            f"{self._condition:.3g}: {why_not}",
+            f"{self.task.condition:.3g}: {why_not}",
             nearest,
         )
 
@@ -148,7 +149,7 @@ class _Making:
     def _too_deep(self, layers: int, limit: int) -> Infeasible:
         would = {"lasso": "a narrower spectrum", "logistic": "a smaller C or a larger eps"}
         return Infeasible(
-            f"eps={self.eps:.3g} at condition number {self._condition:.3g} takes {layers:,} layers, more than "
+            f"eps={self.eps:.3g} at condition number {self.task.condition:.3g} takes {layers:,} layers, more than "
             f"{limit:,}; {would.get(self.task.task, 'a larger alpha or a narrower spectrum')} would do",
             self._shallower(),
         )
@@ -223,9 +224,3 @@ class _Making:
         if self.wanted == "proved" and self.heads is None and min(best, reached) < 8 * self.within:
             return replace(self, heads=MOST_HEADS).deep_enough()  # eight times is more than they can gain
         raise self._floor(why, min(best, reached))
-
-    @property
-    def _condition(self) -> float:
-        """Of the objective: logistic regression has the penalty's curvature for certain, and no other."""
-        logistic = self.task.task == "logistic"
-        return 1 + self.task.strength * self.task.spectrum[1] / 4 if logistic else self.task.condition

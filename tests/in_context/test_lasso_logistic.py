@@ -208,7 +208,7 @@ def test_separable_examples_of_a_file_are_served_within_eps(tmp_path: Path, caps
     asked = ("in-context", "logistic", "--data", str(train), "--query", str(query), "--C", "100", "--eps", "1e-3")
     assert main(list(asked)) == 0
     lines = capsys.readouterr()[0].strip().splitlines()
-    got = np.array([float(line.split(",")[-1]) for line in lines[1:]])
+    got = np.array([float(line.split(",")[-2]) for line in lines[1:]])
     task = InContextTask.make("logistic", 2, 40, C=100.0)
     assert np.abs(got - exact_predictions(task, X, y, X[:5])).max() <= 1e-3
 

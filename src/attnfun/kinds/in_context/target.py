@@ -82,8 +82,7 @@ class InContextTask(Target):
             object.__setattr__(self, name, whole_number(name, getattr(self, name), 1, most))
         for name in ("x_range", "y_range", "query_range"):
             value = getattr(self, name)
-            if not (_is_number(value) and value > 0):
-                raise InvalidRequest(f"{name}={value!r:.40}: a positive number is needed")
+            require(_is_number(value) and value > 0, f"{name}={value!r:.40}: a positive number is needed")
             object.__setattr__(self, name, float(value))
         if self.task == "logistic" and self.y_range != 1:
             raise InvalidRequest("labels of logistic regression are -1 and 1: y_range is 1")
@@ -120,8 +119,7 @@ class InContextTask(Target):
             shift = float(strength if task in _LINEAR else 0.0)
             spectrum = normal_spectrum(dim, examples, shift, from_zero=task == "logistic")
         ends = tuple(spectrum) if np.iterable(spectrum) else ()
-        if len(ends) != 2:
-            raise InvalidRequest(f"spectrum={spectrum!r:.40}: two numbers low, high are needed")
+        require(len(ends) == 2, f"spectrum={spectrum!r:.40}: two numbers low, high are needed")
         if y_range is None:
             y_range = 1.0 if task == "logistic" else 3.0
         reach = normal_range(dim, examples) if x_range is None else x_range
@@ -188,8 +186,7 @@ class InContextTask(Target):
         """
         x, t = _matrix(X, self.dim, "X"), _numbers(y, "y")
         rows = x.shape[-2]
-        if t.shape != x.shape[:-1]:
-            raise InvalidRequest(f"X has {rows} rows and y the shape {t.shape}: one number a row is needed")
+        require(t.shape == x.shape[:-1], f"X has {rows} rows and y the shape {t.shape}: one number a row is needed")
         if rows > self.examples:
             raise InvalidRequest(
                 f"{rows} examples, but the network was built for at most {self.examples}: "
@@ -203,8 +200,7 @@ class InContextTask(Target):
         if not any_size:
             _within(x, self.x_range, "X", "x_range")
         if self.task == "logistic":
-            if not np.isin(t, (-1.0, 1.0)).all():
-                raise InvalidRequest("labels must be -1 and 1")
+            require(bool(np.isin(t, (-1.0, 1.0)).all()), "labels must be -1 and 1")
         elif not any_size:
             _within(t, self.y_range, "y", "y_range")
         return x, t
@@ -307,8 +303,7 @@ class InContextTask(Target):
 
 def check_strength(task: str, strength: Any) -> None:
     """Refuse a task that is none, and an alpha, or a C, that the task has no meaning for."""
-    if task not in TASKS:
-        raise InvalidRequest(f"task {task!r:.40}: write {', '.join(TASKS)}")
+    require(task in TASKS, f"task {task!r:.40}: write {', '.join(TASKS)}")
     word = "C" if task == "logistic" else "alpha"
     positive = task in ("lasso", "logistic")
     good = _is_number(strength) and (strength > 0 if positive else strength >= 0)
@@ -370,8 +365,7 @@ def _numbers(value: ArrayLike, name: str) -> Array:
         array = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InvalidRequest(f"{name}={value!r:.60}: an array of numbers is needed") from None
-    if not np.isfinite(array).all():
-        raise InvalidRequest(f"{name} has entries that are not finite")
+    require(bool(np.isfinite(array).all()), f"{name} has entries that are not finite")
     return array
 
 

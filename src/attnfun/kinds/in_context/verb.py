@@ -8,7 +8,7 @@ from typing import Any
 from attnfun.certify.certificate import Status
 from attnfun.certify.verdict import Proof, verdict
 from attnfun.certify.view import Undecided
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.kinds.in_context.build import MOST_HEADS, MOST_LAYERS, best, build, depth
 from attnfun.kinds.in_context.exact import example_prompts
 from attnfun.kinds.in_context.prove import prove
@@ -56,8 +56,7 @@ def in_context(
     ranges: dict[str, Any] = {"x_range": x_range, "y_range": y_range, "query_range": query_range}
     asked = InContextTask.make(task, dim, examples, alpha=alpha, C=C, spectrum=spectrum, **ranges)
     wanted = "proved" if accept is None else accept
-    if eps is None and layers is None:
-        raise InvalidRequest("give eps, the tolerance of predictions, or layers, the depth")
+    require(eps is not None or layers is not None, "give eps, the tolerance of predictions, or layers, the depth")
     check_request(1.0 if eps is None else eps, dtype, accept=wanted)
     eps = None if eps is None else float(eps)
     layers = None if layers is None else whole_number("layers", layers, 1, MOST_LAYERS[task])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnfun.certify.view import Undecided
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.kinds.in_context.exact import exact_predictions, example_prompts
 from attnfun.kinds.in_context.prove import measured, predictions, prove
 from attnfun.kinds.in_context.prove_prompt import prompt_bounds
@@ -104,8 +104,7 @@ class InContextSolver(TokenModel[InContextTask]):
 
     def coefficients(self, X: ArrayLike, y: ArrayLike) -> Array:
         """(dim,) the w that the solver token holds after the last layer, read from the token matrix."""
-        if self.alone:
-            raise InvalidRequest("a learned network holds no coefficients that are known: ask it for predictions")
+        require(not self.alone, "a learned network holds no coefficients that are known: ask it for predictions")
         assert isinstance(self.network, TokenNetwork)
         states = self.network.stream(self.tokens(X, y, np.zeros((1, self.task.dim))))
         solver, dim = 2 * self.task.examples + 1, self.task.dim

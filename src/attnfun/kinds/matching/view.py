@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify.view import Undecided
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.kinds.matching.encoding import third_order
 from attnfun.kinds.matching.prove import MatchBound, bounds
 from attnfun.kinds.matching.target import Matches
@@ -38,8 +38,7 @@ class Matching(TokenModel[Matches]):
 
     def third_order(self, x: ArrayLike) -> NDArray[np.float64]:
         """The same by third-order attention: a softmax over pairs of the trilinear form, no pair tokens."""
-        if self.order != 3:
-            raise InvalidRequest(f"order={self.order}: third-order attention matches triples")
+        require(self.order == 3, f"order={self.order}: third-order attention matches triples")
         return third_order(self.target.given(x), self.modulus, self.bound.scale, self.bound.null, self.dtype)
 
     @cached_property

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.kinds.sequence.target import SequenceMap, source_name
 from attnfun.language.domain import Box
 from attnfun.network.architecture import TokenArchitecture
@@ -106,8 +106,7 @@ class Gather:
 
     def __post_init__(self) -> None:
         freeze(self)
-        if not self.heads:
-            raise InvalidRequest("a gather stage needs at least one head")
+        require(bool(self.heads), "a gather stage needs at least one head")
 
     depth: ClassVar[int] = 1
 
@@ -239,8 +238,7 @@ class SequenceNetwork:
         self.validate()
 
     def validate(self) -> None:
-        if self.dtype not in DTYPES:
-            raise InvalidRequest(f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}")
+        require(self.dtype in DTYPES, f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}")
         if type(self.tokens) is not int or self.tokens < 1 or not self.inputs or not self.outputs or not self.stages:
             raise InvalidRequest("a sequence network needs tokens, inputs, outputs and stages")
         low, high = self.box

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.errors import DamagedFile, InvalidRequest, require
 from attnfun.language import Algebra, ArrayAlgebra, Builder, Graph, parse, run
 from attnfun.language.domain import Array, Box
 from attnfun.language.graph import is_name
@@ -179,8 +179,7 @@ class SequenceMap(OfTokens):
             known.add(definition.name)
         if len(self.rows) not in (1, self.tokens) or not all(set(row.variables) <= known for row in self.rows):
             raise InvalidRequest(f"{len(self.rows)} rows for {self.tokens} tokens: give one row, or one a token")
-        if len({len(row.outputs) for row in self.rows}) != 1:
-            raise InvalidRequest("every token must have the same number of outputs")
+        require(len({len(row.outputs) for row in self.rows}) == 1, "every token must have the same number of outputs")
         if not 1 <= self.tokens <= (MANY_TOKENS if self.equivariant else MAX_TOKENS):
             raise InvalidRequest(f"{self.tokens:,} tokens are more than {MAX_TOKENS}")
         return self
@@ -385,8 +384,7 @@ class _Aggregates:
         return builder.var(named(self.definitions, f"{name}_of", partial(Definition, kind=name, args=places)))
 
     def _argument(self, graph: Graph, name: str) -> str:
-        if not graph.variables:
-            raise InvalidRequest(f"{name} of a constant; aggregate something that depends on the tokens")
+        require(bool(graph.variables), f"{name} of a constant; aggregate something that depends on the tokens")
         node = graph.nodes[graph.outputs[0]]
         if node.op == "var" and node.value in self.names:
             return str(node.value)
@@ -443,8 +441,7 @@ def _texts(target: Any, tokens: int) -> list[list[str]]:
         return [list(target)]
     if good and all(isinstance(t, Sequence) and t and all(isinstance(e, str) for e in t) for t in target):
         rows = [[t] if isinstance(t, str) else list(t) for t in target]
-        if len(rows) != tokens:
-            raise InvalidRequest(f"{len(rows)} rows of expressions for {tokens} tokens; give one a token")
+        require(len(rows) == tokens, f"{len(rows)} rows of expressions for {tokens} tokens; give one a token")
         return rows
     raise InvalidRequest(
         f"target {target!r:.80}: give an expression, a list of expressions, or one list of expressions a token"

@@ -32,7 +32,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
+from attnfun.errors import DamagedFile, Infeasible, InvalidRequest, require
 from attnfun.kinds.sequence.target import Definition, OfTokens, SequenceMap, count_of, named, renamed
 from attnfun.language import ArrayAlgebra, Builder, Graph, Node, parse, run
 from attnfun.language.domain import Array, Box
@@ -229,12 +229,10 @@ class _Sums:
     def __call__(self, name: str, args: list[int], builder: Builder) -> int | None:
         if name not in SUMS or (name in ("max", "min") and len(args) != 1):
             return None
-        if len(args) != 1:
-            raise InvalidRequest(f"{name} takes 1 argument, not {len(args)}")
+        require(len(args) == 1, f"{name} takes 1 argument, not {len(args)}")
         graph = renamed(builder.graph([args[0]]), dict(zip(self.plain, self.first, strict=True)))
         uses_first, uses_second = (bool(set(graph.variables) & set(names)) for names in (self.first, self.second))
-        if not uses_first and not uses_second:
-            raise InvalidRequest(f"{name} of something that is the same for every point")
+        require(uses_first or uses_second, f"{name} of something that is the same for every point")
         if name == "distinct":
             same = _on_diagonal(graph, dict(zip(self.second, self.first, strict=True)))
             whole = builder.var(self._named("sum", True, graph))

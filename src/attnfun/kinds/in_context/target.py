@@ -26,15 +26,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnfun.errors import DamagedFile, InvalidRequest, require
-from attnfun.language.numbers import whole_number
-from attnfun.language.target import Array, Target
+from attnfun.errors import InvalidRequest, require
+from attnfun.language.numbers import one_of, whole_number
+from attnfun.language.target import Array, Target, settle
 from attnfun.network.tokens import TokenNetwork, sample_size
 
 ALGORITHMS = {
@@ -78,21 +78,22 @@ class InContextTask(Target):
 
     def __post_init__(self) -> None:
         check_strength(self.task, self.strength)
-        for name, most in (("dim", _MOST_DIM), ("examples", _MOST_EXAMPLES)):
-            object.__setattr__(self, name, whole_number(name, getattr(self, name), 1, most))
+        dim, examples = _sizes(self.dim, self.examples)
+        settle(self, {"dim": dim, "examples": examples})
         for name in ("x_range", "y_range", "query_range"):
             value = getattr(self, name)
             require(_is_number(value) and value > 0, f"{name}={value!r:.40}: a positive number is needed")
-            object.__setattr__(self, name, float(value))
+            settle(self, {name: float(value)})
         if self.task == "logistic" and self.y_range != 1:
             raise InvalidRequest("labels of logistic regression are -1 and 1: y_range is 1")
-        low, high = self.spectrum
+        ends = tuple(self.spectrum) if np.iterable(self.spectrum) else ()
+        require(len(ends) == 2, f"spectrum={self.spectrum!r:.40}: two numbers low, high are needed")
+        low, high = ends
         good = _is_number(low) and _is_number(high) and 0 <= low <= high and (high if self.from_zero else low) > 0
         least = "0 <= low <= high and 0 < high" if self.from_zero else "0 < low <= high"
         require(good, f"spectrum=({low!r:.30}, {high!r:.30}): two numbers {least} are needed")
         require(low >= self.shift, f"spectrum: XᵀX + {self.shift:g} I has no eigenvalue below {self.shift:g}")
-        object.__setattr__(self, "spectrum", (float(low), float(high)))
-        object.__setattr__(self, "strength", float(self.strength))
+        settle(self, {"spectrum": (float(low), float(high)), "strength": float(self.strength)})
 
     @classmethod
     def make(
@@ -103,7 +104,7 @@ class InContextTask(Target):
         *,
         alpha: float | None = None,
         C: float | None = None,
-        spectrum: Sequence[float] | None = None,
+        spectrum: Any = None,
         x_range: float | None = None,
         y_range: float | None = None,
         query_range: float = 2.5,
@@ -114,16 +115,14 @@ class InContextTask(Target):
             raise InvalidRequest("logistic regression takes C, the other tasks take alpha")
         strength = _STRENGTHS.get(task, 0.0) if given is None else given
         check_strength(task, strength)
-        dim, examples = whole_number("dim", dim, 1, _MOST_DIM), whole_number("examples", examples, 1, _MOST_EXAMPLES)
+        dim, examples = _sizes(dim, examples)
         if spectrum is None:
             shift = float(strength if task in _LINEAR else 0.0)
             spectrum = normal_spectrum(dim, examples, shift, from_zero=task == "logistic")
-        ends = tuple(spectrum) if np.iterable(spectrum) else ()
-        require(len(ends) == 2, f"spectrum={spectrum!r:.40}: two numbers low, high are needed")
         if y_range is None:
             y_range = 1.0 if task == "logistic" else 3.0
         reach = normal_range(dim, examples) if x_range is None else x_range
-        return cls(task, dim, examples, strength, ends, reach, y_range, query_range)
+        return cls(task, dim, examples, strength, spectrum, reach, y_range, query_range)
 
     @property
     def shift(self) -> float:
@@ -157,20 +156,6 @@ class InContextTask(Target):
             f"[{self.spectrum[0]:g}, {self.spectrum[1]:g}], |x| ≤ {self.x_range:.4g}, {ys}, "
             f"queries ≤ {self.query_range:g} (entries)"
         )
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "spectrum": list(self.spectrum)}
-
-    @classmethod
-    def from_json(cls, data: Any) -> InContextTask:
-        """The task of a file; DamagedFile for anything `to_json` did not write."""
-        try:
-            made = cls(**{**data, "spectrum": tuple(data["spectrum"])})
-            if made.to_json() != data:
-                raise ValueError("not what was written")
-            return made
-        except (TypeError, ValueError, KeyError, AttributeError, InvalidRequest) as error:
-            raise DamagedFile(f"the file's in-context task cannot be read ({error})") from None
 
     def token_coordinates(self) -> tuple[str, ...]:
         """What `prompt` writes into a token."""
@@ -301,9 +286,13 @@ class InContextTask(Target):
         return "" if good else "the file's network does not fit its task"
 
 
+def _sizes(dim: Any, examples: Any) -> tuple[int, int]:
+    return whole_number("dim", dim, 1, _MOST_DIM), whole_number("examples", examples, 1, _MOST_EXAMPLES)
+
+
 def check_strength(task: str, strength: Any) -> None:
     """Refuse a task that is none, and an alpha, or a C, that the task has no meaning for."""
-    require(task in TASKS, f"task {task!r:.40}: write {', '.join(TASKS)}")
+    one_of("task", task, TASKS)
     word = "C" if task == "logistic" else "alpha"
     positive = task in ("lasso", "logistic")
     good = _is_number(strength) and (strength > 0 if positive else strength >= 0)

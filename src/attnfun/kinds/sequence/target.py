@@ -29,10 +29,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from attnfun.errors import DamagedFile, InvalidRequest, require
+from attnfun.errors import InvalidRequest, require
 from attnfun.language import Algebra, ArrayAlgebra, Builder, Graph, parse, run
 from attnfun.language.domain import Array, Box
 from attnfun.language.graph import is_name
+from attnfun.language.numbers import whole_number
 from attnfun.language.target import Target
 from attnfun.network.tokens import sample_size
 
@@ -151,7 +152,7 @@ class SequenceMap(OfTokens):
         if isinstance(target, SequenceMap):
             return target
         box = Box.parse(domain)
-        count = count_of("tokens", tokens, MAX_TOKENS)
+        count = whole_number("tokens", tokens, 1, MAX_TOKENS)
         rows = _texts(target, count)
         names = _names(box, count)
         collected = _Aggregates(box.names)
@@ -254,13 +255,10 @@ class SequenceMap(OfTokens):
     @classmethod
     def from_json(cls, data: Any) -> SequenceMap:
         """What `to_json` wrote; the text is for people and is not read."""
-        try:
-            definitions = tuple(_definition(**d) for d in data["definitions"])
-            rows = tuple(Graph.from_json(row) for row in data["rows"])
-            tokens = count_of("tokens", data["tokens"], MANY_TOKENS)
-            return cls(Box.stored(data["domain"]), tokens, definitions, rows).checked()
-        except (KeyError, TypeError, ValueError, IndexError, InvalidRequest) as error:
-            raise DamagedFile(f"the file's target is no sequence map that attnfun knows ({error})") from None
+        definitions = tuple(_definition(**d) for d in data["definitions"])
+        rows = tuple(Graph.from_json(row) for row in data["rows"])
+        tokens = whole_number("tokens", data["tokens"], 1, MANY_TOKENS)
+        return cls(Box.stored(data["domain"]), tokens, definitions, rows).checked()
 
 
 def entry(name: str, token: int) -> str:
@@ -424,13 +422,6 @@ def _names(box: Box, tokens: int) -> list[str]:
     if len(set(names)) != len(names):
         raise InvalidRequest(f"the coordinates {', '.join(box.names)} clash with entries such as {names[box.dim]}")
     return names
-
-
-def count_of(name: str, value: Any, most: int) -> int:
-    """`value` as an int from 1 to `most`, or an InvalidRequest that names it."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
-        raise InvalidRequest(f"{name}={value!r:.30}: a whole number from 1 to {most} is needed")
-    return int(value)
 
 
 def _texts(target: Any, tokens: int) -> list[list[str]]:

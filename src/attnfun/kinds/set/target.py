@@ -32,10 +32,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attnfun.errors import DamagedFile, Infeasible, InvalidRequest, require
-from attnfun.kinds.sequence.target import Definition, OfTokens, SequenceMap, count_of, named, renamed
+from attnfun.errors import Infeasible, InvalidRequest, require
+from attnfun.kinds.sequence.target import Definition, OfTokens, SequenceMap, named, renamed
 from attnfun.language import ArrayAlgebra, Builder, Graph, Node, parse, run
 from attnfun.language.domain import Array, Box
+from attnfun.language.numbers import whole_number
 from attnfun.network.tokens import sample_size
 
 SUMS = ("sum", "mean", "max", "min", "pairs", "distinct")
@@ -75,7 +76,7 @@ class SetFunction(OfTokens):
         if isinstance(target, SetFunction):
             return target
         box = Box.parse(domain)
-        n = count_of("points", points, MAX_POINTS)
+        n = whole_number("points", points, 1, MAX_POINTS)
         given = [target] if isinstance(target, str) else target
         if not isinstance(given, Sequence) or not given or not all(isinstance(text, str) for text in given):
             raise InvalidRequest(f"target {target!r:.80}: give an expression or a list of expressions")
@@ -114,10 +115,7 @@ class SetFunction(OfTokens):
     @classmethod
     def from_json(cls, data: Any) -> SetFunction:
         """What `to_json` wrote: the expressions are the target, and are read again."""
-        try:
-            return cls.read(data["expressions"], Box.stored(data["domain"]), data["points"])
-        except (KeyError, TypeError, InvalidRequest) as error:
-            raise DamagedFile(f"the file's target is no set function that attnfun knows ({error})") from None
+        return cls.read(data["expressions"], Box.stored(data["domain"]), data["points"])
 
     def decode(self, outputs: Any, single: bool) -> Array:
         """A number a set, or (outputs,) of several."""

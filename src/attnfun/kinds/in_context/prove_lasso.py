@@ -110,8 +110,7 @@ class _Proof:
         provided(0 < omega < 1, "the momentum is not between 0 and 1")
         r = (1 - omega) / (1 + omega)
         mu = r * r / self.s
-        if not (self.s * Fraction(self.L) <= 1 and mu <= Fraction(self.m)):
-            raise Undecided("step and momentum are not those of the method for this spectrum")
+        provided(self.s * Fraction(self.L) <= 1 and mu <= Fraction(self.m), "step and momentum do not fit the class")
         rate, gain, ahead = math.sqrt(float(1 - r)) * SAFE, float((1 + r) / r) * SAFE, float(omega) * SAFE
         start = math.sqrt(self.image**2 / float(mu) + self.w**2) * SAFE
         V, e, before = np.array([start, 0.0, 0.0]), np.zeros(3), np.zeros(3)

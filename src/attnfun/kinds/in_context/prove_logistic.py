@@ -92,8 +92,7 @@ class _Proof:
         self.L = (1 + self.rho) / step
         self.mu = self.L * (1 - self.rho) ** 2
         needed = 1 + Fraction(self.task.strength) * Fraction(self.data.top) / 4
-        if not (needed <= self.L and 0 < self.mu <= 1 and self.mu < self.L):
-            raise Undecided("step and momentum are not those of the method for this C and spectrum")
+        provided(needed <= self.L and 0 < self.mu <= 1 and self.mu < self.L, "step and momentum do not fit the class")
 
     def _deviations(self) -> None:
         """What w and u are multiplied by beside what the method has: of v, of the carry, of what is read."""

@@ -270,8 +270,7 @@ def _steps(network: TokenNetwork, dim: int, kind: str, *units: str) -> tuple[Lay
         raise Undecided(f"{len(layers)} layers: an odd number from 3 to {_MOST:,} is needed")
     tokens = ((f"token {unit}", {("one", 0): 1.0, (unit, 0): 1.0}) for unit in ("solver", "null"))
     layout.tokens(network, kind, *tokens)
-    if any(len({_bytes(layer) for layer in layers[k:-1:2]}) > 1 for k in (0, 1)):
-        raise Undecided("its steps differ from each other")
+    provided(all(len({_bytes(layer) for layer in layers[k:-1:2]}) == 1 for k in (0, 1)), "its steps differ")
     return layout, [layers[0], layers[1], layers[-1]]
 
 
@@ -319,14 +318,12 @@ def _threshold(layout: Layout, layer: TokenLayer) -> Threshold:
         (numbers,) = layout.heads([head], what, query, key, value, {(name, 0): 1.0})
         upper, beta = numbers["slope"] > 0, abs(numbers["slope"])
         t = -numbers["value"] if upper else numbers["value"]
-        if Fraction(numbers["logit"]) != -Fraction(beta) * Fraction(t):
-            raise Undecided(f"{what}: logits and values have different thresholds")
+        provided(Fraction(numbers["logit"]) == -Fraction(beta) * Fraction(t), f"{what}: logits and values disagree")
         _shielded(numbers["shield"], what)
         provided(numbers["gap"] >= 2 * SHUT and beta > 0 and t >= 0, f"{what}: nothing is shut out")
         provided((place, upper) not in found, f"{what}: a coefficient is thresholded twice")
         found[place, upper] = Threshold(beta, t)
-    if len(found) != 2 * layout.d or len(set(found.values())) != 1:
-        raise Undecided(f"{what}: the coefficients are not thresholded alike")
+    provided(len(found) == 2 * layout.d and len(set(found.values())) == 1, f"{what}: not alike for all coefficients")
     return next(iter(found.values()))
 
 

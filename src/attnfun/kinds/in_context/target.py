@@ -84,8 +84,7 @@ class InContextTask(Target):
             value = getattr(self, name)
             require(_is_number(value) and value > 0, f"{name}={value!r:.40}: a positive number is needed")
             settle(self, {name: float(value)})
-        if self.task == "logistic" and self.y_range != 1:
-            raise InvalidRequest("labels of logistic regression are -1 and 1: y_range is 1")
+        require(self.task != "logistic" or self.y_range == 1, "labels of logistic regression are ±1: y_range is 1")
         ends = tuple(self.spectrum) if np.iterable(self.spectrum) else ()
         require(len(ends) == 2, f"spectrum={self.spectrum!r:.40}: two numbers low, high are needed")
         low, high = ends

@@ -62,8 +62,7 @@ def in_context(
     layers = None if layers is None else whole_number("layers", layers, 1, MOST_LAYERS[task])
     heads = None if heads is None else whole_number("heads", heads, 1, MOST_HEADS)
     offered = ALGORITHMS[task]
-    if algorithm is not None and algorithm not in offered:
-        raise InvalidRequest(f"algorithm={algorithm!r:.30} for {task}: write {' or '.join(offered)}")
+    require(algorithm in (None, *offered), f"algorithm={algorithm!r:.30} for {task}: write {' or '.join(offered)}")
     if wanted == "sampled" and not example_prompts(asked, 1):
         raise InvalidRequest(
             f"nothing can be measured: normal examples with eigenvalues up to {asked.spectrum[1]:g} do not fit "

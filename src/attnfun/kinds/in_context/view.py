@@ -17,6 +17,7 @@ from attnfun.kinds.in_context.prove import measured, predictions, prove
 from attnfun.kinds.in_context.prove_prompt import prompt_bounds
 from attnfun.kinds.in_context.target import ALGORITHMS, InContextTask, OutsideSpectrum, prompt
 from attnfun.language.target import Array
+from attnfun.learn.lesson import Ask, Lesson, token_lesson
 from attnfun.model import TokenModel
 from attnfun.network import TokenNetwork, TokenTransformer
 from attnfun.network.tokens import layer_output
@@ -286,3 +287,9 @@ def record(model: InContextSolver) -> dict[str, Any]:
         "task": model.task.to_json(),
         "predicted": asdict(model.budget),
     }
+
+
+def lesson(given: Any, ask: Ask) -> Lesson:
+    """The shape of `given` (a model or an architecture), all of it free, towards the asked task."""
+    assert isinstance(ask.target, InContextTask)
+    return token_lesson(given, ask, reads=slice(2 * ask.target.examples, None))

@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from attnfun.errors import Infeasible, InvalidRequest, require
+from attnfun.errors import Infeasible, require
 from attnfun.kinds.neighbours.build import METHODS, biased, full_rank, majority_vote, random_heads, scores, tally
 from attnfun.kinds.neighbours.measure import Prediction
 from attnfun.kinds.neighbours.target import PointsOnSphere
@@ -165,8 +165,7 @@ class _Asked:
     def _random_heads(self, _eps: float) -> Made:
         heads = self.heads or self.dim
         self._fits(2 * heads * (2 * self.dim + 2) * (self.dim + self.rank + 1))
-        if self.sampler == "compromise" and self.rank != 1:
-            raise InvalidRequest("sampler='compromise' is for rank 1: an angle between two directions")
+        require(self.sampler != "compromise" or self.rank == 1, "sampler='compromise' is for rank 1: it is an angle")
         if self.rank == 1:
             found = random_heads.hard_heads(self.dim, heads, self.sampler, self.seed)
         else:

@@ -248,16 +248,14 @@ class SequenceNetwork:
         for number, stage in enumerate(self.stages):
             if isinstance(stage, Gather):
                 for head in stage.heads:
-                    if len(head.key) != len(names):
-                        raise InvalidRequest(f"gather head {head.name!r} reads {len(head.key)} of {len(names)} numbers")
+                    require(len(head.key) == len(names), f"head {head.name!r} reads {len(head.key)} of {len(names)}")
                     if head.scores is not None and head.scores.shape != (self.tokens, self.tokens):
                         raise InvalidRequest(f"gather head {head.name!r} has scores of shape {head.scores.shape}")
             elif isinstance(stage, Spread):
                 if stage.inputs != self.inputs or len(stage.sources) != self.tokens or number:
                     raise InvalidRequest("a spread stage comes first and reads the inputs of every token")
             else:
-                if len(stage.of_token) != self.tokens:
-                    raise InvalidRequest(f"stage {number} applies networks at {len(stage.of_token)} tokens")
+                require(len(stage.of_token) == self.tokens, f"stage {number} is for {len(stage.of_token)} tokens")
                 for network in stage.networks:
                     if not set(network.inputs) <= set(names) or network.dtype != self.dtype:
                         raise InvalidRequest(f"stage {number} reads what is not there, or in another dtype")

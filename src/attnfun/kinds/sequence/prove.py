@@ -133,8 +133,7 @@ class SequenceProof:
         for head in stage.heads:
             definition = self.definitions.get(head.writes[0])
             if definition is not None and definition.graph is None:
-                if not set(definition.args) <= set(names):
-                    raise Undecided(f"{definition.name} is gathered before its argument is there")
+                provided(set(definition.args) <= set(names), f"{definition.name} is gathered before its argument")
                 places = tuple(names.index(a) for a in definition.args)
                 new[definition.name] = aggregate(head, definition.kind, places, before, self.dtype, self.n, self.memory)
                 continue
@@ -168,8 +167,7 @@ class SequenceProof:
         worst = max(part.total for part in parts)
         for o, name in enumerate(stage.writes):
             low, high = min(p.known[o].low for p in parts), max(p.known[o].high for p in parts)
-            if not (math.isfinite(low) and math.isfinite(high) and math.isfinite(worst)):
-                raise Undecided(f"{name} could not be bounded")
+            provided(all(map(math.isfinite, (low, high, worst))), f"{name} could not be bounded")
             self.known[name] = widened(low, high, worst, False, False)
 
     def _applied(self, network: Network, graph: Graph, final: bool) -> Part:

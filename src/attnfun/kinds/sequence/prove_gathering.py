@@ -89,8 +89,7 @@ def logit_errors(head: GatherHead, known: list[Known], dtype: str, tokens: int, 
     key = float(np.abs(head.key) @ sizes) * _SAFE
     values = float((np.abs(head.value).T @ sizes).max()) * _SAFE
     most = 0.0 if head.scores is None else float(np.abs(head.scores).max())
-    if not (key + most < LARGEST[dtype] and tokens * values < LARGEST[dtype]):
-        raise Undecided(f"gather head {head.name} may overflow in {dtype}")
+    provided(key + most < LARGEST[dtype] and tokens * values < LARGEST[dtype], f"gather head {head.name} may overflow")
     nonzero = int(np.count_nonzero(head.key))
     logit = gamma(nonzero + 16, u) * 2 * key + kernel_move(tokens + memory, dtype, spare=6)
     if head.scores is not None and key > 0:

@@ -173,8 +173,7 @@ class SequenceMap(OfTokens):
             arity = 2 if definition.kind == "softmax_mean" else 1
             shape = len(definition.args) == arity if definition.graph is None else len(definition.graph.outputs) == 1
             kinds = AGGREGATES if definition.graph is None else (_EXPRESSION,)
-            if definition.name in known:
-                raise InvalidRequest(f"the name {definition.name} is used twice; call the coordinate something else")
+            require(definition.name not in known, f"the name {definition.name} is used twice; rename the coordinate")
             if not is_name(definition.name) or definition.kind not in kinds or not shape or not set(used) <= known:
                 raise InvalidRequest(f"the definition of {definition.name} does not fit")
             known.add(definition.name)
@@ -419,8 +418,7 @@ def _cut(text: str) -> str:
 def _names(box: Box, tokens: int) -> list[str]:
     """Coordinates, then entries; all different."""
     names = [*box.names, *(entry(name, j) for j in range(tokens) for name in box.names)]
-    if len(set(names)) != len(names):
-        raise InvalidRequest(f"the coordinates {', '.join(box.names)} clash with entries such as {names[box.dim]}")
+    require(len(set(names)) == len(names), f"{', '.join(box.names)} clash with entries such as {names[box.dim]}")
     return names
 
 

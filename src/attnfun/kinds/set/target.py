@@ -81,8 +81,7 @@ class SetFunction(OfTokens):
         if not isinstance(given, Sequence) or not given or not all(isinstance(text, str) for text in given):
             raise InvalidRequest(f"target {target!r:.80}: give an expression or a list of expressions")
         names = [*box.names, *first(box), *second(box)]
-        if len(set(names)) != len(names):
-            raise InvalidRequest(f"the coordinates {', '.join(box.names)} clash with indices such as {first(box)[0]}")
+        require(len(set(names)) == len(names), f"{', '.join(box.names)} clash with indices such as {first(box)[0]}")
         texts = tuple(str(text).strip() for text in given)
         found = _Sums(box, n)
         row = parse([_INDEXED.sub(r"\1_\2", text) for text in texts], names, found)
@@ -152,8 +151,7 @@ class SetFunction(OfTokens):
 
     def on_elements(self) -> SequenceMap:
         """The same function at each of n tokens, one an element; there must be no pairs."""
-        if self.has_pairs:
-            raise InvalidRequest(f"{self.text[:80]} has sums over pairs; a token that holds one element has no pairs")
+        require(not self.has_pairs, f"{self.text[:80]} has sums over pairs; a token of one element has no pairs")
         names = dict(zip(first(self.box), self.box.names, strict=True))
         return self._on(self.box, self.points, [(s.kind, renamed(s.graph, names)) for s in self.sums])
 

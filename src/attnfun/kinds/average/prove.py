@@ -81,8 +81,7 @@ def prove_by_sparse_average(
     N, m = keys.shape
     heads = len(network.heads)
     beta = _beta(network, m)
-    if network.dtype != "float64":
-        raise Undecided("averages are proved in float64: codes and z are cut to float32 before anything is counted")
+    provided(network.dtype == "float64", "averages are proved in float64: float32 cuts codes and z uncounted")
     u = ROUNDOFF[network.dtype]
     if queries.shape != (len(subsets), heads, m) or not (np.isfinite(keys).all() and np.isfinite(queries).all()):
         raise Undecided("keys and queries do not fit, or are not finite")
@@ -134,6 +133,5 @@ def _beta(network: TokenNetwork, m: int) -> float:
         raise Undecided("the network has another shape than one that averages")
     beta = float(heads[0].key[0, 0])
     provided(beta > 0 and math.frexp(beta)[0] == 0.5, "beta is no power of two")
-    if not same_entries(network, sparse_average_network(m, dim, beta, len(heads))):
-        raise Undecided("an entry of the network is not that of one that averages")
+    provided(same_entries(network, sparse_average_network(m, dim, beta, len(heads))), "an entry is not one of averages")
     return beta

@@ -128,8 +128,7 @@ class InContextSolver(TokenModel[InContextTask]):
                 raise
             layers = depth(replace(self.task, spectrum=why.declare), self.algorithm, float(eps))
             raise InvalidRequest(f"{why}: about {layers} layers for {eps:.2g}") from None
-        if x.ndim != 2 or queries.ndim != 2:
-            raise InvalidRequest("one prompt at a time: X (rows, dim), y (rows,) and X_query (queries, dim)")
+        require(x.ndim == queries.ndim == 2, "one prompt at a time: X (rows, dim), y (rows,), X_query (queries, dim)")
         return x, t, queries
 
     @property

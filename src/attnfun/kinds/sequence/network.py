@@ -352,8 +352,7 @@ class TokenSequence:
         n, width = len(self.constant), self.network.width
         shapes = {(A.shape, B.shape) for A, B in self.terms}
         fits = len(shapes) == 1 and all(a == (n, n) and b[1:] == (width,) and b[0] for a, b in shapes)
-        if not fits or self.constant.shape != (n, width) or not n:
-            raise InvalidRequest(f"an embedding of sequences does not fit tokens of {width} coordinates")
+        require(fits and self.constant.shape == (n, width) and n > 0, f"the embedding does not fit a width of {width}")
         if not all(np.isfinite(array).all() for array in (self.constant, *(a for term in self.terms for a in term))):
             raise InvalidRequest("an embedding of sequences holds numbers that are not finite")
 

@@ -64,12 +64,10 @@ class GatherHead(Matrices):
 
     def __post_init__(self) -> None:
         freeze(self)
-        p = len(self.writes)
-        if self.key.ndim != 1 or self.value.shape != (len(self.key), p) or self.offset.shape != (p,) or not p:
-            raise InvalidRequest(
-                f"gather head {self.name!r} has a key, values and offsets of shapes {self.key.shape}, "
-                f"{self.value.shape}, {self.offset.shape}; (width,), (width, {p}), ({p},) are needed"
-            )
+        p, width = len(self.writes), self.key.size
+        shapes, wanted = (self.key.shape, self.value.shape, self.offset.shape), ((width,), (width, p), (p,))
+        what = f"gather head {self.name!r} has a key, values and offsets of shapes"
+        require(p > 0 and shapes == wanted, f"{what} {shapes}; {wanted} are needed")
 
     @property
     def arrays(self) -> dict[str, Array]:

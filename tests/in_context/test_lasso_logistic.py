@@ -208,7 +208,7 @@ def test_separable_examples_of_a_file_are_served_within_eps(tmp_path: Path, caps
     asked = ("in-context", "logistic", "--data", str(train), "--query", str(query), "--C", "100", "--eps", "1e-3")
     assert main(list(asked)) == 0
     lines = capsys.readouterr()[0].strip().splitlines()
-    got = np.array([float(line.split(",")[-1]) for line in lines[1:]])
+    got = np.array([float(line.split(",")[-2]) for line in lines[1:]])
     task = InContextTask.make("logistic", 2, 40, C=100.0)
     assert np.abs(got - exact_predictions(task, X, y, X[:5])).max() <= 1e-3
 
@@ -335,3 +335,67 @@ def test_a_negative_strength_is_named(tmp_path: Path, capsys: pytest.CaptureFixt
     train.write_text("a,y\n1,2\n2,3\n", encoding="utf-8")
     assert main(["in-context", "ridge", "--data", str(train), "--alpha", "-3", "--eps", "0.1"]) == 2
     assert "alpha=-3" in capsys.readouterr()[1]
+
+
+def logistic_exactly(X: np.ndarray, y: np.ndarray, queries: np.ndarray, C: float) -> np.ndarray:
+    """Predictions by Newton's method in extended precision; |w − w*| ≤ |∇f(w)|, for the penalty's curvature is 1."""
+    wide, w = X.astype(np.longdouble) * y[:, None], np.zeros(X.shape[1], dtype=np.longdouble)
+    for _ in range(100):
+        p = 1 / (1 + np.exp(wide @ w))
+        slope = w - C * wide.T @ p
+        if np.linalg.norm(slope.astype(np.float64)) < 1e-15:
+            return np.asarray(1 / (1 + np.exp(-queries.astype(np.longdouble) @ w)))
+        hessian = np.eye(len(w)) + C * (wide.T * (p * (1 - p))) @ wide
+        w = w - np.linalg.solve(hessian.astype(np.float64), slope.astype(np.float64))
+    raise AssertionError("Newton's method did not end")
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_logistic_regression_on_dependent_examples_is_within_the_bound(dtype: str) -> None:
+    """Equal columns, zero columns, one direction alone, fewer examples than columns: a spectrum from 0."""
+    rng = np.random.default_rng(len(dtype))
+    for _ in range(6):
+        dim, examples = int(rng.integers(2, 5)), int(rng.integers(2, 9))
+        C, high = float(rng.choice([0.3, 1.0, 3.0])), float(rng.choice([5.0, 40.0]))
+        task = InContextTask.make("logistic", dim, examples, C=C, spectrum=(0, high), x_range=10.0)
+        network = build(task, 2 * int(rng.integers(4, 30)) + 1, "triple-momentum", dtype)
+        bound = prove(network, task).total
+        prompts = hard_prompts(task, 4, int(rng.integers(1000))) + example_prompts(task, 2)
+        for kind in range(4):
+            X = rng.normal(size=(int(rng.integers(1, examples + 1)), dim))
+            X[:, 1] = X[:, 0] * (kind != 1)
+            X = np.outer(X[:, 0], rng.normal(size=dim)) if kind == 2 else X * (kind < 3)
+            X *= math.sqrt(high) * (1 - 1e-6) / max(float(np.linalg.norm(X, 2)), 1e-3)
+            prompts.append((X, rng.choice([-1.0, 1.0], size=len(X)), 2.5 * np.sign(rng.normal(size=(4, dim)))))
+        assert math.isfinite(bound) and len(prompts) >= 8
+        assert any(np.linalg.matrix_rank(X) < dim for X, _, _ in hard_prompts(task, 8))
+        for X, y, queries in prompts:
+            X, y, queries = task.checked(X, y, queries)
+            off = predictions(network, task, X, y, queries) - logistic_exactly(X, y, queries, C)
+            assert float(np.abs(off).max()) <= bound
+            assert np.isfinite(doubt(task, X, y, queries)).all()
+
+
+def test_dependent_columns_are_taken_by_logistic_regression_alone(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(3)
+    X = np.repeat(rng.normal(size=(10, 1)), 2, axis=1)
+    y = np.where(X[:, 0] + rng.normal(size=10) > 0, 1.0, -1.0)
+    train, query = tmp_path / "train.csv", tmp_path / "query.csv"
+    np.savetxt(train, np.c_[X, y], delimiter=",", header="a,b,y", comments="", fmt="%.17g")
+    asked = ["--data", str(train), "--query", str(query), "--eps", "1e-4"]
+    query.write_text("a,b\n0.5,0.5\n", encoding="utf-8")
+    assert main(["in-context", "logistic", *asked]) == 0
+    prediction, bound = (float(v) for v in capsys.readouterr().out.strip().splitlines()[1].split(",")[2:])
+    assert abs(prediction - float(logistic_exactly(X, y, np.full((1, 2), 0.5), 1.0)[0])) <= bound <= 1e-4
+    for other in ("linear", "lasso"):
+        assert main(["in-context", other, *asked]) == 2 and "linearly dependent" in capsys.readouterr().err
+        with pytest.raises(af.InvalidRequest, match="0 < low"):
+            af.in_context(other, 2, 10, spectrum=(0, 80), eps=1e-3)
+    for spectrum in ((1e-9, 80), (0, 80)):
+        assert af.in_context("logistic", 2, 10, spectrum=spectrum, eps=1e-3).certificate.status == "proved"
+    solver = af.in_context("logistic", 2, 10, spectrum=(1, 80), eps=1e-3)
+    for data in (X, 0 * X):
+        with pytest.raises(af.InvalidRequest, match=r"declare spectrum=\(0, 80\)"):
+            solver.predict(data, y, X[:1])

@@ -13,7 +13,7 @@ import pytest
 import attnfun as af
 from attnfun.kinds import find
 from attnfun.kinds.lexicographic.target import BestKey
-from attnfun.kinds.matching.lesson import held_of
+from attnfun.kinds.matching.view import held_of
 from attnfun.learn import Progress
 from attnfun.network.store import taken_apart
 from attnfun.search import Goal

@@ -21,7 +21,8 @@ from attnfun.kinds.set.network import SetNetwork
 from attnfun.kinds.set.pattern import FORMS
 from attnfun.kinds.set.target import SetFunction, pair_tokens
 from attnfun.limits.separation.hard_sets import HardSet
-from attnfun.network import TokenArchitecture
+from attnfun.network import TokenArchitecture, store
+from attnfun.network.claim import Claim
 from limits.separation.closed_forms import by_power_sums
 
 LINE = {"x": (-1, 1)}
@@ -117,12 +118,14 @@ def test_verify_compares_with_the_target_it_is_given(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["expressions", "points", "domain"])
-def test_damaged_targets_are_noticed(key: str) -> None:
+def test_damaged_targets_are_noticed(key: str, tmp_path: Path) -> None:
     data = SetFunction.read("sum(x_i*x_j)", LINE, 3).to_json()
     assert SetFunction.from_json(data) == SetFunction.read("sum(x[i]*x[j])", LINE, 3)
+    weights, claim = af.set_function("sum(x)", 3, LINE, 0.1).weights, Claim.made({}, math.inf).to_json()
     for bad in (None, 0, ["x"], {"x": 1}, "sum("):
+        store.write(tmp_path / "bad.safetensors", "set", weights, {"target": {**data, key: bad}, "claim": claim})
         with pytest.raises(af.DamagedFile):
-            SetFunction.from_json({**data, key: bad})
+            af.load(tmp_path / "bad.safetensors")
 
 
 def test_sequences_and_sets_are_proved_without_their_constructions(tmp_path: Path) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import attnfun as af
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.kinds.sequence.target import SequenceMap, meaning, source_name
 from attnfun.language import ArrayAlgebra, run
+from attnfun.network import store
+from attnfun.network.claim import Claim
 
 LINE = {"x": (-1.0, 1.0)}
 PLANE = {"x": (0.5, 2.0), "y": (-1.0, 1.0)}
@@ -125,9 +131,10 @@ def test_bad_requests_are_one_line(text: object, domain: dict, tokens: object, s
 
 
 @pytest.mark.parametrize("key", ["domain", "tokens", "definitions", "rows"])
-def test_damaged_json_is_noticed(key: str) -> None:
+def test_damaged_json_is_noticed(key: str, tmp_path: Path) -> None:
+    net, claim = af.sequence("x + mean(x)", 3, LINE, 0.1), Claim.made({}, math.inf).to_json()
     for bad in (None, 0, [["var", "q"]], [{"name": "a"}]):
-        data = SequenceMap.read("sin(x*mean(x))", LINE, 3).to_json()
-        data[key] = bad
+        meta = {"target": {**net.target.to_json(), key: bad}, "claim": claim}
+        store.write(tmp_path / "bad.safetensors", "sequence", net.weights, meta)
         with pytest.raises(DamagedFile):
-            SequenceMap.from_json(data)
+            af.load(tmp_path / "bad.safetensors")

@@ -128,9 +128,10 @@ class Kind:
 TOKENS = ("attnfun.network.tokens:TokenNetwork", "attnfun.network.tokens:TokenTransformer")
 
 
-def token_kind(name: str, target: str, view: str, weights: tuple[str, ...] = TOKENS, commands: str = "") -> Kind:
-    """A kind of networks on tokens, each part in the module of its name, and the words beside the view."""
-    return folder_kind(name, target, view, weights, subjects="attnfun.diagnosis.tokens:subjects", commands=commands)
+def token_kind(name: str, target: str, view: str, weights: tuple[str, ...] = TOKENS, **more: str) -> Kind:
+    """A kind of networks on tokens, each part in the module of its name; words and, by default, lesson in the view."""
+    more = {"subjects": "attnfun.diagnosis.tokens:subjects", "lesson": "view", **more}
+    return folder_kind(name, target, view, weights, **more)
 
 
 def folder_kind(

@@ -2,4 +2,5 @@
 
 from attnfun.kinds import token_kind
 
-KIND = token_kind("average", "Averages", "SparseAverage", ("attnfun.kinds.average.weights:Coded",))
+WEIGHTS = ("attnfun.kinds.average.weights:Coded",)
+KIND = token_kind("average", "Averages", "SparseAverage", WEIGHTS, lesson="lesson")

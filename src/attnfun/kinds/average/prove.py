@@ -27,7 +27,7 @@ import numpy as np
 
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, gamma, hypotheses, kernel_move
 from attnfun.certify.verdict import Proof, undecided
-from attnfun.certify.view import Undecided
+from attnfun.certify.view import Undecided, provided
 from attnfun.kinds.average.target import Averages
 from attnfun.kinds.average.weights import Coded, Sets, sparse_average_network
 from attnfun.language.enclosures import check_rounding
@@ -81,29 +81,24 @@ def prove_by_sparse_average(
     N, m = keys.shape
     heads = len(network.heads)
     beta = _beta(network, m)
-    if network.dtype != "float64":
-        raise Undecided("averages are proved in float64: codes and z are cut to float32 before anything is counted")
+    provided(network.dtype == "float64", "averages are proved in float64: float32 cuts codes and z uncounted")
     u = ROUNDOFF[network.dtype]
     if queries.shape != (len(subsets), heads, m) or not (np.isfinite(keys).all() and np.isfinite(queries).all()):
         raise Undecided("keys and queries do not fit, or are not finite")
     if not subsets or any(not s or len(s) % heads or len(set(s)) != len(s) for s in subsets):
         raise Undecided("the heads do not share the positions equally")
-    if not all(0 <= j < N for s in subsets for j in s):
-        raise Undecided("a set names a position that there is not")
+    provided(all(0 <= j < N for s in subsets for j in s), "a set names a position that there is not")
     low, high = z_range
-    if not low <= high:  # NaN must not pass
-        raise Undecided("the range of z is empty")
+    provided(low <= high, "the range of z is empty")  # NaN must not pass
     width, size = (high - low) * _SAFE, max(abs(low), abs(high))
     logits = m * beta * float(np.abs(keys).max()) * max(1.0, float(np.abs(queries).max()))
-    if not (size < LARGEST[network.dtype] and logits < LARGEST[network.dtype]):
-        raise Undecided("logits or values past what is counted")
+    provided(size < LARGEST[network.dtype] and logits < LARGEST[network.dtype], "logits or values past what is counted")
     worst, margin = 0.0, math.inf
     for head in range(heads):
         found = _one_head(keys, queries[:, head], tuple(s[head::heads] for s in subsets), beta, u)
         worst, margin = max(worst, found[0]), min(margin, found[1])
     error = (width * worst + (2 * gamma(N + 24, u) + 2 * gamma(heads + 4, u)) * size) * _SAFE
-    if not error < math.inf:
-        raise Undecided("the bound is infinite")
+    provided(error < math.inf, "the bound is infinite")
     reach = float(np.abs(queries).max() * np.abs(keys).sum(axis=1).max()) * _SAFE
     return AverageBound(error, margin, beta, reach, hypotheses(network.dtype))
 
@@ -137,8 +132,6 @@ def _beta(network: TokenNetwork, m: int) -> float:
     if len(network.layers) != 1 or network.width != (1 + len(heads)) * m + 2 * dim:
         raise Undecided("the network has another shape than one that averages")
     beta = float(heads[0].key[0, 0])
-    if not (beta > 0 and math.frexp(beta)[0] == 0.5):
-        raise Undecided("beta is no power of two")
-    if not same_entries(network, sparse_average_network(m, dim, beta, len(heads))):
-        raise Undecided("an entry of the network is not that of one that averages")
+    provided(beta > 0 and math.frexp(beta)[0] == 0.5, "beta is no power of two")
+    provided(same_entries(network, sparse_average_network(m, dim, beta, len(heads))), "an entry is not one of averages")
     return beta

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attnfun.certify.view import Undecided
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.kinds.average.weights import KEYS, Coded, Sets, check_subsets, coordinates, encode_average, positions
 from attnfun.language.numbers import one_of, positive_or_none, whole_number
 from attnfun.language.target import Array, Target, only, settle
@@ -43,13 +43,10 @@ class Averages(Target):
     def __post_init__(self) -> None:
         settle(self, {name: whole_number(name, getattr(self, name), *ends) for name, ends in _SIZES.items()})
         N, q, heads, (low, high) = self.tokens, self.q, self.heads, (float(end) for end in self.z_range)
-        if not q < N:
-            raise InvalidRequest(f"q={q}: at least 1 and fewer than the {N} tokens")
+        require(q < N, f"q={q}: at least 1 and fewer than the {N} tokens")
         one_of("keys", self.keys, KEYS)
-        if not (-1e100 < low < high < 1e100):
-            raise InvalidRequest(f"z_range={self.z_range!r:.60}: a lower and a higher number")
-        if q % heads:
-            raise InvalidRequest(f"heads={heads}: a divisor of q={q} is needed")
+        require(-1e100 < low < high < 1e100, f"z_range={self.z_range!r:.60}: a lower and a higher number")
+        require(q % heads == 0, f"heads={heads}: a divisor of q={q} is needed")
         if N > MOST_TOKENS:
             raise Infeasible(f"tokens={N:,}: attention over {N**2:,} pairs is not run here", {"tokens": MOST_TOKENS})
         if self.keys == "curve" and self.width != (usual := 2 * q // heads):
@@ -116,8 +113,7 @@ class Averages(Target):
         if values.size and not (values.min() >= self.z_range[0] and values.max() <= self.z_range[1]):
             raise InvalidRequest(f"z leaves the range {self.z_range} the network was made for")
         named = positions(subsets, N, self.q)
-        if named.shape != (*values.shape[:-1], self.q):
-            raise InvalidRequest(f"{len(named)} sets for {N} tokens: every token names one")
+        require(named.shape == (*values.shape[:-1], self.q), f"{len(named)} sets for {N} tokens: every token names one")
         return values, named
 
     def sample_size(self, weights: Coded) -> int:

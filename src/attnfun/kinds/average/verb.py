@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, require
 from attnfun.kinds.average.target import Averages, rule_of_thumb
 from attnfun.kinds.average.view import SparseAverage
 from attnfun.kinds.average.weights import Coded, Sets, check_subsets, sparse_average_network
@@ -88,8 +88,7 @@ def _margin(codes: NDArray[np.float64], queries: NDArray[np.float64], named: Set
 
 def _sets(subsets: Any, N: int, q: int, seed: int) -> Sets:
     if subsets is None:
-        if math.comb(N, q) > _MOST_SUBSETS:
-            raise InvalidRequest(f"{math.comb(N, q):,} sets of {q} of {N}: give subsets, or how many random ones")
+        require(math.comb(N, q) <= _MOST_SUBSETS, f"{math.comb(N, q):,} sets of {q} of {N}: give subsets, or how many")
         return tuple(combinations(range(N), q))
     if isinstance(subsets, (int, np.integer)) and not isinstance(subsets, bool):
         whole_number("subsets", subsets, 1, _MOST_SUBSETS)

@@ -68,14 +68,13 @@ def doubt(task: InContextTask, X: Array, y: Array, queries: Array) -> Array:
     w = exact_coefficients(task, X, y)
     (n, d), u = X.shape, 2.0**-53
     wide, size = np.abs(X), np.abs(w)
-    low, flat = task.spectrum[0] - 2 * EDGE * task.spectrum[1], 1.0
+    low, flat = (1.0, 0.25) if task.from_zero else (task.spectrum[0] - 2 * EDGE * task.spectrum[1], 1.0)
     if not low > 0:
         return np.full(len(queries), math.inf)
     if task.task == "logistic":
         p = 1 / (1 + np.exp(np.clip(y * (X @ w), -700, 700)))
         left = np.abs(w - task.strength * X.T @ (y * p))
         terms = size + task.strength * wide.T @ (p + wide @ size)
-        low, flat = 1.0, 0.25
     else:
         penalty = n * task.strength if task.task == "lasso" else 0.0
         left = np.abs(_subgradient(X.T @ (X @ w - y) + task.shift * w, w, penalty))

@@ -7,6 +7,9 @@ A = XᵀX + αI, w = A⁻¹Xᵀy and the same with primes for rounded data,
     w' − w = A'⁻¹(ΔXᵀ(y − Xw) + X'ᵀ(Δy − ΔX w)),       |y − Xw| ≤ |y|,  |w| ≤ max √μ/λ |y|,
 
 for αw = Xᵀ(y − Xw): exact, not to first order.
+
+Logistic regression has the curvature of its penalty, whatever the data: its bound reads neither `low` nor `input`, so
+its spectrum may begin at 0, and it counts what rounding the data costs itself.
 """
 
 import math
@@ -14,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from attnfun.certify.rounding import ROUNDOFF, TINY
-from attnfun.certify.view import Undecided
+from attnfun.certify.view import provided
 from attnfun.kinds.in_context.target import EDGE, InContextTask
 
 SAFE = 1 + 1e-9  # bounds are computed in float64 from positive terms
@@ -55,24 +58,22 @@ class SeenClass:
 def seen(task: InContextTask, dtype: str) -> SeenClass:
     N, d, alpha, u = task.examples, task.dim, task.shift, ROUNDOFF[dtype]
     edge = 2 * EDGE * task.spectrum[1]
-    low, high = task.spectrum[0] - edge, task.spectrum[1] + edge
+    low, high = max(task.spectrum[0] - edge, 0.0), task.spectrum[1] + edge
     q, y = math.sqrt(d) * task.query_range * SAFE, math.sqrt(N) * task.y_range * SAFE
     row = min(math.sqrt(d) * task.x_range, math.sqrt(max(high - alpha, 0.0))) * SAFE
-    if not (low > 0 and low >= alpha - edge):
-        raise Undecided("the spectrum reaches 0")
+    provided(task.from_zero or (low > 0 and low >= alpha - edge), "the spectrum reaches 0")
     if dtype == "float64":
         return SeenClass(N, d, alpha, low, high, row, task.y_range, q, y, 0.0)
     tiny = TINY[dtype]
     move = (u * math.sqrt(d * max(high - alpha, 0.0)) + math.sqrt(N * d) * tiny) * SAFE
-    before = gain(low, high, alpha)
     small = max(math.sqrt(max(low - alpha, 0.0)) - move, 0.0) ** 2 + alpha
     large = (math.sqrt(max(high - alpha, 0.0)) + move) ** 2 + alpha
-    if not small > 0:
-        raise Undecided("rounding the data may take the spectrum to 0")
-    after = gain(small, large, alpha)
-    w = y * before
-    change = move * y / small + after * (u * y + math.sqrt(N) * tiny + move * w)
-    lost = ((u * q + math.sqrt(d) * tiny) * (w + change) + q * change) * SAFE
+    provided(task.from_zero or small > 0, "rounding the data may take the spectrum to 0")
+    lost = 0.0
+    if not task.from_zero:
+        w, after = y * gain(low, high, alpha), gain(small, large, alpha)
+        change = move * y / small + after * (u * y + math.sqrt(N) * tiny + move * w)
+        lost = ((u * q + math.sqrt(d) * tiny) * (w + change) + q * change) * SAFE
     up = (1 + 2 * u) * SAFE
     row = min(row * up, math.sqrt(large - alpha) * up)
     return SeenClass(N, d, alpha, small / up, large * up, row, task.y_range * up, q * up, y * up, lost)

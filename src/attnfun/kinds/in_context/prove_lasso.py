@@ -49,7 +49,7 @@ from fractions import Fraction
 import numpy as np
 
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma, kernel_move
-from attnfun.certify.view import Undecided
+from attnfun.certify.view import Undecided, provided
 from attnfun.kinds.in_context.prove_class import SAFE, seen
 from attnfun.kinds.in_context.prove_linear import InContextBound
 from attnfun.kinds.in_context.prove_pattern import read_lasso
@@ -73,8 +73,7 @@ class _Proof:
         self.kappa = -self.g.logits[-1]
         self.s = -self.g.sum.moment(1) * Fraction(self.kappa)
         penalty = Fraction(task.strength) * task.examples
-        if not self.s > 0:
-            raise Undecided("the steps do not go downhill")
+        provided(self.s > 0, "the steps do not go downhill")
         self.missed = float(abs(Fraction(self.h.t) - self.s * penalty)) * math.sqrt(d.d) * SAFE
         self.image = max(0.0, d.y - float(penalty) / math.sqrt(self.L) / SAFE) * SAFE  # ≥ |Xw*|
         self.w = self.image / math.sqrt(self.m) * SAFE
@@ -108,12 +107,10 @@ class _Proof:
                 bias, rounding = self.step(reach, reach, reach, math.inf)
                 away = rate * away + np.array([0.0, bias, rounding])
             return np.asarray(away * SAFE)
-        if not 0 < omega < 1:
-            raise Undecided("the momentum is not between 0 and 1")
+        provided(0 < omega < 1, "the momentum is not between 0 and 1")
         r = (1 - omega) / (1 + omega)
         mu = r * r / self.s
-        if not (self.s * Fraction(self.L) <= 1 and mu <= Fraction(self.m)):
-            raise Undecided("step and momentum are not those of the method for this spectrum")
+        provided(self.s * Fraction(self.L) <= 1 and mu <= Fraction(self.m), "step and momentum do not fit the class")
         rate, gain, ahead = math.sqrt(float(1 - r)) * SAFE, float((1 + r) / r) * SAFE, float(omega) * SAFE
         start = math.sqrt(self.image**2 / float(mu) + self.w**2) * SAFE
         V, e, before = np.array([start, 0.0, 0.0]), np.zeros(3), np.zeros(3)

@@ -72,7 +72,7 @@ from fractions import Fraction
 import numpy as np
 
 from attnfun.certify.rounding import EXP_UNITS, LARGEST, ROUNDOFF, TINY, gamma
-from attnfun.certify.view import Undecided
+from attnfun.certify.view import provided
 from attnfun.kinds.in_context.prove_class import SAFE, SeenClass, gain, seen
 from attnfun.kinds.in_context.prove_pattern import Pattern, Reading, Step, read_pattern
 from attnfun.kinds.in_context.prove_spectrum import Pieces, Poly
@@ -128,10 +128,8 @@ class _Entered:
 
 def prove_by_in_context(network: TokenNetwork, task: InContextTask) -> InContextBound:
     """The bound for all prompts of the class, from the stored weights; Undecided where the pattern is another."""
-    if task.task not in ("linear", "ridge"):
-        raise Undecided(f"no bound is known for {task.task}; only linear and ridge regression are proved")
-    if len(network.layers) > _MOST:
-        raise Undecided(f"{len(network.layers)} layers are more than the {_MOST} that are looked at")
+    provided(task.task in ("linear", "ridge"), f"no bound of this kind is known for {task.task} regression")
+    provided(len(network.layers) <= _MOST, f"{len(network.layers)} layers are more than the {_MOST} that are looked at")
     pattern = read_pattern(network, task.dim, task.examples)
     return _Proof(pattern, seen(task, network.dtype), network.dtype).bound()
 
@@ -163,8 +161,7 @@ class _Proof:
             raw.append(grid.peaks(H))
             largest = max(largest, float(raw[-1].max()))
         eta = 16 * _U * n * self._coefficients() * largest
-        if not eta < 0.1:
-            raise Undecided("the iteration is not stable enough to be bounded")
+        provided(eta < 0.1, "the iteration is not stable enough to be bounded")
         radius = eta * largest / (1 - eta)
         found = []
         for k, peaks in enumerate(raw):
@@ -257,8 +254,7 @@ class _Proof:
             ratio = float(abs(ratio_)) * SAFE
             x = ratio * zeta
             self.logits = max(self.logits, x)
-            if not x < 20:
-                raise Undecided("the logits are too large")
+            provided(x < 20, "the logits are too large")
             scaled, signed = abs(step.kappa) * v * ratio, abs(step.kappa_f) * track.f * ratio
             logits = gamma(d.d + 3, u) * (d.row * scaled + d.y_entry * signed)  # of one, and of all together:
             together = gamma(d.d + 3, u) * (math.sqrt(d.d * d.top) * scaled + d.y * signed)
@@ -266,8 +262,7 @@ class _Proof:
             own = 4 * u * x + exps + (d.d + 8) * TINY[self.dtype] * (1 + d.row + d.y_entry)
             largest = (logits + own) * SAFE
             g = math.expm1(min(largest, 1.0))
-            if not g < 0.25:
-                raise Undecided("the logits are too large for their rounding")
+            provided(g < 0.25, "the logits are too large for their rounding")
             leak = 3 * TOKENS * math.exp(min(-step.to_v.gap + 2 * x + 1, 700.0))
             more = (1 + 4 * g + 8 * n * u) * SAFE  # second order
             kept = math.cosh(x) / d.N * g / largest * (together + math.sqrt(d.N) * own) * more
@@ -318,8 +313,7 @@ class _Proof:
             r = abs(step.K_q) * d.q + abs(step.K_v) * v + heads
             logit = abs(step.kappa) * (new + v) * d.row + abs(step.kappa_f) * self.p.c * d.y_entry + step.to_v.gap
             v, before = new, v
-            if not max(v, r, logit) * 1e6 * d.N < LARGEST[self.dtype]:
-                raise Undecided("the stream may overflow")
+            provided(max(v, r, logit) * 1e6 * d.N < LARGEST[self.dtype], "the stream may overflow")
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -426,8 +420,7 @@ class _Proof:
             gap = reading.sum.gap - ratio * foreign * SAFE - 2 * x
             if not (ratio * (sizes + foreign) + reading.sum.gap) * 1e6 < LARGEST[self.dtype]:
                 return math.inf, math.inf
-            if not gap > 150:
-                raise Undecided("a reading head does not shut out the other tokens")
+            provided(gap > 150, "a reading head does not shut out the other tokens")
             leak = TOKENS * math.exp(-gap)
             rounding += amount * (2 * math.expm1(2 * g) + 16 * u + 2 * leak + 64 * TINY[self.dtype])
             outputs += amount * (math.tanh(x) + 4 * g)

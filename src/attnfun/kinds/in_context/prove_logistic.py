@@ -55,7 +55,7 @@ from fractions import Fraction
 import numpy as np
 
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, gamma
-from attnfun.certify.view import Undecided
+from attnfun.certify.view import Undecided, provided
 from attnfun.kinds.in_context.prove_class import SAFE, seen
 from attnfun.kinds.in_context.prove_linear import InContextBound
 from attnfun.kinds.in_context.prove_pattern import read_logistic
@@ -87,14 +87,12 @@ class _Proof:
         """ρ and L of the stored numbers, as fractions, and whether they fit the class."""
         step = self.g.sum.moment(1) * Fraction(self.g.logits[0]) / Fraction(self.task.strength)
         ahead = -self.z.k_u
-        if not (step > 0 and 0 <= ahead < 1e12):
-            raise Undecided("the steps are not those of triple momentum")
+        provided(step > 0 and 0 <= ahead < 1e12, "the steps are not those of triple momentum")
         self.step, self.rho = step, Fraction(math.sqrt(ahead / (1 + ahead)))
         self.L = (1 + self.rho) / step
         self.mu = self.L * (1 - self.rho) ** 2
         needed = 1 + Fraction(self.task.strength) * Fraction(self.data.top) / 4
-        if not (needed <= self.L and 0 < self.mu <= 1 and self.mu < self.L):
-            raise Undecided("step and momentum are not those of the method for this C and spectrum")
+        provided(needed <= self.L and 0 < self.mu <= 1 and self.mu < self.L, "step and momentum do not fit the class")
 
     def _deviations(self) -> None:
         """What w and u are multiplied by beside what the method has: of v, of the carry, of what is read."""
@@ -116,8 +114,7 @@ class _Proof:
         reading = self.off_z[0] * now[0] + self.off_z[1] * before[0]
         read, foreign = (abs(self.z.k_w) * now + abs(self.z.k_u) * before) * SAFE
         own = sigmoid_error(gamma(d.d + 6, u) * d.q * read, self.z.gap - d.q * foreign * SAFE, self.dtype)
-        if not (d.q * read + self.z.gap) * 1e6 < LARGEST[self.dtype]:
-            raise Undecided("the stream may overflow")
+        provided((d.q * read + self.z.gap) * 1e6 < LARGEST[self.dtype], "the stream may overflow")
         optimisation, bias, rounding = (float(part) * d.q / 4 * SAFE for part in V)
         rounding += (d.q * reading / 4 + own) * SAFE
         return InContextBound(optimisation, bias, rounding, self._input(), self.logits)

@@ -28,7 +28,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from attnfun.certify.view import Undecided
+from attnfun.certify.view import Undecided, provided
 from attnfun.kinds.in_context.prove_sums import SHUT, Sum
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork
 from attnfun.network.blocks import Array, Stream
@@ -58,8 +58,7 @@ class Layout(Stream):
                 wanted = found.setdefault(wanted.removeprefix("-"), value)
             if not value == wanted:
                 raise Undecided(f"{what}: {name} is {value!r}, not {wanted!r}")
-        if left.any():
-            raise Undecided(f"{what}: it has entries that the method does not know")
+        provided(not left.any(), f"{what}: it has entries that the method does not know")
         return found
 
     def carried(self, layer: TokenLayer, changed: Mapping[tuple[str, str], float | str], what: str) -> Numbers:
@@ -78,22 +77,18 @@ class Layout(Stream):
             parts = ("W_Q", head.query, query), ("W_K", head.key, key), ("W_V", head.value, value)
             for part, matrix, table in (*parts, ("W_O", head.output.T, output)):
                 numbers |= self.read(matrix, table, f"{what}, head {head.name!r}, {part}")
-            if not numbers["gap"] > 0:
-                raise Undecided(f"{what}, head {head.name!r}: nothing is shut out")
+            provided(numbers["gap"] > 0, f"{what}, head {head.name!r}: nothing is shut out")
             found.append(numbers)
-        if not found:
-            raise Undecided(f"{what} has no head of its kind")
+        provided(bool(found), f"{what} has no head of its kind")
         return found
 
     def tokens(self, network: TokenNetwork, kind: str, *tables: tuple[str, Table]) -> list[Numbers]:
         """Of the constant tokens, so called; the read-out is that of the prediction, the last layer has no carry."""
-        if network.coordinates != self.names:
-            raise Undecided(f"the coordinates are not those of a {kind} network")
+        provided(network.coordinates == self.names, f"the coordinates are not those of a {kind} network")
         self.read(network.readout, {("prediction", 0): 1.0}, "the read-out")
         if network.layers[-1].carry is not None:
             raise Undecided("the last layer has a carry")
-        if len(network.constants) != len(tables):
-            raise Undecided(f"{len(tables)} constant tokens are expected")
+        provided(len(network.constants) == len(tables), f"{len(tables)} constant tokens are expected")
         return [self.read(row[:, None], t, what) for row, (what, t) in zip(network.constants, tables, strict=True)]
 
 
@@ -168,13 +163,11 @@ class Pattern:
 def read_pattern(network: TokenNetwork, dim: int, examples: int) -> Pattern:
     """The numbers of a linear in-context network, or Undecided."""
     layout = Layout(dim, "xqvur", UNITS)
-    if len(network.layers) < 2:
-        raise Undecided("fewer than two layers")
+    provided(len(network.layers) >= 2, "fewer than two layers")
     token: Table = {("one", 0): 1.0, ("solver", 0): 1.0, ("sign", 0): "sign"}
     tokens = layout.tokens(network, "linear in-context", *2 * [("a solver token", token)])
     c, other = (numbers["sign"] for numbers in tokens)
-    if not (c == -other and abs(c) > 0):
-        raise Undecided("the solver tokens are not mirror images")
+    provided(c == -other and abs(c) > 0, "the solver tokens are not mirror images")
     steps: list[Step] = []
     first: Reading | None = None
     for number, layer in enumerate(network.layers[:-1]):
@@ -182,8 +175,7 @@ def read_pattern(network: TokenNetwork, dim: int, examples: int) -> Pattern:
         stepping = [head for head in layer.heads if head.outputs == dim and head.query_dim == dim + 2]
         reading = [head for head in layer.heads if not any(head is other for other in stepping)]
         steps.append(_step(layout, layer, stepping, examples, what, final))
-        if reading and not final:
-            raise Undecided(f"{what}: a head that is no step")
+        provided(not reading or final, f"{what}: a head that is no step")
         if reading:
             first = _reading(layout, reading, what, last=False)
     return Pattern(abs(c), tuple(steps), first, _reading(layout, network.layers[-1].heads, "the last layer", last=True))
@@ -278,8 +270,7 @@ def _steps(network: TokenNetwork, dim: int, kind: str, *units: str) -> tuple[Lay
         raise Undecided(f"{len(layers)} layers: an odd number from 3 to {_MOST:,} is needed")
     tokens = ((f"token {unit}", {("one", 0): 1.0, (unit, 0): 1.0}) for unit in ("solver", "null"))
     layout.tokens(network, kind, *tokens)
-    if any(len({_bytes(layer) for layer in layers[k:-1:2]}) > 1 for k in (0, 1)):
-        raise Undecided("its steps differ from each other")
+    provided(all(len({_bytes(layer) for layer in layers[k:-1:2]}) == 1 for k in (0, 1)), "its steps differ")
     return layout, [layers[0], layers[1], layers[-1]]
 
 
@@ -310,8 +301,7 @@ def _gradient(layout: Layout, layer: TokenLayer, examples: int, query: Table, ke
 
 def _shielded(above: float, what: str) -> None:
     """The null token, as a query, attends to itself alone: its own key lies that much higher for it."""
-    if not above >= SHUT:
-        raise Undecided(f"{what}: the null token sees others")
+    provided(above >= SHUT, f"{what}: the null token sees others")
 
 
 def _threshold(layout: Layout, layer: TokenLayer) -> Threshold:
@@ -320,8 +310,7 @@ def _threshold(layout: Layout, layer: TokenLayer) -> Threshold:
     coefficients, found = layout.rows["w"], dict[tuple[int, bool], Threshold]()
     for head in layer.heads:
         place = int(np.abs(head.output[0]).argmax())
-        if place not in coefficients:
-            raise Undecided(f"{what}: a head that thresholds no coefficient")
+        provided(place in coefficients, f"{what}: a head that thresholds no coefficient")
         name = layout.names[place]
         query: Table = {(name, 0): "slope", ("one", 1): 1.0, ("one", 2): 1.0, ("null", 3): 1.0}
         key = {("solver", 0): 1.0, ("solver", 1): "logit", **shut(2, "solver", "null"), ("null", 3): "shield"}
@@ -329,22 +318,17 @@ def _threshold(layout: Layout, layer: TokenLayer) -> Threshold:
         (numbers,) = layout.heads([head], what, query, key, value, {(name, 0): 1.0})
         upper, beta = numbers["slope"] > 0, abs(numbers["slope"])
         t = -numbers["value"] if upper else numbers["value"]
-        if Fraction(numbers["logit"]) != -Fraction(beta) * Fraction(t):
-            raise Undecided(f"{what}: logits and values have different thresholds")
+        provided(Fraction(numbers["logit"]) == -Fraction(beta) * Fraction(t), f"{what}: logits and values disagree")
         _shielded(numbers["shield"], what)
-        if not (numbers["gap"] >= 2 * SHUT and beta > 0 and t >= 0):
-            raise Undecided(f"{what}: nothing is shut out")
-        if (place, upper) in found:
-            raise Undecided(f"{what}: a coefficient is thresholded twice")
+        provided(numbers["gap"] >= 2 * SHUT and beta > 0 and t >= 0, f"{what}: nothing is shut out")
+        provided((place, upper) not in found, f"{what}: a coefficient is thresholded twice")
         found[place, upper] = Threshold(beta, t)
-    if len(found) != 2 * layout.d or len(set(found.values())) != 1:
-        raise Undecided(f"{what}: the coefficients are not thresholded alike")
+    provided(len(found) == 2 * layout.d and len(set(found.values())) == 1, f"{what}: not alike for all coefficients")
     return next(iter(found.values()))
 
 
 def _sigmoid(layout: Layout, layer: TokenLayer, what: str, asks: tuple[str, float], goal: str) -> Sigmoid:
-    if len(layer.heads) != 1:
-        raise Undecided(f"{what}: one head is needed")
+    provided(len(layer.heads) == 1, f"{what}: one head is needed")
     (block, sign), end = asks, layout.d
     query: Table = {(block, 0): sign, ("one", end): 1.0}
     key = {("w", 0): "k_w", ("u", 0): "k_u", **shut(end, "solver", "null")}

@@ -29,7 +29,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from attnfun.certify.rounding import ROUNDOFF, TINY, gamma, kernel_move
-from attnfun.certify.view import Undecided
+from attnfun.certify.view import provided
 from attnfun.kinds.in_context.prove_class import SAFE, SeenClass
 
 ORDERS = 61  # odd powers that are summed one by one
@@ -64,8 +64,7 @@ class Sum:
     def errors(self, data: SeenClass, dtype: str, x: float, zeta: float, shift: float) -> Errors:
         """The statement of this file; Undecided where logits are too large for a finite bound."""
         u, n = ROUNDOFF[dtype], 2 * self.N
-        if not (x < 20 and shift < 0.25):
-            raise Undecided("the logits are too large")
+        provided(x < 20 and shift < 0.25, "the logits are too large")
         top, spread = math.sqrt(data.top) * SAFE, math.sqrt(data.d * data.top / self.N) * SAFE
         rounding = size = 0.0
         for ratio_, amount in self.heads:
@@ -74,8 +73,7 @@ class Sum:
             g = math.expm1((ratio * shift + 4 * u * at + 10 * u + kernel_move(n, dtype)) * SAFE)
             leak = TOKENS * math.exp(min(2 * at + 1 - self.gap, 0.0))
             under = (g + gamma(n + 8, u) + leak) * SAFE
-            if not under < 0.25:
-                raise Undecided("the sums of this many examples are too far off")
+            provided(under < 0.25, "the sums of this many examples are too far off")
             signal = top * ratio * zeta * (sinh_ratio(at) * SAFE) / self.N * SAFE
             weights = g * math.cosh(at) * top / math.sqrt(self.N)
             sums = u * (8 * math.cosh(at) + (self.N + 8) * math.exp(at)) * spread * (1 + 4 * g + 4 * n * u)
@@ -104,10 +102,8 @@ class Sum:
 def tanh_errors(heads: Ratios, l: float, shift: float, foreign: float, dtype: str) -> Errors:
     """Of Σ a tanh(ρ l), |l| as given: logits off by ρ `shift`, foreign keys `foreign` below the largest."""
     u, share = ROUNDOFF[dtype], 2 / math.pi * SAFE
-    if not (share * l < 1 and shift < 0.25):
-        raise Undecided("the logits of the reading are too large")
-    if not foreign > 150:
-        raise Undecided("a reading head does not shut out the other tokens")
+    provided(share * l < 1 and shift < 0.25, "the logits of the reading are too large")
+    provided(foreign > 150, "a reading head does not shut out the other tokens")
     bias = rounding = size = 0.0
     for j, m in zip(range(3, ORDERS + 1, 2), _moments(heads, 1), strict=True):
         bias += 2.4675 * share ** (j + 1) * l**j * abs(m) * SAFE
@@ -129,8 +125,7 @@ def sigmoid_error(shift: float, foreign: float, dtype: str) -> float:
     and of p; foreign keys, `foreign` below the largest, add to the denominator alone.
     """
     u = ROUNDOFF[dtype]
-    if not foreign > 150:
-        raise Undecided("a head does not shut out the other tokens")
+    provided(foreign > 150, "a head does not shut out the other tokens")
     return (shift / 4 + u + kernel_move(1, dtype) + 8 * u + 2 * TOKENS * math.exp(-foreign) + 64 * TINY[dtype]) * SAFE
 
 

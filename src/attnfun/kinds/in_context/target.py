@@ -26,15 +26,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnfun.errors import DamagedFile, InvalidRequest
-from attnfun.language.numbers import whole_number
-from attnfun.language.target import Array, Target
+from attnfun.errors import InvalidRequest, require
+from attnfun.language.numbers import one_of, whole_number
+from attnfun.language.target import Array, Target, settle
 from attnfun.network.tokens import TokenNetwork, sample_size
 
 ALGORITHMS = {
@@ -78,22 +78,21 @@ class InContextTask(Target):
 
     def __post_init__(self) -> None:
         check_strength(self.task, self.strength)
-        for name, most in (("dim", _MOST_DIM), ("examples", _MOST_EXAMPLES)):
-            object.__setattr__(self, name, whole_number(name, getattr(self, name), 1, most))
+        dim, examples = _sizes(self.dim, self.examples)
+        settle(self, {"dim": dim, "examples": examples})
         for name in ("x_range", "y_range", "query_range"):
             value = getattr(self, name)
-            if not (_is_number(value) and value > 0):
-                raise InvalidRequest(f"{name}={value!r:.40}: a positive number is needed")
-            object.__setattr__(self, name, float(value))
-        if self.task == "logistic" and self.y_range != 1:
-            raise InvalidRequest("labels of logistic regression are -1 and 1: y_range is 1")
-        low, high = self.spectrum
-        if not (_is_number(low) and _is_number(high) and 0 < low <= high):
-            raise InvalidRequest(f"spectrum=({low!r:.30}, {high!r:.30}): two numbers 0 < low <= high are needed")
-        if low < self.shift:
-            raise InvalidRequest(f"spectrum: XᵀX + {self.shift:g} I has no eigenvalue below {self.shift:g}")
-        object.__setattr__(self, "spectrum", (float(low), float(high)))
-        object.__setattr__(self, "strength", float(self.strength))
+            require(_is_number(value) and value > 0, f"{name}={value!r:.40}: a positive number is needed")
+            settle(self, {name: float(value)})
+        require(self.task != "logistic" or self.y_range == 1, "labels of logistic regression are ±1: y_range is 1")
+        ends = tuple(self.spectrum) if np.iterable(self.spectrum) else ()
+        require(len(ends) == 2, f"spectrum={self.spectrum!r:.40}: two numbers low, high are needed")
+        low, high = ends
+        good = _is_number(low) and _is_number(high) and 0 <= low <= high and (high if self.from_zero else low) > 0
+        least = "0 <= low <= high and 0 < high" if self.from_zero else "0 < low <= high"
+        require(good, f"spectrum=({low!r:.30}, {high!r:.30}): two numbers {least} are needed")
+        require(low >= self.shift, f"spectrum: XᵀX + {self.shift:g} I has no eigenvalue below {self.shift:g}")
+        settle(self, {"spectrum": (float(low), float(high)), "strength": float(self.strength)})
 
     @classmethod
     def make(
@@ -104,7 +103,7 @@ class InContextTask(Target):
         *,
         alpha: float | None = None,
         C: float | None = None,
-        spectrum: Sequence[float] | None = None,
+        spectrum: Any = None,
         x_range: float | None = None,
         y_range: float | None = None,
         query_range: float = 2.5,
@@ -115,16 +114,14 @@ class InContextTask(Target):
             raise InvalidRequest("logistic regression takes C, the other tasks take alpha")
         strength = _STRENGTHS.get(task, 0.0) if given is None else given
         check_strength(task, strength)
-        dim, examples = whole_number("dim", dim, 1, _MOST_DIM), whole_number("examples", examples, 1, _MOST_EXAMPLES)
+        dim, examples = _sizes(dim, examples)
         if spectrum is None:
-            spectrum = normal_spectrum(dim, examples, float(strength if task in _LINEAR else 0.0))
-        ends = tuple(spectrum) if np.iterable(spectrum) else ()
-        if len(ends) != 2:
-            raise InvalidRequest(f"spectrum={spectrum!r:.40}: two numbers low, high are needed")
+            shift = float(strength if task in _LINEAR else 0.0)
+            spectrum = normal_spectrum(dim, examples, shift, from_zero=task == "logistic")
         if y_range is None:
             y_range = 1.0 if task == "logistic" else 3.0
         reach = normal_range(dim, examples) if x_range is None else x_range
-        return cls(task, dim, examples, strength, ends, reach, y_range, query_range)
+        return cls(task, dim, examples, strength, spectrum, reach, y_range, query_range)
 
     @property
     def shift(self) -> float:
@@ -132,8 +129,15 @@ class InContextTask(Target):
         return self.strength if self.task in _LINEAR else 0.0
 
     @property
+    def from_zero(self) -> bool:
+        """Whether the spectrum may begin at 0: logistic regression has the curvature of its penalty for certain."""
+        return self.task == "logistic"
+
+    @property
     def condition(self) -> float:
-        return self.spectrum[1] / self.spectrum[0]
+        """Of the objective."""
+        low, high = self.spectrum
+        return 1 + self.strength * high / 4 if self.from_zero else high / low
 
     @property
     def text(self) -> str:
@@ -152,20 +156,6 @@ class InContextTask(Target):
             f"queries ≤ {self.query_range:g} (entries)"
         )
 
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "spectrum": list(self.spectrum)}
-
-    @classmethod
-    def from_json(cls, data: Any) -> InContextTask:
-        """The task of a file; DamagedFile for anything `to_json` did not write."""
-        try:
-            made = cls(**{**data, "spectrum": tuple(data["spectrum"])})
-            if made.to_json() != data:
-                raise ValueError("not what was written")
-            return made
-        except (TypeError, ValueError, KeyError, AttributeError, InvalidRequest) as error:
-            raise DamagedFile(f"the file's in-context task cannot be read ({error})") from None
-
     def token_coordinates(self) -> tuple[str, ...]:
         """What `prompt` writes into a token."""
         places = range(1, self.dim + 1)
@@ -180,8 +170,7 @@ class InContextTask(Target):
         """
         x, t = _matrix(X, self.dim, "X"), _numbers(y, "y")
         rows = x.shape[-2]
-        if t.shape != x.shape[:-1]:
-            raise InvalidRequest(f"X has {rows} rows and y the shape {t.shape}: one number a row is needed")
+        require(t.shape == x.shape[:-1], f"X has {rows} rows and y the shape {t.shape}: one number a row is needed")
         if rows > self.examples:
             raise InvalidRequest(
                 f"{rows} examples, but the network was built for at most {self.examples}: "
@@ -195,8 +184,7 @@ class InContextTask(Target):
         if not any_size:
             _within(x, self.x_range, "X", "x_range")
         if self.task == "logistic":
-            if not np.isin(t, (-1.0, 1.0)).all():
-                raise InvalidRequest("labels must be -1 and 1")
+            require(bool(np.isin(t, (-1.0, 1.0)).all()), "labels must be -1 and 1")
         elif not any_size:
             _within(t, self.y_range, "y", "y_range")
         return x, t
@@ -220,7 +208,7 @@ class InContextTask(Target):
         return np.maximum(values[..., 0], 0.0) + self.shift, values[..., -1] + self.shift
 
     def inside(self, X: Array) -> NDArray[np.bool_]:
-        """Are the eigenvalues within `spectrum`, but for rounding? An eigenvalue of 0 never is."""
+        """Are the eigenvalues within `spectrum`, but for rounding? One of 0 is only if `spectrum` begins there."""
         low, high = self.eigenvalues(X)
         slack = EDGE * self.spectrum[1]
         good = (self.spectrum[0] - min(slack, self.spectrum[0] / 2) <= low) & (high <= self.spectrum[1] + slack)
@@ -237,10 +225,11 @@ class InContextTask(Target):
             f"these examples have eigenvalues of {matrix} from {low:.4g} to {high:.4g}, outside the declared spectrum "
             f"({self.spectrum[0]:g}, {self.spectrum[1]:g})"
         )
-        if low <= 1e-9 * high:
+        dependent = low <= 1e-9 * high
+        if dependent and not self.from_zero:
             text += ": they are linearly dependent; take ridge with alpha above 0, or more examples"
             return OutsideSpectrum(text, None)
-        bottom = max(min(_two_digits(low, math.floor), self.spectrum[0]), self.shift)
+        bottom = 0.0 if dependent else max(min(_two_digits(low, math.floor), self.spectrum[0]), self.shift)
         ends = (bottom, max(_two_digits(high, math.ceil), self.spectrum[1]))
         return OutsideSpectrum(f"{text}; declare spectrum=({ends[0]:g}, {ends[1]:g})", ends)
 
@@ -296,10 +285,13 @@ class InContextTask(Target):
         return "" if good else "the file's network does not fit its task"
 
 
+def _sizes(dim: Any, examples: Any) -> tuple[int, int]:
+    return whole_number("dim", dim, 1, _MOST_DIM), whole_number("examples", examples, 1, _MOST_EXAMPLES)
+
+
 def check_strength(task: str, strength: Any) -> None:
     """Refuse a task that is none, and an alpha, or a C, that the task has no meaning for."""
-    if task not in TASKS:
-        raise InvalidRequest(f"task {task!r:.40}: write {', '.join(TASKS)}")
+    one_of("task", task, TASKS)
     word = "C" if task == "logistic" else "alpha"
     positive = task in ("lasso", "logistic")
     good = _is_number(strength) and (strength > 0 if positive else strength >= 0)
@@ -309,10 +301,10 @@ def check_strength(task: str, strength: Any) -> None:
         raise InvalidRequest(f"{word}={strength!r:.40} for {task}: {what}")
 
 
-def normal_spectrum(dim: int, examples: int, shift: float) -> tuple[float, float]:
+def normal_spectrum(dim: int, examples: int, shift: float, from_zero: bool = False) -> tuple[float, float]:
     """The range of λ for standard normal examples, each end with probability at least 99 %."""
     small = max(0.0, math.sqrt(examples) - math.sqrt(dim) - _MARGIN) ** 2 + shift
-    if small <= 0:
+    if small <= 0 and not from_zero:
         raise InvalidRequest(
             f"{examples} standard normal examples in {dim} dimensions may have eigenvalues near 0: declare "
             f"spectrum=(low, high), or take at least {math.ceil((math.sqrt(dim) + _MARGIN + 1) ** 2)} examples"
@@ -361,8 +353,7 @@ def _numbers(value: ArrayLike, name: str) -> Array:
         array = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InvalidRequest(f"{name}={value!r:.60}: an array of numbers is needed") from None
-    if not np.isfinite(array).all():
-        raise InvalidRequest(f"{name} has entries that are not finite")
+    require(bool(np.isfinite(array).all()), f"{name} has entries that are not finite")
     return array
 
 
@@ -384,7 +375,7 @@ def _within(array: Array, reach: float, name: str, option: str) -> None:
 
 
 def _two_digits(value: float, rounding: Callable[[float], int]) -> float:
-    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    step = 10.0 ** (math.floor(math.log10(value)) - 1) if value else 0.0
     return value if step == 0 else float(f"{rounding(value / step) * step:.6g}")
 
 

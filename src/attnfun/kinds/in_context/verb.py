@@ -8,7 +8,7 @@ from typing import Any
 from attnfun.certify.certificate import Status
 from attnfun.certify.verdict import Proof, verdict
 from attnfun.certify.view import Undecided
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.kinds.in_context.build import MOST_HEADS, MOST_LAYERS, best, build, depth
 from attnfun.kinds.in_context.exact import example_prompts
 from attnfun.kinds.in_context.prove import prove
@@ -43,7 +43,8 @@ def in_context(
 
     `task`: "linear", "ridge" (penalty `alpha`), "lasso" (`alpha`) or "logistic" (`C`). The class: at most `examples`
     examples of `dim` entries up to `x_range`, |y| up to `y_range`, queries up to `query_range`, eigenvalues of
-    XᵀX + alpha I (lasso, logistic: XᵀX) within `spectrum`; defaults are those of standard normal examples.
+    XᵀX + alpha I (lasso, logistic: XᵀX) within `spectrum`; defaults are those of standard normal examples. For logistic
+    regression `spectrum` may begin at 0: its examples may be linearly dependent.
     `eps` is absolute, on predictions. `layers` fixes the depth; without it the depth is the one at which eps is proved.
     `algorithm`: "chebyshev" or "gd" for linear and ridge, "accelerated" or "proximal" for lasso; by default the one
     that takes the fewest layers. `heads` fixes the Richardson heads of a sum (1 to 8); without it 4 at
@@ -55,15 +56,13 @@ def in_context(
     ranges: dict[str, Any] = {"x_range": x_range, "y_range": y_range, "query_range": query_range}
     asked = InContextTask.make(task, dim, examples, alpha=alpha, C=C, spectrum=spectrum, **ranges)
     wanted = "proved" if accept is None else accept
-    if eps is None and layers is None:
-        raise InvalidRequest("give eps, the tolerance of predictions, or layers, the depth")
+    require(eps is not None or layers is not None, "give eps, the tolerance of predictions, or layers, the depth")
     check_request(1.0 if eps is None else eps, dtype, accept=wanted)
     eps = None if eps is None else float(eps)
     layers = None if layers is None else whole_number("layers", layers, 1, MOST_LAYERS[task])
     heads = None if heads is None else whole_number("heads", heads, 1, MOST_HEADS)
     offered = ALGORITHMS[task]
-    if algorithm is not None and algorithm not in offered:
-        raise InvalidRequest(f"algorithm={algorithm!r:.30} for {task}: write {' or '.join(offered)}")
+    require(algorithm in (None, *offered), f"algorithm={algorithm!r:.30} for {task}: write {' or '.join(offered)}")
     if wanted == "sampled" and not example_prompts(asked, 1):
         raise InvalidRequest(
             f"nothing can be measured: normal examples with eigenvalues up to {asked.spectrum[1]:g} do not fit "
@@ -127,7 +126,7 @@ class _Making:
         why_not = found.reason or f"{high:.3g} is proved"
         raise Infeasible(
             f"{layers} layers do not reach eps={self.eps:.3g} for spectrum ({low:g}, {top:g}), condition number "
-            f"{self._condition:.3g}: {why_not}",
+            f"{self.task.condition:.3g}: {why_not}",
             nearest,
         )
 
@@ -148,7 +147,7 @@ class _Making:
     def _too_deep(self, layers: int, limit: int) -> Infeasible:
         would = {"lasso": "a narrower spectrum", "logistic": "a smaller C or a larger eps"}
         return Infeasible(
-            f"eps={self.eps:.3g} at condition number {self._condition:.3g} takes {layers:,} layers, more than "
+            f"eps={self.eps:.3g} at condition number {self.task.condition:.3g} takes {layers:,} layers, more than "
             f"{limit:,}; {would.get(self.task.task, 'a larger alpha or a narrower spectrum')} would do",
             self._shallower(),
         )
@@ -223,9 +222,3 @@ class _Making:
         if self.wanted == "proved" and self.heads is None and min(best, reached) < 8 * self.within:
             return replace(self, heads=MOST_HEADS).deep_enough()  # eight times is more than they can gain
         raise self._floor(why, min(best, reached))
-
-    @property
-    def _condition(self) -> float:
-        """Of the objective: logistic regression has the penalty's curvature for certain, and no other."""
-        logistic = self.task.task == "logistic"
-        return 1 + self.task.strength * self.task.spectrum[1] / 4 if logistic else self.task.condition

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnfun.certify.view import Undecided
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.kinds.in_context.exact import exact_predictions, example_prompts
 from attnfun.kinds.in_context.prove import measured, predictions, prove
 from attnfun.kinds.in_context.prove_prompt import prompt_bounds
 from attnfun.kinds.in_context.target import ALGORITHMS, InContextTask, OutsideSpectrum, prompt
 from attnfun.language.target import Array
+from attnfun.learn.lesson import Ask, Lesson, token_lesson
 from attnfun.model import TokenModel
 from attnfun.network import TokenNetwork, TokenTransformer
 from attnfun.network.tokens import layer_output
@@ -104,8 +105,7 @@ class InContextSolver(TokenModel[InContextTask]):
 
     def coefficients(self, X: ArrayLike, y: ArrayLike) -> Array:
         """(dim,) the w that the solver token holds after the last layer, read from the token matrix."""
-        if self.alone:
-            raise InvalidRequest("a learned network holds no coefficients that are known: ask it for predictions")
+        require(not self.alone, "a learned network holds no coefficients that are known: ask it for predictions")
         assert isinstance(self.network, TokenNetwork)
         states = self.network.stream(self.tokens(X, y, np.zeros((1, self.task.dim))))
         solver, dim = 2 * self.task.examples + 1, self.task.dim
@@ -128,8 +128,7 @@ class InContextSolver(TokenModel[InContextTask]):
                 raise
             layers = depth(replace(self.task, spectrum=why.declare), self.algorithm, float(eps))
             raise InvalidRequest(f"{why}: about {layers} layers for {eps:.2g}") from None
-        if x.ndim != 2 or queries.ndim != 2:
-            raise InvalidRequest("one prompt at a time: X (rows, dim), y (rows,) and X_query (queries, dim)")
+        require(x.ndim == queries.ndim == 2, "one prompt at a time: X (rows, dim), y (rows,), X_query (queries, dim)")
         return x, t, queries
 
     @property
@@ -287,3 +286,9 @@ def record(model: InContextSolver) -> dict[str, Any]:
         "task": model.task.to_json(),
         "predicted": asdict(model.budget),
     }
+
+
+def lesson(given: Any, ask: Ask) -> Lesson:
+    """The shape of `given` (a model or an architecture), all of it free, towards the asked task."""
+    assert isinstance(ask.target, InContextTask)
+    return token_lesson(given, ask, reads=slice(2 * ask.target.examples, None))

@@ -10,6 +10,7 @@ from attnfun.kinds.lexicographic.pattern import BETA
 from attnfun.kinds.lexicographic.prove import is_single, proof, winner_weight
 from attnfun.kinds.lexicographic.target import MOST_KEYS, BestKey
 from attnfun.language.numbers import whole_number
+from attnfun.learn.lesson import Ask, Held, Lesson, token_lesson
 from attnfun.limits.grids import GridLimits, grid_limits
 from attnfun.model import Of, TokenModel
 from attnfun.network.words import explain as explain
@@ -57,3 +58,19 @@ def record(model: LexicographicHead) -> dict[str, Any]:
     sizes = {name: getattr(model.cost, name) for name in ("layers", "heads", "rank", "parameters")}
     told = {"status": model.certificate.status.value, "method": model.method, **sizes, **model.limits.record()}
     return told | {"hypotheses": list(model.certificate.hypotheses)}
+
+
+def lesson(given: Any, ask: Ask) -> Lesson:
+    """All weights but a cascade's constant token; the best network is that of least loss, as something is decided."""
+    target = ask.target
+    assert isinstance(target, BestKey)
+
+    def wanted(best: Any) -> Any:
+        return np.repeat(best[:, None], target.keys_drawn, axis=1)
+
+    return token_lesson(given, ask, held=_held, wanted=wanted, chosen_by="loss")
+
+
+def _held(model: Any) -> Held:
+    constants = model.weights.constants
+    return {"constants": (constants, np.zeros(constants.shape, dtype=bool))} if len(constants) else {}

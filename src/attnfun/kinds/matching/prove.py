@@ -34,7 +34,7 @@ from flint import arb, fmpq
 
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, gamma, hypotheses, kernel_move
 from attnfun.certify.verdict import Proof, undecided
-from attnfun.certify.view import Undecided
+from attnfun.certify.view import Undecided, provided
 from attnfun.kinds.matching.encoding import FLAGGED, PLAIN, TRIPLES
 from attnfun.kinds.matching.pattern import pairs, triples
 from attnfun.kinds.matching.target import Matches
@@ -95,8 +95,7 @@ def prove_by_matching(
     a, b, twins = _pattern(network, order, self_allowed)
     u = ROUNDOFF[network.dtype]
     K = tokens if order == 2 else tokens * tokens
-    if not (K < 2**40 and 2 <= modulus < 2**62 and 4 * a + 256 < LARGEST[network.dtype]):
-        raise Undecided("sizes or logits past what is counted")
+    provided(K < 2**40 and 2 <= modulus < 2**62 and 4 * a + 256 < LARGEST[network.dtype], "sizes or logits too large")
     with precision(256):
         one, U = arb(1), arb(u)
         look = one + arb("1.01") * U
@@ -138,8 +137,7 @@ def _pattern(network: TokenNetwork, order: int, self_allowed: bool) -> tuple[flo
     """(a, b, the numbers of the head that counts twins) of a network whose every entry is that of `pattern` for its
     numbers; Undecided otherwise."""
     names, heads = {(2, True): PLAIN, (2, False): FLAGGED, (3, True): TRIPLES}[order, self_allowed], network.heads
-    if network.coordinates != names or len(network.layers) != 1:
-        raise Undecided("the network has other coordinates or layers than one that matches")
+    provided(network.coordinates == names and len(network.layers) == 1, "its coordinates or layers are of another kind")
     if len(heads) != (1 if self_allowed else 2) or any(head.query_dim != (3 if self_allowed else 4) for head in heads):
         raise Undecided("the network has another number of heads, or of another size, than one that matches")
     at = {name: place for place, name in enumerate(names)}

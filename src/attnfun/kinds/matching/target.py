@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.kinds.matching.encoding import FLAGGED, PLAIN, TRIPLES, encode2, encode3
 from attnfun.language.circle import residues
 from attnfun.language.numbers import whole_number
@@ -35,8 +35,7 @@ class Matches(Target):
 
     def __post_init__(self) -> None:
         N, M = whole_number("tokens", self.tokens, 1), whole_number("modulus", self.modulus, 2)
-        if self.order not in MOST_TOKENS:
-            raise InvalidRequest(f"order={self.order!r}: 2 for pairs, 3 for triples")
+        require(self.order in MOST_TOKENS, f"order={self.order!r}: 2 for pairs, 3 for triples")
         own = {"tokens": N, "modulus": M, "order": int(self.order), "self_allowed": bool(self.self_allowed)}
         settle(self, own)
         if self.order == 3 and not self.self_allowed:

@@ -7,11 +7,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify.view import Undecided
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.kinds.matching.encoding import third_order
 from attnfun.kinds.matching.prove import MatchBound, bounds
 from attnfun.kinds.matching.target import Matches
+from attnfun.learn.lesson import Ask, Held, Lesson, token_lesson
 from attnfun.model import Of, TokenModel
+from attnfun.network import TokenNetwork
 from attnfun.network.words import explain as explain
 
 
@@ -38,8 +40,7 @@ class Matching(TokenModel[Matches]):
 
     def third_order(self, x: ArrayLike) -> NDArray[np.float64]:
         """The same by third-order attention: a softmax over pairs of the trilinear form, no pair tokens."""
-        if self.order != 3:
-            raise InvalidRequest(f"order={self.order}: third-order attention matches triples")
+        require(self.order == 3, f"order={self.order}: third-order attention matches triples")
         return third_order(self.target.given(x), self.modulus, self.bound.scale, self.bound.null, self.dtype)
 
     @cached_property
@@ -76,3 +77,31 @@ def record(model: Matching) -> dict[str, Any]:
     told |= {"margin": margin, "scale": bound.scale, "null": bound.null, "logit_error": bound.logit_error}
     told |= {name: getattr(model.cost, name) for name in ("heads", "rank", "parameters")}
     return told | {"hypotheses": list(bound.hypotheses)}
+
+
+def lesson(given: Any, ask: Ask) -> Lesson:
+    """All weights but what is held. One wrong decision is an error of 1, so the best network is that of least loss."""
+    target = ask.target
+    assert isinstance(target, Matches)
+
+    def held(model: Any) -> Held:
+        return held_of(target, model.weights)
+
+    return token_lesson(given, ask, held=held, reads=slice(target.tokens), chosen_by="loss")
+
+
+def held_of(target: Matches, network: TokenNetwork) -> Held:
+    """The constant token, which says what it is by its coordinates; of triples the numbers that keep single tokens out
+    of sight, and of pairs without j = i those that keep flagged tokens from the first head.
+    """
+    held = {"constants": (network.constants, np.zeros(network.constants.shape, dtype=bool))}
+    if target.order == 2 and target.self_allowed:
+        return held
+    head, column, at = network.heads[0], 2 if target.order == 3 else 3, network.coordinates.index
+    query, key = (np.ones(array.shape, dtype=bool) for array in (head.query, head.key))
+    query[:, column] = False
+    if target.order == 3:
+        key[[at("one"), at("pair")], column] = False
+    else:
+        key[:, column] = False
+    return held | {"layer0/head0/query": (head.query, query), "layer0/head0/key": (head.key, key)}

@@ -36,7 +36,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import require
 from attnfun.kinds.neighbours import sphere
 from attnfun.language import precision
 from attnfun.language.domain import Array
@@ -65,10 +65,8 @@ def biased_error(dim: int, beta: float, shift: float = 0.0) -> float:
 def full_rank_error(dim: int, points: int, beta: float, attends_self: bool) -> float:
     """The bound of one head of full rank, rounded up; `attends_self`: the query sees its own token."""
     n = points - 1
-    if not (beta >= 1 and math.isfinite(beta)):
-        raise InvalidRequest(f"beta={beta!r}: the bound is proved for finite beta of at least 1")
-    if dim < 3:
-        raise InvalidRequest(f"dim={dim}: proved for 3 dimensions and more: a score's density must have its top at 0")
+    require(beta >= 1 and math.isfinite(beta), f"beta={beta!r}: the bound is proved for finite beta of at least 1")
+    require(dim >= 3, f"dim={dim}: proved for 3 dimensions and more: a score's density must have its top at 0")
     top = _peak_above(dim)
     own = 12 * math.exp(-beta) + 3.56 * n * top * 2.0 ** (1 - n) / beta**2 if attends_self else 0.0
     G = math.log(4e4 * (n - 1) * beta) / (2 * beta)

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from attnfun.certify.verdict import Proof, undecided
-from attnfun.certify.view import Undecided
+from attnfun.certify.view import Undecided, provided
 from attnfun.errors import InvalidRequest
 from attnfun.kinds.neighbours import pattern
 from attnfun.kinds.neighbours.bounds import biased_error, full_rank_error, scores_error, tally_error
@@ -136,8 +136,7 @@ def _scores(target: PointsOnSphere, network: TokenNetwork) -> Read | None:
     slope, cubic = Fraction(c) * Fraction(v) * Fraction(small), Fraction(c) * Fraction(v) * Fraction(small) ** 3
     eta = float(abs(2 * slope * n / N**2 - 1) + abs(cubic) / 24) * (1 + 1e-12)
     _require(beta)
-    if not (eta <= 1 and gap >= beta * (1 + eta) + _SHUT):
-        raise Undecided("its scores are too far off, or the query is not shut out")
+    provided(eta <= 1 and gap >= beta * (1 + eta) + _SHUT, "its scores are too far off, or the query is not shut out")
     return Read("scores", scores_error(d, N, beta, eta), {"beta": beta, "score_error": eta})
 
 
@@ -168,5 +167,4 @@ def _sign(target: PointsOnSphere) -> float:
 
 
 def _require(beta: float) -> None:
-    if not 1 <= beta < math.inf:
-        raise Undecided(f"its inverse temperature is {beta:.3g}, and a bound is known from 1 on")
+    provided(1 <= beta < math.inf, f"its inverse temperature is {beta:.3g}, and a bound is known from 1 on")

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.kinds.neighbours.sphere import uniform_points
 from attnfun.language.numbers import one_of, whole_number
 from attnfun.language.target import Array, Target, settle
@@ -60,11 +60,9 @@ class PointsOnSphere(Target):
         bias = 0.0 if self.bias is None else self.bias
         if isinstance(bias, bool) or not isinstance(bias, (int, float)) or not -1 < bias < 1:
             raise InvalidRequest(f"bias={bias!r:.40}: a half-space that cuts the sphere has -1 < bias < 1")
-        if self.bias is not None and self.points != 2:
-            raise InvalidRequest(f"points={self.points}: a half-space takes 2, the query included")
+        require(self.bias is None or self.points == 2, f"points={self.points}: a half-space takes 2, with the query")
         settle(self, {"dim": dim, "points": points, "bias": None if self.bias is None else float(bias)})
-        if self.bias is None and self.points < 3:
-            raise InvalidRequest(f"points={self.points}: one candidate leaves nothing to choose; at least 3")
+        require(self.bias is not None or self.points >= 3, f"points={self.points}: below 3 there is nothing to choose")
 
     @property
     def text(self) -> str:

@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, require
 from attnfun.kinds.neighbours.build import METHODS, biased, full_rank, majority_vote, random_heads, scores, tally
 from attnfun.kinds.neighbours.measure import Prediction
 from attnfun.kinds.neighbours.target import PointsOnSphere
@@ -62,16 +62,12 @@ def neighbours(
         (rank != 1 or sampler != "same", "rank and sampler", ("random_heads",)),
         (beta is not None, "beta", ("full_rank", "scores", "tally", "biased")),
     ):
-        if given and name not in methods:
-            raise InvalidRequest(f"{what}: for {' and '.join(methods)}, not for {name}")
+        require(not given or name in methods, f"{what}: for {' and '.join(methods)}, not for {name}")
     target = PointsOnSphere(dim, points, which, name == "full_rank", bias if name == "biased" else None)
-    if name in (*_DRAWN, "tally") and points != 3:
-        raise InvalidRequest(f"points={points}: {name} takes 3, the query included")
-    if beta is not None and eps is not None:
-        raise InvalidRequest("give eps or beta, not both: eps decides beta")
+    require(name not in (*_DRAWN, "tally") or points == 3, f"points={points}: {name} takes 3, the query included")
+    require(beta is None or eps is None, "give eps or beta, not both: eps decides beta")
     beta = positive_or_none("beta", beta)
-    if beta is not None and beta > full_rank.MOST_BETA:
-        raise InvalidRequest(f"beta={beta!r}: at most {full_rank.MOST_BETA:g}")
+    require(beta is None or beta <= full_rank.MOST_BETA, f"beta={beta!r}: at most {full_rank.MOST_BETA:g}")
     eps, wanted = positive_or_none("eps", eps), None if heads is None else whole_number("heads", heads, 1, MOST_HEADS)
     drawn = whole_number("rank", rank, 1, target.dim), sampler, whole_number("seed", seed, 0)
     return _Asked(target, name, eps, beta, wanted, *drawn).made()
@@ -159,8 +155,7 @@ class _Asked:
                 votes = f"{self.dim / self.eps**2:.2g} votes, more than {MOST_HEADS:,}"
                 raise Infeasible(f"eps={self.eps:g} takes about {votes}", nearest=nearest)
         heads = self.dim**2 | 1 if heads is None else heads
-        if heads % 2 == 0:
-            raise InvalidRequest(f"heads={heads}: an odd number of votes is needed, or they may be even")
+        require(heads % 2 == 1, f"heads={heads}: an odd number of votes is needed, or they may be even")
         if heads > MOST_HEADS:
             raise Infeasible(f"{heads:,} votes are more than {MOST_HEADS:,}", nearest={"heads": MOST_HEADS - 1})
         self._fits(heads * 6 * (2 * self.dim + 4))
@@ -170,8 +165,7 @@ class _Asked:
     def _random_heads(self, _eps: float) -> Made:
         heads = self.heads or self.dim
         self._fits(2 * heads * (2 * self.dim + 2) * (self.dim + self.rank + 1))
-        if self.sampler == "compromise" and self.rank != 1:
-            raise InvalidRequest("sampler='compromise' is for rank 1: an angle between two directions")
+        require(self.sampler != "compromise" or self.rank == 1, "sampler='compromise' is for rank 1: it is an angle")
         if self.rank == 1:
             found = random_heads.hard_heads(self.dim, heads, self.sampler, self.seed)
         else:

@@ -1,14 +1,6 @@
 """Maps of n tokens to n tokens: the kind behind `sequence`."""
 
-from attnfun.kinds import Kind
+from attnfun.kinds import folder_kind
 
-KIND = Kind(
-    "sequence",
-    target="attnfun.kinds.sequence.target:SequenceMap",
-    weights=("attnfun.kinds.sequence.network:SequenceNetwork", "attnfun.kinds.sequence.network:TokenSequence"),
-    view="attnfun.kinds.sequence.view:SequenceApproximant",
-    prover="attnfun.kinds.sequence.prove:proof",
-    words="attnfun.kinds.sequence.view",
-    lesson="attnfun.kinds.sequence.lesson:lesson",
-    subjects="attnfun.kinds.sequence.view:subjects",
-)
+NETWORKS = ("attnfun.kinds.sequence.network:SequenceNetwork", "attnfun.kinds.sequence.network:TokenSequence")
+KIND = folder_kind("sequence", "SequenceMap", "SequenceApproximant", NETWORKS)

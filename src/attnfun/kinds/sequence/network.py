@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.kinds.sequence.target import SequenceMap, source_name
 from attnfun.language.domain import Box
 from attnfun.network.architecture import TokenArchitecture
@@ -64,12 +64,10 @@ class GatherHead(Matrices):
 
     def __post_init__(self) -> None:
         freeze(self)
-        p = len(self.writes)
-        if self.key.ndim != 1 or self.value.shape != (len(self.key), p) or self.offset.shape != (p,) or not p:
-            raise InvalidRequest(
-                f"gather head {self.name!r} has a key, values and offsets of shapes {self.key.shape}, "
-                f"{self.value.shape}, {self.offset.shape}; (width,), (width, {p}), ({p},) are needed"
-            )
+        p, width = len(self.writes), self.key.size
+        shapes, wanted = (self.key.shape, self.value.shape, self.offset.shape), ((width,), (width, p), (p,))
+        what = f"gather head {self.name!r} has a key, values and offsets of shapes"
+        require(p > 0 and shapes == wanted, f"{what} {shapes}; {wanted} are needed")
 
     @property
     def arrays(self) -> dict[str, Array]:
@@ -106,8 +104,7 @@ class Gather:
 
     def __post_init__(self) -> None:
         freeze(self)
-        if not self.heads:
-            raise InvalidRequest("a gather stage needs at least one head")
+        require(bool(self.heads), "a gather stage needs at least one head")
 
     depth: ClassVar[int] = 1
 
@@ -239,8 +236,7 @@ class SequenceNetwork:
         self.validate()
 
     def validate(self) -> None:
-        if self.dtype not in DTYPES:
-            raise InvalidRequest(f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}")
+        require(self.dtype in DTYPES, f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}")
         if type(self.tokens) is not int or self.tokens < 1 or not self.inputs or not self.outputs or not self.stages:
             raise InvalidRequest("a sequence network needs tokens, inputs, outputs and stages")
         low, high = self.box
@@ -250,16 +246,14 @@ class SequenceNetwork:
         for number, stage in enumerate(self.stages):
             if isinstance(stage, Gather):
                 for head in stage.heads:
-                    if len(head.key) != len(names):
-                        raise InvalidRequest(f"gather head {head.name!r} reads {len(head.key)} of {len(names)} numbers")
+                    require(len(head.key) == len(names), f"head {head.name!r} reads {len(head.key)} of {len(names)}")
                     if head.scores is not None and head.scores.shape != (self.tokens, self.tokens):
                         raise InvalidRequest(f"gather head {head.name!r} has scores of shape {head.scores.shape}")
             elif isinstance(stage, Spread):
                 if stage.inputs != self.inputs or len(stage.sources) != self.tokens or number:
                     raise InvalidRequest("a spread stage comes first and reads the inputs of every token")
             else:
-                if len(stage.of_token) != self.tokens:
-                    raise InvalidRequest(f"stage {number} applies networks at {len(stage.of_token)} tokens")
+                require(len(stage.of_token) == self.tokens, f"stage {number} is for {len(stage.of_token)} tokens")
                 for network in stage.networks:
                     if not set(network.inputs) <= set(names) or network.dtype != self.dtype:
                         raise InvalidRequest(f"stage {number} reads what is not there, or in another dtype")
@@ -356,8 +350,7 @@ class TokenSequence:
         n, width = len(self.constant), self.network.width
         shapes = {(A.shape, B.shape) for A, B in self.terms}
         fits = len(shapes) == 1 and all(a == (n, n) and b[1:] == (width,) and b[0] for a, b in shapes)
-        if not fits or self.constant.shape != (n, width) or not n:
-            raise InvalidRequest(f"an embedding of sequences does not fit tokens of {width} coordinates")
+        require(fits and self.constant.shape == (n, width) and n > 0, f"the embedding does not fit a width of {width}")
         if not all(np.isfinite(array).all() for array in (self.constant, *(a for term in self.terms for a in term))):
             raise InvalidRequest("an embedding of sequences holds numbers that are not finite")
 

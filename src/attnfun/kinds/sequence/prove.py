@@ -30,7 +30,7 @@ from flint import arb
 
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma, hypotheses
 from attnfun.certify.verdict import Proof, undecided
-from attnfun.certify.view import Array, Undecided
+from attnfun.certify.view import Array, Undecided, provided
 from attnfun.errors import AttnfunError
 from attnfun.kinds.function.prove import prove
 from attnfun.kinds.sequence.network import Apply, Gather, SequenceNetwork, Spread, TokenSequence
@@ -92,8 +92,7 @@ class SequenceProof:
         low, high = self.network.box  # for inputs outside of it the literal form may shut out too little
         if not (np.all(low <= self.target.box.low_array) and np.all(high >= self.target.box.high_array)):
             raise Undecided("the network was made for a smaller box than the target's")
-        if self.network.outputs != outputs:
-            raise Undecided("the network's outputs are not those of the target")
+        provided(self.network.outputs == outputs, "the network's outputs are not those of the target")
         self._require_held()
         worst: Part | None = None
         for stage in self.network.stages:
@@ -116,8 +115,8 @@ class SequenceProof:
     def _require_held(self) -> None:
         """No coordinate may overflow, read or not: 0 times infinity is no 0."""
         for name, known in self.known.items():
-            if not known.size < LARGEST[self.dtype]:  # NaN must not pass
-                raise Undecided(f"{self.dtype} cannot hold all values of {name}")
+            # NaN must not pass
+            provided(known.size < LARGEST[self.dtype], f"{self.dtype} cannot hold all values of {name}")
 
     def _input_of(self, name: str) -> str:
         found = [c for c in self.target.box.names for k in range(self.n) if source_name(c, k) == name]
@@ -128,15 +127,13 @@ class SequenceProof:
     def _gather(self, stage: Gather) -> None:
         names = list(self.known)
         before = list(self.known.values())
-        if names != list(self.network.coordinates[: len(names)]):
-            raise Undecided("the stream does not hold what its names say")
+        provided(names == list(self.network.coordinates[: len(names)]), "the stream does not hold what its names say")
         new: dict[str, Known] = {}
         fetched = len(self.sources[0])
         for head in stage.heads:
             definition = self.definitions.get(head.writes[0])
             if definition is not None and definition.graph is None:
-                if not set(definition.args) <= set(names):
-                    raise Undecided(f"{definition.name} is gathered before its argument is there")
+                provided(set(definition.args) <= set(names), f"{definition.name} is gathered before its argument")
                 places = tuple(names.index(a) for a in definition.args)
                 new[definition.name] = aggregate(head, definition.kind, places, before, self.dtype, self.n, self.memory)
                 continue
@@ -170,14 +167,12 @@ class SequenceProof:
         worst = max(part.total for part in parts)
         for o, name in enumerate(stage.writes):
             low, high = min(p.known[o].low for p in parts), max(p.known[o].high for p in parts)
-            if not (math.isfinite(low) and math.isfinite(high) and math.isfinite(worst)):
-                raise Undecided(f"{name} could not be bounded")
+            provided(all(map(math.isfinite, (low, high, worst))), f"{name} could not be bounded")
             self.known[name] = widened(low, high, worst, False, False)
 
     def _applied(self, network: Network, graph: Graph, final: bool) -> Part:
         names = network.inputs
-        if not set(names) <= set(self.known):
-            raise Undecided("a network reads coordinates that nothing has written")
+        provided(set(names) <= set(self.known), "a network reads coordinates that nothing has written")
         if not set(graph.variables) <= set(names):
             missing = sorted(set(graph.variables) - set(names))
             raise Undecided(f"a network does not read {', '.join(missing)[:80]}, which its meaning depends on")
@@ -188,14 +183,12 @@ class SequenceProof:
         function = Function.of(graph, Box.parse(ends), network.outputs)
         assert function.graph is not None
         carried = _carried(function.graph, function.box, errors, 1e-3 * (self.eps or 0.0))
-        if not math.isfinite(carried):
-            raise Undecided("what the errors of the features do to the target could not be bounded")
+        provided(math.isfinite(carried), "what the errors of the features do to the target could not be bounded")
         allowance = _regrouping(network, self.n + self.memory)
         rest = None if self.eps is None or not final else self.eps - carried - allowance
         goal = rest if rest is not None and rest > 0 else None
         certificate = prove(network, function, eps=goal, report=self.say)
-        if not math.isfinite(certificate.error[1]):
-            raise Undecided(certificate.reason or "a network could not be proved")
+        provided(math.isfinite(certificate.error[1]), certificate.reason or "a network could not be proved")
         rounding = float(certificate.parts.get("rounding", 0.0))
         construction = math.nextafter(max(certificate.error[1] - rounding, 0.0), math.inf)
         spans = [] if final else range_of(function.graph, function.box)

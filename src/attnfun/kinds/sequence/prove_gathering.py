@@ -31,7 +31,7 @@ import numpy as np
 from flint import arb
 
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma, kernel_move
-from attnfun.certify.view import Undecided
+from attnfun.certify.view import Undecided, provided
 from attnfun.kinds.sequence.network import GatherHead
 from attnfun.language.enclosures import upper_at
 
@@ -89,8 +89,7 @@ def logit_errors(head: GatherHead, known: list[Known], dtype: str, tokens: int, 
     key = float(np.abs(head.key) @ sizes) * _SAFE
     values = float((np.abs(head.value).T @ sizes).max()) * _SAFE
     most = 0.0 if head.scores is None else float(np.abs(head.scores).max())
-    if not (key + most < LARGEST[dtype] and tokens * values < LARGEST[dtype]):
-        raise Undecided(f"gather head {head.name} may overflow in {dtype}")
+    provided(key + most < LARGEST[dtype] and tokens * values < LARGEST[dtype], f"gather head {head.name} may overflow")
     nonzero = int(np.count_nonzero(head.key))
     logit = gamma(nonzero + 16, u) * 2 * key + kernel_move(tokens + memory, dtype, spare=6)
     if head.scores is not None and key > 0:
@@ -105,8 +104,7 @@ def value_error(
     u = ROUNDOFF[dtype]
     weights = head.value[:, column]
     off = sum(abs(float(w) - (factor if c == place else 0.0)) * known[c].size for c, w in enumerate(weights) if w != 0)
-    if weights[place] == 0:
-        raise Undecided(f"gather head {head.name} does not read what it stands for")
+    provided(weights[place] != 0, f"gather head {head.name} does not read what it stands for")
     size = sum(abs(float(w)) * known[c].size for c, w in enumerate(weights) if w != 0) * _SAFE
     unit = np.count_nonzero(weights) == 1 and abs(np.frexp(weights[place])[0]) == 0.5
     product = 0.0 if unit else gamma(int(np.count_nonzero(weights)) + 2, u) * size
@@ -137,12 +135,10 @@ def aggregate(
         if k != 0 or c == meant[0]
     )
     D = (stray + rounding + (known[places[0]].error if kind == "softmax_mean" else 0.0)) * _SAFE
-    if not D < 0.5:  # NaN must not pass
-        raise Undecided(f"gather head {head.name}: its logits are too uncertain ({D:.2g})")
+    provided(D < 0.5, f"gather head {head.name}: its logits are too uncertain ({D:.2g})")  # NaN must not pass
     if kind in ("max", "min"):
         sign = 1.0 if kind == "max" else -1.0
-        if not sign * strength > 0:
-            raise Undecided(f"gather head {head.name} does not look for the {kind}")
+        provided(sign * strength > 0, f"gather head {head.name} does not look for the {kind}")
         lack = upper_at("exp", 2 * D) * largest_lack(tokens) / abs(strength) * _SAFE
         own = max(abs(offset), abs(offset - sign * lack)) * _SAFE
     else:
@@ -165,8 +161,7 @@ def copies(
     if head.scores is None or len(head.writes) != inputs:
         raise Undecided(f"gather head {head.name}: a copy needs positional scores and writes every input")
     D = sum(logit_errors(head, known, dtype, tokens, memory)) * _SAFE
-    if not D < 0.5:
-        raise Undecided(f"gather head {head.name}: its logits are too uncertain ({D:.2g})")
+    provided(D < 0.5, f"gather head {head.name}: its logits are too uncertain ({D:.2g})")
     sources = tuple(int(j) for j in np.argmax(head.scores, axis=1))
     gap = math.inf
     for i, j in enumerate(sources):

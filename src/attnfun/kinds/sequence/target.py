@@ -29,10 +29,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language import Algebra, ArrayAlgebra, Builder, Graph, parse, run
 from attnfun.language.domain import Array, Box
 from attnfun.language.graph import is_name
+from attnfun.language.numbers import whole_number
 from attnfun.language.target import Target
 from attnfun.network.tokens import sample_size
 
@@ -151,7 +152,7 @@ class SequenceMap(OfTokens):
         if isinstance(target, SequenceMap):
             return target
         box = Box.parse(domain)
-        count = count_of("tokens", tokens, MAX_TOKENS)
+        count = whole_number("tokens", tokens, 1, MAX_TOKENS)
         rows = _texts(target, count)
         names = _names(box, count)
         collected = _Aggregates(box.names)
@@ -172,15 +173,13 @@ class SequenceMap(OfTokens):
             arity = 2 if definition.kind == "softmax_mean" else 1
             shape = len(definition.args) == arity if definition.graph is None else len(definition.graph.outputs) == 1
             kinds = AGGREGATES if definition.graph is None else (_EXPRESSION,)
-            if definition.name in known:
-                raise InvalidRequest(f"the name {definition.name} is used twice; call the coordinate something else")
+            require(definition.name not in known, f"the name {definition.name} is used twice; rename the coordinate")
             if not is_name(definition.name) or definition.kind not in kinds or not shape or not set(used) <= known:
                 raise InvalidRequest(f"the definition of {definition.name} does not fit")
             known.add(definition.name)
         if len(self.rows) not in (1, self.tokens) or not all(set(row.variables) <= known for row in self.rows):
             raise InvalidRequest(f"{len(self.rows)} rows for {self.tokens} tokens: give one row, or one a token")
-        if len({len(row.outputs) for row in self.rows}) != 1:
-            raise InvalidRequest("every token must have the same number of outputs")
+        require(len({len(row.outputs) for row in self.rows}) == 1, "every token must have the same number of outputs")
         if not 1 <= self.tokens <= (MANY_TOKENS if self.equivariant else MAX_TOKENS):
             raise InvalidRequest(f"{self.tokens:,} tokens are more than {MAX_TOKENS}")
         return self
@@ -255,13 +254,10 @@ class SequenceMap(OfTokens):
     @classmethod
     def from_json(cls, data: Any) -> SequenceMap:
         """What `to_json` wrote; the text is for people and is not read."""
-        try:
-            definitions = tuple(_definition(**d) for d in data["definitions"])
-            rows = tuple(Graph.from_json(row) for row in data["rows"])
-            tokens = count_of("tokens", data["tokens"], MANY_TOKENS)
-            return cls(Box.stored(data["domain"]), tokens, definitions, rows).checked()
-        except (KeyError, TypeError, ValueError, IndexError, InvalidRequest) as error:
-            raise DamagedFile(f"the file's target is no sequence map that attnfun knows ({error})") from None
+        definitions = tuple(_definition(**d) for d in data["definitions"])
+        rows = tuple(Graph.from_json(row) for row in data["rows"])
+        tokens = whole_number("tokens", data["tokens"], 1, MANY_TOKENS)
+        return cls(Box.stored(data["domain"]), tokens, definitions, rows).checked()
 
 
 def entry(name: str, token: int) -> str:
@@ -385,8 +381,7 @@ class _Aggregates:
         return builder.var(named(self.definitions, f"{name}_of", partial(Definition, kind=name, args=places)))
 
     def _argument(self, graph: Graph, name: str) -> str:
-        if not graph.variables:
-            raise InvalidRequest(f"{name} of a constant; aggregate something that depends on the tokens")
+        require(bool(graph.variables), f"{name} of a constant; aggregate something that depends on the tokens")
         node = graph.nodes[graph.outputs[0]]
         if node.op == "var" and node.value in self.names:
             return str(node.value)
@@ -423,16 +418,8 @@ def _cut(text: str) -> str:
 def _names(box: Box, tokens: int) -> list[str]:
     """Coordinates, then entries; all different."""
     names = [*box.names, *(entry(name, j) for j in range(tokens) for name in box.names)]
-    if len(set(names)) != len(names):
-        raise InvalidRequest(f"the coordinates {', '.join(box.names)} clash with entries such as {names[box.dim]}")
+    require(len(set(names)) == len(names), f"{', '.join(box.names)} clash with entries such as {names[box.dim]}")
     return names
-
-
-def count_of(name: str, value: Any, most: int) -> int:
-    """`value` as an int from 1 to `most`, or an InvalidRequest that names it."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
-        raise InvalidRequest(f"{name}={value!r:.30}: a whole number from 1 to {most} is needed")
-    return int(value)
 
 
 def _texts(target: Any, tokens: int) -> list[list[str]]:
@@ -443,8 +430,7 @@ def _texts(target: Any, tokens: int) -> list[list[str]]:
         return [list(target)]
     if good and all(isinstance(t, Sequence) and t and all(isinstance(e, str) for e in t) for t in target):
         rows = [[t] if isinstance(t, str) else list(t) for t in target]
-        if len(rows) != tokens:
-            raise InvalidRequest(f"{len(rows)} rows of expressions for {tokens} tokens; give one a token")
+        require(len(rows) == tokens, f"{len(rows)} rows of expressions for {tokens} tokens; give one a token")
         return rows
     raise InvalidRequest(
         f"target {target!r:.80}: give an expression, a list of expressions, or one list of expressions a token"

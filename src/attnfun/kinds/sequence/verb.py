@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from attnfun.certify.certificate import Certificate
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, require
 from attnfun.kinds.sequence.build import METHODS, Stages, attempts
 from attnfun.kinds.sequence.target import OfTokens, SequenceMap
 from attnfun.kinds.sequence.view import SequenceApproximant
@@ -46,8 +46,7 @@ def sequence(
 def requested(asked: OfTokens, ways: Sequence[str], eps: float, method: str, dtype: str, seed: int) -> dict[str, Any]:
     """What is asked for as a model keeps it; InvalidRequest for what has no meaning."""
     check_request(eps, dtype, seed)
-    if method not in ("auto", *ways):
-        raise InvalidRequest(f"method={method!r}: the methods are auto, {', '.join(ways)}")
+    require(method in ("auto", *ways), f"method={method!r}: the methods are auto, {', '.join(ways)}")
     return {"eps": float(eps), "method": method, "dtype": dtype, "seed": int(seed), asked.members: asked.count}
 
 

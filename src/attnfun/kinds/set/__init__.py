@@ -1,15 +1,6 @@
 """Functions of a set of points, whatever their order: the kind behind `set_function`."""
 
-from attnfun.kinds import Kind
+from attnfun.kinds import folder_kind
 
-KIND = Kind(
-    "set",
-    target="attnfun.kinds.set.target:SetFunction",
-    weights=("attnfun.kinds.set.network:SetNetwork",),
-    view="attnfun.kinds.set.view:SetApproximant",
-    prover="attnfun.kinds.set.prove:proof",
-    words="attnfun.kinds.set.view",
-    lesson="attnfun.kinds.set.view:lesson",
-    subjects="attnfun.kinds.set.view:subjects",
-    commands=__name__,
-)
+NETWORKS = ("attnfun.kinds.set.network:SetNetwork",)
+KIND = folder_kind("set", "SetFunction", "SetApproximant", NETWORKS, lesson="view", commands=__name__)

@@ -32,10 +32,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
-from attnfun.kinds.sequence.target import Definition, OfTokens, SequenceMap, count_of, named, renamed
+from attnfun.errors import Infeasible, InvalidRequest, require
+from attnfun.kinds.sequence.target import Definition, OfTokens, SequenceMap, named, renamed
 from attnfun.language import ArrayAlgebra, Builder, Graph, Node, parse, run
 from attnfun.language.domain import Array, Box
+from attnfun.language.numbers import whole_number
 from attnfun.network.tokens import sample_size
 
 SUMS = ("sum", "mean", "max", "min", "pairs", "distinct")
@@ -75,13 +76,12 @@ class SetFunction(OfTokens):
         if isinstance(target, SetFunction):
             return target
         box = Box.parse(domain)
-        n = count_of("points", points, MAX_POINTS)
+        n = whole_number("points", points, 1, MAX_POINTS)
         given = [target] if isinstance(target, str) else target
         if not isinstance(given, Sequence) or not given or not all(isinstance(text, str) for text in given):
             raise InvalidRequest(f"target {target!r:.80}: give an expression or a list of expressions")
         names = [*box.names, *first(box), *second(box)]
-        if len(set(names)) != len(names):
-            raise InvalidRequest(f"the coordinates {', '.join(box.names)} clash with indices such as {first(box)[0]}")
+        require(len(set(names)) == len(names), f"{', '.join(box.names)} clash with indices such as {first(box)[0]}")
         texts = tuple(str(text).strip() for text in given)
         found = _Sums(box, n)
         row = parse([_INDEXED.sub(r"\1_\2", text) for text in texts], names, found)
@@ -114,10 +114,7 @@ class SetFunction(OfTokens):
     @classmethod
     def from_json(cls, data: Any) -> SetFunction:
         """What `to_json` wrote: the expressions are the target, and are read again."""
-        try:
-            return cls.read(data["expressions"], Box.stored(data["domain"]), data["points"])
-        except (KeyError, TypeError, InvalidRequest) as error:
-            raise DamagedFile(f"the file's target is no set function that attnfun knows ({error})") from None
+        return cls.read(data["expressions"], Box.stored(data["domain"]), data["points"])
 
     def decode(self, outputs: Any, single: bool) -> Array:
         """A number a set, or (outputs,) of several."""
@@ -154,8 +151,7 @@ class SetFunction(OfTokens):
 
     def on_elements(self) -> SequenceMap:
         """The same function at each of n tokens, one an element; there must be no pairs."""
-        if self.has_pairs:
-            raise InvalidRequest(f"{self.text[:80]} has sums over pairs; a token that holds one element has no pairs")
+        require(not self.has_pairs, f"{self.text[:80]} has sums over pairs; a token of one element has no pairs")
         names = dict(zip(first(self.box), self.box.names, strict=True))
         return self._on(self.box, self.points, [(s.kind, renamed(s.graph, names)) for s in self.sums])
 
@@ -229,12 +225,10 @@ class _Sums:
     def __call__(self, name: str, args: list[int], builder: Builder) -> int | None:
         if name not in SUMS or (name in ("max", "min") and len(args) != 1):
             return None
-        if len(args) != 1:
-            raise InvalidRequest(f"{name} takes 1 argument, not {len(args)}")
+        require(len(args) == 1, f"{name} takes 1 argument, not {len(args)}")
         graph = renamed(builder.graph([args[0]]), dict(zip(self.plain, self.first, strict=True)))
         uses_first, uses_second = (bool(set(graph.variables) & set(names)) for names in (self.first, self.second))
-        if not uses_first and not uses_second:
-            raise InvalidRequest(f"{name} of something that is the same for every point")
+        require(uses_first or uses_second, f"{name} of something that is the same for every point")
         if name == "distinct":
             same = _on_diagonal(graph, dict(zip(self.second, self.first, strict=True)))
             whole = builder.var(self._named("sum", True, graph))

@@ -29,7 +29,7 @@ Failure mode. Ill-conditioned data: the depth grows like √κ (gradient descent
 
 import math
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import require
 from attnfun.kinds.in_context.build.richardson import Scales, choose, few_bits, richardson
 from attnfun.kinds.in_context.prove_class import gain
 from attnfun.kinds.in_context.target import InContextTask
@@ -89,8 +89,7 @@ def build_linear(
     The scale is the best for the bound of the whole class, or with `typical` for data as they come: in float32 the two
     are far apart, and only the second is accurate to 1e-6. `finer` halves every scale so many times.
     """
-    if layers < 2:
-        raise InvalidRequest(f"layers={layers}: at least 2 are needed, one to read the examples and one to predict")
+    require(layers >= 2, f"layers={layers}: at least 2 are needed, one to read the examples and one to predict")
     s, d, N = Stream(task.dim, "xqvur", _UNITS), task.dim, task.examples
     q, y, largest = sizes(task)
     # |⟨x_i, v⟩| ≤ |q| max √(λ − α)/λ for v = A⁻¹q; the solver's c makes its logits as large

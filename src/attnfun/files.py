@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 
 TEXT_LIMIT = 512 << 20
 
@@ -57,8 +57,7 @@ def read_text(path: str | os.PathLike[str], limit: int = TEXT_LIMIT) -> str:
     """The text of a file, ends of lines as they are; '-' is standard input, with the same limit."""
     if os.fspath(path) == "-":
         text = sys.stdin.read(limit + 1)
-        if len(text) > limit:
-            raise InvalidRequest(f"standard input has more than {limit:,} characters, the most that is read of it")
+        require(len(text) <= limit, f"standard input has more than {limit:,} characters, the most that is read of it")
         return text
     try:
         return read_bytes(path, limit).decode("utf-8-sig")

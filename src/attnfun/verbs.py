@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from attnfun.certify.certificate import Certificate, read_back, story_of
-from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest
+from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest, require
 from attnfun.kinds import Kind, find
 from attnfun.language.domain import Box
 from attnfun.language.mlp import input_box
@@ -80,8 +80,7 @@ def _compare_domain(domain: Any, box: Box | None) -> None:
     except InvalidRequest:
         given = input_box(domain, box.dim)  # intervals without names, as an MLP takes them
     mine, yours = (set(zip(one.names, one.low, one.high, strict=True)) for one in (given, box))
-    if mine != yours:
-        raise InvalidRequest(f"the file is about the domain {box.text}, not about {given.text}")
+    require(mine == yours, f"the file is about the domain {box.text}, not about {given.text}")
 
 
 def _read(source: Source, ignore: Collection[str]) -> tuple[Kind, Target, Any, Mapping[str, Any]]:

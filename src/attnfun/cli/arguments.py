@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 
 # `--png` may stand alone; the picture then takes the network's name.
 OPTIONAL_VALUE = "--png"
@@ -68,8 +68,7 @@ def unshield(text: str) -> str:
 def read_domain(items: Sequence[str]) -> list[str]:
     """["x=-1:1;y=0:2", "z=0:1"] → ["x=-1:1", "y=0:2", "z=0:1"]; what they mean is for the target to say."""
     parts = [part.strip() for item in items for part in item.split(";") if part.strip()]
-    if not parts:
-        raise InvalidRequest("no domain: give every variable its interval, as in --domain x=-1:1 --domain y=0:2")
+    require(parts, "no domain: give every variable its interval, as in --domain x=-1:1 --domain y=0:2")
     return parts
 
 
@@ -90,16 +89,12 @@ def read_point(text: str, names: Sequence[str]) -> list[float]:
     found: dict[str, float] = {}
     for part in re.split(r"[,;]", text):
         name, equals, value = (piece.strip() for piece in part.partition("="))
-        if not equals:
-            raise InvalidRequest(f"--at {text!r}: {part.strip()!r} is not of the form name=number")
-        if name not in names:
-            raise InvalidRequest(f"--at {text!r}: no variable {name!r}; the network takes {', '.join(names)}")
-        if name in found:
-            raise InvalidRequest(f"--at {text!r}: {name!r} is given twice")
+        require(equals, f"--at {text!r}: {part.strip()!r} is not of the form name=number")
+        require(name in names, f"--at {text!r}: no variable {name!r}; the network takes {', '.join(names)}")
+        require(name not in found, f"--at {text!r}: {name!r} is given twice")
         found[name] = _number(value, f"--at {text!r}: {value!r}")
     missing = [name for name in names if name not in found]
-    if missing:
-        raise InvalidRequest(f"--at {text!r}: no value for {', '.join(missing)}")
+    require(not missing, f"--at {text!r}: no value for {', '.join(missing)}")
     return [found[name] for name in names]
 
 
@@ -144,12 +139,9 @@ def check_writable(*paths: str | None) -> None:
     """Refuse before the work, not after it: the folder of every output must exist and accept files."""
     for path in filter(None, paths):
         folder = Path(path).absolute().parent
-        if Path(path).is_dir():
-            raise InvalidRequest(f"cannot write {path!r}: it is a folder")
-        if not folder.is_dir():
-            raise InvalidRequest(f"cannot write {path!r}: there is no folder {str(folder)!r}")
-        if not os.access(folder, os.W_OK):
-            raise InvalidRequest(f"cannot write {path!r}: the folder does not accept files")
+        require(not Path(path).is_dir(), f"cannot write {path!r}: it is a folder")
+        require(folder.is_dir(), f"cannot write {path!r}: there is no folder {str(folder)!r}")
+        require(os.access(folder, os.W_OK), f"cannot write {path!r}: the folder does not accept files")
 
 
 def read_spectrum(text: str) -> tuple[float, float]:

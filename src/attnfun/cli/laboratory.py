@@ -6,7 +6,7 @@ from typing import Any
 
 from attnfun.cli.derive import Answer
 from attnfun.cli.render import Part, Whole, literal, number
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 
 _COLOURS = {"serious": "bold red", "warning": "yellow", "note": "dim", "healthy": "green"}
 _MOST = 40  # rows of a table
@@ -94,10 +94,8 @@ def reproduced(
     """Studies, run and judged; or the list of them."""
     if show:
         return listed(names)
-    if quick and full:
-        raise InvalidRequest("--quick and --full: write one of them")
-    if not names:
-        raise InvalidRequest("no study is named: write a name, several, or all (attnfun reproduce --list shows them)")
+    require(not (quick and full), "--quick and --full: write one of them")
+    require(names, "no study is named: write a name, several, or all (attnfun reproduce --list shows them)")
     if "all" in names and len(names) > 1:
         raise InvalidRequest(f"all, and {' '.join(name for name in names if name != 'all')}: write one or the other")
     if jobs is not None and cluster is not None:

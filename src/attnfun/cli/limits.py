@@ -6,7 +6,7 @@ from typing import Any
 from attnfun.cli.derive import Answer
 from attnfun.cli.records import model_record
 from attnfun.cli.render import Grid, Part, Whole, literal, number, status_text, viewed
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest, require
 
 _MARKS = {"impossible": "[red]✗[/]", "constructed": "[green]●[/]", "unknown": "[dim]·[/]"}
 VARIANTS = ("published", "inclusive", "optimal")
@@ -65,8 +65,7 @@ def interpolated(
     progress: Any = None,
 ) -> Answer:
     """A table of truncated linear heads by size and variant, and its picture."""
-    if variant not in (*VARIANTS, "all"):
-        raise InvalidRequest(f"--variant {variant!r}: write {', '.join(VARIANTS)} or all")
+    require(variant in (*VARIANTS, "all"), f"--variant {variant!r}: write {', '.join(VARIANTS)} or all")
     import time
 
     from attnfun.kinds.function.interpolation import Row, interpolation_table
@@ -144,13 +143,11 @@ def preferred(
     if (utility is None) == (lexicographic is None):
         raise InvalidRequest("give --utility EXPR or --lexicographic P, one of them")
     if lexicographic is not None:
-        if left or right or eps:
-            raise InvalidRequest("--left, --right and --eps belong to --utility")
+        require(not (left or right or eps), "--left, --right and --eps belong to --utility")
         if lexicographic.strip().lower() == "continuum":
             raise _continuum(coordinates, seed, progress)
         return _grid(lexicographic, coordinates, dtype, method)
-    if not right:
-        raise InvalidRequest("no keys: give every key variable its interval, as in --right k=0:1")
+    require(right, "no keys: give every key variable its interval, as in --right k=0:1")
     from attnfun.limits.preorders.verb import preorder
 
     report = preorder(utility=utility, right=right, left=left, seed=seed, progress=progress)

@@ -16,7 +16,7 @@ from attnfun.cli.arguments import read_domain, read_point, read_points
 from attnfun.cli.derive import Answer
 from attnfun.cli.records import certificate_record, head_rows, model_record, step_rows
 from attnfun.cli.render import VERDICT, Grid, Whole, failure
-from attnfun.errors import AttnfunError, InvalidRequest
+from attnfun.errors import AttnfunError, InvalidRequest, require
 
 
 def verified(file: str, target: list[str] | None = None, progress: Any = None, **rest: Any) -> Answer:
@@ -118,8 +118,7 @@ def mapped(
     """The network of the expressions or of an example, or the table of all examples."""
     texts = expressions or []
     if examples:
-        if texts or example:
-            raise InvalidRequest("--examples takes no expression and no --example: it makes them all")
+        require(not (texts or example), "--examples takes no expression and no --example: it makes them all")
         return _table(progress)
     from attnfun.kinds.sequence.examples import example as named
     from attnfun.kinds.sequence.verb import sequence
@@ -130,10 +129,8 @@ def mapped(
         return sequence(
             **named(example).request(small) | ({} if eps is None else {"eps": eps}), **rest, progress=progress
         )
-    if small:
-        raise InvalidRequest("--small goes with --example")
-    if not texts:
-        raise InvalidRequest("no expression: write for instance attnfun sequence 'x-max(x)' --tokens 6 --domain x=-1:1")
+    require(not small, "--small goes with --example")
+    require(texts, "no expression: write for instance attnfun sequence 'x-max(x)' --tokens 6 --domain x=-1:1")
     if tokens is None or eps is None:
         raise InvalidRequest(f"--{'tokens' if tokens is None else 'eps'} is missing")
     target: Any = [[part.strip() for part in text.split(";")] for text in texts] if rows else texts
@@ -191,8 +188,7 @@ def solved(
     queries = None if query is None else read_points(query, columns)
     if task.endswith(".safetensors"):
         net = load(task)
-        if net.target.kind != "in_context":
-            raise InvalidRequest(f"{task} does not hold a network that solves a regression in context")
+        require(net.target.kind == "in_context", f"{task} does not hold a network that solves a regression in context")
     else:
         asked = rest | {"dim": dim if dim is not None else (len(columns) or None)}
         asked["examples"] = examples if examples is not None else (len(X) if data else None)
@@ -206,8 +202,7 @@ def solved(
         return net
     own = model_record(net, seconds=time.perf_counter() - start)
     found = net.predict(X, y, queries, bound=True)
-    if found.outside and not outside:
-        raise InvalidRequest(found.outside)
+    require(outside or not found.outside, found.outside)
     record = {"predictions": found.predictions, "bounds": found.bound, "reasons": found.reasons}
     rows = [[*row, value, bound] for row, value, bound in zip(queries, found.predictions, found.bound, strict=True)]
     notes = [f"outside the class: {found.outside}"] if found.outside else []
@@ -231,8 +226,7 @@ def _examples(path: str | None) -> tuple[list[str], Any, Any]:
     if "y" not in header or not columns:
         raise InvalidRequest(f"{path}: a column y and at least one other are needed in its header")
     table = np.array(read_points(path, [*columns, "y"], lines), dtype=np.float64).reshape(-1, len(columns) + 1)
-    if not len(table):
-        raise InvalidRequest(f"{path} has no rows")
+    require(len(table), f"{path} has no rows")
     return columns, table[:, :-1], table[:, -1]
 
 

@@ -20,7 +20,7 @@ from attnfun.cli.arguments import read_table
 from attnfun.cli.derive import Answer
 from attnfun.cli.records import model_record
 from attnfun.cli.render import clean, failure, number
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.files import read_text
 
 if TYPE_CHECKING:
@@ -54,8 +54,7 @@ def compiled(
     """A row a target, their summary, and what changed since an earlier run."""
     from attnfun.lab.suite import run_suite
 
-    if jobs is not None and jobs < 1:
-        raise InvalidRequest(f"--jobs {jobs}: at least one worker process is needed")
+    require(jobs is None or jobs >= 1, f"--jobs {jobs}: at least one worker process is needed")
     if jobs is not None and cluster is not None:
         raise InvalidRequest("--jobs counts processes of this machine: leave it out with --cluster")
     if timeout is not None and not 0 < timeout < 1e6:
@@ -104,8 +103,7 @@ def _kept(path: str, options: dict[str, Any]) -> dict[tuple[str, str], Row]:
     """The rows of a run that was interrupted, if it asked for the same."""
     earlier = read_report(path)
     other = [name for name in SETTINGS if earlier.get(name) != options[name]]
-    if other:
-        raise InvalidRequest(f"--resume: {path} was made with another {' and '.join(other)}; name another --output")
+    require(not other, f"--resume: {path} was made with another {' and '.join(other)}; name another --output")
     return {(row.get("suite", ""), row["name"]): row for row in earlier["rows"]}
 
 

@@ -14,7 +14,7 @@ from attnfun.diagnosis import DTYPES, Figures, Subject, foreign_head, is_foreign
 from attnfun.diagnosis.findings import GRAVE, Finding, Mend, findings, gravest_first
 from attnfun.diagnosis.plain import looked_at, of_another
 from attnfun.diagnosis.subject import values_of, worst
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.language.numbers import positive_or_none
@@ -80,8 +80,7 @@ class Diagnosis:
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """Of the head in most need: weights or cells, effective keys, error by temperature, norms."""
-        if not self.heads:
-            raise InvalidRequest("there is no head over fixed keys to draw")
+        require(self.heads, "there is no head over fixed keys to draw")
         from attnfun.plots.diagnose import draw_diagnosis
 
         worst = self.findings[0].head

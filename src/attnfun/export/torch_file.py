@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import AttnfunError, InvalidRequest
+from attnfun.errors import AttnfunError, InvalidRequest, require
 from attnfun.model import Model
 from attnfun.network.head import require_dtype
 from attnfun.network.network import Network
@@ -26,13 +26,11 @@ BATCHES = (1, 2, 257)
 
 def export(model: Model[Any, Any], path: str | Path, to: str = "torch", dtype: str | None = None) -> dict[str, Any]:
     """Write a model of any kind to `path` for the runtime `to`; returns what was written and how far it is off."""
-    if to not in FORMATS:
-        raise InvalidRequest(f"export to {to!r}: known formats are {', '.join(FORMATS)}")
+    require(to in FORMATS, f"export to {to!r}: known formats are {', '.join(FORMATS)}")
     if not isinstance(model, Model):
         raise InvalidRequest(f"export writes models, as `compile` and `load` return them, not {model!r:.60}")
     require_dtype(dtype or model.dtype)
-    if not Path(path).absolute().parent.is_dir():
-        raise InvalidRequest(f"cannot write {str(path)!r}: its folder does not exist")
+    require(Path(path).absolute().parent.is_dir(), f"cannot write {str(path)!r}: its folder does not exist")
     return _write_program(model, Path(path), dtype or model.dtype)
 
 

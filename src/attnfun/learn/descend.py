@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnfun.errors import AttnfunError, InvalidRequest
+from attnfun.errors import AttnfunError, InvalidRequest, require
 from attnfun.language.numbers import positive, whole_number
 
 OPTIMISERS = ("adam", "adamw")
@@ -171,8 +171,7 @@ def descend(
     shorter than `steps`.
     """
     Recipe(steps, optimiser=optimiser, lr=lr, schedule=schedule)  # refuses what is none
-    if not 0 <= warm < 1:
-        raise InvalidRequest(f"warm={warm!r:.30}: a share of the steps, from 0 to below 1")
+    require(0 <= warm < 1, f"warm={warm!r:.30}: a share of the steps, from 0 to below 1")
     stepper, losses = optimiser_of(parameters, optimiser, lr, betas, weight_decay), list[float]()
     for step in range(steps):
         for group in stepper.param_groups:

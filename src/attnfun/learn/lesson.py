@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language.target import Target
 from attnfun.learn.descend import Recipe
 from attnfun.learn.probe import Row
@@ -113,8 +113,7 @@ class Ask:
         return InvalidRequest(f"start={self.start!r:.60}: {needed}")
 
     def no_noise(self) -> None:
-        if self.recipe.noise:
-            raise InvalidRequest("noise on the inputs is for functions and sequence maps; leave it out")
+        require(not self.recipe.noise, "noise on the inputs is for functions and sequence maps; leave it out")
 
 
 @dataclass(frozen=True, eq=False)

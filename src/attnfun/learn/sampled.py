@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language.target import Array, Json, Target, only
 from attnfun.network.tokens import misfit, sample_size, widened
 
@@ -33,8 +33,7 @@ class SampledTask(Target):
     chosen_by: str = "sup"
 
     def __post_init__(self) -> None:
-        if self.chosen_by not in ("sup", "loss"):
-            raise InvalidRequest(f"chosen_by={self.chosen_by!r:.30}: write sup or loss")
+        require(self.chosen_by in ("sup", "loss"), f"chosen_by={self.chosen_by!r:.30}: write sup or loss")
         if not callable(self.sampler) or not isinstance(self.tokens, slice):
             raise InvalidRequest("a SampledTask needs a sampler(rng, count) and, as tokens, a slice of those it draws")
 

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import require
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.learn.descend import descend, generator, one_torch_thread, require_torch
@@ -322,8 +322,7 @@ def fit_sample(
     """
     torch = require_torch()
     depth = len(architecture.layers)
-    if shared and len(set(architecture.layers)) != 1:
-        raise InvalidRequest("layers that share their weights have one shape")
+    require(not shared or len(set(architecture.layers)) == 1, "layers that share their weights have one shape")
     with one_torch_thread():
         from attnfun.learn.torch_tokens import run
 

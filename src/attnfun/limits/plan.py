@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language.numbers import one_of, positive, whole_number
 from attnfun.limits import plan_tasks
 from attnfun.limits.plan_tasks import Family
@@ -104,8 +104,7 @@ def plan(
     eps = positive("eps", eps)
     if (matrix is not None) != (task == "relation"):
         raise InvalidRequest("a score matrix belongs to task 'relation', and that task needs one")
-    if task == "matching" and order not in (2, 3):
-        raise InvalidRequest(f"order={order!r}: 2 for pairs, 3 for triples")
+    require(task != "matching" or order in (2, 3), f"order={order!r}: 2 for pairs, 3 for triples")
     say = progress or (lambda _: None)
     families: dict[str, Callable[[], Family]] = {
         "furthest-neighbour": lambda: plan_tasks.neighbour(d, n, eps, setting, nearest=False),

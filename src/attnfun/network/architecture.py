@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language.numbers import whole_number
 from attnfun.language.target import Target
 from attnfun.network.head import require_dtype, require_names
@@ -89,8 +89,7 @@ class AxisShape:
     def __post_init__(self) -> None:
         if not (_whole(self.keys, 1) and _whole(self.dim, 1)):
             raise InvalidRequest(f"an axis needs at least one key and one query dimension, not {self.keys}, {self.dim}")
-        if not _rising(self.reads):
-            raise InvalidRequest(f"an axis reads distinct coordinates in rising order, not {list(self.reads)}")
+        require(_rising(self.reads), f"an axis reads distinct coordinates in rising order, not {list(self.reads)}")
 
 
 @dataclass(frozen=True)
@@ -124,8 +123,7 @@ class Architecture(Shape):
     reads: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise InvalidRequest(f"an architecture of {self.kind!r}: there is none")
+        require(self.kind in KINDS, f"an architecture of {self.kind!r}: there is none")
         require_dtype(self.dtype)
         require_names(inputs=self.inputs, outputs=self.outputs)
         width = len(self.inputs)
@@ -277,8 +275,7 @@ class TokenArchitecture(Shape):
             fits = layer.heads and all(len(head) == 2 and all(_whole(k, 1) for k in head) for head in layer.heads)
             if not fits or not _whole(layer.ffn, 0) or type(layer.carry) is not bool:
                 raise InvalidRequest(f"layer {number} needs heads with ranks and values from 1 on, and 0 or more units")
-        if self.free_weights > _MOST:
-            raise InvalidRequest(f"{self.free_weights:,} weights are more than {_MOST:,}")
+        require(self.free_weights <= _MOST, f"{self.free_weights:,} weights are more than {_MOST:,}")
 
     @classmethod
     def plain(

@@ -56,7 +56,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.network.head import DENSE_KEYS, AnyArray, Head, once_per_dtype
 from attnfun.network.local import LocalPlan, local_plan
 from attnfun.network.network import Layer, Network
@@ -124,8 +124,7 @@ def stream(network: Network, X: npt.ArrayLike, route: str = "auto") -> AnyArray:
         raise InvalidRequest(
             f"points must have shape (n, {len(network.inputs)}), a column per input, not {given.shape}"
         )
-    if given.dtype.kind not in "fiub" or not np.isfinite(given).all():
-        raise InvalidRequest("points must be finite real numbers")
+    require(given.dtype.kind in "fiub" and np.isfinite(given).all(), "points must be finite real numbers")
     current = given.reshape(-1, given.shape[-1]).astype(network.dtype)
     for layer in network.layers:
         if route in ("auto", "dense") and alike(layer):

@@ -35,7 +35,7 @@ from math import isqrt
 import numpy as np
 import numpy.typing as npt
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.network.head import AnyArray, Array, Head, require_dtype, softmax
 from attnfun.network.network import Layer, Network
 
@@ -179,10 +179,8 @@ def literal(network: Network, form: str = "self", second: tuple[str, ...] = (), 
     """
     run = dtype or network.dtype
     require_dtype(run)
-    if form not in FORMS:
-        raise InvalidRequest(f"the form must be one of {', '.join(FORMS)}, not {form!r}")
-    if network.is_mlp:
-        raise InvalidRequest("this network is an MLP, not attention: it has no literal form; to_torch() runs it")
+    require(form in FORMS, f"the form must be one of {', '.join(FORMS)}, not {form!r}")
+    require(not network.is_mlp, "this network is an MLP, not attention: it has no literal form; to_torch() runs it")
     inputs = split_inputs(network, form, second)
     stream = (*network.coordinates, "1")
     for layer in network.layers:
@@ -226,10 +224,7 @@ def one_hot(columns: list[int], width: int) -> Array:
 def split_inputs(network: Network, form: str, second: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     """The names of the columns of each input sequence; InvalidRequest unless `second` fits the form."""
     if form != "joint":
-        if second:
-            raise InvalidRequest(
-                f"the {form} form has one input sequence; second={list(second)} asks for the joint form"
-            )
+        require(not second, f"the {form} form has one input sequence; second={list(second)} asks for the joint form")
         return (network.inputs,)
     first = tuple(name for name in network.inputs if name not in second)
     if not second or not first or not set(second) <= set(network.inputs) or len(set(second)) != len(second):

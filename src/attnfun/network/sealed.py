@@ -21,7 +21,7 @@ import numpy as np
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save as to_bytes
 
-from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest
+from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest, require
 from attnfun.files import read_bytes, write_whole
 from attnfun.network.head import AnyArray
 
@@ -129,8 +129,7 @@ def content_hash(structure: Mapping[str, Any], tensors: Mapping[str, AnyArray], 
     Not over the certificate or the rest of the request, so that both can be replaced or deleted.
     """
     for key in meta:
-        if (key in structure or key in _SEALS) and key != "dtype":
-            raise InvalidRequest(f"meta must not use the name {key!r}")
+        require(key == "dtype" or key not in {*structure, *_SEALS}, f"meta must not use the name {key!r}")
     if meta.get("dtype", structure["dtype"]) != structure["dtype"]:
         raise InvalidRequest(f"meta says dtype {meta['dtype']!r}, the network {structure['dtype']!r}")
     digest = hashlib.sha256()

@@ -7,7 +7,7 @@ leaves the network, and what is stored is the inner network and the tower on its
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.network.head import Axis, Head
 from attnfun.network.network import Layer, Network
 
@@ -22,8 +22,7 @@ def stacked(inner: Network, outer: Network) -> Network:
     if inner.is_mlp or outer.is_mlp or inner.dtype != "float64" or outer.dtype != "float64":
         raise InvalidRequest("a stack is made of softmax heads in float64")
     d, width = len(outer.inputs), len(inner.coordinates)
-    if outer.readout[:, :d].any():
-        raise InvalidRequest("the read-out of a stacked tower takes features only")
+    require(not outer.readout[:, :d].any(), "the read-out of a stacked tower takes features only")
     taken, mark = set(inner.coordinates), ""
     while any(mark + name in taken for name in outer.layers[0].writes):
         mark += "_"

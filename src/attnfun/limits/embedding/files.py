@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
+from attnfun.errors import DamagedFile, Infeasible, InvalidRequest, require
 from attnfun.files import read_bytes, read_text, reading_csv, require_regular, write_whole
 from attnfun.limits.embedding.check import Ranking, check_embedding
 from attnfun.limits.embedding.relevance import Relevance, grade
@@ -79,8 +79,7 @@ def read_documents(text: str | os.PathLike[str]) -> int | list[str]:
     if name.strip().isdecimal():
         return int(name)
     ids = [line.strip() for line in _text(name).split("\n") if line.strip()]
-    if not ids:
-        raise InvalidRequest(f"{name!r:.80}: the file lists no documents")
+    require(ids, f"{name!r:.80}: the file lists no documents")
     return ids
 
 
@@ -107,8 +106,7 @@ def _lines(name: str) -> list[tuple[int, str]]:
     """The lines that say something, with their numbers."""
     every = enumerate(_text(name).split("\n"), 1)
     found = [(number, line) for number, line in every if line.strip() and not line.startswith("#")]
-    if not found:
-        raise InvalidRequest(f"{name!r:.80}: the file is empty")
+    require(found, f"{name!r:.80}: the file is empty")
     return found
 
 
@@ -131,8 +129,7 @@ def _judgements(lines: list[tuple[int, str]]) -> list[tuple[Any, ...]]:
             continue
         judged = () if width == 2 else (grade(parts[-1], f"line {number}"),)
         out.append((parts[0], parts[2 if width == 4 else 1], *judged))
-    if not out:
-        raise InvalidRequest("there is a header and nothing below it")
+    require(out, "there is a header and nothing below it")
     return out
 
 
@@ -151,8 +148,7 @@ def _cells(lines: list[str]) -> tuple[list[str] | None, list[str] | None, Any]:
     first = rows[0]
     titled = len(first) > 1 and first[0].lower() in _QUERY_HEADERS  # then numbers beside it are ids of documents
     header = rows.pop(0) if titled or not all(_is_number(cell) for cell in first[1:] or first) else None
-    if not rows:
-        raise InvalidRequest("there is a header and nothing below it")
+    require(rows, "there is a header and nothing below it")
     named = any(not _is_number(row[0]) for row in rows) or (
         header is not None and (header[0].lower() in _QUERY_HEADERS or len(header) == len(rows[0]) - 1)
     )
@@ -164,8 +160,7 @@ def _cells(lines: list[str]) -> tuple[list[str] | None, list[str] | None, Any]:
         raise InvalidRequest(f"the first line names {len(titles)} columns, the rows have {width}")
     values = np.empty((len(body), width))
     for at, row in enumerate(body, 1):
-        if len(row) != width:
-            raise InvalidRequest(f"row {at} has {len(row)} cells, the first has {width}")
+        require(len(row) == width, f"row {at} has {len(row)} cells, the first has {width}")
         values[at - 1] = [grade(cell, f"row {at}") for cell in row]
     return names, titles, values
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language.domain import Array as Array
 
 Indices = NDArray[np.int64]
@@ -243,8 +243,7 @@ def names(given: Sequence[Any] | None, count: int, letter: str, what: str) -> tu
     if given is None:
         return tuple(f"{letter}{i + 1}" for i in range(count))
     found = tuple(str(name) for name in given)
-    if len(found) != count:
-        raise InvalidRequest(f"{len(found)} {what} ids for {count}")
+    require(len(found) == count, f"{len(found)} {what} ids for {count}")
     if (twice := _twice(found)) is not None:
         raise InvalidRequest(f"two {what} ids are {twice!r:.40}")
     return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnfun.errors import Infeasible, InvalidRequest, NoUtility
+from attnfun.errors import Infeasible, InvalidRequest, NoUtility, require
 from attnfun.kinds.relation.target import points_of
 from attnfun.kinds.retrieval.prove_bounds import clopper_pearson
 from attnfun.language.definedness import require_defined
@@ -156,12 +156,10 @@ class PreorderReport:
 
     def _points(self, points: tuple[ArrayLike, ...]) -> tuple[Array | None, Array, bool]:
         boxes = [self.preorder.keys] if self.preorder.queries is None else [self.preorder.queries, self.preorder.keys]
-        if len(points) != len(boxes):
-            raise InvalidRequest(f"utility takes {'a query and keys' if len(boxes) == 2 else 'keys'}")
+        require(len(points) == len(boxes), f"utility takes {'a query and keys' if len(boxes) == 2 else 'keys'}")
         arrays = [_read_points(p, box) for p, box in zip(points, boxes, strict=True)]
         query = arrays[0][0] if len(arrays) == 2 else None
-        if query is not None and len(query) != 1:
-            raise InvalidRequest("one query at a time")
+        require(query is None or len(query) == 1, "one query at a time")
         return None if query is None else query[0], *arrays[-1]
 
     def record(self) -> dict[str, Any]:
@@ -220,8 +218,7 @@ def preorder(
     say = progress or (lambda _text: None)
     if isinstance(prefers, str):
         prefers, utility = None, prefers if utility is None else utility
-    if prefers is not None and utility is not None:
-        raise InvalidRequest("give a utility or prefers, not both")
+    require(prefers is None or utility is None, "give a utility or prefers, not both")
     for name, value, least in (("budget", budget, 100), ("trials", trials, 1), ("seed", seed, 0)):
         whole_number(name, value, least)
     boxes = _one_of("right", right, "keys", keys), _one_of("left", left, "queries", queries)
@@ -305,8 +302,7 @@ def _of_callable(asked: Preorder, trials: int, seed: int, say: Callable[[str], N
 
 
 def _one_of(first: str, a: Any, second: str, b: Any) -> Any:
-    if a is not None and b is not None:
-        raise InvalidRequest(f"{first}= and {second}= are two names of one box: give one of them")
+    require(a is None or b is None, f"{first}= and {second}= are two names of one box: give one of them")
     return a if b is None else b
 
 

@@ -39,7 +39,7 @@ from functools import lru_cache
 from itertools import product
 from typing import ClassVar
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language.numbers import above, below, one_of, positive_or_none, whole_number
 from attnfun.limits.record import Record, texts
 from attnfun.limits.separation.products import least_eigenvalue
@@ -111,8 +111,7 @@ def sets(
         setting = "unitary" if d == 1 and degree is None else "torus"
     one_of("setting", setting, SETTINGS)
     if setting == "unitary":
-        if d != 1 or degree is not None:
-            raise InvalidRequest("setting='unitary' is about dim=1 and takes no degree")
+        require(d == 1 and degree is None, "setting='unitary' is about dim=1 and takes no degree")
         terms, low, sharp = n // 2, Fraction(1), Fraction(1)
         text = "(2K)^(-1/2) sum_{k<=K} p_k^2/k, K = floor(N/2)"
         measure = "the points are the eigenvalues of a Haar-distributed unitary N x N matrix"

@@ -56,8 +56,7 @@ def verify(
     expected = norm if norm in (None, MEAN_SQUARE) else read_norm(norm)
     if expected is not None and expected != claim.norm:
         raise InvalidRequest(f"the file is about {claim.norm_text}, not about {Claim(None, expected).norm_text}")
-    if dtype is not None and dtype != weights.dtype:
-        raise InvalidRequest(f"the file's network runs in {weights.dtype}, not in {dtype}")
+    require(dtype is None or dtype == weights.dtype, f"the file's network runs in {weights.dtype}, not in {dtype}")
     if domain is not None:
         _compare_domain(domain, getattr(asked, "box", None))
     if target is not None:

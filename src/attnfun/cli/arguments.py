@@ -159,8 +159,7 @@ def whole_numbers(option: str, text: str) -> list[int]:
         found = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
         found = []
-    if not found or min(found) < 1:
-        raise InvalidRequest(f"{option} {text!r}: give whole numbers from 1 on, as in {option} 8,16,32")
+    require(found and min(found) >= 1, f"{option} {text!r}: give whole numbers from 1 on, as in {option} 8,16,32")
     return found
 
 

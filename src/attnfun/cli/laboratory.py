@@ -98,8 +98,7 @@ def reproduced(
     require(names, "no study is named: write a name, several, or all (attnfun reproduce --list shows them)")
     if "all" in names and len(names) > 1:
         raise InvalidRequest(f"all, and {' '.join(name for name in names if name != 'all')}: write one or the other")
-    if jobs is not None and cluster is not None:
-        raise InvalidRequest("--jobs counts processes of this machine: leave it out with --cluster")
+    require(jobs is None or cluster is None, "--jobs counts processes of this machine: leave it out with --cluster")
     from attnfun.lab.studies import runner
 
     def news(at: runner.Progress) -> None:

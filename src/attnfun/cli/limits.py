@@ -140,8 +140,7 @@ def preferred(
     progress: Any = None,
 ) -> Answer:
     """A preorder by its utility, or the lexicographic order of a grid or of the continuum."""
-    if (utility is None) == (lexicographic is None):
-        raise InvalidRequest("give --utility EXPR or --lexicographic P, one of them")
+    require((utility is None) != (lexicographic is None), "give --utility EXPR or --lexicographic P, one of them")
     if lexicographic is not None:
         require(not (left or right or eps), "--left, --right and --eps belong to --utility")
         if lexicographic.strip().lower() == "continuum":
@@ -183,8 +182,7 @@ def _grid(text: str, coordinates: int, dtype: str, method: str) -> Answer:
 
 def _continuum(coordinates: int, seed: int, progress: Any) -> Exception:
     """The order of the unit cube has no utility: the refusal, with its witness."""
-    if not 2 <= coordinates <= 8:
-        raise InvalidRequest(f"--coordinates {coordinates}: from 2 to 8 on the continuum; one coordinate is a utility")
+    require(2 <= coordinates <= 8, f"--coordinates {coordinates}: 2 to 8 on the continuum; one coordinate is a utility")
     from attnfun.limits.preorders.verb import preorder
 
     def lexicographic_order(a: Any, b: Any) -> bool:

@@ -54,8 +54,7 @@ def evaluated(
     output: str | None = None,
 ) -> Answer:
     """A network's values at points, as CSV or as a table."""
-    if (points is None) == (not at):
-        raise InvalidRequest("give the points either as --at x=0.3,y=1 or as one CSV file")
+    require((points is None) != (not at), "give the points either as --at x=0.3,y=1 or as one CSV file")
     import numpy as np
 
     from attnfun import verbs
@@ -181,8 +180,7 @@ def solved(
     """The network, and predictions where there are queries."""
     from attnfun import in_context, load
 
-    if query is not None and data is None:
-        raise InvalidRequest("--query needs --data: a prompt is examples and queries")
+    require(query is None or data is not None, "--query needs --data: a prompt is examples and queries")
     start = time.perf_counter()
     columns, X, y = _examples(data)
     queries = None if query is None else read_points(query, columns)
@@ -194,8 +192,7 @@ def solved(
         asked["examples"] = examples if examples is not None else (len(X) if data else None)
         if data is not None:
             _fit(task, asked, X, y, queries)
-        if asked["dim"] is None or asked["examples"] is None:
-            raise InvalidRequest("give --dim and --examples, or --data")
+        require(None not in (asked["dim"], asked["examples"]), "give --dim and --examples, or --data")
         asked["query_range"] = 2.5 if asked["query_range"] is None else asked["query_range"]
         net = in_context(task, progress=progress, **asked)
     if queries is None:
@@ -223,8 +220,7 @@ def _examples(path: str | None) -> tuple[list[str], Any, Any]:
         header = [name.strip() for name in next(csv.reader(lines, skipinitialspace=True), [])]
     lines.seek(0)
     columns = [name for name in header if name != "y"]
-    if "y" not in header or not columns:
-        raise InvalidRequest(f"{path}: a column y and at least one other are needed in its header")
+    require("y" in header and columns, f"{path}: a column y and at least one other are needed in its header")
     table = np.array(read_points(path, [*columns, "y"], lines), dtype=np.float64).reshape(-1, len(columns) + 1)
     require(len(table), f"{path} has no rows")
     return columns, table[:, :-1], table[:, -1]
@@ -246,6 +242,5 @@ def _fit(task: str, asked: dict[str, Any], X: Any, y: Any, queries: Any) -> None
         values = np.linalg.eigvalsh(X.T @ X)
         shift = {"ridge": 1.0 if asked["alpha"] is None else asked["alpha"]}.get(task, 0.0)
         low, high = max(0.0, 0.9 * float(values[0])) + shift, 1.1 * float(values[-1]) + shift
-        if low <= 1e-12 * high:
-            raise InvalidRequest("the examples are linearly dependent: take ridge, or more examples")
+        require(low > 1e-12 * high, "the examples are linearly dependent: take ridge, or more examples")
         asked["spectrum"] = (low, high)

@@ -55,12 +55,9 @@ def compiled(
     from attnfun.lab.suite import run_suite
 
     require(jobs is None or jobs >= 1, f"--jobs {jobs}: at least one worker process is needed")
-    if jobs is not None and cluster is not None:
-        raise InvalidRequest("--jobs counts processes of this machine: leave it out with --cluster")
-    if timeout is not None and not 0 < timeout < 1e6:
-        raise InvalidRequest(f"--timeout {timeout:g}: give a positive number of seconds below 1e6")
-    if output and Path(output).suffix not in FORMATS:
-        raise InvalidRequest(f"--output {output!r}: the name must end in .csv, .json or .md")
+    require(jobs is None or cluster is None, "--jobs counts processes of this machine: leave it out with --cluster")
+    require(timeout is None or 0 < timeout < 1e6, f"--timeout {timeout}: give a positive number of seconds below 1e6")
+    require(not output or Path(output).suffix in FORMATS, f"--output {output!r}: the name must end in .csv, .json, .md")
     if resume and not (output and output.endswith(".json")):
         raise InvalidRequest("--resume goes on with the rows of a .json file: name it by --output")
     earlier = read_report(against) if against else None

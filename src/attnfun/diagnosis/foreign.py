@@ -51,8 +51,7 @@ def foreign_head(path: str | os.PathLike[str], box: Box) -> Network:
     strange = sorted(set(tensors) - _KNOWN)
     if strange:
         raise InvalidRequest(f"{where}: what is the tensor {strange[0]!r:.40}? {', '.join(sorted(_KNOWN))} are read")
-    if {"b", "bias"} <= set(tensors):
-        raise InvalidRequest(f"{where}: it has both b and bias; one of them is needed")
+    require(not {"b", "bias"} <= set(tensors), f"{where}: it has both b and bias; one of them is needed")
     require(all(np.isfinite(array).all() for array in tensors.values()), f"{where}: a weight is NaN or infinite")
     K, V = tensors["K"], tensors["V"]
     V = V[:, None] if V.ndim == 1 else V
@@ -66,8 +65,7 @@ def foreign_head(path: str | os.PathLike[str], box: Box) -> Network:
         shapes = f"K {K.shape}, W_Q {query.shape}, b_Q {offset.shape}, b {bias.shape}"
         raise InvalidRequest(f"{where}: shapes do not meet: {shapes}")
     require(len(beta) == 1, f"{where}: beta must be one number, not {len(beta)}")
-    if query.shape[1] != box.dim:
-        raise InvalidRequest(f"{where}: the head reads {query.shape[1]} numbers, the domain has {box.dim} variables")
+    require(query.shape[1] == box.dim, f"{where}: a head of {query.shape[1]} numbers, a domain of {box.dim} variables")
     p = V.shape[1]
     outputs = ("f",) if p == 1 else tuple(f"f{k + 1}" for k in range(p))
     axis = Axis(query, offset, K * beta[0], bias * beta[0])

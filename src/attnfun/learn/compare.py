@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.learn.probe import Measured, key_norms, measured
 from attnfun.model import Model
 from attnfun.network import Network
@@ -80,8 +80,7 @@ def compare(*networks: Any, names: tuple[str, ...] | None = None) -> Comparison:
     if names is not None and len(names) != len(networks):
         raise InvalidRequest(f"{len(names)} names for {len(networks)} networks")
     strange = next((one for one in networks if not isinstance(one, Model)), None)
-    if not networks or strange is not None:
-        raise InvalidRequest("compare takes models that `compile`, `load` or `train` returned, all for one target")
+    require(networks and strange is None, "compare takes models that `compile`, `load` or `train` made, for one target")
     target = networks[0].target
     for other in networks[1:]:
         if not target.same(other.target):

@@ -105,8 +105,7 @@ class Ask:
     source: Any = None
 
     def no_towers(self) -> None:
-        if self.widths is not None or self.rank is not None:
-            raise InvalidRequest("widths and rank are those of the towers of a relation")
+        require(self.widths is None and self.rank is None, "widths and rank are those of the towers of a relation")
 
     def other_start(self) -> InvalidRequest:
         needed = "random, constructed, or a network of the same kind is needed"
@@ -212,8 +211,7 @@ def lesson_of(
         begin = getattr(ask.start, "network", ask.start)
         if not isinstance(begin, (TokenNetwork, TokenTransformer)):
             raise ask.other_start()
-        if begin.architecture != task.architecture:
-            raise InvalidRequest("the start is not a network of the architecture that is to be trained")
+        require(begin.architecture == task.architecture, "the start has another architecture than the one asked for")
     if not task.noisy:
         ask.no_noise()
     return Lesson(target, TokenProblem(task, held, begin), weights, request)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from attnfun.certify.certificate import Certificate, Status
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.kinds import find
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
@@ -183,8 +183,7 @@ def _target(network: Any, target: Any, domain: Any, lipschitz: float | None) -> 
             raise InvalidRequest("this network brings its own target; leave target, domain and lipschitz out")
         return own
     if isinstance(target, Target) and not isinstance(target, Function):
-        if domain is not None or lipschitz is not None:
-            raise InvalidRequest("domain and lipschitz are for functions; leave them out")
+        require(domain is None and lipschitz is None, "domain and lipschitz are for functions; leave them out")
         return target
     if not isinstance(network, (Model, Network, Architecture)):
         raise InvalidRequest(

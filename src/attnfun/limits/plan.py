@@ -102,8 +102,7 @@ def plan(
     p = whole_number("bits", bits, 1)
     most = None if budget is None else whole_number("budget", budget, 1)
     eps = positive("eps", eps)
-    if (matrix is not None) != (task == "relation"):
-        raise InvalidRequest("a score matrix belongs to task 'relation', and that task needs one")
+    require((matrix is None) == (task != "relation"), "a score matrix belongs to task 'relation', and that needs one")
     require(task != "matching" or order in (2, 3), f"order={order!r}: 2 for pairs, 3 for triples")
     say = progress or (lambda _: None)
     families: dict[str, Callable[[], Family]] = {

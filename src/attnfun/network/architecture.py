@@ -301,8 +301,7 @@ class TokenArchitecture(Shape):
             whole_number(name, number, 1)
         names = tuple(coordinates)
         total = len(names) if width is None else width
-        if not _whole(total, len(names)):
-            raise InvalidRequest(f"width={width!r:.30}: the given tokens have {len(names)} coordinates already")
+        require(_whole(total, len(names)), f"width={width!r:.30}: given tokens have {len(names)} coordinates already")
         if not total <= _WIDEST or layers * heads * total > _MOST:  # said before they are written out
             raise InvalidRequest(
                 f"{layers:,} layers of {heads:,} heads on {total:,} coordinates have more than {_MOST:,} weights"

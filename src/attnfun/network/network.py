@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language.domain import Box
 from attnfun.network.architecture import Architecture
 from attnfun.network.head import DTYPES as DTYPES
@@ -68,8 +68,7 @@ class Layer:
     def __post_init__(self) -> None:
         freeze(self)
         require_heads(self.heads)
-        if len({head.kind for head in self.heads}) != 1:
-            raise InvalidRequest("a layer has attention heads or blocks of ReLU units, not both")
+        require(len({head.kind for head in self.heads}) == 1, "a layer has attention heads or ReLU units, not both")
 
     @cached_property
     def writes(self) -> tuple[str, ...]:
@@ -80,8 +79,7 @@ class Layer:
     def attention(self) -> tuple[Head, ...]:
         """Its heads, for what is about attention alone; a layer of ReLU units has none, and says so."""
         heads = tuple(head for head in self.heads if isinstance(head, Head))
-        if len(heads) != len(self.heads):
-            raise InvalidRequest("this network is an MLP: its layers are ReLU units, and nothing in it attends")
+        require(len(heads) == len(self.heads), "this network is an MLP: its layers are ReLU units, and nothing attends")
         return heads
 
     @property

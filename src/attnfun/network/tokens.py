@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.network.architecture import TokenArchitecture, TokenLayerShape
 from attnfun.network.head import AnyArray, Array, Matrices, Of, freeze, require_heads, require_names, require_weights
 from attnfun.network.network import Cost
@@ -208,8 +208,7 @@ class TokenNetwork(OnTokens):
         freeze(self)
         require_names(coordinates=self.coordinates, outputs=self.outputs)
         for number, layer in enumerate(self.layers):
-            if layer.width != self.width:
-                raise InvalidRequest(f"layer {number} reads {layer.width} coordinates, but tokens have {self.width}")
+            require(layer.width == self.width, f"layer {number} reads {layer.width} coordinates of {self.width}")
         if self.readout.shape != (self.width, len(self.outputs)):
             raise InvalidRequest(f"read-out has shape {self.readout.shape}, not {(self.width, len(self.outputs))}")
         if self.constants.ndim != 2 or self.constants.shape[1] != self.width:

@@ -166,8 +166,7 @@ def _cells(lines: list[str]) -> tuple[list[str] | None, list[str] | None, Any]:
 
 
 def check_ending(path: str | os.PathLike[str]) -> None:
-    if Path(path).suffix not in ENDINGS:
-        raise InvalidRequest(f"cannot write {str(path)!r:.80}: an embedding is written as {', '.join(ENDINGS)}")
+    require(Path(path).suffix in ENDINGS, f"cannot write {str(path)!r:.80}: an embedding ends in {', '.join(ENDINGS)}")
 
 
 def save(path: str | os.PathLike[str], answer: EmbeddingDimension) -> list[str]:
@@ -226,7 +225,6 @@ def check_file(path: str | os.PathLike[str], relation: Relevance) -> tuple[Ranki
         if array.ndim != 2 or len(place) != len(array):
             raise DamagedFile(f"{str(path)!r:.80}: its ids and its vectors do not fit")
         missing = next((name for name in wanted if name not in place), None)
-        if missing is not None:
-            raise InvalidRequest(f"{str(path)!r:.80} has no vector for {missing!r:.60}")
+        require(missing is None, f"{str(path)!r:.80} has no vector for {missing!r:.60}")
         picked.append(array[[place[name] for name in wanted]])
     return check_embedding(relation, *picked), picked[0].shape[1]

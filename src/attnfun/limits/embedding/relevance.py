@@ -41,8 +41,7 @@ class Relevance:
     rows: tuple[Indices, ...]
 
     def __post_init__(self) -> None:
-        if not self.query_ids or not self.document_ids:
-            raise InvalidRequest("a relevance relation needs at least one query and one document")
+        require(self.query_ids and self.document_ids, "a relevance relation needs at least one query and one document")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -197,10 +196,8 @@ def read_matrix(matrix: Any, what: str) -> Any:
         array = array if array.dtype.kind in "biu" else array.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidRequest(f"a {what} matrix holds numbers: {error}") from None
-    if array.ndim != 2 or 0 in array.shape:
-        raise InvalidRequest(f"a {what} matrix has rows and columns, and not the shape {array.shape}")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise InvalidRequest(f"a {what} matrix has no NaN and no infinities")
+    require(array.ndim == 2 and 0 not in array.shape, f"a {what} matrix has rows and columns, not shape {array.shape}")
+    require(array.dtype.kind != "f" or np.isfinite(array).all(), f"a {what} matrix has no NaN and no infinities")
     return array
 
 

@@ -60,7 +60,7 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import combinations
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language import precision
 from attnfun.language.enclosures import arb, exact, upper
 from attnfun.language.numbers import above, below, positive_or_none, whole_number
@@ -194,10 +194,8 @@ def cube(
     """
     d, h = whole_number("dim", dim, 1, MOST_CUBE), whole_number("heads", heads, 0)
     n = whole_number("candidates", candidates, 1, 2)
-    if (rank is None) == (values is None):
-        raise InvalidRequest("either rank (coordinates that a head reads) or values, and not both")
-    if values is not None and n == 2:
-        raise InvalidRequest("values: for one candidate only")
+    require((rank is None) != (values is None), "either rank (coordinates that a head reads) or values, and not both")
+    require(values is None or n != 2, "values: for one candidate only")
     eps = positive_or_none("eps", eps)
     r = None if rank is None else whole_number("rank", rank, 1, d)
     v = None if values is None else whole_number("values", values, 1)

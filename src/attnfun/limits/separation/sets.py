@@ -122,8 +122,7 @@ def sets(
                 f"dim={d}: the constant of the whole cube is computed up to dim={MOST_DIM}; pass degree=2 or 3, whose "
                 "constant does not depend on dim"
             )
-        if k is not None and k > d:
-            raise InvalidRequest(f"degree={k} is above dim={d}")
+        require(k is None or k <= d, f"degree={k} is above dim={d}")
         terms = 2**d - 1 if k is None else math.comb(d, k)
         low, sharp = constants(n, d, k)[0][0], constants(n, d, k)[1][0]
         which = "{0,1}^D without 0" if k is None else f"the 0-1 vectors of sum {k}"

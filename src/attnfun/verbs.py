@@ -13,7 +13,6 @@ from attnfun.kinds import Kind, find
 from attnfun.language.domain import Box
 from attnfun.language.mlp import input_box
 from attnfun.language.target import Target
-from attnfun.model import Model
 from attnfun.network import store
 from attnfun.network.claim import MEAN_SQUARE, Claim
 from attnfun.network.sealed import Held, Source, held
@@ -27,8 +26,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     kind, target, weights, meta = _read(path, ())
     certificate, request, _ = read_back(meta, weights.dtype, target.text, target.domain)
-    view: type[Model[Any, Any]] = kind.loaded("view")
-    return view(target, weights, certificate, request, story_of(meta))
+    return kind.loaded("view")(target, weights, certificate, request, story_of(meta))
 
 
 def verify(
@@ -66,8 +64,7 @@ def verify(
         if eps is None and claim.relative and claim.eps is not None:
             wanted, relative = asked.absolute(claim.eps, weights.dtype)
         name = "learned" if claim.trained else str(story_of(meta).get("construction", ""))
-        goal = Goal(wanted, claim.order, relative)
-        return certified(asked, weights, goal, name, progress)
+        return certified(asked, weights, Goal(wanted, claim.order, relative), name, progress)
 
 
 def _compare_domain(domain: Any, box: Box | None) -> None:

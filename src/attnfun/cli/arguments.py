@@ -1,11 +1,9 @@
 """Reading what was typed: tokens that begin with '-', domains, points, norms, CSV files."""
 
-import csv
 import difflib
-import io
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,32 +96,19 @@ def read_point(text: str, names: Sequence[str]) -> list[float]:
     return [found[name] for name in names]
 
 
-def read_points(path: str, names: Sequence[str], lines: io.StringIO | None = None) -> list[list[float]]:
-    """Rows of a CSV file whose header holds every variable (other columns are ignored); `lines` if it was read."""
+def read_points(path: str, names: Sequence[str]) -> list[list[float]]:
+    """Rows of a CSV file whose header holds every variable; other columns are ignored."""
+    from attnfun.files import Table
+
+    return numbers(Table.read(path), names)
+
+
+def numbers(table: Any, names: Sequence[str]) -> list[list[float]]:
+    """These columns of a table."""
     rows = []
-    for line, row in read_table(path, names, lines):
-        rows.append([_number(row[name], f"{path}, line {line}: {row[name]!r} in column {name!r}") for name in names])
+    for place, row in table.picked(names):
+        rows.append([_number(cell, f"{place}: {cell!r} in column {name!r}") for cell, name in zip(row, names)])
     return rows
-
-
-def read_table(
-    path: str, columns: Sequence[str], lines: io.StringIO | None = None
-) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line, row) of a CSV file that has at least `columns`; '-' is standard input."""
-    from attnfun.files import lines_of, reading_csv
-
-    with reading_csv(path):
-        reader = csv.DictReader(lines_of(path) if lines is None else lines, skipinitialspace=True)
-        header = [name.strip() for name in reader.fieldnames or ()]
-        reader.fieldnames = header
-        missing = [name for name in columns if name not in header]
-        if missing:
-            shown = ", ".join(header)[:80] or "nothing"
-            raise InvalidRequest(f"{path}: no column {', '.join(missing)} in its header ({shown})")
-        for row in reader:
-            if any(row[name] is None for name in columns):
-                raise InvalidRequest(f"{path}, line {reader.line_num}: fewer cells than the header")
-            yield reader.line_num, {name: row[name].strip() for name in columns}
 
 
 def picture_path(png: str | None, beside: str | None) -> str | None:

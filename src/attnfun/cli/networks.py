@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnfun.cli.arguments import read_domain, read_point, read_points
+from attnfun.cli.arguments import numbers, read_domain, read_point, read_points
 from attnfun.cli.derive import Answer
 from attnfun.cli.records import certificate_record, head_rows, model_record, step_rows
 from attnfun.cli.render import VERDICT, Grid, Whole, failure
@@ -125,9 +125,8 @@ def mapped(
     if example is not None:
         if texts or rows or domain or tokens is not None:
             raise InvalidRequest(f"--example {example} has its own expressions, tokens and domain")
-        return sequence(
-            **named(example).request(small) | ({} if eps is None else {"eps": eps}), **rest, progress=progress
-        )
+        own = {} if eps is None else {"eps": eps}
+        return sequence(**named(example).request(small) | own, **rest, progress=progress)
     require(not small, "--small goes with --example")
     require(texts, "no expression: write for instance attnfun sequence 'x-max(x)' --tokens 6 --domain x=-1:1")
     if tokens is None or eps is None:
@@ -213,15 +212,12 @@ def _examples(path: str | None) -> tuple[list[str], Any, Any]:
 
     if path is None:
         return [], np.zeros((0, 0)), np.zeros(0)
-    from attnfun.files import lines_of, reading_csv
+    from attnfun.files import Table
 
-    lines = lines_of(path)
-    with reading_csv(path):
-        header = [name.strip() for name in next(csv.reader(lines, skipinitialspace=True), [])]
-    lines.seek(0)
-    columns = [name for name in header if name != "y"]
-    require("y" in header and columns, f"{path}: a column y and at least one other are needed in its header")
-    table = np.array(read_points(path, [*columns, "y"], lines), dtype=np.float64).reshape(-1, len(columns) + 1)
+    given = Table.read(path)
+    columns = [name for name in given.header if name != "y"]
+    require("y" in given.header and columns, f"{path}: a column y and at least one other are needed in its header")
+    table = np.array(numbers(given, [*columns, "y"]), dtype=np.float64).reshape(-1, len(columns) + 1)
     require(len(table), f"{path} has no rows")
     return columns, table[:, :-1], table[:, -1]
 

@@ -16,12 +16,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnfun.cli.arguments import read_table
 from attnfun.cli.derive import Answer
 from attnfun.cli.records import model_record
 from attnfun.cli.render import clean, failure, number
 from attnfun.errors import InvalidRequest, require
-from attnfun.files import read_text
+from attnfun.files import Table, read_text
 
 if TYPE_CHECKING:
     from attnfun.lab.suite import Case, Row
@@ -58,8 +57,7 @@ def compiled(
     require(jobs is None or cluster is None, "--jobs counts processes of this machine: leave it out with --cluster")
     require(timeout is None or 0 < timeout < 1e6, f"--timeout {timeout}: give a positive number of seconds below 1e6")
     require(not output or Path(output).suffix in FORMATS, f"--output {output!r}: the name must end in .csv, .json, .md")
-    if resume and not (output and output.endswith(".json")):
-        raise InvalidRequest("--resume goes on with the rows of a .json file: name it by --output")
+    require(not resume or (output or "").endswith(".json"), "--resume goes on with rows of a .json: give --output")
     earlier = read_report(against) if against else None
     cases = select([case for table in tables for case in read_suite(table)], only)
     options |= {"eps": eps}
@@ -113,7 +111,8 @@ def read_suite(name: str) -> list[Case]:
     elif name != "-" and not Path(name).exists() and not Path(name).suffix:
         raise InvalidRequest(f"{name!r}: no such file, and no shipped suite ({', '.join(shipped)})")
     suite = Path(path).stem if path != "-" else "stdin"
-    return [{**row, "suite": suite} for _, row in read_table(path, ("name", "formula", "domain"))]
+    names = ("name", "formula", "domain")
+    return [dict(zip(names, row), suite=suite) for _, row in Table.read(path).picked(names)]
 
 
 def select(cases: Sequence[Case], only: str | None) -> list[Case]:
@@ -183,9 +182,8 @@ def read_report(path: str) -> dict[str, Any]:
         text = read_text(path)
         if path.endswith(".csv"):
             table = csv.DictReader(io.StringIO(text))
-            report: Any = {
-                "rows": [{k: _number(v) if k in _NUMBERS else v for k, v in row.items() if k} for row in table]
-            }
+            rows = [{k: _number(v) if k in _NUMBERS else v for k, v in row.items() if k} for row in table]
+            report: Any = {"rows": rows}
         else:
             report = json.loads(text)
         if not all(isinstance(row["name"], str) and isinstance(row["status"], str) for row in report["rows"]):
@@ -213,9 +211,8 @@ def compare(report: dict[str, Any], earlier: dict[str, Any], path: str) -> dict[
         rows.append({**row, **_change(row, before)})
     names = _known(rows, "name")
     against: dict[str, Any] = {"file": path, "rows": len(_known(rows, "was"))}
-    against |= {
-        c.replace(" ", "_"): [row["name"] for row in rows if row["change"] == c] for c in ("newly proved", "lost")
-    }
+    for change in ("newly proved", "lost"):
+        against[change.replace(" ", "_")] = [row["name"] for row in rows if row["change"] == change]
     against["missing"] = [row["name"] for row in earlier["rows"] if row["name"] not in names]
     against |= {f"median_{ratio}": _median(_known(rows, ratio)) for ratio in CHANGES[2:]}
     other = [key for key in SETTINGS if key in earlier and earlier[key] != report[key]]

@@ -359,8 +359,7 @@ def _could_be_softer(f: Figures) -> Finding | None:
     if not (_one_hot(f) and f.best_scale < 1 / APART and f.best_error <= 0.5 * f.error):
         return None
     words = f"its steps are small enough: it is off by {_n(f.error)} where {_n(f.tolerance)} is allowed"
-    shown = _picked(f, _OF_ERRORS)
-    return Finding("staircase", "note", f.name, words, (_scale(f),), shown)
+    return Finding("staircase", "note", f.name, words, (_scale(f),), _picked(f, _OF_ERRORS))
 
 
 def _mends(f: Figures, sharper: bool) -> tuple[Mend, ...]:

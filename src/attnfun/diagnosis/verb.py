@@ -161,8 +161,7 @@ def _subjects(given: Any, box: Box | None, target: Any, eps: float | None) -> tu
     if not isinstance(given, Model) and not isinstance(given, Network):
         raise InvalidRequest(f"{given!r:.60}: a file, or a network that attnfun made, is needed")
     if isinstance(given, Model) and target is None and box is None:
-        found: tuple[str, list[Subject], list[str]] = given.kind.loaded("subjects")(given, eps)
-        return found
+        return given.kind.loaded("subjects")(given, eps)
     if not isinstance(network, Network) or (isinstance(given, Model) and function is None):
         raise InvalidRequest("--target and --domain are for networks of functions and for plain heads; leave them out")
     if box is None:

@@ -58,9 +58,7 @@ def _write_program(model: Model[Any, Any], path: Path, dtype: str) -> dict[str, 
         torch.export.save(program, name)
         difference, allowed = _compare(model, torch.export.load(name).module(), dtype)
         if not difference <= allowed:  # written so that NaN fails
-            raise AttnfunError(
-                f"the exported program differs from the network by {difference:.3g} (allowed {allowed:.3g})"
-            )
+            raise AttnfunError(f"the program differs from the network by {difference:.3g} (allowed {allowed:.3g})")
         os.chmod(name, 0o644)
         os.replace(name, path)
     finally:

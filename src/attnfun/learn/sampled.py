@@ -67,8 +67,7 @@ class SampledTask(Target):
         """(batch, n, coordinates of the task); what is wanted of them, where it comes along, is not looked at."""
         (tokens,) = only(inputs[:1], "tokens")
         given, width = np.asarray(tokens, dtype=np.float64), len(self.coordinates)
-        if given.ndim != 3 or given.shape[2] != width:
-            raise InvalidRequest(f"tokens of shape {given.shape}: (batch, n, {width}) is needed")
+        require(given.ndim == 3 and given.shape[2] == width, f"tokens of shape {given.shape}, not (batch, n, {width})")
         return (widened(given, weights.width),), None
 
     def decode(self, outputs: Any, _how: None) -> Array:
@@ -93,8 +92,7 @@ class SampledTask(Target):
                 f"the sampler gives tokens of shape {tokens.shape} and values of shape {values.shape} for {count} "
                 f"draws; wanted are {wanted}"
             )
-        if not np.isfinite(tokens).all() or not np.isfinite(values).all():
-            raise InvalidRequest("the sampler gives numbers that are not finite")
+        require(np.isfinite(tokens).all() and np.isfinite(values).all(), "some numbers of the sampler are not finite")
         return tokens, values
 
     def exact(self, *inputs: Any) -> Array:

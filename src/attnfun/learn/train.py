@@ -91,8 +91,7 @@ def descended(
             progress(Progress(run.history[-1], run.total, run.seconds, spent / done * left if done else math.inf))
     run.seconds = before + time.perf_counter() - began
     run.save()
-    best = run.best_network()
-    return Fit(best, tuple(run.history), run.best_step, run.step, run.stopped, run.seconds)
+    return Fit(run.best_network(), tuple(run.history), run.best_step, run.step, run.stopped, run.seconds)
 
 
 def train(
@@ -140,10 +139,8 @@ def train(
     bare = network if given is None and not isinstance(network, Network) else None
     asked = _target(network, target, domain, lipschitz)
     if isinstance(start, str):
-        if start not in ("random", "constructed"):
-            raise InvalidRequest(f"start={start!r:.40}: write random or constructed, or give a network")
-        if start == "constructed" and bare is not None:
-            raise InvalidRequest("start='constructed' needs a network with weights, not an architecture alone")
+        require(start in ("random", "constructed"), f"start={start!r:.40}: write random, constructed or give a network")
+        require(start != "constructed" or bare is None, "start='constructed' needs weights, not an architecture alone")
     name = start if isinstance(start, str) else "given"
     if start == "constructed":
         start = network

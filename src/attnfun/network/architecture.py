@@ -65,15 +65,13 @@ class Shape:
 
     def to_json(self) -> dict[str, Any]:
         own: Any = self
-        plain: dict[str, Any] = json.loads(json.dumps(asdict(own)))
-        return plain
+        return json.loads(json.dumps(asdict(own)))
 
     @classmethod
     def from_json(cls, data: Any) -> Self:
         """What `to_json` wrote; InvalidRequest for anything else."""
         try:
-            made: Self = revived(cls, data)
-            return made
+            return revived(cls, data)
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidRequest(f"this is no architecture ({error})") from None
 
@@ -140,11 +138,9 @@ class Architecture(Shape):
             if written != list(range(len(written))):
                 raise InvalidRequest(f"layer {number} writes {written}, not 0, 1, … in the order of first use")
             width += len(written)
-        if any(head.keys > _KEYS_LIMIT for layer in self.layers for head in layer):
-            raise InvalidRequest(f"a head has more than {_KEYS_LIMIT} keys")
+        require(all(head.keys <= _KEYS_LIMIT for head in self.heads), f"a head has more than {_KEYS_LIMIT} keys")
         reads = tuple(range(width)) if self.reads is None else self.reads
-        if not (_rising(reads) and all(k < width for k in reads)):
-            raise InvalidRequest(f"the read-out of a stream of {width} cannot read {list(reads)}")
+        require(_rising(reads) and all(k < width for k in reads), f"a stream of {width} is not read at {list(reads)}")
         object.__setattr__(self, "reads", reads)
 
     @classmethod
@@ -178,8 +174,7 @@ class Architecture(Shape):
         sizes: list[Any] = list(keys) if isinstance(keys, Sequence | np.ndarray) else [keys]
         if not all(isinstance(size, int | np.integer) and not isinstance(size, bool) for size in sizes):
             raise InvalidRequest(f"keys={keys!r:.40}: a whole number, or one for every input, is needed")
-        if grid and len(sizes) != len(names):
-            raise InvalidRequest(f"a grid of {sizes} keys for {len(names)} inputs: one number an input is needed")
+        require(not grid or len(sizes) == len(names), f"a grid of {sizes} keys for {len(names)} inputs: one an input")
         places = [(k,) for k in range(len(names))] if grid else [tuple(range(len(names)))]
         axes = tuple(AxisShape(int(size), len(reads), reads) for size, reads in zip(sizes, places, strict=True))
         read = None if affine else tuple(range(len(names), len(names) + count))
@@ -225,9 +220,7 @@ class Architecture(Shape):
         layers = []
         for layer, width in zip(self.layers, self.widths, strict=False):
             every = tuple(range(width))
-            layers.append(
-                tuple(HeadShape(tuple(replace(a, reads=every) for a in head.axes), head.writes) for head in layer)
-            )
+            layers.append(tuple(HeadShape(tuple(replace(a, reads=every) for a in h.axes), h.writes) for h in layer))
         return replace(self, layers=tuple(layers), reads=None)
 
     def holds(self, other: Architecture) -> bool:
@@ -315,10 +308,7 @@ class TokenArchitecture(Shape):
     @classmethod
     def for_target(cls, target: Target, **shape: Any) -> TokenArchitecture:
         """`plain` for a target on tokens, a sequence map say: the coordinates that its tokens hold, and its outputs."""
-        if not hasattr(target, "token_coordinates"):
-            raise InvalidRequest(
-                f"{target!r:.60}: a target on tokens is needed, as a sequence map or a task in context"
-            )
+        require(hasattr(target, "token_coordinates"), f"{target!r:.60}: a target on tokens is needed (a sequence map)")
         return cls.plain(target.token_coordinates(), target.token_outputs(), **shape)
 
     @property

@@ -139,8 +139,7 @@ class Matrices:
     @property
     def arrays(self) -> dict[str, Array]:
         """Every array by the name of its field."""
-        own: Any = self
-        return {field.name: getattr(self, field.name) for field in fields(own) if str(field.type) in _ARRAY}
+        return {field.name: getattr(self, field.name) for field in fields(self) if str(field.type) in _ARRAY}  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,8 +297,7 @@ class Head(Keyed):
     def spread(self) -> Array:
         """max_j V_j - min_j V_j of every output, in the last bit too small at most."""
         flat = self.values.reshape(-1, self.outputs)
-        difference: Array = flat.max(axis=0) - flat.min(axis=0)
-        return difference
+        return flat.max(axis=0) - flat.min(axis=0)
 
     @property
     def arrays(self) -> dict[str, Array]:

@@ -123,8 +123,7 @@ class Literal:
             for head, weight in zip(layer.heads, weights, strict=True):
                 change += (weight @ (S @ head.value)) @ head.output
             Z = Z + change
-        result: AnyArray = Z[: len(points)] @ self.readout
-        return result
+        return Z[: len(points)] @ self.readout
 
 
 def shut_out(network: Network, layer: Layer, head: Head, dtype: str | None = None) -> float:
@@ -269,9 +268,7 @@ def _memory(
     return slots, names, tokens, closed
 
 
-def _head(
-    network: Network, head: Head, at: tuple[int, int, int, int], width: int, asked: int, dtype: str
-) -> LiteralHead:
+def _head(network: Network, head: Head, at: tuple[int, ...], width: int, asked: int, dtype: str) -> LiteralHead:
     begin, _, value, _ = at
     r, one = head.query_dim, len(network.coordinates)
     Q, c = head.query_map

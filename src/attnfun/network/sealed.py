@@ -79,8 +79,7 @@ def write(
         "seals": {key: digest_of(value) for key, value in meta.items() if key not in (*HASHED, "dtype")},
     }
     data = to_bytes(dict(tensors), metadata={"attnfun": canonical(record)})
-    if len(data) > FILE_LIMIT:
-        raise InvalidRequest(f"cannot save {target}: {len(data)} bytes are more than a file may have ({FILE_LIMIT})")
+    require(len(data) <= FILE_LIMIT, f"cannot save {target}: {len(data)} bytes, where a file has {FILE_LIMIT} at most")
     write_whole(target, data)
 
 

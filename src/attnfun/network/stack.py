@@ -38,7 +38,6 @@ def stacked(inner: Network, outer: Network) -> Network:
 def _read(axis: Axis, inner: Network) -> tuple[np.ndarray, np.ndarray]:
     """The query map of an axis that reads one output of `inner`, as one of its stream."""
     used = np.flatnonzero(axis.query[0])
-    if len(axis.query) != 1 or len(used) != 1:
-        raise InvalidRequest("a head of a stack has an axis that does not read one output of the network below")
+    require(len(axis.query) == len(used) == 1, "an axis of a stack does not read one output of the network below")
     k, w = int(used[0]), float(axis.query[0, used[0]])
     return w * inner.readout[k][None, :], np.array([w * inner.readout_bias[k] + axis.offset[0]])

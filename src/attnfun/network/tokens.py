@@ -167,8 +167,7 @@ class OnTokens:
         step = max(1, _BLOCK // max(1, (n + len(plain.constants)) ** 2))
         parts = [self.states(plain.joined(flat[k : k + step]))[-1][:, :n] for k in range(0, len(flat), step)]
         last = np.concatenate(parts) if parts else flat
-        result: AnyArray = (last @ plain.readout.astype(plain.dtype)).reshape((*given.shape[:-1], len(plain.outputs)))
-        return result
+        return (last @ plain.readout.astype(plain.dtype)).reshape((*given.shape[:-1], len(plain.outputs)))
 
     def to_torch(self, dtype: Any = None) -> Any:
         """A module on token matrices: one attention call per layer (`torch_form.tokens_to_torch`)."""

@@ -100,17 +100,15 @@ class Laboratory:
         """How many studies there are, of which size where it is one, and of which verdict."""
         badges = [one.badge for one in self.found]
         kinds = (*VERDICTS, FAILED, UNFINISHED, DAMAGED)
-        counts = ", ".join(
-            f"{badges.count(kind)} {_plural(kind, badges.count(kind))}" for kind in kinds if kind in badges
-        )
+        counts = ", ".join(_counted(kind, badges.count(kind)) for kind in kinds if kind in badges)
         left = f"; {len(self.missing)} not run here" if self.missing else ""
         sizes = {str(one.record.get("size")) for one in self.found}
         size = f" at {min(sizes)} size" if sizes <= set(SIZES) and len(sizes) == 1 else ""
         return f"{len(badges)} {'study' if len(badges) == 1 else 'studies'}{size}: {counts}{left}."
 
 
-def _plural(kind: str, count: int) -> str:
-    return kind.replace("holds", "hold") if count != 1 else kind
+def _counted(kind: str, count: int) -> str:
+    return f"{count} {kind.replace('holds', 'hold') if count != 1 else kind}"
 
 
 def read(folder: Place) -> Laboratory:

@@ -163,8 +163,7 @@ def _cells(relation: Relevance, claim: Obstruction) -> int:
     if len(set(claim.queries)) < k:
         return 0
     rows = [set(relation.rows[i].tolist()) for i in claim.queries]
-    seen = {tuple(j in row for row in rows) for j in claim.documents}
-    return k if len(seen) == 2**k else 0
+    return k if len({tuple(j in row for row in rows) for j in claim.documents}) == 2**k else 0
 
 
 def _forster(relation: Relevance, claim: Obstruction) -> int:

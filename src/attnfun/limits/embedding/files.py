@@ -25,7 +25,6 @@ Written all or nothing, never a pickle. The certificate is the arrays themselves
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
@@ -36,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest, require
-from attnfun.files import read_bytes, read_text, reading_csv, require_regular, write_whole
+from attnfun.files import csv_rows, read_bytes, read_text, require_regular, write_whole
 from attnfun.limits.embedding.check import Ranking, check_embedding
 from attnfun.limits.embedding.relevance import Relevance, grade
 
@@ -143,8 +142,7 @@ def _is_number(text: str) -> bool:
 
 def _cells(lines: list[str]) -> tuple[list[str] | None, list[str] | None, Any]:
     """Row names, column names and numbers of a CSV."""
-    with reading_csv("its lines"):
-        rows = [[cell.strip() for cell in row] for row in csv.reader(lines)]
+    rows = [row for _, row in csv_rows(lines, "its lines")]
     first = rows[0]
     titled = len(first) > 1 and first[0].lower() in _QUERY_HEADERS  # then numbers beside it are ids of documents
     header = rows.pop(0) if titled or not all(_is_number(cell) for cell in first[1:] or first) else None

@@ -220,8 +220,7 @@ def collection(seen: Iterable[str], documents: Iterable[Any] | int | None) -> tu
         if documents < len(known):
             what = f"{len(known):,} documents are named, more than the {documents:,} declared"
             raise InvalidRequest(f"documents={documents}: {what}")
-        if documents > _MOST_DOCUMENTS:
-            raise InvalidRequest(f"documents={documents:.6g}: a collection has at most {_MOST_DOCUMENTS:,} documents")
+        require(documents <= _MOST_DOCUMENTS, f"documents={documents:.6g}: at most {_MOST_DOCUMENTS:,} can be declared")
         taken = set(known)
         free = (name for name in map("document {}".format, itertools.count(1)) if name not in taken)
         return (*known, *itertools.islice(free, documents - len(known)))

@@ -23,6 +23,7 @@ from attnfun.limits.preorders.net import NetUtility, build_net
 from attnfun.limits.preorders.probes import Finding, Witness, probe_order
 from attnfun.limits.preorders.target import Preorder
 from attnfun.limits.record import Record, plain
+from attnfun.search import Say
 
 if TYPE_CHECKING:
     from attnfun.kinds.relation.view import RelationApproximant
@@ -105,10 +106,7 @@ class PreorderReport:
         Addends of the query alone are left out: they change no order and no softmax over keys. A utility of keys alone
         has rank 1, with an idle left variable. A comparator sign(u(a) − u(b)) is not needed: scores are utilities.
         """
-        if self.preorder.graph is None:
-            raise InvalidRequest(
-                "a comparison callable has no expression to prove anything of; rank(eps) is about its net's utility"
-            )
+        require(self.preorder.graph is not None, "a comparison callable has no expression; rank(eps) is about its net")
         self.require()
         from attnfun.kinds.relation.verb import relation
 
@@ -203,7 +201,7 @@ def preorder(
     budget: int = _BUDGET,
     trials: int = 60,
     seed: int = 0,
-    progress: Callable[[str], None] | None = None,
+    progress: Say | None = None,
 ) -> PreorderReport:
     """What is known of a preorder of keys: by a `utility` expression, or by `prefers(query, a, b)`.
 
@@ -262,9 +260,7 @@ def measure_agreement(preorder: Preorder, net: NetUtility, seed: int, pairs: int
     return Agreement(strict, agreed, pairs - strict, low, high)
 
 
-def _of_expression(
-    asked: Preorder, trials: int, seed: int, say: Callable[[str], None]
-) -> tuple[dict[str, Finding], str]:
+def _of_expression(asked: Preorder, trials: int, seed: int, say: Say) -> tuple[dict[str, Finding], str]:
     """Everything is proved of a continuous utility; one that jumps is probed."""
     assert asked.graph is not None
     say("is the utility defined on the box?")
@@ -289,7 +285,7 @@ def _of_expression(
     return findings | {"key_continuous": continuous, "query_continuous": continuous}, note
 
 
-def _of_callable(asked: Preorder, trials: int, seed: int, say: Callable[[str], None]) -> dict[str, Finding]:
+def _of_callable(asked: Preorder, trials: int, seed: int, say: Say) -> dict[str, Finding]:
     say("completeness and transitivity")
     findings = probe_order(asked, seed)
     if any(finding.status == "violated" for finding in findings.values()):

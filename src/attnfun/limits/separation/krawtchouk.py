@@ -147,8 +147,7 @@ def uncovered(dim: int, sets: Iterable[Iterable[int]]) -> Fraction:
     chosen = [frozenset(one) for one in sets]
     if not all(isinstance(i, int) and 0 <= i < dim for one in chosen for i in one):
         raise InvalidRequest(f"coordinates are whole numbers from 0 to {dim - 1}")
-    if sum(2 ** len(one) for one in chosen) > 1 << 22:
-        raise InvalidRequest("sets of so many coordinates have too many subsets to be counted")
+    require(sum(2 ** len(one) for one in chosen) <= 1 << 22, "so many coordinates have too many subsets to be counted")
     coefficients = cube_coefficients(dim)
     seen = {part for one in chosen for k in range(1, len(one) + 1, 2) for part in combinations(sorted(one), k)}
     return sum(cube_energies(dim), Fraction(0)) - sum((coefficients[len(part)] ** 2 for part in seen), Fraction(0))

@@ -153,9 +153,7 @@ def constants(points: int, dim: int, degree: int | None = None) -> tuple[Bracket
     sharp: list[Bracket] = []
     for twos, ones in _shapes(dim, degree):
         total = (2,) * twos + (1,) * ones
-        inside = frozenset(
-            a for a in product((0, 1), repeat=len(total)) if any(a) and (degree is None or sum(a) == degree)
-        )
+        inside = frozenset(a for a in product((0, 1), repeat=len(total)) if any(a) and degree in (None, sum(a)))
         plain.append(least_eigenvalue(total, points))
         sharp.append(least_eigenvalue(total, points, inside))
     size = 2 * points**2 - points

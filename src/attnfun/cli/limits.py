@@ -172,10 +172,8 @@ def _grid(text: str, coordinates: int, dtype: str, method: str) -> Answer:
     limits = grid_limits(dtype, coordinates, levels)
     head = lexicographic(levels, coordinates, dtype=dtype, method=method) if dtype in DTYPES else None
     if not any((limits.fits or {}).values()):
-        raise Infeasible(
-            f"{levels:,} levels in {coordinates} coordinates: {dtype} holds {limits.one_number:,} in one number",
-            {"levels": limits.one_number},
-        )
+        why = f"{levels:,} levels in {coordinates} coordinates: {dtype} holds {limits.one_number:,} in one number"
+        raise Infeasible(why, {"levels": limits.one_number})
     record = {"status": "proved", "method": None, **limits.record()} if head is None else head.record()
     return Answer(record, said={"bits": limits.bits})
 

@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 
 SHIPPED = Path(__file__).parent.parent / "data" / "suites"
 GOOD = ("proved", "conditional", "sampled")
-COLUMNS = (
-    *("name", "status", "error", "error_low", "slack", "eps", "method"),
-    *("layers", "heads", "rank", "keys", "parameters", "seconds"),
-)
+COLUMNS: tuple[str, ...] = ("name", "status", "error", "error_low", "slack", "eps", "method")
+COLUMNS += ("layers", "heads", "rank", "keys", "parameters", "seconds")
 CHANGES = ("was", "change", "keys_ratio", "seconds_ratio")
 FORMATS = (".csv", ".json", ".md")
 SETTINGS = ("eps", "relative", "dtype", "method")
@@ -127,10 +125,8 @@ def select(cases: Sequence[Case], only: str | None) -> list[Case]:
         patterns = [part.strip() for part in only.split(",") if part.strip()]
         chosen = [case for case in cases if any(fnmatchcase(case["name"], pattern) for pattern in patterns)]
     if not chosen:
-        names = ", ".join(case["name"] for case in cases[:8])
-        raise InvalidRequest(
-            f"--only {only!r} leaves no row; the file has {names or 'none'}" if only else "the suite has no rows"
-        )
+        names = ", ".join(case["name"] for case in cases[:8]) or "none"
+        raise InvalidRequest(f"--only {only!r} leaves no row of {names}" if only else "the suite has no rows")
     return chosen
 
 

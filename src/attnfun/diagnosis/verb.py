@@ -130,11 +130,8 @@ def diagnose(
                 given = load(given)
         with np.errstate(all="ignore"):  # what overflows is a finding, not a warning
             about, subjects, remarks = _subjects(given, box, target, eps)
-            examined = [
-                Examined(subject, figures, findings(figures))
-                for subject in subjects
-                for figures in measure(subject, dtype, progress)
-            ]
+            measured = [(subject, figures) for subject in subjects for figures in measure(subject, dtype, progress)]
+            examined = [Examined(subject, figures, findings(figures)) for subject, figures in measured]
         whole = subjects[0] if len(subjects) == 1 else None
         shown = dtype or (subjects[0].network.dtype if subjects else str(getattr(given, "dtype", "float64")))
         error = None if whole is None else _error(whole)

@@ -67,10 +67,8 @@ def _write_program(model: Model[Any, Any], path: Path, dtype: str) -> dict[str, 
         returned = whole(*example)
     given = " and ".join(_shape(tensor) for tensor in example)
     inputs, outputs = (", ".join(getattr(model.weights, names, ())) for names in ("inputs", "outputs"))
-    record: dict[str, Any] = {
-        "format": "torch.export program",
-        "input": f"{given} {dtype}: {inputs}".removesuffix(": "),
-    }
+    taken = f"{given} {dtype}: {inputs}".removesuffix(": ")
+    record: dict[str, Any] = {"format": "torch.export program", "input": taken}
     several = f": {outputs}" if outputs and returned.ndim > 1 else ""
     record |= {"returns": f"{_shape(returned)}{several}", "difference": difference, "allowed": allowed}
     return record | {"bytes": path.stat().st_size, "torch": str(torch.__version__)}

@@ -108,10 +108,8 @@ def _key_norm(weights: Any) -> float | None:
     """The largest over the networks in the weights."""
     from attnfun.learn.weights import token_norms
 
-    found = [
-        (key_norms if isinstance(network, Network) else token_norms)(network)[1]
-        for network in getattr(weights, "networks", (weights,))
-    ]
+    networks = getattr(weights, "networks", (weights,))
+    found = [(key_norms if isinstance(one, Network) else token_norms)(one)[1] for one in networks]
     return max((top for top in found if top is not None), default=None)
 
 

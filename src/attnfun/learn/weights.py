@@ -232,10 +232,8 @@ def token_vector(network: Tokens, scales: Array, size: float) -> Array:
 def tokens_of(architecture: TokenArchitecture, vector: Array, scales: Array, size: float) -> Tokens:
     """The network with these weights, in its dtype; InvalidRequest where a weight is not finite."""
     with np.errstate(all="ignore"):
-        arrays = {
-            name: rounded(in_units(name, own, scales, size, back=True), architecture.dtype)
-            for name, own in split(architecture, vector).items()
-        }
+        parts, dtype = split(architecture, vector), architecture.dtype
+        arrays = {name: rounded(in_units(name, own, scales, size, back=True), dtype) for name, own in parts.items()}
 
     def made(cls: Any, here: str, *name: str) -> Any:
         return cls(*name, *(arrays[f"{here}/{field.name}"] for field in fields(cls) if field.type == "Array"))

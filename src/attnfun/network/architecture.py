@@ -295,12 +295,9 @@ class TokenArchitecture(Shape):
         names = tuple(coordinates)
         total = len(names) if width is None else width
         require(_whole(total, len(names)), f"width={width!r:.30}: given tokens have {len(names)} coordinates already")
-        if not total <= _WIDEST or layers * heads * total > _MOST:  # said before they are written out
-            raise InvalidRequest(
-                f"{layers:,} layers of {heads:,} heads on {total:,} coordinates have more than {_MOST:,} weights"
-                if total <= _WIDEST
-                else f"width={total:,}: more than {_WIDEST:,} coordinates"
-            )
+        require(total <= _WIDEST, f"width={total:,}: more than {_WIDEST:,} coordinates")
+        size = f"{layers:,} layers of {heads:,} heads on {total:,} coordinates"  # said before they are written out
+        require(layers * heads * total <= _MOST, f"{size} have more than {_MOST:,} weights")
         names += tuple(f"free {k + 1}" for k in range(total - len(names)))
         layer = TokenLayerShape(((rank, values),) * heads, False, ffn)
         return cls(names, (layer,) * layers, tuple(outputs), constants, dtype)

@@ -295,11 +295,7 @@ def _local(head: _Prepared, queries: Sequence[AnyArray]) -> AnyArray:
     return numerator.reshape(len(denominator), -1) / denominator[:, None]
 
 
-_KERNELS: dict[str, Callable[[_Prepared, Sequence[AnyArray]], AnyArray]] = {
-    "dense": _dense,
-    "factorised": _factorised,
-    "local": _local,
-}
+_KERNELS: dict[str, Callable[..., AnyArray]] = {"dense": _dense, "factorised": _factorised, "local": _local}
 
 
 FEWEST = 32

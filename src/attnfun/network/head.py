@@ -317,10 +317,8 @@ class Head(Keyed):
         Refuses above DENSE_KEYS keys.
         """
         if self.keys > DENSE_KEYS:
-            raise Infeasible(
-                f"head {self.name!r} has {self.keys} keys; only up to {DENSE_KEYS} are written out one by one",
-                {"keys": DENSE_KEYS},
-            )
+            why = f"head {self.name!r} has {self.keys} keys; only up to {DENSE_KEYS} are written out one by one"
+            raise Infeasible(why, {"keys": DENSE_KEYS})
         index = np.indices(self.grid).reshape(len(self.axes), -1)
         slopes = [axis.slopes[index[a]] for a, axis in enumerate(self.axes)]
         biases = self.axes[0].biases[index[0]]

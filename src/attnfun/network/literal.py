@@ -238,10 +238,8 @@ def _check_size(network: Network, form: str, layer: Layer) -> None:
     square = keys * keys if form == "self" and len(network.layers) > 1 else 0  # the last layer asks for few rows
     entries = max(keys * (width + len(network.coordinates) + 1), square)
     if entries > ENTRY_LIMIT:
-        raise Infeasible(
-            f"the {form} form over {keys} keys needs a matrix of {entries} entries; {ENTRY_LIMIT} is the limit",
-            {"form": "cross"} if form == "self" else None,
-        )
+        why = f"the {form} form over {keys} keys needs a matrix of {entries} entries; {ENTRY_LIMIT} is the limit"
+        raise Infeasible(why, {"form": "cross"} if form == "self" else None)
 
 
 def _memory(

@@ -72,12 +72,9 @@ def write(
     written; a file that was there before is then still there.
     """
     target = Path(path)
-    record = {
-        **{key: value for key, value in meta.items() if key != "dtype"},
-        **structure,
-        "hash": content_hash(structure, tensors, meta),
-        "seals": {key: digest_of(value) for key, value in meta.items() if key not in (*HASHED, "dtype")},
-    }
+    own = {key: value for key, value in meta.items() if key != "dtype"}
+    seals = {key: digest_of(value) for key, value in own.items() if key not in HASHED}
+    record = {**own, **structure, "hash": content_hash(structure, tensors, meta), "seals": seals}
     data = to_bytes(dict(tensors), metadata={"attnfun": canonical(record)})
     require(len(data) <= FILE_LIMIT, f"cannot save {target}: {len(data)} bytes, where a file has {FILE_LIMIT} at most")
     write_whole(target, data)

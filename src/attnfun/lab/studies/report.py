@@ -15,14 +15,9 @@ from attnfun.lab.studies.study import SIZES, VERDICTS, Row
 Place = str | os.PathLike[str]
 PAGE = "report.html"
 FINISHED, UNFINISHED, FAILED, DAMAGED = "finished", "unfinished", "failed", "damaged"
-GROUP_TITLES = {
-    "max-affine": "Max-affine partitions",
-    "softmax-attention": "Softmax attention",
-    "relations": "Relations",
-    "separations": "Separations",
-    "open-questions": "Open questions",
-    "": "Other studies",
-}
+GROUP_TITLES = {"max-affine": "Max-affine partitions"}
+GROUP_TITLES |= {name: name.replace("-", " ").capitalize() for name in study.GROUPS if name not in GROUP_TITLES}
+GROUP_TITLES |= {"": "Other studies"}
 _PNG_HEAD, _PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
 _TEXTS = ("name", "group", "title", "claim", "source", "size", "status", "full_time", "rerun")
 
@@ -121,10 +116,8 @@ def read(folder: Place) -> Laboratory:
         raise af.InvalidRequest(f"{str(folder)!r} has no studies: attnfun reproduce NAME --out {folder} writes some")
     order = {name: place for place, name in enumerate(study.NAMES)}
     names.sort(key=lambda name: (order.get(name, len(order)), name))
-    return Laboratory(
-        found=tuple(_read(root / name) for name in names),
-        missing=tuple(name for name in study.NAMES if name not in names),
-    )
+    missing = tuple(name for name in study.NAMES if name not in names)
+    return Laboratory(tuple(_read(root / name) for name in names), missing)
 
 
 def _read(folder: Path) -> Found:
@@ -144,10 +137,8 @@ def _whole(folder: Path, home: str) -> tuple[str, Mapping[str, Any], Sequence[Ro
     if record["status"] != FINISHED:
         _require(record["status"] in (UNFINISHED, FAILED) and isinstance(record["failures"], list))
         return record["status"], record, (), None
-    _require(
-        record["verdict"]["kind"] in VERDICTS
-        and all(isinstance(record["verdict"][key], str) for key in ("finding", "evidence"))
-    )
+    said = record["verdict"]
+    _require(said["kind"] in VERDICTS and all(isinstance(said[key], str) for key in ("finding", "evidence")))
     _require(isinstance(record["parameters"], dict) and isinstance(record["versions"], dict))
     _require(isinstance(record["timings"], list) and all(is_number(record[key]) for key in ("units", "cpu_seconds")))
     table = json.loads((folder / "table.json").read_text("utf-8"))

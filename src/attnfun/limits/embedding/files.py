@@ -215,10 +215,8 @@ def check_file(path: str | os.PathLike[str], relation: Relevance) -> tuple[Ranki
     """
     queries, documents, meta = load_embedding(path)
     picked = []
-    for array, ids, wanted in (
-        (queries, meta.get("query_ids"), relation.query_ids),
-        (documents, meta.get("document_ids"), relation.document_ids),
-    ):
+    for array, kind in ((queries, "query_ids"), (documents, "document_ids")):
+        ids, wanted = meta.get(kind), getattr(relation, kind)
         place = {name: at for at, name in enumerate(ids)} if isinstance(ids, list) else {}
         if array.ndim != 2 or len(place) != len(array):
             raise DamagedFile(f"{str(path)!r:.80}: its ids and its vectors do not fit")

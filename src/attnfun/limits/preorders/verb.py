@@ -130,12 +130,9 @@ class PreorderReport:
         if broken:
             name, finding = broken[0]
             assert finding.witness is not None
-            raise NoUtility(
-                f"{self.preorder.text} on {self.preorder.domain_text} is not {name.replace('_', '-')}:"
-                f" {finding.witness.statement}",
-                self._nearest(finding.witness),
-                finding.witness,
-            )
+            about = f"{self.preorder.text} on {self.preorder.domain_text} is not {name.replace('_', '-')}"
+            why = f"{about}: {finding.witness.statement}"
+            raise NoUtility(why, self._nearest(finding.witness), finding.witness)
 
     def _nearest(self, witness: Witness) -> dict[str, Any] | None:
         """Instead of a lexicographic order of the continuum: `lexicographic(**grid)`, `lexicographic(**cascade)`, or a
@@ -145,12 +142,10 @@ class PreorderReport:
             return None
         k, (first, second) = len(self.lexicographic), self.lexicographic[:2]
         limits = grid_limits("float32", k)
-        return {
-            "grid": {"levels": limits.one_number, "coordinates": k, "method": "one head"},
-            "cascade": {"levels": limits.cascade, "coordinates": k, "method": "cascade"},
-            "utility": f"{first} + {_TAU}*({second})",
-            "misordered": misorder_probability(_TAU),
-        }
+        grid = {"levels": limits.one_number, "coordinates": k, "method": "one head"}
+        cascade = {"levels": limits.cascade, "coordinates": k, "method": "cascade"}
+        other = {"utility": f"{first} + {_TAU}*({second})", "misordered": misorder_probability(_TAU)}
+        return {"grid": grid, "cascade": cascade, **other}
 
     def _points(self, points: tuple[ArrayLike, ...]) -> tuple[Array | None, Array, bool]:
         boxes = [self.preorder.keys] if self.preorder.queries is None else [self.preorder.queries, self.preorder.keys]

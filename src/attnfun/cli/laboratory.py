@@ -138,11 +138,10 @@ def listed(names: list[str] | None) -> Answer:
     from attnfun.lab.studies import runner
 
     shown = ("name", "group", "title", "claim", "source", "needs", "full_time")
-    studies = [
-        {key: getattr(one, key) for key in shown}
-        | {size: len(one.units(one.parameters(size))) for size in ("quick", "full")}
-        for one in runner.chosen(names or "all")
-    ]
+    studies: list[dict[str, Any]] = []
+    for one in runner.chosen(names or "all"):
+        sizes = {size: len(one.units(one.parameters(size))) for size in ("quick", "full")}
+        studies.append({key: getattr(one, key) for key in shown} | sizes)
     return Answer({"studies": studies})
 
 

@@ -151,7 +151,7 @@ def summarise(rows: Sequence[Row]) -> dict[str, Any]:
     good = [row for row in rows if row["status"] in GOOD]
     summary: dict[str, Any] = {
         "rows": len(rows),
-        **{status: count for status, count in sorted(Counter(str(row["status"]) for row in rows).items())},
+        **dict(sorted(Counter(str(row["status"]) for row in rows).items())),
         "proved": sum(row["status"] == "proved" for row in rows),
         "not_proved": sum(row["status"] != "proved" for row in rows),
     }

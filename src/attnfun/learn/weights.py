@@ -259,15 +259,13 @@ def random_tokens(architecture: TokenArchitecture, scales: Array, size: float, s
             continue
         heads = len(architecture.layers[int(name[5 : name.index("/")])].heads) if "/" in name else 1
         spread = {
-            "query": W**-0.5 * shape[-1] ** -0.25,
-            "key": W**-0.5 * shape[-1] ** -0.25,
-            "value": W**-0.5,
+            **dict.fromkeys(("query", "key"), W**-0.5 * shape[-1] ** -0.25),
+            **dict.fromkeys(("value", "readout"), W**-0.5),
             "output": (shape[0] * heads * depth) ** -0.5 if shape[0] else 0.0,
             "inner": (2 / W) ** 0.5,
             "bias": 0.0,
             "outer": (shape[0] * depth) ** -0.5 if shape[0] else 0.0,
             "constants": 1.0,
-            "readout": W**-0.5,
         }[kind]
         parts.append(spread * rng.standard_normal(shape).reshape(-1))
     return tokens_of(architecture, np.concatenate(parts), scales, size)

@@ -148,11 +148,11 @@ class OnTokens:
     def architecture(self) -> TokenArchitecture:
         """Its shape: what `train` fills with other weights."""
         plain = self.attention
-        layers = tuple(
-            TokenLayerShape(tuple((h.query_dim, h.outputs) for h in layer.heads), layer.carry is not None, ffn)
-            for layer, ffn in zip(plain.layers, self.units, strict=True)
-        )
-        return TokenArchitecture(plain.coordinates, layers, plain.outputs, len(plain.constants), plain.dtype)
+        layers = []
+        for layer, ffn in zip(plain.layers, self.units, strict=True):
+            heads = tuple((head.query_dim, head.outputs) for head in layer.heads)
+            layers.append(TokenLayerShape(heads, layer.carry is not None, ffn))
+        return TokenArchitecture(plain.coordinates, tuple(layers), plain.outputs, len(plain.constants), plain.dtype)
 
     def run(self, tokens: npt.ArrayLike) -> AnyArray:
         """(n, width) or (batch, n, width) tokens -> (n, outputs) or (batch, n, outputs), computed in the dtype."""

@@ -265,11 +265,15 @@ def _dtype(f: Figures) -> Finding | None:
     elif f.overflow:
         words = f"a weight or a logit (up to {_n(f.logit_max)}) leaves the range of {f.dtype}"
     elif f.cancellation >= CANCELS:
-        words = f"{what}: values up to {_n(f.value_max)} are mixed to get numbers up to {_n(f.size)}, "
-        words += f"{_n(f.cancellation)} times more is added up than comes out"
+        words = (
+            f"{what}: values up to {_n(f.value_max)} are mixed to get numbers up to {_n(f.size)}, "
+            f"{_n(f.cancellation)} times more is added up than comes out"
+        )
     else:
-        words = f"{what}: logits are differences of numbers up to {_n(f.logit_size)}, so they are off by "
-        words += f"{_n(f.roundoff * f.logit_size)} and cell walls move"
+        words = (
+            f"{what}: logits are differences of numbers up to {_n(f.logit_size)}, "
+            f"so they are off by {_n(f.roundoff * f.logit_size)} and cell walls move"
+        )
     mends = [Mend("dtype", f"run it in {better}")] if better else []
     if not heavy and (f.overflow or f.cancellation < CANCELS):
         kind = "logits too large for the dtype"

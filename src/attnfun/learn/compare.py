@@ -84,8 +84,10 @@ def compare(*networks: Any, names: tuple[str, ...] | None = None) -> Comparison:
     target = networks[0].target
     for other in networks[1:]:
         if not target.same(other.target):
-            said = f"compare needs one target: {target.text[:60]} on {target.domain[:60]}, not {other.target.text[:60]}"
-            raise InvalidRequest(f"{said} on {other.target.domain[:60]}")
+            raise InvalidRequest(
+                f"compare needs one target: {target.text[:60]} on {target.domain[:60]}, "
+                f"not {other.target.text[:60]} on {other.target.domain[:60]}"
+            )
     count = min(target.sample_size(one.weights) for one in networks)
     given = names or _distinct([_name(one) for one in networks])
     seen = [measured(one.target, one.weights, count) for one in networks]

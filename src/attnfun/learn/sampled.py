@@ -88,8 +88,10 @@ class SampledTask(Target):
         fits = fits and tokens.shape[2] == len(self.coordinates) and values.shape[2] == len(self.outputs)
         if not fits or values.shape[1] != len(range(tokens.shape[1])[self.tokens]):
             wanted = f"(draws, n, {len(self.coordinates)}) and (draws, tokens that are read, {len(self.outputs)})"
-            said = f"the sampler gives tokens of shape {tokens.shape} and values of shape {values.shape} for {count}"
-            raise InvalidRequest(f"{said} draws; wanted are {wanted}")
+            raise InvalidRequest(
+                f"the sampler gives tokens of shape {tokens.shape} and values of shape {values.shape} for {count} "
+                f"draws; wanted are {wanted}"
+            )
         require(np.isfinite(tokens).all() and np.isfinite(values).all(), "some numbers of the sampler are not finite")
         return tokens, values
 
@@ -101,8 +103,9 @@ class SampledTask(Target):
 
 def _no_sampler(name: str) -> Sampler:
     def sampler(_rng: np.random.Generator, _count: int) -> tuple[Any, Any]:
-        said = f"the sampler of {name!r:.60} is a Python function that is not in the file: the network runs without it,"
-        said += " but to train, measure or compare it give af.train(model.architecture, task) the task"
-        raise InvalidRequest(f"{said} again")
+        raise InvalidRequest(
+            f"the sampler of {name!r:.60} is a Python function that is not in the file: the network runs without it, "
+            "but to train, measure or compare it give af.train(model.architecture, task) the task again"
+        )
 
     return sampler

@@ -188,8 +188,10 @@ def read_checkpoint(path: str | os.PathLike[str], run: str) -> tuple[dict[str, A
 
     (own, tensors), _ = sealed.load(path, FORMAT, _OWN, (), build, lambda built: built)
     if own["run"] != run:
-        said = f"{os.fspath(path)} is the checkpoint of another run (other network, target, domain, options or start);"
-        raise InvalidRequest(f"{said} name another file, or remove this one")
+        raise InvalidRequest(
+            f"{os.fspath(path)} is the checkpoint of another run (other network, target, domain, options or start); "
+            "name another file, or remove this one"
+        )
     return own["place"], tensors
 
 

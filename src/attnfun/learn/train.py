@@ -183,8 +183,10 @@ def _target(network: Any, target: Any, domain: Any, lipschitz: float | None) -> 
         require(domain is None and lipschitz is None, "domain and lipschitz are for functions; leave them out")
         return target
     if not isinstance(network, (Model, Network, Architecture)):
-        said = f"the network is a {type(network).__name__}: nothing in it can be trained towards this target; a network"
-        raise InvalidRequest(f"{said} of `compile`, `train` or the like is needed")
+        raise InvalidRequest(
+            f"the network is a {type(network).__name__}: nothing in it can be trained towards this target; a network "
+            "of `compile`, `train` or the like is needed"
+        )
     if target is None:
         if own is None:
             raise InvalidRequest("train needs a target: an architecture has none of its own")

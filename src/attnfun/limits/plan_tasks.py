@@ -121,8 +121,10 @@ def neighbour(dim: int, context: int, eps: float, setting: str, nearest: bool) -
         hypotheses.append("the nearest point to y is the furthest from -y, which is as uniform: the same bounds")
     if context > 3:
         taken = "2" if candidates is None else f"2 and of {candidates:,}"
-        said = f"prompts of 3 up to {context} tokens: the same heads must serve every length; a cell is impossible by"
-        hypotheses.append(f"{said} the larger of the bounds of {taken} candidates, constructed for {context} tokens")
+        hypotheses.append(
+            f"prompts of 3 up to {context} tokens: the same heads must serve every length; a cell is impossible by the "
+            f"larger of the bounds of {taken} candidates, constructed for {context} tokens"
+        )
     which = "nearest" if nearest else "furthest"
     built = []
     if beta is not None:

@@ -49,8 +49,10 @@ class TokenHead(Matrices):
         shapes = [array.shape for array in self.arrays.values()]
         fits = all(len(shape) == 2 and min(shape) > 0 for shape in shapes) and shapes[1] == shapes[0]
         if not fits or shapes[2][0] != shapes[0][0] or shapes[3] != shapes[2][::-1]:
-            said = f"head {self.name!r} has W_Q, W_K, W_V, W_O of shapes {', '.join(map(str, shapes))}; (width, r),"
-            raise InvalidRequest(f"{said} (width, r), (width, p), (p, width) are needed")
+            raise InvalidRequest(
+                f"head {self.name!r} has W_Q, W_K, W_V, W_O of shapes {', '.join(map(str, shapes))}; "
+                "(width, r), (width, r), (width, p), (p, width) are needed"
+            )
 
     @property
     def width(self) -> int:
@@ -106,8 +108,10 @@ class FeedForward(Matrices):
         freeze(self)
         flat = self.inner.ndim == 2 and self.outer.ndim == 2
         if not flat or self.outer.shape != self.inner.shape[::-1] or self.bias.shape != self.outer.shape[:1]:
-            said = f"units of shapes {self.inner.shape}, {self.bias.shape}, {self.outer.shape}; (width, units),"
-            raise InvalidRequest(f"{said} (units,), (units, width) are needed")
+            raise InvalidRequest(
+                f"units of shapes {self.inner.shape}, {self.bias.shape}, {self.outer.shape}; "
+                "(width, units), (units,), (units, width) are needed"
+            )
 
     @property
     def units(self) -> int:

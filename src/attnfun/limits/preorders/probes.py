@@ -186,8 +186,10 @@ def probe_order(preorder: Preorder, seed: int, rounds: int = 2) -> dict[str, Fin
             break
     for witness in found.values():
         if not witness.check(preorder):
-            said = f"prefers answered differently when it was asked again ({witness.kind} at {witness.keys}): a"
-            raise InvalidRequest(f"{said} comparison must depend on its arguments alone")
+            raise InvalidRequest(
+                f"prefers answered differently when it was asked again ({witness.kind} at {witness.keys}):"
+                " a comparison must depend on its arguments alone"
+            )
     return {name: Finding("violated" if name in found else "sampled", counts[name], found.get(name)) for name in counts}
 
 

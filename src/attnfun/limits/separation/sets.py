@@ -118,8 +118,10 @@ def sets(
     else:
         k = None if degree is None else whole_number("degree", degree, 1, MOST_DEGREE)
         if k is None and d > MOST_DIM:
-            said = f"dim={d}: the constant of the whole cube is computed up to dim={MOST_DIM}; pass degree=2 or 3,"
-            raise InvalidRequest(f"{said} whose constant does not depend on dim")
+            raise InvalidRequest(
+                f"dim={d}: the constant of the whole cube is computed up to dim={MOST_DIM}; pass degree=2 or 3, whose "
+                "constant does not depend on dim"
+            )
         require(k is None or k <= d, f"degree={k} is above dim={d}")
         terms = 2**d - 1 if k is None else math.comb(d, k)
         low, sharp = constants(n, d, k)[0][0], constants(n, d, k)[1][0]

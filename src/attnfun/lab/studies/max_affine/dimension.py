@@ -104,10 +104,14 @@ def judge(table: Rows) -> Verdict:
             words.append(f"Composed networks, all proved: {ends[0]}, {ends[1]}, like d^{exponent:.1f}.")
         if learned:
             last = learned.where(d=max(learned.of("d")))
-            text = "Single heads trained with as many keys as the composed network has have a sup error of"
-            words.append(f"{text} {last.median('error'):.2g} at d = {last[0]['d']} after {last[0]['steps']:,} steps.")
-    curse = "The exponential size is that of the partition, not of attention: softmax networks that follow the formula "
-    curse += "of the target meet the same tolerance with a few keys a variable."
+            words.append(
+                f"Single heads trained with as many keys as the composed network has have a sup error of "
+                f"{last.median('error'):.2g} at d = {last[0]['d']} after {last[0]['steps']:,} steps."
+            )
+    curse = (
+        "The exponential size is that of the partition, not of attention: softmax networks that follow the formula of "
+        "the target meet the same tolerance with a few keys a variable."
+    )
     return decided(words, faults, curse if all(tame) else "", "No network here escapes the exponential growth.")
 
 

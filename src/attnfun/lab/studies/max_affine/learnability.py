@@ -102,12 +102,15 @@ def judge(table: Rows) -> Verdict:
         words.append("; ".join(parts + [f"{way} {error:.2g}" for way, error in ended.items()]) + ".")
     random, sharp = table.where(way=RANDOM), table.where(way="soft partition")
     norms, far = random.median("norm_mean"), sharp.median("norm_mean")
-    said = f"Learned heads share a point among {random.median('effective_keys'):.0f} keys (the partitions among"
-    said += f" {sharp.median('effective_keys'):.1f}), with mean key norms of {norms:.1f} ({far:.0f}): what is learned"
-    words.append(f"{said} is {'no' if norms < far / 2 else 'like the'} partition.")
-    limits = "From random starts gradient descent beats the partition of as many keys and stays above what those keys "
-    limits += f"can do; from constructed starts it keeps or improves what it was given in {sum(kept)} of {len(kept)} "
-    limits += "runs."
+    words.append(
+        f"Learned heads share a point among {random.median('effective_keys'):.0f} keys (the partitions among "
+        f"{sharp.median('effective_keys'):.1f}), with mean key norms of {norms:.1f} ({far:.0f}): what is "
+        f"learned is {'no' if norms < far / 2 else 'like the'} partition."
+    )
+    limits = (
+        "From random starts gradient descent beats the partition of as many keys and stays above what those keys "
+        f"can do; from constructed starts it keeps or improves what it was given in {sum(kept)} of {len(kept)} runs."
+    )
     return decided(words, faults, "" if all(good) else limits, "Random starts reach the constructed heads.")
 
 

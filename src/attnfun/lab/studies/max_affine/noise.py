@@ -81,18 +81,22 @@ def judge(table: Rows) -> Verdict:
         mean, error = spread(found)
         shared, worth = median(ratios(rows, top, "effective_keys")), median(ratios(rows, top, "value_max"))
         smaller += worth < 1
-        said = f"{start.capitalize()} start, rate {lr:g}, decay {decay:g}: noise {top:g} multiplies the mean key norm"
-        said += f" by {mean:.2f} (standard error {100 * error:.0f} %, seeds {found[0]:.2f} to {found[-1]:.2f}), the"
-        words.append(f"{said} number of keys that share a point by {shared:.2f}, the largest value by {worth:.2f}.")
+        words.append(
+            f"{start.capitalize()} start, rate {lr:g}, decay {decay:g}: noise {top:g} multiplies the mean key norm by "
+            f"{mean:.2f} (standard error {100 * error:.0f} %, seeds {found[0]:.2f} to {found[-1]:.2f}), the number of "
+            f"keys that share a point by {shared:.2f}, the largest value by {worth:.2f}."
+        )
     for start, plain in table.where(noise=0.0, lr=max(table.of("lr"))).by("start"):
         norms = [rows.median("norm_mean") for _, rows in sorted(plain.by("decay"), key=lambda group: group[0])]
         if len(norms) > 1:
             words.append(f"For scale, {start} start: weight decay alone multiplies it by {norms[-1] / norms[0]:.2f}.")
     clean, noisy = (table.where(noise=n).median("rms") for n in (0.0, top))
     words.append(f"The median rms error to the clean target goes from {clean:.2g} to {noisy:.2g}.")
-    no = f"in no setting does noise lower the key norms in every seed; in {sum(raised)} of {len(groups)} settings it "
-    no += f"raises them in every seed. The largest value falls in {smaller} of {len(groups)}: the function is "
-    no += "smoothed, the partition is not blurred"
+    no = (
+        f"in no setting does noise lower the key norms in every seed; in {sum(raised)} of {len(groups)} settings it "
+        f"raises them in every seed. The largest value falls in {smaller} of {len(groups)}: the function is smoothed, "
+        "the partition is not blurred"
+    )
     some = "" if all(lowered) else f"Noise lowers the norms in {sum(lowered)} of {len(groups)} settings."
     return decided(words, [] if any(lowered) else [no], some, "Noise lowers the norms in every setting and every seed.")
 

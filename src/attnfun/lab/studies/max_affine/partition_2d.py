@@ -109,8 +109,10 @@ def judge(table: Rows) -> Verdict:
             f"the sweep is {where_best}, where it falls like P^{rates[1]:.2f} to {best[-1]['error']:.3g}, proved "
             f"{best[-1]['proved']:.3g}: {hard[-1]['error'] / best[-1]['error']:.1f} times less with the same keys."
         )
-    limit = "Refining the partition does approximate, at the stated rate; but sending R to infinity is no part of it: "
-    limit += "there is a finite best temperature, the sharp limit loses what averaging neighbours gains."
+    limit = (
+        "Refining the partition does approximate, at the stated rate; but sending R to infinity is no part of it: "
+        "there is a finite best temperature, the sharp limit loses what averaging neighbours gains."
+    )
     end = "The sharpest temperature is the best, and refining it approximates at the rate."
     return decided(words, faults, limit if any(finite) else "", end)
 

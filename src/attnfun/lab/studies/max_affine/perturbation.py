@@ -128,8 +128,10 @@ def judge(table: Rows) -> Verdict:
     )
     if not still:
         faults.append("no partition was looked at before its walls move")
-    limits = f"The partition is steady as long as its walls are. The others are not as steady: {'; '.join(unsteady)} "
-    limits += "lose accuracy in proportion to η, and are the better heads while η is small."
+    limits = (
+        "The partition is steady as long as its walls are. The others are not as steady: "
+        f"{'; '.join(unsteady)} lose accuracy in proportion to η, and are the better heads while η is small."
+    )
     return decided(words, faults, limits if unsteady else "", "All heads keep their error.")
 
 

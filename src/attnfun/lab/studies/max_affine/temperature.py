@@ -87,11 +87,15 @@ def judge(table: Rows) -> Verdict:
             shares = [r["norm_mean"] / row["norm_mean"] for r in ended]
             stay, kept = stay + sum(abs(share - 1) <= 0.25 for share in shares), kept + len(shares)
             if ended:
-                said = f"From the {start} (norm {row['norm_mean']:.0f}, error {row['error']:.2g}) {len(ended)} runs end"
-                said += f" with {min(shares):.2f} to {max(shares):.2f} of its norm and a median error of"
-                words.append(f"{said} {ended.median('error'):.2g}.")
-    no = f"norms grow in {grown} of {total} runs, but no random start ends at half the sharpness of the partition: "
-    no += f"training does not find it. {stay} of {kept} heads that start there keep its norms within a quarter"
+                words.append(
+                    f"From the {start} (norm {row['norm_mean']:.0f}, error {row['error']:.2g}) {len(ended)} runs end "
+                    f"with {min(shares):.2f} to {max(shares):.2f} of its norm and a median error of "
+                    f"{ended.median('error'):.2g}."
+                )
+    no = (
+        f"norms grow in {grown} of {total} runs, but no random start ends at half the sharpness of the partition: "
+        f"training does not find it. {stay} of {kept} heads that start there keep its norms within a quarter"
+    )
     some = "" if near == total else f"{near} of {total} random starts end as sharp as a partition."
     return decided(words, [] if near else [no], some, "Every random start ends as sharp as a partition.")
 

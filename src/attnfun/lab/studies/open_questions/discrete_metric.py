@@ -177,11 +177,15 @@ def judge(table: Rows) -> Verdict:
     say, groups = "r = {}, H = {} {:.3f} ({:.3f})".format, trained.by("rank", "heads")
     parts = [say(r, h, rows.median("error"), rows[0]["bound"]) for r, h, rows in groups]
     if parts:
-        said = f"Trained softmax heads, d = {trained[0]['dim']}, median (bound of coordinates): {', '.join(parts)};"
-        words.append(f"{said} {len(low)} of {len(trained)} below it, which does not cover them.")
+        words.append(
+            f"Trained softmax heads, d = {trained[0]['dim']}, median (bound of coordinates): {', '.join(parts)}; "
+            f"{len(low)} of {len(trained)} below it, which does not cover them."
+        )
     beaten = Rows(numbers + powers).fails(lambda row: row["error"] >= row["bound"] - EXACT)
-    limit = "The bound carries over for coordinates read and for values told apart, and fails for rank: one real "
-    limit += "projection is one-to-one."
+    limit = (
+        "The bound carries over for coordinates read and for values told apart, and fails for rank: one real "
+        "projection is one-to-one."
+    )
     end = "No head of rank one, of whatever weights, beats the bound of its rank."
     return decided(words, faults, limit if beaten else "", end)
 

@@ -154,8 +154,10 @@ def judge(table: Rows) -> Verdict:
     broken = table.where(way=ENTIRE).above("bound", "error", "standard error")
     if (beaten or low) and not broken:
         how = "in exact arithmetic, by bits and not by training" if not low else "by training as well"
-        end = f"The bound does not hold beyond holomorphic networks ({how}); and GELU networks on real inputs are as "
-        end += "free as ReLU's: the hypothesis that counts is that no conjugate enters."
+        end = (
+            f"The bound does not hold beyond holomorphic networks ({how}); and GELU networks on real inputs are as "
+            "free as ReLU's: the hypothesis that counts is that no conjugate enters."
+        )
         return Verdict(REFUTED, end, " ".join(words))
     text = "at H = {features} a holomorphic network has {error:.3f} ± {standard error:.3f}, not {bound:.3f} or more"
     limit = "" if wide <= 0.1 else f"ReLU networks stay above the bound, yet below GELU's by {wide:.2f}."

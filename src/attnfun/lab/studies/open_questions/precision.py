@@ -223,8 +223,10 @@ def judge(table: Rows) -> Verdict:
     curved = table.where(task=CURVE, size=tuple(table.where(task=SIGNS).of("size")))
     for a in curved[-1:]:
         b = table.where(task=SIGNS, size=a["size"])[-1]
-        text = f"The same averages ({a['size']}) take {a['dimension']} dimensions of {a['bits']} bits on the curve and"
-        words.append(f"{text} {b['dimension']} of {b['bits']} with random signs.")
+        words.append(
+            f"The same averages ({a['size']}) take {a['dimension']} dimensions of {a['bits']} bits on the curve and "
+            f"{b['dimension']} of {b['bits']} with random signs."
+        )
     if not slopes or not all(abs(slope - 1) <= FAR for slope in slopes):
         faults.append("bits do not follow log2(1/margin)")
     near = all(abs(slope - 1) <= NEAR for slope in slopes)

@@ -143,8 +143,10 @@ def judge(table: Rows) -> Verdict:
     faults = [f"{', '.join(tame)} grows no faster than a power"] if tame else []
     faults += [f"{', '.join(bad)} do not avoid the curse"] if len(bad) > len(good) else []
     limit = f"{', '.join(good)} avoid the curse; {', '.join(bad)} do not, or are refused." if bad else ""
-    end = "In all of these what decides is the size of a formula that composes functions of few variables, not the "
-    end += "number of variables; composition is only one kind of it."
+    end = (
+        "In all of these what decides is the size of a formula that composes functions of few variables, not the "
+        "number of variables; composition is only one kind of it."
+    )
     return decided(words, faults, limit, end)
 
 

@@ -106,8 +106,10 @@ def judge(table: Rows) -> Verdict:
             ratios.append(most.median("error") / equal)
             words.append(f"Trained with rank {rank}: {most.span('error')}, constructed {equal:.2g}.")
         if one:
-            said = f"One trained tower: {min(one.of('error')):.3g} and more; no symmetric scores are nearer than"
-            words.append(f"{said} {one[0]['least']:.3g}.")
+            words.append(
+                f"One trained tower: {min(one.of('error')):.3g} and more; no symmetric scores are nearer than "
+                f"{one[0]['least']:.3g}."
+            )
     limit = "Two towers exist and are proved; trained ones stay well short of them."
     end = "Two towers do what one cannot, constructed and trained."
     return decided(words, faults, "" if all(r <= 10 for r in ratios) else limit, end)

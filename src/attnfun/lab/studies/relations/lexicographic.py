@@ -176,12 +176,14 @@ def judge(table: Rows) -> Verdict:
     witness = oracles.where(case="lexicographic").that(lambda row: row["measured"] > 0)
     drawn = within.that(lambda row: row["checked"] < row["size"] ** 2 - 1)
     some = ", ".join(drawn.say("{case}: {checked:,} drawn, else all checked")) or "all checked"
-    words = f"On P × P grids one number ranks all keys up to P = {', '.join(within.say('{case} {size:,}'))}: "
-    words += f"{'no' if exact else 'SOME'} neighbour is out of order there ({some}), and one level more makes "
-    words += f"{'ties' if ties else 'NO tie'}. The cascade of heads "
-    words += f"{'copied the best key every time' if cascade else 'FAILED'} (P = {', '.join(cascades.say('{size:,}'))} "
-    words += "in float32). On the continuum x1 + τ x2 misorders τ/3 − τ²/12 of all pairs, as drawn at random to "
-    words += f"{max(off, default=math.nan):.1f} standard errors at most. "
+    words = (
+        f"On P × P grids one number ranks all keys up to P = {', '.join(within.say('{case} {size:,}'))}: "
+        f"{'no' if exact else 'SOME'} neighbour is out of order there ({some}), and one level more makes "
+        f"{'ties' if ties else 'NO tie'}. The cascade of heads "
+        f"{'copied the best key every time' if cascade else 'FAILED'} (P = {', '.join(cascades.say('{size:,}'))} in "
+        "float32). On the continuum x1 + τ x2 misorders τ/3 − τ²/12 of all pairs, as drawn at random to "
+        f"{max(off, default=math.nan):.1f} standard errors at most. "
+    )
     if trained:
         anywhere, near = trained.where(size=None), trained.known("size")
         words += (

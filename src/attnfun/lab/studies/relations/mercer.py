@@ -127,8 +127,10 @@ def judge(table: Rows) -> Verdict:
         for rank, steps, rows in here.where(way="learned").by("rank", "steps"):
             equal = min((row["proved"] for row in mine if row["rank"] <= rank), default=math.nan)
             beside = "none constructed with so few" if math.isnan(equal) else f"constructed {equal:.2g}"
-            said = f"Rank {rank}, {steps:,} steps: trained {rows.span('error')} (median {rows.median('error'):.2g},"
-            words.append(f"{said} seeds: {len(rows)}), {beside}.")
+            words.append(
+                f"Rank {rank}, {steps:,} steps: trained {rows.span('error')} (median {rows.median('error'):.2g}, "
+                f"seeds: {len(rows)}), {beside}."
+            )
             last[name] = rows.median("error") / equal
         if rows := here.where(way="random features"):
             most = max(rows.of("rank"))

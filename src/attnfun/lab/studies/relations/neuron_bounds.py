@@ -119,8 +119,10 @@ def judge(table: Rows) -> Verdict:
         met = [(row, fewest) for row, fewest in met if fewest is not None]
         if met:
             row, fewest = met[-1]
-            said = f"the narrowest trained towers to meet ε = {row['eps']:g} had {fewest} (constructed"
-            parts.append(f"{said} {row['neurons']}), and none met a smaller one")
+            parts.append(
+                f"the narrowest trained towers to meet ε = {row['eps']:g} had {fewest} (constructed {row['neurons']}), "
+                "and none met a smaller one"
+            )
         elif learned:
             parts.append(f"training met none of these ε (best {min(learned.of('error')):.2g})")
         words.append("; ".join(parts) + ".")

@@ -143,21 +143,27 @@ def judge(table: Rows) -> Verdict:
         faults += wide.first().say(who + "needs no more rank when wider")
     words = []
     if jumps := learned.where(part="discontinuous"):
-        said = f"A jump: no continuous scores come nearer to {JUMP} than {jumps[0]['least']:g}, and {len(jumps)}"
-        words.append(f"{said} trained pairs of towers are {jumps.span('error', '.3g')} off.")
+        words.append(
+            f"A jump: no continuous scores come nearer to {JUMP} than {jumps[0]['least']:g}, and {len(jumps)} trained "
+            f"pairs of towers are {jumps.span('error', '.3g')} off."
+        )
     mends = table.where(way="mended")
     if bands := mends.where(part="discontinuous").say("{rank} (δ = {size:g})"):
         words.append(f"Left out a band around it, ranks are {', '.join(bands)}.")
     for case, rows in learned.where(part="not positive").by("case"):
         mend = mends.where(part="not positive", case=case).say("{rank} features are proved to {proved:.2g}")
-        said = f"{case}: every self inner product is {rows[0]['least']:.3g} off or more, trained ones"
-        words.append(f"{said} {rows.span('error', '.3g')}; with signs {', '.join(mend)}.")
+        words.append(
+            f"{case}: every self inner product is {rows[0]['least']:.3g} off or more, trained ones "
+            f"{rows.span('error', '.3g')}; with signs {', '.join(mend)}."
+        )
     slight = table.where(way="witness", case=SLIGHT)
     words += slight.that(lambda row: row["least"]).say("A violation of 1e-10 is seen too (distance {least:.2g}).")
     if len(wide) > 1:
-        said = f"No end: for {WIDE} on [−W, W] to 0.01 the rank grows from {first['rank']} (W = {first['size']:g}) to"
-        said += f" {last['rank']} (W = {last['size']:g}), at least {last['rank_lower']} by any method, about like"
-        words.append(f"{said} W^{Rows(wide[1:]).slope('size', 'rank'):.2f}.")
+        words.append(
+            f"No end: for {WIDE} on [−W, W] to 0.01 the rank grows from {first['rank']} (W = {first['size']:g}) to "
+            f"{last['rank']} (W = {last['size']:g}), at least {last['rank_lower']} by any method, about like "
+            f"W^{Rows(wide[1:]).slope('size', 'rank'):.2f}."
+        )
         if there := learned.where(part="not compact", size=last["size"]):
             off = f"{there[0]['rank']} trained features are {min(there.of('error')):.2g} off there"
             words.append(f"{off} (none do better than {there[0]['least']:.2g}).")

@@ -133,8 +133,10 @@ def judge(table: Rows) -> Verdict:
     steep = steepens(dims, free)
     if not faults and not steep and not steepens(dims, kept):
         faults.append("even given a margin the wrong votes fall like a power of d")
-    limit = "Only given a margin do wrong votes fall faster than a power of d, as 1 − exp(−Θ(d)) asks: near ties, of "
-    limit += "density √(2d/π), are decided by chance."
+    limit = (
+        "Only given a margin do wrong votes fall faster than a power of d, as 1 − exp(−Θ(d)) asks: near ties, of "
+        "density √(2d/π), are decided by chance."
+    )
     return decided(words, faults, "" if steep else limit, "The wrong votes of d² heads fall faster than a power of d.")
 
 

@@ -169,8 +169,10 @@ def judge(table: Rows) -> Verdict:
         ratio=lowest["with_average"] / lowest["floor_same"],
         passed=len(passed),
     )
-    limit = "Nearly tight holds for generalised heads; hard softmax heads of the same random directions stay above "
-    limit += f"them at d = {', '.join(stalls)}."
+    limit = (
+        "Nearly tight holds for generalised heads; hard softmax heads of the same random directions stay above them at "
+        f"d = {', '.join(stalls)}."
+    )
     end = "Random heads come as low as generalised ones, which are nearly tight."
     return decided(words, faults, limit if stalls else "", end)
 

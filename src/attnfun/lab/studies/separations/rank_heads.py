@@ -100,9 +100,11 @@ def judge(table: Rows) -> Verdict:
         base = here.where(way="linear")[0]["error"]
         built = here.where(way="constructed")[0]
         best, worst = low.best("error"), max(full.of("error"))
-        told = f"d = {dim}, N = {rows[0]['points']}: full rank, trained, {full.span('error', '.3f')} (constructed"
-        told += f" {built['error']:.1e}, proved ≤ {built['proved']:.1e}); ranks up to d/2 {low.span('error', '.3f')},"
-        words.append(f"{told} best with r = {best['rank']}, H = {best['heads']}; the best linear map {base:.3f}.")
+        words.append(
+            f"d = {dim}, N = {rows[0]['points']}: full rank, trained, {full.span('error', '.3f')} (constructed "
+            f"{built['error']:.1e}, proved ≤ {built['proved']:.1e}); ranks up to d/2 {low.span('error', '.3f')}, best "
+            f"with r = {best['rank']}, H = {best['heads']}; the best linear map {base:.3f}."
+        )
         for line in rows.distinct(_line):
             groups = low.that(lambda row, line=line: _line(row) == line).by("rank")
             text = "r = {}: {:.3f} (excluded below {:.3f})".format
@@ -118,8 +120,10 @@ def judge(table: Rows) -> Verdict:
         faults += below.say("r = {rank}, H = {heads} errs {error:.3f}, below {least:.3f}")
         if not best["error"] >= base / 2:
             partly.append(f"at d = {dim} {best['heads']} heads of rank {best['rank']} leave {best['error'] / base:.0%}")
-    told = "What is excluded is proved, for softmax or any other weights, N as here (af.bounds.neighbours). That"
-    words.append(f"{told} training fails where nothing excludes success is an observation.")
+    words.append(
+        "What is excluded is proved, for softmax or any other weights, N as here (af.bounds.neighbours). That training "
+        "fails where nothing excludes success is an observation."
+    )
     part = f"{partly[0]} of the error of the best linear map" if partly else ""
     limit = f"Low rank does not solve the task, but it learns a part: {part}." if partly else ""
     return decided(words, faults, limit, "Full rank learns the task and ranks up to d/2 do not.")

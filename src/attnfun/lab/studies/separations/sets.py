@@ -123,8 +123,10 @@ def judge(table: Rows) -> Verdict:
             count=len(below),
         )
     else:
-        said = "No trained DeepSets lies below the proved bound for half as many holomorphic features, which is above"
-        words.append(f"{said} 0 for {sum(row['bound'] > 0 for row in deep)} of {len(deep)}.")
+        words.append(
+            "No trained DeepSets lies below the proved bound for half as many holomorphic features, which is above 0 "
+            f"for {sum(row['bound'] > 0 for row in deep)} of {len(deep)}."
+        )
     if lost := table.lost("error"):
         short.append(f"{len(lost)} trainings did not end well")
     limit = f"Pairs win, but {'; '.join(short)}." if short else ""

@@ -129,9 +129,10 @@ def judge(table: Rows) -> Verdict:
         other = f", rank d − 1 to {lacking.median('error'):.3f}" if lacking else ""
         words.append(f"d = {dim}: rank d comes to {rows.median('error'):.3f}{other}.")
     if above:
-        text = f"{len(above)} of {len(low)} layers of lower rank are above half UB (the error of random directions in"
-        text += " the scalar problem, no promise for softmax heads):"
-        words.append(f"{text} {', '.join(dict.fromkeys(above.say(named)))}.")
+        words.append(
+            f"{len(above)} of {len(low)} layers of lower rank are above half UB (the error of random directions in the "
+            f"scalar problem, no promise for softmax heads): {', '.join(dict.fromkeys(above.say(named)))}."
+        )
     words.append(f"{len(free)} are below the bound for scalar V, which free V may be.")
     if wrong or not excluded:
         row = (wrong or table)[0]

@@ -112,9 +112,11 @@ def judge(table: Rows) -> Verdict:
         if not all(1 / WITHIN <= ratio <= WITHIN for ratio in ratios):
             limits.append(f"a predicted error of {task} is off by more than {WITHIN:g}")
         proof = "no proof is offered" if last["proved"] is None else f"proved {last['proved']:.2g}"
-        said = f"{task.capitalize()}: constructed sup error {first['error']:.2g} at {first['layers']} layers,"
-        said += f" {last['error']:.2g} at {last['layers']} ({proof}), measured over predicted {min(ratios):.2g} to"
-        words.append(f"{said} {max(ratios):.2g}.")
+        words.append(
+            f"{task.capitalize()}: constructed sup error {first['error']:.2g} at {first['layers']} layers, "
+            f"{last['error']:.2g} at {last['layers']} ({proof}), measured over predicted {min(ratios):.2g} to "
+            f"{max(ratios):.2g}."
+        )
         for way, name in WAYS.items():
             trained, parts = here.where(way=way), []
             middle = {L: rows.median("rms") for L, rows in trained.by("layers")}

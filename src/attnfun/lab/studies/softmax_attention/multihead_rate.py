@@ -92,9 +92,10 @@ def judge(table: Rows) -> Verdict:
     for c, line in sorted(table.where(way="soft").by("sharpness"), key=lambda group: group[0]):
         few, many = line[0], line[-1]
         if len(line) > 1 and not many["error"] <= 0.6 * many["spacing"]:
-            said = f"Failure mode: at βΔ² = {c:g} the caps leak, {many['error']:.2g} at H = {many['heads']} after"
-            said += f" {few['error']:.2g} at H = {few['heads']} ({many['error'] / many['spacing']:.1f}"
-            words.append(f"{said} spacings).")
+            words.append(
+                f"Failure mode: at βΔ² = {c:g} the caps leak, {many['error']:.2g} at H = {many['heads']} after "
+                f"{few['error']:.2g} at H = {few['heads']} ({many['error'] / many['spacing']:.1f} spacings)."
+            )
     middle = {H: rows.median("error") for H, rows in trained.by("heads")}
     for H, rows in trained.by("heads"):
         beside = [row["error"] for way in BUILT for row in table.where(way=way, heads=H, n=trained[0]["n"])]

@@ -164,8 +164,10 @@ def judge(table: Rows) -> Verdict:
         if not groups[-1][1].median("mse") < groups[0][1].median("mse"):
             limits.append(f"the error does not fall with {letter}")
     best = min(trained.of("mse"))
-    said = f"The best trained network has {best:.2g}; the published code would report it as {best / CHANNELS:.2g}, and"
-    words.append(f"{said} the mean alone as {trivial / CHANNELS:.2g}.")
+    words.append(
+        f"The best trained network has {best:.2g}; the published code would report it as {best / CHANNELS:.2g}, and "
+        f"the mean alone as {trivial / CHANNELS:.2g}."
+    )
     if not best < linear:
         limits.append("no trained network is below a linear map of the flattened sequence")
     if not best < last["mse"]:

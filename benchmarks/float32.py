@@ -47,9 +47,8 @@ def row_of(case: dict[str, str], points: int) -> Row:
     start = time.perf_counter()
     for eps in ASKED:
         try:
-            net = af.compile(
-                case["formula"], domain=case["domain"], eps=eps, relative=True, dtype="float32", accept="sampled"
-            )
+            ask = {"eps": eps, "relative": True, "dtype": "float32", "accept": "sampled"}
+            net = af.compile(case["formula"], domain=case["domain"], **ask)
         except af.AttnfunError as error:
             row["status"] = row["status"] or type(error).__name__
             row.setdefault("reason", str(error))

@@ -10,11 +10,12 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 
 TEXT_LIMIT = 512 << 20
 
@@ -57,8 +58,7 @@ def read_text(path: str | os.PathLike[str], limit: int = TEXT_LIMIT) -> str:
     """The text of a file, ends of lines as they are; '-' is standard input, with the same limit."""
     if os.fspath(path) == "-":
         text = sys.stdin.read(limit + 1)
-        if len(text) > limit:
-            raise InvalidRequest(f"standard input has more than {limit:,} characters, the most that is read of it")
+        require(len(text) <= limit, f"standard input has more than {limit:,} characters, the most that is read of it")
         return text
     try:
         return read_bytes(path, limit).decode("utf-8-sig")
@@ -66,18 +66,37 @@ def read_text(path: str | os.PathLike[str], limit: int = TEXT_LIMIT) -> str:
         raise InvalidRequest(f"cannot read {os.fspath(path)!r:.200}: it is not UTF-8 text") from None
 
 
-def lines_of(path: str | os.PathLike[str]) -> io.StringIO:
-    """The same for `csv`, which wants the ends of lines untouched."""
-    return io.StringIO(read_text(path), newline="")
-
-
-@contextmanager
-def reading_csv(label: str) -> Iterator[None]:
-    """Turn what `csv` refuses, such as endless fields, into an InvalidRequest with its label."""
+def csv_rows(lines: Iterable[str], label: str) -> list[tuple[int, list[str]]]:
+    """The rows that hold anything, each with the number of its line; InvalidRequest for what `csv` refuses."""
+    reader = csv.reader(lines, skipinitialspace=True)
     try:
-        yield
+        return [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
     except csv.Error as error:
         raise InvalidRequest(f"{label}: not a CSV file ({error})") from None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A CSV file: its header, and its rows, each with its place, "PATH, line N"; spaces around cells are no part."""
+
+    path: str
+    header: list[str]
+    rows: list[tuple[str, list[str]]]
+
+    @classmethod
+    def read(cls, path: str) -> "Table":
+        """The table of a file; '-' is standard input."""
+        (_, header), *rows = csv_rows(io.StringIO(read_text(path), newline=""), path) or [(0, [])]
+        return cls(path, header, [(f"{path}, line {number}", row) for number, row in rows])
+
+    def picked(self, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+        """The cells of these columns, with the place of their row; InvalidRequest where one is not there."""
+        missing, shown = [name for name in names if name not in self.header], ", ".join(self.header)[:80] or "nothing"
+        require(not missing, f"{self.path}: no column {', '.join(missing)} in its header ({shown})")
+        at = [self.header.index(name) for name in names]
+        for place, row in self.rows:
+            require(max(at) < len(row), f"{place}: fewer cells than the header")
+            yield place, [row[k] for k in at]
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> str:

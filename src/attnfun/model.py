@@ -102,8 +102,7 @@ class Model(Generic[T, W]):
 
     def to_torch(self, dtype: Any = None, **options: Any) -> torch.nn.Module:
         """A torch module: linear maps and F.scaled_dot_product_attention(scale=1.0) with these weights and no more."""
-        module: torch.nn.Module = self.weights.to_torch(dtype, **options)
-        return module
+        return self.weights.to_torch(dtype, **options)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Weights, target, request, story and certificate in one safetensors file."""
@@ -126,8 +125,7 @@ class Model(Generic[T, W]):
     def record(self) -> dict[str, Any]:
         """What its kind tells as JSON, besides the certificate and the sizes."""
         own = getattr(self.kind.module, "record", None)
-        found: dict[str, Any] = {} if own is None else own(self)
-        return found
+        return {} if own is None else own(self)
 
     def __repr__(self) -> str:
         c, cost = self.certificate, self.cost

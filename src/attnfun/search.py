@@ -21,7 +21,7 @@ import numpy as np
 from attnfun.certify.certificate import Certificate, Status
 from attnfun.certify.verdict import About, undecided, verdict
 from attnfun.certify.view import Undecided
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, require
 from attnfun.kinds import find
 from attnfun.language.numbers import positive, whole_number
 from attnfun.language.target import Target
@@ -138,8 +138,7 @@ def check_request(eps: float, dtype: str = "float64", seed: int = 0, accept: str
     positive("eps", eps)
     whole_number("seed", seed, 0)
     require_dtype(dtype)
-    if accept not in ("proved", "sampled"):
-        raise InvalidRequest(f"accept={accept!r}: write proved or sampled")
+    require(accept in ("proved", "sampled"), f"accept={accept!r}: write proved or sampled")
 
 
 def read_norm(norm: float | str) -> float:
@@ -150,8 +149,7 @@ def read_norm(norm: float | str) -> float:
         p = float(norm)
     except (TypeError, ValueError):
         p = math.nan
-    if not p >= 1:
-        raise InvalidRequest(f"norm={norm!r}: write 'sup' or a number p >= 1")
+    require(p >= 1, f"norm={norm!r}: write 'sup' or a number p >= 1")
     return p
 
 

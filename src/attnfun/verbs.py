@@ -8,12 +8,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from attnfun.certify.certificate import Certificate, read_back, story_of
-from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest
+from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest, require
 from attnfun.kinds import Kind, find
 from attnfun.language.domain import Box
 from attnfun.language.mlp import input_box
 from attnfun.language.target import Target
-from attnfun.model import Model
 from attnfun.network import store
 from attnfun.network.claim import MEAN_SQUARE, Claim
 from attnfun.network.sealed import Held, Source, held
@@ -27,8 +26,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     kind, target, weights, meta = _read(path, ())
     certificate, request, _ = read_back(meta, weights.dtype, target.text, target.domain)
-    view: type[Model[Any, Any]] = kind.loaded("view")
-    return view(target, weights, certificate, request, story_of(meta))
+    return kind.loaded("view")(target, weights, certificate, request, story_of(meta))
 
 
 def verify(
@@ -56,8 +54,7 @@ def verify(
     expected = norm if norm in (None, MEAN_SQUARE) else read_norm(norm)
     if expected is not None and expected != claim.norm:
         raise InvalidRequest(f"the file is about {claim.norm_text}, not about {Claim(None, expected).norm_text}")
-    if dtype is not None and dtype != weights.dtype:
-        raise InvalidRequest(f"the file's network runs in {weights.dtype}, not in {dtype}")
+    require(dtype is None or dtype == weights.dtype, f"the file's network runs in {weights.dtype}, not in {dtype}")
     if domain is not None:
         _compare_domain(domain, getattr(asked, "box", None))
     if target is not None:
@@ -67,8 +64,7 @@ def verify(
         if eps is None and claim.relative and claim.eps is not None:
             wanted, relative = asked.absolute(claim.eps, weights.dtype)
         name = "learned" if claim.trained else str(story_of(meta).get("construction", ""))
-        goal = Goal(wanted, claim.order, relative)
-        return certified(asked, weights, goal, name, progress)
+        return certified(asked, weights, Goal(wanted, claim.order, relative), name, progress)
 
 
 def _compare_domain(domain: Any, box: Box | None) -> None:
@@ -80,8 +76,7 @@ def _compare_domain(domain: Any, box: Box | None) -> None:
     except InvalidRequest:
         given = input_box(domain, box.dim)  # intervals without names, as an MLP takes them
     mine, yours = (set(zip(one.names, one.low, one.high, strict=True)) for one in (given, box))
-    if mine != yours:
-        raise InvalidRequest(f"the file is about the domain {box.text}, not about {given.text}")
+    require(mine == yours, f"the file is about the domain {box.text}, not about {given.text}")
 
 
 def _read(source: Source, ignore: Collection[str]) -> tuple[Kind, Target, Any, Mapping[str, Any]]:

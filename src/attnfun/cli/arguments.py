@@ -1,15 +1,13 @@
 """Reading what was typed: tokens that begin with '-', domains, points, norms, CSV files."""
 
-import csv
 import difflib
-import io
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 
 # `--png` may stand alone; the picture then takes the network's name.
 OPTIONAL_VALUE = "--png"
@@ -68,8 +66,7 @@ def unshield(text: str) -> str:
 def read_domain(items: Sequence[str]) -> list[str]:
     """["x=-1:1;y=0:2", "z=0:1"] → ["x=-1:1", "y=0:2", "z=0:1"]; what they mean is for the target to say."""
     parts = [part.strip() for item in items for part in item.split(";") if part.strip()]
-    if not parts:
-        raise InvalidRequest("no domain: give every variable its interval, as in --domain x=-1:1 --domain y=0:2")
+    require(parts, "no domain: give every variable its interval, as in --domain x=-1:1 --domain y=0:2")
     return parts
 
 
@@ -90,45 +87,28 @@ def read_point(text: str, names: Sequence[str]) -> list[float]:
     found: dict[str, float] = {}
     for part in re.split(r"[,;]", text):
         name, equals, value = (piece.strip() for piece in part.partition("="))
-        if not equals:
-            raise InvalidRequest(f"--at {text!r}: {part.strip()!r} is not of the form name=number")
-        if name not in names:
-            raise InvalidRequest(f"--at {text!r}: no variable {name!r}; the network takes {', '.join(names)}")
-        if name in found:
-            raise InvalidRequest(f"--at {text!r}: {name!r} is given twice")
+        require(equals, f"--at {text!r}: {part.strip()!r} is not of the form name=number")
+        require(name in names, f"--at {text!r}: no variable {name!r}; the network takes {', '.join(names)}")
+        require(name not in found, f"--at {text!r}: {name!r} is given twice")
         found[name] = _number(value, f"--at {text!r}: {value!r}")
     missing = [name for name in names if name not in found]
-    if missing:
-        raise InvalidRequest(f"--at {text!r}: no value for {', '.join(missing)}")
+    require(not missing, f"--at {text!r}: no value for {', '.join(missing)}")
     return [found[name] for name in names]
 
 
-def read_points(path: str, names: Sequence[str], lines: io.StringIO | None = None) -> list[list[float]]:
-    """Rows of a CSV file whose header holds every variable (other columns are ignored); `lines` if it was read."""
+def read_points(path: str, names: Sequence[str]) -> list[list[float]]:
+    """Rows of a CSV file whose header holds every variable; other columns are ignored."""
+    from attnfun.files import Table
+
+    return numbers(Table.read(path), names)
+
+
+def numbers(table: Any, names: Sequence[str]) -> list[list[float]]:
+    """These columns of a table."""
     rows = []
-    for line, row in read_table(path, names, lines):
-        rows.append([_number(row[name], f"{path}, line {line}: {row[name]!r} in column {name!r}") for name in names])
+    for place, row in table.picked(names):
+        rows.append([_number(cell, f"{place}: {cell!r} in column {name!r}") for cell, name in zip(row, names)])
     return rows
-
-
-def read_table(
-    path: str, columns: Sequence[str], lines: io.StringIO | None = None
-) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line, row) of a CSV file that has at least `columns`; '-' is standard input."""
-    from attnfun.files import lines_of, reading_csv
-
-    with reading_csv(path):
-        reader = csv.DictReader(lines_of(path) if lines is None else lines, skipinitialspace=True)
-        header = [name.strip() for name in reader.fieldnames or ()]
-        reader.fieldnames = header
-        missing = [name for name in columns if name not in header]
-        if missing:
-            shown = ", ".join(header)[:80] or "nothing"
-            raise InvalidRequest(f"{path}: no column {', '.join(missing)} in its header ({shown})")
-        for row in reader:
-            if any(row[name] is None for name in columns):
-                raise InvalidRequest(f"{path}, line {reader.line_num}: fewer cells than the header")
-            yield reader.line_num, {name: row[name].strip() for name in columns}
 
 
 def picture_path(png: str | None, beside: str | None) -> str | None:
@@ -144,12 +124,9 @@ def check_writable(*paths: str | None) -> None:
     """Refuse before the work, not after it: the folder of every output must exist and accept files."""
     for path in filter(None, paths):
         folder = Path(path).absolute().parent
-        if Path(path).is_dir():
-            raise InvalidRequest(f"cannot write {path!r}: it is a folder")
-        if not folder.is_dir():
-            raise InvalidRequest(f"cannot write {path!r}: there is no folder {str(folder)!r}")
-        if not os.access(folder, os.W_OK):
-            raise InvalidRequest(f"cannot write {path!r}: the folder does not accept files")
+        require(not Path(path).is_dir(), f"cannot write {path!r}: it is a folder")
+        require(folder.is_dir(), f"cannot write {path!r}: there is no folder {str(folder)!r}")
+        require(os.access(folder, os.W_OK), f"cannot write {path!r}: the folder does not accept files")
 
 
 def read_spectrum(text: str) -> tuple[float, float]:
@@ -167,8 +144,7 @@ def whole_numbers(option: str, text: str) -> list[int]:
         found = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
         found = []
-    if not found or min(found) < 1:
-        raise InvalidRequest(f"{option} {text!r}: give whole numbers from 1 on, as in {option} 8,16,32")
+    require(found and min(found) >= 1, f"{option} {text!r}: give whole numbers from 1 on, as in {option} 8,16,32")
     return found
 
 

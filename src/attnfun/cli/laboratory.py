@@ -6,7 +6,7 @@ from typing import Any
 
 from attnfun.cli.derive import Answer
 from attnfun.cli.render import Part, Whole, literal, number
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 
 _COLOURS = {"serious": "bold red", "warning": "yellow", "note": "dim", "healthy": "green"}
 _MOST = 40  # rows of a table
@@ -94,14 +94,12 @@ def reproduced(
     """Studies, run and judged; or the list of them."""
     if show:
         return listed(names)
-    if quick and full:
-        raise InvalidRequest("--quick and --full: write one of them")
+    require(not (quick and full), "--quick and --full: write one of them")
     if not names:
         raise InvalidRequest("no study is named: write a name, several, or all (attnfun reproduce --list shows them)")
     if "all" in names and len(names) > 1:
         raise InvalidRequest(f"all, and {' '.join(name for name in names if name != 'all')}: write one or the other")
-    if jobs is not None and cluster is not None:
-        raise InvalidRequest("--jobs counts processes of this machine: leave it out with --cluster")
+    require(jobs is None or cluster is None, "--jobs counts processes of this machine: leave it out with --cluster")
     from attnfun.lab.studies import runner
 
     def news(at: runner.Progress) -> None:
@@ -140,11 +138,10 @@ def listed(names: list[str] | None) -> Answer:
     from attnfun.lab.studies import runner
 
     shown = ("name", "group", "title", "claim", "source", "needs", "full_time")
-    studies = [
-        {key: getattr(one, key) for key in shown}
-        | {size: len(one.units(one.parameters(size))) for size in ("quick", "full")}
-        for one in runner.chosen(names or "all")
-    ]
+    studies: list[dict[str, Any]] = []
+    for one in runner.chosen(names or "all"):
+        sizes = {size: len(one.units(one.parameters(size))) for size in ("quick", "full")}
+        studies.append({key: getattr(one, key) for key in shown} | sizes)
     return Answer({"studies": studies})
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from attnfun.cli.derive import Answer
 from attnfun.cli.records import model_record
 from attnfun.cli.render import Grid, Part, Whole, literal, number, status_text, viewed
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest, require
 
 _MARKS = {"impossible": "[red]✗[/]", "constructed": "[green]●[/]", "unknown": "[dim]·[/]"}
 VARIANTS = ("published", "inclusive", "optimal")
@@ -65,8 +65,7 @@ def interpolated(
     progress: Any = None,
 ) -> Answer:
     """A table of truncated linear heads by size and variant, and its picture."""
-    if variant not in (*VARIANTS, "all"):
-        raise InvalidRequest(f"--variant {variant!r}: write {', '.join(VARIANTS)} or all")
+    require(variant in (*VARIANTS, "all"), f"--variant {variant!r}: write {', '.join(VARIANTS)} or all")
     import time
 
     from attnfun.kinds.function.interpolation import Row, interpolation_table
@@ -141,16 +140,13 @@ def preferred(
     progress: Any = None,
 ) -> Answer:
     """A preorder by its utility, or the lexicographic order of a grid or of the continuum."""
-    if (utility is None) == (lexicographic is None):
-        raise InvalidRequest("give --utility EXPR or --lexicographic P, one of them")
+    require((utility is None) != (lexicographic is None), "give --utility EXPR or --lexicographic P, one of them")
     if lexicographic is not None:
-        if left or right or eps:
-            raise InvalidRequest("--left, --right and --eps belong to --utility")
+        require(not (left or right or eps), "--left, --right and --eps belong to --utility")
         if lexicographic.strip().lower() == "continuum":
             raise _continuum(coordinates, seed, progress)
         return _grid(lexicographic, coordinates, dtype, method)
-    if not right:
-        raise InvalidRequest("no keys: give every key variable its interval, as in --right k=0:1")
+    require(right, "no keys: give every key variable its interval, as in --right k=0:1")
     from attnfun.limits.preorders.verb import preorder
 
     report = preorder(utility=utility, right=right, left=left, seed=seed, progress=progress)
@@ -176,18 +172,15 @@ def _grid(text: str, coordinates: int, dtype: str, method: str) -> Answer:
     limits = grid_limits(dtype, coordinates, levels)
     head = lexicographic(levels, coordinates, dtype=dtype, method=method) if dtype in DTYPES else None
     if not any((limits.fits or {}).values()):
-        raise Infeasible(
-            f"{levels:,} levels in {coordinates} coordinates: {dtype} holds {limits.one_number:,} in one number",
-            {"levels": limits.one_number},
-        )
+        why = f"{levels:,} levels in {coordinates} coordinates: {dtype} holds {limits.one_number:,} in one number"
+        raise Infeasible(why, {"levels": limits.one_number})
     record = {"status": "proved", "method": None, **limits.record()} if head is None else head.record()
     return Answer(record, said={"bits": limits.bits})
 
 
 def _continuum(coordinates: int, seed: int, progress: Any) -> Exception:
     """The order of the unit cube has no utility: the refusal, with its witness."""
-    if not 2 <= coordinates <= 8:
-        raise InvalidRequest(f"--coordinates {coordinates}: from 2 to 8 on the continuum; one coordinate is a utility")
+    require(2 <= coordinates <= 8, f"--coordinates {coordinates}: 2 to 8 on the continuum; one coordinate is a utility")
     from attnfun.limits.preorders.verb import preorder
 
     def lexicographic_order(a: Any, b: Any) -> bool:

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnfun.cli.arguments import read_domain, read_point, read_points
+from attnfun.cli.arguments import numbers, read_domain, read_point, read_points
 from attnfun.cli.derive import Answer
 from attnfun.cli.records import certificate_record, head_rows, model_record, step_rows
 from attnfun.cli.render import VERDICT, Grid, Whole, failure
-from attnfun.errors import AttnfunError, InvalidRequest
+from attnfun.errors import AttnfunError, InvalidRequest, require
 
 
 def verified(file: str, target: list[str] | None = None, progress: Any = None, **rest: Any) -> Answer:
@@ -54,8 +54,7 @@ def evaluated(
     output: str | None = None,
 ) -> Answer:
     """A network's values at points, as CSV or as a table."""
-    if (points is None) == (not at):
-        raise InvalidRequest("give the points either as --at x=0.3,y=1 or as one CSV file")
+    require((points is None) != (not at), "give the points either as --at x=0.3,y=1 or as one CSV file")
     import numpy as np
 
     from attnfun import verbs
@@ -118,8 +117,7 @@ def mapped(
     """The network of the expressions or of an example, or the table of all examples."""
     texts = expressions or []
     if examples:
-        if texts or example:
-            raise InvalidRequest("--examples takes no expression and no --example: it makes them all")
+        require(not (texts or example), "--examples takes no expression and no --example: it makes them all")
         return _table(progress)
     from attnfun.kinds.sequence.examples import example as named
     from attnfun.kinds.sequence.verb import sequence
@@ -127,13 +125,10 @@ def mapped(
     if example is not None:
         if texts or rows or domain or tokens is not None:
             raise InvalidRequest(f"--example {example} has its own expressions, tokens and domain")
-        return sequence(
-            **named(example).request(small) | ({} if eps is None else {"eps": eps}), **rest, progress=progress
-        )
-    if small:
-        raise InvalidRequest("--small goes with --example")
-    if not texts:
-        raise InvalidRequest("no expression: write for instance attnfun sequence 'x-max(x)' --tokens 6 --domain x=-1:1")
+        own = {} if eps is None else {"eps": eps}
+        return sequence(**named(example).request(small) | own, **rest, progress=progress)
+    require(not small, "--small goes with --example")
+    require(texts, "no expression: write for instance attnfun sequence 'x-max(x)' --tokens 6 --domain x=-1:1")
     if tokens is None or eps is None:
         raise InvalidRequest(f"--{'tokens' if tokens is None else 'eps'} is missing")
     target: Any = [[part.strip() for part in text.split(";")] for text in texts] if rows else texts
@@ -184,30 +179,26 @@ def solved(
     """The network, and predictions where there are queries."""
     from attnfun import in_context, load
 
-    if query is not None and data is None:
-        raise InvalidRequest("--query needs --data: a prompt is examples and queries")
+    require(query is None or data is not None, "--query needs --data: a prompt is examples and queries")
     start = time.perf_counter()
     columns, X, y = _examples(data)
     queries = None if query is None else read_points(query, columns)
     if task.endswith(".safetensors"):
         net = load(task)
-        if net.target.kind != "in_context":
-            raise InvalidRequest(f"{task} does not hold a network that solves a regression in context")
+        require(net.target.kind == "in_context", f"{task} does not hold a network that solves a regression in context")
     else:
         asked = rest | {"dim": dim if dim is not None else (len(columns) or None)}
         asked["examples"] = examples if examples is not None else (len(X) if data else None)
         if data is not None:
             _fit(task, asked, X, y, queries)
-        if asked["dim"] is None or asked["examples"] is None:
-            raise InvalidRequest("give --dim and --examples, or --data")
+        require(None not in (asked["dim"], asked["examples"]), "give --dim and --examples, or --data")
         asked["query_range"] = 2.5 if asked["query_range"] is None else asked["query_range"]
         net = in_context(task, progress=progress, **asked)
     if queries is None:
         return net
     own = model_record(net, seconds=time.perf_counter() - start)
     found = net.predict(X, y, queries, bound=True)
-    if found.outside and not outside:
-        raise InvalidRequest(found.outside)
+    require(outside or not found.outside, found.outside)
     record = {"predictions": found.predictions, "bounds": found.bound, "reasons": found.reasons}
     rows = [[*row, value, bound] for row, value, bound in zip(queries, found.predictions, found.bound, strict=True)]
     notes = [f"outside the class: {found.outside}"] if found.outside else []
@@ -221,18 +212,13 @@ def _examples(path: str | None) -> tuple[list[str], Any, Any]:
 
     if path is None:
         return [], np.zeros((0, 0)), np.zeros(0)
-    from attnfun.files import lines_of, reading_csv
+    from attnfun.files import Table
 
-    lines = lines_of(path)
-    with reading_csv(path):
-        header = [name.strip() for name in next(csv.reader(lines, skipinitialspace=True), [])]
-    lines.seek(0)
-    columns = [name for name in header if name != "y"]
-    if "y" not in header or not columns:
-        raise InvalidRequest(f"{path}: a column y and at least one other are needed in its header")
-    table = np.array(read_points(path, [*columns, "y"], lines), dtype=np.float64).reshape(-1, len(columns) + 1)
-    if not len(table):
-        raise InvalidRequest(f"{path} has no rows")
+    given = Table.read(path)
+    columns = [name for name in given.header if name != "y"]
+    require("y" in given.header and columns, f"{path}: a column y and at least one other are needed in its header")
+    table = np.array(numbers(given, [*columns, "y"]), dtype=np.float64).reshape(-1, len(columns) + 1)
+    require(len(table), f"{path} has no rows")
     return columns, table[:, :-1], table[:, -1]
 
 
@@ -252,7 +238,7 @@ def _fit(task: str, asked: dict[str, Any], X: Any, y: Any, queries: Any) -> None
         values = np.linalg.eigvalsh(X.T @ X)
         shift = {"ridge": 1.0 if asked["alpha"] is None else asked["alpha"]}.get(task, 0.0)
         low, high = max(0.0, 0.9 * float(values[0])) + shift, 1.1 * float(values[-1]) + shift
-        dependent = low <= 1e-12 * high
-        if dependent and task != "logistic":  # whose penalty is curvature enough
-            raise InvalidRequest("the examples are linearly dependent: take ridge, or more examples")
+        dependent = not low > 1e-12 * high
+        steep = task == "logistic"  # its penalty is curvature enough
+        require(steep or not dependent, "the examples are linearly dependent: take ridge, or more examples")
         asked["spectrum"] = (0.0 if dependent else low, high)

@@ -98,12 +98,8 @@ def _sizes(record: dict[str, Any]) -> list[Part]:
     words = ("layer", "block", "unit") if record.get("realise") == "mlp" else ("layer", "head", "key")
     counts = zip((record["layers"], record["heads"], record["keys"]), words, strict=True)
     size = ", ".join(f"{count:,} {word}{'' if count == 1 else 's'}" for count, word in counts)
-    return [
-        ("size", f"{size}, rank {number(record['rank'])}"),
-        ("parameters", number(record["parameters"])),
-        ("largest value", number(record.get("max_value"))),
-        *viewed(record, [["seconds", "{seconds}"]]),
-    ]
+    facts = [("size", f"{size}, rank {number(record['rank'])}"), ("parameters", number(record["parameters"]))]
+    return [*facts, ("largest value", number(record.get("max_value"))), *viewed(record, [["seconds", "{seconds}"]])]
 
 
 def head_rows(network: Any) -> list[dict[str, Any]]:

@@ -16,22 +16,19 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnfun.cli.arguments import read_table
 from attnfun.cli.derive import Answer
 from attnfun.cli.records import model_record
 from attnfun.cli.render import clean, failure, number
-from attnfun.errors import InvalidRequest
-from attnfun.files import read_text
+from attnfun.errors import InvalidRequest, require
+from attnfun.files import Table, read_text
 
 if TYPE_CHECKING:
     from attnfun.lab.suite import Case, Row
 
 SHIPPED = Path(__file__).parent.parent / "data" / "suites"
 GOOD = ("proved", "conditional", "sampled")
-COLUMNS = (
-    *("name", "status", "error", "error_low", "slack", "eps", "method"),
-    *("layers", "heads", "rank", "keys", "parameters", "seconds"),
-)
+COLUMNS: tuple[str, ...] = ("name", "status", "error", "error_low", "slack", "eps", "method")
+COLUMNS += ("layers", "heads", "rank", "keys", "parameters", "seconds")
 CHANGES = ("was", "change", "keys_ratio", "seconds_ratio")
 FORMATS = (".csv", ".json", ".md")
 SETTINGS = ("eps", "relative", "dtype", "method")
@@ -54,16 +51,11 @@ def compiled(
     """A row a target, their summary, and what changed since an earlier run."""
     from attnfun.lab.suite import run_suite
 
-    if jobs is not None and jobs < 1:
-        raise InvalidRequest(f"--jobs {jobs}: at least one worker process is needed")
-    if jobs is not None and cluster is not None:
-        raise InvalidRequest("--jobs counts processes of this machine: leave it out with --cluster")
-    if timeout is not None and not 0 < timeout < 1e6:
-        raise InvalidRequest(f"--timeout {timeout:g}: give a positive number of seconds below 1e6")
-    if output and Path(output).suffix not in FORMATS:
-        raise InvalidRequest(f"--output {output!r}: the name must end in .csv, .json or .md")
-    if resume and not (output and output.endswith(".json")):
-        raise InvalidRequest("--resume goes on with the rows of a .json file: name it by --output")
+    require(jobs is None or jobs >= 1, f"--jobs {jobs}: at least one worker process is needed")
+    require(jobs is None or cluster is None, "--jobs counts processes of this machine: leave it out with --cluster")
+    require(timeout is None or 0 < timeout < 1e6, f"--timeout {timeout}: give a positive number of seconds below 1e6")
+    require(not output or Path(output).suffix in FORMATS, f"--output {output!r}: the name must end in .csv, .json, .md")
+    require(not resume or (output or "").endswith(".json"), "--resume goes on with rows of a .json: give --output")
     earlier = read_report(against) if against else None
     cases = select([case for table in tables for case in read_suite(table)], only)
     options |= {"eps": eps}
@@ -104,8 +96,7 @@ def _kept(path: str, options: dict[str, Any]) -> dict[tuple[str, str], Row]:
     """The rows of a run that was interrupted, if it asked for the same."""
     earlier = read_report(path)
     other = [name for name in SETTINGS if earlier.get(name) != options[name]]
-    if other:
-        raise InvalidRequest(f"--resume: {path} was made with another {' and '.join(other)}; name another --output")
+    require(not other, f"--resume: {path} was made with another {' and '.join(other)}; name another --output")
     return {(row.get("suite", ""), row["name"]): row for row in earlier["rows"]}
 
 
@@ -118,7 +109,8 @@ def read_suite(name: str) -> list[Case]:
     elif name != "-" and not Path(name).exists() and not Path(name).suffix:
         raise InvalidRequest(f"{name!r}: no such file, and no shipped suite ({', '.join(shipped)})")
     suite = Path(path).stem if path != "-" else "stdin"
-    return [{**row, "suite": suite} for _, row in read_table(path, ("name", "formula", "domain"))]
+    names = ("name", "formula", "domain")
+    return [dict(zip(names, row), suite=suite) for _, row in Table.read(path).picked(names)]
 
 
 def select(cases: Sequence[Case], only: str | None) -> list[Case]:
@@ -133,10 +125,8 @@ def select(cases: Sequence[Case], only: str | None) -> list[Case]:
         patterns = [part.strip() for part in only.split(",") if part.strip()]
         chosen = [case for case in cases if any(fnmatchcase(case["name"], pattern) for pattern in patterns)]
     if not chosen:
-        names = ", ".join(case["name"] for case in cases[:8])
-        raise InvalidRequest(
-            f"--only {only!r} leaves no row; the file has {names or 'none'}" if only else "the suite has no rows"
-        )
+        names = ", ".join(case["name"] for case in cases[:8]) or "none"
+        raise InvalidRequest(f"--only {only!r} leaves no row of {names}" if only else "the suite has no rows")
     return chosen
 
 
@@ -161,7 +151,7 @@ def summarise(rows: Sequence[Row]) -> dict[str, Any]:
     good = [row for row in rows if row["status"] in GOOD]
     summary: dict[str, Any] = {
         "rows": len(rows),
-        **{status: count for status, count in sorted(Counter(str(row["status"]) for row in rows).items())},
+        **dict(sorted(Counter(str(row["status"]) for row in rows).items())),
         "proved": sum(row["status"] == "proved" for row in rows),
         "not_proved": sum(row["status"] != "proved" for row in rows),
     }
@@ -188,9 +178,8 @@ def read_report(path: str) -> dict[str, Any]:
         text = read_text(path)
         if path.endswith(".csv"):
             table = csv.DictReader(io.StringIO(text))
-            report: Any = {
-                "rows": [{k: _number(v) if k in _NUMBERS else v for k, v in row.items() if k} for row in table]
-            }
+            rows = [{k: _number(v) if k in _NUMBERS else v for k, v in row.items() if k} for row in table]
+            report: Any = {"rows": rows}
         else:
             report = json.loads(text)
         if not all(isinstance(row["name"], str) and isinstance(row["status"], str) for row in report["rows"]):
@@ -218,9 +207,8 @@ def compare(report: dict[str, Any], earlier: dict[str, Any], path: str) -> dict[
         rows.append({**row, **_change(row, before)})
     names = _known(rows, "name")
     against: dict[str, Any] = {"file": path, "rows": len(_known(rows, "was"))}
-    against |= {
-        c.replace(" ", "_"): [row["name"] for row in rows if row["change"] == c] for c in ("newly proved", "lost")
-    }
+    for change in ("newly proved", "lost"):
+        against[change.replace(" ", "_")] = [row["name"] for row in rows if row["change"] == change]
     against["missing"] = [row["name"] for row in earlier["rows"] if row["name"] not in names]
     against |= {f"median_{ratio}": _median(_known(rows, ratio)) for ratio in CHANGES[2:]}
     other = [key for key in SETTINGS if key in earlier and earlier[key] != report[key]]

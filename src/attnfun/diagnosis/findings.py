@@ -172,14 +172,10 @@ CANCELS = 4.0
 ROOM = 0.3  # of the tolerance that rounding may take
 FAR = 100.0  # size of logits from which their offset may be to blame
 GRAVE = ("serious", "warning")
-_OF_ROUNDING = (
-    "dtype rounding rounding_scale tolerance value_max mixture size cancellation logit_size logit_max wall_shift "
-    "overflow error refit_scale refit_error refit_value"
-)
-_OF_ERRORS = (
-    "error tolerance eps eps_how hard_error best_scale best_error rival_error top_weight effective_mean sharpness "
-    "sharpness_needed value_max size staircase lipschitz refit_scale refit_error"
-)
+_OF_ROUNDING = "dtype rounding rounding_scale tolerance value_max mixture size cancellation logit_size logit_max"
+_OF_ROUNDING += " wall_shift overflow error refit_scale refit_error refit_value"
+_OF_ERRORS = "error tolerance eps eps_how hard_error best_scale best_error rival_error top_weight effective_mean"
+_OF_ERRORS += " sharpness sharpness_needed value_max size staircase lipschitz refit_scale refit_error"
 
 
 @dataclass(frozen=True)
@@ -359,8 +355,7 @@ def _could_be_softer(f: Figures) -> Finding | None:
     if not (_one_hot(f) and f.best_scale < 1 / APART and f.best_error <= 0.5 * f.error):
         return None
     words = f"its steps are small enough: it is off by {_n(f.error)} where {_n(f.tolerance)} is allowed"
-    shown = _picked(f, _OF_ERRORS)
-    return Finding("staircase", "note", f.name, words, (_scale(f),), shown)
+    return Finding("staircase", "note", f.name, words, (_scale(f),), _picked(f, _OF_ERRORS))
 
 
 def _mends(f: Figures, sharper: bool) -> tuple[Mend, ...]:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.errors import DamagedFile, InvalidRequest, require
 from attnfun.files import require_regular
 from attnfun.language.domain import Box
 from attnfun.language.mlp import read_tensors
@@ -51,10 +51,8 @@ def foreign_head(path: str | os.PathLike[str], box: Box) -> Network:
     strange = sorted(set(tensors) - _KNOWN)
     if strange:
         raise InvalidRequest(f"{where}: what is the tensor {strange[0]!r:.40}? {', '.join(sorted(_KNOWN))} are read")
-    if {"b", "bias"} <= set(tensors):
-        raise InvalidRequest(f"{where}: it has both b and bias; one of them is needed")
-    if not all(np.isfinite(array).all() for array in tensors.values()):
-        raise InvalidRequest(f"{where}: a weight is NaN or infinite")
+    require(not {"b", "bias"} <= set(tensors), f"{where}: it has both b and bias; one of them is needed")
+    require(all(np.isfinite(array).all() for array in tensors.values()), f"{where}: a weight is NaN or infinite")
     K, V = tensors["K"], tensors["V"]
     V = V[:, None] if V.ndim == 1 else V
     if K.ndim != 2 or V.ndim != 2 or len(K) != len(V) or 0 in K.shape or 0 in V.shape:
@@ -66,10 +64,8 @@ def foreign_head(path: str | os.PathLike[str], box: Box) -> Network:
     if query.ndim != 2 or query.shape[0] != K.shape[1] or offset.shape != (len(query),) or len(bias) != len(K):
         shapes = f"K {K.shape}, W_Q {query.shape}, b_Q {offset.shape}, b {bias.shape}"
         raise InvalidRequest(f"{where}: shapes do not meet: {shapes}")
-    if len(beta) != 1:
-        raise InvalidRequest(f"{where}: beta must be one number, not {len(beta)}")
-    if query.shape[1] != box.dim:
-        raise InvalidRequest(f"{where}: the head reads {query.shape[1]} numbers, the domain has {box.dim} variables")
+    require(len(beta) == 1, f"{where}: beta must be one number, not {len(beta)}")
+    require(query.shape[1] == box.dim, f"{where}: a head of {query.shape[1]} numbers, a domain of {box.dim} variables")
     p = V.shape[1]
     outputs = ("f",) if p == 1 else tuple(f"f{k + 1}" for k in range(p))
     axis = Axis(query, offset, K * beta[0], bias * beta[0])

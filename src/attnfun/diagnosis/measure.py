@@ -263,11 +263,9 @@ def dropped(network: Network, layer: int, place: int, axis: int, keep: NDArray[n
 
 def replaced(network: Network, layer: int, place: int, head: Head) -> Network:
     """The network with another head in one place, its weights rounded to the network's dtype."""
-    axes = tuple(
-        Axis(axis.query, axis.offset, rounded(axis.slopes, network.dtype), rounded(axis.biases, network.dtype))
-        for axis in head.axes
-    )
-    head = replace(head, axes=axes, values=rounded(head.values, network.dtype))
+    dtype = network.dtype
+    axes = tuple(Axis(a.query, a.offset, rounded(a.slopes, dtype), rounded(a.biases, dtype)) for a in head.axes)
+    head = replace(head, axes=axes, values=rounded(head.values, dtype))
     heads = network.layers[layer].heads
     own = Layer((*heads[:place], head, *heads[place + 1 :]))
     return replace(network, layers=(*network.layers[:layer], own, *network.layers[layer + 1 :]))

@@ -14,7 +14,7 @@ from attnfun.diagnosis import DTYPES, Figures, Subject, foreign_head, is_foreign
 from attnfun.diagnosis.findings import GRAVE, Finding, Mend, findings, gravest_first
 from attnfun.diagnosis.plain import looked_at, of_another
 from attnfun.diagnosis.subject import values_of, worst
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.language.numbers import positive_or_none
@@ -80,8 +80,7 @@ class Diagnosis:
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """Of the head in most need: weights or cells, effective keys, error by temperature, norms."""
-        if not self.heads:
-            raise InvalidRequest("there is no head over fixed keys to draw")
+        require(self.heads, "there is no head over fixed keys to draw")
         from attnfun.plots.diagnose import draw_diagnosis
 
         worst = self.findings[0].head
@@ -131,11 +130,8 @@ def diagnose(
                 given = load(given)
         with np.errstate(all="ignore"):  # what overflows is a finding, not a warning
             about, subjects, remarks = _subjects(given, box, target, eps)
-            examined = [
-                Examined(subject, figures, findings(figures))
-                for subject in subjects
-                for figures in measure(subject, dtype, progress)
-            ]
+            measured = [(subject, figures) for subject in subjects for figures in measure(subject, dtype, progress)]
+            examined = [Examined(subject, figures, findings(figures)) for subject, figures in measured]
         whole = subjects[0] if len(subjects) == 1 else None
         shown = dtype or (subjects[0].network.dtype if subjects else str(getattr(given, "dtype", "float64")))
         error = None if whole is None else _error(whole)
@@ -162,8 +158,7 @@ def _subjects(given: Any, box: Box | None, target: Any, eps: float | None) -> tu
     if not isinstance(given, Model) and not isinstance(given, Network):
         raise InvalidRequest(f"{given!r:.60}: a file, or a network that attnfun made, is needed")
     if isinstance(given, Model) and target is None and box is None:
-        found: tuple[str, list[Subject], list[str]] = given.kind.loaded("subjects")(given, eps)
-        return found
+        return given.kind.loaded("subjects")(given, eps)
     if not isinstance(network, Network) or (isinstance(given, Model) and function is None):
         raise InvalidRequest("--target and --domain are for networks of functions and for plain heads; leave them out")
     if box is None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import AttnfunError, InvalidRequest
+from attnfun.errors import AttnfunError, InvalidRequest, require
 from attnfun.model import Model
 from attnfun.network.head import require_dtype
 from attnfun.network.network import Network
@@ -26,13 +26,11 @@ BATCHES = (1, 2, 257)
 
 def export(model: Model[Any, Any], path: str | Path, to: str = "torch", dtype: str | None = None) -> dict[str, Any]:
     """Write a model of any kind to `path` for the runtime `to`; returns what was written and how far it is off."""
-    if to not in FORMATS:
-        raise InvalidRequest(f"export to {to!r}: known formats are {', '.join(FORMATS)}")
+    require(to in FORMATS, f"export to {to!r}: known formats are {', '.join(FORMATS)}")
     if not isinstance(model, Model):
         raise InvalidRequest(f"export writes models, as `compile` and `load` return them, not {model!r:.60}")
     require_dtype(dtype or model.dtype)
-    if not Path(path).absolute().parent.is_dir():
-        raise InvalidRequest(f"cannot write {str(path)!r}: its folder does not exist")
+    require(Path(path).absolute().parent.is_dir(), f"cannot write {str(path)!r}: its folder does not exist")
     return _write_program(model, Path(path), dtype or model.dtype)
 
 
@@ -60,9 +58,7 @@ def _write_program(model: Model[Any, Any], path: Path, dtype: str) -> dict[str, 
         torch.export.save(program, name)
         difference, allowed = _compare(model, torch.export.load(name).module(), dtype)
         if not difference <= allowed:  # written so that NaN fails
-            raise AttnfunError(
-                f"the exported program differs from the network by {difference:.3g} (allowed {allowed:.3g})"
-            )
+            raise AttnfunError(f"the program differs from the network by {difference:.3g} (allowed {allowed:.3g})")
         os.chmod(name, 0o644)
         os.replace(name, path)
     finally:
@@ -71,10 +67,8 @@ def _write_program(model: Model[Any, Any], path: Path, dtype: str) -> dict[str, 
         returned = whole(*example)
     given = " and ".join(_shape(tensor) for tensor in example)
     inputs, outputs = (", ".join(getattr(model.weights, names, ())) for names in ("inputs", "outputs"))
-    record: dict[str, Any] = {
-        "format": "torch.export program",
-        "input": f"{given} {dtype}: {inputs}".removesuffix(": "),
-    }
+    taken = f"{given} {dtype}: {inputs}".removesuffix(": ")
+    record: dict[str, Any] = {"format": "torch.export program", "input": taken}
     several = f": {outputs}" if outputs and returned.ndim > 1 else ""
     record |= {"returns": f"{_shape(returned)}{several}", "difference": difference, "allowed": allowed}
     return record | {"bytes": path.stat().st_size, "torch": str(torch.__version__)}

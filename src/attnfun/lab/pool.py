@@ -158,9 +158,7 @@ class Cluster:
                 if item is None:
                     return
                 if isinstance(item, BaseException):
-                    raise af.AttnfunError(
-                        f"the cluster at {self.address} failed: {one_line(item):.200}{_GO_ON}"
-                    ) from item
+                    raise af.AttnfunError(f"cluster {self.address} failed: {one_line(item):.200}{_GO_ON}") from item
                 yield item
 
 

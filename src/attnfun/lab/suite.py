@@ -120,8 +120,7 @@ def _alone(target: Target) -> Row:
                 import_module(name)
         return dict(answer["row"])
     out = {"status": "infeasible", "reason": f"time-out after {target.timeout:g} s"} if late else None
-    lost = out or _crash(child.exitcode)
-    return target.failed(lost, time.perf_counter() - start)
+    return target.failed(out or _crash(child.exitcode), time.perf_counter() - start)
 
 
 def _answer(target: Target, pipe: Any, parent: int) -> None:

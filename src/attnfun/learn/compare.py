@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.learn.probe import Measured, key_norms, measured
 from attnfun.model import Model
 from attnfun.network import Network
@@ -80,8 +80,7 @@ def compare(*networks: Any, names: tuple[str, ...] | None = None) -> Comparison:
     if names is not None and len(names) != len(networks):
         raise InvalidRequest(f"{len(names)} names for {len(networks)} networks")
     strange = next((one for one in networks if not isinstance(one, Model)), None)
-    if not networks or strange is not None:
-        raise InvalidRequest("compare takes models that `compile`, `load` or `train` returned, all for one target")
+    require(networks and strange is None, "compare takes models that `compile`, `load` or `train` made, for one target")
     target = networks[0].target
     for other in networks[1:]:
         if not target.same(other.target):
@@ -111,10 +110,8 @@ def _key_norm(weights: Any) -> float | None:
     """The largest over the networks in the weights."""
     from attnfun.learn.weights import token_norms
 
-    found = [
-        (key_norms if isinstance(network, Network) else token_norms)(network)[1]
-        for network in getattr(weights, "networks", (weights,))
-    ]
+    networks = getattr(weights, "networks", (weights,))
+    found = [(key_norms if isinstance(one, Network) else token_norms)(one)[1] for one in networks]
     return max((top for top in found if top is not None), default=None)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnfun.errors import AttnfunError, InvalidRequest
+from attnfun.errors import AttnfunError, require
 from attnfun.language.numbers import positive, whole_number
 
 OPTIMISERS = ("adam", "adamw")
@@ -56,8 +56,7 @@ class Recipe:
             zero = name != "lr" and isinstance(value, (int, float)) and value is not False and value == 0
             object.__setattr__(self, name, 0.0 if zero else positive(name, value))
         for name, known in (("optimiser", OPTIMISERS), ("schedule", SCHEDULES)):
-            if getattr(self, name) not in known:
-                raise InvalidRequest(f"{name}={getattr(self, name)!r:.30}: write {' or '.join(known)}")
+            require(getattr(self, name) in known, f"{name}={getattr(self, name)!r:.30}: write {' or '.join(known)}")
 
     def rate(self, step: int) -> float:
         """The rate of step `step`, counted from 0: a function of the step alone, so that nothing need be stored."""
@@ -146,8 +145,7 @@ def lbfgs(parameters: Iterable[torch.Tensor], steps: int, evaluations: int) -> t
     """LBFGS whose call makes so many steps, with as many evaluations at the most; no tolerance ends it early."""
     fixed = {"tolerance_grad": 0.0, "tolerance_change": 0.0, "history_size": 50, "line_search_fn": "strong_wolfe"}
     kind = require_torch().optim.LBFGS
-    made: torch.optim.LBFGS = kind(list(parameters), max_iter=steps, max_eval=evaluations, **fixed)
-    return made
+    return kind(list(parameters), max_iter=steps, max_eval=evaluations, **fixed)
 
 
 def descend(
@@ -171,8 +169,7 @@ def descend(
     shorter than `steps`.
     """
     Recipe(steps, optimiser=optimiser, lr=lr, schedule=schedule)  # refuses what is none
-    if not 0 <= warm < 1:
-        raise InvalidRequest(f"warm={warm!r:.30}: a share of the steps, from 0 to below 1")
+    require(0 <= warm < 1, f"warm={warm!r:.30}: a share of the steps, from 0 to below 1")
     stepper, losses = optimiser_of(parameters, optimiser, lr, betas, weight_decay), list[float]()
     for step in range(steps):
         for group in stepper.param_groups:

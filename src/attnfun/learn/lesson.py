@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language.target import Target
 from attnfun.learn.descend import Recipe
 from attnfun.learn.probe import Row
@@ -105,16 +105,14 @@ class Ask:
     source: Any = None
 
     def no_towers(self) -> None:
-        if self.widths is not None or self.rank is not None:
-            raise InvalidRequest("widths and rank are those of the towers of a relation")
+        require(self.widths is None and self.rank is None, "widths and rank are those of the towers of a relation")
 
     def other_start(self) -> InvalidRequest:
         needed = "random, constructed, or a network of the same kind is needed"
         return InvalidRequest(f"start={self.start!r:.60}: {needed}")
 
     def no_noise(self) -> None:
-        if self.recipe.noise:
-            raise InvalidRequest("noise on the inputs is for functions and sequence maps; leave it out")
+        require(not self.recipe.noise, "noise on the inputs is for functions and sequence maps; leave it out")
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,8 +211,7 @@ def lesson_of(
         begin = getattr(ask.start, "network", ask.start)
         if not isinstance(begin, (TokenNetwork, TokenTransformer)):
             raise ask.other_start()
-        if begin.architecture != task.architecture:
-            raise InvalidRequest("the start is not a network of the architecture that is to be trained")
+        require(begin.architecture == task.architecture, "the start has another architecture than the one asked for")
     if not task.noisy:
         ask.no_noise()
     return Lesson(target, TokenProblem(task, held, begin), weights, request)

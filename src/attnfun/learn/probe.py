@@ -25,7 +25,7 @@ import numpy as np
 
 from attnfun.certify.certificate import Certificate
 from attnfun.certify.verdict import About, Proof, verdict
-from attnfun.errors import InvalidRequest
+from attnfun.errors import require
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.language.target import Target
@@ -164,8 +164,7 @@ def sampled(target: Target, weights: Any, construction: str = "learned") -> Cert
         norm, high, details = 2.0, float(squares.mean()), {"norm": MEAN_SQUARE}
         off = float(squares.std(ddof=1) / math.sqrt(len(squares)))
         reason = f"mean squared error {squares.mean():.4g} ± {off:.2g} (standard error) at {seen.count:,} draws"
-    if not math.isfinite(high):
-        raise InvalidRequest("the network is not finite at points of its domain; its training has diverged")
+    require(math.isfinite(high), "the network is not finite at points of its domain; its training has diverged")
     first = seen.inputs[0]
     point = len(seen.inputs) == 1 and isinstance(first, np.ndarray) and first.ndim == 2 and math.isinf(norm)
     at = tuple(float(v) for v in first[int(np.argmax(seen.errors.max(axis=1)))]) if point else None

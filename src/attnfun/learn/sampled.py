@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language.target import Array, Json, Target, only
 from attnfun.network.tokens import misfit, sample_size, widened
 
@@ -33,8 +33,7 @@ class SampledTask(Target):
     chosen_by: str = "sup"
 
     def __post_init__(self) -> None:
-        if self.chosen_by not in ("sup", "loss"):
-            raise InvalidRequest(f"chosen_by={self.chosen_by!r:.30}: write sup or loss")
+        require(self.chosen_by in ("sup", "loss"), f"chosen_by={self.chosen_by!r:.30}: write sup or loss")
         if not callable(self.sampler) or not isinstance(self.tokens, slice):
             raise InvalidRequest("a SampledTask needs a sampler(rng, count) and, as tokens, a slice of those it draws")
 
@@ -68,8 +67,7 @@ class SampledTask(Target):
         """(batch, n, coordinates of the task); what is wanted of them, where it comes along, is not looked at."""
         (tokens,) = only(inputs[:1], "tokens")
         given, width = np.asarray(tokens, dtype=np.float64), len(self.coordinates)
-        if given.ndim != 3 or given.shape[2] != width:
-            raise InvalidRequest(f"tokens of shape {given.shape}: (batch, n, {width}) is needed")
+        require(given.ndim == 3 and given.shape[2] == width, f"tokens of shape {given.shape}, not (batch, n, {width})")
         return (widened(given, weights.width),), None
 
     def decode(self, outputs: Any, _how: None) -> Array:
@@ -94,8 +92,7 @@ class SampledTask(Target):
                 f"the sampler gives tokens of shape {tokens.shape} and values of shape {values.shape} for {count} "
                 f"draws; wanted are {wanted}"
             )
-        if not np.isfinite(tokens).all() or not np.isfinite(values).all():
-            raise InvalidRequest("the sampler gives numbers that are not finite")
+        require(np.isfinite(tokens).all() and np.isfinite(values).all(), "some numbers of the sampler are not finite")
         return tokens, values
 
     def exact(self, *inputs: Any) -> Array:

@@ -127,15 +127,12 @@ def run(architecture: TokenArchitecture, vector: Tensor, tokens: Tensor) -> Tens
         if layer.ffn:
             inner, bias, outer = (weights[f"{here}/ffn/{part}"] for part in ("inner", "bias", "outer"))
             Z = Z + torch.relu(Z @ inner + bias) @ outer
-    result: Tensor = Z[:, : tokens.shape[1]] @ weights["readout"]
-    return result
+    return Z[:, : tokens.shape[1]] @ weights["readout"]
 
 
 def _heads(Z: Tensor, weights: dict[str, Tensor], here: str, heads: list[int]) -> Tensor:
     """What heads of one shape add to the stream, all at once."""
-    maps = [
-        torch.stack([weights[f"{here}/head{k}/{part}"] for k in heads]) for part in ("query", "key", "value", "output")
-    ]
+    maps = [torch.stack([weights[f"{here}/head{k}/{p}"] for k in heads]) for p in ("query", "key", "value", "output")]
     wide = Z[:, None]
     logits = (wide @ maps[0]) @ (wide @ maps[1]).transpose(2, 3)
     mixed = torch.softmax(logits, dim=3) @ (wide @ maps[2])

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from attnfun.certify.certificate import Certificate, Status
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.kinds import find
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
@@ -91,8 +91,7 @@ def descended(
             progress(Progress(run.history[-1], run.total, run.seconds, spent / done * left if done else math.inf))
     run.seconds = before + time.perf_counter() - began
     run.save()
-    best = run.best_network()
-    return Fit(best, tuple(run.history), run.best_step, run.step, run.stopped, run.seconds)
+    return Fit(run.best_network(), tuple(run.history), run.best_step, run.step, run.stopped, run.seconds)
 
 
 def train(
@@ -140,10 +139,8 @@ def train(
     bare = network if given is None and not isinstance(network, Network) else None
     asked = _target(network, target, domain, lipschitz)
     if isinstance(start, str):
-        if start not in ("random", "constructed"):
-            raise InvalidRequest(f"start={start!r:.40}: write random or constructed, or give a network")
-        if start == "constructed" and bare is not None:
-            raise InvalidRequest("start='constructed' needs a network with weights, not an architecture alone")
+        require(start in ("random", "constructed"), f"start={start!r:.40}: write random, constructed or give a network")
+        require(start != "constructed" or bare is None, "start='constructed' needs weights, not an architecture alone")
     name = start if isinstance(start, str) else "given"
     if start == "constructed":
         start = network
@@ -183,8 +180,7 @@ def _target(network: Any, target: Any, domain: Any, lipschitz: float | None) -> 
             raise InvalidRequest("this network brings its own target; leave target, domain and lipschitz out")
         return own
     if isinstance(target, Target) and not isinstance(target, Function):
-        if domain is not None or lipschitz is not None:
-            raise InvalidRequest("domain and lipschitz are for functions; leave them out")
+        require(domain is None and lipschitz is None, "domain and lipschitz are for functions; leave them out")
         return target
     if not isinstance(network, (Model, Network, Architecture)):
         raise InvalidRequest(

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import require
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.learn.descend import descend, generator, one_torch_thread, require_torch
@@ -232,10 +232,8 @@ def token_vector(network: Tokens, scales: Array, size: float) -> Array:
 def tokens_of(architecture: TokenArchitecture, vector: Array, scales: Array, size: float) -> Tokens:
     """The network with these weights, in its dtype; InvalidRequest where a weight is not finite."""
     with np.errstate(all="ignore"):
-        arrays = {
-            name: rounded(in_units(name, own, scales, size, back=True), architecture.dtype)
-            for name, own in split(architecture, vector).items()
-        }
+        parts, dtype = split(architecture, vector), architecture.dtype
+        arrays = {name: rounded(in_units(name, own, scales, size, back=True), dtype) for name, own in parts.items()}
 
     def made(cls: Any, here: str, *name: str) -> Any:
         return cls(*name, *(arrays[f"{here}/{field.name}"] for field in fields(cls) if field.type == "Array"))
@@ -261,15 +259,13 @@ def random_tokens(architecture: TokenArchitecture, scales: Array, size: float, s
             continue
         heads = len(architecture.layers[int(name[5 : name.index("/")])].heads) if "/" in name else 1
         spread = {
-            "query": W**-0.5 * shape[-1] ** -0.25,
-            "key": W**-0.5 * shape[-1] ** -0.25,
-            "value": W**-0.5,
+            **dict.fromkeys(("query", "key"), W**-0.5 * shape[-1] ** -0.25),
+            **dict.fromkeys(("value", "readout"), W**-0.5),
             "output": (shape[0] * heads * depth) ** -0.5 if shape[0] else 0.0,
             "inner": (2 / W) ** 0.5,
             "bias": 0.0,
             "outer": (shape[0] * depth) ** -0.5 if shape[0] else 0.0,
             "constants": 1.0,
-            "readout": W**-0.5,
         }[kind]
         parts.append(spread * rng.standard_normal(shape).reshape(-1))
     return tokens_of(architecture, np.concatenate(parts), scales, size)
@@ -322,8 +318,7 @@ def fit_sample(
     """
     torch = require_torch()
     depth = len(architecture.layers)
-    if shared and len(set(architecture.layers)) != 1:
-        raise InvalidRequest("layers that share their weights have one shape")
+    require(not shared or len(set(architecture.layers)) == 1, "layers that share their weights have one shape")
     with one_torch_thread():
         from attnfun.learn.torch_tokens import run
 

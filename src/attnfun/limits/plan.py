@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language.numbers import one_of, positive, whole_number
 from attnfun.limits import plan_tasks
 from attnfun.limits.plan_tasks import Family
@@ -102,10 +102,8 @@ def plan(
     p = whole_number("bits", bits, 1)
     most = None if budget is None else whole_number("budget", budget, 1)
     eps = positive("eps", eps)
-    if (matrix is not None) != (task == "relation"):
-        raise InvalidRequest("a score matrix belongs to task 'relation', and that task needs one")
-    if task == "matching" and order not in (2, 3):
-        raise InvalidRequest(f"order={order!r}: 2 for pairs, 3 for triples")
+    require((matrix is None) == (task != "relation"), "a score matrix belongs to task 'relation', and that needs one")
+    require(task != "matching" or order in (2, 3), f"order={order!r}: 2 for pairs, 3 for triples")
     say = progress or (lambda _: None)
     families: dict[str, Callable[[], Family]] = {
         "furthest-neighbour": lambda: plan_tasks.neighbour(d, n, eps, setting, nearest=False),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, require
 from attnfun.kinds.neighbours.build import full_rank, scores
 from attnfun.language.numbers import one_of, whole_number
 from attnfun.limits.record import texts
@@ -81,8 +81,7 @@ def _neighbour_bounds(dim: int, candidates: int | None, eps: float, setting: str
 
 def neighbour(dim: int, context: int, eps: float, setting: str, nearest: bool) -> Family:
     one_of("setting", setting, _WITHIN)
-    if context < 3:
-        raise InvalidRequest(f"context={context}: a query and two candidates are 3 tokens")
+    require(context >= 3, f"context={context}: a query and two candidates are 3 tokens")
     candidates = min(context - 1, MOST_CANDIDATES) if dim <= MOST_DIM else None
     needed = _neighbour_bounds(dim, candidates, eps, setting)
     width = dim + context * nearest  # the nearest: a token holds its position too, which shuts itself out

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, require
 from attnfun.files import write_whole
 from attnfun.language.domain import Array
 from attnfun.language.numbers import positive
@@ -151,6 +151,5 @@ def _matrix(matrix: Any) -> Array:
     from attnfun.limits.embedding.relevance import read_matrix
 
     M: Array = read_matrix(load_matrix(matrix) if isinstance(matrix, (str, os.PathLike)) else matrix, "score")
-    if M.size > _MOST_ENTRIES:
-        raise InvalidRequest(f"a score matrix of {M.size:,} entries: at most {_MOST_ENTRIES:,} are factorised")
+    require(M.size <= _MOST_ENTRIES, f"a score matrix of {M.size:,} entries: at most {_MOST_ENTRIES:,} are factorised")
     return np.array(M, dtype=np.float64)

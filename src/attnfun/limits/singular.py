@@ -31,10 +31,8 @@ def gamma(k: int) -> float:
 def frobenius_above(A: Array) -> float:
     """‖A‖_F rounded up; ∞ if it cannot be told."""
     top = float(np.abs(A).max(initial=0.0))
-    if not math.isfinite(top):
-        return math.inf
-    if top == 0.0:
-        return 0.0
+    if top == 0.0 or not math.isfinite(top):
+        return 0.0 if top == 0.0 else math.inf
     scaled = A / top  # quotients are relative to 1, and those that underflow weigh less than the slack below
     return top * math.sqrt(float((scaled * scaled).sum())) * (1 + gamma(A.size + 16)) + A.size * 1e-300
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language.numbers import whole_number
 from attnfun.language.target import Target
 from attnfun.network.head import require_dtype, require_names
@@ -65,15 +65,13 @@ class Shape:
 
     def to_json(self) -> dict[str, Any]:
         own: Any = self
-        plain: dict[str, Any] = json.loads(json.dumps(asdict(own)))
-        return plain
+        return json.loads(json.dumps(asdict(own)))
 
     @classmethod
     def from_json(cls, data: Any) -> Self:
         """What `to_json` wrote; InvalidRequest for anything else."""
         try:
-            made: Self = revived(cls, data)
-            return made
+            return revived(cls, data)
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidRequest(f"this is no architecture ({error})") from None
 
@@ -89,8 +87,7 @@ class AxisShape:
     def __post_init__(self) -> None:
         if not (_whole(self.keys, 1) and _whole(self.dim, 1)):
             raise InvalidRequest(f"an axis needs at least one key and one query dimension, not {self.keys}, {self.dim}")
-        if not _rising(self.reads):
-            raise InvalidRequest(f"an axis reads distinct coordinates in rising order, not {list(self.reads)}")
+        require(_rising(self.reads), f"an axis reads distinct coordinates in rising order, not {list(self.reads)}")
 
 
 @dataclass(frozen=True)
@@ -124,8 +121,7 @@ class Architecture(Shape):
     reads: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise InvalidRequest(f"an architecture of {self.kind!r}: there is none")
+        require(self.kind in KINDS, f"an architecture of {self.kind!r}: there is none")
         require_dtype(self.dtype)
         require_names(inputs=self.inputs, outputs=self.outputs)
         width = len(self.inputs)
@@ -142,11 +138,9 @@ class Architecture(Shape):
             if written != list(range(len(written))):
                 raise InvalidRequest(f"layer {number} writes {written}, not 0, 1, … in the order of first use")
             width += len(written)
-        if any(head.keys > _KEYS_LIMIT for layer in self.layers for head in layer):
-            raise InvalidRequest(f"a head has more than {_KEYS_LIMIT} keys")
+        require(all(head.keys <= _KEYS_LIMIT for head in self.heads), f"a head has more than {_KEYS_LIMIT} keys")
         reads = tuple(range(width)) if self.reads is None else self.reads
-        if not (_rising(reads) and all(k < width for k in reads)):
-            raise InvalidRequest(f"the read-out of a stream of {width} cannot read {list(reads)}")
+        require(_rising(reads) and all(k < width for k in reads), f"a stream of {width} is not read at {list(reads)}")
         object.__setattr__(self, "reads", reads)
 
     @classmethod
@@ -180,8 +174,7 @@ class Architecture(Shape):
         sizes: list[Any] = list(keys) if isinstance(keys, Sequence | np.ndarray) else [keys]
         if not all(isinstance(size, int | np.integer) and not isinstance(size, bool) for size in sizes):
             raise InvalidRequest(f"keys={keys!r:.40}: a whole number, or one for every input, is needed")
-        if grid and len(sizes) != len(names):
-            raise InvalidRequest(f"a grid of {sizes} keys for {len(names)} inputs: one number an input is needed")
+        require(not grid or len(sizes) == len(names), f"a grid of {sizes} keys for {len(names)} inputs: one an input")
         places = [(k,) for k in range(len(names))] if grid else [tuple(range(len(names)))]
         axes = tuple(AxisShape(int(size), len(reads), reads) for size, reads in zip(sizes, places, strict=True))
         read = None if affine else tuple(range(len(names), len(names) + count))
@@ -227,9 +220,7 @@ class Architecture(Shape):
         layers = []
         for layer, width in zip(self.layers, self.widths, strict=False):
             every = tuple(range(width))
-            layers.append(
-                tuple(HeadShape(tuple(replace(a, reads=every) for a in head.axes), head.writes) for head in layer)
-            )
+            layers.append(tuple(HeadShape(tuple(replace(a, reads=every) for a in h.axes), h.writes) for h in layer))
         return replace(self, layers=tuple(layers), reads=None)
 
     def holds(self, other: Architecture) -> bool:
@@ -277,8 +268,7 @@ class TokenArchitecture(Shape):
             fits = layer.heads and all(len(head) == 2 and all(_whole(k, 1) for k in head) for head in layer.heads)
             if not fits or not _whole(layer.ffn, 0) or type(layer.carry) is not bool:
                 raise InvalidRequest(f"layer {number} needs heads with ranks and values from 1 on, and 0 or more units")
-        if self.free_weights > _MOST:
-            raise InvalidRequest(f"{self.free_weights:,} weights are more than {_MOST:,}")
+        require(self.free_weights <= _MOST, f"{self.free_weights:,} weights are more than {_MOST:,}")
 
     @classmethod
     def plain(
@@ -304,14 +294,10 @@ class TokenArchitecture(Shape):
             whole_number(name, number, 1)
         names = tuple(coordinates)
         total = len(names) if width is None else width
-        if not _whole(total, len(names)):
-            raise InvalidRequest(f"width={width!r:.30}: the given tokens have {len(names)} coordinates already")
-        if not total <= _WIDEST or layers * heads * total > _MOST:  # said before they are written out
-            raise InvalidRequest(
-                f"{layers:,} layers of {heads:,} heads on {total:,} coordinates have more than {_MOST:,} weights"
-                if total <= _WIDEST
-                else f"width={total:,}: more than {_WIDEST:,} coordinates"
-            )
+        require(_whole(total, len(names)), f"width={width!r:.30}: given tokens have {len(names)} coordinates already")
+        require(total <= _WIDEST, f"width={total:,}: more than {_WIDEST:,} coordinates")
+        size = f"{layers:,} layers of {heads:,} heads on {total:,} coordinates"  # said before they are written out
+        require(layers * heads * total <= _MOST, f"{size} have more than {_MOST:,} weights")
         names += tuple(f"free {k + 1}" for k in range(total - len(names)))
         layer = TokenLayerShape(((rank, values),) * heads, False, ffn)
         return cls(names, (layer,) * layers, tuple(outputs), constants, dtype)
@@ -319,10 +305,7 @@ class TokenArchitecture(Shape):
     @classmethod
     def for_target(cls, target: Target, **shape: Any) -> TokenArchitecture:
         """`plain` for a target on tokens, a sequence map say: the coordinates that its tokens hold, and its outputs."""
-        if not hasattr(target, "token_coordinates"):
-            raise InvalidRequest(
-                f"{target!r:.60}: a target on tokens is needed, as a sequence map or a task in context"
-            )
+        require(hasattr(target, "token_coordinates"), f"{target!r:.60}: a target on tokens is needed (a sequence map)")
         return cls.plain(target.token_coordinates(), target.token_outputs(), **shape)
 
     @property

@@ -56,7 +56,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.network.head import DENSE_KEYS, AnyArray, Head, once_per_dtype
 from attnfun.network.local import LocalPlan, local_plan
 from attnfun.network.network import Layer, Network
@@ -121,11 +121,8 @@ def stream(network: Network, X: npt.ArrayLike, route: str = "auto") -> AnyArray:
         raise InvalidRequest(f"route {route!r} does not apply to this network; these do: {known}")
     given = np.asarray(X)
     if given.ndim == 0 or given.shape[-1] != len(network.inputs):
-        raise InvalidRequest(
-            f"points must have shape (n, {len(network.inputs)}), a column per input, not {given.shape}"
-        )
-    if given.dtype.kind not in "fiub" or not np.isfinite(given).all():
-        raise InvalidRequest("points must be finite real numbers")
+        raise InvalidRequest(f"points must have shape (n, {len(network.inputs)}), a column an input, not {given.shape}")
+    require(given.dtype.kind in "fiub" and np.isfinite(given).all(), "points must be finite real numbers")
     current = given.reshape(-1, given.shape[-1]).astype(network.dtype)
     for layer in network.layers:
         if route in ("auto", "dense") and alike(layer):
@@ -165,8 +162,7 @@ def attention(head: Head, tokens: AnyArray, dtype: str = "float64") -> AnyArray:
     prepared = _prepare(head, dtype)
     block = np.asarray(tokens).astype(dtype, copy=False)
     terms = _terms(prepared, [block @ axis.query.T + axis.offset for axis in prepared.axes])
-    weights: AnyArray = terms / terms.sum(axis=1, keepdims=True)
-    return weights.reshape(len(tokens), *head.grid)
+    return (terms / terms.sum(axis=1, keepdims=True)).reshape(len(tokens), *head.grid)
 
 
 def head_routes(head: Head | ReluBlock, dtype: str = "float64") -> tuple[str, ...]:
@@ -175,8 +171,7 @@ def head_routes(head: Head | ReluBlock, dtype: str = "float64") -> tuple[str, ..
         return ("dense",)
     dense = ("dense",) if head.keys <= DENSE_KEYS else ()
     factorised = ("factorised",) if len(head.axes) > 1 else ()
-    local = ("local",) if local_plan(head, dtype) else ()
-    return dense + factorised + local
+    return dense + factorised + (("local",) if local_plan(head, dtype) else ())
 
 
 def routes(network: Network) -> tuple[str, ...]:
@@ -240,8 +235,7 @@ def _terms(head: _Prepared, queries: Sequence[AnyArray]) -> AnyArray:
 
 def _dense(head: _Prepared, queries: Sequence[AnyArray]) -> AnyArray:
     terms = _terms(head, queries)
-    result: AnyArray = (terms @ head.flat) / terms.sum(axis=1, keepdims=True)
-    return result
+    return (terms @ head.flat) / terms.sum(axis=1, keepdims=True)
 
 
 def _factorised(head: _Prepared, queries: Sequence[AnyArray]) -> AnyArray:
@@ -256,8 +250,7 @@ def _factorised(head: _Prepared, queries: Sequence[AnyArray]) -> AnyArray:
     kept = head.longest.reshape(-1, head.longest.shape[-1]) @ terms[-1]
     for own in reversed(terms[:-1]):
         kept = np.einsum("rjn,jn->rn", kept.reshape(-1, len(own), own.shape[1]), own)
-    result: AnyArray = (kept / denominator).T
-    return result
+    return (kept / denominator).T
 
 
 def _local(head: _Prepared, queries: Sequence[AnyArray]) -> AnyArray:
@@ -299,15 +292,10 @@ def _local(head: _Prepared, queries: Sequence[AnyArray]) -> AnyArray:
     numerator = contract(0, corner)
     sums = [sum(own[1:], start=own[0]) for own in terms]
     denominator = math.prod(sums[1:], start=sums[0])
-    result: AnyArray = numerator.reshape(len(denominator), -1) / denominator[:, None]
-    return result
+    return numerator.reshape(len(denominator), -1) / denominator[:, None]
 
 
-_KERNELS: dict[str, Callable[[_Prepared, Sequence[AnyArray]], AnyArray]] = {
-    "dense": _dense,
-    "factorised": _factorised,
-    "local": _local,
-}
+_KERNELS: dict[str, Callable[..., AnyArray]] = {"dense": _dense, "factorised": _factorised, "local": _local}
 
 
 FEWEST = 32

@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest, require
 
 Array = npt.NDArray[np.float64]
 AnyArray = npt.NDArray[Any]
@@ -114,29 +114,23 @@ def require_names(**given: tuple[str, ...]) -> None:
 
 def require_heads(heads: tuple[Any, ...]) -> None:
     """InvalidRequest unless there is a head, and all read a stream of the same width."""
-    if not heads:
-        raise InvalidRequest("a layer needs at least one head")
-    if len({head.width for head in heads}) != 1:
-        raise InvalidRequest("the heads of one layer must read the same stream")
+    require(heads, "a layer needs at least one head")
+    require(len({head.width for head in heads}) == 1, "the heads of one layer must read the same stream")
 
 
 def require_weights(arrays: Iterable[tuple[str, Array]], dtype: str) -> None:
     """InvalidRequest, naming the array, for weights that are not finite or that the dtype cannot hold."""
     require_dtype(dtype)
     for what, array in arrays:
-        if not np.isfinite(array).all():
-            raise InvalidRequest(f"{what} is not finite")
+        require(np.isfinite(array).all(), f"{what} is not finite")
         if dtype == "float32":
             with np.errstate(over="ignore"):
-                if not np.array_equal(array.astype(np.float32), array):
-                    raise InvalidRequest(f"{what} has entries that float32 cannot hold")
+                require(np.array_equal(array.astype(np.float32), array), f"{what} has entries that float32 cannot hold")
 
 
 def _shape(what: str, array: Array, ndim: int) -> None:
-    if array.ndim != ndim:
-        raise InvalidRequest(f"{what} must have {ndim} dimensions, not shape {array.shape}")
-    if array.size == 0 and ndim > 0:
-        raise InvalidRequest(f"{what} must not be empty, but has shape {array.shape}")
+    require(array.ndim == ndim, f"{what} must have {ndim} dimensions, not shape {array.shape}")
+    require(array.size > 0 or ndim == 0, f"{what} must not be empty, but has shape {array.shape}")
 
 
 class Matrices:
@@ -145,8 +139,7 @@ class Matrices:
     @property
     def arrays(self) -> dict[str, Array]:
         """Every array by the name of its field."""
-        own: Any = self
-        return {field.name: getattr(self, field.name) for field in fields(own) if str(field.type) in _ARRAY}
+        return {field.name: getattr(self, field.name) for field in fields(self) if str(field.type) in _ARRAY}  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,15 +232,12 @@ class Keyed:
     def __post_init__(self) -> None:
         freeze(self)
         what = f"{self.kind} {self.name!r}"
-        if not self.axes:
-            raise InvalidRequest(f"{what} has no axis")
+        require(self.axes, f"{what} has no axis")
         if not self.writes or len(set(self.writes)) != len(self.writes):
             raise InvalidRequest(f"{what} must write distinct coordinates, not {list(self.writes)}")
         expected = (*self.grid, len(self.writes))
-        if self.values.shape != expected:
-            raise InvalidRequest(f"{what} has values of shape {self.values.shape}, not {expected}")
-        if len({axis.width for axis in self.axes}) != 1:
-            raise InvalidRequest(f"{what} has axes that read streams of different width")
+        require(self.values.shape == expected, f"{what} has values of shape {self.values.shape}, not {expected}")
+        require(len({axis.width for axis in self.axes}) == 1, f"{what} has axes that read streams of different width")
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -307,8 +297,7 @@ class Head(Keyed):
     def spread(self) -> Array:
         """max_j V_j - min_j V_j of every output, in the last bit too small at most."""
         flat = self.values.reshape(-1, self.outputs)
-        difference: Array = flat.max(axis=0) - flat.min(axis=0)
-        return difference
+        return flat.max(axis=0) - flat.min(axis=0)
 
     @property
     def arrays(self) -> dict[str, Array]:
@@ -328,10 +317,8 @@ class Head(Keyed):
         Refuses above DENSE_KEYS keys.
         """
         if self.keys > DENSE_KEYS:
-            raise Infeasible(
-                f"head {self.name!r} has {self.keys} keys; only up to {DENSE_KEYS} are written out one by one",
-                {"keys": DENSE_KEYS},
-            )
+            why = f"head {self.name!r} has {self.keys} keys; only up to {DENSE_KEYS} are written out one by one"
+            raise Infeasible(why, {"keys": DENSE_KEYS})
         index = np.indices(self.grid).reshape(len(self.axes), -1)
         slopes = [axis.slopes[index[a]] for a, axis in enumerate(self.axes)]
         biases = self.axes[0].biases[index[0]]

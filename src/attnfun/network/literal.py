@@ -35,7 +35,7 @@ from math import isqrt
 import numpy as np
 import numpy.typing as npt
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.network.head import AnyArray, Array, Head, require_dtype, softmax
 from attnfun.network.network import Layer, Network
 
@@ -123,8 +123,7 @@ class Literal:
             for head, weight in zip(layer.heads, weights, strict=True):
                 change += (weight @ (S @ head.value)) @ head.output
             Z = Z + change
-        result: AnyArray = Z[: len(points)] @ self.readout
-        return result
+        return Z[: len(points)] @ self.readout
 
 
 def shut_out(network: Network, layer: Layer, head: Head, dtype: str | None = None) -> float:
@@ -179,10 +178,8 @@ def literal(network: Network, form: str = "self", second: tuple[str, ...] = (), 
     """
     run = dtype or network.dtype
     require_dtype(run)
-    if form not in FORMS:
-        raise InvalidRequest(f"the form must be one of {', '.join(FORMS)}, not {form!r}")
-    if network.is_mlp:
-        raise InvalidRequest("this network is an MLP, not attention: it has no literal form; to_torch() runs it")
+    require(form in FORMS, f"the form must be one of {', '.join(FORMS)}, not {form!r}")
+    require(not network.is_mlp, "this network is an MLP, not attention: it has no literal form; to_torch() runs it")
     inputs = split_inputs(network, form, second)
     stream = (*network.coordinates, "1")
     for layer in network.layers:
@@ -226,10 +223,7 @@ def one_hot(columns: list[int], width: int) -> Array:
 def split_inputs(network: Network, form: str, second: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     """The names of the columns of each input sequence; InvalidRequest unless `second` fits the form."""
     if form != "joint":
-        if second:
-            raise InvalidRequest(
-                f"the {form} form has one input sequence; second={list(second)} asks for the joint form"
-            )
+        require(not second, f"the {form} form has one input sequence; second={list(second)} asks for the joint form")
         return (network.inputs,)
     first = tuple(name for name in network.inputs if name not in second)
     if not second or not first or not set(second) <= set(network.inputs) or len(set(second)) != len(second):
@@ -244,10 +238,8 @@ def _check_size(network: Network, form: str, layer: Layer) -> None:
     square = keys * keys if form == "self" and len(network.layers) > 1 else 0  # the last layer asks for few rows
     entries = max(keys * (width + len(network.coordinates) + 1), square)
     if entries > ENTRY_LIMIT:
-        raise Infeasible(
-            f"the {form} form over {keys} keys needs a matrix of {entries} entries; {ENTRY_LIMIT} is the limit",
-            {"form": "cross"} if form == "self" else None,
-        )
+        why = f"the {form} form over {keys} keys needs a matrix of {entries} entries; {ENTRY_LIMIT} is the limit"
+        raise Infeasible(why, {"form": "cross"} if form == "self" else None)
 
 
 def _memory(
@@ -274,9 +266,7 @@ def _memory(
     return slots, names, tokens, closed
 
 
-def _head(
-    network: Network, head: Head, at: tuple[int, int, int, int], width: int, asked: int, dtype: str
-) -> LiteralHead:
+def _head(network: Network, head: Head, at: tuple[int, ...], width: int, asked: int, dtype: str) -> LiteralHead:
     begin, _, value, _ = at
     r, one = head.query_dim, len(network.coordinates)
     Q, c = head.query_map

@@ -92,13 +92,9 @@ def _local_axis(axis: Axis, dtype: str) -> LocalAxis | None:
         stored = exact.astype(dtype).astype(np.float64)
         slack = (np.abs(stored - exact) + error) * (1 + 4 * _U)
         short = steps.astype(dtype).astype(np.float64)
-    ordered = (
-        bool(np.isfinite(stored).all() and np.isfinite(short).all() and (short > 0.0).all())
-        and bool((stored[1:] > stored[:-1]).all())
-        and bool((exact[1:] - error[1:] >= stored[:-1]).all())
-        and bool((exact[:-1] + error[:-1] <= stored[1:]).all())
-    )
-    if not ordered:
+    usable = np.isfinite(stored).all() and np.isfinite(short).all() and (short > 0.0).all()
+    apart = (exact[1:] - error[1:] >= stored[:-1]).all() and (exact[:-1] + error[:-1] <= stored[1:]).all()
+    if not (usable and apart and (stored[1:] > stored[:-1]).all()):
         return None
     radius = _radius(k, b, stored)
     if radius is None:

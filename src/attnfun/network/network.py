@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language.domain import Box
 from attnfun.network.architecture import Architecture
 from attnfun.network.head import DTYPES as DTYPES
@@ -51,12 +51,10 @@ class Cost:
     stored: int
 
     @classmethod
-    def of(
-        cls, heads: Sequence[Any], layers: int, keys: int, parameters: int, values: list[float], stored: int
-    ) -> Cost:
+    def of(cls, heads: Sequence[Any], layers: int, keys: int, weights: int, values: list[float], stored: int) -> Cost:
         """That of heads with a rank and a query dimension each, and the largest value of each."""
         rank, query_dim = (max((getattr(h, name) for h in heads), default=0) for name in ("rank", "query_dim"))
-        return cls(layers, len(heads), rank, keys, parameters, query_dim, max(values, default=0.0), stored)
+        return cls(layers, len(heads), rank, keys, weights, query_dim, max(values, default=0.0), stored)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +66,7 @@ class Layer:
     def __post_init__(self) -> None:
         freeze(self)
         require_heads(self.heads)
-        if len({head.kind for head in self.heads}) != 1:
-            raise InvalidRequest("a layer has attention heads or blocks of ReLU units, not both")
+        require(len({head.kind for head in self.heads}) == 1, "a layer has attention heads or ReLU units, not both")
 
     @cached_property
     def writes(self) -> tuple[str, ...]:
@@ -80,8 +77,7 @@ class Layer:
     def attention(self) -> tuple[Head, ...]:
         """Its heads, for what is about attention alone; a layer of ReLU units has none, and says so."""
         heads = tuple(head for head in self.heads if isinstance(head, Head))
-        if len(heads) != len(self.heads):
-            raise InvalidRequest("this network is an MLP: its layers are ReLU units, and nothing in it attends")
+        require(len(heads) == len(self.heads), "this network is an MLP: its layers are ReLU units, and nothing attends")
         return heads
 
     @property
@@ -127,12 +123,10 @@ class Network:
     def validate(self) -> None:
         """Raise InvalidRequest, naming the part, unless shapes meet, weights are finite and fit the dtype."""
         require_names(inputs=self.inputs, outputs=self.outputs)
-        if len({layer.heads[0].kind for layer in self.layers}) > 1:
-            raise InvalidRequest("a network has attention layers or layers of ReLU units, not both")
+        require(len({layer.heads[0].kind for layer in self.layers}) <= 1, "layers attend or hold ReLU units, not both")
         names = list(self.inputs)
         for number, layer in enumerate(self.layers):
-            if layer.width != len(names):
-                raise InvalidRequest(f"layer {number} reads {layer.width} coordinates, but the stream has {len(names)}")
+            require(layer.width == len(names), f"layer {number} reads {layer.width} coordinates of {len(names)}")
             names.extend(layer.writes)
         require_names(coordinates=tuple(names))
         if self.readout.shape != (len(self.outputs), len(names)):

@@ -21,7 +21,7 @@ import numpy as np
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save as to_bytes
 
-from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest
+from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest, require
 from attnfun.files import read_bytes, write_whole
 from attnfun.network.head import AnyArray
 
@@ -72,15 +72,11 @@ def write(
     written; a file that was there before is then still there.
     """
     target = Path(path)
-    record = {
-        **{key: value for key, value in meta.items() if key != "dtype"},
-        **structure,
-        "hash": content_hash(structure, tensors, meta),
-        "seals": {key: digest_of(value) for key, value in meta.items() if key not in (*HASHED, "dtype")},
-    }
+    own = {key: value for key, value in meta.items() if key != "dtype"}
+    seals = {key: digest_of(value) for key, value in own.items() if key not in HASHED}
+    record = {**own, **structure, "hash": content_hash(structure, tensors, meta), "seals": seals}
     data = to_bytes(dict(tensors), metadata={"attnfun": canonical(record)})
-    if len(data) > FILE_LIMIT:
-        raise InvalidRequest(f"cannot save {target}: {len(data)} bytes are more than a file may have ({FILE_LIMIT})")
+    require(len(data) <= FILE_LIMIT, f"cannot save {target}: {len(data)} bytes, where a file has {FILE_LIMIT} at most")
     write_whole(target, data)
 
 
@@ -129,8 +125,7 @@ def content_hash(structure: Mapping[str, Any], tensors: Mapping[str, AnyArray], 
     Not over the certificate or the rest of the request, so that both can be replaced or deleted.
     """
     for key in meta:
-        if (key in structure or key in _SEALS) and key != "dtype":
-            raise InvalidRequest(f"meta must not use the name {key!r}")
+        require(key == "dtype" or key not in {*structure, *_SEALS}, f"meta must not use the name {key!r}")
     if meta.get("dtype", structure["dtype"]) != structure["dtype"]:
         raise InvalidRequest(f"meta says dtype {meta['dtype']!r}, the network {structure['dtype']!r}")
     digest = hashlib.sha256()

@@ -7,7 +7,7 @@ leaves the network, and what is stored is the inner network and the tower on its
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.network.head import Axis, Head
 from attnfun.network.network import Layer, Network
 
@@ -22,8 +22,7 @@ def stacked(inner: Network, outer: Network) -> Network:
     if inner.is_mlp or outer.is_mlp or inner.dtype != "float64" or outer.dtype != "float64":
         raise InvalidRequest("a stack is made of softmax heads in float64")
     d, width = len(outer.inputs), len(inner.coordinates)
-    if outer.readout[:, :d].any():
-        raise InvalidRequest("the read-out of a stacked tower takes features only")
+    require(not outer.readout[:, :d].any(), "the read-out of a stacked tower takes features only")
     taken, mark = set(inner.coordinates), ""
     while any(mark + name in taken for name in outer.layers[0].writes):
         mark += "_"
@@ -39,7 +38,6 @@ def stacked(inner: Network, outer: Network) -> Network:
 def _read(axis: Axis, inner: Network) -> tuple[np.ndarray, np.ndarray]:
     """The query map of an axis that reads one output of `inner`, as one of its stream."""
     used = np.flatnonzero(axis.query[0])
-    if len(axis.query) != 1 or len(used) != 1:
-        raise InvalidRequest("a head of a stack has an axis that does not read one output of the network below")
+    require(len(axis.query) == len(used) == 1, "an axis of a stack does not read one output of the network below")
     k, w = int(used[0]), float(axis.query[0, used[0]])
     return w * inner.readout[k][None, :], np.array([w * inner.readout_bias[k] + axis.offset[0]])

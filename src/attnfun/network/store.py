@@ -28,7 +28,7 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get
 
 import numpy as np
 
-from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.errors import DamagedFile, require
 from attnfun.network import sealed
 from attnfun.network.head import AnyArray
 
@@ -139,8 +139,7 @@ class _Apart:
 
     def _tensor(self, array: AnyArray, path: str, dtype: str) -> str:
         kind = array.dtype.name
-        if kind not in _TENSORS:
-            raise InvalidRequest(f"{path}: an array of {kind} is not stored")
+        require(kind in _TENSORS, f"{path}: an array of {kind} is not stored")
         narrow = kind == "float64" and dtype == "float32" and bool((array == array.astype(np.float32)).all())
         self.tensors[path] = np.ascontiguousarray(array, dtype=_TENSORS["float32" if narrow else kind])
         return kind
@@ -215,8 +214,7 @@ _OTHER: Any = object()
 @cache
 def _hints(cls: Any) -> dict[str, Any]:
     """The types of the fields that a class is made of."""
-    if not dataclasses.is_dataclass(cls):
-        raise InvalidRequest(f"{cls.__name__} is not stored: a tree of weights is made of dataclasses")
+    require(dataclasses.is_dataclass(cls), f"{cls.__name__} is not stored: a tree of weights is made of dataclasses")
     hints = get_type_hints(cls)
     return {one.name: hints[one.name] for one in dataclasses.fields(cls) if one.init}
 

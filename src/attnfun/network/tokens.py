@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.network.architecture import TokenArchitecture, TokenLayerShape
 from attnfun.network.head import AnyArray, Array, Matrices, Of, freeze, require_heads, require_names, require_weights
 from attnfun.network.network import Cost
@@ -152,11 +152,11 @@ class OnTokens:
     def architecture(self) -> TokenArchitecture:
         """Its shape: what `train` fills with other weights."""
         plain = self.attention
-        layers = tuple(
-            TokenLayerShape(tuple((h.query_dim, h.outputs) for h in layer.heads), layer.carry is not None, ffn)
-            for layer, ffn in zip(plain.layers, self.units, strict=True)
-        )
-        return TokenArchitecture(plain.coordinates, layers, plain.outputs, len(plain.constants), plain.dtype)
+        layers = []
+        for layer, ffn in zip(plain.layers, self.units, strict=True):
+            heads = tuple((head.query_dim, head.outputs) for head in layer.heads)
+            layers.append(TokenLayerShape(heads, layer.carry is not None, ffn))
+        return TokenArchitecture(plain.coordinates, tuple(layers), plain.outputs, len(plain.constants), plain.dtype)
 
     def run(self, tokens: npt.ArrayLike) -> AnyArray:
         """(n, width) or (batch, n, width) tokens -> (n, outputs) or (batch, n, outputs), computed in the dtype."""
@@ -167,8 +167,7 @@ class OnTokens:
         step = max(1, _BLOCK // max(1, (n + len(plain.constants)) ** 2))
         parts = [self.states(plain.joined(flat[k : k + step]))[-1][:, :n] for k in range(0, len(flat), step)]
         last = np.concatenate(parts) if parts else flat
-        result: AnyArray = (last @ plain.readout.astype(plain.dtype)).reshape((*given.shape[:-1], len(plain.outputs)))
-        return result
+        return (last @ plain.readout.astype(plain.dtype)).reshape((*given.shape[:-1], len(plain.outputs)))
 
     def to_torch(self, dtype: Any = None) -> Any:
         """A module on token matrices: one attention call per layer (`torch_form.tokens_to_torch`)."""
@@ -208,8 +207,7 @@ class TokenNetwork(OnTokens):
         freeze(self)
         require_names(coordinates=self.coordinates, outputs=self.outputs)
         for number, layer in enumerate(self.layers):
-            if layer.width != self.width:
-                raise InvalidRequest(f"layer {number} reads {layer.width} coordinates, but tokens have {self.width}")
+            require(layer.width == self.width, f"layer {number} reads {layer.width} coordinates of {self.width}")
         if self.readout.shape != (self.width, len(self.outputs)):
             raise InvalidRequest(f"read-out has shape {self.readout.shape}, not {(self.width, len(self.outputs))}")
         if self.constants.ndim != 2 or self.constants.shape[1] != self.width:

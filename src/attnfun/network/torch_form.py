@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnfun.errors import AttnfunError, InvalidRequest
+from attnfun.errors import AttnfunError, InvalidRequest, require
 from attnfun.network.literal import FORMS
 from attnfun.network.network import Network
 from attnfun.network.tokens import OnTokens
@@ -27,8 +27,7 @@ def to_torch(network: Network, dtype: Any = None, form: str = "cross", second: t
     joint take any leading shape, (batch, tokens, d) too. Agrees with `evaluate` up to rounding in that dtype, on the
     box. An MLP has no forms: it is asked for as "cross", points in and values out.
     """
-    if form not in FORMS:
-        raise InvalidRequest(f"the form must be one of {', '.join(FORMS)}, not {form!r}")
+    require(form in FORMS, f"the form must be one of {', '.join(FORMS)}, not {form!r}")
     if network.is_mlp and (form != "cross" or second):
         raise InvalidRequest(f"this network is an MLP, not attention: it has no {form} form; leave the form out")
     name = torch_dtype(network.dtype, dtype)
@@ -37,8 +36,7 @@ def to_torch(network: Network, dtype: Any = None, form: str = "cross", second: t
     if network.is_mlp:
         return torch_modules.ReluNetwork(network, name).telling()
     if form == "self":
-        if second:
-            raise InvalidRequest(f"the self form has one input sequence, not a second one of {list(second)}")
+        require(not second, f"the self form has one input sequence, not a second one of {list(second)}")
         return torch_modules.SelfAttention(network, name).telling()
     return torch_modules.CrossAttention(network, name, form, second).telling()
 
@@ -57,8 +55,7 @@ def tokens_to_torch(network: OnTokens, dtype: Any = None) -> torch.nn.Module:
 def torch_dtype(own: str, asked: Any) -> str:
     """The name of the dtype that a module is asked for in, `own` unless given; AttnfunError where torch is missing."""
     name = own if asked is None else str(asked).removeprefix("torch.")
-    if name not in ("float64", "float32"):
-        raise InvalidRequest(f"torch networks are float64 or float32, not {asked}")
+    require(name in ("float64", "float32"), f"torch networks are float64 or float32, not {asked}")
     try:
         import torch  # noqa: F401 - here to be told apart from what is wrong inside a module
     except ImportError as error:

@@ -11,9 +11,7 @@ def explain(model: Any) -> str:
     made = "Trained" if model.trained else f"Built ({model.story.get('construction', 'as stored')})"
     known = c.reason or f"the error is at most {c.error[1]:.3g}"
     rests = f"\nHypotheses: {'; '.join(c.hypotheses)}." if c.hypotheses else ""
-    return (
-        f"{model.target.text}  for  {model.target.domain}\n"
-        f"{made}: {cost.layers} attention layer(s), {cost.heads} head(s), {cost.keys:,} constant tokens, "
-        f"{units}{cost.parameters:,} parameters, {model.dtype}.\n"
-        f"{c.heading}: {known}.{rests}"
-    )
+    size = f"{cost.layers} attention layer(s), {cost.heads} head(s), {cost.keys:,} constant tokens, {units}"
+    lines = [f"{model.target.text}  for  {model.target.domain}"]
+    lines += [f"{made}: {size}{cost.parameters:,} parameters, {model.dtype}.", f"{c.heading}: {known}.{rests}"]
+    return "\n".join(lines)

@@ -71,9 +71,8 @@ def place(whole: Anatomy) -> Placed:
         for item in column:
             item.x = x
     _settle(columns, links, height)
-    rides = tuple(
-        (n, step.tag) for step in whole.steps for n in step.rides if n in items and step.tag in items and n != step.tag
-    )
+    shown = [step for step in whole.steps if step.tag in items]
+    rides = tuple((n, step.tag) for step in shown for n in step.rides if n in items and n != step.tag)
     return Placed(items, tuple(chains), rides, left[-1] + widths[-1], height, left)
 
 

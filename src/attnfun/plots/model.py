@@ -75,9 +75,8 @@ def _errors(ax: Any, errors: Array, model: Any) -> None:
         ax.axhline(height, lw=1.2, color=colour, ls=line, label=label)
     ax.set_yscale("log")
     legend(ax)
-    note = f"at {len(errors):,} {model.target.draws_what}" + (
-        "" if np.isinf(certificate.norm) else "; the bound is on a mean"
-    )
+    mean = "" if np.isinf(certificate.norm) else "; the bound is on a mean"
+    note = f"at {len(errors):,} {model.target.draws_what}{mean}"
     title(ax, "Errors under the bound", note, "draws, largest error first", "error")
 
 

@@ -27,10 +27,8 @@ def key_plane(ax: Any, view: View, head: Head, output: int) -> None:
     assert view.across is not None
     axes = axis_of(head, view.line), axis_of(head, view.across)
     if axes[0] is not None and axes[1] is not None:
-        owned = [
-            len(np.unique(strongest(head.axes[a], view.stream(_only(view, v))))) / head.axes[a].keys
-            for a, v in ((axes[0], view.line), (axes[1], view.across))
-        ]
+        sides = ((head.axes[axes[0]], view.line), (head.axes[axes[1]], view.across))
+        owned = [len(np.unique(strongest(axis, view.stream(_only(view, v))))) / axis.keys for axis, v in sides]
         if min(owned) < 0.9 and max(head.axes[axes[0]].keys, head.axes[axes[1]].keys) <= 400:
             return _lattice(ax, view, head, output, axes[0], axes[1])
     return _cells(ax, view, head, output)

@@ -20,17 +20,9 @@ INK, FAINT, BOUND, SOFT, LINES = "#1f2933", "#9aa5b1", "#102a43", "#52606d", "#e
 NETWORKS = ("#d64545", "#2f7fbf", "#3f9142", "#b8651b", "#7a4fbf", "#0e8a8a", "#c2408f", "#627d98")
 VALUES = ("#153e75", "#3f86c2", "#a3afba", "#e08464", "#9b1c1c")  # grey in the middle: a line of value 0 is seen too
 FORMATS = (".png", ".pdf", ".svg")
-RC = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": FAINT,
-    "axes.labelcolor": INK,
-    "xtick.color": SOFT,
-    "ytick.color": SOFT,
-    "axes.titlelocation": "left",
-    "svg.hashsalt": "attnfun",
-}
+RC = {"font.size": 9, "axes.titlelocation": "left", "svg.hashsalt": "attnfun"}
+RC |= {"axes.spines.top": False, "axes.spines.right": False}
+RC |= {"axes.edgecolor": FAINT, "axes.labelcolor": INK, "xtick.color": SOFT, "ytick.color": SOFT}
 Array = NDArray[np.float64]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import os
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.errors import InvalidRequest
-from attnfun.files import lines_of, reading_csv
+from attnfun.files import Table
 from attnfun.language.domain import Array, Box
 
 MOST_ROWS = 4_000_000
@@ -34,10 +33,8 @@ class Columns:
         None means every column but "id" and those in `without`. '-' is standard input.
         """
         label = str(path)
-        with reading_csv(label):
-            reader = csv.reader(lines_of(label), skipinitialspace=True)
-            header = [name.strip() for name in next(reader, [])]
-            rows = [(f"{label}, line {reader.line_num}", row) for row in reader if row]
+        table = Table.read(label)
+        header, rows = table.header, table.rows
         names = tuple(wanted) if wanted is not None else tuple(n for n in header if n != "id" and n not in without)
         missing = [name for name in names if name not in header]
         if missing or not names:

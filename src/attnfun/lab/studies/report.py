@@ -15,14 +15,9 @@ from attnfun.lab.studies.study import SIZES, VERDICTS, Row
 Place = str | os.PathLike[str]
 PAGE = "report.html"
 FINISHED, UNFINISHED, FAILED, DAMAGED = "finished", "unfinished", "failed", "damaged"
-GROUP_TITLES = {
-    "max-affine": "Max-affine partitions",
-    "softmax-attention": "Softmax attention",
-    "relations": "Relations",
-    "separations": "Separations",
-    "open-questions": "Open questions",
-    "": "Other studies",
-}
+GROUP_TITLES = {"max-affine": "Max-affine partitions"}
+GROUP_TITLES |= {name: name.replace("-", " ").capitalize() for name in study.GROUPS if name not in GROUP_TITLES}
+GROUP_TITLES |= {"": "Other studies"}
 _PNG_HEAD, _PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
 _TEXTS = ("name", "group", "title", "claim", "source", "size", "status", "full_time", "rerun")
 
@@ -100,17 +95,15 @@ class Laboratory:
         """How many studies there are, of which size where it is one, and of which verdict."""
         badges = [one.badge for one in self.found]
         kinds = (*VERDICTS, FAILED, UNFINISHED, DAMAGED)
-        counts = ", ".join(
-            f"{badges.count(kind)} {_plural(kind, badges.count(kind))}" for kind in kinds if kind in badges
-        )
+        counts = ", ".join(_counted(kind, badges.count(kind)) for kind in kinds if kind in badges)
         left = f"; {len(self.missing)} not run here" if self.missing else ""
         sizes = {str(one.record.get("size")) for one in self.found}
         size = f" at {min(sizes)} size" if sizes <= set(SIZES) and len(sizes) == 1 else ""
         return f"{len(badges)} {'study' if len(badges) == 1 else 'studies'}{size}: {counts}{left}."
 
 
-def _plural(kind: str, count: int) -> str:
-    return kind.replace("holds", "hold") if count != 1 else kind
+def _counted(kind: str, count: int) -> str:
+    return f"{count} {kind.replace('holds', 'hold') if count != 1 else kind}"
 
 
 def read(folder: Place) -> Laboratory:
@@ -123,10 +116,8 @@ def read(folder: Place) -> Laboratory:
         raise af.InvalidRequest(f"{str(folder)!r} has no studies: attnfun reproduce NAME --out {folder} writes some")
     order = {name: place for place, name in enumerate(study.NAMES)}
     names.sort(key=lambda name: (order.get(name, len(order)), name))
-    return Laboratory(
-        found=tuple(_read(root / name) for name in names),
-        missing=tuple(name for name in study.NAMES if name not in names),
-    )
+    missing = tuple(name for name in study.NAMES if name not in names)
+    return Laboratory(tuple(_read(root / name) for name in names), missing)
 
 
 def _read(folder: Path) -> Found:
@@ -146,10 +137,8 @@ def _whole(folder: Path, home: str) -> tuple[str, Mapping[str, Any], Sequence[Ro
     if record["status"] != FINISHED:
         _require(record["status"] in (UNFINISHED, FAILED) and isinstance(record["failures"], list))
         return record["status"], record, (), None
-    _require(
-        record["verdict"]["kind"] in VERDICTS
-        and all(isinstance(record["verdict"][key], str) for key in ("finding", "evidence"))
-    )
+    said = record["verdict"]
+    _require(said["kind"] in VERDICTS and all(isinstance(said[key], str) for key in ("finding", "evidence")))
     _require(isinstance(record["parameters"], dict) and isinstance(record["versions"], dict))
     _require(isinstance(record["timings"], list) and all(is_number(record[key]) for key in ("units", "cpu_seconds")))
     table = json.loads((folder / "table.json").read_text("utf-8"))

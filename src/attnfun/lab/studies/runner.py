@@ -256,21 +256,12 @@ class _Run:
         return Outcome(self.study.name, self.size, self.folder, verdict, tuple(self.failures), *counts)
 
     def _describe(self, status: str, verdict: Verdict | None, rows: int, cpu: float) -> None:
-        one, said = (
-            self.study,
-            ("name", "group", "title", "claim", "source", "full_time", "columns", "timings", "needs"),
-        )
-        record = {
-            **{key: getattr(one, key) for key in said},
-            "size": self.size,
-            "parameters": one.parameters(self.size),
-            "status": status,
-            "verdict": verdict.to_json() if verdict else None,
-            "failures": self.failures,
-            "rerun": command(one.name, self.size),
-            "versions": store.versions(),
-            **{"units": len(self.keys), "rows": rows, "cpu_seconds": cpu},
-        }
+        said = ("name", "group", "title", "claim", "source", "full_time", "columns", "timings", "needs")
+        record = {key: getattr(self.study, key) for key in said}
+        record |= {"size": self.size, "parameters": self.study.parameters(self.size), "status": status}
+        record |= {"verdict": verdict.to_json() if verdict else None, "failures": self.failures}
+        record |= {"rerun": command(self.study.name, self.size), "versions": store.versions()}
+        record |= {"units": len(self.keys), "rows": rows, "cpu_seconds": cpu}
         store.replace(self.folder / "study.json", store.strict_json(record, indent=1) + "\n")
 
 

@@ -136,9 +136,7 @@ def alone(folder: Path) -> Iterator[None]:
         fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(place)
-        raise af.InvalidRequest(
-            f"another run is writing to {folder}: wait for its end, or name another --out"
-        ) from None
+        raise af.InvalidRequest(f"another run is writing to {folder}: wait for its end or name another --out") from None
     except OSError:  # a file system without locks
         pass
     try:

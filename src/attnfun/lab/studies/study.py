@@ -56,11 +56,9 @@ class Verdict:
             raise af.InvalidRequest(f"a verdict is one of {', '.join(VERDICTS)}, in words; not {self.kind!r}")
 
 
-def decided(
-    evidence: Iterable[str], refuted: Sequence[str] = (), limits: str = "", holds: str = "It holds."
-) -> Verdict:
+def decided(said: Iterable[str], refuted: Sequence[str] = (), limits: str = "", holds: str = "It holds.") -> Verdict:
     """Refuted where there are faults, of which three are named; else with limits where there is one; else it holds."""
-    words = " ".join(part.strip() for part in evidence)
+    words = " ".join(part.strip() for part in said)
     if refuted:
         finding = "; ".join(refuted[:3])
         return Verdict(REFUTED, f"{finding[0].upper()}{finding[1:]}.", words)

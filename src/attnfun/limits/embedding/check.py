@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.errors import InvalidRequest, Refuted
+from attnfun.errors import InvalidRequest, Refuted, require
 from attnfun.limits.embedding.relevance import Relevance
 from attnfun.limits.record import texts
 from attnfun.limits.singular import spectral_norm_bound
@@ -92,8 +92,7 @@ def check_embedding(relation: Relevance, queries: Any, documents: Any) -> Rankin
         raise InvalidRequest("the integers of the embedding are too large to be checked") from None
     widest = np.abs(Df).max(axis=0, initial=0.0)
     reach = np.abs(Qf) @ widest
-    if not (np.isfinite(reach).all() and dim <= 1 << 20):
-        raise InvalidRequest("the integers of the embedding are too large to be checked")
+    require(np.isfinite(reach).all() and dim <= 1 << 20, "the integers of the embedding are too large to be checked")
     error = (dim + 4) * 2.0**-53 * (1 + 2.0**-20) * reach
     error[reach < 2.0**52] = 0.0
     smallest: int | None = None
@@ -164,8 +163,7 @@ def _cells(relation: Relevance, claim: Obstruction) -> int:
     if len(set(claim.queries)) < k:
         return 0
     rows = [set(relation.rows[i].tolist()) for i in claim.queries]
-    seen = {tuple(j in row for row in rows) for j in claim.documents}
-    return k if len(seen) == 2**k else 0
+    return k if len({tuple(j in row for row in rows) for j in claim.documents}) == 2**k else 0
 
 
 def _forster(relation: Relevance, claim: Obstruction) -> int:

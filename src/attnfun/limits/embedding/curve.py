@@ -71,9 +71,7 @@ def chebyshev(core: Core, order: Indices, s: int) -> tuple[Array, Array]:
 def moments(core: Core, order: Indices, s: int) -> tuple[Any, Any]:
     """Exact integers of any size, as Python's; rows with more than s changes along the order get 0."""
     n = core.n
-    documents = np.array(
-        [[(2 * p - (n - 1)) ** power for power in range(1, s + 1)] for p in places(order).tolist()], object
-    )
+    documents = np.array([[(2 * p - (n - 1)) ** k for k in range(1, s + 1)] for p in places(order).tolist()], object)
     queries = np.zeros((core.m, s), object)
     for i, positive in enumerate(_along(core.rows, order)):
         ends = _changes(positive).tolist()

@@ -25,7 +25,6 @@ Written all or nothing, never a pickle. The certificate is the arrays themselves
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
@@ -35,8 +34,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
-from attnfun.files import read_bytes, read_text, reading_csv, require_regular, write_whole
+from attnfun.errors import DamagedFile, Infeasible, InvalidRequest, require
+from attnfun.files import csv_rows, read_bytes, read_text, require_regular, write_whole
 from attnfun.limits.embedding.check import Ranking, check_embedding
 from attnfun.limits.embedding.relevance import Relevance, grade
 
@@ -79,8 +78,7 @@ def read_documents(text: str | os.PathLike[str]) -> int | list[str]:
     if name.strip().isdecimal():
         return int(name)
     ids = [line.strip() for line in _text(name).split("\n") if line.strip()]
-    if not ids:
-        raise InvalidRequest(f"{name!r:.80}: the file lists no documents")
+    require(ids, f"{name!r:.80}: the file lists no documents")
     return ids
 
 
@@ -107,8 +105,7 @@ def _lines(name: str) -> list[tuple[int, str]]:
     """The lines that say something, with their numbers."""
     every = enumerate(_text(name).split("\n"), 1)
     found = [(number, line) for number, line in every if line.strip() and not line.startswith("#")]
-    if not found:
-        raise InvalidRequest(f"{name!r:.80}: the file is empty")
+    require(found, f"{name!r:.80}: the file is empty")
     return found
 
 
@@ -131,8 +128,7 @@ def _judgements(lines: list[tuple[int, str]]) -> list[tuple[Any, ...]]:
             continue
         judged = () if width == 2 else (grade(parts[-1], f"line {number}"),)
         out.append((parts[0], parts[2 if width == 4 else 1], *judged))
-    if not out:
-        raise InvalidRequest("there is a header and nothing below it")
+    require(out, "there is a header and nothing below it")
     return out
 
 
@@ -146,13 +142,11 @@ def _is_number(text: str) -> bool:
 
 def _cells(lines: list[str]) -> tuple[list[str] | None, list[str] | None, Any]:
     """Row names, column names and numbers of a CSV."""
-    with reading_csv("its lines"):
-        rows = [[cell.strip() for cell in row] for row in csv.reader(lines)]
+    rows = [row for _, row in csv_rows(lines, "its lines")]
     first = rows[0]
     titled = len(first) > 1 and first[0].lower() in _QUERY_HEADERS  # then numbers beside it are ids of documents
     header = rows.pop(0) if titled or not all(_is_number(cell) for cell in first[1:] or first) else None
-    if not rows:
-        raise InvalidRequest("there is a header and nothing below it")
+    require(rows, "there is a header and nothing below it")
     named = any(not _is_number(row[0]) for row in rows) or (
         header is not None and (header[0].lower() in _QUERY_HEADERS or len(header) == len(rows[0]) - 1)
     )
@@ -164,15 +158,13 @@ def _cells(lines: list[str]) -> tuple[list[str] | None, list[str] | None, Any]:
         raise InvalidRequest(f"the first line names {len(titles)} columns, the rows have {width}")
     values = np.empty((len(body), width))
     for at, row in enumerate(body, 1):
-        if len(row) != width:
-            raise InvalidRequest(f"row {at} has {len(row)} cells, the first has {width}")
+        require(len(row) == width, f"row {at} has {len(row)} cells, the first has {width}")
         values[at - 1] = [grade(cell, f"row {at}") for cell in row]
     return names, titles, values
 
 
 def check_ending(path: str | os.PathLike[str]) -> None:
-    if Path(path).suffix not in ENDINGS:
-        raise InvalidRequest(f"cannot write {str(path)!r:.80}: an embedding is written as {', '.join(ENDINGS)}")
+    require(Path(path).suffix in ENDINGS, f"cannot write {str(path)!r:.80}: an embedding ends in {', '.join(ENDINGS)}")
 
 
 def save(path: str | os.PathLike[str], answer: EmbeddingDimension) -> list[str]:
@@ -223,15 +215,12 @@ def check_file(path: str | os.PathLike[str], relation: Relevance) -> tuple[Ranki
     """
     queries, documents, meta = load_embedding(path)
     picked = []
-    for array, ids, wanted in (
-        (queries, meta.get("query_ids"), relation.query_ids),
-        (documents, meta.get("document_ids"), relation.document_ids),
-    ):
+    for array, kind in ((queries, "query_ids"), (documents, "document_ids")):
+        ids, wanted = meta.get(kind), getattr(relation, kind)
         place = {name: at for at, name in enumerate(ids)} if isinstance(ids, list) else {}
         if array.ndim != 2 or len(place) != len(array):
             raise DamagedFile(f"{str(path)!r:.80}: its ids and its vectors do not fit")
         missing = next((name for name in wanted if name not in place), None)
-        if missing is not None:
-            raise InvalidRequest(f"{str(path)!r:.80} has no vector for {missing!r:.60}")
+        require(missing is None, f"{str(path)!r:.80} has no vector for {missing!r:.60}")
         picked.append(array[[place[name] for name in wanted]])
     return check_embedding(relation, *picked), picked[0].shape[1]

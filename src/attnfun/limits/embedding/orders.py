@@ -297,5 +297,4 @@ def _spectral(rows: tuple[Indices, ...], n: int) -> Indices:
         _, values, right = svds(scaled, k=2, v0=np.linspace(1.0, 2.0, min(A.shape)), maxiter=300)
     except ArpackError:
         return np.arange(n)
-    second = right[int(np.argmin(values))] / np.sqrt(counts)
-    return np.argsort(second, kind="stable").astype(np.int64)
+    return np.argsort(right[int(np.argmin(values))] / np.sqrt(counts), kind="stable").astype(np.int64)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language.domain import Array as Array
 
 Indices = NDArray[np.int64]
@@ -41,8 +41,7 @@ class Relevance:
     rows: tuple[Indices, ...]
 
     def __post_init__(self) -> None:
-        if not self.query_ids or not self.document_ids:
-            raise InvalidRequest("a relevance relation needs at least one query and one document")
+        require(self.query_ids and self.document_ids, "a relevance relation needs at least one query and one document")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -197,10 +196,8 @@ def read_matrix(matrix: Any, what: str) -> Any:
         array = array if array.dtype.kind in "biu" else array.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidRequest(f"a {what} matrix holds numbers: {error}") from None
-    if array.ndim != 2 or 0 in array.shape:
-        raise InvalidRequest(f"a {what} matrix has rows and columns, and not the shape {array.shape}")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise InvalidRequest(f"a {what} matrix has no NaN and no infinities")
+    require(array.ndim == 2 and 0 not in array.shape, f"a {what} matrix has rows and columns, not shape {array.shape}")
+    require(array.dtype.kind != "f" or np.isfinite(array).all(), f"a {what} matrix has no NaN and no infinities")
     return array
 
 
@@ -223,8 +220,7 @@ def collection(seen: Iterable[str], documents: Iterable[Any] | int | None) -> tu
         if documents < len(known):
             what = f"{len(known):,} documents are named, more than the {documents:,} declared"
             raise InvalidRequest(f"documents={documents}: {what}")
-        if documents > _MOST_DOCUMENTS:
-            raise InvalidRequest(f"documents={documents:.6g}: a collection has at most {_MOST_DOCUMENTS:,} documents")
+        require(documents <= _MOST_DOCUMENTS, f"documents={documents:.6g}: at most {_MOST_DOCUMENTS:,} can be declared")
         taken = set(known)
         free = (name for name in map("document {}".format, itertools.count(1)) if name not in taken)
         return (*known, *itertools.islice(free, documents - len(known)))
@@ -243,8 +239,7 @@ def names(given: Sequence[Any] | None, count: int, letter: str, what: str) -> tu
     if given is None:
         return tuple(f"{letter}{i + 1}" for i in range(count))
     found = tuple(str(name) for name in given)
-    if len(found) != count:
-        raise InvalidRequest(f"{len(found)} {what} ids for {count}")
+    require(len(found) == count, f"{len(found)} {what} ids for {count}")
     if (twice := _twice(found)) is not None:
         raise InvalidRequest(f"two {what} ids are {twice!r:.40}")
     return found

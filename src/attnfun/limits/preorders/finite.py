@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 
 _MOST = 4000
 
@@ -28,15 +28,12 @@ def read_comparisons(given: Any) -> tuple[int, NDArray[np.int64], NDArray[np.int
     """
     table = np.asarray(given)
     if table.dtype == np.bool_ and table.ndim == 2 and table.shape[0] == table.shape[1]:
-        if not 0 < len(table) <= _MOST:
-            raise InvalidRequest(f"comparisons: a table of {len(table)} items; from 1 to {_MOST}")
+        require(0 < len(table) <= _MOST, f"comparisons: a table of {len(table)} items; from 1 to {_MOST}")
         both = table & table.T & ~np.eye(len(table), dtype=bool)
         return len(table), np.argwhere(table & ~table.T), np.argwhere(both)
     if table.ndim == 2 and table.shape[1] == 2 and table.dtype.kind in "iu" and len(table) and table.min() >= 0:
         return int(table.max()) + 1, table.astype(np.int64), np.empty((0, 2), dtype=np.int64)
-    raise InvalidRequest(
-        "comparisons: a square table of True and False, or a list of pairs (better, worse) of item numbers from 0 on"
-    )
+    raise InvalidRequest("comparisons: a square table of booleans, or pairs (better, worse) of item numbers from 0 on")
 
 
 def levels(n: int, strict: NDArray[np.int64], weak: NDArray[np.int64]) -> tuple[NDArray[np.int64] | None, list[int]]:

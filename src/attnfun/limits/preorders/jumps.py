@@ -93,9 +93,8 @@ def probe_keys(preorder: Preorder, seed: int, trials: int = 60) -> Finding:
     for query in some_queries(preorder, 4, rng):
         probe = _Probe(preorder, query, rng)
         share = trials if preorder.queries is None else max(1, trials // 4)
-        for a, b, chain in itertools.chain.from_iterable(
-            s(probe, share) for s in (_by_chains, _by_classes, _along_class)
-        ):
+        searches = (search(probe, share) for search in (_by_chains, _by_classes, _along_class))
+        for a, b, chain in itertools.chain.from_iterable(searches):
             witness = probe.witness(a, b, chain)
             if witness is not None:
                 return Finding("violated", count + probe.asked, witness)

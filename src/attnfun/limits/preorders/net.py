@@ -14,7 +14,6 @@ Failure mode: ranks on a net coarser than the preorder's detail; the agreement s
 
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cmp_to_key
 
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from attnfun.errors import InvalidRequest
 from attnfun.language.domain import Array, Box
 from attnfun.limits.preorders.target import Preorder
+from attnfun.search import Say
 
 _MOST = {1: 129, 2: 41, 3: 13, 4: 7, 5: 5, 6: 4}
 """Keys an axis, unless the budget is less."""
@@ -50,9 +50,7 @@ class NetUtility:
         return np.asarray((weights * row[places]).sum(axis=0))
 
 
-def build_net(
-    preorder: Preorder, budget: int, say: Callable[[str], None], points: tuple[int, int] | None = None
-) -> NetUtility:
+def build_net(preorder: Preorder, budget: int, say: Say, points: tuple[int, int] | None = None) -> NetUtility:
     """Sort a net of keys for each query of a net in about `budget` comparisons; `points`: (queries, keys) an axis."""
     count, per_axis = points or _sizes(preorder, budget)
     grid = product_grid(preorder.keys, per_axis)

@@ -99,14 +99,8 @@ class Witness(Record):
         return a is not None and b is not None and self.distance == apart(a, b)
 
 
-_SHAPES = {
-    "irreflexive": (1, 1, 1),
-    "incomplete": (2, 2, 1),
-    "cycle": (3, 3, 1),
-    "intransitive": (3, 3, 1),
-    "jump": (4, 1000, 1),
-    "flip": (3, 1000, 2),
-}
+_SHAPES = {"irreflexive": (1, 1, 1), "incomplete": (2, 2, 1), "cycle": (3, 3, 1), "intransitive": (3, 3, 1)}
+_SHAPES |= {"jump": (4, 1000, 1), "flip": (3, 1000, 2)}
 """Fewest and most keys, and queries (1: at most one)."""
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.kinds.relation.target import Relation, joined
 from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, parse, precision, run
 from attnfun.language.domain import Array, Box
@@ -38,8 +38,7 @@ class Preorder:
     prefers: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
-        if (self.graph is None) == (self.prefers is None):
-            raise InvalidRequest("a preorder has a utility or a comparison callable: give one of them")
+        require((self.graph is None) != (self.prefers is None), "give a utility or a comparison callable, one of them")
         if self.queries is not None:
             joined(self.queries, self.keys)  # says which name is used twice
 
@@ -50,10 +49,7 @@ class Preorder:
             raise InvalidRequest("a preorder needs the box of its keys: right={'k': (0, 1)} (or keys=)")
         box, asked = Box.parse(keys), None if queries is None else Box.parse(queries)
         if utility is None:
-            if not callable(prefers):
-                raise InvalidRequest(
-                    f"prefers={prefers!r:.60}: a function prefers(query, a, b), true iff a is at least as good as b"
-                )
+            require(callable(prefers), f"prefers={prefers!r:.60}: a function (query, a, b), true iff a is no worse")
             return cls(box, asked, prefers=prefers)
         names = box.names if asked is None else joined(asked, box).names
         graph = utility if isinstance(utility, Graph) else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnfun.errors import Infeasible, InvalidRequest, NoUtility
+from attnfun.errors import Infeasible, InvalidRequest, NoUtility, require
 from attnfun.kinds.relation.target import points_of
 from attnfun.kinds.retrieval.prove_bounds import clopper_pearson
 from attnfun.language.definedness import require_defined
@@ -23,6 +23,7 @@ from attnfun.limits.preorders.net import NetUtility, build_net
 from attnfun.limits.preorders.probes import Finding, Witness, probe_order
 from attnfun.limits.preorders.target import Preorder
 from attnfun.limits.record import Record, plain
+from attnfun.search import Say
 
 if TYPE_CHECKING:
     from attnfun.kinds.relation.view import RelationApproximant
@@ -105,10 +106,7 @@ class PreorderReport:
         Addends of the query alone are left out: they change no order and no softmax over keys. A utility of keys alone
         has rank 1, with an idle left variable. A comparator sign(u(a) − u(b)) is not needed: scores are utilities.
         """
-        if self.preorder.graph is None:
-            raise InvalidRequest(
-                "a comparison callable has no expression to prove anything of; rank(eps) is about its net's utility"
-            )
+        require(self.preorder.graph is not None, "a comparison callable has no expression; rank(eps) is about its net")
         self.require()
         from attnfun.kinds.relation.verb import relation
 
@@ -132,12 +130,9 @@ class PreorderReport:
         if broken:
             name, finding = broken[0]
             assert finding.witness is not None
-            raise NoUtility(
-                f"{self.preorder.text} on {self.preorder.domain_text} is not {name.replace('_', '-')}:"
-                f" {finding.witness.statement}",
-                self._nearest(finding.witness),
-                finding.witness,
-            )
+            about = f"{self.preorder.text} on {self.preorder.domain_text} is not {name.replace('_', '-')}"
+            why = f"{about}: {finding.witness.statement}"
+            raise NoUtility(why, self._nearest(finding.witness), finding.witness)
 
     def _nearest(self, witness: Witness) -> dict[str, Any] | None:
         """Instead of a lexicographic order of the continuum: `lexicographic(**grid)`, `lexicographic(**cascade)`, or a
@@ -147,21 +142,17 @@ class PreorderReport:
             return None
         k, (first, second) = len(self.lexicographic), self.lexicographic[:2]
         limits = grid_limits("float32", k)
-        return {
-            "grid": {"levels": limits.one_number, "coordinates": k, "method": "one head"},
-            "cascade": {"levels": limits.cascade, "coordinates": k, "method": "cascade"},
-            "utility": f"{first} + {_TAU}*({second})",
-            "misordered": misorder_probability(_TAU),
-        }
+        grid = {"levels": limits.one_number, "coordinates": k, "method": "one head"}
+        cascade = {"levels": limits.cascade, "coordinates": k, "method": "cascade"}
+        other = {"utility": f"{first} + {_TAU}*({second})", "misordered": misorder_probability(_TAU)}
+        return {"grid": grid, "cascade": cascade, **other}
 
     def _points(self, points: tuple[ArrayLike, ...]) -> tuple[Array | None, Array, bool]:
         boxes = [self.preorder.keys] if self.preorder.queries is None else [self.preorder.queries, self.preorder.keys]
-        if len(points) != len(boxes):
-            raise InvalidRequest(f"utility takes {'a query and keys' if len(boxes) == 2 else 'keys'}")
+        require(len(points) == len(boxes), f"utility takes {'a query and keys' if len(boxes) == 2 else 'keys'}")
         arrays = [_read_points(p, box) for p, box in zip(points, boxes, strict=True)]
         query = arrays[0][0] if len(arrays) == 2 else None
-        if query is not None and len(query) != 1:
-            raise InvalidRequest("one query at a time")
+        require(query is None or len(query) == 1, "one query at a time")
         return None if query is None else query[0], *arrays[-1]
 
     def record(self) -> dict[str, Any]:
@@ -205,7 +196,7 @@ def preorder(
     budget: int = _BUDGET,
     trials: int = 60,
     seed: int = 0,
-    progress: Callable[[str], None] | None = None,
+    progress: Say | None = None,
 ) -> PreorderReport:
     """What is known of a preorder of keys: by a `utility` expression, or by `prefers(query, a, b)`.
 
@@ -220,8 +211,7 @@ def preorder(
     say = progress or (lambda _text: None)
     if isinstance(prefers, str):
         prefers, utility = None, prefers if utility is None else utility
-    if prefers is not None and utility is not None:
-        raise InvalidRequest("give a utility or prefers, not both")
+    require(prefers is None or utility is None, "give a utility or prefers, not both")
     for name, value, least in (("budget", budget, 100), ("trials", trials, 1), ("seed", seed, 0)):
         whole_number(name, value, least)
     boxes = _one_of("right", right, "keys", keys), _one_of("left", left, "queries", queries)
@@ -265,9 +255,7 @@ def measure_agreement(preorder: Preorder, net: NetUtility, seed: int, pairs: int
     return Agreement(strict, agreed, pairs - strict, low, high)
 
 
-def _of_expression(
-    asked: Preorder, trials: int, seed: int, say: Callable[[str], None]
-) -> tuple[dict[str, Finding], str]:
+def _of_expression(asked: Preorder, trials: int, seed: int, say: Say) -> tuple[dict[str, Finding], str]:
     """Everything is proved of a continuous utility; one that jumps is probed."""
     assert asked.graph is not None
     say("is the utility defined on the box?")
@@ -292,7 +280,7 @@ def _of_expression(
     return findings | {"key_continuous": continuous, "query_continuous": continuous}, note
 
 
-def _of_callable(asked: Preorder, trials: int, seed: int, say: Callable[[str], None]) -> dict[str, Finding]:
+def _of_callable(asked: Preorder, trials: int, seed: int, say: Say) -> dict[str, Finding]:
     say("completeness and transitivity")
     findings = probe_order(asked, seed)
     if any(finding.status == "violated" for finding in findings.values()):
@@ -305,8 +293,7 @@ def _of_callable(asked: Preorder, trials: int, seed: int, say: Callable[[str], N
 
 
 def _one_of(first: str, a: Any, second: str, b: Any) -> Any:
-    if a is not None and b is not None:
-        raise InvalidRequest(f"{first}= and {second}= are two names of one box: give one of them")
+    require(a is None or b is None, f"{first}= and {second}= are two names of one box: give one of them")
     return a if b is None else b
 
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language.domain import Array
 from attnfun.language.numbers import whole_number
 from attnfun.network import TokenHead, TokenNetwork
@@ -36,8 +36,7 @@ def disjointness_to_triples(a: ArrayLike, b: ArrayLike) -> tuple[NDArray[np.int6
     left, right = (np.asarray(x) for x in (a, b))
     if left.ndim != 1 or left.shape != right.shape or len(left) == 0:
         raise InvalidRequest("disjointness is of two sets given by equally many bits")
-    if not (np.isin(left, (0, 1)).all() and np.isin(right, (0, 1)).all()):
-        raise InvalidRequest("sets are given by bits 0 and 1")
+    require(np.isin(left, (0, 1)).all() and np.isin(right, (0, 1)).all(), "sets are given by bits 0 and 1")
     n = len(left)
     M, i = 20 * n, np.arange(1, n + 1)
     alice = np.where(left == 1, 3 * n + i, 3 * n)
@@ -66,8 +65,7 @@ def converse(
     `largest`: a bound of the entries of all tokens that both parties know beforehand. Constant tokens and `common` are
     known to both and counted as Bob's.
     """
-    if len(network.layers) != 1:
-        raise InvalidRequest(f"the protocol is of one layer, and the network has {len(network.layers)}")
+    require(len(network.layers) == 1, f"the protocol is of one layer, and the network has {len(network.layers)}")
     bits = whole_number("bits", bits, 1, 52)
     known, mine, theirs = (np.asarray(x, dtype=np.float64) for x in (common, alice, bob))
     if known.shape != (network.width,) or any(x.ndim != 2 or x.shape[1] != network.width for x in (mine, theirs)):

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import require
 from attnfun.language import precision
 from attnfun.language.enclosures import arb, lower, upper
 from attnfun.language.numbers import whole_number
@@ -53,8 +53,7 @@ class Energies:
 def energies(dim: int, bias: float = 0.0) -> Energies:
     """The energies of sign(t − bias) on the sphere in R^dim."""
     whole_number("dim", dim, 2)
-    if not -1 < bias < 1:
-        raise InvalidRequest(f"bias={bias!r}: a half-space that cuts the sphere has -1 < bias < 1")
+    require(-1 < bias < 1, f"bias={bias!r}: a half-space that cuts the sphere has -1 < bias < 1")
     return _centred(dim) if bias == 0 else _biased(dim, bias)
 
 

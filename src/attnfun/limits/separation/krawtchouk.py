@@ -60,7 +60,7 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import combinations
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language import precision
 from attnfun.language.enclosures import arb, exact, upper
 from attnfun.language.numbers import above, below, positive_or_none, whole_number
@@ -147,8 +147,7 @@ def uncovered(dim: int, sets: Iterable[Iterable[int]]) -> Fraction:
     chosen = [frozenset(one) for one in sets]
     if not all(isinstance(i, int) and 0 <= i < dim for one in chosen for i in one):
         raise InvalidRequest(f"coordinates are whole numbers from 0 to {dim - 1}")
-    if sum(2 ** len(one) for one in chosen) > 1 << 22:
-        raise InvalidRequest("sets of so many coordinates have too many subsets to be counted")
+    require(sum(2 ** len(one) for one in chosen) <= 1 << 22, "so many coordinates have too many subsets to be counted")
     coefficients = cube_coefficients(dim)
     seen = {part for one in chosen for k in range(1, len(one) + 1, 2) for part in combinations(sorted(one), k)}
     return sum(cube_energies(dim), Fraction(0)) - sum((coefficients[len(part)] ** 2 for part in seen), Fraction(0))
@@ -194,10 +193,8 @@ def cube(
     """
     d, h = whole_number("dim", dim, 1, MOST_CUBE), whole_number("heads", heads, 0)
     n = whole_number("candidates", candidates, 1, 2)
-    if (rank is None) == (values is None):
-        raise InvalidRequest("either rank (coordinates that a head reads) or values, and not both")
-    if values is not None and n == 2:
-        raise InvalidRequest("values: for one candidate only")
+    require((rank is None) != (values is None), "either rank (coordinates that a head reads) or values, and not both")
+    require(values is None or n != 2, "values: for one candidate only")
     eps = positive_or_none("eps", eps)
     r = None if rank is None else whole_number("rank", rank, 1, d)
     v = None if values is None else whole_number("values", values, 1)

@@ -28,7 +28,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import require
 from attnfun.language.numbers import whole_number
 from attnfun.limits.record import Record, texts
 from attnfun.limits.separation.published import Quoted, matching_heads
@@ -69,6 +69,5 @@ def matching(tokens: int, rank: int, bits: int, heads: int | None = None) -> Mat
 def average_bits(tokens: int, q: int) -> int:
     """⌈log2 C(N, q)⌉: bits H r p with which a layer must see the query, at an error below w/(4q)."""
     N, k = whole_number("tokens", tokens, 1), whole_number("q", q, 1)
-    if k > N:
-        raise InvalidRequest(f"q={k}: there are {N} tokens")
+    require(k <= N, f"q={k}: there are {N} tokens")
     return (math.comb(N, k) - 1).bit_length()

@@ -43,7 +43,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language.domain import Array
 from attnfun.language.numbers import one_of, positive_or_none, whole_number
 from attnfun.limits.record import Record, texts
@@ -127,12 +127,9 @@ def rank(
     """
     d, r, h = whole_number("dim", dim, 2, MOST_DIM), whole_number("rank", rank, 1), whole_number("heads", heads, 0)
     one_of("setting", setting, SETTINGS)
-    if setting.startswith("layer") and d < 3:
-        raise InvalidRequest(f"dim={d}: a layer on two candidates needs dim of at least 3")
-    if bias != 0 and setting != "scalar":
-        raise InvalidRequest("bias belongs to setting='scalar': the layer's target has none")
-    if attends_self and not setting.startswith("layer"):
-        raise InvalidRequest("attends_self belongs to the layer settings")
+    require(d >= 3 or not setting.startswith("layer"), f"dim={d}: a layer on two candidates needs dim of at least 3")
+    require(bias == 0 or setting == "scalar", "bias belongs to setting='scalar': the layer's target has none")
+    require(setting.startswith("layer") or not attends_self, "attends_self belongs to the layer settings")
     if value_rank is not None and not (attends_self and setting == "layer-any-v"):
         raise InvalidRequest("value_rank belongs to setting='layer-any-v' with attends_self; scalar values are full")
     eps = positive_or_none("eps", eps)

@@ -39,7 +39,7 @@ from functools import lru_cache
 from itertools import product
 from typing import ClassVar
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language.numbers import above, below, one_of, positive_or_none, whole_number
 from attnfun.limits.record import Record, texts
 from attnfun.limits.separation.products import least_eigenvalue
@@ -111,8 +111,7 @@ def sets(
         setting = "unitary" if d == 1 and degree is None else "torus"
     one_of("setting", setting, SETTINGS)
     if setting == "unitary":
-        if d != 1 or degree is not None:
-            raise InvalidRequest("setting='unitary' is about dim=1 and takes no degree")
+        require(d == 1 and degree is None, "setting='unitary' is about dim=1 and takes no degree")
         terms, low, sharp = n // 2, Fraction(1), Fraction(1)
         text = "(2K)^(-1/2) sum_{k<=K} p_k^2/k, K = floor(N/2)"
         measure = "the points are the eigenvalues of a Haar-distributed unitary N x N matrix"
@@ -123,8 +122,7 @@ def sets(
                 f"dim={d}: the constant of the whole cube is computed up to dim={MOST_DIM}; pass degree=2 or 3, whose "
                 "constant does not depend on dim"
             )
-        if k is not None and k > d:
-            raise InvalidRequest(f"degree={k} is above dim={d}")
+        require(k is None or k <= d, f"degree={k} is above dim={d}")
         terms = 2**d - 1 if k is None else math.comb(d, k)
         low, sharp = constants(n, d, k)[0][0], constants(n, d, k)[1][0]
         which = "{0,1}^D without 0" if k is None else f"the 0-1 vectors of sum {k}"
@@ -155,9 +153,7 @@ def constants(points: int, dim: int, degree: int | None = None) -> tuple[Bracket
     sharp: list[Bracket] = []
     for twos, ones in _shapes(dim, degree):
         total = (2,) * twos + (1,) * ones
-        inside = frozenset(
-            a for a in product((0, 1), repeat=len(total)) if any(a) and (degree is None or sum(a) == degree)
-        )
+        inside = frozenset(a for a in product((0, 1), repeat=len(total)) if any(a) and degree in (None, sum(a)))
         plain.append(least_eigenvalue(total, points))
         sharp.append(least_eigenvalue(total, points, inside))
     size = 2 * points**2 - points

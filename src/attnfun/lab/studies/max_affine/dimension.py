@@ -78,9 +78,8 @@ def judge(table: Rows) -> Verdict:
     """
     words, tame, faults = [], [], []
     for target, here in table.by("target"):
-        counts, built, product, learned = (
-            here.where(method=method).known("keys") for method in ("published", "partition", "bernstein", "learned")
-        )
+        methods = ("published", "partition", "bernstein", "learned")
+        counts, built, product, learned = (here.where(method=method).known("keys") for method in methods)
         factors = [(b["keys"] / a["keys"]) ** (1 / (b["d"] - a["d"])) for a, b in pairwise(counts) if b["d"] > a["d"]]
         size = {row["d"]: row["keys"] for row in counts}
         if not all(f >= 2 for f in factors) or built.fails(lambda row, size=size: row["keys"] >= size[row["d"]] / 100):

@@ -39,9 +39,8 @@ def partition_head(
         wider = {name: (a - (b - a) / (2 * (n - 1)), b + (b - a) / (2 * (n - 1))) for name, a, b, n in sides}
         function = af.language.Function.read(function.text, af.Box.parse(wider), None)
         assert function.box.names == box.names
-    return af.parts.build_grid(
-        af.parts.Request(function, 1.0, math.inf, "float64"), af.parts.Grid(tuple(cells), (c / 2,) * len(cells))
-    )
+    request = af.parts.Request(function, 1.0, math.inf, "float64")
+    return af.parts.build_grid(request, af.parts.Grid(tuple(cells), (c / 2,) * len(cells)))
 
 
 def unstructured(network: af.network.Network) -> af.network.Network:

@@ -69,9 +69,7 @@ def judge(table: Rows) -> Verdict:
         norm = soft["norm_mean"]
         random = here.where(start="random")
         last = random.where(share=1.0)
-        first, half = (
-            {(r["lr"], r["seed"]): r["norm_mean"] for r in random.where(share=share)} for share in (0.0, 0.5)
-        )
+        first, half = ({(r["lr"], r["seed"]): r["norm_mean"] for r in random.where(share=s)} for s in (0.0, 0.5))
         total += len(last)
         near += sum(row["norm_mean"] >= norm / 2 for row in last)
         grown += sum(row["norm_mean"] >= 1.2 * first[row["lr"], row["seed"]] for row in last)

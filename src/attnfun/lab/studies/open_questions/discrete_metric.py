@@ -143,9 +143,7 @@ def judge(table: Rows) -> Verdict:
     Holds when, besides, no number of rank one beats the bound of its rank; with limits when one does: then the bound
     is about coordinates and bits, and not about rank.
     """
-    read, numbers, powers, full, trained = (
-        table.where(way=way) for way in (COORDINATES, NUMBER, POWERS, SOFTMAX, TRAINED)
-    )
+    read, numbers, powers, full, trained = (table.where(way=w) for w in (COORDINATES, NUMBER, POWERS, SOFTMAX, TRAINED))
     wrong = read.fails(lambda row: row["error"] >= row["bound"] - EXACT)
     below, tight, groups = len(wrong), 0, read.by("dim", "rank", "heads")
     wrong += table.known("values").fails(lambda row: row["error"] >= row["bound by values"] - EXACT)

@@ -64,8 +64,7 @@ def units(size: Size) -> list[Unit]:
 
 
 def run(unit: Unit) -> Row:
-    parts = {"ternary": _ternary, "ternary learned": _learned}
-    return parts.get(unit["part"], _binary)(unit)
+    return {"ternary": _ternary, "ternary learned": _learned}.get(unit["part"], _binary)(unit)
 
 
 def _sides(left: str, right: str) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]]]:

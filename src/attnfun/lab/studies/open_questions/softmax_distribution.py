@@ -51,8 +51,7 @@ def units(size: Size) -> list[Unit]:
 
 
 def run(unit: Unit) -> list[Row]:
-    parts = {"adversary": _adversary, "random": _random, "documents": _documents}
-    return parts[unit["part"]](unit)
+    return {"adversary": _adversary, "random": _random, "documents": _documents}[unit["part"]](unit)
 
 
 def _softmax(scores: list[Any], beta: Any) -> list[Any]:

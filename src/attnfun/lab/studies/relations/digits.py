@@ -36,15 +36,9 @@ def digits(queries: int = 500, documents: int | None = None) -> dict[str, Any]:
     far = ((pixels[asked][:, None] - pixels[kept][None]) ** 2).sum(axis=-1)
     near = np.argsort(np.argsort(far, axis=1, kind="stable"), axis=1) < 50
     same = classes[asked][:, None] == classes[kept][None]
-    return {
-        "queries": points[asked],
-        "keys": points[kept],
-        "values": np.eye(10)[classes[kept]],
-        "class": classes[asked],
-        "grade": same * (1.0 + near),
-        "query_pixels": pixels[asked],
-        "key_pixels": pixels[kept],
-    }
+    shown = {"queries": points[asked], "keys": points[kept], "values": np.eye(10)[classes[kept]]}
+    judged = {"class": classes[asked], "grade": same * (1.0 + near)}
+    return shown | judged | {"query_pixels": pixels[asked], "key_pixels": pixels[kept]}
 
 
 def quality(scores: Any, grade: Any) -> tuple[float, float]:

@@ -165,9 +165,8 @@ def judge(table: Rows) -> Verdict:
 
     Without such witnesses it would hold where all grids, the cascade and the law of slopes are as predicted.
     """
-    grids, cascades, slopes, oracles, trained = (
-        table.where(part=part) for part in ("grid", "cascade", "slope", "oracle", "trained")
-    )
+    parts = ("grid", "cascade", "slope", "oracle", "trained")
+    grids, cascades, slopes, oracles, trained = (table.where(part=part) for part in parts)
     within = grids.where(expected=0)
     exact = all(row["measured"] == 0 for row in within)
     ties = not grids.fails(lambda row: row["expected"] == 0 or row["measured"] >= 1)

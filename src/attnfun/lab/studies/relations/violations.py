@@ -58,8 +58,7 @@ def units(size: Size) -> list[Unit]:
 
 
 def run(unit: Unit) -> Row:
-    parts = {"discontinuous": _jump, "not positive": _not_positive, "not compact": _wide}
-    return parts[unit["part"]](unit)
+    return {"discontinuous": _jump, "not positive": _not_positive, "not compact": _wide}[unit["part"]](unit)
 
 
 def _target(case: str, low: float = 0.0, high: float = 1.0, symmetric: bool = False) -> Any:

@@ -61,12 +61,8 @@ def _network(
     inputs = (1 if entire else 2) * (2 * D if way == "pairs" else D)
     inner = _mlp(torch, (inputs, w, w, H), af.learn.generator(seed, 3), entire)
     outer = _mlp(torch, (H, w, w, 1 if entire else 2), af.learn.generator(seed, 4), entire)
-    act = {
-        "relu": torch.relu,
-        "gelu": torch.nn.functional.gelu,
-        "tanh": torch.tanh,
-        "holomorphic": lambda z: z + z.square() / 2,
-    }[activation]
+    acts = {"relu": torch.relu, "gelu": torch.nn.functional.gelu, "tanh": torch.tanh}
+    act = (acts | {"holomorphic": lambda z: z + z.square() / 2})[activation]
     i, j = torch.triu_indices(hard.points, hard.points)
     times = torch.where(i == j, 1.0, 2.0)[:, None]  # x_i ∘ x_j is symmetric
 

@@ -81,8 +81,7 @@ def _constructed(points: int, dim: int, deep: bool) -> tuple[float, float, float
         text, domain, seen = hard.angle_expressions()[0], hard.angle_domain, hard.angles(X)
     net = af.set_function(text, points=points, domain=domain, eps=1e-2)
     squares = 2 * (net(seen) - hard.by_pairs(X).real) ** 2
-    high = net.certificate.error[1]
-    return float(squares.mean()), float(squares.std() / math.sqrt(len(X))), 2 * high**2
+    return float(squares.mean()), float(squares.std() / math.sqrt(len(X))), 2 * net.certificate.error[1] ** 2
 
 
 def judge(table: Rows) -> Verdict:

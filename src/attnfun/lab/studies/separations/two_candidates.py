@@ -118,9 +118,7 @@ def judge(table: Rows) -> Verdict:
     wrong, excluded = table.fails(allowed), table.that(lambda row: bound(row) > 0)
     full, low = table.that(lambda row: row["rank"] == row["dim"]), table.that(lambda row: row["rank"] < row["dim"])
     above = low.fails(lambda row: row["error"] <= row["half_upper"])
-    free = low.that(
-        lambda row: row["error"] + SLACK * row["error_se"] < max(row["layer_scalar"], row["softmax_scalar"])
-    )
+    free = low.that(lambda r: r["error"] + SLACK * r["error_se"] < max(r["layer_scalar"], r["softmax_scalar"]))
     ratio = excluded.median(lambda row: row["error"] / bound(row))
     words = [
         f"{len(table)} trained layers of {len(table.by('dim', 'rank', 'heads'))} shapes; for {len(excluded)} the "

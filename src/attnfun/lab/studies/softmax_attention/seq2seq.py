@@ -186,9 +186,7 @@ def draw(table: Rows) -> Any:
     rows = table.where(way="interpolated").that(lambda row: row["heads"] > 1)
     for column, mark, said in (("error", "^", "measured"), ("proved", "_", "proved")):
         style = {"color": NETWORKS[2], "ms": 14 if mark == "_" else 6, "mew": 2 if mark == "_" else 1}
-        curve(
-            left, rows, lambda row: row["p"] * row["heads"], column, mark, label=f"H heads of p points: {said}", **style
-        )
+        curve(left, rows, lambda r: r["p"] * r["heads"], column, mark, label=f"H heads of p points: {said}", **style)
     top = 30 * max(table.where(way="published").of("proved"))
     note, texts = "the second layer; the first copies tokens exactly", ("points of a hidden unit, pH", "sup error")
     labelled(left, "Constructed: hidden units by interpolation", note, *texts, log="xy", ylim=(None, top))

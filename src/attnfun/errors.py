@@ -48,7 +48,7 @@ class DamagedFile(AttnfunError):
     """The file is not an attnfun network, or not the one that was written."""
 
 
-def require(condition: bool, why: str) -> None:
+def require(condition: object, why: str) -> None:
     """What a request needs: InvalidRequest with the sentence where the condition does not hold. NaN never passes."""
     if not condition:
         raise InvalidRequest(why)

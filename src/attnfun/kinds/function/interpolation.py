@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.certify import Status
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.kinds.function.build import Request
 from attnfun.kinds.function.build.broken_lines import single_clip
 from attnfun.kinds.function.build.interpolation import MOST_KEYS, build_units
@@ -25,6 +25,7 @@ from attnfun.language import Builder, Graph, parse
 from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
+from attnfun.language.numbers import one_of
 from attnfun.network import evaluate
 
 _ROOM = 1.07  # in several variables: *composition* proves a head to 6 %
@@ -63,11 +64,9 @@ def interpolation(
         what = f"{grid.keys:,} keys in {grid.heads or 1:,} heads take minutes to prove; at most {room:,} are built"
         fits = room // (grid.heads or 1)
         raise Infeasible(f"interpolation: {what}", {"points": fits} if fits >= 3 else {"heads": 16})
-    if dtype not in ("float64", "float32"):
-        raise InvalidRequest(f"dtype={dtype!r}: write float64 or float32")
+    one_of("dtype", dtype, ("float64", "float32"))
     if domain is None:
-        if query != "x":
-            raise InvalidRequest(f"query={query!r:.60}: give the domain of its variables")
+        require(query == "x", f"query={query!r:.60}: give the domain of its variables")
         domain = {"x": (a - (b - a) / 2, b + (b - a) / 2)}
     if not isinstance(query, str):
         raise InvalidRequest(f"query={query!r:.60}: an affine form of the variables, as text, is needed")

@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language import Builder, Graph
 from attnfun.network.head import AnyArray, Array, freeze, frozen
 
@@ -51,8 +51,7 @@ class Block:
             raise InvalidRequest("a block of features has a right side, or signs in its place")
         if self.signs is not None:
             fits = self.left_vars == self.right_vars and self.signs.shape == self.left.shape[-1:]
-            if not fits or not np.isin(self.signs, (-1.0, 1.0)).all():
-                raise InvalidRequest("a symmetric relation has unequal towers")
+            require(fits and np.isin(self.signs, (-1.0, 1.0)).all(), "a symmetric relation has unequal towers")
         if self.left.ndim != len(self.left_vars) + 1 or self.right.ndim != len(self.right_vars) + 1:
             raise InvalidRequest("a block of features does not fit its variables")
         if self.left.shape[-1] != self.right.shape[-1] or not self.left.size or not self.right.size:
@@ -123,19 +122,16 @@ class Features:
         for k, block in enumerate(self.blocks):
             if chosen[:, k].min() < 0 or chosen[:, k].max() >= block.columns:
                 raise InvalidRequest("the selection names a feature that is not there")
-        if len({tuple(row) for row in chosen.tolist()}) != len(chosen):
-            raise InvalidRequest("the selection names a feature twice")
+        require(len({tuple(row) for row in chosen.tolist()}) == len(chosen), "the selection names a feature twice")
         for half in (self.half("left"), self.half("right")):
             low, high = half.box
             if sorted(half.variables(range(len(self.blocks)))) != list(range(len(low))) or low.shape != high.shape:
                 raise InvalidRequest("the blocks do not hold every variable once")
             if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
                 raise InvalidRequest("the box of the features is empty")
-        if len({block.signs is None for block in self.blocks}) > 1:
-            raise InvalidRequest("a symmetric relation has unequal towers")
+        require(len({block.signs is None for block in self.blocks}) <= 1, "a symmetric relation has unequal towers")
         same = all(np.array_equal(a, b) for a, b in zip(self.left_box, self.right_box, strict=True))
-        if self.signs is not None and not same:
-            raise InvalidRequest("a symmetric relation has towers on unequal boxes")
+        require(self.signs is None or same, "a symmetric relation has towers on unequal boxes")
 
     def half(self, side: str) -> Half:
         """What belongs to one side, "left" or "right"."""

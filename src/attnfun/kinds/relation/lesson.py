@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.kinds.relation.form import Reading, TrainedTowers
 from attnfun.language.domain import Box
 from attnfun.learn.lesson import Ask, Lesson
@@ -59,10 +59,8 @@ def _problem(weights: Any, ask: Ask) -> TowerProblem:
     if ask.widths is not None:
         sides, signs = _perceptrons(weights, target, ask.widths, weights.rank if ask.rank is None else ask.rank)
         return TowerProblem(target, sides, signs)
-    if ask.rank is not None:
-        raise InvalidRequest("rank belongs to widths: without them the towers are those of the relation")
-    if not weights.networks:
-        raise InvalidRequest("this relation has features and no towers: give widths=(64, 64), or ask for towers")
+    require(ask.rank is None, "rank belongs to widths: without them the towers are those of the relation")
+    require(weights.networks, "this relation has features and no towers: give widths=(64, 64), or ask for towers")
     found = []
     for k, (network, shape) in enumerate(zip(weights.networks, weights.architecture, strict=True)):
         low, high = (tuple(float(v) for v in end) for end in (network.low, network.high))

@@ -35,7 +35,7 @@ from flint import arb
 
 from attnfun.certify.ellipse import Work, bound_on_boundary, looks_analytic, prove_analytic, sampled_maximum
 from attnfun.certify.nodes import chebyshev_nodes
-from attnfun.certify.view import Array, Undecided
+from attnfun.certify.view import Array, Undecided, provided
 from attnfun.kinds.relation.features import along
 from attnfun.language import ArrayAlgebra, BallAlgebra, Graph, NotAnalytic, precision, run, run_all
 from attnfun.language.enclosures import lowers, upper, uppers
@@ -70,8 +70,7 @@ def expansion(graph: Graph, names: tuple[str, ...], low: Array, high: Array, tol
         value = run(graph, BallAlgebra(), {})[0]
         mid = float(value.mid())
         return Expansion(np.array(mid), upper(abs(value - arb(mid))), upper(abs(value)), False)
-    if d > _MOST_VARIABLES:
-        raise Undecided(f"coefficients: {d} variables that belong together are more than {_MOST_VARIABLES}")
+    provided(d <= _MOST_VARIABLES, f"coefficients: {d} variables that belong together are more than {_MOST_VARIABLES}")
     used, part = set(graph.variables), tolerance / (2 * d)
     axes = [_axis(graph, names, low, high, k, part) if name in used else (1, arb(0)) for k, name in enumerate(names)]
     counts, tail = [n for n, _ in axes], summed_tails(axes)

@@ -21,7 +21,7 @@ import numpy as np
 
 from attnfun.certify.certificate import Status
 from attnfun.certify.verdict import Proof
-from attnfun.certify.view import Array, Undecided
+from attnfun.certify.view import Array, Undecided, provided
 from attnfun.kinds.relation.form import Separable
 from attnfun.kinds.relation.prove_inner import inner_certificate
 from attnfun.kinds.relation.prove_towers import score_error
@@ -55,8 +55,7 @@ def proof(relation: Relation, stored: Separable, _eps: float | None, say: Say) -
         hypotheses |= dict.fromkeys(certificate.hypotheses)
     high, loss = score_error(sides[0], sides[-1])
     loss += 2 * stored.rank * 2.0**-1074
-    if not math.nextafter(high + loss, math.inf) < math.inf:
-        raise Undecided("the score may overflow")
+    provided(math.nextafter(high + loss, math.inf) < math.inf, "the score may overflow")
     # what float64 may have moved at a point: in both towers, and in the inner product
     moved = score_error((np.full(stored.rank, rounding[0]), sides[0][1] + sides[0][0]),
                         (np.full(stored.rank, rounding[-1]), sides[-1][1] + sides[-1][0]))  # fmt: skip

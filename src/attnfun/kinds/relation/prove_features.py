@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.certify.view import Array, Undecided
+from attnfun.certify.view import Array, provided
 from attnfun.kinds.relation import prove_coefficients as chebyshev
 from attnfun.kinds.relation.core import Core, Factor, core_of, factors_of
 from attnfun.kinds.relation.features import Features, Index
@@ -109,8 +109,7 @@ def construction_error(
         found["diagonal"] = carried + _by_diagonal(features)
     finite = {k: v for k, v in found.items() if v == v}
     method = min(finite, key=lambda k: finite[k]) if finite else ""
-    if not method or not math.isfinite(finite[method]):
-        raise Undecided("the tables of this relation are out of reach")
+    provided(method and math.isfinite(finite[method]), "the tables of this relation are out of reach")
     total = (finite[method] + first) * (1 + 4 * _U)
     return total, method, {k: v for k, v in {"target": first, **finite}.items() if math.isfinite(v)}
 

@@ -34,7 +34,7 @@ from flint import arb
 from attnfun.certify.certificate import Certificate, Status
 from attnfun.certify.numpy_rounding import numpy_rounding
 from attnfun.certify.rounding import LARGEST, form_rounding
-from attnfun.certify.view import Array, Undecided
+from attnfun.certify.view import Array, Undecided, provided
 from attnfun.errors import AttnfunError
 from attnfun.kinds.function.prove import prove
 from attnfun.kinds.relation.core import Core
@@ -95,8 +95,7 @@ def _carried(core: Core, moved: Array) -> float:
     """Σ_k sup |∂_k g| moved_k over the core's box, rounded up."""
     slopes = gradient_bounds(core.graph, core.joint.names, core.joint.low_array, core.joint.high_array)
     total = float(slopes @ moved) * (1 + (len(moved) + 4) * _U)
-    if not math.isfinite(total):
-        raise Undecided("the slopes of the relation in its inner functions are not bounded")
+    provided(math.isfinite(total), "the slopes of the relation in its inner functions are not bounded")
     return total
 
 
@@ -147,8 +146,7 @@ def inner_shifts(inner: Network, outer: Network, keys: tuple[Keys, ...], certifi
             total = arb(certificate.error[1]) + arb(_form(row, offset, size, fresh))
             if k in read:
                 axis = head.axes[read.index(k)]
-                if own.w == 0 or not math.isfinite(own.w):
-                    raise Undecided("an inner network: the head above does not read it")
+                provided(own.w != 0 and math.isfinite(own.w), "an inner network: the head above does not read it")
                 off = abs(arb(float(axis.offset[0])) - (arb(own.w) * arb(offset) + arb(own.c)))
                 for a, r, s in zip(axis.query[0], row, size, strict=True):
                     off = off + abs(arb(float(a)) - arb(own.w) * arb(float(r))) * arb(float(s))
@@ -157,8 +155,7 @@ def inner_shifts(inner: Network, outer: Network, keys: tuple[Keys, ...], certifi
             elif len(own.slopes) != 1:
                 raise Undecided("an inner network: the head above does not read it")
             shifts[k] = upper(total)
-    if not np.isfinite(shifts).all():
-        raise Undecided("an inner network: what reads it may overflow")
+    provided(np.isfinite(shifts).all(), "an inner network: what reads it may overflow")
     return shifts
 
 

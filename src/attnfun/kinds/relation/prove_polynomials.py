@@ -17,7 +17,7 @@ import numpy as np
 
 from attnfun.certify.rounding import hypotheses as rounding_hypotheses
 from attnfun.certify.verdict import Proof
-from attnfun.certify.view import Undecided
+from attnfun.certify.view import Undecided, provided
 from attnfun.kinds.relation.core import Core, fitting_core
 from attnfun.kinds.relation.features import Features
 from attnfun.kinds.relation.form import Polynomials, Towers
@@ -84,8 +84,7 @@ def _tower_parts(features: Features, towers: Towers, core: Core) -> tuple[float,
     left = tower_errors(features, "left", towers[0], core.left.names)
     right = left if one else tower_errors(features, "right", towers[1], core.right.names)
     carried, inner = score_error(left, right)
-    if not (math.isfinite(carried) and math.isfinite(inner)):
-        raise Undecided("the errors of the towers are not bounded")
+    provided(math.isfinite(carried) and math.isfinite(inner), "the errors of the towers are not bounded")
     return carried, inner, rounding_hypotheses("float64", softmax=not towers[0].mlp)
 
 

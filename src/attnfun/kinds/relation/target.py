@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.errors import DamagedFile, InvalidRequest, require
 from attnfun.language import ArrayAlgebra, Builder, Graph, parse, run
 from attnfun.language.domain import Array, Box
 from attnfun.language.function import Function
@@ -86,8 +86,7 @@ class Relation(Sides):
     symmetric: bool = False
 
     def __post_init__(self) -> None:
-        if len(self.graph.outputs) != 1:
-            raise InvalidRequest("a relation has one value: give one expression")
+        require(len(self.graph.outputs) == 1, "a relation has one value: give one expression")
         _named_apart(self.left, self.right)
         if self.symmetric:
             if self.left.dim != self.right.dim:
@@ -119,8 +118,7 @@ class Relation(Sides):
     def encode(self, weights: Any, X: Any, Y: Any, pairs: bool = False) -> tuple[tuple[Array, Array, bool], None]:
         """(m, left variables), (n, right variables): all m × n scores; with `pairs` (n, …) each, the n scores."""
         left, right = points_of(X, self.left), points_of(Y, self.right)
-        if pairs and len(left) != len(right):
-            raise InvalidRequest("the sides have unequal numbers of points")
+        require(not pairs or len(left) == len(right), "the sides have unequal numbers of points")
         return (weights.reading(self, 0)(left), weights.reading(self, 1)(right), pairs), None
 
     def of_columns(self, rows: Array) -> tuple[Array, Array, bool]:
@@ -186,8 +184,7 @@ def points_of(X: Any, box: Box) -> Array:
         points = points[:, None]
     if points.ndim != 2 or points.shape[1] != box.dim:
         raise InvalidRequest(f"points of shape {np.shape(X)}: (n, {box.dim}) is needed, columns {', '.join(box.names)}")
-    if not box.contains(points).all():
-        raise InvalidRequest(f"a point lies outside the domain {box.text}")
+    require(box.contains(points).all(), f"a point lies outside the domain {box.text}")
     return points
 
 
@@ -212,8 +209,7 @@ def joined(left: Box, right: Box) -> Box:
 def _named_apart(left: Box, right: Box) -> Box:
     """`joined`, or an InvalidRequest that says which variables are on both sides."""
     both = set(left.names) & set(right.names)
-    if both:
-        raise InvalidRequest(f"{', '.join(sorted(both))} is named on both sides; name left and right apart")
+    require(not both, f"{', '.join(sorted(both))} is named on both sides; name left and right apart")
     return joined(left, right)
 
 

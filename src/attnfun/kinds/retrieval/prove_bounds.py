@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language import precision
 from attnfun.language.enclosures import arb, lower, upper
 from attnfun.language.numbers import positive, whole_number
@@ -94,8 +94,7 @@ def retrieval_certificate(
     off = _number("error", error, 0.0)
     wide = _number("spread", spread, 0.0)
     part = _number("delta", delta, 0.0)
-    if not 0 < part < 1:
-        raise InvalidRequest(f"delta={delta!r}: a number between 0 and 1 is needed")
+    require(0 < part < 1, f"delta={delta!r}: a number between 0 and 1 is needed")
     lead = None if margin is None else _number("margin", margin, 0.0)
     needed = None if lead is None else beta_needed(count, lead, off, part)
     if beta is None:
@@ -106,8 +105,7 @@ def retrieval_certificate(
             raise InvalidRequest(f"beta cannot be chosen: {why}; give beta")
         beta = needed if needed > 0 else 1.0
     cold = positive("beta", beta)
-    if (failures is None) != (queries is None):
-        raise InvalidRequest("failures and queries belong together: k of N")
+    require((failures is None) == (queries is None), "failures and queries belong together: k of N")
     interval = None if failures is None or queries is None else clopper_pearson(failures, queries, confidence)
     won, lost = (None, None) if lead is None else winner_and_losers(count, lead, off, cold)
     with precision(_BITS):
@@ -184,10 +182,8 @@ def clopper_pearson(failures: int, trials: int, confidence: float) -> tuple[floa
     """(low, high) that holds the probability of a failure with at least this confidence; the ends checked in balls."""
     k, total = whole_number("failures", failures, 0, 2**53), whole_number("queries", trials, 1, 2**53)
     level = _number("confidence", confidence, 0.0)
-    if not 0 < level < 1:
-        raise InvalidRequest(f"confidence={confidence!r}: a number between 0 and 1 is needed")
-    if k > total:
-        raise InvalidRequest(f"{k} failures of {total} queries: there cannot be more failures than queries")
+    require(0 < level < 1, f"confidence={confidence!r}: a number between 0 and 1 is needed")
+    require(k <= total, f"{k} failures of {total} queries: there cannot be more failures than queries")
     from scipy.stats import beta as distribution
 
     half = (1 - level) / 2

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnfun.certify.certificate import Certificate
 from attnfun.diagnosis.plain import POINTS
 from attnfun.diagnosis.subject import Subject
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.kinds.relation.prove_polynomials import GIVEN
 from attnfun.kinds.relation.view import Found, RelationApproximant, told, tower_features
 from attnfun.kinds.retrieval.columns import Columns
@@ -205,8 +205,7 @@ def lesson(given: Any, ask: Ask) -> Lesson:
     ask.no_towers()
     target, own = ask.target, given.weights
     assert isinstance(target, Lookup)
-    if not own.networks:
-        raise InvalidRequest("this head stands behind features and no tower: leave features_only out to have a network")
+    require(own.networks, "this head stands behind features and no tower: leave features_only out to have a network")
     problem = LookupProblem(target, own, own.network)
     if ask.start == "random":
         problem = replace(problem, origin=problem.random(ask.recipe.seed))

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.kinds.relation.form import Polynomials, Reading
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.retrieval.target import blocks
@@ -65,12 +65,9 @@ class TableHead:
             array = getattr(self, name)
             if array.ndim != 2 or array.size == 0 or not np.isfinite(array).all():
                 raise InvalidRequest(f"the {name} of a retrieval head are not a table of finite numbers")
-            if len(array) != len(self.points):
-                raise InvalidRequest(f"a retrieval head has unequal numbers of keys and {name}")
-        if not (math.isfinite(self.beta) and self.beta > 0):
-            raise InvalidRequest(f"beta={self.beta!r}: a positive finite number is needed")
-        if self.ids is not None and len(self.ids) != len(self.points):
-            raise InvalidRequest("its keys and their names are not equally many")
+            require(len(array) == len(self.points), f"a retrieval head has unequal numbers of keys and {name}")
+        require(math.isfinite(self.beta) and self.beta > 0, f"beta={self.beta!r}: a positive finite number is needed")
+        require(self.ids is None or len(self.ids) == len(self.points), "its keys and their names are not equally many")
 
     @property
     def keys(self) -> int:
@@ -184,8 +181,7 @@ class TrainedHead(TableHead):
         head = own.layers[-1].attention[0] if own.layers and not own.is_mlp and own.layers[-1].attention else None
         fits = head is not None and len(own.layers[-1].heads) == 1 and head.keys == len(self.points)
         fits = fits and len(own.outputs) == self.values.shape[1] and self.reads.width == len(own.inputs)
-        if not fits or not self.shape.holds(own.architecture):
-            raise InvalidRequest("a network that does not fit its table")
+        require(fits and self.shape.holds(own.architecture), "a network that does not fit its table")
 
     dtype, outputs = Of[str]("network"), Of[tuple[str, ...]]("network")
 

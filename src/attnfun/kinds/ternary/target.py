@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.errors import DamagedFile, InvalidRequest, require
 from attnfun.kinds.relation.target import Sides, points_of
 from attnfun.language import Graph
 from attnfun.language.domain import Array, Box
@@ -35,11 +35,9 @@ class Ternary(Sides):
 
     def encode(self, weights: Any, *points: Any) -> tuple[tuple[Array, ...], None]:
         """(n,) of every variable."""
-        if len(points) != 3:
-            raise InvalidRequest(f"points of {len(points)} sides: 3 are needed")
+        require(len(points) == 3, f"points of {len(points)} sides: 3 are needed")
         columns = [points_of(np.ravel(one), box) for one, box in zip(points, self.boxes, strict=True)]
-        if len({len(x) for x in columns}) != 1:
-            raise InvalidRequest("x, y and z have unequal numbers of points")
+        require(len({len(x) for x in columns}) == 1, "x, y and z have unequal numbers of points")
         return tuple(weights.reading(self, k)(x) for k, x in enumerate(columns)), None
 
     def of_columns(self, rows: Array) -> tuple[Array, ...]:

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.kinds.relation.features import contracted
 from attnfun.kinds.relation.form import Form, Reading
 from attnfun.language.domain import Box
@@ -48,8 +48,7 @@ class Trilinear(Form):
                 raise InvalidRequest("a side of a form is not a table of finite numbers")
         if len({side.shape[1] for side in self.coefficients}) != 1:
             raise InvalidRequest("the sides of a form have unequal numbers of terms")
-        if not self.box.dim == len(self.coefficients) == 3:
-            raise InvalidRequest("a form has three variables")
+        require(self.box.dim == len(self.coefficients) == 3, "a form has three variables")
 
     @property
     def rank(self) -> int:

@@ -29,13 +29,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.broken_lines import Unit, broken_line
 from attnfun.kinds.function.build.compose import build
 from attnfun.kinds.function.build.compose_steps import Forms
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.unary.grid import VARIANTS, Grid, constant, grid_fit
 from attnfun.kinds.function.build.unary.pieces import Fit
+from attnfun.language.numbers import one_of
 from attnfun.network import Network
 
 MOST_KEYS = 2048
@@ -52,8 +53,7 @@ class Interpolation(Construction):
 
     def plan(self, request: Request) -> Plan:
         variant = request.options.get("variant", "optimal")
-        if variant not in VARIANTS:
-            raise InvalidRequest(f"variant={variant!r}: write {', '.join(VARIANTS)}")
+        one_of("variant", variant, VARIANTS)
         graph = request.expression("interpolation: a black box has no expression to read kinks from")
         box = request.function.box
         line = broken_line(graph, box)

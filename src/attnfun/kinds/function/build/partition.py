@@ -32,12 +32,13 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.language import BallAlgebra, GradientAlgebra, precision, run
 from attnfun.language.domain import Array, halved
 from attnfun.language.enclosures import abs_uppers, balls
 from attnfun.language.function import Function
+from attnfun.language.numbers import one_of
 from attnfun.network import Axis, Head, Network, evaluate, rounded
 
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
@@ -72,8 +73,7 @@ class Partition(Construction):
 
     def plan(self, request: Request) -> Plan:
         temperature = request.options.get("temperature", "auto")
-        if temperature not in ("auto", "sharp", "soft"):
-            raise InvalidRequest(f"temperature={temperature!r}: write auto, sharp or soft")
+        one_of("temperature", temperature, ("auto", "sharp", "soft"))
         sharp = self._sharp(request)
         story: dict[str, object] = {"cells": list(sharp.cells), "R": _inverse_temperature(request, sharp)}
         grid = sharp

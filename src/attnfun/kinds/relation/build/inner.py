@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from attnfun.certify.view import Undecided
+from attnfun.certify.view import Undecided, provided
 from attnfun.errors import AttnfunError
 from attnfun.kinds.relation.core import Core
 from attnfun.kinds.relation.form import Towers
@@ -94,8 +94,7 @@ def _widened(network: Network, graph: Graph, outside: Box, box: Box, thin: float
         far = float(np.abs(network.readout[k]) @ size) + abs(float(network.readout_bias[k]))
         far += max(abs(box.low[k]), abs(box.high[k]))
         pad = 1.01 * error + 16 * (len(size) + 8) * 2.0**-53 * far
-        if not pad <= thin:
-            raise Undecided("an inner network strays too far from its function")
+        provided(pad <= thin, "an inner network strays too far from its function")
         low.append(math.nextafter(box.low[k] - pad, -math.inf))
         high.append(math.nextafter(box.high[k] + pad, math.inf))
     return Box(box.names, tuple(low), tuple(high))

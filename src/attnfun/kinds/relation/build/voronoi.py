@@ -28,7 +28,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, require
 from attnfun.kinds.relation.build.chebyshev import eigen_columns, singular_columns
 from attnfun.kinds.relation.build.search import OUT, Ask, near
 from attnfun.kinds.relation.core import Core, core_of, plain_core
@@ -69,8 +69,7 @@ def _cells_of(ask: Ask, core: Core) -> Proposals:
     eps, inner = ask.eps, ask.inner(core)
     ask.say("how many cells?")
     rough = Oscillation(inner)
-    if ask.realise == "mlp":
-        raise InvalidRequest("method='voronoi' makes softmax heads: write realise='attention'")
+    require(ask.realise != "mlp", "method='voronoi' makes softmax heads: write realise='attention'")
     fewest, least = rough.plan(ROOM * _LARGE_SHARES[-1] * eps), math.inf
     reached, why = math.inf, "" if fewest.fits else fewest.text
     for share in (*_SHARES, *_LARGE_SHARES):

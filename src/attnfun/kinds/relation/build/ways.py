@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnfun.certify import Certificate, Status
-from attnfun.errors import AttnfunError, Infeasible, InvalidRequest
+from attnfun.errors import AttnfunError, Infeasible, InvalidRequest, require
 from attnfun.kinds.relation.build.cross import slices
 from attnfun.kinds.relation.build.hats import broken_lines
 from attnfun.kinds.relation.build.inner import function_network
@@ -46,8 +46,7 @@ def find(ask: Ask) -> Way:
             raise InvalidRequest("method='cross' is measured, never proved: write accept='sampled' or leave it out")
         return _measured(ask, "")
     if method == "hats":
-        if realise == "attention":
-            raise InvalidRequest("method='hats' makes ReLU units: write realise='mlp'")
+        require(realise != "attention", "method='hats' makes ReLU units: write realise='mlp'")
         return _met(ask, broken_lines(ask))
     if method == "voronoi":
         return _met(ask, soft_cells(ask))

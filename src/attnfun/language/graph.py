@@ -1,7 +1,7 @@
 """The expression graph: one list of operations, every shared subexpression stored once.
 
 A graph is in static single assignment form: node i may only use nodes 0..i-1, so every pass over it is a plain loop.
-`Builder` makes graphs. It shares equal nodes, folds rational constants exactly (and x+0, x*1, x**1, max(x, x)), and
+`Builder` makes graphs. It shares equal nodes, folds rational constants exactly (and x+0, x*1, x**1, max(max(x, y), x)), and
 numbers the nodes in the order a depth-first walk from the outputs finishes them; two targets built by the same
 operations are therefore equal as values.
 
@@ -22,6 +22,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial, reduce
 from math import log
 from typing import Any, Final
 
@@ -41,6 +42,7 @@ MAX_NODES: Final = 200_000
 MAX_OUTPUTS: Final = 1_000
 MAX_EXPONENT: Final = 1_000
 MAX_NAME: Final = 100
+MAX_NESTED: Final = 64  # arguments of nested max or min among which a second one of the same is looked for
 MAX_BITS: Final = 2_048  # of a constant's numerator and of its denominator; folding that would pass it is left undone
 LARGEST: Final = 10**300
 SMALLEST: Final = Fraction(1, LARGEST)
@@ -205,6 +207,9 @@ class Builder:
     def __init__(self) -> None:
         self._nodes: list[Node] = []
         self._index: dict[Node, int] = {}
+        self._nested: dict[
+            tuple[str, int], tuple[int, ...]
+        ] = {}  # the arguments of nested max, or min, from left to right
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -253,9 +258,7 @@ class Builder:
             return args[0]
         if op in ("add", "mul") and constants[0] == neutral:
             return args[1]
-        if op in ("max", "min") and args[0] == args[1]:
-            return args[0]
-        return self._store(Node(op, args))
+        return self._extreme(op, *args) if op in ("max", "min") else self._store(Node(op, args))
 
     def copy(self, nodes: Iterable[Node], rule: Callable[[Node, list[int]], int | None] | None = None) -> list[int]:
         """Build `nodes` (the nodes of a graph, in order) again in this builder; entry i is where node i came to lie.
@@ -292,6 +295,19 @@ class Builder:
                 raise InvalidRequest(f"more than {MAX_NODES:,} operations")
             self._nodes.append(node)
             self._index[node] = index
+        return index
+
+    def _extreme(self, op: str, a: int, b: int) -> int:
+        """max or min with every argument of nested ones once: max(max(x, y), x) is max(x, y)."""
+        mine, others = self._nested.get((op, a), (a,)), self._nested.get((op, b), (b,))
+        if set(mine) <= set(others):
+            return b
+        fresh = [i for i in others if i not in mine]
+        if len(fresh) < len(others):
+            return reduce(partial(self._extreme, op), fresh, a)
+        index = self._store(Node(op, (a, b)))
+        if len(mine) + len(others) <= MAX_NESTED:
+            self._nested[op, index] = mine + others
         return index
 
     def _power(self, base: int, exponent: Fraction) -> int:

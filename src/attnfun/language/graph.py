@@ -1,8 +1,8 @@
 """The expression graph: one list of operations, every shared subexpression stored once.
 
 A graph is in static single assignment form: node i may only use nodes 0..i-1, so every pass over it is a plain loop.
-`Builder` makes graphs. It shares equal nodes, folds rational constants exactly (and x+0, x*1, x**1, max(max(x, y), x)), and
-numbers the nodes in the order a depth-first walk from the outputs finishes them; two targets built by the same
+`Builder` makes graphs. It shares equal nodes, folds rational constants exactly (and x+0, x*1, x**1, max(max(x, y), x)),
+and numbers the nodes in the order a depth-first walk from the outputs finishes them; two targets built by the same
 operations are therefore equal as values.
 
     nullary  const (value: Fraction)   var (value: name)   pi   e

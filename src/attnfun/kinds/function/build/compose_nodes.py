@@ -9,7 +9,7 @@ from functools import partial, reduce
 
 from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.compose_program import dyadic
-from attnfun.kinds.function.build.compose_tensor import ARGUMENTS
+from attnfun.kinds.function.build.compose_steps import ARGUMENTS
 from attnfun.language import Builder, Graph
 from attnfun.language.domain import Box
 from attnfun.language.graph import arguments_first, reached

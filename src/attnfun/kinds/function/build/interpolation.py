@@ -35,7 +35,7 @@ from attnfun.kinds.function.build.compose import build
 from attnfun.kinds.function.build.compose_steps import Forms
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.unary.grid import VARIANTS, Grid, constant, grid_fit
-from attnfun.kinds.function.build.unary.pieces import Fit
+from attnfun.kinds.function.build.unary.keys import Fit
 from attnfun.language.numbers import one_of
 from attnfun.network import Network
 

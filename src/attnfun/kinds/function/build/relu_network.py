@@ -29,8 +29,7 @@ from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.unary.fit import fit_unary
 from attnfun.kinds.function.build.unary.grid import Grid, grid_fit
-from attnfun.kinds.function.build.unary.keys import Array, Keys
-from attnfun.kinds.function.build.unary.pieces import Fit, head_of
+from attnfun.kinds.function.build.unary.keys import Array, Fit, Keys, head_of
 from attnfun.language import Graph, parse
 from attnfun.language.relu_ranges import ReluRanges
 from attnfun.network import Head, Label, Labels, Layer, Network, ReluBlock, rounded

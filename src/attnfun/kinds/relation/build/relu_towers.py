@@ -13,8 +13,7 @@ import math
 import numpy as np
 
 from attnfun.errors import Infeasible
-from attnfun.kinds.function.build.compose_mlp import MOST_UNITS
-from attnfun.kinds.function.build.unary.spline import fit_spline, growth
+from attnfun.kinds.function.build.unary.spline import MOST_UNITS, fit_spline, growth
 from attnfun.kinds.relation.features import Features, Half, polynomial_graph
 from attnfun.kinds.relation.towers import Keys, Squares, TowerWeights, parents
 from attnfun.network.head import Array

@@ -29,8 +29,7 @@ from functools import lru_cache
 import numpy as np
 
 from attnfun.errors import InvalidRequest, require
-from attnfun.kinds.function.build.unary.keys import Array, Keys
-from attnfun.kinds.function.build.unary.pieces import Fit, head_of
+from attnfun.kinds.function.build.unary.keys import Array, Fit, Keys, head_of
 from attnfun.language.numbers import one_of
 from attnfun.network import Head, rounded
 

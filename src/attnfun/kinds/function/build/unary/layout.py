@@ -20,9 +20,8 @@ from functools import partial
 import numpy as np
 
 from attnfun.errors import Infeasible
-from attnfun.kinds.function.build.unary.features import features, values
+from attnfun.kinds.function.build.unary.features import features, known, values
 from attnfun.kinds.function.build.unary.keys import Array, Keys, centre, gaussian, geometric, ladder, one_sided, placed
-from attnfun.kinds.function.build.unary.known import known
 from attnfun.kinds.function.build.unary.project import Pieces, Sample
 from attnfun.language import Graph
 

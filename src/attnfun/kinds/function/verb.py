@@ -17,7 +17,7 @@ from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Box
 from attnfun.language.function import FLOOR, Function
 from attnfun.language.mlp import read_mlp
-from attnfun.language.numbers import one_of
+from attnfun.language.numbers import one_of, whole_number
 from attnfun.model import about
 from attnfun.search import Goal, Proposal, Proposals, Say, check_request, one_thread, read_norm, refusal, search
 
@@ -193,12 +193,9 @@ def _measured(function: Function, network: Any, goal: Goal, missed: Certificate)
 def _limits(options: dict[str, Any]) -> dict[str, Any]:
     """The limits and preferences of a request, checked."""
     limits = {k: v for k, v in options.items() if k != "prefer" and v is not None}
-    for name, value in limits.items():
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-            raise InvalidRequest(f"{name}={value!r}: a whole number is needed")
     prefer = options.get("prefer", "keys")
     one_of("prefer", prefer, ("keys", "layers", "float32"))
-    return {**{k: int(v) for k, v in limits.items()}, "prefer": prefer}
+    return {**{k: whole_number(k, v, 0) for k, v in limits.items()}, "prefer": prefer}
 
 
 def _check_floor(function: Function, eps: float, dtype: str) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnfun.diagnosis.plain import looked_at
 from attnfun.diagnosis.subject import Subject
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language.definedness import require_defined
 from attnfun.language.function import Function
 from attnfun.learn.lesson import Ask, Lesson
@@ -72,8 +72,7 @@ def lesson(given: Any, ask: Ask) -> Lesson:
         begun = ask.start
     else:
         raise ask.other_start()
-    if not architecture.holds(begun.architecture):
-        raise InvalidRequest("the start is not a network of the architecture that is to be trained")
+    require(architecture.holds(begun.architecture), "the start is not a network of the architecture to be trained")
     return Lesson(function, FunctionProblem(architecture, function, begun))
 
 

@@ -256,8 +256,7 @@ class Separable(Form):
 
     def __post_init__(self) -> None:
         require_signs(self)
-        if len(self.left.outputs) != len(self.right.outputs):
-            raise InvalidRequest("the towers of a relation have unequal numbers of features")
+        require(len(self.left.outputs) == len(self.right.outputs), "the towers have unequal numbers of features")
 
     @property
     def right(self) -> Network:
@@ -338,9 +337,8 @@ class Cells(Form):
 
     def __post_init__(self) -> None:
         require_signs(self)
-        if (self.left.lines is None) != (self.right.lines is None):
-            raise InvalidRequest("both towers are heads, or both are ReLU units")
-        require(self.right.values.shape[-1] == self.rank, "the towers of a relation have unequal numbers of features")
+        require((self.left.lines is None) == (self.right.lines is None), "both towers are heads, or both ReLU units")
+        require(self.right.values.shape[-1] == self.rank, "the towers have unequal numbers of features")
 
     @cached_property
     def right(self) -> CellSide:
@@ -481,10 +479,8 @@ class TrainedTowers(Form):
     signs: Array
 
     def __post_init__(self) -> None:
-        if self.signs.ndim != 1 or not np.isin(self.signs, (-1.0, 1.0)).all():
-            raise InvalidRequest("the signs of a relation are one ±1 a feature")
-        if not 0 < len(self.towers) == len(self.shapes) == len(self.reads):
-            raise InvalidRequest("trained towers have a shape and a reading each")
+        require(self.signs.ndim == 1 and np.isin(self.signs, (-1.0, 1.0)).all(), "the signs are one ±1 a feature")
+        require(0 < len(self.towers) == len(self.shapes) == len(self.reads), "trained towers have shapes and readings")
         for network, shape, reads in zip(self.towers, self.shapes, self.reads, strict=True):
             fits = shape.holds(network.architecture) and reads.width == len(network.inputs)
             require(fits and len(network.outputs) == len(self.signs), "a tower that does not fit its side")

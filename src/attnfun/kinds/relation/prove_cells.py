@@ -78,8 +78,7 @@ def _judged(relation: Relation, core: Core, cells: Cells) -> Relation:
     both = zip((core.left, core.right), cells.ends, strict=True)
     boxes = [stored_box(box, stored, core.composed, "cells lie in") for box, stored in both]
     require_one(relation, cells.signs, "cells")
-    if math.prod(cells.counts) > _PAIRS:
-        raise Undecided(f"{cells.counts[0]} × {cells.counts[1]} pairs of cells are out of reach")
+    provided(math.prod(cells.counts) <= _PAIRS, f"{cells.counts[0]} × {cells.counts[1]} pairs of cells are too many")
     return Relation(core.graph, boxes[0], boxes[1])
 
 

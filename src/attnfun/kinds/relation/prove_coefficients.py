@@ -74,15 +74,13 @@ def expansion(graph: Graph, names: tuple[str, ...], low: Array, high: Array, tol
     used, part = set(graph.variables), tolerance / (2 * d)
     axes = [_axis(graph, names, low, high, k, part) if name in used else (1, arb(0)) for k, name in enumerate(names)]
     counts, tail = [n for n, _ in axes], summed_tails(axes)
-    if math.prod(counts) > _VALUES:
-        raise Undecided(f"coefficients: a grid of {' × '.join(map(str, counts))} points is out of reach")
+    provided(math.prod(counts) <= _VALUES, f"coefficients: a grid of {' × '.join(map(str, counts))} is out of reach")
     nodes = [chebyshev_nodes(n, float(a), float(b)) for n, a, b in zip(counts, low, high, strict=True)]
     exact = math.prod(counts) <= _BALLS
     table, slack = _by_balls(graph, names, nodes) if exact else _by_intervals(graph, names, nodes)
     error = math.nextafter(slack * (1 + 1e-12) + upper(tail), math.inf)
     size = float(np.abs(table).sum()) * (1 + 2 * (table.size + 2) * _U)
-    if not (math.isfinite(error) and math.isfinite(size)):
-        raise Undecided("coefficients: the relation could not be enclosed at the nodes")
+    provided(math.isfinite(error) and math.isfinite(size), "coefficients: the relation is not enclosed at the nodes")
     return Expansion(table, error, size, not exact)
 
 

@@ -74,8 +74,7 @@ def _fitting(relation: Relation, stored: Separable) -> Expansion:
         raise Undecided("the towers are not those of the relation's terms")
     if found.signs is not None and not np.array_equal(np.array(found.signs), stored.product_signs):
         raise Undecided("the signs are not those of the relation's terms")
-    if any(network.dtype != "float64" for network in (stored.left, stored.right)):
-        raise Undecided("the towers of a relation are in float64")
+    provided(all(n.dtype == "float64" for n in (stored.left, stored.right)), "the towers of a relation are in float64")
     require_defined(found.left, relation.left)
     require_defined(found.right, relation.right)
     return found

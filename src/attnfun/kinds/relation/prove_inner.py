@@ -67,8 +67,7 @@ def inner_part(relation: Relation, features: Features, towers: Towers, core: Cor
     for side, outside, box, graph, proved, tower in every:
         if tower.inner is None or tower.mlp:
             raise Undecided(_NEITHER)
-        if tower.affine is not None or tower.groups:
-            raise Undecided("a tower on top of a network is one head, and all that is read")
+        provided(tower.affine is None and not tower.groups, "a tower on a network is one head, and all that is read")
         certificate = inner_certificate(tower.inner, graph, outside, say)
         plain = tower_network(features, "left" if features.signs is not None else side, tower, box.names)
         moved = inner_shifts(tower.inner, plain, tower.keys, certificate)

@@ -103,8 +103,7 @@ def _vanished(half: Half, scales: Array) -> Array:
 def require_fits(head: HeadView, low: Array, high: Array) -> None:
     """Undecided where a logit of a head may overflow on this box."""
     queries = [abs(a.w) * max(abs(low[a.variable]), abs(high[a.variable])) + abs(a.c) for a in head.axes]
-    if not product_fits(head.axes, head.values, [float(q) for q in queries], "float64"):
-        raise Undecided("towers: a head may overflow")
+    provided(product_fits(head.axes, head.values, list(map(float, queries)), "float64"), "towers: a head may overflow")
 
 
 def _head_rounding(low: Array, high: Array, head: HeadView) -> Array:

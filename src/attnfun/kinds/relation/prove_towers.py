@@ -251,8 +251,7 @@ def _squares_errors(features: Features, side: str, weights: TowerWeights, names:
         E, L, lost, whole = (np.array([t[i] for t in templates])[kind.astype(np.int64)] for i in range(4))
         sa, ea, sb, eb = size[parent], off[parent], sups[k][last], offs[k][last]
         a, b = sa + ea, sb + eb
-        if not ((left > 0) & (right > 0) & (gain > 0) & (gain < 1e100)).all():
-            raise Undecided("towers: the weights of a product are not usable")
+        provided(((left > 0) & (right > 0) & (gain > 0) & (gain < 1e100)).all(), "a product's weights are not usable")
         reach = left * a + right * b
         dq = gamma(4, _U) * reach + 8 * _TINY
         provided(((reach + dq) * (1 + 16 * _U) <= 1.0).all(), "towers: a product leaves the interval of its squares")
@@ -270,8 +269,7 @@ def _squares_errors(features: Features, side: str, weights: TowerWeights, names:
     out = times(scale, off[place]) * (1 + 1e-12) + times(vanished, size[place])
     most = times(scale, size[place]) * (1 + slack)
     out = (out + 2 * slack * (most + out)) * (1 + 1e-12) + 1e-290  # the constants' products and the read-out
-    if not (np.isfinite(out).all() and (most + out < LARGEST["float64"]).all()):
-        raise Undecided("towers: the error of a tower is not bounded")
+    provided(np.isfinite(out).all() and (most + out < LARGEST["float64"]).all(), "towers: an error is not bounded")
     return out, most
 
 
@@ -295,8 +293,7 @@ def _template(template: Array) -> tuple[float, float, float, float]:
     points = np.linspace(-1.0, 1.0, 4 * len(slopes) + 1)
     seen = np.maximum(points[:, None] * slopes + biases, 0.0) @ values - points * points
     offset = -float(seen.max() + seen.min()) / 2
-    if not math.isfinite(offset) or not block_fits(slopes, biases, values, 1.0, "float64"):
-        raise Undecided("towers: a template is not usable")
+    provided(math.isfinite(offset) and block_fits(slopes, biases, values, 1.0, "float64"), "a template is not usable")
     line = BrokenLine(0.0, offset, 1.0, 0.0, slopes, biases, values)
     bound = prove_by_pieces(line, parse("u*u", ("u",)), -1.0, 1.0, 0.0).high
     two = BrokenLine(0.0, 0.0, 1.0, 0.0, *(np.concatenate([a, a]) for a in (slopes, biases, values)))

@@ -104,8 +104,7 @@ class Squares:
 
     def __post_init__(self) -> None:
         freeze(self)
-        if not all(a.ndim == 2 and len(a) == 3 and a.size for a in self.templates):
-            raise InvalidRequest("a template of a tower is no broken line")
+        require(all(a.ndim == 2 and len(a) == 3 and a.size for a in self.templates), "a template is no broken line")
         kinds = np.arange(len(self.templates))
         if not all(a.ndim == 2 and len(a) == 4 and np.isin(a[3], kinds).all() for a in self.steps):
             raise InvalidRequest("the products of a tower do not fit their templates")

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.errors import Infeasible, InvalidRequest, require
+from attnfun.errors import Infeasible, InvalidRequest, feasible, require
 from attnfun.kinds.relation.form import Polynomials, Reading
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.retrieval.target import blocks
@@ -113,8 +113,7 @@ class RetrievalWeights(TableHead):
         if self.vectors.shape[1] != self.relation.rank:
             text = f"key vectors of {self.vectors.shape[1]} entries do not meet {self.relation.rank} features"
             raise InvalidRequest(text)
-        if self.relation.realise == "mlp":
-            raise InvalidRequest("a retrieval head stands behind an attention tower, not behind ReLU units")
+        require(self.relation.realise != "mlp", "a retrieval head stands behind an attention tower, not ReLU units")
 
     @cached_property
     def network(self) -> Network:
@@ -208,8 +207,7 @@ def key_vectors(features: Array, beta: float) -> Array:
     require_size(*features.shape)
     with np.errstate(over="ignore"):
         vectors = beta * features
-    if not np.isfinite(vectors).all():
-        raise Infeasible(f"beta={beta:.3g}: key vectors of this temperature overflow", {"beta": 1e280})
+    feasible(np.isfinite(vectors).all(), f"beta={beta:.3g}: key vectors of this temperature overflow", {"beta": 1e280})
     return np.asarray(vectors)
 
 

@@ -23,8 +23,7 @@ from attnfun.kinds.relation.prove import proof as judged
 from attnfun.kinds.relation.prove_coefficients import Expansion, column_errors, expansion, padded
 from attnfun.kinds.relation.prove_polynomials import IEEE, LIBM
 from attnfun.kinds.relation.witness import bounded, seen_at
-from attnfun.kinds.ternary.target import Ternary
-from attnfun.kinds.ternary.weights import Coefficients, Trilinear
+from attnfun.kinds.ternary.target import Coefficients, Ternary, Trilinear
 from attnfun.language import Graph, precision
 from attnfun.language.domain import Box
 from attnfun.search import Goal, Say

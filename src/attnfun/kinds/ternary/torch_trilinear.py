@@ -17,8 +17,7 @@ from torch import Tensor
 from attnfun.errors import require
 from attnfun.kinds.relation.features import chebyshev_columns
 from attnfun.kinds.relation.torch_towers import SidesProblem
-from attnfun.kinds.ternary.target import Ternary
-from attnfun.kinds.ternary.weights import Coefficients, FormShape, Trilinear
+from attnfun.kinds.ternary.target import Coefficients, FormShape, Ternary, Trilinear
 from attnfun.learn.lesson import digest
 from attnfun.learn.probe import Row, off
 from attnfun.network.head import Array, frozen

@@ -24,7 +24,7 @@ from functools import partial
 
 import numpy as np
 
-from attnfun.errors import Infeasible
+from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.function.build.compose_program import Finished, as_norms, rough_keys
 from attnfun.kinds.function.build.compose_steps import ARGUMENTS, Forms, Step, fit_tensor, guarded, names_of, steps_of
 from attnfun.kinds.function.build.compose_walk import Walk
@@ -53,8 +53,7 @@ class Compose(Construction):
 
     def plan(self, request: Request) -> Plan:
         graph = request.expression("compose: a black box has no expression to follow")
-        if not math.isinf(request.norm):
-            raise Infeasible("compose: only the sup norm is offered")
+        feasible(math.isinf(request.norm), "compose: only the sup norm is offered")
         if len(graph.nodes) > _LARGE and read_units(graph) is not None:
             why = f"compose: {len(graph.nodes):,} operations of a ReLU network, which relu_network reads whole"
             raise Infeasible(why, {"method": "relu_network"})
@@ -112,8 +111,7 @@ def _program(target: Graph, request: Request, tensors: bool) -> Finished:
     if not mlp:
         _require_few_fits(walk.least_steps())
     finished = walk.finished
-    if not finished.heads:
-        raise Infeasible("compose: the target is affine")
+    feasible(finished.heads, "compose: the target is affine")
     if request.max_layers is not None and finished.depth > request.max_layers and not shallow:
         finished = Walk(graph, box, keys_of, squares, True, tensors).finished
     return finished
@@ -132,8 +130,7 @@ def _is_tangent(request: Request, finished: Finished, steps: tuple[Step, ...]) -
 
 def _require_few(steps: tuple[Step, ...]) -> None:
     """An estimate of the whole before the first search."""
-    if len(steps) > _MOST_STEPS:
-        raise Infeasible(f"compose: {len(steps):,} steps; at most {_MOST_STEPS} are fitted and proved one by one")
+    feasible(len(steps) <= _MOST_STEPS, f"compose: {len(steps):,} steps; at most {_MOST_STEPS} are fitted and proved")
     different = {(s.function, s.ranges): s for s in steps}
     _require_few_fits(len(different))
     sizes = {k: 0 if s.is_tensor else rough_keys(s.function, s.low, s.high) for k, s in different.items()}
@@ -143,8 +140,7 @@ def _require_few(steps: tuple[Step, ...]) -> None:
 
 
 def _require_few_fits(count: int) -> None:
-    if count > _MOST_FITS:
-        raise Infeasible(f"compose: {count} different steps; at most {_MOST_FITS} are fitted and proved")
+    feasible(count <= _MOST_FITS, f"compose: {count} different steps; at most {_MOST_FITS} are fitted and proved")
 
 
 def _fit(

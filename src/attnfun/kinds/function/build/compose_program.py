@@ -17,7 +17,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from attnfun.errors import Infeasible
+from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.function.build.unary.features import evaluated
 from attnfun.kinds.function.build.unary.fit import estimate_keys
 from attnfun.language import Builder, Graph, Node
@@ -44,8 +44,7 @@ class Program:
 
     def head(self, phi: int, argument: int, low: float, high: float) -> int:
         """Mark φ as a head on U, whose values are thought to lie in [low, high], unless it is trivial."""
-        if not (math.isfinite(low) and math.isfinite(high)):
-            raise Infeasible("compose: the argument of a step is not bounded on the box")
+        feasible(math.isfinite(low) and math.isfinite(high), "compose: a step's argument is not bounded on the box")
         if phi != argument and self.builder.node(argument).op not in ("const", "pi", "e"):
             self.heads.setdefault(phi, (argument,))
             self.ranges.setdefault(phi, ((low, high),))
@@ -98,8 +97,7 @@ def step_graph(builder: Builder, phi: int, arguments: tuple[int, ...]) -> Graph:
 
     for n in arguments_first(phi, lambda n: builder.node(n).args, memo):
         node = builder.node(n)
-        if node.op == "var":
-            raise Infeasible(f"compose: {node.value} reaches a head by another way than its arguments")
+        feasible(node.op != "var", f"compose: {node.value} reaches a head by another way than its arguments")
         memo[n] = out.apply(node.op, *(memo[a] for a in node.args), value=node.value)
     return out.graph([memo[phi]])
 
@@ -120,11 +118,9 @@ def rough_keys(unary: Graph, low: float, high: float, eps: float = 1e-7) -> floa
         return 1.0
     u = np.linspace(low, high, 129)
     inner = evaluated(unary, u)[1:-1]  # at an end there may be a pole that the rounding of a range has put there
-    if not np.isfinite(inner).all():
-        raise Infeasible("compose: a step is not defined on the range of its argument")
+    feasible(np.isfinite(inner).all(), "compose: a step is not defined on the range of its argument")
     keys = estimate_keys(unary, low, high, eps * max(float(np.ptp(inner)), 1e-300))
-    if not math.isfinite(keys):
-        raise Infeasible("compose: a step for which no head can be sized")
+    feasible(math.isfinite(keys), "compose: a step for which no head can be sized")
     return keys
 
 

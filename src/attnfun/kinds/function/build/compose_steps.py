@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from attnfun.errors import AttnfunError, Infeasible, InvalidRequest
+from attnfun.errors import AttnfunError, Infeasible, InvalidRequest, feasible
 from attnfun.kinds.function.build.bernstein import Bernstein, rough_keys
 from attnfun.kinds.function.build.compose_program import Finished, Ranges, argument_names, step_graph
 from attnfun.kinds.function.build.plan import Request
@@ -326,8 +326,7 @@ def tensor_keys(g: Graph, ranges: Ranges, eps: float = 1e-7) -> float:
     function = _function(g, ranges)
     with np.errstate(all="ignore"):
         values = function.values(function.box.probe(256, np.random.default_rng(0)))
-    if not np.isfinite(values).all():
-        raise Infeasible("compose: a step is not defined on the ranges of its arguments")
+    feasible(np.isfinite(values).all(), "compose: a step is not defined on the ranges of its arguments")
     return rough_keys(Request(function, eps * max(float(np.ptp(values)), 1e-300), math.inf, "float64"))
 
 
@@ -351,8 +350,7 @@ def fit_tensor(g: Graph, ranges: Ranges, tolerance: float, request: Request) -> 
 
 def _function(g: Graph, ranges: Ranges) -> Function:
     names = argument_names(len(ranges))
-    if not all(a < b for a, b in ranges):
-        raise Infeasible("compose: an argument of a step does not vary on the box")
+    feasible(all(a < b for a, b in ranges), "compose: an argument of a step does not vary on the box")
     try:
         box = Box(names, tuple(a for a, _ in ranges), tuple(b for _, b in ranges))
     except InvalidRequest as why:

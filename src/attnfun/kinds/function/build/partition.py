@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import Infeasible
+from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.language import BallAlgebra, GradientAlgebra, precision, run
 from attnfun.language.domain import Array, halved
@@ -102,8 +102,7 @@ class Partition(Construction):
     def _sharp(self, request: Request) -> Grid:
         graph = request.function.graph
         many = len(request.function.outputs)
-        if many > _MOST_OUTPUTS:
-            raise Infeasible(f"partition: {many} outputs; compile at most {_MOST_OUTPUTS} at a time")
+        feasible(many <= _MOST_OUTPUTS, f"partition: {many} outputs; compile at most {_MOST_OUTPUTS} at a time")
         cells: tuple[int, ...] = ()
         room, some = request.max_keys, "at least"
         quick = graph is not None and (len(graph.nodes) > _LARGE or bool(request.beside))
@@ -164,8 +163,7 @@ def build_grid(request: Request, grid: Grid) -> Network:
         h = (high - low) / count
         middle = float(rounded(np.array(low + (high - low) / 2), request.dtype))
         v = rounded((np.arange(count) + 0.5) * h + (low - middle), request.dtype)
-        if not h**2 > 1e-300:
-            raise Infeasible(f"partition: cells of width {h:.3g} in {box.names[k]} are too narrow: slopes are 2S/h²")
+        feasible(h**2 > 1e-300, f"partition: cells of width {h:.3g} in {box.names[k]} are too narrow: slopes are 2S/h²")
         beta = s / h**2
         query = np.zeros((1, box.dim))
         query[0, k] = 1.0
@@ -273,8 +271,7 @@ def _cell_counts(request: Request, blur: float) -> tuple[int, ...]:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if within(grown * middle) else (low, middle)
     counts = np.ceil(widths / (shares * low) - 1e-9)
-    if not np.all(counts < 1e9):
-        raise Infeasible("partition: more than 1e9 cells an axis would be needed", {"eps": request.eps * 10})
+    feasible(np.all(counts < 1e9), "partition: more than 1e9 cells an axis would be needed", {"eps": request.eps * 10})
     return tuple(max(1, int(c)) for c in counts)
 
 

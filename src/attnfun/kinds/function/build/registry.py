@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.function.build.affine import Affine
 from attnfun.kinds.function.build.bernstein import Bernstein
 from attnfun.kinds.function.build.compose import Compose
@@ -16,6 +16,7 @@ from attnfun.kinds.function.build.partition import Partition
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.relu_network import ReluNetwork
 from attnfun.kinds.function.build.tangent import Tangent
+from attnfun.language.numbers import one_of
 
 _ALL: tuple[type[Construction], ...] = (Affine, ReluNetwork, Tangent, Compose, Bernstein, Interpolation, Partition)
 CONSTRUCTIONS = {made.name: made() for made in _ALL}
@@ -35,8 +36,7 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
     The best first: fewest keys, then layers, then a size that no proof will raise, then smallest values, or as
     `prefer` says.
     """
-    if method != "auto" and method not in CONSTRUCTIONS:
-        raise InvalidRequest(f"method={method!r}: the methods are auto, {', '.join(CONSTRUCTIONS)}")
+    one_of("method", method, ("auto", *CONSTRUCTIONS))
     able = [name for name, construction in CONSTRUCTIONS.items() if request.realise in construction.realisations]
     if method != "auto" and method not in able:
         why = f"{method} builds attention and nothing else; realise={request.realise!r} is offered by {', '.join(able)}"
@@ -63,8 +63,7 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
         plans.append((CONSTRUCTIONS[name], plan))
         if plan.keys == 0 or plan.settles:
             break  # nothing is smaller, or worth the time
-    if not plans:
-        raise Infeasible("; ".join(reasons.values()), nearest)
+    feasible(plans, "; ".join(reasons.values()), nearest)
     plans.sort(key=lambda item: _order(request, item[1]))
     return Choice(tuple(plans), reasons)
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnfun.errors import Infeasible
+from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.unary.fit import fit_unary
 from attnfun.kinds.function.build.unary.grid import Grid, grid_fit
@@ -59,16 +59,14 @@ class ReluNetwork(Construction):
     def plan(self, request: Request) -> Plan:
         function = request.function
         graph = request.expression("relu_network: a black box has no units")
-        if not math.isinf(request.norm):
-            raise Infeasible("relu_network: only the sup norm is offered")
+        feasible(math.isinf(request.norm), "relu_network: only the sup norm is offered")
         ranges = ReluRanges.of(graph, function.box)
         if ranges is None:
             raise Infeasible("relu_network: the target is more, or less, than affine maps and relu")
         if not (np.isfinite(ranges.low).all() and np.isfinite(ranges.high).all()):
             raise Infeasible("relu_network: the argument of a unit could not be bounded")
         design = _design(request, ranges)
-        if not design.fits:
-            raise Infeasible("relu_network: no unit changes its sign on the box, the target is affine there")
+        feasible(design.fits, "relu_network: no unit changes its sign on the box, the target is affine there")
         fits = design.fits.values()
         story = {"units": f"{len(design.signs)}, of which {len(fits)} change their sign on the box and have a head"}
         published = f"interpolation with p points a unit would take {_published(request, design):,} keys"

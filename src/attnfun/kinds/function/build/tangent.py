@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import Infeasible
+from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.unary.fit import fit_unary
 from attnfun.kinds.function.build.unary.keys import Array, Fit, gaussian, head_of
@@ -44,8 +44,7 @@ class Tangent(Construction):
     def plan(self, request: Request) -> Plan:
         function = request.function
         graph = request.expression("tangent: a black box has no expression to read singular points from")
-        if function.box.dim != 1:
-            raise Infeasible(f"tangent: {function.box.dim} variables; heads of this kind read one")
+        feasible(function.box.dim == 1, f"tangent: {function.box.dim} variables; heads of this kind read one")
         (low,), (high,), count = function.box.low, function.box.high, len(function.outputs)
         writes = tuple(f"heads of {o}" for o in function.outputs)
         if count > SHARED:  # all outputs as values of one head, their affine parts in the read-out

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from attnfun.errors import Infeasible
+from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.function.build.unary.spline import MOST_UNITS, fit_spline, growth
 from attnfun.kinds.relation.features import Features, Half, polynomial_graph
 from attnfun.kinds.relation.towers import Keys, Squares, TowerWeights, parents
@@ -32,8 +32,7 @@ def relu_tower(features: Features, side: str, tolerance: float) -> TowerWeights:
             raise Infeasible(text, {"realise": "attention"})
     if len(low) > 1:
         return _product_tower(features, side, tolerance)
-    if len(features.blocks) != 1:
-        raise Infeasible("realise='mlp': several factors of one variable", {"realise": "attention"})
+    feasible(len(features.blocks) == 1, "realise='mlp': several factors of one variable", {"realise": "attention"})
     slopes, biases, values, lines = _broken_lines(half, 0, float(low[0]), float(high[0]), tolerance)
     if not len(slopes):  # affine features: one silent unit, for a layer has at least one
         slopes, biases, values = np.ones(1), np.array([-float(high[0])]), np.zeros((1, lines.shape[1]))
@@ -81,8 +80,7 @@ def _product_tower(features: Features, side: str, tolerance: float) -> TowerWeig
         steps.append(np.stack([np.sqrt(b / a) / reach, np.sqrt(a / b) / reach, gain, levels]))
         total += int(np.sum(4 * 2.0**levels))
         sizes = a * b + 4 * allowed
-    if total > _MOST_UNITS:
-        raise Infeasible(f"realise='mlp': {total:,} ReLU units are out of reach", {"realise": "attention"})
+    feasible(total <= _MOST_UNITS, f"realise='mlp': {total:,} ReLU units are out of reach", {"realise": "attention"})
     templates = tuple(_square(level) for level in range(finest + 1))
     every = range(len(low))
     return TowerWeights(tuple(keys[v] for v in every), tuple(values), squares=Squares(templates, tuple(steps)))

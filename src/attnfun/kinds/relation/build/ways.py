@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnfun.certify import Certificate, Status
-from attnfun.errors import AttnfunError, Infeasible, InvalidRequest, require
+from attnfun.errors import AttnfunError, Infeasible, feasible, require
 from attnfun.kinds.relation.build.cross import slices
 from attnfun.kinds.relation.build.hats import broken_lines
 from attnfun.kinds.relation.build.inner import function_network
@@ -42,8 +42,7 @@ def find(ask: Ask) -> Way:
         terms = None  # one tower for both sides may not have their signs
     require_kernel(ask, terms is not None)  # terms without a minus are positive semidefinite
     if method == "cross":
-        if ask.accept == "proved":
-            raise InvalidRequest("method='cross' is measured, never proved: write accept='sampled' or leave it out")
+        require(ask.accept != "proved", "method='cross' only measures: write accept='sampled' or leave it out")
         return _measured(ask, "")
     if method == "hats":
         require(realise != "attention", "method='hats' makes ReLU units: write realise='mlp'")
@@ -109,8 +108,7 @@ def _expanded(ask: Ask, terms: Expansion) -> Proposals:
     """
     asked, eps = ask.relation, ask.eps
     sizes = [float(feature_sizes(*side).sum()) for side in ((terms.left, asked.left), (terms.right, asked.right))]
-    if not all(math.isfinite(size) for size in sizes):
-        raise Infeasible(f"expand: a term of {asked.text[:120]} could not be bounded")
+    feasible(all(math.isfinite(size) for size in sizes), f"expand: a term of {asked.text[:120]} could not be bounded")
     ask.say(f"towers of {terms.rank} separable terms")
     made = []
     sides = ((terms.left, asked.left, sizes[1]), (terms.right, asked.right, sizes[0]))

@@ -56,10 +56,9 @@ class Grid:
 
     def __post_init__(self) -> None:
         one_of("variant", self.variant, VARIANTS)
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise InvalidRequest(f"low={self.low!r:.30}, high={self.high!r:.30}: two finite numbers, low below high")
-        if not 1e-140 < self.high - self.low < 1e140:
-            raise InvalidRequest(f"low={self.low!r:.30}, high={self.high!r:.30}: an interval too wide or too narrow")
+        ends = f"low={self.low!r:.30}, high={self.high!r:.30}"
+        require(-math.inf < self.low < self.high < math.inf, f"{ends}: two finite numbers, low below high")
+        require(1e-140 < self.high - self.low < 1e140, f"{ends}: an interval too wide or too narrow")
         least = 1 if self.variant == "published" and self.heads is None else 2
         if self.heads is not None and self.variant != "optimal":
             least = 3  # two of the points are caps

@@ -32,7 +32,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from attnfun.errors import Infeasible
+from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.function.build.plan import Request
 from attnfun.kinds.function.build.unary.features import features, values
 from attnfun.kinds.function.build.unary.keys import Array, Fit, Keys, axis_of
@@ -100,8 +100,7 @@ def _extent(graph: Graph, low: float, high: float) -> float:
 
 def _sampled(graph: Graph, u: Array) -> Array:
     f = values(graph, u)
-    if not np.isfinite(f).all():
-        raise Infeasible("compose: a step is not defined on the range of its argument")
+    feasible(np.isfinite(f).all(), "compose: a step is not defined on the range of its argument")
     return f
 
 
@@ -140,8 +139,7 @@ def _grid(graph: Graph, low: float, high: float, tolerance: float, dtype: str) -
         a, b, fa, fb, m, f = a[bent], b[bent], fa[bent], fb[bent], m[bent], f[bent]
         kept.append((m, f))
         count += len(m)
-        if count > _POINTS:
-            raise Infeasible("compose: the corridor is too narrow to be sampled")
+        feasible(count <= _POINTS, "compose: the corridor is too narrow to be sampled")
         a, b, fa, fb = (np.concatenate(pair) for pair in ((a, m), (m, b), (fa, f), (f, fb)))
     u, g = (np.concatenate(column) for column in zip(*kept, strict=True))
     order = np.argsort(u)

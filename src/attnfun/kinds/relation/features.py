@@ -59,10 +59,7 @@ class Block:
 
     @cached_property
     def right(self) -> Array:
-        if self.signs is None:
-            assert self.other is not None
-            return self.other
-        return frozen(self.left * self.signs)
+        return frozen(self.left * self.signs) if self.other is None else self.other
 
     @property
     def columns(self) -> int:

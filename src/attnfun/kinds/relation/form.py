@@ -342,11 +342,8 @@ class Cells(Form):
 
     @cached_property
     def right(self) -> CellSide:
-        if self.signs is None:
-            assert self.other is not None
-            return self.other
-        own, lines = self.left, self.left.lines
-        return CellSide(own.keys, own.values * self.signs, own.box, None if lines is None else lines * self.signs)
+        own, lines, signs = self.left, self.left.lines, self.product_signs
+        return self.other or CellSide(own.keys, own.values * signs, own.box, None if lines is None else lines * signs)
 
     @property
     def mlp(self) -> bool:
@@ -440,10 +437,7 @@ class Slices(Form):
 
     @cached_property
     def right(self) -> Cut:
-        if self.signs is None:
-            assert self.other is not None
-            return self.other
-        return Cut(self.left.pivots, self.left.core * self.signs)
+        return self.other or Cut(self.left.pivots, self.left.core * self.product_signs)
 
     @property
     def ends(self) -> tuple[Ends, Ends]:

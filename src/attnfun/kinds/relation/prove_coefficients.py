@@ -296,7 +296,7 @@ def _turn(n: int) -> Array:
 def column_errors(P: Array) -> tuple[Array, Array]:
     """(columns,) Σ|P_J| and a bound of |computed − P| in float64 for coefficients (N_1, …, N_a, columns).
 
-    The operations are those of `network.features.Features.side` before its products: t = x mapped to [-1, 1] and cut is
+    The operations are those of `features.Features.side` before its products: t = x mapped to [-1, 1] and cut is
     off by at most 5u, T_j by 8j²u (Markov's inequality for the 5u; the recurrence adds Σ_i |U_{j−i}| 4.1u ≤ 2.05 j² u),
     and one sum an axis, in any order.
     """

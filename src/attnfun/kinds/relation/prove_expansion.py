@@ -1,6 +1,6 @@
 """Method *separable terms*: sup |r(x, y) − ⟨φ(x), ψ(y)⟩| for a relation that is a finite sum of terms.
 
-Statement. Let r = Σ_i s_i a_i(x) b_i(y) be the expansion that `targets.relation_sum` derives from the stored relation
+Statement. Let r = Σ_i s_i a_i(x) b_i(y) be the expansion that `terms` derives from the stored relation
 by exact identities. Let the stored networks compute φ̂, ψ̂ in float64 with |φ̂_i − a_i| ≤ δ and |ψ̂_i − b_i| ≤ θ on all of
 their boxes, as `prove` finds from their weights. Then for all x, y, with A_i ≥ sup |a_i| and B_i ≥ sup |b_i|,
 

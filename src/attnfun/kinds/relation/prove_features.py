@@ -2,9 +2,9 @@
 
 | symbol | meaning |
 | --- | --- |
-| g = Π_k g_k | the core of the relation and its factors (`targets.relation_core`), derived anew here |
+| g = Π_k g_k | the core of the relation and its factors (`core`), derived anew here |
 | C_k, e_k, S_k | Chebyshev coefficients of factor k: sup |g_k − C_k| ≤ e_k, Σ|C_k| ≤ S_k (`coefficients`) |
-| P_k, Q_k, S | stored coefficients of the towers and the selected products (`network.features`) |
+| P_k, Q_k, S | stored coefficients of the towers and the selected products (`features`) |
 
 **Target.** |Π g_k − Π C_k| ≤ E_0 = Σ_k e_k Π_{j<k} (S_j + e_j) Π_{j>k} S_j (telescoped; |C_k| ≤ S_k as functions).
 Then one of three bounds of the rest; the least counts. All are about exactly the stored numbers.

@@ -20,7 +20,7 @@ with (u, v) in the same box, which is convex,
 
     |⟨φ̂, ψ̂⟩ − g(u, v)| ≤ |⟨φ̂, ψ̂⟩ − g(ũ, ṽ)| + Σ_k sup |∂_k g| Δ_k,
 
-the suprema by balls for the gradient on sub-boxes (`expressions.gradient`: mean value inequality).
+the suprema by balls for the gradient on sub-boxes (`language/gradient`: mean value inequality).
 Without towers NumPy computes u and v, and Δ is what that loses (`numpy_rounding`).
 Failure modes: Undecided where δ is not proved, where ũ may leave the box, where balls do not bound the gradient.
 """

@@ -1,7 +1,7 @@
 """Method *towers*: sup |r(x, y) − ⟨φ(x), ψ(y)⟩| from the stored features and the stored relation alone.
 
 Statement. For stored features, products of factors' functions, and the stored relation, on all of both boxes:
-|r − ⟨φ, ψ⟩| is at most E_0 + the least of three bounds (`relation_features`), plus what towers add (`towers`), plus
+|r − ⟨φ, ψ⟩| is at most E_0 + the least of three bounds (`prove_features`), plus what towers add (`towers`), plus
 rounding.
 
 Inner functions u(x), v(y) of a core: where the towers hold networks for them, or where NumPy computes them for features

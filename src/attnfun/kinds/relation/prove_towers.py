@@ -211,7 +211,7 @@ def _squares_errors(features: Features, side: str, weights: TowerWeights, names:
     | --- | --- |
     | a, b; ε_a, ε_b | two factors as stored polynomials (or products of them), and how far off the network's are |
     | s_a, s_b | ≥ sup |a|, sup |b| |
-    | λ, μ, g, s | the stored reading weights, gain and template of a product (`network.towers`) |
+    | λ, μ, g, s | the stored reading weights, gain and template of a product (`towers`) |
     | E, L | |s(q) + o − q²| ≤ E on [−1, 1] for some constant o (*pieces*); L = Σ|v_j k_j| ≥ the slope of s |
 
     **Layer 1.** Column by column: `pieces` against the stored polynomial, and the rounding of the block

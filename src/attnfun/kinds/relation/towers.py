@@ -44,7 +44,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnfun.certify.view import LineAxis
-from attnfun.errors import Infeasible, InvalidRequest, require
+from attnfun.errors import Infeasible, InvalidRequest, feasible, require
 from attnfun.kinds.relation.features import Features, Half, Index
 from attnfun.network.head import Array, Axis, Head, freeze
 from attnfun.network.network import Layer, Network
@@ -264,9 +264,8 @@ def _by_units(half: Half, weights: TowerWeights, lines: Array, writes: tuple[str
 def _by_one_head(half: Half, weights: TowerWeights, writes: tuple[str, ...]) -> Made:
     places, d, rank = half.variables(range(len(half.tables))), len(weights.keys), half.rank
     sizes = weights.shape(places)
-    if math.prod(sizes) > MOST_KEYS or math.prod(sizes) * rank > MOST_VALUES:
-        text = f"a tower of {' × '.join(map(str, sizes))} keys and {rank} features is out of reach"
-        raise Infeasible(text, {"features_only": True})
+    text, keys = f"a tower of {' × '.join(map(str, sizes))} keys and {rank} features is out of reach", math.prod(sizes)
+    feasible(keys <= MOST_KEYS and keys * rank <= MOST_VALUES, text, {"features_only": True})
     values, readout, bias = np.ones((1, rank)), _identity(d, rank), np.zeros(rank)
     for k, (P, mine, own) in enumerate(zip(half.tables, half.places, weights.values, strict=True)):
         require(own.shape == (*weights.shape(mine), P.shape[-1]), "the values of a tower do not fit its keys")

@@ -110,9 +110,8 @@ class RetrievalWeights(TableHead):
         self._require_table("vectors")
         if len(self.outputs) != self.values.shape[1] or len(set(self.outputs)) != len(self.outputs):
             raise InvalidRequest(f"values of {self.values.shape[1]} columns need as many distinct names")
-        if self.vectors.shape[1] != self.relation.rank:
-            text = f"key vectors of {self.vectors.shape[1]} entries do not meet {self.relation.rank} features"
-            raise InvalidRequest(text)
+        entries, rank = self.vectors.shape[1], self.relation.rank
+        require(entries == rank, f"key vectors of {entries} entries do not meet {rank} features")
         require(self.relation.realise != "mlp", "a retrieval head stands behind an attention tower, not ReLU units")
 
     @cached_property

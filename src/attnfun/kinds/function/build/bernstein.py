@@ -73,9 +73,8 @@ class Bernstein(Construction):
     def plan(self, request: Request) -> Plan:
         d = request.function.box.dim
         request.expression("bernstein: a black box has no derivatives to rely on; use method='partition'")
-        if d not in _SAMPLES:
-            why = f"bernstein: {d} variables; a tensor head is offered for at most 4"
-            raise Infeasible(why, {"method": "partition"})
+        why = f"bernstein: {d} variables; a tensor head is offered for at most 4"
+        feasible(d in _SAMPLES, why, {"method": "partition"})
         many = len(request.function.outputs)
         feasible(many <= _MOST_OUTPUTS, f"bernstein: {many} outputs; at most {_MOST_OUTPUTS} are fitted together")
         rough = rough_keys(request)

@@ -54,9 +54,8 @@ class Compose(Construction):
     def plan(self, request: Request) -> Plan:
         graph = request.expression("compose: a black box has no expression to follow")
         feasible(math.isinf(request.norm), "compose: only the sup norm is offered")
-        if len(graph.nodes) > _LARGE and read_units(graph) is not None:
-            why = f"compose: {len(graph.nodes):,} operations of a ReLU network, which relu_network reads whole"
-            raise Infeasible(why, {"method": "relu_network"})
+        why = f"compose: {len(graph.nodes):,} operations of a ReLU network, which relu_network reads whole"
+        feasible(len(graph.nodes) <= _LARGE or read_units(graph) is None, why, {"method": "relu_network"})
         thin = request.max_rank is not None and request.max_rank <= max(ARGUMENTS)
         tensors = request.realise == "attention" and request.attempt == 0 and not thin
         finished = _program(graph, request, tensors)

@@ -88,9 +88,8 @@ class Partition(Construction):
             softer, error = _softest(request, sharp)
             story["R of the smallest true error (sampled, unproved)"] = _inverse_temperature(request, softer)
             story["its sampled error"] = error
-        if temperature == "soft" and grid is sharp:
-            why = "partition: a soft temperature can be proved for one variable and few cells only"
-            raise Infeasible(why, {"temperature": "sharp"})
+        why = "partition: a soft temperature can be proved for one variable and few cells only"
+        feasible(temperature != "soft" or grid is not sharp, why, {"temperature": "sharp"})
         story["published worst case"] = _published(request)
         f = request.function.values(request.function.box.probe(256, np.random.default_rng(0)))
         size = float(np.ptp(f[np.isfinite(f)])) if np.isfinite(f).any() else 1.0

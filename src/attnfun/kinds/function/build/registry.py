@@ -38,9 +38,8 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
     """
     one_of("method", method, ("auto", *CONSTRUCTIONS))
     able = [name for name, construction in CONSTRUCTIONS.items() if request.realise in construction.realisations]
-    if method != "auto" and method not in able:
-        why = f"{method} builds attention and nothing else; realise={request.realise!r} is offered by {', '.join(able)}"
-        raise Infeasible(why, {"method": "auto"})
+    why = f"{method} builds attention and nothing else; realise={request.realise!r} is offered by {', '.join(able)}"
+    feasible(method == "auto" or method in able, why, {"method": "auto"})
     names = [name for name in able if name not in without] if method == "auto" else [method]
     plans: list[tuple[Construction, Plan]] = []
     reasons: dict[str, str] = {}

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import Infeasible, feasible
+from attnfun.errors import feasible
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.unary.fit import fit_unary
 from attnfun.kinds.function.build.unary.keys import Array, Fit, gaussian, head_of
@@ -55,9 +55,8 @@ class Tangent(Construction):
                 readout = np.concatenate([slopes[:, None], np.eye(count)], axis=1)
                 head = _named(fit.pieces[0], "tangent", writes)
                 return Plan.of(self.name, request, [fit], 1, ([head], readout, offsets), story, settles=True)
-        if count > _MOST_OUTPUTS:
-            why = f"tangent: {count} outputs that no small head can share; compile at most {_MOST_OUTPUTS} at a time"
-            raise Infeasible(why)
+        why = f"tangent: {count} outputs that no small head can share; compile at most {_MOST_OUTPUTS} at a time"
+        feasible(count <= _MOST_OUTPUTS, why)
         quick, graphs = count > SHARED, (graph.reachable([o]) for o in graph.outputs)
         fits = [fit_unary(g, low, high, request.eps, dtype=request.dtype, quick=quick) for g in graphs]
         heads, columns = [], []

@@ -9,7 +9,7 @@ Derivation: subtracting R[:, j] R[i, :]/R[i, j] from the table R makes row i and
 rank. M⁻¹ is split as A Bᵀ by the singular value decomposition of M (symmetric: by its eigenvalues), so that the two
 sides are scaled alike.
 Size: k pivots a side and two k × k matrices, whatever the number of variables. Bound: none. The error is measured
-(`certify.relation_sampled`), never proved: a spike between the points is not seen.
+(`prove.measured`), never proved: a spike between the points is not seen.
 Failure mode: kinks in many variables need thousands of pivots; past MOST_RANK it is refused with what was measured.
 """
 

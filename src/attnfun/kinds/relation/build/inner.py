@@ -1,7 +1,7 @@
 """Networks for the inner functions of a relation g(u(x), v(y)): compiled, so that its towers start at x and y.
 
 δ, the tolerance of u and v, is a small share of eps divided by Σ sup |∂_k g|; the box of the features is widened by as
-much as the networks may stray. Nothing here is a proof: `certify.inner` proves what comes of it.
+much as the networks may stray. Nothing here is a proof: `prove_inner` proves what comes of it.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """Which way a relation is met: separable terms, features that are polynomials, soft cells, or slices, only measured.
 
-Order of `auto`: the relation's own separable terms where it is a finite sum of them (`targets.relation_sum`) and no
-fewer features can be had or were found with polynomials (`relation_search`); where the relation has no table of
+Order of `auto`: the relation's own separable terms where it is a finite sum of them (`terms`) and no
+fewer features can be had or were found with polynomials (`search`); where the relation has no table of
 coefficients (a kink, too many variables) soft cells, proved; where these are out of reach and `accept` allows it
 slices, `sampled`.
 By default slices are allowed where no tolerance of interest can be proved: a smooth relation of too many variables, or

@@ -59,7 +59,10 @@ class Block:
 
     @cached_property
     def right(self) -> Array:
-        return frozen(self.left * self.signs) if self.other is None else self.other
+        if self.signs is None:
+            assert self.other is not None
+            return self.other
+        return frozen(self.left * self.signs)
 
     @property
     def columns(self) -> int:

@@ -10,8 +10,8 @@ three for any ε: one steep key for the side where relu is 0, and two flat ones 
 `story` says how many keys interpolation would take.
 Construction. Units and weights are read off the target's graph exactly (`language/relu_units`); ranges of all z by
 linear relaxations (`language/relu_ranges`). Units that keep their sign are affine and need no head, dead and unused
-ones vanish, equal ones and those of several outputs are shared. ε_i = 0.9 ε/(N S_i) for N units. Where a straight line is
-within ε_i, one key does; where values would be too large for the dtype (they grow like 1/√ε_i, and with them the
+ones vanish, equal ones and those of several outputs are shared. ε_i = 0.9 ε/(N S_i) for N units. Where a straight line
+is within ε_i, one key does; where values would be too large for the dtype (they grow like 1/√ε_i, and with them the
 rounding), five, nine or 17 keys do, or a search as in `tangent`. A unit stands in the first layer in which z is known.
 Size: N heads, 3N keys or a few more, as many layers as hidden layers.  Bound: *composition*, from the stored weights
 and labels.

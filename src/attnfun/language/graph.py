@@ -19,8 +19,8 @@ from __future__ import annotations
 import keyword
 import operator
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial, reduce
 from math import log
@@ -124,6 +124,12 @@ class Graph:
     def reachable(self, outputs: Sequence[int]) -> Graph:
         """The graph of the nodes `outputs` (indices of this graph) and of what they need, in canonical order."""
         return _prune(self.nodes, outputs)
+
+    def renamed(self, names: Mapping[str, str]) -> Graph:
+        """The graph with other names for some of its variables, in canonical order."""
+        builder = Builder()
+        at = builder.copy_renamed(self.nodes, names)
+        return builder.graph([at[o] for o in self.outputs])
 
     def text(self, index: int, limit: int = 200) -> str:
         """Node `index` as Python source with as few brackets as its structure allows; cut with '…' past `limit`."""
@@ -271,6 +277,10 @@ class Builder:
             new = None if rule is None else rule(node, args)
             at.append(self.apply(node.op, *args, value=node.value) if new is None else new)
         return at
+
+    def copy_renamed(self, nodes: Iterable[Node], names: Mapping[str, str]) -> list[int]:
+        """`copy` with other names for some variables."""
+        return self.copy(replace(node, value=names.get(str(node.value), node.value)) for node in nodes)
 
     def substitute(self, graph: Graph, argument: int) -> list[int]:
         """The outputs of `graph`, a function of one variable, at the node `argument`."""

@@ -40,7 +40,7 @@ from attnfun.kinds.function.prove import prove
 from attnfun.kinds.relation.core import Core
 from attnfun.kinds.relation.features import Features
 from attnfun.kinds.relation.form import SIDES, Towers
-from attnfun.kinds.relation.target import Relation, renamed
+from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.towers import Keys, tower_network
 from attnfun.language import BallAlgebra, GradientAlgebra, Graph, precision, run
 from attnfun.language.domain import Box, sub_boxes
@@ -108,7 +108,7 @@ def inner_certificate(inner: Network, graph: Graph, box: Box, report: Say | None
     names = dict(zip(box.names, inner.inputs, strict=True))
     try:
         same = Box(inner.inputs, box.low, box.high)
-        asked = renamed(graph, names)
+        asked = graph.renamed(names)
     except AttnfunError as why:
         raise Undecided(f"an inner network: {why}") from None
     known = _proved.setdefault(inner, [])

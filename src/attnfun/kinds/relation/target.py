@@ -7,13 +7,13 @@ left and right variables correspond in order, their boxes are equal, and one tow
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from attnfun.errors import DamagedFile, InvalidRequest, require
-from attnfun.language import ArrayAlgebra, Builder, Graph, parse, run
+from attnfun.language import ArrayAlgebra, Graph, parse, run
 from attnfun.language.domain import Array, Box
 from attnfun.language.function import Function
 from attnfun.language.graph import Node
@@ -139,7 +139,7 @@ class Relation(Sides):
     def mirrored(self) -> Graph:
         """The graph with left and right variables exchanged (symmetric relations only)."""
         left, right = self.left.names, self.right.names
-        return renamed(self.graph, dict(zip(left + right, right + left, strict=True)))
+        return self.graph.renamed(dict(zip(left + right, right + left, strict=True)))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -218,18 +218,6 @@ def values_of(graph: Graph, env: Mapping[str, Array], *shape: int) -> list[Array
     with np.errstate(all="ignore"):
         out = run(graph, ArrayAlgebra(), env)
     return [np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), shape)) for value in out]
-
-
-def called(builder: Builder, nodes: Sequence[Node], names: Mapping[str, str]) -> list[int]:
-    """`Builder.copy` with variables renamed."""
-    return builder.copy(replace(node, value=names.get(str(node.value), node.value)) for node in nodes)
-
-
-def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
-    """The graph with its variables renamed, in canonical order."""
-    builder = Builder()
-    at = called(builder, graph.nodes, names)
-    return builder.graph([at[o] for o in graph.outputs])
 
 
 def sides_of(relation: Relation, nodes: Sequence[Node]) -> list[str]:

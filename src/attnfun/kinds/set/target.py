@@ -33,7 +33,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
-from attnfun.kinds.sequence.target import Definition, OfTokens, SequenceMap, count_of, named, renamed
+from attnfun.kinds.sequence.target import Definition, OfTokens, SequenceMap, count_of, named
 from attnfun.language import ArrayAlgebra, Builder, Graph, Node, parse, run
 from attnfun.language.domain import Array, Box
 from attnfun.network.tokens import sample_size
@@ -157,7 +157,7 @@ class SetFunction(OfTokens):
         if self.has_pairs:
             raise InvalidRequest(f"{self.text[:80]} has sums over pairs; a token that holds one element has no pairs")
         names = dict(zip(first(self.box), self.box.names, strict=True))
-        return self._on(self.box, self.points, [(s.kind, renamed(s.graph, names)) for s in self.sums])
+        return self._on(self.box, self.points, [(s.kind, s.graph.renamed(names)) for s in self.sums])
 
     def on_pairs(self) -> SequenceMap:
         """The same function at each of n² tokens, one an ordered pair of elements."""
@@ -231,7 +231,7 @@ class _Sums:
             return None
         if len(args) != 1:
             raise InvalidRequest(f"{name} takes 1 argument, not {len(args)}")
-        graph = renamed(builder.graph([args[0]]), dict(zip(self.plain, self.first, strict=True)))
+        graph = builder.graph([args[0]]).renamed(dict(zip(self.plain, self.first, strict=True)))
         uses_first, uses_second = (bool(set(graph.variables) & set(names)) for names in (self.first, self.second))
         if not uses_first and not uses_second:
             raise InvalidRequest(f"{name} of something that is the same for every point")
@@ -244,7 +244,7 @@ class _Sums:
             return builder.apply("sub", whole, own)
         over = name == "pairs" or (uses_first and uses_second)
         if not over and uses_second:
-            graph = renamed(graph, dict(zip(self.second, self.first, strict=True)))
+            graph = graph.renamed(dict(zip(self.second, self.first, strict=True)))
         return builder.var(self._named("sum" if name == "pairs" else name, over, graph))
 
     def _named(self, kind: str, pairs: bool, graph: Graph) -> str:
@@ -263,5 +263,5 @@ def _on_diagonal(graph: Graph, names: dict[str, str]) -> Graph:
         gone = (node.op == "sub" and args[0] == args[1]) or (node.op == "mul" and zero in args)
         return zero if gone else None
 
-    same = renamed(graph, names)
+    same = graph.renamed(names)
     return builder.graph([builder.copy(same.nodes, worked_out)[same.outputs[0]]])

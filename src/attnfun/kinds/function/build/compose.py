@@ -25,8 +25,8 @@ from functools import partial
 import numpy as np
 
 from attnfun.errors import Infeasible, feasible
-from attnfun.kinds.function.build.compose_program import Finished, as_norms, rough_keys
-from attnfun.kinds.function.build.compose_steps import ARGUMENTS, Forms, Step, fit_tensor, guarded, names_of, steps_of
+from attnfun.kinds.function.build.compose_program import ARGUMENTS, Finished, as_norms, rough_keys
+from attnfun.kinds.function.build.compose_steps import Forms, Step, fit_tensor, guarded, names_of, steps_of
 from attnfun.kinds.function.build.compose_walk import Walk
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.relu_network import KINKS, kink_fit

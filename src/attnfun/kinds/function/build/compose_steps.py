@@ -316,7 +316,6 @@ def _gradient(step: Step) -> tuple[float, ...]:
     return tuple(float(np.nanmax(np.where(np.isfinite(s), s, 0.0))) for s in steps)
 
 
-ARGUMENTS = (2, 3)
 MOST_KEYS = 1500
 _MARGIN = 1e-6  # of the width of a range: how far beyond it g must be defined
 

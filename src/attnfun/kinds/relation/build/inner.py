@@ -15,7 +15,7 @@ from attnfun.errors import AttnfunError
 from attnfun.kinds.relation.core import Core
 from attnfun.kinds.relation.form import Towers
 from attnfun.kinds.relation.prove_inner import gradient_bounds, inner_certificate, remember, stream_sizes
-from attnfun.kinds.relation.target import Relation, renamed
+from attnfun.kinds.relation.target import Relation
 from attnfun.language import Graph
 from attnfun.language.domain import Box
 from attnfun.network import Network
@@ -60,7 +60,7 @@ def _compiled(asked: Relation, core: Core, delta: float, thin: float, say: Say) 
     left = function_network(u, asked.left, delta, say)
     names = dict(zip(asked.right.names, asked.left.names, strict=True)) if asked.left.dim == asked.right.dim else {}
     same = (asked.left.low, asked.left.high) == (asked.right.low, asked.right.high)
-    if names and same and renamed(v, names) == u:
+    if names and same and v.renamed(names) == u:
         right = left  # the same function: its inputs are read in order, whatever they are called
     else:
         say("a network for the inner function v")

@@ -27,7 +27,7 @@ from attnfun.language import Builder, Graph, parse
 from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
-from attnfun.language.numbers import one_of
+from attnfun.language.numbers import number, one_of, whole_number
 from attnfun.network import evaluate
 from attnfun.plots.style import FAINT, INK, LINES, NETWORKS, legend, picture, sheet, title
 
@@ -58,10 +58,10 @@ def interpolation(
     certificate's eps is the bound that the theory claims for this variant (in several variables with 7 % of room for
     the proof), the `story` holds the published one. Raises Infeasible, with what was reached, where it is not proved.
     """
-    a, b = _number("low", low), _number("high", high)
-    count = None if heads is None else _number("heads", heads, whole=True)
-    sharp = None if sharpness is None else _number("sharpness", sharpness)
-    grid = Grid(a, b, _number("points", points, whole=True), count, variant, _number("leak", leak), sharp)
+    a, b = number("low", low), number("high", high)
+    count = None if heads is None else whole_number("heads", heads, 1)
+    sharp = None if sharpness is None else number("sharpness", sharpness)
+    grid = Grid(a, b, whole_number("points", points, 1), count, variant, number("leak", leak), sharp)
     room = min(MOST_KEYS, _MOST_WORK // (grid.heads or 1))
     if grid.keys > room:
         what = f"{grid.keys:,} keys in {grid.heads or 1:,} heads take minutes to prove; at most {room:,} are built"
@@ -159,16 +159,6 @@ def _clip(query: Graph, low: float, high: float) -> Graph:
     nodes = out.copy(query.nodes)
     ends = [out.const(Fraction(repr(end))) for end in (low, high)]
     return out.graph([out.apply("min", out.apply("max", nodes[query.outputs[0]], ends[0]), ends[1])])
-
-
-def _number(name: str, value: Any, whole: bool = False) -> Any:
-    kinds = (int, np.integer) if whole else (int, float, np.floating, np.integer)
-    if isinstance(value, bool) or not isinstance(value, kinds):
-        raise InvalidRequest(f"{name}={value!r:.40}: a {'whole ' * whole}number is needed")
-    try:
-        return int(value) if whole else float(value)
-    except OverflowError:
-        raise InvalidRequest(f"{name}={value!r:.40}: too large") from None
 
 
 COLOUR = {"published": NETWORKS[0], "inclusive": NETWORKS[1], "optimal": NETWORKS[2]}

@@ -49,7 +49,7 @@ from attnfun.kinds.retrieval.target import blocks
 from attnfun.language import BallAlgebra, precision, run
 from attnfun.language.enclosures import arb, lower, lowers, point_balls, upper, uppers
 from attnfun.language.intervals import Interval, IntervalAlgebra
-from attnfun.language.numbers import positive, whole_number
+from attnfun.language.numbers import number, positive, whole_number
 
 _BITS = 160
 
@@ -220,12 +220,7 @@ def clopper_pearson(failures: int, trials: int, confidence: float) -> tuple[floa
 
 
 def _number(name: str, value: Any, least: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
-        raise InvalidRequest(f"{name}={value!r:.30}: a number is needed")
-    try:
-        found = float(value)
-    except OverflowError:
-        found = math.nan
+    found = number(name, value)
     good = math.isfinite(found) and found >= least
     if not good and not (name == "margin" and found == math.inf):
         raise InvalidRequest(f"{name}={value!r:.30}: a finite number from {least:g} on is needed")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.files import lines_of, reading_csv
 from attnfun.kinds.relation.target import Relation
 from attnfun.language.domain import Array, Box
@@ -61,8 +61,7 @@ class Columns:
             lack = f"no column {', '.join(missing)}" if missing else "no column of values"
             raise InvalidRequest(f"{label}: {lack} in its header ({shown})")
         twice = [name for name in (*names, "id") if header.count(name) > 1]
-        if twice:
-            raise InvalidRequest(f"{label}: column {twice[0]} is there twice")
+        require(not twice, f"{label}: column {', '.join(twice)} is there twice")
         if not 0 < len(rows) <= MOST_ROWS:
             raise InvalidRequest(f"{label}: {f'more than {MOST_ROWS:,} rows' if rows else 'no row below the header'}")
         for line, row in rows:

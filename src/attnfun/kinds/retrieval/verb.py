@@ -53,8 +53,7 @@ def retrieve(
     would do.
     """
     say = progress or (lambda _text: None)
-    if keys is None:
-        raise InvalidRequest("no keys: give an array (n, right variables) or the path of a CSV file")
+    require(keys is not None, "no keys: give an array (n, right variables) or the path of a CSV file")
     cold = 1.0 if beta is None else beta
     retrieval_certificate(2, 1.0, 0.0, cold, delta=delta, failures=0, queries=1, confidence=confidence)  # or refuse
     given = isinstance(getattr(utility, "target", None), Relation)

@@ -115,8 +115,7 @@ class Retrieval(Model[Lookup, Any]):
     def at(self, x: ArrayLike) -> Answer:
         """The key picked at one query and what is proved there; utilities are enclosed in balls."""
         point = Columns.given([x], "query", self.target.utility.left.names).values
-        if self.bound is None:
-            raise InvalidRequest("nothing is proved of this head: verify its file")
+        require(self.bound is not None, "nothing is proved of this head: verify its file")
         key, weight = int(self.top(point)[0]), self.attention(point)[0]
         W = self.weights
         places = places_of(W.points, W.values)
@@ -222,8 +221,8 @@ def lesson(given: Any, ask: Ask) -> Lesson:
     if ask.start == "random":
         problem = replace(problem, origin=problem.random(ask.recipe.seed))
     elif isinstance(ask.start, TableHead) and ask.start is not own:
-        if not ask.start.networks or not problem.architecture.holds(ask.start.network.architecture):
-            raise InvalidRequest("the start is not a network of the architecture that is to be trained")
+        fits = ask.start.networks and problem.architecture.holds(ask.start.network.architecture)
+        require(fits, "the start is not a network of the architecture to be trained")
         problem = replace(problem, origin=problem.taken(ask.start.network))
     elif ask.start is not own:
         raise InvalidRequest(f"start={ask.start!r:.60}: random, constructed, or a head over the same table is needed")

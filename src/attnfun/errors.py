@@ -52,3 +52,9 @@ def require(condition: object, why: str) -> None:
     """What a request needs: InvalidRequest with the sentence where the condition does not hold. NaN never passes."""
     if not condition:
         raise InvalidRequest(why)
+
+
+def feasible(condition: object, why: str, nearest: Mapping[str, Any] | None = None) -> None:
+    """What a construction needs: Infeasible, with the nearest request if one is known, where it does not hold."""
+    if not condition:
+        raise Infeasible(why, nearest)

@@ -504,3 +504,16 @@ def test_corner_values_of_a_bernstein_head_are_known_before_it_is_solved() -> No
         assert shape is not None
         values = np.abs(bernstein._values(request, shape))
         assert math.isclose(bernstein._corners(shape), max(values[0, 0], values[-1, 0]), rel_tol=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_long_chains_of_one_extreme_take_every_argument_once(count: Counter, seed: int) -> None:
+    rng = some(seed)
+    op, parts = rng.choice(["max", "min"]), rng.sample(["x", "y", "x*y", "1/3", "x - y"], 3)
+    chain = parts[0]
+    for _ in range(60):
+        pair = [chain, rng.choice(parts)]
+        rng.shuffle(pair)
+        chain = f"{op}({pair[0]}, {pair[1]})"
+    assert sum(node.op == op for node in parse(chain, ["x", "y"]).nodes) == 2
+    assert outcome(count, chain, {"x": (-1, 1), "y": (-1, 1)}, 1e-2) == "proved"

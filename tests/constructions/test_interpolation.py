@@ -17,7 +17,7 @@ from attnfun.certify.identity import same_function
 from attnfun.certify.view import Undecided
 from attnfun.kinds.function.build.broken_lines import broken_line
 from attnfun.kinds.function.build.unary.grid import VARIANTS, Grid, constant, grid_fit
-from attnfun.kinds.function.build.unary.pieces import Fit
+from attnfun.kinds.function.build.unary.keys import Fit
 from attnfun.kinds.function.interpolation import measured_error
 from attnfun.language import ArrayAlgebra, Builder, Graph, run
 from attnfun.language.domain import Box

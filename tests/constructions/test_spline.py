@@ -9,9 +9,8 @@ import pytest
 
 import attnfun as af
 from attnfun.errors import Infeasible
-from attnfun.kinds.function.build.compose_mlp import shares
 from attnfun.kinds.function.build.plan import Request
-from attnfun.kinds.function.build.unary.spline import fit_spline, growth, rough_units
+from attnfun.kinds.function.build.unary.spline import fit_spline, growth, rough_units, shares
 from attnfun.language import ArrayAlgebra, Graph, parse, run
 from attnfun.language.domain import Box
 from attnfun.language.function import Function

@@ -10,12 +10,10 @@ import pytest
 
 import attnfun as af
 from attnfun.errors import Infeasible
-from attnfun.kinds.function.build.unary.features import features, values
+from attnfun.kinds.function.build.unary.features import features, known, values
 from attnfun.kinds.function.build.unary.fit import estimate_keys, fit_unary
-from attnfun.kinds.function.build.unary.keys import Keys, ladder, one_sided, tangents
-from attnfun.kinds.function.build.unary.known import known
+from attnfun.kinds.function.build.unary.keys import Fit, Keys, ladder, one_sided, tangents
 from attnfun.kinds.function.build.unary.layout import layouts, problem
-from attnfun.kinds.function.build.unary.pieces import Fit
 from attnfun.kinds.function.build.unary.project import _jacobian, columns, solve, tune
 from attnfun.kinds.function.build.unary.tables import entries
 from attnfun.language import Graph, parse

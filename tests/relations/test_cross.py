@@ -13,7 +13,7 @@ import attnfun as af
 from attnfun.certify import Status
 from attnfun.cli import main
 from attnfun.cli.records import model_record
-from attnfun.kinds.relation.prove_sampled import measured
+from attnfun.kinds.relation.prove import measured
 from attnfun.kinds.relation.target import Relation
 from attnfun.search import Goal, certified
 

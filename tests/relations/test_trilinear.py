@@ -16,10 +16,9 @@ from attnfun.certify import Status
 from attnfun.cli import main
 from attnfun.kinds.relation.features import contracted
 from attnfun.kinds.ternary.prove import trilinear_rounding
-from attnfun.kinds.ternary.target import Ternary
+from attnfun.kinds.ternary.target import Coefficients, Ternary, Trilinear
 from attnfun.kinds.ternary.verb import ternary
 from attnfun.kinds.ternary.view import TrilinearForm
-from attnfun.kinds.ternary.weights import Coefficients, Trilinear
 from attnfun.language import ArrayAlgebra, parse, run
 from attnfun.search import Goal, certified
 

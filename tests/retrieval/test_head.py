@@ -18,7 +18,7 @@ from safetensors.numpy import save_file
 import attnfun as af
 from attnfun.certify import Certificate, Status
 from attnfun.kinds.relation.target import Relation
-from attnfun.kinds.retrieval.prove_margins import places_of, query_margin, query_margins
+from attnfun.kinds.retrieval.prove_bounds import places_of, query_margin, query_margins
 from attnfun.kinds.retrieval.weights import RetrievalWeights
 from attnfun.language import BallAlgebra, precision, run
 from attnfun.language.enclosures import point_balls

@@ -28,7 +28,7 @@ class Undecided(Exception):
     """A method cannot decide; the message says why. Never a crash, never a bound."""
 
 
-def provided(condition: bool, why: str) -> None:
+def provided(condition: object, why: str) -> None:
     """A side condition of a proof: Undecided with the sentence where it does not hold. NaN never passes."""
     if not condition:
         raise Undecided(why)

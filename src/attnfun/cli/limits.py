@@ -81,7 +81,7 @@ def interpolated(
     record |= {"rows": [row.record() for row in rows], "seconds": round(time.perf_counter() - start, 3)}
 
     def draw(path: str) -> None:
-        from attnfun.kinds.function.rates import draw_rates
+        from attnfun.kinds.function.interpolation import draw_rates
 
         draw_rates(rows, low, high, path)
 

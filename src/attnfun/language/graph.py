@@ -1,8 +1,8 @@
 """The expression graph: one list of operations, every shared subexpression stored once.
 
 A graph is in static single assignment form: node i may only use nodes 0..i-1, so every pass over it is a plain loop.
-`Builder` makes graphs. It shares equal nodes, folds rational constants exactly (and x+0, x*1, x**1, max(x, x)), and
-numbers the nodes in the order a depth-first walk from the outputs finishes them; two targets built by the same
+`Builder` makes graphs. It shares equal nodes, folds rational constants exactly (and x+0, x*1, x**1, max(max(x, y), x)),
+and numbers the nodes in the order a depth-first walk from the outputs finishes them; two targets built by the same
 operations are therefore equal as values.
 
     nullary  const (value: Fraction)   var (value: name)   pi   e
@@ -19,9 +19,10 @@ from __future__ import annotations
 import keyword
 import operator
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial, reduce
 from math import log
 from typing import Any, Final
 
@@ -41,6 +42,7 @@ MAX_NODES: Final = 200_000
 MAX_OUTPUTS: Final = 1_000
 MAX_EXPONENT: Final = 1_000
 MAX_NAME: Final = 100
+MAX_NESTED: Final = 64  # arguments of nested max or min among which a second one of the same is looked for
 MAX_BITS: Final = 2_048  # of a constant's numerator and of its denominator; folding that would pass it is left undone
 LARGEST: Final = 10**300
 SMALLEST: Final = Fraction(1, LARGEST)
@@ -128,6 +130,12 @@ class Graph:
         """The graph of the nodes `outputs` (indices of this graph) and of what they need, in canonical order."""
         return _prune(self.nodes, outputs)
 
+    def renamed(self, names: Mapping[str, str]) -> Graph:
+        """The graph with other names for some of its variables, in canonical order."""
+        builder = Builder()
+        at = builder.copy_renamed(self.nodes, names)
+        return builder.graph([at[o] for o in self.outputs])
+
     def text(self, index: int, limit: int = 200) -> str:
         """Node `index` as Python source with as few brackets as its structure allows; cut with '…' past `limit`."""
         plain, at = self.plain()
@@ -210,6 +218,9 @@ class Builder:
     def __init__(self) -> None:
         self._nodes: list[Node] = []
         self._index: dict[Node, int] = {}
+        self._nested: dict[
+            tuple[str, int], tuple[int, ...]
+        ] = {}  # the arguments of nested max, or min, from left to right
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -258,9 +269,7 @@ class Builder:
             return args[0]
         if op in ("add", "mul") and constants[0] == neutral:
             return args[1]
-        if op in ("max", "min") and args[0] == args[1]:
-            return args[0]
-        return self._store(Node(op, args))
+        return self._extreme(op, *args) if op in ("max", "min") else self._store(Node(op, args))
 
     def copy(self, nodes: Iterable[Node], rule: Callable[[Node, list[int]], int | None] | None = None) -> list[int]:
         """Build `nodes` (the nodes of a graph, in order) again in this builder; entry i is where node i came to lie.
@@ -273,6 +282,10 @@ class Builder:
             new = None if rule is None else rule(node, args)
             at.append(self.apply(node.op, *args, value=node.value) if new is None else new)
         return at
+
+    def copy_renamed(self, nodes: Iterable[Node], names: Mapping[str, str]) -> list[int]:
+        """`copy` with other names for some variables."""
+        return self.copy(replace(node, value=names.get(str(node.value), node.value)) for node in nodes)
 
     def substitute(self, graph: Graph, argument: int) -> list[int]:
         """The outputs of `graph`, a function of one variable, at the node `argument`."""
@@ -297,6 +310,19 @@ class Builder:
                 raise InvalidRequest(f"more than {MAX_NODES:,} operations")
             self._nodes.append(node)
             self._index[node] = index
+        return index
+
+    def _extreme(self, op: str, a: int, b: int) -> int:
+        """max or min with every argument of nested ones once: max(max(x, y), x) is max(x, y)."""
+        mine, others = self._nested.get((op, a), (a,)), self._nested.get((op, b), (b,))
+        if set(mine) <= set(others):
+            return b
+        fresh = [i for i in others if i not in mine]
+        if len(fresh) < len(others):
+            return reduce(partial(self._extreme, op), fresh, a)
+        index = self._store(Node(op, (a, b)))
+        if len(mine) + len(others) <= MAX_NESTED:
+            self._nested[op, index] = mine + others
         return index
 
     def _power(self, base: int, exponent: Fraction) -> int:

@@ -19,6 +19,16 @@ def whole_number(name: str, value: Any, least: int, most: int | None = None) -> 
     return int(value)
 
 
+def number(name: str, value: Any) -> float:
+    """`value` as a double, or an InvalidRequest that names it."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise InvalidRequest(f"{name}={_shown(value)}: a number is needed")
+    try:
+        return float(value)
+    except OverflowError:
+        raise InvalidRequest(f"{name}={_shown(value)}: too large") from None
+
+
 def positive_or_none(name: str, value: Any) -> float | None:
     """`value` as a positive double, None as None, or an InvalidRequest that names it."""
     return None if value is None else positive(name, value)

@@ -12,67 +12,86 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.learn.lesson import Problem, digest
 from attnfun.learn.probe import Row, measure, probe_points
-from attnfun.learn.weights import Units, network_of, split, unlabelled, vector_of
+from attnfun.learn.weights import Units, holding, network_of, split, unlabelled, vector_of
 from attnfun.network import Architecture, HeadShape, Network
 from attnfun.network.head import Array, Of
 from attnfun.network.store import fingerprint
 
 
+class NetworkProblem(Problem):
+    """The weights of one network of `architecture` on `box`, in the units of `weights.py`.
+
+    `kept`: (values, free), the vector that entries which are not free have, and which are; None where all are.
+    """
+
+    architecture: Architecture
+    origin: Network
+    box: Box
+    units: Units
+    kept: tuple[Array, Array] | None = None
+
+    dtype = Of[str]("architecture")  # type: ignore[assignment]
+
+    def start(self) -> Array:
+        return self.vector(self.origin)
+
+    def vector(self, network: Network) -> Array:
+        """The vector of a network's weights."""
+        return np.asarray(holding(self.kept, vector_of(network, self.architecture, self.units)))
+
+    def outputs(self, theta: Tensor, inputs: Tensor) -> Tensor:
+        return run(self.architecture, holding(self.kept, theta), inputs)
+
+    def network(self, vector: Array | None) -> Network:
+        if vector is None:
+            return unlabelled(self.origin, self.box)
+        return network_of(self.architecture, holding(self.kept, vector), self.box, self.units)
+
+    def in_units(self, X: Array, y: Array, noise: Array | float = 0.0) -> tuple[Tensor, Tensor]:
+        """Points and targets in the units of the weights; points where the target is not finite are left out."""
+        t, good = (X - self.units.centre) / self.units.half + noise, np.isfinite(y).all(axis=1)
+        return self.tensors(t[good], y[good] / self.units.scale)
+
+
 @dataclass(frozen=True, eq=False)
-class FunctionProblem(Problem):
+class FunctionProblem(NetworkProblem):
     """The weights of `architecture`, in the units of `weights.py`, towards `function`."""
 
     architecture: Architecture
     function: Function
     origin: Network
 
-    dtype = Of[str]("architecture")  # type: ignore[assignment]
+    box = Of[Box]("function")  # type: ignore[assignment]
 
     @cached_property
     def points(self) -> Array:
-        return probe_points(self.function.box)
+        return probe_points(self.box)
 
     @cached_property
-    def units(self) -> Units:
+    def units(self) -> Units:  # type: ignore[override]
         return Units.of(self.function, self.points)
 
     def identity(self) -> dict[str, Any]:
-        with np.errstate(all="ignore"):
-            values = self.function.values(self.points)
         own = {"architecture": self.architecture.to_json(), "target": self.function.to_json()}
-        seen = {"values": digest(np.asarray(values, dtype=np.float64)), "domain": self.function.box.text}
+        seen = {"values": digest(self._values(self.points)), "domain": self.box.text}
         return {**own, **seen, "start": fingerprint(self.origin)}
 
-    def start(self) -> Array:
-        return vector_of(self.origin, self.architecture, self.units)
+    def _values(self, X: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return np.asarray(self.function.values(X), dtype=np.float64)
 
     def batch(self, rng: np.random.Generator, count: int, noise: float) -> tuple[Tensor, Tensor]:
-        box = self.function.box
-        X = box.sample(count, rng)
-        width = (box.high_array - box.low_array) / (2 * self.units.half)
-        return self._tensors(X, noise * width * rng.standard_normal(X.shape) if noise else None)
+        X = self.box.sample(count, rng)
+        width = (self.box.high_array - self.box.low_array) / (2 * self.units.half)
+        return self.in_units(X, self._values(X), noise * width * rng.standard_normal(X.shape) if noise else 0.0)
 
     def sample(self, rng: np.random.Generator, count: int) -> tuple[Tensor, Tensor]:
-        return self._tensors(self.function.box.probe(count, rng), None)
-
-    def _tensors(self, X: Array, noise: Array | None) -> tuple[Tensor, Tensor]:
-        """Points and targets in the units of the weights; points where the target is not finite are left out."""
-        with np.errstate(all="ignore"):
-            y = self.function.values(X) / self.units.scale
-        t = (X - self.units.centre) / self.units.half
-        good = np.isfinite(y).all(axis=1)
-        return self.tensors((t if noise is None else t + noise)[good], y[good])
-
-    def outputs(self, theta: Tensor, inputs: Tensor) -> Tensor:
-        return run(self.architecture, theta, inputs)
-
-    def network(self, vector: Array | None) -> Network:
-        if vector is None:
-            return unlabelled(self.origin, self.function.box)
-        return network_of(self.architecture, vector, self.function.box, self.units)
+        X = self.box.probe(count, rng)
+        return self.in_units(X, self._values(X))
 
     def measure(self, network: Network, step: int, phase: str) -> Row:
         return measure(network, self.function, self.points, step, phase)

@@ -20,7 +20,7 @@ as one head on the curve (2q), at 2 log2 N bits instead of 2q log2 N.
 
 Size: 1 layer, H heads of rank m; tokens of width m + H m + 2 dim; β = ln((N − q)/(q ε))/μ, raised to a power of two.
 
-Bound: `certify.sparse_average`, from the numbers of the tokens and weights, for every set that is encoded.
+Bound: `prove`, from the numbers of the tokens and weights, for every set that is encoded.
 
 Failure mode: μ ≤ 0 (random keys of too small m), or a margin that rounding eats (curves with large N, q): Infeasible.
 The query w_S is computed by the encoder from S (a linear solve or a product), not by the network.

@@ -1,15 +1,9 @@
 """Functions of a point of a box: the kind behind `compile`."""
 
-from attnfun.kinds import Kind
+from dataclasses import replace
 
-KIND = Kind(
-    "function",
-    target="attnfun.language.function:Function",
-    weights=("attnfun.network.network:Network",),
-    view="attnfun.kinds.function.view:Approximant",
-    prover="attnfun.kinds.function.prove:proof",
-    words="attnfun.kinds.function.words",
-    lesson="attnfun.kinds.function.lesson:lesson",
-    subjects="attnfun.kinds.function.subjects:subjects",
-    commands=__name__,
-)
+from attnfun.kinds import folder_kind
+
+NETWORK = ("attnfun.network.network:Network",)
+KIND = folder_kind("function", "", "Approximant", NETWORK, lesson="view", commands=__name__)
+KIND = replace(KIND, target="attnfun.language.function:Function")

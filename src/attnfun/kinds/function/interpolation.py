@@ -3,6 +3,8 @@
 Where `compile` starts from ε and finds the size, here the size is given and the error is what comes out: the published
 bound, the bound proved from the stored weights, and the error measured, beside each other, for the variants of
 `kinds/function/build/interpolation.py`.
+
+The picture of an interpolation table: errors against keys, log-log, and what the smallest heads look like.
 """
 
 import math
@@ -14,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.certify import Status
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.kinds.function.build import Request
 from attnfun.kinds.function.build.broken_lines import single_clip
 from attnfun.kinds.function.build.interpolation import MOST_KEYS, build_units
@@ -25,7 +27,9 @@ from attnfun.language import Builder, Graph, parse
 from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
+from attnfun.language.numbers import number, one_of, whole_number
 from attnfun.network import evaluate
+from attnfun.plots.style import FAINT, INK, LINES, NETWORKS, legend, picture, sheet, title
 
 _ROOM = 1.07  # in several variables: *composition* proves a head to 6 %
 _MOST_WORK = 1 << 15  # keys × heads: a proof looks at every head on every interval
@@ -54,20 +58,18 @@ def interpolation(
     certificate's eps is the bound that the theory claims for this variant (in several variables with 7 % of room for
     the proof), the `story` holds the published one. Raises Infeasible, with what was reached, where it is not proved.
     """
-    a, b = _number("low", low), _number("high", high)
-    count = None if heads is None else _number("heads", heads, whole=True)
-    sharp = None if sharpness is None else _number("sharpness", sharpness)
-    grid = Grid(a, b, _number("points", points, whole=True), count, variant, _number("leak", leak), sharp)
+    a, b = number("low", low), number("high", high)
+    count = None if heads is None else whole_number("heads", heads, 1)
+    sharp = None if sharpness is None else number("sharpness", sharpness)
+    grid = Grid(a, b, whole_number("points", points, 1), count, variant, number("leak", leak), sharp)
     room = min(MOST_KEYS, _MOST_WORK // (grid.heads or 1))
     if grid.keys > room:
         what = f"{grid.keys:,} keys in {grid.heads or 1:,} heads take minutes to prove; at most {room:,} are built"
         fits = room // (grid.heads or 1)
         raise Infeasible(f"interpolation: {what}", {"points": fits} if fits >= 3 else {"heads": 16})
-    if dtype not in ("float64", "float32"):
-        raise InvalidRequest(f"dtype={dtype!r}: write float64 or float32")
+    one_of("dtype", dtype, ("float64", "float32"))
     if domain is None:
-        if query != "x":
-            raise InvalidRequest(f"query={query!r:.60}: give the domain of its variables")
+        require(query == "x", f"query={query!r:.60}: give the domain of its variables")
         domain = {"x": (a - (b - a) / 2, b + (b - a) / 2)}
     if not isinstance(query, str):
         raise InvalidRequest(f"query={query!r:.60}: an affine form of the variables, as text, is needed")
@@ -159,11 +161,58 @@ def _clip(query: Graph, low: float, high: float) -> Graph:
     return out.graph([out.apply("min", out.apply("max", nodes[query.outputs[0]], ends[0]), ends[1])])
 
 
-def _number(name: str, value: Any, whole: bool = False) -> Any:
-    kinds = (int, np.integer) if whole else (int, float, np.floating, np.integer)
-    if isinstance(value, bool) or not isinstance(value, kinds):
-        raise InvalidRequest(f"{name}={value!r:.40}: a {'whole ' * whole}number is needed")
-    try:
-        return int(value) if whole else float(value)
-    except OverflowError:
-        raise InvalidRequest(f"{name}={value!r:.40}: too large") from None
+COLOUR = {"published": NETWORKS[0], "inclusive": NETWORKS[1], "optimal": NETWORKS[2]}
+_MOST_SHOWN = 24  # keys of the heads drawn as functions
+
+
+@picture
+def draw_rates(rows: Sequence[Row], low: float, high: float) -> Any:
+    """Left: published bound, proved bound and measured error against keys. Right: target and smallest networks."""
+    figure = sheet(12.5, 5.2)
+    left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
+    _rates(left, rows)
+    _shapes(right, rows, low, high)
+    return figure
+
+
+def _rates(ax: Any, rows: Sequence[Row]) -> None:
+    many = rows[0].heads is not None
+    ordered = sorted(rows, key=lambda row: row.keys)
+    sizes = {row.keys: row.published for row in ordered if np.isfinite(row.published)}
+    ax.plot(list(sizes), list(sizes.values()), "--", color=INK, lw=1.1, label="published bound")
+    for variant in dict.fromkeys(row.variant for row in rows):
+        own = [row for row in ordered if row.variant == variant]
+        keys = [row.keys for row in own]
+        colour = COLOUR.get(variant, INK)
+        ax.plot(keys, [row.proved for row in own], "-", color=colour, lw=1.3, label=f"{variant}: proved")
+        ax.plot(keys, [row.measured for row in own], "o", mfc="none", mec=colour, ms=6, label=f"{variant}: measured")
+    ends = np.array([ordered[0].keys, ordered[-1].keys], dtype=float)
+    least = min(row.measured for row in ordered)
+    ax.plot(ends, 0.55 * least * ends[-1] / ends, ":", color=FAINT, lw=1.4, label="slope −1")
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ticks = sorted(sizes or {row.keys for row in rows})
+    ax.set_xticks(ticks, [str(k) for k in ticks])
+    ax.minorticks_off()
+    ax.set_xlabel("keys, nH" if many else "keys, p")
+    ax.set_ylabel("sup error")
+    ax.grid(True, which="major", color=LINES, lw=0.6)
+    legend(ax, loc="lower left", ncols=2)
+    title(ax, "The rate 1/(nH)" if many else "The rate 1/p", "proved from the stored weights, measured on a fine grid")
+
+
+def _shapes(ax: Any, rows: Sequence[Row], low: float, high: float) -> None:
+    reach = (high - low) / 4
+    x = np.linspace(low - reach, high + reach, 2001)
+    ax.plot(x, np.clip(x, low, high), color=INK, lw=2.6, alpha=0.3, label="target")
+    for variant in dict.fromkeys(row.variant for row in rows):
+        row = min((row for row in rows if row.variant == variant), key=lambda row: row.keys)
+        if row.keys > _MOST_SHOWN:
+            continue
+        size = f"p = {row.points}" if row.heads is None else f"n = {row.points}, H = {row.heads}"
+        fit = grid_fit(Grid(low, high, row.points, row.heads, variant))
+        ax.plot(x, fit(x), color=COLOUR.get(variant, INK), lw=1.3, label=f"{variant}, {size}")
+    ax.set_xlabel("y = w·x + t")
+    ax.grid(True, color=LINES, lw=0.6)
+    legend(ax, loc="upper left")
+    title(ax, "The smallest networks", f"clip(y, {low:g}, {high:g})")

@@ -21,7 +21,7 @@ from attnfun.certify.moments import prove_by_moments
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.rounding import hypotheses, rounding_bound
 from attnfun.certify.verdict import Proof, undecided
-from attnfun.certify.view import Array, Bound, Undecided, View, view
+from attnfun.certify.view import Array, Bound, Undecided, View, provided, view
 from attnfun.certify.witness import best_witness, computed_witness
 from attnfun.errors import AttnfunError
 from attnfun.language import Graph, precision
@@ -91,14 +91,11 @@ def _refutation(function: Function, bound: Bound) -> str:
 def _require_fit(network: Network, function: Function) -> None:
     network.validate()
     low, high = function.box.low_array, function.box.high_array
-    if not (np.all(network.low <= low) and np.all(network.high >= high)):
-        raise Undecided("the network was made for a smaller box than the target's")
+    provided(np.all(network.low <= low) and np.all(network.high >= high), "the network was made for a smaller box")
     if network.inputs != function.box.names or len(network.outputs) != len(function.outputs):
         raise Undecided("the network's inputs or outputs are not those of the target")
-    if function.graph is None and function.call is None:
-        raise Undecided(
-            "the target is a Python function that is not in the file; pass it as target= to check against it"
-        )
+    known = function.graph is not None or function.call is not None
+    provided(known, "the target is a Python function that is not in the file; pass it as target= to check against it")
 
 
 def _bound_and_rounding(

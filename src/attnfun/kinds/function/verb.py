@@ -11,12 +11,13 @@ import numpy as np
 
 from attnfun.certify.certificate import Certificate
 from attnfun.certify.verdict import Proof, verdict
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.kinds.function.view import Approximant
 from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Box
 from attnfun.language.function import FLOOR, Function
 from attnfun.language.mlp import read_mlp
+from attnfun.language.numbers import one_of, whole_number
 from attnfun.model import about
 from attnfun.search import Goal, Proposal, Proposals, Say, check_request, one_thread, read_norm, refusal, search
 
@@ -64,13 +65,11 @@ def compile(
     from attnfun.kinds.function.build import Request
 
     unknown = set(options) - _OPTIONS
-    if unknown:
-        raise InvalidRequest(f"unknown option(s) {', '.join(sorted(unknown))}; there are {', '.join(sorted(_OPTIONS))}")
+    require(not unknown, f"unknown option(s) {', '.join(sorted(unknown))}; there are {', '.join(sorted(_OPTIONS))}")
     say = progress or (lambda _text: None)
     power = read_norm(norm)
     check_request(eps, dtype, seed, accept)
-    if realise not in ("attention", "mlp"):
-        raise InvalidRequest(f"realise={realise!r}: write attention or mlp")
+    one_of("realise", realise, ("attention", "mlp"))
     mlp = read_mlp(target)
     box = Box.parse(domain) if mlp is None else mlp.box(domain)
     function = Function.read(target if mlp is None else mlp, box, lipschitz)
@@ -194,13 +193,9 @@ def _measured(function: Function, network: Any, goal: Goal, missed: Certificate)
 def _limits(options: dict[str, Any]) -> dict[str, Any]:
     """The limits and preferences of a request, checked."""
     limits = {k: v for k, v in options.items() if k != "prefer" and v is not None}
-    for name, value in limits.items():
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-            raise InvalidRequest(f"{name}={value!r}: a whole number is needed")
     prefer = options.get("prefer", "keys")
-    if prefer not in ("keys", "layers", "float32"):
-        raise InvalidRequest(f"prefer={prefer!r}: write keys, layers or float32")
-    return {**{k: int(v) for k, v in limits.items()}, "prefer": prefer}
+    one_of("prefer", prefer, ("keys", "layers", "float32"))
+    return {**{k: whole_number(k, v, 0) for k, v in limits.items()}, "prefer": prefer}
 
 
 def _check_floor(function: Function, eps: float, dtype: str) -> None:

@@ -21,7 +21,7 @@ The stored a is the next power of two, so that scaling is exact, and doubles unt
 Size: 1 layer, 1 head, rank 2 between tokens (3 with the coordinate that holds b), 1 constant token; a ≈ M² ln(4N)/π²,
 so logits need about 2 log2 M bits. Without j = i: 2 heads.
 
-Bound: `certify.matching`, from the stored weights, rounding included: out ≥ 0.8 on a match and ≤ 0.2 otherwise.
+Bound: `prove`, from the stored weights, rounding included: out ≥ 0.8 on a match and ≤ 0.2 otherwise.
 
 Failure mode: stored cosines are off by u, and logits by 4 u a: where 4 u reaches δ/2 ≈ π²/M² no a helps. Infeasible,
 with the largest M (near 1.4e8 in float64, 6e3 in float32). The encoder is a look-up of whole numbers, and is told so.

@@ -18,7 +18,7 @@ tokens.
 Size: 1 head, 1 constant token, rank 2 between tokens and pairs (3 with the null's coordinate); O(N³) products for
 `third_order`, (N + N²)² for the plain network.
 
-Bound: `certify.matching`, rounding included, for either form: out ≥ 0.8 on a match and ≤ 0.2 otherwise.
+Bound: `prove`, rounding included, for either form: out ≥ 0.8 on a match and ≤ 0.2 otherwise.
 
 Failure mode: logits are off by 4 u a (pair tokens) or 11.4 u a (trilinear): Infeasible, with the largest M, where δ/2
 does not exceed that. Memory: N + N² tokens, refused past N = 64.

@@ -2,11 +2,6 @@
 
 from attnfun.kinds import folder_kind
 
-FORMS = ("Polynomials", "Cells", "Slices", "Separable", "TrainedTowers")
-KIND = folder_kind(
-    "relation",
-    "Relation",
-    "RelationApproximant",
-    tuple(f"attnfun.kinds.relation.form:{form}" for form in FORMS),
-    commands=__name__,
-)
+NAMES = ("Polynomials", "Cells", "Slices", "Separable", "TrainedTowers")
+FORMS = tuple(f"attnfun.kinds.relation.form:{name}" for name in NAMES)
+KIND = folder_kind("relation", "Relation", "RelationApproximant", FORMS, lesson="view", commands=__name__)

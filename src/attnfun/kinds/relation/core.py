@@ -18,7 +18,7 @@ from functools import lru_cache, reduce
 import numpy as np
 
 from attnfun.errors import InvalidRequest
-from attnfun.kinds.relation.target import Relation, joined, renamed, sides_of, values_of
+from attnfun.kinds.relation.target import Relation, joined, sides_of, values_of
 from attnfun.language import Builder, Graph
 from attnfun.language.domain import Array, Box
 from attnfun.language.graph import MAX_EXPONENT
@@ -101,7 +101,7 @@ def core_of(relation: Relation) -> Core:
     left_inner, right_inner = graph.reachable(inner["l"]), graph.reachable(inner["r"])
     if relation.symmetric:
         names = dict(zip(relation.right.names, relation.left.names, strict=True))
-        order = _matching(left_inner, renamed(right_inner, names))
+        order = _matching(left_inner, right_inner.renamed(names))
         if order is None:
             return plain
         inner["r"] = [inner["r"][k] for k in order]

@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.language import Builder, Graph
 from attnfun.network.head import AnyArray, Array, freeze, frozen
 
@@ -47,18 +47,15 @@ class Block:
 
     def __post_init__(self) -> None:
         freeze(self)
-        if (self.other is None) == (self.signs is None):
-            raise InvalidRequest("a block of features has a right side, or signs in its place")
+        require((self.other is None) != (self.signs is None), "a block of features has a right side, or signs for it")
         if self.signs is not None:
             fits = self.left_vars == self.right_vars and self.signs.shape == self.left.shape[-1:]
-            if not fits or not np.isin(self.signs, (-1.0, 1.0)).all():
-                raise InvalidRequest("a symmetric relation has unequal towers")
+            require(fits and np.isin(self.signs, (-1.0, 1.0)).all(), "a symmetric relation has unequal towers")
         if self.left.ndim != len(self.left_vars) + 1 or self.right.ndim != len(self.right_vars) + 1:
             raise InvalidRequest("a block of features does not fit its variables")
         if self.left.shape[-1] != self.right.shape[-1] or not self.left.size or not self.right.size:
             raise InvalidRequest("a block of features has unequal or empty sides")
-        if not (np.isfinite(self.left).all() and np.isfinite(self.right).all()):
-            raise InvalidRequest("a feature has a coefficient that is not finite")
+        require(np.isfinite(self.left).all() and np.isfinite(self.right).all(), "a feature's coefficient is not finite")
 
     @cached_property
     def right(self) -> Array:
@@ -120,22 +117,17 @@ class Features:
         freeze(self)
         if chosen.ndim != 2 or chosen.shape[1] != len(self.blocks) or not len(chosen):
             raise InvalidRequest(f"a selection of shape {chosen.shape} does not fit {len(self.blocks)} blocks")
-        for k, block in enumerate(self.blocks):
-            if chosen[:, k].min() < 0 or chosen[:, k].max() >= block.columns:
-                raise InvalidRequest("the selection names a feature that is not there")
-        if len({tuple(row) for row in chosen.tolist()}) != len(chosen):
-            raise InvalidRequest("the selection names a feature twice")
+        counts = [block.columns for block in self.blocks]
+        require(((chosen >= 0) & (chosen < counts)).all(), "the selection names a feature that is not there")
+        require(len({tuple(row) for row in chosen.tolist()}) == len(chosen), "the selection names a feature twice")
         for half in (self.half("left"), self.half("right")):
             low, high = half.box
             if sorted(half.variables(range(len(self.blocks)))) != list(range(len(low))) or low.shape != high.shape:
                 raise InvalidRequest("the blocks do not hold every variable once")
-            if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
-                raise InvalidRequest("the box of the features is empty")
-        if len({block.signs is None for block in self.blocks}) > 1:
-            raise InvalidRequest("a symmetric relation has unequal towers")
+            require(((-np.inf < low) & (low < high) & (high < np.inf)).all(), "the box of the features is empty")
+        require(len({block.signs is None for block in self.blocks}) <= 1, "a symmetric relation has unequal towers")
         same = all(np.array_equal(a, b) for a, b in zip(self.left_box, self.right_box, strict=True))
-        if self.signs is not None and not same:
-            raise InvalidRequest("a symmetric relation has towers on unequal boxes")
+        require(self.signs is None or same, "a symmetric relation has towers on unequal boxes")
 
     def half(self, side: str) -> Half:
         """What belongs to one side, "left" or "right"."""

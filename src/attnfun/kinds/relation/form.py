@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.kinds.relation.core import Core, fitting_core, inner_points, plain_core
 from attnfun.kinds.relation.features import Ends, Features
 from attnfun.kinds.relation.target import Relation, values_of
@@ -169,8 +169,7 @@ class Form:
 
 def require_signs(form: Any) -> None:
     """A form has another side, or signs ±1 in its place; freezes them."""
-    if (form.other is None) == (form.signs is None):
-        raise InvalidRequest("a relation has two towers, or one and signs")
+    require((form.other is None) != (form.signs is None), "a relation has two towers, or one and signs")
     freeze(form)
     signs = form.signs
     if signs is not None and (signs.shape != (form.rank,) or not np.isin(signs, (-1.0, 1.0)).all()):
@@ -257,8 +256,7 @@ class Separable(Form):
 
     def __post_init__(self) -> None:
         require_signs(self)
-        if len(self.left.outputs) != len(self.right.outputs):
-            raise InvalidRequest("the towers of a relation have unequal numbers of features")
+        require(len(self.left.outputs) == len(self.right.outputs), "the towers have unequal numbers of features")
 
     @property
     def right(self) -> Network:
@@ -301,15 +299,13 @@ class CellSide:
         if not self.keys or len(self.keys) != len(self.box[0]) or len(self.box[0]) != len(self.box[1]):
             raise InvalidRequest("the keys of soft cells do not fit their box")
         fits = self.values.shape[:-1] == tuple(len(k.slopes) for k in self.keys) and self.values.size
-        if not fits or not np.isfinite(self.values).all():
-            raise InvalidRequest("the values of soft cells do not fit their keys")
+        require(fits and np.isfinite(self.values).all(), "the values of soft cells do not fit their keys")
         if not all(np.isfinite([k.w, k.c]).all() and np.isfinite(np.r_[k.slopes, k.biases]).all() for k in self.keys):
             raise InvalidRequest("a key of soft cells is not finite")
         if self.lines is not None:
             if self.lines.shape != (2, self.values.shape[-1]) or len(self.keys) != 1:
                 raise InvalidRequest("ReLU units are those of one variable a side, with a line a feature")
-            if not np.isfinite(self.lines).all():
-                raise InvalidRequest("a line of ReLU units is not finite")
+            require(np.isfinite(self.lines).all(), "a line of ReLU units is not finite")
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,18 +337,13 @@ class Cells(Form):
 
     def __post_init__(self) -> None:
         require_signs(self)
-        if (self.left.lines is None) != (self.right.lines is None):
-            raise InvalidRequest("both towers are heads, or both are ReLU units")
-        if self.right.values.shape[-1] != self.rank:
-            raise InvalidRequest("the towers of a relation have unequal numbers of features")
+        require((self.left.lines is None) == (self.right.lines is None), "both towers are heads, or both ReLU units")
+        require(self.right.values.shape[-1] == self.rank, "the towers have unequal numbers of features")
 
     @cached_property
     def right(self) -> CellSide:
-        if self.signs is None:
-            assert self.other is not None
-            return self.other
-        own, lines = self.left, self.left.lines
-        return CellSide(own.keys, own.values * self.signs, own.box, None if lines is None else lines * self.signs)
+        own, lines, signs = self.left, self.left.lines, self.product_signs
+        return self.other or CellSide(own.keys, own.values * signs, own.box, None if lines is None else lines * signs)
 
     @property
     def mlp(self) -> bool:
@@ -409,8 +400,7 @@ class Cut:
     def __post_init__(self) -> None:
         freeze(self)
         for name in ("pivots", "core"):
-            if not np.isfinite(getattr(self, name)).all():
-                raise InvalidRequest(f"the {name} of a cross approximation are not finite")
+            require(np.isfinite(getattr(self, name)).all(), f"the {name} of a cross approximation are not finite")
 
 
 @dataclass(frozen=True, eq=False)
@@ -443,15 +433,11 @@ class Slices(Form):
         for cut, names in ((self.left, self.names[1]), (self.right, self.names[0])):
             fits = fits and cut.pivots.ndim == cut.core.ndim == 2 and cut.pivots.shape[1] == len(names)
             fits = fits and cut.core.shape == (len(cut.pivots), self.rank)
-        if not fits:
-            raise InvalidRequest("the pivots and cores of a cross approximation do not fit together")
+        require(fits, "the pivots and cores of a cross approximation do not fit together")
 
     @cached_property
     def right(self) -> Cut:
-        if self.signs is None:
-            assert self.other is not None
-            return self.other
-        return Cut(self.left.pivots, self.left.core * self.signs)
+        return self.other or Cut(self.left.pivots, self.left.core * self.product_signs)
 
     @property
     def ends(self) -> tuple[Ends, Ends]:
@@ -487,14 +473,11 @@ class TrainedTowers(Form):
     signs: Array
 
     def __post_init__(self) -> None:
-        if self.signs.ndim != 1 or not np.isin(self.signs, (-1.0, 1.0)).all():
-            raise InvalidRequest("the signs of a relation are one ±1 a feature")
-        if not 0 < len(self.towers) == len(self.shapes) == len(self.reads):
-            raise InvalidRequest("trained towers have a shape and a reading each")
+        require(self.signs.ndim == 1 and np.isin(self.signs, (-1.0, 1.0)).all(), "the signs are one ±1 a feature")
+        require(0 < len(self.towers) == len(self.shapes) == len(self.reads), "trained towers have shapes and readings")
         for network, shape, reads in zip(self.towers, self.shapes, self.reads, strict=True):
             fits = shape.holds(network.architecture) and reads.width == len(network.inputs)
-            if not fits or len(network.outputs) != len(self.signs):
-                raise InvalidRequest("a tower that does not fit its side")
+            require(fits and len(network.outputs) == len(self.signs), "a tower that does not fit its side")
 
     @property
     def networks(self) -> tuple[Network, ...]:  # type: ignore[override]

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.kinds.relation.target import Relation, values_of
 from attnfun.language import BallAlgebra, Builder, Graph, precision, run
 from attnfun.language.domain import Box, halved
@@ -53,8 +53,7 @@ def smoothed(relation: Relation, delta: float, eps: float) -> tuple[Relation, Ba
         raise InvalidRequest(f"band={delta!r:.30}: a positive finite width is needed")
     found = _collect(relation.graph)
     weight = sum(abs(c) for c in found.values())
-    if not weight:
-        raise InvalidRequest(f"band={delta:g}: {relation.text[:100]} has no sign() that jumps")
+    require(weight, f"band={delta:g}: {relation.text[:100]} has no sign() that jumps")
     room = min(Fraction(1), Fraction(eps) / (2 * weight))  # 1 asks for no more than any σ does
     steep = _steepness(delta, float(room) * (1 - 1e-12))
     builder = Builder()
@@ -123,11 +122,9 @@ def _refuse_signs(graph: Graph, i: int) -> None:
 
 def _steepness(delta: float, room: float) -> Fraction:
     """σ with 1 − tanh(σδ) ≤ room, proved in balls."""
-    if not room > 0:
-        raise InvalidRequest("band: eps is too small")
+    require(room > 0, "band: eps is too small")
     guess = math.atanh(max(0.0, 1 - min(room, 1.0))) / delta if room > 1e-15 else 20.0 / delta
-    if not guess < 1e290:  # beyond the constants of expressions
-        raise InvalidRequest(f"band={delta:g} is too narrow")
+    require(guess < 1e290, f"band={delta:g} is too narrow")
     with precision(128):
         for grow in range(1, 60):
             steep = Fraction(math.ceil(guess * 2**16 * (1 + 1e-6 * 2**grow)) + 1, 2**16)

@@ -32,7 +32,7 @@ from attnfun.certify.pieces import BrokenLine, block_fits, block_rounding
 from attnfun.certify.rounding import gamma, product_bounds
 from attnfun.certify.rounding import hypotheses as rounding_hypotheses
 from attnfun.certify.verdict import Proof
-from attnfun.certify.view import Array, Undecided, view
+from attnfun.certify.view import Array, Undecided, provided, view
 from attnfun.kinds.relation.core import Core
 from attnfun.kinds.relation.features import Ends, Index
 from attnfun.kinds.relation.form import SIDES, Cells, CellSide
@@ -78,8 +78,7 @@ def _judged(relation: Relation, core: Core, cells: Cells) -> Relation:
     both = zip((core.left, core.right), cells.ends, strict=True)
     boxes = [stored_box(box, stored, core.composed, "cells lie in") for box, stored in both]
     require_one(relation, cells.signs, "cells")
-    if math.prod(cells.counts) > _PAIRS:
-        raise Undecided(f"{cells.counts[0]} × {cells.counts[1]} pairs of cells are out of reach")
+    provided(math.prod(cells.counts) <= _PAIRS, f"{cells.counts[0]} × {cells.counts[1]} pairs of cells are too many")
     return Relation(core.graph, boxes[0], boxes[1])
 
 
@@ -95,8 +94,7 @@ def _bound(relation: Relation, cells: Cells, goal: float | None) -> tuple[float,
         M = P @ Q.T
         off = gamma(cells.rank + 4, _U) * _largest_row(P) * _largest_row(Q) * (1 + 1e-9) + (cells.rank + 4) * 1e-300
         spread = (float(M.max()) - float(M.min()) + 2 * off) * (1 + 1e-12)
-        if not math.isfinite(spread):
-            raise Undecided("the values of the cells are not finite")
+        provided(math.isfinite(spread), "the values of the cells are not finite")
         lam = wall_exponent(structure, spread, goal or spread)
         lost = sum(leak(w, lam) for w in structure) * spread * (1 + 1e-12)
         grids = [inflated(w, a, b, lam) for w, a, b in zip(structure, joint.low, joint.high, strict=True)]
@@ -104,8 +102,7 @@ def _bound(relation: Relation, cells: Cells, goal: float | None) -> tuple[float,
     M = M[np.ix_(*(g.index for g in grids))]
     worst, place = _supremum(relation.graph, joint.names, grids, M, -math.inf if goal is None else goal - lost - off)
     high = (worst + off + lost) * (1 + 4 * _U)
-    if not math.isfinite(high):
-        raise Undecided("the range of the relation over a pair of cells is not finite")
+    provided(math.isfinite(high), "the range of the relation over a pair of cells is not finite")
     details = {"cells": list(cells.counts), "lambda": lam, "leak": lost}
     low, far = (np.array([getattr(g, end)[i] for g, i in zip(grids, place, strict=True)]) for end in ("low", "high"))
     return high, (low, far), details
@@ -218,8 +215,7 @@ def _pieces_bound(relation: Relation, cells: Cells, goal: float | None) -> tuple
     M = F @ G.T
     off = dF @ np.abs(G).T + np.abs(F) @ dG.T + dF @ dG.T + gamma(cells.rank + 4, _U) * (np.abs(F) @ np.abs(G).T)
     slack = float(off.max()) * (1 + 1e-9) + (cells.rank + 4) * 1e-300
-    if not (math.isfinite(slack) and np.isfinite(M).all()):
-        raise Undecided("the values of the units are not finite")
+    provided(math.isfinite(slack) and np.isfinite(M).all(), "the values of the units are not finite")
     names = relation.joint.names
     k, l = (v.ravel() for v in np.meshgrid(np.arange(len(zx) - 1), np.arange(len(zy) - 1), indexing="ij"))
     low, high = np.stack([zx[k], zy[l]], axis=1), np.stack([zx[k + 1], zy[l + 1]], axis=1)
@@ -229,8 +225,7 @@ def _pieces_bound(relation: Relation, cells: Cells, goal: float | None) -> tuple
     bound = partial(_range, relation.graph, names, low, high, corners)
     found = _suprema(bound, low, high, aim, _PIECE_HALVINGS, _PIECE_BOXES)[0]
     where = int(np.argmax(found))
-    if not found[where] < math.inf:
-        raise Undecided("the range of the relation over a pair of pieces is not finite")
+    provided(found[where] < math.inf, "the range of the relation over a pair of pieces is not finite")
     details = {"pieces": list(cells.counts)}
     return (float(found[where]) + slack) * (1 + 4 * _U), (low[where], high[where]), details
 
@@ -339,8 +334,7 @@ def _units_lost(cells: Cells, side: str, box: Box) -> tuple[Array, Array]:
     far = max(abs(box.low[0]), abs(box.high[0]))
     lost = []
     for i in range(cells.rank):
-        if not block_fits(key.slopes, key.biases, V[:, i], far, "float64"):
-            raise Undecided("ReLU units may overflow")
+        provided(block_fits(key.slopes, key.biases, V[:, i], far, "float64"), "ReLU units may overflow")
         line = BrokenLine(float(lines[0, i]), float(lines[1, i]), 1.0, 0.0, key.slopes, key.biases, V[:, i])
         one, size = block_rounding(line, box.low[0], box.high[0], "float64")
         carried = size + one + abs(line.slope) * far + abs(line.offset)

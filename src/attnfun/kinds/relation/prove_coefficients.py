@@ -35,7 +35,7 @@ from flint import arb
 
 from attnfun.certify.ellipse import Work, bound_on_boundary, looks_analytic, prove_analytic, sampled_maximum
 from attnfun.certify.nodes import chebyshev_nodes
-from attnfun.certify.view import Array, Undecided
+from attnfun.certify.view import Array, Undecided, provided
 from attnfun.kinds.relation.features import along
 from attnfun.language import ArrayAlgebra, BallAlgebra, Graph, NotAnalytic, precision, run, run_all
 from attnfun.language.enclosures import lowers, upper, uppers
@@ -70,20 +70,17 @@ def expansion(graph: Graph, names: tuple[str, ...], low: Array, high: Array, tol
         value = run(graph, BallAlgebra(), {})[0]
         mid = float(value.mid())
         return Expansion(np.array(mid), upper(abs(value - arb(mid))), upper(abs(value)), False)
-    if d > _MOST_VARIABLES:
-        raise Undecided(f"coefficients: {d} variables that belong together are more than {_MOST_VARIABLES}")
+    provided(d <= _MOST_VARIABLES, f"coefficients: {d} variables that belong together are more than {_MOST_VARIABLES}")
     used, part = set(graph.variables), tolerance / (2 * d)
     axes = [_axis(graph, names, low, high, k, part) if name in used else (1, arb(0)) for k, name in enumerate(names)]
     counts, tail = [n for n, _ in axes], summed_tails(axes)
-    if math.prod(counts) > _VALUES:
-        raise Undecided(f"coefficients: a grid of {' × '.join(map(str, counts))} points is out of reach")
+    provided(math.prod(counts) <= _VALUES, f"coefficients: a grid of {' × '.join(map(str, counts))} is out of reach")
     nodes = [chebyshev_nodes(n, float(a), float(b)) for n, a, b in zip(counts, low, high, strict=True)]
     exact = math.prod(counts) <= _BALLS
     table, slack = _by_balls(graph, names, nodes) if exact else _by_intervals(graph, names, nodes)
     error = math.nextafter(slack * (1 + 1e-12) + upper(tail), math.inf)
     size = float(np.abs(table).sum()) * (1 + 2 * (table.size + 2) * _U)
-    if not (math.isfinite(error) and math.isfinite(size)):
-        raise Undecided("coefficients: the relation could not be enclosed at the nodes")
+    provided(math.isfinite(error) and math.isfinite(size), "coefficients: the relation is not enclosed at the nodes")
     return Expansion(table, error, size, not exact)
 
 
@@ -299,7 +296,7 @@ def _turn(n: int) -> Array:
 def column_errors(P: Array) -> tuple[Array, Array]:
     """(columns,) Σ|P_J| and a bound of |computed − P| in float64 for coefficients (N_1, …, N_a, columns).
 
-    The operations are those of `network.features.Features.side` before its products: t = x mapped to [-1, 1] and cut is
+    The operations are those of `features.Features.side` before its products: t = x mapped to [-1, 1] and cut is
     off by at most 5u, T_j by 8j²u (Markov's inequality for the 5u; the recurrence adds Σ_i |U_{j−i}| 4.1u ≤ 2.05 j² u),
     and one sum an axis, in any order.
     """

@@ -1,6 +1,6 @@
 """Method *separable terms*: sup |r(x, y) − ⟨φ(x), ψ(y)⟩| for a relation that is a finite sum of terms.
 
-Statement. Let r = Σ_i s_i a_i(x) b_i(y) be the expansion that `targets.relation_sum` derives from the stored relation
+Statement. Let r = Σ_i s_i a_i(x) b_i(y) be the expansion that `terms` derives from the stored relation
 by exact identities. Let the stored networks compute φ̂, ψ̂ in float64 with |φ̂_i − a_i| ≤ δ and |ψ̂_i − b_i| ≤ θ on all of
 their boxes, as `prove` finds from their weights. Then for all x, y, with A_i ≥ sup |a_i| and B_i ≥ sup |b_i|,
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from attnfun.certify.certificate import Status
 from attnfun.certify.verdict import Proof
-from attnfun.certify.view import Array, Undecided
+from attnfun.certify.view import Array, Undecided, provided
 from attnfun.kinds.relation.form import Separable
 from attnfun.kinds.relation.prove_inner import inner_certificate
 from attnfun.kinds.relation.prove_towers import score_error
@@ -55,8 +55,7 @@ def proof(relation: Relation, stored: Separable, _eps: float | None, say: Say) -
         hypotheses |= dict.fromkeys(certificate.hypotheses)
     high, loss = score_error(sides[0], sides[-1])
     loss += 2 * stored.rank * 2.0**-1074
-    if not math.nextafter(high + loss, math.inf) < math.inf:
-        raise Undecided("the score may overflow")
+    provided(math.nextafter(high + loss, math.inf) < math.inf, "the score may overflow")
     # what float64 may have moved at a point: in both towers, and in the inner product
     moved = score_error((np.full(stored.rank, rounding[0]), sides[0][1] + sides[0][0]),
                         (np.full(stored.rank, rounding[-1]), sides[-1][1] + sides[-1][0]))  # fmt: skip
@@ -75,8 +74,7 @@ def _fitting(relation: Relation, stored: Separable) -> Expansion:
         raise Undecided("the towers are not those of the relation's terms")
     if found.signs is not None and not np.array_equal(np.array(found.signs), stored.product_signs):
         raise Undecided("the signs are not those of the relation's terms")
-    if any(network.dtype != "float64" for network in (stored.left, stored.right)):
-        raise Undecided("the towers of a relation are in float64")
+    provided(all(n.dtype == "float64" for n in (stored.left, stored.right)), "the towers of a relation are in float64")
     require_defined(found.left, relation.left)
     require_defined(found.right, relation.right)
     return found

@@ -2,9 +2,9 @@
 
 | symbol | meaning |
 | --- | --- |
-| g = Π_k g_k | the core of the relation and its factors (`targets.relation_core`), derived anew here |
+| g = Π_k g_k | the core of the relation and its factors (`core`), derived anew here |
 | C_k, e_k, S_k | Chebyshev coefficients of factor k: sup |g_k − C_k| ≤ e_k, Σ|C_k| ≤ S_k (`coefficients`) |
-| P_k, Q_k, S | stored coefficients of the towers and the selected products (`network.features`) |
+| P_k, Q_k, S | stored coefficients of the towers and the selected products (`features`) |
 
 **Target.** |Π g_k − Π C_k| ≤ E_0 = Σ_k e_k Π_{j<k} (S_j + e_j) Π_{j>k} S_j (telescoped; |C_k| ≤ S_k as functions).
 Then one of three bounds of the rest; the least counts. All are about exactly the stored numbers.
@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.certify.view import Array, Undecided
+from attnfun.certify.view import Array, provided
 from attnfun.kinds.relation import prove_coefficients as chebyshev
 from attnfun.kinds.relation.core import Core, Factor, core_of, factors_of
 from attnfun.kinds.relation.features import Features, Index
@@ -109,8 +109,7 @@ def construction_error(
         found["diagonal"] = carried + _by_diagonal(features)
     finite = {k: v for k, v in found.items() if v == v}
     method = min(finite, key=lambda k: finite[k]) if finite else ""
-    if not method or not math.isfinite(finite[method]):
-        raise Undecided("the tables of this relation are out of reach")
+    provided(method and math.isfinite(finite[method]), "the tables of this relation are out of reach")
     total = (finite[method] + first) * (1 + 4 * _U)
     return total, method, {k: v for k, v in {"target": first, **finite}.items() if math.isfinite(v)}
 

@@ -20,7 +20,7 @@ with (u, v) in the same box, which is convex,
 
     |⟨φ̂, ψ̂⟩ − g(u, v)| ≤ |⟨φ̂, ψ̂⟩ − g(ũ, ṽ)| + Σ_k sup |∂_k g| Δ_k,
 
-the suprema by balls for the gradient on sub-boxes (`expressions.gradient`: mean value inequality).
+the suprema by balls for the gradient on sub-boxes (`language/gradient`: mean value inequality).
 Without towers NumPy computes u and v, and Δ is what that loses (`numpy_rounding`).
 Failure modes: Undecided where δ is not proved, where ũ may leave the box, where balls do not bound the gradient.
 """
@@ -34,13 +34,13 @@ from flint import arb
 from attnfun.certify.certificate import Certificate, Status
 from attnfun.certify.numpy_rounding import numpy_rounding
 from attnfun.certify.rounding import LARGEST, form_rounding
-from attnfun.certify.view import Array, Undecided
+from attnfun.certify.view import Array, Undecided, provided
 from attnfun.errors import AttnfunError
 from attnfun.kinds.function.prove import prove
 from attnfun.kinds.relation.core import Core
 from attnfun.kinds.relation.features import Features
 from attnfun.kinds.relation.form import SIDES, Towers
-from attnfun.kinds.relation.target import Relation, renamed
+from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.towers import Keys, tower_network
 from attnfun.language import BallAlgebra, GradientAlgebra, Graph, precision, run
 from attnfun.language.domain import Box, sub_boxes
@@ -67,8 +67,7 @@ def inner_part(relation: Relation, features: Features, towers: Towers, core: Cor
     for side, outside, box, graph, proved, tower in every:
         if tower.inner is None or tower.mlp:
             raise Undecided(_NEITHER)
-        if tower.affine is not None or tower.groups:
-            raise Undecided("a tower on top of a network is one head, and all that is read")
+        provided(tower.affine is None and not tower.groups, "a tower on a network is one head, and all that is read")
         certificate = inner_certificate(tower.inner, graph, outside, say)
         plain = tower_network(features, "left" if features.signs is not None else side, tower, box.names)
         moved = inner_shifts(tower.inner, plain, tower.keys, certificate)
@@ -95,8 +94,7 @@ def _carried(core: Core, moved: Array) -> float:
     """Σ_k sup |∂_k g| moved_k over the core's box, rounded up."""
     slopes = gradient_bounds(core.graph, core.joint.names, core.joint.low_array, core.joint.high_array)
     total = float(slopes @ moved) * (1 + (len(moved) + 4) * _U)
-    if not math.isfinite(total):
-        raise Undecided("the slopes of the relation in its inner functions are not bounded")
+    provided(math.isfinite(total), "the slopes of the relation in its inner functions are not bounded")
     return total
 
 
@@ -110,7 +108,7 @@ def inner_certificate(inner: Network, graph: Graph, box: Box, report: Say | None
     names = dict(zip(box.names, inner.inputs, strict=True))
     try:
         same = Box(inner.inputs, box.low, box.high)
-        asked = renamed(graph, names)
+        asked = graph.renamed(names)
     except AttnfunError as why:
         raise Undecided(f"an inner network: {why}") from None
     known = _proved.setdefault(inner, [])
@@ -147,8 +145,7 @@ def inner_shifts(inner: Network, outer: Network, keys: tuple[Keys, ...], certifi
             total = arb(certificate.error[1]) + arb(_form(row, offset, size, fresh))
             if k in read:
                 axis = head.axes[read.index(k)]
-                if own.w == 0 or not math.isfinite(own.w):
-                    raise Undecided("an inner network: the head above does not read it")
+                provided(own.w != 0 and math.isfinite(own.w), "an inner network: the head above does not read it")
                 off = abs(arb(float(axis.offset[0])) - (arb(own.w) * arb(offset) + arb(own.c)))
                 for a, r, s in zip(axis.query[0], row, size, strict=True):
                     off = off + abs(arb(float(a)) - arb(own.w) * arb(float(r))) * arb(float(s))
@@ -157,8 +154,7 @@ def inner_shifts(inner: Network, outer: Network, keys: tuple[Keys, ...], certifi
             elif len(own.slopes) != 1:
                 raise Undecided("an inner network: the head above does not read it")
             shifts[k] = upper(total)
-    if not np.isfinite(shifts).all():
-        raise Undecided("an inner network: what reads it may overflow")
+    provided(np.isfinite(shifts).all(), "an inner network: what reads it may overflow")
     return shifts
 
 

@@ -1,7 +1,7 @@
 """Method *towers*: sup |r(x, y) − ⟨φ(x), ψ(y)⟩| from the stored features and the stored relation alone.
 
 Statement. For stored features, products of factors' functions, and the stored relation, on all of both boxes:
-|r − ⟨φ, ψ⟩| is at most E_0 + the least of three bounds (`relation_features`), plus what towers add (`towers`), plus
+|r − ⟨φ, ψ⟩| is at most E_0 + the least of three bounds (`prove_features`), plus what towers add (`towers`), plus
 rounding.
 
 Inner functions u(x), v(y) of a core: where the towers hold networks for them, or where NumPy computes them for features
@@ -17,7 +17,7 @@ import numpy as np
 
 from attnfun.certify.rounding import hypotheses as rounding_hypotheses
 from attnfun.certify.verdict import Proof
-from attnfun.certify.view import Undecided
+from attnfun.certify.view import Undecided, provided
 from attnfun.kinds.relation.core import Core, fitting_core
 from attnfun.kinds.relation.features import Features
 from attnfun.kinds.relation.form import Polynomials, Towers
@@ -84,8 +84,7 @@ def _tower_parts(features: Features, towers: Towers, core: Core) -> tuple[float,
     left = tower_errors(features, "left", towers[0], core.left.names)
     right = left if one else tower_errors(features, "right", towers[1], core.right.names)
     carried, inner = score_error(left, right)
-    if not (math.isfinite(carried) and math.isfinite(inner)):
-        raise Undecided("the errors of the towers are not bounded")
+    provided(math.isfinite(carried) and math.isfinite(inner), "the errors of the towers are not bounded")
     return carried, inner, rounding_hypotheses("float64", softmax=not towers[0].mlp)
 
 

@@ -40,7 +40,7 @@ from attnfun.certify.ellipse import axis_factor
 from attnfun.certify.exact import weight_table
 from attnfun.certify.nodes import chebyshev_nodes
 from attnfun.certify.rounding import LARGEST, gamma, product_bounds, product_fits
-from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View
+from attnfun.certify.view import Array, HeadView, LineAxis, Undecided, View, provided
 from attnfun.kinds.relation.features import Ends, Half, Index, along
 from attnfun.kinds.relation.prove_coefficients import LEAST, floats, kept, multiplied, on_grid, sup_of_columns, times
 from attnfun.kinds.relation.towers import TowerWeights, group_heads, product_scales
@@ -78,8 +78,7 @@ def product_tower_errors(half: Half, weights: TowerWeights) -> tuple[Array, Arra
         off, size = multiplied(off, size, d, s)
         reach = reach + np.arctanh(s) * (1 + 1e-9) + d
     off = (off + slack * (size + off)) * (1 + 1e-12)
-    if not (reach <= 300).all():
-        raise Undecided("towers: the logits of a product are too large")
+    provided((reach <= 300).all(), "towers: the logits of a product are too large")
     n = 2**m
     moved = gamma(2 * m + 5, _U) * reach + 4 * _U * reach + 10 * (1 + n // 64) * _U
     g_sum = gamma(2 * n + 24, _U)
@@ -87,8 +86,7 @@ def product_tower_errors(half: Half, weights: TowerWeights) -> tuple[Array, Arra
     off = off + 4 * (n + 4) * 2.0**-1074
     # the read-out adds exact zeros to one product by 1; roundings to spare
     off = (off + gamma(4, _U) * (size + off)) * (1 + 1e-12) + (rank + 8) * 2.0**-1074
-    if not (np.isfinite(off).all() and np.isfinite(size).all()):
-        raise Undecided("towers: the error of a tower is not bounded")
+    provided(np.isfinite(off).all() and np.isfinite(size).all(), "towers: the error of a tower is not bounded")
     return off, size * (1 + 1e-12)
 
 
@@ -105,8 +103,7 @@ def _vanished(half: Half, scales: Array) -> Array:
 def require_fits(head: HeadView, low: Array, high: Array) -> None:
     """Undecided where a logit of a head may overflow on this box."""
     queries = [abs(a.w) * max(abs(low[a.variable]), abs(high[a.variable])) + abs(a.c) for a in head.axes]
-    if not product_fits(head.axes, head.values, [float(q) for q in queries], "float64"):
-        raise Undecided("towers: a head may overflow")
+    provided(product_fits(head.axes, head.values, list(map(float, queries)), "float64"), "towers: a head may overflow")
 
 
 def _head_rounding(low: Array, high: Array, head: HeadView) -> Array:
@@ -128,8 +125,7 @@ def _group_error(
     for k, s in enumerate(sups):
         zeta = times(zeta, s[tuples[:, k]])
     zeta = zeta * (1 + 8 * (len(tables) + 2) * _U)
-    if not (zeta <= _ZETA).all():
-        raise Undecided("towers: a factor is too large for its scale")
+    provided((zeta <= _ZETA).all(), "towers: a factor is too large for its scale")
     top = np.abs(V.reshape(-1, len(tuples))).max(axis=0)
     rests = [np.full(len(tuples), delta * (1 + 1e-12)) for _ in tables]  # what multiplies the columns of every block
     for k, i in itertools.permutations(range(len(tables)), 2):
@@ -142,8 +138,7 @@ def _group_error(
     for axis, f in zip(axes, fine, strict=True):
         nodes = chebyshev_nodes(f, float(low[axis.variable]), float(high[axis.variable]))
         table, rads = floats(weight_table(axis, nodes))
-        if not np.isfinite(rads).all():
-            raise Undecided("towers: the weights of a head could not be enclosed")
+        provided(np.isfinite(rads).all(), "towers: the weights of a head could not be enclosed")
         weight.append(table)
         radii += float(rads.sum(axis=1).max()) * (1 + 1e-9)
     lost_p = top * (1.01 * (radii + _U * sum(a.size + 4 for a in axes)) * (1 + radii))
@@ -169,8 +164,7 @@ def _group_error(
         p = np.abs(p - _atanh(z, float(zeta.max()) + float(lost_z.max())))
         biggest[columns] = p.reshape(-1, p.shape[-1]).max(axis=0)
     far = zeta + lost_z
-    if not (far < 0.7).all():
-        raise Undecided("towers: a factor is too large for its scale")
+    provided((far < 0.7).all(), "towers: a factor is too large for its scale")
     lost_g = lost_z / (1 - far * far) + np.arctanh(far) * 400 * _U
     seen = biggest * (1 + 4 * _U) + lost_p + lost_g + 2.0**-1000
     return zeta, ((seen + tail) / keep + tail) * (1 + 1e-12)

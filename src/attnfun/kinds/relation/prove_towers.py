@@ -38,7 +38,7 @@ from attnfun.certify.exact import weight_table
 from attnfun.certify.nodes import chebyshev_nodes
 from attnfun.certify.pieces import BrokenLine, block_fits, block_rounding, pieces_of_curve, prove_by_pieces
 from attnfun.certify.rounding import LARGEST, gamma, line_bounds, product_bounds
-from attnfun.certify.view import Array, LineAxis, Undecided, view
+from attnfun.certify.view import Array, LineAxis, Undecided, provided, view
 from attnfun.kinds.relation import prove_coefficients as chebyshev
 from attnfun.kinds.relation.features import Features, Half
 from attnfun.kinds.relation.prove_coefficients import multiplied, times
@@ -72,8 +72,7 @@ def tower_errors(features: Features, side: str, weights: TowerWeights, names: Na
         off = off + _value_rounding(half, weights) + _attention_rounding(network, half.rank)
         if weights.affine is not None:
             off = off + _ramp_errors(half, weights, weights.affine)
-    if not (np.isfinite(off).all() and np.isfinite(size).all()):
-        raise Undecided("towers: the error of a tower is not bounded")
+    provided(np.isfinite(off).all() and np.isfinite(size).all(), "towers: the error of a tower is not bounded")
     return off, size
 
 
@@ -89,8 +88,7 @@ def score_error(left: tuple[Array, Array], right: tuple[Array, Array]) -> tuple[
 def score_loss(left: tuple[Array, Array], right: tuple[Array, Array]) -> float:
     """Both together; raises Undecided where that is no bound."""
     loss = sum(score_error(left, right)) * (1 + 8 * _U)
-    if not math.isfinite(loss):
-        raise Undecided("the rounding of the towers is not bounded")
+    provided(math.isfinite(loss), "the rounding of the towers is not bounded")
     return loss
 
 
@@ -197,8 +195,7 @@ def _attention_rounding(network: Network, rank: int) -> Array:
     reaches = np.maximum(np.abs(seen.low), np.abs(seen.high))
     with np.errstate(over="ignore", invalid="ignore"):
         carried = sizes + errors + np.abs(seen.bias) + np.abs(seen.affine) @ reaches
-    if not (carried < LARGEST["float64"]).all():
-        raise Undecided("towers: a read-out may overflow")
+    provided((carried < LARGEST["float64"]).all(), "towers: a read-out may overflow")
     return np.asarray(errors + gamma(seen.dim + 5, _U) * carried + (rank + 4 * seen.dim + 8) * 2.0**-1074)
 
 
@@ -214,7 +211,7 @@ def _squares_errors(features: Features, side: str, weights: TowerWeights, names:
     | --- | --- |
     | a, b; ε_a, ε_b | two factors as stored polynomials (or products of them), and how far off the network's are |
     | s_a, s_b | ≥ sup |a|, sup |b| |
-    | λ, μ, g, s | the stored reading weights, gain and template of a product (`network.towers`) |
+    | λ, μ, g, s | the stored reading weights, gain and template of a product (`towers`) |
     | E, L | |s(q) + o − q²| ≤ E on [−1, 1] for some constant o (*pieces*); L = Σ|v_j k_j| ≥ the slope of s |
 
     **Layer 1.** Column by column: `pieces` against the stored polynomial, and the rounding of the block
@@ -254,12 +251,10 @@ def _squares_errors(features: Features, side: str, weights: TowerWeights, names:
         E, L, lost, whole = (np.array([t[i] for t in templates])[kind.astype(np.int64)] for i in range(4))
         sa, ea, sb, eb = size[parent], off[parent], sups[k][last], offs[k][last]
         a, b = sa + ea, sb + eb
-        if not ((left > 0) & (right > 0) & (gain > 0) & (gain < 1e100)).all():
-            raise Undecided("towers: the weights of a product are not usable")
+        provided(((left > 0) & (right > 0) & (gain > 0) & (gain < 1e100)).all(), "a product's weights are not usable")
         reach = left * a + right * b
         dq = gamma(4, _U) * reach + 8 * _TINY
-        if not ((reach + dq) * (1 + 16 * _U) <= 1.0).all():
-            raise Undecided("towers: a product leaves the interval of its squares")
+        provided(((reach + dq) * (1 + 16 * _U) <= 1.0).all(), "towers: a product leaves the interval of its squares")
         kappa = np.abs(4 * gain * left * right - 1) + 8 * _U
         rounded = gain * (lost + 2 * _U * whole)
         off = ea * sb + eb * sa + ea * eb + kappa * a * b + gain * (2 * E + 2 * L * dq) + rounded
@@ -274,8 +269,7 @@ def _squares_errors(features: Features, side: str, weights: TowerWeights, names:
     out = times(scale, off[place]) * (1 + 1e-12) + times(vanished, size[place])
     most = times(scale, size[place]) * (1 + slack)
     out = (out + 2 * slack * (most + out)) * (1 + 1e-12) + 1e-290  # the constants' products and the read-out
-    if not (np.isfinite(out).all() and (most + out < LARGEST["float64"]).all()):
-        raise Undecided("towers: the error of a tower is not bounded")
+    provided(np.isfinite(out).all() and (most + out < LARGEST["float64"]).all(), "towers: an error is not bounded")
     return out, most
 
 
@@ -283,12 +277,10 @@ def _column_error(
     keys: Keys, values: Array, P: Array, low: float, high: float, slope: float = 0.0, offset: float = 0.0
 ) -> float:
     """sup |broken line − polynomial|, and the rounding of the line computed in float64."""
-    if keys.w != 1.0 or keys.c != 0.0:
-        raise Undecided("towers: ReLU units must read the variable itself")
+    provided(keys.w == 1.0 and keys.c == 0.0, "towers: ReLU units must read the variable itself")
     far, mine = max(abs(low), abs(high)), values != 0
     line = BrokenLine(slope, offset, keys.w, keys.c, keys.slopes[mine], keys.biases[mine], values[mine])
-    if not block_fits(keys.slopes, keys.biases, values, far, "float64"):  # silent units too
-        raise Undecided("towers: ReLU units may overflow")
+    provided(block_fits(keys.slopes, keys.biases, values, far, "float64"), "towers: ReLU units may overflow")
     lost, size = block_rounding(line, low, high, "float64")
     bound = pieces_of_curve(line, ChebyshevCurve(P, low, high), low, high, lost).high
     lost += gamma(5, _U) * (size + lost + abs(slope) * far + abs(offset)) + 8 * _TINY
@@ -301,8 +293,7 @@ def _template(template: Array) -> tuple[float, float, float, float]:
     points = np.linspace(-1.0, 1.0, 4 * len(slopes) + 1)
     seen = np.maximum(points[:, None] * slopes + biases, 0.0) @ values - points * points
     offset = -float(seen.max() + seen.min()) / 2
-    if not math.isfinite(offset) or not block_fits(slopes, biases, values, 1.0, "float64"):
-        raise Undecided("towers: a template is not usable")
+    provided(math.isfinite(offset) and block_fits(slopes, biases, values, 1.0, "float64"), "a template is not usable")
     line = BrokenLine(0.0, offset, 1.0, 0.0, slopes, biases, values)
     bound = prove_by_pieces(line, parse("u*u", ("u",)), -1.0, 1.0, 0.0).high
     two = BrokenLine(0.0, 0.0, 1.0, 0.0, *(np.concatenate([a, a]) for a in (slopes, biases, values)))

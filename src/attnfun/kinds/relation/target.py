@@ -7,13 +7,13 @@ left and right variables correspond in order, their boxes are equal, and one tow
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from attnfun.errors import DamagedFile, InvalidRequest
-from attnfun.language import ArrayAlgebra, Builder, Graph, parse, run
+from attnfun.errors import DamagedFile, InvalidRequest, require
+from attnfun.language import ArrayAlgebra, Graph, parse, run
 from attnfun.language.domain import Array, Box
 from attnfun.language.function import Function
 from attnfun.language.graph import Node
@@ -86,8 +86,7 @@ class Relation(Sides):
     symmetric: bool = False
 
     def __post_init__(self) -> None:
-        if len(self.graph.outputs) != 1:
-            raise InvalidRequest("a relation has one value: give one expression")
+        require(len(self.graph.outputs) == 1, "a relation has one value: give one expression")
         _named_apart(self.left, self.right)
         if self.symmetric:
             if self.left.dim != self.right.dim:
@@ -119,8 +118,7 @@ class Relation(Sides):
     def encode(self, weights: Any, X: Any, Y: Any, pairs: bool = False) -> tuple[tuple[Array, Array, bool], None]:
         """(m, left variables), (n, right variables): all m × n scores; with `pairs` (n, …) each, the n scores."""
         left, right = points_of(X, self.left), points_of(Y, self.right)
-        if pairs and len(left) != len(right):
-            raise InvalidRequest("the sides have unequal numbers of points")
+        require(not pairs or len(left) == len(right), "the sides have unequal numbers of points")
         return (weights.reading(self, 0)(left), weights.reading(self, 1)(right), pairs), None
 
     def of_columns(self, rows: Array) -> tuple[Array, Array, bool]:
@@ -141,7 +139,7 @@ class Relation(Sides):
     def mirrored(self) -> Graph:
         """The graph with left and right variables exchanged (symmetric relations only)."""
         left, right = self.left.names, self.right.names
-        return renamed(self.graph, dict(zip(left + right, right + left, strict=True)))
+        return self.graph.renamed(dict(zip(left + right, right + left, strict=True)))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -186,8 +184,7 @@ def points_of(X: Any, box: Box) -> Array:
         points = points[:, None]
     if points.ndim != 2 or points.shape[1] != box.dim:
         raise InvalidRequest(f"points of shape {np.shape(X)}: (n, {box.dim}) is needed, columns {', '.join(box.names)}")
-    if not box.contains(points).all():
-        raise InvalidRequest(f"a point lies outside the domain {box.text}")
+    require(box.contains(points).all(), f"a point lies outside the domain {box.text}")
     return points
 
 
@@ -212,8 +209,7 @@ def joined(left: Box, right: Box) -> Box:
 def _named_apart(left: Box, right: Box) -> Box:
     """`joined`, or an InvalidRequest that says which variables are on both sides."""
     both = set(left.names) & set(right.names)
-    if both:
-        raise InvalidRequest(f"{', '.join(sorted(both))} is named on both sides; name left and right apart")
+    require(not both, f"{', '.join(sorted(both))} is named on both sides; name left and right apart")
     return joined(left, right)
 
 
@@ -222,18 +218,6 @@ def values_of(graph: Graph, env: Mapping[str, Array], *shape: int) -> list[Array
     with np.errstate(all="ignore"):
         out = run(graph, ArrayAlgebra(), env)
     return [np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), shape)) for value in out]
-
-
-def called(builder: Builder, nodes: Sequence[Node], names: Mapping[str, str]) -> list[int]:
-    """`Builder.copy` with variables renamed."""
-    return builder.copy(replace(node, value=names.get(str(node.value), node.value)) for node in nodes)
-
-
-def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
-    """The graph with its variables renamed, in canonical order."""
-    builder = Builder()
-    at = called(builder, graph.nodes, names)
-    return builder.graph([at[o] for o in graph.outputs])
 
 
 def sides_of(relation: Relation, nodes: Sequence[Node]) -> list[str]:

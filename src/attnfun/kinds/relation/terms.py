@@ -31,7 +31,7 @@ import flint
 import numpy as np
 
 from attnfun.errors import Infeasible, InvalidRequest
-from attnfun.kinds.relation.target import Relation, called, renamed, sides_of
+from attnfun.kinds.relation.target import Relation, sides_of
 from attnfun.language import Builder, Graph
 from attnfun.language.graph import MAX_OUTPUTS, Node
 
@@ -272,7 +272,7 @@ class _Expander:
             raise _TooMany(len(made))
         graph = self.builder.graph(made)
         back = dict(zip(left, right, strict=True))
-        return Expansion(graph, renamed(graph, back), tuple(signs))
+        return Expansion(graph, graph.renamed(back), tuple(signs))
 
     def _root(self, d: Fraction) -> int:
         p, q = math.isqrt(d.numerator), math.isqrt(d.denominator)
@@ -282,7 +282,7 @@ class _Expander:
 
     def _mirrored(self, names: dict[str, str]) -> Callable[[int], int]:
         """The node of an atom with its variables renamed."""
-        return cache(lambda atom: called(self.builder, self.builder.graph([atom]).nodes, names)[-1])
+        return cache(lambda atom: self.builder.copy_renamed(self.builder.graph([atom]).nodes, names)[-1])
 
 
 def _joined(one: Monomial, other: Monomial) -> Monomial:

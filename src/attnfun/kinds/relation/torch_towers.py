@@ -12,8 +12,8 @@ from torch import Tensor
 
 from attnfun.errors import InvalidRequest
 from attnfun.kinds.relation.form import TrainedTowers
-from attnfun.kinds.relation.lesson import Side, random_weights
 from attnfun.kinds.relation.target import probe_tuples
+from attnfun.kinds.relation.view import Side, random_weights
 from attnfun.learn.lesson import Problem, digest
 from attnfun.learn.probe import Row, key_norms, off
 from attnfun.learn.torch_function import run

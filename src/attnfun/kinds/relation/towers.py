@@ -44,7 +44,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnfun.certify.view import LineAxis
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest, feasible, require
 from attnfun.kinds.relation.features import Features, Half, Index
 from attnfun.network.head import Array, Axis, Head, freeze
 from attnfun.network.network import Layer, Network
@@ -104,8 +104,7 @@ class Squares:
 
     def __post_init__(self) -> None:
         freeze(self)
-        if not all(a.ndim == 2 and len(a) == 3 and a.size for a in self.templates):
-            raise InvalidRequest("a template of a tower is no broken line")
+        require(all(a.ndim == 2 and len(a) == 3 and a.size for a in self.templates), "a template is no broken line")
         kinds = np.arange(len(self.templates))
         if not all(a.ndim == 2 and len(a) == 4 and np.isin(a[3], kinds).all() for a in self.steps):
             raise InvalidRequest("the products of a tower do not fit their templates")
@@ -134,8 +133,7 @@ class TowerWeights:
     def __post_init__(self) -> None:
         freeze(self)
         fits = self.scales is None or (self.lines is None and self.scales.shape == (len(self.groups),))
-        if not fits or (self.scales is None) != (not self.groups):
-            raise InvalidRequest("the groups of a tower do not fit their scales")
+        require(fits and (self.scales is None) == (not self.groups), "the groups of a tower do not fit their scales")
         if self.squares is not None and (self.lines is not None or self.groups or self.affine is not None):
             raise InvalidRequest("a tower that multiplies by squares has nothing else")
         if self.affine is not None and (self.lines is not None or self.groups):
@@ -182,15 +180,13 @@ def group_heads(half: Half, weights: TowerWeights) -> tuple[Head, ...]:
     named, d = sorted(b for group in weights.groups for b in group), len(half.box[0])
     fits = named == list(half.alive) and len(weights.values) == len(weights.groups) and len(weights.keys) == d
     fits = fits and all(group and group == tuple(sorted(group)) for group in weights.groups)
-    if not fits or not 2 <= len(weights.groups) <= MOST_GROUPS:
-        raise InvalidRequest("the groups of a tower do not hold the blocks once each")
+    require(fits and 2 <= len(weights.groups) <= MOST_GROUPS, "the groups of a tower do not hold the blocks once each")
     require_room(half, weights.groups)
     heads = []
     for g, (group, own) in enumerate(zip(weights.groups, weights.values, strict=True)):
         places, tuples = half.variables(group), len(half.distinct(group)[0])
         shape = weights.shape(places)
-        if own.shape != (*shape, tuples):
-            raise InvalidRequest("the values of a tower do not fit its keys")
+        require(own.shape == (*shape, tuples), "the values of a tower do not fit its keys")
         if math.prod(shape) > MOST_KEYS or own.size > MOST_VALUES:
             raise Infeasible(f"a head of {' × '.join(map(str, shape))} keys is out of reach", {"features_only": True})
         writes = tuple(f"g{g + 1}_{c + 1}" for c in range(tuples))
@@ -214,8 +210,7 @@ Made = tuple[tuple[Layer, ...], Array, Array]
 def tower_network(features: Features, side: str, weights: TowerWeights, names: tuple[str, ...]) -> Network:
     """The tower as a network of `rank` outputs and one layer, or two with groups; inputs are the core's variables."""
     half, d = features.half(side), len(names)
-    if len(weights.keys) != d or len(half.box[0]) != d:
-        raise InvalidRequest("the weights of a tower do not fit its features")
+    require(len(weights.keys) == d and len(half.box[0]) == d, "the weights of a tower do not fit its features")
     writes = tuple(f"phi{i + 1}" if side == "left" else f"psi{i + 1}" for i in range(half.rank))
     if weights.squares is not None:
         made = _by_squares(half, weights, weights.squares, writes)
@@ -269,13 +264,11 @@ def _by_units(half: Half, weights: TowerWeights, lines: Array, writes: tuple[str
 def _by_one_head(half: Half, weights: TowerWeights, writes: tuple[str, ...]) -> Made:
     places, d, rank = half.variables(range(len(half.tables))), len(weights.keys), half.rank
     sizes = weights.shape(places)
-    if math.prod(sizes) > MOST_KEYS or math.prod(sizes) * rank > MOST_VALUES:
-        text = f"a tower of {' × '.join(map(str, sizes))} keys and {rank} features is out of reach"
-        raise Infeasible(text, {"features_only": True})
+    text, keys = f"a tower of {' × '.join(map(str, sizes))} keys and {rank} features is out of reach", math.prod(sizes)
+    feasible(keys <= MOST_KEYS and keys * rank <= MOST_VALUES, text, {"features_only": True})
     values, readout, bias = np.ones((1, rank)), _identity(d, rank), np.zeros(rank)
     for k, (P, mine, own) in enumerate(zip(half.tables, half.places, weights.values, strict=True)):
-        if own.shape != (*weights.shape(mine), P.shape[-1]):
-            raise InvalidRequest("the values of a tower do not fit its keys")
+        require(own.shape == (*weights.shape(mine), P.shape[-1]), "the values of a tower do not fit its keys")
         chosen = own.reshape(-1, P.shape[-1])[:, half.selection[:, k]]
         values = (values[:, None, :] * chosen[None]).reshape(-1, rank)
     if weights.affine is not None:
@@ -300,8 +293,7 @@ def _by_squares(half: Half, weights: TowerWeights, squares: Squares, writes: tup
     first, at = [], {}
     for b, own in zip(blocks, weights.values, strict=True):
         columns = half.tables[b].shape[-1]
-        if own.shape != (*weights.shape(half.places[b]), columns):
-            raise InvalidRequest("the values of a tower do not fit its units")
+        require(own.shape == (*weights.shape(half.places[b]), columns), "the values of a tower do not fit its units")
         at[b] = start
         start += columns
         outputs = tuple(f"f{b + 1}_{c + 1}" for c in range(columns))
@@ -311,8 +303,7 @@ def _by_squares(half: Half, weights: TowerWeights, squares: Squares, writes: tup
     rows = half.distinct(blocks[:1])[0][:, 0]  # columns of the first block are read directly
     for k in range(1, len(blocks)):
         step, (parent, last) = squares.steps[k - 1], parents(half, k)
-        if step.shape != (4, len(last)):
-            raise InvalidRequest("the products of a tower do not fit its features")
+        require(step.shape == (4, len(last)), "the products of a tower do not fit its features")
         count = 2 * sum(squares.templates[int(t)].shape[1] for t in step[3])
         units += count
         if units > MOST_UNITS or count * len(last) > MOST_ENTRIES or width * len(last) > MOST_ENTRIES:

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from attnfun.errors import AttnfunError, Infeasible, InvalidRequest
+from attnfun.errors import AttnfunError, Infeasible, require
 from attnfun.kinds.relation.jumps import likely_band, smoothed
 from attnfun.kinds.relation.rank import rank_lower
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.view import RelationApproximant
 from attnfun.language.definedness import require_defined
+from attnfun.language.numbers import one_of
 from attnfun.search import check_request, one_thread
 
 METHODS = ("auto", "expand", "polynomial", "chebyshev", "tensor", "cholesky", "voronoi", "hats", "cross")
@@ -42,7 +43,7 @@ def relation(
     (products of the factors' features), "cholesky", "voronoi" (two look-up tables over soft cells: kinks too), "hats"
     (broken lines as ReLU units, one variable a side: kinks too) or "cross" (slices of the relation, measured and never
     proved: status `sampled`). `accept`: "proved", or "sampled" to let auto fall back to "cross" wherever nothing was
-    proved; by default it does so where no tolerance of interest can be (see `relation_ways`). `realise`: "attention"
+    proved; by default it does so where no tolerance of interest can be (see `build/ways`). `realise`: "attention"
     (one head a tower; two layers past three variables, for relations that separate) or "mlp" (ReLU units; several
     variables where they separate). `band`: for relations that jump (sums of sign() and continuous terms), which are
     refused otherwise: the error is then within eps wherever the arguments of all signs are at least `band` in size;
@@ -55,12 +56,9 @@ def relation(
 
     say = progress or (lambda _text: None)
     check_request(eps, accept="proved" if accept is None else accept)
-    if method not in METHODS:
-        raise InvalidRequest(f"method={method!r}: write {', '.join(METHODS)}")
-    if realise not in REALISE:
-        raise InvalidRequest(f"realise={realise!r}: write attention or mlp")
-    if signed and not symmetric:
-        raise InvalidRequest("signed=True belongs to symmetric=True: two towers need no signs")
+    one_of("method", method, METHODS)
+    one_of("realise", realise, REALISE)
+    require(not signed or symmetric, "signed=True belongs to symmetric=True: two towers need no signs")
     asked = Relation.read(target, left, right, symmetric)
     edge, goal = None, float(eps)
     if band is not None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.certify.verdict import Proof
-from attnfun.certify.view import Array, Undecided
+from attnfun.certify.view import Array, provided
 from attnfun.kinds.relation.features import Ends
 from attnfun.kinds.relation.target import Relation, Sides
 from attnfun.language import BallAlgebra, Graph, precision, run
@@ -19,16 +19,14 @@ Seen = tuple[float, Array | None]
 
 def require_one(relation: Relation, signs: object, what: str) -> None:
     """Undecided where one tower was asked for and the weights are two."""
-    if relation.symmetric and signs is None:
-        raise Undecided(f"a symmetric relation was asked for, but the {what} have two towers")
+    provided(not relation.symmetric or signs is not None, f"a symmetric relation has one tower, and the {what} two")
 
 
 def stored_box(box: Box, stored: Ends, wider: bool, what: str) -> Box:
     """The box of the weights: that of the relation, or if it may be `wider` one that holds it; raises Undecided."""
     same = np.array_equal(box.low_array, stored[0]) and np.array_equal(box.high_array, stored[1])
     holds = len(stored[0]) == box.dim and bool(((stored[0] <= box.low_array) & (stored[1] >= box.high_array)).all())
-    if not (same or (wider and holds)):
-        raise Undecided(f"the {what} another box than the relation")
+    provided(same or (wider and holds), f"the {what} another box than the relation")
     return Box(box.names, tuple(stored[0].tolist()), tuple(stored[1].tolist()))
 
 

@@ -12,9 +12,9 @@ from attnfun.kinds.relation.form import Polynomials
 from attnfun.kinds.relation.prove_polynomials import parts_that_fit
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.view import RelationApproximant
-from attnfun.kinds.retrieval.columns import Columns
 from attnfun.kinds.retrieval.prove import head_error
 from attnfun.kinds.retrieval.prove_bounds import beta_needed
+from attnfun.kinds.retrieval.target import Columns
 from attnfun.kinds.retrieval.weights import RetrievalWeights, key_vectors
 from attnfun.search import Proposal, Proposals, Say
 

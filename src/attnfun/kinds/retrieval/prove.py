@@ -40,7 +40,7 @@ import numpy as np
 
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, VANISH, gamma, hypotheses, kernel_move
 from attnfun.certify.verdict import Proof, above, undecided
-from attnfun.certify.view import Undecided
+from attnfun.certify.view import Undecided, provided
 from attnfun.errors import AttnfunError
 from attnfun.kinds.relation.core import Core
 from attnfun.kinds.relation.features import Features
@@ -131,10 +131,8 @@ def head_error(relation: Relation, weights: RetrievalWeights, parts: Parts) -> H
     features, towers = weights.relation.features, weights.relation.towers
     n, rank, beta = weights.keys, features.rank, weights.beta
     Y, K = weights.points, weights.vectors
-    if Y.shape[1] != relation.right.dim:
-        raise Undecided("the keys do not fit the relation")
-    if not relation.right.contains(Y).all():
-        raise Undecided("a key lies outside the domain of the relation")
+    provided(Y.shape[1] == relation.right.dim, "the keys do not fit the relation")
+    provided(relation.right.contains(Y).all(), "a key lies outside the domain of the relation")
     construction, _, _ = construction_error(parts, features)
     below, assumed = _inner(relation, features, towers, parts)
     if towers is None:
@@ -159,16 +157,14 @@ def head_error(relation: Relation, weights: RetrievalWeights, parts: Parts) -> H
     V = weights.values
     largest = float(np.abs(V).max())
     fits = all(size < LARGEST["float64"] for size in (dot * safe, n * largest, float((a + eta).max())))
-    if not (fits and math.isfinite(total)):
-        raise Undecided("the scores of the head are not bounded, or a logit may overflow")
+    provided(fits and math.isfinite(total), "the scores of the head are not bounded, or a logit may overflow")
     gap = min(_GAP, 2 * dot * safe + 2 * lost)
     kernel = (kernel_move(n, "float64") + 2 * _U * gap) * (1 + 1e-9) if n > 1 else 0.0
     spread = math.nextafter(float((V.max(axis=0) - V.min(axis=0)).max()), math.inf) if n > 1 else 0.0
     g = gamma(n + V.shape[1] + 32, _U)
     gone = 2 * n * VANISH["float64"] * spread + (8 * n + 64) * _TINY
     sums = 2 * g / (1 - g) * largest + gone if g < 0.5 else math.inf
-    if not (math.isfinite(sums) and math.isfinite(spread)):
-        raise Undecided("the sums of the head are not bounded")
+    provided(math.isfinite(sums) and math.isfinite(spread), "the sums of the head are not bounded")
     named = {"features": construction, "tower and keys": carried, "rounding": lost / beta}
     if below:
         named["inner functions"] = below

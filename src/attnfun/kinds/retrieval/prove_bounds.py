@@ -26,6 +26,13 @@ a = (−e/2, e/2), â = (e/2, −e/2). The output moves by at most TV times the 
 independently from any distribution, k failures among N give the interval of Clopper and Pearson (1934), which holds the
 probability with at least the confidence that was asked for; its ends come from SciPy and are then checked in balls,
 I_p(k, N−k+1) ≤ α/2 and 1 − I_p(k+1, N−k) ≤ α/2, and moved outward until they pass.
+
+Margins: by how much the best key leads at given queries, enclosed.
+
+The margin at x is u(x, y_*) − max u(x, y_j) over the keys at another place than the best one; `places` numbers them, so
+that copies of one key (equal key, equal value) do not stand against each other. At one query utilities are balls
+(`query_margin`); at many they are float64 intervals rounded outward (`query_margins`), which rest on NumPy's elementary
+functions being within 4 units in the last place.
 """
 
 import math
@@ -33,11 +40,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from attnfun.errors import InvalidRequest
-from attnfun.language import precision
-from attnfun.language.enclosures import arb, lower, upper
-from attnfun.language.numbers import positive, whole_number
+from attnfun.certify.view import Array
+from attnfun.errors import InvalidRequest, require
+from attnfun.kinds.relation.target import Relation
+from attnfun.kinds.retrieval.target import blocks
+from attnfun.language import BallAlgebra, precision, run
+from attnfun.language.enclosures import arb, lower, lowers, point_balls, upper, uppers
+from attnfun.language.intervals import Interval, IntervalAlgebra
+from attnfun.language.numbers import number, positive, whole_number
 
 _BITS = 160
 
@@ -94,8 +106,7 @@ def retrieval_certificate(
     off = _number("error", error, 0.0)
     wide = _number("spread", spread, 0.0)
     part = _number("delta", delta, 0.0)
-    if not 0 < part < 1:
-        raise InvalidRequest(f"delta={delta!r}: a number between 0 and 1 is needed")
+    require(0 < part < 1, f"delta={delta!r}: a number between 0 and 1 is needed")
     lead = None if margin is None else _number("margin", margin, 0.0)
     needed = None if lead is None else beta_needed(count, lead, off, part)
     if beta is None:
@@ -106,8 +117,7 @@ def retrieval_certificate(
             raise InvalidRequest(f"beta cannot be chosen: {why}; give beta")
         beta = needed if needed > 0 else 1.0
     cold = positive("beta", beta)
-    if (failures is None) != (queries is None):
-        raise InvalidRequest("failures and queries belong together: k of N")
+    require((failures is None) == (queries is None), "failures and queries belong together: k of N")
     interval = None if failures is None or queries is None else clopper_pearson(failures, queries, confidence)
     won, lost = (None, None) if lead is None else winner_and_losers(count, lead, off, cold)
     with precision(_BITS):
@@ -184,10 +194,8 @@ def clopper_pearson(failures: int, trials: int, confidence: float) -> tuple[floa
     """(low, high) that holds the probability of a failure with at least this confidence; the ends checked in balls."""
     k, total = whole_number("failures", failures, 0, 2**53), whole_number("queries", trials, 1, 2**53)
     level = _number("confidence", confidence, 0.0)
-    if not 0 < level < 1:
-        raise InvalidRequest(f"confidence={confidence!r}: a number between 0 and 1 is needed")
-    if k > total:
-        raise InvalidRequest(f"{k} failures of {total} queries: there cannot be more failures than queries")
+    require(0 < level < 1, f"confidence={confidence!r}: a number between 0 and 1 is needed")
+    require(k <= total, f"{k} failures of {total} queries: there cannot be more failures than queries")
     from scipy.stats import beta as distribution
 
     half = (1 - level) / 2
@@ -212,13 +220,77 @@ def clopper_pearson(failures: int, trials: int, confidence: float) -> tuple[floa
 
 
 def _number(name: str, value: Any, least: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
-        raise InvalidRequest(f"{name}={value!r:.30}: a number is needed")
-    try:
-        found = float(value)
-    except OverflowError:
-        found = math.nan
+    found = number(name, value)
     good = math.isfinite(found) and found >= least
     if not good and not (name == "margin" and found == math.inf):
         raise InvalidRequest(f"{name}={value!r:.30}: a finite number from {least:g} on is needed")
     return found
+
+
+Index = NDArray[np.int64]
+HYPOTHESIS = "margins of samples: NumPy's elementary functions err by at most 4 units in the last place"
+_PAIRS = 1_000_000  # utilities enclosed together
+
+
+@dataclass(frozen=True, eq=False)
+class Margins:
+    """(m,) each: `best`, a key that is not proved to be second; low ≤ margin ≤ high (0 where the best is in doubt)."""
+
+    best: Index
+    low: Array
+    high: Array
+
+
+def places_of(*columns: Array) -> Index:
+    """(n,) numbers, equal where all columns of two rows are equal."""
+    table = np.hstack([np.asarray(c, dtype=np.float64) for c in columns]) + 0.0  # -0.0 is 0.0
+    _, inverse = np.unique(table, axis=0, return_inverse=True)
+    return np.asarray(inverse, dtype=np.int64).ravel()
+
+
+def query_margins(relation: Relation, X: Array, Y: Array, places: Index) -> Margins:
+    """Margins at (m, left variables) queries over (n, right variables) keys, by intervals."""
+    if not len(X):
+        return Margins(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
+    parts = [_lead(*utilities(relation, X[rows], Y), places) for rows in blocks(len(X), len(Y), _PAIRS)]
+    return Margins(*(np.concatenate([p[k] for p in parts]) for k in range(3)))
+
+
+def query_margin(relation: Relation, x: Array, Y: Array, places: Index, bits: int = 128) -> Margins:
+    """The margin at one query (left variables,), by balls."""
+    with precision(bits):
+        env = {name: point_balls(x[k : k + 1])[0] for k, name in enumerate(relation.left.names)}
+        env |= {name: point_balls(Y[:, k]) for k, name in enumerate(relation.right.names)}
+        value = run(relation.graph, BallAlgebra(), env)[0]
+        balls = np.broadcast_to(np.asarray(value, dtype=object), (len(Y),))
+        low, high = lowers(balls)[None], uppers(balls)[None]
+    return Margins(*_lead(low, high, places))
+
+
+def utilities(relation: Relation, X: Array, Y: Array) -> tuple[Array, Array]:
+    """(m, n) doubles below and above u(x_i, y_j); −inf and inf where the interval is not known."""
+    env = {name: Interval(X[:, k, None], X[:, k, None]) for k, name in enumerate(relation.left.names)}
+    env |= {name: Interval(Y[None, :, k], Y[None, :, k]) for k, name in enumerate(relation.right.names)}
+    value = run(relation.graph, IntervalAlgebra(), env)[0]
+    shape = (len(X), len(Y))
+    low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), shape) for end in (value.lo, value.hi))
+    return np.where(np.isfinite(low), low, -np.inf), np.where(np.isfinite(high), high, np.inf)
+
+
+def _lead(low: Array, high: Array, places: Index) -> tuple[Index, Array, Array]:
+    """(best, margin from below, margin from above) of every row.
+
+    If the margin is m > 0 at place p: u_p ≤ max high, and of the two places with the largest lower ends one is not p,
+    so m ≤ max high − the second largest lower end (of another place than the first).
+    """
+    best = np.argmax(low, axis=1)
+    first = np.take_along_axis(low, best[:, None], 1)[:, 0]
+    same = places[None, :] == places[best][:, None]
+    with np.errstate(invalid="ignore"):
+        above = np.where(same, -np.inf, high).max(axis=1)
+        below = np.where(same, -np.inf, low).max(axis=1)
+        least = np.nextafter(first - above, -np.inf)
+        most = np.nextafter(high.max(axis=1) - below, np.inf)
+    least = np.where(np.isnan(least) | (least < 0), 0.0, least)
+    most = np.where(np.isnan(most), np.inf, most)
+    return best.astype(np.int64), least, np.maximum(most, 0.0)

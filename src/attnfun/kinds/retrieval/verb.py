@@ -7,17 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.kinds.relation.form import Polynomials
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.verb import relation
 from attnfun.kinds.retrieval.build import eps_of, heads, too_coarse
-from attnfun.kinds.retrieval.columns import Columns, columns
-from attnfun.kinds.retrieval.prove_bounds import retrieval_certificate
-from attnfun.kinds.retrieval.prove_margins import places_of, query_margins
-from attnfun.kinds.retrieval.study import quantile, studied
-from attnfun.kinds.retrieval.target import Lookup
-from attnfun.kinds.retrieval.view import Retrieval
+from attnfun.kinds.retrieval.prove_bounds import places_of, query_margins, retrieval_certificate
+from attnfun.kinds.retrieval.target import Columns, Lookup, columns
+from attnfun.kinds.retrieval.view import Retrieval, quantile, studied
 from attnfun.kinds.retrieval.weights import require_size
 from attnfun.language.numbers import whole_number
 from attnfun.network.head import Array
@@ -56,8 +53,7 @@ def retrieve(
     would do.
     """
     say = progress or (lambda _text: None)
-    if keys is None:
-        raise InvalidRequest("no keys: give an array (n, right variables) or the path of a CSV file")
+    require(keys is not None, "no keys: give an array (n, right variables) or the path of a CSV file")
     cold = 1.0 if beta is None else beta
     retrieval_certificate(2, 1.0, 0.0, cold, delta=delta, failures=0, queries=1, confidence=confidence)  # or refuse
     given = isinstance(getattr(utility, "target", None), Relation)
@@ -77,8 +73,7 @@ def retrieve(
         options["method"] = "polynomial" if method == "auto" else method  # a head is proved from polynomial features
         options |= {"features_only": features_only, "progress": progress, "accept": "proved"}
         found = relation(utility, left, right, float(eps or 0), **options)
-    if found.band is not None or found.weights.realise == "mlp":
-        raise InvalidRequest("a head needs attention towers of a relation without a band")
+    require(found.band is None and found.weights.realise != "mlp", "a head needs attention towers and no band")
     if not isinstance(found.weights, Polynomials):
         raise Infeasible(f"method={found.method}: a head needs polynomial features", {"method": "polynomial"})
     require_size(len(table.values), found.rank)

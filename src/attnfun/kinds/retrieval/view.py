@@ -1,6 +1,12 @@
-"""Retrieval: the view of a head over a table; what is said of it, how it is trained, and what `diagnose` looks at."""
+"""Retrieval: the view of a head over a table; what is said of it, how it is trained, and what `diagnose` looks at.
+
+What a sample of queries shows of a retrieval head: margins, failures with confidence, and what was measured.
+"""
+
+from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,19 +17,25 @@ from numpy.typing import ArrayLike, NDArray
 from attnfun.certify.certificate import Certificate
 from attnfun.diagnosis.plain import POINTS
 from attnfun.diagnosis.subject import Subject
-from attnfun.errors import InvalidRequest
+from attnfun.errors import DamagedFile, InvalidRequest, require
 from attnfun.kinds.relation.prove_polynomials import GIVEN
 from attnfun.kinds.relation.view import Found, RelationApproximant, told, tower_features
-from attnfun.kinds.retrieval.columns import Columns
-from attnfun.kinds.retrieval.prove_bounds import RetrievalBound, retrieval_certificate
-from attnfun.kinds.retrieval.prove_margins import HYPOTHESIS, places_of, query_margin
-from attnfun.kinds.retrieval.study import Study, stored_study
-from attnfun.kinds.retrieval.target import Lookup
+from attnfun.kinds.retrieval.prove_bounds import (
+    HYPOTHESIS,
+    Margins,
+    RetrievalBound,
+    beta_needed,
+    clopper_pearson,
+    places_of,
+    query_margin,
+    retrieval_certificate,
+)
+from attnfun.kinds.retrieval.target import Columns, Lookup, blocks
 from attnfun.kinds.retrieval.weights import RetrievalWeights, TableHead, TrainedHead
 from attnfun.learn.lesson import Ask, Lesson
 from attnfun.model import Model
 from attnfun.network import Network
-from attnfun.network.head import Array, Of
+from attnfun.network.head import Array, Of, softmax
 from attnfun.search import Goal, certified, one_thread
 
 
@@ -103,8 +115,7 @@ class Retrieval(Model[Lookup, Any]):
     def at(self, x: ArrayLike) -> Answer:
         """The key picked at one query and what is proved there; utilities are enclosed in balls."""
         point = Columns.given([x], "query", self.target.utility.left.names).values
-        if self.bound is None:
-            raise InvalidRequest("nothing is proved of this head: verify its file")
+        require(self.bound is not None, "nothing is proved of this head: verify its file")
         key, weight = int(self.top(point)[0]), self.attention(point)[0]
         W = self.weights
         places = places_of(W.points, W.values)
@@ -205,19 +216,97 @@ def lesson(given: Any, ask: Ask) -> Lesson:
     ask.no_towers()
     target, own = ask.target, given.weights
     assert isinstance(target, Lookup)
-    if not own.networks:
-        raise InvalidRequest("this head stands behind features and no tower: leave features_only out to have a network")
+    require(own.networks, "this head stands behind features and no tower: leave features_only out to have a network")
     problem = LookupProblem(target, own, own.network)
     if ask.start == "random":
         problem = replace(problem, origin=problem.random(ask.recipe.seed))
     elif isinstance(ask.start, TableHead) and ask.start is not own:
-        if not ask.start.networks or not problem.shape.holds(ask.start.network.architecture):
-            raise InvalidRequest("the start is not a network of the architecture that is to be trained")
+        fits = ask.start.networks and problem.architecture.holds(ask.start.network.architecture)
+        require(fits, "the start is not a network of the architecture to be trained")
         problem = replace(problem, origin=problem.taken(ask.start.network))
     elif ask.start is not own:
         raise InvalidRequest(f"start={ask.start!r:.60}: random, constructed, or a head over the same table is needed")
 
     def weights(found: Network) -> TrainedHead:
-        return TrainedHead(own.points, own.values, own.beta, own.ids, found, problem.shape, problem.reads)
+        return TrainedHead(own.points, own.values, own.beta, own.ids, found, problem.architecture, problem.reads)
 
     return Lesson(target, problem, weights)
+
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a sample of queries shows. Margins are enclosed, intervals have the confidence; `measured` is no bound.
+
+    `failures` queries have a margin that is not proved to be above twice the error: there the best key may be missed.
+    `served` queries have a proved winner weight of 1 − delta or more. Both intervals are about the distribution that
+    the queries were drawn from, independently: `drawn` says which.
+    """
+
+    queries: int
+    drawn: str
+    margins: Mapping[str, float]
+    betas: Mapping[str, float | None]
+    failures: int
+    failure_interval: tuple[float, float]
+    served: int
+    served_interval: tuple[float, float]
+    confidence: float
+    delta: float
+    measured: Mapping[str, float]
+
+
+def quantile(margins: Array, q: float) -> float:
+    """A margin that at least 1 − q of the queries have."""
+    return float(np.quantile(margins, q, method="lower"))
+
+
+def studied(head: Any, X: Array, drawn: str, margins: Margins) -> Study:
+    """The study of a head at queries X whose margins are known; `delta` and `confidence` are those of its request."""
+    relation, weights, error = head.target.utility, head.weights, head.error
+    delta, confidence = head.request["delta"], head.request["confidence"]
+    n, beta, total, places = weights.keys, weights.beta, len(X), places_of(weights.points, weights.values)
+    failures = total - int(np.count_nonzero(margins.low > 2 * error * (1 + 1e-15)))
+    enough = 0.0
+    if n > 1:  # w ≥ 1 − δ iff β(m − 2e) ≥ log((n−1)(1−δ)/δ), rounded up
+        lead = math.log((n - 1) * (1 - delta) / delta) / beta
+        enough = lead + 1e-12 * abs(lead) + 2 * error * (1 + 1e-12)
+    served = int(np.count_nonzero(margins.low >= enough))
+    quantiles = {f"{q:g}": quantile(margins.low, q) for q in QUANTILES}
+    betas = {k: beta_needed(n, m, error, delta) for k, m in quantiles.items()}
+    wrong, regret, moved = 0, 0.0, 0.0
+    for rows in blocks(total, n):
+        true = relation.table(X[rows], weights.points)
+        logits = weights.relation.values(0, weights.reading(relation)(X[rows])) @ weights.vectors.T
+        chosen, best = np.argmax(logits, axis=1), np.argmax(true, axis=1)
+        lost = true.max(axis=1) - np.take_along_axis(true, chosen[:, None], 1)[:, 0]
+        wrong += int(np.count_nonzero((places[chosen] != places[best]) & (lost > 0)))
+        regret = max(regret, float(lost.max()))
+        gap = np.abs(softmax(logits) - softmax(beta * true)).sum(axis=1) / 2
+        moved = max(moved, float(gap.max()))
+    return Study(
+        queries=total,
+        drawn=drawn,
+        margins=quantiles,
+        betas={k: v if math.isfinite(v) else None for k, v in betas.items()},
+        failures=failures,
+        failure_interval=clopper_pearson(failures, total, confidence),
+        served=served,
+        served_interval=clopper_pearson(served, total, confidence),
+        confidence=confidence,
+        delta=delta,
+        measured={"wrong_top1": wrong / total, "regret": regret, "tv": moved},
+    )
+
+
+def stored_study(data: Any) -> Study | None:
+    """The study that a file holds."""
+    if data is None:
+        return None
+    try:
+        made: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+        return Study(**made)
+    except (TypeError, AttributeError):
+        raise DamagedFile("the stored study cannot be read") from None

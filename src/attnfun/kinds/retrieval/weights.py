@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest, feasible, require
 from attnfun.kinds.relation.form import Polynomials, Reading
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.retrieval.target import blocks
@@ -65,12 +65,9 @@ class TableHead:
             array = getattr(self, name)
             if array.ndim != 2 or array.size == 0 or not np.isfinite(array).all():
                 raise InvalidRequest(f"the {name} of a retrieval head are not a table of finite numbers")
-            if len(array) != len(self.points):
-                raise InvalidRequest(f"a retrieval head has unequal numbers of keys and {name}")
-        if not (math.isfinite(self.beta) and self.beta > 0):
-            raise InvalidRequest(f"beta={self.beta!r}: a positive finite number is needed")
-        if self.ids is not None and len(self.ids) != len(self.points):
-            raise InvalidRequest("its keys and their names are not equally many")
+            require(len(array) == len(self.points), f"a retrieval head has unequal numbers of keys and {name}")
+        require(math.isfinite(self.beta) and self.beta > 0, f"beta={self.beta!r}: a positive finite number is needed")
+        require(self.ids is None or len(self.ids) == len(self.points), "its keys and their names are not equally many")
 
     @property
     def keys(self) -> int:
@@ -113,11 +110,9 @@ class RetrievalWeights(TableHead):
         self._require_table("vectors")
         if len(self.outputs) != self.values.shape[1] or len(set(self.outputs)) != len(self.outputs):
             raise InvalidRequest(f"values of {self.values.shape[1]} columns need as many distinct names")
-        if self.vectors.shape[1] != self.relation.rank:
-            text = f"key vectors of {self.vectors.shape[1]} entries do not meet {self.relation.rank} features"
-            raise InvalidRequest(text)
-        if self.relation.realise == "mlp":
-            raise InvalidRequest("a retrieval head stands behind an attention tower, not behind ReLU units")
+        entries, rank = self.vectors.shape[1], self.relation.rank
+        require(entries == rank, f"key vectors of {entries} entries do not meet {rank} features")
+        require(self.relation.realise != "mlp", "a retrieval head stands behind an attention tower, not ReLU units")
 
     @cached_property
     def network(self) -> Network:
@@ -184,8 +179,7 @@ class TrainedHead(TableHead):
         head = own.layers[-1].attention[0] if own.layers and not own.is_mlp and own.layers[-1].attention else None
         fits = head is not None and len(own.layers[-1].heads) == 1 and head.keys == len(self.points)
         fits = fits and len(own.outputs) == self.values.shape[1] and self.reads.width == len(own.inputs)
-        if not fits or not self.shape.holds(own.architecture):
-            raise InvalidRequest("a network that does not fit its table")
+        require(fits and self.shape.holds(own.architecture), "a network that does not fit its table")
 
     dtype, outputs = Of[str]("network"), Of[tuple[str, ...]]("network")
 
@@ -212,8 +206,7 @@ def key_vectors(features: Array, beta: float) -> Array:
     require_size(*features.shape)
     with np.errstate(over="ignore"):
         vectors = beta * features
-    if not np.isfinite(vectors).all():
-        raise Infeasible(f"beta={beta:.3g}: key vectors of this temperature overflow", {"beta": 1e280})
+    feasible(np.isfinite(vectors).all(), f"beta={beta:.3g}: key vectors of this temperature overflow", {"beta": 1e280})
     return np.asarray(vectors)
 
 

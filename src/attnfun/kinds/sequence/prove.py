@@ -10,7 +10,7 @@
        |N_i(F̂) − G_i(F)|  ≤  sup_B |N_i − G_i|  +  sup { |G_i(a) − G_i(b)| : |a_k − b_k| ≤ E_k }  +  rounding,
 
    the first by `prove`, rounding of the network included, the second from the target's own slopes and oscillation
-   (`targets.slopes`).
+   (`language/slopes`).
 3. What is computed stage by stage and as plain self-attention differs by a few roundings of the read-out's terms: where
    networks differ from token to token the affine part passes through a head of its own. γ_40 of these terms is added.
 

@@ -158,7 +158,7 @@ class SequenceMap(OfTokens):
         collected = _Aggregates(box.names)
         graphs = tuple(parse(row, names, collected) for row in rows)
         if len(graphs) > 1:  # a row is one token's: its own coordinates are entries like all others
-            graphs = tuple(renamed(g, {c: entry(c, i) for c in box.names}) for i, g in enumerate(graphs))
+            graphs = tuple(g.renamed({c: entry(c, i) for c in box.names}) for i, g in enumerate(graphs))
         return cls(box, count, tuple(collected.definitions), graphs).checked()
 
     def checked(self) -> SequenceMap:
@@ -395,13 +395,6 @@ def named(known: list[Any], stem: str, make: Callable[[str], Any]) -> str:
             return str(one.name)
     known.append(make(f"{stem}_{1 + sum(one.name.startswith(stem) for one in known)}"))
     return str(known[-1].name)
-
-
-def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
-    """The graph with other names for some of its variables."""
-    builder = Builder()
-    at = builder.copy(replace(node, value=names.get(str(node.value), node.value)) for node in graph.nodes)
-    return builder.graph([at[o] for o in graph.outputs])
 
 
 def _written(graph: Graph, output: int, shown: Mapping[str, str]) -> str:

@@ -33,7 +33,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attnfun.errors import Infeasible, InvalidRequest, require
-from attnfun.kinds.sequence.target import Definition, OfTokens, SequenceMap, named, renamed
+from attnfun.kinds.sequence.target import Definition, OfTokens, SequenceMap, named
 from attnfun.language import ArrayAlgebra, Builder, Graph, Node, parse, run
 from attnfun.language.domain import Array, Box
 from attnfun.language.numbers import whole_number
@@ -153,7 +153,7 @@ class SetFunction(OfTokens):
         """The same function at each of n tokens, one an element; there must be no pairs."""
         require(not self.has_pairs, f"{self.text[:80]} has sums over pairs; a token of one element has no pairs")
         names = dict(zip(first(self.box), self.box.names, strict=True))
-        return self._on(self.box, self.points, [(s.kind, renamed(s.graph, names)) for s in self.sums])
+        return self._on(self.box, self.points, [(s.kind, s.graph.renamed(names)) for s in self.sums])
 
     def on_pairs(self) -> SequenceMap:
         """The same function at each of n² tokens, one an ordered pair of elements."""
@@ -226,7 +226,7 @@ class _Sums:
         if name not in SUMS or (name in ("max", "min") and len(args) != 1):
             return None
         require(len(args) == 1, f"{name} takes 1 argument, not {len(args)}")
-        graph = renamed(builder.graph([args[0]]), dict(zip(self.plain, self.first, strict=True)))
+        graph = builder.graph([args[0]]).renamed(dict(zip(self.plain, self.first, strict=True)))
         uses_first, uses_second = (bool(set(graph.variables) & set(names)) for names in (self.first, self.second))
         require(uses_first or uses_second, f"{name} of something that is the same for every point")
         if name == "distinct":
@@ -238,7 +238,7 @@ class _Sums:
             return builder.apply("sub", whole, own)
         over = name == "pairs" or (uses_first and uses_second)
         if not over and uses_second:
-            graph = renamed(graph, dict(zip(self.second, self.first, strict=True)))
+            graph = graph.renamed(dict(zip(self.second, self.first, strict=True)))
         return builder.var(self._named("sum" if name == "pairs" else name, over, graph))
 
     def _named(self, kind: str, pairs: bool, graph: Graph) -> str:
@@ -257,5 +257,5 @@ def _on_diagonal(graph: Graph, names: dict[str, str]) -> Graph:
         gone = (node.op == "sub" and args[0] == args[1]) or (node.op == "mul" and zero in args)
         return zero if gone else None
 
-    same = renamed(graph, names)
+    same = graph.renamed(names)
     return builder.graph([builder.copy(same.nodes, worked_out)[same.outputs[0]]])

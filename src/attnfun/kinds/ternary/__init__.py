@@ -2,5 +2,5 @@
 
 from attnfun.kinds import folder_kind
 
-FORMS = ("attnfun.kinds.ternary.weights:Trilinear", "attnfun.kinds.relation.form:TrainedTowers")
+FORMS = ("attnfun.kinds.ternary.target:Trilinear", "attnfun.kinds.relation.form:TrainedTowers")
 KIND = folder_kind("ternary", "Ternary", "TrilinearForm", FORMS, lesson="view", commands=__name__)

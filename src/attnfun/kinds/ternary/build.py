@@ -9,11 +9,10 @@ import math
 import numpy as np
 
 from attnfun.certify.view import Undecided
-from attnfun.errors import Infeasible
+from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.relation.prove_coefficients import Expansion, bisected
 from attnfun.kinds.ternary.prove import trilinear_error, trilinear_rounding, trilinear_table
-from attnfun.kinds.ternary.target import Ternary
-from attnfun.kinds.ternary.weights import Coefficients, Trilinear
+from attnfun.kinds.ternary.target import Coefficients, Ternary, Trilinear
 from attnfun.network.head import Array
 from attnfun.search import Proposal, Proposals, Say
 
@@ -30,8 +29,7 @@ def forms(asked: Ternary, eps: float, say: Say) -> Proposals:
         say(f"fewest terms, {asked.box.names[first]} first")
         tried.append(_fewest(found, _terms(found.table, first), eps))
     ways = [terms for terms in tried if terms is not None]
-    if not ways:
-        raise Infeasible(f"eps={eps:.3g} for {asked.text[:120]}: all terms together are not proved to reach it")
+    feasible(ways, f"eps={eps:.3g} for {asked.text[:120]}: all terms together are not proved to reach it")
     yield Proposal(Trilinear(min(ways, key=lambda terms: terms[0].shape[1]), asked.box), "trilinear")
 
 

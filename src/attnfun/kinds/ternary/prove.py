@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 
 from attnfun.certify.verdict import Proof
-from attnfun.certify.view import Array, Undecided
+from attnfun.certify.view import Array, Undecided, provided
 from attnfun.kinds.relation.prove import proof as judged
 from attnfun.kinds.relation.prove_coefficients import Expansion, column_errors, expansion, padded
 from attnfun.kinds.relation.prove_polynomials import IEEE, LIBM
 from attnfun.kinds.relation.witness import bounded, seen_at
-from attnfun.kinds.ternary.target import Ternary
-from attnfun.kinds.ternary.weights import Coefficients, Trilinear
+from attnfun.kinds.ternary.target import Coefficients, Ternary, Trilinear
 from attnfun.language import Graph, precision
 from attnfun.language.domain import Box
 from attnfun.search import Goal, Say
@@ -47,8 +46,7 @@ def trilinear_error(table: Array, error: float, stored: Coefficients) -> float:
         raise Undecided(f"trilinear: {' by '.join(map(str, shape))} coefficients are more than are compared")
     C = padded(table, shape)
     A, B, G = (padded(s, (n, s.shape[1])) for n, s in zip(shape, stored, strict=True))
-    if not all(np.isfinite(s).all() for s in (A, B, G)):
-        raise Undecided("trilinear: a coefficient is not finite")
+    provided(all(np.isfinite(s).all() for s in (A, B, G)), "trilinear: a coefficient is not finite")
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is no bound, below
         weight = float((np.abs(A).sum(axis=0) * np.abs(B).sum(axis=0) * np.abs(G).sum(axis=0)).sum())
         pairs = (A[:, None, :] * B[None]).reshape(-1, A.shape[1])
@@ -81,8 +79,7 @@ def _proof(target: Ternary, form: Trilinear, eps: float | None, say: Say) -> Pro
 
     Without an eps the table is made as fine as the error that is seen needs; that decides how hard it tries, no more.
     """
-    if form.box != target.box:
-        raise Undecided("the form is one on another box than the relation's")
+    provided(form.box == target.box, "the form is one on another box than the relation's")
     Z = target.box.probe(2000, np.random.default_rng(0))
     seen = form.run(*target.of_columns(Z))
     error = np.abs(seen - target.at(Z))

@@ -14,11 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import require
 from attnfun.kinds.relation.features import chebyshev_columns
 from attnfun.kinds.relation.torch_towers import SidesProblem
-from attnfun.kinds.ternary.target import Ternary
-from attnfun.kinds.ternary.weights import Coefficients, FormShape, Trilinear
+from attnfun.kinds.ternary.target import Coefficients, FormShape, Ternary, Trilinear
 from attnfun.learn.lesson import digest
 from attnfun.learn.probe import Row, off
 from attnfun.network.head import Array, frozen
@@ -40,8 +39,7 @@ class FormProblem(SidesProblem):
 
     def sides(self, vector: Array) -> Coefficients:
         """The coefficients of a vector; InvalidRequest where one is not finite."""
-        if not np.isfinite(vector).all():
-            raise InvalidRequest("a coefficient is not finite")
+        require(np.isfinite(vector).all(), "a coefficient is not finite")
         r = self.shape.rank
         ends = np.cumsum([0, *(size * r for size in self.shape.sizes)]).tolist()
         return tuple(frozen(vector[i:j].reshape(-1, r) * self.scale) for i, j in pairwise(ends))

@@ -5,7 +5,7 @@ The rank of every unfolding bounds the number of terms from below.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import require
 from attnfun.kinds.relation.rank import rank_lower
 from attnfun.kinds.relation.target import Relation, joined
 from attnfun.kinds.ternary.build import forms
@@ -31,8 +31,7 @@ def ternary(
     say = progress or (lambda _text: None)
     check_request(eps, "float64", 0)
     box = Box.parse(domain)
-    if box.dim != 3:
-        raise InvalidRequest(f"a ternary relation has three variables, not {box.dim}")
+    require(box.dim == 3, f"a ternary relation has three variables, not {box.dim}")
     graph = parse(target, box.names)
     require_defined(graph, box)
     asked = Ternary(graph, box)

@@ -5,11 +5,10 @@ from typing import Any
 
 from attnfun.certify.certificate import Certificate
 from attnfun.errors import InvalidRequest
-from attnfun.kinds.relation.lesson import lesson as towers
 from attnfun.kinds.relation.view import Found, Ranked, told
+from attnfun.kinds.relation.view import lesson as towers
 from attnfun.kinds.relation.view import subjects as tower_subjects
-from attnfun.kinds.ternary.target import Ternary
-from attnfun.kinds.ternary.weights import Coefficients, Trilinear
+from attnfun.kinds.ternary.target import Coefficients, Ternary, Trilinear
 from attnfun.language import Graph
 from attnfun.language.domain import Box
 from attnfun.learn.lesson import Ask, Lesson

@@ -2,8 +2,7 @@
 mode.
 """
 
-from attnfun.kinds.function.build.auto import Choice, choose
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
-from attnfun.kinds.function.build.registry import CONSTRUCTIONS
+from attnfun.kinds.function.build.registry import CONSTRUCTIONS, Choice, choose
 
 __all__ = ["CONSTRUCTIONS", "Choice", "Construction", "Plan", "Request", "choose"]

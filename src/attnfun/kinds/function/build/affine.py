@@ -12,7 +12,7 @@ Example: af.compile("2*x - y + 1", domain=..., eps=1e-9).
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.errors import Infeasible
+from attnfun.errors import feasible
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.language import ArrayAlgebra, GradientAlgebra, run
 from attnfun.language.ranges import range_of
@@ -63,10 +63,8 @@ def _middles(request: Request) -> NDArray[np.float64]:
     function = request.function
     assert function.graph is not None
     seen = function.values(function.box.probe(256, np.random.default_rng(0)))
-    if not np.all(np.ptp(seen, axis=0) <= 2 * request.eps):
-        raise Infeasible(_REFUSAL)
+    feasible(np.all(np.ptp(seen, axis=0) <= 2 * request.eps), _REFUSAL)
     ranges = np.array(range_of(function.graph, function.box))
     middle = ranges.mean(axis=1)
-    if not np.all(ranges[:, 1] - middle <= request.eps):
-        raise Infeasible(_REFUSAL)
+    feasible(np.all(ranges[:, 1] - middle <= request.eps), _REFUSAL)
     return np.asarray(middle)

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 from flint import arb, arb_mat
 
-from attnfun.errors import Infeasible
+from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.language.domain import Array, Box
 from attnfun.language.enclosures import precision
@@ -73,12 +73,10 @@ class Bernstein(Construction):
     def plan(self, request: Request) -> Plan:
         d = request.function.box.dim
         request.expression("bernstein: a black box has no derivatives to rely on; use method='partition'")
-        if d not in _SAMPLES:
-            why = f"bernstein: {d} variables; a tensor head is offered for at most 4"
-            raise Infeasible(why, {"method": "partition"})
+        why = f"bernstein: {d} variables; a tensor head is offered for at most 4"
+        feasible(d in _SAMPLES, why, {"method": "partition"})
         many = len(request.function.outputs)
-        if many > _MOST_OUTPUTS:
-            raise Infeasible(f"bernstein: {many} outputs; at most {_MOST_OUTPUTS} are fitted together")
+        feasible(many <= _MOST_OUTPUTS, f"bernstein: {many} outputs; at most {_MOST_OUTPUTS} are fitted together")
         rough = rough_keys(request)
         if rough > 3 * request.max_keys:
             raise Infeasible(f"bernstein: about {rough:.2g} keys would be needed, more than {request.max_keys:,}")
@@ -93,8 +91,7 @@ class Bernstein(Construction):
         if best is not None and d > 1:
             best = _axis_by_axis(request, best)
         least = min((s.keys for s in shapes), default=0) if best is None else best[0].keys
-        if least > request.max_keys:
-            raise Infeasible(f"bernstein: {least:,} keys would be needed, more than {request.max_keys:,}")
+        feasible(least <= request.max_keys, f"bernstein: {least:,} keys are needed, more than {request.max_keys:,}")
         if best is None:
             why = f"bernstein: no degree up to {_DEGREE} with values that {request.dtype} can hold reaches "
             raise Infeasible(why + f"eps={request.eps:.3g} (a kink, a narrow feature or a nearby singularity)")

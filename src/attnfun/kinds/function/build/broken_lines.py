@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.kinds.function.build.compose_program import step_graph
 from attnfun.kinds.function.build.compose_steps import Form, Forms, Step, affine, constants
 from attnfun.language import ArrayAlgebra, Builder, Graph, run
@@ -232,8 +232,7 @@ def single_clip(graph: Graph, box: Box) -> BrokenLine:
     if clip is None:
         raise InvalidRequest(f"{graph.text(output, 80)} is no truncated function of a varying query")
     walk.at(clip[0])
-    if walk.units:
-        raise InvalidRequest(f"the query {graph.text(clip[0], 60)} is not affine")
+    require(not walk.units, f"the query {graph.text(clip[0], 60)} is not affine")
     for end in clip[1:]:
         walk.at(end)
     ends = sorted(walk._value(end) for end in clip[1:])

@@ -2,16 +2,16 @@
 
 Statement. Let a program compute f by affine maps and functions g_i of one variable (see `compose_walk`). Give every g_i
 a tangent head on the range of its argument, accurate to ε_i (a g_i of two or three variables a tensor head, see
-`compose_tensor`); affine maps are linear and free, and so is the affine part of every g_i. Then the network's error is
+`compose_steps`); affine maps are linear and free, and so is the affine part of every g_i. Then the network's error is
 at most Σ_i S_i ε_i to first order, S_i the sensitivity of the output to step i, whatever the number of variables.
 Source: the composition of approximations is folklore (e.g. Yarotsky 2017 for ReLU networks); products by squares are
 due to the polarisation
 identity; the heads are those of `tangent`.
-Construction. Rewrites (`language/canonical.py`; sums under roots as squares, `compose_norms`), the walk, ranges of
+Construction. Rewrites (`language/canonical.py`; sums under roots as squares, `compose_program`), the walk, ranges of
 all arguments, S_i from sampled slopes, ε_i = 0.9 ε/(N S_i), one fit a step; equal steps share a head; a step stands in
 the first layer in which its argument is known.
 As an MLP (`realise="mlp"`): the same program with blocks of ReLU units for the heads, a ReLU network with skip
-connections, see `compose_mlp` and `unary/spline`; for comparison at equal tolerance, under the same certificate.
+connections, see `unary/spline`; for comparison at equal tolerance, under the same certificate.
 Size: the sum of the steps' keys: it grows with the expression, not like P^d.  Bound: *composition*, from the stored
 weights and labels.
 Failure mode: sums that reach 0 under a root and are no sums of squares need inner errors of ε²; factors that vanish.
@@ -24,20 +24,16 @@ from functools import partial
 
 import numpy as np
 
-from attnfun.errors import Infeasible
-from attnfun.kinds.function.build.compose_mlp import nearest_request, shares
-from attnfun.kinds.function.build.compose_norms import as_norms
-from attnfun.kinds.function.build.compose_program import Finished, rough_keys
-from attnfun.kinds.function.build.compose_steps import Forms, Step, guarded, names_of, steps_of
-from attnfun.kinds.function.build.compose_tensor import ARGUMENTS, fit_tensor
+from attnfun.errors import Infeasible, feasible
+from attnfun.kinds.function.build.compose_program import ARGUMENTS, Finished, as_norms, rough_keys
+from attnfun.kinds.function.build.compose_steps import Forms, Step, fit_tensor, guarded, names_of, steps_of
 from attnfun.kinds.function.build.compose_walk import Walk
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.relu_network import KINKS, kink_fit
 from attnfun.kinds.function.build.unary.fit import fit_unary
-from attnfun.kinds.function.build.unary.keys import Array
-from attnfun.kinds.function.build.unary.pieces import Fit
+from attnfun.kinds.function.build.unary.keys import Array, Fit
 from attnfun.kinds.function.build.unary.search import TUNABLE
-from attnfun.kinds.function.build.unary.spline import fit_spline, rough_units
+from attnfun.kinds.function.build.unary.spline import fit_spline, nearest_request, rough_units, shares
 from attnfun.language import Graph
 from attnfun.language.canonical import canonical
 from attnfun.language.relu_units import read_units
@@ -57,11 +53,9 @@ class Compose(Construction):
 
     def plan(self, request: Request) -> Plan:
         graph = request.expression("compose: a black box has no expression to follow")
-        if not math.isinf(request.norm):
-            raise Infeasible("compose: only the sup norm is offered")
-        if len(graph.nodes) > _LARGE and read_units(graph) is not None:
-            why = f"compose: {len(graph.nodes):,} operations of a ReLU network, which relu_network reads whole"
-            raise Infeasible(why, {"method": "relu_network"})
+        feasible(math.isinf(request.norm), "compose: only the sup norm is offered")
+        why = f"compose: {len(graph.nodes):,} operations of a ReLU network, which relu_network reads whole"
+        feasible(len(graph.nodes) <= _LARGE or read_units(graph) is None, why, {"method": "relu_network"})
         thin = request.max_rank is not None and request.max_rank <= max(ARGUMENTS)
         tensors = request.realise == "attention" and request.attempt == 0 and not thin
         finished = _program(graph, request, tensors)
@@ -116,8 +110,7 @@ def _program(target: Graph, request: Request, tensors: bool) -> Finished:
     if not mlp:
         _require_few_fits(walk.least_steps())
     finished = walk.finished
-    if not finished.heads:
-        raise Infeasible("compose: the target is affine")
+    feasible(finished.heads, "compose: the target is affine")
     if request.max_layers is not None and finished.depth > request.max_layers and not shallow:
         finished = Walk(graph, box, keys_of, squares, True, tensors).finished
     return finished
@@ -136,8 +129,7 @@ def _is_tangent(request: Request, finished: Finished, steps: tuple[Step, ...]) -
 
 def _require_few(steps: tuple[Step, ...]) -> None:
     """An estimate of the whole before the first search."""
-    if len(steps) > _MOST_STEPS:
-        raise Infeasible(f"compose: {len(steps):,} steps; at most {_MOST_STEPS} are fitted and proved one by one")
+    feasible(len(steps) <= _MOST_STEPS, f"compose: {len(steps):,} steps; at most {_MOST_STEPS} are fitted and proved")
     different = {(s.function, s.ranges): s for s in steps}
     _require_few_fits(len(different))
     sizes = {k: 0 if s.is_tensor else rough_keys(s.function, s.low, s.high) for k, s in different.items()}
@@ -147,8 +139,7 @@ def _require_few(steps: tuple[Step, ...]) -> None:
 
 
 def _require_few_fits(count: int) -> None:
-    if count > _MOST_FITS:
-        raise Infeasible(f"compose: {count} different steps; at most {_MOST_FITS} are fitted and proved")
+    feasible(count <= _MOST_FITS, f"compose: {count} different steps; at most {_MOST_FITS} are fitted and proved")
 
 
 def _fit(

@@ -28,9 +28,18 @@ from functools import cached_property, partial
 from itertools import product
 
 from attnfun.errors import Infeasible
-from attnfun.kinds.function.build.compose_nodes import PRODUCT, Factors, Nodes
-from attnfun.kinds.function.build.compose_program import Finished, Program, Ranges, depth, dyadic, step_graph
-from attnfun.kinds.function.build.compose_tensor import MOST_KEYS, require_room, tensor_keys
+from attnfun.kinds.function.build.compose_program import (
+    PRODUCT,
+    Factors,
+    Finished,
+    Nodes,
+    Program,
+    Ranges,
+    depth,
+    dyadic,
+    step_graph,
+)
+from attnfun.kinds.function.build.compose_steps import MOST_KEYS, require_room, tensor_keys
 from attnfun.kinds.function.build.unary.features import KINKS
 from attnfun.language import Builder, Graph
 from attnfun.language.definedness import natural_domain

@@ -29,13 +29,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.function.build.broken_lines import Unit, broken_line
 from attnfun.kinds.function.build.compose import build
 from attnfun.kinds.function.build.compose_steps import Forms
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.unary.grid import VARIANTS, Grid, constant, grid_fit
-from attnfun.kinds.function.build.unary.pieces import Fit
+from attnfun.kinds.function.build.unary.keys import Fit
+from attnfun.language.numbers import one_of
 from attnfun.network import Network
 
 MOST_KEYS = 2048
@@ -52,18 +53,15 @@ class Interpolation(Construction):
 
     def plan(self, request: Request) -> Plan:
         variant = request.options.get("variant", "optimal")
-        if variant not in VARIANTS:
-            raise InvalidRequest(f"variant={variant!r}: write {', '.join(VARIANTS)}")
+        one_of("variant", variant, VARIANTS)
         graph = request.expression("interpolation: a black box has no expression to read kinks from")
         box = request.function.box
         line = broken_line(graph, box)
-        if not line.units:
-            raise Infeasible("interpolation: the target is affine")
+        feasible(line.units, "interpolation: the target is affine")
         forms = line.forms
         weights, layers = forms.sensitivities({}, None), forms.layers()
         plain = box.dim == 1 and max(layers) == 0  # one variable, one layer: *moments* sees all units at once
-        if not (plain or math.isinf(request.norm)):
-            raise Infeasible("interpolation: only the sup norm is offered for several variables")
+        feasible(plain or math.isinf(request.norm), "interpolation: only the sup norm is offered for several variables")
         eps = request.eps * (1.0 if plain else _LABELLED)
         root = [math.sqrt((unit.high - unit.low) * s) for unit, s in zip(line.units, weights, strict=True)]
         tolerances = [eps * r / sum(root) / s if s > 0 else math.inf for r, s in zip(root, weights, strict=True)]
@@ -101,8 +99,7 @@ def _grids(units: Sequence[Unit], forms: Forms, tolerances: list[float], variant
         read = forms.read(unit.step.argument)
         shift = sum(read.get(i, 0.0) * e for i, e in enumerate(off))
         high = unit.high + (shift if unit.high >= unit.step.high else 0.0)
-        if not math.isfinite(high):
-            raise Infeasible("interpolation: the reach of a unit is past what float64 can hold")
+        feasible(math.isfinite(high), "interpolation: the reach of a unit is past what float64 can hold")
         wanted = points_for(unit.low, high, tolerance, variant)
         grids.append(Grid(unit.low, high, wanted, None, variant))
         off.append(tolerance + shift)
@@ -130,8 +127,7 @@ def points_for(low: float, high: float, tolerance: float, variant: str) -> int:
     few, enough = least, 2 * least  # too few, and enough of them
     while not error(enough) <= tolerance:
         few, enough = enough, 2 * enough
-        if enough > MOST_POINTS:
-            raise Infeasible(f"interpolation: more than {MOST_POINTS:.0e} points would be needed")
+        feasible(enough <= MOST_POINTS, f"interpolation: more than {MOST_POINTS:.0e} points would be needed")
     while enough - few > 1:
         middle = (few + enough) // 2
         few, enough = (few, middle) if error(middle) <= tolerance else (middle, enough)

@@ -32,12 +32,13 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.language import BallAlgebra, GradientAlgebra, precision, run
 from attnfun.language.domain import Array, halved
 from attnfun.language.enclosures import abs_uppers, balls
 from attnfun.language.function import Function
+from attnfun.language.numbers import one_of
 from attnfun.network import Axis, Head, Network, evaluate, rounded
 
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
@@ -72,8 +73,7 @@ class Partition(Construction):
 
     def plan(self, request: Request) -> Plan:
         temperature = request.options.get("temperature", "auto")
-        if temperature not in ("auto", "sharp", "soft"):
-            raise InvalidRequest(f"temperature={temperature!r}: write auto, sharp or soft")
+        one_of("temperature", temperature, ("auto", "sharp", "soft"))
         sharp = self._sharp(request)
         story: dict[str, object] = {"cells": list(sharp.cells), "R": _inverse_temperature(request, sharp)}
         grid = sharp
@@ -88,9 +88,8 @@ class Partition(Construction):
             softer, error = _softest(request, sharp)
             story["R of the smallest true error (sampled, unproved)"] = _inverse_temperature(request, softer)
             story["its sampled error"] = error
-        if temperature == "soft" and grid is sharp:
-            why = "partition: a soft temperature can be proved for one variable and few cells only"
-            raise Infeasible(why, {"temperature": "sharp"})
+        why = "partition: a soft temperature can be proved for one variable and few cells only"
+        feasible(temperature != "soft" or grid is not sharp, why, {"temperature": "sharp"})
         story["published worst case"] = _published(request)
         f = request.function.values(request.function.box.probe(256, np.random.default_rng(0)))
         size = float(np.ptp(f[np.isfinite(f)])) if np.isfinite(f).any() else 1.0
@@ -102,8 +101,7 @@ class Partition(Construction):
     def _sharp(self, request: Request) -> Grid:
         graph = request.function.graph
         many = len(request.function.outputs)
-        if many > _MOST_OUTPUTS:
-            raise Infeasible(f"partition: {many} outputs; compile at most {_MOST_OUTPUTS} at a time")
+        feasible(many <= _MOST_OUTPUTS, f"partition: {many} outputs; compile at most {_MOST_OUTPUTS} at a time")
         cells: tuple[int, ...] = ()
         room, some = request.max_keys, "at least"
         quick = graph is not None and (len(graph.nodes) > _LARGE or bool(request.beside))
@@ -164,8 +162,7 @@ def build_grid(request: Request, grid: Grid) -> Network:
         h = (high - low) / count
         middle = float(rounded(np.array(low + (high - low) / 2), request.dtype))
         v = rounded((np.arange(count) + 0.5) * h + (low - middle), request.dtype)
-        if not h**2 > 1e-300:
-            raise Infeasible(f"partition: cells of width {h:.3g} in {box.names[k]} are too narrow: slopes are 2S/h²")
+        feasible(h**2 > 1e-300, f"partition: cells of width {h:.3g} in {box.names[k]} are too narrow: slopes are 2S/h²")
         beta = s / h**2
         query = np.zeros((1, box.dim))
         query[0, k] = 1.0
@@ -273,8 +270,7 @@ def _cell_counts(request: Request, blur: float) -> tuple[int, ...]:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if within(grown * middle) else (low, middle)
     counts = np.ceil(widths / (shares * low) - 1e-9)
-    if not np.all(counts < 1e9):
-        raise Infeasible("partition: more than 1e9 cells an axis would be needed", {"eps": request.eps * 10})
+    feasible(np.all(counts < 1e9), "partition: more than 1e9 cells an axis would be needed", {"eps": request.eps * 10})
     return tuple(max(1, int(c)) for c in counts)
 
 

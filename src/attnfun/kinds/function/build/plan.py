@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnfun.errors import Infeasible
-from attnfun.kinds.function.build.unary.pieces import Fit
+from attnfun.kinds.function.build.unary.keys import Fit
 from attnfun.language import Graph
 from attnfun.language.function import Function
 from attnfun.network import Head, Labels, Layer, Network, rounded

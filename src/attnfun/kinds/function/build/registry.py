@@ -1,13 +1,90 @@
-"""Every construction, one line each; the conformance tests run on all of them."""
+"""Every construction, one line each; the conformance tests run on all of them.
 
+`choose`, or auto: plan every construction, take the smallest plan, and say why.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.function.build.affine import Affine
 from attnfun.kinds.function.build.bernstein import Bernstein
 from attnfun.kinds.function.build.compose import Compose
 from attnfun.kinds.function.build.interpolation import Interpolation
 from attnfun.kinds.function.build.partition import Partition
-from attnfun.kinds.function.build.plan import Construction
+from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.relu_network import ReluNetwork
 from attnfun.kinds.function.build.tangent import Tangent
+from attnfun.language.numbers import one_of
 
 _ALL: tuple[type[Construction], ...] = (Affine, ReluNetwork, Tangent, Compose, Bernstein, Interpolation, Partition)
 CONSTRUCTIONS = {made.name: made() for made in _ALL}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The plans that fit, smallest first, and for each construction a sentence about its size or its refusal."""
+
+    plans: tuple[tuple[Construction, Plan], ...]
+    reasons: dict[str, str]
+
+
+def choose(request: Request, method: str, without: frozenset[str] = frozenset()) -> Choice:
+    """Plan `method`, or with "auto" all of them but `without`.
+
+    The best first: fewest keys, then layers, then a size that no proof will raise, then smallest values, or as
+    `prefer` says.
+    """
+    one_of("method", method, ("auto", *CONSTRUCTIONS))
+    able = [name for name, construction in CONSTRUCTIONS.items() if request.realise in construction.realisations]
+    why = f"{method} builds attention and nothing else; realise={request.realise!r} is offered by {', '.join(able)}"
+    feasible(method == "auto" or method in able, why, {"method": "auto"})
+    names = [name for name in able if name not in without] if method == "auto" else [method]
+    plans: list[tuple[Construction, Plan]] = []
+    reasons: dict[str, str] = {}
+    nearest: Mapping[str, Any] | None = None
+    for name in names:
+        try:
+            plan = CONSTRUCTIONS[name].plan(_below(request, plans))
+        except Infeasible as why:
+            request = replace(request, refused=(*request.refused, name))
+            reasons[name] = str(why)
+            nearest = nearest or why.nearest
+            continue
+        what = ("blocks", "units") if request.realise == "mlp" else ("heads", "keys")
+        reasons[name] = f"{name}: layers {plan.layers}, {what[0]} {plan.heads}, {what[1]} {plan.keys:,}"
+        over = _over_limits(request, plan)
+        if over:
+            reasons[name] += f", over {', '.join(over)}"
+            nearest = {"method": name, **over}
+            continue
+        plans.append((CONSTRUCTIONS[name], plan))
+        if plan.keys == 0 or plan.settles:
+            break  # nothing is smaller, or worth the time
+    feasible(plans, "; ".join(reasons.values()), nearest)
+    plans.sort(key=lambda item: _order(request, item[1]))
+    return Choice(tuple(plans), reasons)
+
+
+def _below(request: Request, plans: list[tuple[Construction, Plan]]) -> Request:
+    """Where keys decide, a construction need not size what is larger than the best plan so far."""
+    if request.prefer != "keys" or not plans:
+        return request
+    most = min(request.max_keys, *(plan.keys for _, plan in plans))
+    return replace(request, max_keys=most, beside=tuple(construction.name for construction, _ in plans))
+
+
+def _over_limits(request: Request, plan: Plan) -> dict[str, int]:
+    """The limits the plan breaks, each with the value that would admit it."""
+    pairs = (("max_layers", plan.layers), ("max_heads", plan.heads), ("max_rank", plan.rank))
+    return {name: value for name, value in pairs if (limit := getattr(request, name)) is not None and value > limit}
+
+
+def _order(request: Request, plan: Plan) -> tuple[float, ...]:
+    """Fewest keys, then layers, then steady sizes, then smallest values; or what `prefer` puts first."""
+    if request.prefer == "layers":
+        return plan.layers, plan.keys, plan.max_value
+    if request.prefer == "float32":
+        return plan.max_value, plan.keys, plan.layers
+    return plan.keys, plan.layers, not plan.steady, plan.max_value

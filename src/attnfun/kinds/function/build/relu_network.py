@@ -8,10 +8,10 @@ Source: Hu et al. 2025 (arXiv 2504.15956): softmax attention approximates clip(z
 and so ReLU networks. There a unit costs p keys for an error of about 0.08 B/(p − 1), B the range of z. Here it costs
 three for any ε: one steep key for the side where relu is 0, and two flat ones whose average is a line on the other.
 `story` says how many keys interpolation would take.
-Construction. Units and weights are read off the target's graph exactly (`expressions/relu_units`); ranges of all z by
-linear relaxations (`targets/relu_ranges`). Units that keep their sign are affine and need no head, dead and unused ones
-vanish, equal ones and those of several outputs are shared. ε_i = 0.9 ε/(N S_i) for N units. Where a straight line is
-within ε_i, one key does; where values would be too large for the dtype (they grow like 1/√ε_i, and with them the
+Construction. Units and weights are read off the target's graph exactly (`language/relu_units`); ranges of all z by
+linear relaxations (`language/relu_ranges`). Units that keep their sign are affine and need no head, dead and unused
+ones vanish, equal ones and those of several outputs are shared. ε_i = 0.9 ε/(N S_i) for N units. Where a straight line
+is within ε_i, one key does; where values would be too large for the dtype (they grow like 1/√ε_i, and with them the
 rounding), five, nine or 17 keys do, or a search as in `tangent`. A unit stands in the first layer in which z is known.
 Size: N heads, 3N keys or a few more, as many layers as hidden layers.  Bound: *composition*, from the stored weights
 and labels.
@@ -25,12 +25,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnfun.errors import Infeasible
+from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.unary.fit import fit_unary
 from attnfun.kinds.function.build.unary.grid import Grid, grid_fit
-from attnfun.kinds.function.build.unary.keys import Array, Keys
-from attnfun.kinds.function.build.unary.pieces import Fit, head_of
+from attnfun.kinds.function.build.unary.keys import Array, Fit, Keys, head_of
 from attnfun.language import Graph, parse
 from attnfun.language.relu_ranges import ReluRanges
 from attnfun.network import Head, Label, Labels, Layer, Network, ReluBlock, rounded
@@ -60,16 +59,14 @@ class ReluNetwork(Construction):
     def plan(self, request: Request) -> Plan:
         function = request.function
         graph = request.expression("relu_network: a black box has no units")
-        if not math.isinf(request.norm):
-            raise Infeasible("relu_network: only the sup norm is offered")
+        feasible(math.isinf(request.norm), "relu_network: only the sup norm is offered")
         ranges = ReluRanges.of(graph, function.box)
         if ranges is None:
             raise Infeasible("relu_network: the target is more, or less, than affine maps and relu")
         if not (np.isfinite(ranges.low).all() and np.isfinite(ranges.high).all()):
             raise Infeasible("relu_network: the argument of a unit could not be bounded")
         design = _design(request, ranges)
-        if not design.fits:
-            raise Infeasible("relu_network: no unit changes its sign on the box, the target is affine there")
+        feasible(design.fits, "relu_network: no unit changes its sign on the box, the target is affine there")
         fits = design.fits.values()
         story = {"units": f"{len(design.signs)}, of which {len(fits)} change their sign on the box and have a head"}
         published = f"interpolation with p points a unit would take {_published(request, design):,} keys"

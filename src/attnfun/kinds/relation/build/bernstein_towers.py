@@ -5,7 +5,7 @@ head is a polynomial in s, which for small τ is nearly linear in t; least squar
 Source: `bernstein` (its docstring); Bernstein 1912.
 Size: m + 1 keys a variable, a little more than the degree that the features really have. Values stay of the features'
 own size for τ about 1: they are float32-safe.
-Bound: `certify.towers`, from the stored weights. Failure mode: more than three variables (`product_towers`), or
+Bound: `prove_towers`, from the stored weights. Failure mode: more than three variables (`product_towers`), or
 tolerances near rounding.
 """
 

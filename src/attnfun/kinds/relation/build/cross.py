@@ -9,7 +9,7 @@ Derivation: subtracting R[:, j] R[i, :]/R[i, j] from the table R makes row i and
 rank. M⁻¹ is split as A Bᵀ by the singular value decomposition of M (symmetric: by its eigenvalues), so that the two
 sides are scaled alike.
 Size: k pivots a side and two k × k matrices, whatever the number of variables. Bound: none. The error is measured
-(`certify.relation_sampled`), never proved: a spike between the points is not seen.
+(`prove.measured`), never proved: a spike between the points is not seen.
 Failure mode: kinks in many variables need thousands of pivots; past MOST_RANK it is refused with what was measured.
 """
 
@@ -17,10 +17,10 @@ import math
 
 import numpy as np
 
-from attnfun.errors import Infeasible
+from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.relation.build.search import Ask, near
 from attnfun.kinds.relation.form import Cut, Slices
-from attnfun.kinds.relation.prove_sampled import measured
+from attnfun.kinds.relation.prove import measured
 from attnfun.kinds.relation.rank import rank_lower
 from attnfun.kinds.relation.target import Relation
 from attnfun.language.domain import Box
@@ -76,8 +76,7 @@ def candidates(box: Box, seed: int) -> Array:
 def pivots(relation: Relation, X: Array, Y: Array, goal: float, least: int, signed: bool) -> tuple[Array, Array]:
     """Pivot points (k, left), (k, right): largest residuals of the table on the candidates, down to `goal`."""
     R = relation.table(X, Y)
-    if not np.isfinite(R).all():
-        raise Infeasible("cross: the relation is not finite at some of its candidates")
+    feasible(np.isfinite(R).all(), "cross: the relation is not finite at some of its candidates")
     floor = 64 * np.finfo(np.float64).eps * float(np.abs(R).max())
     diagonal = relation.symmetric and not signed
     rows: list[int] = []

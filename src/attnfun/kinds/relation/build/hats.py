@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from attnfun.errors import Infeasible
+from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.relation.build.search import Ask, near
 from attnfun.kinds.relation.build.voronoi import ROOM, TRIES, cells_fit, factors
 from attnfun.kinds.relation.core import core_of
@@ -96,7 +96,6 @@ def _fine(z: Array) -> tuple[Array, Array]:
 def _units(z: Array, P: Array, box: Ends) -> CellSide:
     """Units whose broken lines go through (z_k, P_k)."""
     slopes = np.diff(P, axis=0) / np.diff(z)[:, None]
-    if len(z) < 3:
-        raise Infeasible("hats: at least three nodes are needed")
+    feasible(len(z) >= 3, "hats: at least three nodes are needed")
     key, lines = Keys(1.0, 0.0, np.ones(len(z) - 2), -z[1:-1]), np.stack([slopes[0], P[0] - slopes[0] * z[0]])
     return CellSide((key,), np.diff(slopes, axis=0), box, lines)

@@ -1,7 +1,7 @@
 """Networks for the inner functions of a relation g(u(x), v(y)): compiled, so that its towers start at x and y.
 
 δ, the tolerance of u and v, is a small share of eps divided by Σ sup |∂_k g|; the box of the features is widened by as
-much as the networks may stray. Nothing here is a proof: `certify.inner` proves what comes of it.
+much as the networks may stray. Nothing here is a proof: `prove_inner` proves what comes of it.
 """
 
 import dataclasses
@@ -10,12 +10,12 @@ from contextlib import suppress
 
 import numpy as np
 
-from attnfun.certify.view import Undecided
+from attnfun.certify.view import Undecided, provided
 from attnfun.errors import AttnfunError
 from attnfun.kinds.relation.core import Core
 from attnfun.kinds.relation.form import Towers
 from attnfun.kinds.relation.prove_inner import gradient_bounds, inner_certificate, remember, stream_sizes
-from attnfun.kinds.relation.target import Relation, renamed
+from attnfun.kinds.relation.target import Relation
 from attnfun.language import Graph
 from attnfun.language.domain import Box
 from attnfun.network import Network
@@ -60,7 +60,7 @@ def _compiled(asked: Relation, core: Core, delta: float, thin: float, say: Say) 
     left = function_network(u, asked.left, delta, say)
     names = dict(zip(asked.right.names, asked.left.names, strict=True)) if asked.left.dim == asked.right.dim else {}
     same = (asked.left.low, asked.left.high) == (asked.right.low, asked.right.high)
-    if names and same and renamed(v, names) == u:
+    if names and same and v.renamed(names) == u:
         right = left  # the same function: its inputs are read in order, whatever they are called
     else:
         say("a network for the inner function v")
@@ -94,8 +94,7 @@ def _widened(network: Network, graph: Graph, outside: Box, box: Box, thin: float
         far = float(np.abs(network.readout[k]) @ size) + abs(float(network.readout_bias[k]))
         far += max(abs(box.low[k]), abs(box.high[k]))
         pad = 1.01 * error + 16 * (len(size) + 8) * 2.0**-53 * far
-        if not pad <= thin:
-            raise Undecided("an inner network strays too far from its function")
+        provided(pad <= thin, "an inner network strays too far from its function")
         low.append(math.nextafter(box.low[k] - pad, -math.inf))
         high.append(math.nextafter(box.high[k] + pad, math.inf))
     return Box(box.names, tuple(low), tuple(high))

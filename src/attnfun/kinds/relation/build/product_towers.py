@@ -1,10 +1,10 @@
 """Towers of attention in two layers: factors of few variables by Bernstein heads, their products by corners of a cube.
 
 Statement: heads on small product grids give p ≈ atanh(δ Π P) for groups of blocks; a head on the 2^m corners of a cube,
-logits σ·p, values Πσ, is Π tanh p without error (`network.towers`).
+logits σ·p, values Πσ, is Π tanh p without error (`towers`).
 Source: tanh a · tanh b as a softmax average over signs, as in the tangent constructions; Bernstein 1912 for layer 1.
 Size: Σ over groups of Π keys, and 2^m keys a feature: polynomial in the number of variables where one head on the whole
-grid has P^d keys. Bound: `certify.tower_products`, from the stored weights.
+grid has P^d keys. Bound: `prove_tower_products`, from the stored weights.
 Failure mode: a block of more than three variables; fewer than two blocks; tolerances near rounding.
 """
 
@@ -14,7 +14,7 @@ from functools import cache
 
 import numpy as np
 
-from attnfun.errors import Infeasible
+from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.relation.build.bernstein_towers import bernstein_keys, fitted
 from attnfun.kinds.relation.features import Features, Half, along, chebyshev_columns
 from attnfun.kinds.relation.towers import MOST_GROUPS, Keys, TowerWeights, require_room
@@ -79,9 +79,8 @@ def _degrees(half: Half, tolerance: float) -> dict[int, int]:
     out: dict[int, int] = {}
     for b in half.alive:
         places = half.places[b]
-        if len(places) > _VARIABLES:
-            text = f"a factor of {len(places)} variables is out of a tower's reach; {_VARIABLES} may belong together"
-            raise Infeasible(text, {"features_only": True})
+        text = f"a factor of {len(places)} variables is out of a tower's reach; {_VARIABLES} may belong together"
+        feasible(len(places) <= _VARIABLES, text, {"features_only": True})
         P, scale = half.tables[b][..., np.unique(half.selection[:, b])], _scale(half, b) * _LARGEST
         counts = [max(_NODES[len(places)], m + 8) for m in P.shape[:-1]]
         if math.prod(counts) * P.shape[-1] > _MOST_GRID:
@@ -112,9 +111,8 @@ def _targets(half: Half, group: Group, scale: float, degrees: list[int]) -> Arra
 def _grouping(half: Half, sizes: dict[int, int]) -> tuple[Group, ...]:
     """The partition of the blocks that asks for the fewest parameters; at least two groups."""
     alive = half.alive
-    if len(alive) < 2:
-        text = "a tower of two layers multiplies factors, and these features have only one"
-        raise Infeasible(text, {"features_only": True})
+    text = "a tower of two layers multiplies factors, and these features have only one"
+    feasible(len(alive) >= 2, text, {"features_only": True})
 
     @cache
     def cost(group: Group) -> tuple[float, int]:

@@ -1,10 +1,10 @@
 """Towers of ReLU units: every feature of one variable as a broken line, all units in one hidden layer.
 
-Statement: `unary.spline` gives each feature the fewest breakpoints that keep it in a corridor of half-width E; the
-units of all features stand beside each other in one hidden layer, the affine parts in the read-out.
+Statement: `function/build/unary/spline` gives each feature the fewest breakpoints that keep it in a corridor of
+half-width E; the units of all features stand beside each other in one hidden layer, the affine parts in the read-out.
 Source: the ReLU spline walk of `realise="mlp"`; compare Altabaa and Lafferty, arXiv 2402.08856, who count neurons by
 Barron's theorem: of order r² κ² C²/ε² for r features of Barron norm C (κ² = sup r(x, x)).
-Size: ¼ ∫ √|φ''|/√E a feature. Bound: `certify.towers` (*pieces*). Failure mode: boxes past breakpoints.
+Size: ¼ ∫ √|φ''|/√E a feature. Bound: `prove_towers` (*pieces*). Failure mode: boxes past breakpoints.
 Several variables: `_product_tower`.
 """
 
@@ -12,9 +12,8 @@ import math
 
 import numpy as np
 
-from attnfun.errors import Infeasible
-from attnfun.kinds.function.build.compose_mlp import MOST_UNITS
-from attnfun.kinds.function.build.unary.spline import fit_spline, growth
+from attnfun.errors import Infeasible, feasible
+from attnfun.kinds.function.build.unary.spline import MOST_UNITS, fit_spline, growth
 from attnfun.kinds.relation.features import Features, Half, polynomial_graph
 from attnfun.kinds.relation.towers import Keys, Squares, TowerWeights, parents
 from attnfun.network.head import Array
@@ -28,13 +27,11 @@ def relu_tower(features: Features, side: str, tolerance: float) -> TowerWeights:
     half = features.half(side)
     low, high = half.box
     for v in range(len(low)):
-        if not _usable(float(low[v]), float(high[v])):
-            text = f"realise='mlp': no breakpoints can stand in [{low[v]:.3g}, {high[v]:.3g}]"
-            raise Infeasible(text, {"realise": "attention"})
+        text = f"realise='mlp': no breakpoints can stand in [{low[v]:.3g}, {high[v]:.3g}]"
+        feasible(_usable(float(low[v]), float(high[v])), text, {"realise": "attention"})
     if len(low) > 1:
         return _product_tower(features, side, tolerance)
-    if len(features.blocks) != 1:
-        raise Infeasible("realise='mlp': several factors of one variable", {"realise": "attention"})
+    feasible(len(features.blocks) == 1, "realise='mlp': several factors of one variable", {"realise": "attention"})
     slopes, biases, values, lines = _broken_lines(half, 0, float(low[0]), float(high[0]), tolerance)
     if not len(slopes):  # affine features: one silent unit, for a layer has at least one
         slopes, biases, values = np.ones(1), np.array([-float(high[0])]), np.zeros((1, lines.shape[1]))
@@ -47,7 +44,7 @@ def _product_tower(features: Features, side: str, tolerance: float) -> TowerWeig
     Towers of ReLU units in several variables: factors as broken lines, products by squares.
 
     Statement: a b = ((a + b)² − (a − b)²)/4 with both squares as one broken line (`towers`); factors of one
-    variable by `unary.spline`, their affine parts as two more units.
+    variable by `function/build/unary/spline`, their affine parts as two more units.
     Source: products by squares of broken lines, Yarotsky 2017; the ReLU spline walk for the factors.
     Size: a factor ¼ ∫ √|φ''|/√E units, a product about 4/√E; layers: one, and one a further factor.
     Bound: `prove_towers`, from the stored units. Failure mode: factors of several variables that belong together.
@@ -82,8 +79,7 @@ def _product_tower(features: Features, side: str, tolerance: float) -> TowerWeig
         steps.append(np.stack([np.sqrt(b / a) / reach, np.sqrt(a / b) / reach, gain, levels]))
         total += int(np.sum(4 * 2.0**levels))
         sizes = a * b + 4 * allowed
-    if total > _MOST_UNITS:
-        raise Infeasible(f"realise='mlp': {total:,} ReLU units are out of reach", {"realise": "attention"})
+    feasible(total <= _MOST_UNITS, f"realise='mlp': {total:,} ReLU units are out of reach", {"realise": "attention"})
     templates = tuple(_square(level) for level in range(finest + 1))
     every = range(len(low))
     return TowerWeights(tuple(keys[v] for v in every), tuple(values), squares=Squares(templates, tuple(steps)))

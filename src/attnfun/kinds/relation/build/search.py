@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.certify.view import Undecided
-from attnfun.errors import Infeasible, InvalidRequest, NotPositive
+from attnfun.errors import Infeasible, InvalidRequest, NotPositive, require
 from attnfun.kinds.relation.build.inner import Inner, inner_networks, on_top
 from attnfun.kinds.relation.core import Core, core_of, plain_core
 from attnfun.kinds.relation.features import Block, Features
@@ -214,8 +214,7 @@ def _least(ask: Ask, parts: Parts, eps: float) -> tuple[Features, str]:
     single = len(parts.factors) == 1
     if ask.method == "tensor" and single:
         raise Infeasible(f"tensor: {ask.text} is no product of relations without common variables")
-    if ask.method == "cholesky" and not ask.kernel:
-        raise InvalidRequest("method='cholesky' is for symmetric positive semidefinite relations")
+    require(ask.method != "cholesky" or ask.kernel, "method='cholesky' needs symmetric positive semidefinite relations")
     ways = ["cholesky"] if ask.method == "cholesky" else ["chebyshev" if single else "tensor"]
     if ask.method == "auto" and ask.kernel and single:
         ways.append("cholesky")

@@ -28,7 +28,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, feasible, require
 from attnfun.kinds.relation.build.chebyshev import eigen_columns, singular_columns
 from attnfun.kinds.relation.build.search import OUT, Ask, near
 from attnfun.kinds.relation.core import Core, core_of, plain_core
@@ -69,8 +69,7 @@ def _cells_of(ask: Ask, core: Core) -> Proposals:
     eps, inner = ask.eps, ask.inner(core)
     ask.say("how many cells?")
     rough = Oscillation(inner)
-    if ask.realise == "mlp":
-        raise InvalidRequest("method='voronoi' makes softmax heads: write realise='attention'")
+    require(ask.realise != "mlp", "method='voronoi' makes softmax heads: write realise='attention'")
     fewest, least = rough.plan(ROOM * _LARGE_SHARES[-1] * eps), math.inf
     reached, why = math.inf, "" if fewest.fits else fewest.text
     for share in (*_SHARES, *_LARGE_SHARES):
@@ -96,8 +95,7 @@ def _cells_of(ask: Ask, core: Core) -> Proposals:
                 least = made.rank
                 break
             reached, why = min(reached, certificate.error[1]), str(certificate.reason)
-            if not math.isfinite(certificate.error[1]):
-                raise Infeasible(f"voronoi: {ask.text}: {why}")  # no eps would do
+            feasible(math.isfinite(certificate.error[1]), f"voronoi: {ask.text}: {why}")
             error *= 0.8
     if least == math.inf:
         best_eps = max(rough.smallest() / (0.85 * _LARGE_SHARES[-1]), reached if math.isfinite(reached) else 0.0)
@@ -195,8 +193,7 @@ class Oscillation:
 
 def cell_towers(relation: Relation, plan: CellPlan, truncation: float, signed: bool, eps: float) -> Cells:
     """Soft cells of `plan` with the fewest features whose table is within `truncation` of R in every entry."""
-    if not plan.fits:
-        raise Infeasible(f"voronoi: {plan.counts[0]:,} and {plan.counts[1]:,} cells are out of reach")
+    feasible(plan.fits, f"voronoi: {plan.counts[0]:,} and {plan.counts[1]:,} cells are out of reach")
     left, points = _grid(relation.left, plan.left, eps)
     right, others = (left, points) if relation.symmetric else _grid(relation.right, plan.right, eps)
     boxes = [(b.low_array, b.high_array) for b in (relation.left, relation.right)]
@@ -223,8 +220,7 @@ def _grid(box: Box, counts: tuple[int, ...], eps: float) -> tuple[tuple[Keys, ..
     keys, lines = [], []
     for low, high, count in zip(box.low, box.high, counts, strict=True):
         h = (high - low) / count
-        if not h**2 > 1e-300:
-            raise Infeasible(f"voronoi: cells of width {h:.3g} are too narrow: slopes are 2S/h²")
+        feasible(h**2 > 1e-300, f"voronoi: cells of width {h:.3g} are too narrow: slopes are 2S/h²")
         middle = low + (high - low) / 2
         v: Array = (np.arange(count, dtype=np.float64) + 0.5) * h + (low - middle)
         # walls of λ/2S cells against the rounding of logits of size S P²/4, and of queries far from 0
@@ -309,7 +305,6 @@ def _fewest(R: Array, P: Array, Q: Array, truncation: float, both: bool) -> tupl
         least = bisected(low, high, partial(near_enough, kind))
         c = tried(least)[1] if kind == 2 else 0.0
         best.append((least + (c != 0.0), least, c))
-    if not best:
-        raise Infeasible("the table of the relation has no factors that are near enough")
+    feasible(best, "the table of the relation has no factors that are near enough")
     _, k, c = min(best)
     return k, c

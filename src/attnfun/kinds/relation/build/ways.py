@@ -1,7 +1,7 @@
 """Which way a relation is met: separable terms, features that are polynomials, soft cells, or slices, only measured.
 
-Order of `auto`: the relation's own separable terms where it is a finite sum of them (`targets.relation_sum`) and no
-fewer features can be had or were found with polynomials (`relation_search`); where the relation has no table of
+Order of `auto`: the relation's own separable terms where it is a finite sum of them (`terms`) and no
+fewer features can be had or were found with polynomials (`search`); where the relation has no table of
 coefficients (a kink, too many variables) soft cells, proved; where these are out of reach and `accept` allows it
 slices, `sampled`.
 By default slices are allowed where no tolerance of interest can be proved: a smooth relation of too many variables, or
@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnfun.certify import Certificate, Status
-from attnfun.errors import AttnfunError, Infeasible, InvalidRequest
+from attnfun.errors import AttnfunError, Infeasible, feasible, require
 from attnfun.kinds.relation.build.cross import slices
 from attnfun.kinds.relation.build.hats import broken_lines
 from attnfun.kinds.relation.build.inner import function_network
@@ -42,12 +42,10 @@ def find(ask: Ask) -> Way:
         terms = None  # one tower for both sides may not have their signs
     require_kernel(ask, terms is not None)  # terms without a minus are positive semidefinite
     if method == "cross":
-        if ask.accept == "proved":
-            raise InvalidRequest("method='cross' is measured, never proved: write accept='sampled' or leave it out")
+        require(ask.accept != "proved", "method='cross' only measures: write accept='sampled' or leave it out")
         return _measured(ask, "")
     if method == "hats":
-        if realise == "attention":
-            raise InvalidRequest("method='hats' makes ReLU units: write realise='mlp'")
+        require(realise != "attention", "method='hats' makes ReLU units: write realise='mlp'")
         return _met(ask, broken_lines(ask))
     if method == "voronoi":
         return _met(ask, soft_cells(ask))
@@ -110,8 +108,7 @@ def _expanded(ask: Ask, terms: Expansion) -> Proposals:
     """
     asked, eps = ask.relation, ask.eps
     sizes = [float(feature_sizes(*side).sum()) for side in ((terms.left, asked.left), (terms.right, asked.right))]
-    if not all(math.isfinite(size) for size in sizes):
-        raise Infeasible(f"expand: a term of {asked.text[:120]} could not be bounded")
+    feasible(all(math.isfinite(size) for size in sizes), f"expand: a term of {asked.text[:120]} could not be bounded")
     ask.say(f"towers of {terms.rank} separable terms")
     made = []
     sides = ((terms.left, asked.left, sizes[1]), (terms.right, asked.right, sizes[0]))

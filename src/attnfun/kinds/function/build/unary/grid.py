@@ -28,9 +28,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest
-from attnfun.kinds.function.build.unary.keys import Array, Keys
-from attnfun.kinds.function.build.unary.pieces import Fit, head_of
+from attnfun.errors import InvalidRequest, require
+from attnfun.kinds.function.build.unary.keys import Array, Fit, Keys, head_of
+from attnfun.language.numbers import one_of
 from attnfun.network import Head, rounded
 
 VARIANTS = ("published", "inclusive", "optimal")
@@ -55,23 +55,18 @@ class Grid:
     sharpness: float | None = None
 
     def __post_init__(self) -> None:
-        if self.variant not in VARIANTS:
-            raise InvalidRequest(f"variant={self.variant!r}: write {', '.join(VARIANTS)}")
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise InvalidRequest(f"low={self.low!r:.30}, high={self.high!r:.30}: two finite numbers, low below high")
-        if not 1e-140 < self.high - self.low < 1e140:
-            raise InvalidRequest(f"low={self.low!r:.30}, high={self.high!r:.30}: an interval too wide or too narrow")
+        one_of("variant", self.variant, VARIANTS)
+        ends = f"low={self.low!r:.30}, high={self.high!r:.30}"
+        require(-math.inf < self.low < self.high < math.inf, f"{ends}: two finite numbers, low below high")
+        require(1e-140 < self.high - self.low < 1e140, f"{ends}: an interval too wide or too narrow")
         least = 1 if self.variant == "published" and self.heads is None else 2
         if self.heads is not None and self.variant != "optimal":
             least = 3  # two of the points are caps
-        if self.points < least:
-            raise InvalidRequest(f"points={self.points}: the variant {self.variant} needs at least {least} a head")
-        if self.heads is not None and self.heads < 1:
-            raise InvalidRequest(f"heads={self.heads}: at least one is needed")
+        require(self.points >= least, f"points={self.points}: the variant {self.variant} needs at least {least} a head")
+        require(self.heads is None or self.heads >= 1, f"heads={self.heads}: at least one is needed")
         if self.variant == "inclusive" and self.cells < 1:
             raise InvalidRequest("one head of three points holds one point between its caps; two ends need two")
-        if not 0 < self.leak < 1:
-            raise InvalidRequest(f"leak={self.leak!r:.30}: a number between 0 and 1 is needed")
+        require(0 < self.leak < 1, f"leak={self.leak!r:.30}: a number between 0 and 1 is needed")
         if self.sharpness is not None and not 1e-3 <= self.sharpness <= 1e6:
             raise InvalidRequest(f"sharpness={self.sharpness!r:.30}: a number from 1e-3 to 1e6 is needed")
 

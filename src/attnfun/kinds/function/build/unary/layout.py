@@ -19,10 +19,9 @@ from functools import partial
 
 import numpy as np
 
-from attnfun.errors import Infeasible
-from attnfun.kinds.function.build.unary.features import features, values
+from attnfun.errors import Infeasible, feasible
+from attnfun.kinds.function.build.unary.features import features, known, values
 from attnfun.kinds.function.build.unary.keys import Array, Keys, centre, gaussian, geometric, ladder, one_sided, placed
-from attnfun.kinds.function.build.unary.known import known
 from attnfun.kinds.function.build.unary.project import Pieces, Sample
 from attnfun.language import Graph
 
@@ -129,8 +128,7 @@ def problem(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Pr
         if steep > 0:
             side, outer = (-1, at - low) if _SKEW * (at - low) < high - at else (1, high - at)
             kinks.append(Side(at, side, 1 / steep, outer, steep))
-    if len(kinks) > MOST // 3:  # each has a head of its own, of three keys at least
-        raise Infeasible(f"tangent: more than {MOST // 3} kinks; at most {MOST} keys are tried")
+    feasible(len(kinks) <= MOST // 3, f"tangent: more than {MOST // 3} kinks; at most {MOST} keys are tried")
     for feature in found:
         if feature.kink:
             continue

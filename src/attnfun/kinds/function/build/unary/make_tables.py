@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from attnfun.kinds.function.build.unary.features import known
+from attnfun.kinds.function.build.unary.fit import pinned_square
 from attnfun.kinds.function.build.unary.keys import Array
-from attnfun.kinds.function.build.unary.known import known
 from attnfun.kinds.function.build.unary.layout import problem
 from attnfun.kinds.function.build.unary.search import passes, search
-from attnfun.kinds.function.build.unary.square import pinned_square
 from attnfun.kinds.function.build.unary.tables import TABLES, normal
 from attnfun.language import parse
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnfun.errors import Infeasible
+from attnfun.errors import feasible
 from attnfun.kinds.function.build.unary.keys import Array, Keys
 from attnfun.kinds.function.build.unary.layout import MANY, MOST, Layout, Problem, layouts, refusal, remeshed
 from attnfun.kinds.function.build.unary.project import Pieces, Sample, columns, solve, spans, tune
@@ -163,8 +163,7 @@ def search(p: Problem, quick: bool) -> Candidate:
     best = _first_untuned(p, families[:1] if many else families)
     if best is not None:
         return best[1]
-    if many:
-        raise Infeasible(f"tangent: {len(p.kinks)} kinks, for which {MOST} keys are not enough at {p.eps:.2g}")
+    feasible(not many, f"tangent: {len(p.kinks)} kinks, for which {MOST} keys are not enough at {p.eps:.2g}")
     nearest = _nearest(p, families)
     return tuned if tuned is not None and p.dtype == "float32" and tuned.cost < nearest.cost else nearest
 

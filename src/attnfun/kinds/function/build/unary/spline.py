@@ -16,18 +16,26 @@ cancels, and where g is convex nothing cancels at all. Values are made one by on
 those before it. With slopes ±1 the breakpoints are stored exactly.
 Failure mode: features narrower than the first 512 cells are missed unless the expression has a kink or root there; in
 float32 many units round away what they gain. Nothing here is a bound: `error` is what the samples showed.
+
+**compose as an MLP**: the same program with a broken line of ReLU units for every step.
+
+A step of tolerance E takes about F + R/√E units, F and R measured. With S_i the sensitivity of the output to step i the
+tolerances minimise the units Σ R_i/√E_i under Σ S_i E_i = 0.97 ε: by Lagrange E_i ∝ (R_i/S_i)^{2/3}. Steps that are
+broken lines themselves (R = 0: relu, abs) need no tolerance and get a small one. The total is known before anything is
+built: units grow like 1/√ε, where keys grow like a power of ln(1/ε).
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from attnfun.errors import Infeasible
+from attnfun.errors import Infeasible, feasible
+from attnfun.kinds.function.build.plan import Request
 from attnfun.kinds.function.build.unary.features import features, values
-from attnfun.kinds.function.build.unary.keys import Array, Keys
-from attnfun.kinds.function.build.unary.pieces import Fit, axis_of
+from attnfun.kinds.function.build.unary.keys import Array, Fit, Keys, axis_of
 from attnfun.language import Graph
 from attnfun.network import ReluBlock, rounded
 
@@ -92,8 +100,7 @@ def _extent(graph: Graph, low: float, high: float) -> float:
 
 def _sampled(graph: Graph, u: Array) -> Array:
     f = values(graph, u)
-    if not np.isfinite(f).all():
-        raise Infeasible("compose: a step is not defined on the range of its argument")
+    feasible(np.isfinite(f).all(), "compose: a step is not defined on the range of its argument")
     return f
 
 
@@ -132,8 +139,7 @@ def _grid(graph: Graph, low: float, high: float, tolerance: float, dtype: str) -
         a, b, fa, fb, m, f = a[bent], b[bent], fa[bent], fb[bent], m[bent], f[bent]
         kept.append((m, f))
         count += len(m)
-        if count > _POINTS:
-            raise Infeasible("compose: the corridor is too narrow to be sampled")
+        feasible(count <= _POINTS, "compose: the corridor is too narrow to be sampled")
         a, b, fa, fb = (np.concatenate(pair) for pair in ((a, m), (m, b), (fa, f), (f, fb)))
     u, g = (np.concatenate(column) for column in zip(*kept, strict=True))
     order = np.argsort(u)
@@ -204,3 +210,44 @@ def _stored(t: Array, y: Array, grid: tuple[Array, Array], dtype: str) -> tuple[
 
 def _near(value: float, dtype: str) -> float:
     return value if dtype == "float64" else float(np.float32(value))
+
+
+MOST_UNITS = 100_000
+"""The most hidden units that are built, whatever `max_keys` allows: past it the proof would take minutes."""
+_USED = 0.97  # of eps; broken lines use up what they are given
+_LEAST = {"float64": 0.02, "float32": 0.2}  # of an equal share, for steps that are exact but for rounding
+
+
+def shares(
+    intervals: Sequence[tuple[Graph, float, float]], weights: Sequence[float], request: Request
+) -> tuple[float, ...]:
+    """The tolerance of every step (g, low, high) with its sensitivity; Infeasible, with the nearest eps, if the units
+    would be too many.
+    """
+    sizes = [growth(*interval) for interval in intervals]
+    allowed = _USED * request.eps
+    sensitive = [max(w, 1e-300) for w in weights]
+    wanted = [(size.rate / s) ** (2 / 3) for size, s in zip(sizes, sensitive, strict=True)]
+    total = sum(w * s for w, s in zip(wanted, sensitive, strict=True))
+    kept = _LEAST[request.dtype]
+    least = [kept * allowed / (len(sizes) * s) for s in sensitive]
+    scale = (1 - kept) * allowed / total if total > 0 else 0.0
+    tolerances = tuple(max(scale * w, e) for w, e in zip(wanted, least, strict=True))
+    _require_room(sizes, tolerances, request)
+    return tolerances
+
+
+def _require_room(sizes: Sequence[Growth], tolerances: Sequence[float], request: Request) -> None:
+    limit = min(request.max_keys, MOST_UNITS)
+    units = sum(size(e) for size, e in zip(sizes, tolerances, strict=True))
+    if not units <= 1.1 * limit + 8:  # an estimate; what is built is counted exactly
+        nearest = nearest_request(units, sum(size.fixed for size in sizes), request)
+        raise Infeasible(f"compose: about {units:,.0f} ReLU units would be needed, more than {limit:,}", nearest)
+
+
+def nearest_request(units: float, fixed: float, request: Request) -> dict[str, float | str]:
+    """The eps at which the units that grow, like 1/√eps, leave room for the `fixed` ones; attention where none does."""
+    room = min(request.max_keys, MOST_UNITS) - fixed
+    if not (room > 1 and units < math.inf):
+        return {"realise": "attention"}
+    return {"eps": float(f"{1.15 * request.eps * ((units - fixed) / room) ** 2:.2g}")}

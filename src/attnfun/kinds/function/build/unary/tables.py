@@ -7,7 +7,7 @@
 | power p | s^p, [1, R] | R |
 | exp | e^s, [−W, 0] | the width W |
 | root | √s, [0, 1] | nothing |
-| pinned | s² with an error relative to s² (see `square`), [−1, 1] | nothing |
+| pinned | s² with an error relative to s² (see `fit`), [−1, 1] | nothing |
 
 `tables.json` holds slopes and biases in s for some tolerances, ratios and widths; it is written by `make tables`. A
 request takes the entries for its or a larger ratio, fewest keys first, and keeps the first that passes after its values
@@ -22,9 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from attnfun.kinds.function.build.unary.features import values
+from attnfun.kinds.function.build.unary.features import Known, values
 from attnfun.kinds.function.build.unary.keys import Array, Keys, centre
-from attnfun.kinds.function.build.unary.known import Known
 from attnfun.kinds.function.build.unary.layout import Problem, Side
 from attnfun.kinds.function.build.unary.search import Candidate, finish, passes
 from attnfun.language import Graph

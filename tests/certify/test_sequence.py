@@ -145,7 +145,7 @@ def test_a_fetched_token_does_not_pass_for_an_aggregate(built: dict[str, Any]) -
     box = built["swap"].target.box
     definition = Definition("x_source1", "mean", ("x",))
     graph = parse("x_source1", ["x_source1"])
-    with pytest.raises(af.DamagedFile):
+    with pytest.raises(af.InvalidRequest, match="kept for tokens"):
         SequenceMap.from_json(SequenceMap(box, 3, (definition,), (graph,)).to_json())
     past_the_reader = SequenceMap(box, 3, (definition,), (graph,))
     for name in ("swap", "partition"):

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 SHIPPED = Path(__file__).parent.parent / "data" / "suites"
 GOOD = ("proved", "conditional", "sampled")
-COLUMNS: tuple[str, ...] = ("name", "status", "error", "error_low", "slack", "eps", "method")
-COLUMNS += ("layers", "heads", "rank", "keys", "parameters", "seconds")
+COLUMNS = (
+    *("name", "status", "error", "error_low", "slack", "eps", "method"),
+    *("layers", "heads", "rank", "keys", "parameters", "seconds"),
+)
 CHANGES = ("was", "change", "keys_ratio", "seconds_ratio")
 FORMATS = (".csv", ".json", ".md")
 SETTINGS = ("eps", "relative", "dtype", "method")

@@ -172,10 +172,14 @@ CANCELS = 4.0
 ROOM = 0.3  # of the tolerance that rounding may take
 FAR = 100.0  # size of logits from which their offset may be to blame
 GRAVE = ("serious", "warning")
-_OF_ROUNDING = "dtype rounding rounding_scale tolerance value_max mixture size cancellation logit_size logit_max"
-_OF_ROUNDING += " wall_shift overflow error refit_scale refit_error refit_value"
-_OF_ERRORS = "error tolerance eps eps_how hard_error best_scale best_error rival_error top_weight effective_mean"
-_OF_ERRORS += " sharpness sharpness_needed value_max size staircase lipschitz refit_scale refit_error"
+_OF_ROUNDING = (
+    "dtype rounding rounding_scale tolerance value_max mixture size cancellation logit_size logit_max wall_shift "
+    "overflow error refit_scale refit_error refit_value"
+)
+_OF_ERRORS = (
+    "error tolerance eps eps_how hard_error best_scale best_error rival_error top_weight effective_mean sharpness "
+    "sharpness_needed value_max size staircase lipschitz refit_scale refit_error"
+)
 
 
 @dataclass(frozen=True)

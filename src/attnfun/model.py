@@ -22,6 +22,7 @@ from attnfun.network import store
 from attnfun.network.claim import MEAN_SQUARE, Claim
 from attnfun.network.head import Of as Of
 from attnfun.network.network import Cost
+from attnfun.network.plain import AnyPlain
 from attnfun.network.tokens import TokenNetwork, TokenTransformer
 
 if TYPE_CHECKING:
@@ -48,9 +49,12 @@ class Weights(Protocol):
         ...
 
     @property
-    def to_torch(self) -> Callable[..., Any]:
-        """Linear maps and softmax attention with these weights and no more."""
+    def plain(self) -> Callable[..., AnyPlain]:
+        """Linear maps and softmax attention as matrices alone (`network.plain`): what every way out is written over."""
         ...
+
+    @property
+    def to_torch(self) -> Callable[..., Any]: ...
 
 
 T = TypeVar("T", bound=Target)
@@ -100,9 +104,15 @@ class Model(Generic[T, W]):
         """What was seen of it when it was trained, at fresh points; not a bound."""
         return None if self.fit is None else self.fit.sampled
 
-    def to_torch(self, dtype: Any = None, **options: Any) -> torch.nn.Module:
-        """A torch module: linear maps and F.scaled_dot_product_attention(scale=1.0) with these weights and no more."""
-        return self.weights.to_torch(dtype, **options)
+    def to_torch(
+        self, dtype: Any = None, *, trainable: bool = False, outside: str = "raise", **form: Any
+    ) -> torch.nn.Module:
+        """A torch module: linear maps and F.scaled_dot_product_attention(scale=1.0) with these weights and no more.
+
+        The weights are buffers, or parameters if `trainable`, under names that say what they are
+        (`layers.0.heads.log_m1.q`). `outside` is "raise", "clamp" or "allow", as in calls.
+        """
+        return self.weights.to_torch(dtype, trainable=trainable, outside=outside, **form)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Weights, target, request, story and certificate in one safetensors file."""

@@ -46,7 +46,7 @@ def test_weights_in_units_are_the_same_weights_and_torch_trains_what_numpy_runs(
     mine = run(shape, torch.tensor(vector, dtype=kind), torch.tensor(tokens / scales, dtype=kind)).numpy() * 8.0
     close = {"rtol": 0, "atol": 1e-12 if dtype == "float64" else 1e-3}
     np.testing.assert_allclose(mine, network.run(tokens), **close)
-    np.testing.assert_allclose(af.network.tokens_to_torch(network)(torch.tensor(tokens)).numpy(), mine, **close)
+    np.testing.assert_allclose(network.to_torch()(torch.tensor(tokens)).numpy(), mine, **close)
 
 
 def test_an_architecture_is_that_of_its_networks_and_of_its_json() -> None:

@@ -8,7 +8,7 @@ import pytest
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.network import Axis, Head, Layer, Network, evaluate, stream
 from attnfun.network.literal import GAP, literal, shut_out
-from attnfun.network.torch_form import to_torch
+from attnfun.network.plain import stacked
 from network.networks import grid_axis, partition, points, random_network
 
 UNIT = {"float64": 2.0**-53, "float32": 2.0**-24}
@@ -104,7 +104,7 @@ def test_bad_forms_and_sizes_are_refused() -> None:
         with pytest.raises(InvalidRequest):
             literal(network, form, second)
         with pytest.raises(InvalidRequest):
-            to_torch(network, form=form, second=second)
+            network.to_torch(form=form, second=second)
     with pytest.raises(InvalidRequest):
         literal(network, "joint", ("x1",)).run(np.zeros((3, 1)), np.zeros((2, 1)))
     with pytest.raises(InvalidRequest):
@@ -114,7 +114,7 @@ def test_bad_forms_and_sizes_are_refused() -> None:
     with pytest.raises(Infeasible):
         literal(partition(4000, 2), "cross")
     with pytest.raises(InvalidRequest, match="float16"):
-        to_torch(network, "float16")
+        network.to_torch("float16")
 
 
 def test_a_partition_in_self_and_cross_form() -> None:
@@ -139,7 +139,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("seed", range(4))
-def test_torch_agrees_with_one_attention_call_a_layer(monkeypatch: pytest.MonkeyPatch, seed: int, dtype: str) -> None:
+def test_torch_agrees_with_one_attention_call_per_shape_of_heads(
+    monkeypatch: pytest.MonkeyPatch, seed: int, dtype: str
+) -> None:
     torch = pytest.importorskip("torch")
     calls = counted(monkeypatch)
     for own in ("float64", "float32"):
@@ -147,12 +149,15 @@ def test_torch_agrees_with_one_attention_call_a_layer(monkeypatch: pytest.Monkey
         X = points(network, 40)
         expected = evaluate(network, X)
         for form, second in forms(network):
-            module = to_torch(network, getattr(torch, dtype), form, second)
+            module = network.to_torch(getattr(torch, dtype), form=form, second=second)
             assert isinstance(module, torch.nn.Module)
             calls.clear()
             inputs = [torch.tensor(part) for part in sequences(network, X, form, second)]
             found = module(*inputs)
-            assert len(calls) == len(network.layers) and all(call == {"scale": 1.0} for call in calls)
+            plain = network.plain(dtype, form=form, second=second)
+            assert len(calls) == sum(len(stacked(layer.heads)) for layer in plain.layers) and all(
+                call == {"scale": 1.0} for call in calls
+            )
             assert found.dtype == getattr(torch, dtype) and found.shape == (40, 2)
             unit = max(UNIT[own], UNIT[dtype])
             assert np.abs(found.numpy() - expected).max() <= 4000 * unit, form
@@ -162,11 +167,11 @@ def test_torch_gives_one_column_as_a_vector_and_keeps_batches() -> None:
     torch = pytest.importorskip("torch")
     network = partition(12, 2, 200.0)
     X = torch.tensor(points(network, 60))
-    module = to_torch(network)
-    assert module(X).shape == (60,) and to_torch(network, form="self")(X).shape == (60,)
-    assert module(X[:0]).shape == (0,) and to_torch(network, form="self")(X[:0]).shape == (0,)
+    module = network.to_torch()
+    assert module(X).shape == (60,) and network.to_torch(form="self")(X).shape == (60,)
+    assert module(X[:0]).shape == (0,) and network.to_torch(form="self")(X[:0]).shape == (0,)
     assert torch.equal(module(X.reshape(3, 20, 2)), module(X).reshape(3, 20))
-    assert not list(module.parameters()) and "key_0" in module.state_dict()
+    assert not list(module.parameters()) and any(name.startswith("layers.0.heads.") for name in module.state_dict())
     assert np.abs(module(X).numpy() - evaluate(network, X.numpy())[:, 0]).max() < 1e-9
     with pytest.raises(InvalidRequest):
         module(X[:, :1])
@@ -177,7 +182,7 @@ def test_torch_takes_many_points_in_blocks(monkeypatch: pytest.MonkeyPatch) -> N
     calls = counted(monkeypatch)
     network = partition(60, 2, 100.0)
     X = points(network, 3000)
-    found = to_torch(network)(torch.tensor(X)).numpy()
+    found = network.to_torch()(torch.tensor(X)).numpy()
     assert len(calls) == 3
     assert np.abs(found - evaluate(network, X)[:, 0]).max() < 1e-8
 
@@ -192,4 +197,4 @@ def test_filled_up_keys_weigh_nothing_in_torch() -> None:
     X = torch.linspace(0, 9, 200, dtype=torch.float64)[:, None]
     for dtype in (torch.float64, torch.float32):
         for form in ("cross", "self"):
-            assert (to_torch(network, dtype, form)(X) == 1.0).all()
+            assert (network.to_torch(dtype, form=form)(X) == 1.0).all()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from attnfun.errors import DamagedFile, InvalidRequest
-from attnfun.network import Axis, Layer, Network, ReluBlock, evaluate, identical, literal, store, stream, to_torch
+from attnfun.network import Axis, Layer, Network, ReluBlock, evaluate, identical, literal, store, stream
 from network.networks import points, random_axis, random_network, rounded
 from stored import load, save
 
@@ -57,7 +57,7 @@ def test_numpy_and_torch_follow_the_formula(seed: int) -> None:
     expected = np.array([by_the_formula(network, x) for x in X])
     size = np.abs(expected).max()
     assert np.abs(evaluate(network, X) - expected).max() <= 1e-12 * size
-    assert np.abs(to_torch(network)(torch.tensor(X)).numpy() - expected).max() <= 1e-12 * size
+    assert np.abs(network.to_torch()(torch.tensor(X)).numpy() - expected).max() <= 1e-12 * size
     single = random_mlp(seed, "float32")
     X = points(single, 50)
     wide = np.array([by_the_formula(single, x) for x in X])
@@ -73,7 +73,7 @@ def test_many_points_are_taken_in_blocks_and_any_leading_shape_is_kept() -> None
     values = evaluate(network, X)
     assert values.shape == (4, 700, 1)
     assert np.allclose(values[2, 13], evaluate(network, X[2, 13:14])[0], rtol=1e-12, atol=0)
-    assert np.allclose(to_torch(network)(torch.tensor(X)).numpy(), values[..., 0], rtol=0, atol=1e-9)
+    assert np.allclose(network.to_torch()(torch.tensor(X)).numpy(), values[..., 0], rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -135,7 +135,7 @@ def test_an_mlp_is_no_attention() -> None:
             literal(network, form, ("y",) if form == "joint" else ())
     for form, second in (("self", ()), ("joint", ("y",))):
         with pytest.raises(InvalidRequest, match="MLP"):
-            to_torch(network, form=form, second=second)
+            network.to_torch(form=form, second=second)
     with pytest.raises(InvalidRequest, match="MLP"):
         assert network.layers[0].attention
 

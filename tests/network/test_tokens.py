@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from attnfun.errors import DamagedFile, InvalidRequest
-from attnfun.network import TokenHead, TokenLayer, TokenNetwork, tokens_to_torch
+from attnfun.network import TokenHead, TokenLayer, TokenNetwork
+from attnfun.network.plain import stacked
 from stored import load, save
 
 
@@ -44,7 +45,7 @@ def by_hand(network: TokenNetwork, X: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("constants", [0, 3])
-def test_run_is_the_formula_and_torch_agrees_with_one_call_a_layer(
+def test_run_is_the_formula_and_torch_agrees_with_one_call_per_shape_of_heads(
     constants: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch = pytest.importorskip("torch")
@@ -58,9 +59,9 @@ def test_run_is_the_formula_and_torch_agrees_with_one_call_a_layer(
     monkeypatch.setattr(
         torch.nn.functional, "scaled_dot_product_attention", lambda *a, **k: calls.append(1) or real(*a, **k)
     )
-    module = tokens_to_torch(network)
+    module = network.to_torch()
     assert np.abs(module(torch.tensor(X)).numpy() - expected).max() < 1e-12
-    assert len(calls) == len(network.layers)
+    assert len(calls) == sum(len(stacked(layer.heads)) for layer in network.plain().layers)
     assert np.abs(module(torch.tensor(X[1])).numpy() - expected[1]).max() < 1e-12
 
 

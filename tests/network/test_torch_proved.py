@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import attnfun as af
-from attnfun.network import to_torch, tokens_to_torch
 from network.networks import points, random_network
 from network.test_relu import random_mlp
 from network.test_tokens import random_tokens
@@ -21,11 +20,11 @@ torch = pytest.importorskip("torch")
 LINE = {"x": (-1.0, 1.0)}
 ORDER = ("float64", "float32", "float16", "bfloat16")  # each coarser than the ones before
 MADE: dict[str, Callable[[int, str], Any]] = {
-    "cross": lambda seed, dtype: to_torch(random_network(seed, dtype)),
-    "self": lambda seed, dtype: to_torch(random_network(seed, dtype), form="self"),
-    "joint": lambda seed, dtype: to_torch(random_network(seed, dtype), form="joint", second=("x1",)),
-    "mlp": lambda seed, dtype: to_torch(random_mlp(seed, dtype)),
-    "tokens": lambda seed, dtype: tokens_to_torch(random_tokens(seed, dtype)),
+    "cross": lambda seed, dtype: random_network(seed, dtype).to_torch(),
+    "self": lambda seed, dtype: random_network(seed, dtype).to_torch(form="self"),
+    "joint": lambda seed, dtype: random_network(seed, dtype).to_torch(form="joint", second=("x1",)),
+    "mlp": lambda seed, dtype: random_mlp(seed, dtype).to_torch(),
+    "tokens": lambda seed, dtype: random_tokens(seed, dtype).to_torch(),
     "sequence": lambda seed, dtype: built(af.sequence, "x*mean(x)/2", 2 + seed % 2, LINE, 0.1, dtype=dtype),
     "pairs": lambda seed, dtype: built(
         af.set_function, "sum(x_i*x_j)", 2 + seed % 2, LINE, 0.1, dtype=dtype, method="pairs"
@@ -84,15 +83,15 @@ def test_a_coarser_dtype_is_said_once_and_a_finer_one_never(kind: str) -> None:
 
 def test_half_and_bfloat16_and_float_are_casts() -> None:
     for seed, name in enumerate(("half", "bfloat16", "float")):
-        module = to_torch(random_network(seed))
+        module = random_network(seed).to_torch()
         assert len(said(getattr(module, name))) == 1
-    assert len(said(lambda: to_torch(random_network(3)).type(torch.int32))) == 1
+    assert len(said(lambda: random_network(3).to_torch().type(torch.int32))) == 1
 
 
 def test_a_module_asked_for_in_a_coarser_dtype_says_so() -> None:
-    assert len(said(lambda: to_torch(random_network(0), "float32"))) == 1
-    assert len(said(lambda: tokens_to_torch(random_tokens(0), torch.float32))) == 1
-    assert not said(lambda: to_torch(random_network(0, "float32"), "float64"))
+    assert len(said(lambda: random_network(0).to_torch("float32"))) == 1
+    assert len(said(lambda: random_tokens(0).to_torch(torch.float32))) == 1
+    assert not said(lambda: random_network(0, "float32").to_torch("float64"))
     for net in (
         af.sequence("x*mean(x)/2", 2, LINE, 1e-2),
         af.set_function("sum(x_i*x_j)", 2, LINE, 0.1, method="pairs"),
@@ -111,13 +110,13 @@ def test_autocast_is_said_where_it_changes_the_arithmetic() -> None:
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 module(given)
 
-    module = to_torch(network)
+    module = network.to_torch()
     plain = module(X)
     found = said(lambda: run(module, X))
     assert len(found) == 1 and "in bfloat16 it holds no more" in found[0]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert (module(X).float() != plain).any()
-    wide = to_torch(random_network(1))  # autocast leaves float64 alone, and so there is nothing to say
+    wide = random_network(1).to_torch()  # autocast leaves float64 alone, and so there is nothing to say
     assert not said(lambda: run(wide, X.double()))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         inside = wide(X.double())
@@ -135,11 +134,10 @@ def test_what_is_warned_of_happens() -> None:
 
 
 def test_every_module_of_the_package_tells() -> None:
-    from attnfun.kinds.sequence import torch_module as sequence_torch
-    from attnfun.kinds.set import torch_module as set_torch
     from attnfun.network import torch_modules
     from attnfun.network.torch_modules import Proved
 
-    for room in (sequence_torch, set_torch, torch_modules):
-        modules = [c for c in vars(room).values() if isinstance(c, type) and issubclass(c, torch.nn.Module)]
-        assert len(modules) >= 2 and all(issubclass(c, Proved) for c in modules)
+    for made in MADE.values():
+        module = made(0, "float64")
+        parts = [c for c in vars(torch_modules).values() if isinstance(c, type) and issubclass(c, Proved)]
+        assert isinstance(module, Proved) and type(module) in parts

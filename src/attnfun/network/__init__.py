@@ -7,13 +7,14 @@ from attnfun.network.labels import Label, Labels
 from attnfun.network.literal import FORMS, Literal, literal, shut_out
 from attnfun.network.local import LocalAxis, LocalPlan, local_plan
 from attnfun.network.network import Cost, Layer, Network, identical
+from attnfun.network.plain import AnyPlain, HasPlain, Plain, PlainScores
 from attnfun.network.relu import ReluBlock, evaluate_block
 from attnfun.network.tokens import FeedForward, TokenHead, TokenLayer, TokenNetwork, TokenTransformer
-from attnfun.network.torch_form import to_torch, tokens_to_torch
 
 __all__ = ["Axis", "Head", "ReluBlock", "Layer", "Network", "Cost", "Label", "Labels", "rounded", "identical"]
 __all__ += ["Architecture", "AxisShape", "HeadShape", "TokenArchitecture", "TokenLayerShape"]
 __all__ += ["evaluate", "evaluate_head", "evaluate_block", "stream", "attention", "ROUTES", "routes", "head_routes"]
 __all__ += ["LocalAxis", "LocalPlan", "local_plan"]
-__all__ += ["FORMS", "Literal", "literal", "shut_out", "to_torch", "tokens_to_torch"]
+__all__ += ["FORMS", "Literal", "literal", "shut_out"]
+__all__ += ["AnyPlain", "HasPlain", "Plain", "PlainScores"]
 __all__ += ["TokenHead", "TokenLayer", "TokenNetwork", "FeedForward", "TokenTransformer"]

@@ -26,6 +26,7 @@ from attnfun.network.architecture import Architecture
 from attnfun.network.head import DTYPES as DTYPES
 from attnfun.network.head import AnyArray, Array, Head, freeze, frozen, require_heads, require_names, require_weights
 from attnfun.network.labels import Labels
+from attnfun.network.plain import HasPlain, Plain
 from attnfun.network.relu import ReluBlock
 from attnfun.network.store import fingerprint
 
@@ -86,7 +87,7 @@ class Layer:
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class Network(HasPlain):
     """Layers in order, then a linear read-out, on a box of inputs. Compared by identity; see `identical`.
 
     `labels` say what the coordinates of a composed network mean; they take no part in evaluation.
@@ -114,11 +115,11 @@ class Network:
 
         return evaluate(self, X, route=route)
 
-    def to_torch(self, dtype: Any = None, form: str = "cross", second: tuple[str, ...] = ()) -> Any:
-        """A module of linear maps and attention, of an MLP of linear maps and relu (`torch_form.to_torch`)."""
-        from attnfun.network.torch_form import to_torch
+    def plain(self, dtype: str | None = None, form: str = "cross", second: tuple[str, ...] = ()) -> Plain:
+        """As matrices alone, in one of the forms of `literal.py`."""
+        from attnfun.network.plain_form import of_network
 
-        return to_torch(self, dtype, form, second)
+        return of_network(self, dtype or self.dtype, form, second)
 
     def validate(self) -> None:
         """Raise InvalidRequest, naming the part, unless shapes meet, weights are finite and fit the dtype."""

@@ -30,6 +30,7 @@ from attnfun.errors import InvalidRequest, require
 from attnfun.network.architecture import TokenArchitecture, TokenLayerShape
 from attnfun.network.head import AnyArray, Array, Matrices, Of, freeze, require_heads, require_names, require_weights
 from attnfun.network.network import Cost
+from attnfun.network.plain import HasPlain, Plain
 
 _BLOCK = 1 << 24  # attention weights at a time
 
@@ -118,7 +119,7 @@ class FeedForward(Matrices):
         return int(self.inner.shape[1])
 
 
-class OnTokens:
+class OnTokens(HasPlain):
     """What is done with a network on tokens: `attention`, and after its layer l the ReLU units `blocks[l]` or None."""
 
     attention: TokenNetwork
@@ -169,11 +170,11 @@ class OnTokens:
         last = np.concatenate(parts) if parts else flat
         return (last @ plain.readout.astype(plain.dtype)).reshape((*given.shape[:-1], len(plain.outputs)))
 
-    def to_torch(self, dtype: Any = None) -> Any:
-        """A module on token matrices: one attention call per layer (`torch_form.tokens_to_torch`)."""
-        from attnfun.network.torch_form import tokens_to_torch
+    def plain(self, dtype: str | None = None) -> Plain:
+        """As matrices alone, on token matrices."""
+        from attnfun.network.plain_form import of_tokens
 
-        return tokens_to_torch(self, dtype)
+        return of_tokens(self, dtype or self.attention.dtype)
 
     def states(self, Z: AnyArray) -> list[AnyArray]:
         """The token matrices (batch, n + m, width) before the first layer and after every one."""

@@ -1,36 +1,25 @@
-"""The torch modules behind `to_torch`; importing this file imports torch.
+"""The torch modules behind `to_torch`, written over the plain form (`plain.py`); importing this file imports torch.
 
 A certificate counts the rounding of one dtype. In a coarser one it says nothing: float16 and bfloat16 are off by far
-more than most tolerances. So every module here is `Proved`: buffers of weights that warn when they leave that dtype.
+more than most tolerances. So every module here is `Proved`: it warns when its weights leave that dtype.
 
-Points that ask a constant memory (cross and joint form), E = 1 + the largest query dimension, N the most keys, P the
-most outputs of the layer's heads:
+| name of a weight | what |
+| --- | --- |
+| `layers.0.heads.log_m1.q`, `.q_bias`, `.k`, `.v`, `.o` | of a head: W_Q, b_Q, W_K or keys, W_V or values, W_O |
+| `layers.0.carry` | what becomes of the stream itself |
+| `layers.0.units.inner`, `.bias`, `.outer`, `.query`, `.query_bias` | ReLU units |
+| `embed.0.select`, `embed.0.matrix` | how input tokens enter the stream |
+| `constant`, `tokens`, `readout`, `readout_bias` | as in the plain form |
+| `towers.0. …`, `signs` | of a relation |
 
-| buffer, layer l | shape | what |
-| --- | --- | --- |
-| query_l, query_bias_l | (width, H E), (H E) | the affine query maps, the constant 1 that meets the bias among them |
-| key_l | (H, N, E) | (k_j, 0.., b_j); heads with fewer keys are filled up with shut-out keys (0, .., -G_h) |
-| value_l, output_l | (H, N, P), (H P, new) | values; which coordinate of the stream each of them is added to |
-
-An MLP has query_l and query_bias_l alike (E the largest query dimension of its blocks), and
-
-| hidden_l, hidden_bias_l | (B E, U), (U) | slopes and biases of all units, every unit reading its own block's query |
-| --- | --- | --- |
-| output_l | (U, new) | their values, in the columns that their block writes |
-
-Tokens that attend to each other (the self form, networks on tokens), E the largest query dimension:
-
-| buffer, layer l | shape | what |
-| --- | --- | --- |
-| query_l, key_l | (width, H E) | W_Q and W_K of all heads side by side, E the largest query dimension, zeros beyond |
-| value_l, output_l | (width, H P), (H P, width) | W_V and W_O alike, P the most outputs |
-| inner_l, bias_l, outer_l | (width, u), (u,), (u, width) | its ReLU units; not there where it has none |
-| carry_l | (width, width) | what becomes of the stream itself; not there where it is the identity |
+Heads of equal shapes are one F.scaled_dot_product_attention (scale=1.0). More points or sequences than fit are taken in
+blocks, except while torch compiles or exports: a block would fix the batch size in the program.
 """
 
+import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -38,14 +27,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import InvalidRequest
 from attnfun.network.head import AnyArray
-from attnfun.network.literal import ENTRY_LIMIT, LiteralHead, literal, one_hot, shut_out, split_inputs
-from attnfun.network.network import Layer, Network
-from attnfun.network.tokens import OnTokens, TokenHead
+from attnfun.network.plain import Plain, PlainHead, PlainLayer, PlainScores, stacked
 
 _BLOCK = 1 << 22
-"""Attention weights at a time; more points than that are taken in blocks."""
+"""Attention weights at a time."""
+OUTSIDE = ("raise", "clamp", "allow")
 
 
 class Proved(nn.Module):
@@ -61,19 +49,18 @@ class Proved(nn.Module):
         self._told = False
         self.register_forward_pre_hook(_see_autocast)
 
-    def _keep(self, name: str, array: AnyArray) -> None:
-        self.register_buffer(name, torch.tensor(np.ascontiguousarray(array), dtype=self.dtype))
-
-    def _get(self, name: str) -> Tensor:
-        return self.get_buffer(name)
+    @property
+    def own(self) -> Tensor:
+        """One of its weights, to ask for dtype and device."""
+        return next(w for w in (*self.parameters(), *self.buffers()))
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)
         return self.telling()
 
     def telling(self, dtype: torch.dtype | None = None) -> Self:
-        """Itself; warns, unless a part of it has, if `dtype` (that of the buffers) is coarser than what was proved."""
-        used = next(self.buffers()).dtype if dtype is None else dtype
+        """Itself; warns, unless a part of it has, if `dtype` (that of the weights) is coarser than what was proved."""
+        used = self.own.dtype if dtype is None else dtype
         parts = [part for part in self.modules() if isinstance(part, Proved)]
         step = torch.finfo(used).eps if used.is_floating_point else 1.0
         if step > torch.finfo(self.proved).eps and not any(part._told for part in parts):
@@ -88,10 +75,9 @@ class Proved(nn.Module):
 
 def _see_autocast(module: nn.Module, _: Any) -> None:
     """Autocast computes with float32 weights in a coarser dtype; float64 ones it leaves alone."""
-    buffer = next(module.buffers())
-    kind = buffer.device.type
-    if buffer.dtype != torch.float64 and torch.is_autocast_enabled(kind):
-        module.telling(torch.get_autocast_dtype(kind))  # type: ignore[operator]  # a Proved
+    own: Tensor = module.own  # type: ignore[assignment]
+    if own.dtype != torch.float64 and torch.is_autocast_enabled(own.device.type):
+        module.telling(torch.get_autocast_dtype(own.device.type))  # type: ignore[operator]  # a Proved
 
 
 def _level() -> int:
@@ -102,231 +88,237 @@ def _level() -> int:
     return level
 
 
-class OnPoints(Proved):
-    """Points in, values out: (..., inputs) -> (...) for one output, else (..., outputs), `step` points at a time.
+class Held(nn.Module):
+    """Arrays by name: parameters where they may be trained, else buffers; None where there is none."""
 
-    `embedded` turns the given sequences into rows, and `block` takes rows through the network, any number of them at
-    once. A traced program takes all of them: blocks would fix the batch size in it.
-    """
+    def hold(self, dtype: torch.dtype, trainable: bool, **arrays: AnyArray | None) -> None:
+        for name, array in arrays.items():
+            if array is None:
+                self.register_buffer(name, None)
+                continue
+            tensor = torch.tensor(np.ascontiguousarray(array), dtype=dtype)
+            if trainable:
+                self.register_parameter(name, nn.Parameter(tensor))
+            else:
+                self.register_buffer(name, tensor)
 
-    rows = False
-    """Whether one output is a row of one a point, not a number."""
-    step, form = 1, "cross"
 
-    def __init__(self, network: Network, dtype: str, inputs: tuple[tuple[str, ...], ...]) -> None:
-        super().__init__(network.dtype, dtype)
-        self.inputs, self.layers = inputs, len(network.layers)
-        self.heads = [len(layer.heads) for layer in network.layers]
+class Head(Held):
+    """One head: `q`, `q_bias`, `k`, `v`, `o`."""
+
+    q: Tensor
+    q_bias: Tensor | None
+    k: Tensor
+    v: Tensor
+    o: Tensor
+
+    def __init__(self, head: PlainHead, dtype: torch.dtype, trainable: bool) -> None:
+        super().__init__()
+        self.hold(dtype, trainable, q=head.query, q_bias=head.query_bias, k=head.key, v=head.value, o=head.output)
+
+
+class Layer(Held):
+    """(batch, n, width) tokens that ask and (batch, m, width) tokens that are asked → what the stream becomes."""
+
+    carry: Tensor | None
+
+    def __init__(self, layer: PlainLayer, dtype: torch.dtype, trainable: bool) -> None:
+        super().__init__()
+        names = slugs(head.name for head in layer.heads)
+        self.heads = nn.ModuleDict({n: Head(h, dtype, trainable) for n, h in zip(names, layer.heads, strict=True)})
+        groups = stacked(layer.heads)
+        self.groups = [([names[k] for k in group], layer.heads[group[0]].constant) for group in groups]
+        self.hold(dtype, trainable, carry=layer.carry)
+        self.units = Held() if layer.units is not None else None
+        if self.units is not None:
+            self.units.hold(dtype, trainable, **vars(layer.units))
+
+    def forward(self, Z: Tensor, S: Tensor) -> Tensor:
+        out = Z if self.carry is None else Z @ self.carry
+        for names, constant in self.groups:
+            out = out + self.attended([self.heads[name] for name in names], constant, Z, S)
+        if self.units is not None:
+            u: Any = self.units
+            read = out if u.query is None else out @ u.query + u.query_bias
+            out = out + torch.relu(read @ u.inner + u.bias) @ u.outer
+        return out
+
+    def attended(self, heads: list[Any], constant: bool, Z: Tensor, S: Tensor) -> Tensor:
+        """What heads of equal shapes add to the tokens Z."""
+        H = len(heads)
+        query = Z @ _side([head.q for head in heads], 1)
+        if heads[0].q_bias is not None:
+            query = query + _side([head.q_bias for head in heads], 0)
+        query = query.unflatten(2, (H, -1)).transpose(1, 2)
+        if constant:
+            key, value = (
+                torch.stack([getattr(h, n) for h in heads]) if H > 1 else getattr(heads[0], n)[None] for n in "kv"
+            )
+            key, value = (one.expand(Z.shape[0], *one.shape) for one in (key, value))
+        else:
+            key, value = (
+                (S @ _side([getattr(h, n) for h in heads], 1)).unflatten(2, (H, -1)).transpose(1, 2) for n in "kv"
+            )
+        out = F.scaled_dot_product_attention(query, key, value, scale=1.0)
+        return out.transpose(1, 2).flatten(2) @ _side([head.o for head in heads], 0)
+
+
+def _side(matrices: list[Tensor], dim: int) -> Tensor:
+    return matrices[0] if len(matrices) == 1 else torch.cat(matrices, dim=dim)
+
+
+def most_keys(layer: PlainLayer) -> int:
+    """Of the heads with constant keys."""
+    return max((len(head.key) for head in layer.heads if head.constant), default=0)
+
+
+def slugs(names: Iterable[str]) -> list[str]:
+    """Names that may stand in the path of a weight: "log(m1)" → "log_m1"; equal ones are numbered."""
+    taken: dict[str, int] = {}
+    found = []
+    for name in names:
+        plain = re.sub(r"\W+", "_", name).strip("_") or "head"
+        plain += "_" * hasattr(nn.ModuleDict, plain)
+        taken[plain] = taken.get(plain, 0) + 1
+        number = taken[plain]
+        found.append(plain if number == 1 else f"{plain}_{number}")
+    return found if len(set(found)) == len(found) else [f"{name}_{k}" for k, name in enumerate(found)]
+
+
+class Attention(Proved, Held):
+    """A network in plain form: its inputs → its outputs, shaped as `plain.reads` says."""
+
+    constant: Tensor | None
+    tokens: Tensor | None
+    readout: Tensor
+    readout_bias: Tensor | None
+
+    def __init__(self, plain: Plain, trainable: bool = False, outside: str = "raise") -> None:
+        super().__init__(plain.proved, plain.dtype)
+        self.inputs, self.outputs, self.coordinates = plain.inputs, plain.outputs, plain.coordinates
+        self.reads, self.length, self.outside = plain.reads, plain.length, outside
+        self.box = None if plain.box is None else _ends(plain)
+        self.sources = [term.source for term in plain.terms]
+        self.embed = nn.ModuleList(Held() for _ in plain.terms)
+        for own, term in zip(self.embed, plain.terms, strict=True):
+            own.hold(self.dtype, trainable, select=term.select, matrix=term.embed)  # type: ignore[operator]
+        self.layers = nn.ModuleList(Layer(layer, self.dtype, trainable) for layer in plain.layers)
+        self.hold(
+            self.dtype,
+            trainable,
+            constant=plain.constant,
+            tokens=plain.tokens,
+            readout=plain.readout,
+            readout_bias=plain.readout_bias,
+        )
+        self.appended = plain.appended
+        sizes = [len(layer.heads) * max(most_keys(layer), plain.appended) for layer in plain.layers]
+        self.weighed, self.most = max(sizes, default=1), max((len(layer.heads) for layer in plain.layers), default=1)
+
+    @property
+    def points(self) -> bool:
+        return self.reads in ("points", "rows")
 
     def forward(self, *sequences: Tensor) -> Tensor:
+        given = [self.taken(number, one) for number, one in self.counted(sequences)]
+        shape = given[0].shape[:-1]
+        if self.points:
+            Z = self.embedded([one.reshape(1, -1, one.shape[-1]) for one in given])
+            result = self.blocks(Z, 1, max(1, self.weighed)).reshape(*shape, len(self.outputs))
+            return result.squeeze(-1) if result.shape[-1] == 1 and self.reads == "points" else result
+        Z = self.embedded([one if one.ndim == 3 else one[None] for one in given])
+        total = Z.shape[1] + self.appended
+        result = self.blocks(Z, 0, max(1, self.most) * total * (Z.shape[1] if len(self.layers) == 1 else total))
+        result = result[:, 0] if self.reads == "first" else result
+        return result if given[0].ndim == 3 else result[0]
+
+    def counted(self, sequences: tuple[Any, ...]) -> Iterable[tuple[int, Any]]:
         if len(sequences) != len(self.inputs):
-            raise InvalidRequest(f"the {self.form} form takes {len(self.inputs)} sequences, not {len(sequences)}")
-        tensors = []
-        for points, names in zip(sequences, self.inputs, strict=True):
-            tensors.append(torch.as_tensor(points).to(self._get("readout")))
-            if tensors[-1].ndim < 1 or tensors[-1].shape[-1] != len(names):
-                raise InvalidRequest(f"points must have {len(names)} columns, not shape {tuple(tensors[-1].shape)}")
-        x = self.embedded(*tensors)
-        flat = x.reshape(-1, x.shape[-1])
-        blocks = [flat] if torch.compiler.is_compiling() else flat.split(self.step)
-        result = torch.cat([self.block(rows) for rows in blocks])
-        result = result.reshape(*x.shape[:-1], result.shape[-1])
-        return result.squeeze(-1) if result.shape[-1] == 1 and not self.rows else result
+            raise InvalidRequest(f"this network takes {len(self.inputs)} inputs, not {len(sequences)}")
+        return enumerate(sequences)
 
-    def embedded(self, *tensors: Tensor) -> Tensor:
-        first, *others = (tensor @ self._get(f"embed_{k}") for k, tensor in enumerate(tensors))
-        return sum(others, start=first)
+    def taken(self, number: int, given: Any) -> Tensor:
+        """Input `number` as a tensor of the weights' dtype, its shape and its domain checked."""
+        names, tensor = self.inputs[number], torch.as_tensor(given)
+        shape, d = tuple(tensor.shape), len(names)
+        if self.points:
+            if not shape or shape[-1] != d:
+                raise InvalidRequest(f"points must have {d} columns, not shape {shape}")
+            if self.tokens is not None and len(shape) != 2:
+                raise InvalidRequest(f"the self form takes points of shape (n, {d}), not {shape}")
+        elif len(shape) not in (2, 3) or shape[-1] != d or self.length not in (None, shape[-2]):
+            raise InvalidRequest(f"tokens of shape {shape}: (batch, {self.length or 'n'}, {d}) is needed")
+        if self.box is not None and self.outside != "allow" and not torch.compiler.is_compiling():
+            tensor = self.within(number, tensor)
+        return tensor.to(self.readout)
 
-    def block(self, stream: Tensor) -> Tensor:
-        """(n, rows) -> (n, outputs), all points at once."""
-        raise NotImplementedError
+    def within(self, number: int, tensor: Tensor) -> Tensor:
+        """The input, checked against the domain or cut to it; the ends are rounded outward to the input's dtype."""
+        start = sum(len(names) for names in self.inputs[:number])
+        assert self.box is not None
+        low, high = (end[start : start + len(self.inputs[number])].to(tensor.device) for end in self.box)
+        if self.outside == "clamp":
+            return tensor.to(torch.float64).clamp(low, high)
+        if tensor.is_floating_point() and tensor.dtype != torch.float64:
+            slack = torch.finfo(tensor.dtype).eps
+            low, high = low - slack * low.abs(), high + slack * high.abs()
+        wide = tensor.to(torch.float64)
+        if not bool(((wide >= low) & (wide <= high)).all()):
+            raise InvalidRequest(
+                f"a point is outside the domain of {', '.join(self.inputs[number])[:80]}: "
+                'to_torch(outside="clamp") cuts it to the domain, outside="allow" takes it as it is'
+            )
+        return tensor
 
+    def embedded(self, given: list[Tensor]) -> Tensor:
+        total: Any = self.constant
+        for source, own in zip(self.sources, self.embed, strict=True):
+            one: Tensor = given[source]
+            one = one if own.matrix is None else one @ own.matrix  # type: ignore[operator]
+            one = one if own.select is None else own.select @ one  # type: ignore[operator]
+            total = one if total is None else total + one
+        return total  # type: ignore[no-any-return]
 
-class Streaming(OnPoints):
-    """A stream that every layer makes wider by what it writes, `new`, and a read-out."""
+    def blocks(self, Z: Tensor, dim: int, weights: int) -> Tensor:
+        """The read-out of the given tokens, as many along `dim` at a time as `weights` attention weights each allow."""
+        step = max(1, _BLOCK // weights)
+        if self.points and self.tokens is not None and len(self.layers) > 1:  # the constant tokens ask, too
+            step = max(1, self.appended // 4, int((_BLOCK / self.most) ** 0.5) - self.appended)
+        whole = torch.compiler.is_compiling() or Z.shape[dim] <= step
+        return self.run(Z) if whole else torch.cat([self.run(part) for part in Z.split(step, dim)], dim)
 
-    def __init__(self, network: Network, dtype: str, inputs: tuple[tuple[str, ...], ...], one: int) -> None:
-        super().__init__(network, dtype, inputs)
-        for number, layer in enumerate(network.layers):
-            H, E = len(layer.heads), one + max(head.query_dim for head in layer.heads)
-            query, bias = np.zeros((layer.width, H, E)), np.zeros((H, E))
-            bias[:, E - one :] = 1.0
-            for h, head in enumerate(layer.heads):
-                Q, c = head.query_map
-                query[:, h, : len(c)], bias[h, : len(c)] = Q.T, c
-            self._keep(f"query_{number}", query.reshape(layer.width, H * E))
-            self._keep(f"query_bias_{number}", bias.reshape(H * E))
-        self._keep("readout", network.readout.T)
-        self._keep("readout_bias", network.readout_bias)
-
-    def block(self, stream: Tensor) -> Tensor:
-        for number in range(self.layers):
-            query = stream @ self._get(f"query_{number}") + self._get(f"query_bias_{number}")
-            stream = torch.cat([stream, self.new(number, query)], dim=1)
-        return stream @ self._get("readout") + self._get("readout_bias")
-
-    def new(self, number: int, query: Tensor) -> Tensor:
-        """(n, new coordinates) of a layer, from the queries of its heads or blocks."""
-        raise NotImplementedError
-
-
-class CrossAttention(Streaming):
-    """Points ask a constant memory; in the joint form a point is (x, y) from two sequences."""
-
-    def __init__(self, network: Network, dtype: str, form: str, second: tuple[str, ...]) -> None:
-        super().__init__(network, dtype, split_inputs(network, form, second), one=1)
-        self.form = form
-        self.step = max(1, _BLOCK // max((_padded(layer) for layer in network.layers), default=1))
-        for number, names in enumerate(self.inputs):
-            self._keep(f"embed_{number}", one_hot([network.inputs.index(name) for name in names], len(network.inputs)))
-        for number, layer in enumerate(network.layers):
-            self._keep_layer(network, number, layer, dtype)
-
-    def _keep_layer(self, network: Network, number: int, layer: Layer, dtype: str) -> None:
-        H, N = len(layer.attention), max(head.keys for head in layer.heads)
-        E = 1 + max(head.query_dim for head in layer.heads)
-        P = max(head.outputs for head in layer.heads)
-        if H * N * max(E, P) > ENTRY_LIMIT:
-            raise Infeasible(f"layer {number} in torch: {H} heads of {N} keys need more than {ENTRY_LIMIT} numbers")
-        key, value = np.zeros((H, N, E)), np.zeros((H, N, P))
-        output = np.zeros((H, P, len(layer.writes)))
-        for h, head in enumerate(layer.attention):
-            r, n = head.query_dim, head.keys
-            if n < N:
-                key[h, n:, -1] = shut_out(network, layer, head, dtype)
-            key[h, :n, :r], key[h, :n, -1] = head.dense_keys()
-            value[h, :n, : head.outputs] = head.values.reshape(-1, head.outputs)
-            output[h, : head.outputs] = one_hot([layer.writes.index(name) for name in head.writes], len(layer.writes))
-        self._keep(f"key_{number}", key)
-        self._keep(f"value_{number}", value)
-        self._keep(f"output_{number}", output.reshape(H * P, len(layer.writes)))
-
-    def new(self, number: int, query: Tensor) -> Tensor:
-        H = self.heads[number]
-        query = query.reshape(query.shape[0], H, query.shape[1] // H).transpose(0, 1)
-        key, value = self._get(f"key_{number}"), self._get(f"value_{number}")
-        out = F.scaled_dot_product_attention(query[None], key[None], value[None], scale=1.0)[0]
-        return out.transpose(0, 1).reshape(out.shape[1], H * out.shape[2]) @ self._get(f"output_{number}")
+    def run(self, X: Tensor) -> Tensor:
+        """(batch, n, width) given tokens → (batch, n, outputs)."""
+        n, Z = X.shape[1], X
+        if self.tokens is not None:
+            Z = torch.cat([X, self.tokens.expand(X.shape[0], *self.tokens.shape)], dim=1)
+        for number, layer in enumerate(self.layers):
+            last = number == len(self.layers) - 1
+            Z = layer(Z[:, :n] if last else Z, Z)
+        result = Z[:, :n] @ self.readout
+        return result if self.readout_bias is None else result + self.readout_bias
 
 
-def _padded(layer: Layer) -> int:
-    """Attention weights of a layer for one point, with as many keys in every head as in the largest."""
-    return len(layer.heads) * max(head.keys for head in layer.heads)
+def _ends(plain: Plain) -> tuple[Tensor, Tensor]:
+    assert plain.box is not None
+    low, high = (torch.tensor(np.asarray(end), dtype=torch.float64) for end in plain.box)
+    return low, high
 
 
-class ReluNetwork(Streaming):
-    """An MLP with skip connections: linear maps and one torch.relu a layer."""
+class Scores(Proved, Held):
+    """What the towers read, one tensor per side → scores: (m, n) of two sides, (n,) of three.
 
-    def __init__(self, network: Network, dtype: str) -> None:
-        super().__init__(network, dtype, (network.inputs,), one=0)
-        units = [sum(block.keys for block in layer.heads) for layer in network.layers]
-        self.step = max(1, _BLOCK // max(units, default=1))
-        for number, (layer, U) in enumerate(zip(network.layers, units, strict=True)):
-            B, E = len(layer.heads), max(block.query_dim for block in layer.heads)
-            if U * max(B * E, len(layer.writes)) > ENTRY_LIMIT:
-                raise Infeasible(f"layer {number} in torch: {U} units need more than {ENTRY_LIMIT} numbers")
-            hidden, output, start = np.zeros((B, E, U)), np.zeros((U, len(layer.writes))), 0
-            for k, block in enumerate(layer.heads):
-                (axis,), own = block.axes, slice(start, start + block.keys)
-                hidden[k, : axis.dim, own] = axis.slopes.T
-                output[own, [layer.writes.index(name) for name in block.writes]] = block.values
-                start += block.keys
-            self._keep(f"hidden_{number}", hidden.reshape(B * E, U))
-            self._keep(f"hidden_bias_{number}", np.concatenate([block.axes[0].biases for block in layer.heads]))
-            self._keep(f"output_{number}", output)
+    `towers`: one module per tower, (n, inputs) → (n, rank); one serves all sides. `signs`: of the last side's features.
+    """
 
-    def embedded(self, *tensors: Tensor) -> Tensor:
-        return tensors[0]
+    signs: Tensor
 
-    def new(self, number: int, query: Tensor) -> Tensor:
-        hidden = torch.relu(query @ self._get(f"hidden_{number}") + self._get(f"hidden_bias_{number}"))
-        return hidden @ self._get(f"output_{number}")
+    def __init__(self, plain: PlainScores, trainable: bool = False, outside: str = "raise") -> None:
+        super().__init__(plain.proved, plain.dtype)
+        self.towers = nn.ModuleList(Attention(tower, trainable, outside) for tower in plain.towers)
+        self.hold(self.dtype, False, signs=plain.signs)
 
-
-class SelfAttention(OnPoints):
-    """One sequence, the points and then all constant tokens, attends to itself in every layer."""
-
-    def __init__(self, network: Network, dtype: str) -> None:
-        super().__init__(network, dtype, (network.inputs,))
-        form = literal(network, "self", dtype=dtype)
-        tokens, most = max(1, len(form.tokens)), max(self.heads, default=1)
-        self.step = max(1, _BLOCK // (most * tokens))
-        if self.layers > 1:
-            self.step = max(1, len(form.tokens) // 4, int((_BLOCK / most) ** 0.5) - len(form.tokens))
-        for number, layer in enumerate(form.layers):
-            _keep_heads(self, number, layer.heads)
-        for name, array in (("embed_0", form.embed[0]), ("constant", form.constant), ("tokens", form.tokens)):
-            self._keep(name, array)
-        self._keep("readout", form.readout)
-
-    def embedded(self, *tensors: Tensor) -> Tensor:
-        if tensors[0].ndim != 2:
-            wanted = f"(n, {len(self.inputs[0])})"
-            raise InvalidRequest(f"the self form takes points of shape {wanted}, not {tuple(tensors[0].shape)}")
-        return super().embedded(*tensors) + self._get("constant")
-
-    def block(self, stream: Tensor) -> Tensor:
-        Z = torch.cat([stream, self._get("tokens")])[None]
-        for number in range(self.layers):
-            S = Z
-            if number == self.layers - 1:  # only these rows are read out
-                Z = Z[:, : len(stream)]
-            Z = Z + _attended(self, number, Z, S)
-        return Z[0, : len(stream)] @ self._get("readout")
-
-
-class TokenAttention(Proved):
-    """(n, width) or (batch, n, width) tokens -> read-out of every given token; one attention call a layer."""
-
-    def __init__(self, model: OnTokens, dtype: str) -> None:
-        network = model.attention
-        super().__init__(network.dtype, dtype)
-        self.width, self.layers = network.width, len(network.layers)
-        self.heads = [len(layer.heads) for layer in network.layers]
-        self.carries = [layer.carry is not None for layer in network.layers]
-        self.units = [block is not None for block in model.blocks]
-        for number, (layer, block) in enumerate(zip(network.layers, model.blocks, strict=True)):
-            _keep_heads(self, number, layer.heads)
-            if layer.carry is not None:
-                self._keep(f"carry_{number}", layer.carry)
-            for part, array in (block.arrays if block is not None else {}).items():
-                self._keep(f"{part}_{number}", array)
-        self._keep("constants", network.constants)
-        self._keep("readout", network.readout)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        given = torch.as_tensor(tokens).to(self._get("readout"))
-        if given.ndim not in (2, 3) or given.shape[-1] != self.width:
-            raise InvalidRequest(f"tokens of shape {tuple(given.shape)}: (batch, n, {self.width}) is needed")
-        X = given if given.ndim == 3 else given[None]
-        constants = self._get("constants")
-        Z = torch.cat([X, constants.expand(X.shape[0], *constants.shape)], dim=1)
-        for number in range(self.layers):
-            kept = Z @ self._get(f"carry_{number}") if self.carries[number] else Z
-            Z = kept + _attended(self, number, Z, Z)
-            if self.units[number]:
-                inner, bias, outer = (self._get(f"{part}_{number}") for part in ("inner", "bias", "outer"))
-                Z = Z + torch.relu(Z @ inner + bias) @ outer
-        result = Z[:, : X.shape[1]] @ self._get("readout")
-        return result if given.ndim == 3 else result[0]
-
-
-def _keep_heads(module: Proved, number: int, heads: Sequence[TokenHead | LiteralHead]) -> None:
-    """W_Q, W_K, W_V and W_O of all heads of a layer side by side, zeros where a head has fewer columns."""
-    for part in ("query", "key", "value", "output"):
-        own = [getattr(head, part).T if part == "output" else getattr(head, part) for head in heads]
-        wide = np.zeros((len(own[0]), len(own), max(matrix.shape[1] for matrix in own)))
-        for place, matrix in enumerate(own):
-            wide[:, place, : matrix.shape[1]] = matrix
-        table = wide.reshape(len(wide), -1)
-        module._keep(f"{part}_{number}", table.T if part == "output" else table)
-
-
-def _attended(module: SelfAttention | TokenAttention, number: int, Z: Tensor, S: Tensor) -> Tensor:
-    """What the heads of a layer add to the tokens Z (batch, n, width), which attend to the tokens S."""
-    query, key, value = (
-        (rows @ module._get(f"{part}_{number}")).unflatten(2, (module.heads[number], -1)).transpose(1, 2)
-        for part, rows in (("query", Z), ("key", S), ("value", S))
-    )
-    out = F.scaled_dot_product_attention(query, key, value, scale=1.0)
-    return out.transpose(1, 2).flatten(2) @ module._get(f"output_{number}")
+    def forward(self, *inputs: Tensor) -> Tensor:
+        first, *middle, last = (self.towers[min(k, len(self.towers) - 1)](one) for k, one in enumerate(inputs))
+        last = last * self.signs
+        return (first * middle[0] * last).sum(dim=1) if middle else first @ last.T

@@ -19,6 +19,7 @@ from attnfun.language.circle import circle
 from attnfun.network.architecture import TokenArchitecture
 from attnfun.network.head import AnyArray, Array, Of, frozen
 from attnfun.network.network import Cost
+from attnfun.network.plain import HasPlain, Plain
 from attnfun.network.tokens import TokenHead, TokenLayer, TokenNetwork, TokenTransformer
 
 KEYS = ("random", "curve")
@@ -94,7 +95,7 @@ def sparse_average_network(width: int, dim: int, beta: float, heads: int = 1) ->
 
 
 @dataclass(frozen=True, eq=False)
-class Coded:
+class Coded(HasPlain):
     """`codes` (N, m): the key of every position."""
 
     network: TokenNetwork | TokenTransformer
@@ -103,7 +104,7 @@ class Coded:
     """Queries that were worked out, by kind of keys and heads, and by set."""
 
     dtype, cost, architecture = Of[str]("network"), Of[Cost]("network"), Of[TokenArchitecture]("network")
-    run, to_torch = Of[Callable[..., AnyArray]]("network"), Of[Callable[..., Any]]("network")
+    run, plain = Of[Callable[..., AnyArray]]("network"), Of[Callable[..., Plain]]("network")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "codes", frozen(self.codes))

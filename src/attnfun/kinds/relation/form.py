@@ -28,6 +28,7 @@ from attnfun.network.architecture import Architecture
 from attnfun.network.evaluate import evaluate
 from attnfun.network.head import AnyArray, Array, Head, Of, freeze
 from attnfun.network.network import Cost, Layer, Network
+from attnfun.network.plain import HasPlain, PlainScores
 from attnfun.network.relu import ReluBlock
 from attnfun.network.stack import stacked
 
@@ -59,7 +60,7 @@ class Reading:
         return np.asarray(np.clip(X if self.inner is None else inner_points(self.inner, X, self.names), *self.ends))
 
 
-class Form:
+class Form(HasPlain):
     """Scores ⟨φ(x), Jψ(y)⟩: the base of all forms, which are frozen dataclasses."""
 
     method: ClassVar[str]
@@ -158,13 +159,10 @@ class Form:
         phi, psi = self.values(0, left), self.values(1, right)
         return np.asarray(np.sum(phi * psi, axis=1) if pairs else phi @ psi.T)
 
-    def to_torch(self, dtype: Any = None) -> Any:
-        """A module from the inputs of both sides to scores (m, n), with the towers as `towers`."""
-        from attnfun.kinds.relation.torch_towers import Scores
-
-        if not self.networks:
-            self.network("left")
-        return Scores(self.networks, self.product_signs, dtype)
+    def plain(self, dtype: str | None = None) -> PlainScores:
+        """Towers and the product of what they give; InvalidRequest for features without towers."""
+        towers = tuple(replace(own.plain(dtype), reads="rows") for own in self.networks or (self.network("left"),))
+        return PlainScores(towers, self.product_signs)
 
 
 def require_signs(form: Any) -> None:

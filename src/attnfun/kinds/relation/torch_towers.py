@@ -1,6 +1,5 @@
-"""The towers of a relation as one torch module, and the problem of training them; importing this file imports torch."""
+"""The problem of training the towers of a relation; importing this file imports torch."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -18,38 +17,11 @@ from attnfun.learn.lesson import Problem, digest
 from attnfun.learn.probe import Row, key_norms, off
 from attnfun.learn.torch_function import run
 from attnfun.learn.weights import Units, network_of, power_of_two, unlabelled, vector_of
-from attnfun.network import Network, to_torch
+from attnfun.network import Network
 from attnfun.network.head import Array
 from attnfun.network.store import fingerprint
 
 _PROBE = 4000
-
-
-class Scores(torch.nn.Module):
-    """What the networks read, a tensor a side → scores: (m, n) of two sides, (n,) of three.
-
-    `towers`: a module per network, (n, inputs) → (n, rank); one serves all sides. `signs`: the diagonal of J.
-    """
-
-    signs: Tensor
-
-    def __init__(self, networks: Sequence[Network], signs: Array, dtype: Any = None) -> None:
-        super().__init__()
-        self.towers = torch.nn.ModuleList(tower_module(network, dtype) for network in networks)
-        kind = next((own.dtype for own in self.towers.buffers()), torch.float64)
-        self.register_buffer("signs", torch.tensor(signs, dtype=kind))
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        first, *middle, last = (self.towers[min(k, len(self.towers) - 1)](one) for k, one in enumerate(inputs))
-        last = last * self.signs
-        return (first * middle[0] * last).sum(dim=1) if middle else first @ last.T
-
-
-def tower_module(network: Network, dtype: Any = None) -> torch.nn.Module:
-    """One tower: (n, inputs) → (n, rank), rank 1 too."""
-    module = to_torch(network, dtype)
-    module.rows = True
-    return module
 
 
 class SidesProblem(Problem):

@@ -32,10 +32,9 @@ from attnfun.learn.weights import joined
 from attnfun.model import Model
 from attnfun.network import Architecture, AxisShape, HeadShape, Network
 from attnfun.network.head import Array, Of
+from attnfun.network.plain import HasPlain, Plain
 
 if TYPE_CHECKING:
-    import torch
-
     from attnfun.kinds.relation.torch_towers import TowerProblem
 
 
@@ -43,7 +42,7 @@ S = TypeVar("S", bound=Sides)
 
 
 @dataclass(frozen=True, eq=False)
-class Tower:
+class Tower(HasPlain):
     """Side k of a relation: points (n, variables) → features (n, rank), J included on the right."""
 
     weights: Form
@@ -74,11 +73,11 @@ class Tower:
         """
         return self.weights.tower(self.target, self.k)
 
-    def to_torch(self, dtype: Any = None) -> torch.nn.Module:
-        """The tower as a torch module, (n, inputs of `network`) → (n, rank), rank 1 too."""
-        from attnfun.kinds.relation.torch_towers import tower_module
+    dtype = Of[str]("weights")
 
-        return tower_module(self.network, dtype)
+    def plain(self, dtype: str | None = None) -> Plain:
+        """(n, inputs of `network`) → (n, rank), rank 1 too."""
+        return replace(self.network.plain(dtype), reads="rows")
 
     @property
     def coefficients(self) -> list[Array]:

@@ -26,16 +26,17 @@ from attnfun.errors import Infeasible, InvalidRequest, feasible, require
 from attnfun.kinds.relation.form import Polynomials, Reading
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.retrieval.target import blocks
-from attnfun.network import attention, evaluate, stream, to_torch
+from attnfun.network import attention, evaluate, stream
 from attnfun.network.architecture import Architecture
 from attnfun.network.head import DENSE_KEYS, AnyArray, Array, Axis, Head, Of, freeze, softmax
 from attnfun.network.network import Cost, Layer, Network
+from attnfun.network.plain import HasPlain, Plain
 
 MOST_ENTRIES = 1 << 27
 
 
 @dataclass(frozen=True, eq=False)
-class TableHead:
+class TableHead(HasPlain):
     """A head over a table, constructed or trained: the base of both."""
 
     points: Array
@@ -79,9 +80,9 @@ class TableHead:
 
     cost = Of[Cost]("network")
 
-    def to_torch(self, dtype: Any = None) -> Any:
-        """`network` as a torch module that runs scaled_dot_product_attention."""
-        return to_torch(self.network, dtype)
+    def plain(self, dtype: str | None = None) -> Plain:
+        """That of `network`."""
+        return self.network.plain(dtype)
 
     def top(self, inputs: Array) -> NDArray[np.int64]:
         """(m,) the most attended keys."""

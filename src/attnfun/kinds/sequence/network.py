@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,10 +42,8 @@ from attnfun.network.architecture import TokenArchitecture
 from attnfun.network.evaluate import evaluate
 from attnfun.network.head import AnyArray, Array, Matrices, Of, freeze, frozen, require_weights
 from attnfun.network.network import DTYPES, Cost, Network
+from attnfun.network.plain import HasPlain, Plain, Term
 from attnfun.network.tokens import TokenNetwork, TokenTransformer
-
-if TYPE_CHECKING:
-    import torch
 
 _BLOCK = 1 << 22
 Embedding = tuple[tuple[tuple[Array, Array], ...], Array]
@@ -213,7 +211,7 @@ Stage = Gather | Apply | Spread
 
 
 @dataclass(frozen=True, eq=False)
-class SequenceNetwork:
+class SequenceNetwork(HasPlain):
     """Stages in order on n tokens with the coordinates `inputs`; `outputs` are coordinates of the last stream.
 
     `box` holds the least and the largest inputs that it is for.
@@ -309,9 +307,9 @@ class SequenceNetwork:
         """That of `literal()`: what `train` fills with other weights."""
         return self.literal().architecture
 
-    def to_torch(self, dtype: Any = None) -> torch.nn.Module:
-        """(batch, n, d) → (batch, n, p): a linear embedding, then one F.scaled_dot_product_attention a layer."""
-        return self.literal().to_torch(dtype)
+    def plain(self, dtype: str | None = None) -> Plain:
+        """That of `literal()`, on the box."""
+        return replace(self.literal().plain(dtype), box=self.box)
 
     def run(self, X: npt.ArrayLike) -> AnyArray:
         """(batch, n, d) -> (batch, n, outputs), stage by stage, in the dtype."""
@@ -337,7 +335,7 @@ class SequenceNetwork:
 
 
 @dataclass(frozen=True, eq=False)
-class TokenSequence:
+class TokenSequence(HasPlain):
     """The embedding sum_k A_k X B_k + C and the token network behind it; InvalidRequest for what does not fit."""
 
     terms: tuple[tuple[Array, Array], ...]
@@ -382,14 +380,12 @@ class TokenSequence:
         """(batch, n, d) -> (batch, n, p)."""
         return self.network.run(self.tokens(X))
 
-    def to_torch(self, dtype: Any = None) -> torch.nn.Module:
-        """(batch, n, d) or (n, d) in, (batch, n, p) or (n, p) out: the embedding, then one attention call a layer."""
-        from attnfun.network.torch_form import torch_dtype
-
-        name = torch_dtype(self.dtype, dtype)
-        from attnfun.kinds.sequence.torch_module import SequenceAttention
-
-        return SequenceAttention(self, name).telling()
+    def plain(self, dtype: str | None = None) -> Plain:
+        """(batch, n, d) or (n, d) in, (batch, n, p) or (n, p) out: the embedding, then the layers."""
+        names = tuple(f"x{k}" for k in range(len(self.terms[0][1])))
+        terms = tuple(Term(0, A, B) for A, B in self.terms)
+        own = self.network.plain(dtype)
+        return replace(own, inputs=(names,), terms=terms, constant=self.constant, length=len(self.constant))
 
 
 def embedded(terms: tuple[tuple[Array, Array], ...], constant: Array, X: npt.ArrayLike, dtype: str) -> AnyArray:

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
+import numpy as np
 import numpy.typing as npt
 
 from attnfun.kinds.sequence.network import SequenceNetwork, TokenSequence
@@ -25,15 +26,13 @@ from attnfun.model import Of
 from attnfun.network.architecture import TokenArchitecture
 from attnfun.network.head import AnyArray
 from attnfun.network.network import Cost
-
-if TYPE_CHECKING:
-    import torch
+from attnfun.network.plain import HasPlain, Plain, Term
 
 Form = Literal["elements", "power-sums", "pairs"]
 
 
 @dataclass(frozen=True, eq=False)
-class SetNetwork:
+class SetNetwork(HasPlain):
     """`sequence` on the tokens of a set; all tokens hold the same outputs."""
 
     form: Form
@@ -57,11 +56,17 @@ class SetNetwork:
         """(batch, n, d) -> (batch, outputs)."""
         return self.sequence.run(pair_tokens(X) if self.pairs else X)[:, 0]
 
-    def to_torch(self, dtype: Any = None) -> torch.nn.Module:
-        """(batch, n, d) → (batch, outputs): a linear layer that makes the pairs, then one attention call a layer."""
-        literal = self.literal()
-        module: Any = literal.to_torch(dtype)
-        from attnfun.kinds.set.torch_module import SetAttention
-
-        n, d = len(literal.constant), len(literal.terms[0][1])
-        return SetAttention(module, *((math.isqrt(n), d // 2) if self.pairs else (n, d)), self.pairs)
+    def plain(self, dtype: str | None = None) -> Plain:
+        """(batch, n, d) → (batch, outputs); of pairs: A [L X, R X] B = (A L) X B_1 + (A R) X B_2, L and R of zeros and
+        ones that take the first and the second element of every ordered pair."""
+        own = self.sequence.plain(dtype)
+        if not self.pairs:
+            return replace(own, reads="first")
+        n, d, terms = math.isqrt(own.length or 0), len(own.inputs[0]) // 2, []
+        first, second = np.repeat(np.eye(n), n, axis=0), np.tile(np.eye(n), (n, 1))
+        for term in own.terms:
+            A, B = term.select, term.embed
+            assert A is not None and B is not None
+            terms += [Term(0, A @ first, B[:d]), Term(0, A @ second, B[d:])]
+        box = None if own.box is None else (own.box[0][:d], own.box[1][:d])
+        return replace(own, inputs=(own.inputs[0][:d],), terms=tuple(terms), length=n, reads="first", box=box)
